@@ -1,0 +1,212 @@
+//! Extents: expressions over the sizes that are only known at run time.
+//!
+//! A `DimExpr` is stored in postfix order in one flat list, so that a macro can print it as a constant
+//! and a launch can evaluate it without allocating.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops;
+
+/// One step of a postfix expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DimOp {
+    /// Push a number.
+    Const(i64),
+    /// Push the extent of a symbol.
+    Sym(u16),
+    /// Replace the two topmost by their sum.
+    Add,
+    /// Replace the two topmost by their difference.
+    Sub,
+    /// Replace the two topmost by their product.
+    Mul,
+    /// Replace the two topmost by their quotient, rounded down.
+    FloorDiv,
+    /// Replace the two topmost by their quotient, rounded up.
+    CeilDiv,
+}
+
+/// An extent, as a function of the symbols of its plan. All symbols are ≥ 0.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DimExpr(pub Cow<'static, [DimOp]>);
+
+/// Deepest expression that can be evaluated.
+const STACK: usize = 32;
+
+impl DimExpr {
+    /// A fixed extent.
+    pub fn constant(extent: i64) -> DimExpr {
+        DimExpr(Cow::Owned(vec![DimOp::Const(extent)]))
+    }
+
+    /// The extent that symbol number `sym` stands for.
+    pub fn sym(sym: u16) -> DimExpr {
+        DimExpr(Cow::Owned(vec![DimOp::Sym(sym)]))
+    }
+
+    /// The product of all factors, 1 for none.
+    pub fn product<'a>(factors: impl IntoIterator<Item = &'a DimExpr>) -> DimExpr {
+        factors.into_iter().fold(DimExpr::constant(1), |product, factor| product * factor.clone())
+    }
+
+    /// The value, when no symbol is in it.
+    pub fn as_const(&self) -> Option<i64> {
+        match *self.0 {
+            [DimOp::Const(extent)] => Some(extent),
+            _ => None,
+        }
+    }
+
+    /// Quotient rounded down.
+    pub fn floor_div(self, divisor: DimExpr) -> DimExpr {
+        self.binary(divisor, DimOp::FloorDiv)
+    }
+
+    /// Quotient rounded up.
+    pub fn ceil_div(self, divisor: DimExpr) -> DimExpr {
+        self.binary(divisor, DimOp::CeilDiv)
+    }
+
+    /// The value for these symbols, or nothing where it overflows or divides by zero.
+    pub fn eval(&self, symbols: &[i64]) -> Option<i64> {
+        let mut stack = [0i64; STACK];
+        let mut depth = 0usize;
+        for &op in self.0.iter() {
+            let value = match op {
+                DimOp::Const(extent) => extent,
+                DimOp::Sym(sym) => *symbols.get(usize::from(sym))?,
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => {
+                    depth = depth.checked_sub(2)?;
+                    apply(op, stack[depth], stack[depth + 1])?
+                }
+            };
+            *stack.get_mut(depth)? = value;
+            depth += 1;
+        }
+        (depth == 1).then(|| stack[0])
+    }
+
+    /// The symbols it mentions.
+    pub fn symbols(&self) -> impl Iterator<Item = u16> + '_ {
+        self.0.iter().filter_map(|op| match op {
+            DimOp::Sym(sym) => Some(*sym),
+            DimOp::Const(_) | DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => None,
+        })
+    }
+
+    /// The expression as users would write it, with the names of its symbols.
+    pub fn display<'a, S: AsRef<str>>(&'a self, names: &'a [S]) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| f.write_str(&self.infix(names)))
+    }
+
+    fn infix<S: AsRef<str>>(&self, names: &[S]) -> String {
+        let mut stack: Vec<(String, bool)> = Vec::new();
+        for &op in self.0.iter() {
+            let (symbol, sum) = match op {
+                DimOp::Const(extent) => {
+                    stack.push((extent.to_string(), false));
+                    continue;
+                }
+                DimOp::Sym(sym) => {
+                    let name = names.get(usize::from(sym)).map_or_else(|| format!("?{sym}"), |name| name.as_ref().into());
+                    stack.push((name, false));
+                    continue;
+                }
+                DimOp::Add => (" + ", true),
+                DimOp::Sub => (" - ", true),
+                DimOp::Mul => ("*", false),
+                DimOp::FloorDiv => ("/", false),
+                DimOp::CeilDiv => ("⌈/⌉", false),
+            };
+            let (right, left) = (stack.pop(), stack.pop());
+            let part = |part: Option<(String, bool)>| match part {
+                Some((text, true)) if !sum => format!("({text})"),
+                Some((text, _)) => text,
+                None => String::from("?"),
+            };
+            stack.push((format!("{}{symbol}{}", part(left), part(right)), sum));
+        }
+        stack.pop().map_or_else(String::new, |(text, _)| text)
+    }
+
+    fn binary(self, right: DimExpr, op: DimOp) -> DimExpr {
+        if let (Some(a), Some(b)) = (self.as_const(), right.as_const())
+            && let Some(value) = apply(op, a, b)
+        {
+            return DimExpr::constant(value);
+        }
+        let mut steps = self.0.into_owned();
+        steps.extend_from_slice(&right.0);
+        steps.push(op);
+        DimExpr(Cow::Owned(steps))
+    }
+}
+
+impl ops::Add for DimExpr {
+    type Output = DimExpr;
+
+    fn add(self, right: DimExpr) -> DimExpr {
+        match (self.as_const(), right.as_const()) {
+            (Some(0), _) => right,
+            (_, Some(0)) => self,
+            _ => self.binary(right, DimOp::Add),
+        }
+    }
+}
+
+impl ops::Sub for DimExpr {
+    type Output = DimExpr;
+
+    fn sub(self, right: DimExpr) -> DimExpr {
+        match right.as_const() {
+            Some(0) => self,
+            _ => self.binary(right, DimOp::Sub),
+        }
+    }
+}
+
+impl ops::Mul for DimExpr {
+    type Output = DimExpr;
+
+    fn mul(self, right: DimExpr) -> DimExpr {
+        match (self.as_const(), right.as_const()) {
+            (Some(1), _) => right,
+            (_, Some(1)) => self,
+            _ => self.binary(right, DimOp::Mul),
+        }
+    }
+}
+
+fn apply(op: DimOp, a: i64, b: i64) -> Option<i64> {
+    match op {
+        DimOp::Add => a.checked_add(b),
+        DimOp::Sub => a.checked_sub(b),
+        DimOp::Mul => a.checked_mul(b),
+        DimOp::FloorDiv => a.checked_div_euclid(b),
+        DimOp::CeilDiv => a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b),
+        DimOp::Const(_) | DimOp::Sym(_) => unreachable!("a leaf takes no operands"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evaluates_prints_and_folds() {
+        let (n, d) = (DimExpr::sym(0), DimExpr::sym(1));
+        let expr = (n.clone() + DimExpr::constant(1)) * d.ceil_div(DimExpr::constant(4));
+        assert_eq!(expr.eval(&[2, 9]), Some(9));
+        assert_eq!(expr.display(&["N", "D"]).to_string(), "(N + 1)*D⌈/⌉4");
+        assert_eq!((n.clone() * DimExpr::constant(1)), n);
+        assert_eq!(DimExpr::constant(7).floor_div(DimExpr::constant(2)).as_const(), Some(3));
+    }
+
+    #[test]
+    fn overflow_and_unknown_symbols_have_no_value() {
+        let n = DimExpr::sym(0);
+        assert_eq!((n.clone() * n.clone()).eval(&[i64::MAX]), None);
+        assert_eq!(n.eval(&[]), None);
+        assert_eq!(n.clone().floor_div(DimExpr::sym(1)).eval(&[1, 0]), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! Element types: what tensors store and what kernels compute with.
+//!
+//! Invariant: everything about a type that depends on nothing else is said here and nowhere else.
+
+use std::fmt;
+
+/// The type of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary16; storage only, arithmetic is `f32`.
+    F16,
+    /// The upper half of a binary32; storage only, arithmetic is `f32`.
+    BF16,
+    /// IEEE binary64.
+    F64,
+    /// Two's complement, 32 bits.
+    I32,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Two's complement, 8 bits.
+    I8,
+    /// Unsigned, 8 bits.
+    U8,
+    /// `true` or `false`.
+    Bool,
+    /// An unsigned position in a buffer, in elements. Kernels only; its width is the kernel's.
+    Index,
+}
+
+/// What decides which instruction an operation becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Binary floating point.
+    Float,
+    /// Signed integers.
+    Int,
+    /// Unsigned integers and positions.
+    Uint,
+    /// Truth values.
+    Bool,
+}
+
+impl DType {
+    /// Every type a tensor can have.
+    pub const STORAGE: [DType; 9] = [
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::F64,
+        DType::I32,
+        DType::U32,
+        DType::I8,
+        DType::U8,
+        DType::Bool,
+    ];
+
+    /// The name users write.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F64 => "f64",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+            DType::Bool => "bool",
+            DType::Index => "index",
+        }
+    }
+
+    /// The type a user's name stands for.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::STORAGE.into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// Bytes of one element in memory.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::F64 | DType::Index => 8,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F16 | DType::BF16 => 2,
+            DType::I8 | DType::U8 | DType::Bool => 1,
+        }
+    }
+
+    /// The class of instructions that work on it.
+    pub const fn class(self) -> Class {
+        match self {
+            DType::F32 | DType::F16 | DType::BF16 | DType::F64 => Class::Float,
+            DType::I32 | DType::I8 => Class::Int,
+            DType::U32 | DType::U8 | DType::Index => Class::Uint,
+            DType::Bool => Class::Bool,
+        }
+    }
+
+    /// Whether it is a binary floating point type.
+    pub const fn is_float(self) -> bool {
+        matches!(self.class(), Class::Float)
+    }
+
+    /// Whether it is a signed or unsigned integer.
+    pub const fn is_int(self) -> bool {
+        matches!(self.class(), Class::Int | Class::Uint)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A value known while compiling.
+///
+/// Floats are kept in `f64`; integers of every width in `i64`, within the range of their type.
+#[derive(Clone, Copy, Debug)]
+pub enum Const {
+    /// A floating point value, before rounding to its type.
+    Float(f64),
+    /// An integer within its type's range.
+    Int(i64),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Const {
+    /// The bits that decide whether two constants are the same (NaN is, −0 and 0 are not).
+    fn key(self) -> (u8, u64) {
+        match self {
+            Const::Float(x) => (0, x.to_bits()),
+            Const::Int(x) => (1, x.cast_unsigned()),
+            Const::Bool(x) => (2, u64::from(x)),
+        }
+    }
+}
+
+impl PartialEq for Const {
+    fn eq(&self, other: &Const) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Const {}
+
+impl std::hash::Hash for Const {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+impl fmt::Display for Const {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Const::Float(x) => write!(f, "{x:?}"),
+            Const::Int(x) => write!(f, "{x}"),
+            Const::Bool(x) => write!(f, "{x}"),
+        }
+    }
+}
+
+/// Wraps an integer into the range of `dtype`, as integer arithmetic does.
+pub fn wrap(dtype: DType, x: i64) -> i64 {
+    match dtype {
+        DType::I32 => i64::from(x as i32),
+        DType::U32 => i64::from(x as u32),
+        DType::I8 => i64::from(x as i8),
+        DType::U8 => i64::from(x as u8),
+        DType::Bool => x & 1,
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::Index => x,
+    }
+}

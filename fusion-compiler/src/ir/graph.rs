@@ -1,0 +1,284 @@
+//! Graph IR: what a function computes, before anything is decided about how.
+//!
+//! A graph is a list of SSA nodes in topological order. A node's value has a dtype and a *set* of axes;
+//! operands meet by axis, so broadcasting is implicit: an operand that lacks an axis is constant along it.
+//! Order exists only where tensors are read and written. Nodes hold a `SpanId`, never a compiler token:
+//! the run-time use of the compiler has none. Unused nodes may be present until `rewrite::dce`.
+
+use super::dim::DimExpr;
+use super::dtype::{Const, DType};
+use super::ops::Op;
+
+/// A node of the graph it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// An axis of the graph it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AxisId(pub u8);
+
+/// A parameter of the graph it belongs to, in signature order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ParamId(pub u16);
+
+/// A place in the user's source; the front end knows which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpanId(pub u32);
+
+/// At most this many axes can occur in one function.
+pub const AXES_MAX: usize = 64;
+
+/// A set of axes of one graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AxisSet(u64);
+
+impl AxisSet {
+    /// The set without axes: scalars.
+    pub const EMPTY: AxisSet = AxisSet(0);
+
+    /// Adds an axis.
+    #[must_use]
+    pub fn with(self, axis: AxisId) -> AxisSet {
+        AxisSet(self.0 | 1 << axis.0)
+    }
+
+    /// All axes of either.
+    #[must_use]
+    pub fn union(self, other: AxisSet) -> AxisSet {
+        AxisSet(self.0 | other.0)
+    }
+
+    /// The axes of `self` that `other` lacks.
+    #[must_use]
+    pub fn minus(self, other: AxisSet) -> AxisSet {
+        AxisSet(self.0 & !other.0)
+    }
+
+    /// Whether the axis is in the set.
+    pub fn contains(self, axis: AxisId) -> bool {
+        self.0 >> axis.0 & 1 == 1
+    }
+
+    /// Whether every axis of `other` is in the set.
+    pub fn contains_all(self, other: AxisSet) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// Whether it is the set without axes.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The axes, in the order of their numbers.
+    pub fn iter(self) -> impl Iterator<Item = AxisId> {
+        (0..AXES_MAX as u8).map(AxisId).filter(move |&axis| self.contains(axis))
+    }
+}
+
+impl FromIterator<AxisId> for AxisSet {
+    fn from_iter<I: IntoIterator<Item = AxisId>>(axes: I) -> AxisSet {
+        axes.into_iter().fold(AxisSet::EMPTY, AxisSet::with)
+    }
+}
+
+/// A named dimension.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// As the user wrote it.
+    pub name: String,
+    /// A symbol, a constant (`C = 3`), or an expression of both.
+    pub extent: DimExpr,
+}
+
+/// Whether a function may change a tensor it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Written only.
+    Write,
+    /// Read and written.
+    ReadWrite,
+}
+
+/// What a parameter is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParamKind {
+    /// A tensor, its axes outermost first; `Access::ReadWrite` for `&mut`.
+    Tensor {
+        /// Outermost first.
+        axes: Vec<AxisId>,
+        /// `Read` or `ReadWrite`.
+        access: Access,
+    },
+    /// A number given by the host at each call.
+    Scalar,
+    /// An extent given by the host: the symbol of this number.
+    Dim(u16),
+}
+
+/// A parameter in the order of the signature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// As the user wrote it.
+    pub name: String,
+    /// Type of the elements, or of the scalar. `DType::Index` for a dim.
+    pub dtype: DType,
+    /// Tensor, scalar or extent.
+    pub kind: ParamKind,
+    /// Where it is declared.
+    pub span: SpanId,
+}
+
+/// How a reduction combines its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reduce {
+    /// Their sum; 0 for none.
+    Sum,
+    /// Their product; 1 for none.
+    Prod,
+    /// The largest; NaN if any is.
+    Max,
+    /// The smallest; NaN if any is.
+    Min,
+}
+
+/// What a node computes from its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeKind {
+    /// The tensor parameter, read at its own axes. An in-place parameter gives its old value.
+    Input(ParamId),
+    /// The scalar parameter.
+    Scalar(ParamId),
+    /// A number.
+    Literal(Const),
+    /// The coordinate along an axis, `i32`.
+    Coord(AxisId),
+    /// An extent as a value, of the node's dtype.
+    Extent(DimExpr),
+    /// A pointwise operation of the table; its operands have one dtype, or as the table's typing says.
+    Apply(Op),
+    /// Conversion of the argument to the node's dtype.
+    Cast,
+    /// Combines all elements along axes of the argument, which the result lacks.
+    Reduce(Reduce, AxisSet),
+    /// The argument's elements at one coordinate of an axis, which the result lacks.
+    At(AxisId, i64),
+}
+
+/// One SSA value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What it computes.
+    pub kind: NodeKind,
+    /// Its operands, all of smaller number.
+    pub args: Vec<NodeId>,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// The axes along which it varies, or may.
+    pub axes: AxisSet,
+    /// The user's token that asked for it.
+    pub span: SpanId,
+}
+
+/// Where a result goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dest {
+    /// A new tensor, returned.
+    Fresh,
+    /// The `&mut` parameter.
+    InPlace(ParamId),
+}
+
+/// A result of the function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// The value; its axes are exactly `axes` and its dtype is the declared one.
+    pub node: NodeId,
+    /// Order of the axes in memory, outermost first.
+    pub axes: Vec<AxisId>,
+    /// Returned or in place.
+    pub dest: Dest,
+}
+
+/// How far a function may be fused, from its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fusing {
+    /// As far as the rules allow.
+    On,
+    /// Each op its own kernel.
+    Off,
+}
+
+/// A typed function: the last thing that knows the user's names, and the first without their syntax.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// As the user wrote it.
+    pub name: String,
+    /// Names of the extents known only at run time; `DimOp::Sym(i)` is the i-th.
+    pub symbols: Vec<String>,
+    /// All axes.
+    pub axes: Vec<Axis>,
+    /// Parameters in signature order.
+    pub params: Vec<Param>,
+    /// Topologically ordered.
+    pub nodes: Vec<Node>,
+    /// Results: in-place ones first, in the order of their parameters, then the returned ones.
+    pub outputs: Vec<Output>,
+    /// `#[fuse(off)]` or not.
+    pub fusing: Fusing,
+}
+
+impl Graph {
+    /// A graph that computes nothing yet.
+    pub fn new(name: &str) -> Graph {
+        Graph {
+            name: name.into(),
+            symbols: Vec::new(),
+            axes: Vec::new(),
+            params: Vec::new(),
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+            fusing: Fusing::On,
+        }
+    }
+
+    /// The node of this number.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The parameter of this number.
+    pub fn param(&self, id: ParamId) -> &Param {
+        &self.params[usize::from(id.0)]
+    }
+
+    /// The axis of this number.
+    pub fn axis(&self, id: AxisId) -> &Axis {
+        &self.axes[usize::from(id.0)]
+    }
+
+    /// All nodes with their numbers.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
+    }
+
+    /// Appends a node.
+    pub fn push(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    /// Appends a pointwise operation; dtype from the table, axes the union of the operands'.
+    pub fn apply(&mut self, op: Op, args: &[NodeId], span: SpanId) -> NodeId {
+        let axes = args.iter().fold(AxisSet::EMPTY, |axes, &arg| axes.union(self.node(arg).axes));
+        let dtypes: Vec<DType> = args.iter().map(|&arg| self.node(arg).dtype).collect();
+        let dtype = op.info().typing.result(&dtypes);
+        self.push(Node { kind: NodeKind::Apply(op), args: args.to_vec(), dtype, axes, span })
+    }
+
+    /// Appends a number of the given dtype.
+    pub fn literal(&mut self, value: Const, dtype: DType, span: SpanId) -> NodeId {
+        self.push(Node { kind: NodeKind::Literal(value), args: vec![], dtype, axes: AxisSet::EMPTY, span })
+    }
+}

@@ -1,0 +1,14 @@
+//! The compiler's data: element types, extents, the table of operations, the two IRs and the plan.
+//!
+//! Invariant: nothing here imports anything else of the crate, and nothing here decides.
+
+pub mod derive;
+pub mod dim;
+pub mod dtype;
+pub mod expand;
+pub mod graph;
+pub mod kernel;
+pub mod ops;
+pub mod plan;
+pub mod print;
+pub mod verify;

@@ -1,0 +1,687 @@
+//! The table of pointwise operations. Everything that is known about an operation stands in its row.
+//!
+//! Invariant: adding a row adds the operation to the language, the reference, every target and every test.
+//! Loads, stores, loops, reductions, casts and matrix products are not operations: they are the closed
+//! enums of the Kernel IR.
+
+use super::dtype::{Class, DType};
+use super::expand::{exp, float, int, pow, root, trig};
+use super::graph::{Graph, NodeId};
+use super::kernel::{Builder, Value};
+use super::derive;
+
+/// Which dtypes an operation takes and gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typing {
+    /// Numbers of one dtype, giving that dtype.
+    Number,
+    /// Floats of one dtype, giving that dtype.
+    Float,
+    /// Integers of one dtype, giving that dtype.
+    Int,
+    /// Integers or truth values of one dtype, giving that dtype.
+    Bits,
+    /// Two operands of one dtype, giving `bool`; truth values have no order, only equality.
+    Compare,
+    /// A float, giving `bool`.
+    Test,
+    /// A `bool` and two operands of one dtype, giving that dtype.
+    Select,
+}
+
+impl Typing {
+    /// The dtype of the result, for operands that fit.
+    pub fn result(self, args: &[DType]) -> DType {
+        match self {
+            Typing::Number | Typing::Float | Typing::Int | Typing::Bits => args[0],
+            Typing::Compare | Typing::Test => DType::Bool,
+            Typing::Select => args[1],
+        }
+    }
+
+    /// Whether operands of this dtype (after the condition of a select) are allowed.
+    pub fn accepts(self, dtype: DType) -> bool {
+        match self {
+            Typing::Number => dtype.is_float() || dtype.is_int(),
+            Typing::Float | Typing::Test => dtype.is_float(),
+            Typing::Int => dtype.is_int(),
+            Typing::Bits => dtype.is_int() || dtype == DType::Bool,
+            Typing::Compare | Typing::Select => true,
+        }
+    }
+}
+
+/// The value of an operation on constants: the reference for every target.
+#[derive(Clone, Copy)]
+pub struct Eval {
+    /// On floats, in `f64`; comparisons and tests give 0 or 1.
+    pub float: fn(&[f64]) -> f64,
+    /// On integers and truth values, given the bits of the type; the caller wraps the result.
+    pub int: fn(&[i64], u32) -> i64,
+}
+
+/// What an operation becomes on a target, for operands of one class.
+#[derive(Clone, Copy)]
+pub enum Lower {
+    /// The target has it. An expression for Rust and WGSL, an instruction without its operands' list for PTX.
+    /// `{0}` … are the operands, `{d}` the result (PTX), `{t}` the type of the operands.
+    Native(&'static str),
+    /// Written in other operations.
+    Expand(fn(&mut Builder<'_>, &[Value]) -> Value),
+    /// No operand of this class passes `check`.
+    Never,
+}
+
+/// What an operation becomes on a target, by the class of its last operand.
+#[derive(Clone, Copy)]
+pub struct Lowering {
+    /// Floats.
+    pub float: Lower,
+    /// Signed integers.
+    pub int: Lower,
+    /// Unsigned integers and positions.
+    pub uint: Lower,
+    /// Truth values.
+    pub bool: Lower,
+}
+
+impl Lowering {
+    /// The row for one class.
+    pub fn of(&self, class: Class) -> Lower {
+        match class {
+            Class::Float => self.float,
+            Class::Int => self.int,
+            Class::Uint => self.uint,
+            Class::Bool => self.bool,
+        }
+    }
+}
+
+/// How a gradient flows through an operation.
+#[derive(Clone, Copy)]
+pub enum Grad {
+    /// The result is constant almost everywhere, or no float.
+    Zero,
+    /// Given the graph, the operands, the result and its gradient: the gradient of each operand, if it has one.
+    Rule(fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>),
+}
+
+/// Largest error in units in the last place, over finite operands whose result is normal.
+#[derive(Clone, Copy, Debug)]
+pub struct Ulp {
+    /// CPU and PTX.
+    pub native: u32,
+    /// WGSL, whose language leaves more open.
+    pub wgsl: u32,
+}
+
+/// A row of the table.
+pub struct OpInfo {
+    /// As users write it in a call; operators have one too.
+    pub name: &'static str,
+    /// Number of operands.
+    pub arity: usize,
+    /// Operands and result.
+    pub typing: Typing,
+    /// Where tests draw each float operand from.
+    pub domain: &'static [(f64, f64)],
+    /// Error bound.
+    pub ulp: Ulp,
+    /// Reference.
+    pub eval: Eval,
+    /// Derivative.
+    pub grad: Grad,
+    /// Rust, on a CPU with fused multiply-add and rounding instructions.
+    pub cpu: Lowering,
+    /// Rust, on a CPU with neither (x86-64 without AVX2), where it differs.
+    pub cpu_base: Option<Lowering>,
+    /// PTX.
+    pub ptx: Lowering,
+    /// WGSL.
+    pub wgsl: Lowering,
+}
+
+impl OpInfo {
+    const NONE: OpInfo = OpInfo {
+        name: "",
+        arity: 1,
+        typing: Typing::Number,
+        domain: &[(-1e3, 1e3), (-1e3, 1e3), (-1e3, 1e3)],
+        ulp: exact(),
+        eval: Eval { float: |_| f64::NAN, int: |_, _| 0 },
+        grad: Grad::Zero,
+        cpu: all(Lower::Never),
+        cpu_base: None,
+        ptx: all(Lower::Never),
+        wgsl: all(Lower::Never),
+    };
+}
+
+const fn ulp(native: u32, wgsl: u32) -> Ulp {
+    Ulp { native, wgsl }
+}
+
+const fn exact() -> Ulp {
+    ulp(0, 0)
+}
+
+const fn all(lower: Lower) -> Lowering {
+    Lowering { float: lower, int: lower, uint: lower, bool: lower }
+}
+
+const fn float(lower: Lower) -> Lowering {
+    Lowering { float: lower, ..all(Lower::Never) }
+}
+
+const fn numbers(float: Lower, int: Lower, uint: Lower) -> Lowering {
+    Lowering { float, int, uint, bool: Lower::Never }
+}
+
+const fn bits(int: Lower, bool: Lower) -> Lowering {
+    Lowering { float: Lower::Never, int, uint: int, bool }
+}
+
+/// An operation on floats that every target gets from the same expansion.
+const fn everywhere(expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
+    let lowering = float(Expand(expand));
+    OpInfo { typing: Typing::Float, cpu: lowering, ptx: lowering, wgsl: lowering, ..OpInfo::NONE }
+}
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $op:ident = $info:expr;)*) => {
+        /// A pointwise operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Op {
+            $($(#[$doc])* $op,)*
+        }
+
+        impl Op {
+            /// Every operation.
+            pub const ALL: &'static [Op] = &[$(Op::$op),*];
+
+            /// Its row.
+            pub fn info(self) -> &'static OpInfo {
+                match self {
+                    $(Op::$op => {
+                        const INFO: OpInfo = $info;
+                        &INFO
+                    })*
+                }
+            }
+        }
+    };
+}
+
+use Lower::{Expand, Native, Never};
+
+ops! {
+    /// `x + y`.
+    Add = OpInfo {
+        name: "add", arity: 2,
+        eval: Eval { float: |x| x[0] + x[1], int: |x, _| x[0].wrapping_add(x[1]) },
+        grad: Grad::Rule(derive::add),
+        cpu: numbers(Native("{0} + {1}"), Native("{0}.wrapping_add({1})"), Native("{0}.wrapping_add({1})")),
+        ptx: numbers(Native("add.rn.{t} {d}, {0}, {1};"), Native("add.{t} {d}, {0}, {1};"), Native("add.{t} {d}, {0}, {1};")),
+        wgsl: all(Native("{0} + {1}")),
+        ..OpInfo::NONE
+    };
+    /// `x - y`.
+    Sub = OpInfo {
+        name: "sub", arity: 2,
+        eval: Eval { float: |x| x[0] - x[1], int: |x, _| x[0].wrapping_sub(x[1]) },
+        grad: Grad::Rule(derive::sub),
+        cpu: numbers(Native("{0} - {1}"), Native("{0}.wrapping_sub({1})"), Native("{0}.wrapping_sub({1})")),
+        ptx: numbers(Native("sub.rn.{t} {d}, {0}, {1};"), Native("sub.{t} {d}, {0}, {1};"), Native("sub.{t} {d}, {0}, {1};")),
+        wgsl: all(Native("{0} - {1}")),
+        ..OpInfo::NONE
+    };
+    /// `x * y`.
+    Mul = OpInfo {
+        name: "mul", arity: 2,
+        eval: Eval { float: |x| x[0] * x[1], int: |x, _| x[0].wrapping_mul(x[1]) },
+        grad: Grad::Rule(derive::mul),
+        cpu: numbers(Native("{0} * {1}"), Native("{0}.wrapping_mul({1})"), Native("{0}.wrapping_mul({1})")),
+        ptx: numbers(Native("mul.rn.{t} {d}, {0}, {1};"), Native("mul.lo.{t} {d}, {0}, {1};"), Native("mul.lo.{t} {d}, {0}, {1};")),
+        wgsl: all(Native("{0} * {1}")),
+        ..OpInfo::NONE
+    };
+    /// `x / y`; integers truncate, and `x / 0 = x`, `MIN / -1 = MIN`.
+    Div = OpInfo {
+        name: "div", arity: 2, ulp: ulp(0, 3),
+        eval: Eval { float: |x| x[0] / x[1], int: |x, _| if x[1] == 0 { x[0] } else { x[0].wrapping_div(x[1]) } },
+        grad: Grad::Rule(derive::div),
+        cpu: numbers(Native("{0} / {1}"), Native("{0}.checked_div({1}).unwrap_or({0})"), Native("{0}.checked_div({1}).unwrap_or({0})")),
+        ptx: numbers(Native("div.rn.{t} {d}, {0}, {1};"), Expand(int::div), Expand(int::div_unsigned)),
+        wgsl: numbers(Native("{0} / {1}"), Expand(int::div), Expand(int::div_unsigned)),
+        ..OpInfo::NONE
+    };
+    /// `x % y` with the sign of `x`, exact; integers: `x % 0 = 0`, `MIN % -1 = 0`.
+    Rem = OpInfo {
+        name: "fmod", arity: 2,
+        eval: Eval { float: |x| x[0] % x[1], int: |x, _| if x[1] == 0 { 0 } else { x[0].wrapping_rem(x[1]) } },
+        grad: Grad::Rule(derive::rem),
+        cpu: numbers(Native("{0} % {1}"), Native("{0}.checked_rem({1}).unwrap_or(0)"), Native("{0}.checked_rem({1}).unwrap_or(0)")),
+        ptx: numbers(Expand(float::rem), Expand(int::rem), Expand(int::rem_unsigned)),
+        wgsl: numbers(Expand(float::rem), Expand(int::rem), Expand(int::rem_unsigned)),
+        ..OpInfo::NONE
+    };
+    /// Integer quotient of operands that neither divide by zero nor overflow; made by expansions and schedules.
+    IntDiv = OpInfo {
+        arity: 2, typing: Typing::Int,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| x[0].checked_div(x[1]).unwrap_or(x[0]) },
+        cpu: bits(Native("{0}.checked_div({1}).unwrap_or({0})"), Never),
+        ptx: bits(Native("div.{t} {d}, {0}, {1};"), Never),
+        wgsl: bits(Native("{0} / {1}"), Never),
+        ..OpInfo::NONE
+    };
+    /// Integer remainder of operands that neither divide by zero nor overflow; made by expansions and schedules.
+    IntRem = OpInfo {
+        arity: 2, typing: Typing::Int,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| x[0].checked_rem(x[1]).unwrap_or(0) },
+        cpu: bits(Native("{0}.checked_rem({1}).unwrap_or(0)"), Never),
+        ptx: bits(Native("rem.{t} {d}, {0}, {1};"), Never),
+        wgsl: bits(Native("{0} % {1}"), Never),
+        ..OpInfo::NONE
+    };
+    /// `x * y + z`, rounded once where the target can.
+    Fma = OpInfo {
+        name: "fma", arity: 3, typing: Typing::Float, ulp: ulp(0, 1),
+        eval: Eval { float: |x| x[0].mul_add(x[1], x[2]), int: |_, _| 0 },
+        grad: Grad::Rule(derive::fma),
+        cpu: float(Native("{0}.mul_add({1}, {2})")),
+        cpu_base: Some(float(Expand(float::mul_then_add))),
+        ptx: float(Native("fma.rn.{t} {d}, {0}, {1}, {2};")),
+        wgsl: float(Native("fma({0}, {1}, {2})")),
+        ..OpInfo::NONE
+    };
+    /// `-x`.
+    Neg = OpInfo {
+        name: "neg",
+        eval: Eval { float: |x| -x[0], int: |x, _| x[0].wrapping_neg() },
+        grad: Grad::Rule(derive::neg),
+        cpu: numbers(Native("-{0}"), Native("{0}.wrapping_neg()"), Native("{0}.wrapping_neg()")),
+        ptx: numbers(Native("neg.{t} {d}, {0};"), Native("neg.{t} {d}, {0};"), Native("sub.{t} {d}, 0, {0};")),
+        wgsl: numbers(Native("-{0}"), Native("-{0}"), Native("{t}() - {0}")),
+        ..OpInfo::NONE
+    };
+    /// `|x|`; `MIN` stays `MIN`.
+    Abs = OpInfo {
+        name: "abs",
+        eval: Eval { float: |x| x[0].abs(), int: |x, _| x[0].wrapping_abs() },
+        grad: Grad::Rule(derive::abs),
+        cpu: numbers(Native("{0}.abs()"), Native("{0}.wrapping_abs()"), Native("{0}")),
+        ptx: numbers(Native("abs.{t} {d}, {0};"), Native("abs.{t} {d}, {0};"), Native("mov.{t} {d}, {0};")),
+        wgsl: all(Native("abs({0})")),
+        ..OpInfo::NONE
+    };
+    /// −1, 0 or 1 with the sign of `x`; NaN stays NaN.
+    Sign = OpInfo {
+        name: "sign",
+        eval: Eval { float: |x| if x[0] == 0.0 || x[0].is_nan() { x[0] } else { x[0].signum() }, int: |x, _| x[0].signum() },
+        cpu: numbers(Expand(float::sign), Expand(int::sign), Expand(int::sign)),
+        ptx: numbers(Expand(float::sign), Expand(int::sign), Expand(int::sign)),
+        wgsl: numbers(Expand(float::sign), Expand(int::sign), Expand(int::sign)),
+        ..OpInfo::NONE
+    };
+    /// The smaller; NaN if either is.
+    Min = OpInfo {
+        name: "min", arity: 2,
+        eval: Eval { float: |x| if x[0].is_nan() || x[0] < x[1] { x[0] } else { x[1] }, int: |x, _| x[0].min(x[1]) },
+        grad: Grad::Rule(derive::min),
+        cpu: numbers(Expand(float::min), Native("{0}.min({1})"), Native("{0}.min({1})")),
+        ptx: numbers(Expand(float::min), Native("min.{t} {d}, {0}, {1};"), Native("min.{t} {d}, {0}, {1};")),
+        wgsl: numbers(Expand(float::min), Native("min({0}, {1})"), Native("min({0}, {1})")),
+        ..OpInfo::NONE
+    };
+    /// The larger; NaN if either is.
+    Max = OpInfo {
+        name: "max", arity: 2,
+        eval: Eval { float: |x| if x[0].is_nan() || x[0] > x[1] { x[0] } else { x[1] }, int: |x, _| x[0].max(x[1]) },
+        grad: Grad::Rule(derive::max),
+        cpu: numbers(Expand(float::max), Native("{0}.max({1})"), Native("{0}.max({1})")),
+        ptx: numbers(Expand(float::max), Native("max.{t} {d}, {0}, {1};"), Native("max.{t} {d}, {0}, {1};")),
+        wgsl: numbers(Expand(float::max), Native("max({0}, {1})"), Native("max({0}, {1})")),
+        ..OpInfo::NONE
+    };
+    /// The largest whole number not above `x`.
+    Floor = OpInfo {
+        name: "floor", typing: Typing::Float,
+        eval: Eval { float: |x| x[0].floor(), int: |_, _| 0 },
+        cpu: float(Native("{0}.floor()")),
+        cpu_base: Some(float(Expand(float::floor))),
+        ptx: float(Native("cvt.rmi.{t}.{t} {d}, {0};")),
+        wgsl: float(Native("floor({0})")),
+        ..OpInfo::NONE
+    };
+    /// The smallest whole number not below `x`.
+    Ceil = OpInfo {
+        name: "ceil", typing: Typing::Float,
+        eval: Eval { float: |x| x[0].ceil(), int: |_, _| 0 },
+        cpu: float(Native("{0}.ceil()")),
+        cpu_base: Some(float(Expand(float::ceil))),
+        ptx: float(Native("cvt.rpi.{t}.{t} {d}, {0};")),
+        wgsl: float(Native("ceil({0})")),
+        ..OpInfo::NONE
+    };
+    /// The nearest whole number, ties to even.
+    Round = OpInfo {
+        name: "round", typing: Typing::Float,
+        eval: Eval { float: |x| x[0].round_ties_even(), int: |_, _| 0 },
+        cpu: float(Native("{0}.round_ties_even()")),
+        cpu_base: Some(float(Expand(float::round))),
+        ptx: float(Native("cvt.rni.{t}.{t} {d}, {0};")),
+        wgsl: float(Native("round({0})")),
+        ..OpInfo::NONE
+    };
+    /// The whole number next to `x` towards zero.
+    Trunc = OpInfo {
+        name: "trunc", typing: Typing::Float,
+        eval: Eval { float: |x| x[0].trunc(), int: |_, _| 0 },
+        cpu: float(Native("{0}.trunc()")),
+        cpu_base: Some(float(Expand(float::trunc))),
+        ptx: float(Native("cvt.rzi.{t}.{t} {d}, {0};")),
+        wgsl: float(Native("trunc({0})")),
+        ..OpInfo::NONE
+    };
+    /// `√x`.
+    Sqrt = OpInfo {
+        name: "sqrt", typing: Typing::Float, domain: &[(0.0, 1e6)], ulp: ulp(0, 3),
+        eval: Eval { float: |x| x[0].sqrt(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::sqrt),
+        cpu: float(Native("{0}.sqrt()")),
+        ptx: float(Native("sqrt.rn.{t} {d}, {0};")),
+        wgsl: float(Native("sqrt({0})")),
+        ..OpInfo::NONE
+    };
+    /// `1 / √x`.
+    Rsqrt = OpInfo {
+        name: "rsqrt", domain: &[(1e-3, 1e6)], ulp: ulp(2, 5),
+        eval: Eval { float: |x| 1.0 / x[0].sqrt(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::rsqrt),
+        ..everywhere(root::rsqrt)
+    };
+    /// `∛x`.
+    Cbrt = OpInfo {
+        name: "cbrt", domain: &[(-1e6, 1e6)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].cbrt(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::cbrt),
+        ..everywhere(root::cbrt)
+    };
+    /// `eˣ`.
+    Exp = OpInfo {
+        name: "exp", domain: &[(-87.0, 88.0)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::exp),
+        ..everywhere(exp::exp)
+    };
+    /// `2ˣ`.
+    Exp2 = OpInfo {
+        name: "exp2", domain: &[(-126.0, 127.9)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].exp2(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::exp2),
+        ..everywhere(exp::exp2)
+    };
+    /// `eˣ − 1`, accurate near 0.
+    Expm1 = OpInfo {
+        name: "expm1", domain: &[(-20.0, 88.0)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].exp_m1(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::expm1),
+        ..everywhere(exp::expm1)
+    };
+    /// Natural logarithm.
+    Log = OpInfo {
+        name: "log", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].ln(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::log),
+        ..everywhere(exp::log)
+    };
+    /// Logarithm to base 2.
+    Log2 = OpInfo {
+        name: "log2", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].log2(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::log2),
+        ..everywhere(exp::log2)
+    };
+    /// `ln(1 + x)`, accurate near 0.
+    Log1p = OpInfo {
+        name: "log1p", domain: &[(-0.999, 1e10)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].ln_1p(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::log1p),
+        ..everywhere(exp::log1p)
+    };
+    /// `xʸ`.
+    Pow = OpInfo {
+        name: "pow", arity: 2, domain: &[(1e-3, 1e3), (-10.0, 10.0)], ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].powf(x[1]), int: |_, _| 0 },
+        grad: Grad::Rule(derive::pow),
+        ..everywhere(pow::pow)
+    };
+    /// Sine of an angle in radians.
+    Sin = OpInfo {
+        name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::sin),
+        ..everywhere(trig::sin)
+    };
+    /// Cosine of an angle in radians.
+    Cos = OpInfo {
+        name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::cos),
+        ..everywhere(trig::cos)
+    };
+    /// Tangent of an angle in radians.
+    Tan = OpInfo {
+        name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].tan(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::tan),
+        ..everywhere(trig::tan)
+    };
+    /// Arcsine, in radians.
+    Asin = OpInfo {
+        name: "asin", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].asin(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::asin),
+        ..everywhere(trig::asin)
+    };
+    /// Arccosine, in radians.
+    Acos = OpInfo {
+        name: "acos", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].acos(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::acos),
+        ..everywhere(trig::acos)
+    };
+    /// Arctangent, in radians.
+    Atan = OpInfo {
+        name: "atan", domain: &[(-1e4, 1e4)], ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].atan(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::atan),
+        ..everywhere(trig::atan)
+    };
+    /// The angle of the point `(y, x)`, in radians.
+    Atan2 = OpInfo {
+        name: "atan2", arity: 2, ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].atan2(x[1]), int: |_, _| 0 },
+        grad: Grad::Rule(derive::atan2),
+        ..everywhere(trig::atan2)
+    };
+    /// Hyperbolic sine.
+    Sinh = OpInfo {
+        name: "sinh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].sinh(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::sinh),
+        ..everywhere(exp::sinh)
+    };
+    /// Hyperbolic cosine.
+    Cosh = OpInfo {
+        name: "cosh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
+        eval: Eval { float: |x| x[0].cosh(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::cosh),
+        ..everywhere(exp::cosh)
+    };
+    /// Hyperbolic tangent.
+    Tanh = OpInfo {
+        name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
+        grad: Grad::Rule(derive::tanh),
+        ..everywhere(exp::tanh)
+    };
+    /// The error function `2/√π ∫₀ˣ exp(−t²) dt`.
+    Erf = OpInfo {
+        name: "erf", domain: &[(-4.5, 4.5)], ulp: ulp(2, 4),
+        eval: Eval { float: |x| float::erf_reference(x[0]), int: |_, _| 0 },
+        grad: Grad::Rule(derive::erf),
+        ..everywhere(exp::erf)
+    };
+    /// `x < y`.
+    Lt = OpInfo {
+        eval: Eval { float: |x| f64::from(x[0] < x[1]), int: |x, _| i64::from(x[0] < x[1]) },
+        cpu: all(Native("{0} < {1}")), ptx: all(Native("setp.lt.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} < {1}")),
+        ..COMPARE
+    };
+    /// `x <= y`.
+    Le = OpInfo {
+        eval: Eval { float: |x| f64::from(x[0] <= x[1]), int: |x, _| i64::from(x[0] <= x[1]) },
+        cpu: all(Native("{0} <= {1}")), ptx: all(Native("setp.le.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} <= {1}")),
+        ..COMPARE
+    };
+    /// `x > y`.
+    Gt = OpInfo {
+        eval: Eval { float: |x| f64::from(x[0] > x[1]), int: |x, _| i64::from(x[0] > x[1]) },
+        cpu: all(Native("{0} > {1}")), ptx: all(Native("setp.gt.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} > {1}")),
+        ..COMPARE
+    };
+    /// `x >= y`.
+    Ge = OpInfo {
+        eval: Eval { float: |x| f64::from(x[0] >= x[1]), int: |x, _| i64::from(x[0] >= x[1]) },
+        cpu: all(Native("{0} >= {1}")), ptx: all(Native("setp.ge.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} >= {1}")),
+        ..COMPARE
+    };
+    /// `x == y`; NaN equals nothing.
+    Eq = OpInfo {
+        eval: Eval { float: |x| f64::from(x[0] == x[1]), int: |x, _| i64::from(x[0] == x[1]) },
+        cpu: all(Native("{0} == {1}")),
+        ptx: Lowering { bool: Expand(int::same), ..all(Native("setp.eq.{t} {d}, {0}, {1};")) },
+        wgsl: all(Native("{0} == {1}")),
+        ..COMPARE
+    };
+    /// `x != y`; NaN differs from everything.
+    Ne = OpInfo {
+        eval: Eval { float: |x| f64::from(x[0] != x[1]), int: |x, _| i64::from(x[0] != x[1]) },
+        cpu: all(Native("{0} != {1}")),
+        ptx: Lowering {
+            float: Native("setp.neu.{t} {d}, {0}, {1};"),
+            bool: Native("xor.pred {d}, {0}, {1};"),
+            ..all(Native("setp.ne.{t} {d}, {0}, {1};"))
+        },
+        wgsl: all(Native("{0} != {1}")),
+        ..COMPARE
+    };
+    /// `x & y`, bit by bit.
+    And = OpInfo {
+        arity: 2, typing: Typing::Bits,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] & x[1] },
+        cpu: all(Native("{0} & {1}")), ptx: all(Native("and.{b} {d}, {0}, {1};")), wgsl: all(Native("{0} & {1}")),
+        ..OpInfo::NONE
+    };
+    /// `x | y`, bit by bit.
+    Or = OpInfo {
+        arity: 2, typing: Typing::Bits,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] | x[1] },
+        cpu: all(Native("{0} | {1}")), ptx: all(Native("or.{b} {d}, {0}, {1};")), wgsl: all(Native("{0} | {1}")),
+        ..OpInfo::NONE
+    };
+    /// `x ^ y`, bit by bit.
+    Xor = OpInfo {
+        arity: 2, typing: Typing::Bits,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] ^ x[1] },
+        cpu: all(Native("{0} ^ {1}")),
+        ptx: all(Native("xor.{b} {d}, {0}, {1};")),
+        wgsl: bits(Native("{0} ^ {1}"), Native("{0} != {1}")),
+        ..OpInfo::NONE
+    };
+    /// `!x`, bit by bit.
+    Not = OpInfo {
+        typing: Typing::Bits,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| !x[0] },
+        cpu: all(Native("!{0}")),
+        ptx: all(Native("not.{b} {d}, {0};")),
+        wgsl: bits(Native("~{0}"), Native("!{0}")),
+        ..OpInfo::NONE
+    };
+    /// `x << y`, with `y` modulo the bits of the type.
+    Shl = OpInfo {
+        arity: 2, typing: Typing::Int,
+        eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] << (x[1] & i64::from(bits - 1)) },
+        cpu: bits(Native("{0}.wrapping_shl({1} as u32)"), Never),
+        ptx: bits(Expand(int::shl_masked), Never),
+        wgsl: bits(Native("{0} << ({u}({1}) & {u}(31u))"), Never),
+        ..OpInfo::NONE
+    };
+    /// `x >> y`, keeping the sign, with `y` modulo the bits of the type.
+    Shr = OpInfo {
+        arity: 2, typing: Typing::Int,
+        eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] >> (x[1] & i64::from(bits - 1)) },
+        cpu: bits(Native("{0}.wrapping_shr({1} as u32)"), Never),
+        ptx: bits(Expand(int::shr_masked), Never),
+        wgsl: bits(Native("{0} >> ({u}({1}) & {u}(31u))"), Never),
+        ..OpInfo::NONE
+    };
+    /// `x << y` for `y` below the bits of the type; made by expansions.
+    ShlRaw = OpInfo {
+        arity: 2, typing: Typing::Int,
+        eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] << (x[1] & i64::from(bits - 1)) },
+        cpu: bits(Native("{0}.wrapping_shl({1} as u32)"), Never),
+        ptx: bits(Native("shl.{b} {d}, {0}, {1};"), Never),
+        wgsl: bits(Native("{0} << {u}({1})"), Never),
+        ..OpInfo::NONE
+    };
+    /// `x >> y` for `y` below the bits of the type; made by expansions.
+    ShrRaw = OpInfo {
+        arity: 2, typing: Typing::Int,
+        eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] >> (x[1] & i64::from(bits - 1)) },
+        cpu: bits(Native("{0}.wrapping_shr({1} as u32)"), Never),
+        ptx: bits(Native("shr.{t} {d}, {0}, {1};"), Never),
+        wgsl: bits(Native("{0} >> {u}({1})"), Never),
+        ..OpInfo::NONE
+    };
+    /// `if c { x } else { y }`, element by element; both sides are computed.
+    Select = OpInfo {
+        name: "select", arity: 3, typing: Typing::Select,
+        eval: Eval { float: |x| if x[0] != 0.0 { x[1] } else { x[2] }, int: |x, _| if x[0] != 0 { x[1] } else { x[2] } },
+        grad: Grad::Rule(derive::select),
+        cpu: all(Native("if {0} { {1} } else { {2} }")),
+        ptx: Lowering { bool: Expand(int::select_bool), ..all(Native("selp.{b} {d}, {1}, {2}, {0};")) },
+        wgsl: all(Native("select({2}, {1}, {0})")),
+        ..OpInfo::NONE
+    };
+    /// Whether `x` is NaN.
+    IsNan = OpInfo {
+        name: "isnan", typing: Typing::Test,
+        eval: Eval { float: |x| f64::from(x[0].is_nan()), int: |_, _| 0 },
+        cpu: float(Native("{0}.is_nan()")),
+        ptx: float(Native("setp.nan.{t} {d}, {0}, {0};")),
+        wgsl: float(Expand(float::is_nan)),
+        ..OpInfo::NONE
+    };
+    /// Whether `x` is +∞ or −∞.
+    IsInf = OpInfo {
+        name: "isinf", typing: Typing::Test,
+        eval: Eval { float: |x| f64::from(x[0].is_infinite()), int: |_, _| 0 },
+        cpu: float(Native("{0}.is_infinite()")),
+        ptx: float(Native("testp.infinite.{t} {d}, {0};")),
+        wgsl: float(Expand(float::is_inf)),
+        ..OpInfo::NONE
+    };
+    /// Whether `x` is neither infinite nor NaN.
+    IsFinite = OpInfo {
+        name: "isfinite", typing: Typing::Test,
+        eval: Eval { float: |x| f64::from(x[0].is_finite()), int: |_, _| 0 },
+        cpu: float(Native("{0}.is_finite()")),
+        ptx: float(Native("testp.finite.{t} {d}, {0};")),
+        wgsl: float(Expand(float::is_finite)),
+        ..OpInfo::NONE
+    };
+}
+
+const COMPARE: OpInfo = OpInfo { arity: 2, typing: Typing::Compare, ..OpInfo::NONE };

@@ -1,0 +1,353 @@
+//! The plan: everything a call needs, as plain data. The contract between compiled code and the runtime.
+//!
+//! `fuse!` prints a plan as a `static`; the run-time use of the compiler owns one; the same executor runs
+//! both. A plan has one program per target; a program is a list of steps; a step has variants, of which the
+//! first whose conditions hold is launched. `C` is what the CPU runs: a pair of kernels while compiling,
+//! functions once compiled.
+
+use std::borrow::Cow;
+
+use super::dim::DimExpr;
+use super::dtype::DType;
+use super::graph::Access;
+use super::kernel::IndexWidth;
+
+/// A list that a `static` can hold.
+pub type List<T> = Cow<'static, [T]>;
+/// A text that a `static` can hold.
+pub type Text = Cow<'static, str>;
+
+/// A compiled function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan<C: Clone + 'static> {
+    /// Name of the function.
+    pub name: Text,
+    /// Names of the extents bound at run time; `DimOp::Sym(i)` is the i-th.
+    pub symbols: List<Text>,
+    /// What the caller passes, in order.
+    pub params: List<Param>,
+    /// Tensors that a call makes.
+    pub outputs: List<Output>,
+    /// One per target that the function is compiled for.
+    pub programs: List<Program<C>>,
+    /// What was fused.
+    pub summary: Summary,
+}
+
+/// A family of devices that run the same texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// NVIDIA GPUs, through PTX.
+    Ptx,
+    /// Every GPU, through WGSL.
+    Wgsl,
+    /// The processor itself.
+    Cpu,
+}
+
+impl Target {
+    /// Every target.
+    pub const ALL: [Target; 3] = [Target::Ptx, Target::Wgsl, Target::Cpu];
+
+    /// As users write it in `#[fuse(targets(…))]`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Target::Ptx => "ptx",
+            Target::Wgsl => "wgsl",
+            Target::Cpu => "cpu",
+        }
+    }
+}
+
+/// What a caller passes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// Name in the signature.
+    pub name: Text,
+    /// Of the elements, or of the scalar.
+    pub dtype: DType,
+    /// Tensor, scalar or extent.
+    pub kind: ParamKind,
+}
+
+/// What a parameter is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParamKind {
+    /// A tensor with these dims, outermost first.
+    Tensor {
+        /// Whether it is `&mut`.
+        access: Access,
+        /// Outermost first.
+        dims: List<Dim>,
+    },
+    /// A tensor of any rank, whose number of elements is symbol 0. All such parameters of a call have one
+    /// shape, and so have the results.
+    AnyShape {
+        /// Whether it is `&mut`.
+        access: Access,
+    },
+    /// A number.
+    Scalar,
+    /// An extent: the value of this symbol.
+    Dim(u16),
+}
+
+/// One dim of a tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dim {
+    /// As the user wrote it, for messages.
+    pub name: Text,
+    /// A lone symbol is bound by the first parameter that has it; anything else is checked.
+    pub extent: DimExpr,
+}
+
+/// A tensor that a call makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Of its elements.
+    pub dtype: DType,
+    /// Outermost first. Empty and `any_shape` for results of `ParamKind::AnyShape` parameters.
+    pub dims: List<Dim>,
+    /// The result has the shape of the `AnyShape` parameters.
+    pub any_shape: bool,
+    /// Returned, or the new content of a `&mut` parameter whose old one was still read elsewhere.
+    pub dest: Dest,
+}
+
+/// Where a made tensor goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dest {
+    /// To the caller, in order.
+    Returned,
+    /// Into the `&mut` parameter of this number, when all steps have run.
+    Replaces(u16),
+}
+
+/// The steps for one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program<C: Clone + 'static> {
+    /// For which.
+    pub target: Target,
+    /// Tensors that live only within the call.
+    pub temporaries: List<Temporary>,
+    /// In order.
+    pub steps: List<Step<C>>,
+}
+
+/// Memory that lives within one call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Temporary {
+    /// Of its elements.
+    pub dtype: DType,
+    /// Number of elements.
+    pub len: DimExpr,
+    /// The steps that need it: from the one that writes it to the last that reads it.
+    pub first: u16,
+    /// Inclusive.
+    pub last: u16,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step<C: Clone + 'static> {
+    /// In order of preference; the last has no conditions.
+    pub variants: List<Variant<C>>,
+}
+
+/// One way to do a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant<C: Clone + 'static> {
+    /// All must hold.
+    pub when: List<Condition>,
+    /// In order.
+    pub launches: List<Launch<C>>,
+}
+
+/// What a variant asks of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// The extent is a multiple of the number.
+    Divides(DimExpr, i64),
+    /// The extent is at most the number.
+    AtMost(DimExpr, i64),
+}
+
+impl Condition {
+    /// Whether it holds for these extents.
+    pub fn holds(&self, symbols: &[i64]) -> bool {
+        match self {
+            Condition::Divides(extent, divisor) => extent.eval(symbols).is_some_and(|x| x % divisor == 0),
+            Condition::AtMost(extent, max) => extent.eval(symbols).is_some_and(|x| x <= *max),
+        }
+    }
+}
+
+/// One kernel and its arguments.
+///
+/// * PTX: `.param` in order: the address of each buffer (`.u64`), then the uniforms (`.u32`, `.f32`, or
+///   `.u64` for positions of a 64-bit variant). Any grid and block size of one dimension will do.
+/// * WGSL: buffers are `@group(0) @binding(i)`; the uniforms follow each other in the struct `args`, 4 bytes
+///   each, bound as `@group(1) @binding(0)` or as immediates. Override `block` is the workgroup size; groups
+///   may be folded into `x` and `y`. Buffers are bound from a multiple of the device's alignment and to a
+///   multiple of 16 bytes.
+/// * CPU: the functions take `CpuArgs`. What they write is given as the window of the items they are to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch<C: Clone + 'static> {
+    /// Name of the entry point.
+    pub kernel: Text,
+    /// What to run.
+    pub code: Code<C>,
+    /// Of positions.
+    pub index: IndexWidth,
+    /// In the order of the kernel's buffers.
+    pub buffers: List<BufferArg>,
+    /// In the order of the kernel's uniforms.
+    pub uniforms: List<UniformArg>,
+    /// What the launch iterates over.
+    pub space: Space,
+}
+
+/// An iteration space: `rows × cols` elements, the columns contiguous in whatever is written.
+///
+/// A GPU thread takes `grain` elements at a time, so a launch has `⌈rows·cols / grain⌉` iterations to deal
+/// out. The CPU deals out items: runs of at most `grain` elements that do not cross a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Space {
+    /// Product of the outer extents.
+    pub rows: DimExpr,
+    /// The innermost extent.
+    pub cols: DimExpr,
+    /// Elements at a time.
+    pub grain: u32,
+}
+
+impl Space {
+    /// Elements in all.
+    pub fn elements(&self, symbols: &[i64]) -> Option<i64> {
+        self.rows.eval(symbols)?.checked_mul(self.cols.eval(symbols)?)
+    }
+
+    /// CPU items in all.
+    pub fn items(&self, symbols: &[i64]) -> Option<i64> {
+        self.rows.eval(symbols)?.checked_mul(self.items_per_row(symbols)?)
+    }
+
+    /// The first element of a CPU item; for one past the last item, the number of elements.
+    pub fn start(&self, item: i64, symbols: &[i64]) -> Option<i64> {
+        let (cols, items) = (self.cols.eval(symbols)?, self.items_per_row(symbols)?);
+        let (row, block) = (item.checked_div(items)?, item.checked_rem(items)?);
+        Some(row * cols + block * i64::from(self.grain))
+    }
+
+    fn items_per_row(&self, symbols: &[i64]) -> Option<i64> {
+        let grain = i64::from(self.grain);
+        self.cols.eval(symbols)?.checked_add(grain - 1)?.checked_div(grain)
+    }
+}
+
+/// What a target runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Code<C> {
+    /// A PTX module with one entry.
+    Ptx(Text),
+    /// A WGSL module with one entry.
+    Wgsl(Text),
+    /// The CPU's functions, or kernels.
+    Cpu(C),
+}
+
+/// The memory behind a kernel's buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferArg {
+    /// Which.
+    pub slot: Slot,
+    /// What the kernel does with it.
+    pub access: Access,
+    /// Of its elements.
+    pub dtype: DType,
+    /// How the kernel's positions in it follow from the iteration space.
+    pub reach: Reach,
+}
+
+/// Which part of a buffer a part of the iteration space touches.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reach {
+    /// Element `i` of the space is element `i` of the buffer: a launch may be cut into chunks, and CPU items
+    /// own their part of it. Whatever is written on the CPU is linear.
+    Linear,
+    /// Any element may be read.
+    Whole,
+}
+
+/// Whose memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Slot {
+    /// Of the tensor parameter of this number (position in `Plan::params`).
+    Param(u16),
+    /// Of the output of this number.
+    Output(u16),
+    /// Of the temporary of this number.
+    Temp(u16),
+}
+
+/// The value of a uniform at launch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UniformArg {
+    /// An extent.
+    Extent(DimExpr),
+    /// The scalar parameter of this number (position in `Plan::params`).
+    Scalar(u16),
+    /// First element of the space that this launch covers; 0 unless cut into chunks. GPUs only.
+    Start,
+    /// One past the last element of the space that this launch covers. GPUs only.
+    End,
+    /// What to add to a position to find the element in the binding of this buffer, modulo 2³². WGSL only.
+    Offset(u16),
+}
+
+/// What was fused, for reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Kernels without fusion: one per op.
+    pub ops: u32,
+    /// Bytes moved without fusion.
+    pub unfused_bytes: DimExpr,
+    /// Bytes moved by the plan.
+    pub fused_bytes: DimExpr,
+    /// One per kernel, in order.
+    pub groups: List<GroupSummary>,
+    /// Why what is not in one kernel is not.
+    pub boundaries: List<Boundary>,
+}
+
+/// One kernel of a plan, for reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupSummary {
+    /// Name of the kernel.
+    pub kernel: Text,
+    /// The schedule's name.
+    pub schedule: Text,
+    /// The ops in it, in order.
+    pub ops: List<Text>,
+    /// The iteration space, as users would write it.
+    pub space: Text,
+    /// Tensors read, by name.
+    pub reads: List<Text>,
+    /// Tensors written, by name.
+    pub writes: List<Text>,
+    /// Bytes moved.
+    pub bytes: DimExpr,
+}
+
+/// Two kernels that are not one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Boundary {
+    /// The value that is stored between them.
+    pub value: Text,
+    /// Why.
+    pub reason: Text,
+    /// In the user's source; 0 if unknown.
+    pub line: u32,
+    /// In the user's source; 0 if unknown.
+    pub column: u32,
+}

@@ -1,0 +1,1 @@
+//! Text of the IRs, for people and for snapshots.

@@ -1,0 +1,3 @@
+//! The compiler behind `fuse!`: tokens → graph → fused kernels → text.
+
+pub mod ir;
