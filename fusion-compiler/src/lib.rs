@@ -1,3 +1,103 @@
-//! The compiler behind `fuse!`: tokens → graph → fused kernels → text.
+//! The compiler behind `fuse!`: tensor expressions to fused PTX, WGSL and Rust kernels.
+//!
+//! A plain library: no I/O, and it knows no device. Read `compile` for the pipeline, top to bottom.
 
+use ir::graph::{Fusing, Graph};
+use ir::kernel::Kernel;
+use ir::plan::{BufferArg, Code, Launch, Plan, Program, Target, Variant};
+use schedule::{Scheduled, Work};
+use target::Dialect;
+
+pub mod assemble;
+pub mod emit;
+pub mod fuse;
 pub mod ir;
+pub mod legalize;
+pub mod rewrite;
+pub mod schedule;
+pub mod target;
+
+/// What the CPU runs, before it is printed as Rust or interpreted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuKernels {
+    /// For processors with fused multiply-add and rounding instructions.
+    pub fma: Kernel,
+    /// For those without.
+    pub base: Kernel,
+}
+
+/// Everything between a checked function and its plan.
+pub fn compile(graph: Graph, targets: &[Target], locate: assemble::Locate<'_>) -> Plan<CpuKernels> {
+    let graph = optimize(graph);
+    let fused: Vec<_> = targets.iter().map(|&target| fuse::fuse(&graph, &target::facts(target))).collect();
+    let memory = assemble::Memory::new(&graph, &fused);
+    let programs: Vec<Program<CpuKernels>> = targets
+        .iter()
+        .zip(&fused)
+        .map(|(&target, fused)| assemble::program(&memory, fused, target, |work| variants(work, target)))
+        .collect();
+    let off = Graph { fusing: Fusing::Off, ..graph.clone() };
+    let unfused = fuse::fuse(&off, &target::facts(targets[0]));
+    Plan {
+        name: graph.name.clone().into(),
+        symbols: graph.symbols.iter().map(|name| name.clone().into()).collect(),
+        params: assemble::params(&graph).into(),
+        outputs: memory.plan_outputs().into(),
+        programs: programs.into(),
+        summary: assemble::summary(&graph, &fused[0], &unfused, locate),
+    }
+}
+
+/// Rewrites of the graph, whatever the target.
+pub fn optimize(graph: Graph) -> Graph {
+    let graph = rewrite::simplify(graph);
+    let graph = rewrite::cse(graph);
+    let graph = rewrite::dce(graph);
+    let graph = rewrite::fma(graph);
+    rewrite::dce(graph)
+}
+
+/// The kernels of one group on one target.
+fn variants(work: &Work<'_>, target: Target) -> Vec<Variant<CpuKernels>> {
+    let scheduled = schedule::pointwise(work, &target::facts(target));
+    scheduled.into_iter().map(|scheduled| variant(work, target, scheduled)).collect()
+}
+
+fn variant(work: &Work<'_>, target: Target, mut scheduled: Scheduled) -> Variant<CpuKernels> {
+    scheduled.kernel = rewrite::kernel_dce(scheduled.kernel);
+    let Scheduled { when, kernel, uniforms, reach, space } = schedule::prune_uniforms(scheduled);
+    let buffers = work.operands.iter().zip(reach);
+    let buffers = buffers.map(|(operand, reach)| BufferArg {
+        slot: operand.slot,
+        access: operand.access,
+        dtype: operand.dtype,
+        reach,
+    });
+    let launch = Launch {
+        kernel: kernel.name.clone().into(),
+        index: kernel.index,
+        code: code(kernel, target),
+        buffers: buffers.collect(),
+        uniforms: uniforms.into(),
+        space,
+    };
+    Variant { when: when.into(), launches: vec![launch].into() }
+}
+
+fn code(kernel: Kernel, target: Target) -> Code<CpuKernels> {
+    match target {
+        Target::Ptx => Code::Ptx(emit::ptx::ptx(&lower(kernel, Dialect::Ptx)).into()),
+        Target::Wgsl => Code::Wgsl(emit::wgsl::wgsl(&lower(kernel, Dialect::Wgsl)).into()),
+        Target::Cpu => Code::Cpu(CpuKernels {
+            fma: lower(kernel.clone(), Dialect::Cpu),
+            base: lower(kernel, Dialect::CpuBase),
+        }),
+    }
+}
+
+/// Makes a kernel what a dialect can print.
+pub fn lower(kernel: Kernel, dialect: Dialect) -> Kernel {
+    let kernel = legalize::legalize(kernel, dialect);
+    let kernel = rewrite::kernel_cse(kernel);
+    rewrite::kernel_dce(kernel)
+}

@@ -117,6 +117,16 @@ pub enum ParamKind {
     Dim(u16),
 }
 
+impl ParamKind {
+    /// The axes of a tensor, outermost first.
+    pub fn axes(&self) -> Option<&Vec<AxisId>> {
+        match self {
+            ParamKind::Tensor { axes, .. } => Some(axes),
+            ParamKind::Scalar | ParamKind::Dim(_) => None,
+        }
+    }
+}
+
 /// A parameter in the order of the signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
@@ -227,6 +237,8 @@ pub struct Graph {
     pub outputs: Vec<Output>,
     /// `#[fuse(off)]` or not.
     pub fusing: Fusing,
+    /// Whether all tensors have one shape of any rank, of which the only axis is the number of elements.
+    pub any_shape: bool,
 }
 
 impl Graph {
@@ -240,6 +252,7 @@ impl Graph {
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
+            any_shape: false,
         }
     }
 

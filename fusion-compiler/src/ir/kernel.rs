@@ -3,8 +3,7 @@
 //! Values are SSA and typed by an element type and a number of *lanes*. On a GPU a value has 1, 2 or 4 lanes
 //! (a 128-bit access is a 4-lane load); on the CPU the lanes of `Lanes::Loop` are the iterations of the
 //! enclosing `Stmt::Vector`, which the emitter prints as a loop for the compiler to vectorise. So one
-//! schedule writes one body for every target. A contiguous access has a one-lane index: lane `j` is the
-//! element `index + j`; an access with an index per lane gathers.
+//! schedule writes one body for every target. An `At` says which element each lane of an access touches.
 //!
 //! Work is dealt out by `LoopKind::Grid`, whose iterations are spread over the launch in no order; `legalize`
 //! turns it into what the target has. Bodies of `If` and `Loop` see all values above them, and values made
@@ -93,15 +92,8 @@ pub enum LoopKind {
 pub enum Stmt {
     /// Names the value of an expression.
     Let(Value, Expr),
-    /// Writes the lanes of `value` at `index`.
-    Store {
-        /// Where to.
-        buffer: BufferId,
-        /// In elements; one lane if contiguous.
-        index: Value,
-        /// What.
-        value: Value,
-    },
+    /// Writes the lanes of a value.
+    Store(At, Value),
     /// Runs `body` for `var` = `start`, `start + step`, … below `end`.
     Loop {
         /// The counter, an index of one lane.
@@ -133,6 +125,27 @@ pub enum Stmt {
     },
 }
 
+/// Elements of a buffer: lane `j` of a one-lane `index` is the element `index + j·stride + phase`. An index with the
+/// lanes of the value gathers (`stride` 1, `phase` 0).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct At {
+    /// Which buffer.
+    pub buffer: BufferId,
+    /// In elements.
+    pub index: Value,
+    /// Elements from lane to lane, > `phase`.
+    pub stride: u32,
+    /// Elements from the index on.
+    pub phase: u32,
+}
+
+impl At {
+    /// Consecutive elements from `index` on, or those of an index per lane.
+    pub fn new(buffer: BufferId, index: Value) -> At {
+        At { buffer, index, stride: 1, phase: 0 }
+    }
+}
+
 /// How a value is made. The type of the result is the value's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
@@ -154,13 +167,8 @@ pub enum Expr {
     Lane(Value, u8),
     /// The number of each lane: 0, 1, 2, …
     LaneIndex,
-    /// Reads elements at `index`.
-    Load {
-        /// Where from.
-        buffer: BufferId,
-        /// In elements; one lane if contiguous.
-        index: Value,
-    },
+    /// Reads elements.
+    Load(At),
     /// Number of this thread in the launch; GPUs only, made by `legalize`.
     GridId,
     /// Number of threads in the launch; GPUs only, made by `legalize`.
@@ -169,6 +177,41 @@ pub enum Expr {
     RangeStart,
     /// One past the last item of this thread; the CPU only, made by `legalize`.
     RangeEnd,
+}
+
+impl Stmt {
+    /// Visits the operands of this statement itself, not of those within it.
+    pub fn for_each_operand_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
+        match self {
+            Stmt::Let(_, expr) => expr.for_each_operand_mut(visit),
+            Stmt::Store(at, value) => [&mut at.index, value].into_iter().for_each(visit),
+            Stmt::Loop { start, end, step, .. } => [start, end, step].into_iter().for_each(visit),
+            Stmt::Vector { len: operand, .. } | Stmt::If { cond: operand, .. } => visit(operand),
+        }
+    }
+}
+
+impl Expr {
+    /// Whether its value depends on nothing but its operands and the thread.
+    pub fn is_pure(&self) -> bool {
+        !matches!(self, Expr::Load(_))
+    }
+
+    /// Visits the operands.
+    pub fn for_each_operand_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
+        match self {
+            Expr::Apply(_, args) | Expr::Pack(args) => args.iter_mut().for_each(visit),
+            Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg) | Expr::Lane(arg, _) => visit(arg),
+            Expr::Load(at) => visit(&mut at.index),
+            Expr::Const(_)
+            | Expr::Uniform(_)
+            | Expr::LaneIndex
+            | Expr::GridId
+            | Expr::GridSize
+            | Expr::RangeStart
+            | Expr::RangeEnd => {}
+        }
+    }
 }
 
 /// A program and its arguments: the buffers in order, then the uniforms in order.

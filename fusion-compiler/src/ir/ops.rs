@@ -150,10 +150,10 @@ impl OpInfo {
         ulp: exact(),
         eval: Eval { float: |_| f64::NAN, int: |_, _| 0 },
         grad: Grad::Zero,
-        cpu: all(Lower::Never),
+        cpu: all(Never),
         cpu_base: None,
-        ptx: all(Lower::Never),
-        wgsl: all(Lower::Never),
+        ptx: all(Never),
+        wgsl: all(Never),
     };
 }
 
@@ -170,15 +170,15 @@ const fn all(lower: Lower) -> Lowering {
 }
 
 const fn float(lower: Lower) -> Lowering {
-    Lowering { float: lower, ..all(Lower::Never) }
+    Lowering { float: lower, ..all(Never) }
 }
 
 const fn numbers(float: Lower, int: Lower, uint: Lower) -> Lowering {
-    Lowering { float, int, uint, bool: Lower::Never }
+    Lowering { float, int, uint, bool: Never }
 }
 
 const fn bits(int: Lower, bool: Lower) -> Lowering {
-    Lowering { float: Lower::Never, int, uint: int, bool }
+    Lowering { float: Never, int, uint: int, bool }
 }
 
 /// An operation on floats that every target gets from the same expansion.

@@ -272,9 +272,9 @@ pub struct BufferArg {
 /// Which part of a buffer a part of the iteration space touches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reach {
-    /// Element `i` of the space is element `i` of the buffer: a launch may be cut into chunks, and CPU items
-    /// own their part of it. Whatever is written on the CPU is linear.
-    Linear,
+    /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
+    /// chunks, and CPU items own their part of it. Whatever is written is linear.
+    Linear(u32),
     /// Any element may be read.
     Whole,
 }

@@ -1,0 +1,290 @@
+//! Groups → plan: which memory each value lives in, and what a caller is told.
+//!
+//! Invariant: slots mean the same in the programs of all targets. Where one target cannot overwrite a
+//! parameter in place, none does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::fuse::{Fused, Group, Load, Reason, traffic};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, SpanId};
+use crate::ir::kernel::BufferId;
+use crate::ir::plan::{
+    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Program, Slot, Step, Summary, Target, Temporary,
+    Text, Variant,
+};
+use crate::schedule::{Operand, Work};
+
+/// Lines and columns of the user's source.
+pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
+
+/// Where every stored value lives.
+pub struct Memory<'g> {
+    graph: &'g Graph,
+    /// By position in the graph's outputs; in-place ones that need no tensor have none.
+    outputs: Vec<Option<u16>>,
+}
+
+impl<'g> Memory<'g> {
+    /// Decides what is overwritten in place, for all targets together.
+    pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Fused>) -> Memory<'g> {
+        let swapped: BTreeSet<ParamId> = fused.into_iter().flat_map(|fused| fused.swapped.clone()).collect();
+        let mut made = 0;
+        let outputs = graph.outputs.iter().map(|output| {
+            let in_place = matches!(output.dest, graph::Dest::InPlace(param) if !swapped.contains(&param));
+            (!in_place).then(|| {
+                made += 1;
+                made - 1
+            })
+        });
+        Memory { outputs: outputs.collect(), graph }
+    }
+
+    fn output(&self, i: usize) -> Slot {
+        match (self.outputs[i], self.graph.outputs[i].dest) {
+            (Some(made), _) => Slot::Output(made),
+            (None, graph::Dest::InPlace(param)) => Slot::Param(param.0),
+            (None, graph::Dest::Fresh) => unreachable!("a returned value has a tensor of its own"),
+        }
+    }
+
+    /// The tensors that a call makes.
+    pub fn plan_outputs(&self) -> Vec<Output> {
+        let made = self.graph.outputs.iter().zip(&self.outputs).filter(|(_, made)| made.is_some());
+        made.map(|(output, _)| Output {
+            dtype: self.graph.node(output.node).dtype,
+            dims: dims(self.graph, &output.axes).into(),
+            any_shape: self.graph.any_shape,
+            dest: match output.dest {
+                graph::Dest::Fresh => Dest::Returned,
+                graph::Dest::InPlace(ParamId(param)) => Dest::Replaces(param),
+            },
+        })
+        .collect()
+    }
+}
+
+/// What the caller passes.
+pub fn params(graph: &Graph) -> Vec<Param> {
+    let kind = |kind: &graph::ParamKind| match kind {
+        graph::ParamKind::Tensor { access, .. } if graph.any_shape => ParamKind::AnyShape { access: *access },
+        graph::ParamKind::Tensor { axes, access } => {
+            ParamKind::Tensor { access: *access, dims: dims(graph, axes).into() }
+        }
+        graph::ParamKind::Scalar => ParamKind::Scalar,
+        graph::ParamKind::Dim(symbol) => ParamKind::Dim(*symbol),
+    };
+    let param = |param: &graph::Param| Param {
+        name: param.name.clone().into(),
+        dtype: param.dtype,
+        kind: kind(&param.kind),
+    };
+    graph.params.iter().map(param).collect()
+}
+
+fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
+    let axes = axes.iter().map(|&axis| graph.axis(axis));
+    axes.map(|axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() }).collect()
+}
+
+/// The program of one target; `compile` makes the variants of each group.
+pub fn program<C: Clone>(
+    memory: &Memory<'_>,
+    fused: &Fused,
+    target: Target,
+    mut compile: impl FnMut(&Work<'_>) -> Vec<Variant<C>>,
+) -> Program<C> {
+    let graph = memory.graph;
+    let mut slots: BTreeMap<NodeId, (Slot, Vec<AxisId>)> = BTreeMap::new();
+    let mut temporaries = Vec::new();
+    let mut steps = Vec::new();
+    for (i, group) in fused.groups.iter().enumerate() {
+        for store in &group.stores {
+            let slot = match store.output {
+                Some(output) => memory.output(output),
+                None => {
+                    temporaries.push(temporary(graph, fused, i, store.node));
+                    Slot::Temp(temporaries.len() as u16 - 1)
+                }
+            };
+            slots.entry(store.node).or_insert((slot, group.order.clone()));
+        }
+        let name = kernel_name(graph, i);
+        let work = work(memory, group, &name, &slots);
+        steps.push(Step { variants: compile(&work).into() });
+    }
+    Program { target, temporaries: temporaries.into(), steps: steps.into() }
+}
+
+/// Raw identifiers are no names in other languages.
+fn kernel_name(graph: &Graph, i: usize) -> String {
+    let plain: String = graph.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("fuse_{}_{i}", plain.trim_matches('_'))
+}
+
+fn temporary(graph: &Graph, fused: &Fused, writer: usize, node: NodeId) -> Temporary {
+    let group = &fused.groups[writer];
+    let reads = |group: &Group| group.loads.contains(&Load::Stored(node));
+    let last = fused.groups.iter().rposition(reads).unwrap_or(writer);
+    Temporary {
+        dtype: graph.node(node).dtype,
+        len: DimExpr::product(group.order.iter().map(|&axis| &graph.axis(axis).extent)),
+        first: writer as u16,
+        last: last as u16,
+    }
+}
+
+fn work<'g>(
+    memory: &Memory<'g>,
+    group: &'g Group,
+    name: &'g str,
+    slots: &BTreeMap<NodeId, (Slot, Vec<AxisId>)>,
+) -> Work<'g> {
+    let graph = memory.graph;
+    let mut operands: Vec<Operand> = Vec::new();
+    let mut loads = BTreeMap::new();
+    for &load in &group.loads {
+        let (slot, axes) = match load {
+            Load::Param(param) => {
+                (Slot::Param(param.0), graph.param(param).kind.axes().cloned().unwrap_or_default())
+            }
+            Load::Stored(node) => slots[&node].clone(),
+        };
+        loads.insert(load, BufferId(operands.len() as u16));
+        operands.push(operand(graph, slot, load_name(graph, load), load_dtype(graph, load), Access::Read, axes));
+    }
+    let mut stores = Vec::new();
+    for store in &group.stores {
+        let slot = store.output.map_or_else(|| slots[&store.node].0, |output| memory.output(output));
+        let read = operands.iter().position(|operand| operand.slot == slot);
+        if let Some(read) = read {
+            operands[read].access = Access::ReadWrite;
+        } else {
+            let (dtype, name) = (graph.node(store.node).dtype, store_name(graph, slot, store.node));
+            operands.push(operand(graph, slot, name, dtype, Access::Write, group.order.clone()));
+        }
+        stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
+    }
+    Work { graph, group, name, operands, loads, stores }
+}
+
+fn operand(graph: &Graph, slot: Slot, name: String, dtype: DType, access: Access, axes: Vec<AxisId>) -> Operand {
+    // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
+    debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
+    Operand { slot, name, dtype, access, axes }
+}
+
+fn load_name(graph: &Graph, load: Load) -> String {
+    match load {
+        Load::Param(param) => graph.param(param).name.clone(),
+        Load::Stored(node) => value_name(graph, node),
+    }
+}
+
+fn load_dtype(graph: &Graph, load: Load) -> DType {
+    match load {
+        Load::Param(param) => graph.param(param).dtype,
+        Load::Stored(node) => graph.node(node).dtype,
+    }
+}
+
+fn store_name(graph: &Graph, slot: Slot, node: NodeId) -> String {
+    match slot {
+        Slot::Param(param) => graph.param(ParamId(param)).name.clone(),
+        Slot::Output(_) => "out".into(),
+        Slot::Temp(_) => value_name(graph, node),
+    }
+}
+
+/// A value without a name of its own, by what makes it.
+fn value_name(graph: &Graph, id: NodeId) -> String {
+    match &graph.node(id).kind {
+        NodeKind::Input(param) | NodeKind::Scalar(param) => graph.param(*param).name.clone(),
+        NodeKind::Apply(op) => match op.info().name {
+            "" => format!("{op:?}").to_lowercase(),
+            name => name.into(),
+        },
+        NodeKind::Cast => format!("as {}", graph.node(id).dtype),
+        NodeKind::Reduce(reduce, _) => format!("{reduce:?}").to_lowercase(),
+        NodeKind::Literal(value) => value.to_string(),
+        NodeKind::Coord(axis) => format!("index({})", graph.axis(*axis).name),
+        NodeKind::Extent(extent) => extent.display(&graph.symbols).to_string(),
+        NodeKind::At(..) => "at".into(),
+    }
+}
+
+/// What was fused, against every op on its own.
+pub fn summary(graph: &Graph, fused: &Fused, unfused: &Fused, locate: Locate<'_>) -> Summary {
+    let groups = fused.groups.iter().enumerate().map(|(i, group)| group_summary(graph, group, i));
+    let boundaries = fused.boundaries.iter().map(|(&node, reason)| {
+        let (line, column) = locate(graph.node(node).span);
+        Boundary { value: value_name(graph, node).into(), reason: reason_text(graph, reason), line, column }
+    });
+    Summary {
+        ops: unfused.groups.len() as u32,
+        unfused_bytes: all_bytes(graph, unfused),
+        fused_bytes: all_bytes(graph, fused),
+        groups: groups.collect(),
+        boundaries: boundaries.collect(),
+    }
+}
+
+fn reason_text(graph: &Graph, reason: &Reason) -> Text {
+    match reason {
+        Reason::Off => "fusion is off for this function".into(),
+        Reason::Shared => "several kernels need it, and reading it costs less than computing it again".into(),
+        Reason::Layout(axis) => {
+            let name = &graph.axis(*axis).name;
+            format!("it needs all of `{name}`, and the kernel that uses it writes `{name}` elsewhere than innermost").into()
+        }
+        Reason::Buffers(needed, max) => {
+            format!("together they need {needed} buffers, and a kernel can bind {max}").into()
+        }
+    }
+}
+
+fn group_summary(graph: &Graph, group: &Group, i: usize) -> GroupSummary {
+    let ops = group.nodes.iter().filter(|&&id| crate::fuse::is_op(graph.node(id)));
+    let space = group.order.iter().map(|&axis| graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ");
+    let writes = group.stores.iter().map(|store| match store.output.map(|i| graph.outputs[i].dest) {
+        Some(graph::Dest::InPlace(param)) => Text::from(graph.param(param).name.clone()),
+        Some(graph::Dest::Fresh) => "result".into(),
+        None => value_name(graph, store.node).into(),
+    });
+    GroupSummary {
+        kernel: kernel_name(graph, i).into(),
+        schedule: "pointwise".into(),
+        ops: ops.map(|&id| Text::from(value_name(graph, id))).collect(),
+        space: format!("[{space}]").into(),
+        reads: group.loads.iter().map(|&load| Text::from(load_name(graph, load))).collect(),
+        writes: writes.collect(),
+        bytes: bytes(graph, group),
+    }
+}
+
+fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
+    collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
+}
+
+fn bytes(graph: &Graph, group: &Group) -> DimExpr {
+    collect_terms(graph, traffic(graph, group))
+}
+
+/// Sums arrays of one shape first, so that the formula reads `12*N*D + 4*D`.
+fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (AxisSet, DType)>) -> DimExpr {
+    let mut terms: Vec<(AxisSet, i64)> = Vec::new();
+    for (axes, dtype) in arrays {
+        match terms.iter_mut().find(|(known, _)| *known == axes) {
+            Some((_, bytes)) => *bytes += dtype.size() as i64,
+            None => terms.push((axes, dtype.size() as i64)),
+        }
+    }
+    let term = |(axes, bytes): &(AxisSet, i64)| {
+        let extents: Vec<&DimExpr> = axes.iter().map(|axis| &graph.axis(axis).extent).collect();
+        let fixed: i64 = extents.iter().filter_map(|extent| extent.as_const()).product();
+        let symbols = extents.into_iter().filter(|extent| extent.as_const().is_none());
+        symbols.fold(DimExpr::constant(bytes * fixed), |product, extent| product * extent.clone())
+    };
+    terms.iter().map(term).fold(DimExpr::constant(0), |sum, term| sum + term)
+}

@@ -1,0 +1,409 @@
+//! Kernel → PTX: one entry of the lowest version that has what it needs.
+//!
+//! Every lane of a value is a register. Reads go through the read-only cache unless the kernel writes the
+//! buffer too; four lanes side by side are one 128-bit access.
+
+use super::{Writer, fill, identifier, template};
+use crate::ir::dtype::{Class, Const, DType};
+use crate::ir::graph::Access;
+use crate::ir::kernel::{At, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Value};
+use crate::target::Dialect;
+
+/// The oldest instruction set that has everything emitted here.
+const HEADER: [&str; 3] = [".version 6.0", ".target sm_50", ".address_size 64"];
+
+/// The text of a legal kernel.
+pub fn ptx(kernel: &Kernel) -> String {
+    let mut emitter = Emitter::new(kernel);
+    emitter.out.depth = 1;
+    emitter.arguments();
+    emitter.body(&kernel.body);
+    emitter.out.line("ret;");
+    let mut out = Writer::new();
+    HEADER.iter().for_each(|line| out.line(line));
+    out.line("");
+    out.line(format!(".visible .entry {}(", kernel.name));
+    out.line(parameters(kernel).join(",\n"));
+    out.block(")\n{", |out| {
+        for (bank, count) in Bank::ALL.iter().zip(emitter.counts) {
+            if count > 0 {
+                out.line(format!(".reg .{} %{}<{count}>;", bank.declared(), bank.letter()));
+            }
+        }
+        out.text.push_str(&emitter.out.text);
+    });
+    out.text
+}
+
+fn parameters(kernel: &Kernel) -> Vec<String> {
+    let buffers = (0..kernel.buffers.len()).map(|i| format!("    .param .u64 {}", buffer_name(kernel, i)));
+    let uniforms = kernel.uniforms.iter().enumerate().map(|(i, uniform)| {
+        let dtype = if uniform.dtype == DType::Bool { DType::U32 } else { uniform.dtype };
+        format!("    .param .{} {}", suffix(kernel, dtype), identifier('u', i, &uniform.name))
+    });
+    buffers.chain(uniforms).collect()
+}
+
+fn buffer_name(kernel: &Kernel, i: usize) -> String {
+    identifier('b', i, &kernel.buffers[i].name)
+}
+
+/// Registers of one kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bank {
+    Pred,
+    Bits32,
+    Bits64,
+    F32,
+    F64,
+}
+
+impl Bank {
+    const ALL: [Bank; 5] = [Bank::Pred, Bank::Bits32, Bank::Bits64, Bank::F32, Bank::F64];
+
+    fn letter(self) -> &'static str {
+        match self {
+            Bank::Pred => "p",
+            Bank::Bits32 => "r",
+            Bank::Bits64 => "rd",
+            Bank::F32 => "f",
+            Bank::F64 => "fd",
+        }
+    }
+
+    fn declared(self) -> &'static str {
+        match self {
+            Bank::Pred => "pred",
+            Bank::Bits32 => "b32",
+            Bank::Bits64 => "b64",
+            Bank::F32 => "f32",
+            Bank::F64 => "f64",
+        }
+    }
+}
+
+struct Emitter<'k> {
+    kernel: &'k Kernel,
+    out: Writer,
+    counts: [u32; 5],
+    /// The registers of each value, by lane.
+    registers: Vec<Vec<String>>,
+    /// The address of each buffer.
+    addresses: Vec<String>,
+    labels: u32,
+}
+
+impl<'k> Emitter<'k> {
+    fn new(kernel: &'k Kernel) -> Emitter<'k> {
+        let registers = vec![Vec::new(); kernel.types.len()];
+        Emitter { kernel, out: Writer::new(), counts: [0; 5], registers, addresses: vec![], labels: 0 }
+    }
+
+    fn register(&mut self, bank: Bank) -> String {
+        let count = &mut self.counts[bank as usize];
+        *count += 1;
+        format!("%{}{}", bank.letter(), *count - 1)
+    }
+
+    fn bank(&self, dtype: DType) -> Bank {
+        match (dtype, self.kernel.index) {
+            (DType::F32, _) => Bank::F32,
+            (DType::F64, _) => Bank::F64,
+            (DType::Bool, _) => Bank::Pred,
+            (DType::Index, IndexWidth::Bits64) => Bank::Bits64,
+            (DType::I32 | DType::U32, _) | (DType::Index, IndexWidth::Bits32) => Bank::Bits32,
+            (DType::F16 | DType::BF16 | DType::I8 | DType::U8, _) => {
+                unreachable!("{dtype} is not computed with")
+            }
+        }
+    }
+
+    /// Fresh registers for a value.
+    fn define(&mut self, value: Value) -> Vec<String> {
+        let ty = self.kernel.ty(value);
+        let bank = self.bank(ty.dtype);
+        let lanes: Vec<String> = (0..lanes(ty)).map(|_| self.register(bank)).collect();
+        self.registers[value.0 as usize].clone_from(&lanes);
+        lanes
+    }
+
+    fn lane(&self, value: Value, lane: usize) -> String {
+        self.registers[value.0 as usize][lane].clone()
+    }
+
+    fn one(&self, value: Value) -> String {
+        self.lane(value, 0)
+    }
+
+    fn line(&mut self, line: impl AsRef<str>) {
+        self.out.line(line);
+    }
+
+    fn arguments(&mut self) {
+        for i in 0..self.kernel.buffers.len() {
+            let (given, address) = (self.register(Bank::Bits64), self.register(Bank::Bits64));
+            self.line(format!("ld.param.u64 {given}, [{}];", buffer_name(self.kernel, i)));
+            self.line(format!("cvta.to.global.u64 {address}, {given};"));
+            self.addresses.push(address);
+        }
+    }
+
+    fn body(&mut self, body: &[Stmt]) {
+        body.iter().for_each(|stmt| self.stmt(stmt));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Let(value, expr) => self.bind(*value, expr),
+            Stmt::Store(at, value) => self.store(at, *value),
+            Stmt::Loop { var, start, end, step, body, .. } => self.run(*var, (*start, *end, *step), body),
+            Stmt::If { cond, body } => {
+                let (cond, done) = (self.one(*cond), self.label("else"));
+                self.line(format!("@!{cond} bra {done};"));
+                self.body(body);
+                self.mark(&done);
+            }
+            Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
+        }
+    }
+
+    /// A loop with its test at the end, and once before it.
+    fn run(&mut self, var: Value, (start, end, step): (Value, Value, Value), body: &[Stmt]) {
+        let var = self.define(var).remove(0);
+        let (start, end, step) = (self.one(start), self.one(end), self.one(step));
+        let (again, done) = (self.label("loop"), self.label("done"));
+        let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
+        self.line(format!("mov.{t} {var}, {start};"));
+        self.line(format!("setp.ge.{t} {test}, {var}, {end};"));
+        self.line(format!("@{test} bra {done};"));
+        self.mark(&again);
+        self.body(body);
+        self.line(format!("add.{t} {var}, {var}, {step};"));
+        self.line(format!("setp.lt.{t} {test}, {var}, {end};"));
+        self.line(format!("@{test} bra {again};"));
+        self.mark(&done);
+    }
+
+    fn label(&mut self, name: &str) -> String {
+        self.labels += 1;
+        format!("${name}{}", self.labels - 1)
+    }
+
+    fn mark(&mut self, label: &str) {
+        self.out.depth -= 1;
+        self.line(format!("{label}:"));
+        self.out.depth += 1;
+    }
+
+    fn bind(&mut self, value: Value, expr: &Expr) {
+        if let Some(same) = self.renaming(value, expr) {
+            self.registers[value.0 as usize] = same;
+            return;
+        }
+        let d = self.define(value);
+        let dtype = self.kernel.ty(value).dtype;
+        let t = suffix(self.kernel, dtype);
+        match expr {
+            Expr::Const(constant) => {
+                let text = literal(*constant, dtype);
+                d.iter().for_each(|d| self.line(format!("mov.{t} {d}, {text};")));
+            }
+            Expr::Uniform(id) => {
+                let i = usize::from(id.0);
+                self.uniform(&d[0], dtype, &identifier('u', i, &self.kernel.uniforms[i].name));
+            }
+            Expr::Apply(op, args) => {
+                let of = self.kernel.ty(args[args.len() - 1]).dtype;
+                let (text, t) = (template(self.kernel, Dialect::Ptx, *op, args), suffix(self.kernel, of));
+                for (lane, d) in d.iter().enumerate() {
+                    let args: Vec<String> = args.iter().map(|&arg| self.lane(arg, lane)).collect();
+                    let b = self.bank(of).bits();
+                    self.line(fill(text, &args, &[("d", d), ("t", t), ("b", b)]));
+                }
+            }
+            Expr::Cast(arg) => self.cast(&d, dtype, *arg),
+            Expr::Bitcast(arg) => {
+                let b = self.bank(dtype).bits();
+                for (lane, d) in d.iter().enumerate() {
+                    self.line(format!("mov.{b} {d}, {};", self.lane(*arg, lane)));
+                }
+            }
+            Expr::Splat(_) | Expr::Pack(_) | Expr::Lane(..) => unreachable!("these only rename registers"),
+            Expr::LaneIndex => {
+                d.iter().enumerate().for_each(|(lane, d)| self.line(format!("mov.{t} {d}, {lane};")));
+            }
+            Expr::Load(at) => self.load(&d, dtype, at),
+            Expr::GridId => self.grid(&d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
+            Expr::GridSize => self.grid(&d[0], ["%nctaid.x", "%ntid.x"], None),
+            Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
+        }
+    }
+
+    /// The registers of a value that is nothing but other values' lanes.
+    fn renaming(&self, value: Value, expr: &Expr) -> Option<Vec<String>> {
+        match expr {
+            Expr::Splat(arg) => Some(vec![self.one(*arg); usize::from(lanes(self.kernel.ty(value)))]),
+            Expr::Pack(args) => Some(args.iter().map(|&arg| self.one(arg)).collect()),
+            Expr::Lane(arg, lane) => Some(vec![self.lane(*arg, usize::from(*lane))]),
+            Expr::Const(_)
+            | Expr::Uniform(_)
+            | Expr::Apply(..)
+            | Expr::Cast(_)
+            | Expr::Bitcast(_)
+            | Expr::LaneIndex
+            | Expr::Load(_)
+            | Expr::GridId
+            | Expr::GridSize
+            | Expr::RangeStart
+            | Expr::RangeEnd => None,
+        }
+    }
+
+    fn uniform(&mut self, d: &str, dtype: DType, name: &str) {
+        if dtype == DType::Bool {
+            let word = self.register(Bank::Bits32);
+            self.line(format!("ld.param.u32 {word}, [{name}];"));
+            self.line(format!("setp.ne.u32 {d}, {word}, 0;"));
+        } else {
+            self.line(format!("ld.param.{} {d}, [{name}];", suffix(self.kernel, dtype)));
+        }
+    }
+
+    /// `a · b + c` of special registers, as a position.
+    fn grid(&mut self, d: &str, factors: [&str; 2], plus: Option<&str>) {
+        let [a, b] = factors.map(|special| {
+            let register = self.register(Bank::Bits32);
+            self.line(format!("mov.u32 {register}, {special};"));
+            register
+        });
+        let wide = self.kernel.index == IndexWidth::Bits64;
+        let Some(special) = plus else {
+            self.line(format!("mul.{} {d}, {a}, {b};", if wide { "wide.u32" } else { "lo.u32" }));
+            return;
+        };
+        let c = self.register(Bank::Bits32);
+        self.line(format!("mov.u32 {c}, {special};"));
+        if wide {
+            let wide = self.register(Bank::Bits64);
+            self.line(format!("cvt.u64.u32 {wide}, {c};"));
+            self.line(format!("mad.wide.u32 {d}, {a}, {b}, {wide};"));
+        } else {
+            self.line(format!("mad.lo.u32 {d}, {a}, {b}, {c};"));
+        }
+    }
+
+    fn cast(&mut self, d: &[String], to: DType, arg: Value) {
+        let from = self.kernel.ty(arg).dtype;
+        let (t, f) = (suffix(self.kernel, to), suffix(self.kernel, from));
+        for (lane, d) in d.iter().enumerate() {
+            let arg = self.lane(arg, lane);
+            let line = match (from.class(), to.class()) {
+                (_, Class::Bool) => unreachable!("nothing is converted to a truth value"),
+                (Class::Bool, Class::Float) => format!("selp.{t} {d}, {}, {}, {arg};", literal(Const::Float(1.0), to), literal(Const::Float(0.0), to)),
+                (Class::Bool, Class::Int | Class::Uint) => format!("selp.{t} {d}, 1, 0, {arg};"),
+                (Class::Float, Class::Int | Class::Uint) => format!("cvt.rzi.{t}.{f} {d}, {arg};"),
+                (Class::Int | Class::Uint, Class::Float) => format!("cvt.rn.{t}.{f} {d}, {arg};"),
+                (Class::Float, Class::Float) if to.size() < from.size() => format!("cvt.rn.{t}.{f} {d}, {arg};"),
+                (Class::Float, Class::Float) | (Class::Int | Class::Uint, Class::Int | Class::Uint) => {
+                    format!("cvt.{t}.{f} {d}, {arg};")
+                }
+            };
+            self.line(line);
+        }
+    }
+
+    /// The address of each lane, or of the first with those of the others following it.
+    fn places(&mut self, ty: Type, at: &At) -> Vec<String> {
+        let base = self.addresses[usize::from(at.buffer.0)].clone();
+        let size = ty.dtype.size();
+        let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
+        let addresses = self.registers[at.index.0 as usize].clone().into_iter().map(|index| {
+            let address = self.register(Bank::Bits64);
+            let mad = if self.kernel.index == IndexWidth::Bits64 { "mad.lo.u64" } else { "mad.wide.u32" };
+            self.line(format!("{mad} {address}, {index}, {size}, {base};"));
+            address
+        });
+        let addresses: Vec<String> = addresses.collect();
+        let lane = |lane: usize| {
+            if gathers {
+                return format!("[{}]", addresses[lane]);
+            }
+            match (lane * at.stride as usize + at.phase as usize) * size {
+                0 => format!("[{}]", addresses[0]),
+                bytes => format!("[{}+{bytes}]", addresses[0]),
+            }
+        };
+        (0..usize::from(lanes(ty))).map(lane).collect()
+    }
+
+    fn is_vector(&self, ty: Type, at: &At) -> bool {
+        lanes(ty) > 1 && at.stride == 1 && self.kernel.ty(at.index).lanes == Lanes::ONE
+    }
+
+    fn load(&mut self, d: &[String], dtype: DType, at: &At) {
+        let ty = Type { dtype, lanes: Lanes::Const(d.len() as u8) };
+        let places = self.places(ty, at);
+        let cached = if self.kernel.buffer(at.buffer).access == Access::Read { ".nc" } else { "" };
+        let t = suffix(self.kernel, dtype);
+        if self.is_vector(ty, at) {
+            self.line(format!("ld.global{cached}.v{}.{t} {{{}}}, {};", d.len(), d.join(", "), places[0]));
+        } else {
+            for (d, place) in d.iter().zip(places) {
+                self.line(format!("ld.global{cached}.{t} {d}, {place};"));
+            }
+        }
+    }
+
+    fn store(&mut self, at: &At, value: Value) {
+        let ty = self.kernel.ty(value);
+        let places = self.places(ty, at);
+        let (registers, t) = (self.registers[value.0 as usize].clone(), suffix(self.kernel, ty.dtype));
+        if self.is_vector(ty, at) {
+            let lanes = registers.len();
+            self.line(format!("st.global.v{lanes}.{t} {}, {{{}}};", places[0], registers.join(", ")));
+        } else {
+            for (register, place) in registers.iter().zip(places) {
+                self.line(format!("st.global.{t} {place}, {register};"));
+            }
+        }
+    }
+}
+
+impl Bank {
+    /// The type of instructions that move bits only.
+    fn bits(self) -> &'static str {
+        match self {
+            Bank::Pred => "pred",
+            Bank::Bits32 | Bank::F32 => "b32",
+            Bank::Bits64 | Bank::F64 => "b64",
+        }
+    }
+}
+
+fn lanes(ty: Type) -> u8 {
+    match ty.lanes {
+        Lanes::Const(lanes) => lanes,
+        Lanes::Loop => unreachable!("a GPU's vectors are lanes"),
+    }
+}
+
+fn suffix(kernel: &Kernel, dtype: DType) -> &'static str {
+    match (dtype, kernel.index) {
+        (DType::F32, _) => "f32",
+        (DType::F64, _) => "f64",
+        (DType::I32, _) => "s32",
+        (DType::U32, _) | (DType::Index, IndexWidth::Bits32) => "u32",
+        (DType::Index, IndexWidth::Bits64) => "u64",
+        (DType::Bool, _) => "pred",
+        (DType::F16 | DType::BF16 | DType::I8 | DType::U8, _) => unreachable!("{dtype} is not computed with"),
+    }
+}
+
+fn literal(constant: Const, dtype: DType) -> String {
+    match constant {
+        Const::Float(x) if dtype == DType::F64 => format!("0d{:016X}", x.to_bits()),
+        Const::Float(x) => format!("0f{:08X}", (x as f32).to_bits()),
+        Const::Int(x) => x.to_string(),
+        Const::Bool(x) => u8::from(x).to_string(),
+    }
+}

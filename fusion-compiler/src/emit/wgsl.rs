@@ -1,0 +1,251 @@
+//! Kernel → WGSL: one compute shader whose groups may be folded into two dimensions.
+//!
+//! Buffers accessed by four elements are arrays of `vec4`; their single elements are picked by component.
+//! WGSL rejects constants that are not finite, so those are made from bits at run time.
+
+use super::{Writer, fill, identifier, template};
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::Access;
+use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, Stmt, Type, Value};
+use crate::target::Dialect;
+
+/// The declaration of the uniforms that a device with immediates may replace.
+pub const UNIFORM_DECLARATION: &str = "@group(1) @binding(0) var<uniform> args: Args;";
+/// What it is replaced by.
+pub const IMMEDIATE_DECLARATION: &str = "var<immediate> args: Args;";
+
+/// The text of a legal kernel.
+pub fn wgsl(kernel: &Kernel) -> String {
+    let mut out = Writer::new();
+    let emitter = Emitter { kernel, wide: wide_buffers(kernel) };
+    emitter.declarations(&mut out);
+    out.line("@compute @workgroup_size(block)");
+    out.line(format!("fn {}(", kernel.name));
+    out.line("    @builtin(workgroup_id) group: vec3<u32>,");
+    out.line("    @builtin(num_workgroups) groups: vec3<u32>,");
+    out.line("    @builtin(local_invocation_index) local: u32,");
+    out.block(") {", |out| {
+        out.line("let thread = (group.y * groups.x + group.x) * block + local;");
+        out.line("let threads = groups.x * groups.y * block;");
+        emitter.body(out, &kernel.body);
+    });
+    out.text
+}
+
+struct Emitter<'k> {
+    kernel: &'k Kernel,
+    /// Which buffers are arrays of `vec4`.
+    wide: Vec<bool>,
+}
+
+impl Emitter<'_> {
+    fn declarations(&self, out: &mut Writer) {
+        out.block("struct Args {", |out| {
+            for (i, uniform) in self.kernel.uniforms.iter().enumerate() {
+                let dtype = if uniform.dtype == DType::Bool { DType::U32 } else { uniform.dtype };
+                out.line(format!("{}: {},", identifier('u', i, &uniform.name), scalar(dtype)));
+            }
+        });
+        for (i, buffer) in self.kernel.buffers.iter().enumerate() {
+            let access = if buffer.access == Access::Read { "read" } else { "read_write" };
+            let element = if self.wide[i] { vector(buffer.dtype, 4) } else { scalar(buffer.dtype).into() };
+            let name = identifier('b', i, &buffer.name);
+            out.line(format!("@group(0) @binding({i}) var<storage, {access}> {name}: array<{element}>;"));
+        }
+        out.line(UNIFORM_DECLARATION);
+        out.line("override block: u32 = 256u;");
+    }
+
+    fn body(&self, out: &mut Writer, body: &[Stmt]) {
+        body.iter().for_each(|stmt| self.stmt(out, stmt));
+    }
+
+    fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
+        match stmt {
+            // Constants are written where they are used.
+            Stmt::Let(value, Expr::Const(constant)) => self.constant(out, *value, *constant),
+            Stmt::Let(value, expr) => {
+                let text = self.expr(*value, expr);
+                out.line(format!("let v{}: {} = {text};", value.0, self.type_name(self.kernel.ty(*value))));
+            }
+            Stmt::Store(at, value) => self.store(out, at, *value),
+            Stmt::Loop { var, start, end, step, body, .. } => {
+                let open = format!(
+                    "for (var v{0} = v{1}; v{0} < v{2}; v{0} += v{3}) {{",
+                    var.0, start.0, end.0, step.0
+                );
+                out.block(open, |out| self.body(out, body));
+            }
+            Stmt::If { cond, body } => out.block(format!("if v{} {{", cond.0), |out| self.body(out, body)),
+            Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
+        }
+    }
+
+    fn constant(&self, out: &mut Writer, value: Value, constant: Const) {
+        let (v, ty) = (value.0, self.kernel.ty(value));
+        match constant {
+            Const::Float(x) if !(x as f32).is_finite() => {
+                out.line(format!("var bits{v}: u32 = {:#x}u;", (x as f32).to_bits()));
+                out.line(format!("let v{v}: f32 = bitcast<f32>(bits{v});"));
+            }
+            Const::Float(_) | Const::Int(_) | Const::Bool(_) => {
+                out.line(format!("let v{v}: {} = {};", self.type_name(ty), literal(constant, ty.dtype)));
+            }
+        }
+    }
+
+    fn expr(&self, value: Value, expr: &Expr) -> String {
+        let ty = self.kernel.ty(value);
+        match expr {
+            Expr::Const(constant) => literal(*constant, ty.dtype),
+            Expr::Uniform(id) => {
+                let uniform = self.kernel.uniform(*id);
+                let name = identifier('u', usize::from(id.0), &uniform.name);
+                if uniform.dtype == DType::Bool { format!("args.{name} != 0u") } else { format!("args.{name}") }
+            }
+            Expr::Apply(op, args) => {
+                let operands = self.kernel.ty(args[args.len() - 1]);
+                let names: Vec<String> = args.iter().map(|arg| format!("v{}", arg.0)).collect();
+                let (t, u) = (self.type_name(operands), self.type_name(Type { dtype: DType::U32, ..operands }));
+                fill(template(self.kernel, Dialect::Wgsl, *op, args), &names, &[("t", &t), ("u", &u)])
+            }
+            Expr::Cast(arg) => format!("{}(v{})", self.type_name(ty), arg.0),
+            Expr::Bitcast(arg) => format!("bitcast<{}>(v{})", self.type_name(ty), arg.0),
+            Expr::Splat(arg) => format!("{}(v{})", self.type_name(ty), arg.0),
+            Expr::Pack(args) => {
+                let args: Vec<String> = args.iter().map(|arg| format!("v{}", arg.0)).collect();
+                format!("{}({})", self.type_name(ty), args.join(", "))
+            }
+            Expr::Lane(arg, lane) => format!("v{}[{lane}]", arg.0),
+            Expr::LaneIndex => format!("{}(0u, 1u, 2u, 3u)", self.type_name(ty)),
+            Expr::Load(at) => self.load(ty, at),
+            Expr::GridId => "thread".into(),
+            Expr::GridSize => "threads".into(),
+            Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
+        }
+    }
+
+    fn load(&self, ty: Type, at: &At) -> String {
+        match self.elements(ty, at) {
+            Elements::Vector(text) => text,
+            Elements::Each(parts) if parts.len() == 1 => parts[0].clone(),
+            Elements::Each(parts) => format!("{}({})", self.type_name(ty), parts.join(", ")),
+        }
+    }
+
+    fn store(&self, out: &mut Writer, at: &At, value: Value) {
+        let v = value.0;
+        match self.elements(self.kernel.ty(value), at) {
+            Elements::Vector(place) => out.line(format!("{place} = v{v};")),
+            Elements::Each(places) if places.len() == 1 => out.line(format!("{} = v{v};", places[0])),
+            Elements::Each(places) => {
+                for (lane, place) in places.iter().enumerate() {
+                    out.line(format!("{place} = v{v}[{lane}];"));
+                }
+            }
+        }
+    }
+
+    /// The places of a buffer that an access of this type touches.
+    fn elements(&self, ty: Type, at: &At) -> Elements {
+        let lanes = lanes(ty);
+        let index = format!("v{}", at.index.0);
+        let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
+        if lanes == 4 && at.stride == 1 && !gathers {
+            return Elements::Vector(format!("{}[{} >> 2u]", self.name(at.buffer), plus(&index, at.phase)));
+        }
+        let place = |lane: u32| {
+            let position =
+                if gathers { format!("{index}[{lane}]") } else { plus(&index, lane * at.stride + at.phase) };
+            self.element(at.buffer, &position)
+        };
+        Elements::Each((0..u32::from(lanes)).map(place).collect())
+    }
+
+    fn element(&self, buffer: BufferId, position: &str) -> String {
+        let name = self.name(buffer);
+        if self.wide[usize::from(buffer.0)] {
+            format!("{name}[({position}) >> 2u][({position}) & 3u]")
+        } else {
+            format!("{name}[{position}]")
+        }
+    }
+
+    fn name(&self, buffer: BufferId) -> String {
+        identifier('b', usize::from(buffer.0), &self.kernel.buffer(buffer).name)
+    }
+
+    fn type_name(&self, ty: Type) -> String {
+        match lanes(ty) {
+            1 => scalar(ty.dtype).into(),
+            lanes => vector(ty.dtype, lanes),
+        }
+    }
+}
+
+enum Elements {
+    /// All lanes at once.
+    Vector(String),
+    /// Lane by lane.
+    Each(Vec<String>),
+}
+
+/// Which buffers some access takes four elements of at once.
+fn wide_buffers(kernel: &Kernel) -> Vec<bool> {
+    let mut wide = vec![false; kernel.buffers.len()];
+    mark(kernel, &kernel.body, &mut wide);
+    wide
+}
+
+fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
+    for stmt in body {
+        let (ty, at) = match stmt {
+            Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at),
+            Stmt::Store(at, value) => (kernel.ty(*value), at),
+            Stmt::Let(..) => continue,
+            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                mark(kernel, body, wide);
+                continue;
+            }
+        };
+        let gathers = kernel.ty(at.index).lanes != Lanes::ONE;
+        wide[usize::from(at.buffer.0)] |= lanes(ty) == 4 && at.stride == 1 && !gathers;
+    }
+}
+
+fn plus(index: &str, offset: u32) -> String {
+    if offset == 0 { index.into() } else { format!("{index} + {offset}u") }
+}
+
+fn lanes(ty: Type) -> u8 {
+    match ty.lanes {
+        Lanes::Const(lanes) => lanes,
+        Lanes::Loop => unreachable!("a GPU's vectors are lanes"),
+    }
+}
+
+fn vector(dtype: DType, lanes: u8) -> String {
+    format!("vec{lanes}<{}>", scalar(dtype))
+}
+
+fn scalar(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f32",
+        DType::I32 => "i32",
+        DType::U32 | DType::Index => "u32",
+        DType::Bool => "bool",
+        DType::F16 | DType::BF16 | DType::F64 | DType::I8 | DType::U8 => {
+            unreachable!("{dtype} is not computed with on this target")
+        }
+    }
+}
+
+fn literal(constant: Const, dtype: DType) -> String {
+    match constant {
+        Const::Float(x) => format!("{:?}f", x as f32),
+        Const::Int(x) if dtype == DType::I32 && x == i64::from(i32::MIN) => "bitcast<i32>(0x80000000u)".into(),
+        Const::Int(x) if dtype == DType::I32 => format!("{x}i"),
+        Const::Int(x) => format!("{}u", x as u32),
+        Const::Bool(x) => x.to_string(),
+    }
+}

@@ -1,0 +1,352 @@
+//! Graph → groups: what shares a kernel, and for everything that does not, why.
+//!
+//! A group is a set of stored values that are written in one order of axes; whatever they need and no one
+//! stores is computed inside it, from the nodes alone, by each group that needs it. So the decisions here are only
+//! which values to store, and which stores share a kernel. Both start from the results of the function and add stores
+//! until no rule is broken: deterministic, and the same for every target but for the budget of buffers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ir::dtype::DType;
+use crate::ir::graph::{AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, ParamId};
+use crate::ir::ops::{Lower, Op};
+use crate::target::TargetFacts;
+
+/// A value computed more than once may have at most this many loads …
+const CHEAP_LOADS: usize = 4;
+/// … and this many operations, none of them transcendental.
+const CHEAP_OPS: usize = 30;
+
+/// What is decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fused {
+    /// In an order in which they can run.
+    pub groups: Vec<Group>,
+    /// Values stored only to be read by another group, and why.
+    pub boundaries: BTreeMap<NodeId, Reason>,
+    /// `&mut` parameters that cannot be overwritten in place: another group reads the old value.
+    pub swapped: BTreeSet<ParamId>,
+}
+
+/// One kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// What is written, in topological order.
+    pub stores: Vec<Store>,
+    /// Order of the axes of everything that is written, outermost first.
+    pub order: Vec<AxisId>,
+    /// What is computed, in topological order.
+    pub nodes: Vec<NodeId>,
+    /// What is read.
+    pub loads: BTreeSet<Load>,
+    /// Fixed axes that each thread runs through by itself, innermost in `order` where they are in it.
+    pub unrolled: AxisSet,
+}
+
+/// A value to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Store {
+    /// Which.
+    pub node: NodeId,
+    /// Position in the graph's outputs; none for a temporary.
+    pub output: Option<usize>,
+}
+
+/// A value to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Load {
+    /// A tensor of the caller.
+    Param(ParamId),
+    /// A value that another group stores.
+    Stored(NodeId),
+}
+
+/// Why a value is stored between kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// `#[fuse(off)]`.
+    Off,
+    /// Several kernels need it, and computing it again costs more than reading it.
+    Shared,
+    /// It takes all of an axis that the kernel writes elsewhere than innermost.
+    Layout(AxisId),
+    /// More buffers than a kernel can bind: how many, and the most allowed.
+    Buffers(usize, usize),
+}
+
+/// Decides what shares a kernel.
+pub fn fuse(graph: &Graph, facts: &TargetFacts) -> Fused {
+    let mut cuts = BTreeMap::new();
+    if graph.fusing == Fusing::Off {
+        let varies = varying(graph);
+        let ops = graph.iter().filter(|(id, node)| is_op(node) && varies[id.0 as usize]);
+        cuts.extend(ops.map(|(id, _)| (id, Reason::Off)));
+    }
+    loop {
+        let groups = assign(graph, &cuts, facts.buffers_max);
+        match broken_rule(graph, &groups, facts) {
+            Some((node, reason)) => cuts.insert(node, reason),
+            None => return finish(graph, groups, cuts),
+        };
+    }
+}
+
+fn finish(graph: &Graph, groups: Vec<Group>, mut boundaries: BTreeMap<NodeId, Reason>) -> Fused {
+    let read = |node: &NodeId| groups.iter().any(|group| group.loads.contains(&Load::Stored(*node)));
+    boundaries.retain(|node, _| read(node));
+    let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
+        Dest::InPlace(param) => other_reads(&groups, i, param).then_some(param),
+        Dest::Fresh => None,
+    });
+    Fused { swapped: swapped.collect(), boundaries, groups: ordered(groups) }
+}
+
+/// Whether a group other than the one that writes output `i` reads the parameter.
+fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
+    let writes = |group: &Group| group.stores.iter().any(|store| store.output == Some(i));
+    groups.iter().any(|group| !writes(group) && group.loads.contains(&Load::Param(param)))
+}
+
+/// The groups in an order in which each comes after those it reads from.
+fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
+    let mut done: Vec<Group> = Vec::with_capacity(groups.len());
+    while !groups.is_empty() {
+        let waits = |group: &Group| {
+            groups.iter().any(|other| other.stores.iter().any(|s| group.loads.contains(&Load::Stored(s.node))))
+        };
+        let ready = groups.iter().position(|group| !waits(group));
+        done.push(groups.remove(ready.unwrap_or_else(|| unreachable!("groups that wait for each other never merge"))));
+    }
+    done
+}
+
+/// Distributes the results and the values to be stored over groups.
+fn assign(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>, buffers_max: usize) -> Vec<Group> {
+    let stores = stores(graph, cuts);
+    let stored: BTreeSet<NodeId> = stores.iter().map(|(store, _)| store.node).collect();
+    let fits = |group: &Group, store: &Store| {
+        let mut both = group.clone();
+        both.stores.push(store.clone());
+        both.fill(graph, |node| stored.contains(&node));
+        both.buffers() <= buffers_max
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    for (store, order) in stores {
+        let home = groups.iter().position(|group| {
+            let joins = graph.fusing == Fusing::On && group.order == order && fits(group, &store);
+            joins && !separates(graph, &groups, group, &store)
+        });
+        match home {
+            Some(home) => groups[home].stores.push(store),
+            None => groups.push(Group::new(store, order)),
+        }
+    }
+    let homes: BTreeMap<NodeId, usize> =
+        groups.iter().enumerate().flat_map(|(i, group)| group.stores.iter().map(move |s| (s.node, i))).collect();
+    for (i, group) in groups.iter_mut().enumerate() {
+        group.fill(graph, |node| homes.get(&node).is_some_and(|&home| home != i));
+    }
+    groups
+}
+
+/// What is to be stored, in topological order, each with the order of its axes in memory.
+fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<(Store, Vec<AxisId>)> {
+    let outputs = graph.outputs.iter().enumerate();
+    let mut stores: Vec<(Store, Vec<AxisId>)> = outputs
+        .map(|(i, output)| (Store { node: output.node, output: Some(i) }, output.axes.clone()))
+        .collect();
+    for &node in cuts.keys() {
+        if !graph.outputs.iter().any(|output| output.node == node) {
+            stores.push((Store { node, output: None }, natural_order(graph, node)));
+        }
+    }
+    stores.sort_by_key(|(store, _)| store.node);
+    stores
+}
+
+/// The order of a value that no one asked to see: as in a result or parameter that has all its axes.
+fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
+    let axes = graph.node(node).axes;
+    let results = graph.outputs.iter().map(|output| &output.axes);
+    let params = graph.params.iter().filter_map(|param| param.kind.axes());
+    let whole = results.chain(params).find(|order| axes.iter().all(|axis| order.contains(&axis)));
+    match whole {
+        Some(order) => order.iter().copied().filter(|&axis| axes.contains(axis)).collect(),
+        None => axes.iter().collect(),
+    }
+}
+
+/// Whether a value of another group lies between this group and the store: then they cannot share a kernel.
+fn separates(graph: &Graph, groups: &[Group], group: &Group, store: &Store) -> bool {
+    let own = |node: NodeId| group.stores.iter().any(|s| s.node == node);
+    let foreign = |node: NodeId| !own(node) && groups.iter().any(|g| g.stores.iter().any(|s| s.node == node));
+    let mut between = Vec::new();
+    walk(graph, store.node, &mut |node| {
+        let stop = foreign(node);
+        if stop {
+            between.push(node);
+        }
+        !stop
+    });
+    between.iter().any(|&node| {
+        let mut reached = false;
+        walk(graph, node, &mut |node| {
+            reached |= own(node);
+            !reached
+        });
+        reached
+    })
+}
+
+impl Group {
+    fn new(store: Store, order: Vec<AxisId>) -> Group {
+        let (nodes, loads) = (Vec::new(), BTreeSet::new());
+        Group { stores: vec![store], order, nodes, loads, unrolled: AxisSet::EMPTY }
+    }
+
+    /// Finds what is computed and read, given which values are stored elsewhere.
+    fn fill(&mut self, graph: &Graph, elsewhere: impl Fn(NodeId) -> bool) {
+        let mut nodes = BTreeSet::new();
+        for store in &self.stores {
+            walk(graph, store.node, &mut |node| {
+                if elsewhere(node) && !self.stores.iter().any(|s| s.node == node) {
+                    self.loads.insert(Load::Stored(node));
+                    return false;
+                }
+                nodes.insert(node)
+            });
+        }
+        for &id in &nodes {
+            match graph.node(id).kind {
+                NodeKind::Input(param) => drop(self.loads.insert(Load::Param(param))),
+                NodeKind::Reduce(_, axes) => self.unrolled = self.unrolled.union(axes),
+                NodeKind::At(axis, _) => self.unrolled = self.unrolled.with(axis),
+                NodeKind::Scalar(_)
+                | NodeKind::Literal(_)
+                | NodeKind::Coord(_)
+                | NodeKind::Extent(_)
+                | NodeKind::Apply(_)
+                | NodeKind::Cast => {}
+            }
+        }
+        self.nodes = nodes.into_iter().collect();
+    }
+
+    fn buffers(&self) -> usize {
+        self.loads.len() + self.stores.len()
+    }
+
+    /// The axes that threads are spread over: those of `order` that no thread runs through by itself.
+    pub fn space(&self) -> Vec<AxisId> {
+        self.order.iter().copied().filter(|&axis| !self.unrolled.contains(axis)).collect()
+    }
+}
+
+/// Visits what a value is made of, each node once; the operands of those for which `enter` holds.
+fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
+    while let Some(node) = open.pop() {
+        if seen.insert(node) && enter(node) {
+            open.extend(&graph.node(node).args);
+        }
+    }
+}
+
+/// The first rule that the groups break, as the value to store and why.
+fn broken_rule(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(NodeId, Reason)> {
+    let shared = shared(graph, groups).map(|node| (node, Reason::Shared));
+    shared.or_else(|| layout(graph, groups)).or_else(|| buffers(graph, groups, facts.buffers_max))
+}
+
+/// The last value that several groups compute and that is not cheap.
+fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
+    let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
+    let varies = varying(graph);
+    let candidates = graph.iter().rev().filter(|(id, node)| is_op(node) && varies[id.0 as usize]);
+    candidates.map(|(id, _)| id).find(|&id| makers(id) > 1 && !is_cheap(graph, id))
+}
+
+fn is_cheap(graph: &Graph, id: NodeId) -> bool {
+    let mut nodes = BTreeSet::new();
+    walk(graph, id, &mut |node| nodes.insert(node));
+    let loads = nodes.iter().filter(|&&id| matches!(graph.node(id).kind, NodeKind::Input(_))).count();
+    let ops = nodes.iter().filter(|&&id| is_op(graph.node(id))).count();
+    let costly = nodes.iter().any(|&id| matches!(graph.node(id).kind, NodeKind::Apply(op) if is_transcendental(op)));
+    loads <= CHEAP_LOADS && ops <= CHEAP_OPS && !costly
+}
+
+/// Whether an operation is an approximation that even the CPU has to be taught.
+fn is_transcendental(op: Op) -> bool {
+    let info = op.info();
+    info.ulp.native > 0 && matches!(info.cpu.float, Lower::Expand(_))
+}
+
+/// A reduced or picked value in a group that writes its axis elsewhere than innermost.
+fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
+    groups.iter().find_map(|group| {
+        let inner = group.order.iter().rev().take_while(|&&axis| group.unrolled.contains(axis)).count();
+        let outer = &group.order[..group.order.len() - inner];
+        let &axis = outer.iter().find(|&&axis| group.unrolled.contains(axis))?;
+        let node = group.nodes.iter().copied().find(|&id| match graph.node(id).kind {
+            NodeKind::Reduce(_, axes) => axes.contains(axis),
+            NodeKind::At(at, _) => at == axis,
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast => false,
+        })?;
+        Some((node, Reason::Layout(axis)))
+    })
+}
+
+/// A value whose storing makes a group with too many buffers smaller: the largest that fits a kernel of its own.
+fn buffers(graph: &Graph, groups: &[Group], max: usize) -> Option<(NodeId, Reason)> {
+    let group = groups.iter().find(|group| group.buffers() > max)?;
+    let needs = |id: NodeId| {
+        let mut part = Group::new(Store { node: id, output: None }, Vec::new());
+        part.fill(graph, |node| group.loads.contains(&Load::Stored(node)));
+        part.buffers()
+    };
+    let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
+    let inner = group.nodes.iter().rev().filter(|&&id| is_op(graph.node(id)) && !stored(id));
+    let fits = inner.filter(|&&id| needs(id) <= max && needs(id) > 2).max_by_key(|&&id| needs(id));
+    fits.map(|&node| (node, Reason::Buffers(group.buffers(), max)))
+}
+
+/// Whether a node is work, and not only a number or a name.
+pub fn is_op(node: &Node) -> bool {
+    match node.kind {
+        NodeKind::Apply(_) | NodeKind::Cast | NodeKind::Reduce(..) | NodeKind::At(..) => true,
+        NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_) => false,
+    }
+}
+
+/// Which values depend on a tensor or a coordinate; the others are one number per call.
+fn varying(graph: &Graph) -> Vec<bool> {
+    let mut varies: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let source = matches!(node.kind, NodeKind::Input(_) | NodeKind::Coord(_));
+        varies.push(source || node.args.iter().any(|arg| varies[arg.0 as usize]));
+    }
+    varies
+}
+
+/// Bytes that a group moves, as factors: elements' axes and size of each array.
+pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (AxisSet, DType)> + 'g {
+    let loads = group.loads.iter().map(|load| match *load {
+        Load::Param(param) => {
+            let param = graph.param(param);
+            (param.kind.axes().into_iter().flatten().copied().collect(), param.dtype)
+        }
+        Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
+    });
+    let stores = group.stores.iter().map(|store| (group.order.iter().copied().collect(), graph.node(store.node).dtype));
+    loads.chain(stores)
+}

@@ -1,0 +1,54 @@
+//! Forms fused multiply-adds, so that every schedule and target rounds at the same places.
+//!
+//! A product that is used once, by a sum or a difference, becomes part of it: one rounding instead of two.
+//! Of a sum of two such products the left one is taken.
+
+use super::{rebuild, uses};
+use crate::ir::dtype::DType;
+use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
+use crate::ir::ops::Op;
+
+/// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds.
+pub fn fma(graph: Graph) -> Graph {
+    let uses = uses(&graph);
+    let once: Vec<bool> = uses.iter().map(|&uses| uses == 1).collect();
+    // The number a node had before, by the number it has now: uses are counted on the old graph.
+    let mut old: Vec<usize> = Vec::new();
+    let mut next = 0;
+    rebuild(graph, |graph, node| {
+        let fused = fuse(graph, &node, |id| once[old[id.0 as usize]]);
+        let id = match fused {
+            Some(node) => graph.push(node),
+            None => graph.push(node),
+        };
+        old.resize(graph.nodes.len(), next);
+        next += 1;
+        id
+    })
+}
+
+fn fuse(graph: &mut Graph, node: &Node, once: impl Fn(NodeId) -> bool) -> Option<Node> {
+    let NodeKind::Apply(op @ (Op::Add | Op::Sub)) = node.kind else { return None };
+    if node.dtype != DType::F32 && node.dtype != DType::F64 {
+        return None;
+    }
+    let product = |id: NodeId| {
+        let NodeKind::Apply(Op::Mul) = graph.node(id).kind else { return None };
+        once(id).then(|| [graph.node(id).args[0], graph.node(id).args[1]])
+    };
+    let (left, right) = (node.args[0], node.args[1]);
+    let args = match (op, product(left), product(right)) {
+        (Op::Add, Some([x, y]), _) => [x, y, right],
+        (Op::Add, None, Some([x, y])) => [x, y, left],
+        (Op::Sub, Some([x, y]), _) => [x, y, negative(graph, right)],
+        (Op::Sub, None, Some([x, y])) => [negative(graph, x), y, left],
+        (_, None, None) => return None,
+        (op, _, _) => unreachable!("{op:?} is neither a sum nor a difference"),
+    };
+    Some(Node { kind: NodeKind::Apply(Op::Fma), args: args.to_vec(), ..node.clone() })
+}
+
+fn negative(graph: &mut Graph, x: NodeId) -> NodeId {
+    let span = graph.node(x).span;
+    graph.apply(Op::Neg, &[x], span)
+}

@@ -1,0 +1,48 @@
+//! Rewrites of the graph before fusion, and of kernels after it: one pass a file.
+//!
+//! Invariant: a pass takes an IR and gives one that computes the same; none knows of another.
+
+use crate::ir::graph::{Graph, Node, NodeId};
+
+mod cse;
+mod dce;
+mod fma;
+mod kernel_cse;
+mod kernel_dce;
+mod simplify;
+
+pub use cse::cse;
+pub use dce::dce;
+pub use fma::fma;
+pub use kernel_cse::kernel_cse;
+pub use kernel_dce::kernel_dce;
+pub use simplify::simplify;
+
+/// Rebuilds a graph node by node; `place` appends what a node becomes and says where its value is.
+fn rebuild(graph: Graph, mut place: impl FnMut(&mut Graph, Node) -> NodeId) -> Graph {
+    let Graph { nodes, outputs, .. } = graph;
+    let mut new = Graph { nodes: Vec::with_capacity(nodes.len()), outputs: Vec::new(), ..graph };
+    let mut moved: Vec<NodeId> = Vec::with_capacity(nodes.len());
+    for mut node in nodes {
+        for arg in &mut node.args {
+            *arg = moved.get(arg.0 as usize).copied().unwrap_or(*arg);
+        }
+        let id = place(&mut new, node);
+        moved.push(id);
+    }
+    new.outputs = outputs;
+    for output in &mut new.outputs {
+        output.node = moved[output.node.0 as usize];
+    }
+    new
+}
+
+/// How often each node's value is used, results included.
+fn uses(graph: &Graph) -> Vec<u32> {
+    let mut uses = vec![0; graph.nodes.len()];
+    let args = graph.nodes.iter().flat_map(|node| &node.args);
+    for used in args.chain(graph.outputs.iter().map(|output| &output.node)) {
+        uses[used.0 as usize] += 1;
+    }
+    uses
+}

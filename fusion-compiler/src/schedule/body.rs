@@ -1,0 +1,368 @@
+//! The body of a kernel: the nodes of a group as statements, at the outermost level where each can stand.
+//!
+//! Three levels grow side by side: `top` (once per thread), `item` (once per run of lanes) and `inner` (per
+//! lane). A value goes where its axes put it, so what is constant along a row is computed once a row. Stores come
+//! after everything that is computed, so that an in-place parameter is read before it is written.
+
+use std::collections::HashMap;
+
+use super::space::{SpaceDim, reach, stride};
+use super::{Operand, Work, pointwise};
+use crate::fuse::Load;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{AxisId, AxisSet, Node, NodeId, NodeKind, ParamId, Reduce};
+use crate::ir::kernel::{
+    At, Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Uniform, UniformId, Value,
+};
+use crate::ir::ops::Op;
+use crate::ir::plan::{Reach, UniformArg};
+use crate::target::TargetFacts;
+
+/// Where in the space a body works.
+pub(super) struct Place {
+    /// Number of the first lane's element.
+    pub(super) element: Value,
+    /// Coordinates of the first lane, by dim of the space.
+    pub(super) coordinates: Vec<Value>,
+    /// Elements at a time, along the innermost dim.
+    pub(super) lanes: Lanes,
+}
+
+/// Coordinates along unrolled axes.
+type Unrolled = Vec<(AxisId, i64)>;
+
+/// A level of the body, outermost first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Top,
+    Item,
+    Inner,
+}
+
+/// A kernel that grows.
+pub(super) struct Body<'w> {
+    work: &'w Work<'w>,
+    rebased: bool,
+    dims: &'w [SpaceDim],
+    kernel: Kernel,
+    uniforms: Vec<(UniformArg, Value)>,
+    item: Vec<Stmt>,
+    inner: Vec<Stmt>,
+    values: HashMap<(NodeId, Unrolled), (Level, Value)>,
+}
+
+impl<'w> Body<'w> {
+    pub(super) fn new(
+        work: &'w Work<'w>,
+        facts: &TargetFacts,
+        dims: &'w [SpaceDim],
+        name: String,
+        index: IndexWidth,
+    ) -> Body<'w> {
+        let buffer = |operand: &Operand| Buffer {
+            name: operand.name.clone(),
+            dtype: operand.dtype,
+            access: operand.access,
+        };
+        let buffers = work.operands.iter().map(buffer).collect();
+        let kernel = Kernel { name, buffers, uniforms: vec![], types: vec![], body: vec![], index };
+        let (rebased, uniforms, values) = (facts.rebased, vec![], HashMap::new());
+        Body { work, rebased, dims, kernel, uniforms, item: vec![], inner: vec![], values }
+    }
+
+    /// Writes what runs once per thread.
+    pub(super) fn top(&mut self) -> Builder<'_> {
+        self.at(Level::Top)
+    }
+
+    /// Writes what runs once per run of lanes.
+    pub(super) fn item(&mut self) -> Builder<'_> {
+        self.at(Level::Item)
+    }
+
+    /// Writes what runs per lane.
+    pub(super) fn inner(&mut self) -> Builder<'_> {
+        self.at(Level::Inner)
+    }
+
+    fn at(&mut self, level: Level) -> Builder<'_> {
+        let body = match level {
+            Level::Top => &mut self.kernel.body,
+            Level::Item => &mut self.item,
+            Level::Inner => &mut self.inner,
+        };
+        Builder { types: &mut self.kernel.types, body }
+    }
+
+    /// Appends a statement at the top.
+    pub(super) fn push(&mut self, stmt: Stmt) {
+        self.kernel.body.push(stmt);
+    }
+
+    /// The statements per item and per lane so far; the next body starts afresh.
+    pub(super) fn take(&mut self) -> (Vec<Stmt>, Vec<Stmt>) {
+        self.values.retain(|_, (level, _)| *level == Level::Top);
+        (std::mem::take(&mut self.item), std::mem::take(&mut self.inner))
+    }
+
+    /// The kernel and what its uniforms are.
+    pub(super) fn finish(self) -> (Kernel, Vec<UniformArg>) {
+        (self.kernel, self.uniforms.into_iter().map(|(arg, _)| arg).collect())
+    }
+
+    /// A uniform, the same one for the same argument.
+    pub(super) fn uniform(&mut self, arg: UniformArg, dtype: DType, name: &str) -> Value {
+        if let Some((_, value)) = self.uniforms.iter().find(|(known, _)| *known == arg) {
+            return *value;
+        }
+        let id = UniformId(self.uniforms.len() as u16);
+        self.kernel.uniforms.push(Uniform { name: name.into(), dtype });
+        // First of all statements: a later body may be the first to ask.
+        let value = self.top().declare(Type { dtype, lanes: Lanes::ONE });
+        self.kernel.body.insert(0, Stmt::Let(value, Expr::Uniform(id)));
+        self.uniforms.push((arg, value));
+        value
+    }
+
+    /// An extent as a position.
+    pub(super) fn extent(&mut self, extent: &DimExpr) -> Value {
+        match extent.as_const() {
+            Some(extent) => self.top().index(extent),
+            None => {
+                let name = extent.display(&self.work.graph.symbols).to_string();
+                self.uniform(UniformArg::Extent(extent.clone()), DType::Index, &name)
+            }
+        }
+    }
+
+    /// The coordinates of an element, by dim.
+    pub(super) fn decode(&mut self, element: Value) -> Vec<Value> {
+        let Some((last, outer)) = self.dims.split_last() else { return vec![] };
+        if outer.is_empty() {
+            return vec![element];
+        }
+        let extent = self.extent(&last.extent);
+        let mut b = self.item();
+        let (row, col) = (b.apply(Op::IntDiv, &[element, extent]), b.apply(Op::IntRem, &[element, extent]));
+        let mut coordinates = self.decode_outer(row);
+        coordinates.push(col);
+        coordinates
+    }
+
+    /// The coordinates of a row, by dim without the innermost.
+    pub(super) fn decode_outer(&mut self, row: Value) -> Vec<Value> {
+        let outer = &self.dims[..self.dims.len() - 1];
+        let (mut rest, mut coordinates) = (row, Vec::new());
+        for (i, dim) in outer.iter().enumerate().rev() {
+            if i == 0 {
+                coordinates.push(rest);
+            } else {
+                let extent = self.extent(&dim.extent);
+                let mut b = self.item();
+                coordinates.push(b.apply(Op::IntRem, &[rest, extent]));
+                rest = b.apply(Op::IntDiv, &[rest, extent]);
+            }
+        }
+        coordinates.reverse();
+        coordinates
+    }
+
+    /// Computes everything at a place and stores what is to be stored.
+    pub(super) fn compute(&mut self, place: &Place) {
+        let mut stores = Vec::new();
+        for (store, &buffer) in self.work.group.stores.iter().zip(&self.work.stores) {
+            let operand = &self.work.operands[usize::from(buffer.0)];
+            let axes: AxisSet = operand.axes.iter().copied().collect();
+            for unrolled in self.assignments(axes) {
+                let value = self.value(store.node, &unrolled, place);
+                let at = self.position(buffer, Level::Item, &unrolled, place);
+                stores.push((at, value));
+            }
+        }
+        for (at, value) in stores {
+            let value = self.inner().splat(value, place.lanes);
+            self.inner.push(Stmt::Store(at, value));
+        }
+    }
+
+    /// All coordinates along the unrolled axes among `axes`.
+    fn assignments(&self, axes: AxisSet) -> Vec<Unrolled> {
+        let mut all: Vec<Unrolled> = vec![vec![]];
+        for axis in axes.iter().filter(|&axis| self.work.group.unrolled.contains(axis)) {
+            let extent = self.work.graph.axis(axis).extent.as_const();
+            let extent = extent.unwrap_or_else(|| unreachable!("only fixed axes are unrolled"));
+            let longer = |partial: &Unrolled, at| partial.iter().copied().chain([(axis, at)]).collect();
+            all = all.iter().flat_map(|partial| (0..extent).map(move |at| longer(partial, at))).collect();
+        }
+        all
+    }
+
+    fn level(&self, axes: AxisSet) -> Level {
+        let has = |dim: &SpaceDim| dim.axes.iter().any(|&axis| axes.contains(axis));
+        match self.dims.split_last() {
+            Some((last, _)) if has(last) => Level::Inner,
+            Some((_, outer)) if outer.iter().any(has) => Level::Item,
+            Some(_) | None => Level::Top,
+        }
+    }
+
+    fn value(&mut self, id: NodeId, unrolled: &Unrolled, place: &Place) -> Value {
+        let graph = self.work.graph;
+        let node = graph.node(id);
+        let mut unrolled = unrolled.clone();
+        unrolled.retain(|&(axis, _)| node.axes.contains(axis));
+        if let Some(&(_, value)) = self.values.get(&(id, unrolled.clone())) {
+            return value;
+        }
+        let level = self.level(node.axes);
+        let value = if let Some(&buffer) = self.work.loads.get(&Load::Stored(id)) {
+            self.load(buffer, node.dtype, level, &unrolled, place)
+        } else {
+            self.make(node, level, &unrolled, place)
+        };
+        self.values.insert((id, unrolled), (level, value));
+        value
+    }
+
+    fn make(&mut self, node: &Node, level: Level, unrolled: &Unrolled, place: &Place) -> Value {
+        match &node.kind {
+            NodeKind::Input(param) => {
+                let buffer = self.work.loads[&Load::Param(*param)];
+                self.load(buffer, node.dtype, level, unrolled, place)
+            }
+            NodeKind::Scalar(ParamId(param)) => {
+                let name = &self.work.graph.param(ParamId(*param)).name;
+                self.uniform(UniformArg::Scalar(*param), node.dtype, name)
+            }
+            NodeKind::Literal(value) => self.top().constant(node.dtype, *value),
+            NodeKind::Coord(axis) => self.coordinate(*axis, level, unrolled, place),
+            NodeKind::Extent(extent) => {
+                let extent = self.extent(extent);
+                self.top().cast(extent, node.dtype)
+            }
+            NodeKind::Apply(op) => {
+                let args: Vec<Value> = node.args.iter().map(|&arg| self.value(arg, unrolled, place)).collect();
+                self.at(level).apply(*op, &args)
+            }
+            NodeKind::Cast => {
+                let arg = self.value(node.args[0], unrolled, place);
+                self.at(level).cast(arg, node.dtype)
+            }
+            NodeKind::Reduce(reduce, axes) => {
+                let op = combine(*reduce);
+                let parts = self.assignments(*axes);
+                let parts = parts.into_iter().map(|part| [unrolled.as_slice(), &part].concat());
+                let mut values =
+                    parts.map(|part| self.value(node.args[0], &part, place)).collect::<Vec<_>>().into_iter();
+                let first = values.next().unwrap_or_else(|| unreachable!("fixed extents are positive"));
+                values.fold(first, |sum, x| self.at(level).apply(op, &[sum, x]))
+            }
+            NodeKind::At(axis, at) => {
+                let picked = [unrolled.as_slice(), &[(*axis, *at)]].concat();
+                self.value(node.args[0], &picked, place)
+            }
+        }
+    }
+
+    fn load(&mut self, buffer: BufferId, dtype: DType, level: Level, unrolled: &Unrolled, place: &Place) -> Value {
+        // A position is per run of lanes, or per thread.
+        let base = if level == Level::Top { Level::Top } else { Level::Item };
+        let at = self.position(buffer, base, unrolled, place);
+        let lanes = if level == Level::Inner { place.lanes } else { Lanes::ONE };
+        self.at(level).bind(Type { dtype, lanes }, Expr::Load(at))
+    }
+
+    fn coordinate(&mut self, axis: AxisId, level: Level, unrolled: &Unrolled, place: &Place) -> Value {
+        if let Some(&(_, at)) = unrolled.iter().find(|(a, _)| *a == axis) {
+            return self.top().constant(DType::I32, Const::Int(at));
+        }
+        let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
+        let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
+        let mut first = place.coordinates[dim];
+        if level == Level::Inner && place.lanes != Lanes::ONE {
+            let lane = pointwise::lane_index(self, place.lanes);
+            first = self.inner().apply(Op::Add, &[first, lane]);
+        }
+        self.at(level).cast(first, DType::I32)
+    }
+
+    /// The elements of a buffer that the lanes at a place touch.
+    fn position(&mut self, buffer: BufferId, level: Level, unrolled: &Unrolled, place: &Place) -> At {
+        let work = self.work;
+        let operand = &work.operands[usize::from(buffer.0)];
+        match reach(work.graph, work.group, operand) {
+            Reach::Linear(per) => {
+                let phase = unrolled.iter().filter_map(|&(axis, at)| {
+                    Some(stride(work.graph, operand, axis)?.as_const()? * at)
+                });
+                let phase = phase.sum::<i64>() as u32;
+                let mut b = self.at(level);
+                let per_value = b.index(i64::from(per));
+                let index = if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
+                At { buffer, index: self.rebase(buffer, level, index), stride: per, phase }
+            }
+            Reach::Whole => self.strided(buffer, level, unrolled, place),
+        }
+    }
+
+    /// A position from the coordinates of its place, dim by dim.
+    fn strided(&mut self, buffer: BufferId, level: Level, unrolled: &Unrolled, place: &Place) -> At {
+        let (graph, operand) = (self.work.graph, &self.work.operands[usize::from(buffer.0)]);
+        let mut index = None;
+        for &(axis, at) in unrolled.iter().filter(|(_, at)| *at != 0) {
+            if let Some(stride) = stride(graph, operand, axis) {
+                let ahead = self.extent(&(stride * DimExpr::constant(at)));
+                index = Some(self.sum(level, index, ahead));
+            }
+        }
+        let strides: Vec<Option<DimExpr>> =
+            self.dims.iter().map(|dim| stride(graph, operand, *dim.axes.last()?)).collect();
+        for (stride, &coordinate) in strides.iter().zip(&place.coordinates) {
+            if let Some(stride) = stride {
+                let ahead = self.product(level, coordinate, stride);
+                index = Some(self.sum(level, index, ahead));
+            }
+        }
+        let index = index.unwrap_or_else(|| self.at(level).index(0));
+        let index = self.rebase(buffer, level, index);
+        let Some(Some(along)) = strides.last() else { return At::new(buffer, index) };
+        if place.lanes == Lanes::ONE || along.as_const() == Some(1) {
+            return At::new(buffer, index);
+        }
+        let lane = pointwise::lane_index(self, place.lanes);
+        let along = self.extent(along);
+        let mut b = self.inner();
+        let ahead = b.apply(Op::Mul, &[lane, along]);
+        At::new(buffer, b.apply(Op::Add, &[index, ahead]))
+    }
+
+    fn sum(&mut self, level: Level, index: Option<Value>, ahead: Value) -> Value {
+        index.map_or(ahead, |index| self.at(level).apply(Op::Add, &[index, ahead]))
+    }
+
+    fn product(&mut self, level: Level, coordinate: Value, stride: &DimExpr) -> Value {
+        if stride.as_const() == Some(1) {
+            return coordinate;
+        }
+        let stride = self.extent(stride);
+        self.at(level).apply(Op::Mul, &[coordinate, stride])
+    }
+
+    fn rebase(&mut self, buffer: BufferId, level: Level, index: Value) -> Value {
+        if !self.rebased {
+            return index;
+        }
+        let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, "offset");
+        self.at(level).apply(Op::Add, &[index, offset])
+    }
+}
+
+fn combine(reduce: Reduce) -> Op {
+    match reduce {
+        Reduce::Sum => Op::Add,
+        Reduce::Prod => Op::Mul,
+        Reduce::Max => Op::Max,
+        Reduce::Min => Op::Min,
+    }
+}

@@ -1,0 +1,84 @@
+//! The iteration space of a group: its axes, merged as far as every operand allows.
+//!
+//! Neighbouring axes that every operand has side by side, or lacks, are one dim: `[N, D]` tensors of one shape
+//! are a line, whatever their rank. The innermost dim is the one that vectors run along.
+
+use crate::fuse::Group;
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeKind};
+use crate::ir::plan::Reach;
+
+use super::Operand;
+
+/// Axes that are iterated as one.
+#[derive(Clone, Debug)]
+pub(super) struct SpaceDim {
+    /// Outermost first; one if its coordinate is asked for.
+    pub(super) axes: Vec<AxisId>,
+    /// Product of their extents.
+    pub(super) extent: DimExpr,
+}
+
+/// The dims of a group, outermost first; at least one.
+pub(super) fn dims(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<SpaceDim> {
+    let asked: AxisSet = group.nodes.iter().filter_map(|&id| coordinate(&graph.node(id).kind)).collect();
+    let mut dims: Vec<SpaceDim> = Vec::new();
+    for axis in group.space() {
+        let extent = graph.axis(axis).extent.clone();
+        match dims.last_mut() {
+            Some(dim) if merges(dim, axis, asked, operands) => {
+                dim.axes.push(axis);
+                dim.extent = dim.extent.clone() * extent;
+            }
+            Some(_) | None => dims.push(SpaceDim { axes: vec![axis], extent }),
+        }
+    }
+    if dims.is_empty() {
+        dims.push(SpaceDim { axes: vec![], extent: DimExpr::constant(1) });
+    }
+    dims
+}
+
+fn coordinate(kind: &NodeKind) -> Option<AxisId> {
+    match kind {
+        NodeKind::Coord(axis) => Some(*axis),
+        NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::Reduce(..)
+        | NodeKind::At(..) => None,
+    }
+}
+
+fn merges(dim: &SpaceDim, axis: AxisId, asked: AxisSet, operands: &[Operand]) -> bool {
+    let Some(&outer) = dim.axes.last() else { return false };
+    let place = |axes: &[AxisId], axis| axes.iter().position(|&a| a == axis);
+    let side_by_side = operands.iter().all(|operand| {
+        match (place(&operand.axes, outer), place(&operand.axes, axis)) {
+            (Some(outer), Some(inner)) => inner == outer + 1,
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    });
+    side_by_side && !asked.contains(outer) && !asked.contains(axis)
+}
+
+/// Elements of an operand from one coordinate of an axis to the next; nothing if it lacks the axis.
+pub(super) fn stride(graph: &Graph, operand: &Operand, axis: AxisId) -> Option<DimExpr> {
+    let place = operand.axes.iter().position(|&a| a == axis)?;
+    Some(DimExpr::product(operand.axes[place + 1..].iter().map(|&axis| &graph.axis(axis).extent)))
+}
+
+/// How positions in an operand follow from those in the space.
+pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
+    let space = group.space();
+    let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else { return Reach::Whole };
+    let factors = inner.iter().map(|&axis| &graph.axis(axis).extent);
+    match DimExpr::product(factors).as_const() {
+        Some(per) => Reach::Linear(per as u32),
+        None => Reach::Whole,
+    }
+}
