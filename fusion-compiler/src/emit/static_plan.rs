@@ -1,0 +1,220 @@
+//! Plan → the Rust expression of a `static`.
+//!
+//! Invariant: the tokens name only `::fusion::__private` and build exactly the plan that they are given.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+
+use crate::CpuKernels;
+use crate::ir::dim::{DimExpr, DimOp};
+use crate::ir::dtype::DType;
+use crate::ir::graph::Access;
+use crate::ir::kernel::IndexWidth;
+use crate::ir::plan::{
+    Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, Launch, Output, Param, ParamKind, Plan, Program,
+    Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg, Variant,
+};
+
+/// The plan as an expression, in a scope where `p` is `::fusion::__private::plan` and `cpu` holds the functions.
+pub(super) fn plan(plan: &Plan<CpuKernels>) -> TokenStream {
+    let Plan { name, symbols, params, outputs, programs, summary: whole } = plan;
+    let symbols = list(symbols, |symbol| text(symbol));
+    let (params, outputs) = (list(params, param), list(outputs, output));
+    let (name, programs, summary) = (text(name), list(programs, program), summary(whole));
+    quote!(p::Plan {
+        name: #name, symbols: #symbols, params: #params, outputs: #outputs, programs: #programs, summary: #summary,
+    })
+}
+
+fn list<T>(items: &[T], tokens: impl FnMut(&T) -> TokenStream) -> TokenStream {
+    let items = items.iter().map(tokens);
+    quote!(p::Cow::Borrowed(&[#(#items),*]))
+}
+
+fn text(text: &str) -> TokenStream {
+    quote!(p::Cow::Borrowed(#text))
+}
+
+fn variant_name(debug: impl std::fmt::Debug) -> Ident {
+    format_ident!("{debug:?}")
+}
+
+fn dtype(dtype: DType) -> TokenStream {
+    let name = variant_name(dtype);
+    quote!(p::DType::#name)
+}
+
+fn access(access: Access) -> TokenStream {
+    let name = variant_name(access);
+    quote!(p::Access::#name)
+}
+
+fn target(target: Target) -> TokenStream {
+    let name = variant_name(target);
+    quote!(p::Target::#name)
+}
+
+fn extent(extent: &DimExpr) -> TokenStream {
+    let steps = list(&extent.0, |step| match step {
+        DimOp::Const(extent) => quote!(p::DimOp::Const(#extent)),
+        DimOp::Sym(sym) => quote!(p::DimOp::Sym(#sym)),
+        DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => {
+            let name = variant_name(step);
+            quote!(p::DimOp::#name)
+        }
+    });
+    quote!(p::DimExpr(#steps))
+}
+
+fn dim(dim: &Dim) -> TokenStream {
+    let (name, extent) = (text(&dim.name), extent(&dim.extent));
+    quote!(p::Dim { name: #name, extent: #extent })
+}
+
+fn param(param: &Param) -> TokenStream {
+    let (name, dtype) = (text(&param.name), dtype(param.dtype));
+    let kind = match &param.kind {
+        ParamKind::Tensor { access: how, dims } => {
+            let (access, dims) = (access(*how), list(dims, dim));
+            quote!(Tensor { access: #access, dims: #dims })
+        }
+        ParamKind::AnyShape { access: how } => {
+            let access = access(*how);
+            quote!(AnyShape { access: #access })
+        }
+        ParamKind::Scalar => quote!(Scalar),
+        ParamKind::Dim(symbol) => quote!(Dim(#symbol)),
+    };
+    quote!(p::Param { name: #name, dtype: #dtype, kind: p::ParamKind::#kind })
+}
+
+fn output(output: &Output) -> TokenStream {
+    let Output { any_shape, .. } = output;
+    let (dtype, dims) = (dtype(output.dtype), list(&output.dims, dim));
+    let dest = match output.dest {
+        Dest::Returned => quote!(Returned),
+        Dest::Replaces(param) => quote!(Replaces(#param)),
+    };
+    quote!(p::Output { dtype: #dtype, dims: #dims, any_shape: #any_shape, dest: p::Dest::#dest })
+}
+
+fn program(program: &Program<CpuKernels>) -> TokenStream {
+    let (target, temporaries) = (target(program.target), list(&program.temporaries, temporary));
+    let steps = list(&program.steps, step);
+    quote!(p::Program { target: #target, temporaries: #temporaries, steps: #steps })
+}
+
+fn temporary(temporary: &Temporary) -> TokenStream {
+    let Temporary { first, last, .. } = temporary;
+    let (dtype, len) = (dtype(temporary.dtype), extent(&temporary.len));
+    quote!(p::Temporary { dtype: #dtype, len: #len, first: #first, last: #last })
+}
+
+fn step(step: &Step<CpuKernels>) -> TokenStream {
+    let variants = list(&step.variants, |Variant { when, launches }| {
+        let (when, launches) = (list(when, condition), list(launches, launch));
+        quote!(p::Variant { when: #when, launches: #launches })
+    });
+    quote!(p::Step { variants: #variants })
+}
+
+fn condition(condition: &Condition) -> TokenStream {
+    let (name, of, number) = match condition {
+        Condition::Divides(extent, divisor) => (quote!(Divides), extent, divisor),
+        Condition::AtMost(extent, max) => (quote!(AtMost), extent, max),
+    };
+    let extent = extent(of);
+    quote!(p::Condition::#name(#extent, #number))
+}
+
+fn launch(launch: &Launch<CpuKernels>) -> TokenStream {
+    let (kernel, code) = (text(&launch.kernel), code(&launch.kernel, &launch.code));
+    let index = match launch.index {
+        IndexWidth::Bits32 => quote!(p::IndexWidth::Bits32),
+        IndexWidth::Bits64 => quote!(p::IndexWidth::Bits64),
+    };
+    let (buffers, uniforms) = (list(&launch.buffers, buffer), list(&launch.uniforms, uniform));
+    let Space { grain, .. } = launch.space;
+    let (rows, cols) = (extent(&launch.space.rows), extent(&launch.space.cols));
+    quote!(p::Launch {
+        kernel: #kernel, code: #code, index: #index, buffers: #buffers, uniforms: #uniforms,
+        space: p::Space { rows: #rows, cols: #cols, grain: #grain },
+    })
+}
+
+fn code(kernel: &str, code: &Code<CpuKernels>) -> TokenStream {
+    match code {
+        Code::Ptx(ptx) => {
+            let ptx = text(ptx);
+            quote!(p::Code::Ptx(#ptx))
+        }
+        Code::Wgsl(wgsl) => {
+            let wgsl = text(wgsl);
+            quote!(p::Code::Wgsl(#wgsl))
+        }
+        Code::Cpu(kernels) => {
+            let (fma, base) = cpu_names(kernel, kernels);
+            quote!(p::Code::Cpu(::fusion::__private::cpu_code!(cpu::#fma, cpu::#base)))
+        }
+    }
+}
+
+/// Names of the two functions of a CPU kernel: one name if they are the same.
+pub(super) fn cpu_names(kernel: &str, kernels: &CpuKernels) -> (Ident, Ident) {
+    let fma = format_ident!("{kernel}");
+    let base = if kernels.fma == kernels.base { fma.clone() } else { format_ident!("{kernel}_base") };
+    (fma, base)
+}
+
+fn buffer(buffer: &BufferArg) -> TokenStream {
+    let slot = match buffer.slot {
+        Slot::Param(i) => quote!(Param(#i)),
+        Slot::Output(i) => quote!(Output(#i)),
+        Slot::Temp(i) => quote!(Temp(#i)),
+    };
+    let reach = match buffer.reach {
+        Reach::Linear(per) => quote!(Linear(#per)),
+        Reach::Whole => quote!(Whole),
+    };
+    let (access, dtype) = (access(buffer.access), dtype(buffer.dtype));
+    quote!(p::BufferArg { slot: p::Slot::#slot, access: #access, dtype: #dtype, reach: p::Reach::#reach })
+}
+
+fn uniform(uniform: &UniformArg) -> TokenStream {
+    let arg = match uniform {
+        UniformArg::Extent(of) => {
+            let extent = extent(of);
+            quote!(Extent(#extent))
+        }
+        UniformArg::Scalar(param) => quote!(Scalar(#param)),
+        UniformArg::Start => quote!(Start),
+        UniformArg::End => quote!(End),
+        UniformArg::Offset(buffer) => quote!(Offset(#buffer)),
+    };
+    quote!(p::UniformArg::#arg)
+}
+
+fn summary(summary: &Summary) -> TokenStream {
+    let Summary { ops, .. } = summary;
+    let (before, after) = (extent(&summary.unfused_bytes), extent(&summary.fused_bytes));
+    let (groups, boundaries) = (list(&summary.groups, group), list(&summary.boundaries, boundary));
+    quote!(p::Summary {
+        ops: #ops, unfused_bytes: #before, fused_bytes: #after, groups: #groups, boundaries: #boundaries,
+    })
+}
+
+fn group(group: &GroupSummary) -> TokenStream {
+    let texts = |texts: &[_]| list(texts, |text_: &crate::ir::plan::Text| text(text_));
+    let (kernel, schedule, space) = (text(&group.kernel), text(&group.schedule), text(&group.space));
+    let (ops, reads, writes) = (texts(&group.ops), texts(&group.reads), texts(&group.writes));
+    let bytes = extent(&group.bytes);
+    quote!(p::GroupSummary {
+        kernel: #kernel, schedule: #schedule, ops: #ops, space: #space, reads: #reads, writes: #writes, bytes: #bytes,
+    })
+}
+
+fn boundary(boundary: &Boundary) -> TokenStream {
+    let Boundary { line, column, .. } = boundary;
+    let (value, reason) = (text(&boundary.value), text(&boundary.reason));
+    quote!(p::Boundary { value: #value, reason: #reason, line: #line, column: #column })
+}
