@@ -4,11 +4,13 @@
 //! Loads, stores, loops, reductions, casts and matrix products are not operations: they are the closed
 //! enums of the Kernel IR.
 
+use super::derive;
 use super::dtype::{Class, DType};
-use super::expand::{exp, float, int, pow, root, trig};
+use super::expand::{error, exp, float, hyperbolic, int, log, pow, remainder, root, trig};
 use super::graph::{Graph, NodeId};
 use super::kernel::{Builder, Value};
-use super::derive;
+
+use Lower::{Expand, Native, Never};
 
 /// Which dtypes an operation takes and gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,10 +152,10 @@ impl OpInfo {
         ulp: exact(),
         eval: Eval { float: |_| f64::NAN, int: |_, _| 0 },
         grad: Grad::Zero,
-        cpu: all(Lower::Never),
+        cpu: all(Never),
         cpu_base: None,
-        ptx: all(Lower::Never),
-        wgsl: all(Lower::Never),
+        ptx: all(Never),
+        wgsl: all(Never),
     };
 }
 
@@ -170,15 +172,15 @@ const fn all(lower: Lower) -> Lowering {
 }
 
 const fn float(lower: Lower) -> Lowering {
-    Lowering { float: lower, ..all(Lower::Never) }
+    Lowering { float: lower, ..all(Never) }
 }
 
 const fn numbers(float: Lower, int: Lower, uint: Lower) -> Lowering {
-    Lowering { float, int, uint, bool: Lower::Never }
+    Lowering { float, int, uint, bool: Never }
 }
 
 const fn bits(int: Lower, bool: Lower) -> Lowering {
-    Lowering { float: Lower::Never, int, uint: int, bool }
+    Lowering { float: Never, int, uint: int, bool }
 }
 
 /// An operation on floats that every target gets from the same expansion.
@@ -211,8 +213,6 @@ macro_rules! ops {
         }
     };
 }
-
-use Lower::{Expand, Native, Never};
 
 ops! {
     /// `x + y`.
@@ -261,8 +261,8 @@ ops! {
         eval: Eval { float: |x| x[0] % x[1], int: |x, _| if x[1] == 0 { 0 } else { x[0].wrapping_rem(x[1]) } },
         grad: Grad::Rule(derive::rem),
         cpu: numbers(Native("{0} % {1}"), Native("{0}.checked_rem({1}).unwrap_or(0)"), Native("{0}.checked_rem({1}).unwrap_or(0)")),
-        ptx: numbers(Expand(float::rem), Expand(int::rem), Expand(int::rem_unsigned)),
-        wgsl: numbers(Expand(float::rem), Expand(int::rem), Expand(int::rem_unsigned)),
+        ptx: numbers(Expand(remainder::rem), Expand(int::rem), Expand(int::rem_unsigned)),
+        wgsl: numbers(Expand(remainder::rem), Expand(int::rem), Expand(int::rem_unsigned)),
         ..OpInfo::NONE
     };
     /// Integer quotient of operands that neither divide by zero nor overflow; made by expansions and schedules.
@@ -433,21 +433,21 @@ ops! {
         name: "log", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log),
-        ..everywhere(exp::log)
+        ..everywhere(log::log)
     };
     /// Logarithm to base 2.
     Log2 = OpInfo {
         name: "log2", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].log2(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log2),
-        ..everywhere(exp::log2)
+        ..everywhere(log::log2)
     };
     /// `ln(1 + x)`, accurate near 0.
     Log1p = OpInfo {
         name: "log1p", domain: &[(-0.999, 1e10)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln_1p(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log1p),
-        ..everywhere(exp::log1p)
+        ..everywhere(log::log1p)
     };
     /// `xʸ`.
     Pow = OpInfo {
@@ -510,28 +510,28 @@ ops! {
         name: "sinh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].sinh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sinh),
-        ..everywhere(exp::sinh)
+        ..everywhere(hyperbolic::sinh)
     };
     /// Hyperbolic cosine.
     Cosh = OpInfo {
         name: "cosh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].cosh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cosh),
-        ..everywhere(exp::cosh)
+        ..everywhere(hyperbolic::cosh)
     };
     /// Hyperbolic tangent.
     Tanh = OpInfo {
         name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tanh),
-        ..everywhere(exp::tanh)
+        ..everywhere(hyperbolic::tanh)
     };
     /// The error function `2/√π ∫₀ˣ exp(−t²) dt`.
     Erf = OpInfo {
         name: "erf", domain: &[(-4.5, 4.5)], ulp: ulp(2, 4),
-        eval: Eval { float: |x| float::erf_reference(x[0]), int: |_, _| 0 },
+        eval: Eval { float: |x| error::erf_reference(x[0]), int: |_, _| 0 },
         grad: Grad::Rule(derive::erf),
-        ..everywhere(exp::erf)
+        ..everywhere(error::erf)
     };
     /// `x < y`.
     Lt = OpInfo {
