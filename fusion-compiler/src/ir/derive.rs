@@ -317,18 +317,18 @@ pub(crate) fn select(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Grad
     vec![None, Some(r.select(x[0], dy, zero)), Some(r.select(x[0], zero, dy))]
 }
 
-/// The gradient to the operand that `wins` against the other, half to each of two that are the same.
+/// The whole gradient to the operand that does not lose to the other, half to each of two that are equal.
 ///
-/// Where either is NaN no comparison holds, and both get half of a gradient that is NaN already.
-fn to_the_chosen(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId, wins: Op) -> Gradients {
+/// Where either is NaN no comparison holds, and both get a gradient.
+fn to_the_chosen(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId, beats: Op) -> Gradients {
     let mut r = Rule::of(g, y);
-    let (first, second) = (r.binary(wins, x[0], x[1]), r.binary(wins, x[1], x[0]));
-    let (zero, half) = (r.number(0.0), r.scale(dy, 0.5));
-    let mut share = |won, lost| {
-        let not_lost = r.select(lost, zero, half);
-        Some(r.select(won, dy, not_lost))
+    let (first, second) = (r.binary(beats, x[0], x[1]), r.binary(beats, x[1], x[0]));
+    let (zero, half, tie) = (r.number(0.0), r.scale(dy, 0.5), r.binary(Op::Eq, x[0], x[1]));
+    let mut share = |lost| {
+        let not_lost = r.select(tie, half, dy);
+        Some(r.select(lost, zero, not_lost))
     };
-    vec![share(first, second), share(second, first)]
+    vec![share(second), share(first)]
 }
 
 /// `1 / √(1 − x²)`, as `(1 − x)(1 + x)` near 1 loses nothing.

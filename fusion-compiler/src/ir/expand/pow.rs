@@ -71,7 +71,7 @@ fn log2_in_two_parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let square = s * s;
     let tail = square * s * square.polynomial(&LOG2);
     let first = s_high * TWO_LOG2_E_HIGH;
-    let rest = s_high.fma(TWO_LOG2_E_LOW, s_low.fma(TWO_LOG2_E_HIGH, tail));
+    let rest = s_high.fma(TWO_LOG2_E_LOW, s_low.fma(2.0 * std::f32::consts::LOG2_E, tail));
     let high = high_part(e + (first + rest));
     (high, rest - ((high - e) - first))
 }

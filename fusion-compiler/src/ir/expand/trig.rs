@@ -106,7 +106,7 @@ pub(crate) fn atan2(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let steep = height.gt(width);
         let (low, high) = (steep.select(width, height), steep.select(height, width));
         let slope = low / high.but(1.0, high.eq(0.0));
-        let slope = slope.but(1.0, magnitude(low).eq(INFINITY_BITS));
+        let slope = slope.but(1.0, magnitude(low).eq(INFINITY_BITS) & magnitude(high).eq(INFINITY_BITS));
         let angle = odd(slope, &ATAN);
         let angle = angle.but(FRAC_PI_2 - (angle - FRAC_PI_2_LOW), steep);
         let angle = angle.but(PI - (angle - PI_LOW), x.bits().lt(0));
