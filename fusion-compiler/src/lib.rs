@@ -1,3 +1,4 @@
 //! The compiler behind `fuse!`: tokens → graph → fused kernels → text.
 
 pub mod ir;
+pub mod reference;

@@ -5,6 +5,9 @@
 use super::term::{Term, unary};
 use crate::ir::kernel::{Builder, Value};
 
+/// `eˣ − 1` of a smaller number rounds to it; halving one could lose its last bit.
+const TINY: f32 = f32::EPSILON / 4.0;
+
 /// Adding 1.5 · 2²³ rounds to a whole number, which the low bits of the sum then hold.
 pub(super) const ROUNDER: f32 = 12_582_912.0;
 
@@ -47,7 +50,7 @@ pub(crate) fn expm1(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let near_zero = (r * r).fma(r.polynomial(&EXPM1), r);
         let half = power_of_two(n - 1);
         let y = half.fma(near_zero, half - 0.5) * 2.0;
-        y.but(x, x.eq(0.0))
+        y.but(x, x.abs().lt(TINY))
     })
 }
 

@@ -18,8 +18,8 @@ pub(crate) fn tanh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
         let exp = exp_small(size.clamp(0.0, 10.0) * 2.0);
-        let far = with_sign(1.0 - 2.0 / (exp + 1.0), x);
-        far.but(odd(x, &TANH), size.lt(0.55))
+        let far = 1.0 - 2.0 / (exp + 1.0);
+        with_sign(far.but(odd(size, &TANH), size.lt(0.55)), x)
     })
 }
 
@@ -28,8 +28,8 @@ pub(crate) fn sinh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
         let half_exp = half_exp(size);
-        let far = with_sign(half_exp - 0.25 / half_exp, x);
-        far.but(odd(x, &SINH), size.lt(1.0))
+        let far = half_exp - 0.25 / half_exp;
+        with_sign(far.but(odd(size, &SINH), size.lt(1.0)), x)
     })
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn cosh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// `x + x³ p(x²)`; −0 stays −0, as the product has the sign of `x`.
+/// `x + x³ p(x²)`.
 pub(super) fn odd<'b>(x: Term<'b>, p: &[f32]) -> Term<'b> {
     let square = x * x;
     (x * square).fma(square.polynomial(p), x)
