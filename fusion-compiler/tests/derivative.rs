@@ -1,18 +1,14 @@
 //! Every derivative rule against central differences of the reference, and at points without a derivative.
 
 use fusion_compiler::ir::dtype::{Const, DType};
-use fusion_compiler::ir::graph::Node;
 use fusion_compiler::ir::graph::{
-    AxisSet, Dest, Graph, NodeId, NodeKind, Output, Param, ParamId, ParamKind, SpanId,
+    AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind, SpanId,
 };
-use fusion_compiler::ir::ops::{Grad, Op, Typing};
+use fusion_compiler::ir::ops::{Grad, GradRule, Op, Typing};
 use fusion_compiler::reference::{Rounding, interpret};
 
 /// A graph of one operation on scalars, giving its value and the gradient of each operand that has one.
-fn differentiated(
-    op: Op,
-    rule: fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>,
-) -> (Graph, Vec<bool>) {
+fn differentiated(op: Op, rule: GradRule) -> (Graph, Vec<bool>) {
     let span = SpanId(7);
     let mut graph = Graph::new("derivative");
     let args: Vec<NodeId> = (0..op.info().arity)
@@ -39,7 +35,7 @@ fn differentiated(
     (graph, gradients.iter().map(Option::is_some).collect())
 }
 
-fn rules() -> impl Iterator<Item = (Op, fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>)> {
+fn rules() -> impl Iterator<Item = (Op, GradRule)> {
     Op::ALL.iter().filter_map(|&op| match op.info().grad {
         Grad::Rule(rule) => Some((op, rule)),
         Grad::Zero => None,

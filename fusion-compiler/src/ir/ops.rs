@@ -105,8 +105,11 @@ pub enum Grad {
     /// The result is constant almost everywhere, or no float.
     Zero,
     /// Given the graph, the operands, the result and its gradient: the gradient of each operand, if it has one.
-    Rule(fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>),
+    Rule(GradRule),
 }
+
+/// A derivative rule; the gradients have the axes of the result.
+pub type GradRule = fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>;
 
 /// Largest error in units in the last place, over finite operands whose result is normal.
 #[derive(Clone, Copy, Debug)]
@@ -456,21 +459,22 @@ ops! {
         grad: Grad::Rule(derive::pow),
         ..everywhere(pow::pow)
     };
-    /// Sine of an angle in radians.
+    /// Sine of an angle in radians. Beyond ±102,943 (2¹⁶ quarter turns), where the neighbours of an `f32` are
+    /// 2⁻⁷ apart, the angle is taken for 0 on every target.
     Sin = OpInfo {
         name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sin),
         ..everywhere(trig::sin)
     };
-    /// Cosine of an angle in radians.
+    /// Cosine of an angle in radians, taken for 0 beyond ±102,943.
     Cos = OpInfo {
         name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cos),
         ..everywhere(trig::cos)
     };
-    /// Tangent of an angle in radians.
+    /// Tangent of an angle in radians, taken for 0 beyond ±102,943.
     Tan = OpInfo {
         name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].tan(), int: |_, _| 0 },

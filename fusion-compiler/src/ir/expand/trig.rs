@@ -49,8 +49,7 @@ const TURNS_LIMIT: f32 = 102_943.0;
 /// Sine.
 pub(crate) fn sin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let turn = reduce(x);
-        let y = turn.sine_after(0);
+        let y = reduce(x).sine_after(0);
         y.but(x, x.eq(0.0))
     })
 }
@@ -133,12 +132,12 @@ impl<'b> Turn<'b> {
     }
 }
 
-/// Takes quarter turns off an angle of at most [`TURNS_LIMIT`].
+/// Takes quarter turns off an angle of at most [`TURNS_LIMIT`]; a larger one is taken for 0, an infinity for NaN.
 ///
 /// `r` is kept in two parts. What is left after the first two products is exact; each later difference is
 /// rounded only where it is large, and then what was rounded off is exact and goes to the low part.
 fn reduce(x: Term<'_>) -> Turn<'_> {
-    let x = x.but(f32::NAN, magnitude(x).eq(INFINITY_BITS));
+    let x = x.but(0.0, x.abs().gt(TURNS_LIMIT)).but(f32::NAN, magnitude(x).eq(INFINITY_BITS));
     let rounded = x.fma(FRAC_2_PI, ROUNDER);
     let n = rounded - ROUNDER;
     let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x));
