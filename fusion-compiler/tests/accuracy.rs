@@ -91,6 +91,15 @@ fn unary_operations_are_within_their_bounds_on_all_f32() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
+/// The numbers next to whole quarter turns are where taking these off loses most.
+#[test]
+fn circular_functions_are_within_their_bounds_next_to_quarter_turns() {
+    let points = (1..=65_535u32).map(|n| vec![(f64::from(n) * std::f64::consts::FRAC_PI_2) as f32]);
+    let failures: Vec<String> =
+        [Op::Sin, Op::Cos, Op::Tan].into_iter().flat_map(|op| failures(op, points.clone())).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
 const EDGES: [f32; 24] = [
     0.0,
     -0.0,

@@ -11,9 +11,9 @@ use super::term::{Term, binary, unary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// π/2 in five parts. The first four have 8 bits, so that their products with a number of quarter turns
+/// π/2 in six parts. The first five have 8 bits, so that their products with a number of quarter turns
 /// below 2¹⁶ are exact.
-const HALF_PI: [f32; 5] = [1.5703125, 0.0004825592, 1.2665987e-6, 9.895302e-10, 2.563344e-12];
+const HALF_PI: [f32; 6] = [1.5703125, 0.0004825592, 1.2665987e-6, 9.895302e-10, 2.5579538e-12, 5.390303e-15];
 
 /// `(sin r − r) / r³` in `r²`, on |r| ≤ π/4: relative error of the sine 2⁻²⁷·⁸.
 const SIN: [f32; 3] = [-0.16666654, 0.008332106, -0.00019507883];
@@ -143,9 +143,10 @@ fn reduce(x: Term<'_>) -> Turn<'_> {
     let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x));
     let (third, rest_third) = difference(exact, n * HALF_PI[2]);
     let (fourth, rest_fourth) = difference(third, n * HALF_PI[3]);
-    let low = n.fma(-HALF_PI[4], rest_third + rest_fourth);
-    let r = fourth + low;
-    let low = (fourth - r) + low;
+    let (fifth, rest_fifth) = difference(fourth, n * HALF_PI[4]);
+    let low = n.fma(-HALF_PI[5], rest_third + rest_fourth + rest_fifth);
+    let r = fifth + low;
+    let low = (fifth - r) + low;
     let square = r * r;
     let sin = r + (r * square).fma(square.polynomial(&SIN), low);
     let cos = (square * square).fma(square.polynomial(&COS), -(r * low));
