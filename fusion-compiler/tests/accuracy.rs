@@ -33,10 +33,7 @@ fn distance(x: f32, y: f32) -> u64 {
 
 /// Largest argument that the bound is promised for.
 fn limit(op: Op) -> f32 {
-    match op {
-        Op::Sin | Op::Cos | Op::Tan => 1e5,
-        _ => f32::INFINITY,
-    }
+    if matches!(op, Op::Sin | Op::Cos | Op::Tan) { 1e5 } else { f32::INFINITY }
 }
 
 fn float_ops(arity: usize) -> impl Iterator<Item = Op> {
