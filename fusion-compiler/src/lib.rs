@@ -13,6 +13,7 @@ pub mod emit;
 pub mod fuse;
 pub mod ir;
 pub mod legalize;
+pub mod reference;
 pub mod rewrite;
 pub mod schedule;
 pub mod target;

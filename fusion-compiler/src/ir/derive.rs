@@ -1,164 +1,339 @@
-//! Derivatives of the operations.
+//! Derivatives of the operations: how the gradient `dy` of a result becomes the gradient of each operand.
+//!
+//! A gradient has the axes of the result; the caller sums it over the axes that its operand lacks. New nodes
+//! carry the span of the result. Invariant: at points without a derivative the rules give what PyTorch gives.
 
-use super::graph::{Graph, NodeId};
+use super::dtype::{Const, DType};
+use super::graph::{Graph, NodeId, SpanId};
+use super::ops::Op;
 
-/// `abs`.
-pub(crate) fn abs(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+use std::f64::consts::{LN_2, PI};
+
+/// The gradient of each operand, if it has one.
+type Gradients = Vec<Option<NodeId>>;
+
+/// Appends nodes at the place of the operation whose derivative they are.
+struct Rule<'g> {
+    graph: &'g mut Graph,
+    dtype: DType,
+    span: SpanId,
 }
 
-/// `acos`.
-pub(crate) fn acos(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+impl Rule<'_> {
+    fn of(graph: &mut Graph, y: NodeId) -> Rule<'_> {
+        let (dtype, span) = (graph.node(y).dtype, graph.node(y).span);
+        Rule { graph, dtype, span }
+    }
+
+    fn number(&mut self, value: f64) -> NodeId {
+        self.graph.literal(Const::Float(value), self.dtype, self.span)
+    }
+
+    fn unary(&mut self, op: Op, x: NodeId) -> NodeId {
+        self.graph.apply(op, &[x], self.span)
+    }
+
+    fn binary(&mut self, op: Op, x: NodeId, y: NodeId) -> NodeId {
+        self.graph.apply(op, &[x, y], self.span)
+    }
+
+    fn neg(&mut self, x: NodeId) -> NodeId {
+        self.unary(Op::Neg, x)
+    }
+
+    fn add(&mut self, x: NodeId, y: NodeId) -> NodeId {
+        self.binary(Op::Add, x, y)
+    }
+
+    fn mul(&mut self, x: NodeId, y: NodeId) -> NodeId {
+        self.binary(Op::Mul, x, y)
+    }
+
+    fn div(&mut self, x: NodeId, y: NodeId) -> NodeId {
+        self.binary(Op::Div, x, y)
+    }
+
+    fn square(&mut self, x: NodeId) -> NodeId {
+        self.mul(x, x)
+    }
+
+    fn scale(&mut self, x: NodeId, factor: f64) -> NodeId {
+        let factor = self.number(factor);
+        self.mul(x, factor)
+    }
+
+    fn add_number(&mut self, x: NodeId, term: f64) -> NodeId {
+        let term = self.number(term);
+        self.add(x, term)
+    }
+
+    fn one_minus(&mut self, x: NodeId) -> NodeId {
+        let one = self.number(1.0);
+        self.binary(Op::Sub, one, x)
+    }
+
+    fn select(&mut self, condition: NodeId, x: NodeId, y: NodeId) -> NodeId {
+        self.graph.apply(Op::Select, &[condition, x, y], self.span)
+    }
 }
 
-/// `add`.
-pub(crate) fn add(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(x + y)`.
+pub(crate) fn add(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Gradients {
+    vec![Some(dy), Some(dy)]
 }
 
-/// `asin`.
-pub(crate) fn asin(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(x − y)`.
+pub(crate) fn sub(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let negative = Rule::of(g, y).neg(dy);
+    vec![Some(dy), Some(negative)]
 }
 
-/// `atan`.
-pub(crate) fn atan(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(x y) = y dx + x dy`.
+pub(crate) fn mul(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    vec![Some(r.mul(dy, x[1])), Some(r.mul(dy, x[0]))]
 }
 
-/// `atan2`.
-pub(crate) fn atan2(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(x / y) = dx / y − (x / y) / y dy`.
+pub(crate) fn div(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let numerator = r.div(dy, x[1]);
+    let denominator = r.mul(numerator, y);
+    vec![Some(numerator), Some(r.neg(denominator))]
 }
 
-/// `cbrt`.
-pub(crate) fn cbrt(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(x % y) = dx − trunc(x / y) dy`.
+pub(crate) fn rem(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let quotient = r.div(x[0], x[1]);
+    let quotient = r.unary(Op::Trunc, quotient);
+    let divisor = r.mul(dy, quotient);
+    vec![Some(dy), Some(r.neg(divisor))]
 }
 
-/// `cos`.
-pub(crate) fn cos(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(x y + z)`.
+pub(crate) fn fma(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    vec![Some(r.mul(dy, x[1])), Some(r.mul(dy, x[0])), Some(dy)]
 }
 
-/// `cosh`.
-pub(crate) fn cosh(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(−x)`.
+pub(crate) fn neg(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    vec![Some(Rule::of(g, y).neg(dy))]
 }
 
-/// `div`.
-pub(crate) fn div(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d|x| = sign x`, 0 at 0.
+pub(crate) fn abs(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let sign = r.unary(Op::Sign, x[0]);
+    vec![Some(r.mul(dy, sign))]
 }
 
-/// `erf`.
-pub(crate) fn erf(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// The gradient goes to the smaller.
+pub(crate) fn min(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    to_the_chosen(g, x, y, dy, Op::Lt)
 }
 
-/// `exp`.
-pub(crate) fn exp(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// The gradient goes to the larger.
+pub(crate) fn max(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    to_the_chosen(g, x, y, dy, Op::Gt)
 }
 
-/// `exp2`.
-pub(crate) fn exp2(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d√x = 1 / (2√x)`.
+pub(crate) fn sqrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let twice = r.add(y, y);
+    vec![Some(r.div(dy, twice))]
 }
 
-/// `expm1`.
-pub(crate) fn expm1(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d x^(−1/2) = −½ x^(−3/2)`.
+pub(crate) fn rsqrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let square = r.square(y);
+    let cube = r.mul(square, y);
+    let slope = r.scale(cube, -0.5);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `fma`.
-pub(crate) fn fma(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d∛x = 1 / (3 ∛x²)`.
+pub(crate) fn cbrt(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let square = r.square(y);
+    let slope = r.scale(square, 3.0);
+    vec![Some(r.div(dy, slope))]
 }
 
-/// `log`.
-pub(crate) fn log(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `deˣ = eˣ`.
+pub(crate) fn exp(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    vec![Some(Rule::of(g, y).mul(dy, y))]
 }
 
-/// `log1p`.
-pub(crate) fn log1p(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d2ˣ = 2ˣ ln 2`.
+pub(crate) fn exp2(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = r.scale(y, LN_2);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `log2`.
-pub(crate) fn log2(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d(eˣ − 1) = eˣ`.
+pub(crate) fn expm1(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = r.add_number(y, 1.0);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `max`.
-pub(crate) fn max(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d ln x = 1 / x`.
+pub(crate) fn log(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    vec![Some(Rule::of(g, y).div(dy, x[0]))]
 }
 
-/// `min`.
-pub(crate) fn min(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d log₂ x = 1 / (x ln 2)`.
+pub(crate) fn log2(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = r.scale(x[0], LN_2);
+    vec![Some(r.div(dy, slope))]
 }
 
-/// `mul`.
-pub(crate) fn mul(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d ln(1 + x) = 1 / (1 + x)`.
+pub(crate) fn log1p(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = r.add_number(x[0], 1.0);
+    vec![Some(r.div(dy, slope))]
 }
 
-/// `neg`.
-pub(crate) fn neg(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d xᵉ = e xᵉ⁻¹ dx + xᵉ ln x de`; no slope in `x` where `e = 0`, none in `e` where `x = 0` and `e ≥ 0`.
+pub(crate) fn pow(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let (base, exponent, zero) = (x[0], x[1], r.number(0.0));
+    let lower = r.add_number(exponent, -1.0);
+    let power = r.binary(Op::Pow, base, lower);
+    let slope = r.mul(exponent, power);
+    let slope = r.mul(dy, slope);
+    let constant = r.binary(Op::Eq, exponent, zero);
+    let to_base = r.select(constant, zero, slope);
+
+    let log = r.unary(Op::Log, base);
+    let slope = r.mul(y, log);
+    let slope = r.mul(dy, slope);
+    let at_zero = r.binary(Op::Eq, base, zero);
+    let not_negative = r.binary(Op::Ge, exponent, zero);
+    let flat = r.binary(Op::And, at_zero, not_negative);
+    vec![Some(to_base), Some(r.select(flat, zero, slope))]
 }
 
-/// `pow`.
-pub(crate) fn pow(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d sin x = cos x`.
+pub(crate) fn sin(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = r.unary(Op::Cos, x[0]);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `rem`.
-pub(crate) fn rem(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d cos x = −sin x`.
+pub(crate) fn cos(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let sin = r.unary(Op::Sin, x[0]);
+    let slope = r.neg(sin);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `rsqrt`.
-pub(crate) fn rsqrt(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d tan x = 1 + tan² x`.
+pub(crate) fn tan(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let square = r.square(y);
+    let slope = r.add_number(square, 1.0);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `select`.
-pub(crate) fn select(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d asin x = 1 / √(1 − x²)`.
+pub(crate) fn asin(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = inverse_leg(&mut r, x[0]);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `sin`.
-pub(crate) fn sin(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d acos x = −1 / √(1 − x²)`.
+pub(crate) fn acos(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = inverse_leg(&mut r, x[0]);
+    let slope = r.neg(slope);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `sinh`.
-pub(crate) fn sinh(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d atan x = 1 / (1 + x²)`.
+pub(crate) fn atan(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let square = r.square(x[0]);
+    let slope = r.add_number(square, 1.0);
+    vec![Some(r.div(dy, slope))]
 }
 
-/// `sqrt`.
-pub(crate) fn sqrt(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d atan2(v, u) = (u dv − v du) / (u² + v²)`.
+pub(crate) fn atan2(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let (v, u) = (x[0], x[1]);
+    let (v_square, u_square) = (r.square(v), r.square(u));
+    let square = r.add(v_square, u_square);
+    let unit = r.div(dy, square);
+    let to_u = r.mul(unit, v);
+    vec![Some(r.mul(unit, u)), Some(r.neg(to_u))]
 }
 
-/// `sub`.
-pub(crate) fn sub(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d sinh x = cosh x`.
+pub(crate) fn sinh(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = r.unary(Op::Cosh, x[0]);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `tan`.
-pub(crate) fn tan(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d cosh x = sinh x`.
+pub(crate) fn cosh(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = r.unary(Op::Sinh, x[0]);
+    vec![Some(r.mul(dy, slope))]
 }
 
-/// `tanh`.
-pub(crate) fn tanh(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
-    vec![Some(dy)]
+/// `d tanh x = 1 − tanh² x`.
+pub(crate) fn tanh(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let square = r.square(y);
+    let slope = r.one_minus(square);
+    vec![Some(r.mul(dy, slope))]
 }
 
+/// `d erf x = 2/√π exp(−x²)`.
+pub(crate) fn erf(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let square = r.square(x[0]);
+    let exponent = r.neg(square);
+    let bell = r.unary(Op::Exp, exponent);
+    let slope = r.scale(bell, 2.0 / PI.sqrt());
+    vec![Some(r.mul(dy, slope))]
+}
+
+/// The gradient goes to the side taken; the condition has none.
+pub(crate) fn select(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let zero = r.number(0.0);
+    vec![None, Some(r.select(x[0], dy, zero)), Some(r.select(x[0], zero, dy))]
+}
+
+/// The whole gradient to the operand that does not lose to the other, half to each of two that are equal.
+///
+/// Where either is NaN no comparison holds, and both get a gradient.
+fn to_the_chosen(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId, beats: Op) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let (first, second) = (r.binary(beats, x[0], x[1]), r.binary(beats, x[1], x[0]));
+    let (zero, half, tie) = (r.number(0.0), r.scale(dy, 0.5), r.binary(Op::Eq, x[0], x[1]));
+    let mut share = |lost| {
+        let not_lost = r.select(tie, half, dy);
+        Some(r.select(lost, zero, not_lost))
+    };
+    vec![share(second), share(first)]
+}
+
+/// `1 / √(1 − x²)`, as `(1 − x)(1 + x)` near 1 loses nothing.
+fn inverse_leg(r: &mut Rule<'_>, x: NodeId) -> NodeId {
+    let (below, above) = (r.one_minus(x), r.add_number(x, 1.0));
+    let square = r.mul(below, above);
+    r.unary(Op::Rsqrt, square)
+}

@@ -11,4 +11,5 @@ pub mod kernel;
 pub mod ops;
 pub mod plan;
 pub mod print;
+pub mod scalar;
 pub mod verify;

@@ -4,11 +4,13 @@
 //! Loads, stores, loops, reductions, casts and matrix products are not operations: they are the closed
 //! enums of the Kernel IR.
 
+use super::derive;
 use super::dtype::{Class, DType};
-use super::expand::{exp, float, int, pow, root, trig};
+use super::expand::{error, exp, float, hyperbolic, int, log, pow, remainder, root, trig};
 use super::graph::{Graph, NodeId};
 use super::kernel::{Builder, Value};
-use super::derive;
+
+use Lower::{Expand, Native, Never};
 
 /// Which dtypes an operation takes and gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +105,11 @@ pub enum Grad {
     /// The result is constant almost everywhere, or no float.
     Zero,
     /// Given the graph, the operands, the result and its gradient: the gradient of each operand, if it has one.
-    Rule(fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>),
+    Rule(GradRule),
 }
+
+/// A derivative rule; the gradients have the axes of the result.
+pub type GradRule = fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>;
 
 /// Largest error in units in the last place, over finite operands whose result is normal.
 #[derive(Clone, Copy, Debug)]
@@ -212,8 +217,6 @@ macro_rules! ops {
     };
 }
 
-use Lower::{Expand, Native, Never};
-
 ops! {
     /// `x + y`.
     Add = OpInfo {
@@ -261,8 +264,8 @@ ops! {
         eval: Eval { float: |x| x[0] % x[1], int: |x, _| if x[1] == 0 { 0 } else { x[0].wrapping_rem(x[1]) } },
         grad: Grad::Rule(derive::rem),
         cpu: numbers(Native("{0} % {1}"), Native("{0}.checked_rem({1}).unwrap_or(0)"), Native("{0}.checked_rem({1}).unwrap_or(0)")),
-        ptx: numbers(Expand(float::rem), Expand(int::rem), Expand(int::rem_unsigned)),
-        wgsl: numbers(Expand(float::rem), Expand(int::rem), Expand(int::rem_unsigned)),
+        ptx: numbers(Expand(remainder::rem), Expand(int::rem), Expand(int::rem_unsigned)),
+        wgsl: numbers(Expand(remainder::rem), Expand(int::rem), Expand(int::rem_unsigned)),
         ..OpInfo::NONE
     };
     /// Integer quotient of operands that neither divide by zero nor overflow; made by expansions and schedules.
@@ -433,21 +436,21 @@ ops! {
         name: "log", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log),
-        ..everywhere(exp::log)
+        ..everywhere(log::log)
     };
     /// Logarithm to base 2.
     Log2 = OpInfo {
         name: "log2", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].log2(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log2),
-        ..everywhere(exp::log2)
+        ..everywhere(log::log2)
     };
     /// `ln(1 + x)`, accurate near 0.
     Log1p = OpInfo {
         name: "log1p", domain: &[(-0.999, 1e10)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln_1p(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log1p),
-        ..everywhere(exp::log1p)
+        ..everywhere(log::log1p)
     };
     /// `xʸ`.
     Pow = OpInfo {
@@ -456,21 +459,22 @@ ops! {
         grad: Grad::Rule(derive::pow),
         ..everywhere(pow::pow)
     };
-    /// Sine of an angle in radians.
+    /// Sine of an angle in radians. Beyond ±102,943 (2¹⁶ quarter turns), where the neighbours of an `f32` are
+    /// 2⁻⁷ apart, the angle is taken for 0 on every target.
     Sin = OpInfo {
         name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sin),
         ..everywhere(trig::sin)
     };
-    /// Cosine of an angle in radians.
+    /// Cosine of an angle in radians, taken for 0 beyond ±102,943.
     Cos = OpInfo {
         name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cos),
         ..everywhere(trig::cos)
     };
-    /// Tangent of an angle in radians.
+    /// Tangent of an angle in radians, taken for 0 beyond ±102,943.
     Tan = OpInfo {
         name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].tan(), int: |_, _| 0 },
@@ -510,28 +514,28 @@ ops! {
         name: "sinh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].sinh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sinh),
-        ..everywhere(exp::sinh)
+        ..everywhere(hyperbolic::sinh)
     };
     /// Hyperbolic cosine.
     Cosh = OpInfo {
         name: "cosh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].cosh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cosh),
-        ..everywhere(exp::cosh)
+        ..everywhere(hyperbolic::cosh)
     };
     /// Hyperbolic tangent.
     Tanh = OpInfo {
         name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tanh),
-        ..everywhere(exp::tanh)
+        ..everywhere(hyperbolic::tanh)
     };
     /// The error function `2/√π ∫₀ˣ exp(−t²) dt`.
     Erf = OpInfo {
         name: "erf", domain: &[(-4.5, 4.5)], ulp: ulp(2, 4),
-        eval: Eval { float: |x| float::erf_reference(x[0]), int: |_, _| 0 },
+        eval: Eval { float: |x| error::erf_reference(x[0]), int: |_, _| 0 },
         grad: Grad::Rule(derive::erf),
-        ..everywhere(exp::erf)
+        ..everywhere(error::erf)
     };
     /// `x < y`.
     Lt = OpInfo {

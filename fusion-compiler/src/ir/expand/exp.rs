@@ -1,54 +1,101 @@
-//! Expansions.
+//! Exponentials: `2ⁿ · p(r)` with a whole `n` and an `r` near zero.
+//!
+//! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 
+use super::term::{Term, unary};
 use crate::ir::kernel::{Builder, Value};
 
-/// `cosh`.
-pub(crate) fn cosh(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `eˣ − 1` of a smaller number rounds to it; halving one could lose its last bit.
+const TINY: f32 = f32::EPSILON / 4.0;
+
+/// Adding 1.5 · 2²³ rounds to a whole number, which the low bits of the sum then hold.
+pub(super) const ROUNDER: f32 = 12_582_912.0;
+
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+
+/// ln 2 in two parts; the first has 15 bits, so that its product with a whole number of 9 bits is exact.
+pub(super) const LN_2_HIGH: f32 = 0.69314575;
+pub(super) const LN_2_LOW: f32 = 1.4286068e-6;
+
+/// `(eʳ − 1 − r) / r²` on |r| ≤ ln 2 / 2: relative error of `eʳ` 2⁻²⁵·³.
+const EXP: [f32; 5] = [0.49999994, 0.16666576, 0.041670043, 0.008361281, 0.0013579119];
+
+/// The same, for a small error relative to `eʳ − 1`: 2⁻²³·⁶.
+const EXPM1: [f32; 5] = [0.49999997, 0.16666576, 0.04166833, 0.008361281, 0.0013714668];
+
+/// `(2ʳ − 1) / r` on |r| ≤ 1/2: relative error of `2ʳ` 2⁻²⁷·⁵.
+const EXP2: [f32; 6] =
+    [std::f32::consts::LN_2, 0.2402265, 0.05550353, 0.009617836, 0.0013395228, 0.00015587108];
+
+/// `eˣ`. Beyond the clamp the result is infinite or zero anyway.
+pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let (n, r) = reduce(x.clamp(-104.0, 89.0));
+        scale(exp_near_zero(r), n)
+    })
 }
 
-/// `erf`.
-pub(crate) fn erf(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `2ˣ`. Beyond the clamp the result is infinite or zero anyway.
+pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let x = x.clamp(-151.0, 129.0);
+        let rounded = x + ROUNDER;
+        scale(exp2_near_zero(x - (rounded - ROUNDER)), whole(rounded))
+    })
 }
 
-/// `exp`.
-pub(crate) fn exp(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `eˣ − 1 = 2ⁿ(eʳ − 1) + (2ⁿ − 1)`, halved on the way so that `2¹²⁸` does not occur.
+pub(crate) fn expm1(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let (n, r) = reduce(x.clamp(-20.0, 89.0));
+        let near_zero = (r * r).fma(r.polynomial(&EXPM1), r);
+        let half = power_of_two(n - 1);
+        let y = half.fma(near_zero, half - 0.5) * 2.0;
+        y.but(x, x.abs().lt(TINY))
+    })
 }
 
-/// `exp2`.
-pub(crate) fn exp2(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `eˣ` for |x| ≤ 80.
+pub(super) fn exp_small(x: Term<'_>) -> Term<'_> {
+    let (n, r) = reduce(x);
+    exp_near_zero(r) * power_of_two(n)
 }
 
-/// `expm1`.
-pub(crate) fn expm1(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `eˣ / 2` for x ≥ 0, which is finite a little longer than `eˣ`.
+pub(super) fn half_exp(x: Term<'_>) -> Term<'_> {
+    let (n, r) = reduce(x.clamp(0.0, 90.0));
+    scale(exp_near_zero(r), n - 1)
 }
 
-/// `log`.
-pub(crate) fn log(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `2ʳ` for |r| ≤ 1/2.
+pub(super) fn exp2_near_zero(r: Term<'_>) -> Term<'_> {
+    r.fma(r.polynomial(&EXP2), 1.0)
 }
 
-/// `log1p`.
-pub(crate) fn log1p(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `p · 2ⁿ` for −252 ≤ n ≤ 254, rounded once: the first product is exact.
+pub(super) fn scale<'b>(p: Term<'b>, n: Term<'b>) -> Term<'b> {
+    let half = n >> 1;
+    p * power_of_two(half) * power_of_two(n - half)
 }
 
-/// `log2`.
-pub(crate) fn log2(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `2ⁿ` for −126 ≤ n ≤ 127, from an integer.
+pub(super) fn power_of_two(n: Term<'_>) -> Term<'_> {
+    ((n + 127) << 23).float_of_bits()
 }
 
-/// `sinh`.
-pub(crate) fn sinh(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// The whole number in the low bits of a number near [`ROUNDER`], as `i32`.
+pub(super) fn whole(rounded: Term<'_>) -> Term<'_> {
+    rounded.bits() - ROUNDER.to_bits().cast_signed()
 }
 
-/// `tanh`.
-pub(crate) fn tanh(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170.
+fn reduce(x: Term<'_>) -> (Term<'_>, Term<'_>) {
+    let rounded = x.fma(LOG2_E, ROUNDER);
+    let n = rounded - ROUNDER;
+    let r = n.fma(-LN_2_LOW, n.fma(-LN_2_HIGH, x));
+    (whole(rounded), r)
 }
 
+fn exp_near_zero(r: Term<'_>) -> Term<'_> {
+    (r * r).fma(r.polynomial(&EXP), r) + 1.0
+}

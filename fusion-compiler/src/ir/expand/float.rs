@@ -1,69 +1,108 @@
-//! Expansions.
+//! Signs, comparisons and rounding of `f32`, and what can be told from the bits of one.
+//!
+//! Invariant: NaN and infinity are recognised by their bits, as WGSL may assume that neither exists.
 
+use super::term::{Operand as _, Term, binary, ternary, unary};
 use crate::ir::kernel::{Builder, Value};
+use crate::ir::ops::Op;
 
-/// `ceil`.
-pub(crate) fn ceil(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// The bits of infinity. Those of NaN, without the sign, are greater; those of finite numbers smaller.
+pub(super) const INFINITY_BITS: i32 = 0x7f80_0000;
+
+const SIGN_BIT: i32 = i32::MIN;
+const MAGNITUDE_BITS: i32 = i32::MAX;
+
+/// From here on every `f32` is a whole number.
+const WHOLE: f32 = 8_388_608.0;
+
+/// The bits without the sign.
+pub(super) fn magnitude(x: Term<'_>) -> Term<'_> {
+    x.bits() & MAGNITUDE_BITS
 }
 
-/// Reference.
-pub(crate) fn erf_reference(x: f64) -> f64 {
-    x
+/// The sign bit, alone.
+pub(super) fn sign_bit(x: Term<'_>) -> Term<'_> {
+    x.bits() & SIGN_BIT
 }
 
-/// `floor`.
-pub(crate) fn floor(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x ≥ 0` or −0 with the sign flipped where `sign` has its sign bit set.
+pub(super) fn with_sign<'b>(x: Term<'b>, sign: Term<'b>) -> Term<'b> {
+    (x.bits() ^ sign_bit(sign)).float_of_bits()
 }
 
-/// `is_finite`.
-pub(crate) fn is_finite(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// Whether it is NaN.
+pub(crate) fn is_nan(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| magnitude(x).gt(INFINITY_BITS))
 }
 
-/// `is_inf`.
-pub(crate) fn is_inf(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// Whether it is an infinity.
+pub(crate) fn is_inf(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| magnitude(x).eq(INFINITY_BITS))
 }
 
-/// `is_nan`.
-pub(crate) fn is_nan(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// Whether it is neither.
+pub(crate) fn is_finite(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| magnitude(x).lt(INFINITY_BITS))
 }
 
-/// `max`.
-pub(crate) fn max(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// −1, 0 or 1; zeros and NaN are themselves.
+pub(crate) fn sign(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| x.but(1.0, x.gt(0.0)).but(-1.0, x.lt(0.0)))
 }
 
-/// `min`.
-pub(crate) fn min(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// The smaller, NaN if either is: a comparison with a NaN on the right gives the right one by itself.
+pub(crate) fn min(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| (x.lt(y) | x.unary(Op::IsNan)).select(x, y))
 }
 
-/// `mul_then_add`.
-pub(crate) fn mul_then_add(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// The larger, NaN if either is.
+pub(crate) fn max(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| (x.gt(y) | x.unary(Op::IsNan)).select(x, y))
 }
 
-/// `rem`.
-pub(crate) fn rem(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x * y + z`, rounded twice.
+pub(crate) fn mul_then_add(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    ternary(b, x, |x, y, z| x * y + z)
 }
 
-/// `round`.
-pub(crate) fn round(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// The nearest whole number, ties to even.
+pub(crate) fn round(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| below_whole(x, |size| size))
 }
 
-/// `sign`.
-pub(crate) fn sign(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// The whole number next to `x` towards zero.
+pub(crate) fn trunc(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| below_whole(x, |nearest| nearest - step(nearest.gt(x.abs()), x)))
 }
 
-/// `trunc`.
-pub(crate) fn trunc(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// The largest whole number not above `x`.
+pub(crate) fn floor(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let nearest = below_whole(x, |size| size);
+        let floor = nearest - step(nearest.gt(x), x);
+        x.but(floor, x.abs().lt(WHOLE))
+    })
 }
 
+/// The smallest whole number not below `x`; from −1 to 0 that is −0.
+pub(crate) fn ceil(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let nearest = below_whole(x, |size| size);
+        let ceil = nearest + step(nearest.lt(x), x);
+        x.but((ceil.bits() | sign_bit(x)).float_of_bits(), x.abs().lt(WHOLE))
+    })
+}
+
+/// `adjust(round(|x|))` with the sign of `x`; what is whole already (or NaN) stays itself.
+///
+/// Adding 2²³ leaves no bits for a fraction, so the addition rounds it away.
+fn below_whole<'b>(x: Term<'b>, adjust: impl Fn(Term<'b>) -> Term<'b>) -> Term<'b> {
+    let size = x.abs();
+    let nearest = (size + WHOLE) - WHOLE;
+    x.but(with_sign(adjust(nearest), x), size.lt(WHOLE))
+}
+
+/// 1 where the condition holds, else 0; floats like `like`.
+fn step<'b>(condition: Term<'b>, like: Term<'b>) -> Term<'b> {
+    condition.select(1.0.meet(like), 0.0)
+}

@@ -1,49 +1,85 @@
-//! Expansions.
+//! Integers and truth values: division that never traps, shifts that never overflow.
+//!
+//! Invariant: nothing here divides by zero, divides the smallest number by −1, or shifts by a whole width.
 
+use super::term::{Term, binary, ternary, unary};
+use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{Builder, Value};
+use crate::ir::ops::Op;
 
-/// `div`.
-pub(crate) fn div(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x / y`, truncated; `x / 0 = x` and `MIN / -1 = MIN`, which dividing by 1 gives.
+pub(crate) fn div(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x.binary(Op::IntDiv, safe_divisor(x, y)))
 }
 
-/// `div_unsigned`.
-pub(crate) fn div_unsigned(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x % y` with the sign of `x`; `x % 0 = 0` and `MIN % -1 = 0`, which dividing by 1 gives.
+pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x.binary(Op::IntRem, safe_divisor(x, y)))
 }
 
-/// `rem`.
-pub(crate) fn rem(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x / y`; `x / 0 = x`.
+pub(crate) fn div_unsigned(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x.binary(Op::IntDiv, y.but(1, y.eq(0))))
 }
 
-/// `rem_unsigned`.
-pub(crate) fn rem_unsigned(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x % y`; `x % 0 = 0`.
+pub(crate) fn rem_unsigned(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x.binary(Op::IntRem, y.but(1, y.eq(0))))
 }
 
-/// `same`.
-pub(crate) fn same(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// −1, 0 or 1.
+pub(crate) fn sign(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let positive = x.but(1, x.gt(0));
+        match x.dtype().class() {
+            Class::Int => positive.but(-1, x.lt(0)),
+            Class::Uint => positive,
+            Class::Float | Class::Bool => unreachable!("the sign of an integer"),
+        }
+    })
 }
 
-/// `select_bool`.
-pub(crate) fn select_bool(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x << y`, with `y` modulo the bits of the type.
+pub(crate) fn shl_masked(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x << (y & (bits_of(y.dtype()) - 1)))
 }
 
-/// `shl_masked`.
-pub(crate) fn shl_masked(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `x >> y`, with `y` modulo the bits of the type.
+pub(crate) fn shr_masked(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x >> (y & (bits_of(y.dtype()) - 1)))
 }
 
-/// `shr_masked`.
-pub(crate) fn shr_masked(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// Whether two truth values are the same.
+pub(crate) fn same(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| !(x ^ y))
 }
 
-/// `sign`.
-pub(crate) fn sign(_b: &mut Builder<'_>, x: &[Value]) -> Value {
-    x[0]
+/// `if c { x } else { y }` of truth values.
+pub(crate) fn select_bool(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    ternary(b, x, |c, x, y| (c & x) | (!c & y))
 }
 
+/// `y`, or 1 where dividing `x` by it would trap.
+fn safe_divisor<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
+    let overflows = x.eq(x.constant(smallest(x.dtype()))) & y.eq(-1);
+    y.but(1, y.eq(0) | overflows)
+}
+
+fn smallest(dtype: DType) -> Const {
+    match dtype {
+        DType::I32 => Const::Int(i64::from(i32::MIN)),
+        DType::I8 => Const::Int(i64::from(i8::MIN)),
+        DType::F32
+        | DType::F16
+        | DType::BF16
+        | DType::F64
+        | DType::U32
+        | DType::U8
+        | DType::Bool
+        | DType::Index => unreachable!("the table gives signed integers only"),
+    }
+}
+
+fn bits_of(dtype: DType) -> i32 {
+    8 * dtype.size() as i32
+}

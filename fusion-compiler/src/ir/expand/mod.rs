@@ -1,8 +1,16 @@
 //! Operations written in other operations, for targets that lack them.
+//!
+//! Every expansion is branchless and free of calls and saturating casts, so that a loop of it vectorises.
+//! Invariant: no bound relies on `fma` being rounded once, but on constants short enough for exact products.
 
+pub(crate) mod error;
 pub(crate) mod exp;
 pub(crate) mod float;
+pub(crate) mod hyperbolic;
 pub(crate) mod int;
+pub(crate) mod log;
 pub(crate) mod pow;
+pub(crate) mod remainder;
 pub(crate) mod root;
+mod term;
 pub(crate) mod trig;

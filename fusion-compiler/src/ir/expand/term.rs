@@ -1,0 +1,249 @@
+//! Arithmetic that writes Kernel IR: `x * y + 1.0` on `Term`s appends the statements that compute it.
+//!
+//! Expansions are formulas; this lets them be read as formulas. Invariant: operators mean the operation of
+//! the table of the same name, in the dtype of the left term; numbers take the dtype of the term they meet.
+
+use std::cell::RefCell;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Shl, Shr, Sub};
+
+use crate::ir::dtype::{Const, DType};
+use crate::ir::kernel::{Builder, Value};
+use crate::ir::ops::Op;
+
+/// A value under construction.
+#[derive(Clone, Copy)]
+pub(super) struct Term<'b> {
+    body: &'b RefCell<Builder<'b>>,
+    value: Value,
+}
+
+/// A term, or a number that becomes one of the dtype it meets.
+pub(super) trait Operand<'b> {
+    /// As a term of the dtype of `like`, if it is a number.
+    fn meet(self, like: Term<'b>) -> Term<'b>;
+}
+
+impl<'b> Operand<'b> for Term<'b> {
+    fn meet(self, _like: Term<'b>) -> Term<'b> {
+        self
+    }
+}
+
+impl<'b> Operand<'b> for f32 {
+    fn meet(self, like: Term<'b>) -> Term<'b> {
+        match like.dtype() {
+            DType::F32 => like.constant(Const::Float(f64::from(self))),
+            other => unreachable!("a float expansion of {other}: arithmetic is f32"),
+        }
+    }
+}
+
+impl<'b> Operand<'b> for i32 {
+    fn meet(self, like: Term<'b>) -> Term<'b> {
+        like.constant(Const::Int(i64::from(self)))
+    }
+}
+
+/// Writes a function of one operand.
+pub(super) fn unary(b: &mut Builder<'_>, x: &[Value], f: impl for<'b> Fn(Term<'b>) -> Term<'b>) -> Value {
+    let body = RefCell::new(Builder { types: &mut *b.types, body: &mut *b.body });
+    f(Term { body: &body, value: x[0] }).value
+}
+
+/// Writes a function of two operands.
+pub(super) fn binary(
+    b: &mut Builder<'_>,
+    x: &[Value],
+    f: impl for<'b> Fn(Term<'b>, Term<'b>) -> Term<'b>,
+) -> Value {
+    let body = RefCell::new(Builder { types: &mut *b.types, body: &mut *b.body });
+    f(Term { body: &body, value: x[0] }, Term { body: &body, value: x[1] }).value
+}
+
+/// Writes a function of three operands.
+pub(super) fn ternary(
+    b: &mut Builder<'_>,
+    x: &[Value],
+    f: impl for<'b> Fn(Term<'b>, Term<'b>, Term<'b>) -> Term<'b>,
+) -> Value {
+    let body = RefCell::new(Builder { types: &mut *b.types, body: &mut *b.body });
+    let [x, y, z] = [0, 1, 2].map(|i| Term { body: &body, value: x[i] });
+    f(x, y, z).value
+}
+
+impl<'b> Term<'b> {
+    /// The type of each lane.
+    pub(super) fn dtype(self) -> DType {
+        self.body.borrow().ty(self.value).dtype
+    }
+
+    /// A number of the term's dtype.
+    pub(super) fn constant(self, value: Const) -> Term<'b> {
+        self.number(self.dtype(), value)
+    }
+
+    /// The bits of an `f32`, as `i32`.
+    pub(super) fn bits(self) -> Term<'b> {
+        self.bitcast(DType::I32)
+    }
+
+    /// The `f32` of these bits.
+    pub(super) fn float_of_bits(self) -> Term<'b> {
+        self.bitcast(DType::F32)
+    }
+
+    /// The same bits as another type.
+    pub(super) fn bitcast(self, dtype: DType) -> Term<'b> {
+        let value = self.body.borrow_mut().bitcast(self.value, dtype);
+        Term { value, ..self }
+    }
+
+    /// An integer as `f32`.
+    pub(super) fn to_float(self) -> Term<'b> {
+        let value = self.body.borrow_mut().cast(self.value, DType::F32);
+        Term { value, ..self }
+    }
+
+    /// `self * y + z`, rounded once where the target can.
+    pub(super) fn fma(self, y: impl Operand<'b>, z: impl Operand<'b>) -> Term<'b> {
+        self.apply(Op::Fma, &[y.meet(self), z.meet(self)])
+    }
+
+    /// `c₀ + c₁x + c₂x² + …`.
+    pub(super) fn polynomial(self, coefficients: &[f32]) -> Term<'b> {
+        let mut highest_first = coefficients.iter().rev().copied();
+        let Some(highest) = highest_first.next() else { unreachable!("a polynomial has a coefficient") };
+        highest_first.fold(highest.meet(self), |sum, c| sum.fma(self, c))
+    }
+
+    /// `|self|`.
+    pub(super) fn abs(self) -> Term<'b> {
+        self.unary(Op::Abs)
+    }
+
+    /// An operation of one operand.
+    pub(super) fn unary(self, op: Op) -> Term<'b> {
+        self.apply(op, &[])
+    }
+
+    /// An operation of two operands.
+    pub(super) fn binary(self, op: Op, y: impl Operand<'b>) -> Term<'b> {
+        self.apply(op, &[y.meet(self)])
+    }
+
+    /// `self < y`.
+    pub(super) fn lt(self, y: impl Operand<'b>) -> Term<'b> {
+        self.binary(Op::Lt, y)
+    }
+
+    /// `self <= y`.
+    pub(super) fn le(self, y: impl Operand<'b>) -> Term<'b> {
+        self.binary(Op::Le, y)
+    }
+
+    /// `self > y`.
+    pub(super) fn gt(self, y: impl Operand<'b>) -> Term<'b> {
+        self.binary(Op::Gt, y)
+    }
+
+    /// `self >= y`.
+    pub(super) fn ge(self, y: impl Operand<'b>) -> Term<'b> {
+        self.binary(Op::Ge, y)
+    }
+
+    /// `self == y`.
+    pub(super) fn eq(self, y: impl Operand<'b>) -> Term<'b> {
+        self.binary(Op::Eq, y)
+    }
+
+    /// `self != y`.
+    pub(super) fn ne(self, y: impl Operand<'b>) -> Term<'b> {
+        self.binary(Op::Ne, y)
+    }
+
+    /// `if self { x } else { y }`, where one of them is a term.
+    pub(super) fn select(self, x: Term<'b>, y: impl Operand<'b>) -> Term<'b> {
+        self.apply(Op::Select, &[x, y.meet(x)])
+    }
+
+    /// `x` where the condition holds, `self` elsewhere.
+    pub(super) fn but(self, x: impl Operand<'b>, condition: Term<'b>) -> Term<'b> {
+        condition.select(x.meet(self), self)
+    }
+
+    /// The nearest of the numbers in `low ..= high`; NaN stays NaN.
+    pub(super) fn clamp(self, low: f32, high: f32) -> Term<'b> {
+        let x = self.but(low, self.lt(low));
+        x.but(high, self.gt(high))
+    }
+
+    fn number(self, dtype: DType, value: Const) -> Term<'b> {
+        let value = self.body.borrow_mut().constant(dtype, value);
+        Term { value, ..self }
+    }
+
+    fn apply(self, op: Op, others: &[Term<'b>]) -> Term<'b> {
+        let args: Vec<Value> = [self].iter().chain(others).map(|term| term.value).collect();
+        let value = self.body.borrow_mut().apply(op, &args);
+        Term { value, ..self }
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:expr;)*) => {$(
+        impl<'b, T: Operand<'b>> $trait<T> for Term<'b> {
+            type Output = Term<'b>;
+
+            fn $method(self, y: T) -> Term<'b> {
+                self.binary($op, y)
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add Op::Add;
+    Sub sub Op::Sub;
+    Mul mul Op::Mul;
+    Div div Op::Div;
+    BitAnd bitand Op::And;
+    BitOr bitor Op::Or;
+    BitXor bitxor Op::Xor;
+    Shl shl Op::ShlRaw;
+    Shr shr Op::ShrRaw;
+}
+
+macro_rules! numbers_on_the_left {
+    ($($trait:ident $method:ident;)*) => {$(
+        impl<'b> $trait<Term<'b>> for f32 {
+            type Output = Term<'b>;
+
+            fn $method(self, y: Term<'b>) -> Term<'b> {
+                self.meet(y).$method(y)
+            }
+        }
+    )*};
+}
+
+numbers_on_the_left! {
+    Add add;
+    Sub sub;
+    Mul mul;
+    Div div;
+}
+
+impl<'b> Neg for Term<'b> {
+    type Output = Term<'b>;
+
+    fn neg(self) -> Term<'b> {
+        self.unary(Op::Neg)
+    }
+}
+
+impl<'b> Not for Term<'b> {
+    type Output = Term<'b>;
+
+    fn not(self) -> Term<'b> {
+        self.unary(Op::Not)
+    }
+}

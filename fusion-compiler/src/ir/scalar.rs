@@ -1,0 +1,326 @@
+//! Runs straight-line Kernel IR on one lane: the reference executor of expansions, and of constants.
+//!
+//! Invariant: an operation that a target has is computed as IEEE says, in the precision of its type; one
+//! that it lacks through the same expansion that `legalize` applies.
+
+use super::dtype::{Class, Const, DType, wrap};
+use super::kernel::{Builder, Expr, Lanes, Stmt, Type, Value};
+use super::ops::{Lower, Lowering, Op};
+
+/// One element of a value.
+#[derive(Clone, Copy, Debug)]
+pub enum Scalar {
+    /// `F32`.
+    F32(f32),
+    /// `F64`.
+    F64(f64),
+    /// An integer within its type's range.
+    Int(DType, i64),
+    /// `Bool`.
+    Bool(bool),
+}
+
+/// The column of the table to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Column {
+    /// CPUs with fused multiply-add and rounding instructions.
+    Cpu,
+    /// CPUs with neither.
+    CpuBase,
+    /// PTX.
+    Ptx,
+    /// WGSL, on a device that computes as IEEE says.
+    Wgsl,
+}
+
+impl Column {
+    /// Every column.
+    pub const ALL: [Column; 4] = [Column::Cpu, Column::CpuBase, Column::Ptx, Column::Wgsl];
+
+    /// What the operation becomes, for operands whose last is of this class.
+    pub fn lower(self, op: Op, class: Class) -> Lower {
+        let info = op.info();
+        let lowering: &Lowering = match self {
+            Column::Cpu => &info.cpu,
+            Column::CpuBase => info.cpu_base.as_ref().unwrap_or(&info.cpu),
+            Column::Ptx => &info.ptx,
+            Column::Wgsl => &info.wgsl,
+        };
+        lowering.of(class)
+    }
+}
+
+impl Scalar {
+    /// The number `value` as an element of this type, rounded or wrapped.
+    ///
+    /// # Panics
+    /// Where the kind of the constant does not fit the type, or the type is for storage only.
+    pub fn new(dtype: DType, value: Const) -> Scalar {
+        match (dtype, value) {
+            (DType::F32, Const::Float(x)) => Scalar::F32(x as f32),
+            (DType::F64, Const::Float(x)) => Scalar::F64(x),
+            (DType::Bool, Const::Bool(x)) => Scalar::Bool(x),
+            (DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index, Const::Int(x)) => {
+                Scalar::Int(dtype, wrap(dtype, x))
+            }
+            (
+                DType::F32
+                | DType::F64
+                | DType::F16
+                | DType::BF16
+                | DType::Bool
+                | DType::I32
+                | DType::U32
+                | DType::I8
+                | DType::U8
+                | DType::Index,
+                Const::Float(_) | Const::Int(_) | Const::Bool(_),
+            ) => unreachable!("a {dtype} constant {value}"),
+        }
+    }
+
+    /// Its type.
+    pub fn dtype(self) -> DType {
+        match self {
+            Scalar::F32(_) => DType::F32,
+            Scalar::F64(_) => DType::F64,
+            Scalar::Int(dtype, _) => dtype,
+            Scalar::Bool(_) => DType::Bool,
+        }
+    }
+
+    /// Its value, which is exact.
+    pub fn to_const(self) -> Const {
+        match self {
+            Scalar::F32(x) => Const::Float(f64::from(x)),
+            Scalar::F64(x) => Const::Float(x),
+            Scalar::Int(_, x) => Const::Int(x),
+            Scalar::Bool(x) => Const::Bool(x),
+        }
+    }
+
+    /// Its value as a float; truth is 1.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Scalar::F32(x) => f64::from(x),
+            Scalar::F64(x) => x,
+            Scalar::Int(_, x) => x as f64,
+            Scalar::Bool(x) => f64::from(u8::from(x)),
+        }
+    }
+
+    /// Its value as an integer; floats truncate and saturate, truth is 1.
+    fn to_i64(self) -> i64 {
+        match self {
+            Scalar::F32(x) => x as i64,
+            Scalar::F64(x) => x as i64,
+            Scalar::Int(_, x) => x,
+            Scalar::Bool(x) => i64::from(x),
+        }
+    }
+
+    /// Conversion as Rust's `as` does it: floats to integers truncate and saturate, integers wrap.
+    pub fn cast(self, dtype: DType) -> Scalar {
+        let saturated = |low: i64, high: i64| match self {
+            Scalar::F32(_) | Scalar::F64(_) => self.to_i64().clamp(low, high),
+            Scalar::Int(..) | Scalar::Bool(_) => wrap(dtype, self.to_i64()),
+        };
+        match dtype {
+            DType::F32 => match self {
+                Scalar::Int(_, x) => Scalar::F32(x as f32),
+                Scalar::F32(_) | Scalar::F64(_) | Scalar::Bool(_) => Scalar::F32(self.to_f64() as f32),
+            },
+            DType::F64 => Scalar::F64(self.to_f64()),
+            DType::Bool => Scalar::Bool(self.to_f64() != 0.0),
+            DType::I32 => Scalar::Int(dtype, saturated(i64::from(i32::MIN), i64::from(i32::MAX))),
+            DType::U32 => Scalar::Int(dtype, saturated(0, i64::from(u32::MAX))),
+            DType::I8 => Scalar::Int(dtype, saturated(i64::from(i8::MIN), i64::from(i8::MAX))),
+            DType::U8 => Scalar::Int(dtype, saturated(0, i64::from(u8::MAX))),
+            DType::Index => Scalar::Int(dtype, saturated(0, i64::MAX)),
+            DType::F16 | DType::BF16 => unreachable!("f16 and bf16 are for storage only"),
+        }
+    }
+
+    /// The same bits as another type of the same size.
+    fn bitcast(self, dtype: DType) -> Scalar {
+        let bits = match self {
+            Scalar::F32(x) => i64::from(x.to_bits().cast_signed()),
+            Scalar::F64(x) => x.to_bits().cast_signed(),
+            Scalar::Int(_, x) => x,
+            Scalar::Bool(x) => i64::from(x),
+        };
+        match dtype {
+            DType::F32 => Scalar::F32(f32::from_bits(bits as u32)),
+            DType::F64 => Scalar::F64(f64::from_bits(bits.cast_unsigned())),
+            DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index => {
+                Scalar::Int(dtype, wrap(dtype, bits))
+            }
+            DType::Bool | DType::F16 | DType::BF16 => {
+                unreachable!("nothing is made of the bits of a {dtype}")
+            }
+        }
+    }
+}
+
+/// The value of an operation as this column computes it.
+///
+/// # Panics
+/// Where the operands do not fit the operation.
+pub fn eval_op(op: Op, args: &[Scalar], column: Column) -> Scalar {
+    let dtypes: Vec<DType> = args.iter().map(|arg| arg.dtype()).collect();
+    Program::new(op, &dtypes, column).run(args)
+}
+
+/// An operation expanded until nothing but native ones is left, for one type of operands.
+pub struct Program {
+    steps: Vec<Step>,
+    result: usize,
+}
+
+/// Defines the next value; values are numbered from the operands on.
+enum Step {
+    Const(Scalar),
+    Native { op: Op, args: [usize; 3], dtype: DType },
+    Cast(usize, DType),
+    Bitcast(usize, DType),
+    Copy(usize),
+}
+
+impl Program {
+    /// Expands `op` on operands of these types, as this column does.
+    ///
+    /// # Panics
+    /// Where the operands do not fit the operation.
+    pub fn new(op: Op, dtypes: &[DType], column: Column) -> Program {
+        let mut steps = Vec::new();
+        let args: Vec<usize> = (0..dtypes.len()).collect();
+        let result = expand(&mut steps, op, &args, dtypes, column, dtypes.len());
+        Program { steps, result }
+    }
+
+    /// Computes the value.
+    pub fn run(&self, args: &[Scalar]) -> Scalar {
+        let mut values = Vec::with_capacity(args.len() + self.steps.len());
+        values.extend_from_slice(args);
+        for step in &self.steps {
+            let value = match *step {
+                Step::Const(value) => value,
+                Step::Native { op, args, dtype } => native(op, args, dtype, &values),
+                Step::Cast(value, dtype) => values[value].cast(dtype),
+                Step::Bitcast(value, dtype) => values[value].bitcast(dtype),
+                Step::Copy(value) => values[value],
+            };
+            values.push(value);
+        }
+        values[self.result]
+    }
+}
+
+/// Appends the steps of `op` on the values `args` and gives the number of its value.
+fn expand(
+    steps: &mut Vec<Step>,
+    op: Op,
+    args: &[usize],
+    dtypes: &[DType],
+    column: Column,
+    operands: usize,
+) -> usize {
+    let class = dtypes[dtypes.len() - 1].class();
+    match column.lower(op, class) {
+        Lower::Native(_) => {
+            let mut numbers = [0; 3];
+            numbers[..args.len()].copy_from_slice(args);
+            let dtype = op.info().typing.result(dtypes);
+            push(steps, Step::Native { op, args: numbers, dtype }, operands)
+        }
+        Lower::Expand(rule) => {
+            let mut types: Vec<Type> =
+                dtypes.iter().map(|&dtype| Type { dtype, lanes: Lanes::ONE }).collect();
+            let mut body = Vec::new();
+            let parameters: Vec<Value> = (0..dtypes.len() as u32).map(Value).collect();
+            let result = rule(&mut Builder { types: &mut types, body: &mut body }, &parameters);
+            let mut numbers = args.to_vec();
+            numbers.resize(types.len(), usize::MAX);
+            for stmt in &body {
+                let Stmt::Let(value, expr) = stmt else { unreachable!("an expansion is straight-line") };
+                numbers[value.0 as usize] = inline(steps, expr, *value, &types, &numbers, column, operands);
+            }
+            numbers[result.0 as usize]
+        }
+        Lower::Never => unreachable!("{op:?} of {dtypes:?} passes no check"),
+    }
+}
+
+fn inline(
+    steps: &mut Vec<Step>,
+    expr: &Expr,
+    value: Value,
+    types: &[Type],
+    numbers: &[usize],
+    column: Column,
+    operands: usize,
+) -> usize {
+    let number = |value: Value| numbers[value.0 as usize];
+    let dtype = types[value.0 as usize].dtype;
+    let step = match expr {
+        Expr::Apply(op, args) => {
+            let dtypes: Vec<DType> = args.iter().map(|arg| types[arg.0 as usize].dtype).collect();
+            let args: Vec<usize> = args.iter().map(|&arg| number(arg)).collect();
+            return expand(steps, *op, &args, &dtypes, column, operands);
+        }
+        Expr::Const(value) => Step::Const(Scalar::new(dtype, *value)),
+        Expr::Cast(value) => Step::Cast(number(*value), dtype),
+        Expr::Bitcast(value) => Step::Bitcast(number(*value), dtype),
+        Expr::Splat(value) => Step::Copy(number(*value)),
+        Expr::Uniform(_)
+        | Expr::Pack(_)
+        | Expr::Lane(..)
+        | Expr::LaneIndex
+        | Expr::Load { .. }
+        | Expr::GridId
+        | Expr::GridSize
+        | Expr::RangeStart
+        | Expr::RangeEnd => unreachable!("an expansion computes from its operands alone"),
+    };
+    push(steps, step, operands)
+}
+
+fn push(steps: &mut Vec<Step>, step: Step, operands: usize) -> usize {
+    steps.push(step);
+    operands + steps.len() - 1
+}
+
+/// A native operation. Of two `f32` the sum, difference, product, quotient, remainder and root are the same
+/// rounded from `f64`, as that has more than twice the bits; only `fma` is not.
+fn native(op: Op, args: [usize; 3], dtype: DType, values: &[Scalar]) -> Scalar {
+    let args = args.map(|arg| values[arg]);
+    if op == Op::Select {
+        return if args[0].to_i64() != 0 { args[1] } else { args[2] };
+    }
+    if let (Op::Fma, [Scalar::F32(x), Scalar::F32(y), Scalar::F32(z)]) = (op, args) {
+        return Scalar::F32(x.mul_add(y, z));
+    }
+    let eval = op.info().eval;
+    match args[op.info().arity - 1].dtype().class() {
+        Class::Float => {
+            let y = (eval.float)(&args.map(Scalar::to_f64));
+            match dtype {
+                DType::F32 => Scalar::F32(y as f32),
+                DType::Bool => Scalar::Bool(y != 0.0),
+                DType::F16
+                | DType::BF16
+                | DType::F64
+                | DType::I32
+                | DType::U32
+                | DType::I8
+                | DType::U8
+                | DType::Index => Scalar::F64(y).cast(dtype),
+            }
+        }
+        class @ (Class::Int | Class::Uint | Class::Bool) => {
+            let bits = if class == Class::Bool { 1 } else { 8 * args[0].dtype().size() as u32 };
+            let y = wrap(dtype, (eval.int)(&args.map(Scalar::to_i64), bits));
+            if dtype == DType::Bool { Scalar::Bool(y != 0) } else { Scalar::Int(dtype, y) }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Every float operation as each target computes it, against its `f64` reference and values worked out by hand.
+//!
+//! Unary operations are swept over all `f32` at a prime stride; `FUSION_EXHAUSTIVE=1` visits
+//! every one (an hour and more, in release), `=N` every N-th.
+
+use fusion_compiler::ir::dtype::{Const, DType};
+use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::scalar::{Column, Program, Scalar, eval_op};
+
+/// A column's error bound for an operation, in units in the last place.
+fn bound(op: Op, column: Column) -> u32 {
+    let ulp = op.info().ulp;
+    match column {
+        Column::Cpu | Column::CpuBase | Column::Ptx => ulp.native,
+        Column::Wgsl => ulp.wgsl,
+    }
+}
+
+/// The number of `f32` between 0 and `x`, with its sign: neighbours differ by one, and infinity follows the last.
+fn position(x: f32) -> i64 {
+    let size = i64::from(x.to_bits() & 0x7fff_ffff);
+    if x.is_sign_negative() { -size } else { size }
+}
+
+/// How many `f32` lie between a value and what it should be; NaN is at no distance from NaN only.
+fn distance(x: f32, y: f32) -> u64 {
+    match (x.is_nan(), y.is_nan()) {
+        (true, true) => 0,
+        (false, false) => position(x).abs_diff(position(y)),
+        (true, false) | (false, true) => u64::MAX,
+    }
+}
+
+/// Largest argument that the bound is promised for.
+fn limit(op: Op) -> f32 {
+    if matches!(op, Op::Sin | Op::Cos | Op::Tan) { 1e5 } else { f32::INFINITY }
+}
+
+fn float_ops(arity: usize) -> impl Iterator<Item = Op> {
+    Op::ALL.iter().copied().filter(move |op| op.info().arity == arity && op.info().typing.accepts(DType::F32))
+}
+
+fn stride() -> usize {
+    match std::env::var_os("FUSION_EXHAUSTIVE") {
+        Some(stride) => stride.to_str().and_then(|stride| stride.parse().ok()).unwrap_or(1),
+        None => 40_009,
+    }
+}
+
+/// The worst distance of a column from the reference and the arguments where it occurs.
+fn worst<'a>(op: Op, column: Column, points: impl Iterator<Item = Vec<f32>> + 'a) -> (u64, Vec<f32>) {
+    let program = Program::new(op, &vec![DType::F32; op.info().arity], column);
+    let mut worst = (0, vec![]);
+    for point in points {
+        let args: Vec<Scalar> = point.iter().map(|&x| Scalar::F32(x)).collect();
+        let wide: Vec<f64> = point.iter().map(|&x| f64::from(x)).collect();
+        let expect = (op.info().eval.float)(&wide) as f32;
+        let actual = program.run(&args).to_f64() as f32;
+        let distance = distance(actual, expect);
+        if distance > worst.0 {
+            worst = (distance, point);
+        }
+    }
+    worst
+}
+
+/// Checks every column of an operation and gives a line for each that is out of bounds.
+fn failures<'a>(op: Op, points: impl Iterator<Item = Vec<f32>> + Clone + 'a) -> Vec<String> {
+    let mut failures = vec![];
+    for column in Column::ALL {
+        let (distance, point) = worst(op, column, points.clone());
+        println!("{op:?} {column:?}: {distance} ulp at {point:?}");
+        if distance > u64::from(bound(op, column)) {
+            failures.push(format!("{op:?} {column:?}: {distance} ulp at {point:?}"));
+        }
+    }
+    failures
+}
+
+#[test]
+fn unary_operations_are_within_their_bounds_on_all_f32() {
+    let failures: Vec<String> = float_ops(1)
+        .flat_map(|op| {
+            let points = (0..=u32::MAX).step_by(stride()).map(f32::from_bits);
+            failures(op, points.filter(move |x| x.abs() <= limit(op) || !x.is_finite()).map(|x| vec![x]))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// The numbers next to whole quarter turns are where taking these off loses most.
+#[test]
+fn circular_functions_are_within_their_bounds_next_to_quarter_turns() {
+    let points = (1..=65_535u32).map(|n| vec![(f64::from(n) * std::f64::consts::FRAC_PI_2) as f32]);
+    let failures: Vec<String> =
+        [Op::Sin, Op::Cos, Op::Tan].into_iter().flat_map(|op| failures(op, points.clone())).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+const EDGES: [f32; 24] = [
+    0.0,
+    -0.0,
+    1e-45,
+    -1e-45,
+    f32::MIN_POSITIVE,
+    -f32::MIN_POSITIVE,
+    0.5,
+    -0.5,
+    1.0 - f32::EPSILON / 2.0,
+    1.0,
+    -1.0,
+    1.0 + f32::EPSILON,
+    1.5,
+    -2.0,
+    3.0,
+    -7.0,
+    8_388_609.0,
+    16_777_216.0,
+    -16_777_218.0,
+    f32::MAX,
+    f32::MIN,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+];
+
+/// A sequence of bits without a pattern (Marsaglia 2003, xorshift).
+fn random_bits() -> impl Iterator<Item = u32> + Clone {
+    std::iter::successors(Some(0x9e37_79b9_u32), |&x| {
+        let x = x ^ x << 13;
+        let x = x ^ x >> 17;
+        Some(x ^ x << 5)
+    })
+}
+
+/// A number of either sign with an exponent from −20 to 19.
+fn moderate(bits: u32) -> f32 {
+    let exponent = 107 + (bits >> 9) % 40;
+    f32::from_bits(bits & 0x807f_ffff & !(0xff << 23) | exponent << 23)
+}
+
+/// All pairs of edges; pairs of any bits; pairs of moderate numbers; and pairs whose power is about 1 to 2¹²⁸.
+fn pairs() -> impl Iterator<Item = Vec<f32>> + Clone {
+    let edges = EDGES.into_iter().flat_map(|x| EDGES.map(|y| vec![x, y]));
+    let count = 20_000_000 / stride();
+    let drawn = random_bits().zip(random_bits().skip(1)).step_by(2).take(count * 100);
+    let any = drawn.clone().map(|(x, y)| vec![f32::from_bits(x), f32::from_bits(y)]);
+    let moderates = drawn.clone().map(|(x, y)| vec![moderate(x), moderate(y)]);
+    let powers = drawn.map(|(x, y)| {
+        let base = f32::from_bits(x & 0x7fff_ffff);
+        vec![base, (y as f32 / u32::MAX as f32 * 256.0 - 128.0) / base.log2()]
+    });
+    edges.chain(any).chain(moderates).chain(powers)
+}
+
+#[test]
+fn binary_operations_are_within_their_bounds() {
+    let failures: Vec<String> = float_ops(2).flat_map(|op| failures(op, pairs())).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+const INF: f32 = f32::INFINITY;
+const NAN: f32 = f32::NAN;
+const PI: f32 = std::f32::consts::PI;
+const TINY: f32 = 1e-45;
+
+/// What C, IEEE and PyTorch give at the edges, to the bit (any NaN will do).
+#[rustfmt::skip]
+const SPECIAL: &[(Op, &[f32], f32)] = &[
+    (Op::Exp, &[-INF], 0.0), (Op::Exp, &[INF], INF), (Op::Exp, &[NAN], NAN), (Op::Exp, &[-0.0], 1.0),
+    (Op::Exp, &[88.72284], INF), (Op::Exp, &[-103.97], TINY),
+    (Op::Exp, &[-103.98], 0.0), (Op::Exp, &[f32::MAX], INF), (Op::Exp, &[f32::MIN], 0.0), (Op::Exp, &[TINY], 1.0),
+    (Op::Exp2, &[-INF], 0.0), (Op::Exp2, &[INF], INF), (Op::Exp2, &[NAN], NAN), (Op::Exp2, &[128.0], INF),
+    (Op::Exp2, &[127.0], 1.701_411_8e38), (Op::Exp2, &[-149.0], TINY), (Op::Exp2, &[-150.0], 0.0), (Op::Exp2, &[3.0], 8.0),
+    (Op::Expm1, &[-0.0], -0.0), (Op::Expm1, &[0.0], 0.0), (Op::Expm1, &[-INF], -1.0), (Op::Expm1, &[INF], INF),
+    (Op::Expm1, &[NAN], NAN), (Op::Expm1, &[-1e-45], -TINY), (Op::Expm1, &[88.73], INF), (Op::Expm1, &[f32::MIN], -1.0),
+    (Op::Log, &[0.0], -INF), (Op::Log, &[-0.0], -INF), (Op::Log, &[-1.0], NAN), (Op::Log, &[-TINY], NAN),
+    (Op::Log, &[INF], INF), (Op::Log, &[-INF], NAN), (Op::Log, &[NAN], NAN), (Op::Log, &[-NAN], NAN),
+    (Op::Log, &[1.0], 0.0), (Op::Log, &[TINY], -103.278_93),
+    (Op::Log2, &[0.0], -INF), (Op::Log2, &[-0.0], -INF), (Op::Log2, &[-1.0], NAN), (Op::Log2, &[INF], INF),
+    (Op::Log2, &[NAN], NAN), (Op::Log2, &[8.0], 3.0), (Op::Log2, &[TINY], -149.0), (Op::Log2, &[1.0], 0.0),
+    (Op::Log1p, &[-1.0], -INF), (Op::Log1p, &[-1.5], NAN), (Op::Log1p, &[-0.0], -0.0), (Op::Log1p, &[0.0], 0.0),
+    (Op::Log1p, &[INF], INF), (Op::Log1p, &[-INF], NAN), (Op::Log1p, &[NAN], NAN), (Op::Log1p, &[TINY], TINY),
+    (Op::Log1p, &[f32::MAX], 88.722_84),
+    (Op::Sqrt, &[-0.0], -0.0), (Op::Sqrt, &[-1.0], NAN), (Op::Sqrt, &[INF], INF),
+    (Op::Rsqrt, &[0.0], INF), (Op::Rsqrt, &[-0.0], -INF), (Op::Rsqrt, &[INF], 0.0), (Op::Rsqrt, &[-1.0], NAN),
+    (Op::Rsqrt, &[NAN], NAN), (Op::Rsqrt, &[4.0], 0.5),
+    (Op::Cbrt, &[-0.0], -0.0), (Op::Cbrt, &[0.0], 0.0), (Op::Cbrt, &[-27.0], -3.0), (Op::Cbrt, &[INF], INF),
+    (Op::Cbrt, &[-INF], -INF), (Op::Cbrt, &[NAN], NAN),
+    (Op::Sin, &[-0.0], -0.0), (Op::Sin, &[0.0], 0.0), (Op::Sin, &[INF], NAN), (Op::Sin, &[-INF], NAN),
+    (Op::Sin, &[NAN], NAN), (Op::Sin, &[TINY], TINY), (Op::Sin, &[PI], -8.742_278e-8),
+    (Op::Sin, &[1e6], 0.0), (Op::Sin, &[f32::MIN], 0.0),
+    (Op::Cos, &[f32::MAX], 1.0), (Op::Cos, &[-0.0], 1.0), (Op::Cos, &[INF], NAN), (Op::Cos, &[NAN], NAN), (Op::Cos, &[PI], -1.0),
+    (Op::Tan, &[-0.0], -0.0), (Op::Tan, &[INF], NAN), (Op::Tan, &[-INF], NAN), (Op::Tan, &[NAN], NAN),
+    (Op::Asin, &[-0.0], -0.0), (Op::Asin, &[1.0], PI / 2.0), (Op::Asin, &[-1.0], -PI / 2.0),
+    (Op::Asin, &[1.000_000_1], NAN), (Op::Asin, &[-INF], NAN), (Op::Asin, &[NAN], NAN),
+    (Op::Acos, &[1.0], 0.0), (Op::Acos, &[-1.0], PI), (Op::Acos, &[0.0], PI / 2.0), (Op::Acos, &[-1.000_000_1], NAN),
+    (Op::Acos, &[INF], NAN), (Op::Acos, &[NAN], NAN),
+    (Op::Atan, &[-0.0], -0.0), (Op::Atan, &[INF], PI / 2.0), (Op::Atan, &[-INF], -PI / 2.0), (Op::Atan, &[NAN], NAN),
+    (Op::Sinh, &[-0.0], -0.0), (Op::Sinh, &[INF], INF), (Op::Sinh, &[-INF], -INF), (Op::Sinh, &[NAN], NAN),
+    (Op::Sinh, &[-90.0], -INF), (Op::Cosh, &[-INF], INF), (Op::Cosh, &[0.0], 1.0), (Op::Cosh, &[NAN], NAN),
+    (Op::Cosh, &[90.0], INF),
+    (Op::Tanh, &[-0.0], -0.0), (Op::Tanh, &[0.0], 0.0), (Op::Tanh, &[INF], 1.0), (Op::Tanh, &[-INF], -1.0), (Op::Tanh, &[NAN], NAN),
+    (Op::Erf, &[-0.0], -0.0), (Op::Erf, &[INF], 1.0), (Op::Erf, &[-INF], -1.0), (Op::Erf, &[NAN], NAN), (Op::Erf, &[5.0], 1.0),
+    (Op::Floor, &[-0.0], -0.0), (Op::Floor, &[-0.3], -1.0), (Op::Floor, &[0.7], 0.0), (Op::Floor, &[-INF], -INF),
+    (Op::Ceil, &[-0.0], -0.0), (Op::Ceil, &[-0.7], -0.0), (Op::Ceil, &[0.3], 1.0), (Op::Ceil, &[8_388_609.0], 8_388_609.0),
+    (Op::Round, &[-0.5], -0.0), (Op::Round, &[1.5], 2.0), (Op::Round, &[2.5], 2.0), (Op::Round, &[-2.5], -2.0),
+    (Op::Trunc, &[-0.7], -0.0), (Op::Trunc, &[-1.7], -1.0), (Op::Trunc, &[NAN], NAN), (Op::Trunc, &[8_388_607.5], 8_388_607.0),
+    (Op::Sign, &[-0.0], -0.0), (Op::Sign, &[0.0], 0.0), (Op::Sign, &[-TINY], -1.0), (Op::Sign, &[NAN], NAN), (Op::Sign, &[INF], 1.0),
+    (Op::Min, &[NAN, 1.0], NAN), (Op::Min, &[1.0, NAN], NAN), (Op::Min, &[-INF, 1.0], -INF), (Op::Min, &[2.0, 1.0], 1.0),
+    (Op::Max, &[NAN, 1.0], NAN), (Op::Max, &[1.0, NAN], NAN), (Op::Max, &[INF, 1.0], INF), (Op::Max, &[2.0, 1.0], 2.0),
+    (Op::Rem, &[-6.0, 3.0], -0.0), (Op::Rem, &[5.5, -2.0], 1.5), (Op::Rem, &[-5.5, 2.0], -1.5), (Op::Rem, &[-0.0, 3.0], -0.0),
+    (Op::Rem, &[1.0, 0.0], NAN), (Op::Rem, &[INF, 3.0], NAN), (Op::Rem, &[-3.0, INF], -3.0), (Op::Rem, &[3.0, -INF], 3.0),
+    (Op::Rem, &[NAN, 3.0], NAN), (Op::Rem, &[3.0, NAN], NAN), (Op::Rem, &[f32::MAX, TINY], 0.0), (Op::Rem, &[TINY, 1.0], TINY),
+    (Op::Rem, &[f32::MAX, 3.0], 0.0), (Op::Rem, &[1e10, 7.0], 4.0), (Op::Rem, &[0.0, INF], 0.0),
+    (Op::Pow, &[0.0, 0.0], 1.0), (Op::Pow, &[NAN, 0.0], 1.0), (Op::Pow, &[NAN, -0.0], 1.0), (Op::Pow, &[1.0, NAN], 1.0),
+    (Op::Pow, &[1.0, INF], 1.0), (Op::Pow, &[-1.0, INF], 1.0), (Op::Pow, &[-1.0, -INF], 1.0), (Op::Pow, &[NAN, 1.0], NAN),
+    (Op::Pow, &[2.0, NAN], NAN), (Op::Pow, &[0.0, -3.0], INF), (Op::Pow, &[-0.0, -3.0], -INF), (Op::Pow, &[-0.0, -2.0], INF),
+    (Op::Pow, &[-0.0, 3.0], -0.0), (Op::Pow, &[-0.0, 2.5], 0.0), (Op::Pow, &[0.0, -INF], INF), (Op::Pow, &[-0.0, INF], 0.0),
+    (Op::Pow, &[0.5, INF], 0.0), (Op::Pow, &[0.5, -INF], INF), (Op::Pow, &[2.0, INF], INF), (Op::Pow, &[2.0, -INF], 0.0),
+    (Op::Pow, &[-2.0, INF], INF), (Op::Pow, &[INF, 0.5], INF), (Op::Pow, &[INF, -TINY], 0.0), (Op::Pow, &[-INF, 3.0], -INF),
+    (Op::Pow, &[-INF, 2.0], INF), (Op::Pow, &[-INF, -3.0], -0.0), (Op::Pow, &[-INF, 0.5], INF), (Op::Pow, &[-INF, -0.5], 0.0),
+    (Op::Pow, &[-INF, INF], INF), (Op::Pow, &[-8.0, 1.0 / 3.0], NAN), (Op::Pow, &[-2.0, 3.0], -8.0), (Op::Pow, &[-2.0, 4.0], 16.0),
+    (Op::Pow, &[-1.0, 16_777_215.0], -1.0), (Op::Pow, &[-1.0, 16_777_216.0], 1.0), (Op::Pow, &[10.0, 39.0], INF),
+    (Op::Pow, &[-10.0, 39.0], -INF), (Op::Pow, &[2.0, -149.0], TINY), (Op::Pow, &[2.0, -151.0], 0.0), (Op::Pow, &[3.0, 1.0], 3.0),
+    (Op::Pow, &[1.000_000_1, f32::MAX], INF), (Op::Pow, &[TINY, 2.0], 0.0), (Op::Pow, &[f32::MAX, -1.0], 2.938_736e-39),
+    (Op::Pow, &[7.0, TINY], 1.0), (Op::Pow, &[-3.0, 0.0], 1.0), (Op::Pow, &[NAN, NAN], NAN), (Op::Pow, &[-TINY, TINY], NAN),
+    (Op::Atan2, &[0.0, 0.0], 0.0), (Op::Atan2, &[-0.0, 0.0], -0.0), (Op::Atan2, &[0.0, -0.0], PI), (Op::Atan2, &[-0.0, -0.0], -PI),
+    (Op::Atan2, &[0.0, 1.0], 0.0), (Op::Atan2, &[-0.0, -1.0], -PI), (Op::Atan2, &[1.0, 0.0], PI / 2.0), (Op::Atan2, &[-1.0, -0.0], -PI / 2.0),
+    (Op::Atan2, &[INF, INF], PI / 4.0), (Op::Atan2, &[-INF, -INF], -2.356_194_5), (Op::Atan2, &[INF, -1.0], PI / 2.0),
+    (Op::Atan2, &[1.0, INF], 0.0), (Op::Atan2, &[-1.0, -INF], -PI), (Op::Atan2, &[NAN, 1.0], NAN), (Op::Atan2, &[1.0, NAN], NAN),
+    (Op::Atan2, &[INF, NAN], NAN), (Op::Atan2, &[NAN, INF], NAN), (Op::Atan2, &[TINY, TINY], PI / 4.0), (Op::Atan2, &[f32::MAX, f32::MIN], 2.356_194_5),
+    (Op::Fma, &[INF, 0.0, 1.0], NAN), (Op::Fma, &[2.0, 3.0, -INF], -INF),
+];
+
+#[test]
+fn edges_are_right_to_the_bit() {
+    let mut failures = vec![];
+    for &(op, args, expect) in SPECIAL {
+        let scalars: Vec<Scalar> = args.iter().map(|&x| Scalar::F32(x)).collect();
+        for column in Column::ALL {
+            let actual = eval_op(op, &scalars, column).to_f64() as f32;
+            if actual.to_bits() != expect.to_bits() && !(actual.is_nan() && expect.is_nan()) {
+                failures.push(format!("{op:?}{args:?} is {actual:?}, not {expect:?} ({column:?})"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// Integer operations at the edges of their types, where they wrap and never trap.
+#[rustfmt::skip]
+const INTEGER: &[(Op, DType, &[i64], i64)] = &[
+    (Op::Div, DType::I32, &[7, 0], 7), (Op::Div, DType::I32, &[-0x8000_0000, -1], -0x8000_0000), (Op::Div, DType::I32, &[-7, 2], -3),
+    (Op::Div, DType::I8, &[-128, -1], -128), (Op::Div, DType::U32, &[7, 0], 7), (Op::Div, DType::U32, &[0xffff_ffff, 2], 0x7fff_ffff),
+    (Op::Div, DType::Index, &[7, 2], 3),
+    (Op::Rem, DType::I32, &[7, 0], 0), (Op::Rem, DType::I32, &[-0x8000_0000, -1], 0), (Op::Rem, DType::I32, &[-7, 2], -1),
+    (Op::Rem, DType::U32, &[7, 0], 0), (Op::Rem, DType::U8, &[200, 7], 4), (Op::Rem, DType::Index, &[7, 2], 1),
+    (Op::Shl, DType::I32, &[1, 33], 2), (Op::Shl, DType::I32, &[1, -1], -0x8000_0000), (Op::Shl, DType::U8, &[0x81, 1], 2),
+    (Op::Shr, DType::I32, &[-8, 1], -4), (Op::Shr, DType::I32, &[-8, 33], -4), (Op::Shr, DType::U32, &[0x8000_0000, 31], 1),
+    (Op::Sign, DType::I32, &[-5], -1), (Op::Sign, DType::I32, &[0], 0), (Op::Sign, DType::U32, &[0xffff_ffff], 1), (Op::Sign, DType::U8, &[0], 0),
+    (Op::Neg, DType::I32, &[-0x8000_0000], -0x8000_0000), (Op::Abs, DType::I32, &[-0x8000_0000], -0x8000_0000),
+    (Op::Add, DType::I32, &[0x7fff_ffff, 1], -0x8000_0000), (Op::Sub, DType::U32, &[0, 1], 0xffff_ffff), (Op::Mul, DType::U32, &[0x1_0000, 0x1_0000], 0),
+    (Op::Min, DType::I32, &[-1, 1], -1), (Op::Max, DType::U32, &[0xffff_ffff, 1], 0xffff_ffff), (Op::Not, DType::U32, &[0], 0xffff_ffff),
+];
+
+#[test]
+fn integers_wrap_and_never_trap() {
+    for &(op, dtype, args, expect) in INTEGER {
+        let args: Vec<Scalar> = args.iter().map(|&x| Scalar::Int(dtype, x)).collect();
+        for column in Column::ALL {
+            let actual = eval_op(op, &args, column).to_const();
+            assert_eq!(actual, Const::Int(expect), "{op:?}{args:?} ({column:?})");
+        }
+    }
+}
+
+#[test]
+fn truth_tables_hold() {
+    for bits in 0..8u8 {
+        let [c, x, y] = [bits & 1 != 0, bits & 2 != 0, bits & 4 != 0];
+        let cases = [
+            (Op::Select, vec![c, x, y], if c { x } else { y }),
+            (Op::Eq, vec![x, y], x == y),
+            (Op::Ne, vec![x, y], x != y),
+            (Op::And, vec![x, y], x && y),
+            (Op::Or, vec![x, y], x || y),
+            (Op::Xor, vec![x, y], x != y),
+            (Op::Not, vec![x], !x),
+        ];
+        for (op, args, expect) in cases {
+            let args: Vec<Scalar> = args.into_iter().map(Scalar::Bool).collect();
+            for column in Column::ALL {
+                assert_eq!(
+                    eval_op(op, &args, column).to_const(),
+                    Const::Bool(expect),
+                    "{op:?}{args:?} ({column:?})"
+                );
+            }
+        }
+    }
+}
