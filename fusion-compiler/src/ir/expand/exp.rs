@@ -51,4 +51,3 @@ pub(crate) fn sinh(_b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn tanh(_b: &mut Builder<'_>, x: &[Value]) -> Value {
     x[0]
 }
-

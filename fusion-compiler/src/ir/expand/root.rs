@@ -11,4 +11,3 @@ pub(crate) fn cbrt(_b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn rsqrt(_b: &mut Builder<'_>, x: &[Value]) -> Value {
     x[0]
 }
-

@@ -1,0 +1,1 @@
+//! The front end as a whole: what a source gives, or what its user is told.
