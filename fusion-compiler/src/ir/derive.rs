@@ -161,3 +161,4 @@ pub(crate) fn tan(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<
 pub(crate) fn tanh(_g: &mut Graph, _x: &[NodeId], _y: NodeId, dy: NodeId) -> Vec<Option<NodeId>> {
     vec![Some(dy)]
 }
+

@@ -108,9 +108,7 @@ impl DimExpr {
                     continue;
                 }
                 DimOp::Sym(sym) => {
-                    let name = names
-                        .get(usize::from(sym))
-                        .map_or_else(|| format!("?{sym}"), |name| name.as_ref().into());
+                    let name = names.get(usize::from(sym)).map_or_else(|| format!("?{sym}"), |name| name.as_ref().into());
                     stack.push((name, false));
                     continue;
                 }

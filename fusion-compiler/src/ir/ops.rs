@@ -4,11 +4,11 @@
 //! Loads, stores, loops, reductions, casts and matrix products are not operations: they are the closed
 //! enums of the Kernel IR.
 
-use super::derive;
 use super::dtype::{Class, DType};
 use super::expand::{exp, float, int, pow, root, trig};
 use super::graph::{Graph, NodeId};
 use super::kernel::{Builder, Value};
+use super::derive;
 
 /// Which dtypes an operation takes and gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

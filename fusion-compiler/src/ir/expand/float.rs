@@ -66,3 +66,4 @@ pub(crate) fn sign(_b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn trunc(_b: &mut Builder<'_>, x: &[Value]) -> Value {
     x[0]
 }
+

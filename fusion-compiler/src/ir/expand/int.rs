@@ -46,3 +46,4 @@ pub(crate) fn shr_masked(_b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn sign(_b: &mut Builder<'_>, x: &[Value]) -> Value {
     x[0]
 }
+

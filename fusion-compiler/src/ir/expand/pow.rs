@@ -6,3 +6,4 @@ use crate::ir::kernel::{Builder, Value};
 pub(crate) fn pow(_b: &mut Builder<'_>, x: &[Value]) -> Value {
     x[0]
 }
+

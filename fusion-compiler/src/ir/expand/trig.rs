@@ -36,3 +36,4 @@ pub(crate) fn sin(_b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn tan(_b: &mut Builder<'_>, x: &[Value]) -> Value {
     x[0]
 }
+
