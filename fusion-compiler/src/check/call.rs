@@ -188,11 +188,11 @@ fn declared(
 }
 
 /// The environment of a callee: every parameter has its argument or its default.
-fn arguments(
-    b: &mut Builder<'_>,
+fn arguments<'a>(
+    b: &mut Builder<'a>,
     env: &mut Env,
     at: At,
-    callee: &Function,
+    callee: &'a Function,
     origin: Origin,
     args: &[Arg],
 ) -> Option<Env> {
@@ -237,14 +237,13 @@ fn arguments(
     bind(b, env, (callee, origin, at), &given)
 }
 
-fn bind(
-    b: &mut Builder<'_>,
+fn bind<'a>(
+    b: &mut Builder<'a>,
     env: &mut Env,
-    (callee, origin, at): (&Function, Origin, At),
+    (callee, origin, at): (&'a Function, Origin, At),
     given: &[Option<&Expr>],
 ) -> Option<Env> {
     let mut inner = Env::default();
-    let _ = (origin, at);
     // Dims first: the types of other parameters name them.
     for (param, given) in callee.params.iter().zip(given) {
         if matches!(param.kind, ParamKind::Dim) {
@@ -268,7 +267,13 @@ fn bind(
                 argument(b, &inner, callee, param, (value, given.at))
             }
             None => match &param.default {
-                Some(default) => expr::expr(b, &mut Env::default(), default),
+                Some(default) => {
+                    // A default is a part of the callee.
+                    b.frames.push(Frame { function: callee, origin, at });
+                    let value = expr::expr(b, &mut Env::default(), default);
+                    b.frames.pop();
+                    value
+                }
                 None => unreachable!("a parameter without an argument has a default"),
             },
         };
