@@ -27,6 +27,11 @@ impl Diagnostics {
         }
     }
 
+    /// How many errors there are.
+    pub(crate) fn len(&self) -> usize {
+        self.errors.len()
+    }
+
     /// Whether there is no error.
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty()
@@ -58,7 +63,7 @@ impl Message {
 
 /// The name a user may have meant: the closest one, if it is close.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let limit = (name.chars().count() / 3).max(1);
+    let limit = name.chars().count().div_ceil(3).min(name.chars().count() - usize::from(!name.is_empty()));
     let near = known.into_iter().map(|known| (distance(name, known), known)).min();
     match near {
         Some((distance, near)) if distance <= limit && near != name => format!(": did you mean `{near}`?"),
@@ -171,7 +176,7 @@ catalogue! {
     unused_param(name) = "the parameter `{name}` is never used: use it, remove it, or call it `_{name}`";
     recursion(name) = "`{name}` calls itself: functions are expanded at each call, so none can";
     not_callable_in_place(name) = "`{name}` has `&mut` parameters: calling such a function from another one is not available yet";
-    no_value(name) = "`{name}` gives no value";
+    no_value(name) = "`{name}` gives no value: end its body with an expression, without `;`";
 }
 
 // Calls.
@@ -188,6 +193,7 @@ catalogue! {
     argument_dims(function, name, wants, has) = "the parameter `{name}` of `{function}` has dims {wants}, this has {has}";
     callee_extent(function, dim, wants, has) = "the dim `{dim}` of `{function}` has extent {wants}, here it has {has}";
     index_argument() = "`index` takes a dim: write `index(T)` for the coordinate along `T`";
+    reduce_twice(function, dim) = "`{function}` is given the dim `{dim}` twice";
     at_arguments() = "`at` takes a value, a dim and a position: write `at(x, C, 0)`";
     at_position() = "the position is a whole number known here: write `at(x, C, 0)`";
     at_out_of_range(position, dim, extent) = "the position {position} is outside of `{dim}`, which has {extent} elements, from 0";
@@ -196,7 +202,7 @@ catalogue! {
     no_such_axis(dim, has) = "this value has no dim `{dim}`: it has {has}";
     nothing_to_reduce(function) = "`{function}` combines the elements along dims, and this value has none";
     reduce_or_compare(function, dim) = "`{function}(x, {dim})` could reduce over the dim `{dim}` or compare with the number: name the dim, like `C = {dim}`, or write `{dim}.0`";
-    too_many_terms() = "this function grows too large: it has more than 65536 operations once all calls are expanded";
+    too_many_terms() = "this function grows too large: it has too many operations once all calls are expanded";
 }
 
 // Types.
@@ -227,7 +233,7 @@ catalogue! {
 
 // Results.
 catalogue! {
-    missing_result(name, ty) = "`{name}` returns {ty}, but its body ends without a value: drop the last `;`";
+    missing_result(name, ty) = "`{name}` returns {ty}, but its body ends without a value: end it with an expression, without `;`";
     unexpected_result(name) = "`{name}` declares no result: write `-> f32[N]` before the body, or drop this value";
     no_result(name) = "`{name}` computes nothing: give it a result, `-> f32[N]`, or a `&mut` parameter";
     result_count(name, wants, has) = "`{name}` returns {wants}, this is {has}";

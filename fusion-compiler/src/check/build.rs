@@ -99,6 +99,8 @@ pub(super) struct Builder<'a> {
     pub(super) spans: Vec<Span>,
     span_ids: HashMap<At, SpanId>,
     errors: &'a mut Diagnostics,
+    /// How many calls have been expanded.
+    pub(super) calls: u32,
     /// Above 0 within a callee that reports its mistakes itself.
     pub(super) muted: u32,
 }
@@ -122,6 +124,7 @@ impl<'a> Builder<'a> {
             spans: Vec::new(),
             span_ids: HashMap::new(),
             errors,
+            calls: 0,
             muted: 0,
         }
     }

@@ -50,6 +50,9 @@ const LATER: [&str; 34] = [
     "avg_pool2d",
 ];
 
+/// Most calls that are expanded in one function.
+const CALLS_MAX: u32 = 1 << 14;
+
 /// The value of `name(args)`.
 pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
     if !b.in_std()
@@ -134,6 +137,10 @@ fn expand<'a>(
     args: &[Arg],
 ) -> Value {
     let name = callee.name.text.as_str();
+    b.calls += 1;
+    if b.calls > CALLS_MAX || b.is_full() {
+        return b.error_always(at, diag::too_many_terms());
+    }
     let is_callee = |frame: &Frame<'_>| frame.origin == origin && frame.function.name.text == name;
     if b.frames.iter().any(is_callee) || origin == Origin::Block && b.root == Some(name) {
         return b.error_always(at, diag::recursion(name));
@@ -151,7 +158,8 @@ fn expand<'a>(
     b.frames.push(Frame { function: callee, origin, at });
     let value = expr::body(b, &mut inner, &callee.body);
     let value = match (&callee.results, value) {
-        (_, None) => b.error(callee.name.at, diag::no_value(name)),
+        // Said where the function stands.
+        (_, None) => Value::Unknown,
         (None, Some(value)) => value,
         (Some(results), Some(value)) => declared(b, &inner, callee, results, value),
     };
@@ -311,12 +319,12 @@ fn argument(
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
     if b.graph.node(id).dtype != dtype {
-        return b.error(at, diag::argument_dtype(name, function, dtype, is));
+        return b.error(at, diag::argument_dtype(function, name, dtype, is));
     }
     let has = b.graph.node(id).axes;
     if has != wants {
         let (wants, has) = (b.axes_text(wants), b.axes_text(has));
-        return b.error(at, diag::argument_dims(name, function, wants, has));
+        return b.error(at, diag::argument_dims(function, name, wants, has));
     }
     Value::Node(id)
 }

@@ -34,7 +34,7 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
         }
         ExprKind::If(condition, then, other) => conditional(b, env, e.at, condition, [then, other]),
         ExprKind::Call(name, args) => call::call(b, env, e.at, name, args),
-        ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| expr(b, env, part)).collect()),
+        ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
         ExprKind::Arrow(..) => b.error(e.at, diag::outside_call("->")),
         ExprKind::Range(..) => b.error(e.at, diag::outside_call("..")),
         ExprKind::Capture(number) => inline::capture(b, *number),

@@ -25,8 +25,13 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
     duplicates(&block, &places, &mut errors);
     let mut functions = Vec::new();
     for item in &items {
+        let before = errors.len();
         head(&item.function, &places, &mut errors);
         let checked = function(item, &block, &places, &mut errors);
+        // A mistyped name in the body is a mistake of its own.
+        if errors.len() == before {
+            unused(&item.function, &places, &mut errors);
+        }
         functions.extend(checked.filter(|_| item.function.exported));
     }
     if errors.is_empty() {
@@ -50,15 +55,13 @@ fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     if let Some(generic) = function.generics.first() {
         errors.push(places.span(generic.at), diag::generics_later());
     }
+    if !function.is_typed() && !function.broken && function.body.tail.is_none() {
+        errors.push(places.span(function.name.at), diag::no_value(&function.name.text));
+    }
     for (i, param) in function.params.iter().enumerate() {
         let Name { text, at } = &param.name;
         if function.params[..i].iter().any(|other| other.name.text == *text) {
             errors.push(places.span(*at), diag::duplicate_param(text));
-        }
-        let mentioned = function.mentions.contains(text)
-            || function.types().any(|ty| ty.dims.iter().any(|dim| dim.name.text == *text));
-        if !mentioned && !function.broken && !text.starts_with('_') && !param.is_in_place() {
-            errors.push(places.span(*at), diag::unused_param(text));
         }
         let is_value = !matches!(param.kind, ast::ParamKind::Dim);
         let dim = function.types().flat_map(|ty| &ty.dims).find(|dim| dim.name.text == *text);
@@ -73,6 +76,17 @@ fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
         if let Some(dim) = function.types().flat_map(|ty| &ty.dims).find(|dim| dim.name.text == generic.text)
         {
             errors.push(places.span(dim.name.at), diag::name_clash(&generic.text, "a generic", "a dim"));
+        }
+    }
+}
+
+fn unused(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
+    for param in &function.params {
+        let Name { text, at } = &param.name;
+        let mentioned = function.mentions.contains(text)
+            || function.types().any(|ty| ty.dims.iter().any(|dim| dim.name.text == *text));
+        if !mentioned && !function.broken && !text.starts_with('_') && !param.is_in_place() {
+            errors.push(places.span(*at), diag::unused_param(text));
         }
     }
 }
@@ -266,6 +280,7 @@ fn returned(b: &mut Builder<'_>, function: &ast::Function, value: Option<Value>,
             return;
         }
         Some(Value::Unknown) => return,
+        Some(_) if results.is_empty() && !function.params.iter().any(ast::Param::is_in_place) => return,
         Some(_) if results.is_empty() => {
             b.error(at, diag::unexpected_result(name));
             return;

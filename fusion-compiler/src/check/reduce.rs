@@ -59,8 +59,7 @@ pub(super) fn is_reduction(b: &Builder<'_>, env: &Env, kind: Kind, args: &[Arg])
     }
     match &args[1].value.kind {
         ExprKind::Tuple(_) => true,
-        // A number compares, unless the value has an axis of that name; then the call is ambiguous.
-        ExprKind::Int(..) => dims::named(b, env, &args[1].value).is_some(),
+        // A number compares, unless there is a dim of that name; `reduced` then asks which is meant.
         _ => dims::named(b, env, &args[1].value).is_some(),
     }
 }
@@ -145,7 +144,7 @@ fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, has: AxisSet)
             return None;
         }
         if axes.contains(&axis) {
-            b.error(part.at, diag::duplicate_dim(name));
+            b.error(part.at, diag::reduce_twice(kind.name(), name));
             return None;
         }
         axes.push(axis);

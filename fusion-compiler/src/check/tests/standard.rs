@@ -16,7 +16,8 @@ fn every_function_checks_on_a_tensor() {
             "pow" => "x, 2",
             _ => "x",
         };
-        let value = if name == "isnan" { "if isnan(x) { 1.0 } else { x }".into() } else { format!("{name}({args})") };
+        let value =
+            if name == "isnan" { "if isnan(x) { 1.0 } else { x }".into() } else { format!("{name}({args})") };
         let source = format!("pub fn f(x: f32[N]) -> f32[N] {{ {value} }}");
         assert_eq!(graphs(&source).map(|graphs| graphs.len()), Ok(1), "{source}");
     }
