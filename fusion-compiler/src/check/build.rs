@@ -101,8 +101,6 @@ pub(super) struct Builder<'a> {
     errors: &'a mut Diagnostics,
     /// How many calls have been expanded.
     pub(super) calls: u32,
-    /// Above 0 within a callee that reports its mistakes itself.
-    pub(super) muted: u32,
 }
 
 impl<'a> Builder<'a> {
@@ -125,7 +123,6 @@ impl<'a> Builder<'a> {
             span_ids: HashMap::new(),
             errors,
             calls: 0,
-            muted: 0,
         }
     }
 
@@ -140,22 +137,24 @@ impl<'a> Builder<'a> {
 
     /// Reports a mistake at a token of the body at hand.
     pub(super) fn error(&mut self, at: At, message: Message) -> Value {
-        if self.muted > 0 {
-            return Value::Unknown;
-        }
-        let message = match self.frames.iter().rev().find(|frame| frame.origin == Origin::Block) {
+        // What is wrong inside a typed function is said where it stands, once for all its calls.
+        let base = self.frames.iter().rposition(|frame| frame.function.is_typed()).map_or(0, |i| i + 1);
+        let chain = &self.frames[base..];
+        let message = match chain.iter().rev().find(|frame| frame.origin == Origin::Block) {
             // The token is one of the innermost function; where that is ours, the call in the user's is named.
             Some(frame) => {
-                let inner = self.frames.iter().rev().take_while(|frame| frame.origin == Origin::Std).last();
+                let inner = chain.iter().rev().take_while(|frame| frame.origin == Origin::Std).last();
                 let token = self.places.text(inner.map_or(at, |inner| inner.at));
                 message.in_template(&frame.function.name.text, token)
             }
-            None => match self.frames.first() {
+            None => match chain.first() {
                 Some(frame) => message.in_call(&frame.function.name.text),
                 None => message,
             },
         };
-        self.error_always(at, message)
+        let at = chain.first().map_or(at, |frame| frame.at);
+        self.errors.push(self.places.span(at), message);
+        Value::Unknown
     }
 
     /// Reports a mistake that concerns the whole chain of calls.

@@ -152,9 +152,6 @@ fn expand<'a>(
     if callee.broken || !callee.generics.is_empty() {
         return Value::Unknown;
     }
-    // What is wrong inside a typed function is said where it stands.
-    let muted = u32::from(callee.is_typed());
-    b.muted += muted;
     b.frames.push(Frame { function: callee, origin, at });
     let value = expr::body(b, &mut inner, &callee.body);
     let value = match (&callee.results, value) {
@@ -164,7 +161,6 @@ fn expand<'a>(
         (Some(results), Some(value)) => declared(b, &inner, callee, results, value),
     };
     b.frames.pop();
-    b.muted -= muted;
     value
 }
 
@@ -189,7 +185,7 @@ fn declared(
     }
     let mut values = Vec::new();
     for (part, result) in parts.into_iter().zip(results) {
-        let Some(order) = dims::lookup(b, inner, callee, result) else { return Value::Unknown };
+        let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
         values.push(expr::known(function::fit_result(b, part, result, &order, at)));
     }
     if values.len() == 1 { values.remove(0) } else { Value::Tuple(values) }
@@ -233,7 +229,7 @@ fn arguments<'a>(
         }
     }
     let lacking = |(param, given): (&Param, &Option<&Expr>)| given.is_none() && param.default.is_none();
-    if let Some(missing) = callee.params.iter().zip(&given).position(|pair| lacking(pair)) {
+    if let Some(missing) = callee.params.iter().zip(&given).position(lacking) {
         let message = if args.iter().any(|arg| arg.name.is_some()) {
             diag::missing_argument(name, &callee.params[missing].name.text)
         } else {
@@ -305,7 +301,7 @@ fn argument(
         ParamKind::Untyped | ParamKind::Dim => return value,
         ParamKind::Scalar(dtype) => (dtype, AxisSet::EMPTY),
         ParamKind::Tensor(ty) | ParamKind::InPlace(ty) => {
-            let Some(order) = dims::lookup(b, inner, callee, ty) else { return Value::Unknown };
+            let Some(order) = dims::lookup(inner, ty) else { return Value::Unknown };
             (&ty.dtype, order.into_iter().collect())
         }
     };

@@ -24,13 +24,7 @@ pub(super) fn find(b: &Builder<'_>, env: &Env, name: &str) -> Option<AxisId> {
 }
 
 /// The axes of a type of a callee, which `bind_callee` has bound.
-pub(super) fn lookup(
-    b: &mut Builder<'_>,
-    inner: &Env,
-    callee: &Function,
-    ty: &TensorType,
-) -> Option<Vec<AxisId>> {
-    let _ = (b, callee);
+pub(super) fn lookup(inner: &Env, ty: &TensorType) -> Option<Vec<AxisId>> {
     ty.dims.iter().map(|dim| inner.dim(&dim.name.text)).collect()
 }
 

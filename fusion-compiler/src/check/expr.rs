@@ -35,8 +35,12 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
         ExprKind::If(condition, then, other) => conditional(b, env, e.at, condition, [then, other]),
         ExprKind::Call(name, args) => call::call(b, env, e.at, name, args),
         ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
-        ExprKind::Arrow(..) => b.error(e.at, diag::outside_call("->")),
-        ExprKind::Range(..) => b.error(e.at, diag::outside_call("..")),
+        ExprKind::Arrow(from, to) => {
+            b.error(e.at, diag::outside_call(format!("{} -> {}", short(from), short(to))))
+        }
+        ExprKind::Range(from, to) => {
+            b.error(e.at, diag::outside_call(format!("{}..{}", short(from), short(to))))
+        }
         ExprKind::Capture(number) => inline::capture(b, *number),
         ExprKind::Host(number) => inline::host(b, *number),
     }
@@ -248,7 +252,7 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, &Expr)]) -> Opt
     for (value, right) in args {
         let other = dtype_of(b, value)?;
         if has_dtype(value) && other != dtype {
-            b.error(at, mixed(b, what, (dtype, left), (other, right)));
+            b.error(at, mixed(what, (dtype, left), (other, right)));
             return None;
         }
         if !has_dtype(value) && !weak_fits(b, at, what, value, dtype) {
@@ -271,8 +275,7 @@ pub(super) fn weak_fits(b: &mut Builder<'_>, at: At, what: &str, value: &Value, 
     false
 }
 
-fn mixed(b: &Builder<'_>, what: &str, left: (DType, &Expr), right: (DType, &Expr)) -> diag::Message {
-    let _ = b;
+fn mixed(what: &str, left: (DType, &Expr), right: (DType, &Expr)) -> diag::Message {
     if left.0 == DType::Bool || right.0 == DType::Bool {
         return diag::number_and_bool(what);
     }
@@ -282,9 +285,15 @@ fn mixed(b: &Builder<'_>, what: &str, left: (DType, &Expr), right: (DType, &Expr
 /// The cast that makes two dtypes one: of the integer to the float, else of the right to the left.
 fn mend(left: (DType, &Expr), right: (DType, &Expr)) -> String {
     let (side, dtype) = if right.0.is_float() { (left.1, right.0) } else { (right.1, left.0) };
-    match &side.kind {
-        ExprKind::Name(name) => format!("{name} as {dtype}"),
-        _ => format!("(…) as {dtype}"),
+    format!("{} as {dtype}", short(side))
+}
+
+/// An expression in a message: its name, if it is one.
+fn short(e: &Expr) -> String {
+    match &e.kind {
+        ExprKind::Name(name) => name.clone(),
+        ExprKind::Int(value, _) => value.to_string(),
+        _ => String::from("(…)"),
     }
 }
 

@@ -37,8 +37,10 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
     if errors.is_empty() {
         return Ok(functions);
     }
-    let exported = items.iter().filter(|item| item.function.exported);
-    Err(Failure { errors, stubs: exported.map(|item| stub(item, &places)).collect() })
+    // The first of a name stands for all of them: a second stub would be a second mistake.
+    let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);
+    let exported = items.iter().enumerate().filter(|(i, item)| item.function.exported && first(*i));
+    Err(Failure { errors, stubs: exported.map(|(_, item)| stub(item, &places)).collect() })
 }
 
 fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostics) {

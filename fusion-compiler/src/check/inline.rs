@@ -130,7 +130,7 @@ fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &pa
         let at = form.order.as_ref().map_or(form.value.at, |(_, at)| *at);
         let (text, fix) = (b.order_text(&order), b.axes_text(has));
         let missing = wants.minus(has).iter().next();
-        let Some(axis) = has.minus(wants).iter().next().or(missing) else { return None };
+        let axis = has.minus(wants).iter().next().or(missing)?;
         let dim = b.graph.axis(axis).name.clone();
         let message = if missing == Some(axis) {
             diag::result_missing_dim(dim, text, fix)

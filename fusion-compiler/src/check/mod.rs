@@ -29,7 +29,7 @@ pub enum Source {
     /// The exported functions of `fuse! { pub fn … }`, in order.
     Items(Vec<Function>),
     /// The expression of `fuse!(relu(a + b) * c)`.
-    Inline(Inline),
+    Inline(Box<Inline>),
 }
 
 /// An exported function.
@@ -120,6 +120,8 @@ pub fn front_end(tokens: TokenStream) -> Result<Source, Failure> {
     if parse::is_items(&tokens) {
         function::items(tokens).map(Source::Items)
     } else {
-        inline::inline(tokens).map(Source::Inline).map_err(|errors| Failure { errors, stubs: vec![] })
+        inline::inline(tokens)
+            .map(|inline| Source::Inline(Box::new(inline)))
+            .map_err(|errors| Failure { errors, stubs: vec![] })
     }
 }

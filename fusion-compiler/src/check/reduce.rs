@@ -3,7 +3,7 @@
 //! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{dtype_of, known, single, typed};
+use super::expr::{apply, dtype_of, known, single, typed};
 use super::{call, dims};
 use crate::diag;
 use crate::ir::dim::DimExpr;
@@ -59,7 +59,8 @@ pub(super) fn is_reduction(b: &Builder<'_>, env: &Env, kind: Kind, args: &[Arg])
     }
     match &args[1].value.kind {
         ExprKind::Tuple(_) => true,
-        // A number compares, unless there is a dim of that name; `reduced` then asks which is meant.
+        // A number compares, unless the value has a dim of that name; `reduce` then asks which is meant.
+        ExprKind::Int(extent, None) => env.dim(&extent.to_string()).is_some(),
         _ => dims::named(b, env, &args[1].value).is_some(),
     }
 }
@@ -79,6 +80,14 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
         return b.error(at, diag::inline_needs_dims(name));
     }
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
+    if let (Kind::Combine(combine), [_, Arg { value: number, .. }]) = (kind, args)
+        && let (true, ExprKind::Int(..)) = (kind.compares(), &number.kind)
+        && !dims::named(b, env, number).is_some_and(|axis| axes_of(b, &value).contains(axis))
+    {
+        let op = if combine == Reduce::Max { Op::Max } else { Op::Min };
+        let other = single(b, env, number);
+        return apply(b, at, op, name, vec![(value, &operand.value), (other, number)]);
+    }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
     if dtype == DType::Bool {
         return b.error(at, diag::wants_number(name, dtype));
@@ -100,6 +109,13 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
         return b.error(at, diag::reduce_unknown_extent(dim));
     }
     combine(b, at, kind, id, &axes)
+}
+
+fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
+    match value {
+        Value::Node(id) => b.graph.node(*id).axes,
+        Value::Weak(_) | Value::Tuple(_) | Value::Unknown => AxisSet::EMPTY,
+    }
 }
 
 fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: crate::ir::graph::NodeId, axes: &[AxisId]) -> Value {

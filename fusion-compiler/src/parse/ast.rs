@@ -89,7 +89,6 @@ pub(crate) struct Arg {
 pub(crate) struct Block {
     pub(crate) stmts: Vec<Stmt>,
     pub(crate) tail: Option<Expr>,
-    pub(crate) at: At,
 }
 
 #[derive(Clone, Debug)]

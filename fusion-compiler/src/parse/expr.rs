@@ -18,12 +18,6 @@ pub(crate) fn expr(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     binary(parser, 0)
 }
 
-/// An expression that fills its group.
-pub(crate) fn whole(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
-    let value = expr(parser)?;
-    if parser.at_end() { Ok(value) } else { Err(parser.error_expected("an operator or `)`")) }
-}
-
 fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
     let mut left = unary(parser)?;
     let mut comparison: Option<Binary> = None;
@@ -213,7 +207,7 @@ fn conditional(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     }
     let other = if parser.is_word("if") {
         let tail = nested(parser, conditional)?;
-        Block { stmts: vec![], at: tail.at, tail: Some(tail) }
+        Block { stmts: vec![], tail: Some(tail) }
     } else {
         braces(parser)?
     };
@@ -223,14 +217,14 @@ fn conditional(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 
 /// The block of an `if`, which has a value and assigns nothing.
 fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
-    let Some((inner, at, span)) = parser.group(Delimiter::Brace) else {
+    let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
         return Err(parser.error_expected("`{`"));
     };
     let mut parser = parser.within(inner, span);
     if parser.sink.captures.is_some() && parser.is_word("let") {
         return Err(parser.error(diag::no_let_in_inline()));
     }
-    let (block, whole) = nested(&mut parser, |parser| Ok(block(parser, at)))?;
+    let (block, whole) = nested(&mut parser, |parser| Ok(block(parser)))?;
     if let Some(Stmt::Assign(_, _, _, at)) = block.stmts.iter().find(|stmt| matches!(stmt, Stmt::Assign(..)))
     {
         return Err(parser.error_at(*at, diag::assign_in_block()));
@@ -250,8 +244,8 @@ fn block_depth(block: &Block) -> u32 {
 }
 
 /// The statements up to the end of the group. After a mistake, goes on with the next statement.
-pub(crate) fn block(parser: &mut Parser<'_, '_>, at: At) -> (Block, Parsed<()>) {
-    let mut block = Block { stmts: vec![], tail: None, at };
+pub(crate) fn block(parser: &mut Parser<'_, '_>) -> (Block, Parsed<()>) {
+    let mut block = Block { stmts: vec![], tail: None };
     let mut whole = Ok(());
     while !parser.at_end() {
         if let Err(reported) = statement(parser, &mut block) {
@@ -414,7 +408,13 @@ mod tests {
     use syn::buffer::TokenBuffer;
 
     use super::super::ast::{Block, Expr, ExprKind, Unary};
-    use super::super::tokens::{Parser, Sink};
+    use super::super::tokens::{Parsed, Parser, Sink};
+
+    /// An expression that fills its group.
+    fn whole(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+        let value = super::expr(parser)?;
+        if parser.at_end() { Ok(value) } else { Err(parser.error_expected("an operator or `)`")) }
+    }
 
     /// The tree in prefix form.
     fn tree(expr: &Expr) -> String {
@@ -448,7 +448,7 @@ mod tests {
     fn check(source: &str, expect: &str) {
         let buffer = TokenBuffer::new2(TokenStream::from_str(source).unwrap());
         let mut sink = Sink::default();
-        let parsed = super::whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink));
+        let parsed = whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink));
         let text =
             parsed.map_or_else(|_| sink.errors.messages().collect::<Vec<_>>().join("\n"), |expr| tree(&expr));
         assert_eq!(text, expect, "{source}");
@@ -496,7 +496,7 @@ mod tests {
         let tokens = quote::quote!(#sum * c);
         let buffer = TokenBuffer::new2(tokens);
         let mut sink = Sink::default();
-        let parsed = super::whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink));
+        let parsed = whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink));
         assert_eq!(tree(&parsed.unwrap()), "(* (+ a b) c)");
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn starts_capture(parser: &Parser<'_, '_>) -> bool {
 /// A name, `self.bias`, or `{…}`, with or without dims.
 pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let (text, tokens, at, is_path) = if let Some((inner, at, _)) = parser.group(Delimiter::Brace) {
-        let tokens = rust_expr(parser, inner.token_stream(), at)?;
+        let tokens = rust_expr(parser, inner.token_stream())?;
         (format!("{{{tokens}}}"), tokens, at, false)
     } else {
         let (text, tokens, at) = path(parser)?;
@@ -124,7 +124,7 @@ pub(crate) fn host(
     if inner.eof() {
         return Err(parser.within_end(span).error_expected("a Rust expression"));
     }
-    let tokens = rust_expr(parser, inner.token_stream(), name.at)?;
+    let tokens = rust_expr(parser, inner.token_stream())?;
     let capture = Capture { text: tokens.to_string(), tokens, dims: None, at: name.at, is_path: false };
     let number = add(parser, capture);
     node(parser, ExprKind::Host(number), name.at, 0)
@@ -146,8 +146,7 @@ fn add(parser: &mut Parser<'_, '_>, capture: Capture) -> usize {
 }
 
 /// Rust's own parser decides whether it is an expression.
-fn rust_expr(parser: &mut Parser<'_, '_>, tokens: TokenStream, at: At) -> Parsed<TokenStream> {
-    let _ = at;
+fn rust_expr(parser: &mut Parser<'_, '_>, tokens: TokenStream) -> Parsed<TokenStream> {
     match syn::parse2::<syn::Expr>(tokens.clone()) {
         Ok(_) => Ok(tokens),
         Err(error) => {

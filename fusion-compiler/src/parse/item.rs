@@ -187,11 +187,11 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
         Some(_) => Some(results(parser)?),
         None => None,
     };
-    let Some((inner, at, span)) = parser.group(Delimiter::Brace) else {
+    let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
         return Err(parser.error_expected("the body of the function, `{ … }`"));
     };
     parser.sink.mentions.clear();
-    let (body, whole): (Block, _) = block(&mut parser.within(inner, span), at);
+    let (body, whole): (Block, _) = block(&mut parser.within(inner, span));
     let mentions = std::mem::take(&mut parser.sink.mentions);
     Ok(Function { name, exported, generics, params, results, body, mentions, broken: whole.is_err() })
 }
@@ -305,7 +305,7 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
         let (text, extent) = extent(parser)?;
         return Ok(Dim { name: text, extent: Some(extent) });
     }
-    if !parser.word().is_some_and(|word| !super::tokens::is_keyword(&word)) {
+    if parser.word().is_none_or(|word| super::tokens::is_keyword(&word)) {
         let found = parser.found();
         return Err(parser.error(diag::dim_name(found)));
     }

@@ -215,6 +215,14 @@ fn calls() {
 }
 
 #[test]
+fn a_mistake_in_a_typed_function_is_said_once() {
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { g(x) + g(x) } pub fn g(x: f32[N]) -> f32[N] { x + nothing }",
+        &["there is no value `nothing` here"],
+    );
+}
+
+#[test]
 fn syntax() {
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { x < x < x }",

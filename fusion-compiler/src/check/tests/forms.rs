@@ -1,8 +1,11 @@
 //! Sources without mistakes, and their graphs.
 
-use super::super::{Source, front_end};
-use super::{check, graphs, text};
 use std::str::FromStr;
+
+use super::super::{ParamType, Source, front_end};
+use super::{check, graphs, text};
+use crate::ir::dtype::DType;
+use crate::ir::graph::Access;
 
 #[test]
 fn operands_meet_by_name() {
@@ -211,6 +214,40 @@ fn scalars_and_names_of_the_user_shadow() {
 #[test]
 fn an_empty_block_is_no_functions() {
     assert_eq!(graphs("").unwrap().len(), 0);
+}
+
+#[test]
+fn a_number_compares_where_the_value_has_no_such_dim() {
+    check(
+        "pub fn f(y: f32[N], _x: f32[N, 3]) -> f32[N] { max(y, 3) }",
+        &[
+            "fn f(y: f32[N], _x: f32[N, 3])",
+            "%0: f32[N] = y",
+            "%1: f32[N, 3] = _x",
+            "%2: f32 = 3.0",
+            "%3: f32[N] = max %0, %2",
+            "return[N] = %3",
+        ],
+    );
+}
+
+#[test]
+fn functions_with_mistakes_leave_stubs() {
+    let source = "pub fn f(x: f32[N], p: &mut i32[N], lr: f32, H: dim) -> (f32[N], u32[]) { nothing }
+        pub fn f() -> f32[] { 1.0 } fn template(x) { x }";
+    let failure = front_end(proc_macro2::TokenStream::from_str(source).unwrap()).unwrap_err();
+    let [stub] = failure.stubs.as_slice() else { panic!("{} stubs", failure.stubs.len()) };
+    let params = [
+        ParamType::Tensor(DType::F32, Access::Read),
+        ParamType::Tensor(DType::I32, Access::ReadWrite),
+        ParamType::Scalar(DType::F32),
+        ParamType::Dim,
+    ];
+    assert_eq!(
+        (stub.params.as_slice(), stub.results.as_slice()),
+        (&params[..], &[DType::F32, DType::U32][..])
+    );
+    assert_eq!(stub.signature.name, "f");
 }
 
 /// Captures, and whether any shape will do.
