@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use super::dtype::DType;
 use super::graph::{AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Param, ParamKind, Reduce};
 use super::ops::Op;
 
@@ -109,9 +108,4 @@ fn reduce_text(reduce: Reduce) -> &'static str {
         Reduce::Max => "max",
         Reduce::Min => "min",
     }
-}
-
-/// `f32[N, D]` for a value, as users write types.
-pub fn value_type(graph: &Graph, dtype: DType, axes: AxisSet) -> String {
-    format!("{dtype}{}", graph.set_text(axes))
 }

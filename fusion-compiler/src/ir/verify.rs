@@ -184,3 +184,60 @@ fn check_output(graph: &Graph, output: &Output) -> Result<(), String> {
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::dim::DimExpr;
+    use super::super::graph::{Axis, Reduce, SpanId};
+    use super::super::ops::Op;
+    use super::*;
+
+    /// `x[N, C = 3]` and the exponential of its sum over C.
+    fn sample() -> Graph {
+        let mut sample = Graph::new("sample");
+        sample.symbols.push(String::from("N"));
+        let extents = [("N", DimExpr::sym(0)), ("C", DimExpr::constant(3))];
+        sample.axes = extents.map(|(name, extent)| Axis { name: name.into(), extent }).into();
+        let axes = vec![AxisId(0), AxisId(1)];
+        let kind = ParamKind::Tensor { axes: axes.clone(), access: Access::Read };
+        sample.params.push(Param { name: String::from("x"), dtype: DType::F32, kind, span: SpanId(0) });
+        let node = |kind, args: &[NodeId], axes| Node {
+            kind,
+            args: args.to_vec(),
+            dtype: DType::F32,
+            axes,
+            span: SpanId(0),
+        };
+        let x = sample.push(node(NodeKind::Input(ParamId(0)), &[], axes.into_iter().collect()));
+        let (n, c) = (AxisSet::EMPTY.with(AxisId(0)), AxisSet::EMPTY.with(AxisId(1)));
+        let sum = sample.push(node(NodeKind::Reduce(Reduce::Sum, c), &[x], n));
+        let exp = sample.apply(Op::Exp, &[sum], SpanId(0));
+        sample.outputs.push(Output { node: exp, axes: vec![AxisId(0)], dest: Dest::Fresh });
+        sample
+    }
+
+    fn check(spoil: impl FnOnce(&mut Graph), expect: Result<(), &str>) {
+        let mut spoilt = sample();
+        spoil(&mut spoilt);
+        assert_eq!(graph(&spoilt), expect.map_err(String::from), "{spoilt:?}");
+    }
+
+    #[test]
+    fn accepts_a_graph_and_refuses_spoilt_ones() {
+        check(|_| (), Ok(()));
+        check(|g| g.nodes[1].args = vec![NodeId(2)], Err("%1: an operand is not above it"));
+        check(|g| g.nodes[2].args.clear(), Err("%2: 0 operands, takes 1"));
+        check(|g| g.nodes[2].dtype = DType::I32, Err("%2: i32 from [F32]"));
+        check(|g| g.nodes[2].axes = AxisSet::EMPTY, Err("%2: its axes do not follow from its operands"));
+        check(|g| g.nodes[2].kind = NodeKind::Apply(Op::Not), Err("%2: Bits of [F32]"));
+        check(|g| g.nodes[0].kind = NodeKind::Scalar(ParamId(0)), Err("%0: no such scalar"));
+        check(|g| g.nodes[0].kind = NodeKind::Input(ParamId(1)), Err("%0: no such tensor"));
+        check(|g| g.nodes[1].kind = NodeKind::At(AxisId(1), 3), Err("%1: position 3"));
+        check(|g| g.outputs[0].axes = vec![AxisId(1)], Err("output 0: its axes are not its node's"));
+        check(|g| g.outputs[0].node = NodeId(9), Err("output 0: no such node"));
+        check(|g| g.outputs[0].dest = Dest::InPlace(ParamId(0)), Err("output 0: x cannot be written"));
+        check(|g| g.axes[0].extent = DimExpr::sym(1), Err("axis N: unknown symbol in its extent"));
+        check(|g| g.nodes[2].kind = NodeKind::Cast, Ok(()));
+        check(|g| g.nodes[2].kind = NodeKind::Literal(Const::Int(0)), Err("%2: 1 operands, takes 0"));
+    }
+}
