@@ -118,26 +118,29 @@ fn function(
     Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })
 }
 
-/// Declares dims and parameters; gives the axes of each result.
+/// Declares dims and parameters; gives the axes of each result, unless its type is a mistake. Nothing if the
+/// body cannot be checked.
 fn signature(
     b: &mut Builder<'_>,
     env: &mut Env,
     function: &ast::Function,
     is_typed: bool,
-) -> Option<Vec<Vec<AxisId>>> {
+) -> Option<Vec<Option<Vec<AxisId>>>> {
     let fixed = dims::fixed(b, function.types().flat_map(|ty| &ty.dims));
-    let types = function.types().all(|ty| tensor_dtype(b, &ty.dtype, &function.generics).is_some());
+    for ty in function.types() {
+        check_tensor_dtype(b, &ty.dtype, &function.generics);
+    }
     if !is_typed {
         return None;
     }
-    let mut whole = types;
     for param in &function.params {
-        whole &= declare_param(b, env, param, &fixed)?;
+        declare_param(b, env, param, &fixed)?;
     }
     let known = b.graph.symbols.len();
     let mut outputs = Vec::new();
     for ty in function.results.iter().flatten() {
-        outputs.push(dims::declare(b, env, &ty.dims, &fixed)?);
+        let order = dims::declare(b, env, &ty.dims, &fixed)?;
+        let mut whole = tensor_dtype(&ty.dtype).is_some();
         for dim in &ty.dims {
             let axis = env.dim(&dim.name.text)?;
             let unbound =
@@ -147,45 +150,43 @@ fn signature(
                 whole = false;
             }
         }
+        outputs.push(whole.then_some(order));
     }
     let in_place = function.params.iter().any(ast::Param::is_in_place);
     if outputs.is_empty() && !in_place {
         b.error(function.name.at, diag::no_result(&function.name.text));
     }
-    whole.then_some(outputs)
+    Some(outputs)
 }
 
-/// Adds a parameter to the graph and to what names mean. False for a mistake in its dtype; nothing if there
-/// are too many dims to go on.
+/// Adds a parameter to the graph and to what names mean: to nothing known, for a mistake in its dtype.
+/// Nothing if there are too many dims to go on.
 fn declare_param(
     b: &mut Builder<'_>,
     env: &mut Env,
     param: &ast::Param,
     fixed: &[(String, i64)],
-) -> Option<bool> {
+) -> Option<()> {
     let Name { text, at } = &param.name;
     let span = b.place(*at);
     let id = ParamId(b.graph.params.len() as u16);
     let (kind, dtype) = match &param.kind {
         ast::ParamKind::Untyped => unreachable!("a typed function has typed parameters"),
-        ast::ParamKind::Dim => return declare_dim(b, env, param, fixed).map(|()| true),
+        ast::ParamKind::Dim => return declare_dim(b, env, param, fixed),
         ast::ParamKind::Scalar(dtype) => (ParamKind::Scalar, scalar_dtype(b, dtype)),
-        ast::ParamKind::Tensor(ty) => {
-            (tensor(b, env, ty, Access::Read, fixed)?, DType::from_name(&ty.dtype.text))
-        }
+        ast::ParamKind::Tensor(ty) => (tensor(b, env, ty, Access::Read, fixed)?, tensor_dtype(&ty.dtype)),
         ast::ParamKind::InPlace(ty) => {
-            (tensor(b, env, ty, Access::ReadWrite, fixed)?, DType::from_name(&ty.dtype.text))
+            (tensor(b, env, ty, Access::ReadWrite, fixed)?, tensor_dtype(&ty.dtype))
         }
     };
-    let Some(dtype) = dtype else { return Some(false) };
     let (node, axes) = match &kind {
         ParamKind::Tensor { axes, .. } => (NodeKind::Input(id), axes.iter().copied().collect()),
         ParamKind::Scalar | ParamKind::Dim(_) => (NodeKind::Scalar(id), AxisSet::EMPTY),
     };
-    b.graph.params.push(Param { name: text.clone(), dtype, kind, span });
-    let value = expr::known(b.leaf(node, dtype, axes, span));
+    b.graph.params.push(Param { name: text.clone(), dtype: dtype.unwrap_or(DType::F32), kind, span });
+    let value = expr::known(dtype.and_then(|dtype| b.leaf(node, dtype, axes, span)));
     env.bind(text, value, if param.is_in_place() { VarKind::InPlace(id) } else { VarKind::Param });
-    Some(true)
+    Some(())
 }
 
 fn tensor(
@@ -222,15 +223,17 @@ fn declare_dim(
 }
 
 /// The dtype of a tensor, if there is one of this name and it is available.
-fn tensor_dtype(b: &mut Builder<'_>, name: &Name, generics: &[Name]) -> Option<DType> {
+fn tensor_dtype(name: &Name) -> Option<DType> {
+    DType::from_name(&name.text).filter(|dtype| matches!(dtype, DType::F32 | DType::I32 | DType::U32))
+}
+
+fn check_tensor_dtype(b: &mut Builder<'_>, name: &Name, generics: &[Name]) {
+    if tensor_dtype(name).is_some() || generics.iter().any(|generic| generic.text == name.text) {
+        return;
+    }
     match DType::from_name(&name.text) {
-        Some(dtype @ (DType::F32 | DType::I32 | DType::U32)) => Some(dtype),
-        Some(dtype) => {
-            b.error(name.at, diag::tensor_dtype_later(dtype));
-            None
-        }
-        None if generics.iter().any(|generic| generic.text == name.text) => None,
-        None => unknown_dtype(b, name),
+        Some(dtype) => drop(b.error(name.at, diag::tensor_dtype_later(dtype))),
+        None => drop(unknown_dtype(b, name)),
     }
 }
 
@@ -270,7 +273,12 @@ fn in_place(b: &mut Builder<'_>, env: &Env, function: &ast::Function) {
 }
 
 /// The value of the body becomes the returned outputs.
-fn returned(b: &mut Builder<'_>, function: &ast::Function, value: Option<Value>, orders: &[Vec<AxisId>]) {
+fn returned(
+    b: &mut Builder<'_>,
+    function: &ast::Function,
+    value: Option<Value>,
+    orders: &[Option<Vec<AxisId>>],
+) {
     let name = &function.name.text;
     let results = function.results.as_deref().unwrap_or_default();
     let at = function.body.tail.as_ref().map_or(function.name.at, |tail| tail.at);
@@ -296,6 +304,7 @@ fn returned(b: &mut Builder<'_>, function: &ast::Function, value: Option<Value>,
     }
     let places = tail_places(function, parts.len(), at);
     for (((part, result), order), at) in parts.into_iter().zip(results).zip(orders).zip(places) {
+        let Some(order) = order else { continue };
         if let Some(node) = fit_result(b, part, result, order, at) {
             b.graph.outputs.push(Output { node, axes: order.clone(), dest: Dest::Fresh });
         }

@@ -215,6 +215,19 @@ fn calls() {
 }
 
 #[test]
+fn a_mistake_in_a_signature_hides_none_in_the_body() {
+    refused(
+        "pub fn f(x: f16[N], y: f31[N]) -> f32[N, M] { rleu(x) + y }",
+        &[
+            "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
+            "there is no dtype `f31`: did you mean `f32`?",
+            "the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)",
+            "there is no function `rleu`: did you mean `relu`?",
+        ],
+    );
+}
+
+#[test]
 fn a_mistake_in_a_typed_function_is_said_once() {
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { g(x) + g(x) } pub fn g(x: f32[N]) -> f32[N] { x + nothing }",
