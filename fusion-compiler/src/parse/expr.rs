@@ -114,6 +114,9 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 }
 
 fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    if parser.sink.captures.is_some() && inline::is_group_with_dims(parser) {
+        return inline::capture(parser);
+    }
     for invisible in [Delimiter::None, Delimiter::Parenthesis] {
         if let Some((inner, at, span)) = parser.group(invisible) {
             return parenthesised(&mut parser.within(inner, span), at);

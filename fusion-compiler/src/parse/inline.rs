@@ -97,11 +97,22 @@ pub(crate) fn starts_capture(parser: &Parser<'_, '_>) -> bool {
     path || rest.group(Delimiter::Bracket).is_some() || field(rest).is_some()
 }
 
+/// Whether an expression that a `macro_rules!` passed on comes next, with dims after it.
+pub(crate) fn is_group_with_dims(parser: &Parser<'_, '_>) -> bool {
+    let group = parser.cursor().group(Delimiter::None);
+    group.is_some_and(|(_, _, rest)| rest.group(Delimiter::Bracket).is_some())
+}
+
 /// A name, `self.bias`, or `{…}`, with or without dims.
 pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let (text, tokens, at, is_path) = if let Some((inner, at, _)) = parser.group(Delimiter::Brace) {
         let tokens = rust_expr(parser, inner.token_stream())?;
         (format!("{{{tokens}}}"), tokens, at, false)
+    } else if let Some((inner, at, _)) = parser.group(Delimiter::None) {
+        let tokens = rust_expr(parser, inner.token_stream())?;
+        let text = tokens.to_string().replace(' ', "");
+        let is_path = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        (text, tokens, at, is_path)
     } else {
         let (text, tokens, at) = path(parser)?;
         (text, tokens, at, true)

@@ -303,3 +303,14 @@ fn inline_with_dims() {
     let (_, _, text) = inline("if m[N] > 0 { x[N] } else { 0.0 }");
     assert!(text.contains("select"), "{text}");
 }
+
+#[test]
+fn expressions_passed_on_by_a_macro_are_captured_with_their_dims() {
+    let tokens = proc_macro2::TokenStream::from_str("self.bias").unwrap();
+    let passed = proc_macro2::Group::new(proc_macro2::Delimiter::None, tokens);
+    let Ok(Source::Inline(inline)) = front_end(quote::quote!(x[N, D] + #passed[D] * self.bias[D])) else {
+        panic!("refused")
+    };
+    let captures: Vec<String> = inline.captures.iter().map(ToString::to_string).collect();
+    assert_eq!(captures, ["x", "self . bias"]);
+}
