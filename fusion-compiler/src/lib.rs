@@ -9,10 +9,16 @@ use schedule::{Scheduled, Work};
 use target::Dialect;
 
 pub mod assemble;
+#[cfg(feature = "syntax")]
+pub mod check;
+#[cfg(feature = "syntax")]
+pub mod diag;
 pub mod emit;
 pub mod fuse;
 pub mod ir;
 pub mod legalize;
+#[cfg(feature = "syntax")]
+mod parse;
 pub mod reference;
 pub mod rewrite;
 pub mod schedule;

@@ -11,6 +11,8 @@ use crate::target::Dialect;
 pub mod host;
 pub mod ptx;
 pub mod rust;
+#[cfg(feature = "syntax")]
+mod static_plan;
 pub mod wgsl;
 
 /// Lines with indentation.

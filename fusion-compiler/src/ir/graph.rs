@@ -168,7 +168,8 @@ pub enum NodeKind {
     Extent(DimExpr),
     /// A pointwise operation of the table; its operands have one dtype, or as the table's typing says.
     Apply(Op),
-    /// Conversion of the argument to the node's dtype.
+    /// Conversion of the argument to the node's dtype. It may have more axes than its argument, which is the
+    /// same along them: so a small value fills a large tensor in place. Of one dtype, it costs nothing.
     Cast,
     /// Combines all elements along axes of the argument, which the result lacks.
     Reduce(Reduce, AxisSet),

@@ -11,5 +11,7 @@ pub mod kernel;
 pub mod ops;
 pub mod plan;
 pub mod print;
+pub mod print_kernel;
 pub mod scalar;
 pub mod verify;
+pub mod verify_kernel;

@@ -1,1 +1,111 @@
-//! Text of the IRs, for people and for snapshots.
+//! Text of the graph, for people and for snapshots.
+//!
+//! Invariant: two graphs with the same text compute the same; spans are not part of it.
+
+use std::fmt;
+
+use super::graph::{AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Param, ParamKind, Reduce};
+use super::ops::Op;
+
+/// One line for the head, each node and each output.
+///
+/// ```text
+/// fn axpy(a: f32, x: f32[N], y: &mut f32[N])
+///   %0: f32 = a
+///   …
+///   y[N] = %4
+/// ```
+pub fn graph(graph: &Graph) -> String {
+    graph.to_string()
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.fusing == Fusing::Off {
+            writeln!(f, "#[fuse(off)]")?;
+        }
+        let params: Vec<String> = self.params.iter().map(|param| self.param_text(param)).collect();
+        writeln!(f, "fn {}({})", self.name, params.join(", "))?;
+        for (id, node) in self.iter() {
+            let axes = self.set_text(node.axes);
+            writeln!(f, "  {id}: {}{axes} = {}", node.dtype, self.node_text(node))?;
+        }
+        for output in &self.outputs {
+            let to = match output.dest {
+                Dest::Fresh => "return",
+                Dest::InPlace(param) => &self.param(param).name,
+            };
+            writeln!(f, "  {to}{} = {}", self.order_text(&output.axes), output.node)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+impl Graph {
+    fn param_text(&self, param: &Param) -> String {
+        let Param { name, dtype, .. } = param;
+        match &param.kind {
+            ParamKind::Tensor { axes, access } => {
+                let access = if *access == super::graph::Access::Read { "" } else { "&mut " };
+                format!("{name}: {access}{dtype}{}", self.order_text(axes))
+            }
+            ParamKind::Scalar => format!("{name}: {dtype}"),
+            ParamKind::Dim(_) => format!("{name}: dim"),
+        }
+    }
+
+    fn node_text(&self, node: &Node) -> String {
+        let args: Vec<String> = node.args.iter().map(NodeId::to_string).collect();
+        let args = args.join(", ");
+        match &node.kind {
+            NodeKind::Input(param) | NodeKind::Scalar(param) => self.param(*param).name.clone(),
+            NodeKind::Literal(value) => value.to_string(),
+            NodeKind::Coord(axis) => format!("index {}", self.axis(*axis).name),
+            NodeKind::Extent(extent) => format!("extent {}", extent.display(&self.symbols)),
+            NodeKind::Apply(op) => format!("{} {args}", op_text(*op)),
+            NodeKind::Cast if node.args.iter().any(|&arg| self.node(arg).dtype == node.dtype) => {
+                format!("broadcast {args}")
+            }
+            NodeKind::Cast => format!("cast {args}"),
+            NodeKind::Reduce(reduce, axes) => {
+                format!("{} {args} over {}", reduce_text(*reduce), self.set_text(*axes))
+            }
+            NodeKind::At(axis, position) => format!("at {args}, {} {position}", self.axis(*axis).name),
+        }
+    }
+
+    /// `[N, C = 3]`, outermost first.
+    fn order_text(&self, axes: &[AxisId]) -> String {
+        let dim = |&axis: &AxisId| {
+            let axis = self.axis(axis);
+            let extent = axis.extent.display(&self.symbols).to_string();
+            if extent == axis.name { extent } else { format!("{} = {extent}", axis.name) }
+        };
+        format!("[{}]", axes.iter().map(dim).collect::<Vec<_>>().join(", "))
+    }
+
+    /// `[N, C]`, or nothing for no axes.
+    fn set_text(&self, axes: AxisSet) -> String {
+        let names: Vec<&str> = axes.iter().map(|axis| self.axis(axis).name.as_str()).collect();
+        if names.is_empty() { String::new() } else { format!("[{}]", names.join(", ")) }
+    }
+}
+
+fn op_text(op: Op) -> String {
+    format!("{op:?}").to_lowercase()
+}
+
+fn reduce_text(reduce: Reduce) -> &'static str {
+    match reduce {
+        Reduce::Sum => "sum",
+        Reduce::Prod => "prod",
+        Reduce::Max => "max",
+        Reduce::Min => "min",
+    }
+}

@@ -1,0 +1,247 @@
+//! The graph being built, and what is known at a point of the source: names, dims, the calls it is inside.
+//!
+//! Invariant: every node and every error is at a token of the user: within a function that a call expands,
+//! that is the name in the outermost call.
+
+use std::collections::HashMap;
+
+use proc_macro2::Span;
+
+use super::weak::Weak;
+use crate::diag::{self, Diagnostics, Message};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, ParamId, SpanId};
+use crate::parse::Places;
+use crate::parse::ast::{self, At};
+
+/// Most nodes that a function may have once all calls are expanded.
+const NODES_MAX: usize = 1 << 16;
+
+/// What an expression gives.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// A value with a dtype.
+    Node(NodeId),
+    /// A number whose dtype is that of what it meets.
+    Weak(Weak),
+    /// Several values.
+    Tuple(Vec<Value>),
+    /// A mistake, already reported.
+    Unknown,
+}
+
+/// A name in scope.
+#[derive(Clone, Debug)]
+pub(super) struct Var {
+    pub(super) name: String,
+    pub(super) value: Value,
+    pub(super) kind: VarKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VarKind {
+    Let,
+    Param,
+    /// A `&mut` parameter of the function being built.
+    InPlace(ParamId),
+}
+
+/// What names mean in a function body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Env {
+    /// The last of a name counts.
+    pub(super) vars: Vec<Var>,
+    pub(super) dims: Vec<(String, AxisId)>,
+}
+
+/// A call being expanded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) function: &'a ast::Function,
+    pub(super) origin: Origin,
+    /// The name in the call.
+    pub(super) at: At,
+}
+
+/// Where a function is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Block,
+    Std,
+}
+
+/// Whether the inline form names dims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Function,
+    /// Dims are named.
+    Dims,
+    /// One axis, for whatever shape.
+    AnyShape,
+}
+
+/// The graph being built.
+pub(super) struct Builder<'a> {
+    pub(super) graph: Graph,
+    /// The functions of the block.
+    pub(super) block: &'a [&'a ast::Function],
+    pub(super) places: &'a Places,
+    pub(super) form: Form,
+    /// The calls being expanded, outermost first.
+    pub(super) frames: Vec<Frame<'a>>,
+    /// The function being built, which nothing in it may call.
+    pub(super) root: Option<&'a str>,
+    /// In-place parameters that have been assigned.
+    pub(super) assigned: Vec<ParamId>,
+    /// Captures of the inline form.
+    pub(super) captures: super::inline::Captures<'a>,
+    pub(super) spans: Vec<Span>,
+    span_ids: HashMap<At, SpanId>,
+    errors: &'a mut Diagnostics,
+    /// How many calls have been expanded.
+    pub(super) calls: u32,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        name: &str,
+        block: &'a [&'a ast::Function],
+        places: &'a Places,
+        errors: &'a mut Diagnostics,
+    ) -> Builder<'a> {
+        Builder {
+            graph: Graph::new(name),
+            block,
+            places,
+            form: Form::Function,
+            frames: Vec::new(),
+            root: None,
+            assigned: Vec::new(),
+            captures: super::inline::Captures::default(),
+            spans: Vec::new(),
+            span_ids: HashMap::new(),
+            errors,
+            calls: 0,
+        }
+    }
+
+    /// The user's token for a token of the body at hand.
+    pub(super) fn place(&mut self, at: At) -> SpanId {
+        let at = self.frames.first().map_or(at, |frame| frame.at);
+        *self.span_ids.entry(at).or_insert_with(|| {
+            self.spans.push(self.places.span(at));
+            SpanId(self.spans.len() as u32 - 1)
+        })
+    }
+
+    /// Reports a mistake at a token of the body at hand.
+    pub(super) fn error(&mut self, at: At, message: Message) -> Value {
+        // What is wrong inside a typed function is said where it stands, once for all its calls.
+        let base = self.frames.iter().rposition(|frame| frame.function.is_typed()).map_or(0, |i| i + 1);
+        let chain = &self.frames[base..];
+        let message = match chain.iter().rev().find(|frame| frame.origin == Origin::Block) {
+            // The token is one of the innermost function; where that is ours, the call in the user's is named.
+            Some(frame) => {
+                let inner = chain.iter().rev().take_while(|frame| frame.origin == Origin::Std).last();
+                let token = self.places.text(inner.map_or(at, |inner| inner.at));
+                message.in_template(&frame.function.name.text, token)
+            }
+            None => match chain.first() {
+                Some(frame) => message.in_call(&frame.function.name.text),
+                None => message,
+            },
+        };
+        let at = chain.first().map_or(at, |frame| frame.at);
+        self.errors.push(self.places.span(at), message);
+        Value::Unknown
+    }
+
+    /// Reports a mistake that concerns the whole chain of calls.
+    pub(super) fn error_always(&mut self, at: At, message: Message) -> Value {
+        let span = self.place(at);
+        self.error_span(span, message)
+    }
+
+    /// Reports a mistake at a token of the user.
+    pub(super) fn error_span(&mut self, span: SpanId, message: Message) -> Value {
+        self.errors.push(self.spans[span.0 as usize], message);
+        Value::Unknown
+    }
+
+    /// Appends a node, unless the function has grown beyond all measure.
+    pub(super) fn push(&mut self, node: Node) -> Option<NodeId> {
+        if self.graph.nodes.len() >= NODES_MAX {
+            self.error_span(node.span, diag::too_many_terms());
+            return None;
+        }
+        Some(self.graph.push(node))
+    }
+
+    /// Whether the function has as many nodes as it may have, so that expanding further is pointless.
+    pub(super) fn is_full(&self) -> bool {
+        self.graph.nodes.len() >= NODES_MAX
+    }
+
+    /// A leaf.
+    pub(super) fn leaf(
+        &mut self,
+        kind: NodeKind,
+        dtype: DType,
+        axes: AxisSet,
+        span: SpanId,
+    ) -> Option<NodeId> {
+        self.push(Node { kind, args: vec![], dtype, axes, span })
+    }
+
+    /// The value along more axes, which cost nothing: it is the same at each of their coordinates.
+    pub(super) fn widen(&mut self, id: NodeId, axes: AxisSet, span: SpanId) -> Option<NodeId> {
+        let (dtype, has) = (self.graph.node(id).dtype, self.graph.node(id).axes);
+        if has == axes {
+            return Some(id);
+        }
+        self.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes: has.union(axes), span })
+    }
+
+    /// Adds an axis. There must be room.
+    pub(super) fn axis(&mut self, name: &str, extent: DimExpr) -> AxisId {
+        self.graph.axes.push(Axis { name: name.into(), extent });
+        AxisId(self.graph.axes.len() as u8 - 1)
+    }
+
+    /// `[N, D]`, the axes of a value.
+    pub(super) fn axes_text(&self, axes: AxisSet) -> String {
+        if axes.is_empty() {
+            return String::from("no dims");
+        }
+        diag::dims(axes.iter().map(|axis| self.graph.axis(axis).name.as_str()))
+    }
+
+    /// `[N, D]` in this order.
+    pub(super) fn order_text(&self, axes: &[AxisId]) -> String {
+        diag::dims(axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()))
+    }
+
+    /// Whether the body at hand is one of the standard library.
+    pub(super) fn in_std(&self) -> bool {
+        self.frames.last().is_some_and(|frame| frame.origin == Origin::Std)
+    }
+}
+
+impl Env {
+    pub(super) fn var(&self, name: &str) -> Option<&Var> {
+        self.vars.iter().rev().find(|var| var.name == name)
+    }
+
+    pub(super) fn var_mut(&mut self, name: &str) -> Option<&mut Var> {
+        self.vars.iter_mut().rev().find(|var| var.name == name)
+    }
+
+    pub(super) fn dim(&self, name: &str) -> Option<AxisId> {
+        self.dims.iter().find(|(dim, _)| dim == name).map(|(_, axis)| *axis)
+    }
+
+    pub(super) fn bind(&mut self, name: &str, value: Value, kind: VarKind) {
+        self.vars.push(Var { name: name.into(), value, kind });
+    }
+}

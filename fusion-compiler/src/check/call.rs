@@ -1,0 +1,354 @@
+//! Calls: which function a name means, and its body in place of the call.
+//!
+//! Invariant: a body is expanded in an environment of its own, so that it sees its parameters and nothing of
+//! its caller; the standard library never sees the user's functions.
+
+use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
+use super::expr::{self, dtype_of, single, typed};
+use super::{dims, function, library, reduce};
+use crate::diag;
+use crate::ir::dtype::DType;
+use crate::ir::graph::AxisSet;
+use crate::ir::ops::{Op, Typing};
+use crate::parse::ast::{Arg, At, Expr, Function, Param, ParamKind, TensorType};
+
+/// Functions of the language that are still to come.
+const LATER: [&str; 34] = [
+    "argmax",
+    "argmin",
+    "any",
+    "all",
+    "var",
+    "std",
+    "logsumexp",
+    "norm",
+    "softmax",
+    "log_softmax",
+    "layer_norm",
+    "rms_norm",
+    "batch_norm",
+    "group_norm",
+    "cross_entropy",
+    "mse",
+    "rename",
+    "split",
+    "merge",
+    "slice",
+    "concat",
+    "pad",
+    "flip",
+    "roll",
+    "take",
+    "matmul",
+    "conv2d",
+    "detach",
+    "dropout",
+    "cumsum",
+    "scatter_add",
+    "topk",
+    "max_pool2d",
+    "avg_pool2d",
+];
+
+/// Most calls that are expanded in one function.
+const CALLS_MAX: u32 = 1 << 14;
+
+/// The value of `name(args)`.
+pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
+    if !b.in_std()
+        && let Some(function) = b.block.iter().copied().find(|function| function.name.text == name)
+    {
+        return expand(b, env, at, (function, Origin::Block), args);
+    }
+    if let Some(kind) = reduce::Kind::from_name(name)
+        && reduce::is_reduction(b, env, kind, args)
+    {
+        return reduce::reduce(b, env, at, kind, args);
+    }
+    match name {
+        "index" => return reduce::index(b, env, at, args),
+        "at" => return reduce::at(b, env, at, args),
+        _ => {}
+    }
+    if let Some(op) = table_op(name) {
+        return operation(b, env, at, op, args);
+    }
+    if let Some(function) = library::find(name) {
+        return expand(b, env, at, (function, Origin::Std), args);
+    }
+    if name == "scalar" && b.form == Form::Function {
+        return b.error(at, diag::scalar_in_item());
+    }
+    if LATER.contains(&name) {
+        return b.error(at, diag::function_later(name));
+    }
+    let near = diag::did_you_mean(name, function_names(b));
+    b.error(at, diag::unknown_function(name, near))
+}
+
+/// Whether a function has this name.
+pub(super) fn is_function(b: &Builder<'_>, name: &str) -> bool {
+    function_names(b).any(|function| function == name)
+}
+
+/// Every name that can be called here.
+fn function_names<'b>(b: &'b Builder<'_>) -> impl Iterator<Item = &'b str> {
+    let block = b.block.iter().map(|function| function.name.text.as_str());
+    let table = Op::ALL.iter().map(|op| op.info().name).filter(|name| !name.is_empty());
+    let library = library::functions().iter().map(|function| function.name.text.as_str());
+    block.chain(table).chain(library).chain(reduce::NAMES).chain(LATER)
+}
+
+/// Operations without a name come from operators, or from the compiler.
+fn table_op(name: &str) -> Option<Op> {
+    Op::ALL.iter().copied().find(|op| !name.is_empty() && op.info().name == name)
+}
+
+/// A call of an operation of the table.
+fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -> Value {
+    let info = op.info();
+    if let Some(name) = args.iter().find_map(|arg| arg.name.as_ref()) {
+        return b.error(name.at, diag::named_argument(info.name));
+    }
+    if args.len() != info.arity {
+        return b.error(at, diag::arity(info.name, count(info.arity, "value"), were(args.len())));
+    }
+    let mut values: Vec<(Value, &Expr)> =
+        args.iter().map(|arg| (single(b, env, &arg.value), &arg.value)).collect();
+    if info.typing != Typing::Select {
+        return expr::apply(b, at, op, info.name, values);
+    }
+    let (test, condition) = values.remove(0);
+    let (other, right) = values.remove(1);
+    let (then, left) = values.remove(0);
+    match (dtype_of(b, &test), test) {
+        (Some(DType::Bool), Value::Node(id)) => expr::pick(b, at, id, [then, other], [left, right]),
+        (Some(dtype), _) => b.error(condition.at, diag::wants_bool(info.name, dtype)),
+        (None, _) => Value::Unknown,
+    }
+}
+
+/// The body of a function in place of its call.
+fn expand<'a>(
+    b: &mut Builder<'a>,
+    env: &mut Env,
+    at: At,
+    (callee, origin): (&'a Function, Origin),
+    args: &[Arg],
+) -> Value {
+    let name = callee.name.text.as_str();
+    b.calls += 1;
+    if b.calls > CALLS_MAX || b.is_full() {
+        return b.error_always(at, diag::too_many_terms());
+    }
+    let is_callee = |frame: &Frame<'_>| frame.origin == origin && frame.function.name.text == name;
+    if b.frames.iter().any(is_callee) || origin == Origin::Block && b.root == Some(name) {
+        return b.error_always(at, diag::recursion(name));
+    }
+    if callee.params.iter().any(Param::is_in_place) {
+        return b.error(at, diag::not_callable_in_place(name));
+    }
+    let Some(mut inner) = arguments(b, env, at, callee, origin, args) else { return Value::Unknown };
+    if callee.broken || !callee.generics.is_empty() {
+        return Value::Unknown;
+    }
+    b.frames.push(Frame { function: callee, origin, at });
+    let value = expr::body(b, &mut inner, &callee.body);
+    let value = match (&callee.results, value) {
+        // Said where the function stands.
+        (_, None) => Value::Unknown,
+        (None, Some(value)) => value,
+        (Some(results), Some(value)) => declared(b, &inner, callee, results, value),
+    };
+    b.frames.pop();
+    value
+}
+
+/// The results of a callee, held against its declaration.
+fn declared(
+    b: &mut Builder<'_>,
+    inner: &Env,
+    callee: &Function,
+    results: &[TensorType],
+    value: Value,
+) -> Value {
+    let at = callee.body.tail.as_ref().map_or(callee.name.at, |tail| tail.at);
+    let parts = match value {
+        Value::Tuple(parts) => parts,
+        one => vec![one],
+    };
+    if parts.len() != results.len() {
+        return b.error(
+            at,
+            diag::result_count(&callee.name.text, count(results.len(), "value"), is(parts.len())),
+        );
+    }
+    let mut values = Vec::new();
+    for (part, result) in parts.into_iter().zip(results) {
+        let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
+        values.push(expr::known(function::fit_result(b, part, result, &order, at)));
+    }
+    if values.len() == 1 { values.remove(0) } else { Value::Tuple(values) }
+}
+
+/// The environment of a callee: every parameter has its argument or its default.
+fn arguments<'a>(
+    b: &mut Builder<'a>,
+    env: &mut Env,
+    at: At,
+    callee: &'a Function,
+    origin: Origin,
+    args: &[Arg],
+) -> Option<Env> {
+    let name = &callee.name.text;
+    let mut given: Vec<Option<&Expr>> = vec![None; callee.params.len()];
+    for (i, arg) in args.iter().enumerate() {
+        let slot = match &arg.name {
+            Some(label) => match callee.params.iter().position(|param| param.name.text == label.text) {
+                Some(slot) => slot,
+                None => {
+                    let params = callee.params.iter().map(|param| param.name.text.as_str());
+                    let near = diag::did_you_mean(&label.text, params);
+                    b.error(label.at, diag::unknown_argument(name, &label.text, near));
+                    return None;
+                }
+            },
+            None if args[..i].iter().any(|before| before.name.is_some()) => {
+                b.error(arg.value.at, diag::positional_after_named());
+                return None;
+            }
+            None if i >= given.len() => {
+                b.error(at, diag::arity(name, takes(callee), were(args.len())));
+                return None;
+            }
+            None => i,
+        };
+        if given[slot].replace(&arg.value).is_some() {
+            b.error(arg.value.at, diag::argument_twice(&callee.params[slot].name.text));
+            return None;
+        }
+    }
+    let lacking = |(param, given): (&Param, &Option<&Expr>)| given.is_none() && param.default.is_none();
+    if let Some(missing) = callee.params.iter().zip(&given).position(lacking) {
+        let message = if args.iter().any(|arg| arg.name.is_some()) {
+            diag::missing_argument(name, &callee.params[missing].name.text)
+        } else {
+            diag::arity(name, takes(callee), were(args.len()))
+        };
+        b.error(at, message);
+        return None;
+    }
+    bind(b, env, (callee, origin, at), &given)
+}
+
+fn bind<'a>(
+    b: &mut Builder<'a>,
+    env: &mut Env,
+    (callee, origin, at): (&'a Function, Origin, At),
+    given: &[Option<&Expr>],
+) -> Option<Env> {
+    let mut inner = Env::default();
+    // Dims first: the types of other parameters name them.
+    for (param, given) in callee.params.iter().zip(given) {
+        if matches!(param.kind, ParamKind::Dim) {
+            let given = (*given)?;
+            let Some(axis) = dims::named(b, env, given) else {
+                b.error(given.at, diag::wants_dim(&callee.name.text, &param.name.text));
+                return None;
+            };
+            inner.dims.push((param.name.text.clone(), axis));
+        }
+    }
+    if callee.is_typed() || callee.results.is_some() {
+        dims::bind_callee(b, env, &mut inner, callee, at)?;
+    }
+    let mut whole = Some(());
+    for (param, given) in callee.params.iter().zip(given) {
+        let value = match given {
+            _ if matches!(param.kind, ParamKind::Dim) => continue,
+            Some(given) => {
+                let value = expr::expr(b, env, given);
+                argument(b, &inner, callee, param, (value, given.at))
+            }
+            None => match &param.default {
+                Some(default) => {
+                    // A default is a part of the callee.
+                    b.frames.push(Frame { function: callee, origin, at });
+                    let value = expr::expr(b, &mut Env::default(), default);
+                    b.frames.pop();
+                    value
+                }
+                None => unreachable!("a parameter without an argument has a default"),
+            },
+        };
+        if matches!(value, Value::Unknown) {
+            whole = None;
+        }
+        inner.bind(&param.name.text, value, VarKind::Param);
+    }
+    whole.map(|()| inner)
+}
+
+/// An argument, held against the type of its parameter.
+fn argument(
+    b: &mut Builder<'_>,
+    inner: &Env,
+    callee: &Function,
+    param: &Param,
+    (value, at): (Value, At),
+) -> Value {
+    let (dtype, wants) = match &param.kind {
+        ParamKind::Untyped | ParamKind::Dim => return value,
+        ParamKind::Scalar(dtype) => (dtype, AxisSet::EMPTY),
+        ParamKind::Tensor(ty) | ParamKind::InPlace(ty) => {
+            let Some(order) = dims::lookup(inner, ty) else { return Value::Unknown };
+            (&ty.dtype, order.into_iter().collect())
+        }
+    };
+    let (function, name) = (&callee.name.text, &param.name.text);
+    let value = expr::one(b, at, value);
+    let (Some(dtype), Some(is)) = (DType::from_name(&dtype.text), dtype_of(b, &value)) else {
+        return Value::Unknown;
+    };
+    if matches!(value, Value::Weak(_)) && !expr::weak_fits(b, at, function, &value, dtype) {
+        return Value::Unknown;
+    }
+    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    if b.graph.node(id).dtype != dtype {
+        return b.error(at, diag::argument_dtype(function, name, dtype, is));
+    }
+    let has = b.graph.node(id).axes;
+    if has != wants {
+        let (wants, has) = (b.axes_text(wants), b.axes_text(has));
+        return b.error(at, diag::argument_dims(function, name, wants, has));
+    }
+    Value::Node(id)
+}
+
+fn takes(callee: &Function) -> String {
+    let least = callee.params.iter().filter(|param| param.default.is_none()).count();
+    let most = callee.params.len();
+    if least == most { count(most, "argument") } else { format!("{least} to {most} arguments") }
+}
+
+/// `1 value`, `2 values`.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    match number {
+        0 => format!("no {noun}s"),
+        _ => format!("{number} {noun}{plural}"),
+    }
+}
+
+/// `1 is`, `2 are`.
+pub(super) fn were(number: usize) -> String {
+    match number {
+        0 => String::from("none are"),
+        1 => String::from("1 is"),
+        _ => format!("{number} are"),
+    }
+}
+
+fn is(number: usize) -> String {
+    count(number, "value")
+}

@@ -1,0 +1,458 @@
+//! Expressions and statements: each gives a value, or reports why not.
+//!
+//! Invariant: after a mistake the value is unknown, and whatever is made of it is unknown without a further
+//! message.
+
+use super::build::{Builder, Env, Form, Value, VarKind};
+use super::weak::{self, Weak};
+use super::{call, inline};
+use crate::diag;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind};
+use crate::ir::ops::{Op, Typing};
+use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Name, Pattern, Stmt, Unary};
+
+/// Names that stand for a number.
+pub(super) const CONSTANTS: [(&str, f64); 4] =
+    [("INF", f64::INFINITY), ("NAN", f64::NAN), ("PI", std::f64::consts::PI), ("E", std::f64::consts::E)];
+
+/// The value of an expression.
+pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
+    match &e.kind {
+        ExprKind::Int(value, suffix) => integer(b, e.at, *value, suffix.as_deref()),
+        ExprKind::Float(value, suffix) => float(b, e.at, *value, suffix.as_deref()),
+        ExprKind::Bool(value) => {
+            let span = b.place(e.at);
+            known(b.leaf(NodeKind::Literal(Const::Bool(*value)), DType::Bool, AxisSet::EMPTY, span))
+        }
+        ExprKind::Name(name) => named(b, env, e.at, name),
+        ExprKind::Unary(op, x) => unary(b, env, e.at, *op, x),
+        ExprKind::Binary(op, x, y) => binary(b, env, e.at, *op, [x, y]),
+        ExprKind::Cast(x, dtype) => {
+            let value = single(b, env, x);
+            cast(b, e.at, value, dtype)
+        }
+        ExprKind::If(condition, then, other) => conditional(b, env, e.at, condition, [then, other]),
+        ExprKind::Call(name, args) => call::call(b, env, e.at, name, args),
+        ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
+        ExprKind::Arrow(from, to) => {
+            b.error(e.at, diag::outside_call(format!("{} -> {}", short(from), short(to))))
+        }
+        ExprKind::Range(from, to) => {
+            b.error(e.at, diag::outside_call(format!("{}..{}", short(from), short(to))))
+        }
+        ExprKind::Capture(number) => inline::capture(b, *number),
+        ExprKind::Host(number) => inline::host(b, *number),
+    }
+}
+
+/// The value of an expression that must be one value.
+pub(super) fn single(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
+    let value = expr(b, env, e);
+    one(b, e.at, value)
+}
+
+/// Rejects several values where one is wanted.
+pub(super) fn one(b: &mut Builder<'_>, at: At, value: Value) -> Value {
+    match value {
+        Value::Tuple(_) => b.error(at, diag::tuple_value()),
+        Value::Node(_) | Value::Weak(_) | Value::Unknown => value,
+    }
+}
+
+pub(super) fn known(id: Option<NodeId>) -> Value {
+    id.map_or(Value::Unknown, Value::Node)
+}
+
+fn integer(b: &mut Builder<'_>, at: At, value: u64, suffix: Option<&str>) -> Value {
+    let span = b.place(at);
+    let Ok(signed) = i64::try_from(value) else {
+        return b.error(at, diag::huge_literal(value));
+    };
+    match suffix {
+        None => Value::Weak(Weak::int(signed, span)),
+        Some("i32") => suffixed(b, Weak::int(signed, span), DType::I32),
+        Some("u32") => suffixed(b, Weak::int(signed, span), DType::U32),
+        Some(suffix) => b.error(at, diag::bad_suffix(suffix)),
+    }
+}
+
+fn float(b: &mut Builder<'_>, at: At, value: f64, suffix: Option<&str>) -> Value {
+    let span = b.place(at);
+    match suffix {
+        None => Value::Weak(Weak::float(value, span)),
+        Some("f32") => suffixed(b, Weak::float(value, span), DType::F32),
+        Some(suffix) => b.error(at, diag::bad_suffix(suffix)),
+    }
+}
+
+fn suffixed(b: &mut Builder<'_>, literal: Weak, dtype: DType) -> Value {
+    known(weak::resolve(b, &literal, dtype))
+}
+
+fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
+    if let Some(var) = env.var(name) {
+        return var.value.clone();
+    }
+    let span = b.place(at);
+    if let Some(axis) = env.dim(name) {
+        return Value::Weak(Weak::extent(b.graph.axis(axis).extent.clone(), span));
+    }
+    if let Some((_, value)) = CONSTANTS.iter().find(|(constant, _)| *constant == name) {
+        return Value::Weak(Weak::float(*value, span));
+    }
+    if b.form != Form::Function && b.frames.is_empty() {
+        return inline::variable(b, at, name);
+    }
+    if call::is_function(b, name) {
+        return b.error(at, diag::function_as_value(name));
+    }
+    let vars = env.vars.iter().map(|var| var.name.as_str());
+    let dims = env.dims.iter().map(|(dim, _)| dim.as_str());
+    let near = diag::did_you_mean(name, vars.chain(dims).chain(CONSTANTS.map(|(constant, _)| constant)));
+    b.error(at, diag::unknown_name(name, near))
+}
+
+fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Value {
+    let value = single(b, env, x);
+    let (op, what) = match op {
+        Unary::Neg => (Op::Neg, "-"),
+        Unary::Not => (Op::Not, "!"),
+    };
+    apply(b, at, op, what, vec![(value, x)])
+}
+
+fn binary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Binary, sides: [&Expr; 2]) -> Value {
+    let values = sides.map(|side| single(b, env, side));
+    if matches!(op, Binary::And | Binary::Or) {
+        for (value, side) in values.iter().zip(sides) {
+            if let Some(dtype) = dtype_of(b, value)
+                && dtype != DType::Bool
+            {
+                return b.error(side.at, diag::wants_bool(op.symbol(), dtype));
+            }
+        }
+    }
+    let args = values.into_iter().zip(sides).collect();
+    apply(b, at, table_op(op), op.symbol(), args)
+}
+
+/// The operation of an operator.
+pub(super) fn table_op(op: Binary) -> Op {
+    match op {
+        Binary::Add => Op::Add,
+        Binary::Sub => Op::Sub,
+        Binary::Mul => Op::Mul,
+        Binary::Div => Op::Div,
+        Binary::Rem => Op::Rem,
+        Binary::BitAnd | Binary::And => Op::And,
+        Binary::BitOr | Binary::Or => Op::Or,
+        Binary::BitXor => Op::Xor,
+        Binary::Shl => Op::Shl,
+        Binary::Shr => Op::Shr,
+        Binary::Lt => Op::Lt,
+        Binary::Le => Op::Le,
+        Binary::Gt => Op::Gt,
+        Binary::Ge => Op::Ge,
+        Binary::Eq => Op::Eq,
+        Binary::Ne => Op::Ne,
+    }
+}
+
+/// The dtype of one value; alone, for a number without one.
+pub(super) fn dtype_of(b: &Builder<'_>, value: &Value) -> Option<DType> {
+    match value {
+        Value::Node(id) => Some(b.graph.node(*id).dtype),
+        Value::Weak(number) => Some(number.default_dtype()),
+        Value::Tuple(_) | Value::Unknown => None,
+    }
+}
+
+/// An operation of the table on operands that meet in one dtype.
+pub(super) fn apply(
+    b: &mut Builder<'_>,
+    at: At,
+    op: Op,
+    what: &'static str,
+    args: Vec<(Value, &Expr)>,
+) -> Value {
+    let span = b.place(at);
+    let typing = op.info().typing;
+    let weak: Option<Vec<Weak>> = args.iter().map(|(value, _)| as_weak(value)).collect();
+    let ids = match weak {
+        // Only what keeps the dtype of its operands can wait for one.
+        Some(numbers) => {
+            let is_float = numbers.iter().any(|number| number.is_float);
+            match typing {
+                Typing::Number => return weak::apply(b, op, what, numbers, span),
+                Typing::Int | Typing::Bits if is_float => {
+                    return b.error(at, wants(typing, what, DType::F32));
+                }
+                Typing::Int | Typing::Bits => return weak::apply(b, op, what, numbers, span),
+                Typing::Float | Typing::Test => resolve_all(b, &args, DType::F32),
+                Typing::Compare | Typing::Select => {
+                    resolve_all(b, &args, if is_float { DType::F32 } else { DType::I32 })
+                }
+            }
+        }
+        None => meet(b, at, what, &args),
+    };
+    let Some(ids) = ids else { return Value::Unknown };
+    let dtype = b.graph.node(ids[ids.len() - 1]).dtype;
+    if !typing.accepts(dtype) {
+        return b.error(at, wants(typing, what, dtype));
+    }
+    if dtype == DType::Bool && matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge) {
+        return b.error(at, diag::no_order());
+    }
+    if b.is_full() {
+        return b.error_span(span, diag::too_many_terms());
+    }
+    Value::Node(b.graph.apply(op, &ids, span))
+}
+
+fn wants(typing: Typing, what: &str, is: DType) -> diag::Message {
+    match typing {
+        Typing::Float | Typing::Test if is == DType::Bool => diag::wants_number(what, is),
+        Typing::Float | Typing::Test => diag::wants_float(what, is),
+        Typing::Int => diag::wants_int(what, is),
+        Typing::Bits => diag::wants_bits(what, is),
+        Typing::Number | Typing::Compare | Typing::Select => diag::wants_number(what, is),
+    }
+}
+
+fn as_weak(value: &Value) -> Option<Weak> {
+    match value {
+        Value::Weak(number) => Some(number.clone()),
+        Value::Node(_) | Value::Tuple(_) | Value::Unknown => None,
+    }
+}
+
+fn resolve_all(b: &mut Builder<'_>, args: &[(Value, &Expr)], dtype: DType) -> Option<Vec<NodeId>> {
+    args.iter().map(|(value, _)| typed(b, value, dtype)).collect()
+}
+
+/// The value as a node; a number without a dtype gets this one.
+pub(super) fn typed(b: &mut Builder<'_>, value: &Value, dtype: DType) -> Option<NodeId> {
+    match value {
+        Value::Node(id) => Some(*id),
+        Value::Weak(number) => weak::resolve(b, number, dtype),
+        Value::Tuple(_) | Value::Unknown => None,
+    }
+}
+
+/// Brings operands to one dtype: that of those that have one.
+fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, &Expr)]) -> Option<Vec<NodeId>> {
+    if args.iter().any(|(value, _)| matches!(value, Value::Unknown | Value::Tuple(_))) {
+        return None;
+    }
+    let has_dtype = |value: &Value| matches!(value, Value::Node(_));
+    let (first, left) = args.iter().find(|(value, _)| has_dtype(value))?;
+    let dtype = dtype_of(b, first)?;
+    for (value, right) in args {
+        let other = dtype_of(b, value)?;
+        if has_dtype(value) && other != dtype {
+            b.error(at, mixed(what, (dtype, left), (other, right)));
+            return None;
+        }
+        if !has_dtype(value) && !weak_fits(b, at, what, value, dtype) {
+            return None;
+        }
+    }
+    resolve_all(b, args, dtype)
+}
+
+/// Whether a number without a dtype may take this one.
+pub(super) fn weak_fits(b: &mut Builder<'_>, at: At, what: &str, value: &Value, dtype: DType) -> bool {
+    let Value::Weak(number) = value else { return true };
+    if dtype == DType::Bool {
+        b.error(at, diag::number_and_bool(what));
+    } else if number.is_float && dtype.is_int() {
+        b.error(at, diag::float_literal_for_int(dtype));
+    } else {
+        return true;
+    }
+    false
+}
+
+fn mixed(what: &str, left: (DType, &Expr), right: (DType, &Expr)) -> diag::Message {
+    if left.0 == DType::Bool || right.0 == DType::Bool {
+        return diag::number_and_bool(what);
+    }
+    diag::mixed(what, left.0, right.0, mend(left, right))
+}
+
+/// The cast that makes two dtypes one: of the integer to the float, else of the right to the left.
+fn mend(left: (DType, &Expr), right: (DType, &Expr)) -> String {
+    let (side, dtype) = if right.0.is_float() { (left.1, right.0) } else { (right.1, left.0) };
+    format!("{} as {dtype}", short(side))
+}
+
+/// An expression in a message: its name, if it is one.
+fn short(e: &Expr) -> String {
+    match &e.kind {
+        ExprKind::Name(name) => name.clone(),
+        ExprKind::Int(value, _) => value.to_string(),
+        _ => String::from("(…)"),
+    }
+}
+
+fn cast(b: &mut Builder<'_>, at: At, value: Value, name: &Name) -> Value {
+    let Some(dtype) = DType::from_name(&name.text) else {
+        let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
+        return b.error(name.at, diag::unknown_dtype(&name.text, near));
+    };
+    if !matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool) {
+        return b.error(name.at, diag::cast_later(dtype));
+    }
+    let span = b.place(at);
+    let Some(from) = dtype_of(b, &value) else { return Value::Unknown };
+    if dtype == DType::Bool && from != DType::Bool {
+        return b.error(at, diag::cast_to_bool());
+    }
+    let literal = matches!(&value, Value::Weak(number) if !matches!(number.kind, weak::WeakKind::Apply(..) | weak::WeakKind::Select(..)));
+    // An extent or a whole number is exact in the dtype asked for, and may not be in between.
+    let alone = if literal && dtype.is_float() { dtype } else { from };
+    let Some(id) = typed(b, &value, alone) else { return Value::Unknown };
+    let Node { dtype: has, axes, .. } = *b.graph.node(id);
+    if has == dtype {
+        return Value::Node(id);
+    }
+    known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span }))
+}
+
+fn conditional(b: &mut Builder<'_>, env: &mut Env, at: At, condition: &Expr, blocks: [&Block; 2]) -> Value {
+    let test = single(b, env, condition);
+    let sides = blocks.map(|side| block(b, env, side));
+    let test = match (dtype_of(b, &test), test) {
+        (Some(DType::Bool), Value::Node(id)) => id,
+        (Some(dtype), _) => return b.error(condition.at, diag::wants_bool("if", dtype)),
+        (None, _) => return Value::Unknown,
+    };
+    let tails = blocks.map(|side| side.tail.as_ref());
+    let [Some(left), Some(right)] = tails else { return Value::Unknown };
+    pick(b, at, test, sides, [left, right])
+}
+
+/// One of two values of the same kind by a condition.
+pub(super) fn pick(b: &mut Builder<'_>, at: At, test: NodeId, sides: [Value; 2], tails: [&Expr; 2]) -> Value {
+    let span = b.place(at);
+    match sides {
+        [Value::Tuple(left), Value::Tuple(right)] if left.len() == right.len() => {
+            let pairs = left.into_iter().zip(right);
+            Value::Tuple(pairs.map(|(left, right)| pick(b, at, test, [left, right], tails)).collect())
+        }
+        [Value::Unknown, _] | [_, Value::Unknown] => Value::Unknown,
+        [Value::Tuple(_), _] | [_, Value::Tuple(_)] => b.error(at, diag::tuple_branches()),
+        [Value::Weak(left), Value::Weak(right)] => weak::select(b, test, [left, right], span),
+        sides => {
+            if let [Some(left), Some(right)] = [dtype_of(b, &sides[0]), dtype_of(b, &sides[1])]
+                && left != right
+                && left != DType::Bool
+                && right != DType::Bool
+                && sides.iter().all(|side| matches!(side, Value::Node(_)))
+            {
+                return b
+                    .error(at, diag::mixed_branches(left, right, mend((left, tails[0]), (right, tails[1]))));
+            }
+            let args: Vec<(Value, &Expr)> = sides.into_iter().zip(tails).collect();
+            let Some(ids) = meet(b, at, "if", &args) else { return Value::Unknown };
+            if b.is_full() {
+                return b.error_span(span, diag::too_many_terms());
+            }
+            Value::Node(b.graph.apply(Op::Select, &[test, ids[0], ids[1]], span))
+        }
+    }
+}
+
+/// The value of a nested block; what it binds ends with it.
+pub(super) fn block(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Value {
+    let outer = env.vars.len();
+    let value = body(b, env, block).unwrap_or(Value::Unknown);
+    env.vars.truncate(outer);
+    value
+}
+
+/// The value of a function's body, if it ends with one.
+pub(super) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<Value> {
+    for stmt in &block.stmts {
+        match stmt {
+            Stmt::Let(pattern, value) => binding(b, env, pattern, value),
+            Stmt::Assign(target, op, value, at) => assign(b, env, target, *op, (value, *at)),
+        }
+    }
+    block.tail.as_ref().map(|tail| expr(b, env, tail))
+}
+
+fn binding(b: &mut Builder<'_>, env: &mut Env, pattern: &Pattern, value: &Expr) {
+    let given = expr(b, env, value);
+    match pattern {
+        Pattern::Name(name) => bind(b, env, name, given),
+        Pattern::Tuple(names, at) => {
+            let parts = match given {
+                Value::Tuple(parts) if parts.len() == names.len() => parts,
+                Value::Tuple(parts) => {
+                    b.error(*at, diag::tuple_length(parts.len(), names.len()));
+                    vec![Value::Unknown; names.len()]
+                }
+                Value::Node(_) | Value::Weak(_) => {
+                    b.error(*at, diag::not_a_tuple(names.len()));
+                    vec![Value::Unknown; names.len()]
+                }
+                Value::Unknown => vec![Value::Unknown; names.len()],
+            };
+            for (i, (name, part)) in names.iter().zip(parts).enumerate() {
+                if names[..i].iter().any(|other| other.text == name.text) {
+                    b.error(name.at, diag::duplicate_pattern(&name.text));
+                }
+                bind(b, env, name, part);
+            }
+        }
+    }
+}
+
+fn bind(b: &mut Builder<'_>, env: &mut Env, name: &Name, value: Value) {
+    if env.dim(&name.text).is_some() {
+        b.error(name.at, diag::name_clash(&name.text, "a dim", "a value"));
+    } else if name.text != "_" {
+        env.bind(&name.text, value, VarKind::Let);
+    }
+}
+
+fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Option<Binary>, value: (&Expr, At)) {
+    let (value, at) = value;
+    let given = single(b, env, value);
+    let in_place = |var: &&super::build::Var| matches!(var.kind, VarKind::InPlace(_));
+    let (old, kind) = match env.var(&target.text) {
+        Some(var) => (var.value.clone(), var.kind),
+        None => {
+            let vars = env.vars.iter().filter(|var| in_place(var)).map(|var| var.name.as_str());
+            let near = diag::did_you_mean(&target.text, vars);
+            b.error(target.at, diag::assign_unknown(&target.text, near));
+            return;
+        }
+    };
+    let param = match kind {
+        VarKind::InPlace(param) => param,
+        VarKind::Param => {
+            b.error(target.at, diag::assign_not_mut(&target.text));
+            return;
+        }
+        VarKind::Let => {
+            b.error(target.at, diag::assign_let(&target.text));
+            return;
+        }
+    };
+    let new = match op {
+        Some(op) => {
+            let name = Expr { kind: ExprKind::Name(target.text.clone()), at: target.at, depth: 1 };
+            apply(b, at, table_op(op), op.symbol(), vec![(old, &name), (given, value)])
+        }
+        None => given,
+    };
+    let stored = super::function::fit_in_place(b, param, new, value.at, at);
+    b.assigned.push(param);
+    if let Some(var) = env.var_mut(&target.text) {
+        var.value = known(stored);
+    }
+}

@@ -1,0 +1,419 @@
+//! The functions of a block: what is checked of each, and the graphs of the exported ones.
+//!
+//! Invariant: a mistake in one function hides no mistake in another.
+
+use super::build::{Builder, Env, Value, VarKind};
+use super::call::count;
+use super::expr::{self, dtype_of, typed, weak_fits};
+use super::{Failure, Function, Options, ParamType, Signature, Stub, dims};
+use crate::diag::{self, Diagnostics};
+use crate::ir::dim::DimOp;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{
+    Access, AxisId, AxisSet, Dest, Fusing, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+};
+use crate::parse::ast::{self, At, Name, TensorType};
+use crate::parse::{self, Item, Places, Sink};
+use proc_macro2::TokenStream;
+
+/// Checks all functions of a block.
+pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
+    let mut sink = Sink::default();
+    let items = parse::items(tokens, &mut sink);
+    let Sink { places, mut errors, .. } = sink;
+    let block: Vec<&ast::Function> = items.iter().map(|item| &item.function).collect();
+    duplicates(&block, &places, &mut errors);
+    let mut functions = Vec::new();
+    for item in &items {
+        let before = errors.len();
+        head(&item.function, &places, &mut errors);
+        let checked = function(item, &block, &places, &mut errors);
+        // A mistyped name in the body is a mistake of its own.
+        if errors.len() == before {
+            unused(&item.function, &places, &mut errors);
+        }
+        functions.extend(checked.filter(|_| item.function.exported));
+    }
+    if errors.is_empty() {
+        return Ok(functions);
+    }
+    // The first of a name stands for all of them: a second stub would be a second mistake.
+    let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);
+    let exported = items.iter().enumerate().filter(|(i, item)| item.function.exported && first(*i));
+    Err(Failure { errors, stubs: exported.map(|(_, item)| stub(item, &places)).collect() })
+}
+
+fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostics) {
+    for (i, function) in block.iter().enumerate() {
+        let Name { text, at } = &function.name;
+        if block[..i].iter().any(|other| other.name.text == *text) {
+            errors.push(places.span(*at), diag::duplicate_function(text));
+        }
+    }
+}
+
+/// What is checked of any function, called or not.
+fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
+    if let Some(generic) = function.generics.first() {
+        errors.push(places.span(generic.at), diag::generics_later());
+    }
+    if !function.is_typed() && !function.broken && function.body.tail.is_none() {
+        errors.push(places.span(function.name.at), diag::no_value(&function.name.text));
+    }
+    for (i, param) in function.params.iter().enumerate() {
+        let Name { text, at } = &param.name;
+        if function.params[..i].iter().any(|other| other.name.text == *text) {
+            errors.push(places.span(*at), diag::duplicate_param(text));
+        }
+        let is_value = !matches!(param.kind, ast::ParamKind::Dim);
+        let dim = function.types().flat_map(|ty| &ty.dims).find(|dim| dim.name.text == *text);
+        if let (true, Some(dim)) = (is_value, dim) {
+            errors.push(places.span(dim.name.at), diag::name_clash(text, "a parameter", "a dim"));
+        }
+        if let Some(generic) = function.generics.iter().find(|generic| generic.text == *text) {
+            errors.push(places.span(generic.at), diag::name_clash(text, "a generic", "a parameter"));
+        }
+    }
+    for generic in &function.generics {
+        if let Some(dim) = function.types().flat_map(|ty| &ty.dims).find(|dim| dim.name.text == generic.text)
+        {
+            errors.push(places.span(dim.name.at), diag::name_clash(&generic.text, "a generic", "a dim"));
+        }
+    }
+}
+
+fn unused(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
+    for param in &function.params {
+        let Name { text, at } = &param.name;
+        let mentioned = function.mentions.contains(text)
+            || function.types().any(|ty| ty.dims.iter().any(|dim| dim.name.text == *text));
+        if !mentioned && !function.broken && !text.starts_with('_') && !param.is_in_place() {
+            errors.push(places.span(*at), diag::unused_param(text));
+        }
+    }
+}
+
+/// The graph of a function whose signature says everything.
+fn function(
+    item: &Item,
+    block: &[&ast::Function],
+    places: &Places,
+    errors: &mut Diagnostics,
+) -> Option<Function> {
+    let function = &item.function;
+    let typed = function.is_typed() && function.generics.is_empty();
+    let name = &function.name.text;
+    let mut b = Builder::new(name, block, places, errors);
+    b.root = Some(name);
+    b.graph.fusing = if item.off { Fusing::Off } else { Fusing::On };
+    let mut env = Env::default();
+    let outputs = signature(&mut b, &mut env, function, typed)?;
+    if function.broken {
+        return None;
+    }
+    let value = expr::body(&mut b, &mut env, &function.body);
+    in_place(&mut b, &env, function);
+    returned(&mut b, function, value, &outputs);
+    let options = Options { targets: item.targets.clone() };
+    Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })
+}
+
+/// Declares dims and parameters; gives the axes of each result, unless its type is a mistake. Nothing if the
+/// body cannot be checked.
+fn signature(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    function: &ast::Function,
+    is_typed: bool,
+) -> Option<Vec<Option<Vec<AxisId>>>> {
+    let fixed = dims::fixed(b, function.types().flat_map(|ty| &ty.dims));
+    for ty in function.types() {
+        check_tensor_dtype(b, &ty.dtype, &function.generics);
+    }
+    if !is_typed {
+        return None;
+    }
+    for param in &function.params {
+        declare_param(b, env, param, &fixed)?;
+    }
+    let known = b.graph.symbols.len();
+    let mut outputs = Vec::new();
+    for ty in function.results.iter().flatten() {
+        let order = dims::declare(b, env, &ty.dims, &fixed)?;
+        let mut whole = tensor_dtype(&ty.dtype).is_some();
+        for dim in &ty.dims {
+            let axis = env.dim(&dim.name.text)?;
+            let unbound =
+                matches!(*b.graph.axis(axis).extent.0, [DimOp::Sym(sym)] if usize::from(sym) >= known);
+            if unbound {
+                b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
+                whole = false;
+            }
+        }
+        outputs.push(whole.then_some(order));
+    }
+    let in_place = function.params.iter().any(ast::Param::is_in_place);
+    if outputs.is_empty() && !in_place {
+        b.error(function.name.at, diag::no_result(&function.name.text));
+    }
+    Some(outputs)
+}
+
+/// Adds a parameter to the graph and to what names mean: to nothing known, for a mistake in its dtype.
+/// Nothing if there are too many dims to go on.
+fn declare_param(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    param: &ast::Param,
+    fixed: &[(String, i64)],
+) -> Option<()> {
+    let Name { text, at } = &param.name;
+    let span = b.place(*at);
+    let id = ParamId(b.graph.params.len() as u16);
+    let (kind, dtype) = match &param.kind {
+        ast::ParamKind::Untyped => unreachable!("a typed function has typed parameters"),
+        ast::ParamKind::Dim => return declare_dim(b, env, param, fixed),
+        ast::ParamKind::Scalar(dtype) => (ParamKind::Scalar, scalar_dtype(b, dtype)),
+        ast::ParamKind::Tensor(ty) => (tensor(b, env, ty, Access::Read, fixed)?, tensor_dtype(&ty.dtype)),
+        ast::ParamKind::InPlace(ty) => {
+            (tensor(b, env, ty, Access::ReadWrite, fixed)?, tensor_dtype(&ty.dtype))
+        }
+    };
+    let (node, axes) = match &kind {
+        ParamKind::Tensor { axes, .. } => (NodeKind::Input(id), axes.iter().copied().collect()),
+        ParamKind::Scalar | ParamKind::Dim(_) => (NodeKind::Scalar(id), AxisSet::EMPTY),
+    };
+    b.graph.params.push(Param { name: text.clone(), dtype: dtype.unwrap_or(DType::F32), kind, span });
+    let value = expr::known(dtype.and_then(|dtype| b.leaf(node, dtype, axes, span)));
+    env.bind(text, value, if param.is_in_place() { VarKind::InPlace(id) } else { VarKind::Param });
+    Some(())
+}
+
+fn tensor(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    ty: &TensorType,
+    access: Access,
+    fixed: &[(String, i64)],
+) -> Option<ParamKind> {
+    let axes = dims::declare(b, env, &ty.dims, fixed)?;
+    Some(ParamKind::Tensor { axes, access })
+}
+
+fn declare_dim(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    param: &ast::Param,
+    fixed: &[(String, i64)],
+) -> Option<()> {
+    let Name { text, at } = &param.name;
+    if !text.starts_with(char::is_uppercase) {
+        b.error(*at, diag::dim_lowercase(text, parse::upper(text)));
+    }
+    if fixed.iter().any(|(name, _)| name == text) {
+        b.error(*at, diag::name_clash(text, "given by the caller", "a dim of fixed extent"));
+    }
+    let span = b.place(*at);
+    let axis = dims::axis(b, env, text, *at, fixed)?;
+    if let [DimOp::Sym(sym)] = *b.graph.axis(axis).extent.0 {
+        let kind = ParamKind::Dim(sym);
+        b.graph.params.push(Param { name: text.clone(), dtype: DType::Index, kind, span });
+    }
+    Some(())
+}
+
+/// The dtype of a tensor, if there is one of this name and it is available.
+fn tensor_dtype(name: &Name) -> Option<DType> {
+    DType::from_name(&name.text).filter(|dtype| matches!(dtype, DType::F32 | DType::I32 | DType::U32))
+}
+
+fn check_tensor_dtype(b: &mut Builder<'_>, name: &Name, generics: &[Name]) {
+    if tensor_dtype(name).is_some() || generics.iter().any(|generic| generic.text == name.text) {
+        return;
+    }
+    match DType::from_name(&name.text) {
+        Some(dtype) => drop(b.error(name.at, diag::tensor_dtype_later(dtype))),
+        None => drop(unknown_dtype(b, name)),
+    }
+}
+
+fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
+    match DType::from_name(&name.text) {
+        Some(dtype @ (DType::F32 | DType::I32 | DType::U32 | DType::Bool)) => Some(dtype),
+        Some(dtype) => {
+            b.error(name.at, diag::scalar_dtype_later(dtype));
+            None
+        }
+        None => unknown_dtype(b, name),
+    }
+}
+
+fn unknown_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
+    let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name).into_iter().chain(["dim"]));
+    b.error(name.at, diag::unknown_dtype(&name.text, near));
+    None
+}
+
+/// The new values of `&mut` parameters become outputs.
+fn in_place(b: &mut Builder<'_>, env: &Env, function: &ast::Function) {
+    for param in function.params.iter().filter(|param| param.is_in_place()) {
+        let is_param =
+            |var: &&super::build::Var| matches!(var.kind, VarKind::InPlace(_)) && var.name == param.name.text;
+        let Some(var) = env.vars.iter().find(is_param) else { continue };
+        let VarKind::InPlace(id) = var.kind else { continue };
+        if !b.assigned.contains(&id) {
+            b.error(param.name.at, diag::never_assigned(&param.name.text));
+            continue;
+        }
+        if let (Value::Node(node), ParamKind::Tensor { axes, .. }) = (&var.value, &b.graph.param(id).kind) {
+            let axes = axes.clone();
+            b.graph.outputs.push(Output { node: *node, axes, dest: Dest::InPlace(id) });
+        }
+    }
+}
+
+/// The value of the body becomes the returned outputs.
+fn returned(
+    b: &mut Builder<'_>,
+    function: &ast::Function,
+    value: Option<Value>,
+    orders: &[Option<Vec<AxisId>>],
+) {
+    let name = &function.name.text;
+    let results = function.results.as_deref().unwrap_or_default();
+    let at = function.body.tail.as_ref().map_or(function.name.at, |tail| tail.at);
+    let parts = match value {
+        None if results.is_empty() => return,
+        None => {
+            let wants: Vec<String> = results.iter().map(type_text).collect();
+            b.error(at, diag::missing_result(name, wants.join(" and ")));
+            return;
+        }
+        Some(Value::Unknown) => return,
+        Some(_) if results.is_empty() && !function.params.iter().any(ast::Param::is_in_place) => return,
+        Some(_) if results.is_empty() => {
+            b.error(at, diag::unexpected_result(name));
+            return;
+        }
+        Some(Value::Tuple(parts)) => parts,
+        Some(one) => vec![one],
+    };
+    if parts.len() != results.len() {
+        b.error(at, diag::result_count(name, count(results.len(), "value"), count(parts.len(), "value")));
+        return;
+    }
+    let places = tail_places(function, parts.len(), at);
+    for (((part, result), order), at) in parts.into_iter().zip(results).zip(orders).zip(places) {
+        let Some(order) = order else { continue };
+        if let Some(node) = fit_result(b, part, result, order, at) {
+            b.graph.outputs.push(Output { node, axes: order.clone(), dest: Dest::Fresh });
+        }
+    }
+}
+
+/// Where each result is written, if the body ends with a tuple.
+fn tail_places(function: &ast::Function, parts: usize, at: At) -> Vec<At> {
+    match function.body.tail.as_ref().map(|tail| &tail.kind) {
+        Some(ast::ExprKind::Tuple(values)) => values.iter().map(|value| value.at).collect(),
+        Some(_) | None => vec![at; parts],
+    }
+}
+
+/// A result, held against its declaration: the same dtype, the same dims.
+pub(super) fn fit_result(
+    b: &mut Builder<'_>,
+    value: Value,
+    ty: &TensorType,
+    order: &[AxisId],
+    at: At,
+) -> Option<NodeId> {
+    let wants = DType::from_name(&ty.dtype.text)?;
+    let value = expr::one(b, at, value);
+    if let Value::Weak(number) = &value
+        && number.is_float
+        && wants.is_int()
+    {
+        b.error(at, diag::float_literal_for_int(wants));
+        return None;
+    }
+    let id = typed(b, &value, wants)?;
+    let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
+    if is != wants {
+        b.error(at, diag::result_dtype(wants, is));
+        return None;
+    }
+    let declared: AxisSet = order.iter().copied().collect();
+    if has == declared {
+        return Some(id);
+    }
+    let text = b.order_text(order);
+    let fixed: Vec<AxisId> =
+        order.iter().copied().filter(|&axis| has.contains(axis)).chain(has.minus(declared).iter()).collect();
+    let fix = b.order_text(&fixed);
+    if let Some(axis) = has.minus(declared).iter().next() {
+        let dim = b.graph.axis(axis).name.clone();
+        b.error(at, diag::result_extra_dim(dim, text, fix));
+    } else if let Some(axis) = declared.minus(has).iter().next() {
+        let dim = b.graph.axis(axis).name.clone();
+        b.error(at, diag::result_missing_dim(dim, text, fix));
+    }
+    None
+}
+
+/// The new value of a `&mut` parameter: its dtype, and along all of its dims.
+pub(super) fn fit_in_place(
+    b: &mut Builder<'_>,
+    param: ParamId,
+    value: Value,
+    at: At,
+    op: At,
+) -> Option<NodeId> {
+    let Param { name, dtype, kind, .. } = b.graph.param(param).clone();
+    let ParamKind::Tensor { axes, .. } = kind else { unreachable!("only tensors are `&mut`") };
+    let is = dtype_of(b, &value)?;
+    if !weak_fits(b, op, "=", &value, dtype) {
+        return None;
+    }
+    let id = typed(b, &value, dtype)?;
+    if b.graph.node(id).dtype != dtype {
+        b.error(at, diag::assign_dtype(name, dtype, is));
+        return None;
+    }
+    let has = b.graph.node(id).axes;
+    if let Some(axis) = has.minus(axes.iter().copied().collect()).iter().next() {
+        let (dim, order) = (b.graph.axis(axis).name.clone(), b.order_text(&axes));
+        b.error(at, diag::assign_extra_dim(name, dim, order));
+        return None;
+    }
+    let span = b.place(op);
+    b.widen(id, axes.into_iter().collect(), span)
+}
+
+fn type_text(ty: &TensorType) -> String {
+    format!("`{}{}`", ty.dtype.text, diag::dims(ty.dims.iter().map(|dim| dim.name.text.as_str())))
+}
+
+fn rust_signature(item: &Item, places: &Places) -> Signature {
+    let function = &item.function;
+    Signature {
+        attributes: item.attributes.clone(),
+        visibility: item.visibility.clone(),
+        name: parse::ident(&function.name, places),
+        params: function.params.iter().map(|param| parse::ident(&param.name, places)).collect(),
+    }
+}
+
+fn stub(item: &Item, places: &Places) -> Stub {
+    let dtype = |name: &Name| DType::from_name(&name.text).unwrap_or(DType::F32);
+    let param = |param: &ast::Param| match &param.kind {
+        ast::ParamKind::Untyped | ast::ParamKind::Dim => ParamType::Dim,
+        ast::ParamKind::Scalar(name) => ParamType::Scalar(dtype(name)),
+        ast::ParamKind::Tensor(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::Read),
+        ast::ParamKind::InPlace(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::ReadWrite),
+    };
+    Stub {
+        signature: rust_signature(item, places),
+        params: item.function.params.iter().map(param).collect(),
+        results: item.function.results.iter().flatten().map(|ty| dtype(&ty.dtype)).collect(),
+    }
+}

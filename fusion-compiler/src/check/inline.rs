@@ -1,0 +1,239 @@
+//! The inline form: what it captures becomes parameters, in the order they are met.
+//!
+//! Invariant: either no captured tensor has dims, or all have.
+
+use proc_macro2::TokenStream;
+
+use super::build::{Builder, Env, Form, Value};
+use super::expr::{self, dtype_of, known, typed};
+use super::{Inline, Options, dims};
+use crate::diag::{self, Diagnostics};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{Access, AxisId, AxisSet, Dest, NodeId, NodeKind, Output, Param, ParamId, ParamKind};
+use crate::ir::plan::Target;
+use crate::parse::ast::{At, Dim};
+use crate::parse::{self, Capture, Sink};
+
+/// What the expression captures.
+#[derive(Default)]
+pub(super) struct Captures<'a> {
+    /// As parsed.
+    parsed: &'a [Capture],
+    /// The axes of each, in order, if dims are named.
+    axes: Vec<Vec<AxisId>>,
+    /// The Rust expression of each parameter.
+    rust: Vec<TokenStream>,
+    /// Paths that are parameters already.
+    paths: Vec<(String, NodeId)>,
+}
+
+/// Checks the inline form.
+pub(super) fn inline(tokens: TokenStream) -> Result<Inline, Diagnostics> {
+    let mut sink = Sink::default();
+    let form = parse::inline(tokens, &mut sink);
+    let Sink { places, mut errors, captures, .. } = sink;
+    let Ok(form) = form else { return Err(errors) };
+    let captures = captures.unwrap_or_default();
+    let mut b = Builder::new("inline", &[], &places, &mut errors);
+    b.captures.parsed = &captures;
+    let checked = build(&mut b, &form);
+    let Builder { graph, spans, captures, form, .. } = b;
+    let (rust, any_shape) = (captures.rust, form == Form::AnyShape);
+    match checked {
+        Some(()) if errors.is_empty() => {
+            let options = Options { targets: Target::ALL.to_vec() };
+            Ok(Inline { graph, captures: rust, any_shape, options, spans })
+        }
+        Some(()) | None => Err(errors),
+    }
+}
+
+fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
+    if let Some(name) = &form.dtype {
+        match DType::from_name(&name.text) {
+            Some(DType::F32) => {}
+            Some(dtype) => drop(b.error(name.at, diag::inline_dtype_later(dtype))),
+            None => {
+                let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
+                b.error(name.at, diag::unknown_dtype(&name.text, near));
+            }
+        }
+    }
+    let mut env = Env::default();
+    let order = declare(b, &mut env, form)?;
+    let value = expr::expr(b, &mut env, &form.value);
+    if matches!(value, Value::Tuple(_)) {
+        b.error(form.value.at, diag::inline_tuple());
+        return None;
+    }
+    let is = dtype_of(b, &value)?;
+    if !b.graph.params.iter().any(|param| matches!(param.kind, ParamKind::Tensor { .. })) {
+        b.error(form.value.at, diag::inline_no_tensor());
+        return None;
+    }
+    let id = typed(b, &value, DType::F32)?;
+    match b.graph.node(id).dtype {
+        DType::F32 => {}
+        DType::Bool => return refuse(b.error(form.value.at, diag::inline_bool_result())),
+        _ => return refuse(b.error(form.value.at, diag::inline_result_dtype(is))),
+    }
+    output(b, id, order, form)
+}
+
+/// Declares the dims that captures name, and gives the order the result is to have, if it is said.
+fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<Option<Vec<AxisId>>> {
+    let parsed = b.captures.parsed;
+    let lists: Vec<&[Dim]> = parsed.iter().filter_map(|capture| capture.dims.as_deref()).collect();
+    if lists.is_empty() {
+        b.form = Form::AnyShape;
+        b.graph.symbols.push(String::from("elements"));
+        b.axis("elements", DimExpr::sym(0));
+        if let Some((dims, at)) = &form.order {
+            let text = diag::dims(dims.iter().map(|dim| dim.name.text.as_str()));
+            return refuse(b.error(*at, diag::inline_result_dims(text)));
+        }
+        return Some(None);
+    }
+    b.form = Form::Dims;
+    let ordered = form.order.iter().flat_map(|(dims, _)| dims);
+    let fixed = dims::fixed(b, lists.iter().copied().flatten().chain(ordered));
+    for capture in parsed {
+        let axes = dims::declare(b, env, capture.dims.as_deref().unwrap_or_default(), &fixed)?;
+        b.captures.axes.push(axes);
+    }
+    let Some((dims, _)) = &form.order else { return Some(None) };
+    for dim in dims {
+        if env.dim(&dim.name.text).is_none() {
+            let near = diag::did_you_mean(&dim.name.text, env.dims.iter().map(|(dim, _)| dim.as_str()));
+            return refuse(b.error(dim.name.at, diag::unknown_dim(&dim.name.text, near)));
+        }
+    }
+    dims::declare(b, env, dims, &fixed).map(Some)
+}
+
+fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &parse::Inline) -> Option<()> {
+    let (has, span) = (b.graph.node(id).axes, b.place(form.value.at));
+    let order = match order {
+        Some(order) => order,
+        None if b.form == Form::AnyShape => vec![AxisId(0)],
+        None => match leftmost(b, has) {
+            Some(order) => order,
+            None => {
+                let text = b.axes_text(has);
+                return refuse(b.error(form.value.at, diag::outer_product(text)));
+            }
+        },
+    };
+    let wants: AxisSet = order.iter().copied().collect();
+    if b.form == Form::Dims && has != wants {
+        let at = form.order.as_ref().map_or(form.value.at, |(_, at)| *at);
+        let (text, fix) = (b.order_text(&order), b.axes_text(has));
+        let missing = wants.minus(has).iter().next();
+        let axis = has.minus(wants).iter().next().or(missing)?;
+        let dim = b.graph.axis(axis).name.clone();
+        let message = if missing == Some(axis) {
+            diag::result_missing_dim(dim, text, fix)
+        } else {
+            diag::result_extra_dim(dim, text, fix)
+        };
+        return refuse(b.error(at, message));
+    }
+    let node = b.widen(id, wants, span)?;
+    b.graph.outputs.push(Output { node, axes: order, dest: Dest::Fresh });
+    Some(())
+}
+
+/// The order of the leftmost tensor that has every axis.
+fn leftmost(b: &Builder<'_>, has: AxisSet) -> Option<Vec<AxisId>> {
+    b.graph.params.iter().find_map(|param| match &param.kind {
+        ParamKind::Tensor { axes, .. } => {
+            let all: AxisSet = axes.iter().copied().collect();
+            all.contains_all(has).then(|| axes.iter().copied().filter(|&axis| has.contains(axis)).collect())
+        }
+        ParamKind::Scalar | ParamKind::Dim(_) => None,
+    })
+}
+
+/// A captured variable, by its bare name.
+pub(super) fn variable(b: &mut Builder<'_>, at: At, name: &str) -> Value {
+    if b.form == Form::Dims {
+        let example = example(b);
+        return b.error(at, diag::some_dims(name, example));
+    }
+    let tokens = parse::variable(name, b.places.span(at));
+    tensor(b, Some(name), (name, at), tokens, vec![AxisId(0)])
+}
+
+/// A captured path or Rust expression, or a variable with dims.
+pub(super) fn capture(b: &mut Builder<'_>, number: usize) -> Value {
+    let Capture { text, tokens, dims, at, is_path } = &b.captures.parsed[number];
+    let axes = match b.form {
+        Form::Function => unreachable!("functions capture nothing"),
+        Form::AnyShape => vec![AxisId(0)],
+        Form::Dims if dims.is_none() => {
+            let example = example(b);
+            return b.error(*at, diag::some_dims(text, example));
+        }
+        Form::Dims => b.captures.axes[number].clone(),
+    };
+    tensor(b, is_path.then_some(text.as_str()), (text, *at), tokens.clone(), axes)
+}
+
+/// `scalar(…)`: a number of the host.
+pub(super) fn host(b: &mut Builder<'_>, number: usize) -> Value {
+    let Capture { text, tokens, at, .. } = &b.captures.parsed[number];
+    let span = b.place(*at);
+    let id = ParamId(b.graph.params.len() as u16);
+    b.graph.params.push(Param { name: text.clone(), dtype: DType::F32, kind: ParamKind::Scalar, span });
+    b.captures.rust.push(tokens.clone());
+    known(b.leaf(NodeKind::Scalar(id), DType::F32, AxisSet::EMPTY, span))
+}
+
+/// The parameter of a captured tensor; a path is one parameter however often it is named.
+fn tensor(
+    b: &mut Builder<'_>,
+    path: Option<&str>,
+    (text, at): (&str, At),
+    tokens: TokenStream,
+    axes: Vec<AxisId>,
+) -> Value {
+    let known_path = b.captures.paths.iter().find(|(known, _)| Some(known.as_str()) == path);
+    if let Some((_, node)) = known_path.cloned() {
+        return match first_axes(b, node) {
+            Some(first) if first != axes => {
+                let (first, second) = (b.order_text(&first), b.order_text(&axes));
+                b.error(at, diag::capture_dims(text, first, second))
+            }
+            Some(_) | None => Value::Node(node),
+        };
+    }
+    let span = b.place(at);
+    let id = ParamId(b.graph.params.len() as u16);
+    let set = axes.iter().copied().collect();
+    let kind = ParamKind::Tensor { axes, access: Access::Read };
+    b.graph.params.push(Param { name: text.into(), dtype: DType::F32, kind, span });
+    b.captures.rust.push(tokens);
+    let node = b.leaf(NodeKind::Input(id), DType::F32, set, span);
+    b.captures.paths.extend(path.zip(node).map(|(path, node)| (path.to_owned(), node)));
+    known(node)
+}
+
+fn first_axes(b: &Builder<'_>, node: NodeId) -> Option<Vec<AxisId>> {
+    let NodeKind::Input(id) = b.graph.node(node).kind else { return None };
+    match &b.graph.param(id).kind {
+        ParamKind::Tensor { axes, .. } => Some(axes.clone()),
+        ParamKind::Scalar | ParamKind::Dim(_) => None,
+    }
+}
+
+/// The dims of the first tensor that has some.
+fn example(b: &Builder<'_>) -> String {
+    let first = b.captures.parsed.iter().find_map(|capture| capture.dims.as_ref());
+    diag::dims(first.into_iter().flatten().map(|dim| dim.name.text.as_str()))
+}
+
+/// A mistake, reported, where a value was wanted.
+fn refuse<T>(_: Value) -> Option<T> {
+    None
+}

@@ -1,0 +1,127 @@
+//! Syntax tree → typed graph: names, dtypes, dims. The last place a user can be wrong.
+//!
+//! Invariant: a `Source` is given out only if nothing is wrong with any part of the block, and its graphs
+//! pass the verifier; otherwise the `Failure` holds every mistake found.
+
+mod build;
+mod call;
+mod dims;
+mod expr;
+mod function;
+mod inline;
+mod library;
+mod reduce;
+#[cfg(test)]
+mod tests;
+mod weak;
+
+use proc_macro2::{Ident, Span, TokenStream};
+
+use crate::diag::Diagnostics;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{Access, Graph};
+use crate::ir::plan::Target;
+use crate::parse;
+
+/// What a `fuse!` holds.
+#[derive(Debug)]
+pub enum Source {
+    /// The exported functions of `fuse! { pub fn … }`, in order.
+    Items(Vec<Function>),
+    /// The expression of `fuse!(relu(a + b) * c)`.
+    Inline(Box<Inline>),
+}
+
+/// An exported function.
+#[derive(Debug)]
+pub struct Function {
+    /// What it computes.
+    pub graph: Graph,
+    /// What the surrounding Rust code sees of it.
+    pub signature: Signature,
+    /// How to compile it.
+    pub options: Options,
+    /// `SpanId(i)` of the graph is `spans[i]`.
+    pub spans: Vec<Span>,
+}
+
+/// The Rust side of a function's head.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    /// Documentation, `#[cfg]`, `#[must_use]`, …: everything but `#[fuse(…)]`.
+    pub attributes: TokenStream,
+    /// `pub` or `pub(crate)`.
+    pub visibility: TokenStream,
+    /// Name of the function.
+    pub name: Ident,
+    /// Names of the parameters, in the order of the graph's.
+    pub params: Vec<Ident>,
+}
+
+/// What attributes ask for, besides what the graph says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Compile for these.
+    pub targets: Vec<Target>,
+}
+
+/// The inline form.
+#[derive(Debug)]
+pub struct Inline {
+    /// What it computes.
+    pub graph: Graph,
+    /// The Rust expression of each parameter of the graph, in order: tensors and the insides of `scalar(…)`.
+    pub captures: Vec<TokenStream>,
+    /// No dims are named: the tensors have one axis, whose extent, symbol 0, is their number of elements.
+    pub any_shape: bool,
+    /// How to compile it.
+    pub options: Options,
+    /// `SpanId(i)` of the graph is `spans[i]`.
+    pub spans: Vec<Span>,
+}
+
+/// Everything that is wrong with a block.
+#[derive(Debug)]
+pub struct Failure {
+    /// The mistakes.
+    pub errors: Diagnostics,
+    /// One for each exported function whose head could be read, so that its callers still compile.
+    pub stubs: Vec<Stub>,
+}
+
+/// What a stand-in for a function with a mistake needs.
+#[derive(Debug)]
+pub struct Stub {
+    /// The Rust side of the head.
+    pub signature: Signature,
+    /// Types of the parameters, in order.
+    pub params: Vec<ParamType>,
+    /// Types of the elements of each result; one is returned alone, several as a tuple. Mistaken dtypes
+    /// count as `f32`.
+    pub results: Vec<DType>,
+}
+
+/// The type of a parameter, as far as Rust sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamType {
+    /// `&Tensor<T>`, or `&mut Tensor<T>` for `Access::ReadWrite`.
+    Tensor(DType, Access),
+    /// A number or truth value of the host.
+    Scalar(DType),
+    /// An extent.
+    Dim,
+}
+
+/// Reads the tokens of a `fuse!`.
+///
+/// # Errors
+/// Every mistake in the tokens, and what is needed for stand-ins of the functions.
+pub fn front_end(tokens: TokenStream) -> Result<Source, Failure> {
+    if parse::is_items(&tokens) {
+        function::items(tokens).map(Source::Items)
+    } else {
+        inline::inline(tokens)
+            .map(|inline| Source::Inline(Box::new(inline)))
+            .map_err(|errors| Failure { errors, stubs: vec![] })
+    }
+}

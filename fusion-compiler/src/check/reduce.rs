@@ -1,0 +1,233 @@
+//! Operations along dims: reductions, `index`, `at`.
+//!
+//! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
+
+use super::build::{Builder, Env, Form, Value};
+use super::expr::{apply, dtype_of, known, single, typed};
+use super::{call, dims};
+use crate::diag;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{AxisId, AxisSet, Node, NodeKind, Reduce};
+use crate::ir::ops::Op;
+use crate::parse::ast::{Arg, At, Expr, ExprKind};
+
+use super::weak::{self, Weak};
+
+/// Names of what this file gives.
+pub(super) const NAMES: [&str; 7] = ["sum", "mean", "prod", "max", "min", "index", "at"];
+
+/// What a reduction gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Combine(Reduce),
+    Mean,
+}
+
+impl Kind {
+    pub(super) fn from_name(name: &str) -> Option<Kind> {
+        Some(match name {
+            "sum" => Kind::Combine(Reduce::Sum),
+            "prod" => Kind::Combine(Reduce::Prod),
+            "max" => Kind::Combine(Reduce::Max),
+            "min" => Kind::Combine(Reduce::Min),
+            "mean" => Kind::Mean,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Combine(Reduce::Sum) => "sum",
+            Kind::Combine(Reduce::Prod) => "prod",
+            Kind::Combine(Reduce::Max) => "max",
+            Kind::Combine(Reduce::Min) => "min",
+            Kind::Mean => "mean",
+        }
+    }
+
+    /// Whether the name also is a function of two values.
+    fn compares(self) -> bool {
+        matches!(self, Kind::Combine(Reduce::Max | Reduce::Min))
+    }
+}
+
+/// Whether the call reduces: always, unless the name can also compare two values.
+pub(super) fn is_reduction(b: &Builder<'_>, env: &Env, kind: Kind, args: &[Arg]) -> bool {
+    if !kind.compares() || args.len() != 2 {
+        return true;
+    }
+    match &args[1].value.kind {
+        ExprKind::Tuple(_) => true,
+        // A number compares, unless the value has a dim of that name; `reduce` then asks which is meant.
+        ExprKind::Int(extent, None) => env.dim(&extent.to_string()).is_some(),
+        _ => dims::named(b, env, &args[1].value).is_some(),
+    }
+}
+
+/// `sum(x, D)`, `sum(x, (H, W))`, `sum(x)`.
+pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
+    let name = kind.name();
+    if let Some(label) = args.iter().find_map(|arg| arg.name.as_ref()) {
+        return b.error(label.at, diag::named_argument(name));
+    }
+    let (Some(operand), 1..=2) = (args.first(), args.len()) else {
+        let wants = if kind.compares() { "a value and dims, or two values" } else { "a value and dims" };
+        return b.error(at, diag::arity(name, wants, call::were(args.len())));
+    };
+    let value = single(b, env, &operand.value);
+    if b.form == Form::AnyShape {
+        return b.error(at, diag::inline_needs_dims(name));
+    }
+    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
+    if let (Kind::Combine(combine), [_, Arg { value: number, .. }]) = (kind, args)
+        && let (true, ExprKind::Int(..)) = (kind.compares(), &number.kind)
+        && !dims::named(b, env, number).is_some_and(|axis| axes_of(b, &value).contains(axis))
+    {
+        let op = if combine == Reduce::Max { Op::Max } else { Op::Min };
+        let other = single(b, env, number);
+        return apply(b, at, op, name, vec![(value, &operand.value), (other, number)]);
+    }
+    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    if dtype == DType::Bool {
+        return b.error(at, diag::wants_number(name, dtype));
+    }
+    if kind == Kind::Mean && !dtype.is_float() {
+        return b.error(at, diag::wants_float(name, dtype));
+    }
+    let has = b.graph.node(id).axes;
+    let axes = match args.get(1) {
+        None if has.is_empty() => return b.error(at, diag::nothing_to_reduce(name)),
+        None => has.iter().collect(),
+        Some(arg) => match reduced(b, env, kind, &arg.value, has) {
+            Some(axes) => axes,
+            None => return Value::Unknown,
+        },
+    };
+    if let Some(&axis) = axes.iter().find(|&&axis| b.graph.axis(axis).extent.as_const().is_none()) {
+        let dim = b.graph.axis(axis).name.clone();
+        return b.error(at, diag::reduce_unknown_extent(dim));
+    }
+    combine(b, at, kind, id, &axes)
+}
+
+fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
+    match value {
+        Value::Node(id) => b.graph.node(*id).axes,
+        Value::Weak(_) | Value::Tuple(_) | Value::Unknown => AxisSet::EMPTY,
+    }
+}
+
+fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: crate::ir::graph::NodeId, axes: &[AxisId]) -> Value {
+    let span = b.place(at);
+    let set: AxisSet = axes.iter().copied().collect();
+    let (dtype, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
+    let combine = match kind {
+        Kind::Combine(combine) => combine,
+        Kind::Mean => Reduce::Sum,
+    };
+    let node =
+        Node { kind: NodeKind::Reduce(combine, set), args: vec![id], dtype, axes: has.minus(set), span };
+    let Some(sum) = b.push(node) else { return Value::Unknown };
+    if kind != Kind::Mean {
+        return Value::Node(sum);
+    }
+    let count = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
+    let Some(count) = weak::resolve(b, &Weak::extent(count, span), dtype) else { return Value::Unknown };
+    if b.is_full() {
+        return b.error_span(span, diag::too_many_terms());
+    }
+    Value::Node(b.graph.apply(Op::Div, &[sum, count], span))
+}
+
+/// The axes that the last argument names.
+fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, has: AxisSet) -> Option<Vec<AxisId>> {
+    let parts = match &arg.kind {
+        ExprKind::Tuple(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(arg),
+    };
+    let mut axes = Vec::new();
+    for part in parts {
+        let axis = dim(b, env, kind.name(), part)?;
+        let name = b.graph.axis(axis).name.clone();
+        if !has.contains(axis) {
+            let has = b.axes_text(has);
+            b.error(part.at, diag::no_such_axis(name, has));
+            return None;
+        }
+        if kind.compares() && matches!(arg.kind, ExprKind::Int(..)) {
+            b.error(part.at, diag::reduce_or_compare(kind.name(), name));
+            return None;
+        }
+        if axes.contains(&axis) {
+            b.error(part.at, diag::reduce_twice(kind.name(), name));
+            return None;
+        }
+        axes.push(axis);
+    }
+    Some(axes)
+}
+
+/// The axis an argument names, which must be one.
+fn dim(b: &mut Builder<'_>, env: &Env, function: &str, e: &Expr) -> Option<AxisId> {
+    let axis = dims::named(b, env, e);
+    if axis.is_none() {
+        let message = match &e.kind {
+            ExprKind::Name(name) if env.var(name).is_none() => {
+                let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
+                diag::unknown_dim(name, near)
+            }
+            ExprKind::Int(extent, None) => diag::unknown_dim(extent, ""),
+            _ => diag::wants_dim_last(function),
+        };
+        b.error(e.at, message);
+    }
+    axis
+}
+
+/// `index(T)`: the coordinate along a dim.
+pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Value {
+    if b.form == Form::AnyShape {
+        return b.error(at, diag::inline_needs_dims("index"));
+    }
+    let [Arg { name: None, value }] = args else { return b.error(at, diag::index_argument()) };
+    if !matches!(value.kind, ExprKind::Name(_) | ExprKind::Int(..)) {
+        return b.error(at, diag::index_argument());
+    }
+    let Some(axis) = dim(b, env, "index", value) else { return Value::Unknown };
+    let span = b.place(at);
+    known(b.leaf(NodeKind::Coord(axis), DType::I32, AxisSet::EMPTY.with(axis), span))
+}
+
+/// `at(x, C, 0)`: the elements at one position of a dim of fixed extent.
+pub(super) fn at(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+    if b.form == Form::AnyShape {
+        return b.error(at, diag::inline_needs_dims("at"));
+    }
+    let [operand, along, position] = args else { return b.error(at, diag::at_arguments()) };
+    if args.iter().any(|arg| arg.name.is_some()) {
+        return b.error(at, diag::at_arguments());
+    }
+    let value = single(b, env, &operand.value);
+    let Some(axis) = dim(b, env, "at", &along.value) else { return Value::Unknown };
+    let ExprKind::Int(position, None) = position.value.kind else {
+        return b.error(position.value.at, diag::at_position());
+    };
+    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let (has, name) = (b.graph.node(id).axes, b.graph.axis(axis).name.clone());
+    if !has.contains(axis) {
+        let has = b.axes_text(has);
+        return b.error(along.value.at, diag::no_such_axis(name, has));
+    }
+    let Some(extent) = b.graph.axis(axis).extent.as_const() else {
+        return b.error(at, diag::at_unknown_extent(name));
+    };
+    match i64::try_from(position) {
+        Ok(position) if position < extent => {
+            let (axes, span) = (has.minus(AxisSet::EMPTY.with(axis)), b.place(at));
+            known(b.push(Node { kind: NodeKind::At(axis, position), args: vec![id], dtype, axes, span }))
+        }
+        Ok(_) | Err(_) => b.error(args[2].value.at, diag::at_out_of_range(position, name, extent)),
+    }
+}

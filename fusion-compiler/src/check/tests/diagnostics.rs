@@ -1,0 +1,291 @@
+//! Each message of the catalogue, made by a source that a user could write.
+
+use super::text;
+
+/// All messages of a source, in order.
+fn refused(source: &str, expect: &[&str]) {
+    let errors = match text(source) {
+        Ok(graph) => panic!("{source}\nis accepted:\n{graph}"),
+        Err(errors) => errors,
+    };
+    assert_eq!(errors.split('\n').collect::<Vec<_>>(), expect, "{source}");
+}
+
+#[test]
+fn names() {
+    refused(
+        "pub fn f(bias: f32[N]) -> f32[N] { bais + 1 }",
+        &["there is no value `bais` here: did you mean `bias`?"],
+    );
+    refused("pub fn f(x: f32[N]) -> f32[N] { x + z }", &["there is no value `z` here"]);
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { rleu(x) }",
+        &["there is no function `rleu`: did you mean `relu`?"],
+    );
+    refused("pub fn f(x: f32[N]) -> f32[N] { softmax(x, N) }", &["`softmax` is not available yet"]);
+    refused("pub fn f(x: f32[N]) -> f32[N] { x + relu }", &["`relu` is a function: call it, `relu(…)`"]);
+    refused(
+        "pub fn f(x: f32[N], y: f32[N]) -> f32[N] { x }",
+        &["the parameter `y` is never used: use it, remove it, or call it `_y`"],
+    );
+    refused(
+        "pub fn f(x: f32[N], x: f32[N]) -> f32[N] { x } pub fn f(x: f32[N]) -> f32[N] { x }",
+        &[
+            "there are two functions `f` in this block: rename one",
+            "there are two parameters `x`: rename one",
+        ],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { g(x) } fn g(x) { h(x) } fn h(x) { g(x) }",
+        &["`g` calls itself: functions are expanded at each call, so none can"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { f(x) }",
+        &["`f` calls itself: functions are expanded at each call, so none can"],
+    );
+}
+
+#[test]
+fn dims() {
+    refused(
+        "pub fn f(x: f32[N, N]) -> f32[N] { x }",
+        &["the dim `N` is named twice in one tensor: give one of the two its own name"],
+    );
+    refused(
+        "pub fn f(x: f32[n]) -> f32[n] { x }",
+        &["the name of a dim starts with an uppercase letter: write `N` for `n`"],
+    );
+    refused(
+        "pub fn f(x: f32[N, C = 3], y: f32[C = 4]) -> f32[N] { sum(x * y, C) }",
+        &["the dim `C` has extent 3 and extent 4: a dim has one extent in a function"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N, M] { x }",
+        &["the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { let N = 3; x * N }",
+        &["`N` is a dim and a value: give one of them its own name"],
+    );
+    refused(
+        "pub fn f(x: f32[N], N: f32) -> f32[N] { x * N }",
+        &["`N` is a parameter and a dim: give one of them its own name"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { sum(x, D) + index(Q) as f32 }",
+        &["there is no dim `D` here", "there is no dim `Q` here"],
+    );
+    let many: Vec<String> = (0..65).map(|i| format!("A{i}")).collect();
+    let many = format!("pub fn f(x: f32[{0}]) -> f32[{0}] {{ x }}", many.join(", "));
+    refused(&many, &["this function has more than 64 dims"]);
+}
+
+#[test]
+fn results() {
+    refused(
+        "pub fn f(x: f32[N, D], y: f32[N]) -> f32[N] { x * y }",
+        &["this value has the dim `D`, which the result [N] lacks: declare `[N, D]`, or reduce over `D`"],
+    );
+    refused(
+        "pub fn f(x: f32[N, D], y: f32[N]) -> f32[D, N] { y + at(x, D, 0) } ",
+        &["`at` over a dim of unknown extent is not available yet: `D` needs a fixed extent, like `D = 3`"],
+    );
+    refused(
+        "pub fn f(x: f32[N, C = 2]) -> f32[C, N] { sum(x, C) }",
+        &["the result is declared [C, N], but this value has no dim `C`: declare `[N]`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> i32[N] { x }",
+        &["the result is declared i32, this is f32: write `… as i32`, or declare f32"],
+    );
+    refused("pub fn f(x: f32[N]) -> f32[N] { (x, x) }", &["`f` returns 1 value, this is 2 values"]);
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { let _y = x; }",
+        &["`f` returns `f32[N]`, but its body ends without a value: end it with an expression, without `;`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) { x }",
+        &["`f` computes nothing: give it a result, `-> f32[N]`, or a `&mut` parameter"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32 { x }",
+        &["a result is a tensor: write `f32[N, D]`, or `f32[]` for a single value"],
+    );
+    refused(
+        "pub fn f(p: &mut f32[N]) { }",
+        &["the `&mut` parameter `p` is never assigned: assign to it, or drop the `&mut`"],
+    );
+    refused(
+        "pub fn f(p: &mut f32[N], x: f32[N, D]) { p = x; }",
+        &["this value has the dim `D`, which `p` lacks: `p` has [N]"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { x = x + 1; x }",
+        &["`x` cannot be assigned to: declare it `x: &mut f32[…]`, or use `let`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { let y = x; y += 1; y }",
+        &["`y` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`"],
+    );
+}
+
+#[test]
+fn dtypes() {
+    refused(
+        "pub fn f(x: f32[N], k: i32[N]) -> f32[N] { x + k }",
+        &["`+` mixes f32 and i32: write `k as f32`"],
+    );
+    refused(
+        "fn g(a) { exp(a) } pub fn f(k: i32[N]) -> f32[N] { g(k) }",
+        &["`exp` takes floats, this is i32: write `… as f32`", "note: at `exp` in `g`, as it is called here"],
+    );
+    refused(
+        "pub fn f(k: i32[N]) -> f32[N] { sigmoid(k) }",
+        &["`exp` takes floats, this is i32: write `… as f32`", "note: in this call of `sigmoid`"],
+    );
+    refused(
+        "pub fn f(x: i32[N]) -> i32[N] { x + 1.5 }",
+        &["a number with a point meets `i32`: write a whole number, or cast the other side `as f32`"],
+    );
+    refused("pub fn f(x: i32[N]) -> i32[N] { x + 3000000000 }", &["`3000000000` does not fit in `i32`"]);
+    refused("pub fn f(x: u32[N]) -> u32[N] { x + -1 }", &["`-1` does not fit in `u32`"]);
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { x * (x as bool) }",
+        &["a number does not cast to `bool`: write `x != 0`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { if x { 1 } else { 2 } }",
+        &["`if` takes `bool`, this is f32: compare it, like `x != 0`"],
+    );
+    refused("pub fn f(x: f32[N]) -> f32[N] { x & x }", &["`&` takes integers or `bool`, this is f32"]);
+    refused(
+        "pub fn f(x: f32[N], c: bool) -> f32[N] { if c < c { x } else { x } }",
+        &["`bool` values have no order: only `==` and `!=` compare them"],
+    );
+    refused(
+        "pub fn f(x: f16[N]) -> f16[N] { x } pub fn g(x: f31[N]) -> f32[N] { x }",
+        &[
+            "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
+            "there is no dtype `f31`: did you mean `f32`?",
+        ],
+    );
+    refused(
+        "pub fn f<E>(x: E[N]) -> E[N] { x }",
+        &["generic element types are not available yet: write the dtype, `f32`"],
+    );
+}
+
+#[test]
+fn calls() {
+    refused("pub fn f(x: f32[N]) -> f32[N] { exp(x, x) }", &["`exp` takes 1 value, but 2 are given"]);
+    refused("pub fn f(x: f32[N]) -> f32[N] { clamp(x) }", &["`clamp` takes 3 arguments, but 1 is given"]);
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { leaky_relu(x, slop = 2) }",
+        &["`leaky_relu` has no parameter `slop`: did you mean `slope`?"],
+    );
+    refused(
+        "pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }",
+        &["reductions over a dim of unknown extent are not available yet: \
+              `D` needs a fixed extent, like `D = 3`"],
+    );
+    refused(
+        "pub fn f(x: f32[N, C = 3]) -> f32[N] { at(x, C, 3) + sum(x, (C, C)) }",
+        &[
+            "the position 3 is outside of `C`, which has 3 elements, from 0",
+            "`sum` is given the dim `C` twice",
+        ],
+    );
+    refused(
+        "pub fn f(x: f32[N, 3]) -> f32[N] { max(x, 3) }",
+        &["`max(x, 3)` could reduce over the dim `3` or compare with the number: \
+              name the dim, like `C = 3`, or write `3.0`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { g(x, Q) } fn g(x, D: dim) { x * D }",
+        &["the parameter `D` of `g` is a dim: pass the name of a dim, like `N`"],
+    );
+    refused(
+        "pub fn f(x: f32[N, M]) -> f32[N, M] { g(x) } pub fn g(y: f32[M]) -> f32[M] { y }",
+        &["the parameter `y` of `g` has dims [M], this has [N, M]"],
+    );
+    refused(
+        "fn g(x) { let _y = x; } pub fn f(x: f32[N]) -> f32[N] { g(x) }",
+        &["`g` gives no value: end its body with an expression, without `;`"],
+    );
+}
+
+#[test]
+fn a_mistake_in_a_signature_hides_none_in_the_body() {
+    refused(
+        "pub fn f(x: f16[N], y: f31[N]) -> f32[N, M] { rleu(x) + y }",
+        &[
+            "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
+            "there is no dtype `f31`: did you mean `f32`?",
+            "the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)",
+            "there is no function `rleu`: did you mean `relu`?",
+        ],
+    );
+}
+
+#[test]
+fn a_mistake_in_a_typed_function_is_said_once() {
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { g(x) + g(x) } pub fn g(x: f32[N]) -> f32[N] { x + nothing }",
+        &["there is no value `nothing` here"],
+    );
+}
+
+#[test]
+fn syntax() {
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { x < x < x }",
+        &["comparisons do not chain: `a < b < c` is written `a < b && b < c`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { x + } pub fn g(x: f32[N]) -> f32[N] { let y x; z x; x }",
+        &[
+            "expected an expression, found the end",
+            "expected `=`, found `x`",
+            "expected an operator, `;` or the end of the expression, found `x`",
+        ],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { if x < 0 { 1 } }",
+        &["`if` is an expression and needs its `else`: write `if … { … } else { … }`"],
+    );
+    refused(
+        "pub fn f(x) -> f32[N] { x }",
+        &["an exported function says the type of each parameter: write `x: f32[N]`, `x: f32` or `x: dim`"],
+    );
+    refused("#[fuse(grad)] pub fn f(x: f32[N]) -> f32[N] { x }", &["`#[fuse(grad)]` is not available yet"]);
+    refused(
+        "#[fuse(of)] pub fn f(x: f32[N]) -> f32[N] { x }",
+        &["there is no `#[fuse(of)]`: did you mean `off`? (there are `off` and `targets(…)`)"],
+    );
+    refused(
+        "pub struct Foo;",
+        &["expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found `struct`"],
+    );
+}
+
+#[test]
+fn inline() {
+    refused(
+        "a[N] * b[M]",
+        &["no tensor here has all dims of the result: \
+              if all of [N, M] are meant, say so by ending with `=> [N, M]`"],
+    );
+    refused("a[N] * b", &["other tensors here have dims, `b` has none: write `b[N]`"]);
+    refused("a[N] * a[M]", &["`a` has dims [N] and dims [M]: it is one tensor"]);
+    refused("sum(a, D)", &["`sum` needs dims, and the tensors here have none: name them, like `a[N, D]`"]);
+    refused(
+        "let x = 3; x",
+        &["the inline form is one expression: write a `fn` in `fuse! { … }` to use statements"],
+    );
+    refused("(a, b)", &["the inline form has one result: write a `fn` in `fuse! { … }` to have several"]);
+    refused(
+        "scalar(3.0)",
+        &["no tensor is named here: write an expression over tensors, like `fuse!(relu(a + b) * c)`"],
+    );
+    refused("f16: a + b", &["the inline form in `f16` is not available yet: leave out the dtype for `f32`"]);
+}

@@ -1,0 +1,316 @@
+//! Sources without mistakes, and their graphs.
+
+use std::str::FromStr;
+
+use super::super::{ParamType, Source, front_end};
+use super::{check, graphs, text};
+use crate::ir::dtype::DType;
+use crate::ir::graph::Access;
+
+#[test]
+fn operands_meet_by_name() {
+    check(
+        "pub fn f(x: f32[N, D], mu: f32[N], gamma: f32[D]) -> f32[N, D] { (x - mu) * gamma }",
+        &[
+            "fn f(x: f32[N, D], mu: f32[N], gamma: f32[D])",
+            "%0: f32[N, D] = x",
+            "%1: f32[N] = mu",
+            "%2: f32[D] = gamma",
+            "%3: f32[N, D] = sub %0, %1",
+            "%4: f32[N, D] = mul %3, %2",
+            "return[N, D] = %4",
+        ],
+    );
+}
+
+#[test]
+fn a_transpose_is_an_order() {
+    check(
+        "pub fn t(x: f32[N, D]) -> f32[D, N] { x }",
+        &["fn t(x: f32[N, D])", "%0: f32[N, D] = x", "return[D, N] = %0"],
+    );
+}
+
+#[test]
+fn weak_numbers_take_the_dtype_they_meet() {
+    check(
+        "pub fn f(x: f32[N], k: i32[N]) -> (f32[N], i32[N]) { let half = 1 / 2; (x * half + N, k + 3 - N) }",
+        &[
+            "fn f(x: f32[N], k: i32[N])",
+            "%0: f32[N] = x",
+            "%1: i32[N] = k",
+            "%2: f32 = 1.0",
+            "%3: f32 = 2.0",
+            "%4: f32 = div %2, %3",
+            "%5: f32[N] = mul %0, %4",
+            "%6: f32 = extent N",
+            "%7: f32[N] = add %5, %6",
+            "%8: i32 = 3",
+            "%9: i32[N] = add %1, %8",
+            "%10: i32 = extent N",
+            "%11: i32[N] = sub %9, %10",
+            "return[N] = %7",
+            "return[N] = %11",
+        ],
+    );
+}
+
+#[test]
+fn in_place_parameters_are_written_once() {
+    check(
+        "pub fn step(p: &mut f32[N], m: &mut f32[N], g: f32[N], lr: f32) { m = m + g; p -= lr * m; }",
+        &[
+            "fn step(p: &mut f32[N], m: &mut f32[N], g: f32[N], lr: f32)",
+            "%0: f32[N] = p",
+            "%1: f32[N] = m",
+            "%2: f32[N] = g",
+            "%3: f32 = lr",
+            "%4: f32[N] = add %1, %2",
+            "%5: f32[N] = mul %3, %4",
+            "%6: f32[N] = sub %0, %5",
+            "p[N] = %6",
+            "m[N] = %4",
+        ],
+    );
+}
+
+#[test]
+fn a_smaller_value_fills_an_in_place_parameter() {
+    check(
+        "pub fn fill(p: &mut f32[N, D], x: f32[D]) { p = x; }",
+        &[
+            "fn fill(p: &mut f32[N, D], x: f32[D])",
+            "%0: f32[N, D] = p",
+            "%1: f32[D] = x",
+            "%2: f32[N, D] = broadcast %1",
+            "p[N, D] = %2",
+        ],
+    );
+}
+
+#[test]
+fn fixed_axes_reduce() {
+    check(
+        "pub fn luma(x: f32[H, W, 3], w: f32[3]) -> f32[H, W] { sum(x * w, 3) }",
+        &[
+            "fn luma(x: f32[H, W, 3], w: f32[3])",
+            "%0: f32[H, W, 3] = x",
+            "%1: f32[3] = w",
+            "%2: f32[H, W, 3] = mul %0, %1",
+            "%3: f32[H, W] = sum %2 over [3]",
+            "return[H, W] = %3",
+        ],
+    );
+    check(
+        "pub fn f(x: f32[N, C = 4]) -> f32[N] { mean(x, C) + max(x, C) + at(x, C, 3) * rsqrt(C) }",
+        &[
+            "fn f(x: f32[N, C = 4])",
+            "%0: f32[N, C] = x",
+            "%1: f32[N] = sum %0 over [C]",
+            "%2: f32 = 4.0",
+            "%3: f32[N] = div %1, %2",
+            "%4: f32[N] = max %0 over [C]",
+            "%5: f32[N] = add %3, %4",
+            "%6: f32[N] = at %0, C 3",
+            "%7: f32 = 4.0",
+            "%8: f32 = rsqrt %7",
+            "%9: f32[N] = mul %6, %8",
+            "%10: f32[N] = add %5, %9",
+            "return[N] = %10",
+        ],
+    );
+}
+
+#[test]
+fn masks_come_from_coordinates() {
+    check(
+        "pub fn causal(s: f32[T, S]) -> f32[T, S] { if index(S) <= index(T) { s } else { -INF } }",
+        &[
+            "fn causal(s: f32[T, S])",
+            "%0: f32[T, S] = s",
+            "%1: i32[S] = index S",
+            "%2: i32[T] = index T",
+            "%3: bool[T, S] = le %1, %2",
+            "%4: f32 = -inf",
+            "%5: f32[T, S] = select %3, %0, %4",
+            "return[T, S] = %5",
+        ],
+    );
+}
+
+#[test]
+fn templates_are_typed_at_each_call() {
+    check(
+        "fn axpb(x, a = 2, b = 0.5) { let (p, q) = twice(x); p * a + b * q }
+         fn twice(x) { (x, x + x) }
+         pub fn f(x: f32[N]) -> f32[N] { x.axpb(b = 0.25) }",
+        &[
+            "fn f(x: f32[N])",
+            "%0: f32[N] = x",
+            "%1: f32[N] = add %0, %0",
+            "%2: f32 = 2.0",
+            "%3: f32[N] = mul %0, %2",
+            "%4: f32 = 0.25",
+            "%5: f32[N] = mul %4, %1",
+            "%6: f32[N] = add %3, %5",
+            "return[N] = %6",
+        ],
+    );
+}
+
+#[test]
+fn dims_go_into_templates_and_typed_functions_bind_by_name() {
+    let both = "fn scaled(x, D: dim) { x * rsqrt(D) + index(D) as f32 }
+        pub fn g(x: f32[N, D]) -> f32[N, D] { scaled(x, D) }
+        pub fn f(y: f32[D, N], H: dim) -> f32[D, N] { g(y) * H }";
+    let text = text(both).unwrap();
+    assert!(text.contains("fn f(y: f32[D, N], H: dim)"), "{text}");
+    assert!(text.contains("index D") && text.contains("extent H"), "{text}");
+    assert_eq!(graphs(both).unwrap()[1].symbols, ["D", "N", "H"]);
+}
+
+#[test]
+fn integers_and_bits() {
+    check(
+        "pub fn f(x: u32[N], on: bool) -> i32[N] { if on && !(x & 1 == 0) { (x >> 2) as i32 } else { -1 } }",
+        &[
+            "fn f(x: u32[N], on: bool)",
+            "%0: u32[N] = x",
+            "%1: bool = on",
+            "%2: u32 = 1",
+            "%3: u32[N] = and %0, %2",
+            "%4: u32 = 0",
+            "%5: bool[N] = eq %3, %4",
+            "%6: bool[N] = not %5",
+            "%7: bool[N] = and %1, %6",
+            "%8: u32 = 2",
+            "%9: u32[N] = shr %0, %8",
+            "%10: i32[N] = cast %9",
+            "%11: i32 = -1",
+            "%12: i32[N] = select %7, %10, %11",
+            "return[N] = %12",
+        ],
+    );
+}
+
+#[test]
+fn scalars_and_names_of_the_user_shadow() {
+    let source = "#[fuse(off)] /// doc
+        #[must_use]
+        pub(crate) fn f(x: f32[], _unused: f32) -> f32[] { relu(x) }
+        fn relu(x) { x + 1 }";
+    let tokens = proc_macro2::TokenStream::from_str(source).unwrap();
+    let Ok(Source::Items(functions)) = front_end(tokens) else { panic!("refused") };
+    let [function] = functions.as_slice() else { panic!("{} functions", functions.len()) };
+    assert!(function.graph.to_string().starts_with("#[fuse(off)]\nfn f(x: f32[], _unused: f32)"));
+    assert!(function.graph.to_string().contains("add"));
+    let signature = &function.signature;
+    assert_eq!(signature.attributes.to_string(), "# [doc = \" doc\"] # [must_use]");
+    assert_eq!(signature.visibility.to_string(), "pub (crate)");
+    assert_eq!(signature.params.iter().map(ToString::to_string).collect::<Vec<_>>(), ["x", "_unused"]);
+    assert_eq!(function.options.targets.len(), 3);
+}
+
+#[test]
+fn an_empty_block_is_no_functions() {
+    assert_eq!(graphs("").unwrap().len(), 0);
+}
+
+#[test]
+fn a_number_compares_where_the_value_has_no_such_dim() {
+    check(
+        "pub fn f(y: f32[N], _x: f32[N, 3]) -> f32[N] { max(y, 3) }",
+        &[
+            "fn f(y: f32[N], _x: f32[N, 3])",
+            "%0: f32[N] = y",
+            "%1: f32[N, 3] = _x",
+            "%2: f32 = 3.0",
+            "%3: f32[N] = max %0, %2",
+            "return[N] = %3",
+        ],
+    );
+}
+
+#[test]
+fn functions_with_mistakes_leave_stubs() {
+    let source = "pub fn f(x: f32[N], p: &mut i32[N], lr: f32, H: dim) -> (f32[N], u32[]) { nothing }
+        pub fn f() -> f32[] { 1.0 } fn template(x) { x }";
+    let failure = front_end(proc_macro2::TokenStream::from_str(source).unwrap()).unwrap_err();
+    let [stub] = failure.stubs.as_slice() else { panic!("{} stubs", failure.stubs.len()) };
+    let params = [
+        ParamType::Tensor(DType::F32, Access::Read),
+        ParamType::Tensor(DType::I32, Access::ReadWrite),
+        ParamType::Scalar(DType::F32),
+        ParamType::Dim,
+    ];
+    assert_eq!(
+        (stub.params.as_slice(), stub.results.as_slice()),
+        (&params[..], &[DType::F32, DType::U32][..])
+    );
+    assert_eq!(stub.signature.name, "f");
+}
+
+/// Captures, and whether any shape will do.
+fn inline(source: &str) -> (Vec<String>, bool, String) {
+    let tokens = proc_macro2::TokenStream::from_str(source).unwrap();
+    match front_end(tokens) {
+        Ok(Source::Inline(inline)) => {
+            let captures = inline.captures.iter().map(ToString::to_string).collect();
+            (captures, inline.any_shape, inline.graph.to_string())
+        }
+        Ok(Source::Items(_)) => panic!("{source}: items"),
+        Err(failure) => panic!("{source}: {}", failure.errors.messages().collect::<Vec<_>>().join("\n")),
+    }
+}
+
+#[test]
+fn inline_without_dims() {
+    let (captures, any_shape, text) = inline("relu(a + self.b.0) * a + {make(1)} * scalar(1.0 / t)");
+    assert_eq!(captures, ["a", "self . b . 0", "make (1)", "1.0 / t"]);
+    assert!(any_shape);
+    let source = "relu(a + b) * c";
+    check(
+        source,
+        &[
+            "fn inline(a: f32[elements], b: f32[elements], c: f32[elements])",
+            "%0: f32[elements] = a",
+            "%1: f32[elements] = b",
+            "%2: f32[elements] = add %0, %1",
+            "%3: f32 = 0.0",
+            "%4: bool[elements] = lt %2, %3",
+            "%5: f32 = 0.0",
+            "%6: f32[elements] = select %4, %5, %2",
+            "%7: f32[elements] = c",
+            "%8: f32[elements] = mul %6, %7",
+            "return[elements] = %8",
+        ],
+    );
+    assert!(text.contains("self.b.0: f32[elements]"), "{text}");
+}
+
+#[test]
+fn inline_with_dims() {
+    let (captures, any_shape, text) = inline("f32: gelu(x[N, D] + self.bias[D]) * x[N, D] * rsqrt(D)");
+    assert_eq!(captures, ["x", "self . bias"]);
+    assert!(!any_shape && text.contains("return[N, D]"), "{text}");
+    let (_, _, text) = inline("bias[D] + x[N, D]");
+    assert!(text.contains("return[N, D]"), "{text}");
+    let (_, _, text) = inline("u[N] * v[M] => [M, N]");
+    assert!(text.contains("return[M, N]"), "{text}");
+    let (captures, _, text) = inline("sum({frame.pixels()}[H, W, 3] * w[3], 3)");
+    assert_eq!(captures, ["frame . pixels ()", "w"]);
+    assert!(text.contains("return[H, W]"), "{text}");
+    let (_, _, text) = inline("if m[N] > 0 { x[N] } else { 0.0 }");
+    assert!(text.contains("select"), "{text}");
+}
+
+#[test]
+fn expressions_passed_on_by_a_macro_are_captured_with_their_dims() {
+    let tokens = proc_macro2::TokenStream::from_str("self.bias").unwrap();
+    let passed = proc_macro2::Group::new(proc_macro2::Delimiter::None, tokens);
+    let Ok(Source::Inline(inline)) = front_end(quote::quote!(x[N, D] + #passed[D] * self.bias[D])) else {
+        panic!("refused")
+    };
+    let captures: Vec<String> = inline.captures.iter().map(ToString::to_string).collect();
+    assert_eq!(captures, ["x", "self . bias"]);
+}

@@ -1,0 +1,140 @@
+//! Numbers without a dtype: literals, extents, and what is computed from nothing else.
+//!
+//! Invariant: a weak number becomes a node when it meets a value, in that value's dtype; alone it is `i32`,
+//! or `f32` once a literal with a point is part of it.
+
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use super::build::{Builder, Value};
+use crate::diag;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{AxisSet, NodeId, NodeKind, SpanId};
+use crate::ir::ops::Op;
+
+/// A number without a dtype.
+#[derive(Clone, Debug)]
+pub(super) struct Weak {
+    pub(super) kind: WeakKind,
+    /// A literal with a point is part of it.
+    pub(super) is_float: bool,
+    pub(super) span: SpanId,
+    /// Levels of the tree, bounded like those of the syntax.
+    depth: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum WeakKind {
+    Literal(Const),
+    Extent(DimExpr),
+    /// With the operation as the user wrote it.
+    Apply(Op, &'static str, Rc<[Weak]>),
+    /// One of the two, by a condition.
+    Select(NodeId, Rc<[Weak; 2]>),
+}
+
+/// Deepest tree: `let`s can stack expressions on each other.
+const DEPTH_MAX: u32 = 1000;
+
+impl Weak {
+    pub(super) fn int(value: i64, span: SpanId) -> Weak {
+        Weak { kind: WeakKind::Literal(Const::Int(value)), is_float: false, span, depth: 1 }
+    }
+
+    pub(super) fn float(value: f64, span: SpanId) -> Weak {
+        Weak { kind: WeakKind::Literal(Const::Float(value)), is_float: true, span, depth: 1 }
+    }
+
+    pub(super) fn extent(extent: DimExpr, span: SpanId) -> Weak {
+        match extent.as_const() {
+            Some(value) => Weak::int(value, span),
+            None => Weak { kind: WeakKind::Extent(extent), is_float: false, span, depth: 1 },
+        }
+    }
+
+    /// The dtype it has alone.
+    pub(super) fn default_dtype(&self) -> DType {
+        if self.is_float { DType::F32 } else { DType::I32 }
+    }
+}
+
+/// An operation on weak numbers; the sign of a literal becomes part of it.
+pub(super) fn apply(b: &mut Builder<'_>, op: Op, what: &'static str, args: Vec<Weak>, span: SpanId) -> Value {
+    if let (Op::Neg, [Weak { kind: WeakKind::Literal(value), is_float, .. }]) = (op, args.as_slice()) {
+        let value = match *value {
+            Const::Float(x) => Const::Float(-x),
+            Const::Int(x) => Const::Int(x.wrapping_neg()),
+            Const::Bool(x) => Const::Bool(x),
+        };
+        let kind = WeakKind::Literal(value);
+        return Value::Weak(Weak { kind, is_float: *is_float, span: args[0].span, depth: 1 });
+    }
+    let (is_float, depth) = summary(&args);
+    grown(b, Weak { is_float, span, depth, kind: WeakKind::Apply(op, what, args.into()) })
+}
+
+/// One of two weak numbers.
+pub(super) fn select(b: &mut Builder<'_>, condition: NodeId, sides: [Weak; 2], span: SpanId) -> Value {
+    let (is_float, depth) = summary(&sides);
+    grown(b, Weak { is_float, span, depth, kind: WeakKind::Select(condition, sides.into()) })
+}
+
+fn summary(args: &[Weak]) -> (bool, u32) {
+    let depth = args.iter().map(|arg| arg.depth).max().unwrap_or(0) + 1;
+    (args.iter().any(|arg| arg.is_float), depth)
+}
+
+fn grown(b: &mut Builder<'_>, weak: Weak) -> Value {
+    if weak.depth > DEPTH_MAX { b.error_span(weak.span, diag::too_deep()) } else { Value::Weak(weak) }
+}
+
+/// Gives the number a dtype. `dtype` is a float if the number is.
+pub(super) fn resolve(b: &mut Builder<'_>, weak: &Weak, dtype: DType) -> Option<NodeId> {
+    let span = weak.span;
+    match &weak.kind {
+        WeakKind::Literal(value) => {
+            let value = literal(b, *value, dtype, span)?;
+            b.leaf(NodeKind::Literal(value), dtype, AxisSet::EMPTY, span)
+        }
+        WeakKind::Extent(extent) => b.leaf(NodeKind::Extent(extent.clone()), dtype, AxisSet::EMPTY, span),
+        WeakKind::Apply(op, what, args) => {
+            let args: Vec<NodeId> = args.iter().map(|arg| resolve(b, arg, dtype)).collect::<Option<_>>()?;
+            // An operation on integers has no meaning once its operands turn out to be floats.
+            if !op.info().typing.accepts(dtype) {
+                b.error_span(span, diag::wants_int(what, dtype));
+                return None;
+            }
+            (!b.is_full()).then(|| b.graph.apply(*op, &args, span))
+        }
+        WeakKind::Select(condition, sides) => {
+            let [left, right] = &**sides;
+            let args = [*condition, resolve(b, left, dtype)?, resolve(b, right, dtype)?];
+            (!b.is_full()).then(|| b.graph.apply(Op::Select, &args, span))
+        }
+    }
+}
+
+/// The literal in a dtype, if it fits.
+pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: SpanId) -> Option<Const> {
+    match value {
+        Const::Int(x) if dtype.is_float() => Some(Const::Float(x as f64)),
+        Const::Int(x) if range(dtype).contains(&x) => Some(value),
+        Const::Float(x) if dtype.is_float() => {
+            if x.is_finite() && !(x as f32).is_finite() {
+                b.error_span(span, diag::float_range(format!("{x:?}"), dtype));
+                return None;
+            }
+            Some(value)
+        }
+        Const::Int(_) | Const::Float(_) => {
+            b.error_span(span, diag::literal_range(value, dtype));
+            None
+        }
+        Const::Bool(_) => Some(value),
+    }
+}
+
+fn range(dtype: DType) -> RangeInclusive<i64> {
+    if dtype == DType::U32 { 0..=i64::from(u32::MAX) } else { i64::from(i32::MIN)..=i64::from(i32::MAX) }
+}

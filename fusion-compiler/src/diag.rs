@@ -1,0 +1,279 @@
+//! The catalogue of everything a user can be told, and the list that collects it.
+//!
+//! Invariant: a message is made here and nowhere else; it says what is wrong and how to mend it, at the
+//! user's own token, and never names anything internal.
+
+use std::fmt::Display;
+
+use proc_macro2::{Span, TokenStream};
+
+/// A text of the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message(String);
+
+/// All errors of one `fuse!`.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    errors: Vec<(Span, Message)>,
+}
+
+impl Diagnostics {
+    /// Adds an error, unless the same text is there already for the same token.
+    pub(crate) fn push(&mut self, span: Span, message: Message) {
+        let same =
+            |(at, text): &(Span, Message)| *text == message && format!("{at:?}") == format!("{span:?}");
+        if !self.errors.iter().any(same) {
+            self.errors.push((span, message));
+        }
+    }
+
+    /// How many errors there are.
+    pub(crate) fn len(&self) -> usize {
+        self.errors.len()
+    }
+
+    /// Whether there is no error.
+    pub fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// The texts, in the order found.
+    pub fn messages(&self) -> impl Iterator<Item = &str> {
+        self.errors.iter().map(|(_, message)| message.0.as_str())
+    }
+
+    /// One `compile_error!` for each, each at its token.
+    pub fn to_compile_errors(&self) -> TokenStream {
+        let errors = self.errors.iter();
+        errors.map(|(span, message)| syn::Error::new(*span, &message.0).to_compile_error()).collect()
+    }
+}
+
+impl Message {
+    /// The same, said of a call of this function.
+    pub(crate) fn in_call(self, function: impl Display) -> Message {
+        Message(format!("{}\nnote: in this call of `{function}`", self.0))
+    }
+
+    /// The same, said of a call of this function of the user, at this token of its body.
+    pub(crate) fn in_template(self, function: impl Display, token: impl Display) -> Message {
+        Message(format!("{}\nnote: at `{token}` in `{function}`, as it is called here", self.0))
+    }
+}
+
+/// The name a user may have meant: the closest one, if it is close.
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let limit = name.chars().count().div_ceil(3).min(name.chars().count() - usize::from(!name.is_empty()));
+    let near = known.into_iter().map(|known| (distance(name, known), known)).min();
+    match near {
+        Some((distance, near)) if distance <= limit && near != name => format!(": did you mean `{near}`?"),
+        Some(_) | None => String::new(),
+    }
+}
+
+/// Letters to add, drop, change or swap with their neighbour (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            table[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let change = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let step = change.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
+                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if swapped { step.min(table[i - 2][j - 2] + 1) } else { step }
+            };
+        }
+    }
+    table[a.len()][b.len()]
+}
+
+/// `[N, D]`.
+pub(crate) fn dims<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    format!("[{}]", names.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+macro_rules! catalogue {
+    ($($name:ident($($arg:ident),*) = $text:literal;)*) => {
+        $(pub(crate) fn $name($($arg: impl Display),*) -> Message {
+            Message(format!($text))
+        })*
+    };
+}
+
+// Syntax.
+catalogue! {
+    expected(what, found) = "expected {what}, found {found}";
+    expected_operator(found) = "expected an operator, `;` or the end of the expression, found {found}";
+    chained_comparison(first, second) = "comparisons do not chain: `a {first} b {second} c` is written `a {first} b && b {second} c`";
+    no_keyword(word) = "`{word}` is not part of the language: a function is `let`s, assignments to `&mut` parameters, and one expression";
+    no_let_in_inline() = "the inline form is one expression: write a `fn` in `fuse! {{ … }}` to use statements";
+    no_let_type() = "a `let` takes the type of its value: leave out the `: …`";
+    no_let_mut() = "values do not change: leave out the `mut`, and give each value its own `let`";
+    no_let_else() = "`let` needs a value: write `let x = …;`";
+    if_without_else() = "`if` is an expression and needs its `else`: write `if … {{ … }} else {{ … }}`";
+    no_tail() = "this block has no value: end it with an expression, without `;`";
+    no_unit_tail(word) = "`{word}` must be the last thing in its block: end the statement before it with `;`, or drop the rest";
+    assign_in_block() = "an assignment stands on its own in the function: write `p = if … {{ … }} else {{ … }};`";
+    assign_operator(symbol) = "`{symbol}` is not an assignment here: write `p = p … x;` with the operator spelt out";
+    assign_target() = "only a `&mut` parameter, by its name, can be assigned to";
+    too_deep() = "this expression is nested too deeply: give parts of it a name with `let`";
+    bad_literal(text) = "`{text}` is not a number: literals are whole numbers, numbers with a point, and `true` or `false`";
+    bad_suffix(suffix) = "`{suffix}` is not a suffix for a number here: write `f32`, `i32` or `u32`, or leave it out";
+    huge_literal(text) = "`{text}` is too large for any integer type";
+    call_of_value() = "only functions can be called: write `name(…)`";
+    no_field(field) = "values have no fields: `x.{field}` is written `x.{field}(…)` if `{field}` is a function";
+    no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
+    no_path() = "paths with `::` cannot be named here: pass the value as a parameter";
+    no_path_inline() = "paths with `::` need braces: `{{path::to::TENSOR}}`, or `scalar(path::to::NUMBER)` for a number";
+    no_reference() = "values are not references: leave out the `&` or `*`";
+    no_positive() = "there is no `+` before a value: leave it out";
+    cast_type(found) = "expected a dtype after `as`, like `x as f32`, found {found}";
+    cast_dims() = "a cast names a dtype only, without dims: write `x as f32`";
+    outside_call(what) = "`{what}` belongs among the arguments of an index operation";
+    after_inline(found) = "the inline form is one expression, and may end with `=> [N, M]`: this {found} does not belong to it";
+    empty_inline() = "there is nothing to compute: write an expression over tensors, like `fuse!(relu(a + b) * c)`";
+    item_start(found) = "expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found {found}";
+    inner_attribute() = "attributes stand before the function they are for: write `#[…]` or `///`";
+    visibility(found) = "expected `pub` or `pub(crate)`, found `pub({found})`";
+    param_self() = "functions have no `self`: give the parameter a name";
+    param_reference() = "a tensor is read without `&`: write `x: f32[N]`, or `x: &mut f32[N]` to change it";
+    param_in_place_scalar(name) = "`&mut` is for tensors: write `{name}: &mut f32[]` for a scalar on the device";
+    param_default_exported() = "a default belongs to a private function: callers of an exported one pass every argument";
+    param_untyped_exported(name) = "an exported function says the type of each parameter: write `{name}: f32[N]`, `{name}: f32` or `{name}: dim`";
+    param_default_order(name) = "`{name}` needs a default too: it comes after a parameter that has one";
+    tensor_type(found) = "expected a type, like `f32[N, D]`, found {found}";
+    result_dims(dtype) = "a result is a tensor: write `{dtype}[N, D]`, or `{dtype}[]` for a single value";
+    dim_name(found) = "expected the name of a dim, like `N`, `C = 3` or `3`, found {found}";
+    dim_lowercase(name, upper) = "the name of a dim starts with an uppercase letter: write `{upper}` for `{name}`";
+    dim_extent() = "expected the extent of the dim, a whole number from 1 to 2147483647";
+    generic_bounds() = "a generic is the type of the elements and takes no bounds: write `fn f<E>(x: E[N])`";
+    generics_later() = "generic element types are not available yet: write the dtype, `f32`";
+    attribute_later(name) = "`#[fuse({name})]` is not available yet";
+    attribute_unknown(name, near) = "there is no `#[fuse({name})]`{near} (there are `off` and `targets(…)`)";
+    attribute_empty() = "`#[fuse(…)]` says how to compile the function: write `#[fuse(off)]` or `#[fuse(targets(ptx, wgsl, cpu))]`";
+    attribute_private() = "`#[fuse(…)]` belongs on an exported function: a private one is compiled into its callers";
+    target_unknown(name, near) = "there is no target `{name}`{near} (there are `ptx`, `wgsl` and `cpu`)";
+    targets_empty() = "name at least one target: `#[fuse(targets(ptx, wgsl, cpu))]`";
+    duplicate_target(name) = "the target `{name}` is named twice";
+}
+
+// Names.
+catalogue! {
+    unknown_name(name, near) = "there is no value `{name}` here{near}";
+    unknown_function(name, near) = "there is no function `{name}`{near}";
+    unknown_dim(name, near) = "there is no dim `{name}` here{near}";
+    function_as_value(name) = "`{name}` is a function: call it, `{name}(…)`";
+    function_later(name) = "`{name}` is not available yet";
+    scalar_in_item() = "`scalar(…)` belongs to the inline form: here a scalar is a parameter, like `lr: f32`";
+    duplicate_function(name) = "there are two functions `{name}` in this block: rename one";
+    duplicate_param(name) = "there are two parameters `{name}`: rename one";
+    duplicate_dim(name) = "the dim `{name}` is named twice in one tensor: give one of the two its own name";
+    duplicate_pattern(name) = "`{name}` is named twice in one pattern";
+    name_clash(name, first, second) = "`{name}` is {first} and {second}: give one of them its own name";
+    unused_param(name) = "the parameter `{name}` is never used: use it, remove it, or call it `_{name}`";
+    recursion(name) = "`{name}` calls itself: functions are expanded at each call, so none can";
+    not_callable_in_place(name) = "`{name}` has `&mut` parameters: calling such a function from another one is not available yet";
+    no_value(name) = "`{name}` gives no value: end its body with an expression, without `;`";
+}
+
+// Calls.
+catalogue! {
+    arity(name, wants, given) = "`{name}` takes {wants}, but {given} given";
+    unknown_argument(function, name, near) = "`{function}` has no parameter `{name}`{near}";
+    argument_twice(name) = "the argument `{name}` is given twice";
+    positional_after_named() = "arguments without a name come before those with one";
+    named_argument(function) = "the arguments of `{function}` have no names: leave out the `name =`";
+    missing_argument(function, name) = "this call of `{function}` lacks the argument `{name}`";
+    wants_dim(function, name) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `N`";
+    wants_dim_last(function) = "`{function}` takes a value and then dims: write `{function}(x, D)`, `{function}(x, (H, W))`, or `{function}(x)` for all";
+    argument_dtype(function, name, wants, is) = "the parameter `{name}` of `{function}` is {wants}, this is {is}: write `… as {wants}`";
+    argument_dims(function, name, wants, has) = "the parameter `{name}` of `{function}` has dims {wants}, this has {has}";
+    callee_extent(function, dim, wants, has) = "the dim `{dim}` of `{function}` has extent {wants}, here it has {has}";
+    index_argument() = "`index` takes a dim: write `index(T)` for the coordinate along `T`";
+    reduce_twice(function, dim) = "`{function}` is given the dim `{dim}` twice";
+    at_arguments() = "`at` takes a value, a dim and a position: write `at(x, C, 0)`";
+    at_position() = "the position is a whole number known here: write `at(x, C, 0)`";
+    at_out_of_range(position, dim, extent) = "the position {position} is outside of `{dim}`, which has {extent} elements, from 0";
+    at_unknown_extent(dim) = "`at` over a dim of unknown extent is not available yet: `{dim}` needs a fixed extent, like `{dim} = 3`";
+    reduce_unknown_extent(dim) = "reductions over a dim of unknown extent are not available yet: `{dim}` needs a fixed extent, like `{dim} = 3`";
+    no_such_axis(dim, has) = "this value has no dim `{dim}`: it has {has}";
+    nothing_to_reduce(function) = "`{function}` combines the elements along dims, and this value has none";
+    reduce_or_compare(function, dim) = "`{function}(x, {dim})` could reduce over the dim `{dim}` or compare with the number: name the dim, like `C = {dim}`, or write `{dim}.0`";
+    too_many_terms() = "this function grows too large: it has too many operations once all calls are expanded";
+}
+
+// Types.
+catalogue! {
+    unknown_dtype(name, near) = "there is no dtype `{name}`{near}";
+    tensor_dtype_later(name) = "tensors of `{name}` are not available yet: tensors have `f32`, `i32` or `u32`";
+    scalar_dtype_later(name) = "scalars of `{name}` are not available yet: scalars have `f32`, `i32`, `u32` or `bool`";
+    inline_dtype_later(name) = "the inline form in `{name}` is not available yet: leave out the dtype for `f32`";
+    cast_later(name) = "casts to `{name}` are not available yet: cast to `f32`, `i32` or `u32`";
+    cast_to_bool() = "a number does not cast to `bool`: write `x != 0`";
+    mixed(operator, left, right, fix) = "`{operator}` mixes {left} and {right}: write `{fix}`";
+    mixed_branches(left, right, fix) = "the sides of this `if` are {left} and {right}: write `{fix}`";
+    number_and_bool(operator) = "`{operator}` mixes a number and a `bool`: compare the number (`x != 0`), or pick one with `if`";
+    float_literal_for_int(dtype) = "a number with a point meets `{dtype}`: write a whole number, or cast the other side `as f32`";
+    literal_range(value, dtype) = "`{value}` does not fit in `{dtype}`";
+    float_range(value, dtype) = "`{value}` does not fit in `{dtype}`: the largest is about 3.4e38 (`INF` is the infinity)";
+    wants_float(what, is) = "`{what}` takes floats, this is {is}: write `… as f32`";
+    wants_int(what, is) = "`{what}` takes integers, this is {is}";
+    wants_bits(what, is) = "`{what}` takes integers or `bool`, this is {is}";
+    wants_number(what, is) = "`{what}` takes numbers, this is {is}: `if c {{ 1.0 }} else {{ 0.0 }}` makes a number of it";
+    wants_bool(what, is) = "`{what}` takes `bool`, this is {is}: compare it, like `x != 0`";
+    no_order() = "`bool` values have no order: only `==` and `!=` compare them";
+    tuple_value() = "this is several values: take them apart with `let (a, b) = …;`";
+    not_a_tuple(count) = "this is one value, and the pattern names {count}";
+    tuple_length(has, wants) = "this is {has} values, and the pattern names {wants}";
+    tuple_branches() = "the sides of this `if` do not give the same number of values";
+}
+
+// Results.
+catalogue! {
+    missing_result(name, ty) = "`{name}` returns {ty}, but its body ends without a value: end it with an expression, without `;`";
+    unexpected_result(name) = "`{name}` declares no result: write `-> f32[N]` before the body, or drop this value";
+    no_result(name) = "`{name}` computes nothing: give it a result, `-> f32[N]`, or a `&mut` parameter";
+    result_count(name, wants, has) = "`{name}` returns {wants}, this is {has}";
+    result_dtype(wants, is) = "the result is declared {wants}, this is {is}: write `… as {wants}`, or declare {is}";
+    result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`";
+    result_missing_dim(dim, declared, fix) = "the result is declared {declared}, but this value has no dim `{dim}`: declare `{fix}`";
+    result_dim_unknown(dim) = "the extent of `{dim}` is not known: no parameter has it (`{dim}: dim` takes it from the caller)";
+    dim_conflict(dim, first, second) = "the dim `{dim}` has extent {first} and extent {second}: a dim has one extent in a function";
+    too_many_dims(max) = "this function has more than {max} dims";
+    assign_unknown(name, near) = "there is no `&mut` parameter `{name}`{near}";
+    assign_not_mut(name) = "`{name}` cannot be assigned to: declare it `{name}: &mut f32[…]`, or use `let`";
+    assign_let(name) = "`{name}` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`";
+    never_assigned(name) = "the `&mut` parameter `{name}` is never assigned: assign to it, or drop the `&mut`";
+    assign_dtype(name, wants, is) = "`{name}` is {wants}, this is {is}: write `… as {wants}`";
+    assign_extra_dim(name, dim, has) = "this value has the dim `{dim}`, which `{name}` lacks: `{name}` has {has}";
+}
+
+// The inline form.
+catalogue! {
+    some_dims(name, example) = "other tensors here have dims, `{name}` has none: write `{name}{example}`";
+    capture_dims(name, first, second) = "`{name}` has dims {first} and dims {second}: it is one tensor";
+    inline_no_tensor() = "no tensor is named here: write an expression over tensors, like `fuse!(relu(a + b) * c)`";
+    inline_tuple() = "the inline form has one result: write a `fn` in `fuse! {{ … }}` to have several";
+    inline_result_dtype(is) = "the result of the inline form is `f32`, this is {is}: write `… as f32`";
+    inline_bool_result() = "the result of the inline form is `f32`, this is bool: write `if … {{ 1.0 }} else {{ 0.0 }}`";
+    inline_needs_dims(what) = "`{what}` needs dims, and the tensors here have none: name them, like `a[N, D]`";
+    inline_result_dims(order) = "without dims the result has the shape of the tensors: drop `=> {order}`, or name the dims of each tensor";
+    outer_product(has) = "no tensor here has all dims of the result: if all of {has} are meant, say so by ending with `=> {has}`";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_offered_and_far_ones_not() {
+        assert_eq!(did_you_mean("rleu", ["relu", "exp"]), ": did you mean `relu`?");
+        assert_eq!(did_you_mean("sigmod", ["sign", "sigmoid"]), ": did you mean `sigmoid`?");
+        assert_eq!(did_you_mean("foo", ["relu", "exp"]), "");
+        assert_eq!(did_you_mean("x", []), "");
+        assert_eq!((distance("", "abc"), distance("kitten", "sitting")), (3, 3));
+    }
+}

@@ -1,0 +1,514 @@
+//! Expressions, statements and blocks.
+//!
+//! Invariant: Rust's precedence, except that `if` is an operand wherever it stands.
+
+use proc_macro2::Delimiter;
+
+use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Name, Pattern, Stmt, Unary};
+use super::inline;
+use super::tokens::{Parsed, Parser, is_keyword};
+use crate::diag;
+
+/// Deepest tree, and deepest nesting of operands within it.
+const DEPTH_MAX: u32 = 400;
+const NESTING_MAX: u32 = 128;
+
+/// An expression up to the next thing that cannot continue it.
+pub(crate) fn expr(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    binary(parser, 0)
+}
+
+fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
+    let mut left = unary(parser)?;
+    let mut comparison: Option<Binary> = None;
+    while let Some((op, tightness)) = parser.symbol().and_then(Binary::of_symbol) {
+        if tightness <= binds {
+            break;
+        }
+        if let (Some(first), COMPARISON) = (comparison, tightness) {
+            return Err(parser.error(diag::chained_comparison(first.symbol(), op.symbol())));
+        }
+        let at = parser.expect(op.symbol(), "an operator")?;
+        let right = binary(parser, tightness)?;
+        comparison = (tightness == COMPARISON).then_some(op);
+        let depth = left.depth.max(right.depth);
+        left = node(parser, ExprKind::Binary(op, Box::new(left), Box::new(right)), at, depth)?;
+    }
+    Ok(left)
+}
+
+fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    let op = match parser.symbol() {
+        Some("-") => Unary::Neg,
+        Some("!") => Unary::Not,
+        Some("&" | "*" | "&&") => return Err(parser.error(diag::no_reference())),
+        Some("+") => return Err(parser.error(diag::no_positive())),
+        Some(_) | None => {
+            let operand = nested(parser, postfix)?;
+            return casts(parser, operand);
+        }
+    };
+    let Some(at) = parser.eat(if op == Unary::Neg { "-" } else { "!" }) else {
+        return Err(parser.error_expected("an operand"));
+    };
+    let operand = nested(parser, unary_operand)?;
+    let depth = operand.depth;
+    let value = node(parser, ExprKind::Unary(op, Box::new(operand)), at, depth)?;
+    casts(parser, value)
+}
+
+/// What a prefix operator applies to: it binds tighter than `as`.
+fn unary_operand(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    let op = match parser.symbol() {
+        Some("-") => Unary::Neg,
+        Some("!") => Unary::Not,
+        Some("&" | "*" | "&&") => return Err(parser.error(diag::no_reference())),
+        Some(_) | None => return postfix(parser),
+    };
+    let Some(at) = parser.eat(if op == Unary::Neg { "-" } else { "!" }) else {
+        return Err(parser.error_expected("an operand"));
+    };
+    let operand = nested(parser, unary_operand)?;
+    let depth = operand.depth;
+    node(parser, ExprKind::Unary(op, Box::new(operand)), at, depth)
+}
+
+fn casts(parser: &mut Parser<'_, '_>, mut value: Expr) -> Parsed<Expr> {
+    while let Some(at) = parser.eat_word("as") {
+        let Some(dtype) = parser.word().filter(|word| !is_keyword(word)).and_then(|_| parser.any_word())
+        else {
+            let found = parser.found();
+            return Err(parser.error(diag::cast_type(found)));
+        };
+        if parser.is_group(Delimiter::Bracket) {
+            return Err(parser.error(diag::cast_dims()));
+        }
+        let depth = value.depth;
+        value = node(parser, ExprKind::Cast(Box::new(value), dtype), at, depth)?;
+    }
+    Ok(value)
+}
+
+/// An operand and the method calls on it.
+fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    let mut value = primary(parser)?;
+    loop {
+        if parser.eat(".").is_some() {
+            let method = parser.name("the name of a function after `.`")?;
+            let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
+                return Err(parser.error_at(method.at, diag::no_field(&method.text)));
+            };
+            let mut args = vec![Arg { name: None, value }];
+            args.extend(parser.within(inner, span).list(argument)?);
+            value = call(parser, method, args)?;
+        } else if parser.is_group(Delimiter::Parenthesis) {
+            return Err(parser.error(diag::call_of_value()));
+        } else if parser.is_group(Delimiter::Bracket) {
+            return Err(parser.error(diag::no_index()));
+        } else if parser.symbol() == Some("?") {
+            return Err(parser.error_expected("an operator"));
+        } else {
+            return Ok(value);
+        }
+    }
+}
+
+fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    if parser.sink.captures.is_some() && inline::is_group_with_dims(parser) {
+        return inline::capture(parser);
+    }
+    for invisible in [Delimiter::None, Delimiter::Parenthesis] {
+        if let Some((inner, at, span)) = parser.group(invisible) {
+            return parenthesised(&mut parser.within(inner, span), at);
+        }
+    }
+    if let Some((literal, at)) = parser.literal() {
+        return number(parser, literal, at);
+    }
+    if parser.sink.captures.is_some() && (inline::starts_capture(parser)) {
+        return inline::capture(parser);
+    }
+    match parser.word().as_deref() {
+        Some("if") => conditional(parser),
+        Some("true" | "false") => {
+            let value = parser.is_word("true");
+            let at = parser.name_or_keyword()?.at;
+            node(parser, ExprKind::Bool(value), at, 0)
+        }
+        Some("_" | "self" | "Self" | "crate" | "super") | None => Err(parser.error_expected("an expression")),
+        Some(word) if is_keyword(word) => Err(parser.error(diag::no_keyword(word))),
+        Some(_) => named(parser),
+    }
+}
+
+/// A name, or a call of it.
+fn named(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    let name = parser.name("an expression")?;
+    if let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) {
+        if parser.sink.captures.is_some() && name.text == "scalar" {
+            return inline::host(parser, inner, &name, span);
+        }
+        let args = parser.within(inner, span).list(argument)?;
+        return call(parser, name, args);
+    }
+    if parser.symbol() == Some("::") {
+        return Err(parser.error(diag::no_path()));
+    }
+    parser.sink.mentions.push(name.text.clone());
+    node(parser, ExprKind::Name(name.text), name.at, 0)
+}
+
+fn call(parser: &mut Parser<'_, '_>, name: Name, args: Vec<Arg>) -> Parsed<Expr> {
+    let depth = args.iter().map(|arg| arg.value.depth).max().unwrap_or(0);
+    node(parser, ExprKind::Call(name.text, args), name.at, depth)
+}
+
+fn argument(parser: &mut Parser<'_, '_>) -> Parsed<Arg> {
+    let before = parser.cursor();
+    if parser.word().is_some_and(|word| !is_keyword(&word)) {
+        let name = parser.name("an argument")?;
+        if parser.eat("=").is_some() {
+            return Ok(Arg { name: Some(name), value: nested(parser, expr)? });
+        }
+        parser.seek(before);
+    }
+    let left = nested(parser, expr)?;
+    let make: fn(Box<Expr>, Box<Expr>) -> ExprKind = match parser.symbol() {
+        Some("->") => ExprKind::Arrow,
+        Some("..") => ExprKind::Range,
+        Some(_) | None => return Ok(Arg { name: None, value: left }),
+    };
+    let at = parser.eat("->").or_else(|| parser.eat("..")).unwrap_or(left.at);
+    let right = nested(parser, expr)?;
+    let depth = left.depth.max(right.depth);
+    Ok(Arg { name: None, value: node(parser, make(Box::new(left), Box::new(right)), at, depth)? })
+}
+
+/// `(x)`, or the tuple `(x, y)`.
+fn parenthesised(parser: &mut Parser<'_, '_>, at: At) -> Parsed<Expr> {
+    let first = nested(parser, expr)?;
+    if parser.at_end() {
+        return Ok(first);
+    }
+    let mut parts = vec![first];
+    while !parser.at_end() {
+        parser.expect(",", "an operator, `,` or `)`")?;
+        if !parser.at_end() {
+            parts.push(nested(parser, expr)?);
+        }
+    }
+    let depth = parts.iter().map(|part| part.depth).max().unwrap_or(0);
+    node(parser, ExprKind::Tuple(parts), at, depth)
+}
+
+fn conditional(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    let at = parser.name_or_keyword()?.at;
+    let condition = nested(parser, expr)?;
+    let then = braces(parser)?;
+    if parser.eat_word("else").is_none() {
+        return Err(parser.error_at(at, diag::if_without_else()));
+    }
+    let other = if parser.is_word("if") {
+        let tail = nested(parser, conditional)?;
+        Block { stmts: vec![], tail: Some(tail) }
+    } else {
+        braces(parser)?
+    };
+    let depth = condition.depth.max(block_depth(&then)).max(block_depth(&other));
+    node(parser, ExprKind::If(Box::new(condition), Box::new(then), Box::new(other)), at, depth)
+}
+
+/// The block of an `if`, which has a value and assigns nothing.
+fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
+    let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
+        return Err(parser.error_expected("`{`"));
+    };
+    let mut parser = parser.within(inner, span);
+    if parser.sink.captures.is_some() && parser.is_word("let") {
+        return Err(parser.error(diag::no_let_in_inline()));
+    }
+    let (block, whole) = nested(&mut parser, |parser| Ok(block(parser)))?;
+    if let Some(Stmt::Assign(_, _, _, at)) = block.stmts.iter().find(|stmt| matches!(stmt, Stmt::Assign(..)))
+    {
+        return Err(parser.error_at(*at, diag::assign_in_block()));
+    }
+    whole?;
+    match &block.tail {
+        Some(_) => Ok(block),
+        None => Err(parser.error(diag::no_tail())),
+    }
+}
+
+fn block_depth(block: &Block) -> u32 {
+    let values = block.stmts.iter().map(|stmt| match stmt {
+        Stmt::Let(_, value) | Stmt::Assign(_, _, value, _) => value.depth,
+    });
+    values.chain(block.tail.iter().map(|tail| tail.depth)).max().unwrap_or(0)
+}
+
+/// The statements up to the end of the group. After a mistake, goes on with the next statement.
+pub(crate) fn block(parser: &mut Parser<'_, '_>) -> (Block, Parsed<()>) {
+    let mut block = Block { stmts: vec![], tail: None };
+    let mut whole = Ok(());
+    while !parser.at_end() {
+        if let Err(reported) = statement(parser, &mut block) {
+            whole = Err(reported);
+            while !parser.at_end() && parser.eat(";").is_none() {
+                parser.skip();
+            }
+        }
+    }
+    (block, whole)
+}
+
+fn statement(parser: &mut Parser<'_, '_>, block: &mut Block) -> Parsed<()> {
+    if parser.eat(";").is_some() {
+        return Ok(());
+    }
+    if parser.is_word("let") {
+        let statement = binding(parser)?;
+        block.stmts.push(statement);
+        return Ok(());
+    }
+    let value = expr(parser)?;
+    match parser.symbol() {
+        Some("=") => assignment(parser, block, value, None),
+        Some("+=") => assignment(parser, block, value, Some(Binary::Add)),
+        Some("-=") => assignment(parser, block, value, Some(Binary::Sub)),
+        Some("*=") => assignment(parser, block, value, Some(Binary::Mul)),
+        Some("/=") => assignment(parser, block, value, Some(Binary::Div)),
+        Some(symbol @ ("%=" | "&=" | "|=" | "^=" | "<<=" | ">>=")) => {
+            Err(parser.error(diag::assign_operator(symbol)))
+        }
+        _ if parser.at_end() => {
+            block.tail = Some(value);
+            Ok(())
+        }
+        Some(";") => {
+            let at = value.at;
+            let text = parser.sink.places.text(at).to_owned();
+            parser.eat(";");
+            // A value that nothing uses: its `;` is one too many, or an assignment is missing.
+            if parser.at_end() {
+                Err(parser.error_at(at, diag::no_tail()))
+            } else {
+                Err(parser.error_at(at, diag::no_unit_tail(text)))
+            }
+        }
+        Some(_) | None => {
+            let found = parser.found();
+            Err(parser.error(diag::expected_operator(found)))
+        }
+    }
+}
+
+fn binding(parser: &mut Parser<'_, '_>) -> Parsed<Stmt> {
+    parser.name_or_keyword()?;
+    if parser.is_word("mut") {
+        return Err(parser.error(diag::no_let_mut()));
+    }
+    let pattern = if let Some((inner, at, span)) = parser.group(Delimiter::Parenthesis) {
+        Pattern::Tuple(parser.within(inner, span).list(|parser| parser.name("a name"))?, at)
+    } else if parser.is_word("_") {
+        Pattern::Name(parser.name_or_keyword()?)
+    } else {
+        Pattern::Name(parser.name("a name after `let`")?)
+    };
+    match parser.symbol() {
+        Some(":") => return Err(parser.error(diag::no_let_type())),
+        Some(";") => return Err(parser.error(diag::no_let_else())),
+        Some(_) | None => {}
+    }
+    parser.expect("=", "`=`")?;
+    let value = expr(parser)?;
+    if parser.eat(";").is_none() {
+        let found = parser.found();
+        return Err(parser.error(diag::expected("an operator or `;`", found)));
+    }
+    Ok(Stmt::Let(pattern, value))
+}
+
+fn assignment(
+    parser: &mut Parser<'_, '_>,
+    block: &mut Block,
+    target: Expr,
+    op: Option<Binary>,
+) -> Parsed<()> {
+    let symbol = parser.symbol().unwrap_or("=");
+    let at = parser.expect(symbol, "`=`")?;
+    let ExprKind::Name(text) = target.kind else {
+        return Err(parser.error_at(target.at, diag::assign_target()));
+    };
+    let value = expr(parser)?;
+    if !parser.at_end() {
+        parser.expect(";", "an operator or `;`")?;
+    }
+    block.stmts.push(Stmt::Assign(Name { text, at: target.at }, op, value, at));
+    Ok(())
+}
+
+/// A literal: a number with or without its suffix.
+fn number(parser: &mut Parser<'_, '_>, literal: proc_macro2::Literal, at: At) -> Parsed<Expr> {
+    let text = literal.to_string();
+    let suffix = |suffix: &str| (!suffix.is_empty()).then(|| suffix.to_owned());
+    let kind = match syn::Lit::new(literal) {
+        syn::Lit::Int(int) if matches!(int.suffix(), "f32" | "f64" | "f16") => {
+            int.base10_digits().parse().ok().map(|value| ExprKind::Float(value, suffix(int.suffix())))
+        }
+        syn::Lit::Int(int) => match int.base10_digits().parse() {
+            Ok(value) => Some(ExprKind::Int(value, suffix(int.suffix()))),
+            Err(_) => return Err(parser.error_at(at, diag::huge_literal(text))),
+        },
+        syn::Lit::Float(float) => {
+            float.base10_digits().parse().ok().map(|value| ExprKind::Float(value, suffix(float.suffix())))
+        }
+        _ => None,
+    };
+    match kind {
+        Some(kind) => node(parser, kind, at, 0),
+        None => Err(parser.error_at(at, diag::bad_literal(text))),
+    }
+}
+
+/// Makes a node above others of this depth.
+pub(crate) fn node(parser: &mut Parser<'_, '_>, kind: ExprKind, at: At, below: u32) -> Parsed<Expr> {
+    if below >= DEPTH_MAX {
+        Err(parser.error_at(at, diag::too_deep()))
+    } else {
+        Ok(Expr { kind, at, depth: below + 1 })
+    }
+}
+
+/// Parses something inside an operand, as long as that is not too deep.
+fn nested<'a, 's, T>(
+    parser: &mut Parser<'a, 's>,
+    parse: impl FnOnce(&mut Parser<'a, 's>) -> Parsed<T>,
+) -> Parsed<T> {
+    if parser.nesting >= NESTING_MAX {
+        return Err(parser.error(diag::too_deep()));
+    }
+    parser.nesting += 1;
+    let parsed = parse(parser);
+    parser.nesting -= 1;
+    parsed
+}
+
+impl Parser<'_, '_> {
+    /// Takes a word that was seen to come next.
+    fn name_or_keyword(&mut self) -> Parsed<Name> {
+        match self.any_word() {
+            Some(name) => Ok(name),
+            None => Err(self.error_expected("a name")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr;
+
+    use proc_macro2::{Span, TokenStream};
+    use syn::buffer::TokenBuffer;
+
+    use super::super::ast::{Block, Expr, ExprKind, Unary};
+    use super::super::tokens::{Parsed, Parser, Sink};
+
+    /// An expression that fills its group.
+    fn whole(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+        let value = super::expr(parser)?;
+        if parser.at_end() { Ok(value) } else { Err(parser.error_expected("an operator or `)`")) }
+    }
+
+    /// The tree in prefix form.
+    fn tree(expr: &Expr) -> String {
+        let list = |head: &str, parts: &[&Expr]| {
+            let parts: Vec<String> = parts.iter().map(|part| tree(part)).collect();
+            format!("({head} {})", parts.join(" "))
+        };
+        match &expr.kind {
+            ExprKind::Int(value, suffix) => format!("{value}{}", suffix.as_deref().unwrap_or("")),
+            ExprKind::Float(value, suffix) => format!("{value:?}{}", suffix.as_deref().unwrap_or("")),
+            ExprKind::Bool(value) => value.to_string(),
+            ExprKind::Name(name) => name.clone(),
+            ExprKind::Unary(Unary::Neg, x) => list("neg", &[x]),
+            ExprKind::Unary(Unary::Not, x) => list("not", &[x]),
+            ExprKind::Binary(op, x, y) => list(op.symbol(), &[x, y]),
+            ExprKind::Cast(x, dtype) => list(&format!("as-{}", dtype.text), &[x]),
+            ExprKind::If(c, x, y) => format!("(if {} {} {})", tree(c), tail(x), tail(y)),
+            ExprKind::Call(name, args) => list(name, &args.iter().map(|arg| &arg.value).collect::<Vec<_>>()),
+            ExprKind::Tuple(parts) => list("tuple", &parts.iter().collect::<Vec<_>>()),
+            ExprKind::Arrow(x, y) => list("->", &[x, y]),
+            ExprKind::Range(x, y) => list("..", &[x, y]),
+            ExprKind::Capture(i) => format!("capture{i}"),
+            ExprKind::Host(i) => format!("host{i}"),
+        }
+    }
+
+    fn tail(block: &Block) -> String {
+        block.tail.as_ref().map_or_else(String::new, tree)
+    }
+
+    fn check(source: &str, expect: &str) {
+        let buffer = TokenBuffer::new2(TokenStream::from_str(source).unwrap());
+        let mut sink = Sink::default();
+        let parsed = whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink));
+        let text =
+            parsed.map_or_else(|_| sink.errors.messages().collect::<Vec<_>>().join("\n"), |expr| tree(&expr));
+        assert_eq!(text, expect, "{source}");
+    }
+
+    #[test]
+    fn precedence_is_that_of_rust() {
+        check("a + b * c - d", "(- (+ a (* b c)) d)");
+        check("a - b - c", "(- (- a b) c)");
+        check("a / b % c * d", "(* (% (/ a b) c) d)");
+        check("-a * b", "(* (neg a) b)");
+        check("-a as i32", "(as-i32 (neg a))");
+        check("-x.abs()", "(neg (abs x))");
+        check("!a && b || c", "(|| (&& (not a) b) c)");
+        check("a || b && c", "(|| a (&& b c))");
+        check("a & b == c", "(== (& a b) c)");
+        check("a | b ^ c & d << e + f", "(| a (^ b (& c (<< d (+ e f)))))");
+        check("a < b && c >= d", "(&& (< a b) (>= c d))");
+        check("x as f32 < y", "(< (as-f32 x) y)");
+        check("a * b as f32", "(* a (as-f32 b))");
+        check("a as i32 as f32", "(as-f32 (as-i32 a))");
+        check("- - !a", "(neg (neg (not a)))");
+        check("a-1.0", "(- a 1.0)");
+        check("a*-1", "(* a (neg 1))");
+    }
+
+    #[test]
+    fn operands() {
+        check("if a < b { 1 } else { 2 } * c", "(* (if (< a b) 1 2) c)");
+        check("if a { 1 } else if b { 2 } else { 3 }", "(if a 1 (if b 2 3))");
+        check("x.clamp(0, 1).exp()", "(exp (clamp x 0 1))");
+        check("f(a, eps = 1e-5,)", "(f a 1e-5)");
+        check("(a, b)", "(tuple a b)");
+        check("(a + b) * c", "(* (+ a b) c)");
+        check("1f32 + 0xff_u32 + 1_000", "(+ (+ 1.0f32 255u32) 1000)");
+        check("slice(x, D -> K, 0..D / 2)", "(slice x (-> D K) (.. 0 (/ D 2)))");
+        check("rename(x, T -> S)", "(rename x (-> T S))");
+        check("true != false", "(!= true false)");
+    }
+
+    #[test]
+    fn invisible_groups_are_parentheses() {
+        let sum =
+            proc_macro2::Group::new(proc_macro2::Delimiter::None, TokenStream::from_str("a + b").unwrap());
+        let tokens = quote::quote!(#sum * c);
+        let buffer = TokenBuffer::new2(tokens);
+        let mut sink = Sink::default();
+        let parsed = whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink));
+        assert_eq!(tree(&parsed.unwrap()), "(* (+ a b) c)");
+    }
+
+    #[test]
+    fn deep_and_long_expressions_are_errors_not_overflows() {
+        let message = "this expression is nested too deeply: give parts of it a name with `let`";
+        check(&format!("{}x{}", "(".repeat(500), ")".repeat(500)), message);
+        check(&format!("{}x", "-".repeat(5000)), message);
+        check(&vec!["x"; 5000].join(" + "), message);
+        check(&format!("x{}", " as f32".repeat(5000)), message);
+    }
+}

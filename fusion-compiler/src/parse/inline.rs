@@ -1,0 +1,212 @@
+//! The inline form: one expression over tensors of the surrounding Rust code.
+//!
+//! Invariant: what is captured is kept as Rust tokens, in order of appearance; a bare name stays a name,
+//! since only `check` knows whether it is a dim, a constant or a variable.
+
+use proc_macro2::extra::DelimSpan;
+use proc_macro2::{Delimiter, Ident, Span, TokenStream};
+use quote::quote;
+use syn::buffer::{Cursor, TokenBuffer};
+
+use super::ast::{At, Dim, Expr, ExprKind, Name};
+use super::expr::{expr, node};
+use super::item::dims;
+use super::tokens::{Parsed, Parser, Reported, Sink, is_keyword};
+use crate::diag;
+
+/// A Rust expression of the inline form.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    /// As the user wrote it.
+    pub(crate) text: String,
+    pub(crate) tokens: TokenStream,
+    /// `[N, D]` after it.
+    pub(crate) dims: Option<Vec<Dim>>,
+    pub(crate) at: At,
+    /// A name or path, so that the same text is the same tensor.
+    pub(crate) is_path: bool,
+}
+
+/// The inline form.
+#[derive(Debug)]
+pub(crate) struct Inline {
+    /// `f16:` before the expression.
+    pub(crate) dtype: Option<Name>,
+    pub(crate) value: Expr,
+    /// `=> [N, M]` after it, and where.
+    pub(crate) order: Option<(Vec<Dim>, At)>,
+}
+
+/// Parses the inline form. Its captures are in the sink.
+pub(crate) fn inline(tokens: TokenStream, sink: &mut Sink) -> Parsed<Inline> {
+    sink.captures = Some(Vec::new());
+    let buffer = TokenBuffer::new2(tokens);
+    let mut parser = Parser::new(buffer.begin(), Span::call_site(), sink);
+    let dtype = header(&mut parser);
+    if parser.at_end() {
+        return Err(parser.error(diag::empty_inline()));
+    }
+    if parser.is_word("let") {
+        return Err(parser.error(diag::no_let_in_inline()));
+    }
+    let value = expr(&mut parser)?;
+    let order = match parser.eat("=>") {
+        Some(at) => Some((order(&mut parser)?, at)),
+        None => None,
+    };
+    if parser.at_end() {
+        return Ok(Inline { dtype, value, order });
+    }
+    let found = parser.found();
+    Err(parser.error(match parser.symbol() {
+        Some(";" | "=") => diag::no_let_in_inline(),
+        Some(_) | None => diag::after_inline(found),
+    }))
+}
+
+/// `f16:`, if it is there.
+fn header(parser: &mut Parser<'_, '_>) -> Option<Name> {
+    let before = parser.cursor();
+    let dtype = parser.any_word();
+    if dtype.is_some() && parser.eat(":").is_some() {
+        return dtype;
+    }
+    parser.seek(before);
+    None
+}
+
+fn order(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Dim>> {
+    match parser.group(Delimiter::Bracket) {
+        Some((inner, _, span)) => dims(&mut parser.within(inner, span)),
+        None => Err(parser.error_expected("the dims of the result, like `[N, M]`")),
+    }
+}
+
+/// Whether a capture other than a bare name comes next.
+pub(crate) fn starts_capture(parser: &Parser<'_, '_>) -> bool {
+    if parser.is_group(Delimiter::Brace) || parser.is_word("self") {
+        return true;
+    }
+    let Some((name, rest)) = parser.cursor().ident() else { return false };
+    if is_keyword(&name.to_string()) {
+        return false;
+    }
+    let path = rest.punct().is_some_and(|(punct, after)| {
+        punct.as_char() == ':' && after.punct().is_some_and(|(next, _)| next.as_char() == ':')
+    });
+    path || rest.group(Delimiter::Bracket).is_some() || field(rest).is_some()
+}
+
+/// Whether an expression that a `macro_rules!` passed on comes next, with dims after it.
+pub(crate) fn is_group_with_dims(parser: &Parser<'_, '_>) -> bool {
+    let group = parser.cursor().group(Delimiter::None);
+    group.is_some_and(|(_, _, rest)| rest.group(Delimiter::Bracket).is_some())
+}
+
+/// A name, `self.bias`, or `{…}`, with or without dims.
+pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    let (text, tokens, at, is_path) = if let Some((inner, at, _)) = parser.group(Delimiter::Brace) {
+        let tokens = rust_expr(parser, inner.token_stream())?;
+        (format!("{{{tokens}}}"), tokens, at, false)
+    } else if let Some((inner, at, _)) = parser.group(Delimiter::None) {
+        let tokens = rust_expr(parser, inner.token_stream())?;
+        let text = tokens.to_string().replace(' ', "");
+        let is_path = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        (text, tokens, at, is_path)
+    } else {
+        let (text, tokens, at) = path(parser)?;
+        (text, tokens, at, true)
+    };
+    let dims = match parser.group(Delimiter::Bracket) {
+        Some((inner, _, span)) => Some(dims(&mut parser.within(inner, span))?),
+        None => None,
+    };
+    let number = add(parser, Capture { text, tokens, dims, at, is_path });
+    node(parser, ExprKind::Capture(number), at, 0)
+}
+
+/// `scalar(…)`.
+pub(crate) fn host(
+    parser: &mut Parser<'_, '_>,
+    inner: Cursor<'_>,
+    name: &Name,
+    span: DelimSpan,
+) -> Parsed<Expr> {
+    if inner.eof() {
+        return Err(parser.within_end(span).error_expected("a Rust expression"));
+    }
+    let tokens = rust_expr(parser, inner.token_stream())?;
+    let capture = Capture { text: tokens.to_string(), tokens, dims: None, at: name.at, is_path: false };
+    let number = add(parser, capture);
+    node(parser, ExprKind::Host(number), name.at, 0)
+}
+
+/// The Rust expression of a bare name.
+pub(crate) fn variable(text: &str, span: Span) -> TokenStream {
+    let name = match text.strip_prefix("r#") {
+        Some(raw) => Ident::new_raw(raw, span),
+        None => Ident::new(text, span),
+    };
+    quote!(#name)
+}
+
+fn add(parser: &mut Parser<'_, '_>, capture: Capture) -> usize {
+    let captures = parser.sink.captures.get_or_insert_default();
+    captures.push(capture);
+    captures.len() - 1
+}
+
+/// Rust's own parser decides whether it is an expression.
+fn rust_expr(parser: &mut Parser<'_, '_>, tokens: TokenStream) -> Parsed<TokenStream> {
+    match syn::parse2::<syn::Expr>(tokens.clone()) {
+        Ok(_) => Ok(tokens),
+        Err(error) => {
+            parser
+                .sink
+                .errors
+                .push(error.span(), diag::expected("a Rust expression", format!("this ({error})")));
+            Err(Reported)
+        }
+    }
+}
+
+/// `a`, `self.bias`, `state.0`.
+fn path(parser: &mut Parser<'_, '_>) -> Parsed<(String, TokenStream, At)> {
+    let Some((head, rest)) = parser.cursor().ident() else {
+        return Err(parser.error_expected("an expression"));
+    };
+    let Some(name) = parser.any_word() else { return Err(Reported) };
+    if parser.symbol() == Some("::") {
+        return Err(parser.error_at(name.at, diag::no_path_inline()));
+    }
+    let (mut text, mut tokens, mut rest) = (name.text, quote!(#head), rest);
+    while let Some((field, after)) = field(rest) {
+        text = format!("{text}.{field}");
+        tokens = quote!(#tokens.#field);
+        rest = after;
+    }
+    parser.seek(rest);
+    Ok((text, tokens, name.at))
+}
+
+/// `.bias` or `.0`, unless it is a method call.
+fn field(cursor: Cursor<'_>) -> Option<(TokenStream, Cursor<'_>)> {
+    let (dot, rest) = cursor.punct()?;
+    if dot.as_char() != '.' || dot.spacing() == proc_macro2::Spacing::Joint {
+        return None;
+    }
+    if let Some((name, after)) = rest.ident() {
+        let is_field = after.group(Delimiter::Parenthesis).is_none() && !is_keyword(&name.to_string());
+        return is_field.then(|| (quote!(#name), after));
+    }
+    let (index, after) = rest.literal()?;
+    let digits = index.to_string().chars().all(|c| c.is_ascii_digit() || c == '.');
+    digits.then(|| (quote!(#index), after))
+}
+
+impl<'a> Parser<'a, '_> {
+    /// A parser at the end of a group, to report what is missing there.
+    fn within_end(&mut self, span: DelimSpan) -> Parser<'a, '_> {
+        Parser::new(Cursor::empty(), span.close(), self.sink)
+    }
+}

@@ -1,0 +1,269 @@
+//! The parser's view of the tokens of one group: words, symbols and groups, each with its place.
+//!
+//! Invariant: symbols are read as Rust's lexer splits them; invisible groups are seen through, except at the
+//! start of an operand, where they are parentheses.
+
+use proc_macro2::extra::DelimSpan;
+use proc_macro2::{Delimiter, Spacing, Span, TokenTree};
+use syn::buffer::Cursor;
+
+use super::ast::{At, Name};
+use super::inline::Capture;
+use crate::diag::{self, Diagnostics, Message};
+
+/// The tokens that the tree refers to.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// Where each is.
+    pub(crate) spans: Vec<Span>,
+    /// What each is.
+    pub(crate) texts: Vec<String>,
+}
+
+impl Places {
+    fn add(&mut self, span: Span, text: impl Into<String>) -> At {
+        self.spans.push(span);
+        self.texts.push(text.into());
+        At(self.spans.len() as u32 - 1)
+    }
+
+    /// Where the token is.
+    pub(crate) fn span(&self, at: At) -> Span {
+        self.spans[at.0 as usize]
+    }
+
+    /// The token as written.
+    pub(crate) fn text(&self, at: At) -> &str {
+        &self.texts[at.0 as usize]
+    }
+}
+
+/// What parsing leaves behind besides the tree.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    pub(crate) places: Places,
+    pub(crate) errors: Diagnostics,
+    /// Names that the function being parsed mentions.
+    pub(crate) mentions: Vec<String>,
+    /// Rust expressions of the inline form; `None` within functions.
+    pub(crate) captures: Option<Vec<Capture>>,
+}
+
+/// A mistake, already in the list.
+#[derive(Debug)]
+pub(crate) struct Reported;
+
+pub(crate) type Parsed<T> = Result<T, Reported>;
+
+/// The tokens of one group.
+pub(crate) struct Parser<'a, 's> {
+    cursor: Cursor<'a>,
+    /// Where the group ends.
+    close: Span,
+    /// How many operands enclose this one.
+    pub(crate) nesting: u32,
+    pub(crate) sink: &'s mut Sink,
+}
+
+/// Longest first among those with a common start.
+const SYMBOLS: [&str; 48] = [
+    "<<=", ">>=", "...", "..=", "&&", "||", "<<", ">>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=",
+    "&=", "|=", "^=", "->", "=>", "..", "::", "+", "-", "*", "/", "%", "&", "|", "^", "!", "<", ">", "=",
+    ",", ";", ":", ".", "#", "?", "@", "$", "~", "'", "\\", "`",
+];
+
+impl<'a, 's> Parser<'a, 's> {
+    pub(crate) fn new(cursor: Cursor<'a>, close: Span, sink: &'s mut Sink) -> Parser<'a, 's> {
+        Parser { cursor, close, nesting: 0, sink }
+    }
+
+    /// A parser for the tokens of a group.
+    pub(crate) fn within<'t>(&'t mut self, inner: Cursor<'a>, delim: DelimSpan) -> Parser<'a, 't> {
+        Parser { cursor: inner, close: delim.close(), nesting: self.nesting, sink: self.sink }
+    }
+
+    pub(crate) fn cursor(&self) -> Cursor<'a> {
+        self.cursor
+    }
+
+    pub(crate) fn at_end(&self) -> bool {
+        self.cursor.eof()
+    }
+
+    /// The symbol that comes next.
+    pub(crate) fn symbol(&self) -> Option<&'static str> {
+        self.read_symbol().map(|(symbol, _, _)| symbol)
+    }
+
+    /// Takes the symbol if it comes next.
+    pub(crate) fn eat(&mut self, symbol: &str) -> Option<At> {
+        let (found, span, rest) = self.read_symbol()?;
+        (found == symbol).then(|| {
+            self.cursor = rest;
+            self.sink.places.add(span, found)
+        })
+    }
+
+    /// Takes the symbol, which must come next.
+    pub(crate) fn expect(&mut self, symbol: &str, what: &str) -> Parsed<At> {
+        match self.eat(symbol) {
+            Some(at) => Ok(at),
+            None => Err(self.error_expected(what)),
+        }
+    }
+
+    /// The word that comes next.
+    pub(crate) fn word(&self) -> Option<String> {
+        self.cursor.ident().map(|(ident, _)| ident.to_string())
+    }
+
+    pub(crate) fn is_word(&self, word: &str) -> bool {
+        self.cursor.ident().is_some_and(|(ident, _)| ident == word)
+    }
+
+    /// Takes whatever word comes next.
+    pub(crate) fn any_word(&mut self) -> Option<Name> {
+        let (ident, rest) = self.cursor.ident()?;
+        self.cursor = rest;
+        let text = ident.to_string();
+        Some(Name { at: self.sink.places.add(ident.span(), text.clone()), text })
+    }
+
+    /// Takes the word if it comes next.
+    pub(crate) fn eat_word(&mut self, word: &str) -> Option<At> {
+        if self.is_word(word) { self.any_word().map(|name| name.at) } else { None }
+    }
+
+    /// Takes a name, which is no keyword.
+    pub(crate) fn name(&mut self, what: &str) -> Parsed<Name> {
+        match self.word() {
+            Some(word) if !is_keyword(&word) => self.any_word().ok_or(Reported),
+            Some(_) | None => Err(self.error_expected(what)),
+        }
+    }
+
+    /// Takes a literal.
+    pub(crate) fn literal(&mut self) -> Option<(proc_macro2::Literal, At)> {
+        let (literal, rest) = self.cursor.literal()?;
+        self.cursor = rest;
+        let at = self.sink.places.add(literal.span(), literal.to_string());
+        Some((literal, at))
+    }
+
+    /// Takes a group: its tokens, the place of its start, and both of its ends.
+    pub(crate) fn group(&mut self, delimiter: Delimiter) -> Option<(Cursor<'a>, At, DelimSpan)> {
+        let (inner, span, rest) = self.cursor.group(delimiter)?;
+        self.cursor = rest;
+        let text = match delimiter {
+            Delimiter::Parenthesis => "(",
+            Delimiter::Brace => "{",
+            Delimiter::Bracket => "[",
+            Delimiter::None => "",
+        };
+        let at = self.sink.places.add(span.open(), text);
+        Some((inner, at, span))
+    }
+
+    /// Whether a group of this kind comes next.
+    pub(crate) fn is_group(&self, delimiter: Delimiter) -> bool {
+        self.cursor.group(delimiter).is_some()
+    }
+
+    /// Drops the next token, whatever it is.
+    pub(crate) fn skip(&mut self) {
+        if let Some((_, rest)) = self.cursor.token_tree() {
+            self.cursor = rest;
+        }
+    }
+
+    /// Continues at this place.
+    pub(crate) fn seek(&mut self, cursor: Cursor<'a>) {
+        self.cursor = cursor;
+    }
+
+    /// Where the next token is, or the group ends.
+    pub(crate) fn span(&self) -> Span {
+        if self.at_end() { self.close } else { self.cursor.span() }
+    }
+
+    /// The next token, for a message.
+    pub(crate) fn found(&self) -> String {
+        if let Some(symbol) = self.symbol() {
+            return format!("`{symbol}`");
+        }
+        match self.cursor.token_tree() {
+            None => String::from("the end"),
+            Some((TokenTree::Group(group), _)) => String::from(match group.delimiter() {
+                Delimiter::Parenthesis => "`(`",
+                Delimiter::Brace => "`{`",
+                Delimiter::Bracket => "`[`",
+                Delimiter::None => "an expression",
+            }),
+            Some((token, _)) => format!("`{token}`"),
+        }
+    }
+
+    /// Reports a mistake at the next token.
+    pub(crate) fn error(&mut self, message: Message) -> Reported {
+        let span = self.span();
+        self.sink.errors.push(span, message);
+        Reported
+    }
+
+    /// Reports a mistake at an earlier token.
+    pub(crate) fn error_at(&mut self, at: At, message: Message) -> Reported {
+        let span = self.sink.places.span(at);
+        self.sink.errors.push(span, message);
+        Reported
+    }
+
+    pub(crate) fn error_expected(&mut self, what: &str) -> Reported {
+        let found = self.found();
+        self.error(diag::expected(what, found))
+    }
+
+    /// Takes things separated by commas until the group ends.
+    pub(crate) fn list<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Parser<'a, '_>) -> Parsed<T>,
+    ) -> Parsed<Vec<T>> {
+        let mut all = Vec::new();
+        while !self.at_end() {
+            all.push(one(self)?);
+            if !self.at_end() {
+                self.expect(",", "`,`")?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn read_symbol(&self) -> Option<(&'static str, Span, Cursor<'a>)> {
+        let (mut text, mut ends) = (String::new(), Vec::new());
+        let (first, mut rest) = self.cursor.punct()?;
+        let mut punct = first.clone();
+        loop {
+            text.push(punct.as_char());
+            ends.push(rest);
+            if punct.spacing() == Spacing::Alone || ends.len() == 3 {
+                break;
+            }
+            match rest.punct() {
+                Some((next, after)) => (punct, rest) = (next, after),
+                None => break,
+            }
+        }
+        let symbol = SYMBOLS.into_iter().find(|symbol| text.starts_with(symbol))?;
+        Some((symbol, first.span(), ends[symbol.len() - 1]))
+    }
+}
+
+/// Words that Rust keeps for itself. `self` is one: it is only ever part of a captured path.
+pub(crate) fn is_keyword(word: &str) -> bool {
+    const KEYWORDS: [&str; 40] = [
+        "_", "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern",
+        "false", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref",
+        "return", "self", "Self", "static", "struct", "super", "trait", "true", "type", "unsafe", "use",
+        "where", "while", "yield",
+    ];
+    KEYWORDS.contains(&word)
+}
