@@ -1,7 +1,7 @@
 //! The functions of the CUDA driver that this device calls, and what their answers mean.
 //!
-//! Invariant: results are plain numbers. `cust::sys` declares them as a closed Rust enum of CUDA 11.4, so a code that only newer
-//! drivers give would be undefined behaviour there; the types of handles are its own.
+//! Invariant: results are plain numbers. `cust::sys` declares them as a closed Rust enum of CUDA 11.4, so a code
+//! that only newer drivers give would be undefined behaviour there; the types of handles are its own.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
@@ -114,8 +114,8 @@ impl Failure {
     pub(super) const JIT_COMPILER_NOT_FOUND: Failure = Failure(221);
     pub(super) const UNSUPPORTED_PTX_VERSION: Failure = Failure(222);
 
-    /// Whether the context is of no use any more, as NVIDIA documents it for each code: the driver shut down, an uncorrectable
-    /// memory or link error, a destroyed context, or a kernel that failed.
+    /// Whether the context is of no use any more, as NVIDIA documents it for each code: the driver shut down, an
+    /// uncorrectable memory or link error, a destroyed context, or a kernel that failed.
     pub(super) fn loses_context(self) -> bool {
         matches!(self.0, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
     }

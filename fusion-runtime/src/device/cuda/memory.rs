@@ -1,7 +1,7 @@
 //! Device memory from a pool.
 //!
-//! Invariant: a block goes back to the pool when its last owner lets go. Work still queued on it is before any work of
-//! the next owner, since there is one stream.
+//! Invariant: a block goes back to the pool when its last owner lets go. Work still queued on it is before any work
+//! of the next owner, since there is one stream.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -33,7 +33,8 @@ impl CudaMemory {
     }
 }
 
-/// Memory for so many bytes. When the device has none left, what the pool keeps is given back and the driver is asked once more.
+/// Memory for so many bytes. When the device has none left, what the pool keeps is given back and the driver is
+/// asked once more.
 pub(super) fn allocate(device: &Arc<Shared>, bytes: usize) -> Result<CudaMemory> {
     let out_of_memory = || Error::OutOfMemory { bytes, device: device.name.clone() };
     let _current = device.enter()?;

@@ -1,8 +1,8 @@
 //! NVIDIA GPUs, through the CUDA driver and `cust`.
 //!
-//! Invariants: all work goes to one stream, so it runs in the order of the calls, and memory given back to the pool may be
-//! handed out again at once. Every method makes the device's context current on the calling thread first. Once a
-//! failure has cost the context, every later call reports it.
+//! Invariants: all work goes to one stream, so it runs in the order of the calls, and memory given back to the pool
+//! may be handed out again at once. Every method makes the device's context current on the calling thread first.
+//! Once a failure has cost the context, every later call reports it.
 
 mod driver;
 mod memory;
