@@ -37,7 +37,7 @@ main() {
     step "tests, no default features" env -u FUSION_REQUIRE_WGPU bash -c \
         'cargo test --quiet --workspace --no-fail-fast --no-default-features'
     step "tests, with cuda" run_tests_with_cuda
-    step "devices" cargo run --quiet --release --example devices
+    step "devices" cargo run --quiet --release --package fusion-runtime --example devices
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
     report

@@ -16,8 +16,7 @@ pub(crate) mod cpu;
 #[cfg(all(feature = "wgpu", any()))]
 mod wgpu;
 
-// MERGE: delete `any()` here and below when `cuda.rs` is there: `pub(super) fn open(ordinal: usize) -> Result<Device>`.
-#[cfg(all(feature = "cuda", any()))]
+#[cfg(feature = "cuda")]
 mod cuda;
 
 /// What a device can do, as far as launches and the choice of variants ask.
@@ -108,7 +107,7 @@ pub(crate) enum Memory {
     #[cfg(all(feature = "wgpu", any()))]
     Wgpu(wgpu::WgpuMemory),
     /// CUDA device memory.
-    #[cfg(all(feature = "cuda", any()))]
+    #[cfg(feature = "cuda")]
     Cuda(cuda::CudaMemory),
 }
 
@@ -152,7 +151,7 @@ impl Device {
     /// # Errors
     /// `Error::NoDevice` if there is no such GPU or driver, or the feature `cuda` is off.
     pub fn cuda(ordinal: usize) -> Result<Device> {
-        #[cfg(all(feature = "cuda", any()))]
+        #[cfg(feature = "cuda")]
         {
             use std::collections::BTreeMap;
             use std::sync::{Mutex, PoisonError};
@@ -166,7 +165,7 @@ impl Device {
             opened.insert(ordinal, device.clone());
             Ok(device)
         }
-        #[cfg(not(all(feature = "cuda", any())))]
+        #[cfg(not(feature = "cuda"))]
         {
             let _ = ordinal;
             Err(no_feature("cuda"))

@@ -155,12 +155,10 @@ fn address(region: &Region<'_>) -> u64 {
 
 /// What the executor hands to this device is this device's.
 fn cuda(memory: &Memory) -> &CudaMemory {
-    match memory {
-        Memory::Cuda(memory) => memory,
-        #[cfg(feature = "wgpu")]
-        Memory::Wgpu(_) => unreachable!("the arguments of a call were found to be on one device"),
-        Memory::Cpu(_) => unreachable!("the arguments of a call were found to be on one device"),
-    }
+    let Memory::Cuda(memory) = memory else {
+        unreachable!("the arguments of a call were found to be on one device")
+    };
+    memory
 }
 
 impl Backend for Cuda {
