@@ -7,5 +7,5 @@ pub use fusion_runtime::__private;
 
 /// What programs that use Fusion name: `use fusion::prelude::*`.
 pub mod prelude {
-    pub use fusion_runtime::{DType, Device, Element, Error, Result, Shape, Tensor};
+    pub use fusion_runtime::{Coalescing, DType, Device, Element, Error, LaunchConfig, Report, Result, Shape, Tensor};
 }

@@ -10,6 +10,8 @@ pub mod device;
 pub mod error;
 #[doc(hidden)]
 pub mod kernel;
+pub mod launch;
+pub mod report;
 #[doc(hidden)]
 pub mod run;
 pub mod shape;
@@ -18,6 +20,8 @@ pub mod tensor;
 pub use device::{Device, DeviceFacts};
 pub use error::{Error, Result};
 pub use fusion_compiler::ir::dtype::DType;
+pub use launch::{Coalescing, LaunchConfig};
+pub use report::Report;
 pub use shape::Shape;
 pub use tensor::{Element, Tensor};
 
