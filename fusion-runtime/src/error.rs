@@ -16,7 +16,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A tensor has another number of dims than the function's signature.
-    #[error("`{function}`: `{param}` has dims [{expected}], but its argument has shape {got}; reshape it, or change the signature")]
+    #[error(
+        "`{function}`: `{param}` has dims [{expected}], but its argument has shape {got}; reshape it, or change the signature"
+    )]
     Rank {
         /// The function called.
         function: String,
@@ -60,7 +62,9 @@ pub enum Error {
         got: usize,
     },
     /// An extent computed from the arguments' extents is negative or has no value.
-    #[error("`{function}`: dim `{dim}` has no valid extent for these arguments; it must be ≥ 0 and fit in 63 bits")]
+    #[error(
+        "`{function}`: dim `{dim}` has no valid extent for these arguments; it must be ≥ 0 and fit in 63 bits"
+    )]
     InvalidExtent {
         /// The function called.
         function: String,
@@ -68,7 +72,9 @@ pub enum Error {
         dim: String,
     },
     /// Arguments that must have one shape do not.
-    #[error("`{function}`: `{first}` has shape {first_shape} but `{second}` has {second_shape}; name the dims (`x[N, D] + b[D]`) to broadcast")]
+    #[error(
+        "`{function}`: `{first}` has shape {first_shape} but `{second}` has {second_shape}; name the dims (`x[N, D] + b[D]`) to broadcast"
+    )]
     ShapeMismatch {
         /// The function called.
         function: String,
@@ -100,7 +106,9 @@ pub enum Error {
         got: DType,
     },
     /// Two arguments live on different devices.
-    #[error("`{function}`: `{first}` is on {first_device} but `{second}` is on {second_device}; move one with `.to(&device)`")]
+    #[error(
+        "`{function}`: `{first}` is on {first_device} but `{second}` is on {second_device}; move one with `.to(&device)`"
+    )]
     DeviceMismatch {
         /// The function called.
         function: String,
@@ -113,8 +121,20 @@ pub enum Error {
         /// Where that is.
         second_device: String,
     },
+    /// A tensor given for a result has another shape.
+    #[error("`{function}`: the result has shape {expected}, but the tensor given for it has {got}")]
+    OutShape {
+        /// The function called.
+        function: String,
+        /// Shape of the result.
+        expected: Shape,
+        /// Shape of the tensor given.
+        got: Shape,
+    },
     /// A tensor that is written overlaps one that is read.
-    #[error("`{function}`: `{output}` shares memory with `{input}`, which is read at other positions; pass a copy of one of them")]
+    #[error(
+        "`{function}`: `{output}` is written but shares memory with `{input}`, which the same kernel uses; pass a copy of one of them"
+    )]
     Alias {
         /// The function called.
         function: String,
@@ -124,7 +144,9 @@ pub enum Error {
         input: String,
     },
     /// The device has no memory left.
-    #[error("out of memory on {device}: {bytes} bytes could not be allocated; drop tensors, or work on smaller pieces")]
+    #[error(
+        "out of memory on {device}: {bytes} bytes could not be allocated; drop tensors, or work on smaller pieces"
+    )]
     OutOfMemory {
         /// The size of the request.
         bytes: usize,

@@ -127,7 +127,11 @@ impl<'a> CpuArgs<'a> {
     #[inline]
     pub fn read<T: Element>(&self, i: usize) -> &'a [T] {
         let buffer = self.buffers[i];
-        assert!(buffer.access == Access::Read && buffer.dtype == T::DTYPE, "{}", mismatch("read", i, &buffer));
+        assert!(
+            buffer.access == Access::Read && buffer.dtype == T::DTYPE,
+            "{}",
+            mismatch("read", i, &buffer)
+        );
         // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing writes it.
         unsafe { std::slice::from_raw_parts(buffer.ptr.cast::<T>(), buffer.len) }
     }
@@ -159,7 +163,9 @@ impl<'a> CpuArgs<'a> {
     pub fn f32(&self, i: usize) -> f32 {
         match self.scalar(i) {
             ScalarValue::F32(x) => x,
-            other @ (ScalarValue::I32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => wrong_scalar(i, other),
+            other @ (ScalarValue::I32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => {
+                wrong_scalar(i, other)
+            }
         }
     }
 
@@ -168,7 +174,9 @@ impl<'a> CpuArgs<'a> {
     pub fn i32(&self, i: usize) -> i32 {
         match self.scalar(i) {
             ScalarValue::I32(x) => x,
-            other @ (ScalarValue::F32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => wrong_scalar(i, other),
+            other @ (ScalarValue::F32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => {
+                wrong_scalar(i, other)
+            }
         }
     }
 
@@ -177,7 +185,9 @@ impl<'a> CpuArgs<'a> {
     pub fn u32(&self, i: usize) -> u32 {
         match self.scalar(i) {
             ScalarValue::U32(x) => x,
-            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::Bool(_)) => wrong_scalar(i, other),
+            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::Bool(_)) => {
+                wrong_scalar(i, other)
+            }
         }
     }
 
@@ -186,7 +196,9 @@ impl<'a> CpuArgs<'a> {
     pub fn bool(&self, i: usize) -> bool {
         match self.scalar(i) {
             ScalarValue::Bool(x) => x,
-            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::U32(_)) => wrong_scalar(i, other),
+            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::U32(_)) => {
+                wrong_scalar(i, other)
+            }
         }
     }
 

@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn too_large_is_an_error() {
-        for shape in [Shape::from([usize::MAX, 2]), Shape::from(usize::MAX / 4), Shape::from([usize::MAX, 0])] {
+        for shape in [Shape::from([usize::MAX, 2]), Shape::from(usize::MAX / 4), Shape::from([usize::MAX, 0])]
+        {
             assert_eq!(shape.size(4), Err(Error::TooLarge { shape: shape.clone() }));
         }
         assert_eq!(Shape::from([5, 0]).size(4), Ok((0, 0)));

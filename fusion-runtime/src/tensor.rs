@@ -232,7 +232,11 @@ impl<T: Element> Tensor<T> {
     #[doc(hidden)]
     pub fn from_raw(raw: RawTensor) -> Result<Tensor<T>> {
         if raw.dtype != T::DTYPE {
-            return Err(Error::Dtype { what: String::from("the result"), expected: T::DTYPE, got: raw.dtype });
+            return Err(Error::Dtype {
+                what: String::from("the result"),
+                expected: T::DTYPE,
+                got: raw.dtype,
+            });
         }
         Ok(Tensor::wrap(raw))
     }

@@ -38,7 +38,12 @@ pub(super) fn open() -> Device {
         binding_bytes_max: isize::MAX as u64,
         buffer_bytes_max: isize::MAX as u64,
     };
-    Device(Arc::new(Cpu { name: format!("CPU ({cores} threads, {})", isa_name(isa)), facts, isa, pool: Pool::new() }))
+    Device(Arc::new(Cpu {
+        name: format!("CPU ({cores} threads, {})", isa_name(isa)),
+        facts,
+        isa,
+        pool: Pool::new(),
+    }))
 }
 
 impl Backend for Cpu {

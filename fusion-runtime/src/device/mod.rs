@@ -122,7 +122,9 @@ impl Device {
     pub fn best() -> Device {
         static BEST: OnceLock<Device> = OnceLock::new();
         let hardware = |device: &Device| !device.0.is_software();
-        let open = || Device::cuda(0).ok().or_else(|| Device::wgpu().ok().filter(hardware)).unwrap_or_else(Device::cpu);
+        let open = || {
+            Device::cuda(0).ok().or_else(|| Device::wgpu().ok().filter(hardware)).unwrap_or_else(Device::cpu)
+        };
         BEST.get_or_init(open).clone()
     }
 

@@ -42,7 +42,10 @@ pub(super) struct Items {
 /// Runs a kernel with the best of its functions that `isa` covers.
 pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -> Result<()> {
     let Code::Cpu(CpuCode::Compiled(functions)) = &launch.code else {
-        return Err(Error::Unsupported { device: device.into(), what: format!("the code of kernel `{}`", launch.kernel) });
+        return Err(Error::Unsupported {
+            device: device.into(),
+            what: format!("the code of kernel `{}`", launch.kernel),
+        });
     };
     let work = functions
         .iter()
@@ -85,16 +88,24 @@ impl<'a> Work<'a> {
             return run(0, items);
         }
         let chunks = (rayon::current_num_threads() * CHUNKS_PER_THREAD).min(items);
-        (0..chunks).into_par_iter().for_each(|chunk| run(items * chunk / chunks, items * (chunk + 1) / chunks));
+        (0..chunks)
+            .into_par_iter()
+            .for_each(|chunk| run(items * chunk / chunks, items * (chunk + 1) / chunks));
     }
 
     /// Runs the items `first..end`; `redirect` may put other memory in the place of a window that is only
     /// written, given the number of its buffer and its number of elements.
-    pub(super) fn run(&self, first: usize, end: usize, mut redirect: impl FnMut(usize, &mut CpuBuffer, usize)) {
+    pub(super) fn run(
+        &self,
+        first: usize,
+        end: usize,
+        mut redirect: impl FnMut(usize, &mut CpuBuffer, usize),
+    ) {
         let (from, to) = (self.items.start(first), self.items.start(end));
         assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
         let mut buffers = self.buffers.clone();
-        for (i, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.access != Access::Read) {
+        for (i, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.access != Access::Read)
+        {
             buffer.ptr = buffer.ptr.wrapping_add(from * buffer.dtype.size());
             buffer.first = from;
             buffer.len = to - from;
@@ -115,7 +126,13 @@ impl Items {
         let cols = usize::try_from(space.cols.eval(symbols)?).ok()?;
         let grain = usize::try_from(space.grain).ok().filter(|&grain| grain > 0)?;
         let per_row = cols.div_ceil(grain);
-        Some(Items { cols, per_row, grain, count: rows.checked_mul(per_row)?, elements: rows.checked_mul(cols)? })
+        Some(Items {
+            cols,
+            per_row,
+            grain,
+            count: rows.checked_mul(per_row)?,
+            elements: rows.checked_mul(cols)?,
+        })
     }
 
     /// Most elements of an item.
@@ -131,12 +148,19 @@ impl Items {
 
 fn resolve(uniform: &UniformArg, call: &Call<'_>) -> Option<CpuUniform> {
     match uniform {
-        UniformArg::Extent(extent) => Some(CpuUniform::Index(usize::try_from(extent.eval(call.symbols)?).ok()?)),
-        UniformArg::Scalar(param) => call.scalars.get(usize::from(*param)).copied().flatten().map(CpuUniform::Scalar),
+        UniformArg::Extent(extent) => {
+            Some(CpuUniform::Index(usize::try_from(extent.eval(call.symbols)?).ok()?))
+        }
+        UniformArg::Scalar(param) => {
+            call.scalars.get(usize::from(*param)).copied().flatten().map(CpuUniform::Scalar)
+        }
         UniformArg::Start | UniformArg::End | UniformArg::Offset(_) => None,
     }
 }
 
 fn malformed(launch: &Launch) -> Error {
-    Error::Argument { function: launch.kernel.to_string(), what: String::from("the plan has no valid CPU launch for it") }
+    Error::Argument {
+        function: launch.kernel.to_string(),
+        what: String::from("the plan has no valid CPU launch for it"),
+    }
 }

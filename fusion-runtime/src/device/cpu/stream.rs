@@ -21,14 +21,22 @@ struct Tile([u8; TILE_BYTES]);
 /// Items that fit a tile, if streaming pays for this work.
 pub(super) fn tile_items(work: &Work<'_>) -> Option<usize> {
     let bytes = |only: fn(Access) -> bool| -> usize {
-        work.buffers.iter().filter(|buffer| only(buffer.access)).map(|buffer| buffer.len * buffer.dtype.size()).sum()
+        work.buffers
+            .iter()
+            .filter(|buffer| only(buffer.access))
+            .map(|buffer| buffer.len * buffer.dtype.size())
+            .sum()
     };
-    if !cfg!(target_arch = "x86_64") || bytes(|_| true) < STREAM_MIN || bytes(|access| access == Access::Write) == 0 {
+    if !cfg!(target_arch = "x86_64")
+        || bytes(|_| true) < STREAM_MIN
+        || bytes(|access| access == Access::Write) == 0
+    {
         return None;
     }
     let written = work.buffers.iter().filter(|buffer| buffer.access == Access::Write);
     // Each part of the tile starts at a cache line.
-    let item: usize = written.map(|buffer| (work.items.longest() * buffer.dtype.size()).next_multiple_of(64)).sum();
+    let item: usize =
+        written.map(|buffer| (work.items.longest() * buffer.dtype.size()).next_multiple_of(64)).sum();
     Some(TILE_BYTES / item).filter(|&items| items > 0)
 }
 
@@ -75,7 +83,10 @@ unsafe fn copy_around_caches(target: *mut u8, from: &[u8]) {
     unsafe {
         target.copy_from_nonoverlapping(from.as_ptr(), head);
         for at in (head..head + body).step_by(16) {
-            _mm_stream_si128(target.add(at).cast::<__m128i>(), _mm_loadu_si128(from.as_ptr().add(at).cast::<__m128i>()));
+            _mm_stream_si128(
+                target.add(at).cast::<__m128i>(),
+                _mm_loadu_si128(from.as_ptr().add(at).cast::<__m128i>()),
+            );
         }
         let tail = head + body;
         target.add(tail).copy_from_nonoverlapping(from.as_ptr().add(tail), from.len() - tail);
