@@ -34,10 +34,10 @@ main() {
     step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
     step "tests" run_tests
     # Without its feature there is no wgpu device to require.
-    step "tests, no default features" env -u FUSION_REQUIRE_WGPU bash -c \
-        'cargo test --quiet --workspace --no-fail-fast --no-default-features'
+    step "tests, no default features" env -u FUSION_REQUIRE_WGPU \
+        cargo test --quiet --workspace --no-fail-fast --no-default-features
     step "tests, with cuda" run_tests_with_cuda
-    step "devices" cargo run --quiet --release --package fusion-runtime --example devices
+    step "devices" cargo run --quiet --release --example devices
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
     report
@@ -122,9 +122,14 @@ install_ptxas() {
     "$FUSION_PTXAS" --version | tail -n 2
 }
 
+# has_device PATTERN: whether a file matches.
+has_device() {
+    compgen -G "$1" >/dev/null
+}
+
 # A GPU, if there is one; else only the software renderer, whatever other drivers are installed.
 choose_vulkan_driver() {
-    if compgen -G '/dev/dri/renderD*' >/dev/null || compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+    if has_device '/dev/dri/renderD*' || has_device '/dev/nvidia[0-9]*'; then
         printf '\nVulkan: a GPU is there and its driver is used\n'
     elif [[ -z ${VK_DRIVER_FILES:-} ]]; then
         VK_DRIVER_FILES=$(software_vulkan)
@@ -150,6 +155,7 @@ run_tests() {
 run_tests_with_cuda() {
     if python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null; then
         echo "CUDA: the machine's driver"
+        if has_device '/dev/nvidia[0-9]*'; then export FUSION_REQUIRE_CUDA=1; fi
     else
         echo "CUDA: no driver, so the stub that knows no device"
         local LD_LIBRARY_PATH=$stub/run${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

@@ -36,6 +36,7 @@ use self::pool::Pool;
 use super::{Backend, Call, DeviceFacts, Memory, Region};
 use crate::error::{Error, Result};
 use crate::kernel::Launch;
+use crate::launch::LaunchConfig;
 
 /// The backend. Memory holds it too, so it lives as long as any tensor on it.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl Shared {
         let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
         let mut slots = params::pack(launch, &values)?;
         let mut pointers = params::pointers(&mut slots);
-        let (grid, block) = self.shape(kernel, elements.div_ceil(u64::from(launch.space.grain.max(1))));
+        let LaunchConfig { grid, block } = self.config(kernel, elements, launch.space.grain);
         // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
         // as its plan says. Slots outlive the call, which copies them.
         let answer = check(unsafe {
@@ -140,12 +141,10 @@ impl Shared {
         self.told("cuLaunchKernel", answer)
     }
 
-    /// Blocks, and threads of a block, for so many iterations. Kernels stride over the grid, so any will do.
-    fn shape(&self, kernel: Kernel, iterations: u64) -> (u32, u32) {
-        let block = 256.min(kernel.block_threads_max).min(self.facts.block_threads_max);
-        let resident = self.facts.multiprocessor_threads_max / block * self.facts.multiprocessors;
-        let blocks = iterations.div_ceil(u64::from(block)).clamp(1, u64::from(resident.max(1)));
-        (u32::try_from(blocks).unwrap_or(u32::MAX).min(self.facts.grid_max), block)
+    /// Blocks and their threads, of which a kernel of many registers allows fewer than the device.
+    fn config(&self, kernel: Kernel, elements: u64, grain: u32) -> LaunchConfig {
+        let block_threads_max = self.facts.block_threads_max.min(kernel.block_threads_max);
+        LaunchConfig::new(&DeviceFacts { block_threads_max, ..self.facts.clone() }, elements, grain)
     }
 }
 

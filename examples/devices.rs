@@ -1,6 +1,6 @@
 //! Which devices this machine has, and which one `Device::best()` takes.
 
-use fusion_runtime::Device;
+use fusion::Device;
 
 fn main() {
     println!("best: {}", Device::best());
