@@ -53,6 +53,7 @@ step() {
     "$@" 2>&1 </dev/null | tee "$log"
     code=$?
     seconds=$((SECONDS - started))
+    printf '    %d s, exit %d\n' "$seconds" "$code"
     read -r -a counts < <(count_tests "$log")
     # A build that breaks, or a run that dies, has no failed test to show for it.
     if ((code != 0 && counts[1] == 0)); then counts[1]=1; fi
