@@ -71,7 +71,7 @@ mod tests {
     fn classes_waste_at_most_an_eighth_and_keep_alignment() {
         for bytes in (513..200_000).step_by(37) {
             let class = size_class(bytes).unwrap();
-            assert!(class >= bytes && class % 16 == 0, "{bytes} -> {class}");
+            assert!(class >= bytes && class.is_multiple_of(16), "{bytes} -> {class}");
             assert!((class - bytes) * 8 <= class, "{bytes} -> {class}");
             assert_eq!(size_class(class), Some(class), "a class is its own class");
         }
