@@ -7,5 +7,7 @@ pub use fusion_runtime::__private;
 
 /// What programs that use Fusion name: `use fusion::prelude::*`.
 pub mod prelude {
-    pub use fusion_runtime::{Coalescing, DType, Device, Element, Error, LaunchConfig, Report, Result, Shape, Tensor};
+    pub use fusion_runtime::{
+        Coalescing, DType, Device, Element, Error, LaunchConfig, Report, Result, Shape, Tensor,
+    };
 }

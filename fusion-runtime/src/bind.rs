@@ -156,9 +156,9 @@ fn check_same_shape(
         Some(known) if known.shape() != other.shape() => Err(Error::ShapeMismatch {
             function: plan.name.to_string(),
             first: plan.params[one].name.to_string(),
-            first_shape: known.shape().clone(),
+            first_shape: Box::new(known.shape().clone()),
             second: plan.params[i].name.to_string(),
-            second_shape: other.shape().clone(),
+            second_shape: Box::new(other.shape().clone()),
         }),
         Some(_) | None => Ok(()),
     }

@@ -81,11 +81,11 @@ pub enum Error {
         /// The first such parameter.
         first: String,
         /// Its shape.
-        first_shape: Shape,
+        first_shape: Box<Shape>,
         /// The parameter that disagrees.
         second: String,
         /// Its shape.
-        second_shape: Shape,
+        second_shape: Box<Shape>,
     },
     /// A number of elements does not fit the shape.
     #[error("{elements} elements do not make a tensor of shape {shape}, which has {}", Count(shape))]

@@ -36,7 +36,8 @@ impl LaunchConfig {
         let block = iterations.min(block_max).next_multiple_of(warp);
         // Never fewer than one block for each multiprocessor, whatever the facts say of residency.
         let resident = (u64::from(facts.multiprocessor_threads_max) / block).max(1);
-        let grid_max = (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
+        let grid_max =
+            (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
         let grid = iterations.div_ceil(block).min(grid_max);
         LaunchConfig { block: block as u32, grid: grid as u32 }
     }
@@ -165,7 +166,8 @@ mod tests {
     fn limits_of_small_devices_hold() {
         let facts = DeviceFacts { warp_size: 24, block_threads_max: 100, grid_max: 3, ..DeviceFacts::h100() };
         check(&facts, 1 << 20, 1, 96, 3);
-        let unknown = DeviceFacts { multiprocessor_threads_max: 0, multiprocessors: 0, warp_size: 0, ..facts };
+        let unknown =
+            DeviceFacts { multiprocessor_threads_max: 0, multiprocessors: 0, warp_size: 0, ..facts };
         check(&unknown, 1 << 20, 0, 100, 1);
     }
 
@@ -181,7 +183,10 @@ mod tests {
         let levels = [Coalescing::None, Coalescing::Basic, Coalescing::Advanced, Coalescing::Optimal];
         assert_eq!(levels.map(Coalescing::bytes), [4, 32, 128, 256]);
         assert_eq!(levels.map(|level| level.align(129)), [Some(132), Some(160), Some(256), Some(256)]);
-        assert_eq!([4, 96, 384, 512, 0].map(Coalescing::of), [levels[0], levels[1], levels[2], levels[3], levels[3]]);
+        assert_eq!(
+            [4, 96, 384, 512, 0].map(Coalescing::of),
+            [levels[0], levels[1], levels[2], levels[3], levels[3]]
+        );
         assert_eq!(Coalescing::Optimal.align(usize::MAX), None);
     }
 }

@@ -27,7 +27,12 @@ impl Report {
     /// The report of a plan.
     pub fn new(plan: &Plan) -> Report {
         let symbols: Vec<String> = plan.symbols.iter().map(|symbol| symbol.to_string()).collect();
-        Report { name: plan.name.clone(), extents: vec![None; symbols.len()], symbols, summary: plan.summary.clone() }
+        Report {
+            name: plan.name.clone(),
+            extents: vec![None; symbols.len()],
+            symbols,
+            summary: plan.summary.clone(),
+        }
     }
 
     /// Kernels of the fused function.
@@ -97,7 +102,11 @@ impl Report {
         let (before, after) = (&self.summary.unfused_bytes, &self.summary.fused_bytes);
         match (self.value(before), self.value(after)) {
             (Some(before), Some(after)) => format!("{} memory saved", size(before.saturating_sub(after))),
-            _ => format!("{} → {} bytes of memory moved", before.display(&self.symbols), after.display(&self.symbols)),
+            _ => format!(
+                "{} → {} bytes of memory moved",
+                before.display(&self.symbols),
+                after.display(&self.symbols)
+            ),
         }
     }
 }
@@ -186,7 +195,10 @@ mod tests {
         let report = Report::new(&plan(2));
         assert_eq!((report.kernels(), report.ops(), report.bytes()), (2, 10, None));
         let text = report.to_string();
-        assert!(text.starts_with("Fusion: 10 → 2 kernels (80% reduction), 76*N → 12*N bytes of memory moved"), "{text}");
+        assert!(
+            text.starts_with("Fusion: 10 → 2 kernels (80% reduction), 76*N → 12*N bytes of memory moved"),
+            "{text}"
+        );
         assert!(text.ends_with("\n  `t` is stored: used twice (line 3:9)"), "{text}");
     }
 
@@ -197,6 +209,9 @@ mod tests {
 
     #[test]
     fn sizes_for_people() {
-        assert_eq!([0, 1023, 1024, 1536, 1 << 30, u64::MAX].map(size), ["0B", "1023B", "1.0KB", "1.5KB", "1.0GB", "16.0EB"]);
+        assert_eq!(
+            [0, 1023, 1024, 1536, 1 << 30, u64::MAX].map(size),
+            ["0B", "1023B", "1.0KB", "1.5KB", "1.0GB", "16.0EB"]
+        );
     }
 }

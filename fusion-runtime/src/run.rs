@@ -319,3 +319,65 @@ fn slot_name(plan: &Plan, launch: &Launch, buffer: usize) -> String {
         Slot::Temp(i) => format!("temporary {i}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow::{Borrowed, Owned};
+
+    use fusion_compiler::ir::dim::DimExpr;
+    use fusion_compiler::ir::dtype::DType;
+    use fusion_compiler::ir::kernel::IndexWidth;
+    use fusion_compiler::ir::plan::{BufferArg, Code, Reach, Space, Summary};
+
+    use super::*;
+    use crate::device::Device;
+
+    fn kernel(accesses: [Access; 2]) -> (Plan, Launch) {
+        let zero = DimExpr::constant(0);
+        let param = |name| Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::Scalar };
+        let buffer = |(slot, access)| BufferArg { slot, access, dtype: DType::F32, reach: Reach::Linear };
+        let slots = [Slot::Param(0), Slot::Param(1)];
+        let launch = Launch {
+            kernel: Borrowed("k"),
+            code: Code::Cpu(CpuCode::Compiled(&[])),
+            index: IndexWidth::Bits32,
+            buffers: slots.into_iter().zip(accesses).map(buffer).collect(),
+            uniforms: Owned(Vec::new()),
+            space: Space { rows: zero.clone(), cols: zero.clone(), grain: 1 },
+        };
+        let summary = Summary {
+            ops: 0,
+            unfused_bytes: zero.clone(),
+            fused_bytes: zero,
+            groups: Owned(Vec::new()),
+            boundaries: Owned(Vec::new()),
+        };
+        let plan = Plan {
+            name: Borrowed("f"),
+            symbols: Owned(Vec::new()),
+            params: Owned(vec![param("p"), param("g")]),
+            outputs: Owned(Vec::new()),
+            programs: Owned(Vec::new()),
+            summary,
+        };
+        (plan, launch)
+    }
+
+    #[test]
+    fn overlap_of_what_is_written_is_an_alias() {
+        let memory = Device::cpu().0.allocate(1024).unwrap();
+        let other = Device::cpu().0.allocate(1024).unwrap();
+        let region = |memory, offset| Region { memory, offset, len: 32 };
+        let check = |accesses, second: Region<'_>| {
+            let (plan, launch) = kernel(accesses);
+            check_alias(&plan, &launch, &[region(&memory, 0), second])
+        };
+        let error = check([Access::ReadWrite, Access::Read], region(&memory, 112)).unwrap_err();
+        assert!(error.to_string().starts_with("`f`: `p` is written but shares memory with `g`"), "{error}");
+        assert!(check([Access::Read, Access::Write], region(&memory, 0)).is_err());
+        // 32 elements are 128 bytes: the next region starts where the first ends.
+        assert_eq!(check([Access::Write, Access::Read], region(&memory, 128)), Ok(()));
+        assert_eq!(check([Access::Read, Access::Read], region(&memory, 0)), Ok(()));
+        assert_eq!(check([Access::Write, Access::Write], region(&other, 0)), Ok(()));
+    }
+}

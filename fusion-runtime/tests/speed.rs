@@ -12,7 +12,14 @@ use rayon::prelude::*;
 
 fn best(runs: usize, mut f: impl FnMut()) -> Duration {
     f();
-    (0..runs).map(|_| { let start = Instant::now(); f(); start.elapsed() }).min().unwrap_or_default()
+    (0..runs)
+        .map(|_| {
+            let start = Instant::now();
+            f();
+            start.elapsed()
+        })
+        .min()
+        .unwrap_or_default()
 }
 
 #[test]
@@ -25,7 +32,7 @@ fn relu_against_a_hand_loop_and_a_copy() {
         let x: Vec<Tensor<f32>> =
             (0..3).map(|_| Tensor::from_slice(&Device::cpu(), &host, n).expect("memory")).collect();
         let mut out = Tensor::<f32>::zeros(&Device::cpu(), n).expect("memory");
-        let mut args = || [Arg::from(&x[0]), Arg::from(&x[1]), Arg::from(&x[2])].into_iter().collect::<Vec<_>>();
+        let args = || [Arg::from(&x[0]), Arg::from(&x[1]), Arg::from(&x[2])].into_iter().collect::<Vec<_>>();
         let fused = best(runs, || run_into(&RELU, &mut args(), &mut [Arg::from(&mut out)]).expect("runs"));
         let fresh = best(runs, || drop(black_box(run_one::<f32>(&RELU, &mut args()).expect("runs"))));
         let (a, b, c) = (host.clone(), host.clone(), host.clone());
@@ -41,14 +48,16 @@ fn relu_against_a_hand_loop_and_a_copy() {
             });
             black_box(&mut z);
         });
-        let copy = best(runs, || { 
+        let copy = best(runs, || {
             z.par_chunks_mut(n / 2).zip(a.par_chunks(n / 2)).for_each(|(z, a)| z.copy_from_slice(a));
             black_box(&mut z);
- });
+        });
         let rate = |time: Duration, bytes: usize| bytes as f64 * n as f64 / time.as_nanos() as f64;
         println!(
             "2^{log}: fused into {fused:?} ({:.1} GB/s), fused {fresh:?}, hand {hand:?} ({:.1} GB/s), memcpy {copy:?} ({:.1} GB/s)",
-            rate(fused, 16), rate(hand, 16), rate(copy, 8)
+            rate(fused, 16),
+            rate(hand, 16),
+            rate(copy, 8)
         );
     }
 }
@@ -61,7 +70,9 @@ fn a_call_on_1k_elements() {
     let calls = 100_000;
     let one = best(5, || {
         for _ in 0..calls {
-            black_box(run_one::<f32>(&RELU, &mut [Arg::from(&x), Arg::from(&x), Arg::from(&x)]).expect("runs"));
+            black_box(
+                run_one::<f32>(&RELU, &mut [Arg::from(&x), Arg::from(&x), Arg::from(&x)]).expect("runs"),
+            );
         }
     });
     let into = best(5, || {

@@ -27,6 +27,13 @@ struct Cpu {
 
 /// Opens it.
 pub(super) fn open() -> Device {
+    // A profile that leaves this crate unoptimised leaves the user's loops so too, unless it names packages.
+    if env!("FUSION_OPT_LEVEL") == "0" {
+        eprintln!(
+            "fusion: this build is not optimised, so CPU kernels run up to 48 times slower; \
+             add `[profile.dev] opt-level = 1` to Cargo.toml, or use --release"
+        );
+    }
     let isa = best_isa(std::env::var("FUSION_CPU_ISA").ok().as_deref());
     let cores = rayon::current_num_threads();
     let facts = DeviceFacts {
@@ -159,6 +166,21 @@ fn isa_name(isa: Isa) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steady_use_does_not_grow_the_pool() {
+        let pool = Pool::new();
+        let mut bytes = Vec::new();
+        for round in 0..100 {
+            let blocks: Vec<_> = [100, 5000, 1 << 20].map(|size| pool.allocate(size).unwrap()).into();
+            if round > 0 {
+                assert_eq!(pool.bytes().0, 0, "all blocks were reused");
+            }
+            drop(blocks);
+            bytes.push(pool.bytes());
+        }
+        assert!(bytes.iter().all(|&each| each == bytes[0]), "{bytes:?}");
+    }
 
     #[test]
     fn the_limit_lowers_the_instruction_set() {

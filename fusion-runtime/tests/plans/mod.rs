@@ -40,7 +40,7 @@ const fn of(kernel: &'static str) -> Text {
 }
 
 /// `relu(a + b) * c`, of any shape.
-pub static RELU: Plan = Plan {
+pub(crate) static RELU: Plan = Plan {
     name: Borrowed("relu_add_mul"),
     symbols: Borrowed(&[Borrowed("elements")]),
     params: Borrowed(&[any("a"), any("b"), any("c")]),
@@ -95,7 +95,7 @@ fn relu_body(args: &mut CpuArgs<'_>) {
 }
 
 /// `y = alpha * x + y`, in place.
-pub static AXPY: Plan = Plan {
+pub(crate) static AXPY: Plan = Plan {
     name: Borrowed("axpy"),
     symbols: Borrowed(&[Borrowed("N")]),
     params: Borrowed(&[
@@ -129,7 +129,7 @@ pub static AXPY: Plan = Plan {
 
 #[inline(always)]
 fn axpy_fma(args: &mut CpuArgs<'_>) {
-    axpy(args, |alpha, x, y| f32::mul_add(alpha, x, y));
+    axpy(args, f32::mul_add);
 }
 
 #[inline(always)]
@@ -150,7 +150,7 @@ fn axpy(args: &mut CpuArgs<'_>, f: impl Fn(f32, f32, f32) -> f32) {
 
 /// Two steps: a temporary `t[D] = bias[D] * 2`, then `z[N, D] = x[N, D] + t[D]` and a second result `bias * 2`
 /// that goes into the `&mut` parameter once it has been read for the last time.
-pub static BROADCAST: Plan = Plan {
+pub(crate) static BROADCAST: Plan = Plan {
     name: Borrowed("broadcast"),
     symbols: Borrowed(&[Borrowed("N"), Borrowed("D")]),
     params: Borrowed(&[
