@@ -1,6 +1,14 @@
 //! The contract with generated code: the plan, and what the CPU runs of it.
+//!
+//! Invariant: whatever generated code asks of `CpuArgs` is checked, so that it needs no `unsafe` of its own.
 
+use std::marker::PhantomData;
+
+use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan;
+
+use crate::tensor::Element;
 
 /// A compiled function.
 pub type Plan = plan::Plan<CpuCode>;
@@ -20,6 +28,18 @@ pub enum ScalarValue {
     Bool(bool),
 }
 
+impl ScalarValue {
+    /// The type of the value.
+    pub fn dtype(self) -> DType {
+        match self {
+            ScalarValue::F32(_) => DType::F32,
+            ScalarValue::I32(_) => DType::I32,
+            ScalarValue::U32(_) => DType::U32,
+            ScalarValue::Bool(_) => DType::Bool,
+        }
+    }
+}
+
 /// Instructions that a CPU function uses beyond what its architecture always has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
@@ -27,7 +47,7 @@ pub enum Isa {
     Base,
     /// AVX2 and FMA.
     Avx2,
-    /// AVX-512 F, with 512-bit vectors.
+    /// AVX-512 F, BW, DQ and VL, with 512-bit vectors.
     Avx512,
 }
 
@@ -49,6 +69,192 @@ pub enum CpuCode {
 /// have is a bug in the compiler and panics.
 #[derive(Debug)]
 pub struct CpuArgs<'a> {
-    pub(crate) range: (usize, usize),
-    pub(crate) marker: std::marker::PhantomData<&'a mut [u8]>,
+    range: (usize, usize),
+    buffers: &'a mut [CpuBuffer],
+    uniforms: &'a [CpuUniform],
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+/// The memory behind a buffer: all of it if it is read, the window of the items if it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuBuffer {
+    /// The first element.
+    pub(crate) ptr: *mut u8,
+    /// Elements.
+    pub(crate) len: usize,
+    /// Number of the first element in the tensor.
+    pub(crate) first: usize,
+    /// Of the elements.
+    pub(crate) dtype: DType,
+    /// What the kernel may do with it. Whatever may be written is handed out once, and is `Read`-less after.
+    pub(crate) access: Access,
+    /// Whether the window has been handed out.
+    pub(crate) taken: bool,
+}
+
+/// A uniform, resolved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CpuUniform {
+    /// An extent.
+    Index(usize),
+    /// A scalar parameter.
+    Scalar(ScalarValue),
+}
+
+impl<'a> CpuArgs<'a> {
+    /// The arguments to run the items `range`.
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, each buffer is initialised memory of `len` elements of its `dtype`, aligned to them; what is not
+    /// `Access::Read` is overlapped by nothing else that is accessed meanwhile, here or on another thread; and
+    /// nothing writes what is `Access::Read`. No buffer is `taken`.
+    pub(crate) unsafe fn new(
+        range: (usize, usize),
+        buffers: &'a mut [CpuBuffer],
+        uniforms: &'a [CpuUniform],
+    ) -> CpuArgs<'a> {
+        CpuArgs { range, buffers, uniforms, memory: PhantomData }
+    }
+
+    /// The items to run: from the first, up to and without the second.
+    #[inline]
+    pub fn range(&self) -> (usize, usize) {
+        self.range
+    }
+
+    /// The whole of buffer `i`, which the launch only reads.
+    #[inline]
+    pub fn read<T: Element>(&self, i: usize) -> &'a [T] {
+        let buffer = self.buffers[i];
+        assert!(
+            buffer.access == Access::Read && buffer.dtype == T::DTYPE,
+            "{}",
+            mismatch("read", i, &buffer)
+        );
+        // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing writes it.
+        unsafe { std::slice::from_raw_parts(buffer.ptr.cast::<T>(), buffer.len) }
+    }
+
+    /// The part of buffer `i` that belongs to these items, and the number of its first element. Once only.
+    #[inline]
+    pub fn write<T: Element>(&mut self, i: usize) -> (&'a mut [T], usize) {
+        let buffer = &mut self.buffers[i];
+        let writable = buffer.access != Access::Read && !buffer.taken;
+        assert!(writable && buffer.dtype == T::DTYPE, "{}", mismatch("write", i, buffer));
+        buffer.taken = true;
+        // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing else
+        // accesses it; `taken` keeps a second slice from being made.
+        let window = unsafe { std::slice::from_raw_parts_mut(buffer.ptr.cast::<T>(), buffer.len) };
+        (window, buffer.first)
+    }
+
+    /// Uniform `i`, an extent.
+    #[inline]
+    pub fn index(&self, i: usize) -> usize {
+        match self.uniforms[i] {
+            CpuUniform::Index(x) => x,
+            CpuUniform::Scalar(_) => unreachable!("uniform {i} of the kernel is an extent"),
+        }
+    }
+
+    /// Uniform `i`, of type `f32`.
+    #[inline]
+    pub fn f32(&self, i: usize) -> f32 {
+        match self.scalar(i) {
+            ScalarValue::F32(x) => x,
+            other @ (ScalarValue::I32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => {
+                wrong_scalar(i, other)
+            }
+        }
+    }
+
+    /// Uniform `i`, of type `i32`.
+    #[inline]
+    pub fn i32(&self, i: usize) -> i32 {
+        match self.scalar(i) {
+            ScalarValue::I32(x) => x,
+            other @ (ScalarValue::F32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => {
+                wrong_scalar(i, other)
+            }
+        }
+    }
+
+    /// Uniform `i`, of type `u32`.
+    #[inline]
+    pub fn u32(&self, i: usize) -> u32 {
+        match self.scalar(i) {
+            ScalarValue::U32(x) => x,
+            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::Bool(_)) => {
+                wrong_scalar(i, other)
+            }
+        }
+    }
+
+    /// Uniform `i`, of type `bool`.
+    #[inline]
+    pub fn bool(&self, i: usize) -> bool {
+        match self.scalar(i) {
+            ScalarValue::Bool(x) => x,
+            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::U32(_)) => {
+                wrong_scalar(i, other)
+            }
+        }
+    }
+
+    fn scalar(&self, i: usize) -> ScalarValue {
+        match self.uniforms[i] {
+            CpuUniform::Scalar(value) => value,
+            CpuUniform::Index(_) => unreachable!("uniform {i} of the kernel is a scalar"),
+        }
+    }
+}
+
+#[cold]
+fn mismatch(wanted: &str, i: usize, buffer: &CpuBuffer) -> String {
+    format!("the kernel may {wanted} buffer {i} once as its own type, not as {buffer:?}")
+}
+
+#[cold]
+fn wrong_scalar(i: usize, value: ScalarValue) -> ! {
+    unreachable!("uniform {i} of the kernel has the type it asks for, not {value:?}")
+}
+
+/// The CPU functions of a launch, from two safe functions of type `fn(&mut CpuArgs<'_>)`: `$fma` uses fused
+/// multiply-add, `$base` does without.
+///
+/// Both must be `#[inline(always)]`: their loops are compiled into one function per instruction set.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __cpu_fns {
+    ($fma:path, $base:path) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        fn avx512(args: &mut $crate::__private::CpuArgs<'_>) {
+            $fma(args)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2(args: &mut $crate::__private::CpuArgs<'_>) {
+            $fma(args)
+        }
+        #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
+        fn base(args: &mut $crate::__private::CpuArgs<'_>) {
+            $base(args)
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "x86")))]
+        fn base(args: &mut $crate::__private::CpuArgs<'_>) {
+            // Only x86 has a variant without fused multiply-add.
+            let _ = $base;
+            $fma(args)
+        }
+        const FUNCTIONS: &[($crate::__private::Isa, $crate::__private::CpuFn)] = &[
+            #[cfg(target_arch = "x86_64")]
+            ($crate::__private::Isa::Avx512, avx512),
+            #[cfg(target_arch = "x86_64")]
+            ($crate::__private::Isa::Avx2, avx2),
+            ($crate::__private::Isa::Base, base),
+        ];
+        $crate::__private::CpuCode::Compiled(FUNCTIONS)
+    }};
 }

@@ -1,1 +1,42 @@
-//! Compile-time kernel fusion.
+//! Devices, tensors and launches for kernels fused by `fuse!`.
+//!
+//! Use it through the facade `fusion`. Modules, from what users hold to what runs: `tensor`, `shape` and `error`;
+//! `run` executes plans; `kernel` is the contract with generated code; `device` has one backend a file.
+
+extern crate self as fusion;
+
+mod bind;
+pub mod device;
+pub mod error;
+#[doc(hidden)]
+pub mod kernel;
+pub mod launch;
+pub mod report;
+#[doc(hidden)]
+pub mod run;
+pub mod shape;
+pub mod tensor;
+
+pub use device::{Device, DeviceFacts};
+pub use error::{Error, Result};
+pub use fusion_compiler::ir::dtype::DType;
+pub use launch::{Coalescing, LaunchConfig};
+pub use report::Report;
+pub use shape::Shape;
+pub use tensor::{Element, Tensor};
+
+/// What generated code names. Not for people: it changes without notice.
+#[doc(hidden)]
+pub mod __private {
+    pub use std::borrow::Cow;
+
+    pub use crate::__cpu_fns as cpu_fns;
+    pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue};
+    pub use crate::run::{Arg, run, run_into, run_one};
+    pub use crate::tensor::{AsTensor, RawTensor};
+    pub use fusion_compiler::ir::dim::{DimExpr, DimOp};
+    pub use fusion_compiler::ir::dtype::DType;
+    pub use fusion_compiler::ir::graph::Access;
+    pub use fusion_compiler::ir::kernel::IndexWidth;
+    pub use fusion_compiler::ir::plan;
+}

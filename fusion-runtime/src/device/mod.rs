@@ -4,12 +4,20 @@
 //! which one it is. A backend knows plans' launches, but neither tensors nor programs.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fusion_compiler::ir::plan::Target;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::{Launch, ScalarValue};
+
+pub(crate) mod cpu;
+// MERGE: delete `any()` here and below when `wgpu.rs` is there: `pub(super) fn open() -> Result<Device>`.
+#[cfg(all(feature = "wgpu", any()))]
+mod wgpu;
+
+#[cfg(feature = "cuda")]
+mod cuda;
 
 /// What a device can do, as far as launches and the choice of variants ask.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +73,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// What it can do.
     fn facts(&self) -> &DeviceFacts;
 
+    /// Whether it is a GPU emulated by the processor, which `Device::best` passes over.
+    fn is_software(&self) -> bool {
+        false
+    }
+
     /// Memory of at least `bytes`, rounded up to a multiple of 16 (at least 16), with unspecified contents. The first byte is aligned
     /// as every binding of the device wants. Freed memory is kept warm for the next request.
     fn allocate(&self, bytes: usize) -> Result<Memory>;
@@ -91,7 +104,7 @@ pub(crate) enum Memory {
     /// Host memory.
     Cpu(cpu::CpuMemory),
     /// A `wgpu` buffer.
-    #[cfg(feature = "wgpu")]
+    #[cfg(all(feature = "wgpu", any()))]
     Wgpu(wgpu::WgpuMemory),
     /// CUDA device memory.
     #[cfg(feature = "cuda")]
@@ -99,5 +112,112 @@ pub(crate) enum Memory {
 }
 
 /// A device that tensors live on. Cloning is cheap and gives the same device.
-#[derive(Clone, Debug)]
+///
+/// A process has one device of each kind (of each ordinal, for CUDA): opening it again gives the same one.
+#[derive(Clone)]
 pub struct Device(pub(crate) Arc<dyn Backend>);
+
+impl Device {
+    /// The fastest device there is: CUDA, else a hardware `wgpu` adapter, else the CPU.
+    pub fn best() -> Device {
+        static BEST: OnceLock<Device> = OnceLock::new();
+        let hardware = |device: &Device| !device.0.is_software();
+        let open = || {
+            Device::cuda(0).ok().or_else(|| Device::wgpu().ok().filter(hardware)).unwrap_or_else(Device::cpu)
+        };
+        BEST.get_or_init(open).clone()
+    }
+
+    /// The processor. Always there.
+    pub fn cpu() -> Device {
+        static CPU: OnceLock<Device> = OnceLock::new();
+        CPU.get_or_init(cpu::open).clone()
+    }
+
+    /// The GPU through Vulkan, Metal or DirectX 12; a software renderer if there is no other.
+    ///
+    /// # Errors
+    /// `Error::NoDevice` if there is no adapter, or the feature `wgpu` is off.
+    pub fn wgpu() -> Result<Device> {
+        #[cfg(all(feature = "wgpu", any()))]
+        {
+            static WGPU: OnceLock<Result<Device>> = OnceLock::new();
+            WGPU.get_or_init(wgpu::open).clone()
+        }
+        #[cfg(not(all(feature = "wgpu", any())))]
+        Err(no_feature("wgpu"))
+    }
+
+    /// The NVIDIA GPU of this number, through CUDA.
+    ///
+    /// # Errors
+    /// `Error::NoDevice` if there is no such GPU or driver, or the feature `cuda` is off.
+    pub fn cuda(ordinal: usize) -> Result<Device> {
+        #[cfg(feature = "cuda")]
+        {
+            use std::collections::BTreeMap;
+            use std::sync::{Mutex, PoisonError};
+
+            static CUDA: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+            let mut opened = CUDA.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(device) = opened.get(&ordinal) {
+                return Ok(device.clone());
+            }
+            let device = cuda::open(ordinal)?;
+            opened.insert(ordinal, device.clone());
+            Ok(device)
+        }
+        #[cfg(not(feature = "cuda"))]
+        {
+            let _ = ordinal;
+            Err(no_feature("cuda"))
+        }
+    }
+
+    /// For people: what it is, and by which maker.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// What it can do.
+    pub fn facts(&self) -> &DeviceFacts {
+        self.0.facts()
+    }
+
+    /// Waits until everything started on it is done.
+    ///
+    /// # Errors
+    /// Whatever went wrong there since the last wait.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.synchronize()
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The error of a device kind that this build leaves out.
+#[cfg_attr(
+    all(feature = "wgpu", feature = "cuda", any()),
+    expect(dead_code, reason = "every kind is in this build")
+)]
+fn no_feature(feature: &'static str) -> Error {
+    Error::NoDevice { kind: feature, why: format!("the feature `{feature}` of the crate is off") }
+}

@@ -1,0 +1,191 @@
+//! The processor as a device: pooled host memory, and launches over the threads of `rayon`'s pool.
+//!
+//! Invariant: work is done when a call returns; the instruction set is chosen once, when the device is opened.
+
+mod launch;
+mod memory;
+mod stream;
+
+use std::sync::Arc;
+
+use fusion_compiler::ir::plan::Target;
+
+use super::{Backend, Call, Device, DeviceFacts, Memory};
+use crate::error::{Error, Result};
+use crate::kernel::{Isa, Launch};
+pub(crate) use memory::CpuMemory;
+use memory::Pool;
+
+/// The CPU device.
+#[derive(Debug)]
+struct Cpu {
+    name: String,
+    facts: DeviceFacts,
+    isa: Isa,
+    pool: Arc<Pool>,
+}
+
+/// Opens it.
+pub(super) fn open() -> Device {
+    // A profile that leaves this crate unoptimised leaves the user's loops so too, unless it names packages.
+    if env!("FUSION_OPT_LEVEL") == "0" {
+        eprintln!(
+            "fusion: this build is not optimised, so CPU kernels run up to 48 times slower; \
+             add `[profile.dev] opt-level = 1` to Cargo.toml, or use --release"
+        );
+    }
+    let isa = best_isa(std::env::var("FUSION_CPU_ISA").ok().as_deref());
+    let cores = rayon::current_num_threads();
+    let facts = DeviceFacts {
+        warp_size: 1,
+        block_threads_max: 1,
+        multiprocessor_threads_max: 1,
+        multiprocessors: cores as u32,
+        grid_max: u32::MAX,
+        binding_bytes_max: isize::MAX as u64,
+        buffer_bytes_max: isize::MAX as u64,
+    };
+    Device(Arc::new(Cpu {
+        name: format!("CPU ({cores} threads, {})", isa_name(isa)),
+        facts,
+        isa,
+        pool: Pool::new(),
+    }))
+}
+
+impl Backend for Cpu {
+    fn target(&self) -> Target {
+        Target::Cpu
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Memory> {
+        let memory = self.pool.allocate(bytes).map(Memory::Cpu);
+        memory.ok_or_else(|| Error::OutOfMemory { bytes, device: self.name.clone() })
+    }
+
+    fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
+        let to = at(memory, offset, bytes.len());
+        // SAFETY: `at` checked the range, which only the tensor being made or written holds; host slices
+        // never overlap it.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let from = at(memory, offset, bytes.len());
+        // SAFETY: `at` checked the range; nothing writes it while the tensor is borrowed.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()> {
+        let (from, to) = (at(from.0, from.1, bytes), at(to.0, to.1, bytes));
+        // SAFETY: `at` checked both ranges, and they are of different allocations.
+        unsafe { from.copy_to_nonoverlapping(to, bytes) };
+        Ok(())
+    }
+
+    fn launch(&self, launch: &Launch, call: &Call<'_>) -> Result<()> {
+        launch::launch(self.isa, &self.name, launch, call)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The address of `bytes` bytes at `offset`.
+fn at(memory: &Memory, offset: usize, bytes: usize) -> *mut u8 {
+    let memory = host(memory);
+    let within = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes());
+    assert!(within, "{bytes} bytes at {offset} are within the allocation");
+    memory.ptr().wrapping_add(offset)
+}
+
+/// The host memory of a tensor of this device.
+#[allow(
+    clippy::infallible_destructuring_match,
+    irrefutable_let_patterns,
+    reason = "there are other kinds of memory when their features are on"
+)]
+fn host(memory: &Memory) -> &CpuMemory {
+    let Memory::Cpu(memory) = memory else {
+        unreachable!("the executor checks that all tensors of a call are on its device")
+    };
+    memory
+}
+
+/// The best instruction set of this processor that is not above what `limit` names.
+fn best_isa(limit: Option<&str>) -> Isa {
+    let limit = match limit {
+        Some("base") => Isa::Base,
+        Some("avx2") => Isa::Avx2,
+        Some(_) | None => Isa::Avx512,
+    };
+    detected_isa().min(limit)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detected_isa() -> Isa {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (avx2, avx512) {
+        (true, true) => Isa::Avx512,
+        (true, false) => Isa::Avx2,
+        (false, true | false) => Isa::Base,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detected_isa() -> Isa {
+    Isa::Base
+}
+
+/// For people.
+fn isa_name(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Base if cfg!(target_arch = "x86_64") => "SSE2",
+        Isa::Base if cfg!(target_arch = "aarch64") => "NEON",
+        Isa::Base => "portable",
+        Isa::Avx2 => "AVX2",
+        Isa::Avx512 => "AVX-512",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steady_use_does_not_grow_the_pool() {
+        let pool = Pool::new();
+        let mut bytes = Vec::new();
+        for round in 0..100 {
+            let blocks: Vec<_> = [100, 5000, 1 << 20].map(|size| pool.allocate(size).unwrap()).into();
+            if round > 0 {
+                assert_eq!(pool.bytes().0, 0, "all blocks were reused");
+            }
+            drop(blocks);
+            bytes.push(pool.bytes());
+        }
+        assert!(bytes.iter().all(|&each| each == bytes[0]), "{bytes:?}");
+    }
+
+    #[test]
+    fn the_limit_lowers_the_instruction_set() {
+        assert_eq!(best_isa(Some("base")), Isa::Base);
+        assert!(best_isa(Some("avx2")) <= Isa::Avx2);
+        assert_eq!(best_isa(None), detected_isa());
+    }
+}

@@ -1,0 +1,166 @@
+//! One launch on the CPU: items dealt out to threads in chunks, each with the window of what it writes.
+//!
+//! Invariant: windows of different chunks do not overlap, so that safe generated code cannot race.
+
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
+use rayon::prelude::*;
+use smallvec::SmallVec;
+
+use super::{at, stream};
+use crate::device::Call;
+use crate::error::{Error, Result};
+use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Isa, Launch};
+
+/// Elements below which one thread is faster than waking the others.
+const SERIAL_MAX: usize = 1 << 15;
+/// Chunks per thread: enough to even out what the threads get.
+const CHUNKS_PER_THREAD: usize = 4;
+
+/// Arguments of a launch, before its items are dealt out.
+pub(super) struct Work<'a> {
+    function: CpuFn,
+    pub(super) buffers: SmallVec<[CpuBuffer; 8]>,
+    uniforms: SmallVec<[CpuUniform; 8]>,
+    pub(super) items: Items,
+    call: std::marker::PhantomData<&'a Call<'a>>,
+}
+
+// SAFETY: the pointers are to memory that the call holds for `'a`; threads write disjoint windows of it.
+unsafe impl Sync for Work<'_> {}
+
+/// The items of a launch, resolved for its extents.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Items {
+    cols: usize,
+    per_row: usize,
+    grain: usize,
+    count: usize,
+    pub(super) elements: usize,
+}
+
+/// Runs a kernel with the best of its functions that `isa` covers.
+pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -> Result<()> {
+    let Code::Cpu(CpuCode::Compiled(functions)) = &launch.code else {
+        return Err(Error::Unsupported {
+            device: device.into(),
+            what: format!("the code of kernel `{}`", launch.kernel),
+        });
+    };
+    let work = functions
+        .iter()
+        .find(|(needs, _)| *needs <= isa)
+        .and_then(|&(_, function)| Work::new(function, launch, call))
+        .ok_or_else(|| malformed(launch))?;
+    if work.items.count > 0 {
+        work.run_all();
+    }
+    Ok(())
+}
+
+impl<'a> Work<'a> {
+    /// Nothing if the launch is not one for the CPU, or an extent has no value.
+    fn new(function: CpuFn, launch: &Launch, call: &'a Call<'a>) -> Option<Work<'a>> {
+        let items = Items::new(&launch.space, call.symbols)?;
+        let mut buffers = SmallVec::new();
+        for (arg, region) in launch.buffers.iter().zip(call.buffers) {
+            let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
+            let linear = arg.reach == Reach::Linear && region.len == items.elements;
+            if arg.access != Access::Read && !linear {
+                return None;
+            }
+            let (len, dtype, access) = (region.len, arg.dtype, arg.access);
+            buffers.push(CpuBuffer { ptr, len, first: 0, dtype, access, taken: false });
+        }
+        let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
+        let matching = buffers.len() == launch.buffers.len();
+        matching.then_some(Work { function, buffers, uniforms, items, call: std::marker::PhantomData })
+    }
+
+    fn run_all(&self) {
+        let items = self.items.count;
+        let tile = stream::tile_items(self);
+        let run = |first: usize, end: usize| match tile {
+            Some(tile) => stream::run(self, first, end, tile),
+            None => self.run(first, end, |_, _, _| {}),
+        };
+        if self.items.elements < SERIAL_MAX || items == 1 {
+            return run(0, items);
+        }
+        let chunks = (rayon::current_num_threads() * CHUNKS_PER_THREAD).min(items);
+        (0..chunks)
+            .into_par_iter()
+            .for_each(|chunk| run(items * chunk / chunks, items * (chunk + 1) / chunks));
+    }
+
+    /// Runs the items `first..end`; `redirect` may put other memory in the place of a window that is only
+    /// written, given the number of its buffer and its number of elements.
+    pub(super) fn run(
+        &self,
+        first: usize,
+        end: usize,
+        mut redirect: impl FnMut(usize, &mut CpuBuffer, usize),
+    ) {
+        let (from, to) = (self.items.start(first), self.items.start(end));
+        assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
+        let mut buffers = self.buffers.clone();
+        for (i, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.access != Access::Read)
+        {
+            buffer.ptr = buffer.ptr.wrapping_add(from * buffer.dtype.size());
+            buffer.first = from;
+            buffer.len = to - from;
+            redirect(i, buffer, to - from);
+        }
+        // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
+        // memory is initialised and aligned to 16; windows are within their buffers (`to <= elements`) and
+        // disjoint from those of other items, and the executor lets no other argument overlap what is written.
+        let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms) };
+        // SAFETY: `launch` chose the function by what this processor has.
+        unsafe { (self.function)(&mut args) }
+    }
+}
+
+impl Items {
+    fn new(space: &Space, symbols: &[i64]) -> Option<Items> {
+        let rows = usize::try_from(space.rows.eval(symbols)?).ok()?;
+        let cols = usize::try_from(space.cols.eval(symbols)?).ok()?;
+        let grain = usize::try_from(space.grain).ok().filter(|&grain| grain > 0)?;
+        let per_row = cols.div_ceil(grain);
+        Some(Items {
+            cols,
+            per_row,
+            grain,
+            count: rows.checked_mul(per_row)?,
+            elements: rows.checked_mul(cols)?,
+        })
+    }
+
+    /// Most elements of an item.
+    pub(super) fn longest(&self) -> usize {
+        self.grain.min(self.cols)
+    }
+
+    /// The first element of an item; for one past the last, the number of elements.
+    fn start(&self, item: usize) -> usize {
+        item / self.per_row * self.cols + item % self.per_row * self.grain
+    }
+}
+
+fn resolve(uniform: &UniformArg, call: &Call<'_>) -> Option<CpuUniform> {
+    match uniform {
+        UniformArg::Extent(extent) => {
+            Some(CpuUniform::Index(usize::try_from(extent.eval(call.symbols)?).ok()?))
+        }
+        UniformArg::Scalar(param) => {
+            call.scalars.get(usize::from(*param)).copied().flatten().map(CpuUniform::Scalar)
+        }
+        UniformArg::Start | UniformArg::End | UniformArg::Offset(_) => None,
+    }
+}
+
+fn malformed(launch: &Launch) -> Error {
+    Error::Argument {
+        function: launch.kernel.to_string(),
+        what: String::from("the plan has no valid CPU launch for it"),
+    }
+}

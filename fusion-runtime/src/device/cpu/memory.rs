@@ -1,0 +1,226 @@
+//! Host memory in sizes of few classes, kept warm: the page faults of a fresh output cost more than its kernel.
+//!
+//! Invariant: what the pool keeps and what is in use together stay within the process's own peak use plus
+//! `SLACK`; every block is initialised from its first use on.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Alignment of every block: a cache line, and the widest vector.
+const ALIGN: usize = 64;
+/// Bytes that may be kept beyond the peak of what was in use at once.
+const SLACK: usize = 256 << 20;
+/// Size classes: four to each power of two.
+const CLASSES: usize = 4 * usize::BITS as usize;
+
+/// An allocation of the CPU device.
+#[derive(Debug)]
+pub(crate) struct CpuMemory {
+    block: Block,
+    pool: Arc<Pool>,
+}
+
+/// A block of a class. Not dropped by itself: its owner gives it back.
+#[derive(Debug)]
+struct Block {
+    raw: NonNull<u8>,
+    class: usize,
+}
+
+// SAFETY: a block is plain memory with no tie to a thread.
+unsafe impl Send for Block {}
+// SAFETY: a shared block gives out an address only; the crate writes through it only for the one tensor that
+// holds it (`tensor`'s invariant).
+unsafe impl Sync for Block {}
+
+/// Blocks waiting to be used again.
+#[derive(Debug)]
+pub(crate) struct Pool(Mutex<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    free: [Vec<Block>; CLASSES],
+    /// Bytes in `free`.
+    kept: usize,
+    /// Bytes handed out now, and the most that ever were.
+    used: usize,
+    peak: usize,
+}
+
+impl Pool {
+    pub(crate) fn new() -> Arc<Pool> {
+        let free = [const { Vec::new() }; CLASSES];
+        Arc::new(Pool(Mutex::new(Kept { free, kept: 0, used: 0, peak: 0 })))
+    }
+
+    /// A block of at least `bytes`, or nothing where the system has no more.
+    pub(crate) fn allocate(self: &Arc<Pool>, bytes: usize) -> Option<CpuMemory> {
+        let class = class_of(bytes);
+        let size = class_bytes(class)?;
+        let mut kept = self.lock();
+        let block = match kept.free[class].pop() {
+            Some(block) => {
+                kept.kept -= size;
+                block
+            }
+            None => {
+                kept.make_room(size);
+                drop(kept);
+                let block = Block::new(class).or_else(|| {
+                    self.lock().make_room(usize::MAX / 2);
+                    Block::new(class)
+                })?;
+                kept = self.lock();
+                block
+            }
+        };
+        kept.used += size;
+        kept.peak = kept.peak.max(kept.used);
+        Some(CpuMemory { block, pool: Arc::clone(self) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // The lists are whole between any two statements that could panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes kept for later and bytes in use.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let kept = self.lock();
+        (kept.kept, kept.used)
+    }
+}
+
+impl Kept {
+    /// Frees kept blocks, the largest first, until `bytes` more are within the bound.
+    fn make_room(&mut self, bytes: usize) {
+        let bound = self.peak.saturating_add(SLACK);
+        for class in (0..CLASSES).rev() {
+            while self.kept > 0 && self.used.saturating_add(self.kept).saturating_add(bytes) > bound {
+                let Some(block) = self.free[class].pop() else { break };
+                self.kept -= block.bytes();
+                block.free();
+            }
+        }
+    }
+}
+
+impl CpuMemory {
+    /// The first byte; aligned to 64.
+    pub(crate) fn ptr(&self) -> *mut u8 {
+        self.block.ptr()
+    }
+
+    /// Bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.block.bytes()
+    }
+}
+
+impl Drop for CpuMemory {
+    fn drop(&mut self) {
+        let mut kept = self.pool.lock();
+        let block = Block { raw: self.block.raw, class: self.block.class };
+        kept.used -= block.bytes();
+        kept.kept += block.bytes();
+        kept.free[block.class].push(block);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.free.iter_mut().flat_map(|blocks| blocks.drain(..)).for_each(Block::free);
+    }
+}
+
+impl Block {
+    fn new(class: usize) -> Option<Block> {
+        // SAFETY: the layout has more than zero bytes.
+        let raw = unsafe { alloc_zeroed(Block::layout(class)?) };
+        Some(Block { raw: NonNull::new(raw)?, class })
+    }
+
+    fn bytes(&self) -> usize {
+        class_bytes(self.class).unwrap_or_default()
+    }
+
+    fn ptr(&self) -> *mut u8 {
+        let raw = self.raw.as_ptr();
+        // `layout` has `ALIGN` bytes more than the block.
+        raw.wrapping_add(raw.align_offset(ALIGN))
+    }
+
+    /// A layout of small alignment and some bytes more: a larger alignment would make the system's allocator
+    /// write every zero, where fresh pages are zero already.
+    fn layout(class: usize) -> Option<Layout> {
+        Layout::from_size_align(class_bytes(class)?.checked_add(ALIGN)?, 16).ok()
+    }
+
+    fn free(self) {
+        if let Some(layout) = Block::layout(self.class) {
+            // SAFETY: `new` allocated it with this layout, and `self` is the only one to have it.
+            unsafe { dealloc(self.raw.as_ptr(), layout) }
+        }
+    }
+}
+
+/// The smallest class that holds `bytes`.
+fn class_of(bytes: usize) -> usize {
+    let bytes = bytes.max(ALIGN);
+    // The power of two below, and which quarter of the way to the next.
+    let log = (bytes - 1).ilog2() as usize;
+    let quarter = ((bytes - 1) >> (log - 2)) & 3;
+    log * 4 + quarter
+}
+
+/// Bytes of the blocks of a class; a multiple of 16.
+fn class_bytes(class: usize) -> Option<usize> {
+    let (log, quarter) = (class / 4, class % 4);
+    (5 + quarter).checked_mul(1usize.checked_shl(log as u32 - 2)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_their_sizes_and_waste_little() {
+        for bytes in (1..4096).chain([1 << 20, (1 << 20) + 1, 67_108_864, 100_000_001]) {
+            let (class, size) = (class_of(bytes), class_bytes(class_of(bytes)).unwrap());
+            assert!(size >= bytes && size % 16 == 0, "{bytes} in {size}");
+            assert!(bytes <= ALIGN || size <= bytes + bytes / 4, "{bytes} in {size}");
+            assert!(bytes <= ALIGN || class_bytes(class - 1).unwrap() < bytes, "{bytes} in {size}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_aligned_zeroed_and_reused() {
+        let pool = Pool::new();
+        let first = pool.allocate(1000).unwrap();
+        let address = first.ptr() as usize;
+        assert_eq!(address % ALIGN, 0);
+        drop(first);
+        assert_eq!(pool.bytes(), (1024, 0));
+        let second = pool.allocate(1001).unwrap();
+        assert_eq!(second.ptr() as usize, address);
+        assert_eq!(pool.bytes(), (0, 1024));
+    }
+
+    #[test]
+    fn what_is_kept_stays_below_the_peak_and_slack() {
+        let pool = Pool::new();
+        for log in 20..29 {
+            drop(pool.allocate(1 << log).unwrap());
+            let (kept, used) = pool.bytes();
+            assert!(kept + used <= (1 << log) + SLACK, "{kept} kept after {log}");
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert!(Pool::new().allocate(isize::MAX as usize / 2).is_none());
+        assert!(Pool::new().allocate(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,209 @@
+//! The functions of the CUDA driver that this device calls, and what their answers mean.
+//!
+//! Invariant: results are plain numbers. `cust::sys` declares them as a closed Rust enum of CUDA 11.4, so a code
+//! that only newer drivers give would be undefined behaviour there; the types of handles are its own.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::fmt;
+
+pub(super) use cust::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+
+// The library itself is linked by cust.
+#[allow(missing_docs, reason = "the driver's own functions, documented by NVIDIA")]
+unsafe extern "C" {
+    pub(super) fn cuInit(flags: u32) -> i32;
+    pub(super) fn cuDriverGetVersion(version: *mut i32) -> i32;
+    pub(super) fn cuDeviceGetCount(count: *mut i32) -> i32;
+    pub(super) fn cuDeviceGet(device: *mut CUdevice, ordinal: i32) -> i32;
+    pub(super) fn cuDeviceGetName(name: *mut c_char, len: i32, device: CUdevice) -> i32;
+    pub(super) fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: CUdevice) -> i32;
+    pub(super) fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) -> i32;
+    pub(super) fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> i32;
+    pub(super) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> i32;
+    pub(super) fn cuCtxGetCurrent(context: *mut CUcontext) -> i32;
+    pub(super) fn cuCtxSetCurrent(context: CUcontext) -> i32;
+    pub(super) fn cuCtxGetDevice(device: *mut CUdevice) -> i32;
+    pub(super) fn cuStreamSynchronize(stream: CUstream) -> i32;
+    pub(super) fn cuEventCreate(event: *mut CUevent, flags: u32) -> i32;
+    pub(super) fn cuEventRecord(event: CUevent, stream: CUstream) -> i32;
+    pub(super) fn cuEventSynchronize(event: CUevent) -> i32;
+    pub(super) fn cuEventDestroy_v2(event: CUevent) -> i32;
+    pub(super) fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> i32;
+    pub(super) fn cuMemFree_v2(address: CUdeviceptr) -> i32;
+    pub(super) fn cuMemcpyHtoDAsync_v2(
+        to: CUdeviceptr,
+        from: *const c_void,
+        bytes: usize,
+        stream: CUstream,
+    ) -> i32;
+    pub(super) fn cuMemcpyDtoHAsync_v2(
+        to: *mut c_void,
+        from: CUdeviceptr,
+        bytes: usize,
+        stream: CUstream,
+    ) -> i32;
+    pub(super) fn cuMemcpyDtoDAsync_v2(
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        bytes: usize,
+        stream: CUstream,
+    ) -> i32;
+    pub(super) fn cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        options_len: u32,
+        options: *mut u32,
+        values: *mut *mut c_void,
+    ) -> i32;
+    pub(super) fn cuModuleGetFunction(
+        function: *mut CUfunction,
+        module: CUmodule,
+        name: *const c_char,
+    ) -> i32;
+    pub(super) fn cuModuleUnload(module: CUmodule) -> i32;
+    pub(super) fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: CUfunction) -> i32;
+    pub(super) fn cuLaunchKernel(
+        function: CUfunction,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        stream: CUstream,
+        params: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> i32;
+    fn cuGetErrorName(code: i32, text: *mut *const c_char) -> i32;
+    fn cuGetErrorString(code: i32, text: *mut *const c_char) -> i32;
+}
+
+/// Attributes of a device, by the driver's numbers.
+pub(super) mod attribute {
+    /// `CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK`.
+    pub(in super::super) const BLOCK_THREADS_MAX: i32 = 1;
+    /// `CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X`.
+    pub(in super::super) const GRID_MAX: i32 = 5;
+    /// `CU_DEVICE_ATTRIBUTE_WARP_SIZE`.
+    pub(in super::super) const WARP_SIZE: i32 = 10;
+    /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+    pub(in super::super) const MULTIPROCESSORS: i32 = 16;
+    /// `CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR`.
+    pub(in super::super) const MULTIPROCESSOR_THREADS_MAX: i32 = 39;
+    /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
+    pub(in super::super) const CAPABILITY_MAJOR: i32 = 75;
+    /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR`.
+    pub(in super::super) const CAPABILITY_MINOR: i32 = 76;
+}
+
+/// `CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`.
+pub(super) const FUNCTION_BLOCK_THREADS_MAX: i32 = 0;
+/// `CU_EVENT_DISABLE_TIMING`.
+pub(super) const EVENT_DISABLE_TIMING: u32 = 2;
+
+/// Anything but `CUDA_SUCCESS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure(pub(super) i32);
+
+impl Failure {
+    pub(super) const OUT_OF_MEMORY: Failure = Failure(2);
+    pub(super) const NO_DEVICE: Failure = Failure(100);
+    pub(super) const NO_BINARY_FOR_GPU: Failure = Failure(209);
+    pub(super) const INVALID_PTX: Failure = Failure(218);
+    pub(super) const JIT_COMPILER_NOT_FOUND: Failure = Failure(221);
+    pub(super) const UNSUPPORTED_PTX_VERSION: Failure = Failure(222);
+
+    /// Whether the context is of no use any more, as NVIDIA documents it for each code: the driver shut down, an
+    /// uncorrectable memory or link error, a destroyed context, or a kernel that failed.
+    pub(super) fn loses_context(self) -> bool {
+        matches!(self.0, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (text(cuGetErrorName, self.0), text(cuGetErrorString, self.0)) {
+            (Some(name), Some(meaning)) => write!(f, "{name} ({}): {meaning}", self.0),
+            (Some(name), None) => write!(f, "{name} ({})", self.0),
+            (None, Some(_) | None) => write!(f, "CUDA error {}", self.0),
+        }
+    }
+}
+
+/// What the driver answered.
+pub(super) fn check(code: i32) -> Result<(), Failure> {
+    if code == 0 { Ok(()) } else { Err(Failure(code)) }
+}
+
+fn text(describe: unsafe extern "C" fn(i32, *mut *const c_char) -> i32, code: i32) -> Option<String> {
+    let mut text = std::ptr::null();
+    // SAFETY: the driver writes a pointer to a string of its own that it never frees, or null.
+    unsafe {
+        check(describe(code, &raw mut text)).ok()?;
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+    }
+}
+
+/// A handle that any thread may use: the driver's functions are thread-safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Handle<T>(pub(super) *mut T);
+
+// SAFETY: the driver documents its handles as usable from every thread whose current context is theirs.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Handle<T> {}
+
+/// Makes a context the thread's current one for as long as it lives. Where another one was current, that one is again
+/// afterwards: the thread may belong to an application with contexts of its own.
+pub(super) struct Current {
+    previous: CUcontext,
+}
+
+impl Current {
+    pub(super) fn enter(context: CUcontext) -> Result<Current, Failure> {
+        let mut previous = std::ptr::null_mut();
+        // SAFETY: the place is ours; the context is alive, as its owner calls this.
+        unsafe {
+            check(cuCtxGetCurrent(&raw mut previous))?;
+            if previous == context {
+                return Ok(Current { previous: std::ptr::null_mut() });
+            }
+            check(cuCtxSetCurrent(context))?;
+        }
+        Ok(Current { previous })
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        if !self.previous.is_null() {
+            // SAFETY: it was current before, on this thread: the guard is not `Send`. Whether it still exists is for
+            // the driver to say, and there is no one to tell if not.
+            unsafe { cuCtxSetCurrent(self.previous) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_name_themselves() {
+        // Both the real driver and the stub know this one.
+        assert!(Failure::NO_DEVICE.to_string().starts_with("CUDA_ERROR_NO_DEVICE (100): "));
+        // No driver knows this one.
+        assert_eq!(Failure(123_456).to_string(), "CUDA error 123456");
+    }
+
+    #[test]
+    fn kernel_faults_lose_the_context() {
+        for code in [700, 702, 715, 716, 719, 721] {
+            assert!(Failure(code).loses_context(), "{code}");
+        }
+        for code in [1, 2, 100, 218, 222, 701] {
+            assert!(!Failure(code).loses_context(), "{code}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! NVIDIA GPUs, through the CUDA driver and `cust`.
+//!
+//! Invariants: all work goes to one stream, so it runs in the order of the calls, and memory given back to the pool
+//! may be handed out again at once. Every method makes the device's context current on the calling thread first.
+//! Once a failure has cost the context, every later call reports it.
+
+mod driver;
+mod memory;
+mod module;
+mod open;
+mod params;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cust::context::Context;
+use cust::stream::Stream;
+use fusion_compiler::ir::plan::{Code, Target};
+
+pub(crate) use self::memory::CudaMemory;
+pub(crate) use self::open::open;
+
+use self::driver::{
+    CUevent, CUstream, Current, EVENT_DISABLE_TIMING, Failure, Handle, check, cuEventCreate,
+    cuEventDestroy_v2, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemFree_v2, cuMemcpyDtoDAsync_v2,
+    cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuStreamSynchronize,
+};
+use self::module::{Kernel, Kernels, LoadError};
+use self::params::Values;
+use self::pool::Pool;
+use super::{Backend, Call, DeviceFacts, Memory, Region};
+use crate::error::{Error, Result};
+use crate::kernel::Launch;
+use crate::launch::LaunchConfig;
+
+/// The backend. Memory holds it too, so it lives as long as any tensor on it.
+#[derive(Debug)]
+pub(super) struct Cuda(Arc<Shared>);
+
+/// What a device and its memory share. The fields are dropped in this order: the stream before its context.
+struct Shared {
+    name: String,
+    facts: DeviceFacts,
+    /// The failure that cost the context.
+    lost: OnceLock<Error>,
+    pool: Mutex<Pool<u64>>,
+    kernels: Kernels,
+    /// Events that no one waits for.
+    events: Mutex<Vec<Handle<cust::sys::CUevent_st>>>,
+    stream: Arc<Stream>,
+    context: Context,
+}
+
+impl Shared {
+    fn enter(&self) -> Result<Current> {
+        match self.lost.get() {
+            Some(error) => Err(error.clone()),
+            None => self.told("cuCtxSetCurrent", Current::enter(self.context.as_raw())),
+        }
+    }
+
+    fn stream(&self) -> CUstream {
+        self.stream.as_inner()
+    }
+
+    fn told<T>(&self, call: &'static str, answer: Result<T, Failure>) -> Result<T> {
+        answer.map_err(|failure| self.error(call, failure))
+    }
+
+    /// What to tell of a failure of the driver. One that cost the context is remembered.
+    fn error(&self, call: &'static str, failure: Failure) -> Error {
+        let (device, why) = (self.name.clone(), failure.to_string());
+        if failure.loses_context() {
+            let error = Error::DeviceLost { device, why: format!("{why}, reported by {call}") };
+            self.lost.get_or_init(|| error).clone()
+        } else {
+            Error::Driver { device, call, why }
+        }
+    }
+
+    /// Waits for the work queued so far, but not for what other threads add meanwhile.
+    fn wait(&self) -> Result<()> {
+        let event = self.event()?;
+        // SAFETY: the event and the stream are alive and of the current context.
+        let answer = unsafe {
+            check(cuEventRecord(event.0, self.stream())).and_then(|()| check(cuEventSynchronize(event.0)))
+        };
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.told("cuEventSynchronize", answer)
+    }
+
+    fn event(&self) -> Result<Handle<cust::sys::CUevent_st>> {
+        if let Some(event) = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(event);
+        }
+        let mut event: CUevent = null_mut();
+        // SAFETY: the place is ours.
+        let answer = check(unsafe { cuEventCreate(&raw mut event, EVENT_DISABLE_TIMING) });
+        self.told("cuEventCreate", answer).map(|()| Handle(event))
+    }
+
+    /// What to tell of a kernel that could not be loaded: the compiler's log, unless it is not the kernel's fault.
+    fn load_error(&self, kernel: &str, error: LoadError) -> Error {
+        match error.failure {
+            Some(failure) if failure.loses_context() || failure == Failure::OUT_OF_MEMORY => {
+                self.error("cuModuleLoadDataEx", failure)
+            }
+            Some(_) | None => Error::Jit { kernel: kernel.to_owned(), log: error.log },
+        }
+    }
+
+    fn run(&self, kernel: Kernel, launch: &Launch, call: &Call<'_>) -> Result<()> {
+        let elements = params::elements(launch, call.symbols)?;
+        let addresses: Vec<u64> = call.buffers.iter().map(address).collect();
+        let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
+        let mut slots = params::pack(launch, &values)?;
+        let mut pointers = params::pointers(&mut slots);
+        let LaunchConfig { grid, block } = self.config(kernel, elements, launch.space.grain);
+        // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
+        // as its plan says. Slots outlive the call, which copies them.
+        let answer = check(unsafe {
+            cuLaunchKernel(
+                kernel.function(),
+                grid,
+                1,
+                1,
+                block,
+                1,
+                1,
+                0,
+                self.stream(),
+                pointers.as_mut_ptr(),
+                null_mut(),
+            )
+        });
+        self.told("cuLaunchKernel", answer)
+    }
+
+    /// Blocks and their threads, of which a kernel of many registers allows fewer than the device.
+    fn config(&self, kernel: Kernel, elements: u64, grain: u32) -> LaunchConfig {
+        let block_threads_max = self.facts.block_threads_max.min(kernel.block_threads_max);
+        LaunchConfig::new(&DeviceFacts { block_threads_max, ..self.facts.clone() }, elements, grain)
+    }
+}
+
+fn address(region: &Region<'_>) -> u64 {
+    cuda(region.memory).address(region.offset)
+}
+
+/// What the executor hands to this device is this device's.
+fn cuda(memory: &Memory) -> &CudaMemory {
+    let Memory::Cuda(memory) = memory else {
+        unreachable!("the arguments of a call were found to be on one device")
+    };
+    memory
+}
+
+impl Backend for Cuda {
+    fn target(&self) -> Target {
+        Target::Ptx
+    }
+
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn facts(&self) -> &DeviceFacts {
+        &self.0.facts
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Memory> {
+        memory::allocate(&self.0, bytes).map(Memory::Cuda)
+    }
+
+    fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
+        let _current = self.0.enter()?;
+        let to = cuda(memory).range(offset, bytes.len());
+        // SAFETY: both are alive and as long as said, until the wait below is over: where the host's memory is
+        // pinned, or shared with the device, the driver copies it only when the stream gets there.
+        let answer =
+            check(unsafe { cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), self.0.stream()) });
+        self.0.told("cuMemcpyHtoDAsync", answer)?;
+        self.0.wait()
+    }
+
+    fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let _current = self.0.enter()?;
+        let from = cuda(memory).range(offset, bytes.len());
+        let place: *mut c_void = bytes.as_mut_ptr().cast();
+        // SAFETY: both are alive and as long as said, until the wait below is over.
+        let answer = check(unsafe { cuMemcpyDtoHAsync_v2(place, from, bytes.len(), self.0.stream()) });
+        self.0.told("cuMemcpyDtoHAsync", answer)?;
+        self.0.wait()
+    }
+
+    fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()> {
+        let _current = self.0.enter()?;
+        let (from, to) = (cuda(from.0).range(from.1, bytes), cuda(to.0).range(to.1, bytes));
+        // SAFETY: both are as long as said, and memory given back meanwhile is not reused before its turn.
+        let answer = check(unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, self.0.stream()) });
+        self.0.told("cuMemcpyDtoDAsync", answer)
+    }
+
+    fn launch(&self, launch: &Launch, call: &Call<'_>) -> Result<()> {
+        let text = match &launch.code {
+            Code::Ptx(text) => text,
+            Code::Wgsl(_) | Code::Cpu(_) => {
+                let what = format!("`{}` is not for {}", launch.kernel, self.0.name);
+                return Err(Error::Argument { function: launch.kernel.clone().into_owned(), what });
+            }
+        };
+        let _current = self.0.enter()?;
+        let kernel = self.0.kernels.get(text, &launch.kernel);
+        let kernel = kernel.map_err(|error| self.0.load_error(&launch.kernel, error))?;
+        self.0.run(kernel, launch, call)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let _current = self.0.enter()?;
+        // SAFETY: the stream is alive.
+        let answer = check(unsafe { cuStreamSynchronize(self.0.stream()) });
+        self.0.told("cuStreamSynchronize", answer)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cuda").field("name", &self.name).field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let Ok(_current) = Current::enter(self.context.as_raw()) else { return };
+        // SAFETY: no tensor and no call uses the device any more, and after the wait neither does the GPU. Failures
+        // have no one left to hear of them.
+        unsafe {
+            cuStreamSynchronize(self.stream());
+            for block in self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).drain() {
+                cuMemFree_v2(block);
+            }
+            for event in self.events.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                cuEventDestroy_v2(event.0);
+            }
+        }
+        self.kernels.clear();
+    }
+}

@@ -1,0 +1,249 @@
+//! From PTX text to kernels: the driver's compiler, and a cache of what it made.
+//!
+//! Invariant: a text is compiled once per device; its kernel lives until the device is closed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr::null_mut;
+use std::sync::{PoisonError, RwLock};
+
+use fusion_compiler::ir::plan::Text;
+
+use super::driver::{
+    CUfunction, CUmodule, FUNCTION_BLOCK_THREADS_MAX, Failure, Handle, check, cuDriverGetVersion,
+    cuFuncGetAttribute, cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
+};
+
+/// Bytes for each of the compiler's two logs; it cuts what is longer.
+const LOG_BYTES: usize = 16 << 10;
+
+/// `CU_JIT_INFO_LOG_BUFFER`, its size, `CU_JIT_ERROR_LOG_BUFFER`, its size.
+const LOG_OPTIONS: [u32; 4] = [3, 4, 5, 6];
+
+/// A loaded kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernel {
+    module: Handle<cust::sys::CUmod_st>,
+    function: Handle<cust::sys::CUfunc_st>,
+    /// Most threads of a block that its registers allow.
+    pub(super) block_threads_max: u32,
+}
+
+impl Kernel {
+    pub(super) fn function(&self) -> CUfunction {
+        self.function.0
+    }
+}
+
+/// Kernels by text. A `static` text is known by its address, which costs no look at its content.
+#[derive(Debug, Default)]
+pub(super) struct Kernels(RwLock<Loaded>);
+
+#[derive(Debug, Default)]
+struct Loaded {
+    fixed: HashMap<(usize, usize), Kernel>,
+    owned: HashMap<String, Kernel>,
+}
+
+impl Loaded {
+    fn get(&self, text: &Text) -> Option<Kernel> {
+        match text {
+            Cow::Borrowed(text) => self.fixed.get(&place(text)).copied(),
+            Cow::Owned(text) => self.owned.get(text).copied(),
+        }
+    }
+
+    fn insert(&mut self, text: &Text, kernel: Kernel) {
+        match text {
+            Cow::Borrowed(text) => self.fixed.insert(place(text), kernel),
+            Cow::Owned(text) => self.owned.insert(text.clone(), kernel),
+        };
+    }
+}
+
+fn place(text: &'static str) -> (usize, usize) {
+    (text.as_ptr().addr(), text.len())
+}
+
+impl Kernels {
+    /// The kernel of a text, compiled if this is the first time. The device's context is current. The error is the
+    /// log to show.
+    pub(super) fn get(&self, text: &Text, entry: &str) -> Result<Kernel, LoadError> {
+        if let Some(kernel) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(text) {
+            return Ok(kernel);
+        }
+        let mut loaded = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = loaded.get(text) {
+            return Ok(kernel);
+        }
+        let kernel = load(text, entry)?;
+        loaded.insert(text, kernel);
+        Ok(kernel)
+    }
+
+    /// Unloads everything. The device's context is current and idle.
+    pub(super) fn clear(&self) {
+        let loaded = std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner));
+        for kernel in loaded.fixed.into_values().chain(loaded.owned.into_values()) {
+            // SAFETY: the module was loaded by us, nothing runs, and no one else has the handle.
+            unsafe { cuModuleUnload(kernel.module.0) };
+        }
+    }
+}
+
+/// Why a kernel could not be loaded.
+#[derive(Debug)]
+pub(super) struct LoadError {
+    /// What the driver answered; none where it was not asked.
+    pub(super) failure: Option<Failure>,
+    /// What the compiler said, and what it means.
+    pub(super) log: String,
+}
+
+fn load(text: &str, entry: &str) -> Result<Kernel, LoadError> {
+    let module = compile(text)?;
+    kernel_of(module, entry).inspect_err(|_| {
+        // SAFETY: just loaded, and not used.
+        unsafe { cuModuleUnload(module) };
+    })
+}
+
+fn compile(text: &str) -> Result<CUmodule, LoadError> {
+    let image = c_string(text)?;
+    let (mut info, mut error) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
+    // The driver takes numbers in place of pointers, and writes the lengths of the logs over them.
+    let size = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES);
+    let mut values = [info.as_mut_ptr().cast(), size, error.as_mut_ptr().cast(), size];
+    let mut options = LOG_OPTIONS;
+    let mut module = null_mut();
+    // SAFETY: the image ends with a NUL; there is a value for each option; the logs have the size given.
+    let answer = check(unsafe {
+        cuModuleLoadDataEx(
+            &raw mut module,
+            image.as_ptr().cast(),
+            options.len() as u32,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    });
+    match answer {
+        Ok(()) => Ok(module),
+        Err(failure) => {
+            let log = [log_text(&error), log_text(&info)].concat();
+            Err(LoadError { failure: Some(failure), log: explain(failure, text, &driver_version(), &log) })
+        }
+    }
+}
+
+fn kernel_of(module: CUmodule, entry: &str) -> Result<Kernel, LoadError> {
+    let name = c_string(entry)?;
+    let (mut function, mut threads) = (null_mut(), 0);
+    // SAFETY: the module is loaded, the name ends with a NUL, the places are ours.
+    let answer = unsafe {
+        check(cuModuleGetFunction(&raw mut function, module, name.as_ptr()))
+            .and_then(|()| check(cuFuncGetAttribute(&raw mut threads, FUNCTION_BLOCK_THREADS_MAX, function)))
+    };
+    answer.map_err(|failure| LoadError {
+        failure: Some(failure),
+        log: format!("{failure}, looking for the entry `{entry}`"),
+    })?;
+    let block_threads_max = u32::try_from(threads).unwrap_or(0).max(1);
+    Ok(Kernel { module: Handle(module), function: Handle(function), block_threads_max })
+}
+
+fn c_string(text: &str) -> Result<CString, LoadError> {
+    CString::new(text).map_err(|_| LoadError { failure: None, log: "the text holds a NUL byte".to_owned() })
+}
+
+/// A log up to its NUL.
+fn log_text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// The CUDA version of the driver, for messages.
+fn driver_version() -> String {
+    let mut version = 0;
+    // SAFETY: the place is ours.
+    match check(unsafe { cuDriverGetVersion(&raw mut version) }) {
+        Ok(()) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        Err(_) => "an unknown version of CUDA".to_owned(),
+    }
+}
+
+/// The log of a failed compilation, with the meaning of the failure where the driver's own words leave it open.
+fn explain(failure: Failure, text: &str, driver: &str, log: &str) -> String {
+    let declared = |directive| directive_of(text, directive).unwrap_or("?");
+    let hint = match failure {
+        Failure::UNSUPPORTED_PTX_VERSION => format!(
+            "the kernel is PTX {}, newer than this driver ({driver}) reads; update the NVIDIA driver",
+            declared(".version")
+        ),
+        Failure::NO_BINARY_FOR_GPU => {
+            format!("the kernel is for {} and later, and this GPU is older", declared(".target"))
+        }
+        Failure::JIT_COMPILER_NOT_FOUND => {
+            "the driver's PTX compiler (libnvidia-ptxjitcompiler) is not installed".to_owned()
+        }
+        Failure::INVALID_PTX => format!("the driver ({driver}) does not accept the text"),
+        Failure(_) => String::new(),
+    };
+    let parts = [failure.to_string(), hint, log.trim_end().to_owned()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// What follows a directive of a PTX text.
+fn directive_of<'a>(text: &'a str, directive: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.trim().strip_prefix(directive)).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "// head\n.version 7.1\n.target sm_80\n.address_size 64\n";
+
+    #[test]
+    fn failures_are_explained() {
+        let cases: [(Failure, &str, &[&str]); 5] = [
+            (Failure::UNSUPPORTED_PTX_VERSION, "", &["PTX 7.1", "CUDA 11.4", "update the NVIDIA driver"]),
+            (Failure::NO_BINARY_FOR_GPU, "", &["sm_80"]),
+            (Failure::INVALID_PTX, "ptxas error : line 3\n", &["ptxas error : line 3"]),
+            (Failure::JIT_COMPILER_NOT_FOUND, "", &["libnvidia-ptxjitcompiler"]),
+            (Failure(123_456), "why", &["CUDA error 123456\nwhy"]),
+        ];
+        for (failure, log, expect) in cases {
+            let told = explain(failure, TEXT, "CUDA 11.4", log);
+            for part in expect {
+                assert!(told.contains(part), "{failure:?}: {told:?} lacks {part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn logs_end_at_their_nul() {
+        assert_eq!(log_text(b"ptxas\0rest"), "ptxas");
+        assert_eq!(log_text(b"cut"), "cut");
+        assert_eq!(log_text(b"\0"), "");
+    }
+
+    #[test]
+    fn a_text_with_a_nul_is_refused() {
+        let error = compile("a\0b").unwrap_err();
+        assert!(error.failure.is_none() && error.log.contains("NUL"));
+    }
+
+    #[test]
+    fn static_texts_are_known_by_place_and_owned_ones_by_content() {
+        let kernel =
+            Kernel { module: Handle(null_mut()), function: Handle(null_mut()), block_threads_max: 64 };
+        let mut loaded = Loaded::default();
+        loaded.insert(&Cow::Borrowed(TEXT), kernel);
+        loaded.insert(&Cow::Owned("x".to_owned()), kernel);
+        assert!(loaded.get(&Cow::Borrowed(TEXT)).is_some());
+        assert!(loaded.get(&Cow::Borrowed(&TEXT[1..])).is_none());
+        assert!(loaded.get(&Cow::Owned(TEXT.to_owned())).is_none());
+        assert!(loaded.get(&Cow::Owned("x".to_owned())).is_some());
+    }
+}

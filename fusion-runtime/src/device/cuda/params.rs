@@ -1,0 +1,187 @@
+//! The parameters of a launch, laid out as PTX kernels declare them.
+//!
+//! Invariant: one slot per `.param`, in the order of `plan::Launch`: the address of each buffer, then the uniforms,
+//! each at the start of its slot with the size that the kernel declares.
+
+use std::ffi::c_void;
+
+use fusion_compiler::ir::kernel::IndexWidth;
+use fusion_compiler::ir::plan::UniformArg;
+
+use crate::error::{Error, Result};
+use crate::kernel::{Launch, ScalarValue};
+
+/// Room for one parameter: 4 or 8 bytes are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(8))]
+pub(super) struct Slot([u8; 8]);
+
+impl Slot {
+    fn wide(value: u64) -> Slot {
+        Slot(value.to_ne_bytes())
+    }
+
+    fn word(value: u32) -> Slot {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&value.to_ne_bytes());
+        Slot(bytes)
+    }
+}
+
+/// What the parameters of a launch follow from.
+pub(super) struct Values<'a> {
+    /// The address of each buffer's first element.
+    pub(super) addresses: &'a [u64],
+    /// Extents, by symbol.
+    pub(super) symbols: &'a [i64],
+    /// By position in the plan's parameters.
+    pub(super) scalars: &'a [Option<ScalarValue>],
+    /// Elements of the space, all of which this launch covers.
+    pub(super) elements: u64,
+}
+
+/// Elements of the space of a launch.
+pub(super) fn elements(launch: &Launch, symbols: &[i64]) -> Result<u64> {
+    let elements = launch.space.elements(symbols).and_then(|elements| u64::try_from(elements).ok());
+    elements.ok_or_else(|| bad(launch, "has a space without a size"))
+}
+
+/// The slots of a launch. An error means that the plan is not one that the compiler makes.
+pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<Vec<Slot>> {
+    let mut slots = Vec::with_capacity(values.addresses.len() + launch.uniforms.len());
+    slots.extend(values.addresses.iter().map(|&address| Slot::wide(address)));
+    for uniform in launch.uniforms.iter() {
+        slots.push(slot(launch, uniform, values)?);
+    }
+    Ok(slots)
+}
+
+/// Pointers to the slots, as the driver wants them. They are valid while the slots are.
+pub(super) fn pointers(slots: &mut [Slot]) -> Vec<*mut c_void> {
+    slots.iter_mut().map(|slot| (&raw mut *slot).cast()).collect()
+}
+
+fn slot(launch: &Launch, uniform: &UniformArg, values: &Values<'_>) -> Result<Slot> {
+    match uniform {
+        UniformArg::Extent(extent) => {
+            let value = extent.eval(values.symbols).and_then(|value| u64::try_from(value).ok());
+            position(launch, value.ok_or_else(|| bad(launch, "has an extent without a value"))?)
+        }
+        UniformArg::Start => position(launch, 0),
+        UniformArg::End => position(launch, values.elements),
+        UniformArg::Scalar(param) => match values.scalars.get(usize::from(*param)).copied().flatten() {
+            Some(value) => Ok(Slot::word(bits(value))),
+            None => Err(bad(launch, "wants a scalar where there is none")),
+        },
+        UniformArg::Offset(_) => Err(bad(launch, "wants a WGSL binding's offset")),
+    }
+}
+
+fn position(launch: &Launch, value: u64) -> Result<Slot> {
+    match launch.index {
+        IndexWidth::Bits64 => Ok(Slot::wide(value)),
+        IndexWidth::Bits32 => {
+            let word = u32::try_from(value);
+            word.map(Slot::word).map_err(|_| bad(launch, "counts with 32 bits what needs more"))
+        }
+    }
+}
+
+fn bits(value: ScalarValue) -> u32 {
+    match value {
+        ScalarValue::F32(x) => x.to_bits(),
+        ScalarValue::I32(x) => x.cast_unsigned(),
+        ScalarValue::U32(x) => x,
+        ScalarValue::Bool(x) => u32::from(x),
+    }
+}
+
+fn bad(launch: &Launch, what: &str) -> Error {
+    Error::Argument { function: launch.kernel.clone().into_owned(), what: format!("the kernel {what}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use fusion_compiler::ir::dim::DimExpr;
+    use fusion_compiler::ir::plan::{Code, Space};
+
+    use super::*;
+
+    fn launch(index: IndexWidth, uniforms: Vec<UniformArg>) -> Launch {
+        Launch {
+            kernel: "k".into(),
+            code: Code::Ptx("".into()),
+            index,
+            buffers: Vec::new().into(),
+            uniforms: uniforms.into(),
+            space: Space { rows: DimExpr::constant(1), cols: DimExpr::constant(1), grain: 1 },
+        }
+    }
+
+    const SCALARS: [Option<ScalarValue>; 5] = [
+        None,
+        Some(ScalarValue::F32(-2.0)),
+        Some(ScalarValue::I32(-2)),
+        Some(ScalarValue::U32(7)),
+        Some(ScalarValue::Bool(true)),
+    ];
+
+    fn check(index: IndexWidth, uniforms: Vec<UniformArg>, expect: &[(usize, u64)]) {
+        let values =
+            Values { addresses: &[0x7f00_0000_1000], symbols: &[5], scalars: &SCALARS, elements: 40 };
+        let slots = pack(&launch(index, uniforms), &values).unwrap();
+        assert_eq!(slots[0], Slot(0x7f00_0000_1000_u64.to_ne_bytes()));
+        for (slot, (size, value)) in slots[1..].iter().zip(expect) {
+            assert_eq!(slot.0[..*size], value.to_le_bytes()[..*size]);
+        }
+        assert_eq!(slots.len(), 1 + expect.len());
+    }
+
+    #[test]
+    fn positions_have_the_width_of_the_kernel() {
+        let uniforms = || vec![UniformArg::Extent(DimExpr::sym(0)), UniformArg::Start, UniformArg::End];
+        check(IndexWidth::Bits32, uniforms(), &[(4, 5), (4, 0), (4, 40)]);
+        check(IndexWidth::Bits64, uniforms(), &[(8, 5), (8, 0), (8, 40)]);
+    }
+
+    #[test]
+    fn scalars_are_words_of_their_bits() {
+        let uniforms = (1..5).map(UniformArg::Scalar).collect();
+        check(IndexWidth::Bits64, uniforms, &[(4, 0xc000_0000), (4, 0xffff_fffe), (4, 7), (4, 1)]);
+    }
+
+    #[test]
+    fn what_the_compiler_never_makes_is_an_error() {
+        let values = Values { addresses: &[], symbols: &[1 << 40], scalars: &SCALARS, elements: 1 << 40 };
+        for uniform in [
+            UniformArg::Extent(DimExpr::sym(0)),
+            UniformArg::Extent(DimExpr::sym(1)),
+            UniformArg::Extent(DimExpr::constant(-1)),
+            UniformArg::End,
+            UniformArg::Scalar(0),
+            UniformArg::Scalar(9),
+            UniformArg::Offset(0),
+        ] {
+            let result = pack(&launch(IndexWidth::Bits32, vec![uniform.clone()]), &values);
+            assert!(matches!(result, Err(Error::Argument { .. })), "{uniform:?}: {result:?}");
+        }
+    }
+
+    #[test]
+    fn a_space_without_a_size_is_an_error() {
+        let mut launch = launch(IndexWidth::Bits32, Vec::new());
+        launch.space.cols = DimExpr::sym(0);
+        assert_eq!(elements(&launch, &[7]), Ok(7));
+        assert!(matches!(elements(&launch, &[-7]), Err(Error::Argument { .. })));
+        assert!(matches!(elements(&launch, &[]), Err(Error::Argument { .. })));
+    }
+
+    #[test]
+    fn pointers_lead_to_the_slots() {
+        let mut slots = [Slot::word(3), Slot::wide(u64::MAX)];
+        let pointers = pointers(&mut slots);
+        // SAFETY: they point to the slots, which are alive and aligned.
+        let (first, second) = unsafe { (*pointers[0].cast::<u32>(), *pointers[1].cast::<u64>()) };
+        assert_eq!((first, second), (3, u64::MAX));
+    }
+}

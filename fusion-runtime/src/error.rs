@@ -1,0 +1,224 @@
+//! What can go wrong at run time, told to the user: what, where, and how to mend it.
+//!
+//! Invariant: every fallible call of the crate returns this type, and no input makes it panic instead.
+
+use std::fmt;
+
+use fusion_compiler::ir::dtype::DType;
+
+use crate::shape::Shape;
+
+/// The result of a fallible call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tensor has another number of dims than the function's signature.
+    #[error(
+        "`{function}`: `{param}` has dims [{expected}], but its argument has shape {got}; reshape it, or change the signature"
+    )]
+    Rank {
+        /// The function called.
+        function: String,
+        /// The parameter.
+        param: String,
+        /// Its dims as declared, joined by commas.
+        expected: String,
+        /// Shape of the argument.
+        got: Shape,
+    },
+    /// Two arguments disagree about the extent of a dim.
+    #[error(
+        "`{function}`: dim `{dim}` is {first_extent} in `{first}` but {second_extent} in `{second}`; a dim has one extent per call"
+    )]
+    Extent {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+        /// The parameter that bound the dim.
+        first: String,
+        /// The extent it gave.
+        first_extent: usize,
+        /// The parameter that disagrees.
+        second: String,
+        /// The extent found there.
+        second_extent: usize,
+    },
+    /// An argument does not have the extent that the signature computes or fixes.
+    #[error("`{function}`: dim `{dim}` of `{param}` must be {expected}, but its argument has {got} there")]
+    FixedExtent {
+        /// The function called.
+        function: String,
+        /// The dim, as written.
+        dim: String,
+        /// The parameter.
+        param: String,
+        /// The extent that the signature asks for.
+        expected: usize,
+        /// The extent of the argument.
+        got: usize,
+    },
+    /// An extent computed from the arguments' extents is negative or has no value.
+    #[error(
+        "`{function}`: dim `{dim}` has no valid extent for these arguments; it must be ≥ 0 and fit in 63 bits"
+    )]
+    InvalidExtent {
+        /// The function called.
+        function: String,
+        /// The dim, as written.
+        dim: String,
+    },
+    /// Arguments that must have one shape do not.
+    #[error(
+        "`{function}`: `{first}` has shape {first_shape} but `{second}` has {second_shape}; name the dims (`x[N, D] + b[D]`) to broadcast"
+    )]
+    ShapeMismatch {
+        /// The function called.
+        function: String,
+        /// The first such parameter.
+        first: String,
+        /// Its shape.
+        first_shape: Box<Shape>,
+        /// The parameter that disagrees.
+        second: String,
+        /// Its shape.
+        second_shape: Box<Shape>,
+    },
+    /// A number of elements does not fit the shape.
+    #[error("{elements} elements do not make a tensor of shape {shape}, which has {}", Count(shape))]
+    Shape {
+        /// The number of elements given.
+        elements: usize,
+        /// The shape asked for.
+        shape: Shape,
+    },
+    /// An argument or result is of another element type.
+    #[error("{what} is of {expected}, but a tensor of {got} was given; cast it first")]
+    Dtype {
+        /// What has the type.
+        what: String,
+        /// The type that it must have.
+        expected: DType,
+        /// The type given.
+        got: DType,
+    },
+    /// Two arguments live on different devices.
+    #[error(
+        "`{function}`: `{first}` is on {first_device} but `{second}` is on {second_device}; move one with `.to(&device)`"
+    )]
+    DeviceMismatch {
+        /// The function called.
+        function: String,
+        /// A parameter.
+        first: String,
+        /// Where it is.
+        first_device: String,
+        /// Another parameter.
+        second: String,
+        /// Where that is.
+        second_device: String,
+    },
+    /// A tensor given for a result has another shape.
+    #[error("`{function}`: the result has shape {expected}, but the tensor given for it has {got}")]
+    OutShape {
+        /// The function called.
+        function: String,
+        /// Shape of the result.
+        expected: Shape,
+        /// Shape of the tensor given.
+        got: Shape,
+    },
+    /// A tensor that is written overlaps one that is read.
+    #[error(
+        "`{function}`: `{output}` is written but shares memory with `{input}`, which the same kernel uses; pass a copy of one of them"
+    )]
+    Alias {
+        /// The function called.
+        function: String,
+        /// What is written.
+        output: String,
+        /// What is read.
+        input: String,
+    },
+    /// The device has no memory left.
+    #[error(
+        "out of memory on {device}: {bytes} bytes could not be allocated; drop tensors, or work on smaller pieces"
+    )]
+    OutOfMemory {
+        /// The size of the request.
+        bytes: usize,
+        /// The device.
+        device: String,
+    },
+    /// A shape whose elements cannot be counted or addressed.
+    #[error("a tensor of shape {shape} has more elements than memory can hold")]
+    TooLarge {
+        /// The shape.
+        shape: Shape,
+    },
+    /// There is no such device on this machine.
+    #[error("no {kind} device: {why}; `Device::cpu()` always works")]
+    NoDevice {
+        /// `wgpu` or `CUDA`.
+        kind: &'static str,
+        /// What was tried.
+        why: String,
+    },
+    /// The device stopped working. What lives on it is lost.
+    #[error("{device} was lost: {why}")]
+    DeviceLost {
+        /// The device.
+        device: String,
+        /// What its driver said.
+        why: String,
+    },
+    /// The device cannot do what is asked.
+    #[error("{device} does not support {what}")]
+    Unsupported {
+        /// The device.
+        device: String,
+        /// What it lacks.
+        what: String,
+    },
+    /// The driver refused the text of a kernel.
+    #[error("the driver could not compile kernel `{kernel}`:\n{log}")]
+    Jit {
+        /// Name of the kernel.
+        kernel: String,
+        /// What the driver said.
+        log: String,
+    },
+    /// A call into the driver failed.
+    #[error("{device}: {call} failed: {why}")]
+    Driver {
+        /// The device.
+        device: String,
+        /// What was called.
+        call: &'static str,
+        /// What the driver said.
+        why: String,
+    },
+    /// An argument is not what the plan says; generated code never does this.
+    #[error("`{function}`: {what}")]
+    Argument {
+        /// The function called.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// The number of elements of a shape, for a message.
+struct Count<'a>(&'a Shape);
+
+impl fmt::Display for Count<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.count() {
+            Some(count) => write!(f, "{count}"),
+            None => f.write_str("more than memory can hold"),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Launch configuration: threads of a block, blocks of a grid, and the alignment of memory.
+//!
+//! Invariant: a block is a whole number of warps and no larger than the device allows.
+
+use crate::device::DeviceFacts;
+
+/// How a GPU deals out the elements of a kernel: blocks of threads, each thread taking elements in turn.
+///
+/// ```
+/// use fusion_runtime::LaunchConfig;
+/// let config = LaunchConfig::h100(1 << 24, 4);
+/// assert_eq!((config.block, config.grid), (256, 1056));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchConfig {
+    /// Threads of a block; a multiple of the warp size.
+    pub block: u32,
+    /// Blocks. With fewer threads than iterations, threads stride over the grid.
+    pub grid: u32,
+}
+
+/// Threads of a block where nothing asks for fewer: enough warps to hide latency, and small enough that blocks
+/// of many registers still fit.
+const BLOCK: u32 = 256;
+
+impl LaunchConfig {
+    /// For `elements`, of which a thread takes `grain` at a time, on a device of these facts.
+    ///
+    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, and
+    /// divides what a multiprocessor keeps resident; the grid covers the iterations, at most as many blocks as
+    /// are resident on the whole device at once (full occupancy), beyond which threads stride.
+    pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
+        let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
+        let warp = u64::from(facts.warp_size.max(1));
+        let block_max = u64::from(facts.block_threads_max.min(BLOCK)).max(warp) / warp * warp;
+        let block = iterations.min(block_max).next_multiple_of(warp);
+        // Never fewer than one block for each multiprocessor, whatever the facts say of residency.
+        let resident = (u64::from(facts.multiprocessor_threads_max) / block).max(1);
+        let grid_max =
+            (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
+        let grid = iterations.div_ceil(block).min(grid_max);
+        LaunchConfig { block: block as u32, grid: grid as u32 }
+    }
+
+    /// For an NVIDIA A100: 108 multiprocessors of 2048 threads (NVIDIA A100 whitepaper, 2020).
+    pub fn a100(elements: u64, grain: u32) -> LaunchConfig {
+        LaunchConfig::new(&DeviceFacts::a100(), elements, grain)
+    }
+
+    /// For an NVIDIA H100 SXM: 132 multiprocessors of 2048 threads (NVIDIA H100 whitepaper, 2022).
+    pub fn h100(elements: u64, grain: u32) -> LaunchConfig {
+        LaunchConfig::new(&DeviceFacts::h100(), elements, grain)
+    }
+
+    /// For an NVIDIA RTX 4090: 128 multiprocessors of 1536 threads (NVIDIA Ada whitepaper, 2022).
+    pub fn rtx4090(elements: u64, grain: u32) -> LaunchConfig {
+        LaunchConfig::new(&DeviceFacts::rtx4090(), elements, grain)
+    }
+
+    /// The part of a multiprocessor's resident threads that blocks of this size can fill, from 0 to 1.
+    ///
+    /// Registers and shared memory are not counted.
+    pub fn occupancy(&self, facts: &DeviceFacts) -> f64 {
+        let max = facts.multiprocessor_threads_max.max(1);
+        f64::from(max / self.block.max(1) * self.block) / f64::from(max)
+    }
+}
+
+impl DeviceFacts {
+    /// Of an NVIDIA A100 with 80 GB.
+    pub fn a100() -> DeviceFacts {
+        nvidia(108, 2048, 80 << 30)
+    }
+
+    /// Of an NVIDIA H100 SXM with 80 GB.
+    pub fn h100() -> DeviceFacts {
+        nvidia(132, 2048, 80 << 30)
+    }
+
+    /// Of an NVIDIA RTX 4090 with 24 GB.
+    pub fn rtx4090() -> DeviceFacts {
+        nvidia(128, 1536, 24 << 30)
+    }
+}
+
+/// What NVIDIA GPUs have in common (CUDA programming guide, technical specifications per compute capability).
+fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64) -> DeviceFacts {
+    DeviceFacts {
+        warp_size: 32,
+        block_threads_max: 1024,
+        multiprocessor_threads_max,
+        multiprocessors,
+        grid_max: i32::MAX as u32,
+        binding_bytes_max: memory,
+        buffer_bytes_max: memory,
+    }
+}
+
+/// How far memory is aligned, so that the accesses of a warp become few transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Coalescing {
+    /// Of one element: 4 bytes.
+    None,
+    /// A sector of the L2 cache: 32 bytes.
+    Basic,
+    /// A cache line, the 32 lanes of a warp at 4 bytes each: 128 bytes.
+    Advanced,
+    /// What the allocators of CUDA and Vulkan give: 256 bytes.
+    Optimal,
+}
+
+impl Coalescing {
+    /// Alignment in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Coalescing::None => 4,
+            Coalescing::Basic => 32,
+            Coalescing::Advanced => 128,
+            Coalescing::Optimal => 256,
+        }
+    }
+
+    /// The next offset in bytes that is aligned, or nothing where there is none in a `usize`.
+    pub const fn align(self, offset: usize) -> Option<usize> {
+        offset.checked_next_multiple_of(self.bytes())
+    }
+
+    /// The best level that an offset in bytes has; `None` for all that are not a multiple of 32.
+    pub const fn of(offset: usize) -> Coalescing {
+        match offset.trailing_zeros() {
+            0..=4 => Coalescing::None,
+            5..=6 => Coalescing::Basic,
+            7 => Coalescing::Advanced,
+            _ => Coalescing::Optimal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(facts: &DeviceFacts, elements: u64, grain: u32, block: u32, grid: u32) {
+        let config = LaunchConfig::new(facts, elements, grain);
+        assert_eq!(config, LaunchConfig { block, grid }, "{elements} elements, {grain} at a time");
+    }
+
+    #[test]
+    fn blocks_are_whole_warps_and_grids_fill_the_device() {
+        let h100 = DeviceFacts::h100();
+        check(&h100, 0, 4, 32, 1);
+        check(&h100, 1, 1, 32, 1);
+        check(&h100, 33, 1, 64, 1);
+        // 1000 elements by 4 are 250 iterations: 8 warps.
+        check(&h100, 1000, 4, 256, 1);
+        check(&h100, 1025, 4, 256, 2);
+        // 2048 / 256 = 8 blocks on each of 132 multiprocessors.
+        check(&h100, 1 << 24, 4, 256, 1056);
+        check(&h100, u64::MAX, 1, 256, 1056);
+        check(&DeviceFacts::a100(), 1 << 24, 4, 256, 864);
+        // 1536 / 256 = 6 on each of 128.
+        check(&DeviceFacts::rtx4090(), 1 << 24, 4, 256, 768);
+    }
+
+    #[test]
+    fn limits_of_small_devices_hold() {
+        let facts = DeviceFacts { warp_size: 24, block_threads_max: 100, grid_max: 3, ..DeviceFacts::h100() };
+        check(&facts, 1 << 20, 1, 96, 3);
+        let unknown =
+            DeviceFacts { multiprocessor_threads_max: 0, multiprocessors: 0, warp_size: 0, ..facts };
+        check(&unknown, 1 << 20, 0, 100, 1);
+    }
+
+    #[test]
+    fn occupancy_is_what_whole_blocks_fill() {
+        assert_eq!(LaunchConfig { block: 256, grid: 1 }.occupancy(&DeviceFacts::rtx4090()), 1.0);
+        // One block of 1024 of 1536 threads.
+        assert_eq!(LaunchConfig { block: 1024, grid: 1 }.occupancy(&DeviceFacts::rtx4090()), 2.0 / 3.0);
+    }
+
+    #[test]
+    fn alignment_by_level() {
+        let levels = [Coalescing::None, Coalescing::Basic, Coalescing::Advanced, Coalescing::Optimal];
+        assert_eq!(levels.map(Coalescing::bytes), [4, 32, 128, 256]);
+        assert_eq!(levels.map(|level| level.align(129)), [Some(132), Some(160), Some(256), Some(256)]);
+        assert_eq!(
+            [4, 96, 384, 512, 0].map(Coalescing::of),
+            [levels[0], levels[1], levels[2], levels[3], levels[3]]
+        );
+        assert_eq!(Coalescing::Optimal.align(usize::MAX), None);
+    }
+}

@@ -1,0 +1,383 @@
+//! The one executor: runs a plan on the device of its arguments.
+//!
+//! Invariant: when a launch starts, what it writes belongs to this call alone, and everything it reads is alive until
+//! the launch returns. Nothing is written to any argument before all of them are checked.
+
+use std::ops::Range;
+
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::plan::{Dest, Output, Param, ParamKind, Program, Slot, Step};
+use smallvec::SmallVec;
+
+use crate::bind::{Bound, argument, bind, tensor};
+use crate::device::{Call, Memory, Region};
+use crate::error::{Error, Result};
+use crate::kernel::{CpuCode, Launch, Plan, ScalarValue};
+use crate::tensor::{Element, RawTensor, Tensor};
+
+/// An argument of a call, in the order of `Plan::params`.
+#[derive(Debug)]
+pub enum Arg<'a> {
+    /// A tensor that is read.
+    Tensor(&'a RawTensor),
+    /// A tensor that is updated in place.
+    TensorMut(&'a mut RawTensor),
+    /// A number.
+    Scalar(ScalarValue),
+    /// An extent.
+    Dim(usize),
+}
+
+impl<'a, T: Element> From<&'a Tensor<T>> for Arg<'a> {
+    fn from(tensor: &'a Tensor<T>) -> Arg<'a> {
+        Arg::Tensor(tensor.as_raw())
+    }
+}
+
+impl<'a, T: Element> From<&'a mut Tensor<T>> for Arg<'a> {
+    fn from(tensor: &'a mut Tensor<T>) -> Arg<'a> {
+        Arg::TensorMut(tensor.as_raw_mut())
+    }
+}
+
+impl From<f32> for Arg<'_> {
+    fn from(value: f32) -> Self {
+        Arg::Scalar(ScalarValue::F32(value))
+    }
+}
+
+impl From<i32> for Arg<'_> {
+    fn from(value: i32) -> Self {
+        Arg::Scalar(ScalarValue::I32(value))
+    }
+}
+
+impl From<u32> for Arg<'_> {
+    fn from(value: u32) -> Self {
+        Arg::Scalar(ScalarValue::U32(value))
+    }
+}
+
+impl From<bool> for Arg<'_> {
+    fn from(value: bool) -> Self {
+        Arg::Scalar(ScalarValue::Bool(value))
+    }
+}
+
+impl From<usize> for Arg<'_> {
+    fn from(extent: usize) -> Self {
+        Arg::Dim(extent)
+    }
+}
+
+/// Runs a plan and returns its results, in order.
+///
+/// # Errors
+/// Whatever is wrong with the arguments, before anything runs; then whatever the device says.
+pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTensor; N]> {
+    let results = execute(plan, args, None)?;
+    if results.len() != N {
+        return Err(argument(plan, format!("{N} results asked for, {} made", results.len())));
+    }
+    let mut results = results.into_iter();
+    Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
+}
+
+/// Runs a plan with one result, of a type known to the caller.
+///
+/// # Errors
+/// As `run`.
+pub fn run_one<T: Element>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<Tensor<T>> {
+    let [result] = run(plan, args)?;
+    Tensor::from_raw(result)
+}
+
+/// Runs a plan and puts its results into tensors of their shapes. In the steady state nothing is allocated.
+///
+/// A tensor whose memory is shared gets memory of its own, and the others keep their elements.
+///
+/// # Errors
+/// As `run`; `Error::OutShape` where a tensor has not the shape of its result.
+pub fn run_into(plan: &Plan, args: &mut [Arg<'_>], outs: &mut [Arg<'_>]) -> Result<()> {
+    execute(plan, args, Some(outs)).map(|_| ())
+}
+
+/// Tensors that a call makes, by output; nothing for those that the caller gave.
+type Made = SmallVec<[Option<RawTensor>; 2]>;
+
+fn execute(
+    plan: &Plan,
+    args: &mut [Arg<'_>],
+    outs: Option<&mut [Arg<'_>]>,
+) -> Result<SmallVec<[RawTensor; 2]>> {
+    let bound = bind(plan, args)?;
+    let target = bound.device.0.target();
+    let program = plan.programs.iter().find(|program| program.target == target).ok_or_else(|| {
+        let what =
+            format!("`{}`: it is not compiled for {} (see `#[fuse(targets(…))]`)", plan.name, target.name());
+        Error::Unsupported { device: bound.device.to_string(), what }
+    })?;
+    let outs = outs.unwrap_or_default();
+    let mut made = make_outputs(plan, &bound, outs)?;
+    own_in_place(plan, args)?;
+    run_steps(program, &State { plan, bound: &bound, args, outs, made: &made })?;
+    for (output, made) in plan.outputs.iter().zip(&mut made) {
+        if let Dest::Replaces(param) = output.dest
+            && let Some(Arg::TensorMut(old)) = args.get_mut(usize::from(param))
+            && let Some(new) = made.take()
+        {
+            **old = new;
+        }
+    }
+    Ok(made.into_iter().flatten().collect())
+}
+
+/// Allocates the outputs of a call, or checks and readies the tensors given for them.
+fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made> {
+    let given = outs.len();
+    let returned = |output: &&Output| output.dest == Dest::Returned;
+    if given > 0 && given != plan.outputs.iter().filter(returned).count() {
+        return Err(argument(plan, format!("{given} tensors given for its results")));
+    }
+    let mut outs = outs.iter_mut();
+    let mut made = Made::new();
+    // All are checked before the first is touched.
+    let mut ready: SmallVec<[&mut RawTensor; 2]> = SmallVec::new();
+    for output in plan.outputs.iter() {
+        let shape = bound.output_shape(plan, output)?;
+        let out = if output.dest == Dest::Returned { outs.next() } else { None };
+        let Some(out) = out else {
+            made.push(Some(RawTensor::allocate(&bound.device, output.dtype, shape)?));
+            continue;
+        };
+        let Arg::TensorMut(out) = out else {
+            return Err(argument(plan, String::from("a result is not a tensor")));
+        };
+        check_out(plan, bound, output, &shape, out)?;
+        ready.push(out);
+        made.push(None);
+    }
+    ready.into_iter().try_for_each(RawTensor::make_unique_uninit)?;
+    Ok(made)
+}
+
+fn check_out(
+    plan: &Plan,
+    bound: &Bound,
+    output: &Output,
+    shape: &crate::Shape,
+    out: &RawTensor,
+) -> Result<()> {
+    let function = plan.name.to_string();
+    if out.dtype() != output.dtype {
+        let what = format!("the result of `{function}`");
+        return Err(Error::Dtype { what, expected: output.dtype, got: out.dtype() });
+    }
+    if out.shape() != shape {
+        return Err(Error::OutShape { function, expected: shape.clone(), got: out.shape().clone() });
+    }
+    if *out.device() != bound.device {
+        let (first_device, second_device) = (bound.device.to_string(), out.device().to_string());
+        let (first, second) = (String::from("arguments"), String::from("out"));
+        return Err(Error::DeviceMismatch { function, first, first_device, second, second_device });
+    }
+    Ok(())
+}
+
+/// Gives every tensor that is written in place memory of its own.
+fn own_in_place(plan: &Plan, args: &mut [Arg<'_>]) -> Result<()> {
+    for (i, (param, arg)) in plan.params.iter().zip(args).enumerate() {
+        let Arg::TensorMut(tensor) = arg else { continue };
+        // The old content of a replaced tensor is only read.
+        if plan.outputs.iter().any(|output| output.dest == Dest::Replaces(i as u16)) {
+            continue;
+        }
+        match param_access(param) {
+            Access::Read => {}
+            Access::Write => tensor.make_unique_uninit()?,
+            Access::ReadWrite => tensor.make_unique()?,
+        }
+    }
+    Ok(())
+}
+
+fn param_access(param: &Param) -> Access {
+    match &param.kind {
+        ParamKind::Tensor { access, .. } | ParamKind::AnyShape { access } => *access,
+        ParamKind::Scalar | ParamKind::Dim(_) => Access::Read,
+    }
+}
+
+/// Everything that the slots of a launch can stand for, but temporaries.
+struct State<'a> {
+    plan: &'a Plan,
+    bound: &'a Bound,
+    args: &'a [Arg<'a>],
+    outs: &'a [Arg<'a>],
+    made: &'a [Option<RawTensor>],
+}
+
+/// A temporary while it lives: its memory and number of elements.
+type Temps = SmallVec<[Option<(Memory, usize)>; 4]>;
+
+fn run_steps(program: &Program<CpuCode>, state: &State<'_>) -> Result<()> {
+    let mut temps: Temps = program.temporaries.iter().map(|_| None).collect();
+    for (number, step) in program.steps.iter().enumerate() {
+        for (temp, memory) in program.temporaries.iter().zip(&mut temps) {
+            if usize::from(temp.first) == number {
+                let len = temp.len.eval(&state.bound.symbols).and_then(|len| usize::try_from(len).ok());
+                let bytes = len.and_then(|len| Some((len, len.checked_mul(temp.dtype.size())?)));
+                let (len, bytes) = bytes.ok_or_else(|| state.no_extent("a temporary"))?;
+                *memory = Some((state.bound.device.0.allocate(bytes)?, len));
+            }
+        }
+        run_step(step, state, &temps)?;
+        for (temp, memory) in program.temporaries.iter().zip(&mut temps) {
+            if usize::from(temp.last) == number {
+                *memory = None;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run_step(step: &Step<CpuCode>, state: &State<'_>, temps: &Temps) -> Result<()> {
+    let symbols = &state.bound.symbols;
+    let fits =
+        step.variants.iter().find(|variant| variant.when.iter().all(|condition| condition.holds(symbols)));
+    let variant =
+        fits.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))?;
+    for launch in variant.launches.iter() {
+        let elements = launch.space.elements(symbols).filter(|&elements| elements >= 0);
+        if elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0 {
+            continue;
+        }
+        let buffers: SmallVec<[Region<'_>; 8]> =
+            launch.buffers.iter().map(|buffer| state.region(buffer.slot, temps)).collect::<Result<_>>()?;
+        check_alias(state.plan, launch, &buffers)?;
+        let call = Call { symbols, scalars: &state.bound.scalars, buffers: &buffers };
+        state.bound.device.0.launch(launch, &call)?;
+    }
+    Ok(())
+}
+
+impl<'a> State<'a> {
+    fn region<'r>(&'r self, slot: Slot, temps: &'r Temps) -> Result<Region<'r>>
+    where
+        'a: 'r,
+    {
+        let region = match slot {
+            Slot::Param(i) => self.args.get(usize::from(i)).and_then(tensor).map(RawTensor::region),
+            Slot::Output(i) => self.output(usize::from(i)).map(RawTensor::region),
+            Slot::Temp(i) => temps.get(usize::from(i)).and_then(Option::as_ref).map(temp_region),
+        };
+        region.ok_or_else(|| argument(self.plan, format!("{slot:?} is not there when its kernel runs")))
+    }
+
+    fn output(&self, i: usize) -> Option<&RawTensor> {
+        let made = self.made.get(i)?.as_ref();
+        let returned = |output: &&Output| output.dest == Dest::Returned;
+        let number = || self.plan.outputs[..i].iter().filter(returned).count();
+        made.or_else(|| tensor(self.outs.get(number())?))
+    }
+
+    fn no_extent(&self, what: &str) -> Error {
+        Error::InvalidExtent { function: self.plan.name.to_string(), dim: what.to_string() }
+    }
+}
+
+fn temp_region((memory, len): &(Memory, usize)) -> Region<'_> {
+    Region { memory, offset: 0, len: *len }
+}
+
+/// No kernel may see what it writes under a second name: positions would be read before or after they are
+/// written by chance.
+fn check_alias(plan: &Plan, launch: &Launch, buffers: &[Region<'_>]) -> Result<()> {
+    let bytes = |i: usize| -> Range<usize> {
+        let region = &buffers[i];
+        region.offset..region.offset + region.len * launch.buffers[i].dtype.size()
+    };
+    for written in (0..buffers.len()).filter(|&i| launch.buffers[i].access != Access::Read) {
+        for other in (0..buffers.len()).filter(|&i| i != written) {
+            let same = std::ptr::eq(buffers[written].memory, buffers[other].memory);
+            let (a, b) = (bytes(written), bytes(other));
+            if same && a.start < b.end && b.start < a.end {
+                let (output, input) = (slot_name(plan, launch, written), slot_name(plan, launch, other));
+                return Err(Error::Alias { function: plan.name.to_string(), output, input });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn slot_name(plan: &Plan, launch: &Launch, buffer: usize) -> String {
+    match launch.buffers[buffer].slot {
+        Slot::Param(i) => {
+            plan.params.get(usize::from(i)).map_or_else(String::new, |param| param.name.to_string())
+        }
+        Slot::Output(i) => format!("result {i}"),
+        Slot::Temp(i) => format!("temporary {i}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow::{Borrowed, Owned};
+
+    use fusion_compiler::ir::dim::DimExpr;
+    use fusion_compiler::ir::dtype::DType;
+    use fusion_compiler::ir::kernel::IndexWidth;
+    use fusion_compiler::ir::plan::{BufferArg, Code, Reach, Space, Summary};
+
+    use super::*;
+    use crate::device::Device;
+
+    fn kernel(accesses: [Access; 2]) -> (Plan, Launch) {
+        let zero = DimExpr::constant(0);
+        let param = |name| Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::Scalar };
+        let buffer = |(slot, access)| BufferArg { slot, access, dtype: DType::F32, reach: Reach::Linear };
+        let slots = [Slot::Param(0), Slot::Param(1)];
+        let launch = Launch {
+            kernel: Borrowed("k"),
+            code: Code::Cpu(CpuCode::Compiled(&[])),
+            index: IndexWidth::Bits32,
+            buffers: slots.into_iter().zip(accesses).map(buffer).collect(),
+            uniforms: Owned(Vec::new()),
+            space: Space { rows: zero.clone(), cols: zero.clone(), grain: 1 },
+        };
+        let summary = Summary {
+            ops: 0,
+            unfused_bytes: zero.clone(),
+            fused_bytes: zero,
+            groups: Owned(Vec::new()),
+            boundaries: Owned(Vec::new()),
+        };
+        let plan = Plan {
+            name: Borrowed("f"),
+            symbols: Owned(Vec::new()),
+            params: Owned(vec![param("p"), param("g")]),
+            outputs: Owned(Vec::new()),
+            programs: Owned(Vec::new()),
+            summary,
+        };
+        (plan, launch)
+    }
+
+    #[test]
+    fn overlap_of_what_is_written_is_an_alias() {
+        let memory = Device::cpu().0.allocate(1024).unwrap();
+        let other = Device::cpu().0.allocate(1024).unwrap();
+        let region = |memory, offset| Region { memory, offset, len: 32 };
+        let check = |accesses, second: Region<'_>| {
+            let (plan, launch) = kernel(accesses);
+            check_alias(&plan, &launch, &[region(&memory, 0), second])
+        };
+        let error = check([Access::ReadWrite, Access::Read], region(&memory, 112)).unwrap_err();
+        assert!(error.to_string().starts_with("`f`: `p` is written but shares memory with `g`"), "{error}");
+        assert!(check([Access::Read, Access::Write], region(&memory, 0)).is_err());
+        // 32 elements are 128 bytes: the next region starts where the first ends.
+        assert_eq!(check([Access::Write, Access::Read], region(&memory, 128)), Ok(()));
+        assert_eq!(check([Access::Read, Access::Read], region(&memory, 0)), Ok(()));
+        assert_eq!(check([Access::Write, Access::Write], region(&other, 0)), Ok(()));
+    }
+}

@@ -1,0 +1,320 @@
+//! Tensors: contiguous elements on a device.
+//!
+//! Invariant: memory is written only through a `&mut` tensor that alone holds it; sharing is undone first.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use fusion_compiler::ir::dtype::DType;
+
+use crate::device::{Device, Memory, Region};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+
+/// A type that tensors store. Sealed: `f32`, `i32` and `u32`.
+pub trait Element: bytemuck::Pod + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed {
+    /// Its name in the language.
+    const DTYPE: DType;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for i32 {}
+    impl Sealed for u32 {}
+}
+
+impl Element for f32 {
+    const DTYPE: DType = DType::F32;
+}
+
+impl Element for i32 {
+    const DTYPE: DType = DType::I32;
+}
+
+impl Element for u32 {
+    const DTYPE: DType = DType::U32;
+}
+
+/// Contiguous elements of one type on one device, row by row.
+///
+/// Cloning shares the memory in O(1); a function that then writes one of the two in place copies it first.
+#[derive(Clone)]
+pub struct Tensor<T: Element> {
+    raw: RawTensor,
+    element: PhantomData<T>,
+}
+
+/// A tensor whose element type is a value.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct RawTensor {
+    memory: Arc<Memory>,
+    device: Device,
+    /// First byte in the memory; a multiple of 16.
+    offset: usize,
+    /// Elements.
+    len: usize,
+    shape: Shape,
+    dtype: DType,
+}
+
+/// Whatever `fuse!` can capture as a tensor: tensors, by value or by reference.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`fuse!` expects a `Tensor<{T}>` here, found `{Self}`",
+    label = "not a `Tensor<{T}>`",
+    note = "a number is written `scalar(…)`; another element type is chosen as in `fuse!(i32: …)`"
+)]
+pub trait AsTensor<T: Element> {
+    /// The tensor.
+    fn as_tensor(&self) -> &Tensor<T>;
+}
+
+impl<T: Element> AsTensor<T> for Tensor<T> {
+    fn as_tensor(&self) -> &Tensor<T> {
+        self
+    }
+}
+
+impl<T: Element, A: AsTensor<T> + ?Sized> AsTensor<T> for &A {
+    fn as_tensor(&self) -> &Tensor<T> {
+        (**self).as_tensor()
+    }
+}
+
+impl<T: Element, A: AsTensor<T> + ?Sized> AsTensor<T> for &mut A {
+    fn as_tensor(&self) -> &Tensor<T> {
+        (**self).as_tensor()
+    }
+}
+
+impl<T: Element> Tensor<T> {
+    /// A tensor with a copy of these elements, outermost dim first.
+    ///
+    /// # Errors
+    /// `Error::Shape` if their number is not the shape's; `Error::TooLarge`; `Error::OutOfMemory`.
+    pub fn from_slice(device: &Device, elements: &[T], shape: impl Into<Shape>) -> Result<Tensor<T>> {
+        let shape = shape.into();
+        if shape.count() != Some(elements.len()) {
+            return Err(Error::Shape { elements: elements.len(), shape });
+        }
+        let tensor = Tensor::wrap(RawTensor::allocate(device, T::DTYPE, shape)?);
+        if !elements.is_empty() {
+            device.0.write(&tensor.raw.memory, 0, bytemuck::cast_slice(elements))?;
+        }
+        Ok(tensor)
+    }
+
+    /// A tensor with these elements, outermost dim first.
+    ///
+    /// # Errors
+    /// As `from_slice`.
+    pub fn from_vec(device: &Device, elements: Vec<T>, shape: impl Into<Shape>) -> Result<Tensor<T>> {
+        Tensor::from_slice(device, &elements, shape)
+    }
+
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// `Error::TooLarge`; `Error::OutOfMemory`.
+    pub fn zeros(device: &Device, shape: impl Into<Shape>) -> Result<Tensor<T>> {
+        Tensor::full(device, T::default(), shape)
+    }
+
+    /// A tensor with `value` everywhere.
+    ///
+    /// # Errors
+    /// `Error::TooLarge`; `Error::OutOfMemory`.
+    pub fn full(device: &Device, value: T, shape: impl Into<Shape>) -> Result<Tensor<T>> {
+        /// Elements copied at a time, so that the host needs no second tensor.
+        const CHUNK: usize = 1 << 18;
+        let tensor = Tensor::wrap(RawTensor::allocate(device, T::DTYPE, shape.into())?);
+        let chunk = vec![value; tensor.len().min(CHUNK)];
+        for start in (0..tensor.len()).step_by(CHUNK) {
+            let part = &chunk[..(tensor.len() - start).min(CHUNK)];
+            device.0.write(&tensor.raw.memory, start * size_of::<T>(), bytemuck::cast_slice(part))?;
+        }
+        Ok(tensor)
+    }
+
+    /// Waits for the elements and copies them to the host, row by row.
+    ///
+    /// # Errors
+    /// Whatever went wrong on the device since the last read, and `Error::DeviceLost`.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let mut elements = vec![T::default(); self.len()];
+        self.copy_to_slice(&mut elements)?;
+        Ok(elements)
+    }
+
+    /// Waits for the elements and copies them into a slice of the same number.
+    ///
+    /// # Errors
+    /// `Error::Shape` if the lengths differ; as `to_vec`.
+    pub fn copy_to_slice(&self, elements: &mut [T]) -> Result<()> {
+        if elements.len() != self.len() {
+            return Err(Error::Shape { elements: elements.len(), shape: self.shape().clone() });
+        }
+        self.raw.read(bytemuck::cast_slice_mut(elements))
+    }
+
+    /// Waits for the only element of a tensor of one.
+    ///
+    /// # Errors
+    /// `Error::Shape` if it has another number of elements; as `to_vec`.
+    pub fn item(&self) -> Result<T> {
+        let mut element = [T::default()];
+        self.copy_to_slice(&mut element)?;
+        Ok(element[0])
+    }
+
+    /// The extents, outermost first.
+    pub fn shape(&self) -> &Shape {
+        &self.raw.shape
+    }
+
+    /// Where it lives.
+    pub fn device(&self) -> &Device {
+        &self.raw.device
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.raw.len
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same elements in another shape; the memory is shared.
+    ///
+    /// # Errors
+    /// `Error::Shape` if the shape has another number of elements.
+    pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Tensor<T>> {
+        let shape = shape.into();
+        if shape.count() != Some(self.len()) || shape.size(size_of::<T>()).is_err() {
+            return Err(Error::Shape { elements: self.len(), shape });
+        }
+        Ok(Tensor::wrap(RawTensor { shape, ..self.raw.clone() }))
+    }
+
+    /// The same elements on another device; shared if it is this one, else copied through the host.
+    ///
+    /// # Errors
+    /// As `to_vec` and `from_slice`.
+    pub fn to(&self, device: &Device) -> Result<Tensor<T>> {
+        if device == self.device() {
+            return Ok(self.clone());
+        }
+        Tensor::from_vec(device, self.to_vec()?, self.shape())
+    }
+
+    /// The tensor behind it, whose element type is a value.
+    #[doc(hidden)]
+    pub fn as_raw(&self) -> &RawTensor {
+        &self.raw
+    }
+
+    /// The tensor behind it. What is put in its place must be of the same element type.
+    #[doc(hidden)]
+    pub(crate) fn as_raw_mut(&mut self) -> &mut RawTensor {
+        &mut self.raw
+    }
+
+    /// A tensor of a type known to the caller.
+    ///
+    /// # Errors
+    /// `Error::Dtype` if its elements are of another.
+    #[doc(hidden)]
+    pub fn from_raw(raw: RawTensor) -> Result<Tensor<T>> {
+        if raw.dtype != T::DTYPE {
+            return Err(Error::Dtype {
+                what: String::from("the result"),
+                expected: T::DTYPE,
+                got: raw.dtype,
+            });
+        }
+        Ok(Tensor::wrap(raw))
+    }
+
+    fn wrap(raw: RawTensor) -> Tensor<T> {
+        Tensor { raw, element: PhantomData }
+    }
+}
+
+impl<T: Element> fmt::Debug for Tensor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor<{}>({}, {})", T::DTYPE, self.shape(), self.device().name())
+    }
+}
+
+impl RawTensor {
+    /// A tensor with unspecified elements.
+    pub(crate) fn allocate(device: &Device, dtype: DType, shape: Shape) -> Result<RawTensor> {
+        let (len, bytes) = shape.size(dtype.size())?;
+        let memory = Arc::new(device.0.allocate(bytes)?);
+        Ok(RawTensor { memory, device: device.clone(), offset: 0, len, shape, dtype })
+    }
+
+    /// Of the elements.
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The extents, outermost first.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Where it lives.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its memory, for a launch.
+    pub(crate) fn region(&self) -> Region<'_> {
+        Region { memory: &self.memory, offset: self.offset, len: self.len }
+    }
+
+    /// Makes the memory this tensor's alone, so that it may be written; its elements are kept.
+    pub(crate) fn make_unique(&mut self) -> Result<()> {
+        if !self.is_unique() {
+            let fresh = RawTensor::allocate(&self.device, self.dtype, self.shape.clone())?;
+            let bytes = self.len * self.dtype.size();
+            if bytes > 0 {
+                self.device.0.copy((&self.memory, self.offset), (&fresh.memory, 0), bytes)?;
+            }
+            *self = fresh;
+        }
+        Ok(())
+    }
+
+    /// Makes the memory this tensor's alone; its elements are unspecified after.
+    pub(crate) fn make_unique_uninit(&mut self) -> Result<()> {
+        if !self.is_unique() {
+            *self = RawTensor::allocate(&self.device, self.dtype, self.shape.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Whether no other tensor has this memory.
+    pub(crate) fn is_unique(&mut self) -> bool {
+        Arc::get_mut(&mut self.memory).is_some()
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.device.0.read(&self.memory, self.offset, bytes)
+    }
+}

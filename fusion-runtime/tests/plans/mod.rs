@@ -1,0 +1,258 @@
+//! Plans written by hand, in the form that the macro emits: the executor's tests do not need the compiler.
+#![forbid(unsafe_code)]
+#![allow(dead_code, reason = "each test crate uses some of the plans")]
+
+use fusion_runtime::__private::plan::*;
+use fusion_runtime::__private::{Access, CpuArgs, DType, DimExpr, DimOp, IndexWidth, Plan, cpu_fns};
+use std::borrow::Cow::Borrowed;
+
+const N: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(0)]));
+const D: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(1)]));
+const ONE: DimExpr = DimExpr(Borrowed(&[DimOp::Const(1)]));
+const NONE: DimExpr = DimExpr(Borrowed(&[DimOp::Const(0)]));
+const SUMMARY: Summary = Summary {
+    ops: 3,
+    unfused_bytes: NONE,
+    fused_bytes: NONE,
+    groups: Borrowed(&[]),
+    boundaries: Borrowed(&[]),
+};
+
+const fn vector(name: &'static str, access: Access) -> Param {
+    const DIMS: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }];
+    Param {
+        name: Borrowed(name),
+        dtype: DType::F32,
+        kind: ParamKind::Tensor { access, dims: Borrowed(DIMS) },
+    }
+}
+
+const fn any(name: &'static str) -> Param {
+    Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::AnyShape { access: Access::Read } }
+}
+
+const fn buffer(slot: Slot, access: Access, reach: Reach) -> BufferArg {
+    BufferArg { slot, access, dtype: DType::F32, reach }
+}
+
+const fn of(kernel: &'static str) -> Text {
+    Borrowed(kernel)
+}
+
+/// `relu(a + b) * c`, of any shape.
+pub(crate) static RELU: Plan = Plan {
+    name: Borrowed("relu_add_mul"),
+    symbols: Borrowed(&[Borrowed("elements")]),
+    params: Borrowed(&[any("a"), any("b"), any("c")]),
+    outputs: Borrowed(&[Output {
+        dtype: DType::F32,
+        dims: Borrowed(&[]),
+        any_shape: true,
+        dest: Dest::Returned,
+    }]),
+    programs: Borrowed(&[Program {
+        target: Target::Cpu,
+        temporaries: Borrowed(&[]),
+        steps: Borrowed(&[Step {
+            variants: Borrowed(&[Variant {
+                when: Borrowed(&[]),
+                launches: Borrowed(&[Launch {
+                    kernel: of("relu_add_mul"),
+                    code: Code::Cpu(cpu_fns!(relu_body, relu_body)),
+                    index: IndexWidth::Bits64,
+                    buffers: Borrowed(&[
+                        buffer(Slot::Param(0), Access::Read, Reach::Linear),
+                        buffer(Slot::Param(1), Access::Read, Reach::Linear),
+                        buffer(Slot::Param(2), Access::Read, Reach::Linear),
+                        buffer(Slot::Output(0), Access::Write, Reach::Linear),
+                    ]),
+                    uniforms: Borrowed(&[UniformArg::Extent(N)]),
+                    space: Space { rows: ONE, cols: N, grain: 1024 },
+                }]),
+            }]),
+        }]),
+    }]),
+    summary: SUMMARY,
+};
+
+#[inline(always)]
+fn relu_body(args: &mut CpuArgs<'_>) {
+    let (b0, b1, b2) = (args.read::<f32>(0), args.read::<f32>(1), args.read::<f32>(2));
+    let (b3, s3) = args.write::<f32>(3);
+    let u0 = args.index(0);
+    let (first, end) = args.range();
+    for v0 in first..end {
+        let start = v0 * 1024;
+        let len = (u0 - start).min(1024);
+        let (p0, p1, p2) = (&b0[start..][..len], &b1[start..][..len], &b2[start..][..len]);
+        let q3 = &mut b3[start - s3..][..len];
+        for j in 0..len {
+            let sum = p0[j] + p1[j];
+            let relu = if sum < 0.0 { 0.0 } else { sum };
+            q3[j] = relu * p2[j];
+        }
+    }
+}
+
+/// `y = alpha * x + y`, in place.
+pub(crate) static AXPY: Plan = Plan {
+    name: Borrowed("axpy"),
+    symbols: Borrowed(&[Borrowed("N")]),
+    params: Borrowed(&[
+        vector("y", Access::ReadWrite),
+        vector("x", Access::Read),
+        Param { name: Borrowed("alpha"), dtype: DType::F32, kind: ParamKind::Scalar },
+    ]),
+    outputs: Borrowed(&[]),
+    programs: Borrowed(&[Program {
+        target: Target::Cpu,
+        temporaries: Borrowed(&[]),
+        steps: Borrowed(&[Step {
+            variants: Borrowed(&[Variant {
+                when: Borrowed(&[]),
+                launches: Borrowed(&[Launch {
+                    kernel: of("axpy"),
+                    code: Code::Cpu(cpu_fns!(axpy_fma, axpy_base)),
+                    index: IndexWidth::Bits64,
+                    buffers: Borrowed(&[
+                        buffer(Slot::Param(0), Access::ReadWrite, Reach::Linear),
+                        buffer(Slot::Param(1), Access::Read, Reach::Linear),
+                    ]),
+                    uniforms: Borrowed(&[UniformArg::Scalar(2)]),
+                    space: Space { rows: ONE, cols: N, grain: 256 },
+                }]),
+            }]),
+        }]),
+    }]),
+    summary: SUMMARY,
+};
+
+#[inline(always)]
+fn axpy_fma(args: &mut CpuArgs<'_>) {
+    axpy(args, f32::mul_add);
+}
+
+#[inline(always)]
+fn axpy_base(args: &mut CpuArgs<'_>) {
+    axpy(args, |alpha, x, y| alpha * x + y);
+}
+
+#[inline(always)]
+fn axpy(args: &mut CpuArgs<'_>, f: impl Fn(f32, f32, f32) -> f32) {
+    let alpha = args.f32(0);
+    let x = args.read::<f32>(1);
+    let (y, start) = args.write::<f32>(0);
+    let x = &x[start..][..y.len()];
+    for j in 0..y.len() {
+        y[j] = f(alpha, x[j], y[j]);
+    }
+}
+
+/// Two steps: a temporary `t[D] = bias[D] * 2`, then `z[N, D] = x[N, D] + t[D]` and a second result `bias * 2`
+/// that goes into the `&mut` parameter once it has been read for the last time.
+pub(crate) static BROADCAST: Plan = Plan {
+    name: Borrowed("broadcast"),
+    symbols: Borrowed(&[Borrowed("N"), Borrowed("D")]),
+    params: Borrowed(&[
+        Param {
+            name: Borrowed("x"),
+            dtype: DType::F32,
+            kind: ParamKind::Tensor { access: Access::Read, dims: Borrowed(ND) },
+        },
+        Param {
+            name: Borrowed("bias"),
+            dtype: DType::F32,
+            kind: ParamKind::Tensor {
+                access: Access::ReadWrite,
+                dims: Borrowed(&[Dim { name: Borrowed("D"), extent: D }]),
+            },
+        },
+        Param { name: Borrowed("N"), dtype: DType::Index, kind: ParamKind::Dim(0) },
+        Param {
+            name: Borrowed("fixed"),
+            dtype: DType::F32,
+            kind: ParamKind::Tensor {
+                access: Access::Read,
+                dims: Borrowed(&[Dim { name: Borrowed("C"), extent: DimExpr(Borrowed(&[DimOp::Const(3)])) }]),
+            },
+        },
+    ]),
+    outputs: Borrowed(&[
+        Output { dtype: DType::F32, dims: Borrowed(ND), any_shape: false, dest: Dest::Returned },
+        Output {
+            dtype: DType::F32,
+            dims: Borrowed(&[Dim { name: Borrowed("D"), extent: D }]),
+            any_shape: false,
+            dest: Dest::Replaces(1),
+        },
+    ]),
+    programs: Borrowed(&[Program {
+        target: Target::Cpu,
+        temporaries: Borrowed(&[Temporary { dtype: DType::F32, len: D, first: 0, last: 1 }]),
+        steps: Borrowed(&[
+            Step { variants: Borrowed(&[Variant { when: Borrowed(&[]), launches: Borrowed(&[DOUBLE]) }]) },
+            Step {
+                variants: Borrowed(&[
+                    Variant { when: Borrowed(&[Condition::AtMost(N, -1)]), launches: Borrowed(&[]) },
+                    Variant { when: Borrowed(&[]), launches: Borrowed(&[ADD]) },
+                ]),
+            },
+        ]),
+    }]),
+    summary: SUMMARY,
+};
+
+const ND: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }, Dim { name: Borrowed("D"), extent: D }];
+
+const DOUBLE: Launch<fusion_runtime::__private::CpuCode> = Launch {
+    kernel: Borrowed("double"),
+    code: Code::Cpu(cpu_fns!(double_body, double_body)),
+    index: IndexWidth::Bits64,
+    buffers: Borrowed(&[
+        buffer(Slot::Param(1), Access::Read, Reach::Linear),
+        buffer(Slot::Temp(0), Access::Write, Reach::Linear),
+        buffer(Slot::Output(1), Access::Write, Reach::Linear),
+    ]),
+    uniforms: Borrowed(&[]),
+    space: Space { rows: ONE, cols: D, grain: 7 },
+};
+
+#[inline(always)]
+fn double_body(args: &mut CpuArgs<'_>) {
+    let bias = args.read::<f32>(0);
+    let ((temp, start), (out, _)) = (args.write::<f32>(1), args.write::<f32>(2));
+    for j in 0..temp.len() {
+        temp[j] = bias[start + j] * 2.0;
+        out[j] = temp[j];
+    }
+}
+
+const ADD: Launch<fusion_runtime::__private::CpuCode> = Launch {
+    kernel: Borrowed("add"),
+    code: Code::Cpu(cpu_fns!(add_body, add_body)),
+    index: IndexWidth::Bits64,
+    buffers: Borrowed(&[
+        buffer(Slot::Param(0), Access::Read, Reach::Linear),
+        buffer(Slot::Temp(0), Access::Read, Reach::Whole),
+        buffer(Slot::Output(0), Access::Write, Reach::Linear),
+    ]),
+    uniforms: Borrowed(&[UniformArg::Extent(D)]),
+    space: Space { rows: N, cols: D, grain: 8 },
+};
+
+#[inline(always)]
+fn add_body(args: &mut CpuArgs<'_>) {
+    let (x, bias) = (args.read::<f32>(0), args.read::<f32>(1));
+    let (z, s) = args.write::<f32>(2);
+    let d = args.index(0);
+    let (first, end) = args.range();
+    let per_row = d.div_ceil(8);
+    for item in first..end {
+        let (row, block) = (item / per_row, item % per_row);
+        let len = (d - block * 8).min(8);
+        let start = row * d + block * 8;
+        for j in 0..len {
+            z[start - s + j] = x[start + j] + bias[block * 8 + j];
+        }
+    }
+}

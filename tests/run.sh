@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# Every check of the project, from a machine that has only Rust: `bash tests/run.sh`.
+#
+# Installs a software Vulkan (Debian and Ubuntu, as root or through sudo) and NVIDIA's PTX assembler (into the
+# target folder), runs each step even after one has failed, and ends with `N passed, N failed, N skipped`.
+# A device or tool that cannot be had is a failure.
+
+set -u -o pipefail
+cd "$(dirname "$0")/.." || exit 1
+PATH=$PATH:/usr/sbin:/sbin
+
+target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
+logs=$target/logs
+tools=$target/tools
+stub=$target/cuda-stub
+passed=0 failed=0 skipped=0
+summary=()
+
+main() {
+    mkdir -p "$logs"
+    export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never
+    export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
+    # Always the same place to link from: a change would rebuild what depends on cust.
+    export CUDA_LIBRARY_PATH=$stub
+
+    step "install system packages" install_packages
+    step "install ptxas" install_ptxas
+    choose_vulkan_driver
+    step "build the CUDA stub" build_cuda_stub
+
+    step "format" cargo fmt --all --check
+    step "lint" cargo clippy --quiet --workspace --all-targets -- -D warnings
+    step "lint, with cuda" cargo clippy --quiet --workspace --all-targets --features cuda -- -D warnings
+    step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
+    step "tests" run_tests
+    # Without its feature there is no wgpu device to require.
+    step "tests, no default features" env -u FUSION_REQUIRE_WGPU \
+        cargo test --quiet --workspace --no-fail-fast --no-default-features
+    step "tests, with cuda" run_tests_with_cuda
+    step "devices" cargo run --quiet --release --example devices
+    step "example quickstart" cargo run --quiet --release --example quickstart
+    step "example tonemap" run_tonemap
+    report
+}
+
+# step NAME COMMAND...: runs the command, shows and keeps its output, and counts its tests, or itself where it ran none.
+step() {
+    local name=$1 log started seconds code counts
+    shift
+    log=$logs/${name//[^a-zA-Z0-9]/-}.log
+    started=$SECONDS
+    printf '\n==> %s\n' "$name"
+    "$@" 2>&1 </dev/null | tee "$log"
+    code=$?
+    seconds=$((SECONDS - started))
+    printf '    %d s, exit %d\n' "$seconds" "$code"
+    read -r -a counts < <(count_tests "$log")
+    # A build that breaks, or a run that dies, has no failed test to show for it.
+    if ((code != 0 && counts[1] == 0)); then counts[1]=1; fi
+    if ((code == 0 && counts[0] + counts[1] + counts[2] == 0)); then counts[0]=1; fi
+    passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
+    summary+=("$(printf '%5d s  %5d passed %3d failed %3d skipped  %s' "$seconds" "${counts[@]}" "$name")")
+}
+
+# The sums of cargo's `test result:` lines: passed, failed, ignored.
+count_tests() {
+    awk '/^test result:/ { for (i = 2; i <= NF; i++) {
+             if ($i ~ /^passed/) p += $(i - 1)
+             if ($i ~ /^failed/) f += $(i - 1)
+             if ($i ~ /^ignored/) s += $(i - 1) } }
+         END { print p + 0, f + 0, s + 0 }' "$1"
+}
+
+report() {
+    printf '\n'
+    printf '%s\n' "${summary[@]}"
+    printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+    ((failed == 0))
+}
+
+install_packages() {
+    local wanted=()
+    has_library libvulkan.so.1 || wanted+=(libvulkan1)
+    [[ -n $(software_vulkan) ]] || wanted+=(mesa-vulkan-drivers)
+    has_pip || wanted+=(python3-pip)
+    if ((${#wanted[@]} == 0)); then
+        echo "nothing to install"
+        return
+    fi
+    echo "installing ${wanted[*]}"
+    as_root apt-get update -qq &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${wanted[@]}"
+}
+
+as_root() {
+    if ((EUID == 0)); then "$@"; else sudo "$@"; fi
+}
+
+has_library() {
+    ldconfig -p | grep -F "$1" >/dev/null
+}
+
+has_pip() {
+    python3 -m pip --version >/dev/null 2>&1
+}
+
+# The file that tells the Vulkan loader of Mesa's software renderer.
+software_vulkan() {
+    find /usr/share/vulkan/icd.d /etc/vulkan/icd.d -name 'lvp_icd*.json' 2>/dev/null | head -n 1
+}
+
+# PyPI's wheel holds the program; no toolkit and no driver is needed.
+install_ptxas() {
+    if [[ ! -x $FUSION_PTXAS ]]; then
+        rm -rf "$tools/wheel"
+        mkdir -p "$tools/wheel"
+        python3 -m pip download --quiet --no-deps --only-binary :all: -d "$tools/wheel" 'nvidia-cuda-nvcc>=13,<14' &&
+            python3 -m zipfile -e "$tools"/wheel/*.whl "$tools/wheel" &&
+            mv "$tools"/wheel/nvidia/cu13/bin/ptxas "$FUSION_PTXAS" &&
+            chmod +x "$FUSION_PTXAS" || return
+        rm -rf "$tools/wheel"
+    fi
+    "$FUSION_PTXAS" --version | tail -n 2
+}
+
+# has_device PATTERN: whether a file matches.
+has_device() {
+    compgen -G "$1" >/dev/null
+}
+
+# A GPU, if there is one; else only the software renderer, whatever other drivers are installed.
+choose_vulkan_driver() {
+    if has_device '/dev/dri/renderD*' || has_device '/dev/nvidia[0-9]*'; then
+        printf '\nVulkan: a GPU is there and its driver is used\n'
+    elif [[ -z ${VK_DRIVER_FILES:-} ]]; then
+        VK_DRIVER_FILES=$(software_vulkan)
+        export VK_DRIVER_FILES
+        printf '\nVulkan: no GPU, so the software renderer of %s\n' "$VK_DRIVER_FILES"
+    fi
+}
+
+# What cust links with, under the name that only the linker looks for. Cargo puts folders of the target folder that were
+# linked from before the system's when it runs a program, so the name that the loader looks for is elsewhere.
+build_cuda_stub() {
+    cargo build --quiet --package cuda-stub &&
+        mkdir -p "$stub/lib64" "$stub/run" &&
+        cp "$target/debug/libcuda_stub.so" "$stub/lib64/libcuda.so" &&
+        cp "$target/debug/libcuda_stub.so" "$stub/run/libcuda.so.1"
+}
+
+run_tests() {
+    cargo test --quiet --workspace --no-fail-fast
+}
+
+# With the driver of the machine; only where there is none, with the stub.
+run_tests_with_cuda() {
+    if python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null; then
+        echo "CUDA: the machine's driver"
+        if has_device '/dev/nvidia[0-9]*'; then export FUSION_REQUIRE_CUDA=1; fi
+    else
+        echo "CUDA: no driver, so the stub that knows no device"
+        local LD_LIBRARY_PATH=$stub/run${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+        export LD_LIBRARY_PATH
+    fi
+    cargo test --quiet --workspace --no-fail-fast --features cuda
+}
+
+run_tonemap() {
+    local photos=(examples/data/*.png) result=$target/tonemap.png
+    rm -f "$result"
+    cargo run --quiet --release --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
+}
+
+main
