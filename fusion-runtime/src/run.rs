@@ -335,7 +335,7 @@ mod tests {
     fn kernel(accesses: [Access; 2]) -> (Plan, Launch) {
         let zero = DimExpr::constant(0);
         let param = |name| Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::Scalar };
-        let buffer = |(slot, access)| BufferArg { slot, access, dtype: DType::F32, reach: Reach::Linear };
+        let buffer = |(slot, access)| BufferArg { slot, access, dtype: DType::F32, reach: Reach::Linear(1) };
         let slots = [Slot::Param(0), Slot::Param(1)];
         let launch = Launch {
             kernel: Borrowed("k"),

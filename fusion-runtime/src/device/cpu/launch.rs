@@ -65,12 +65,15 @@ impl<'a> Work<'a> {
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
-            let linear = arg.reach == Reach::Linear && region.len == items.elements;
-            if arg.access != Access::Read && !linear {
+            let per = match arg.reach {
+                Reach::Linear(per) => per as usize,
+                Reach::Whole => 0,
+            };
+            if arg.access != Access::Read && region.len != items.elements.checked_mul(per)? {
                 return None;
             }
             let (len, dtype, access) = (region.len, arg.dtype, arg.access);
-            buffers.push(CpuBuffer { ptr, len, first: 0, dtype, access, taken: false });
+            buffers.push(CpuBuffer { ptr, len, first: 0, per, dtype, access, taken: false });
         }
         let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
         let matching = buffers.len() == launch.buffers.len();
@@ -106,10 +109,11 @@ impl<'a> Work<'a> {
         let mut buffers = self.buffers.clone();
         for (i, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.access != Access::Read)
         {
-            buffer.ptr = buffer.ptr.wrapping_add(from * buffer.dtype.size());
-            buffer.first = from;
-            buffer.len = to - from;
-            redirect(i, buffer, to - from);
+            buffer.first = from * buffer.per;
+            buffer.len = (to - from) * buffer.per;
+            buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
+            let len = buffer.len;
+            redirect(i, buffer, len);
         }
         // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
         // memory is initialised and aligned to 16; windows are within their buffers (`to <= elements`) and
