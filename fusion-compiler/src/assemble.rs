@@ -11,8 +11,8 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, SpanId};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
-    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Program, Slot, Step, Summary, Target, Temporary,
-    Text, Variant,
+    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Program, Slot, Step, Summary, Target,
+    Temporary, Text, Variant,
 };
 use crate::schedule::{Operand, Work};
 
@@ -152,7 +152,14 @@ fn work<'g>(
             Load::Stored(node) => slots[&node].clone(),
         };
         loads.insert(load, BufferId(operands.len() as u16));
-        operands.push(operand(graph, slot, load_name(graph, load), load_dtype(graph, load), Access::Read, axes));
+        operands.push(operand(
+            graph,
+            slot,
+            load_name(graph, load),
+            load_dtype(graph, load),
+            Access::Read,
+            axes,
+        ));
     }
     let mut stores = Vec::new();
     for store in &group.stores {
@@ -169,7 +176,14 @@ fn work<'g>(
     Work { graph, group, name, operands, loads, stores }
 }
 
-fn operand(graph: &Graph, slot: Slot, name: String, dtype: DType, access: Access, axes: Vec<AxisId>) -> Operand {
+fn operand(
+    graph: &Graph,
+    slot: Slot,
+    name: String,
+    dtype: DType,
+    access: Access,
+    axes: Vec<AxisId>,
+) -> Operand {
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
     Operand { slot, name, dtype, access, axes }

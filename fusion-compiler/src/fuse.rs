@@ -78,9 +78,8 @@ pub enum Reason {
 pub fn fuse(graph: &Graph, facts: &TargetFacts) -> Fused {
     let mut cuts = BTreeMap::new();
     if graph.fusing == Fusing::Off {
-        let varies = varying(graph);
-        let ops = graph.iter().filter(|(id, node)| is_op(node) && varies[id.0 as usize]);
-        cuts.extend(ops.map(|(id, _)| (id, Reason::Off)));
+        let ops = graph.iter().map(|(id, _)| id).filter(storable(graph));
+        cuts.extend(ops.map(|id| (id, Reason::Off)));
     }
     loop {
         let groups = assign(graph, &cuts, facts.buffers_max);
@@ -112,10 +111,15 @@ fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
     let mut done: Vec<Group> = Vec::with_capacity(groups.len());
     while !groups.is_empty() {
         let waits = |group: &Group| {
-            groups.iter().any(|other| other.stores.iter().any(|s| group.loads.contains(&Load::Stored(s.node))))
+            groups
+                .iter()
+                .any(|other| other.stores.iter().any(|s| group.loads.contains(&Load::Stored(s.node))))
         };
         let ready = groups.iter().position(|group| !waits(group));
-        done.push(groups.remove(ready.unwrap_or_else(|| unreachable!("groups that wait for each other never merge"))));
+        done.push(
+            groups
+                .remove(ready.unwrap_or_else(|| unreachable!("groups that wait for each other never merge"))),
+        );
     }
     done
 }
@@ -141,8 +145,11 @@ fn assign(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>, buffers_max: usize) ->
             None => groups.push(Group::new(store, order)),
         }
     }
-    let homes: BTreeMap<NodeId, usize> =
-        groups.iter().enumerate().flat_map(|(i, group)| group.stores.iter().map(move |s| (s.node, i))).collect();
+    let homes: BTreeMap<NodeId, usize> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(i, group)| group.stores.iter().map(move |s| (s.node, i)))
+        .collect();
     for (i, group) in groups.iter_mut().enumerate() {
         group.fill(graph, |node| homes.get(&node).is_some_and(|&home| home != i));
     }
@@ -261,9 +268,8 @@ fn broken_rule(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(
 /// The last value that several groups compute and that is not cheap.
 fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
     let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
-    let varies = varying(graph);
-    let candidates = graph.iter().rev().filter(|(id, node)| is_op(node) && varies[id.0 as usize]);
-    candidates.map(|(id, _)| id).find(|&id| makers(id) > 1 && !is_cheap(graph, id))
+    let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
+    candidates.find(|&id| makers(id) > 1 && !is_cheap(graph, id))
 }
 
 fn is_cheap(graph: &Graph, id: NodeId) -> bool {
@@ -271,7 +277,8 @@ fn is_cheap(graph: &Graph, id: NodeId) -> bool {
     walk(graph, id, &mut |node| nodes.insert(node));
     let loads = nodes.iter().filter(|&&id| matches!(graph.node(id).kind, NodeKind::Input(_))).count();
     let ops = nodes.iter().filter(|&&id| is_op(graph.node(id))).count();
-    let costly = nodes.iter().any(|&id| matches!(graph.node(id).kind, NodeKind::Apply(op) if is_transcendental(op)));
+    let costly =
+        nodes.iter().any(|&id| matches!(graph.node(id).kind, NodeKind::Apply(op) if is_transcendental(op)));
     loads <= CHEAP_LOADS && ops <= CHEAP_OPS && !costly
 }
 
@@ -311,9 +318,9 @@ fn buffers(graph: &Graph, groups: &[Group], max: usize) -> Option<(NodeId, Reaso
         part.buffers()
     };
     let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
-    let inner = group.nodes.iter().rev().filter(|&&id| is_op(graph.node(id)) && !stored(id));
-    let fits = inner.filter(|&&id| needs(id) <= max && needs(id) > 2).max_by_key(|&&id| needs(id));
-    fits.map(|&node| (node, Reason::Buffers(group.buffers(), max)))
+    let inner = group.nodes.iter().rev().copied().filter(storable(graph)).filter(|&id| !stored(id));
+    let fits = inner.filter(|&id| needs(id) <= max && needs(id) > 2).max_by_key(|&id| needs(id));
+    fits.map(|node| (node, Reason::Buffers(group.buffers(), max)))
 }
 
 /// Whether a node is work, and not only a number or a name.
@@ -325,6 +332,16 @@ pub fn is_op(node: &Node) -> bool {
         | NodeKind::Literal(_)
         | NodeKind::Coord(_)
         | NodeKind::Extent(_) => false,
+    }
+}
+
+/// Which values can be put between kernels: work on tensors. Truth values cannot, no target stores them; they are
+/// part of the operation that uses them.
+fn storable(graph: &Graph) -> impl Fn(&NodeId) -> bool + '_ {
+    let varies = varying(graph);
+    move |&id| {
+        let node = graph.node(id);
+        is_op(node) && varies[id.0 as usize] && node.dtype != DType::Bool
     }
 }
 
@@ -347,6 +364,9 @@ pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (
         }
         Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
     });
-    let stores = group.stores.iter().map(|store| (group.order.iter().copied().collect(), graph.node(store.node).dtype));
+    let stores = group
+        .stores
+        .iter()
+        .map(|store| (group.order.iter().copied().collect(), graph.node(store.node).dtype));
     loads.chain(stores)
 }

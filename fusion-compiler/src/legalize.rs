@@ -29,7 +29,9 @@ struct Legalizer<'k> {
 impl Legalizer<'_> {
     fn block(&mut self, body: Vec<Stmt>, out: &mut Vec<Stmt>) {
         for mut stmt in body {
-            stmt.for_each_operand_mut(|operand| *operand = self.renamed.get(operand).copied().unwrap_or(*operand));
+            stmt.for_each_operand_mut(|operand| {
+                *operand = self.renamed.get(operand).copied().unwrap_or(*operand)
+            });
             match stmt {
                 Stmt::Let(value, Expr::Apply(op, args)) => self.apply(value, op, args, out),
                 Stmt::Let(value, Expr::Cast(arg)) => self.cast(value, arg, out),

@@ -2,9 +2,15 @@
 //!
 //! A plain library: no I/O, and it knows no device. Read `compile` for the pipeline, top to bottom.
 
+#[cfg(feature = "syntax")]
+use check::Source;
+#[cfg(feature = "syntax")]
+use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph};
 use ir::kernel::Kernel;
 use ir::plan::{BufferArg, Code, Launch, Plan, Program, Target, Variant};
+#[cfg(feature = "syntax")]
+use proc_macro2::{Span, TokenStream};
 use schedule::{Scheduled, Work};
 use target::Dialect;
 
@@ -13,6 +19,8 @@ pub mod assemble;
 pub mod check;
 #[cfg(feature = "syntax")]
 pub mod diag;
+#[cfg(feature = "syntax")]
+mod dump;
 pub mod emit;
 pub mod fuse;
 pub mod ir;
@@ -23,6 +31,49 @@ pub mod reference;
 pub mod rewrite;
 pub mod schedule;
 pub mod target;
+
+/// What `fuse!` emits, and what is worth reading of it.
+#[cfg(feature = "syntax")]
+pub struct Expansion {
+    /// The Rust code.
+    pub tokens: TokenStream,
+    /// Names and texts: the graph, and each kernel in each language.
+    pub dumps: Vec<(String, String)>,
+}
+
+/// Everything that `fuse!` does.
+#[cfg(feature = "syntax")]
+pub fn expand(tokens: TokenStream) -> Expansion {
+    let mut dumps = Vec::new();
+    let mut made = |graph: &Graph, targets: &[Target], spans: &[Span]| {
+        let plan = compile(graph.clone(), targets, &|span| location(spans, span));
+        dumps.extend(dump::dump(graph, &plan));
+        plan
+    };
+    let is_expression = !parse::is_items(&tokens);
+    let tokens = match check::front_end(tokens) {
+        Ok(Source::Items(functions)) => {
+            let functions = functions.iter().map(|function| {
+                let plan = made(&function.graph, &function.options.targets, &function.spans);
+                emit::host::function(function, &plan)
+            });
+            functions.collect()
+        }
+        Ok(Source::Inline(inline)) => {
+            let plan = made(&inline.graph, &inline.options.targets, &inline.spans);
+            emit::host::inline(&inline, &plan)
+        }
+        Err(failure) => emit::host::failure(&failure, is_expression),
+    };
+    Expansion { tokens, dumps }
+}
+
+/// Line and column of a token, both from 1.
+#[cfg(feature = "syntax")]
+fn location(spans: &[Span], span: SpanId) -> (u32, u32) {
+    let start = spans.get(span.0 as usize).map(Span::start);
+    start.map_or((0, 0), |start| (start.line as u32, start.column as u32 + 1))
+}
 
 /// What the CPU runs, before it is printed as Rust or interpreted.
 #[derive(Clone, Debug, PartialEq)]

@@ -41,13 +41,9 @@ impl Vectors {
 /// The facts of a target.
 pub fn facts(target: Target) -> TargetFacts {
     match target {
-        Target::Ptx => {
-            TargetFacts { vector: Vectors::Lanes(4), buffers_max: 64, rebased: false, wide: true }
-        }
+        Target::Ptx => TargetFacts { vector: Vectors::Lanes(4), buffers_max: 64, rebased: false, wide: true },
         // Eight storage buffers are what every WebGPU device has.
-        Target::Wgsl => {
-            TargetFacts { vector: Vectors::Lanes(4), buffers_max: 8, rebased: true, wide: false }
-        }
+        Target::Wgsl => TargetFacts { vector: Vectors::Lanes(4), buffers_max: 8, rebased: true, wide: false },
         // Sixteen kilobytes of each f32 array: a handful of arrays stays in the first two caches.
         Target::Cpu => {
             TargetFacts { vector: Vectors::Loops(4096), buffers_max: 64, rebased: false, wide: false }

@@ -20,8 +20,9 @@ pub mod tensor;
 pub use device::{Device, DeviceFacts};
 pub use error::{Error, Result};
 pub use fusion_compiler::ir::dtype::DType;
+pub use fusion_macros::fuse;
 pub use launch::{Coalescing, LaunchConfig};
-pub use report::Report;
+pub use report::{KernelText, Report};
 pub use shape::Shape;
 pub use tensor::{Element, Tensor};
 
@@ -32,11 +33,17 @@ pub mod __private {
 
     pub use crate::__cpu_fns as cpu_fns;
     pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue};
-    pub use crate::run::{Arg, run, run_into, run_one};
+    pub use crate::report::kernels;
+    pub use crate::run::{Arg, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};
+    pub use std::convert::identity;
+
     pub use fusion_compiler::ir::dim::{DimExpr, DimOp};
     pub use fusion_compiler::ir::dtype::DType;
     pub use fusion_compiler::ir::graph::Access;
     pub use fusion_compiler::ir::kernel::IndexWidth;
-    pub use fusion_compiler::ir::plan;
+    pub use fusion_compiler::ir::plan::{
+        self, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, Launch, Output, Param, ParamKind,
+        Program, Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg, Variant,
+    };
 }

@@ -5,10 +5,10 @@
 use std::fmt;
 
 use fusion_compiler::ir::dim::DimExpr;
-use fusion_compiler::ir::plan::{Summary, Text};
+use fusion_compiler::ir::plan::{Code, Summary, Text};
 
 use crate::error::{Error, Result};
-use crate::kernel::Plan;
+use crate::kernel::{Launch, Plan};
 
 /// What was fused in a function.
 ///
@@ -21,6 +21,30 @@ pub struct Report {
     /// Extents given so far, by symbol.
     extents: Vec<Option<i64>>,
     summary: Summary,
+}
+
+/// A kernel as its device gets it: a module with one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelText {
+    /// Name of the entry point.
+    pub name: &'static str,
+    /// `"ptx"` or `"wgsl"`.
+    pub language: &'static str,
+    /// The module.
+    pub text: &'static str,
+}
+
+/// The texts of a plan, in the order of its programs, steps and variants.
+#[doc(hidden)]
+pub fn kernels(plan: &'static Plan) -> Vec<KernelText> {
+    let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
+    let launches = steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
+    let text = |launch: &'static Launch| match &launch.code {
+        Code::Ptx(text) => Some(KernelText { name: &launch.kernel, language: "ptx", text }),
+        Code::Wgsl(text) => Some(KernelText { name: &launch.kernel, language: "wgsl", text }),
+        Code::Cpu(_) => None,
+    };
+    launches.filter_map(text).collect()
 }
 
 impl Report {

@@ -83,6 +83,14 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
     Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
 }
 
+/// Stands for an expression with a mistake, so that what surrounds it still has its type.
+///
+/// # Errors
+/// Never: it is not called, because the mistake is a compile error.
+pub fn mistaken<T: Element>() -> Result<Tensor<T>> {
+    unreachable!("a program with a mistake does not compile")
+}
+
 /// Runs a plan with one result, of a type known to the caller.
 ///
 /// # Errors

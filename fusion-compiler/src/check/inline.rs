@@ -10,7 +10,9 @@ use super::{Inline, Options, dims};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, AxisSet, Dest, NodeId, NodeKind, Output, Param, ParamId, ParamKind};
+use crate::ir::graph::{
+    Access, AxisId, AxisSet, Dest, Graph, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+};
 use crate::ir::plan::Target;
 use crate::parse::ast::{At, Dim};
 use crate::parse::{self, Capture, Sink};
@@ -43,7 +45,7 @@ pub(super) fn inline(tokens: TokenStream) -> Result<Inline, Diagnostics> {
     match checked {
         Some(()) if errors.is_empty() => {
             let options = Options { targets: Target::ALL.to_vec() };
-            Ok(Inline { graph, captures: rust, any_shape, options, spans })
+            Ok(Inline { graph: Graph { any_shape, ..graph }, captures: rust, options, spans })
         }
         Some(()) | None => Err(errors),
     }

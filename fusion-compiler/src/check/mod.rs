@@ -72,8 +72,6 @@ pub struct Inline {
     pub graph: Graph,
     /// The Rust expression of each parameter of the graph, in order: tensors and the insides of `scalar(…)`.
     pub captures: Vec<TokenStream>,
-    /// No dims are named: the tensors have one axis, whose extent, symbol 0, is their number of elements.
-    pub any_shape: bool,
     /// How to compile it.
     pub options: Options,
     /// `SpanId(i)` of the graph is `spans[i]`.

@@ -76,7 +76,9 @@ fn template(kernel: &Kernel, dialect: Dialect, op: Op, args: &[Value]) -> &'stat
     let class = kernel.ty(args[args.len() - 1]).dtype.class();
     match dialect.lowering(op).of(class) {
         Lower::Native(template) => template,
-        Lower::Expand(_) | Lower::Never => unreachable!("legalize leaves only native operations: {op:?} of {class:?}"),
+        Lower::Expand(_) | Lower::Never => {
+            unreachable!("legalize leaves only native operations: {op:?} of {class:?}")
+        }
     }
 }
 
@@ -94,6 +96,9 @@ mod tests {
     fn templates() {
         let args = [String::from("a"), String::from("b")];
         assert_eq!(fill("if {0} { {1} } else { {0} }", &args, &[]), "if a { b } else { a }");
-        assert_eq!(fill("add.{t} {d}, {0}, {1};", &args, &[("t", "f32"), ("d", "%f1")]), "add.f32 %f1, a, b;");
+        assert_eq!(
+            fill("add.{t} {d}, {0}, {1};", &args, &[("t", "f32"), ("d", "%f1")]),
+            "add.f32 %f1, a, b;"
+        );
     }
 }

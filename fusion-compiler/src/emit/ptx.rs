@@ -299,11 +299,17 @@ impl<'k> Emitter<'k> {
             let arg = self.lane(arg, lane);
             let line = match (from.class(), to.class()) {
                 (_, Class::Bool) => unreachable!("nothing is converted to a truth value"),
-                (Class::Bool, Class::Float) => format!("selp.{t} {d}, {}, {}, {arg};", literal(Const::Float(1.0), to), literal(Const::Float(0.0), to)),
+                (Class::Bool, Class::Float) => format!(
+                    "selp.{t} {d}, {}, {}, {arg};",
+                    literal(Const::Float(1.0), to),
+                    literal(Const::Float(0.0), to)
+                ),
                 (Class::Bool, Class::Int | Class::Uint) => format!("selp.{t} {d}, 1, 0, {arg};"),
                 (Class::Float, Class::Int | Class::Uint) => format!("cvt.rzi.{t}.{f} {d}, {arg};"),
                 (Class::Int | Class::Uint, Class::Float) => format!("cvt.rn.{t}.{f} {d}, {arg};"),
-                (Class::Float, Class::Float) if to.size() < from.size() => format!("cvt.rn.{t}.{f} {d}, {arg};"),
+                (Class::Float, Class::Float) if to.size() < from.size() => {
+                    format!("cvt.rn.{t}.{f} {d}, {arg};")
+                }
                 (Class::Float, Class::Float) | (Class::Int | Class::Uint, Class::Int | Class::Uint) => {
                     format!("cvt.{t}.{f} {d}, {arg};")
                 }

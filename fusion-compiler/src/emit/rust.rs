@@ -14,7 +14,7 @@ pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let emitter = Emitter { kernel, dialect };
     let mut out = Writer::new();
     out.line("#[inline(always)]");
-    out.block(format!("fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
+    out.block(format!("pub(super) fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
         emitter.arguments(out);
         emitter.body(out, &kernel.body);
     });
@@ -89,7 +89,8 @@ impl Emitter<'_> {
         }
         let strided: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].stride > 1).collect();
         for &i in &strided {
-            let borrow = if self.kernel.buffer(streams[i].buffer).access == Access::Read { "&" } else { "&mut " };
+            let borrow =
+                if self.kernel.buffer(streams[i].buffer).access == Access::Read { "&" } else { "&mut " };
             out.line(format!("let p{i} = {borrow}p{i}[..v{}];", len.0));
         }
         out.block(format!("for j in 0..v{} {{", len.0), |out| {

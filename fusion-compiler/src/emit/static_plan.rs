@@ -11,19 +11,38 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
-    Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, Launch, Output, Param, ParamKind, Plan, Program,
-    Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg, Variant,
+    Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, Launch, Output, Param, ParamKind, Plan,
+    Program, Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg, Variant,
 };
 
-/// The plan as an expression, in a scope where `p` is `::fusion::__private::plan` and `cpu` holds the functions.
+/// The plan as an expression, in a scope where `p` is `::fusion::__private`, `cpu` holds the functions, and
+/// `PTX` and `WGSL` are the first texts.
 pub(super) fn plan(plan: &Plan<CpuKernels>) -> TokenStream {
     let Plan { name, symbols, params, outputs, programs, summary: whole } = plan;
     let symbols = list(symbols, |symbol| text(symbol));
     let (params, outputs) = (list(params, param), list(outputs, output));
-    let (name, programs, summary) = (text(name), list(programs, program), summary(whole));
+    let first = |target| first_text(plan, target).unwrap_or_default();
+    let first = Firsts { ptx: first(Target::Ptx), wgsl: first(Target::Wgsl) };
+    let programs = list(programs, |one| program(one, &first));
+    let (name, summary) = (text(name), summary(whole));
     quote!(p::Plan {
         name: #name, symbols: #symbols, params: #params, outputs: #outputs, programs: #programs, summary: #summary,
     })
+}
+
+/// The text of the first kernel for a GPU target.
+pub(super) fn first_text(plan: &Plan<CpuKernels>, target: Target) -> Option<&str> {
+    let program = plan.programs.iter().find(|program| program.target == target)?;
+    match &program.steps.first()?.variants.first()?.launches.first()?.code {
+        Code::Ptx(text) | Code::Wgsl(text) => Some(text),
+        Code::Cpu(_) => None,
+    }
+}
+
+/// Texts that have a name, so that they are said once.
+struct Firsts<'a> {
+    ptx: &'a str,
+    wgsl: &'a str,
 }
 
 fn list<T>(items: &[T], tokens: impl FnMut(&T) -> TokenStream) -> TokenStream {
@@ -98,9 +117,9 @@ fn output(output: &Output) -> TokenStream {
     quote!(p::Output { dtype: #dtype, dims: #dims, any_shape: #any_shape, dest: p::Dest::#dest })
 }
 
-fn program(program: &Program<CpuKernels>) -> TokenStream {
+fn program(program: &Program<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
     let (target, temporaries) = (target(program.target), list(&program.temporaries, temporary));
-    let steps = list(&program.steps, step);
+    let steps = list(&program.steps, |one| step(one, first));
     quote!(p::Program { target: #target, temporaries: #temporaries, steps: #steps })
 }
 
@@ -110,9 +129,9 @@ fn temporary(temporary: &Temporary) -> TokenStream {
     quote!(p::Temporary { dtype: #dtype, len: #len, first: #first, last: #last })
 }
 
-fn step(step: &Step<CpuKernels>) -> TokenStream {
+fn step(step: &Step<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
     let variants = list(&step.variants, |Variant { when, launches }| {
-        let (when, launches) = (list(when, condition), list(launches, launch));
+        let (when, launches) = (list(when, condition), list(launches, |one| launch(one, first)));
         quote!(p::Variant { when: #when, launches: #launches })
     });
     quote!(p::Step { variants: #variants })
@@ -127,8 +146,8 @@ fn condition(condition: &Condition) -> TokenStream {
     quote!(p::Condition::#name(#extent, #number))
 }
 
-fn launch(launch: &Launch<CpuKernels>) -> TokenStream {
-    let (kernel, code) = (text(&launch.kernel), code(&launch.kernel, &launch.code));
+fn launch(launch: &Launch<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
+    let (kernel, code) = (text(&launch.kernel), code(&launch.kernel, &launch.code, first));
     let index = match launch.index {
         IndexWidth::Bits32 => quote!(p::IndexWidth::Bits32),
         IndexWidth::Bits64 => quote!(p::IndexWidth::Bits64),
@@ -142,8 +161,10 @@ fn launch(launch: &Launch<CpuKernels>) -> TokenStream {
     })
 }
 
-fn code(kernel: &str, code: &Code<CpuKernels>) -> TokenStream {
+fn code(kernel: &str, code: &Code<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
     match code {
+        Code::Ptx(ptx) if *ptx == first.ptx => quote!(p::Code::Ptx(p::Cow::Borrowed(PTX))),
+        Code::Wgsl(wgsl) if *wgsl == first.wgsl => quote!(p::Code::Wgsl(p::Cow::Borrowed(WGSL))),
         Code::Ptx(ptx) => {
             let ptx = text(ptx);
             quote!(p::Code::Ptx(#ptx))
@@ -154,7 +175,7 @@ fn code(kernel: &str, code: &Code<CpuKernels>) -> TokenStream {
         }
         Code::Cpu(kernels) => {
             let (fma, base) = cpu_names(kernel, kernels);
-            quote!(p::Code::Cpu(::fusion::__private::cpu_code!(cpu::#fma, cpu::#base)))
+            quote!(p::Code::Cpu(::fusion::__private::cpu_fns!(cpu::#fma, cpu::#base)))
         }
     }
 }

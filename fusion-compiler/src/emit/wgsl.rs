@@ -101,12 +101,17 @@ impl Emitter<'_> {
             Expr::Uniform(id) => {
                 let uniform = self.kernel.uniform(*id);
                 let name = identifier('u', usize::from(id.0), &uniform.name);
-                if uniform.dtype == DType::Bool { format!("args.{name} != 0u") } else { format!("args.{name}") }
+                if uniform.dtype == DType::Bool {
+                    format!("args.{name} != 0u")
+                } else {
+                    format!("args.{name}")
+                }
             }
             Expr::Apply(op, args) => {
                 let operands = self.kernel.ty(args[args.len() - 1]);
                 let names: Vec<String> = args.iter().map(|arg| format!("v{}", arg.0)).collect();
-                let (t, u) = (self.type_name(operands), self.type_name(Type { dtype: DType::U32, ..operands }));
+                let (t, u) =
+                    (self.type_name(operands), self.type_name(Type { dtype: DType::U32, ..operands }));
                 fill(template(self.kernel, Dialect::Wgsl, *op, args), &names, &[("t", &t), ("u", &u)])
             }
             Expr::Cast(arg) => format!("{}(v{})", self.type_name(ty), arg.0),
@@ -243,7 +248,9 @@ fn scalar(dtype: DType) -> &'static str {
 fn literal(constant: Const, dtype: DType) -> String {
     match constant {
         Const::Float(x) => format!("{:?}f", x as f32),
-        Const::Int(x) if dtype == DType::I32 && x == i64::from(i32::MIN) => "bitcast<i32>(0x80000000u)".into(),
+        Const::Int(x) if dtype == DType::I32 && x == i64::from(i32::MIN) => {
+            "bitcast<i32>(0x80000000u)".into()
+        }
         Const::Int(x) if dtype == DType::I32 => format!("{x}i"),
         Const::Int(x) => format!("{}u", x as u32),
         Const::Bool(x) => x.to_string(),

@@ -52,7 +52,9 @@ fn block(kernel: &Kernel, f: &mut fmt::Formatter<'_>, body: &[Stmt], depth: usiz
 
 fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: usize) -> fmt::Result {
     match stmt {
-        Stmt::Let(value, expr) => writeln!(f, "{value}: {} = {}", kernel.ty(*value), expression(kernel, expr)),
+        Stmt::Let(value, expr) => {
+            writeln!(f, "{value}: {} = {}", kernel.ty(*value), expression(kernel, expr))
+        }
         Stmt::Store(at, value) => writeln!(f, "store {} = {value}", place(kernel, at)),
         Stmt::Loop { var, kind, start, end, step, body } => {
             let kind = match kind {

@@ -25,7 +25,9 @@ impl Scope {
         let mut out = Vec::with_capacity(body.len());
         let mut made = Vec::new();
         for mut stmt in body {
-            stmt.for_each_operand_mut(|operand| *operand = self.renamed.get(operand).copied().unwrap_or(*operand));
+            stmt.for_each_operand_mut(|operand| {
+                *operand = self.renamed.get(operand).copied().unwrap_or(*operand)
+            });
             match stmt {
                 Stmt::Let(value, expr) if expr.is_pure() => {
                     let key = (types[value.0 as usize], expr);

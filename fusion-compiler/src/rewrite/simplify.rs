@@ -74,7 +74,9 @@ fn identity(graph: &Graph, node: &Node, op: Op) -> Step {
         Op::Neg => inverse(graph, node, Op::Neg),
         Op::Not => inverse(graph, node, Op::Not),
         Op::Select => match literal(graph, arg(0)) {
-            Some(Const::Bool(c)) if same_axes(if c { 1 } else { 2 }) => Step::Become(arg(if c { 1 } else { 2 })),
+            Some(Const::Bool(c)) if same_axes(if c { 1 } else { 2 }) => {
+                Step::Become(arg(if c { 1 } else { 2 }))
+            }
             Some(Const::Bool(_) | Const::Int(_) | Const::Float(_)) | None => Step::Keep,
         },
         _ => Step::Keep,

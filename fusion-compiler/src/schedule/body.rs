@@ -242,7 +242,8 @@ impl<'w> Body<'w> {
                 self.top().cast(extent, node.dtype)
             }
             NodeKind::Apply(op) => {
-                let args: Vec<Value> = node.args.iter().map(|&arg| self.value(arg, unrolled, place)).collect();
+                let args: Vec<Value> =
+                    node.args.iter().map(|&arg| self.value(arg, unrolled, place)).collect();
                 self.at(level).apply(*op, &args)
             }
             NodeKind::Cast => {
@@ -265,7 +266,14 @@ impl<'w> Body<'w> {
         }
     }
 
-    fn load(&mut self, buffer: BufferId, dtype: DType, level: Level, unrolled: &Unrolled, place: &Place) -> Value {
+    fn load(
+        &mut self,
+        buffer: BufferId,
+        dtype: DType,
+        level: Level,
+        unrolled: &Unrolled,
+        place: &Place,
+    ) -> Value {
         // A position is per run of lanes, or per thread.
         let base = if level == Level::Top { Level::Top } else { Level::Item };
         let at = self.position(buffer, base, unrolled, place);
@@ -293,13 +301,14 @@ impl<'w> Body<'w> {
         let operand = &work.operands[usize::from(buffer.0)];
         match reach(work.graph, work.group, operand) {
             Reach::Linear(per) => {
-                let phase = unrolled.iter().filter_map(|&(axis, at)| {
-                    Some(stride(work.graph, operand, axis)?.as_const()? * at)
-                });
+                let phase = unrolled
+                    .iter()
+                    .filter_map(|&(axis, at)| Some(stride(work.graph, operand, axis)?.as_const()? * at));
                 let phase = phase.sum::<i64>() as u32;
                 let mut b = self.at(level);
                 let per_value = b.index(i64::from(per));
-                let index = if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
+                let index =
+                    if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
                 At { buffer, index: self.rebase(buffer, level, index), stride: per, phase }
             }
             Reach::Whole => self.strided(buffer, level, unrolled, place),

@@ -66,7 +66,8 @@ pub struct Scheduled {
 pub fn prune_uniforms(mut scheduled: Scheduled) -> Scheduled {
     let mut used = vec![false; scheduled.uniforms.len()];
     for_each_uniform(&mut scheduled.kernel.body, &mut |id| used[usize::from(id.0)] = true);
-    let kept: Vec<u16> = used.iter().scan(0, |next, &used| Some(std::mem::replace(next, *next + u16::from(used)))).collect();
+    let kept: Vec<u16> =
+        used.iter().scan(0, |next, &used| Some(std::mem::replace(next, *next + u16::from(used)))).collect();
     for_each_uniform(&mut scheduled.kernel.body, &mut |id| id.0 = kept[usize::from(id.0)]);
     let mut keep = used.iter().copied();
     scheduled.kernel.uniforms.retain(|_| keep.next() == Some(true));

@@ -26,7 +26,11 @@ pub fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     match facts.vector {
         Vectors::Loops(grain) => vec![on_cpu(work, facts, &dims, grain)],
         Vectors::Lanes(lanes) => {
-            let narrow = if facts.wide { vec![IndexWidth::Bits32, IndexWidth::Bits64] } else { vec![IndexWidth::Bits32] };
+            let narrow = if facts.wide {
+                vec![IndexWidth::Bits32, IndexWidth::Bits64]
+            } else {
+                vec![IndexWidth::Bits32]
+            };
             let lanes = if work.group.unrolled.is_empty() { vec![lanes, 1] } else { vec![1] };
             // A line needs no variant of one lane: the last elements are done one by one.
             let lanes = if dims.len() == 1 { &lanes[..1] } else { &lanes[..] };
@@ -123,10 +127,17 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -
     scheduled(work, dims, body, vec![], grain)
 }
 
-fn scheduled(work: &Work<'_>, dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
+fn scheduled(
+    work: &Work<'_>,
+    dims: &[SpaceDim],
+    body: Body<'_>,
+    when: Vec<Condition>,
+    grain: u32,
+) -> Scheduled {
     let (outer, inner) = dims.split_at(dims.len() - 1);
     let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
-    let reach: Vec<Reach> = work.operands.iter().map(|operand| reach(work.graph, work.group, operand)).collect();
+    let reach: Vec<Reach> =
+        work.operands.iter().map(|operand| reach(work.graph, work.group, operand)).collect();
     for (operand, reach) in work.operands.iter().zip(&reach) {
         debug_assert!(operand.access == Access::Read || *reach != Reach::Whole, "writes are linear");
     }

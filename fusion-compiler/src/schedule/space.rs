@@ -56,13 +56,12 @@ fn coordinate(kind: &NodeKind) -> Option<AxisId> {
 fn merges(dim: &SpaceDim, axis: AxisId, asked: AxisSet, operands: &[Operand]) -> bool {
     let Some(&outer) = dim.axes.last() else { return false };
     let place = |axes: &[AxisId], axis| axes.iter().position(|&a| a == axis);
-    let side_by_side = operands.iter().all(|operand| {
-        match (place(&operand.axes, outer), place(&operand.axes, axis)) {
+    let side_by_side =
+        operands.iter().all(|operand| match (place(&operand.axes, outer), place(&operand.axes, axis)) {
             (Some(outer), Some(inner)) => inner == outer + 1,
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
-        }
-    });
+        });
     side_by_side && !asked.contains(outer) && !asked.contains(axis)
 }
 

@@ -256,7 +256,7 @@ fn inline(source: &str) -> (Vec<String>, bool, String) {
     match front_end(tokens) {
         Ok(Source::Inline(inline)) => {
             let captures = inline.captures.iter().map(ToString::to_string).collect();
-            (captures, inline.any_shape, inline.graph.to_string())
+            (captures, inline.graph.any_shape, inline.graph.to_string())
         }
         Ok(Source::Items(_)) => panic!("{source}: items"),
         Err(failure) => panic!("{source}: {}", failure.errors.messages().collect::<Vec<_>>().join("\n")),

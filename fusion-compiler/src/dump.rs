@@ -1,0 +1,25 @@
+//! What a build writes under `FUSION_DUMP`: every function's graph and every kernel in its own language.
+
+use crate::CpuKernels;
+use crate::emit::rust;
+use crate::ir::graph::Graph;
+use crate::ir::plan::{Code, Plan};
+use crate::target::Dialect;
+
+/// Names and texts, the graph first.
+pub(crate) fn dump(graph: &Graph, plan: &Plan<CpuKernels>) -> Vec<(String, String)> {
+    let mut files = vec![(format!("{}.graph", plan.name), graph.to_string())];
+    let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
+    for launch in steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter())) {
+        let kernel = &launch.kernel;
+        match &launch.code {
+            Code::Ptx(text) => files.push((format!("{kernel}.ptx"), text.to_string())),
+            Code::Wgsl(text) => files.push((format!("{kernel}.wgsl"), text.to_string())),
+            Code::Cpu(kernels) => {
+                files.push((format!("{kernel}.rs"), rust::rust(&kernels.fma, kernel, Dialect::Cpu)));
+                files.push((format!("{kernel}.kernel"), kernels.fma.to_string()));
+            }
+        }
+    }
+    files
+}
