@@ -3,6 +3,7 @@
 use super::dtype::{Class, DType};
 use super::graph::{Graph, NodeId};
 use super::kernel::{Builder, Value};
+use super::ops::Op;
 
 use Lower::{Expand, Never};
 
@@ -90,6 +91,36 @@ impl Lowering {
             Class::Uint => self.uint,
             Class::Bool => self.bool,
         }
+    }
+}
+
+/// A column of the table: a language, on devices that have what its natives need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Rust with fused multiply-add and rounding instructions.
+    Cpu,
+    /// Rust with neither.
+    CpuBase,
+    /// PTX.
+    Ptx,
+    /// WGSL.
+    Wgsl,
+}
+
+impl Dialect {
+    /// Every column.
+    pub const ALL: [Dialect; 4] = [Dialect::Cpu, Dialect::CpuBase, Dialect::Ptx, Dialect::Wgsl];
+
+    /// What the operation becomes, for operands whose last is of this class.
+    pub fn lower(self, op: Op, class: Class) -> Lower {
+        let info = op.info();
+        let lowering = match self {
+            Dialect::Cpu => &info.cpu,
+            Dialect::CpuBase => info.cpu_base.as_ref().unwrap_or(&info.cpu),
+            Dialect::Ptx => &info.ptx,
+            Dialect::Wgsl => &info.wgsl,
+        };
+        lowering.of(class)
     }
 }
 

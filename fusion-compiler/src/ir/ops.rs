@@ -6,7 +6,7 @@
 
 use super::derive;
 use super::expand::{error, exp, float, hyperbolic, int, log, pow, remainder, root, trig};
-pub use super::op_info::{Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
+pub use super::op_info::{Dialect, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
 use super::op_info::{all, bits, everywhere, float, numbers, ulp};
 
 use Lower::{Expand, Native, Never};
