@@ -139,6 +139,28 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
+    /// A tensor in the first bytes of a buffer of the application, without a copy. The buffer belongs to the device of
+    /// `Device::from_wgpu`, has the usages `STORAGE`, `COPY_SRC` and `COPY_DST`, and a multiple of 16 bytes.
+    ///
+    /// # Errors
+    /// `Error::Unsupported` where the buffer is not so, or the device is not of wgpu; `Error::Shape` where the
+    /// elements do not fit in it.
+    #[cfg(feature = "wgpu")]
+    pub fn from_wgpu_buffer(
+        device: &Device,
+        buffer: wgpu::Buffer,
+        shape: impl Into<Shape>,
+    ) -> Result<Tensor<T>> {
+        let shape = shape.into();
+        let (len, bytes) = shape.size(size_of::<T>())?;
+        if bytes as u64 > buffer.size() {
+            return Err(Error::Shape { elements: buffer.size() as usize / size_of::<T>(), shape });
+        }
+        let memory = Arc::new(device.0.adopt(buffer)?);
+        let device = device.clone();
+        Ok(Tensor::wrap(RawTensor { memory, device, offset: 0, len, shape, dtype: T::DTYPE }))
+    }
+
     /// Waits for the elements and copies them to the host, row by row.
     ///
     /// # Errors

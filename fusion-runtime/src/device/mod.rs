@@ -12,8 +12,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Launch, ScalarValue};
 
 pub(crate) mod cpu;
-// MERGE: delete `any()` here and below when `wgpu.rs` is there: `pub(super) fn open() -> Result<Device>`.
-#[cfg(all(feature = "wgpu", any()))]
+#[cfg(feature = "wgpu")]
 mod wgpu;
 
 #[cfg(feature = "cuda")]
@@ -82,6 +81,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// as every binding of the device wants. Freed memory is kept warm for the next request.
     fn allocate(&self, bytes: usize) -> Result<Memory>;
 
+    /// A buffer of the caller's as memory, without a copy.
+    #[cfg(feature = "wgpu")]
+    fn adopt(&self, _buffer: ::wgpu::Buffer) -> Result<Memory> {
+        Err(Error::Unsupported { device: self.name().into(), what: "a buffer of wgpu".into() })
+    }
+
     /// Copies host bytes into memory.
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()>;
 
@@ -104,7 +109,7 @@ pub(crate) enum Memory {
     /// Host memory.
     Cpu(cpu::CpuMemory),
     /// A `wgpu` buffer.
-    #[cfg(all(feature = "wgpu", any()))]
+    #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuMemory),
     /// CUDA device memory.
     #[cfg(feature = "cuda")]
@@ -139,13 +144,22 @@ impl Device {
     /// # Errors
     /// `Error::NoDevice` if there is no adapter, or the feature `wgpu` is off.
     pub fn wgpu() -> Result<Device> {
-        #[cfg(all(feature = "wgpu", any()))]
+        #[cfg(feature = "wgpu")]
         {
             static WGPU: OnceLock<Result<Device>> = OnceLock::new();
             WGPU.get_or_init(wgpu::open).clone()
         }
-        #[cfg(not(all(feature = "wgpu", any())))]
+        #[cfg(not(feature = "wgpu"))]
         Err(no_feature("wgpu"))
+    }
+
+    /// The device of an application that uses `wgpu` itself. Its error callbacks stay the application's.
+    ///
+    /// # Errors
+    /// If the device is lost, or has no memory for what every device keeps.
+    #[cfg(feature = "wgpu")]
+    pub fn from_wgpu(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Result<Device> {
+        wgpu::from_wgpu(device, queue)
     }
 
     /// The NVIDIA GPU of this number, through CUDA.
@@ -215,7 +229,7 @@ impl fmt::Display for Device {
 
 /// The error of a device kind that this build leaves out.
 #[cfg_attr(
-    all(feature = "wgpu", feature = "cuda", any()),
+    all(feature = "wgpu", feature = "cuda"),
     expect(dead_code, reason = "every kind is in this build")
 )]
 fn no_feature(feature: &'static str) -> Error {

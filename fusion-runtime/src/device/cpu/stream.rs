@@ -45,8 +45,9 @@ pub(super) fn tile_items(work: &Work<'_>) -> Option<usize> {
     }
     let written = work.buffers.iter().filter(|buffer| buffer.access == Access::Write);
     // Each part of the tile starts at a cache line.
-    let item: usize =
-        written.map(|buffer| (work.items.longest() * buffer.per * buffer.dtype.size()).next_multiple_of(64)).sum();
+    let item: usize = written
+        .map(|buffer| (work.items.longest() * buffer.per * buffer.dtype.size()).next_multiple_of(64))
+        .sum();
     Some(TILE_BYTES / item).filter(|&items| items > 0)
 }
 

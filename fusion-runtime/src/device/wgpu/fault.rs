@@ -1,0 +1,115 @@
+//! What goes wrong on a wgpu device, as our errors.
+//!
+//! Invariant: no error of wgpu is left uncaught, since that would be a panic. Whatever can fail runs in `Gpu::caught`;
+//! a failure after which the content of memory is unknown poisons the device, and every later call says so.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::error::{Error, Result};
+
+/// A device, its queue, and what has gone wrong on it.
+#[derive(Clone, Debug)]
+pub(super) struct Gpu {
+    pub(super) device: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    /// For people.
+    pub(super) name: Arc<str>,
+    fault: Arc<OnceLock<Error>>,
+}
+
+impl Gpu {
+    /// A device of our own: its callbacks are ours.
+    pub(super) fn owned(device: wgpu::Device, queue: wgpu::Queue) -> Gpu {
+        let gpu = Gpu::shared(device, queue);
+        // The device owns its callbacks: they must not own the device.
+        let (fault, name) = (Arc::clone(&gpu.fault), Arc::clone(&gpu.name));
+        gpu.device.set_device_lost_callback(move |_, why| {
+            fault.get_or_init(|| Error::DeviceLost { device: name.to_string(), why });
+        });
+        let (fault, name) = (Arc::clone(&gpu.fault), Arc::clone(&gpu.name));
+        gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            fault.get_or_init(|| driver(&name, "wgpu", &error));
+        }));
+        gpu
+    }
+
+    /// Someone else's device, whose callbacks are left as they are.
+    pub(super) fn shared(device: wgpu::Device, queue: wgpu::Queue) -> Gpu {
+        let info = device.adapter_info();
+        let name = format!("wgpu ({}, {})", info.name, info.backend);
+        Gpu { device, queue, name: name.into(), fault: Arc::default() }
+    }
+
+    /// The failure that made the device useless, if one has.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.fault.get() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Makes the device useless, and says why from now on.
+    pub(super) fn poison(&self, error: Error) -> Error {
+        self.fault.get_or_init(|| error).clone()
+    }
+
+    /// Runs what may fail and returns what wgpu reports of it on this thread.
+    pub(super) fn caught<T>(&self, work: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+        let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
+        let validation = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let value = work();
+        let errors = [validation, internal, memory].map(|scope| pollster::block_on(scope.pop()));
+        match errors.into_iter().flatten().next() {
+            None => Ok(value),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// A new buffer. Running out of memory is the caller's error and leaves the device as it was.
+    pub(super) fn make_buffer(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buffer> {
+        self.check()?;
+        self.caught(|| self.device.create_buffer(descriptor)).map_err(|error| match error {
+            wgpu::Error::OutOfMemory { .. } => {
+                Error::OutOfMemory { bytes: descriptor.size as usize, device: self.name.to_string() }
+            }
+            wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => {
+                self.failed("create_buffer", &error)
+            }
+        })
+    }
+
+    /// Waits for a submission, or for all. wgpu panics where the device is lost meanwhile, hence the guard.
+    pub(super) fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
+        let poll = wgpu::PollType::Wait { submission_index: submission, timeout: None };
+        match catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))) {
+            Ok(Ok(_)) => self.check(),
+            Ok(Err(error)) => Err(self.poison(self.failed("poll", &error))),
+            Err(_) => Err(self.poison(self.lost("its driver failed while work was waited for"))),
+        }
+    }
+
+    pub(super) fn lost(&self, why: &str) -> Error {
+        Error::DeviceLost { device: self.name.to_string(), why: why.into() }
+    }
+
+    pub(super) fn unsupported(&self, what: String) -> Error {
+        Error::Unsupported { device: self.name.to_string(), what }
+    }
+
+    /// A failed call of wgpu.
+    pub(super) fn failed(&self, call: &'static str, why: &impl fmt::Display) -> Error {
+        driver(&self.name, call, why)
+    }
+}
+
+fn driver(device: &str, call: &'static str, why: &impl fmt::Display) -> Error {
+    Error::Driver { device: device.into(), call, why: why.to_string() }
+}
+
+/// Locks, also after a panic elsewhere: what is guarded here is valid between any two statements.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

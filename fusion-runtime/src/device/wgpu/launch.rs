@@ -1,0 +1,292 @@
+//! A launch: cut into chunks that the binding limit allows, each a dispatch folded into the grid's limits.
+//!
+//! Invariant: a binding starts at a multiple of the device's alignment, ends at a multiple of 16 bytes, and holds all that
+//! its chunk touches; positions are moved by `UniformArg::Offset` to match.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::plan::{BufferArg, Code, Reach, UniformArg};
+
+use crate::device::{Backend, Call, Memory, Region};
+use crate::error::Result;
+use crate::kernel::{Launch, ScalarValue};
+
+use super::fault::{Gpu, lock};
+use super::pipeline::{Passing, Pipeline, WORD};
+use super::pool::{Block, GRANULE};
+use super::stream::{Arguments, Stream};
+use super::{Limits, WgpuBackend, block_of};
+
+/// Chunks start at multiples of this many elements, so that vector accesses stay aligned.
+const CHUNK: u64 = 1024;
+/// Positions are 32 bits, and a grid stride beyond the last must not wrap around.
+const ELEMENTS_MAX: u64 = 1 << 31;
+/// Bind groups kept for the next launch of the same buffers.
+const BIND_GROUPS_MAX: usize = 4096;
+
+/// What records launches: one thread at a time.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    pub(super) stream: Stream,
+    pub(super) groups: BindGroups,
+    words: Vec<u8>,
+}
+
+/// Bind groups by pipeline and windows.
+#[derive(Debug, Default)]
+pub(super) struct BindGroups {
+    known: HashMap<Box<[u64]>, wgpu::BindGroup>,
+    key: Vec<u64>,
+    /// Bind groups made so far.
+    pub(super) made: AtomicU64,
+}
+
+/// What a dispatch sees of a buffer, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    start: u64,
+    end: u64,
+}
+
+/// Elements of the iteration space that one dispatch covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chunk {
+    start: u64,
+    end: u64,
+}
+
+impl Recorder {
+    pub(super) fn new(stream: Stream) -> Recorder {
+        Recorder { stream, groups: BindGroups::default(), words: Vec::new() }
+    }
+}
+
+/// Records a launch.
+pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) -> Result<()> {
+    backend.gpu.check()?;
+    let Code::Wgsl(text) = &launch.code else { unreachable!("a WGSL program has WGSL launches") };
+    let elements = launch.space.elements(call.symbols).and_then(|elements| u64::try_from(elements).ok());
+    let elements = elements.filter(|&elements| elements < ELEMENTS_MAX).ok_or_else(|| {
+        backend.gpu.unsupported(format!("the iteration space of `{}`: 2³¹ elements or more", launch.kernel))
+    })?;
+    let copies = copy_shared_reads(backend, launch, call)?;
+    let substituted: Vec<Region<'_>>;
+    let mut call = Call { symbols: call.symbols, scalars: call.scalars, buffers: call.buffers };
+    if !copies.is_empty() {
+        substituted = substitute(call.buffers, &copies);
+        call.buffers = &substituted;
+    }
+    let step = chunk_elements(backend, launch, &call, elements)?;
+    let pipeline = backend.pipelines.get(launch, text, backend.block)?;
+    let mut recorder = lock(&backend.recorder);
+    if backend.pool.forgotten.swap(false, Relaxed) {
+        recorder.groups.clear();
+    }
+    let mut start = 0;
+    while start < elements {
+        let chunk = Chunk { start, end: elements.min(start + step) };
+        record(backend, &mut recorder, launch, &call, &pipeline, chunk)?;
+        start = chunk.end;
+    }
+    Ok(())
+}
+
+/// Records the dispatch of one chunk.
+fn record(
+    backend: &WgpuBackend,
+    recorder: &mut Recorder,
+    launch: &Launch,
+    call: &Call<'_>,
+    pipeline: &Arc<Pipeline>,
+    chunk: Chunk,
+) -> Result<()> {
+    let Recorder { stream, groups, words } = recorder;
+    words.clear();
+    for uniform in launch.uniforms.iter() {
+        words.extend_from_slice(&uniform_word(backend, launch, call, uniform, chunk)?.to_le_bytes());
+    }
+    let grid = grid(launch, chunk, backend.block, &backend.limits);
+    let group = groups.get(backend, launch, call, pipeline, chunk)?;
+    let arguments = match &pipeline.passing {
+        Passing::None => Arguments::None,
+        Passing::Immediates => Arguments::Immediates(words),
+        Passing::Bound(uniforms, _) => {
+            words.resize(words.len().next_multiple_of(16), 0);
+            Arguments::Bound(uniforms, stream.push_uniforms(words)?)
+        }
+    };
+    stream.dispatch((pipeline.id, &pipeline.pipeline), group, &arguments, grid);
+    stream.submit_if_full()
+}
+
+/// The most elements that one dispatch may cover.
+fn chunk_elements(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>, elements: u64) -> Result<u64> {
+    let limits = &backend.limits;
+    let mut step = elements;
+    for (arg, region) in launch.buffers.iter().zip(call.buffers) {
+        let size = arg.dtype.size() as u64;
+        let window = window_of(region, size, Chunk { start: 0, end: region.len as u64 }, limits.offset_align);
+        if window.end - window.start <= limits.binding_bytes_max {
+            continue;
+        }
+        let bytes = limits.binding_bytes_max.saturating_sub(limits.offset_align + GRANULE);
+        let room = |per: u32| bytes / (size * u64::from(per)) / CHUNK * CHUNK;
+        match arg.reach {
+            Reach::Linear(per) if room(per) > 0 => step = step.min(room(per)),
+            Reach::Linear(_) | Reach::Whole => {
+                let (bytes, most) = (region.len as u64 * size, limits.binding_bytes_max);
+                let what =
+                    format!("`{}` reading {bytes} bytes at any position; the most is {most}", launch.kernel);
+                return Err(backend.gpu.unsupported(what));
+            }
+        }
+    }
+    Ok(step)
+}
+
+/// What the chunk sees of the memory of an argument.
+fn window(arg: &BufferArg, region: &Region<'_>, chunk: Chunk, align: u64) -> Window {
+    let elements = match arg.reach {
+        Reach::Linear(per) => Chunk { start: chunk.start * u64::from(per), end: chunk.end * u64::from(per) },
+        Reach::Whole => Chunk { start: 0, end: region.len as u64 },
+    };
+    window_of(region, arg.dtype.size() as u64, elements, align)
+}
+
+fn window_of(region: &Region<'_>, size: u64, elements: Chunk, align: u64) -> Window {
+    let offset = region.offset as u64;
+    let start = (offset + elements.start * size) / align * align;
+    let end = (offset + elements.end * size).next_multiple_of(GRANULE).max(start + GRANULE);
+    Window { start, end }
+}
+
+/// The bits of a uniform.
+fn uniform_word(
+    backend: &WgpuBackend,
+    launch: &Launch,
+    call: &Call<'_>,
+    uniform: &UniformArg,
+    chunk: Chunk,
+) -> Result<u32> {
+    Ok(match uniform {
+        UniformArg::Start => chunk.start as u32,
+        UniformArg::End => chunk.end as u32,
+        UniformArg::Extent(extent) => {
+            let value = extent.eval(call.symbols);
+            let range = i64::from(i32::MIN)..=i64::from(u32::MAX);
+            value.filter(|value| range.contains(value)).ok_or_else(|| {
+                backend.gpu.unsupported(format!("an extent of `{}` beyond 32 bits", launch.kernel))
+            })? as u32
+        }
+        UniformArg::Scalar(param) => match call.scalars.get(usize::from(*param)).copied().flatten() {
+            Some(ScalarValue::F32(value)) => value.to_bits(),
+            Some(ScalarValue::I32(value)) => value.cast_unsigned(),
+            Some(ScalarValue::U32(value)) => value,
+            Some(ScalarValue::Bool(value)) => u32::from(value),
+            None => unreachable!("uniform scalars are scalar parameters of the plan"),
+        },
+        UniformArg::Offset(buffer) => {
+            let (arg, region) = (&launch.buffers[usize::from(*buffer)], &call.buffers[usize::from(*buffer)]);
+            let window = window(arg, region, chunk, backend.limits.offset_align);
+            let bytes = (region.offset as u64).wrapping_sub(window.start).cast_signed();
+            (bytes / arg.dtype.size() as i64) as u32
+        }
+    })
+}
+
+/// Workgroups for a chunk, folded into as even rows as the limit allows. Kernels stride over the grid, so surplus
+/// groups are idle.
+fn grid(launch: &Launch, chunk: Chunk, block: u32, limits: &Limits) -> [u32; 2] {
+    let iterations = (chunk.end - chunk.start).div_ceil(u64::from(launch.space.grain.max(1)));
+    let groups = iterations.div_ceil(u64::from(block)).clamp(1, u64::from(limits.groups_max).pow(2));
+    let rows = groups.div_ceil(u64::from(limits.groups_max));
+    [groups.div_ceil(rows) as u32, rows as u32]
+}
+
+impl BindGroups {
+    /// The bind group of a chunk's windows, from the last time if there was one.
+    fn get(
+        &mut self,
+        backend: &WgpuBackend,
+        launch: &Launch,
+        call: &Call<'_>,
+        pipeline: &Pipeline,
+        chunk: Chunk,
+    ) -> Result<&wgpu::BindGroup> {
+        let align = backend.limits.offset_align;
+        self.key.clear();
+        self.key.push(pipeline.id);
+        for (arg, region) in launch.buffers.iter().zip(call.buffers) {
+            let window = window(arg, region, chunk, align);
+            self.key.extend([block_of(region.memory).id, window.start, window.end]);
+        }
+        if !self.known.contains_key(self.key.as_slice()) {
+            if self.known.len() >= BIND_GROUPS_MAX {
+                self.known.clear();
+            }
+            let blocks = call.buffers.iter().map(|region| block_of(region.memory));
+            let group = make(&backend.gpu, pipeline, blocks, &self.key[1..])?;
+            self.made.fetch_add(1, Relaxed);
+            self.known.insert(self.key.as_slice().into(), group);
+        }
+        Ok(&self.known[self.key.as_slice()])
+    }
+
+    /// Lets go of all buffers.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+}
+
+fn make<'a>(
+    gpu: &Gpu,
+    pipeline: &Pipeline,
+    blocks: impl Iterator<Item = &'a Block>,
+    windows: &[u64],
+) -> Result<wgpu::BindGroup> {
+    let entry = |((binding, block), window): ((u32, &'a Block), &[u64])| {
+        let (offset, size) = (window[1], wgpu::BufferSize::new(window[2] - window[1]));
+        let buffer = wgpu::BufferBinding { buffer: &block.buffer, offset, size };
+        wgpu::BindGroupEntry { binding, resource: wgpu::BindingResource::Buffer(buffer) }
+    };
+    let entries: Vec<wgpu::BindGroupEntry<'_>> =
+        (0..).zip(blocks).zip(windows.chunks_exact(3)).map(entry).collect();
+    let descriptor = wgpu::BindGroupDescriptor { label: None, layout: &pipeline.buffers, entries: &entries };
+    gpu.caught(|| gpu.device.create_bind_group(&descriptor))
+        .map_err(|error| gpu.failed("create_bind_group", &error))
+}
+
+/// Copies of what the kernel reads from a buffer that it also writes through another argument, with the numbers
+/// of the arguments: a dispatch may not bind a buffer both ways. Reads then see the old content.
+fn copy_shared_reads(
+    backend: &WgpuBackend,
+    launch: &Launch,
+    call: &Call<'_>,
+) -> Result<Vec<(usize, Memory)>> {
+    let mut copies = Vec::new();
+    for (i, (arg, region)) in launch.buffers.iter().zip(call.buffers).enumerate() {
+        let buffer = &block_of(region.memory).buffer;
+        let written = |(other, at): (&BufferArg, &Region<'_>)| {
+            other.access != Access::Read && block_of(at.memory).buffer == *buffer
+        };
+        if arg.access != Access::Read || !launch.buffers.iter().zip(call.buffers).any(written) {
+            continue;
+        }
+        let bytes = (region.len * arg.dtype.size()).next_multiple_of(WORD);
+        let copy = backend.allocate(bytes)?;
+        backend.copy((region.memory, region.offset), (&copy, 0), bytes)?;
+        copies.push((i, copy));
+    }
+    Ok(copies)
+}
+
+fn substitute<'a>(regions: &[Region<'a>], copies: &'a [(usize, Memory)]) -> Vec<Region<'a>> {
+    let mut regions = regions.to_vec();
+    for (i, memory) in copies {
+        regions[*i] = Region { memory, offset: 0, ..regions[*i] };
+    }
+    regions
+}

@@ -1,0 +1,350 @@
+//! The `wgpu` device: every GPU through Vulkan, Metal or DirectX 12, and the processor through a software Vulkan.
+//!
+//! Invariant: one ordered stream of commands per device (`stream`), so memory is given out again as soon as it is
+//! dropped (`pool`). Every error of wgpu is ours (`fault`); nothing here panics on a device's answer.
+
+mod fault;
+mod launch;
+mod pipeline;
+mod pool;
+mod staging;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use fusion_compiler::ir::plan::Target;
+
+use crate::error::{Error, Result};
+use crate::kernel::Launch;
+
+use super::{Backend, Call, Device, DeviceFacts, Memory};
+use fault::{Gpu, lock};
+use launch::Recorder;
+use pipeline::{Checks, Pipelines};
+use pool::{Block, GRANULE, Pool};
+use staging::{Idle, STAGE_BYTES_MAX};
+use stream::{Stream, UNIFORM_BYTES};
+
+pub(crate) use pool::WgpuMemory;
+
+/// Threads of a workgroup.
+const BLOCK: u32 = 256;
+/// Some drivers report more groups than they take.
+const GROUPS_MAX: u32 = 65_535;
+/// Drivers count the bytes of a binding in 31 bits.
+const BINDING_BYTES_MAX: u64 = (1 << 31) - GRANULE;
+/// Read-backs of one call that are under way at a time.
+const READ_BACKS: usize = 3;
+
+/// A device of wgpu.
+#[derive(Debug)]
+pub(super) struct WgpuBackend {
+    gpu: Gpu,
+    pool: Arc<Pool>,
+    pipelines: Pipelines,
+    recorder: Mutex<Recorder>,
+    limits: Limits,
+    block: u32,
+    facts: DeviceFacts,
+    software: bool,
+}
+
+/// What bounds a dispatch.
+#[derive(Clone, Debug)]
+struct Limits {
+    /// Bindings start at multiples of it.
+    offset_align: u64,
+    binding_bytes_max: u64,
+    groups_max: u32,
+}
+
+/// What can be set for a device.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    checks: Checks,
+    /// Lowers the device's limit.
+    binding_bytes_max: u64,
+    /// Lowers the device's limit.
+    groups_max: u32,
+    /// Lowers the device's limit.
+    immediate_bytes_max: u32,
+}
+
+impl Options {
+    /// `FUSION_WGPU_CHECKED=1` compiles kernels with wgpu's checks; `FUSION_WGPU_BINDING_MAX=<bytes>` lowers the limit of
+    /// a binding, so that launches are cut earlier; `FUSION_WGPU_UNIFORMS=1` binds uniforms where immediates would do.
+    fn from_env() -> Options {
+        let is_on = |name| std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty());
+        let (checked, uniforms) = (is_on("FUSION_WGPU_CHECKED"), is_on("FUSION_WGPU_UNIFORMS"));
+        let binding = std::env::var("FUSION_WGPU_BINDING_MAX").ok().and_then(|value| value.parse().ok());
+        Options {
+            checks: if checked { Checks::Checked } else { Checks::Trusted },
+            binding_bytes_max: binding.unwrap_or(u64::MAX),
+            groups_max: GROUPS_MAX,
+            immediate_bytes_max: if uniforms { 0 } else { u32::MAX },
+        }
+    }
+}
+
+/// The fastest adapter there is, a software renderer if there is no other.
+///
+/// # Errors
+/// `Error::NoDevice` if there is no adapter, or none that opens.
+pub(super) fn open() -> Result<Device> {
+    Ok(Device(Arc::new(open_with(Options::from_env())?)))
+}
+
+/// The device of an application that uses wgpu itself. Its error callbacks stay the application's.
+///
+/// # Errors
+/// If the device is lost, or has no memory for what every device of ours keeps.
+pub(super) fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Device> {
+    Ok(Device(Arc::new(from_wgpu_with(device, queue, Options::from_env())?)))
+}
+
+fn from_wgpu_with(device: wgpu::Device, queue: wgpu::Queue, options: Options) -> Result<WgpuBackend> {
+    WgpuBackend::new(Gpu::shared(device, queue), options)
+}
+
+fn open_with(options: Options) -> Result<WgpuBackend> {
+    let none = |why: &dyn std::fmt::Display| Error::NoDevice { kind: "wgpu", why: why.to_string() };
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.flags = match options.checks {
+        Checks::Trusted => wgpu::InstanceFlags::empty(),
+        Checks::Checked => wgpu::InstanceFlags::debugging(),
+    };
+    let instance = wgpu::Instance::new(descriptor);
+    let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions {
+        power_preference: wgpu::PowerPreference::HighPerformance,
+        ..Default::default()
+    }))
+    .map_err(|error| none(&error))?;
+    let wanted = wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
+    let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+        label: Some("fusion"),
+        required_features: adapter.features() & wanted,
+        required_limits: adapter.limits(),
+        memory_hints: wgpu::MemoryHints::Performance,
+        ..Default::default()
+    }))
+    .map_err(|error| none(&error))?;
+    WgpuBackend::new(Gpu::owned(device, queue), options)
+}
+
+impl WgpuBackend {
+    fn new(gpu: Gpu, options: Options) -> Result<WgpuBackend> {
+        let device = gpu.device.limits();
+        let limits = Limits {
+            // Views start at multiples of 16, and vector accesses want no less.
+            offset_align: u64::from(device.min_storage_buffer_offset_alignment).max(GRANULE),
+            binding_bytes_max: device
+                .max_storage_buffer_binding_size
+                .min(BINDING_BYTES_MAX)
+                .min(options.binding_bytes_max)
+                / GRANULE
+                * GRANULE,
+            groups_max: device.max_compute_workgroups_per_dimension.min(options.groups_max),
+        };
+        let uniforms = gpu.make_buffer(&wgpu::BufferDescriptor {
+            label: Some("fusion uniforms"),
+            size: UNIFORM_BYTES as u64,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })?;
+        // Without the feature, the limit is 0.
+        let immediate_bytes_max = device.max_immediate_size.min(options.immediate_bytes_max) as usize;
+        let info = gpu.device.adapter_info();
+        let software = info.device_type == wgpu::DeviceType::Cpu;
+        Ok(WgpuBackend {
+            pool: Arc::new(Pool::new(gpu.clone(), device.max_buffer_size)),
+            pipelines: Pipelines::new(gpu.clone(), options.checks, immediate_bytes_max, uniforms.clone()),
+            recorder: Mutex::new(Recorder::new(Stream::new(gpu.clone(), uniforms))),
+            block: BLOCK
+                .min(device.max_compute_invocations_per_workgroup)
+                .min(device.max_compute_workgroup_size_x),
+            facts: facts(&device, &info, &limits),
+            limits,
+            software,
+            gpu,
+        })
+    }
+
+    /// Lets go of whatever memory is not in use.
+    fn trim(&self) -> Result<()> {
+        {
+            let mut recorder = lock(&self.recorder);
+            recorder.stream.submit()?;
+            recorder.groups.clear();
+        }
+        self.pool.trim();
+        self.gpu.wait(None)
+    }
+
+    /// Starts a copy of part of a buffer to the host.
+    fn start_read_back(&self, buffer: &wgpu::Buffer, start: u64, end: u64) -> Result<ReadBack> {
+        let (stage, submission, home) = {
+            let mut recorder = lock(&self.recorder);
+            let stage = recorder.stream.read_back(buffer, start, end)?;
+            (stage, recorder.stream.latest(), recorder.stream.read_backs().idle())
+        };
+        let (sender, mapped) = channel();
+        stage.map_async(wgpu::MapMode::Read, ..end - start, move |result| {
+            // Nobody listens any more if an earlier part has failed.
+            let _ = sender.send(result.is_ok());
+        });
+        Ok(ReadBack { stage, submission, home, mapped })
+    }
+
+    /// Waits for a copy and takes its bytes, from `skip` on.
+    fn finish_read_back(&self, read_back: ReadBack, skip: usize, bytes: &mut [u8]) -> Result<()> {
+        self.gpu.wait(read_back.submission)?;
+        // Another thread's wait may have found the buffer mapped, and be about to say so.
+        if !read_back.mapped.recv().unwrap_or(false) {
+            return Err(self.gpu.poison(self.gpu.lost("a read-back could not be mapped")));
+        }
+        staging::drain(&self.gpu, &read_back.stage, skip, bytes)?;
+        read_back.home.give_back(read_back.stage);
+        Ok(())
+    }
+}
+
+/// A copy to the host that is under way.
+struct ReadBack {
+    stage: wgpu::Buffer,
+    submission: Option<wgpu::SubmissionIndex>,
+    home: Idle,
+    mapped: Receiver<bool>,
+}
+
+impl Backend for WgpuBackend {
+    fn target(&self) -> Target {
+        Target::Wgsl
+    }
+
+    fn name(&self) -> &str {
+        &self.gpu.name
+    }
+
+    fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    fn is_software(&self) -> bool {
+        self.software
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Memory> {
+        self.gpu.check()?;
+        let memory = match self.pool.allocate(bytes) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.trim()?;
+                self.pool.allocate(bytes)
+            }
+            other => other,
+        };
+        memory.map(Memory::Wgpu)
+    }
+
+    fn adopt(&self, buffer: wgpu::Buffer) -> Result<Memory> {
+        self.gpu.check()?;
+        WgpuMemory::external(&self.pool, buffer).map(Memory::Wgpu)
+    }
+
+    fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.gpu.check()?;
+        lock(&self.recorder).stream.upload(&block_of(memory).buffer, offset as u64, bytes)
+    }
+
+    fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return self.synchronize();
+        }
+        let buffer = &block_of(memory).buffer;
+        let mut under_way = VecDeque::new();
+        for (i, part) in bytes.chunks_mut(STAGE_BYTES_MAX - GRANULE as usize).enumerate() {
+            if under_way.len() >= READ_BACKS
+                && let Some((read_back, skip, part)) = under_way.pop_front()
+            {
+                self.finish_read_back(read_back, skip, part)?;
+            }
+            let start = offset + i * (STAGE_BYTES_MAX - GRANULE as usize);
+            let skip = start % 4;
+            let end = (start + part.len()).next_multiple_of(4);
+            under_way.push_back((
+                self.start_read_back(buffer, (start - skip) as u64, end as u64)?,
+                skip,
+                part,
+            ));
+        }
+        under_way
+            .into_iter()
+            .try_for_each(|(read_back, skip, part)| self.finish_read_back(read_back, skip, part))
+    }
+
+    fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()> {
+        self.gpu.check()?;
+        let (source, target) = (&block_of(from.0).buffer, &block_of(to.0).buffer);
+        let mut recorder = lock(&self.recorder);
+        let bytes = bytes.next_multiple_of(4) as u64;
+        recorder.stream.copy((source, from.1 as u64), (target, to.1 as u64), bytes);
+        recorder.stream.submit_if_full()
+    }
+
+    fn launch(&self, launch: &Launch, call: &Call<'_>) -> Result<()> {
+        launch::launch(self, launch, call)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let latest = {
+            let mut recorder = lock(&self.recorder);
+            recorder.stream.submit()?;
+            recorder.stream.latest()
+        };
+        match latest {
+            Some(submission) => self.gpu.wait(Some(submission)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for WgpuBackend {
+    /// What was recorded still happens: buffers of the application may hold its results. And the callbacks of
+    /// staging buffers, which own them, run only if they are waited for.
+    fn drop(&mut self) {
+        if self.gpu.check().is_ok() {
+            // An error has nobody left to be told.
+            let _ = self.synchronize();
+        }
+    }
+}
+
+/// The buffer behind memory of this kind of device.
+fn block_of(memory: &Memory) -> &Block {
+    match memory {
+        Memory::Wgpu(memory) => memory.block(),
+        Memory::Cpu(_) => unreachable!("the executor refuses arguments of different devices"),
+        #[cfg(feature = "cuda")]
+        Memory::Cuda(_) => unreachable!("the executor refuses arguments of different devices"),
+    }
+}
+
+/// What launches and the choice of variants ask. wgpu does not tell how many multiprocessors there are, so a
+/// middling GPU is assumed; a software adapter has the processor's cores.
+fn facts(device: &wgpu::Limits, info: &wgpu::AdapterInfo, limits: &Limits) -> DeviceFacts {
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    DeviceFacts {
+        warp_size: info.subgroup_min_size.max(1),
+        block_threads_max: device
+            .max_compute_invocations_per_workgroup
+            .min(device.max_compute_workgroup_size_x),
+        multiprocessor_threads_max: 1024,
+        multiprocessors: if info.device_type == wgpu::DeviceType::Cpu { cores() } else { 32 },
+        grid_max: limits.groups_max,
+        binding_bytes_max: limits.binding_bytes_max,
+        buffer_bytes_max: device.max_buffer_size,
+    }
+}

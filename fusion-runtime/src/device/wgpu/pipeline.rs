@@ -1,0 +1,219 @@
+//! Pipelines: compiled once per text and block size.
+//!
+//! Invariant: a text says `@group(1) @binding(0) var<uniform> args: Args;` in exactly this form where it has uniforms, so that
+//! they can be passed as immediates where the device has those.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use fusion_compiler::emit::wgsl::{IMMEDIATE_DECLARATION, UNIFORM_DECLARATION};
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::plan::Text;
+
+use crate::error::{Error, Result};
+use crate::kernel::Launch;
+
+use super::fault::{Gpu, lock};
+use super::stream::UNIFORM_BYTES;
+
+/// A uniform's bytes.
+pub(super) const WORD: usize = 4;
+
+/// How a kernel gets its uniforms.
+#[derive(Clone, Debug)]
+pub(super) enum Passing {
+    /// It has none.
+    None,
+    /// With the commands.
+    Immediates,
+    /// Bound from the buffer of uniforms: group 1, with its layout.
+    Bound(wgpu::BindGroup, wgpu::BindGroupLayout),
+}
+
+/// A kernel ready to run.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    /// Unique on its device.
+    pub(super) id: u64,
+    pub(super) pipeline: wgpu::ComputePipeline,
+    /// Layout of group 0.
+    pub(super) buffers: wgpu::BindGroupLayout,
+    pub(super) passing: Passing,
+}
+
+/// How kernels are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checks {
+    /// Trusting the compiler, which proves bounds and loops.
+    Trusted,
+    /// With every check that wgpu can add.
+    Checked,
+}
+
+/// The pipelines of a device.
+#[derive(Debug)]
+pub(super) struct Pipelines {
+    gpu: Gpu,
+    checks: Checks,
+    immediate_bytes_max: usize,
+    uniforms: wgpu::Buffer,
+    known: Mutex<Known>,
+    ids: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By address and length of a static text, which stays what it is, and block size.
+    by_address: HashMap<(usize, usize, u32), Arc<Pipeline>>,
+    by_text: HashMap<(String, u32), Arc<Pipeline>>,
+}
+
+impl Pipelines {
+    /// `uniforms` is the buffer that uniforms are bound from where they do not fit in `immediate_bytes_max`.
+    pub(super) fn new(
+        gpu: Gpu,
+        checks: Checks,
+        immediate_bytes_max: usize,
+        uniforms: wgpu::Buffer,
+    ) -> Pipelines {
+        Pipelines {
+            gpu,
+            checks,
+            immediate_bytes_max,
+            uniforms,
+            known: Mutex::default(),
+            ids: AtomicU64::new(0),
+        }
+    }
+
+    /// The pipeline of a launch, compiled at its first use.
+    pub(super) fn get(&self, launch: &Launch, text: &Text, block: u32) -> Result<Arc<Pipeline>> {
+        let mut known = lock(&self.known);
+        let address = match text {
+            Cow::Borrowed(text) => Some((text.as_ptr() as usize, text.len(), block)),
+            Cow::Owned(_) => None,
+        };
+        if let Some(pipeline) = address.and_then(|address| known.by_address.get(&address)) {
+            return Ok(Arc::clone(pipeline));
+        }
+        let key = (text.to_string(), block);
+        let pipeline = match known.by_text.get(&key) {
+            Some(pipeline) => Arc::clone(pipeline),
+            None => {
+                let pipeline = Arc::new(self.compile(launch, text, block)?);
+                known.by_text.insert(key, Arc::clone(&pipeline));
+                pipeline
+            }
+        };
+        if let Some(address) = address {
+            known.by_address.insert(address, Arc::clone(&pipeline));
+        }
+        Ok(pipeline)
+    }
+
+    /// Compiles a kernel; whatever wgpu or the driver say against it is the error.
+    fn compile(&self, launch: &Launch, text: &str, block: u32) -> Result<Pipeline> {
+        self.gpu.check()?;
+        let uniform_bytes = launch.uniforms.len() * WORD;
+        if uniform_bytes > UNIFORM_BYTES {
+            return Err(self
+                .gpu
+                .unsupported(format!("the {uniform_bytes} bytes of uniforms of `{}`", launch.kernel)));
+        }
+        let as_immediates = uniform_bytes <= self.immediate_bytes_max && text.contains(UNIFORM_DECLARATION);
+        let compiled = self.gpu.caught(|| match (uniform_bytes, as_immediates) {
+            (0, _) => self.build(launch, text, block, Passing::None),
+            (_, true) => self.build(
+                launch,
+                &text.replacen(UNIFORM_DECLARATION, IMMEDIATE_DECLARATION, 1),
+                block,
+                Passing::Immediates,
+            ),
+            (_, false) => self.build(launch, text, block, self.bind_uniforms(uniform_bytes)),
+        });
+        compiled.map_err(|error| Error::Jit { kernel: launch.kernel.to_string(), log: error.to_string() })
+    }
+
+    fn build(&self, launch: &Launch, text: &str, block: u32, passing: Passing) -> Pipeline {
+        let device = &self.gpu.device;
+        let label = Some(&*launch.kernel);
+        let uniform_bytes = launch.uniforms.len() * WORD;
+        let buffers = self.buffer_layout(launch);
+        let (groups, immediate_size) = match &passing {
+            Passing::None => (vec![Some(&buffers)], 0),
+            Passing::Immediates => (vec![Some(&buffers)], uniform_bytes as u32),
+            Passing::Bound(_, uniforms) => (vec![Some(&buffers), Some(uniforms)], 0),
+        };
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label,
+            bind_group_layouts: &groups,
+            immediate_size,
+        });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label,
+            layout: Some(&layout),
+            module: &self.module(launch, text),
+            entry_point: Some(&launch.kernel),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &[("block", f64::from(block))],
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        });
+        Pipeline { id: self.ids.fetch_add(1, Relaxed), pipeline, buffers, passing }
+    }
+
+    fn module(&self, launch: &Launch, text: &str) -> wgpu::ShaderModule {
+        let source = wgpu::ShaderSource::Wgsl(text.into());
+        let descriptor = wgpu::ShaderModuleDescriptor { label: Some(&launch.kernel), source };
+        match self.checks {
+            Checks::Checked => self.gpu.device.create_shader_module(descriptor),
+            Checks::Trusted => {
+                let checks = wgpu::ShaderRuntimeChecks::unchecked();
+                // SAFETY: the text is the compiler's, whose kernels touch elements of their iteration space
+                // only, have loops that end, and guard integer division; a launch binds windows that hold these
+                // elements. Text from elsewhere is not reachable: plans are made by the compiler.
+                unsafe { self.gpu.device.create_shader_module_trusted(descriptor, checks) }
+            }
+        }
+    }
+
+    fn buffer_layout(&self, launch: &Launch) -> wgpu::BindGroupLayout {
+        let entry = |(i, read_only)| layout_entry(i, wgpu::BufferBindingType::Storage { read_only }, false);
+        let accesses = launch.buffers.iter().map(|buffer| match buffer.access {
+            Access::Read => true,
+            Access::Write | Access::ReadWrite => false,
+        });
+        let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..).zip(accesses).map(entry).collect();
+        let label = Some(&*launch.kernel);
+        self.gpu
+            .device
+            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries })
+    }
+
+    /// Binds the buffer of uniforms for a struct of this size; where it starts is said at each dispatch.
+    fn bind_uniforms(&self, bytes: usize) -> Passing {
+        let device = &self.gpu.device;
+        let entry = layout_entry(0, wgpu::BufferBindingType::Uniform, true);
+        let label = Some("fusion uniforms");
+        let layout =
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &[entry] });
+        let size = wgpu::BufferSize::new(bytes.next_multiple_of(16) as u64);
+        let resource =
+            wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: &self.uniforms, offset: 0, size });
+        let entries = &[wgpu::BindGroupEntry { binding: 0, resource }];
+        let group = device.create_bind_group(&wgpu::BindGroupDescriptor { label, layout: &layout, entries });
+        Passing::Bound(group, layout)
+    }
+}
+
+fn layout_entry(
+    binding: u32,
+    ty: wgpu::BufferBindingType,
+    has_dynamic_offset: bool,
+) -> wgpu::BindGroupLayoutEntry {
+    let ty = wgpu::BindingType::Buffer { ty, has_dynamic_offset, min_binding_size: None };
+    wgpu::BindGroupLayoutEntry { binding, visibility: wgpu::ShaderStages::COMPUTE, ty, count: None }
+}

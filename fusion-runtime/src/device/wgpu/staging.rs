@@ -1,0 +1,118 @@
+//! Staging buffers: host-visible memory that uploads are copied from and read-backs are copied to.
+//!
+//! Invariant: what lies in `idle` is mapped if it is for uploads, and unmapped if it is for read-backs.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use crate::error::Result;
+
+use super::fault::{Gpu, lock};
+
+/// Most bytes of one staging buffer. Larger transfers take several.
+pub(super) const STAGE_BYTES_MAX: usize = 16 << 20;
+/// Fewest bytes of one.
+const STAGE_BYTES_MIN: u64 = 4 << 10;
+/// Most bytes of all staging buffers of one direction.
+const STAGED_BYTES_MAX: u64 = 4 * STAGE_BYTES_MAX as u64;
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From the host.
+    Upload,
+    /// To the host.
+    ReadBack,
+}
+
+/// The staging buffers of one direction.
+#[derive(Debug)]
+pub(super) struct Stages {
+    gpu: Gpu,
+    direction: Direction,
+    idle: Arc<Mutex<Vec<wgpu::Buffer>>>,
+    /// In all buffers made, for uploads less those let go of.
+    bytes: u64,
+    /// Buffers made so far.
+    pub(super) made: AtomicU64,
+}
+
+impl Stages {
+    pub(super) fn new(gpu: Gpu, direction: Direction) -> Stages {
+        Stages { gpu, direction, idle: Arc::default(), bytes: 0, made: AtomicU64::new(0) }
+    }
+
+    /// A buffer of at least `bytes` (at most `STAGE_BYTES_MAX`), or nothing if the caller has to wait until an upload
+    /// is done. Read-backs never wait: the thread that holds the others may be waiting for this one.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<Option<wgpu::Buffer>> {
+        let size = (bytes as u64).next_power_of_two().max(STAGE_BYTES_MIN);
+        {
+            let mut idle = lock(&self.idle);
+            if let Some(i) = idle.iter().rposition(|buffer| buffer.size() == size) {
+                return Ok(Some(idle.swap_remove(i)));
+            }
+            while self.direction == Direction::Upload && self.bytes + size > STAGED_BYTES_MAX {
+                let Some(other) = idle.pop() else { return Ok(None) };
+                self.bytes -= other.size();
+            }
+        }
+        self.make(size).map(Some)
+    }
+
+    fn make(&mut self, size: u64) -> Result<wgpu::Buffer> {
+        let (usage, mapped_at_creation) = match self.direction {
+            Direction::Upload => (wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC, true),
+            Direction::ReadBack => (wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST, false),
+        };
+        let label = Some("fusion staging");
+        let buffer =
+            self.gpu.make_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation })?;
+        self.bytes += size;
+        self.made.fetch_add(1, Relaxed);
+        Ok(buffer)
+    }
+
+    /// Where a buffer goes when the device and the host are done with it.
+    pub(super) fn idle(&self) -> Idle {
+        Idle(Arc::clone(&self.idle))
+    }
+}
+
+/// The idle buffers of one direction.
+#[derive(Clone, Debug)]
+pub(super) struct Idle(Arc<Mutex<Vec<wgpu::Buffer>>>);
+
+impl Idle {
+    /// Keeps the buffer for the next use, unless too many lie idle already.
+    pub(super) fn give_back(&self, stage: wgpu::Buffer) {
+        let mut idle = lock(&self.0);
+        if idle.iter().map(wgpu::Buffer::size).sum::<u64>() + stage.size() <= STAGED_BYTES_MAX {
+            idle.push(stage);
+        }
+    }
+}
+
+/// Copies host bytes into a mapped buffer and unmaps it.
+pub(super) fn fill(gpu: &Gpu, stage: &wgpu::Buffer, bytes: &[u8]) -> Result<()> {
+    let padded = bytes.len().next_multiple_of(4);
+    {
+        let mapped = stage.slice(..padded as u64).get_mapped_range_mut();
+        let mut view = mapped.map_err(|error| gpu.poison(gpu.failed("get_mapped_range", &error)))?;
+        view.slice(..bytes.len()).copy_from_slice(bytes);
+        view.slice(bytes.len()..).copy_from_slice(&[0; 4][..padded - bytes.len()]);
+    }
+    stage.unmap();
+    Ok(())
+}
+
+/// Copies the bytes of a mapped buffer from `start` on to the host and unmaps it.
+pub(super) fn drain(gpu: &Gpu, stage: &wgpu::Buffer, start: usize, bytes: &mut [u8]) -> Result<()> {
+    {
+        let end = (start + bytes.len()).next_multiple_of(4);
+        let mapped = stage.slice(..end as u64).get_mapped_range();
+        let view = mapped.map_err(|error| gpu.poison(gpu.failed("get_mapped_range", &error)))?;
+        bytes.copy_from_slice(&view[start..][..bytes.len()]);
+    }
+    stage.unmap();
+    Ok(())
+}
