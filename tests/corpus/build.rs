@@ -9,7 +9,7 @@ use std::fmt::Write;
 use generate::{Function, Kind};
 
 /// Functions that are compiled fused.
-const FUSED: u64 = 0;
+const FUSED: u64 = 40;
 /// Every so many of them also unfused, which costs a kernel for each op.
 const UNFUSED_EACH: u64 = 5;
 /// Functions of one `fuse!`.

@@ -1,7 +1,7 @@
 //! Random functions in the language of `fuse!`, compiled by `cargo build`, and what their tests share.
 
 use fusion::run::Arg;
-use fusion::{Result, Tensor};
+use fusion::{Device, Result, Tensor};
 
 pub mod generate;
 
@@ -30,6 +30,20 @@ impl Argument {
             (Argument::Ints(tensor), _) => Arg::from(&*tensor),
             (Argument::Float(x), _) => Arg::from(*x),
             (Argument::Int(x), _) => Arg::from(*x),
+        }
+    }
+
+    /// The same argument on a device, in memory of its own.
+    ///
+    /// # Panics
+    /// Where the device has no room for it.
+    #[must_use]
+    pub fn to(&self, device: &Device) -> Argument {
+        match self {
+            Argument::Floats(tensor) => Argument::Floats(tensor.to(device).expect("the device has room")),
+            Argument::Ints(tensor) => Argument::Ints(tensor.to(device).expect("the device has room")),
+            Argument::Float(x) => Argument::Float(*x),
+            Argument::Int(x) => Argument::Int(*x),
         }
     }
 
