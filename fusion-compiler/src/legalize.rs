@@ -64,7 +64,7 @@ impl Legalizer<'_> {
 
     fn apply(&mut self, value: Value, op: Op, args: Vec<Value>, out: &mut Vec<Stmt>) {
         let class = self.types[args[args.len() - 1].0 as usize].dtype.class();
-        match self.dialect.lowering(op).of(class) {
+        match self.dialect.lower(op, class) {
             Lower::Native(_) => out.push(Stmt::Let(value, Expr::Apply(op, args))),
             Lower::Expand(expand) => self.replace(value, out, |b| expand(b, &args)),
             Lower::Never => unreachable!("{op:?} takes no {class:?} operands"),

@@ -3,7 +3,7 @@
 //! Invariant: schedules and fusion see only `TargetFacts`, never which target it is.
 
 use crate::ir::kernel::Lanes;
-use crate::ir::ops::{Lowering, Op};
+pub use crate::ir::ops::Dialect;
 use crate::ir::plan::Target;
 
 /// What fusion and schedules ask of a target.
@@ -47,35 +47,6 @@ pub fn facts(target: Target) -> TargetFacts {
         // Sixteen kilobytes of each f32 array: a handful of arrays stays in the first two caches.
         Target::Cpu => {
             TargetFacts { vector: Vectors::Loops(4096), buffers_max: 64, rebased: false, wide: false }
-        }
-    }
-}
-
-/// A column of the op table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// Rust with fused multiply-add and rounding instructions.
-    Cpu,
-    /// Rust without.
-    CpuBase,
-    /// PTX.
-    Ptx,
-    /// WGSL.
-    Wgsl,
-}
-
-impl Dialect {
-    /// Every column.
-    pub const ALL: [Dialect; 4] = [Dialect::Cpu, Dialect::CpuBase, Dialect::Ptx, Dialect::Wgsl];
-
-    /// What an operation becomes.
-    pub fn lowering(self, op: Op) -> &'static Lowering {
-        let info = op.info();
-        match self {
-            Dialect::Cpu => &info.cpu,
-            Dialect::CpuBase => info.cpu_base.as_ref().unwrap_or(&info.cpu),
-            Dialect::Ptx => &info.ptx,
-            Dialect::Wgsl => &info.wgsl,
         }
     }
 }

@@ -4,15 +4,15 @@
 //! every one (an hour and more, in release), `=N` every N-th.
 
 use fusion_compiler::ir::dtype::{Const, DType};
-use fusion_compiler::ir::ops::Op;
-use fusion_compiler::ir::scalar::{Column, Program, Scalar, eval_op};
+use fusion_compiler::ir::ops::{Dialect, Op};
+use fusion_compiler::ir::scalar::{Program, Scalar, eval_op};
 
-/// A column's error bound for an operation, in units in the last place.
-fn bound(op: Op, column: Column) -> u32 {
+/// A dialect's error bound for an operation, in units in the last place.
+fn bound(op: Op, dialect: Dialect) -> u32 {
     let ulp = op.info().ulp;
-    match column {
-        Column::Cpu | Column::CpuBase | Column::Ptx => ulp.native,
-        Column::Wgsl => ulp.wgsl,
+    match dialect {
+        Dialect::Cpu | Dialect::CpuBase | Dialect::Ptx => ulp.native,
+        Dialect::Wgsl => ulp.wgsl,
     }
 }
 
@@ -47,9 +47,9 @@ fn stride() -> usize {
     }
 }
 
-/// The worst distance of a column from the reference and the arguments where it occurs.
-fn worst<'a>(op: Op, column: Column, points: impl Iterator<Item = Vec<f32>> + 'a) -> (u64, Vec<f32>) {
-    let program = Program::new(op, &vec![DType::F32; op.info().arity], column);
+/// The worst distance of a dialect from the reference and the arguments where it occurs.
+fn worst<'a>(op: Op, dialect: Dialect, points: impl Iterator<Item = Vec<f32>> + 'a) -> (u64, Vec<f32>) {
+    let program = Program::new(op, &vec![DType::F32; op.info().arity], dialect);
     let mut worst = (0, vec![]);
     for point in points {
         let args: Vec<Scalar> = point.iter().map(|&x| Scalar::F32(x)).collect();
@@ -64,14 +64,14 @@ fn worst<'a>(op: Op, column: Column, points: impl Iterator<Item = Vec<f32>> + 'a
     worst
 }
 
-/// Checks every column of an operation and gives a line for each that is out of bounds.
+/// Checks every dialect of an operation and gives a line for each that is out of bounds.
 fn failures<'a>(op: Op, points: impl Iterator<Item = Vec<f32>> + Clone + 'a) -> Vec<String> {
     let mut failures = vec![];
-    for column in Column::ALL {
-        let (distance, point) = worst(op, column, points.clone());
-        println!("{op:?} {column:?}: {distance} ulp at {point:?}");
-        if distance > u64::from(bound(op, column)) {
-            failures.push(format!("{op:?} {column:?}: {distance} ulp at {point:?}"));
+    for dialect in Dialect::ALL {
+        let (distance, point) = worst(op, dialect, points.clone());
+        println!("{op:?} {dialect:?}: {distance} ulp at {point:?}");
+        if distance > u64::from(bound(op, dialect)) {
+            failures.push(format!("{op:?} {dialect:?}: {distance} ulp at {point:?}"));
         }
     }
     failures
@@ -238,10 +238,10 @@ fn edges_are_right_to_the_bit() {
     let mut failures = vec![];
     for &(op, args, expect) in SPECIAL {
         let scalars: Vec<Scalar> = args.iter().map(|&x| Scalar::F32(x)).collect();
-        for column in Column::ALL {
-            let actual = eval_op(op, &scalars, column).to_f64() as f32;
+        for dialect in Dialect::ALL {
+            let actual = eval_op(op, &scalars, dialect).to_f64() as f32;
             if actual.to_bits() != expect.to_bits() && !(actual.is_nan() && expect.is_nan()) {
-                failures.push(format!("{op:?}{args:?} is {actual:?}, not {expect:?} ({column:?})"));
+                failures.push(format!("{op:?}{args:?} is {actual:?}, not {expect:?} ({dialect:?})"));
             }
         }
     }
@@ -268,9 +268,9 @@ const INTEGER: &[(Op, DType, &[i64], i64)] = &[
 fn integers_wrap_and_never_trap() {
     for &(op, dtype, args, expect) in INTEGER {
         let args: Vec<Scalar> = args.iter().map(|&x| Scalar::Int(dtype, x)).collect();
-        for column in Column::ALL {
-            let actual = eval_op(op, &args, column).to_const();
-            assert_eq!(actual, Const::Int(expect), "{op:?}{args:?} ({column:?})");
+        for dialect in Dialect::ALL {
+            let actual = eval_op(op, &args, dialect).to_const();
+            assert_eq!(actual, Const::Int(expect), "{op:?}{args:?} ({dialect:?})");
         }
     }
 }
@@ -290,11 +290,11 @@ fn truth_tables_hold() {
         ];
         for (op, args, expect) in cases {
             let args: Vec<Scalar> = args.into_iter().map(Scalar::Bool).collect();
-            for column in Column::ALL {
+            for dialect in Dialect::ALL {
                 assert_eq!(
-                    eval_op(op, &args, column).to_const(),
+                    eval_op(op, &args, dialect).to_const(),
                     Const::Bool(expect),
-                    "{op:?}{args:?} ({column:?})"
+                    "{op:?}{args:?} ({dialect:?})"
                 );
             }
         }

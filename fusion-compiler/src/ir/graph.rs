@@ -154,7 +154,7 @@ pub enum Reduce {
 }
 
 /// What a node computes from its arguments.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
     /// The tensor parameter, read at its own axes. An in-place parameter gives its old value.
     Input(ParamId),

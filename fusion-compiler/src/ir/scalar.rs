@@ -5,7 +5,7 @@
 
 use super::dtype::{Class, Const, DType, wrap};
 use super::kernel::{Builder, Expr, Lanes, Stmt, Type, Value};
-use super::ops::{Lower, Lowering, Op};
+use super::ops::{Dialect, Lower, Op};
 
 /// One element of a value.
 #[derive(Clone, Copy, Debug)]
@@ -18,36 +18,6 @@ pub enum Scalar {
     Int(DType, i64),
     /// `Bool`.
     Bool(bool),
-}
-
-/// The column of the table to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Column {
-    /// CPUs with fused multiply-add and rounding instructions.
-    Cpu,
-    /// CPUs with neither.
-    CpuBase,
-    /// PTX.
-    Ptx,
-    /// WGSL, on a device that computes as IEEE says.
-    Wgsl,
-}
-
-impl Column {
-    /// Every column.
-    pub const ALL: [Column; 4] = [Column::Cpu, Column::CpuBase, Column::Ptx, Column::Wgsl];
-
-    /// What the operation becomes, for operands whose last is of this class.
-    pub fn lower(self, op: Op, class: Class) -> Lower {
-        let info = op.info();
-        let lowering: &Lowering = match self {
-            Column::Cpu => &info.cpu,
-            Column::CpuBase => info.cpu_base.as_ref().unwrap_or(&info.cpu),
-            Column::Ptx => &info.ptx,
-            Column::Wgsl => &info.wgsl,
-        };
-        lowering.of(class)
-    }
 }
 
 impl Scalar {
@@ -162,13 +132,13 @@ impl Scalar {
     }
 }
 
-/// The value of an operation as this column computes it.
+/// The value of an operation as this dialect computes it.
 ///
 /// # Panics
 /// Where the operands do not fit the operation.
-pub fn eval_op(op: Op, args: &[Scalar], column: Column) -> Scalar {
+pub fn eval_op(op: Op, args: &[Scalar], dialect: Dialect) -> Scalar {
     let dtypes: Vec<DType> = args.iter().map(|arg| arg.dtype()).collect();
-    Program::new(op, &dtypes, column).run(args)
+    Program::new(op, &dtypes, dialect).run(args)
 }
 
 /// An operation expanded until nothing but native ones is left, for one type of operands.
@@ -187,14 +157,14 @@ enum Step {
 }
 
 impl Program {
-    /// Expands `op` on operands of these types, as this column does.
+    /// Expands `op` on operands of these types, as this dialect does.
     ///
     /// # Panics
     /// Where the operands do not fit the operation.
-    pub fn new(op: Op, dtypes: &[DType], column: Column) -> Program {
+    pub fn new(op: Op, dtypes: &[DType], dialect: Dialect) -> Program {
         let mut steps = Vec::new();
         let args: Vec<usize> = (0..dtypes.len()).collect();
-        let result = expand(&mut steps, op, &args, dtypes, column, dtypes.len());
+        let result = expand(&mut steps, op, &args, dtypes, dialect, dtypes.len());
         Program { steps, result }
     }
 
@@ -222,11 +192,11 @@ fn expand(
     op: Op,
     args: &[usize],
     dtypes: &[DType],
-    column: Column,
+    dialect: Dialect,
     operands: usize,
 ) -> usize {
     let class = dtypes[dtypes.len() - 1].class();
-    match column.lower(op, class) {
+    match dialect.lower(op, class) {
         Lower::Native(_) => {
             let mut numbers = [0; 3];
             numbers[..args.len()].copy_from_slice(args);
@@ -243,7 +213,7 @@ fn expand(
             numbers.resize(types.len(), usize::MAX);
             for stmt in &body {
                 let Stmt::Let(value, expr) = stmt else { unreachable!("an expansion is straight-line") };
-                numbers[value.0 as usize] = inline(steps, expr, *value, &types, &numbers, column, operands);
+                numbers[value.0 as usize] = inline(steps, expr, *value, &types, &numbers, dialect, operands);
             }
             numbers[result.0 as usize]
         }
@@ -257,7 +227,7 @@ fn inline(
     value: Value,
     types: &[Type],
     numbers: &[usize],
-    column: Column,
+    dialect: Dialect,
     operands: usize,
 ) -> usize {
     let number = |value: Value| numbers[value.0 as usize];
@@ -266,7 +236,7 @@ fn inline(
         Expr::Apply(op, args) => {
             let dtypes: Vec<DType> = args.iter().map(|arg| types[arg.0 as usize].dtype).collect();
             let args: Vec<usize> = args.iter().map(|&arg| number(arg)).collect();
-            return expand(steps, *op, &args, &dtypes, column, operands);
+            return expand(steps, *op, &args, &dtypes, dialect, operands);
         }
         Expr::Const(value) => Step::Const(Scalar::new(dtype, *value)),
         Expr::Cast(value) => Step::Cast(number(*value), dtype),

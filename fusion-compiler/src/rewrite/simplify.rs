@@ -3,9 +3,10 @@
 //! Folding is not only for speed: WGSL rejects constant expressions such as `1.0 / 0.0`.
 
 use super::rebuild;
-use crate::ir::dtype::{Class, Const, DType, wrap};
+use crate::ir::dtype::Const;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
-use crate::ir::ops::{Op, Typing};
+use crate::ir::ops::{Dialect, Op};
+use crate::ir::scalar::{Scalar, eval_op};
 
 /// Folds constants and drops operations that change nothing.
 pub fn simplify(graph: Graph) -> Graph {
@@ -40,7 +41,8 @@ fn cast(graph: &Graph, node: &Node) -> Step {
     let arg = graph.node(node.args[0]);
     match arg.kind {
         NodeKind::Literal(value) if node.axes.is_empty() => {
-            Step::Replace(NodeKind::Literal(convert(value, arg.dtype, node.dtype)), vec![])
+            let value = Scalar::new(arg.dtype, value).cast(node.dtype).to_const();
+            Step::Replace(NodeKind::Literal(value), vec![])
         }
         // A cast may also widen the axes; then it stays.
         _ if arg.dtype == node.dtype && arg.axes == node.axes => Step::Become(node.args[0]),
@@ -49,10 +51,11 @@ fn cast(graph: &Graph, node: &Node) -> Step {
 }
 
 fn apply(graph: &Graph, node: &Node, op: Op) -> Step {
-    let literals: Option<Vec<Const>> = node.args.iter().map(|&arg| literal(graph, arg)).collect();
-    if let Some(values) = literals {
-        let dtype = graph.node(*node.args.last().unwrap_or(&NodeId(0))).dtype;
-        return Step::Replace(NodeKind::Literal(eval(op, &values, dtype)), vec![]);
+    let scalar = |&arg: &NodeId| Some(Scalar::new(graph.node(arg).dtype, literal(graph, arg)?));
+    if let Some(scalars) = node.args.iter().map(scalar).collect::<Option<Vec<Scalar>>>() {
+        // As the CPU would compute it, so that folding changes no result.
+        let value = eval_op(op, &scalars, Dialect::Cpu).to_const();
+        return Step::Replace(NodeKind::Literal(value), vec![]);
     }
     identity(graph, node, op)
 }
@@ -101,63 +104,4 @@ fn literal(graph: &Graph, id: NodeId) -> Option<Const> {
         | NodeKind::Reduce(..)
         | NodeKind::At(..) => None,
     }
-}
-
-/// The value of an operation on constants; `dtype` is that of the last operand.
-fn eval(op: Op, args: &[Const], dtype: DType) -> Const {
-    let info = op.info();
-    let result = match info.typing {
-        Typing::Compare | Typing::Test => DType::Bool,
-        Typing::Number | Typing::Float | Typing::Int | Typing::Bits | Typing::Select => dtype,
-    };
-    if dtype.is_float() {
-        let args: Vec<f64> = args.iter().map(|&arg| round(as_f64(arg), dtype)).collect();
-        let value = (info.eval.float)(&args);
-        if result == DType::Bool { Const::Bool(value != 0.0) } else { Const::Float(round(value, dtype)) }
-    } else {
-        let args: Vec<i64> = args.iter().map(|&arg| as_i64(arg)).collect();
-        let value = (info.eval.int)(&args, dtype.size() as u32 * 8);
-        if result == DType::Bool { Const::Bool(value & 1 != 0) } else { Const::Int(wrap(dtype, value)) }
-    }
-}
-
-/// A constant as another type, as `as` converts it.
-fn convert(value: Const, from: DType, to: DType) -> Const {
-    match to.class() {
-        Class::Float => Const::Float(round(as_f64(value), to)),
-        Class::Bool => Const::Bool(as_i64(value) != 0),
-        Class::Int | Class::Uint if from.is_float() => Const::Int(saturate(as_f64(value), to)),
-        Class::Int | Class::Uint => Const::Int(wrap(to, as_i64(value))),
-    }
-}
-
-fn saturate(x: f64, to: DType) -> i64 {
-    match to {
-        DType::I32 => i64::from(x as i32),
-        DType::U32 => i64::from(x as u32),
-        DType::I8 => i64::from(x as i8),
-        DType::U8 => i64::from(x as u8),
-        DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::Bool | DType::Index => x as i64,
-    }
-}
-
-fn as_f64(value: Const) -> f64 {
-    match value {
-        Const::Float(x) => x,
-        Const::Int(x) => x as f64,
-        Const::Bool(x) => f64::from(u8::from(x)),
-    }
-}
-
-fn as_i64(value: Const) -> i64 {
-    match value {
-        Const::Float(x) => x as i64,
-        Const::Int(x) => x,
-        Const::Bool(x) => i64::from(x),
-    }
-}
-
-/// Arithmetic of 16-bit floats is `f32`.
-fn round(x: f64, dtype: DType) -> f64 {
-    if dtype == DType::F64 { x } else { f64::from(x as f32) }
 }

@@ -300,7 +300,8 @@ impl<'w> Body<'w> {
         let work = self.work;
         let operand = &work.operands[usize::from(buffer.0)];
         match reach(work.graph, work.group, operand) {
-            Reach::Linear(per) => {
+            // What lacks every axis of the space is read once, before there is an element.
+            Reach::Linear(per) if level != Level::Top => {
                 let phase = unrolled
                     .iter()
                     .filter_map(|&(axis, at)| Some(stride(work.graph, operand, axis)?.as_const()? * at));
@@ -311,7 +312,7 @@ impl<'w> Body<'w> {
                     if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
                 At { buffer, index: self.rebase(buffer, level, index), stride: per, phase }
             }
-            Reach::Whole => self.strided(buffer, level, unrolled, place),
+            Reach::Linear(_) | Reach::Whole => self.strided(buffer, level, unrolled, place),
         }
     }
 

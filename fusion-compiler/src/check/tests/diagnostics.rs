@@ -166,6 +166,7 @@ fn dtypes() {
         "pub fn f(x: f16[N]) -> f16[N] { x } pub fn g(x: f31[N]) -> f32[N] { x }",
         &[
             "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
+            "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
             "there is no dtype `f31`: did you mean `f32`?",
         ],
     );

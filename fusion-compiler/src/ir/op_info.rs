@@ -1,0 +1,218 @@
+//! What a row of the op table says, and the short forms that rows are written in.
+
+use super::dtype::{Class, DType};
+use super::graph::{Graph, NodeId};
+use super::kernel::{Builder, Value};
+use super::ops::Op;
+
+use Lower::{Expand, Never};
+
+/// Which dtypes an operation takes and gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Typing {
+    /// Numbers of one dtype, giving that dtype.
+    Number,
+    /// Floats of one dtype, giving that dtype.
+    Float,
+    /// Integers of one dtype, giving that dtype.
+    Int,
+    /// Integers or truth values of one dtype, giving that dtype.
+    Bits,
+    /// Two operands of one dtype, giving `bool`; truth values have no order, only equality.
+    Compare,
+    /// A float, giving `bool`.
+    Test,
+    /// A `bool` and two operands of one dtype, giving that dtype.
+    Select,
+}
+
+impl Typing {
+    /// The dtype of the result, for operands that fit.
+    pub fn result(self, args: &[DType]) -> DType {
+        match self {
+            Typing::Number | Typing::Float | Typing::Int | Typing::Bits => args[0],
+            Typing::Compare | Typing::Test => DType::Bool,
+            Typing::Select => args[1],
+        }
+    }
+
+    /// Whether operands of this dtype (after the condition of a select) are allowed.
+    pub fn accepts(self, dtype: DType) -> bool {
+        match self {
+            Typing::Number => dtype.is_float() || dtype.is_int(),
+            Typing::Float | Typing::Test => dtype.is_float(),
+            Typing::Int => dtype.is_int(),
+            Typing::Bits => dtype.is_int() || dtype == DType::Bool,
+            Typing::Compare | Typing::Select => true,
+        }
+    }
+}
+
+/// The value of an operation on constants: the reference for every target.
+#[derive(Clone, Copy)]
+pub struct Eval {
+    /// On floats, in `f64`; comparisons and tests give 0 or 1.
+    pub float: fn(&[f64]) -> f64,
+    /// On integers and truth values, given the bits of the type; the caller wraps the result.
+    pub int: fn(&[i64], u32) -> i64,
+}
+
+/// What an operation becomes on a target, for operands of one class.
+#[derive(Clone, Copy)]
+pub enum Lower {
+    /// The target has it. An expression for Rust and WGSL, an instruction without its operands' list for PTX.
+    /// `{0}` … are the operands, `{d}` the result (PTX), `{t}` the type of the operands.
+    Native(&'static str),
+    /// Written in other operations.
+    Expand(fn(&mut Builder<'_>, &[Value]) -> Value),
+    /// No operand of this class passes `check`.
+    Never,
+}
+
+/// What an operation becomes on a target, by the class of its last operand.
+#[derive(Clone, Copy)]
+pub struct Lowering {
+    /// Floats.
+    pub float: Lower,
+    /// Signed integers.
+    pub int: Lower,
+    /// Unsigned integers and positions.
+    pub uint: Lower,
+    /// Truth values.
+    pub bool: Lower,
+}
+
+impl Lowering {
+    /// The row for one class.
+    pub fn of(&self, class: Class) -> Lower {
+        match class {
+            Class::Float => self.float,
+            Class::Int => self.int,
+            Class::Uint => self.uint,
+            Class::Bool => self.bool,
+        }
+    }
+}
+
+/// A column of the table: a language, on devices that have what its natives need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Rust with fused multiply-add and rounding instructions.
+    Cpu,
+    /// Rust with neither.
+    CpuBase,
+    /// PTX.
+    Ptx,
+    /// WGSL.
+    Wgsl,
+}
+
+impl Dialect {
+    /// Every column.
+    pub const ALL: [Dialect; 4] = [Dialect::Cpu, Dialect::CpuBase, Dialect::Ptx, Dialect::Wgsl];
+
+    /// What the operation becomes, for operands whose last is of this class.
+    pub fn lower(self, op: Op, class: Class) -> Lower {
+        let info = op.info();
+        let lowering = match self {
+            Dialect::Cpu => &info.cpu,
+            Dialect::CpuBase => info.cpu_base.as_ref().unwrap_or(&info.cpu),
+            Dialect::Ptx => &info.ptx,
+            Dialect::Wgsl => &info.wgsl,
+        };
+        lowering.of(class)
+    }
+}
+
+/// How a gradient flows through an operation.
+#[derive(Clone, Copy)]
+pub enum Grad {
+    /// The result is constant almost everywhere, or no float.
+    Zero,
+    /// Given the graph, the operands, the result and its gradient: the gradient of each operand, if it has one.
+    Rule(GradRule),
+}
+
+/// A derivative rule; the gradients have the axes of the result.
+pub type GradRule = fn(&mut Graph, &[NodeId], NodeId, NodeId) -> Vec<Option<NodeId>>;
+
+/// Largest error in units in the last place, over finite operands whose result is normal.
+#[derive(Clone, Copy, Debug)]
+pub struct Ulp {
+    /// CPU and PTX.
+    pub native: u32,
+    /// WGSL, whose language leaves more open.
+    pub wgsl: u32,
+}
+
+/// A row of the table.
+pub struct OpInfo {
+    /// As users write it in a call; operators have one too.
+    pub name: &'static str,
+    /// Number of operands.
+    pub arity: usize,
+    /// Operands and result.
+    pub typing: Typing,
+    /// Where tests draw each float operand from.
+    pub domain: &'static [(f64, f64)],
+    /// Error bound.
+    pub ulp: Ulp,
+    /// Reference.
+    pub eval: Eval,
+    /// Derivative.
+    pub grad: Grad,
+    /// Rust, on a CPU with fused multiply-add and rounding instructions.
+    pub cpu: Lowering,
+    /// Rust, on a CPU with neither (x86-64 without AVX2), where it differs.
+    pub cpu_base: Option<Lowering>,
+    /// PTX.
+    pub ptx: Lowering,
+    /// WGSL.
+    pub wgsl: Lowering,
+}
+
+impl OpInfo {
+    pub(super) const NONE: OpInfo = OpInfo {
+        name: "",
+        arity: 1,
+        typing: Typing::Number,
+        domain: &[(-1e3, 1e3), (-1e3, 1e3), (-1e3, 1e3)],
+        ulp: exact(),
+        eval: Eval { float: |_| f64::NAN, int: |_, _| 0 },
+        grad: Grad::Zero,
+        cpu: all(Never),
+        cpu_base: None,
+        ptx: all(Never),
+        wgsl: all(Never),
+    };
+}
+
+pub(super) const fn ulp(native: u32, wgsl: u32) -> Ulp {
+    Ulp { native, wgsl }
+}
+
+pub(super) const fn exact() -> Ulp {
+    ulp(0, 0)
+}
+
+pub(super) const fn all(lower: Lower) -> Lowering {
+    Lowering { float: lower, int: lower, uint: lower, bool: lower }
+}
+
+pub(super) const fn float(lower: Lower) -> Lowering {
+    Lowering { float: lower, ..all(Never) }
+}
+
+pub(super) const fn numbers(float: Lower, int: Lower, uint: Lower) -> Lowering {
+    Lowering { float, int, uint, bool: Never }
+}
+
+pub(super) const fn bits(int: Lower, bool: Lower) -> Lowering {
+    Lowering { float: Never, int, uint: int, bool }
+}
+
+/// An operation on floats that every target gets from the same expansion.
+pub(super) const fn everywhere(expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
+    let lowering = float(Expand(expand));
+    OpInfo { typing: Typing::Float, cpu: lowering, ptx: lowering, wgsl: lowering, ..OpInfo::NONE }
+}
