@@ -108,7 +108,9 @@ fn execute(plan: &Plan, function: &Function, inputs: &Inputs, device: &Device) -
     let returned = returned.unwrap_or_else(|error| panic!("{error}\n{}", function.source));
     let returned = returned.into_iter().map(|raw| Tensor::from_raw(raw).expect("results are f32"));
     let results: Vec<Tensor<f32>> = match (&arguments[0], &function.params[0]) {
-        (Argument::Floats(first), Kind::FloatsMut(_)) => std::iter::once(first.clone()).chain(returned).collect(),
+        (Argument::Floats(first), Kind::FloatsMut(_)) => {
+            std::iter::once(first.clone()).chain(returned).collect()
+        }
         (_, _) => returned.collect(),
     };
     results.iter().map(|result| result.to_vec().expect("results can be read")).collect()
@@ -120,7 +122,14 @@ fn call(call: Call, function: &Function, inputs: &Inputs) -> Vec<Vec<f32>> {
     results.iter().map(|result| result.to_vec().expect("results can be read")).collect()
 }
 
-fn check_close(what: &str, function: &Function, inputs: &Inputs, got: &[Vec<f32>], expect: &[Vec<f64>], slack: f64) {
+fn check_close(
+    what: &str,
+    function: &Function,
+    inputs: &Inputs,
+    got: &[Vec<f32>],
+    expect: &[Vec<f64>],
+    slack: f64,
+) {
     assert_eq!(got.len(), expect.len(), "{what}\n{}", function.source);
     for (result, (got, expect)) in got.iter().zip(expect).enumerate() {
         assert_eq!(got.len(), expect.len(), "{what}: result {result}\n{}", function.source);
@@ -212,14 +221,83 @@ fn every_wgsl_text_is_valid() {
     for seed in 0..300 {
         let function = function(seed);
         let (plan, _) = plans(&graph(&function), &[Target::Wgsl]);
-        let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
-        for launch in steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter()) {
-            let Code::Wgsl(text) = &launch.code else { panic!("a program holds its target's code") };
+        for text in texts(&plan) {
             let module = naga::front::wgsl::parse_str(text);
             let module = module.unwrap_or_else(|error| panic!("{}\n{text}", error.emit_to_string(text)));
             let flags = naga::valid::ValidationFlags::all();
             let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::all());
             validator.validate(&module).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+        }
+    }
+}
+
+/// The texts of a plan.
+fn texts(plan: &Plan) -> Vec<&str> {
+    let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
+    let launches = steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
+    launches
+        .map(|launch| match &launch.code {
+            Code::Ptx(text) | Code::Wgsl(text) => &**text,
+            Code::Cpu(_) => unreachable!("the program is for a GPU"),
+        })
+        .collect()
+}
+
+/// NVIDIA's assembler, where `FUSION_PTXAS` says that there is one.
+#[test]
+fn ptxas_assembles_a_sample() {
+    let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
+        eprintln!("not run: FUSION_PTXAS is not set to the path of ptxas");
+        return;
+    };
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join("corpus.ptx");
+    for seed in 0..12 {
+        let function = function(seed);
+        let (plan, _) = plans(&graph(&function), &[Target::Ptx]);
+        for text in texts(&plan) {
+            std::fs::write(&path, text).expect("the folder can be written");
+            for arch in ["sm_75", "sm_80", "sm_90", "sm_100"] {
+                let mut command = std::process::Command::new(&ptxas);
+                let command = command.args(["-arch", arch, "-o"]).arg(folder.join("corpus.cubin")).arg(&path);
+                let output = command.output().expect("FUSION_PTXAS is the path of ptxas");
+                let log = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{arch}: {log}\n{text}");
+            }
+        }
+    }
+}
+
+/// On the device of `wgpu`, whose language leaves functions more room for error; missing it is a failure only under
+/// `FUSION_REQUIRE_WGPU=1`.
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_agrees_with_the_reference() {
+    let device = match Device::wgpu() {
+        Ok(device) => device,
+        Err(error) => {
+            assert_ne!(std::env::var("FUSION_REQUIRE_WGPU").as_deref(), Ok("1"), "{error}");
+            eprintln!("not run: {error}");
+            return;
+        }
+    };
+    for seed in 0..60 {
+        let function = function(seed);
+        let graph = graph(&function);
+        let (fused, unfused) = plans(&graph, &[Target::Wgsl]);
+        for size in SIZES {
+            let inputs = inputs(&function, &graph, size, seed);
+            let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
+            for (what, plan) in [("fused", &fused), ("unfused", &unfused)] {
+                check_close(
+                    what,
+                    &function,
+                    &inputs,
+                    &execute(plan, &function, &inputs, &device),
+                    &expect,
+                    8.0,
+                );
+            }
         }
     }
 }
