@@ -267,7 +267,7 @@ impl Writer {
             4..=6 => self.binary(),
             7 => self.choice(),
             8 => self.reduction(),
-            9 => self.from_int(),
+            9 => self.of_ints(),
             10 => self.jump(),
             _ => self.fused(),
         };
@@ -360,7 +360,7 @@ impl Writer {
         }
     }
 
-    fn from_int(&mut self) -> (String, Float) {
+    fn of_ints(&mut self) -> (String, Float) {
         let ((a, a_axes), (b, b_axes)) = (self.int(), self.int());
         let int = match self.random.below(8) {
             0 => format!("{a} + {b}"),
