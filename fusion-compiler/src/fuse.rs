@@ -84,9 +84,12 @@ pub fn fuse(graph: &Graph, facts: &TargetFacts) -> Fused {
     loop {
         let groups = assign(graph, &cuts, facts.buffers_max);
         match broken_rule(graph, &groups, facts) {
-            Some((node, reason)) => cuts.insert(node, reason),
+            Some((node, reason)) => {
+                let before = cuts.insert(node, reason);
+                assert!(before.is_none(), "storing a value mends the rule that asked for it");
+            }
             None => return finish(graph, groups, cuts),
-        };
+        }
     }
 }
 
@@ -265,11 +268,13 @@ fn broken_rule(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(
     shared.or_else(|| layout(graph, groups)).or_else(|| buffers(graph, groups, facts.buffers_max))
 }
 
-/// The last value that several groups compute and that is not cheap.
+/// The last value that several groups compute and that is not cheap. A result that is written in two orders of
+/// its axes is not one: it is stored already, and its operands are looked at next.
 fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
+    let stored = |id: NodeId| groups.iter().any(|group| group.stores.iter().any(|store| store.node == id));
     let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
     let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
-    candidates.find(|&id| makers(id) > 1 && !is_cheap(graph, id))
+    candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, id))
 }
 
 fn is_cheap(graph: &Graph, id: NodeId) -> bool {

@@ -3,9 +3,12 @@
 //! Invariant: whatever generated code asks of `CpuArgs` is checked, so that it needs no `unsafe` of its own.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
+use fusion_compiler::CpuKernels;
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan;
 
 use crate::tensor::Element;
@@ -59,6 +62,13 @@ pub type CpuFn = unsafe fn(&mut CpuArgs<'_>);
 pub enum CpuCode {
     /// Functions of one meaning, best first; the last is `Isa::Base`.
     Compiled(&'static [(Isa, CpuFn)]),
+    /// A kernel made at run time, legal for a CPU with fused multiply-add: the tile interpreter runs it.
+    Interpreted(Arc<Kernel>),
+}
+
+/// A plan that was compiled at run time, in the form that the executor runs: its CPU kernels are interpreted.
+pub fn interpreted(plan: plan::Plan<CpuKernels>) -> Plan {
+    plan.map_code(|kernels| CpuCode::Interpreted(Arc::new(kernels.fma)))
 }
 
 /// The arguments of a CPU function, as generated code sees them.

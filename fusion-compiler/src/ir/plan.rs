@@ -34,6 +34,43 @@ pub struct Plan<C: Clone + 'static> {
     pub summary: Summary,
 }
 
+impl<C: Clone + 'static> Plan<C> {
+    /// The same plan with what the CPU runs replaced.
+    pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(C) -> D) -> Plan<D> {
+        let Plan { name, symbols, params, outputs, programs, summary } = self;
+        let programs = programs.into_owned().into_iter().map(|program| program.map_code(&mut map)).collect();
+        Plan { name, symbols, params, outputs, programs, summary }
+    }
+}
+
+impl<C: Clone + 'static> Program<C> {
+    fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Program<D> {
+        let Program { target, temporaries, steps } = self;
+        let mut variant = |Variant { when, launches }| {
+            let launches = list(launches, |launch: Launch<C>| launch.map_code(map));
+            Variant { when, launches }
+        };
+        let steps = list(steps, |Step { variants }| Step { variants: list(variants, &mut variant) });
+        Program { target, temporaries, steps }
+    }
+}
+
+impl<C: Clone + 'static> Launch<C> {
+    fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Launch<D> {
+        let Launch { kernel, code, index, buffers, uniforms, space } = self;
+        let code = match code {
+            Code::Ptx(text) => Code::Ptx(text),
+            Code::Wgsl(text) => Code::Wgsl(text),
+            Code::Cpu(code) => Code::Cpu(map(code)),
+        };
+        Launch { kernel, code, index, buffers, uniforms, space }
+    }
+}
+
+fn list<T: Clone + 'static, U: Clone + 'static>(items: List<T>, map: impl FnMut(T) -> U) -> List<U> {
+    items.into_owned().into_iter().map(map).collect()
+}
+
 /// A family of devices that run the same texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {

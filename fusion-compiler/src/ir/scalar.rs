@@ -80,7 +80,7 @@ impl Scalar {
     }
 
     /// Its value as an integer; floats truncate and saturate, truth is 1.
-    fn to_i64(self) -> i64 {
+    pub fn to_i64(self) -> i64 {
         match self {
             Scalar::F32(x) => x as i64,
             Scalar::F64(x) => x as i64,
@@ -112,7 +112,7 @@ impl Scalar {
     }
 
     /// The same bits as another type of the same size.
-    fn bitcast(self, dtype: DType) -> Scalar {
+    pub fn bitcast(self, dtype: DType) -> Scalar {
         let bits = match self {
             Scalar::F32(x) => i64::from(x.to_bits().cast_signed()),
             Scalar::F64(x) => x.to_bits().cast_signed(),

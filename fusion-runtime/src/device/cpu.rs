@@ -2,9 +2,11 @@
 //!
 //! Invariant: work is done when a call returns; the instruction set is chosen once, when the device is opened.
 
+mod column;
 mod launch;
 mod memory;
 mod stream;
+mod tile;
 
 use std::sync::Arc;
 

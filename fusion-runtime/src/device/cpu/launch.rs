@@ -3,11 +3,12 @@
 //! Invariant: windows of different chunks do not overlap, so that safe generated code cannot race.
 
 use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
-use super::{at, stream};
+use super::{at, stream, tile};
 use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Isa, Launch};
@@ -19,11 +20,20 @@ const CHUNKS_PER_THREAD: usize = 4;
 
 /// Arguments of a launch, before its items are dealt out.
 pub(super) struct Work<'a> {
-    function: CpuFn,
+    program: Program<'a>,
     pub(super) buffers: SmallVec<[CpuBuffer; 8]>,
     uniforms: SmallVec<[CpuUniform; 8]>,
     pub(super) items: Items,
     call: std::marker::PhantomData<&'a Call<'a>>,
+}
+
+/// What runs the items.
+#[derive(Clone, Copy)]
+enum Program<'a> {
+    /// A function that this processor can run.
+    Function(CpuFn),
+    /// A kernel for the tile interpreter.
+    Kernel(&'a Kernel),
 }
 
 // SAFETY: the pointers are to memory that the call holds for `'a`; threads write disjoint windows of it.
@@ -41,17 +51,21 @@ pub(super) struct Items {
 
 /// Runs a kernel with the best of its functions that `isa` covers.
 pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -> Result<()> {
-    let Code::Cpu(CpuCode::Compiled(functions)) = &launch.code else {
+    let Code::Cpu(code) = &launch.code else {
         return Err(Error::Unsupported {
             device: device.into(),
             what: format!("the code of kernel `{}`", launch.kernel),
         });
     };
-    let work = functions
-        .iter()
-        .find(|(needs, _)| *needs <= isa)
-        .and_then(|&(_, function)| Work::new(function, launch, call))
-        .ok_or_else(|| malformed(launch))?;
+    let program = match code {
+        CpuCode::Compiled(functions) => {
+            let fitting = functions.iter().find(|(needs, _)| *needs <= isa);
+            fitting.map(|&(_, function)| Program::Function(function))
+        }
+        CpuCode::Interpreted(kernel) => Some(Program::Kernel(kernel)),
+    };
+    let work = program.and_then(|program| Work::new(program, launch, call));
+    let work = work.ok_or_else(|| malformed(launch))?;
     if work.items.count > 0 {
         work.run_all();
     }
@@ -60,7 +74,7 @@ pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -
 
 impl<'a> Work<'a> {
     /// Nothing if the launch is not one for the CPU, or an extent has no value.
-    fn new(function: CpuFn, launch: &Launch, call: &'a Call<'a>) -> Option<Work<'a>> {
+    fn new(program: Program<'a>, launch: &Launch, call: &'a Call<'a>) -> Option<Work<'a>> {
         let items = Items::new(&launch.space, call.symbols)?;
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
@@ -77,7 +91,7 @@ impl<'a> Work<'a> {
         }
         let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
         let matching = buffers.len() == launch.buffers.len();
-        matching.then_some(Work { function, buffers, uniforms, items, call: std::marker::PhantomData })
+        matching.then_some(Work { program, buffers, uniforms, items, call: std::marker::PhantomData })
     }
 
     fn run_all(&self) {
@@ -119,8 +133,11 @@ impl<'a> Work<'a> {
         // memory is initialised and aligned to 16; windows are within their buffers (`to <= elements`) and
         // disjoint from those of other items, and the executor lets no other argument overlap what is written.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms) };
-        // SAFETY: `launch` chose the function by what this processor has.
-        unsafe { (self.function)(&mut args) }
+        match self.program {
+            // SAFETY: `launch` chose the function by what this processor has.
+            Program::Function(function) => unsafe { function(&mut args) },
+            Program::Kernel(kernel) => tile::run(kernel, &mut args),
+        }
     }
 }
 

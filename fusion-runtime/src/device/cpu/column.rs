@@ -1,0 +1,198 @@
+//! The lanes of one value, and the operations of the table on them.
+//!
+//! Invariant: an integer is kept within the range of its type, as `Scalar` does.
+
+use fusion_compiler::ir::dtype::{Class, DType, wrap};
+use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::scalar::Scalar;
+
+/// One element for each lane of a tile.
+#[derive(Debug)]
+pub(super) enum Column {
+    /// `F32`.
+    F32(Vec<f32>),
+    /// `F64`.
+    F64(Vec<f64>),
+    /// An integer type.
+    Int(DType, Vec<i64>),
+    /// `Bool`.
+    Bool(Vec<bool>),
+}
+
+/// Stands where a column has been taken out; owns no memory.
+impl Default for Column {
+    fn default() -> Column {
+        Column::Bool(Vec::new())
+    }
+}
+
+impl Column {
+    /// No lanes yet.
+    pub(super) fn new(dtype: DType) -> Column {
+        match dtype {
+            DType::F32 => Column::F32(Vec::new()),
+            DType::F64 => Column::F64(Vec::new()),
+            DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index => Column::Int(dtype, Vec::new()),
+            DType::Bool => Column::Bool(Vec::new()),
+            DType::F16 | DType::BF16 => unreachable!("{dtype} is not computed with"),
+        }
+    }
+
+    /// The type of its elements.
+    pub(super) fn dtype(&self) -> DType {
+        match self {
+            Column::F32(_) => DType::F32,
+            Column::F64(_) => DType::F64,
+            Column::Int(dtype, _) => *dtype,
+            Column::Bool(_) => DType::Bool,
+        }
+    }
+
+    /// Forgets the lanes, not their memory.
+    pub(super) fn clear(&mut self) {
+        match self {
+            Column::F32(lanes) => lanes.clear(),
+            Column::F64(lanes) => lanes.clear(),
+            Column::Int(_, lanes) => lanes.clear(),
+            Column::Bool(lanes) => lanes.clear(),
+        }
+    }
+
+    /// The element of a lane.
+    pub(super) fn get(&self, lane: usize) -> Scalar {
+        match self {
+            Column::F32(lanes) => Scalar::F32(lanes[lane]),
+            Column::F64(lanes) => Scalar::F64(lanes[lane]),
+            Column::Int(dtype, lanes) => Scalar::Int(*dtype, lanes[lane]),
+            Column::Bool(lanes) => Scalar::Bool(lanes[lane]),
+        }
+    }
+
+    /// The element of a lane, a position.
+    pub(super) fn index(&self, lane: usize) -> usize {
+        match self {
+            Column::Int(_, lanes) => lanes[lane] as usize,
+            Column::F32(_) | Column::F64(_) | Column::Bool(_) => unreachable!("a position is an integer"),
+        }
+    }
+
+    /// The positions of all lanes.
+    pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
+        (0..self.len()).map(|lane| self.index(lane))
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Column::F32(lanes) => lanes.len(),
+            Column::F64(lanes) => lanes.len(),
+            Column::Int(_, lanes) => lanes.len(),
+            Column::Bool(lanes) => lanes.len(),
+        }
+    }
+
+    /// Appends a lane.
+    pub(super) fn push(&mut self, value: Scalar) {
+        self.extend(value, 1);
+    }
+
+    /// Appends lanes of one value.
+    pub(super) fn extend(&mut self, value: Scalar, count: usize) {
+        let end = self.len() + count;
+        match (self, value) {
+            (Column::F32(lanes), Scalar::F32(x)) => lanes.resize(end, x),
+            (Column::F64(lanes), Scalar::F64(x)) => lanes.resize(end, x),
+            (Column::Int(_, lanes), Scalar::Int(_, x)) => lanes.resize(end, x),
+            (Column::Bool(lanes), Scalar::Bool(x)) => lanes.resize(end, x),
+            (column, value) => unreachable!("{value:?} in a column of {}", column.dtype()),
+        }
+    }
+
+    /// Appends the lanes of `from`, converted as Rust's `as` does it.
+    pub(super) fn extend_cast(&mut self, from: &Column) {
+        match (&mut *self, from) {
+            (Column::F32(to), Column::Int(_, from)) => to.extend(from.iter().map(|&x| x as f32)),
+            (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _) => {
+                let dtype = self.dtype();
+                (0..from.len()).for_each(|lane| self.push(from.get(lane).cast(dtype)));
+            }
+        }
+    }
+
+    /// Appends the lanes of `from`, with the same bits.
+    pub(super) fn extend_bitcast(&mut self, from: &Column) {
+        let dtype = self.dtype();
+        (0..from.len()).for_each(|lane| self.push(from.get(lane).bitcast(dtype)));
+    }
+}
+
+/// Appends `count` lanes of an operation to `out`; as many operands count as the operation has, the last of which
+/// decides about its class.
+pub(super) fn apply(op: Op, args: [&Column; 3], count: usize, out: &mut Column) {
+    if op == Op::Select {
+        return select(args, count, out);
+    }
+    let [x, y, z] = args;
+    match (x, y, z, &mut *out) {
+        (Column::F32(x), Column::F32(y), Column::F32(z), Column::F32(out)) => floats(op, [x, y, z], out),
+        (Column::F32(x), Column::F32(y), _, Column::Bool(out)) => {
+            let eval = op.info().eval.float;
+            out.extend(x.iter().zip(y).map(|(&x, &y)| eval(&[f64::from(x), f64::from(y)]) != 0.0));
+        }
+        (Column::Int(dtype, x), Column::Int(_, y), _, Column::Int(_, out)) => {
+            let (eval, bits) = (op.info().eval.int, bits(*dtype));
+            out.extend(x.iter().zip(y).map(|(&x, &y)| wrap(*dtype, eval(&[x, y], bits))));
+        }
+        (Column::F32(_) | Column::F64(_) | Column::Int(..) | Column::Bool(_), _, _, _) => {
+            (0..count).for_each(|lane| out.push(lane_of(op, args, lane, out.dtype())));
+        }
+    }
+}
+
+/// Floats of one type that give that type. Of two `f32`, the `f64` result of a native operation rounds to the same
+/// as the exact one, as that type has more than twice the bits; only `fma` does not.
+fn floats(op: Op, [x, y, z]: [&Vec<f32>; 3], out: &mut Vec<f32>) {
+    let pairs = x.iter().zip(y);
+    if op == Op::Add {
+        out.extend(pairs.map(|(x, y)| x + y));
+    } else if op == Op::Sub {
+        out.extend(pairs.map(|(x, y)| x - y));
+    } else if op == Op::Mul {
+        out.extend(pairs.map(|(x, y)| x * y));
+    } else if op == Op::Fma {
+        out.extend(pairs.zip(z).map(|((x, y), z)| x.mul_add(*y, *z)));
+    } else {
+        let eval = op.info().eval.float;
+        out.extend(pairs.map(|(&x, &y)| eval(&[f64::from(x), f64::from(y)]) as f32));
+    }
+}
+
+fn select([condition, x, y]: [&Column; 3], count: usize, out: &mut Column) {
+    let Column::Bool(condition) = condition else { unreachable!("a condition is a truth value") };
+    if let (Column::F32(x), Column::F32(y), Column::F32(out)) = (x, y, &mut *out) {
+        out.extend(condition.iter().zip(x.iter().zip(y)).map(|(c, (x, y))| if *c { *x } else { *y }));
+        return;
+    }
+    (0..count).for_each(|lane| out.push(if condition[lane] { x.get(lane) } else { y.get(lane) }));
+}
+
+/// One lane of any operation but `Select`.
+fn lane_of(op: Op, args: [&Column; 3], lane: usize, dtype: DType) -> Scalar {
+    let eval = op.info().eval;
+    let args = args.map(|arg| arg.get(lane));
+    let of = args[op.info().arity - 1].dtype();
+    match of.class() {
+        Class::Float => {
+            let y = (eval.float)(&args.map(Scalar::to_f64));
+            if dtype == DType::Bool { Scalar::Bool(y != 0.0) } else { Scalar::F64(y).cast(dtype) }
+        }
+        Class::Int | Class::Uint | Class::Bool => {
+            let y = wrap(dtype, (eval.int)(&args.map(Scalar::to_i64), bits(of)));
+            if dtype == DType::Bool { Scalar::Bool(y != 0) } else { Scalar::Int(dtype, y) }
+        }
+    }
+}
+
+/// Bits that an operation computes with.
+fn bits(dtype: DType) -> u32 {
+    if dtype == DType::Bool { 1 } else { 8 * dtype.size() as u32 }
+}

@@ -1,0 +1,261 @@
+//! Runs Kernel IR made at run time: what is the same for all lanes once, a vector loop op by op over tiles.
+//!
+//! Invariant: every operation means what the op table says, rounded as its type; the generated Rust computes the
+//! same bits. Memory is reached through the same checked windows as that of generated code.
+
+use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::kernel::{At, Buffer, Expr, Kernel, Lanes, Stmt, Uniform, Value};
+use fusion_compiler::ir::scalar::Scalar;
+
+use super::column::{Column, apply};
+use crate::kernel::CpuArgs;
+use crate::tensor::Element;
+
+/// Bytes that the lanes of all values of a kernel may take: most of a small L1 cache.
+const TILE_BYTES: usize = 24 << 10;
+/// Fewest and most lanes of a tile; fewer would cost more in steps than the cache saves.
+const TILE_LANES: (usize, usize) = (64, 512);
+
+/// Runs the items of `args`. The kernel is legal for `Dialect::Cpu`.
+pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
+    let memory = kernel.buffers.iter().enumerate().map(|(i, buffer)| Memory::new(args, i, buffer)).collect();
+    let uniforms = kernel.uniforms.iter().enumerate().map(|(i, one)| uniform(args, i, one)).collect();
+    let columns = kernel.types.iter().map(|ty| Column::new(ty.dtype)).collect();
+    let tile = (TILE_BYTES / (4 * kernel.types.len().max(1))).clamp(TILE_LANES.0, TILE_LANES.1);
+    Interpreter { kernel, range: args.range(), memory, uniforms, columns, tile }.block(&kernel.body);
+}
+
+/// A buffer of a launch, as `CpuArgs` gives it.
+enum Memory<'m> {
+    F32(Slice<'m, f32>),
+    I32(Slice<'m, i32>),
+    U32(Slice<'m, u32>),
+}
+
+/// The whole of what is read, or the window of what is written and the number of its first element.
+enum Slice<'m, T> {
+    Read(&'m [T]),
+    Write(&'m mut [T], usize),
+}
+
+impl<'m> Memory<'m> {
+    fn new(args: &mut CpuArgs<'m>, i: usize, buffer: &Buffer) -> Memory<'m> {
+        match buffer.dtype {
+            DType::F32 => Memory::F32(Slice::new(args, i, buffer.access)),
+            DType::I32 => Memory::I32(Slice::new(args, i, buffer.access)),
+            DType::U32 => Memory::U32(Slice::new(args, i, buffer.access)),
+            DType::F16 | DType::BF16 | DType::F64 | DType::I8 | DType::U8 | DType::Bool | DType::Index => {
+                unreachable!("no tensor has elements of {}", buffer.dtype)
+            }
+        }
+    }
+
+    fn load(&self, first: usize, stride: usize, count: usize, out: &mut Column) {
+        match (self, out) {
+            (Memory::F32(slice), Column::F32(out)) => out.extend(slice.run(first, stride, count)),
+            (Memory::I32(slice), Column::Int(_, out)) => {
+                out.extend(slice.run(first, stride, count).map(i64::from));
+            }
+            (Memory::U32(slice), Column::Int(_, out)) => {
+                out.extend(slice.run(first, stride, count).map(i64::from));
+            }
+            (_, out) => unreachable!("a load gives what the buffer holds, not {}", out.dtype()),
+        }
+    }
+
+    fn store(&mut self, first: usize, stride: usize, column: &Column) {
+        match (self, column) {
+            (Memory::F32(slice), Column::F32(lanes)) => slice.store(first, stride, lanes.iter().copied()),
+            (Memory::I32(slice), Column::Int(_, lanes)) => {
+                slice.store(first, stride, lanes.iter().map(|&x| x as i32));
+            }
+            (Memory::U32(slice), Column::Int(_, lanes)) => {
+                slice.store(first, stride, lanes.iter().map(|&x| x as u32));
+            }
+            (_, column) => unreachable!("a store takes what the buffer holds, not {}", column.dtype()),
+        }
+    }
+}
+
+impl<'m, T: Element> Slice<'m, T> {
+    fn new(args: &mut CpuArgs<'m>, i: usize, access: Access) -> Slice<'m, T> {
+        match access {
+            Access::Read => Slice::Read(args.read(i)),
+            Access::Write | Access::ReadWrite => {
+                let (window, first) = args.write(i);
+                Slice::Write(window, first)
+            }
+        }
+    }
+
+    fn run(&self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
+        let run = match self {
+            Slice::Read(all) => &all[first..],
+            Slice::Write(window, start) => &window[first - start..],
+        };
+        run[..(count - 1) * stride + 1].iter().step_by(stride).copied()
+    }
+
+    fn store(&mut self, first: usize, stride: usize, lanes: impl Iterator<Item = T>) {
+        let Slice::Write(window, start) = self else { unreachable!("what is stored to is written") };
+        window[first - *start..].iter_mut().step_by(stride).zip(lanes).for_each(|(to, x)| *to = x);
+    }
+}
+
+struct Interpreter<'k, 'm> {
+    kernel: &'k Kernel,
+    range: (usize, usize),
+    memory: Vec<Memory<'m>>,
+    uniforms: Vec<Scalar>,
+    /// By value. One that is the same for all lanes has one element.
+    columns: Vec<Column>,
+    /// Most lanes at a time.
+    tile: usize,
+}
+
+/// The lanes that a statement is run for: `first..first + count` of its vector loop.
+#[derive(Clone, Copy)]
+struct Tile {
+    first: usize,
+    count: usize,
+}
+
+/// Outside of vector loops there is one lane.
+const ONE: Tile = Tile { first: 0, count: 1 };
+
+impl Interpreter<'_, '_> {
+    fn block(&mut self, body: &[Stmt]) {
+        body.iter().for_each(|stmt| self.stmt(stmt));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Let(..) | Stmt::Store(..) => self.simple(stmt, ONE),
+            Stmt::Loop { var, start, end, step, body, .. } => {
+                let (start, end, step) = (self.index(*start), self.index(*end), self.index(*step));
+                for i in (start..end).step_by(step) {
+                    let column = &mut self.columns[var.0 as usize];
+                    column.clear();
+                    column.push(position(i));
+                    self.block(body);
+                }
+            }
+            Stmt::Vector { len, body } => self.vector(*len, body),
+            Stmt::If { cond, body } => {
+                if matches!(self.columns[cond.0 as usize].get(0), Scalar::Bool(true)) {
+                    self.block(body);
+                }
+            }
+        }
+    }
+
+    fn vector(&mut self, len: Value, body: &[Stmt]) {
+        let kernel = self.kernel;
+        let per_lane = |stmt: &&Stmt| match stmt {
+            Stmt::Let(value, _) => kernel.ty(*value).lanes == Lanes::Loop,
+            Stmt::Store(..) => true,
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => {
+                unreachable!("a vector loop holds no other statements")
+            }
+        };
+        body.iter().filter(|stmt| !per_lane(stmt)).for_each(|stmt| self.simple(stmt, ONE));
+        let len = self.index(len);
+        for first in (0..len).step_by(self.tile) {
+            let tile = Tile { first, count: self.tile.min(len - first) };
+            body.iter().filter(per_lane).for_each(|stmt| self.simple(stmt, tile));
+        }
+    }
+
+    fn simple(&mut self, stmt: &Stmt, tile: Tile) {
+        match stmt {
+            Stmt::Let(value, expr) => {
+                // The operands are other values, so that the memory of this one can be taken out meanwhile.
+                let mut column = std::mem::take(&mut self.columns[value.0 as usize]);
+                column.clear();
+                self.expr(expr, tile, &mut column);
+                self.columns[value.0 as usize] = column;
+            }
+            Stmt::Store(at, value) => self.store(at, *value, tile),
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => {
+                unreachable!("these hold statements")
+            }
+        }
+    }
+
+    fn expr(&self, expr: &Expr, tile: Tile, out: &mut Column) {
+        let column = |value: &Value| &self.columns[value.0 as usize];
+        match expr {
+            Expr::Const(constant) => out.extend(Scalar::new(out.dtype(), *constant), tile.count),
+            Expr::Uniform(id) => out.push(self.uniforms[usize::from(id.0)]),
+            Expr::Apply(op, args) => {
+                let args: [&Column; 3] = std::array::from_fn(|i| column(&args[i.min(args.len() - 1)]));
+                apply(*op, args, tile.count, out);
+            }
+            Expr::Cast(arg) => out.extend_cast(column(arg)),
+            Expr::Bitcast(arg) => out.extend_bitcast(column(arg)),
+            Expr::Splat(arg) => out.extend(column(arg).get(0), tile.count),
+            Expr::LaneIndex => {
+                let lanes = tile.first..tile.first + tile.count;
+                lanes.for_each(|lane| out.push(position(lane)));
+            }
+            Expr::Load(at) => {
+                let memory = &self.memory[usize::from(at.buffer.0)];
+                match self.place(at, tile) {
+                    Place::Run { first, stride } => memory.load(first, stride, tile.count, out),
+                    Place::Gather(places) => places.indices().for_each(|i| memory.load(i, 1, 1, out)),
+                }
+            }
+            Expr::RangeStart => out.push(position(self.range.0)),
+            Expr::RangeEnd => out.push(position(self.range.1)),
+            Expr::Pack(_) | Expr::Lane(..) | Expr::GridId | Expr::GridSize => {
+                unreachable!("the CPU's vectors are loops and its grid is a range")
+            }
+        }
+    }
+
+    fn store(&mut self, at: &At, value: Value, tile: Tile) {
+        let Place::Run { first, stride } = self.place(at, tile) else {
+            unreachable!("what is written is a run")
+        };
+        self.memory[usize::from(at.buffer.0)].store(first, stride, &self.columns[value.0 as usize]);
+    }
+
+    fn place(&self, at: &At, tile: Tile) -> Place<'_> {
+        let indices = &self.columns[at.index.0 as usize];
+        match self.kernel.ty(at.index).lanes {
+            Lanes::Loop => Place::Gather(indices),
+            Lanes::Const(_) => {
+                let (stride, phase) = (at.stride as usize, at.phase as usize);
+                Place::Run { first: self.index(at.index) + tile.first * stride + phase, stride }
+            }
+        }
+    }
+
+    fn index(&self, value: Value) -> usize {
+        self.columns[value.0 as usize].index(0)
+    }
+}
+
+/// The elements that an access touches.
+enum Place<'a> {
+    Run { first: usize, stride: usize },
+    Gather(&'a Column),
+}
+
+fn position(i: usize) -> Scalar {
+    Scalar::Int(DType::Index, i as i64)
+}
+
+fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {
+    match uniform.dtype {
+        DType::F32 => Scalar::F32(args.f32(i)),
+        DType::I32 => Scalar::Int(DType::I32, i64::from(args.i32(i))),
+        DType::U32 => Scalar::Int(DType::U32, i64::from(args.u32(i))),
+        DType::Bool => Scalar::Bool(args.bool(i)),
+        DType::Index => Scalar::Int(DType::Index, args.index(i) as i64),
+        DType::F64 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 => {
+            unreachable!("no uniform is {}", uniform.dtype)
+        }
+    }
+}

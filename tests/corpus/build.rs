@@ -1,0 +1,72 @@
+//! Writes the functions of the first seeds as Rust: fused, and some of them with each op its own kernel.
+
+#[path = "src/generate.rs"]
+#[expect(unreachable_pub, reason = "it is a module of the library, too")]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod generate;
+
+use std::fmt::Write;
+
+use generate::{Function, Kind};
+
+/// Functions that are compiled fused.
+const FUSED: u64 = 300;
+/// Every so many of them also unfused, which costs a kernel for each op.
+const UNFUSED_EACH: u64 = 5;
+/// Functions of one `fuse!`.
+const BLOCK: usize = 20;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/generate.rs");
+    let fused: Vec<Function> = (0..FUSED).map(generate::function).collect();
+    let unfused: Vec<Function> = (0..FUSED).step_by(UNFUSED_EACH as usize).map(generate::function).collect();
+    let mut out = String::new();
+    functions(&mut out, "fused", "#[fuse(targets(cpu))]", &fused);
+    functions(&mut out, "unfused", "#[fuse(off, targets(cpu))]", &unfused);
+    let path = std::path::Path::new(&std::env::var("OUT_DIR").expect("cargo sets it")).join("corpus.rs");
+    std::fs::write(path, out).expect("cargo's folder can be written");
+}
+
+fn functions(out: &mut String, name: &str, attribute: &str, functions: &[Function]) {
+    let _ = writeln!(out, "/// By seed.\npub static {}: &[(u64, Call)] = &[", name.to_uppercase());
+    for (i, function) in functions.iter().enumerate() {
+        let seed = &function.name[1..];
+        let _ = writeln!(out, "    ({seed}, |args| {}),", call(&format!("{name}_{}", i / BLOCK), function));
+    }
+    out.push_str("];\n");
+    for (i, block) in functions.chunks(BLOCK).enumerate() {
+        let sources: String =
+            block.iter().map(|function| format!("{attribute}\n{}\n", function.source)).collect();
+        let _ = writeln!(out, "mod {name}_{i} {{ fusion::fuse! {{\n{sources}}} }}");
+    }
+}
+
+/// The expression that takes the arguments apart, and the results together.
+fn call(module: &str, function: &Function) -> String {
+    let names: Vec<String> = (0..function.params.len()).map(|i| format!("p{i}")).collect();
+    let args = function.params.iter().zip(&names).map(|(kind, name)| match kind {
+        Kind::Floats(_) | Kind::FloatsMut(_) => format!("{name}.floats()"),
+        Kind::Ints(_) => format!("{name}.ints()"),
+        Kind::Float => format!("{name}.float()"),
+        Kind::Int => format!("{name}.int()"),
+    });
+    let args: Vec<String> = args.collect();
+    let results: Vec<String> = (0..function.returned).map(|i| format!("r{i}")).collect();
+    let bind = match results.len() {
+        0 => "()".to_owned(),
+        1 => "r0".to_owned(),
+        _ => format!("({})", results.join(", ")),
+    };
+    let mut all = results;
+    if matches!(function.params[0], Kind::FloatsMut(_)) {
+        all.insert(0, "p0.floats().clone()".into());
+    }
+    format!(
+        "{{ let [{}] = args else {{ unreachable!(\"the call has its arguments\") }}; let {bind} = {module}::{}({})?; Ok(vec![{}]) }}",
+        names.join(", "),
+        function.name,
+        args.join(", "),
+        all.join(", ")
+    )
+}

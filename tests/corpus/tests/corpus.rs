@@ -1,0 +1,312 @@
+//! Every way to run a random function gives the same: generated Rust, interpreted kernels, GPUs, and the `f64`
+//! interpreter of the graph, within the bound that the generator derives for each result.
+
+use fusion::kernel::{Plan, interpreted};
+use fusion::{Device, Tensor, run};
+use fusion_compiler::check::{self, Source, front_end};
+use fusion_compiler::ir::graph::{Fusing, Graph};
+use fusion_compiler::ir::plan::{Code, Target};
+use fusion_compiler::reference::{Rounding, interpret};
+use fusion_corpus::generate::{Function, INPUT_MAX, Kind, Random, function};
+use fusion_corpus::{Access, Argument, Call, FUSED, UNFUSED};
+
+/// Extents of `N` and `D`: none, one, odd and unaligned.
+const SIZES: [(usize, usize); 5] = [(1, 1), (31, 33), (33, 4), (0, 31), (3, 0)];
+/// More than the 32,768 elements from which launches are spread over threads.
+const LARGE: (usize, usize) = (65_537, 1);
+
+fn graph(function: &Function) -> Graph {
+    let tokens = function.source.parse().expect("a function is tokens");
+    let made = front_end(tokens);
+    let Ok(Source::Items(mut functions)) = made else { panic!("{}\n{made:?}", function.source) };
+    let check::Function { graph, .. } = functions.remove(0);
+    graph
+}
+
+/// The arguments of a call, and the same as the reference takes them.
+fn inputs(function: &Function, graph: &Graph, extents: (usize, usize), seed: u64) -> Inputs {
+    let mut random = Random(seed);
+    let extent = |dim: usize| [extents.0, extents.1, 3][dim];
+    let size = |name: &str| extent(usize::from(name != "N")) as i64;
+    let symbols = graph.symbols.iter().map(|name| size(name)).collect();
+    let (mut arguments, mut values) = (Vec::new(), Vec::new());
+    for kind in &function.params {
+        let shape = |dims: &[usize]| dims.iter().map(|&dim| extent(dim)).collect::<Vec<_>>();
+        let (argument, value) = match kind {
+            Kind::Floats(dims) | Kind::FloatsMut(dims) => {
+                let shape = shape(dims);
+                let elements: Vec<f32> = (0..shape.iter().product()).map(|_| float(&mut random)).collect();
+                let value = elements.iter().map(|&x| f64::from(x)).collect();
+                (Argument::Floats(tensor(&elements, &shape)), value)
+            }
+            Kind::Ints(dims) => {
+                let shape = shape(dims);
+                let elements: Vec<i32> = (0..shape.iter().product()).map(|_| int(&mut random)).collect();
+                let value = elements.iter().map(|&x| f64::from(x)).collect();
+                let made = Tensor::from_slice(&Device::cpu(), &elements, shape.as_slice());
+                (Argument::Ints(made.expect("it fits its shape")), value)
+            }
+            Kind::Float => {
+                let x = float(&mut random);
+                (Argument::Float(x), vec![f64::from(x)])
+            }
+            Kind::Int => {
+                let x = int(&mut random);
+                (Argument::Int(x), vec![f64::from(x)])
+            }
+        };
+        arguments.push(argument);
+        values.push(value);
+    }
+    Inputs { arguments, values, symbols }
+}
+
+struct Inputs {
+    arguments: Vec<Argument>,
+    values: Vec<Vec<f64>>,
+    symbols: Vec<i64>,
+}
+
+fn tensor(elements: &[f32], shape: &[usize]) -> Tensor<f32> {
+    Tensor::from_slice(&Device::cpu(), elements, shape).expect("it fits its shape")
+}
+
+/// Halves, zeros of both signs, and numbers between.
+fn float(random: &mut Random) -> f32 {
+    match random.below(8) {
+        0 => 0.0,
+        1 => -0.0,
+        2 => random.below(9) as f32 * 0.5 - 2.0,
+        _ => (random.signed() * INPUT_MAX) as f32,
+    }
+}
+
+fn int(random: &mut Random) -> i32 {
+    match random.below(8) {
+        0 => i32::MIN,
+        1 => i32::MAX,
+        _ => random.below(2000) as i32 - 1000,
+    }
+}
+
+/// Runs a plan on a device: the in-place result, then the returned ones.
+fn execute(plan: &Plan, function: &Function, inputs: &Inputs, device: &Device) -> Vec<Vec<f32>> {
+    let mut arguments: Vec<Argument> = inputs.arguments.iter().map(|one| one.to(device)).collect();
+    let mut args: Vec<run::Arg<'_>> = arguments
+        .iter_mut()
+        .zip(&function.params)
+        .map(|(argument, kind)| {
+            argument.arg(if matches!(kind, Kind::FloatsMut(_)) { Access::Written } else { Access::Read })
+        })
+        .collect();
+    let returned = match function.returned {
+        0 => run::run::<0>(plan, &mut args).map(Vec::from),
+        1 => run::run::<1>(plan, &mut args).map(Vec::from),
+        2 => run::run::<2>(plan, &mut args).map(Vec::from),
+        _ => run::run::<3>(plan, &mut args).map(Vec::from),
+    };
+    let returned = returned.unwrap_or_else(|error| panic!("{error}\n{}", function.source));
+    let returned = returned.into_iter().map(|raw| Tensor::from_raw(raw).expect("results are f32"));
+    let results: Vec<Tensor<f32>> = match (&arguments[0], &function.params[0]) {
+        (Argument::Floats(first), Kind::FloatsMut(_)) => {
+            std::iter::once(first.clone()).chain(returned).collect()
+        }
+        (_, _) => returned.collect(),
+    };
+    results.iter().map(|result| result.to_vec().expect("results can be read")).collect()
+}
+
+fn call(call: Call, function: &Function, inputs: &Inputs) -> Vec<Vec<f32>> {
+    let results = call(&mut inputs.arguments.clone());
+    let results = results.unwrap_or_else(|error| panic!("{error}\n{}", function.source));
+    results.iter().map(|result| result.to_vec().expect("results can be read")).collect()
+}
+
+fn check_close(
+    what: &str,
+    function: &Function,
+    inputs: &Inputs,
+    got: &[Vec<f32>],
+    expect: &[Vec<f64>],
+    slack: f64,
+) {
+    assert_eq!(got.len(), expect.len(), "{what}\n{}", function.source);
+    for (result, (got, expect)) in got.iter().zip(expect).enumerate() {
+        assert_eq!(got.len(), expect.len(), "{what}: result {result}\n{}", function.source);
+        let allowed = function.errors[result] * slack;
+        for (i, (&got, &expect)) in got.iter().zip(expect).enumerate() {
+            assert!(
+                (f64::from(got) - expect).abs() <= allowed,
+                "{what}: element {i} of result {result} is {got}, not {expect} ± {allowed:e}, with extents {:?}\n{}",
+                inputs.symbols,
+                function.source
+            );
+        }
+    }
+}
+
+fn check_same(what: &str, function: &Function, got: &[Vec<f32>], expect: &[Vec<f32>]) {
+    let bits = |all: &[Vec<f32>]| -> Vec<Vec<u32>> {
+        all.iter().map(|one| one.iter().map(|x| x.to_bits()).collect()).collect()
+    };
+    assert_eq!(bits(got), bits(expect), "{what}\n{}", function.source);
+}
+
+/// The plans of a function, fused and not.
+fn plans(graph: &Graph, targets: &[Target]) -> (Plan, Plan) {
+    let off = Graph { fusing: Fusing::Off, ..graph.clone() };
+    let plan = |graph: Graph| interpreted(fusion_compiler::compile(graph, targets, &|_| (0, 0)));
+    (plan(graph.clone()), plan(off))
+}
+
+fn check_interpreted(seed: u64, sizes: &[(usize, usize)]) {
+    let function = function(seed);
+    let graph = graph(&function);
+    let (fused, unfused) = plans(&graph, &[Target::Cpu]);
+    for &size in sizes {
+        let inputs = inputs(&function, &graph, size, seed);
+        let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
+        let got = execute(&fused, &function, &inputs, &Device::cpu());
+        check_close("fused", &function, &inputs, &got, &expect, 1.0);
+        let off = execute(&unfused, &function, &inputs, &Device::cpu());
+        check_same("unfused", &function, &off, &got);
+    }
+}
+
+#[test]
+fn interpreted_kernels_agree_with_the_reference() {
+    (0..300).for_each(|seed| check_interpreted(seed, &SIZES));
+}
+
+#[test]
+fn interpreted_kernels_agree_on_many_threads() {
+    (0..12).for_each(|seed| check_interpreted(seed, &[LARGE]));
+}
+
+#[test]
+fn generated_rust_agrees_with_the_reference_and_the_interpreter() {
+    assert!(!FUSED.is_empty());
+    for &(seed, compiled) in FUSED {
+        let function = function(seed);
+        let graph = graph(&function);
+        let (plan, _) = plans(&graph, &[Target::Cpu]);
+        for size in SIZES {
+            let inputs = inputs(&function, &graph, size, seed);
+            let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
+            let got = call(compiled, &function, &inputs);
+            check_close("compiled", &function, &inputs, &got, &expect, 1.0);
+            if has_fma() {
+                let same = execute(&plan, &function, &inputs, &Device::cpu());
+                check_same("interpreted", &function, &same, &got);
+            }
+            if let Some(&(_, unfused)) = UNFUSED.iter().find(|(number, _)| *number == seed) {
+                check_same("unfused", &function, &call(unfused, &function, &inputs), &got);
+            }
+        }
+    }
+}
+
+/// Whether generated Rust runs its variant with fused multiply-add here, as the interpreter does.
+fn has_fma() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("fma") && std::arch::is_x86_feature_detected!("avx2")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+#[test]
+fn every_wgsl_text_is_valid() {
+    for seed in 0..300 {
+        let function = function(seed);
+        let (plan, _) = plans(&graph(&function), &[Target::Wgsl]);
+        for text in texts(&plan) {
+            let module = naga::front::wgsl::parse_str(text);
+            let module = module.unwrap_or_else(|error| panic!("{}\n{text}", error.emit_to_string(text)));
+            let flags = naga::valid::ValidationFlags::all();
+            let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::all());
+            validator.validate(&module).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+        }
+    }
+}
+
+/// The texts of a plan.
+fn texts(plan: &Plan) -> Vec<&str> {
+    let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
+    let launches = steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
+    launches
+        .map(|launch| match &launch.code {
+            Code::Ptx(text) | Code::Wgsl(text) => &**text,
+            Code::Cpu(_) => unreachable!("the program is for a GPU"),
+        })
+        .collect()
+}
+
+/// NVIDIA's assembler, where `FUSION_PTXAS` says that there is one.
+#[test]
+fn ptxas_assembles_a_sample() {
+    let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
+        eprintln!("not run: FUSION_PTXAS is not set to the path of ptxas");
+        return;
+    };
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join("corpus.ptx");
+    for seed in 0..12 {
+        let function = function(seed);
+        let (plan, _) = plans(&graph(&function), &[Target::Ptx]);
+        for text in texts(&plan) {
+            std::fs::write(&path, text).expect("the folder can be written");
+            for arch in ["sm_75", "sm_80", "sm_90", "sm_100"] {
+                let mut command = std::process::Command::new(&ptxas);
+                let command = command.args(["-arch", arch, "-o"]).arg(folder.join("corpus.cubin")).arg(&path);
+                let output = command.output().expect("FUSION_PTXAS is the path of ptxas");
+                let log = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{arch}: {log}\n{text}");
+            }
+        }
+    }
+}
+
+/// On the device of `wgpu`, whose language leaves functions more room for error; missing it is a failure only under
+/// `FUSION_REQUIRE_WGPU=1`.
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_agrees_with_the_reference() {
+    let device = match Device::wgpu() {
+        Ok(device) => device,
+        Err(error) => {
+            assert_ne!(std::env::var("FUSION_REQUIRE_WGPU").as_deref(), Ok("1"), "{error}");
+            eprintln!("not run: {error}");
+            return;
+        }
+    };
+    for seed in 0..60 {
+        let function = function(seed);
+        let graph = graph(&function);
+        let (fused, unfused) = plans(&graph, &[Target::Wgsl]);
+        for size in SIZES {
+            let inputs = inputs(&function, &graph, size, seed);
+            let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
+            for (what, plan) in [("fused", &fused), ("unfused", &unfused)] {
+                check_close(
+                    what,
+                    &function,
+                    &inputs,
+                    &execute(plan, &function, &inputs, &device),
+                    &expect,
+                    8.0,
+                );
+            }
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn any_seed_agrees(seed in 300_u64.., n in 0_usize..40, d in 0_usize..40) {
+        check_interpreted(seed, &[(n, d)]);
+    }
+}
