@@ -1,0 +1,179 @@
+//! Operations on `f32`, against the `f64` column of the table.
+
+use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::ops::Op;
+
+use super::{EDGES, Kind, devices, distance, download, is_base, kernels, random_bits, report, upload};
+
+/// Where the table promises its bound: beyond, angles are taken for 0.
+const ANGLE_MAX: f32 = 1e5;
+
+/// One result of an operation, and what was asked for.
+struct Case<'a> {
+    op: Op,
+    args: &'a [f32],
+    actual: f32,
+}
+
+impl Case<'_> {
+    /// Every value that a correctly rounded reference may give. A fused multiply-add is taken in `f32`, since rounding
+    /// to `f64` first may be off by one; the oldest instruction set rounds twice.
+    fn expect(&self, kind: Kind, args: &[f32]) -> Vec<f32> {
+        if let (Op::Fma, &[x, y, z]) = (self.op, args) {
+            let once = x.mul_add(y, z);
+            return match kind {
+                Kind::Cpu if is_base() => vec![x * y + z],
+                Kind::Cpu => vec![once],
+                Kind::Wgpu => vec![once, x * y + z],
+            };
+        }
+        let wide: Vec<f64> = args.iter().map(|&x| f64::from(x)).collect();
+        vec![(self.op.info().eval.float)(&wide) as f32]
+    }
+
+    fn within(&self, expect: f32, bound: u32) -> bool {
+        distance(self.actual, expect) <= u64::from(bound)
+    }
+
+    /// On the CPU: within the bound, infinities, NaN and the signs of zeros included.
+    ///
+    /// WGSL lets a driver flush subnormal operands and results to zero of either sign, and ignore the sign of a zero: both are
+    /// accepted. It also lets a driver assume that there is no NaN and no infinity, so our docs promise finite values
+    /// only; what holds all the same on the software Vulkan is asserted here as it is: infinities and NaN as on the CPU.
+    fn allows(&self, kind: Kind) -> bool {
+        let ulp = self.op.info().ulp;
+        match kind {
+            Kind::Cpu => {
+                self.expect(kind, self.args).into_iter().any(|expect| self.within(expect, ulp.native))
+            }
+            Kind::Wgpu => {
+                flushings(self.args).iter().flat_map(|args| self.expect(kind, args)).any(|expect| {
+                    let flushed = expect.abs() < f32::MIN_POSITIVE && self.actual == 0.0;
+                    flushed || self.within(expect, ulp.wgsl)
+                })
+            }
+        }
+    }
+}
+
+/// The operands, with each subnormal or zero as it is or as a zero of either sign.
+fn flushings(args: &[f32]) -> Vec<Vec<f32>> {
+    let mut all = vec![vec![]];
+    for &x in args {
+        let choices = if x.abs() < f32::MIN_POSITIVE { vec![x, 0.0, -0.0] } else { vec![x] };
+        all = choices
+            .iter()
+            .flat_map(|&y| all.iter().map(move |args| [args.as_slice(), &[y]].concat()))
+            .collect();
+    }
+    all
+}
+
+fn is_promised(op: Op, args: &[f32]) -> bool {
+    !matches!(op, Op::Sin | Op::Cos | Op::Tan) || args[0].abs() <= ANGLE_MAX || !args[0].is_finite()
+}
+
+/// Runs the operation on every device over columns of operands, and gives a line for each result out of bounds.
+fn failures(op: Op, columns: &[Vec<f32>]) -> Vec<String> {
+    let function = kernels::float(op).expect("an operation on floats");
+    let mut failures = Vec::new();
+    for (kind, device) in devices() {
+        let tensors: Vec<_> = columns.iter().map(|column| upload(&device, column)).collect();
+        let results = download(function.call(&tensors));
+        assert_eq!(results.len(), columns[0].len());
+        for (i, actual) in results.into_iter().enumerate() {
+            let args: Vec<f32> = columns.iter().map(|column| column[i]).collect();
+            let case = Case { op, args: &args, actual };
+            if is_promised(op, &args) && !case.allows(kind) {
+                failures.push(format!(
+                    "{op:?}{args:?} is {actual:?}, not {:?} ({kind:?})",
+                    case.expect(kind, &args)
+                ));
+            }
+        }
+    }
+    failures
+}
+
+fn columns(points: &[[f32; 3]], arity: usize) -> Vec<Vec<f32>> {
+    (0..arity).map(|i| points.iter().map(|point| point[i]).collect()).collect()
+}
+
+/// A number of either sign with an exponent from −20 to 19.
+fn moderate(bits: u32) -> f32 {
+    f32::from_bits(bits & 0x807f_ffff | (107 + (bits >> 9) % 40) << 23)
+}
+
+/// All combinations of edges; any bits; and moderate numbers.
+fn points(arity: usize) -> Vec<[f32; 3]> {
+    let mut points = vec![[0.0; 3]];
+    for i in 0..arity {
+        points = points.iter().flat_map(|&point| EDGES.map(|x| with(point, i, x))).collect();
+    }
+    let bits: Vec<u32> = random_bits().take(30_000).collect();
+    points.extend(bits.chunks_exact(3).map(|bits| [0, 1, 2].map(|i| f32::from_bits(bits[i]))));
+    points.extend(bits.chunks_exact(3).map(|bits| [0, 1, 2].map(|i| moderate(bits[i]))));
+    points
+}
+
+fn with(mut point: [f32; 3], i: usize, x: f32) -> [f32; 3] {
+    point[i] = x;
+    point
+}
+
+fn of_arity(arity: usize) -> impl Iterator<Item = Op> {
+    Op::ALL.iter().copied().filter(move |&op| op.info().arity == arity && kernels::float(op).is_some())
+}
+
+#[test]
+fn each_operation_on_floats_has_a_function() {
+    for &op in Op::ALL {
+        // Bits of truth values are not bits of floats.
+        assert_eq!(kernels::float(op).is_some(), op.info().typing.accepts(DType::F32), "{op:?}");
+    }
+}
+
+#[test]
+fn unary_operations_are_within_their_bounds() {
+    let sweep = (0..=u32::MAX).step_by(40_009).map(f32::from_bits);
+    let column: Vec<f32> = EDGES.into_iter().chain(sweep).collect();
+    report(&of_arity(1).flat_map(|op| failures(op, std::slice::from_ref(&column))).collect::<Vec<_>>());
+}
+
+#[test]
+fn binary_operations_are_within_their_bounds() {
+    let points = points(2);
+    report(&of_arity(2).flat_map(|op| failures(op, &columns(&points, 2))).collect::<Vec<_>>());
+}
+
+#[test]
+fn ternary_operations_are_within_their_bounds() {
+    let points = points(3);
+    report(&of_arity(3).flat_map(|op| failures(op, &columns(&points, 3))).collect::<Vec<_>>());
+}
+
+/// As the rows of the table say: 0 stands for an angle that has too few bits for its turns to be known.
+#[test]
+fn large_angles_are_taken_for_zero() {
+    for (_, device) in devices() {
+        let x = [upload(&device, &[2e5, -1e6, f32::MAX, f32::MIN])];
+        for (op, expect) in [(Op::Sin, 0.0), (Op::Cos, 1.0), (Op::Tan, 0.0)] {
+            let function = kernels::float(op).expect("an operation on floats");
+            assert_eq!(download(function.call(&x)), [expect; 4], "{op:?} on {}", device.name());
+        }
+    }
+}
+
+/// What holds although WGSL does not promise it, since it is asked of the bits.
+#[test]
+fn nan_passes_through_min_and_max_on_every_device() {
+    for (_, device) in devices() {
+        let x = upload(&device, &[f32::NAN, 1.0, f32::NAN, -f32::NAN]);
+        let y = upload(&device, &[1.0, f32::NAN, f32::NAN, f32::INFINITY]);
+        for op in [Op::Min, Op::Max] {
+            let function = kernels::float(op).expect("an operation on floats");
+            let results = download(function.call(&[x.clone(), y.clone()]));
+            assert!(results.iter().all(|result| result.is_nan()), "{op:?} on {}: {results:?}", device.name());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Every operation of the table and every function of the standard library, through `fuse!` and on devices.
+//!
+//! References are the `f64` column of the table, integer arithmetic of Rust, and formulas written from
+//! PyTorch's documentation; the bounds are those of the table, or stand beside the formula.
+//! The CPU is held to every bit of IEEE; for WGSL see `Case::allows`.
+
+mod float;
+mod int;
+mod kernels;
+mod library;
+
+use std::process::Command;
+
+use fusion::prelude::*;
+
+/// Which promise of the table binds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Cpu,
+    Wgpu,
+}
+
+/// The devices of this process. One that is required and missing is a failure.
+fn devices() -> Vec<(Kind, Device)> {
+    let mut devices = vec![(Kind::Cpu, Device::cpu())];
+    if cfg!(feature = "wgpu") {
+        match wgpu() {
+            Ok(device) => devices.push((Kind::Wgpu, device)),
+            Err(error) if std::env::var_os("FUSION_REQUIRE_WGPU").is_some_and(|value| value == "1") => {
+                panic!("wgpu is required: {error}")
+            }
+            Err(error) => eprintln!("SKIPPED on wgpu: {error}"),
+        }
+    }
+    devices
+}
+
+#[cfg(feature = "wgpu")]
+fn wgpu() -> Result<Device> {
+    Device::wgpu()
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn wgpu() -> Result<Device> {
+    unreachable!("asked for with its feature only")
+}
+
+/// Whether this process runs the CPU without fused multiply-add.
+fn is_base() -> bool {
+    std::env::var_os("FUSION_CPU_ISA").is_some_and(|isa| isa == "base")
+}
+
+/// The instruction set is chosen once in a process, so the other tests run again in processes of their own.
+#[test]
+fn every_instruction_set_passes() {
+    for isa in ["base", "avx2"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let output =
+            command.args(["float::", "int::", "library::"]).env("FUSION_CPU_ISA", isa).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && !text.contains(" 0 passed"), "{isa}: {text}");
+    }
+}
+
+/// Panics with the failures, of which there must be none; some from all over say enough.
+fn report(failures: &[String]) {
+    let shown: Vec<_> = failures.iter().step_by(failures.len() / 40 + 1).collect();
+    assert!(failures.is_empty(), "{} failures, of which {shown:#?}", failures.len());
+}
+
+fn upload<T: Element>(device: &Device, elements: &[T]) -> Tensor<T> {
+    Tensor::from_slice(device, elements, elements.len()).expect("there is memory")
+}
+
+fn download<T: Element>(result: Result<Tensor<T>>) -> Vec<T> {
+    result.and_then(|tensor| tensor.to_vec()).expect("a launch on a working device")
+}
+
+/// The number of `f32` between 0 and `x`, with its sign: neighbours differ by one, and infinity follows the last.
+fn position(x: f32) -> i64 {
+    let size = i64::from(x.to_bits() & 0x7fff_ffff);
+    if x.is_sign_negative() { -size } else { size }
+}
+
+/// How many `f32` lie between two values; NaN is at no distance from NaN only, and zeros differ by their signs.
+fn distance(x: f32, y: f32) -> u64 {
+    match (x.is_nan(), y.is_nan()) {
+        (true, true) => 0,
+        (false, false) if x == 0.0 && y == 0.0 => u64::from(x.to_bits() != y.to_bits()) * u64::MAX,
+        (false, false) => position(x).abs_diff(position(y)),
+        (true, false) | (false, true) => u64::MAX,
+    }
+}
+
+/// Zeros of both signs, subnormals, ones and their neighbours, ties, the limits, infinities and NaN.
+const EDGES: [f32; 28] = [
+    0.0,
+    -0.0,
+    1e-45,
+    -1e-45,
+    1e-39,
+    -1e-39,
+    f32::MIN_POSITIVE,
+    -f32::MIN_POSITIVE,
+    0.5,
+    -0.5,
+    1.0 - f32::EPSILON / 2.0,
+    1.0,
+    -1.0,
+    1.0 + f32::EPSILON,
+    1.5,
+    2.5,
+    -2.0,
+    3.0,
+    -7.0,
+    88.8,
+    8_388_609.0,
+    16_777_216.0,
+    -16_777_218.0,
+    f32::MAX,
+    f32::MIN,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+];
+
+/// A sequence of bits without a pattern (Marsaglia 2003, xorshift).
+fn random_bits() -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(0x9e37_79b9_u32), |&x| {
+        let x = x ^ x << 13;
+        let x = x ^ x >> 17;
+        Some(x ^ x << 5)
+    })
+}
