@@ -397,7 +397,8 @@ ops! {
             bool: Native("xor.pred {d}, {0}, {1};"),
             ..all(Native("setp.ne.{t} {d}, {0}, {1};"))
         },
-        wgsl: all(Native("{0} != {1}")),
+        // naga makes an ordered comparison of `!=`, which is false for NaN.
+        wgsl: Lowering { float: Native("!({0} == {1})"), ..all(Native("{0} != {1}")) },
         ..COMPARE
     };
     /// `x & y`, bit by bit.

@@ -24,8 +24,8 @@ pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let near = x.fma(square.polynomial(&ERF), x);
         let size = x.abs();
         let exponent = size.clamp(0.0, 4.0).polynomial(&LOG2_ERFC);
-        let rounded = exponent + ROUNDER;
-        let erfc = exp2_near_zero(exponent - (rounded - ROUNDER)) * power_of_two(whole(rounded));
+        let n = whole(exponent + ROUNDER);
+        let erfc = exp2_near_zero(exponent - n.to_float()) * power_of_two(n);
         with_sign(1.0 - erfc, x).but(near, size.lt(0.921875))
     })
 }

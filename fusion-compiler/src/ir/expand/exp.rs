@@ -39,8 +39,8 @@ pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let x = x.clamp(-151.0, 129.0);
-        let rounded = x + ROUNDER;
-        scale(exp2_near_zero(x - (rounded - ROUNDER)), whole(rounded))
+        let n = whole(x + ROUNDER);
+        scale(exp2_near_zero(x - n.to_float()), n)
     })
 }
 
@@ -84,16 +84,18 @@ pub(super) fn power_of_two(n: Term<'_>) -> Term<'_> {
 }
 
 /// The whole number in the low bits of a number near [`ROUNDER`], as `i32`.
+///
+/// As a float it is converted back, never `rounded - ROUNDER`: WGSL lets a driver take `(x + c) - c` for `x`, and Mesa does.
 pub(super) fn whole(rounded: Term<'_>) -> Term<'_> {
     rounded.bits() - ROUNDER.to_bits().cast_signed()
 }
 
 /// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170.
 fn reduce(x: Term<'_>) -> (Term<'_>, Term<'_>) {
-    let rounded = x.fma(LOG2_E, ROUNDER);
-    let n = rounded - ROUNDER;
-    let r = n.fma(-LN_2_LOW, n.fma(-LN_2_HIGH, x));
-    (whole(rounded), r)
+    let n = whole(x.fma(LOG2_E, ROUNDER));
+    let count = n.to_float();
+    let r = count.fma(-LN_2_LOW, count.fma(-LN_2_HIGH, x));
+    (n, r)
 }
 
 fn exp_near_zero(r: Term<'_>) -> Term<'_> {

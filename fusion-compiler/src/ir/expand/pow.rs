@@ -43,9 +43,9 @@ fn power_of_positive<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let (y_high, y_low) = in_two_parts(y);
     let high = y_high * log_high;
     let low = y_low.fma(log_high, y * log_low);
-    let rounded = (high + low).clamp(-160.0, 160.0) + ROUNDER;
-    let rest = (high - (rounded - ROUNDER)) + low;
-    scale(exp2_near_zero(rest.clamp(-1.0, 1.0)), whole(rounded))
+    let n = whole((high + low).clamp(-160.0, 160.0) + ROUNDER);
+    let rest = (high - n.to_float()) + low;
+    scale(exp2_near_zero(rest.clamp(-1.0, 1.0)), n)
 }
 
 /// Whether `y` is a whole number, and whether an odd one.

@@ -138,8 +138,8 @@ impl<'b> Turn<'b> {
 /// rounded only where it is large, and then what was rounded off is exact and goes to the low part.
 fn reduce(x: Term<'_>) -> Turn<'_> {
     let x = x.but(0.0, x.abs().gt(TURNS_LIMIT)).but(f32::NAN, magnitude(x).eq(INFINITY_BITS));
-    let rounded = x.fma(FRAC_2_PI, ROUNDER);
-    let n = rounded - ROUNDER;
+    let quarters = whole(x.fma(FRAC_2_PI, ROUNDER));
+    let n = quarters.to_float();
     let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x));
     let (third, rest_third) = difference(exact, n * HALF_PI[2]);
     let (fourth, rest_fourth) = difference(third, n * HALF_PI[3]);
@@ -151,7 +151,7 @@ fn reduce(x: Term<'_>) -> Turn<'_> {
     let sin = r + (r * square).fma(square.polynomial(&SIN), low);
     let cos = (square * square).fma(square.polynomial(&COS), -(r * low));
     let cos = 1.0 - (square * 0.5 - cos);
-    Turn { quarters: whole(rounded), sin, cos }
+    Turn { quarters, sin, cos }
 }
 
 /// `x − y` and what rounding took off it.
