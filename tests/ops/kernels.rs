@@ -5,11 +5,13 @@
 use fusion::prelude::*;
 use fusion_compiler::ir::ops::Op;
 
+type OfThree<T, R> = fn(&Tensor<T>, &Tensor<T>, &Tensor<T>) -> Result<Tensor<R>>;
+
 /// A function of one, two or three tensors of one shape.
 pub(crate) enum Function<T: Element, R: Element> {
     Unary(fn(&Tensor<T>) -> Result<Tensor<R>>),
     Binary(fn(&Tensor<T>, &Tensor<T>) -> Result<Tensor<R>>),
-    Ternary(fn(&Tensor<T>, &Tensor<T>, &Tensor<T>) -> Result<Tensor<R>>),
+    Ternary(OfThree<T, R>),
 }
 
 impl<T: Element, R: Element> Function<T, R> {
