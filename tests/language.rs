@@ -159,3 +159,36 @@ fn one_kernel_three_loads_one_store() {
     assert_eq!(count(gate::WGSL, "var<storage, read>"), 3);
     assert_eq!(count(gate::WGSL, "var<storage, read_write>"), 1);
 }
+
+fuse! {
+    /// Functions whose arguments are reduced, whatever a driver reorders.
+    pub fn reduced(x: f32[N]) -> (f32[N], f32[N], f32[N], f32[N], f32[N], f32[N]) {
+        (exp(x), sin(x), tanh(x), erf(x), pow(abs(x), 1.7), log(abs(x)))
+    }
+}
+
+#[test]
+fn functions_by_argument_reduction() {
+    on_devices(|device| {
+        let xs: Vec<f32> = (1..400).map(|i| (i as f32 - 200.5) / 37.0).collect();
+        let x = Tensor::from_slice(device, &xs, [xs.len()])?;
+        let (exp, sin, tanh, erf, pow, log) = reduced(&x)?;
+        let erf_of_half = erf.to_vec()?.into_iter().zip(&xs).find(|(_, x)| (**x - 0.5).abs() < 0.014);
+        assert!(erf_of_half.is_some_and(|(erf, _)| (erf - 0.52).abs() < 0.02), "{erf_of_half:?}");
+        let references: [(Tensor<f32>, fn(f64) -> f64); 5] = [
+            (exp, f64::exp),
+            (sin, f64::sin),
+            (tanh, f64::tanh),
+            (pow, |x| x.abs().powf(1.7)),
+            (log, |x| x.abs().ln()),
+        ];
+        for (i, (values, reference)) in references.into_iter().enumerate() {
+            for (got, &x) in values.to_vec()?.into_iter().zip(&xs) {
+                let expected = reference(f64::from(x));
+                let error = (f64::from(got) - expected).abs() / expected.abs().max(1e-3);
+                assert!(error < 2e-6, "function {i} of {x} on {}: {got}, not {expected}", device.name());
+            }
+        }
+        Ok(())
+    });
+}

@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-use super::exp::{ROUNDER, exp2_near_zero, power_of_two, whole};
+use super::exp::{ROUNDER, exp2_near_zero, nearest, power_of_two, whole};
 use super::float::with_sign;
 use super::term::unary;
 use crate::ir::kernel::{Builder, Value};
@@ -25,7 +25,7 @@ pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let size = x.abs();
         let exponent = size.clamp(0.0, 4.0).polynomial(&LOG2_ERFC);
         let rounded = exponent + ROUNDER;
-        let erfc = exp2_near_zero(exponent - (rounded - ROUNDER)) * power_of_two(whole(rounded));
+        let erfc = exp2_near_zero(exponent - nearest(rounded)) * power_of_two(whole(rounded));
         with_sign(1.0 - erfc, x).but(near, size.lt(0.921875))
     })
 }

@@ -40,7 +40,7 @@ pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let x = x.clamp(-151.0, 129.0);
         let rounded = x + ROUNDER;
-        scale(exp2_near_zero(x - (rounded - ROUNDER)), whole(rounded))
+        scale(exp2_near_zero(x - nearest(rounded)), whole(rounded))
     })
 }
 
@@ -88,10 +88,17 @@ pub(super) fn whole(rounded: Term<'_>) -> Term<'_> {
     rounded.bits() - ROUNDER.to_bits().cast_signed()
 }
 
+/// The same as `f32`.
+///
+/// Not `rounded - ROUNDER`: drivers of WGSL may take that for what `rounded` was before the addition.
+pub(super) fn nearest(rounded: Term<'_>) -> Term<'_> {
+    whole(rounded).to_float()
+}
+
 /// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170.
 fn reduce(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let rounded = x.fma(LOG2_E, ROUNDER);
-    let n = rounded - ROUNDER;
+    let n = nearest(rounded);
     let r = n.fma(-LN_2_LOW, n.fma(-LN_2_HIGH, x));
     (whole(rounded), r)
 }

@@ -4,7 +4,7 @@
 
 use std::f32::consts::{FRAC_2_PI, FRAC_PI_2, PI};
 
-use super::exp::{ROUNDER, whole};
+use super::exp::{ROUNDER, nearest, whole};
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::hyperbolic::odd;
 use super::term::{Term, binary, unary};
@@ -139,7 +139,7 @@ impl<'b> Turn<'b> {
 fn reduce(x: Term<'_>) -> Turn<'_> {
     let x = x.but(0.0, x.abs().gt(TURNS_LIMIT)).but(f32::NAN, magnitude(x).eq(INFINITY_BITS));
     let rounded = x.fma(FRAC_2_PI, ROUNDER);
-    let n = rounded - ROUNDER;
+    let n = nearest(rounded);
     let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x));
     let (third, rest_third) = difference(exact, n * HALF_PI[2]);
     let (fourth, rest_fourth) = difference(third, n * HALF_PI[3]);
