@@ -1,4 +1,26 @@
-//! Compile-time kernel fusion.
+//! Compile-time kernel fusion: tensor maths in Rust, fused at `cargo build` for CUDA, WebGPU and the CPU.
+//!
+//! ```
+//! use fusion::prelude::*;
+//!
+//! fuse! {
+//!     /// SwiGLU gate (Shazeer 2020).
+//!     pub fn swiglu(x: f32[N, D], y: f32[N, D]) -> f32[N, D] {
+//!         silu(x) * y
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let device = Device::cpu();
+//! let x = Tensor::from_slice(&device, &[0.0, 1.0, 2.0, 3.0], [2, 2])?;
+//! let bias = Tensor::from_slice(&device, &[1.0, -1.0], [2])?;
+//! let h = swiglu(&x, &x)?;
+//! let y = fuse!(relu(h[N, D] + bias[D]) * scalar(2.0))?;
+//! assert_eq!(y.to_vec()?[0], 2.0);
+//! assert_eq!(swiglu::report().kernels(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
 pub use fusion_runtime::*;
 

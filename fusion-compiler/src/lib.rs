@@ -108,11 +108,31 @@ pub fn compile(graph: Graph, targets: &[Target], locate: assemble::Locate<'_>) -
 
 /// Rewrites of the graph, whatever the target.
 pub fn optimize(graph: Graph) -> Graph {
-    let graph = rewrite::simplify(graph);
-    let graph = rewrite::cse(graph);
-    let graph = rewrite::dce(graph);
-    let graph = rewrite::fma(graph);
-    rewrite::dce(graph)
+    let graph = verified(rewrite::simplify(verified(graph)));
+    let graph = verified(rewrite::cse(graph));
+    let graph = verified(rewrite::dce(graph));
+    let graph = verified(rewrite::fma(graph));
+    verified(rewrite::dce(graph))
+}
+
+/// The graph itself; a compiler built with debug assertions checks it first.
+fn verified(graph: Graph) -> Graph {
+    if cfg!(debug_assertions)
+        && let Err(error) = ir::verify::graph(&graph)
+    {
+        unreachable!("a pass broke the graph: {error}\n{graph}");
+    }
+    graph
+}
+
+/// The kernel itself; a compiler built with debug assertions checks it first.
+fn verified_kernel(kernel: Kernel) -> Kernel {
+    if cfg!(debug_assertions)
+        && let Err(error) = ir::verify_kernel::kernel(&kernel)
+    {
+        unreachable!("a pass broke the kernel: {error}");
+    }
+    kernel
 }
 
 /// The kernels of one group on one target.
@@ -122,7 +142,7 @@ fn variants(work: &Work<'_>, target: Target) -> Vec<Variant<CpuKernels>> {
 }
 
 fn variant(work: &Work<'_>, target: Target, mut scheduled: Scheduled) -> Variant<CpuKernels> {
-    scheduled.kernel = rewrite::kernel_dce(scheduled.kernel);
+    scheduled.kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(scheduled.kernel)));
     let Scheduled { when, kernel, uniforms, reach, space } = schedule::prune_uniforms(scheduled);
     let buffers = work.operands.iter().zip(reach);
     let buffers = buffers.map(|(operand, reach)| BufferArg {
@@ -155,7 +175,7 @@ fn code(kernel: Kernel, target: Target) -> Code<CpuKernels> {
 
 /// Makes a kernel what a dialect can print.
 pub fn lower(kernel: Kernel, dialect: Dialect) -> Kernel {
-    let kernel = legalize::legalize(kernel, dialect);
-    let kernel = rewrite::kernel_cse(kernel);
-    rewrite::kernel_dce(kernel)
+    let kernel = verified_kernel(legalize::legalize(kernel, dialect));
+    let kernel = verified_kernel(rewrite::kernel_cse(kernel));
+    verified_kernel(rewrite::kernel_dce(kernel))
 }

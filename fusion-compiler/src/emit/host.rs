@@ -30,6 +30,7 @@ pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
         format!("What was made of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
     quote! {
         #attributes
+        #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
         #visibility fn #name(#typed) -> ::fusion::Result<#result> {
             #call
         }
@@ -180,6 +181,7 @@ fn into(signature: &Signature, params: &[ParamType], results: &[DType]) -> Optio
         ///
         /// # Errors
         /// As the function; also where a tensor has not the shape of its result.
+        #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
         pub fn into(#(#outs: &mut ::fusion::Tensor<#types>,)* #typed) -> ::fusion::Result<()> {
             p::run_into(&PLAN, &mut [#(p::Arg::from(#arguments)),*], &mut [#(p::Arg::from(#outs)),*])
         }

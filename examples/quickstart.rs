@@ -1,0 +1,77 @@
+//! `relu(a + b) * c` over 16M elements, fused and not, on the best device there is.
+//!
+//! `cargo run --release --example quickstart`
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use fusion::prelude::*;
+
+fuse! {
+    /// One kernel: three reads, one write.
+    pub fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] {
+        relu(a + b) * c
+    }
+
+    /// The same, each operation a kernel of its own.
+    #[fuse(off)]
+    pub fn gate_unfused(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] {
+        relu(a + b) * c
+    }
+}
+
+const N: usize = 16 << 20;
+
+fn main() -> Result<ExitCode> {
+    let device = Device::best();
+    let [a, b, c] = [3, 5, 7].map(wave);
+    let [x, y, z] = [
+        Tensor::from_slice(&device, &a, [N])?,
+        Tensor::from_slice(&device, &b, [N])?,
+        Tensor::from_slice(&device, &c, [N])?,
+    ];
+    println!("device: {}", device.name());
+    println!("{}", gate::report().bind(&[("N", N)])?);
+
+    let mut out = Tensor::zeros(&device, [N])?;
+    let fused = median(&device, || gate::into(&mut out, &x, &y, &z))?;
+    let mut other = Tensor::zeros(&device, [N])?;
+    let unfused = median(&device, || gate_unfused::into(&mut other, &x, &y, &z))?;
+    let ratio = unfused.as_secs_f64() / fused.as_secs_f64();
+    println!("fused {fused:.2?}, unfused {unfused:.2?}: {ratio:.1} times as fast");
+
+    let wrong = |out: &[f32]| (0..N).find(|&i| out[i] != expected(a[i], b[i], c[i]));
+    match wrong(&out.to_vec()?).or(wrong(&other.to_vec()?)) {
+        None => {
+            println!("{N} results are right");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(i) => {
+            eprintln!("result {i} is wrong: it should be {}", expected(a[i], b[i], c[i]));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// The median time of a call, after one to warm up.
+fn median(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..8 {
+        let start = Instant::now();
+        call()?;
+        device.synchronize()?;
+        times.push(start.elapsed());
+    }
+    times.remove(0);
+    times.sort();
+    Ok(times[times.len() / 2])
+}
+
+/// Quarters of both signs, whose sums and products `f32` holds exactly.
+fn wave(step: usize) -> Vec<f32> {
+    (0..N).map(|i| ((i * step) % 401) as f32 / 4.0 - 50.0).collect()
+}
+
+fn expected(a: f32, b: f32, c: f32) -> f32 {
+    ((f64::from(a) + f64::from(b)).max(0.0) * f64::from(c)) as f32
+}
