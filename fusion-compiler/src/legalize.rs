@@ -6,14 +6,19 @@
 use std::collections::HashMap;
 
 use crate::ir::dtype::{Const, DType};
-use crate::ir::kernel::{Builder, Expr, Kernel, Lanes, LoopKind, Stmt, Type, Value};
+use crate::ir::kernel::{Builder, Expr, Kernel, Lanes, LoopKind, Stmt, Type, Uniform, Value};
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
 
 /// Rewrites a kernel into what the dialect has.
 pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
-    let mut legalizer = Legalizer { dialect, types: &mut kernel.types, renamed: HashMap::new() };
+    let mut legalizer = Legalizer {
+        dialect,
+        types: &mut kernel.types,
+        uniforms: &mut kernel.uniforms,
+        renamed: HashMap::new(),
+    };
     let mut out = Vec::new();
     legalizer.block(body, &mut out);
     kernel.body = out;
@@ -23,6 +28,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
 struct Legalizer<'k> {
     dialect: Dialect,
     types: &'k mut Vec<Type>,
+    uniforms: &'k mut Vec<Uniform>,
     renamed: HashMap<Value, Value>,
 }
 
@@ -80,7 +86,7 @@ impl Legalizer<'_> {
         }
         let range = Range::of(to);
         let inside = self.write(out, |b| range.clamp(b, arg));
-        let whole = Builder { types: self.types, body: out }.declare(Type { dtype: to, ..from });
+        let whole = self.builder(out).declare(Type { dtype: to, ..from });
         out.push(Stmt::Let(whole, Expr::Cast(inside)));
         let made = self.write(out, |b| range.saturate(b, arg, whole));
         self.renamed.insert(value, made);
@@ -99,16 +105,21 @@ impl Legalizer<'_> {
     /// Legalizes what `make` writes.
     fn write(&mut self, out: &mut Vec<Stmt>, make: impl FnOnce(&mut Builder<'_>) -> Value) -> Value {
         let mut body = Vec::new();
-        let made = make(&mut Builder { types: self.types, body: &mut body });
+        let made = make(&mut self.builder(&mut body));
         self.block(body, out);
         self.renamed.get(&made).copied().unwrap_or(made)
     }
 
+    fn builder<'b>(&'b mut self, body: &'b mut Vec<Stmt>) -> Builder<'b> {
+        Builder { types: self.types, uniforms: self.uniforms, body }
+    }
+
     /// The part of a grid loop that this thread runs: first, end and distance.
     fn deal(&mut self, start: Value, end: Value, step: Value, out: &mut Vec<Stmt>) -> (Value, Value, Value) {
-        let mut b = Builder { types: self.types, body: out };
+        let dialect = self.dialect;
+        let mut b = self.builder(out);
         let index = Type { dtype: DType::Index, lanes: Lanes::ONE };
-        match self.dialect {
+        match dialect {
             Dialect::Ptx | Dialect::Wgsl => {
                 let (id, size) = (b.bind(index, Expr::GridId), b.bind(index, Expr::GridSize));
                 let skip = b.apply(Op::Mul, &[id, step]);

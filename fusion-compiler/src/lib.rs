@@ -7,7 +7,7 @@ use check::Source;
 #[cfg(feature = "syntax")]
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph};
-use ir::kernel::Kernel;
+use ir::kernel::{Kernel, Uniform};
 use ir::plan::{BufferArg, Code, Launch, Plan, Program, Target, Variant};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
@@ -141,9 +141,10 @@ fn variants(work: &Work<'_>, target: Target) -> Vec<Variant<CpuKernels>> {
     scheduled.into_iter().map(|scheduled| variant(work, target, scheduled)).collect()
 }
 
-fn variant(work: &Work<'_>, target: Target, mut scheduled: Scheduled) -> Variant<CpuKernels> {
-    scheduled.kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(scheduled.kernel)));
-    let Scheduled { when, kernel, uniforms, reach, space } = schedule::prune_uniforms(scheduled);
+fn variant(work: &Work<'_>, target: Target, scheduled: Scheduled) -> Variant<CpuKernels> {
+    let Scheduled { when, kernel, reach, space } = scheduled;
+    let kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
+    let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
     let buffers = work.operands.iter().zip(reach);
     let buffers = buffers.map(|(operand, reach)| BufferArg {
         slot: operand.slot,
@@ -151,25 +152,33 @@ fn variant(work: &Work<'_>, target: Target, mut scheduled: Scheduled) -> Variant
         dtype: operand.dtype,
         reach,
     });
-    let launch = Launch {
-        kernel: kernel.name.clone().into(),
-        index: kernel.index,
-        code: code(kernel, target),
-        buffers: buffers.collect(),
-        uniforms: uniforms.into(),
-        space,
-    };
+    let (name, index) = (kernel.name.clone(), kernel.index);
+    let (code, uniforms) = code(kernel, target);
+    let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
+    let launch = Launch { kernel: name.into(), index, code, buffers: buffers.collect(), uniforms, space };
     Variant { when: when.into(), launches: vec![launch].into() }
 }
 
-fn code(kernel: Kernel, target: Target) -> Code<CpuKernels> {
+/// What a target runs, and the uniforms that it asks for.
+fn code(kernel: Kernel, target: Target) -> (Code<CpuKernels>, Vec<Uniform>) {
     match target {
-        Target::Ptx => Code::Ptx(emit::ptx::ptx(&lower(kernel, Dialect::Ptx)).into()),
-        Target::Wgsl => Code::Wgsl(emit::wgsl::wgsl(&lower(kernel, Dialect::Wgsl)).into()),
-        Target::Cpu => Code::Cpu(CpuKernels {
-            fma: lower(kernel.clone(), Dialect::Cpu),
-            base: lower(kernel, Dialect::CpuBase),
-        }),
+        Target::Ptx => {
+            let kernel = lower(kernel, Dialect::Ptx);
+            (Code::Ptx(emit::ptx::ptx(&kernel).into()), kernel.uniforms)
+        }
+        Target::Wgsl => {
+            let kernel = lower(kernel, Dialect::Wgsl);
+            (Code::Wgsl(emit::wgsl::wgsl(&kernel).into()), kernel.uniforms)
+        }
+        Target::Cpu => {
+            let kernels = CpuKernels {
+                fma: lower(kernel.clone(), Dialect::Cpu),
+                base: lower(kernel, Dialect::CpuBase),
+            };
+            debug_assert_eq!(kernels.fma.uniforms, kernels.base.uniforms, "a launch has one list of them");
+            let uniforms = kernels.fma.uniforms.clone();
+            (Code::Cpu(kernels), uniforms)
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use fusion::prelude::*;
 
-use super::{Kind, devices, devices_without, download, report, upload};
+use super::{Kind, devices, download, report, upload};
 
 fuse! {
     pub(crate) fn k_relu(x: f32[N]) -> f32[N] { relu(x) }
@@ -148,14 +148,11 @@ fn is_close(row: &Row, x: f32, actual: f32) -> bool {
     (f64::from(actual) - expect).abs() <= bound || f64::from(actual) == rounded
 }
 
-/// Rest on `exp`, which see in the tests of the table.
-const OPEN_ON_WGSL: [&str; 6] = ["sigmoid", "log_sigmoid", "silu", "softplus", "softplus_beta", "mish"];
-
 /// A line for each result out of bounds.
-fn failures(devices: impl Iterator<Item = (Kind, Device)>, row: &Row) -> Vec<String> {
+fn failures(row: &Row) -> Vec<String> {
     let arguments = arguments();
     let mut failures = Vec::new();
-    for (kind, device) in devices {
+    for (kind, device) in devices() {
         let results = download((row.function)(&upload(&device, &arguments)));
         assert_eq!(results.len(), arguments.len());
         for (&x, actual) in arguments.iter().zip(results) {
@@ -173,15 +170,7 @@ fn failures(devices: impl Iterator<Item = (Kind, Device)>, row: &Row) -> Vec<Str
 
 #[test]
 fn functions_are_what_pytorch_documents() {
-    let of = |row: &Row| failures(devices_without(OPEN_ON_WGSL.contains(&row.name)), row);
-    report(&ROWS.iter().flat_map(of).collect::<Vec<_>>());
-}
-
-#[test]
-#[ignore = "functions that rest on exp exceed their bounds in WGSL, which reassociates"]
-fn functions_open_on_wgsl_are_what_pytorch_documents() {
-    let open = ROWS.iter().filter(|row| OPEN_ON_WGSL.contains(&row.name));
-    report(&open.flat_map(|row| failures(devices().into_iter(), row)).collect::<Vec<_>>());
+    report(&ROWS.iter().flat_map(failures).collect::<Vec<_>>());
 }
 
 /// On WGSL, where no more than finite values is promised, the software Vulkan holds all of this too.

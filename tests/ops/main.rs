@@ -45,11 +45,6 @@ fn wgpu() -> Result<Device> {
     unreachable!("asked for with its feature only")
 }
 
-/// The CPU, and wgpu unless the language leaves this function's error open there.
-fn devices_without(open_on_wgsl: bool) -> impl Iterator<Item = (Kind, Device)> {
-    devices().into_iter().filter(move |&(kind, _)| kind == Kind::Cpu || !open_on_wgsl)
-}
-
 /// Whether this process runs the CPU without fused multiply-add.
 fn is_base() -> bool {
     std::env::var_os("FUSION_CPU_ISA").is_some_and(|isa| isa == "base")

@@ -10,6 +10,7 @@
 //! in them end with them. Shared memory, barriers, subgroup operations and tiles (a matrix with an opaque
 //! layout, the operand of a matrix product) join as further `Type`s, `Expr`s and `Stmt`s.
 
+use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::graph::Access;
 use super::ops::Op;
@@ -67,6 +68,23 @@ pub struct Uniform {
     pub name: String,
     /// `F32`, `F64`, `I32`, `U32`, `Bool` (0 or 1 in a `u32`) or `Index`.
     pub dtype: DType,
+    /// Its value.
+    pub arg: UniformArg,
+}
+
+/// The value of a uniform at launch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum UniformArg {
+    /// An extent.
+    Extent(DimExpr),
+    /// The scalar parameter of this number (position in `Plan::params`).
+    Scalar(u16),
+    /// First element of the space that this launch covers; 0 unless cut into chunks. GPUs only.
+    Start,
+    /// One past the last element of the space that this launch covers. GPUs only.
+    End,
+    /// What to add to a position to find the element in the binding of this buffer, modulo 2³². WGSL only.
+    Offset(u16),
 }
 
 /// Bits of an index.
@@ -252,11 +270,18 @@ impl Kernel {
 pub struct Builder<'k> {
     /// Types of all values made so far in the kernel.
     pub types: &'k mut Vec<Type>,
+    /// Uniforms asked for so far in the kernel.
+    pub uniforms: &'k mut Vec<Uniform>,
     /// The body that grows.
     pub body: &'k mut Vec<Stmt>,
 }
 
 impl Builder<'_> {
+    /// The same, for a shorter time.
+    pub fn reborrow(&mut self) -> Builder<'_> {
+        Builder { types: self.types, uniforms: self.uniforms, body: self.body }
+    }
+
     /// The type of a value.
     pub fn ty(&self, value: Value) -> Type {
         self.types[value.0 as usize]
@@ -266,6 +291,17 @@ impl Builder<'_> {
     pub fn declare(&mut self, ty: Type) -> Value {
         self.types.push(ty);
         Value(self.types.len() as u32 - 1)
+    }
+
+    /// A uniform, the same one for the same argument; one lane.
+    pub fn uniform(&mut self, uniform: Uniform) -> Value {
+        let ty = Type { dtype: uniform.dtype, lanes: Lanes::ONE };
+        let known = self.uniforms.iter().position(|known| known.arg == uniform.arg);
+        let id = known.unwrap_or_else(|| {
+            self.uniforms.push(uniform);
+            self.uniforms.len() - 1
+        });
+        self.bind(ty, Expr::Uniform(UniformId(id as u16)))
     }
 
     /// Names an expression.

@@ -469,6 +469,16 @@ ops! {
         wgsl: bits(Native("{0} >> {u}({1})"), Never),
         ..OpInfo::NONE
     };
+    /// `x`, where a driver that may reassociate cannot see what it was made of; made by expansions. Rust and PTX
+    /// round every operation as it is written.
+    Opaque = OpInfo {
+        typing: Typing::Float,
+        eval: Eval { float: |x| x[0], int: |_, _| 0 },
+        cpu: float(Expand(float::same)),
+        ptx: float(Expand(float::same)),
+        wgsl: float(Expand(float::opaque)),
+        ..OpInfo::NONE
+    };
     /// `if c { x } else { y }`, element by element; both sides are computed.
     Select = OpInfo {
         name: "select", arity: 3, typing: Typing::Select,

@@ -11,6 +11,7 @@ use super::dim::DimExpr;
 use super::dtype::DType;
 use super::graph::Access;
 use super::kernel::IndexWidth;
+pub use super::kernel::UniformArg;
 
 /// A list that a `static` can hold.
 pub type List<T> = Cow<'static, [T]>;
@@ -325,21 +326,6 @@ pub enum Slot {
     Output(u16),
     /// Of the temporary of this number.
     Temp(u16),
-}
-
-/// The value of a uniform at launch.
-#[derive(Clone, Debug, PartialEq)]
-pub enum UniformArg {
-    /// An extent.
-    Extent(DimExpr),
-    /// The scalar parameter of this number (position in `Plan::params`).
-    Scalar(u16),
-    /// First element of the space that this launch covers; 0 unless cut into chunks. GPUs only.
-    Start,
-    /// One past the last element of the space that this launch covers. GPUs only.
-    End,
-    /// What to add to a position to find the element in the binding of this buffer, modulo 2³². WGSL only.
-    Offset(u16),
 }
 
 /// What was fused, for reports.

@@ -206,9 +206,12 @@ fn expand(
         Lower::Expand(rule) => {
             let mut types: Vec<Type> =
                 dtypes.iter().map(|&dtype| Type { dtype, lanes: Lanes::ONE }).collect();
-            let mut body = Vec::new();
+            let (mut uniforms, mut body) = (Vec::new(), Vec::new());
             let parameters: Vec<Value> = (0..dtypes.len() as u32).map(Value).collect();
-            let result = rule(&mut Builder { types: &mut types, body: &mut body }, &parameters);
+            let result = rule(
+                &mut Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body },
+                &parameters,
+            );
             let mut numbers = args.to_vec();
             numbers.resize(types.len(), usize::MAX);
             for stmt in &body {
@@ -242,8 +245,9 @@ fn inline(
         Expr::Cast(value) => Step::Cast(number(*value), dtype),
         Expr::Bitcast(value) => Step::Bitcast(number(*value), dtype),
         Expr::Splat(value) => Step::Copy(number(*value)),
-        Expr::Uniform(_)
-        | Expr::Pack(_)
+        // The only one that expansions ask for is the hidden zero.
+        Expr::Uniform(_) => Step::Const(Scalar::new(dtype, Const::Int(0))),
+        Expr::Pack(_)
         | Expr::Lane(..)
         | Expr::LaneIndex
         | Expr::Load { .. }

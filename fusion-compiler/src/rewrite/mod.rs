@@ -9,6 +9,7 @@ mod dce;
 mod fma;
 mod kernel_cse;
 mod kernel_dce;
+mod prune_uniforms;
 mod simplify;
 
 pub use cse::cse;
@@ -16,6 +17,7 @@ pub use dce::dce;
 pub use fma::fma;
 pub use kernel_cse::kernel_cse;
 pub use kernel_dce::kernel_dce;
+pub use prune_uniforms::prune_uniforms;
 pub use simplify::simplify;
 
 /// Rebuilds a graph node by node; `place` appends what a node becomes and says where its value is.

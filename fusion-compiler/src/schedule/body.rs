@@ -46,7 +46,8 @@ pub(super) struct Body<'w> {
     rebased: bool,
     dims: &'w [SpaceDim],
     kernel: Kernel,
-    uniforms: Vec<(UniformArg, Value)>,
+    /// Those of the kernel, in its order.
+    uniforms: Vec<Value>,
     item: Vec<Stmt>,
     inner: Vec<Stmt>,
     values: HashMap<(NodeId, Unrolled), (Level, Value)>,
@@ -92,7 +93,7 @@ impl<'w> Body<'w> {
             Level::Item => &mut self.item,
             Level::Inner => &mut self.inner,
         };
-        Builder { types: &mut self.kernel.types, body }
+        Builder { types: &mut self.kernel.types, uniforms: &mut self.kernel.uniforms, body }
     }
 
     /// Appends a statement at the top.
@@ -106,22 +107,22 @@ impl<'w> Body<'w> {
         (std::mem::take(&mut self.item), std::mem::take(&mut self.inner))
     }
 
-    /// The kernel and what its uniforms are.
-    pub(super) fn finish(self) -> (Kernel, Vec<UniformArg>) {
-        (self.kernel, self.uniforms.into_iter().map(|(arg, _)| arg).collect())
+    /// The kernel.
+    pub(super) fn finish(self) -> Kernel {
+        self.kernel
     }
 
     /// A uniform, the same one for the same argument.
     pub(super) fn uniform(&mut self, arg: UniformArg, dtype: DType, name: &str) -> Value {
-        if let Some((_, value)) = self.uniforms.iter().find(|(known, _)| *known == arg) {
-            return *value;
+        if let Some(known) = self.kernel.uniforms.iter().position(|uniform| uniform.arg == arg) {
+            return self.uniforms[known];
         }
         let id = UniformId(self.uniforms.len() as u16);
-        self.kernel.uniforms.push(Uniform { name: name.into(), dtype });
+        self.kernel.uniforms.push(Uniform { name: name.into(), dtype, arg });
         // First of all statements: a later body may be the first to ask.
         let value = self.top().declare(Type { dtype, lanes: Lanes::ONE });
         self.kernel.body.insert(0, Stmt::Let(value, Expr::Uniform(id)));
-        self.uniforms.push((arg, value));
+        self.uniforms.push(value);
         value
     }
 

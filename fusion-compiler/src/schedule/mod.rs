@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use crate::fuse::{Group, Load};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, Graph};
-use crate::ir::kernel::{BufferId, Expr, Kernel, Stmt, UniformId};
-use crate::ir::plan::{Condition, Reach, Slot, Space, UniformArg};
+use crate::ir::kernel::{BufferId, Kernel};
+use crate::ir::plan::{Condition, Reach, Slot, Space};
 
 mod body;
 mod pointwise;
@@ -54,36 +54,8 @@ pub struct Scheduled {
     pub when: Vec<Condition>,
     /// The program, its buffers in the order of the operands.
     pub kernel: Kernel,
-    /// In the order of the kernel's uniforms.
-    pub uniforms: Vec<UniformArg>,
     /// In the order of the operands.
     pub reach: Vec<Reach>,
     /// What a launch iterates over.
     pub space: Space,
-}
-
-/// Drops uniforms that the kernel does not use.
-pub fn prune_uniforms(mut scheduled: Scheduled) -> Scheduled {
-    let mut used = vec![false; scheduled.uniforms.len()];
-    for_each_uniform(&mut scheduled.kernel.body, &mut |id| used[usize::from(id.0)] = true);
-    let kept: Vec<u16> =
-        used.iter().scan(0, |next, &used| Some(std::mem::replace(next, *next + u16::from(used)))).collect();
-    for_each_uniform(&mut scheduled.kernel.body, &mut |id| id.0 = kept[usize::from(id.0)]);
-    let mut keep = used.iter().copied();
-    scheduled.kernel.uniforms.retain(|_| keep.next() == Some(true));
-    let mut keep = used.iter().copied();
-    scheduled.uniforms.retain(|_| keep.next() == Some(true));
-    scheduled
-}
-
-fn for_each_uniform(body: &mut [Stmt], visit: &mut impl FnMut(&mut UniformId)) {
-    for stmt in body {
-        match stmt {
-            Stmt::Let(_, Expr::Uniform(id)) => visit(id),
-            Stmt::Let(..) | Stmt::Store(..) => {}
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                for_each_uniform(body, visit);
-            }
-        }
-    }
 }

@@ -141,8 +141,8 @@ fn scheduled(
     for (operand, reach) in work.operands.iter().zip(&reach) {
         debug_assert!(operand.access == Access::Read || *reach != Reach::Whole, "writes are linear");
     }
-    let (kernel, uniforms) = body.finish();
-    Scheduled { when, kernel, uniforms, reach, space: Space { rows, cols: inner[0].extent.clone(), grain } }
+    let space = Space { rows, cols: inner[0].extent.clone(), grain };
+    Scheduled { when, kernel: body.finish(), reach, space }
 }
 
 /// The numbers of elements of the operands, each once.

@@ -94,7 +94,7 @@ pub(super) fn whole(rounded: Term<'_>) -> Term<'_> {
 fn reduce(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let n = whole(x.fma(LOG2_E, ROUNDER));
     let count = n.to_float();
-    let r = count.fma(-LN_2_LOW, count.fma(-LN_2_HIGH, x));
+    let r = count.fma(-LN_2_LOW, count.fma(-LN_2_HIGH, x).opaque());
     (n, r)
 }
 

@@ -3,7 +3,9 @@
 //! Invariant: NaN and infinity are recognised by their bits, as WGSL may assume that neither exists.
 
 use super::term::{Operand as _, Term, binary, ternary, unary};
-use crate::ir::kernel::{Builder, Value};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::kernel::{Builder, Uniform, UniformArg, Value};
 use crate::ir::ops::Op;
 
 /// The bits of infinity. Those of NaN, without the sign, are greater; those of finite numbers smaller.
@@ -43,6 +45,21 @@ pub(crate) fn is_inf(b: &mut Builder<'_>, x: &[Value]) -> Value {
 /// Whether it is neither.
 pub(crate) fn is_finite(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| magnitude(x).lt(INFINITY_BITS))
+}
+
+/// The operand.
+pub(crate) fn same(_: &mut Builder<'_>, x: &[Value]) -> Value {
+    x[0]
+}
+
+/// The operand with its bits combined with a zero that is only known at launch.
+pub(crate) fn opaque(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    let arg = UniformArg::Extent(DimExpr::constant(0));
+    let zero = b.uniform(Uniform { name: "zero".into(), dtype: DType::Index, arg });
+    let zero = b.cast(zero, DType::U32);
+    let bits = b.bitcast(x[0], DType::U32);
+    let bits = b.apply(Op::Xor, &[bits, zero]);
+    b.bitcast(bits, DType::F32)
 }
 
 /// −1, 0 or 1; zeros and NaN are themselves.

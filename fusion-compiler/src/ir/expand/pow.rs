@@ -76,7 +76,8 @@ fn log2_in_two_parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     (high, rest - ((high - e) - first))
 }
 
-fn in_two_parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
+/// Exactly, with 12 bits each.
+pub(super) fn in_two_parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let high = high_part(x);
     (high, x - high)
 }

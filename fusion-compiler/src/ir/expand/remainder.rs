@@ -1,33 +1,44 @@
-//! The exact remainder of a division, as long division with digits of 20 bits.
+//! The exact remainder of a division, as long division with signed digits of 10 bits.
 //!
-//! Invariant: every quotient digit is the true one or one more, so that each remainder fits an `f32`.
+//! Invariant: every digit is the nearest one, but for the error of a division, so that a remainder is at most
+//! about half of its divisor; and every product is exact, whether or not it is rounded before it is subtracted.
 
 use super::float::{INFINITY_BITS, magnitude, with_sign};
+use super::pow::in_two_parts;
 use super::term::{Term, binary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
 /// One digit of the quotient.
-const DIGIT: f32 = 1_048_576.0;
+const DIGIT: f32 = 1024.0;
 
 /// Digits of the largest quotient, `2²⁷⁷`.
-const DIGITS: usize = 14;
+const DIGITS: usize = 28;
 
-/// Makes a quotient digit too large by less than one even where a division is off by 2.5 ulp, never too small.
-const UPWARDS: f32 = 1.000_000_5;
+/// Twice this overflows.
+const LARGE: f32 = 1.7014118e38;
 
 /// `x − trunc(x / y) y`, exactly, with the sign of `x`.
 pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
-        let rest = long_division(x.abs(), y.abs());
-        let rest = with_sign(rest, x);
+        let rest = with_sign(remainder(x.abs(), y.abs()), x);
         let rest = rest.but(x, magnitude(y).eq(INFINITY_BITS));
         let undefined = y.eq(0.0) | magnitude(x).ge(INFINITY_BITS) | magnitude(y).gt(INFINITY_BITS);
         rest.but(f32::NAN, undefined)
     })
 }
 
-/// The remainder of finite `x ≥ 0` by finite `y > 0`. The divisor is scaled up until one digit is left, then down.
+/// The remainder of finite `x ≥ 0` by finite `y > 0`. That of the largest `x` is twice that of a half, so that no
+/// multiple of the divisor overflows.
+fn remainder<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
+    let large = x.ge(LARGE);
+    let rest = long_division(x.but(x * 0.5, large), y);
+    let missing = y - rest;
+    let twice = (rest + rest).but(rest - missing, rest.ge(missing));
+    rest.but(twice, large)
+}
+
+/// The remainder of `0 ≤ x <` [`LARGE`] by finite `y > 0`. The divisor is scaled up until one digit is left, then down.
 fn long_division<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let mut divisors = vec![y];
     let mut divisor = y;
@@ -35,9 +46,14 @@ fn long_division<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
         divisor = divisor.but(divisor * DIGIT, divisor.le(x * (1.0 / DIGIT)));
         divisors.push(divisor);
     }
-    divisors.into_iter().rev().fold(x, |rest, divisor| {
-        let digit = (rest / divisor * UPWARDS).unary(Op::Trunc);
-        let rest = digit.fma(-divisor, rest);
-        rest.but(rest + divisor, rest.lt(0.0))
-    })
+    let rest = divisors.into_iter().rev().fold(x, step);
+    rest.but(rest + y, rest.lt(0.0))
+}
+
+/// Takes the nearest multiple of the divisor off. The high part of the divisor has 12 bits, and a digit times the
+/// low part is at most half of the divisor, so neither difference is rounded.
+fn step<'b>(rest: Term<'b>, divisor: Term<'b>) -> Term<'b> {
+    let digit = (rest / divisor).unary(Op::Round);
+    let (high, low) = in_two_parts(divisor);
+    (rest - digit * high).opaque() - digit * low
 }

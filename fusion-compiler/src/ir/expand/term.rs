@@ -46,7 +46,7 @@ impl<'b> Operand<'b> for i32 {
 
 /// Writes a function of one operand.
 pub(super) fn unary(b: &mut Builder<'_>, x: &[Value], f: impl for<'b> Fn(Term<'b>) -> Term<'b>) -> Value {
-    let body = RefCell::new(Builder { types: &mut *b.types, body: &mut *b.body });
+    let body = RefCell::new(b.reborrow());
     f(Term { body: &body, value: x[0] }).value
 }
 
@@ -56,7 +56,7 @@ pub(super) fn binary(
     x: &[Value],
     f: impl for<'b> Fn(Term<'b>, Term<'b>) -> Term<'b>,
 ) -> Value {
-    let body = RefCell::new(Builder { types: &mut *b.types, body: &mut *b.body });
+    let body = RefCell::new(b.reborrow());
     f(Term { body: &body, value: x[0] }, Term { body: &body, value: x[1] }).value
 }
 
@@ -66,7 +66,7 @@ pub(super) fn ternary(
     x: &[Value],
     f: impl for<'b> Fn(Term<'b>, Term<'b>, Term<'b>) -> Term<'b>,
 ) -> Value {
-    let body = RefCell::new(Builder { types: &mut *b.types, body: &mut *b.body });
+    let body = RefCell::new(b.reborrow());
     let [x, y, z] = [0, 1, 2].map(|i| Term { body: &body, value: x[i] });
     f(x, y, z).value
 }
@@ -102,6 +102,11 @@ impl<'b> Term<'b> {
     pub(super) fn to_float(self) -> Term<'b> {
         let value = self.body.borrow_mut().cast(self.value, DType::F32);
         Term { value, ..self }
+    }
+
+    /// The same value, where a driver that may reassociate cannot see what it was made of.
+    pub(super) fn opaque(self) -> Term<'b> {
+        self.unary(Op::Opaque)
     }
 
     /// `self * y + z`, rounded once where the target can.

@@ -140,12 +140,12 @@ fn reduce(x: Term<'_>) -> Turn<'_> {
     let x = x.but(0.0, x.abs().gt(TURNS_LIMIT)).but(f32::NAN, magnitude(x).eq(INFINITY_BITS));
     let quarters = whole(x.fma(FRAC_2_PI, ROUNDER));
     let n = quarters.to_float();
-    let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x));
+    let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x).opaque()).opaque();
     let (third, rest_third) = difference(exact, n * HALF_PI[2]);
     let (fourth, rest_fourth) = difference(third, n * HALF_PI[3]);
     let (fifth, rest_fifth) = difference(fourth, n * HALF_PI[4]);
     let low = n.fma(-HALF_PI[5], rest_third + rest_fourth + rest_fifth);
-    let r = fifth + low;
+    let r = (fifth + low).opaque();
     let low = (fifth - r) + low;
     let square = r * r;
     let sin = r + (r * square).fma(square.polynomial(&SIN), low);
@@ -156,7 +156,7 @@ fn reduce(x: Term<'_>) -> Turn<'_> {
 
 /// `x − y` and what rounding took off it.
 fn difference<'b>(x: Term<'b>, y: Term<'b>) -> (Term<'b>, Term<'b>) {
-    let z = x - y;
+    let z = (x - y).opaque();
     (z, (x - z) - y)
 }
 
