@@ -40,6 +40,8 @@ main() {
     step "devices" cargo run --quiet --release --example devices
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
+    step "dump of the kernels" dump_kernels
+    step "dump" dump_kernels
     report
 }
 
@@ -169,6 +171,16 @@ run_tonemap() {
     local photos=(examples/data/*.png) result=$target/tonemap.png
     rm -f "$result"
     cargo run --quiet --release --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
+}
+
+# What a build writes on demand. The example is built already: setting the variable has to expand it again.
+dump_kernels() {
+    local dump=$target/dump
+    rm -rf "$dump"
+    FUSION_DUMP=$dump cargo build --quiet --release --example quickstart || return
+    (cd "$dump/quickstart" && wc -c ./* && test -s gate.graph && test -s fuse_gate_0.rs) &&
+        grep -q 'visible .entry' "$dump"/quickstart/fuse_gate_0*.ptx &&
+        grep -q '@compute' "$dump"/quickstart/fuse_gate_0*.wgsl
 }
 
 main

@@ -139,9 +139,10 @@ fn assign(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>, buffers_max: usize) ->
     };
     let mut groups: Vec<Group> = Vec::new();
     for (store, order) in stores {
-        let home = groups.iter().position(|group| {
+        let home = (0..groups.len()).find(|&home| {
+            let group = &groups[home];
             let joins = graph.fusing == Fusing::On && group.order == order && fits(group, &store);
-            joins && !separates(graph, &groups, group, &store)
+            joins && !separates(graph, &groups, home, &store)
         });
         match home {
             Some(home) => groups[home].stores.push(store),
@@ -186,26 +187,36 @@ fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
     }
 }
 
-/// Whether a value of another group lies between this group and the store: then they cannot share a kernel.
-fn separates(graph: &Graph, groups: &[Group], group: &Group, store: &Store) -> bool {
-    let own = |node: NodeId| group.stores.iter().any(|s| s.node == node);
-    let foreign = |node: NodeId| !own(node) && groups.iter().any(|g| g.stores.iter().any(|s| s.node == node));
-    let mut between = Vec::new();
-    walk(graph, store.node, &mut |node| {
-        let stop = foreign(node);
-        if stop {
-            between.push(node);
+/// Whether the group would wait for itself if it wrote the store too: a group that the store reads from reads,
+/// directly or through others, from this one.
+fn separates(graph: &Graph, groups: &[Group], home: usize, store: &Store) -> bool {
+    let mut seen = BTreeSet::from([home]);
+    let mut open: Vec<usize> = sources(graph, groups, std::slice::from_ref(store)).collect();
+    while let Some(source) = open.pop() {
+        if seen.insert(source) {
+            let further: BTreeSet<usize> = sources(graph, groups, &groups[source].stores).collect();
+            if further.contains(&home) {
+                return true;
+            }
+            open.extend(further);
         }
-        !stop
-    });
-    between.iter().any(|&node| {
-        let mut reached = false;
-        walk(graph, node, &mut |node| {
-            reached |= own(node);
-            !reached
+    }
+    false
+}
+
+/// The groups that write what these stores are made of.
+fn sources(graph: &Graph, groups: &[Group], stores: &[Store]) -> impl Iterator<Item = usize> {
+    let own = |node: NodeId| stores.iter().any(|store| store.node == node);
+    let mut sources = BTreeSet::new();
+    for store in stores {
+        walk(graph, store.node, &mut |node| {
+            let writes = |group: &Group| !own(node) && group.stores.iter().any(|s| s.node == node);
+            let writers: Vec<usize> = (0..groups.len()).filter(|&i| writes(&groups[i])).collect();
+            sources.extend(&writers);
+            writers.is_empty()
         });
-        reached
-    })
+    }
+    sources.into_iter()
 }
 
 impl Group {

@@ -11,7 +11,7 @@ use generate::{Function, Kind};
 
 /// Functions that are compiled fused.
 const FUSED: u64 = 300;
-/// Every so many of them also unfused, which costs a kernel for each op.
+/// Every so many of them also unfused, which costs a kernel for each op; all of them run unfused by the interpreter.
 const UNFUSED_EACH: u64 = 5;
 /// Functions of one `fuse!`.
 const BLOCK: usize = 20;

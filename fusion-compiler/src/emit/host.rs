@@ -112,7 +112,12 @@ fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
         Some(quote!(#[doc = #about] pub const #name: &::core::primitive::str = #text;))
     };
     let (ptx, wgsl) = (text(Target::Ptx, "PTX", "PTX"), text(Target::Wgsl, "WGSL", "WGSL"));
+    // Cargo expands the macro again when a variable changes that the output asks for.
+    let dump = quote!(
+        const _: ::core::option::Option<&::core::primitive::str> = ::core::option_env!("FUSION_DUMP");
+    );
     quote! {
+        #dump
         use ::fusion::__private as p;
 
         #ptx

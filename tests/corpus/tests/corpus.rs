@@ -189,15 +189,16 @@ fn generated_rust_agrees_with_the_reference_and_the_interpreter() {
     for &(seed, compiled) in FUSED {
         let function = function(seed);
         let graph = graph(&function);
-        let (plan, _) = plans(&graph, &[Target::Cpu]);
-        for size in SIZES {
+        let (fused, off) = plans(&graph, &[Target::Cpu]);
+        for size in SIZES.into_iter().chain((seed % 10 == 0).then_some(LARGE)) {
             let inputs = inputs(&function, &graph, size, seed);
             let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
             let got = call(compiled, &function, &inputs);
             check_close("compiled", &function, &inputs, &got, &expect, 1.0);
             if has_fma() {
-                let same = execute(&plan, &function, &inputs, &Device::cpu());
-                check_same("interpreted", &function, &same, &got);
+                for (what, plan) in [("interpreted", &fused), ("interpreted, unfused", &off)] {
+                    check_same(what, &function, &execute(plan, &function, &inputs, &Device::cpu()), &got);
+                }
             }
             if let Some(&(_, unfused)) = UNFUSED.iter().find(|(number, _)| *number == seed) {
                 check_same("unfused", &function, &call(unfused, &function, &inputs), &got);
@@ -268,42 +269,65 @@ fn ptxas_assembles_a_sample() {
     }
 }
 
-/// On the device of `wgpu`, whose language leaves functions more room for error; missing it is a failure only under
-/// `FUSION_REQUIRE_WGPU=1`.
+/// The device of `wgpu`; missing it is a failure only under `FUSION_REQUIRE_WGPU=1`.
 #[cfg(feature = "wgpu")]
-#[test]
-fn wgpu_agrees_with_the_reference() {
-    let device = match Device::wgpu() {
-        Ok(device) => device,
+fn wgpu() -> Option<Device> {
+    match Device::wgpu() {
+        Ok(device) => Some(device),
         Err(error) => {
             assert_ne!(std::env::var("FUSION_REQUIRE_WGPU").as_deref(), Ok("1"), "{error}");
             eprintln!("not run: {error}");
-            return;
-        }
-    };
-    for seed in 0..60 {
-        let function = function(seed);
-        let graph = graph(&function);
-        let (fused, unfused) = plans(&graph, &[Target::Wgsl]);
-        for size in SIZES {
-            let inputs = inputs(&function, &graph, size, seed);
-            let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
-            for (what, plan) in [("fused", &fused), ("unfused", &unfused)] {
-                check_close(
-                    what,
-                    &function,
-                    &inputs,
-                    &execute(plan, &function, &inputs, &device),
-                    &expect,
-                    8.0,
-                );
-            }
+            None
         }
     }
 }
 
+/// WGSL leaves functions more room for error.
+#[cfg(feature = "wgpu")]
+fn check_on_wgpu(device: &Device, seed: u64, sizes: &[(usize, usize)]) {
+    let function = function(seed);
+    let graph = graph(&function);
+    let (fused, unfused) = plans(&graph, &[Target::Wgsl]);
+    for &size in sizes {
+        let inputs = inputs(&function, &graph, size, seed);
+        let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
+        let got = execute(&fused, &function, &inputs, device);
+        check_close("fused", &function, &inputs, &got, &expect, 8.0);
+        let got = execute(&unfused, &function, &inputs, device);
+        check_close("unfused", &function, &inputs, &got, &expect, 8.0);
+    }
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_agrees_with_the_reference() {
+    if let Some(device) = wgpu() {
+        (0..60).for_each(|seed| check_on_wgpu(&device, seed, &SIZES));
+        (60..64).for_each(|seed| check_on_wgpu(&device, seed, &[LARGE]));
+    }
+}
+
+#[cfg(feature = "wgpu")]
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(config(30))]
+
+    #[test]
+    fn any_seed_agrees_on_wgpu(seed in 300_u64.., n in 0_usize..40, d in 0_usize..40) {
+        if let Some(device) = wgpu() {
+            check_on_wgpu(&device, seed, &[(n, d)]);
+        }
+    }
+}
+
+/// So many cases, or `FUSION_CASES` of them for a soak.
+fn config(cases: u32) -> proptest::prelude::ProptestConfig {
+    let wanted = std::env::var("FUSION_CASES").ok().and_then(|cases| cases.parse().ok());
+    let cases = wanted.unwrap_or(cases);
+    proptest::prelude::ProptestConfig { cases, failure_persistence: None, ..Default::default() }
+}
+
+proptest::proptest! {
+    #![proptest_config(config(100))]
 
     #[test]
     fn any_seed_agrees(seed in 300_u64.., n in 0_usize..40, d in 0_usize..40) {
