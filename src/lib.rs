@@ -21,8 +21,14 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The language is described at [`fuse!`].
 
 pub use fusion_runtime::*;
+
+#[doc = include_str!("language.md")]
+#[doc(inline)]
+pub use fusion_runtime::fuse;
 
 #[doc(hidden)]
 pub use fusion_runtime::__private;

@@ -5,10 +5,8 @@ use std::{env, fs, io};
 
 use proc_macro::TokenStream;
 
-/// Compiles tensor maths into fused kernels for CUDA, WebGPU and the CPU, while `cargo build` runs.
-///
-/// See the crate `fusion` for the language. With `FUSION_DUMP=dir` in the environment of the build, the graph
-/// and all kernels of every function are written to `dir`, a folder for each crate.
+/// With `FUSION_DUMP=dir` in the environment of the build, the graph and all kernels of every function are
+/// written to `dir`, a folder for each crate.
 #[proc_macro]
 pub fn fuse(tokens: TokenStream) -> TokenStream {
     let place = tokens.clone().into_iter().next().map(|token| token.span());

@@ -1,0 +1,33 @@
+//! The documentation says what is so: its list of functions is that of the compiler.
+
+use fusion_compiler::ir::ops::{Op, Ulp};
+
+const LANGUAGE: &str = include_str!("../src/language.md");
+const LIBRARY: &str = include_str!("../fusion-compiler/src/std.fuse");
+
+/// The row of each operation that has a name.
+fn rows() -> String {
+    let named = Op::ALL.iter().map(|op| op.info()).filter(|info| !info.name.is_empty());
+    let bound = |ulp: u32| if ulp == 0 { "exact".to_owned() } else { ulp.to_string() };
+    named
+        .map(|info| {
+            let Ulp { native, wgsl } = info.ulp;
+            format!("| `{}` | {} | {} |\n", info.name, bound(native), bound(wgsl))
+        })
+        .collect()
+}
+
+#[test]
+fn every_operation_stands_in_the_table_with_its_bound() {
+    let rows = rows();
+    assert!(LANGUAGE.contains(&format!("|---|---|---|\n{rows}\n")), "the table should be\n{rows}");
+}
+
+#[test]
+fn every_function_of_the_library_is_named() {
+    let functions = LIBRARY.lines().filter_map(|line| line.strip_prefix("fn ")?.split_once('('));
+    let names: Vec<&str> = functions.map(|(name, _)| name).collect();
+    let (_, list) = LANGUAGE.split_once("In the language itself are written: `").expect("the list");
+    let (list, _) = list.split_once('`').expect("its end");
+    assert_eq!(list.split_whitespace().collect::<Vec<_>>(), names);
+}
