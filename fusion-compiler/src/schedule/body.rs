@@ -118,9 +118,9 @@ impl<'w> Body<'w> {
         }
         let id = UniformId(self.uniforms.len() as u16);
         self.kernel.uniforms.push(Uniform { name: name.into(), dtype });
-        // First of all statements: a later body may be the first to ask.
+        // Before all other statements: a later body may be the first to ask.
         let value = self.top().declare(Type { dtype, lanes: Lanes::ONE });
-        self.kernel.body.insert(0, Stmt::Let(value, Expr::Uniform(id)));
+        self.kernel.body.insert(self.uniforms.len(), Stmt::Let(value, Expr::Uniform(id)));
         self.uniforms.push((arg, value));
         value
     }
@@ -363,7 +363,8 @@ impl<'w> Body<'w> {
         if !self.rebased {
             return index;
         }
-        let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, "offset");
+        let name = format!("offset of {}", self.work.operands[usize::from(buffer.0)].name);
+        let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, &name);
         self.at(level).apply(Op::Add, &[index, offset])
     }
 }
