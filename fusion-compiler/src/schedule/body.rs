@@ -143,8 +143,7 @@ impl<'w> Body<'w> {
             return vec![element];
         }
         let extent = self.extent(&last.extent);
-        let mut b = self.item();
-        let (row, col) = (b.apply(Op::IntDiv, &[element, extent]), b.apply(Op::IntRem, &[element, extent]));
+        let (row, col) = self.divide(element, extent);
         let mut coordinates = self.decode_outer(row);
         coordinates.push(col);
         coordinates
@@ -159,13 +158,21 @@ impl<'w> Body<'w> {
                 coordinates.push(rest);
             } else {
                 let extent = self.extent(&dim.extent);
-                let mut b = self.item();
-                coordinates.push(b.apply(Op::IntRem, &[rest, extent]));
-                rest = b.apply(Op::IntDiv, &[rest, extent]);
+                let (quotient, remainder) = self.divide(rest, extent);
+                coordinates.push(remainder);
+                rest = quotient;
             }
         }
         coordinates.reverse();
         coordinates
+    }
+
+    /// Quotient and remainder, by one division: GPUs have no instruction for it.
+    fn divide(&mut self, position: Value, extent: Value) -> (Value, Value) {
+        let mut b = self.item();
+        let quotient = b.apply(Op::IntDiv, &[position, extent]);
+        let whole = b.apply(Op::Mul, &[quotient, extent]);
+        (quotient, b.apply(Op::Sub, &[position, whole]))
     }
 
     /// Computes everything at a place and stores what is to be stored.
