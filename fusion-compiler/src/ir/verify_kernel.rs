@@ -149,7 +149,6 @@ impl Verifier<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dtype::Const;
     use super::super::kernel::{Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformId};
     use super::*;
 
