@@ -20,6 +20,8 @@ main() {
     mkdir -p "$logs"
     export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never
     export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
+    # A snapshot that differs is a failure, and no file is written.
+    export INSTA_UPDATE=no
     # Always the same place to link from: a change would rebuild what depends on cust.
     export CUDA_LIBRARY_PATH=$stub
 

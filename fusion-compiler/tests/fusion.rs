@@ -1,34 +1,242 @@
-//! What fuses: cases that once went wrong.
+//! What fuses, and for what does not, why: decisions as the report tells them, with the user's line and column.
 #![cfg(feature = "syntax")]
 
 use fusion_compiler::check::{Source, front_end};
-use fusion_compiler::compile;
-use fusion_compiler::ir::plan::Target;
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::plan::{Dest, Plan, Target};
+use fusion_compiler::{CpuKernels, compile};
 
-fn check_compiles(source: &str, kernels_min: usize) {
-    let tokens = source.parse().expect("tokens");
-    let Ok(Source::Items(functions)) = front_end(tokens) else { panic!("the source is right") };
-    let plan = compile(functions[0].graph.clone(), &Target::ALL, &|_| (0, 0));
-    for program in plan.programs.iter() {
-        assert!(program.steps.len() >= kernels_min, "{}: {} kernels", source, program.steps.len());
+fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
+    let functions = match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(functions)) => functions,
+        other => panic!("the source is right: {other:?}"),
+    };
+    compile(functions[0].graph.clone(), &[target], &|span| {
+        let start = functions[0].spans[span.0 as usize].start();
+        (start.line as u32, start.column as u32 + 1)
+    })
+}
+
+/// Kernels as `what is read -> what is written`, in order, then `line:column value: why` for each boundary.
+fn decisions(plan: &Plan<CpuKernels>) -> Vec<String> {
+    let kernels = plan
+        .summary
+        .groups
+        .iter()
+        .map(|group| format!("{} {} -> {}", group.space, group.reads.join(" "), group.writes.join(" ")));
+    let boundaries = plan.summary.boundaries.iter();
+    let boundaries =
+        boundaries.map(|one| format!("{}:{} {}: {}", one.line, one.column, one.value, one.reason));
+    kernels.chain(boundaries).collect()
+}
+
+fn check_on(target: Target, source: &str, expect: &[&str]) {
+    let plan = plan(source, target);
+    assert_eq!(decisions(&plan), expect, "{source}");
+    // The program does what the report says.
+    let kernels = expect.iter().filter(|line| line.contains(" -> ")).count();
+    assert_eq!(plan.programs[0].steps.len(), kernels, "{source}");
+    for (step, group) in plan.programs[0].steps.iter().zip(plan.summary.groups.iter()) {
+        let buffers = &step.variants[0].launches[0].buffers;
+        let not = |access| buffers.iter().filter(|buffer| buffer.access != access).count();
+        assert_eq!(
+            (not(Access::Write), not(Access::Read)),
+            (group.reads.len(), group.writes.len()),
+            "{source}"
+        );
     }
+}
+
+fn check(source: &str, expect: &[&str]) {
+    Target::ALL.iter().for_each(|&target| check_on(target, source, expect));
+}
+
+#[test]
+fn elementwise_and_broadcast_operations_share_a_kernel() {
+    check(
+        "pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }",
+        &["[N] a b c -> result"],
+    );
+    check(
+        "pub fn f(x: f32[N, D], mu: f32[N], gamma: f32[D], s: f32) -> f32[N, D] { (x - mu) * exp(gamma) * s }",
+        &["[N, D] x mu gamma -> result"],
+    );
+    check("pub fn f(x: f32[N, D], y: f32[D, N]) -> f32[D, N] { exp(x) + y }", &["[D, N] x y -> result"]);
+    check(
+        "pub fn f(x: f32[N, C = 3], w: f32[C]) -> f32[N, C] { x - sum(x * w, C) }",
+        &["[N, C] x w -> result"],
+    );
+}
+
+#[test]
+fn results_over_one_space_share_a_kernel() {
+    check(
+        "pub fn f(x: f32[N], y: f32[N]) -> (f32[N], f32[N], f32[N]) { let e = exp(x); (e * y, e + y, e) }",
+        &["[N] x y -> result result result"],
+    );
+    check(
+        "pub fn f(p: &mut f32[N], m: &mut f32[N], g: f32[N]) { m = 0.9 * m + g; p -= 0.1 * m; }",
+        &["[N] p m g -> m p"],
+    );
+}
+
+#[test]
+fn other_spaces_are_other_kernels() {
+    // What the other kernel needs is a result, and is read.
+    check(
+        "pub fn f(x: f32[N, D], y: f32[N]) -> (f32[N, D], f32[N]) { let z = 2.0 * y + 1.0; (x * z, z) }",
+        &["[N] y -> result", "[N, D] x fma -> result"],
+    );
+    // What both need is cheap, and is computed again.
+    check(
+        "pub fn f(x: f32[N, D], y: f32[N, D]) -> (f32[N, D], f32[D, N]) { let v = x + y; (v * 2.0, v * 3.0) }",
+        &["[N, D] x y -> result", "[D, N] x y -> result"],
+    );
+}
+
+#[test]
+fn costly_values_are_stored_once() {
+    check(
+        "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) {\n    let e = exp(x);\n    (e + 1.0, e - 1.0)\n}",
+        &[
+            "[N, D] x -> exp result",
+            "[D, N] exp -> result",
+            "2:13 exp: several kernels need it, and reading it costs less than computing it again",
+        ],
+    );
+    // Not transcendental, but more than four loads.
+    check(
+        "pub fn f(a: f32[N, D], b: f32[N, D], c: f32[N, D], d: f32[N, D], e: f32[N, D]) -> (f32[N, D], f32[D, N]) {
+            let v = a + b + c + d + e;
+            (v * 2.0, v * 3.0)
+        }",
+        &["[N, D] a b c d e -> add result", "[D, N] add -> result", "2:35 add: several kernels need it, and reading it costs less than computing it again"],
+    );
+    // One load, but more than thirty operations.
+    let steps = "let v = v * v + x;\n".repeat(31);
+    let reason = "32:15 fma: several kernels need it, and reading it costs less than computing it again";
+    check(
+        &format!(
+            "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) {{ let v = x;\n{steps}(v * 2.0, v * 3.0) }}"
+        ),
+        &["[N, D] x -> fma result", "[D, N] fma -> result", reason],
+    );
 }
 
 /// One costly value, written in two orders of its axes, once was asked to be stored without end.
 #[test]
-fn a_result_in_two_orders_is_compiled() {
-    check_compiles("pub fn f(p: &mut f32[N, D]) -> f32[D, N] { let v = silu(p); p = v; v }", 2);
+fn a_result_in_two_orders_is_two_kernels() {
+    check(
+        "pub fn f(p: &mut f32[N, D]) -> f32[D, N] { let v = silu(p); p = v; v }",
+        &[
+            "[N, D] p -> add p",
+            "[D, N] p add -> result",
+            "1:52 add: several kernels need it, and reading it costs less than computing it again",
+        ],
+    );
+}
+
+/// The third value needs the second, which is written in another order and needs the first.
+#[test]
+fn kernels_that_would_wait_for_each_other_do_not_merge() {
+    check(
+        "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N], f32[N, D]) {
+            let a = exp(x);
+            let b = exp(a);
+            (a, b, b + a)
+        }",
+        &["[N, D] x -> result", "[D, N] exp -> result", "[N, D] exp exp -> result"],
+    );
 }
 
 /// The third result joins the kernel of the first and reads the second; if then the fourth, which reads the first,
-/// joined that of the second, the two would wait for each other. No value of one lies between two of the other.
+/// joined that of the second, each kernel would wait for the other, though no value of one lies between two of the other.
 #[test]
-fn kernels_never_wait_for_each_other() {
-    check_compiles(
+fn kernels_that_would_wait_for_each_other_as_a_whole_do_not_merge() {
+    check(
         "pub fn f(x: f32[N, D], y: f32[N, D]) -> (f32[N, D], f32[D, N], f32[N, D], f32[D, N]) {
             let (a, b) = (exp(x), exp(y));
             (a, b, b + 1, a + 2)
         }",
-        3,
+        &["[D, N] y -> result", "[N, D] x exp -> result result", "[D, N] exp -> result"],
     );
+}
+
+#[test]
+fn all_of_an_axis_is_at_hand_only_innermost() {
+    check(
+        "pub fn f(x: f32[N, C = 3]) -> f32[C, N] {\n    x - sum(x, C)\n}",
+        &[
+            "[N] x -> sum",
+            "[C, N] x sum -> result",
+            "2:9 sum: it needs all of `C`, and the kernel that uses it writes `C` elsewhere than innermost",
+        ],
+    );
+    check(
+        "pub fn f(x: f32[C = 3, N]) -> f32[C, N] {\n    x -\n        at(x, C, 1)\n}",
+        &[
+            "[N] x -> at",
+            "[C, N] x at -> result",
+            "3:9 at: it needs all of `C`, and the kernel that uses it writes `C` elsewhere than innermost",
+        ],
+    );
+}
+
+#[test]
+fn what_a_kernel_cannot_bind_is_split() {
+    let source = "pub fn f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], g: f32[N], h: f32[N], i: f32[N]) -> f32[N] {
+    a * b + c * d +
+        e * g + h * i
+}";
+    check_on(
+        Target::Wgsl,
+        source,
+        &[
+            "[N] a b c d e g -> fma",
+            "[N] h i fma -> result",
+            "2:19 fma: together they need 9 buffers, and a kernel can bind 8",
+        ],
+    );
+    check_on(Target::Ptx, source, &["[N] a b c d e g h i -> result"]);
+    check_on(Target::Cpu, source, &["[N] a b c d e g h i -> result"]);
+    // Results that do not fit beside each other are kernels of their own, and nothing is stored between them.
+    let source = "pub fn f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N]) -> (f32[N], f32[N], f32[N], f32[N]) {
+        (a + b, b + c, c + d, d + e)
+    }";
+    check_on(Target::Wgsl, source, &["[N] a b c d -> result result result", "[N] d e -> result"]);
+    check_on(Target::Ptx, source, &["[N] a b c d e -> result result result result"]);
+}
+
+#[test]
+fn off_is_a_kernel_for_each_operation() {
+    check(
+        "#[fuse(off)]\npub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] {\n    relu(a + b) * c\n}",
+        &[
+            "[N] a b -> add",
+            "[N] add -> select",
+            "[N] c select -> result",
+            "3:12 add: fusion is off for this function",
+            "3:5 select: fusion is off for this function",
+        ],
+    );
+}
+
+#[test]
+fn a_parameter_whose_old_value_another_kernel_reads_is_replaced() {
+    let replaced = |source: &str, expect: &[&str]| {
+        check(source, expect);
+        plan(source, Target::Cpu)
+            .outputs
+            .iter()
+            .filter(|output| matches!(output.dest, Dest::Replaces(_)))
+            .count()
+    };
+    // In another order, of another space, and in the same kernel: there it can be overwritten.
+    let transposed = "pub fn f(p: &mut f32[N, D]) -> f32[D, N] { let old = p; p = old + 1.0; old * 2.0 }";
+    assert_eq!(replaced(transposed, &["[N, D] p -> p", "[D, N] p -> result"]), 1);
+    let broadcast =
+        "pub fn f(p: &mut f32[N], x: f32[N, D]) -> f32[N, D] { let old = p; p = old + 1.0; x * old }";
+    assert_eq!(replaced(broadcast, &["[N] p -> p", "[N, D] p x -> result"]), 1);
+    let swap = "pub fn f(a: &mut f32[N], b: &mut f32[N]) { let old = a; a = b; b = old; }";
+    assert_eq!(replaced(swap, &["[N] a b -> b a"]), 0);
 }

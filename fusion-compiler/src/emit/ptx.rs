@@ -6,7 +6,7 @@
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Value};
+use crate::ir::kernel::{At, BufferId, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Value};
 use crate::target::Dialect;
 
 /// The oldest instruction set that has everything emitted here.
@@ -90,13 +90,16 @@ struct Emitter<'k> {
     registers: Vec<Vec<String>>,
     /// The address of each buffer.
     addresses: Vec<String>,
+    /// Addresses of elements that are known here, each once.
+    known: Vec<(BufferId, Value, Vec<String>)>,
     labels: u32,
 }
 
 impl<'k> Emitter<'k> {
     fn new(kernel: &'k Kernel) -> Emitter<'k> {
         let registers = vec![Vec::new(); kernel.types.len()];
-        Emitter { kernel, out: Writer::new(), counts: [0; 5], registers, addresses: vec![], labels: 0 }
+        let (addresses, known) = (vec![], vec![]);
+        Emitter { kernel, out: Writer::new(), counts: [0; 5], registers, addresses, known, labels: 0 }
     }
 
     fn register(&mut self, bank: Bank) -> String {
@@ -149,7 +152,10 @@ impl<'k> Emitter<'k> {
     }
 
     fn body(&mut self, body: &[Stmt]) {
+        let known = self.known.len();
         body.iter().for_each(|stmt| self.stmt(stmt));
+        // A body may not run.
+        self.known.truncate(known);
     }
 
     fn stmt(&mut self, stmt: &Stmt) {
@@ -218,7 +224,9 @@ impl<'k> Emitter<'k> {
                 for (lane, d) in d.iter().enumerate() {
                     let args: Vec<String> = args.iter().map(|&arg| self.lane(arg, lane)).collect();
                     let b = self.bank(of).bits();
-                    self.line(fill(text, &args, &[("d", d), ("t", t), ("b", b)]));
+                    let amount =
+                        if text.contains("{amount}") { self.amount(of, &args[1]) } else { String::new() };
+                    self.line(fill(text, &args, &[("d", d), ("t", t), ("b", b), ("amount", &amount)]));
                 }
             }
             Expr::Cast(arg) => self.cast(&d, dtype, *arg),
@@ -237,6 +245,16 @@ impl<'k> Emitter<'k> {
             Expr::GridSize => self.grid(&d[0], ["%nctaid.x", "%ntid.x"], None),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
+    }
+
+    /// How far to shift: always 32 bits, whatever is shifted.
+    fn amount(&mut self, dtype: DType, given: &str) -> String {
+        if self.bank(dtype) != Bank::Bits64 {
+            return given.into();
+        }
+        let amount = self.register(Bank::Bits32);
+        self.line(format!("cvt.u32.{} {amount}, {given};", suffix(self.kernel, dtype)));
+        amount
     }
 
     /// The registers of a value that is nothing but other values' lanes.
@@ -318,18 +336,28 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The address of each lane, or of the first with those of the others following it.
-    fn places(&mut self, ty: Type, at: &At) -> Vec<String> {
+    /// The address of each lane's element, or of the first one's.
+    fn element(&mut self, dtype: DType, at: &At) -> Vec<String> {
+        let found = self.known.iter().find(|(buffer, index, _)| (*buffer, *index) == (at.buffer, at.index));
+        if let Some((_, _, addresses)) = found {
+            return addresses.clone();
+        }
         let base = self.addresses[usize::from(at.buffer.0)].clone();
-        let size = ty.dtype.size();
-        let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
+        let mad = if self.kernel.index == IndexWidth::Bits64 { "mad.lo.u64" } else { "mad.wide.u32" };
         let addresses = self.registers[at.index.0 as usize].clone().into_iter().map(|index| {
             let address = self.register(Bank::Bits64);
-            let mad = if self.kernel.index == IndexWidth::Bits64 { "mad.lo.u64" } else { "mad.wide.u32" };
-            self.line(format!("{mad} {address}, {index}, {size}, {base};"));
+            self.line(format!("{mad} {address}, {index}, {}, {base};", dtype.size()));
             address
         });
         let addresses: Vec<String> = addresses.collect();
+        self.known.push((at.buffer, at.index, addresses.clone()));
+        addresses
+    }
+
+    /// Where each lane is.
+    fn places(&mut self, ty: Type, at: &At) -> Vec<String> {
+        let (addresses, size) = (self.element(ty.dtype, at), ty.dtype.size());
+        let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
         let lane = |lane: usize| {
             if gathers {
                 return format!("[{}]", addresses[lane]);

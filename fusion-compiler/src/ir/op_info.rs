@@ -61,7 +61,8 @@ pub struct Eval {
 #[derive(Clone, Copy)]
 pub enum Lower {
     /// The target has it. An expression for Rust and WGSL, an instruction without its operands' list for PTX.
-    /// `{0}` … are the operands, `{d}` the result (PTX), `{t}` the type of the operands.
+    /// `{0}` … are the operands, `{t}` their type; in WGSL `{u}` the unsigned type of as many lanes; in PTX `{d}` the
+    /// result, `{b}` the type of their bits, and `{amount}` the second operand in 32 bits.
     Native(&'static str),
     /// Written in other operations.
     Expand(fn(&mut Builder<'_>, &[Value]) -> Value),

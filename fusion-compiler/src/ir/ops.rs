@@ -456,7 +456,7 @@ ops! {
         arity: 2, typing: Typing::Int,
         eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] << (x[1] & i64::from(bits - 1)) },
         cpu: bits(Native("{0}.wrapping_shl({1} as u32)"), Never),
-        ptx: bits(Native("shl.{b} {d}, {0}, {1};"), Never),
+        ptx: bits(Native("shl.{b} {d}, {0}, {amount};"), Never),
         wgsl: bits(Native("{0} << {u}({1})"), Never),
         ..OpInfo::NONE
     };
@@ -465,7 +465,7 @@ ops! {
         arity: 2, typing: Typing::Int,
         eval: Eval { float: |_| f64::NAN, int: |x, bits| x[0] >> (x[1] & i64::from(bits - 1)) },
         cpu: bits(Native("{0}.wrapping_shr({1} as u32)"), Never),
-        ptx: bits(Native("shr.{t} {d}, {0}, {1};"), Never),
+        ptx: bits(Native("shr.{t} {d}, {0}, {amount};"), Never),
         wgsl: bits(Native("{0} >> {u}({1})"), Never),
         ..OpInfo::NONE
     };

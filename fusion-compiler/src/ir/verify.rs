@@ -192,52 +192,167 @@ mod tests {
     use super::super::ops::Op;
     use super::*;
 
-    /// `x[N, C = 3]` and the exponential of its sum over C.
+    const N: AxisId = AxisId(0);
+    const C: AxisId = AxisId(1);
+
+    fn node(kind: NodeKind, args: &[u32], dtype: DType, axes: &[AxisId]) -> Node {
+        let (args, axes) = (args.iter().map(|&arg| NodeId(arg)).collect(), axes.iter().copied().collect());
+        Node { kind, args, dtype, axes, span: SpanId(0) }
+    }
+
+    fn param(name: &str, kind: ParamKind) -> Param {
+        Param { name: name.into(), dtype: DType::F32, kind, span: SpanId(0) }
+    }
+
+    /// `x[N, C = 3]`, `p: &mut f32[N]` and a scalar: writes the exponential of a sum over C to `p`, and returns `x`.
     fn sample() -> Graph {
         let mut sample = Graph::new("sample");
         sample.symbols.push(String::from("N"));
         let extents = [("N", DimExpr::sym(0)), ("C", DimExpr::constant(3))];
         sample.axes = extents.map(|(name, extent)| Axis { name: name.into(), extent }).into();
-        let axes = vec![AxisId(0), AxisId(1)];
-        let kind = ParamKind::Tensor { axes: axes.clone(), access: Access::Read };
-        sample.params.push(Param { name: String::from("x"), dtype: DType::F32, kind, span: SpanId(0) });
-        let node = |kind, args: &[NodeId], axes| Node {
-            kind,
-            args: args.to_vec(),
-            dtype: DType::F32,
-            axes,
-            span: SpanId(0),
-        };
-        let x = sample.push(node(NodeKind::Input(ParamId(0)), &[], axes.into_iter().collect()));
-        let (n, c) = (AxisSet::EMPTY.with(AxisId(0)), AxisSet::EMPTY.with(AxisId(1)));
-        let sum = sample.push(node(NodeKind::Reduce(Reduce::Sum, c), &[x], n));
-        let exp = sample.apply(Op::Exp, &[sum], SpanId(0));
-        sample.outputs.push(Output { node: exp, axes: vec![AxisId(0)], dest: Dest::Fresh });
+        sample.params = vec![
+            param("x", ParamKind::Tensor { axes: vec![N, C], access: Access::Read }),
+            param("p", ParamKind::Tensor { axes: vec![N], access: Access::ReadWrite }),
+            param("scale", ParamKind::Scalar),
+        ];
+        let over_c = NodeKind::Reduce(Reduce::Sum, AxisSet::EMPTY.with(C));
+        sample.push(node(NodeKind::Input(ParamId(0)), &[], DType::F32, &[N, C]));
+        sample.push(node(over_c, &[0], DType::F32, &[N]));
+        sample.push(node(NodeKind::Apply(Op::Exp), &[1], DType::F32, &[N]));
+        sample.push(node(NodeKind::Literal(Const::Float(0.5)), &[], DType::F32, &[]));
+        sample.push(node(NodeKind::Apply(Op::Lt), &[2, 3], DType::Bool, &[N]));
+        sample.push(node(NodeKind::Apply(Op::Select), &[4, 2, 3], DType::F32, &[N]));
+        sample.push(node(NodeKind::Scalar(ParamId(2)), &[], DType::F32, &[]));
+        sample.outputs = vec![
+            Output { node: NodeId(5), axes: vec![N], dest: Dest::InPlace(ParamId(1)) },
+            Output { node: NodeId(0), axes: vec![C, N], dest: Dest::Fresh },
+        ];
         sample
     }
 
-    fn check(spoil: impl FnOnce(&mut Graph), expect: Result<(), &str>) {
-        let mut spoilt = sample();
-        spoil(&mut spoilt);
-        assert_eq!(graph(&spoilt), expect.map_err(String::from), "{spoilt:?}");
+    type Spoil = fn(&mut Graph);
+
+    fn check(cases: &[(Spoil, &str)]) {
+        assert_eq!(graph(&sample()), Ok(()));
+        for (spoil, expect) in cases {
+            let mut spoilt = sample();
+            spoil(&mut spoilt);
+            assert_eq!(graph(&spoilt), Err(String::from(*expect)), "{spoilt:?}");
+        }
     }
 
     #[test]
-    fn accepts_a_graph_and_refuses_spoilt_ones() {
-        check(|_| (), Ok(()));
-        check(|g| g.nodes[1].args = vec![NodeId(2)], Err("%1: an operand is not above it"));
-        check(|g| g.nodes[2].args.clear(), Err("%2: 0 operands, takes 1"));
-        check(|g| g.nodes[2].dtype = DType::I32, Err("%2: i32 from [F32]"));
-        check(|g| g.nodes[2].axes = AxisSet::EMPTY, Err("%2: its axes do not follow from its operands"));
-        check(|g| g.nodes[2].kind = NodeKind::Apply(Op::Not), Err("%2: Bits of [F32]"));
-        check(|g| g.nodes[0].kind = NodeKind::Scalar(ParamId(0)), Err("%0: no such scalar"));
-        check(|g| g.nodes[0].kind = NodeKind::Input(ParamId(1)), Err("%0: no such tensor"));
-        check(|g| g.nodes[1].kind = NodeKind::At(AxisId(1), 3), Err("%1: position 3"));
-        check(|g| g.outputs[0].axes = vec![AxisId(1)], Err("output 0: its axes are not its node's"));
-        check(|g| g.outputs[0].node = NodeId(9), Err("output 0: no such node"));
-        check(|g| g.outputs[0].dest = Dest::InPlace(ParamId(0)), Err("output 0: x cannot be written"));
-        check(|g| g.axes[0].extent = DimExpr::sym(1), Err("axis N: unknown symbol in its extent"));
-        check(|g| g.nodes[2].kind = NodeKind::Cast, Ok(()));
-        check(|g| g.nodes[2].kind = NodeKind::Literal(Const::Int(0)), Err("%2: 1 operands, takes 0"));
+    fn refuses_heads_that_do_not_hold() {
+        check(&[
+            (|g| g.axes = vec![g.axes[1].clone(); AXES_MAX + 1], "65 axes"),
+            (|g| g.axes[0].extent = DimExpr::sym(1), "axis N: unknown symbol in its extent"),
+            (
+                |g| g.params[0].kind = ParamKind::Tensor { axes: vec![N], access: Access::Write },
+                "parameter x: only written",
+            ),
+            (|g| g.params[0].dtype = DType::Index, "parameter x: a tensor of positions"),
+            (|g| g.params[2].dtype = DType::Index, "parameter scale: a scalar position"),
+            (|g| g.params[2].kind = ParamKind::Dim(1), "parameter scale: unknown symbol"),
+            (
+                |g| g.params[0].kind = ParamKind::Tensor { axes: vec![N, N], access: Access::Read },
+                "parameter x: axis N twice",
+            ),
+            (
+                |g| g.params[0].kind = ParamKind::Tensor { axes: vec![AxisId(2)], access: Access::Read },
+                "parameter x: unknown axis 2",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn refuses_nodes_that_do_not_hold() {
+        check(&[
+            (|g| g.nodes[1].args = vec![NodeId(2)], "%1: an operand is not above it"),
+            (|g| g.nodes[1].args = vec![NodeId(1)], "%1: an operand is not above it"),
+            (|g| g.nodes[2].args.clear(), "%2: 0 operands, takes 1"),
+            (|g| g.nodes[2].kind = NodeKind::Literal(Const::Int(0)), "%2: 1 operands, takes 0"),
+            (|g| g.nodes[2].axes = AxisSet::EMPTY, "%2: its axes do not follow from its operands"),
+            (|g| g.nodes[0].axes = AxisSet::EMPTY.with(N), "%0: its axes do not follow from its operands"),
+            (|g| g.nodes[3].axes = AxisSet::EMPTY.with(N), "%3: its axes do not follow from its operands"),
+            (|g| g.nodes[0].kind = NodeKind::Scalar(ParamId(0)), "%0: no such scalar"),
+            (|g| g.nodes[6].dtype = DType::I32, "%6: no such scalar"),
+            (|g| g.nodes[0].kind = NodeKind::Input(ParamId(2)), "%0: no such tensor"),
+            (|g| g.nodes[0].kind = NodeKind::Input(ParamId(3)), "%0: no such tensor"),
+            (|g| g.nodes[0].dtype = DType::I32, "%0: no such tensor"),
+            (
+                |g| g.nodes[3] = node(NodeKind::Literal(Const::Int(1)), &[], DType::F32, &[]),
+                "%3: 1 is no f32",
+            ),
+            (
+                |g| g.nodes[3] = node(NodeKind::Literal(Const::Int(256)), &[], DType::U8, &[]),
+                "%3: 256 is no u8",
+            ),
+            (|g| g.nodes[3] = node(NodeKind::Coord(N), &[], DType::F32, &[N]), "%3: a coordinate is `i32`"),
+            (|g| g.nodes[3] = node(NodeKind::Coord(AxisId(2)), &[], DType::I32, &[]), "%3: unknown axis 2"),
+            (
+                |g| g.nodes[3] = node(NodeKind::Extent(DimExpr::sym(1)), &[], DType::F32, &[]),
+                "%3: unknown symbol",
+            ),
+            (
+                |g| g.nodes[3] = node(NodeKind::Extent(DimExpr::sym(0)), &[], DType::Bool, &[]),
+                "%3: a `bool` extent",
+            ),
+            (
+                |g| g.nodes[3] = node(NodeKind::Extent(DimExpr::sym(0)), &[], DType::Index, &[]),
+                "%3: a position",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn refuses_operations_that_the_table_lacks() {
+        check(&[
+            (|g| g.nodes[2].dtype = DType::I32, "%2: i32 from [F32]"),
+            (|g| g.nodes[2].kind = NodeKind::Apply(Op::Not), "%2: Bits of [F32]"),
+            (|g| g.nodes[4].dtype = DType::F32, "%4: f32 from [F32, F32]"),
+            (|g| g.nodes[5].args[0] = NodeId(2), "%5: a condition is `bool`"),
+            (|g| g.nodes[5].args[1] = NodeId(4), "%5: operands of [Bool, Bool, F32]"),
+        ]);
+    }
+
+    #[test]
+    fn refuses_axes_that_are_not_there() {
+        check(&[
+            (|g| g.nodes[1].kind = NodeKind::At(C, 3), "%1: position 3"),
+            (|g| g.nodes[1].kind = NodeKind::At(C, -1), "%1: position -1"),
+            (
+                |g| g.nodes[1].kind = NodeKind::Reduce(Reduce::Sum, AxisSet::EMPTY),
+                "%1: the operand lacks the axes",
+            ),
+            (|g| g.nodes[2].kind = NodeKind::At(C, 0), "%2: the operand lacks the axes"),
+            (|g| g.nodes[1].dtype = DType::I32, "%1: its dtype is not its operand's"),
+            (|g| g.nodes[1].kind = NodeKind::Cast, "%1: its axes do not follow from its operands"),
+        ]);
+    }
+
+    #[test]
+    fn a_cast_may_widen() {
+        let mut widened = sample();
+        widened.nodes[6] = node(NodeKind::Cast, &[2], DType::F32, &[N, C]);
+        assert_eq!(graph(&widened), Ok(()));
+    }
+
+    #[test]
+    fn refuses_results_that_do_not_hold() {
+        check(&[
+            (|g| g.outputs[1].axes = vec![N], "output 1: its axes are not its node's"),
+            (|g| g.outputs[1].axes = vec![N, N], "output 1: axis N twice"),
+            (|g| g.outputs[1].node = NodeId(9), "output 1: no such node"),
+            (|g| g.outputs[1].dest = Dest::InPlace(ParamId(0)), "output 1: x cannot be written"),
+            (|g| g.outputs[0].dest = Dest::InPlace(ParamId(2)), "output 0: scale cannot be written"),
+            (|g| g.outputs[0].dest = Dest::InPlace(ParamId(9)), "output 0: no such parameter"),
+            (|g| g.params[1].dtype = DType::I32, "output 0: f32 in i32"),
+            (
+                |g| g.params[1].kind = ParamKind::Tensor { axes: vec![N, C], access: Access::ReadWrite },
+                "output 0: its order is not its parameter's",
+            ),
+            (|g| g.outputs.swap(0, 1), "outputs are out of order"),
+            (|g| g.outputs.insert(0, g.outputs[0].clone()), "outputs are out of order"),
+        ]);
     }
 }

@@ -119,9 +119,9 @@ impl<'w> Body<'w> {
         }
         let id = UniformId(self.uniforms.len() as u16);
         self.kernel.uniforms.push(Uniform { name: name.into(), dtype, arg });
-        // First of all statements: a later body may be the first to ask.
+        // Before all other statements: a later body may be the first to ask.
         let value = self.top().declare(Type { dtype, lanes: Lanes::ONE });
-        self.kernel.body.insert(0, Stmt::Let(value, Expr::Uniform(id)));
+        self.kernel.body.insert(self.uniforms.len(), Stmt::Let(value, Expr::Uniform(id)));
         self.uniforms.push(value);
         value
     }
@@ -144,8 +144,7 @@ impl<'w> Body<'w> {
             return vec![element];
         }
         let extent = self.extent(&last.extent);
-        let mut b = self.item();
-        let (row, col) = (b.apply(Op::IntDiv, &[element, extent]), b.apply(Op::IntRem, &[element, extent]));
+        let (row, col) = self.divide(element, extent);
         let mut coordinates = self.decode_outer(row);
         coordinates.push(col);
         coordinates
@@ -160,13 +159,21 @@ impl<'w> Body<'w> {
                 coordinates.push(rest);
             } else {
                 let extent = self.extent(&dim.extent);
-                let mut b = self.item();
-                coordinates.push(b.apply(Op::IntRem, &[rest, extent]));
-                rest = b.apply(Op::IntDiv, &[rest, extent]);
+                let (quotient, remainder) = self.divide(rest, extent);
+                coordinates.push(remainder);
+                rest = quotient;
             }
         }
         coordinates.reverse();
         coordinates
+    }
+
+    /// Quotient and remainder, by one division: GPUs have no instruction for it.
+    fn divide(&mut self, position: Value, extent: Value) -> (Value, Value) {
+        let mut b = self.item();
+        let quotient = b.apply(Op::IntDiv, &[position, extent]);
+        let whole = b.apply(Op::Mul, &[quotient, extent]);
+        (quotient, b.apply(Op::Sub, &[position, whole]))
     }
 
     /// Computes everything at a place and stores what is to be stored.
@@ -364,7 +371,8 @@ impl<'w> Body<'w> {
         if !self.rebased {
             return index;
         }
-        let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, "offset");
+        let name = format!("offset of {}", self.work.operands[usize::from(buffer.0)].name);
+        let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, &name);
         self.at(level).apply(Op::Add, &[index, offset])
     }
 }

@@ -9,7 +9,7 @@ use super::space::{SpaceDim, dims, reach};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::Access;
+use crate::ir::graph::{Access, AxisSet};
 use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
@@ -26,15 +26,12 @@ pub fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     match facts.vector {
         Vectors::Loops(grain) => vec![on_cpu(work, facts, &dims, grain)],
         Vectors::Lanes(lanes) => {
-            let narrow = if facts.wide {
-                vec![IndexWidth::Bits32, IndexWidth::Bits64]
-            } else {
-                vec![IndexWidth::Bits32]
-            };
-            let lanes = if work.group.unrolled.is_empty() { vec![lanes, 1] } else { vec![1] };
+            let one = dims.iter().all(|dim| dim.extent.as_const() == Some(1));
+            let lanes = if one || !work.group.unrolled.is_empty() { vec![1] } else { vec![lanes, 1] };
             // A line needs no variant of one lane: the last elements are done one by one.
             let lanes = if dims.len() == 1 { &lanes[..1] } else { &lanes[..] };
-            let ways = narrow.iter().flat_map(|&index| lanes.iter().map(move |&lanes| (index, lanes)));
+            let widths = widths(work, facts);
+            let ways = widths.iter().flat_map(|&index| lanes.iter().map(move |&lanes| (index, lanes)));
             let last = ways.clone().count() - 1;
             ways.enumerate()
                 .map(|(i, (index, lanes))| on_gpu(work, facts, &dims, Way { index, lanes, last: i == last }))
@@ -55,7 +52,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
     let lanes = i64::from(way.lanes);
     let mut when = Vec::new();
     if way.index == IndexWidth::Bits32 && facts.wide {
-        when.extend(lengths(work).into_iter().map(|len| Condition::AtMost(len, BITS32_MAX)));
+        when.extend(wide_lengths(work).into_iter().map(|len| Condition::AtMost(len, BITS32_MAX)));
     }
     if lanes > 1 && dims.len() > 1 {
         when.push(Condition::Divides(dims[dims.len() - 1].extent.clone(), lanes));
@@ -83,7 +80,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
         let rest = b.apply(Op::IntRem, &[count, by]);
         let whole = b.apply(Op::Sub, &[end, rest]);
         grid_loop(&mut body, (start, whole), way.lanes);
-        grid_loop(&mut body, (whole, end), 1);
+        rest_loop(&mut body, (whole, end), way.lanes);
     }
     scheduled(work, dims, body, when, u32::from(way.lanes))
 }
@@ -91,12 +88,28 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
 /// A loop over elements, dealt out to all threads, `lanes` at a time.
 fn grid_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
     let step = body.top().index(i64::from(lanes));
-    let var = body.top().declare(INDEX);
-    let coordinates = body.decode(var);
-    body.compute(&Place { element: var, coordinates, lanes: Lanes::Const(lanes) });
+    let (var, inside) = elements(body, lanes);
+    body.push(Stmt::Loop { var, kind: LoopKind::Grid, start, end, step, body: inside });
+}
+
+/// A loop over the fewer than `lanes` elements that are left. One thread takes them all: on some GPUs, writing one
+/// element of a vector writes back the others as they were.
+fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
+    let (all, one) = (body.top().index(i64::from(lanes)), body.top().index(1));
+    let first = body.top().declare(INDEX);
+    let (var, inside) = elements(body, 1);
+    let serial = Stmt::Loop { var, kind: LoopKind::Serial, start: first, end, step: one, body: inside };
+    body.push(Stmt::Loop { var: first, kind: LoopKind::Grid, start, end, step: all, body: vec![serial] });
+}
+
+/// The work on `lanes` elements, of which the first is the value given out.
+fn elements(body: &mut Body<'_>, lanes: u8) -> (Value, Vec<Stmt>) {
+    let element = body.top().declare(INDEX);
+    let coordinates = body.decode(element);
+    body.compute(&Place { element, coordinates, lanes: Lanes::Const(lanes) });
     let (mut inside, inner) = body.take();
     inside.extend(inner);
-    body.push(Stmt::Loop { var, kind: LoopKind::Grid, start, end, step, body: inside });
+    (element, inside)
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
@@ -145,16 +158,30 @@ fn scheduled(
     Scheduled { when, kernel: body.finish(), reach, space }
 }
 
-/// The numbers of elements of the operands, each once.
-fn lengths(work: &Work<'_>) -> Vec<DimExpr> {
-    let mut lengths: Vec<DimExpr> = Vec::new();
-    for operand in &work.operands {
-        let len = DimExpr::product(operand.axes.iter().map(|&axis| &work.graph.axis(axis).extent));
-        if len.as_const().is_none() && !lengths.contains(&len) {
-            lengths.push(len);
+/// The widths of positions that a call may need, in order of preference.
+fn widths(work: &Work<'_>, facts: &TargetFacts) -> Vec<IndexWidth> {
+    let lengths = wide_lengths(work);
+    if !facts.wide || lengths.is_empty() {
+        vec![IndexWidth::Bits32]
+    } else if lengths.iter().any(|len| len.as_const().is_some()) {
+        vec![IndexWidth::Bits64]
+    } else {
+        vec![IndexWidth::Bits32, IndexWidth::Bits64]
+    }
+}
+
+/// The numbers of elements of the operands that may be beyond 32-bit positions, each once.
+fn wide_lengths(work: &Work<'_>) -> Vec<DimExpr> {
+    // Operands of the same axes, in whatever order, have the same length.
+    let axes = work.operands.iter().map(|operand| operand.axes.iter().copied().collect());
+    let mut sets: Vec<AxisSet> = Vec::new();
+    for set in axes {
+        if !sets.contains(&set) {
+            sets.push(set);
         }
     }
-    lengths
+    let length = |set: &AxisSet| DimExpr::product(set.iter().map(|axis| &work.graph.axis(axis).extent));
+    sets.iter().map(length).filter(|len| len.as_const().is_none_or(|len| len > BITS32_MAX)).collect()
 }
 
 /// The numbers of the lanes, as an expression of a body.

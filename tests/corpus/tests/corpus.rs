@@ -10,6 +10,9 @@ use fusion_compiler::reference::{Rounding, interpret};
 use fusion_corpus::generate::{Function, INPUT_MAX, Kind, Random, function};
 use fusion_corpus::{Access, Argument, Call, FUSED, UNFUSED};
 
+#[path = "../../tools/mod.rs"]
+mod tools;
+
 /// Extents of `N` and `D`: none, one, odd and unaligned.
 const SIZES: [(usize, usize); 5] = [(1, 1), (31, 33), (33, 4), (0, 31), (3, 0)];
 /// More than the 32,768 elements from which launches are spread over threads.
@@ -219,54 +222,28 @@ fn has_fma() -> bool {
 
 #[test]
 fn every_wgsl_text_is_valid() {
-    for seed in 0..300 {
-        let function = function(seed);
-        let (plan, _) = plans(&graph(&function), &[Target::Wgsl]);
-        for text in texts(&plan) {
-            let module = naga::front::wgsl::parse_str(text);
-            let module = module.unwrap_or_else(|error| panic!("{}\n{text}", error.emit_to_string(text)));
-            let flags = naga::valid::ValidationFlags::all();
-            let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::all());
-            validator.validate(&module).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
-        }
-    }
+    tools::validate(&all_texts(Target::Wgsl));
+}
+
+#[test]
+fn every_ptx_text_assembles() {
+    tools::assemble(&all_texts(Target::Ptx));
+}
+
+/// The texts of all functions, fused.
+fn all_texts(target: Target) -> Vec<String> {
+    (0..300).flat_map(|seed| texts(&plans(&graph(&function(seed)), &[target]).0)).collect()
 }
 
 /// The texts of a plan.
-fn texts(plan: &Plan) -> Vec<&str> {
+fn texts(plan: &Plan) -> Vec<String> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     let launches = steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
-    launches
-        .map(|launch| match &launch.code {
-            Code::Ptx(text) | Code::Wgsl(text) => &**text,
-            Code::Cpu(_) => unreachable!("the program is for a GPU"),
-        })
-        .collect()
-}
-
-/// NVIDIA's assembler, where `FUSION_PTXAS` says that there is one.
-#[test]
-fn ptxas_assembles_a_sample() {
-    let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
-        eprintln!("not run: FUSION_PTXAS is not set to the path of ptxas");
-        return;
+    let text = |code: &Code<_>| match code {
+        Code::Ptx(text) | Code::Wgsl(text) => text.to_string(),
+        Code::Cpu(_) => unreachable!("the program is for a GPU"),
     };
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join("corpus.ptx");
-    for seed in 0..12 {
-        let function = function(seed);
-        let (plan, _) = plans(&graph(&function), &[Target::Ptx]);
-        for text in texts(&plan) {
-            std::fs::write(&path, text).expect("the folder can be written");
-            for arch in ["sm_75", "sm_80", "sm_90", "sm_100"] {
-                let mut command = std::process::Command::new(&ptxas);
-                let command = command.args(["-arch", arch, "-o"]).arg(folder.join("corpus.cubin")).arg(&path);
-                let output = command.output().expect("FUSION_PTXAS is the path of ptxas");
-                let log = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "{arch}: {log}\n{text}");
-            }
-        }
-    }
+    launches.map(|launch| text(&launch.code)).collect()
 }
 
 /// The device of `wgpu`; missing it is a failure only under `FUSION_REQUIRE_WGPU=1`.

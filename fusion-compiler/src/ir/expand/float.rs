@@ -55,8 +55,7 @@ pub(crate) fn same(_: &mut Builder<'_>, x: &[Value]) -> Value {
 /// The operand with its bits combined with a zero that is only known at launch.
 pub(crate) fn opaque(b: &mut Builder<'_>, x: &[Value]) -> Value {
     let arg = UniformArg::Extent(DimExpr::constant(0));
-    let zero = b.uniform(Uniform { name: "zero".into(), dtype: DType::Index, arg });
-    let zero = b.cast(zero, DType::U32);
+    let zero = b.uniform(Uniform { name: "zero".into(), dtype: DType::U32, arg });
     let bits = b.bitcast(x[0], DType::U32);
     let bits = b.apply(Op::Xor, &[bits, zero]);
     b.bitcast(bits, DType::F32)

@@ -17,7 +17,7 @@ const SINH: [f32; 4] = [0.16666667, 0.0083333105, 0.00019842896, 2.7822132e-6];
 pub(crate) fn tanh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
-        let exp = exp_small(size.clamp(0.0, 10.0) * 2.0);
+        let exp = exp_small(size.but(10.0, size.gt(10.0)) * 2.0);
         let far = 1.0 - 2.0 / (exp + 1.0);
         with_sign(far.but(odd(size, &TANH), size.lt(0.55)), x)
     })

@@ -49,14 +49,17 @@ const TURNS_LIMIT: f32 = 102_943.0;
 /// Sine.
 pub(crate) fn sin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let y = reduce(x).sine_after(0);
+        let y = reduce(x).sine();
         y.but(x, x.eq(0.0))
     })
 }
 
 /// Cosine, the sine a quarter turn later.
 pub(crate) fn cos(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| reduce(x).sine_after(1))
+    unary(b, x, |x| {
+        let turn = reduce(x);
+        Turn { quarters: turn.quarters + 1, ..turn }.sine()
+    })
 }
 
 /// Tangent, as the quotient of sine and cosine.
@@ -124,11 +127,10 @@ struct Turn<'b> {
 }
 
 impl<'b> Turn<'b> {
-    /// The sine of the angle and this many more quarter turns.
-    fn sine_after(self, quarters: i32) -> Term<'b> {
-        let quarters = self.quarters + quarters;
-        let size = (quarters & 1).ne(0).select(self.cos, self.sin);
-        (size.bits() ^ ((quarters & 2) << 30)).float_of_bits()
+    /// The sine of the angle.
+    fn sine(self) -> Term<'b> {
+        let size = (self.quarters & 1).ne(0).select(self.cos, self.sin);
+        (size.bits() ^ ((self.quarters & 2) << 30)).float_of_bits()
     }
 }
 

@@ -1,0 +1,33 @@
+//! The kernels whose texts are tested: `kernels.fuse`, compiled as `fuse!` compiles it.
+
+use fusion_compiler::check::{Function, Source, front_end};
+use fusion_compiler::ir::plan::{Launch, Plan, Step, Target};
+use fusion_compiler::{CpuKernels, compile};
+
+/// The functions of `kernels.fuse`, in order.
+pub(crate) fn functions() -> Vec<Function> {
+    let tokens = include_str!("kernels.fuse").parse().expect("the kernels are tokens");
+    match front_end(tokens) {
+        Ok(Source::Items(functions)) => functions,
+        other => panic!("the kernels are functions without mistakes: {other:?}"),
+    }
+}
+
+/// The plan of a function, for all targets.
+pub(crate) fn plan(function: &Function) -> Plan<CpuKernels> {
+    compile(function.graph.clone(), &Target::ALL, &|span| {
+        let start = function.spans[span.0 as usize].start();
+        (start.line as u32, start.column as u32 + 1)
+    })
+}
+
+/// What a plan runs on a target, step by step.
+pub(crate) fn steps(plan: &Plan<CpuKernels>, target: Target) -> &[Step<CpuKernels>] {
+    let program = plan.programs.iter().find(|program| program.target == target);
+    &program.expect("the plan is for all targets").steps
+}
+
+/// All launches of all variants of a step.
+pub(crate) fn launches(step: &Step<CpuKernels>) -> impl Iterator<Item = &Launch<CpuKernels>> {
+    step.variants.iter().flat_map(|variant| variant.launches.iter())
+}

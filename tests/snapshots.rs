@@ -1,0 +1,85 @@
+//! The texts of known kernels, so that a change in what the compiler makes shows as a difference.
+//!
+//! A snapshot per function stands beside the source: `kernels/<function>.snap`. `INSTA_UPDATE=always` writes them anew.
+
+use std::fmt::Write;
+use std::panic::catch_unwind;
+
+use fusion_compiler::check::Function;
+use fusion_compiler::ir::dim::DimExpr;
+use fusion_compiler::ir::plan::{Code, Condition, Plan, Step, Target};
+use fusion_compiler::{CpuKernels, optimize};
+
+mod kernels;
+
+/// Graph, then what each step does where the first variant may run, on each target.
+#[test]
+fn texts_are_as_reviewed() {
+    let changed: Vec<String> = kernels::functions()
+        .iter()
+        .map(|function| (function.graph.name.clone(), snapshot(function)))
+        .filter(|(name, text)| catch_unwind(|| check(name, text)).is_err())
+        .map(|(name, _)| name)
+        .collect();
+    assert!(changed.is_empty(), "the texts of {changed:?} are others than the snapshots show");
+}
+
+/// All variants of a kernel, once: with and without 128-bit accesses, with 32-bit and 64-bit positions.
+#[test]
+fn variants_are_as_reviewed() {
+    let functions = kernels::functions();
+    let function = functions.iter().find(|function| function.graph.name == "broadcast");
+    let plan = kernels::plan(function.expect("the corpus has a broadcast"));
+    let texts = kernels::launches(&kernels::steps(&plan, Target::Ptx)[0]).map(|launch| text(&launch.code));
+    check("variants", &texts.collect::<Vec<_>>().join("\n"));
+}
+
+fn check(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("kernels");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+fn snapshot(function: &Function) -> String {
+    let plan = kernels::plan(function);
+    let mut out = format!("# Graph\n\n{}", optimize(function.graph.clone()));
+    for (title, target) in [("Kernel IR", Target::Cpu), ("PTX", Target::Ptx), ("WGSL", Target::Wgsl)] {
+        let _ = write!(out, "\n# {title}\n\n{}", variants(&plan, target));
+        for step in kernels::steps(&plan, target) {
+            for launch in step.variants[0].launches.iter() {
+                let _ = write!(out, "\n{}", text(&launch.code));
+            }
+        }
+    }
+    out
+}
+
+/// The kernels of each step with the conditions under which they run.
+fn variants(plan: &Plan<CpuKernels>, target: Target) -> String {
+    let condition = |condition: &Condition| match condition {
+        Condition::Divides(extent, by) => format!("{} % {by} == 0", named(plan, extent)),
+        Condition::AtMost(extent, max) => format!("{} <= {max}", named(plan, extent)),
+    };
+    let variants = kernels::steps(plan, target).iter().flat_map(|Step { variants }| variants.iter());
+    let lines = variants.map(|variant| {
+        let when: Vec<String> = variant.when.iter().map(condition).collect();
+        let kernels: Vec<&str> = variant.launches.iter().map(|launch| &*launch.kernel).collect();
+        let when =
+            if when.is_empty() { "otherwise".to_owned() } else { format!("if {}", when.join(" and ")) };
+        format!("{} {when}\n", kernels.join(", "))
+    });
+    lines.collect()
+}
+
+fn named(plan: &Plan<CpuKernels>, extent: &DimExpr) -> String {
+    extent.display(&plan.symbols).to_string()
+}
+
+fn text(code: &Code<CpuKernels>) -> String {
+    match code {
+        Code::Ptx(text) | Code::Wgsl(text) => text.to_string(),
+        Code::Cpu(kernels) => kernels.fma.to_string(),
+    }
+}

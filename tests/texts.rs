@@ -1,0 +1,117 @@
+//! Every text of the known kernels, in all variants: other people's tools accept it, and memory is accessed by 128 bits.
+
+use fusion_compiler::emit::ptx::ptx;
+use fusion_compiler::ir::dtype::{Const, DType};
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::kernel::{At, Buffer, BufferId, Builder, IndexWidth, Kernel, Lanes, Stmt};
+use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::plan::{Code, Target};
+
+mod kernels;
+mod tools;
+
+/// All texts for a GPU, by the name of their kernel.
+fn texts(target: Target) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for plan in kernels::functions().iter().map(kernels::plan) {
+        for launch in kernels::steps(&plan, target).iter().flat_map(kernels::launches) {
+            match &launch.code {
+                Code::Ptx(text) | Code::Wgsl(text) => {
+                    texts.push((launch.kernel.to_string(), text.to_string()))
+                }
+                Code::Cpu(_) => unreachable!("the program is for a GPU"),
+            }
+        }
+    }
+    texts
+}
+
+fn without_names(texts: Vec<(String, String)>) -> Vec<String> {
+    texts.into_iter().map(|(_, text)| text).collect()
+}
+
+#[test]
+fn wgsl_is_valid() {
+    tools::validate(&without_names(texts(Target::Wgsl)));
+}
+
+#[test]
+fn ptx_assembles_without_spills() {
+    tools::assemble(&without_names(texts(Target::Ptx)));
+}
+
+/// What each kernel over contiguous `f32` does: 128-bit loads and stores in its vector loop, and as many single ones for
+/// the elements that are left.
+#[test]
+fn contiguous_kernels_access_128_bits() {
+    let cases = [
+        // Kernel, loads, stores, read only.
+        ("fuse_gate_0_v4", 3, 1),
+        ("fuse_swiglu_0_v4", 2, 1),
+        ("fuse_activated_0_v4", 1, 1),
+        ("fuse_transcendental_0_v4", 1, 1),
+        ("fuse_powers_0_v4", 2, 1),
+        ("fuse_sgd_0_v4", 2, 1),
+        ("fuse_swap_0_v4", 2, 2),
+        ("fuse_two_results_0_v4", 2, 2),
+        ("fuse_extents_0_v4", 1, 1),
+        ("fuse_compared_0_v4", 2, 1),
+        ("fuse_integers_0_v4", 1, 1),
+        ("fuse_hashed_0_v4", 2, 2),
+        ("fuse_many_0_v4", 9, 1),
+        ("fuse_unfused_0_v4", 2, 1),
+        ("fuse_tested_0_v4", 2, 1),
+        ("fuse_constants_0_v4", 1, 1),
+        ("fuse_bounded_0_v4", 1, 1),
+    ];
+    let texts = texts(Target::Ptx);
+    for (kernel, loads, stores) in cases {
+        for name in [kernel.to_owned(), format!("{kernel}_wide")] {
+            let (_, text) = texts.iter().find(|(other, _)| *other == name).expect(&name);
+            assert_eq!(accesses(text), [loads, 2 * loads, stores, 2 * stores], "{text}");
+        }
+    }
+}
+
+/// Where rows are whole vectors: tensors along the inner dim by 128 bits, what lacks it by itself, and no rest.
+#[test]
+fn broadcasts_access_128_bits_along_the_inner_dim() {
+    let cases = [
+        ("fuse_broadcast_0_v4", [2, 4, 1, 1]),
+        ("fuse_bias_of_the_inner_dims_0_v4", [2, 2, 1, 1]),
+        ("fuse_causal_0_v4", [1, 1, 1, 1]),
+        // Reads go across.
+        ("fuse_transposed_0_v4", [0, 5, 1, 1]),
+    ];
+    let texts = texts(Target::Ptx);
+    for (kernel, expect) in cases {
+        let (_, text) = texts.iter().find(|(name, _)| *name == kernel).expect(kernel);
+        assert_eq!(accesses(text), expect, "{text}");
+    }
+}
+
+/// Loads of 128 bits, all loads, stores of 128 bits, all stores.
+fn accesses(text: &str) -> [usize; 4] {
+    let lines = |start: &str, part: &str| {
+        text.lines().map(str::trim).filter(|line| line.starts_with(start) && line.contains(part)).count()
+    };
+    [lines("ld.global", ".v4."), lines("ld.global", ""), lines("st.global", ".v4."), lines("st.global", "")]
+}
+
+/// No schedule shifts positions so far, but the operation takes them.
+#[test]
+fn positions_are_shifted_by_32_bits() {
+    let out = Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write };
+    for index in [IndexWidth::Bits32, IndexWidth::Bits64] {
+        let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
+        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+        let (one, two) = (b.constant(DType::F32, Const::Float(1.0)), b.index(2));
+        let left = b.apply(Op::ShlRaw, &[two, two]);
+        let right = b.apply(Op::ShrRaw, &[left, two]);
+        assert_eq!(b.ty(right).lanes, Lanes::ONE);
+        body.push(Stmt::Store(At::new(BufferId(0), right), one));
+        let (name, buffers) = ("shifted".into(), vec![out.clone()]);
+        let kernel = Kernel { name, buffers, uniforms, types, body, index };
+        tools::assemble(&[ptx(&kernel)]);
+    }
+}

@@ -1,0 +1,132 @@
+//! The tools that accept or refuse the texts of kernels: naga, Tint, and NVIDIA's assembler.
+//!
+//! naga is a library. The others are programs: Tint is optional, and the assembler is the one that `FUSION_PTXAS`
+//! names; where it is missing that is said, and is a failure under `FUSION_REQUIRE_PTXAS=1`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The generations of NVIDIA GPUs that every text is assembled for.
+const ARCHITECTURES: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_100"];
+
+/// Lines of PTX that are assembled in one go: starting the program for each kernel would take most of the time.
+const MODULE_LINES: usize = 10_000;
+
+/// Fails unless naga, and Tint where it is installed, find every text valid.
+pub(crate) fn validate(texts: &[String]) {
+    in_parallel(texts, |text| naga(text));
+    if Command::new("tint").arg("--help").output().is_err() {
+        eprintln!("SKIPPED Tint: the command `tint` is not installed");
+        return;
+    }
+    in_parallel(texts, |text| tint(text));
+}
+
+fn naga(text: &str) {
+    let module = naga::front::wgsl::parse_str(text);
+    let module = module.unwrap_or_else(|error| panic!("{}\n{text}", error.emit_to_string(text)));
+    let (flags, capabilities) = (naga::valid::ValidationFlags::all(), naga::valid::Capabilities::all());
+    let made = naga::valid::Validator::new(flags, capabilities).validate(&module);
+    made.unwrap_or_else(|error| panic!("{}\n{text}", error.emit_to_string(text)));
+}
+
+fn tint(text: &str) {
+    let path = file("wgsl", text);
+    let output = Command::new("tint").args(["--format", "wgsl"]).arg(&path).output().expect("tint starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}\n{text}", log(&output));
+    std::fs::remove_file(path).expect("it was written");
+}
+
+/// Fails unless every text assembles for every architecture: without warnings, and with all values in registers.
+pub(crate) fn assemble(texts: &[String]) {
+    let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
+        assert_ne!(
+            std::env::var("FUSION_REQUIRE_PTXAS").as_deref(),
+            Ok("1"),
+            "FUSION_PTXAS names no program"
+        );
+        eprintln!("SKIPPED: FUSION_PTXAS does not name NVIDIA's assembler");
+        return;
+    };
+    let modules = modules(texts);
+    let all = modules.iter().flat_map(|module| ARCHITECTURES.map(|architecture| (architecture, module)));
+    in_parallel(&all.collect::<Vec<_>>(), |&(architecture, module)| ptxas_for(&ptxas, architecture, module));
+}
+
+fn ptxas_for(ptxas: &OsString, architecture: &str, text: &str) {
+    let path = file("ptx", text);
+    let made = path.with_extension("cubin");
+    let mut command = Command::new(ptxas);
+    command.args(["-v", "-Werror", "-warn-spills", "-warn-lmem-usage", "-arch", architecture, "-o"]);
+    let output = command.args([&made, &path]).output().expect("FUSION_PTXAS names a program");
+    let log = log(&output);
+    assert!(output.status.success() && !log.contains("warning"), "{architecture}: {log}\n{text}");
+    let unspilt = log.matches("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads").count();
+    assert_eq!(unspilt, text.matches(".visible .entry").count(), "{architecture}: {log}");
+    [path, made].iter().for_each(|path| std::fs::remove_file(path).expect("it was written"));
+}
+
+/// The kernels of all texts in few modules, each kernel once, whatever users call things.
+fn modules(texts: &[String]) -> Vec<String> {
+    let kernel = |text: &'_ String| {
+        let (head, kernel) = text.split_once(".visible .entry ").expect("a text has an entry");
+        let (_, kernel) = kernel.split_once('(').expect("an entry has parameters");
+        (head.to_owned(), nameless(kernel))
+    };
+    let kernels: BTreeSet<(String, String)> = texts.iter().map(kernel).collect();
+    let mut modules: Vec<(&str, usize, String)> = Vec::new();
+    for (i, (head, kernel)) in kernels.iter().enumerate() {
+        let (kernel, lines) = (format!(".visible .entry kernel_{i}({kernel}"), kernel.lines().count());
+        match modules.last_mut() {
+            Some((of, has, module)) if of == head && *has + lines <= MODULE_LINES => {
+                module.push_str(&kernel);
+                *has += lines;
+            }
+            Some(_) | None => modules.push((head, lines, format!("{head}{kernel}"))),
+        }
+    }
+    modules.into_iter().map(|(_, _, module)| module).collect()
+}
+
+/// A text in which parameters are called by their numbers alone.
+fn nameless(text: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split_inclusive(|c| !is_name(c));
+    let short = words.map(|word| match word.split_once('_') {
+        Some((number, name)) if number.starts_with(['b', 'u']) => {
+            format!("{number}{}", name.trim_start_matches(is_name))
+        }
+        Some(_) | None => word.to_owned(),
+    });
+    short.collect()
+}
+
+/// Calls `check` with each item, on all cores.
+fn in_parallel<T: Sync>(items: &[T], check: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            check(item);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+}
+
+/// A new file with this text.
+fn file(extension: &str, text: &str) -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{process}-{number}.{extension}"));
+    std::fs::write(&path, text).expect("the folder can be written");
+    path
+}
+
+fn log(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream)).concat()
+}
