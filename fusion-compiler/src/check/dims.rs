@@ -42,8 +42,7 @@ pub(super) fn bind_callee(
             Some(axis) => axis,
             None => {
                 let Some(axis) = find(b, env, name) else {
-                    let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
-                    b.error(at, diag::unknown_dim(name, near));
+                    b.error(at, diag::callee_dim(&callee.name.text, name));
                     return None;
                 };
                 inner.dims.push((name.clone(), axis));
@@ -54,8 +53,8 @@ pub(super) fn bind_callee(
         if let Some(wants) = dim.extent
             && has.as_const() != Some(wants)
         {
-            let has = has.display(&b.graph.symbols).to_string();
-            b.error(at, diag::callee_extent(name, &callee.name.text, wants, has));
+            let has = has.as_const().map_or(String::from("any"), |has| has.to_string());
+            b.error(at, diag::callee_extent(&callee.name.text, name, wants, has));
             return None;
         }
     }

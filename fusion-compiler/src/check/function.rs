@@ -5,7 +5,7 @@
 use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
 use super::expr::{self, dtype_of, typed, weak_fits};
-use super::{Failure, Function, Options, ParamType, Signature, Stub, dims};
+use super::{Failure, Function, Options, ParamType, Signature, Stub, dims, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
@@ -114,6 +114,7 @@ fn function(
     let value = expr::body(&mut b, &mut env, &function.body);
     in_place(&mut b, &env, function);
     returned(&mut b, function, value, &outputs);
+    unroll::check(&mut b);
     let options = Options { targets: item.targets.clone() };
     Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })
 }
@@ -237,9 +238,13 @@ fn check_tensor_dtype(b: &mut Builder<'_>, name: &Name, generics: &[Name]) {
     }
 }
 
+fn is_scalar(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool)
+}
+
 fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
     match DType::from_name(&name.text) {
-        Some(dtype @ (DType::F32 | DType::I32 | DType::U32 | DType::Bool)) => Some(dtype),
+        Some(dtype) if is_scalar(dtype) => Some(dtype),
         Some(dtype) => {
             b.error(name.at, diag::scalar_dtype_later(dtype));
             None
@@ -339,7 +344,7 @@ pub(super) fn fit_result(
     let id = typed(b, &value, wants)?;
     let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
     if is != wants {
-        b.error(at, diag::result_dtype(wants, is));
+        b.error(at, if is == DType::Bool { diag::result_bool(wants) } else { diag::result_dtype(wants, is) });
         return None;
     }
     let declared: AxisSet = order.iter().copied().collect();
@@ -371,7 +376,7 @@ pub(super) fn fit_in_place(
     let Param { name, dtype, kind, .. } = b.graph.param(param).clone();
     let ParamKind::Tensor { axes, .. } = kind else { unreachable!("only tensors are `&mut`") };
     let is = dtype_of(b, &value)?;
-    if !weak_fits(b, op, "=", &value, dtype) {
+    if !weak_fits(b, (op, at), "=", &value, dtype) {
         return None;
     }
     let id = typed(b, &value, dtype)?;
@@ -404,10 +409,13 @@ fn rust_signature(item: &Item, places: &Places) -> Signature {
 }
 
 fn stub(item: &Item, places: &Places) -> Stub {
-    let dtype = |name: &Name| DType::from_name(&name.text).unwrap_or(DType::F32);
+    let dtype = |name: &Name| tensor_dtype(name).unwrap_or(DType::F32);
     let param = |param: &ast::Param| match &param.kind {
         ast::ParamKind::Untyped | ast::ParamKind::Dim => ParamType::Dim,
-        ast::ParamKind::Scalar(name) => ParamType::Scalar(dtype(name)),
+        ast::ParamKind::Scalar(name) => {
+            let dtype = DType::from_name(&name.text).filter(|&dtype| is_scalar(dtype));
+            ParamType::Scalar(dtype.unwrap_or(DType::F32))
+        }
         ast::ParamKind::Tensor(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::Read),
         ast::ParamKind::InPlace(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::ReadWrite),
     };

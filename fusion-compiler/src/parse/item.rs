@@ -220,7 +220,7 @@ fn param(parser: &mut Parser<'_, '_>, exported: bool, before: &[Param]) -> Parse
         return Err(parser.error(diag::param_self()));
     }
     if parser.is_word("mut") {
-        return Err(parser.error(diag::no_let_mut()));
+        return Err(parser.error(diag::param_mut()));
     }
     let name = parser.name("the name of a parameter")?;
     let kind = match parser.eat(":") {
