@@ -132,7 +132,9 @@ catalogue! {
     no_path() = "paths with `::` cannot be named here: pass the value as a parameter (`PI`, `E`, `INF` and `NAN` are known)";
     no_path_inline() = "paths with `::` need braces: `{{path::to::TENSOR}}`, or `scalar(path::to::NUMBER)` for a number";
     no_reference() = "values are not references: leave out the `&` or `*`";
-    no_question() = "nothing fails in here: leave out the `?`, it stands after `fuse!(…)` and after calls of its functions";
+    no_question() = "no `?` in here: it stands after `fuse!(…)` and after calls of its functions, and a choice is `if … {{ … }} else {{ … }}`";
+    no_let_here() = "a `let` is a statement of its own: write it before this one";
+    no_block() = "a block belongs to an `if` or an `else`: write its `let`s before this expression";
     no_power() = "a power is a function: write `pow(x, y)`";
     no_positive() = "there is no `+` before a value: leave it out";
     rust_expression(error) = "this is not a Rust expression: {error}";
@@ -145,6 +147,7 @@ catalogue! {
     inner_attribute() = "attributes stand before the function they are for: write `#[…]` or `///`";
     visibility(found) = "expected `pub` or `pub(crate)`, found `pub({found})`";
     param_self() = "functions have no `self`: give the parameter a name";
+    param_attribute() = "a parameter takes no attributes and no documentation: write them at the function";
     param_mut() = "a tensor that changes is `x: &mut f32[N]`: leave out the `mut` before the name";
     param_reference() = "a tensor is read without `&`: write `x: f32[N]`, or `x: &mut f32[N]` to change it";
     param_in_place_scalar(name) = "`&mut` is for tensors: write `{name}: &mut f32[]` for a scalar on the device";
@@ -155,8 +158,10 @@ catalogue! {
     result_dims(dtype) = "a result is a tensor: write `{dtype}[N, D]`, or `{dtype}[]` for a single value";
     dim_name(found) = "expected the name of a dim, like `N`, `C = 3` or `3`, found {found}";
     dim_lowercase(name, upper) = "the name of a dim starts with an uppercase letter: write `{upper}` for `{name}`";
+    dim_arithmetic() = "a dim is a name, without arithmetic: give another extent a name of its own";
+    dims_brackets(dtype) = "the dims of a tensor stand in one pair of brackets: write `{dtype}[N, D]`";
     dim_extent() = "expected the extent of the dim, a whole number from 1 to 2147483647";
-    generic_bounds() = "a generic is the type of the elements and takes no bounds: write `fn f<E>(x: E[N])`";
+    generic_bounds() = "a generic is the type of the elements, without bounds: write `fn f<E>(x: E[N])`, and dims without a declaration";
     generics_later() = "generic element types are not available yet: write the dtype, `f32`";
     attribute_later(name) = "`#[fuse({name})]` is not available yet";
     attribute_unknown(name, near) = "there is no `#[fuse({name})]`{near} (there are `off` and `targets(…)`)";
@@ -173,6 +178,7 @@ catalogue! {
     unknown_function(name, near) = "there is no function `{name}`{near}";
     unknown_dim(name, near) = "there is no dim `{name}` here{near}";
     function_as_value(name) = "`{name}` is a function: call it, `{name}(…)`";
+    dtype_called(name) = "`{name}` is a dtype: a cast is written `x as {name}`";
     function_later(name) = "`{name}` is not available yet";
     scalar_in_item() = "`scalar(…)` belongs to the inline form: here a scalar is a parameter, like `lr: f32`";
     duplicate_function(name) = "there are two functions `{name}` in this block: rename one";
@@ -252,8 +258,9 @@ catalogue! {
     result_missing_dim(dim, declared, fix) = "the result is declared {declared}, but this value has no dim `{dim}`: declare `{fix}`";
     result_dim_unknown(dim) = "the extent of `{dim}` is not known: no parameter has it (`{dim}: dim` takes it from the caller)";
     dim_conflict(dim, first, second) = "the dim `{dim}` has extent {first} and extent {second}: a dim has one extent in a function";
+    too_many_elements() = "no tensor has as many elements as these extents come to";
     too_many_dims(max) = "this function has more than {max} dims";
-    assign_unknown(name, near) = "there is no `&mut` parameter `{name}`{near}";
+    assign_unknown(name, near) = "there is no `&mut` parameter `{name}`{near} (a new value is `let {name} = …;`)";
     assign_not_mut(name) = "`{name}` cannot be assigned to: declare it `{name}: &mut f32[…]`, or use `let`";
     assign_let(name) = "`{name}` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`";
     never_assigned(name) = "the `&mut` parameter `{name}` is never assigned: assign to it, or drop the `&mut`";

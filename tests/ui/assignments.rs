@@ -6,6 +6,7 @@ fuse! {
     pub fn not_mut(p: f32[N], g: f32[N]) -> f32[N] { p -= g; p }
     pub fn local(x: f32[N]) -> f32[N] { let y = x; y += 1.0; y }
     pub fn unknown(params: &mut f32[N], g: f32[N]) { param = g; params = g; }
+    pub fn no_let(x: f32[N]) -> f32[N] { y = x; y }
     pub fn never(p: &mut f32[N], g: f32[N]) -> f32[N] { p + g }
     pub fn dtype(p: &mut f32[N], k: i32[N]) { p = k; }
     pub fn number(k: &mut i32[N]) { k = 0.5; }

@@ -16,6 +16,10 @@ fuse! {
     pub fn no_elements(x: f32[C = 0]) -> f32[C] { x }
     pub fn too_long(x: f32[C = 3000000000]) -> f32[C] { x }
     pub fn by_name(x: f32[C = D]) -> f32[C] { x }
+    pub fn arithmetic(x: f32[N + 1]) -> f32[N] { x }
+    pub fn too_many(x: f32[A = 2147483647, B = 2147483647]) -> f32[A, B] { x + 1.0 }
+    pub fn angle_brackets(x: f32<N>) -> f32[N] { x }
+    pub fn twice_brackets(x: f32[N][D]) -> f32[N, D] { x }
     pub fn half(x: f32[2.5]) -> f32[] { 1.0 }
 }
 

@@ -26,6 +26,7 @@ fuse! {
     pub fn block(x: f32[N]) -> f32[N] { x + { x } }
     pub fn called_value(x: f32[N]) -> f32[N] { (x + 1.0)(x) }
     pub fn crate_path(x: f32[N]) -> f32[N] { x + crate::BIAS }
+    pub fn let_inside(x: f32[N]) -> f32[N] { if let y = x { y } else { x } }
     pub fn comma(x: f32[N]) -> f32[N] { max(x 1.0) }
 }
 

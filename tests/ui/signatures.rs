@@ -9,6 +9,8 @@ fuse! {
     pub fn scalar_in_place(loss: &mut f32) { loss = 1.0; }
     pub fn default(x: f32[N], eps: f32 = 1e-5) -> f32[N] { x + eps }
     fn default_order(x, eps = 1e-5, y) { x + eps + y }
+    pub fn documented(/// The input.
+        x: f32[N]) -> f32[N] { x }
     pub fn receiver(self, x: f32[N]) -> f32[N] { x }
     pub fn no_type(x: ) -> f32[N] { x }
     pub fn parenthesised(x: (f32[N])) -> f32[N] { x }

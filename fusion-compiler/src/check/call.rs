@@ -85,6 +85,9 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     if env.var(name).is_some() {
         return b.error_here(at, diag::value_called(name));
     }
+    if DType::from_name(name).is_some() {
+        return b.error_here(at, diag::dtype_called(name));
+    }
     let near = diag::did_you_mean(name, function_names(b));
     b.error_here(at, diag::unknown_function(name, near))
 }
@@ -262,9 +265,7 @@ fn bind<'a>(
             inner.dims.push((param.name.text.clone(), axis));
         }
     }
-    if callee.is_typed() || callee.results.is_some() {
-        dims::bind_callee(b, env, &mut inner, callee, at)?;
-    }
+    dims::bind_callee(b, env, &mut inner, callee, at)?;
     let mut whole = Some(());
     for (param, given) in callee.params.iter().zip(given) {
         let value = match given {

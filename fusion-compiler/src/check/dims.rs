@@ -8,6 +8,10 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
 use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, TensorType};
 
+/// Most elements that the fixed dims of a tensor may come to: far more than fit in any memory, and few enough to
+/// compute with.
+const ELEMENTS_MAX: i64 = 1 << 40;
+
 /// The axis that an argument names: `D`, or `3`.
 pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<AxisId> {
     match &e.kind {
@@ -78,6 +82,11 @@ pub(super) fn declare(
             continue;
         }
         axes.push(axis(b, env, &dim.name.text, dim.name.at, fixed)?);
+        let extents = axes.iter().filter_map(|&axis| b.graph.axis(axis).extent.as_const());
+        if extents.fold(1, i64::saturating_mul) > ELEMENTS_MAX {
+            b.error(dim.name.at, diag::too_many_elements());
+            return None;
+        }
     }
     Some(axes)
 }

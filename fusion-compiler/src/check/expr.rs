@@ -305,7 +305,7 @@ fn short(e: &Expr) -> String {
 
 fn cast(b: &mut Builder<'_>, at: At, value: Value, name: &Name) -> Value {
     let Some(dtype) = DType::from_name(&name.text) else {
-        let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
+        let near = diag::did_you_mean(&name.text, super::function::SCALARS.map(DType::name));
         return b.error_here(name.at, diag::unknown_dtype(&name.text, near));
     };
     if !matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool) {
@@ -435,6 +435,8 @@ fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Option<Binary>,
             let vars = env.vars.iter().filter(|var| in_place(var)).map(|var| var.name.as_str());
             let near = diag::did_you_mean(&target.text, vars);
             b.error(target.at, diag::assign_unknown(&target.text, near));
+            // What uses the name is not a second mistake.
+            env.bind(&target.text, Value::Unknown, VarKind::Let);
             return;
         }
     };

@@ -208,7 +208,7 @@ fn declare_dim(
     fixed: &[(String, i64)],
 ) -> Option<()> {
     let Name { text, at } = &param.name;
-    if !text.starts_with(char::is_uppercase) {
+    if text.starts_with(|c: char| c.is_lowercase() || c == '_') {
         b.error(*at, diag::dim_lowercase(text, parse::upper(text)));
     }
     if fixed.iter().any(|(name, _)| name == text) {
@@ -238,8 +238,11 @@ fn check_tensor_dtype(b: &mut Builder<'_>, name: &Name, generics: &[Name]) {
     }
 }
 
+/// The dtypes that there are so far.
+pub(super) const SCALARS: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
+
 fn is_scalar(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool)
+    SCALARS.contains(&dtype)
 }
 
 fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
@@ -254,7 +257,7 @@ fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
 }
 
 fn unknown_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
-    let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name).into_iter().chain(["dim"]));
+    let near = diag::did_you_mean(&name.text, SCALARS.map(DType::name).into_iter().chain(["dim"]));
     b.error(name.at, diag::unknown_dtype(&name.text, near));
     None
 }

@@ -57,7 +57,7 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
             Some(DType::F32) => {}
             Some(dtype) => drop(b.error(name.at, diag::inline_dtype_later(dtype))),
             None => {
-                let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
+                let near = diag::did_you_mean(&name.text, super::function::SCALARS.map(DType::name));
                 b.error(name.at, diag::unknown_dtype(&name.text, near));
             }
         }

@@ -182,7 +182,9 @@ fn dim(b: &mut Builder<'_>, env: &Env, function: &str, e: &Expr) -> Option<AxisI
                 let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
                 diag::unknown_dim(name, near)
             }
-            ExprKind::Int(extent, None) => diag::unknown_dim(extent, ""),
+            ExprKind::Int(extent, None) => diag::unknown_dim(extent, ": a dim goes by its name"),
+            _ if function == "index" => diag::index_argument(),
+            _ if function == "at" => diag::at_arguments(),
             _ => diag::wants_dim_last(function),
         };
         b.error(e.at, message);

@@ -143,7 +143,10 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
                 if parser.sink.captures.is_some() { diag::no_path_inline() } else { diag::no_path() };
             Err(parser.error(message))
         }
-        Some("_" | "self" | "Self" | "crate" | "super") | None => Err(parser.error_expected("an expression")),
+        Some("_" | "self" | "Self" | "crate" | "super") => Err(parser.error_expected("an expression")),
+        Some("let") => Err(parser.error(diag::no_let_here())),
+        None if parser.is_group(Delimiter::Brace) => Err(parser.error(diag::no_block())),
+        None => Err(parser.error_expected("an expression")),
         Some(word) if is_keyword(word) => Err(parser.error(diag::no_keyword(word))),
         Some(_) => named(parser),
     }
@@ -229,7 +232,8 @@ fn conditional(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 /// The block of an `if`, which has a value and assigns nothing.
 fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
     let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
-        return Err(parser.error_expected("`{`"));
+        let what = if parser.symbol() == Some("=") { "`{` (`==` compares)" } else { "`{`" };
+        return Err(parser.error_expected(what));
     };
     let mut parser = parser.within(inner, span);
     if parser.sink.captures.is_some() && parser.is_word("let") {
