@@ -54,9 +54,13 @@ pub(crate) fn inline(tokens: TokenStream, sink: &mut Sink) -> Parsed<Inline> {
         Some(at) => Some((order(&mut parser)?, at)),
         None => None,
     };
+    // A trailing comma, as after the arguments of a call.
+    let before = parser.cursor();
+    parser.eat(",");
     if parser.at_end() {
         return Ok(Inline { dtype, value, order });
     }
+    parser.seek(before);
     let found = parser.found();
     Err(parser.error(match parser.symbol() {
         Some(";" | "=") => diag::no_let_in_inline(),
@@ -111,7 +115,8 @@ pub(crate) fn is_group_with_dims(parser: &Parser<'_, '_>) -> bool {
 /// A name, `self.bias`, or `{…}`, with or without dims.
 pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let (text, tokens, at, is_path) = if let Some((inner, at, span)) = parser.group(Delimiter::Brace) {
-        let tokens = rust_expr(parser, inner.token_stream(), span)?;
+        let inside = inner.token_stream();
+        let tokens = if is_block(&inside) { quote!({#inside}) } else { rust_expr(parser, inside, span)? };
         (format!("{{{tokens}}}"), tokens, at, false)
     } else if let Some((inner, at, span)) = parser.group(Delimiter::None) {
         let tokens = rust_expr(parser, inner.token_stream(), span)?;
@@ -159,6 +164,14 @@ fn add(parser: &mut Parser<'_, '_>, capture: Capture) -> usize {
     let captures = parser.sink.captures.get_or_insert_default();
     captures.push(capture);
     captures.len() - 1
+}
+
+/// Whether these are statements and a value.
+fn is_block(inside: &TokenStream) -> bool {
+    let block = syn::parse2::<syn::Block>(quote!({#inside}));
+    block.is_ok_and(|block| {
+        block.stmts.len() > 1 && matches!(block.stmts.last(), Some(syn::Stmt::Expr(_, None)))
+    })
 }
 
 /// Rust's own parser decides whether it is an expression.

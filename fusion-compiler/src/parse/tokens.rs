@@ -199,6 +199,9 @@ impl<'a, 's> Parser<'a, 's> {
                 Delimiter::Bracket => "`[`",
                 Delimiter::None => "an expression",
             }),
+            Some((TokenTree::Ident(word), _)) if is_keyword(&word.to_string()) && word != "_" => {
+                format!("the keyword `{word}`")
+            }
             Some((token, _)) => format!("`{token}`"),
         }
     }

@@ -254,12 +254,12 @@ fn slips_of_other_languages() {
         "pub fn f(x: f32[N + 1]) -> f32[N] { x }",
         &["a dim is a name, without arithmetic: give another extent a name of its own"],
     );
-    slip("let gen = x; gen", "expected a name after `let`, found `gen`");
+    slip("let gen = x; x", "expected a name after `let`, found the keyword `gen`");
     let start = |found: &str| {
-        format!("expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found `{found}`")
+        format!("expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found {found}")
     };
-    refused("Pub fn f(x: f32[N]) -> f32[N] { x }", &[&start("Pub")]);
-    refused("use std::f32; pub fn f(x: f32[N]) -> f32[N] { x }", &[&start("use")]);
+    refused("Pub fn f(x: f32[N]) -> f32[N] { x }", &[&start("`Pub`")]);
+    refused("use std::f32; pub fn f(x: f32[N]) -> f32[N] { x }", &[&start("the keyword `use`")]);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn syntax() {
     );
     refused(
         "pub struct Foo;",
-        &["expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found `struct`"],
+        &["expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found the keyword `struct`"],
     );
 }
 

@@ -313,6 +313,12 @@ fn inline_without_dims() {
 }
 
 #[test]
+fn captured_blocks_and_a_trailing_comma() {
+    let (captures, _, _) = inline("a * {let b = make(); b},");
+    assert_eq!(captures, ["a", "{ let b = make () ; b }"]);
+}
+
+#[test]
 fn inline_with_dims() {
     let (captures, any_shape, text) = inline("f32: gelu(x[N, D] + self.bias[D]) * x[N, D] * rsqrt(D)");
     assert_eq!(captures, ["x", "self . bias"]);
