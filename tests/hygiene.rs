@@ -219,6 +219,19 @@ mod names {
     }
 
     #[test]
+    fn kernels_have_names_that_wgsl_takes() {
+        let texts =
+            [shadows::WGSL, r#type::WGSL, writes::WGSL, unicode::WGSL, __x::WGSL, keywords_of_kernels::WGSL];
+        for text in texts {
+            assert!(
+                naga::front::wgsl::parse_str(text).is_ok(),
+                "{:?}\n{text}",
+                naga::front::wgsl::parse_str(text)
+            );
+        }
+    }
+
+    #[test]
     fn captured() -> ::fusion::Result<()> {
         let (p, cpu, PLAN, r#type) = (tensor(&TWO)?, tensor(&TWO)?, tensor(&TWO)?, tensor(&TWO)?);
         let (__fused, args) = (tensor(&TWO)?, 2.0);
