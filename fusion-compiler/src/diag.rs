@@ -61,10 +61,12 @@ impl Message {
     }
 }
 
-/// The name a user may have meant: the closest one, if it is close.
+/// The name a user may have meant: the closest one, if it is close. Upper and lower case are the same.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let limit = name.chars().count().div_ceil(3).min(name.chars().count() - usize::from(!name.is_empty()));
-    let near = known.into_iter().map(|known| (distance(name, known), known)).min();
+    let letters = name.chars().count();
+    let limit = (letters / 3).max(1).min(letters.saturating_sub(1));
+    let lower = name.to_lowercase();
+    let near = known.into_iter().map(|known| (distance(&lower, &known.to_lowercase()), known)).min();
     match near {
         Some((distance, near)) if distance <= limit && near != name => format!(": did you mean `{near}`?"),
         Some(_) | None => String::new(),
@@ -115,21 +117,27 @@ catalogue! {
     no_let_else() = "`let` needs a value: write `let x = …;`";
     if_without_else() = "`if` is an expression and needs its `else`: write `if … {{ … }} else {{ … }}`";
     no_tail() = "this block has no value: end it with an expression, without `;`";
-    no_unit_tail(word) = "`{word}` must be the last thing in its block: end the statement before it with `;`, or drop the rest";
+    unused_value() = "nothing uses this value: give it a name with `let`, assign it, or drop it";
     assign_in_block() = "an assignment stands on its own in the function: write `p = if … {{ … }} else {{ … }};`";
-    assign_operator(symbol) = "`{symbol}` is not an assignment here: write `p = p … x;` with the operator spelt out";
+    assign_operator(symbol, operator) = "`{symbol}` is not an assignment here: write `p = p {operator} …;`";
     assign_target() = "only a `&mut` parameter, by its name, can be assigned to";
     too_deep() = "this expression is nested too deeply: give parts of it a name with `let`";
     bad_literal(text) = "`{text}` is not a number: literals are whole numbers, numbers with a point, and `true` or `false`";
     bad_suffix(suffix) = "`{suffix}` is not a suffix for a number here: write `f32`, `i32` or `u32`, or leave it out";
-    huge_literal(text) = "`{text}` is too large for any integer type";
-    call_of_value() = "only functions can be called: write `name(…)`";
+    huge_literal(text) = "`{text}` is too large for any integer: a float has a point, `{text}.0`";
+    call_of_value() = "only functions can be called: write `name(…)`, or `*` for a product";
+    value_called(name) = "`{name}` is a value and cannot be called: a product is written `{name} * (…)`";
     no_field(field) = "values have no fields: `x.{field}` is written `x.{field}(…)` if `{field}` is a function";
     no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
-    no_path() = "paths with `::` cannot be named here: pass the value as a parameter";
+    no_path() = "paths with `::` cannot be named here: pass the value as a parameter (`PI`, `E`, `INF` and `NAN` are known)";
     no_path_inline() = "paths with `::` need braces: `{{path::to::TENSOR}}`, or `scalar(path::to::NUMBER)` for a number";
     no_reference() = "values are not references: leave out the `&` or `*`";
+    no_question() = "no `?` in here: it stands after `fuse!(…)` and after calls of its functions, and a choice is `if … {{ … }} else {{ … }}`";
+    no_let_here() = "a `let` is a statement of its own: write it before this one";
+    no_block() = "a block belongs to an `if` or an `else`: write its `let`s before this expression";
+    no_power() = "a power is a function: write `pow(x, y)`";
     no_positive() = "there is no `+` before a value: leave it out";
+    rust_expression(error) = "this is not a Rust expression: {error}";
     cast_type(found) = "expected a dtype after `as`, like `x as f32`, found {found}";
     cast_dims() = "a cast names a dtype only, without dims: write `x as f32`";
     outside_call(what) = "`{what}` belongs among the arguments of an index operation";
@@ -139,6 +147,8 @@ catalogue! {
     inner_attribute() = "attributes stand before the function they are for: write `#[…]` or `///`";
     visibility(found) = "expected `pub` or `pub(crate)`, found `pub({found})`";
     param_self() = "functions have no `self`: give the parameter a name";
+    param_attribute() = "a parameter takes no attributes and no documentation: write them at the function";
+    param_mut() = "a tensor that changes is `x: &mut f32[N]`: leave out the `mut` before the name";
     param_reference() = "a tensor is read without `&`: write `x: f32[N]`, or `x: &mut f32[N]` to change it";
     param_in_place_scalar(name) = "`&mut` is for tensors: write `{name}: &mut f32[]` for a scalar on the device";
     param_default_exported() = "a default belongs to a private function: callers of an exported one pass every argument";
@@ -148,8 +158,10 @@ catalogue! {
     result_dims(dtype) = "a result is a tensor: write `{dtype}[N, D]`, or `{dtype}[]` for a single value";
     dim_name(found) = "expected the name of a dim, like `N`, `C = 3` or `3`, found {found}";
     dim_lowercase(name, upper) = "the name of a dim starts with an uppercase letter: write `{upper}` for `{name}`";
+    dim_arithmetic() = "a dim is a name, without arithmetic: give another extent a name of its own";
+    dims_brackets(dtype) = "the dims of a tensor stand in one pair of brackets: write `{dtype}[N, D]`";
     dim_extent() = "expected the extent of the dim, a whole number from 1 to 2147483647";
-    generic_bounds() = "a generic is the type of the elements and takes no bounds: write `fn f<E>(x: E[N])`";
+    generic_bounds() = "a generic is the type of the elements, without bounds: write `fn f<E>(x: E[N])`, and dims without a declaration";
     generics_later() = "generic element types are not available yet: write the dtype, `f32`";
     attribute_later(name) = "`#[fuse({name})]` is not available yet";
     attribute_unknown(name, near) = "there is no `#[fuse({name})]`{near} (there are `off` and `targets(…)`)";
@@ -166,6 +178,7 @@ catalogue! {
     unknown_function(name, near) = "there is no function `{name}`{near}";
     unknown_dim(name, near) = "there is no dim `{name}` here{near}";
     function_as_value(name) = "`{name}` is a function: call it, `{name}(…)`";
+    dtype_called(name) = "`{name}` is a dtype: a cast is written `x as {name}`";
     function_later(name) = "`{name}` is not available yet";
     scalar_in_item() = "`scalar(…)` belongs to the inline form: here a scalar is a parameter, like `lr: f32`";
     duplicate_function(name) = "there are two functions `{name}` in this block: rename one";
@@ -185,13 +198,14 @@ catalogue! {
     unknown_argument(function, name, near) = "`{function}` has no parameter `{name}`{near}";
     argument_twice(name) = "the argument `{name}` is given twice";
     positional_after_named() = "arguments without a name come before those with one";
-    named_argument(function) = "the arguments of `{function}` have no names: leave out the `name =`";
+    named_argument(function, name) = "the arguments of `{function}` have no names: leave out the `{name} =`";
     missing_argument(function, name) = "this call of `{function}` lacks the argument `{name}`";
     wants_dim(function, name) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `N`";
     wants_dim_last(function) = "`{function}` takes a value and then dims: write `{function}(x, D)`, `{function}(x, (H, W))`, or `{function}(x)` for all";
     argument_dtype(function, name, wants, is) = "the parameter `{name}` of `{function}` is {wants}, this is {is}: write `… as {wants}`";
-    argument_dims(function, name, wants, has) = "the parameter `{name}` of `{function}` has dims {wants}, this has {has}";
-    callee_extent(function, dim, wants, has) = "the dim `{dim}` of `{function}` has extent {wants}, here it has {has}";
+    argument_dims(function, name, wants, has) = "the parameter `{name}` of `{function}` has dims {wants}, this has {has}: a private function whose parameters have no types takes any dims";
+    callee_dim(function, dim) = "`{function}` has the dim `{dim}`, which this function lacks: a call binds dims by name";
+    callee_extent(function, dim, wants, has) = "the dim `{dim}` of `{function}` has extent {wants}, here it has {has}: declare `{dim} = {wants}`";
     index_argument() = "`index` takes a dim: write `index(T)` for the coordinate along `T`";
     reduce_twice(function, dim) = "`{function}` is given the dim `{dim}` twice";
     at_arguments() = "`at` takes a value, a dim and a position: write `at(x, C, 0)`";
@@ -199,6 +213,7 @@ catalogue! {
     at_out_of_range(position, dim, extent) = "the position {position} is outside of `{dim}`, which has {extent} elements, from 0";
     at_unknown_extent(dim) = "`at` over a dim of unknown extent is not available yet: `{dim}` needs a fixed extent, like `{dim} = 3`";
     reduce_unknown_extent(dim) = "reductions over a dim of unknown extent are not available yet: `{dim}` needs a fixed extent, like `{dim} = 3`";
+    unrolled(function, dims, count, max) = "for this `{function}` a kernel runs through {count} elements along {dims} one by one: more than {max} are not available yet";
     no_such_axis(dim, has) = "this value has no dim `{dim}`: it has {has}";
     nothing_to_reduce(function) = "`{function}` combines the elements along dims, and this value has none";
     reduce_or_compare(function, dim) = "`{function}(x, {dim})` could reduce over the dim `{dim}` or compare with the number: name the dim, like `C = {dim}`, or write `{dim}.0`";
@@ -207,7 +222,7 @@ catalogue! {
 
 // Types.
 catalogue! {
-    unknown_dtype(name, near) = "there is no dtype `{name}`{near}";
+    unknown_dtype(name, near) = "there is no dtype `{name}`{near} (there are `f32`, `i32`, `u32` and `bool`)";
     tensor_dtype_later(name) = "tensors of `{name}` are not available yet: tensors have `f32`, `i32` or `u32`";
     scalar_dtype_later(name) = "scalars of `{name}` are not available yet: scalars have `f32`, `i32`, `u32` or `bool`";
     inline_dtype_later(name) = "the inline form in `{name}` is not available yet: leave out the dtype for `f32`";
@@ -217,7 +232,7 @@ catalogue! {
     mixed_branches(left, right, fix) = "the sides of this `if` are {left} and {right}: write `{fix}`";
     number_and_bool(operator) = "`{operator}` mixes a number and a `bool`: compare the number (`x != 0`), or pick one with `if`";
     float_literal_for_int(dtype) = "a number with a point meets `{dtype}`: write a whole number, or cast the other side `as f32`";
-    literal_range(value, dtype) = "`{value}` does not fit in `{dtype}`";
+    literal_range(value, dtype, low, high) = "`{value}` does not fit in `{dtype}`: it holds {low} to {high}";
     float_range(value, dtype) = "`{value}` does not fit in `{dtype}`: the largest is about 3.4e38 (`INF` is the infinity)";
     wants_float(what, is) = "`{what}` takes floats, this is {is}: write `… as f32`";
     wants_int(what, is) = "`{what}` takes integers, this is {is}";
@@ -238,12 +253,14 @@ catalogue! {
     no_result(name) = "`{name}` computes nothing: give it a result, `-> f32[N]`, or a `&mut` parameter";
     result_count(name, wants, has) = "`{name}` returns {wants}, this is {has}";
     result_dtype(wants, is) = "the result is declared {wants}, this is {is}: write `… as {wants}`, or declare {is}";
+    result_bool(wants) = "the result is declared {wants}, this is bool: write `(…) as {wants}`";
     result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`";
     result_missing_dim(dim, declared, fix) = "the result is declared {declared}, but this value has no dim `{dim}`: declare `{fix}`";
     result_dim_unknown(dim) = "the extent of `{dim}` is not known: no parameter has it (`{dim}: dim` takes it from the caller)";
     dim_conflict(dim, first, second) = "the dim `{dim}` has extent {first} and extent {second}: a dim has one extent in a function";
+    too_many_elements() = "no tensor has as many elements as these extents come to";
     too_many_dims(max) = "this function has more than {max} dims";
-    assign_unknown(name, near) = "there is no `&mut` parameter `{name}`{near}";
+    assign_unknown(name, near) = "there is no `&mut` parameter `{name}`{near} (a new value is `let {name} = …;`)";
     assign_not_mut(name) = "`{name}` cannot be assigned to: declare it `{name}: &mut f32[…]`, or use `let`";
     assign_let(name) = "`{name}` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`";
     never_assigned(name) = "the `&mut` parameter `{name}` is never assigned: assign to it, or drop the `&mut`";
@@ -274,6 +291,10 @@ mod tests {
         assert_eq!(did_you_mean("sigmod", ["sign", "sigmoid"]), ": did you mean `sigmoid`?");
         assert_eq!(did_you_mean("foo", ["relu", "exp"]), "");
         assert_eq!(did_you_mean("x", []), "");
+        assert_eq!(did_you_mean("x", ["y"]), "");
+        assert_eq!(did_you_mean("", ["y"]), "");
+        assert_eq!(did_you_mean("pi", ["x", "PI"]), ": did you mean `PI`?");
+        assert_eq!(did_you_mean("missing", ["isinf"]), "");
         assert_eq!((distance("", "abc"), distance("kitten", "sitting")), (3, 3));
     }
 }

@@ -65,7 +65,7 @@ pub struct RawTensor {
 #[diagnostic::on_unimplemented(
     message = "`fuse!` expects a `Tensor<{T}>` here, found `{Self}`",
     label = "not a `Tensor<{T}>`",
-    note = "a number is written `scalar(…)`; another element type is chosen as in `fuse!(i32: …)`"
+    note = "a number is written `scalar(…)`; a function of a block takes tensors of other element types"
 )]
 pub trait AsTensor<T: Element> {
     /// The tensor.
@@ -78,12 +78,14 @@ impl<T: Element> AsTensor<T> for Tensor<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element, A: AsTensor<T> + ?Sized> AsTensor<T> for &A {
     fn as_tensor(&self) -> &Tensor<T> {
         (**self).as_tensor()
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element, A: AsTensor<T> + ?Sized> AsTensor<T> for &mut A {
     fn as_tensor(&self) -> &Tensor<T> {
         (**self).as_tensor()

@@ -135,6 +135,12 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// The user's token of a node.
+    pub(super) fn token(&self, span: SpanId) -> String {
+        let at = self.span_ids.iter().find(|(_, id)| **id == span).map(|(at, _)| *at);
+        at.map_or_else(String::new, |at| self.places.text(at).to_owned())
+    }
+
     /// Reports a mistake at a token of the body at hand.
     pub(super) fn error(&mut self, at: At, message: Message) -> Value {
         // What is wrong inside a typed function is said where it stands, once for all its calls.
@@ -153,6 +159,15 @@ impl<'a> Builder<'a> {
             },
         };
         let at = chain.first().map_or(at, |frame| frame.at);
+        self.errors.push(self.places.span(at), message);
+        Value::Unknown
+    }
+
+    /// Reports a mistake that is one however the function at hand is called: where it stands, once for all calls.
+    pub(super) fn error_here(&mut self, at: At, message: Message) -> Value {
+        if self.in_std() {
+            return self.error(at, message);
+        }
         self.errors.push(self.places.span(at), message);
         Value::Unknown
     }

@@ -80,10 +80,16 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return b.error(at, diag::scalar_in_item());
     }
     if LATER.contains(&name) {
-        return b.error(at, diag::function_later(name));
+        return b.error_here(at, diag::function_later(name));
+    }
+    if env.var(name).is_some() {
+        return b.error_here(at, diag::value_called(name));
+    }
+    if DType::from_name(name).is_some() {
+        return b.error_here(at, diag::dtype_called(name));
     }
     let near = diag::did_you_mean(name, function_names(b));
-    b.error(at, diag::unknown_function(name, near))
+    b.error_here(at, diag::unknown_function(name, near))
 }
 
 /// Whether a function has this name.
@@ -108,7 +114,7 @@ fn table_op(name: &str) -> Option<Op> {
 fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -> Value {
     let info = op.info();
     if let Some(name) = args.iter().find_map(|arg| arg.name.as_ref()) {
-        return b.error(name.at, diag::named_argument(info.name));
+        return b.error(name.at, diag::named_argument(info.name, &name.text));
     }
     if args.len() != info.arity {
         return b.error(at, diag::arity(info.name, count(info.arity, "value"), were(args.len())));
@@ -259,9 +265,7 @@ fn bind<'a>(
             inner.dims.push((param.name.text.clone(), axis));
         }
     }
-    if callee.is_typed() || callee.results.is_some() {
-        dims::bind_callee(b, env, &mut inner, callee, at)?;
-    }
+    dims::bind_callee(b, env, &mut inner, callee, at)?;
     let mut whole = Some(());
     for (param, given) in callee.params.iter().zip(given) {
         let value = match given {
@@ -310,7 +314,7 @@ fn argument(
     let (Some(dtype), Some(is)) = (DType::from_name(&dtype.text), dtype_of(b, &value)) else {
         return Value::Unknown;
     };
-    if matches!(value, Value::Weak(_)) && !expr::weak_fits(b, at, function, &value, dtype) {
+    if matches!(value, Value::Weak(_)) && !expr::weak_fits(b, (at, at), function, &value, dtype) {
         return Value::Unknown;
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };

@@ -8,6 +8,10 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
 use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, TensorType};
 
+/// Most elements that the fixed dims of a tensor may come to: far more than fit in any memory, and few enough to
+/// compute with.
+const ELEMENTS_MAX: i64 = 1 << 40;
+
 /// The axis that an argument names: `D`, or `3`.
 pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<AxisId> {
     match &e.kind {
@@ -42,8 +46,7 @@ pub(super) fn bind_callee(
             Some(axis) => axis,
             None => {
                 let Some(axis) = find(b, env, name) else {
-                    let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
-                    b.error(at, diag::unknown_dim(name, near));
+                    b.error(at, diag::callee_dim(&callee.name.text, name));
                     return None;
                 };
                 inner.dims.push((name.clone(), axis));
@@ -54,8 +57,8 @@ pub(super) fn bind_callee(
         if let Some(wants) = dim.extent
             && has.as_const() != Some(wants)
         {
-            let has = has.display(&b.graph.symbols).to_string();
-            b.error(at, diag::callee_extent(name, &callee.name.text, wants, has));
+            let has = has.as_const().map_or(String::from("any"), |has| has.to_string());
+            b.error(at, diag::callee_extent(&callee.name.text, name, wants, has));
             return None;
         }
     }
@@ -79,6 +82,11 @@ pub(super) fn declare(
             continue;
         }
         axes.push(axis(b, env, &dim.name.text, dim.name.at, fixed)?);
+        let extents = axes.iter().filter_map(|&axis| b.graph.axis(axis).extent.as_const());
+        if extents.fold(1, i64::saturating_mul) > ELEMENTS_MAX {
+            b.error(dim.name.at, diag::too_many_elements());
+            return None;
+        }
     }
     Some(axes)
 }

@@ -67,13 +67,13 @@ pub(super) fn known(id: Option<NodeId>) -> Value {
 fn integer(b: &mut Builder<'_>, at: At, value: u64, suffix: Option<&str>) -> Value {
     let span = b.place(at);
     let Ok(signed) = i64::try_from(value) else {
-        return b.error(at, diag::huge_literal(value));
+        return b.error_here(at, diag::huge_literal(value));
     };
     match suffix {
         None => Value::Weak(Weak::int(signed, span)),
         Some("i32") => suffixed(b, Weak::int(signed, span), DType::I32),
         Some("u32") => suffixed(b, Weak::int(signed, span), DType::U32),
-        Some(suffix) => b.error(at, diag::bad_suffix(suffix)),
+        Some(suffix) => b.error_here(at, diag::bad_suffix(suffix)),
     }
 }
 
@@ -82,7 +82,7 @@ fn float(b: &mut Builder<'_>, at: At, value: f64, suffix: Option<&str>) -> Value
     match suffix {
         None => Value::Weak(Weak::float(value, span)),
         Some("f32") => suffixed(b, Weak::float(value, span), DType::F32),
-        Some(suffix) => b.error(at, diag::bad_suffix(suffix)),
+        Some(suffix) => b.error_here(at, diag::bad_suffix(suffix)),
     }
 }
 
@@ -105,12 +105,12 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
         return inline::variable(b, at, name);
     }
     if call::is_function(b, name) {
-        return b.error(at, diag::function_as_value(name));
+        return b.error_here(at, diag::function_as_value(name));
     }
     let vars = env.vars.iter().map(|var| var.name.as_str());
     let dims = env.dims.iter().map(|(dim, _)| dim.as_str());
     let near = diag::did_you_mean(name, vars.chain(dims).chain(CONSTANTS.map(|(constant, _)| constant)));
-    b.error(at, diag::unknown_name(name, near))
+    b.error_here(at, diag::unknown_name(name, near))
 }
 
 fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Value {
@@ -255,18 +255,24 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, &Expr)]) -> Opt
             b.error(at, mixed(what, (dtype, left), (other, right)));
             return None;
         }
-        if !has_dtype(value) && !weak_fits(b, at, what, value, dtype) {
+        if !has_dtype(value) && !weak_fits(b, (at, right.at), what, value, dtype) {
             return None;
         }
     }
     resolve_all(b, args, dtype)
 }
 
-/// Whether a number without a dtype may take this one.
-pub(super) fn weak_fits(b: &mut Builder<'_>, at: At, what: &str, value: &Value, dtype: DType) -> bool {
+/// Whether a number without a dtype, at the second token, may take this one, for the operation at the first.
+pub(super) fn weak_fits(
+    b: &mut Builder<'_>,
+    (op, at): (At, At),
+    what: &str,
+    value: &Value,
+    dtype: DType,
+) -> bool {
     let Value::Weak(number) = value else { return true };
     if dtype == DType::Bool {
-        b.error(at, diag::number_and_bool(what));
+        b.error(op, diag::number_and_bool(what));
     } else if number.is_float && dtype.is_int() {
         b.error(at, diag::float_literal_for_int(dtype));
     } else {
@@ -299,11 +305,11 @@ fn short(e: &Expr) -> String {
 
 fn cast(b: &mut Builder<'_>, at: At, value: Value, name: &Name) -> Value {
     let Some(dtype) = DType::from_name(&name.text) else {
-        let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
-        return b.error(name.at, diag::unknown_dtype(&name.text, near));
+        let near = diag::did_you_mean(&name.text, super::function::SCALARS.map(DType::name));
+        return b.error_here(name.at, diag::unknown_dtype(&name.text, near));
     };
     if !matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool) {
-        return b.error(name.at, diag::cast_later(dtype));
+        return b.error_here(name.at, diag::cast_later(dtype));
     }
     let span = b.place(at);
     let Some(from) = dtype_of(b, &value) else { return Value::Unknown };
@@ -429,6 +435,8 @@ fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Option<Binary>,
             let vars = env.vars.iter().filter(|var| in_place(var)).map(|var| var.name.as_str());
             let near = diag::did_you_mean(&target.text, vars);
             b.error(target.at, diag::assign_unknown(&target.text, near));
+            // What uses the name is not a second mistake.
+            env.bind(&target.text, Value::Unknown, VarKind::Let);
             return;
         }
     };

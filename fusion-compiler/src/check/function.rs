@@ -5,7 +5,7 @@
 use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
 use super::expr::{self, dtype_of, typed, weak_fits};
-use super::{Failure, Function, Options, ParamType, Signature, Stub, dims};
+use super::{Failure, Function, Options, ParamType, Signature, Stub, dims, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
@@ -114,6 +114,7 @@ fn function(
     let value = expr::body(&mut b, &mut env, &function.body);
     in_place(&mut b, &env, function);
     returned(&mut b, function, value, &outputs);
+    unroll::check(&mut b);
     let options = Options { targets: item.targets.clone() };
     Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })
 }
@@ -207,7 +208,7 @@ fn declare_dim(
     fixed: &[(String, i64)],
 ) -> Option<()> {
     let Name { text, at } = &param.name;
-    if !text.starts_with(char::is_uppercase) {
+    if text.starts_with(|c: char| c.is_lowercase() || c == '_') {
         b.error(*at, diag::dim_lowercase(text, parse::upper(text)));
     }
     if fixed.iter().any(|(name, _)| name == text) {
@@ -237,9 +238,16 @@ fn check_tensor_dtype(b: &mut Builder<'_>, name: &Name, generics: &[Name]) {
     }
 }
 
+/// The dtypes that there are so far.
+pub(super) const SCALARS: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
+
+fn is_scalar(dtype: DType) -> bool {
+    SCALARS.contains(&dtype)
+}
+
 fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
     match DType::from_name(&name.text) {
-        Some(dtype @ (DType::F32 | DType::I32 | DType::U32 | DType::Bool)) => Some(dtype),
+        Some(dtype) if is_scalar(dtype) => Some(dtype),
         Some(dtype) => {
             b.error(name.at, diag::scalar_dtype_later(dtype));
             None
@@ -249,7 +257,7 @@ fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
 }
 
 fn unknown_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
-    let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name).into_iter().chain(["dim"]));
+    let near = diag::did_you_mean(&name.text, SCALARS.map(DType::name).into_iter().chain(["dim"]));
     b.error(name.at, diag::unknown_dtype(&name.text, near));
     None
 }
@@ -339,7 +347,7 @@ pub(super) fn fit_result(
     let id = typed(b, &value, wants)?;
     let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
     if is != wants {
-        b.error(at, diag::result_dtype(wants, is));
+        b.error(at, if is == DType::Bool { diag::result_bool(wants) } else { diag::result_dtype(wants, is) });
         return None;
     }
     let declared: AxisSet = order.iter().copied().collect();
@@ -371,7 +379,7 @@ pub(super) fn fit_in_place(
     let Param { name, dtype, kind, .. } = b.graph.param(param).clone();
     let ParamKind::Tensor { axes, .. } = kind else { unreachable!("only tensors are `&mut`") };
     let is = dtype_of(b, &value)?;
-    if !weak_fits(b, op, "=", &value, dtype) {
+    if !weak_fits(b, (op, at), "=", &value, dtype) {
         return None;
     }
     let id = typed(b, &value, dtype)?;
@@ -404,10 +412,13 @@ fn rust_signature(item: &Item, places: &Places) -> Signature {
 }
 
 fn stub(item: &Item, places: &Places) -> Stub {
-    let dtype = |name: &Name| DType::from_name(&name.text).unwrap_or(DType::F32);
+    let dtype = |name: &Name| tensor_dtype(name).unwrap_or(DType::F32);
     let param = |param: &ast::Param| match &param.kind {
         ast::ParamKind::Untyped | ast::ParamKind::Dim => ParamType::Dim,
-        ast::ParamKind::Scalar(name) => ParamType::Scalar(dtype(name)),
+        ast::ParamKind::Scalar(name) => {
+            let dtype = DType::from_name(&name.text).filter(|&dtype| is_scalar(dtype));
+            ParamType::Scalar(dtype.unwrap_or(DType::F32))
+        }
         ast::ParamKind::Tensor(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::Read),
         ast::ParamKind::InPlace(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::ReadWrite),
     };

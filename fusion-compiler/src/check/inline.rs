@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{self, dtype_of, known, typed};
-use super::{Inline, Options, dims};
+use super::{Inline, Options, dims, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -57,7 +57,7 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
             Some(DType::F32) => {}
             Some(dtype) => drop(b.error(name.at, diag::inline_dtype_later(dtype))),
             None => {
-                let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
+                let near = diag::did_you_mean(&name.text, super::function::SCALARS.map(DType::name));
                 b.error(name.at, diag::unknown_dtype(&name.text, near));
             }
         }
@@ -143,6 +143,7 @@ fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &pa
     }
     let node = b.widen(id, wants, span)?;
     b.graph.outputs.push(Output { node, axes: order, dest: Dest::Fresh });
+    unroll::check(b);
     Some(())
 }
 

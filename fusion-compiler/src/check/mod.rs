@@ -13,6 +13,7 @@ mod library;
 mod reduce;
 #[cfg(test)]
 mod tests;
+mod unroll;
 mod weak;
 
 use proc_macro2::{Ident, Span, TokenStream};

@@ -69,11 +69,16 @@ pub(super) fn is_reduction(b: &Builder<'_>, env: &Env, kind: Kind, args: &[Arg])
 pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
     let name = kind.name();
     if let Some(label) = args.iter().find_map(|arg| arg.name.as_ref()) {
-        return b.error(label.at, diag::named_argument(name));
+        return b.error(label.at, diag::named_argument(name, &label.text));
     }
     let (Some(operand), 1..=2) = (args.first(), args.len()) else {
-        let wants = if kind.compares() { "a value and dims, or two values" } else { "a value and dims" };
-        return b.error(at, diag::arity(name, wants, call::were(args.len())));
+        return b.error(
+            at,
+            match kind.compares() {
+                true => diag::arity(name, "a value and dims, or two values", call::were(args.len())),
+                false => diag::wants_dim_last(name),
+            },
+        );
     };
     let value = single(b, env, &operand.value);
     if b.form == Form::AnyShape {
@@ -177,7 +182,9 @@ fn dim(b: &mut Builder<'_>, env: &Env, function: &str, e: &Expr) -> Option<AxisI
                 let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
                 diag::unknown_dim(name, near)
             }
-            ExprKind::Int(extent, None) => diag::unknown_dim(extent, ""),
+            ExprKind::Int(extent, None) => diag::unknown_dim(extent, ": a dim goes by its name"),
+            _ if function == "index" => diag::index_argument(),
+            _ if function == "at" => diag::at_arguments(),
             _ => diag::wants_dim_last(function),
         };
         b.error(e.at, message);

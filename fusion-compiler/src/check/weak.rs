@@ -128,7 +128,8 @@ pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: Spa
             Some(value)
         }
         Const::Int(_) | Const::Float(_) => {
-            b.error_span(span, diag::literal_range(value, dtype));
+            let (low, high) = range(dtype).into_inner();
+            b.error_span(span, diag::literal_range(value, dtype, low, high));
             None
         }
         Const::Bool(_) => Some(value),

@@ -4,7 +4,7 @@
 //! do: it states types and hands over.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::{rust, static_plan};
 use crate::CpuKernels;
@@ -19,13 +19,12 @@ pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
     let Function { signature, graph, .. } = function;
     let params: Vec<ParamType> =
         graph.params.iter().map(|param| param_type(param.dtype, &param.kind)).collect();
-    let results = results(graph);
-    let arguments = signature.params.iter();
-    let call = call(&signature.name, &results, &quote!([#(::fusion::__private::Arg::from(#arguments)),*]));
-    let into = into(signature, &params, &results);
+    let (results, names) = (results(graph), rust_names(&signature.params));
+    let call = call(&signature.name, &results, &arguments(&names));
+    let into = into(&names, &params, &results);
     let (contents, cfgs) = (contents(plan), cfgs(&signature.attributes));
     let Signature { attributes, visibility, name, .. } = signature;
-    let (typed, result) = (typed_params(signature, &params), result_type(&results));
+    let (typed, result) = (typed_params(&names, &params), result_type(&results));
     let about =
         format!("What was made of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
     quote! {
@@ -57,19 +56,23 @@ pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
 
 /// The inline form, as an expression of type `Result<Tensor<_>>`.
 pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
-    let arguments = inline.graph.params.iter().zip(&inline.captures).map(|(param, capture)| {
+    let captures = inline.graph.params.iter().zip(&inline.captures).map(|(param, capture)| {
         let dtype = primitive(param.dtype);
         match param.kind {
             ParamKind::Tensor { .. } => {
-                quote!(::fusion::__private::AsTensor::<#dtype>::as_tensor(&(#capture)))
+                // What is no tensor is underlined itself, not the whole `fuse!`.
+                let first =
+                    capture.clone().into_iter().next().map_or(Span::call_site(), |token| token.span());
+                let place = first.resolved_at(Span::call_site());
+                quote_spanned!(place=> ::fusion::__private::AsTensor::<#dtype>::as_tensor(&(#capture)))
             }
             ParamKind::Scalar => quote!(::fusion::__private::identity::<#dtype>(#capture)),
             ParamKind::Dim(_) => quote!(::fusion::__private::identity::<::core::primitive::usize>(#capture)),
         }
     });
     let name = Ident::new("__fused", Span::call_site());
-    let call =
-        call(&name, &results(&inline.graph), &quote!([#(::fusion::__private::Arg::from(#arguments)),*]));
+    let captures: Vec<TokenStream> = captures.collect();
+    let call = call(&name, &results(&inline.graph), &arguments(&captures));
     let contents = contents(plan);
     quote! {{
         #[allow(dead_code, reason = "an expression needs its plan only")]
@@ -80,7 +83,7 @@ pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
     }}
 }
 
-/// Every mistake, and stand-ins that keep the callers of what is mistaken from failing too.
+/// Every mistake, and stand-ins that keep the users of what is mistaken from failing too.
 pub fn failure(failure: &Failure, is_expression: bool) -> TokenStream {
     let errors = failure.errors.to_compile_errors();
     if is_expression {
@@ -94,11 +97,29 @@ fn stub(stub: &Stub) -> TokenStream {
     let Stub { signature: Signature { visibility, name, attributes, .. }, params, results } = stub;
     let (types, result, cfgs) =
         (params.iter().map(|&param| rust_type(param)), result_type(results), cfgs(attributes));
+    let types: Vec<TokenStream> = types.collect();
+    let outs = results.iter().map(|&dtype| primitive(dtype));
     quote! {
         #(#cfgs)*
         #[allow(missing_docs, reason = "a stand-in")]
         #visibility fn #name(#(_: #types),*) -> ::fusion::Result<#result> {
             ::core::unimplemented!()
+        }
+
+        #(#cfgs)*
+        #[allow(missing_docs, unused, unreachable_pub, reason = "a stand-in")]
+        #visibility mod #name {
+            pub const PTX: &::core::primitive::str = "";
+            pub const WGSL: &::core::primitive::str = "";
+            pub fn into(#(_: &mut ::fusion::Tensor<#outs>,)* #(_: #types),*) -> ::fusion::Result<()> {
+                ::core::unimplemented!()
+            }
+            pub fn report() -> ::fusion::Report {
+                ::core::unimplemented!()
+            }
+            pub fn kernels() -> ::std::vec::Vec<::fusion::KernelText> {
+                ::core::unimplemented!()
+            }
         }
     }
 }
@@ -127,6 +148,8 @@ fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
 
         #[allow(clippy::all, clippy::pedantic, clippy::restriction, unused, reason = "generated loops")]
         mod cpu {
+            // For modules without a prelude.
+            use ::core::prelude::rust_2024::*;
             use ::fusion::__private::CpuArgs;
             #functions
         }
@@ -169,18 +192,14 @@ fn call(module: &Ident, results: &[DType], arguments: &TokenStream) -> TokenStre
 }
 
 /// The form that writes into tensors of the caller.
-fn into(signature: &Signature, params: &[ParamType], results: &[DType]) -> Option<TokenStream> {
+fn into(names: &[Ident], params: &[ParamType], results: &[DType]) -> Option<TokenStream> {
     if results.is_empty() {
         return None;
     }
-    let taken = |name: &Ident| signature.params.contains(name);
-    let free = |name: Ident| if taken(&name) { format_ident!("{name}_result") } else { name };
-    let outs: Vec<Ident> = match results.len() {
-        1 => vec![free(format_ident!("out"))],
-        many => (0..many).map(|i| free(format_ident!("out_{i}"))).collect(),
-    };
+    let out = |i| if results.len() == 1 { String::from("out") } else { format!("out_{i}") };
+    let outs: Vec<Ident> = (0..results.len()).map(|i| free(out(i), names, Span::call_site())).collect();
     let types = results.iter().map(|&dtype| primitive(dtype));
-    let (typed, arguments) = (typed_params(signature, params), signature.params.iter());
+    let (typed, args, results) = (typed_params(names, params), arguments(names), arguments(&outs));
     Some(quote! {
         /// Writes the results into tensors of their shapes, and allocates nothing.
         ///
@@ -188,14 +207,40 @@ fn into(signature: &Signature, params: &[ParamType], results: &[DType]) -> Optio
         /// As the function; also where a tensor has not the shape of its result.
         #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
         pub fn into(#(#outs: &mut ::fusion::Tensor<#types>,)* #typed) -> ::fusion::Result<()> {
-            p::run_into(&PLAN, &mut [#(p::Arg::from(#arguments)),*], &mut [#(p::Arg::from(#outs)),*])
+            p::run_into(&PLAN, &mut #args, &mut #results)
         }
     })
 }
 
-fn typed_params(signature: &Signature, params: &[ParamType]) -> TokenStream {
-    let (names, types) = (&signature.params, params.iter().map(|&param| rust_type(param)));
+/// What the runtime takes.
+fn arguments(values: &[impl ToTokens]) -> TokenStream {
+    quote!([#(<::fusion::__private::Arg<'_> as ::core::convert::From<_>>::from(#values)),*])
+}
+
+fn typed_params(names: &[Ident], params: &[ParamType]) -> TokenStream {
+    let types = params.iter().map(|&param| rust_type(param));
     quote!(#(#names: #types),*)
+}
+
+/// What parameters are called in Rust: as the user says, but in lowercase where it is uppercase, as dims are. There
+/// an uppercase name may be a constant of the user, and then is no name for a parameter.
+fn rust_names(params: &[Ident]) -> Vec<Ident> {
+    let mut names = params.to_vec();
+    for i in 0..names.len() {
+        let name = names[i].to_string();
+        if name.starts_with(char::is_uppercase) {
+            names[i] = free(name.to_lowercase(), &names, names[i].span());
+        }
+    }
+    names
+}
+
+/// The name, or a longer one if that is taken or a keyword.
+fn free(mut name: String, taken: &[Ident], span: Span) -> Ident {
+    while taken.iter().any(|other| *other == name) || syn::parse_str::<Ident>(&name).is_err() {
+        name.push('_');
+    }
+    Ident::new(&name, span)
 }
 
 fn param_type(dtype: DType, kind: &ParamKind) -> ParamType {

@@ -34,14 +34,17 @@ fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
         let depth = left.depth.max(right.depth);
         left = node(parser, ExprKind::Binary(op, Box::new(left), Box::new(right)), at, depth)?;
     }
-    Ok(left)
+    match parser.symbol() {
+        Some("**") => Err(parser.error(diag::no_power())),
+        Some(_) | None => Ok(left),
+    }
 }
 
 fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let op = match parser.symbol() {
         Some("-") => Unary::Neg,
         Some("!") => Unary::Not,
-        Some("&" | "*" | "&&") => return Err(parser.error(diag::no_reference())),
+        Some("&" | "*" | "&&" | "**") => return Err(parser.error(diag::no_reference())),
         Some("+") => return Err(parser.error(diag::no_positive())),
         Some(_) | None => {
             let operand = nested(parser, postfix)?;
@@ -62,7 +65,7 @@ fn unary_operand(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let op = match parser.symbol() {
         Some("-") => Unary::Neg,
         Some("!") => Unary::Not,
-        Some("&" | "*" | "&&") => return Err(parser.error(diag::no_reference())),
+        Some("&" | "*" | "&&" | "**") => return Err(parser.error(diag::no_reference())),
         Some(_) | None => return postfix(parser),
     };
     let Some(at) = parser.eat(if op == Unary::Neg { "-" } else { "!" }) else {
@@ -106,7 +109,7 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         } else if parser.is_group(Delimiter::Bracket) {
             return Err(parser.error(diag::no_index()));
         } else if parser.symbol() == Some("?") {
-            return Err(parser.error_expected("an operator"));
+            return Err(parser.error(diag::no_question()));
         } else {
             return Ok(value);
         }
@@ -135,7 +138,15 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
             let at = parser.name_or_keyword()?.at;
             node(parser, ExprKind::Bool(value), at, 0)
         }
-        Some("_" | "self" | "Self" | "crate" | "super") | None => Err(parser.error_expected("an expression")),
+        Some("self" | "Self" | "crate" | "super") if inline::is_path(parser) => {
+            let message =
+                if parser.sink.captures.is_some() { diag::no_path_inline() } else { diag::no_path() };
+            Err(parser.error(message))
+        }
+        Some("_" | "self" | "Self" | "crate" | "super") => Err(parser.error_expected("an expression")),
+        Some("let") => Err(parser.error(diag::no_let_here())),
+        None if parser.is_group(Delimiter::Brace) => Err(parser.error(diag::no_block())),
+        None => Err(parser.error_expected("an expression")),
         Some(word) if is_keyword(word) => Err(parser.error(diag::no_keyword(word))),
         Some(_) => named(parser),
     }
@@ -221,7 +232,8 @@ fn conditional(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 /// The block of an `if`, which has a value and assigns nothing.
 fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
     let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
-        return Err(parser.error_expected("`{`"));
+        let what = if parser.symbol() == Some("=") { "`{` (`==` compares)" } else { "`{`" };
+        return Err(parser.error_expected(what));
     };
     let mut parser = parser.within(inner, span);
     if parser.sink.captures.is_some() && parser.is_word("let") {
@@ -278,7 +290,7 @@ fn statement(parser: &mut Parser<'_, '_>, block: &mut Block) -> Parsed<()> {
         Some("*=") => assignment(parser, block, value, Some(Binary::Mul)),
         Some("/=") => assignment(parser, block, value, Some(Binary::Div)),
         Some(symbol @ ("%=" | "&=" | "|=" | "^=" | "<<=" | ">>=")) => {
-            Err(parser.error(diag::assign_operator(symbol)))
+            Err(parser.error(diag::assign_operator(symbol, symbol.trim_end_matches('='))))
         }
         _ if parser.at_end() => {
             block.tail = Some(value);
@@ -286,13 +298,12 @@ fn statement(parser: &mut Parser<'_, '_>, block: &mut Block) -> Parsed<()> {
         }
         Some(";") => {
             let at = value.at;
-            let text = parser.sink.places.text(at).to_owned();
             parser.eat(";");
             // A value that nothing uses: its `;` is one too many, or an assignment is missing.
             if parser.at_end() {
                 Err(parser.error_at(at, diag::no_tail()))
             } else {
-                Err(parser.error_at(at, diag::no_unit_tail(text)))
+                Err(parser.error_at(at, diag::unused_value()))
             }
         }
         Some(_) | None => {

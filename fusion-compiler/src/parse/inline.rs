@@ -54,9 +54,13 @@ pub(crate) fn inline(tokens: TokenStream, sink: &mut Sink) -> Parsed<Inline> {
         Some(at) => Some((order(&mut parser)?, at)),
         None => None,
     };
+    // A trailing comma, as after the arguments of a call.
+    let before = parser.cursor();
+    parser.eat(",");
     if parser.at_end() {
         return Ok(Inline { dtype, value, order });
     }
+    parser.seek(before);
     let found = parser.found();
     Err(parser.error(match parser.symbol() {
         Some(";" | "=") => diag::no_let_in_inline(),
@@ -91,10 +95,15 @@ pub(crate) fn starts_capture(parser: &Parser<'_, '_>) -> bool {
     if is_keyword(&name.to_string()) {
         return false;
     }
-    let path = rest.punct().is_some_and(|(punct, after)| {
+    is_path(parser) || rest.group(Delimiter::Bracket).is_some() || field(rest).is_some()
+}
+
+/// Whether a path with `::` comes next.
+pub(crate) fn is_path(parser: &Parser<'_, '_>) -> bool {
+    let Some((_, rest)) = parser.cursor().ident() else { return false };
+    rest.punct().is_some_and(|(punct, after)| {
         punct.as_char() == ':' && after.punct().is_some_and(|(next, _)| next.as_char() == ':')
-    });
-    path || rest.group(Delimiter::Bracket).is_some() || field(rest).is_some()
+    })
 }
 
 /// Whether an expression that a `macro_rules!` passed on comes next, with dims after it.
@@ -105,11 +114,12 @@ pub(crate) fn is_group_with_dims(parser: &Parser<'_, '_>) -> bool {
 
 /// A name, `self.bias`, or `{…}`, with or without dims.
 pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
-    let (text, tokens, at, is_path) = if let Some((inner, at, _)) = parser.group(Delimiter::Brace) {
-        let tokens = rust_expr(parser, inner.token_stream())?;
+    let (text, tokens, at, is_path) = if let Some((inner, at, span)) = parser.group(Delimiter::Brace) {
+        let inside = inner.token_stream();
+        let tokens = if is_block(&inside) { quote!({#inside}) } else { rust_expr(parser, inside, span)? };
         (format!("{{{tokens}}}"), tokens, at, false)
-    } else if let Some((inner, at, _)) = parser.group(Delimiter::None) {
-        let tokens = rust_expr(parser, inner.token_stream())?;
+    } else if let Some((inner, at, span)) = parser.group(Delimiter::None) {
+        let tokens = rust_expr(parser, inner.token_stream(), span)?;
         let text = tokens.to_string().replace(' ', "");
         let is_path = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
         (text, tokens, at, is_path)
@@ -135,7 +145,7 @@ pub(crate) fn host(
     if inner.eof() {
         return Err(parser.within_end(span).error_expected("a Rust expression"));
     }
-    let tokens = rust_expr(parser, inner.token_stream())?;
+    let tokens = rust_expr(parser, inner.token_stream(), span)?;
     let capture = Capture { text: tokens.to_string(), tokens, dims: None, at: name.at, is_path: false };
     let number = add(parser, capture);
     node(parser, ExprKind::Host(number), name.at, 0)
@@ -156,18 +166,22 @@ fn add(parser: &mut Parser<'_, '_>, capture: Capture) -> usize {
     captures.len() - 1
 }
 
+/// Whether these are statements and a value.
+fn is_block(inside: &TokenStream) -> bool {
+    let block = syn::parse2::<syn::Block>(quote!({#inside}));
+    block.is_ok_and(|block| {
+        block.stmts.len() > 1 && matches!(block.stmts.last(), Some(syn::Stmt::Expr(_, None)))
+    })
+}
+
 /// Rust's own parser decides whether it is an expression.
-fn rust_expr(parser: &mut Parser<'_, '_>, tokens: TokenStream) -> Parsed<TokenStream> {
-    match syn::parse2::<syn::Expr>(tokens.clone()) {
-        Ok(_) => Ok(tokens),
-        Err(error) => {
-            parser
-                .sink
-                .errors
-                .push(error.span(), diag::expected("a Rust expression", format!("this ({error})")));
-            Err(Reported)
-        }
-    }
+fn rust_expr(parser: &mut Parser<'_, '_>, tokens: TokenStream, span: DelimSpan) -> Parsed<TokenStream> {
+    let Err(error) = syn::parse2::<syn::Expr>(tokens.clone()) else { return Ok(tokens) };
+    // Where tokens are missing syn knows no place.
+    let is_at_end = error.to_string().starts_with("unexpected end of input");
+    let place = if is_at_end { span.close() } else { error.span() };
+    parser.sink.errors.push(place, diag::rust_expression(error));
+    Err(Reported)
 }
 
 /// `a`, `self.bias`, `state.0`.

@@ -99,7 +99,7 @@ fn visibility(parser: &mut Parser<'_, '_>) -> Parsed<TokenStream> {
         parser.group(Delimiter::Parenthesis);
         return Ok(quote!(#word(#scope)));
     }
-    Err(parser.error(diag::visibility(scope)))
+    Err(parser.error(diag::visibility(scope.to_string().replace(" :: ", "::"))))
 }
 
 fn attribute(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()> {
@@ -188,7 +188,11 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
         None => None,
     };
     let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
-        return Err(parser.error_expected("the body of the function, `{ … }`"));
+        let what = match results {
+            Some(_) => "the body of the function, `{ … }`",
+            None => "`->` and the result, or the body of the function, `{ … }`",
+        };
+        return Err(parser.error_expected(what));
     };
     parser.sink.mentions.clear();
     let (body, whole): (Block, _) = block(&mut parser.within(inner, span));
@@ -205,6 +209,9 @@ fn generics(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Name>> {
         if parser.eat(">").is_some() {
             return Ok(names);
         }
+        if parser.symbol().is_some() || parser.is_word("const") {
+            return Err(parser.error(diag::generic_bounds()));
+        }
         names.push(parser.name("the name of a generic")?);
         match parser.symbol() {
             Some(",") => drop(parser.eat(",")),
@@ -219,8 +226,11 @@ fn param(parser: &mut Parser<'_, '_>, exported: bool, before: &[Param]) -> Parse
     if parser.is_word("self") {
         return Err(parser.error(diag::param_self()));
     }
+    if parser.symbol() == Some("#") {
+        return Err(parser.error(diag::param_attribute()));
+    }
     if parser.is_word("mut") {
-        return Err(parser.error(diag::no_let_mut()));
+        return Err(parser.error(diag::param_mut()));
     }
     let name = parser.name("the name of a parameter")?;
     let kind = match parser.eat(":") {
@@ -274,10 +284,15 @@ fn dtype(parser: &mut Parser<'_, '_>) -> Parsed<Name> {
 
 /// A dtype and the dims after it, if there are any.
 fn tensor(parser: &mut Parser<'_, '_>, dtype: Name) -> Parsed<(Name, Option<Vec<Dim>>)> {
-    match parser.group(Delimiter::Bracket) {
-        Some((inner, _, span)) => Ok((dtype, Some(dims(&mut parser.within(inner, span))?))),
-        None => Ok((dtype, None)),
+    let dims = match parser.group(Delimiter::Bracket) {
+        Some((inner, _, span)) => Some(dims(&mut parser.within(inner, span))?),
+        None => None,
+    };
+    let more = parser.is_group(Delimiter::Bracket) || parser.is_group(Delimiter::Parenthesis);
+    if more || parser.symbol() == Some("<") {
+        return Err(parser.error(diag::dims_brackets(&dtype.text)));
     }
+    Ok((dtype, dims))
 }
 
 fn results(parser: &mut Parser<'_, '_>) -> Parsed<Vec<TensorType>> {
@@ -310,7 +325,8 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
         return Err(parser.error(diag::dim_name(found)));
     }
     let name = parser.name("the name of a dim")?;
-    if !name.text.starts_with(char::is_uppercase) {
+    // Not every script has uppercase letters.
+    if name.text.starts_with(|c: char| c.is_lowercase() || c == '_') {
         let message = diag::dim_lowercase(&name.text, upper(&name.text));
         return Err(parser.error_at(name.at, message));
     }
@@ -318,7 +334,10 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
         Some(_) => Some(extent(parser)?.1),
         None => None,
     };
-    Ok(Dim { name, extent })
+    match parser.symbol() {
+        Some(",") | None => Ok(Dim { name, extent }),
+        Some(_) => Err(parser.error(diag::dim_arithmetic())),
+    }
 }
 
 /// A whole number from 1, and how a dim of that name is called.

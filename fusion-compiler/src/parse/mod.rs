@@ -18,10 +18,16 @@ use syn::buffer::TokenBuffer;
 
 use tokens::Parser;
 
-/// Whether the tokens are functions: after attributes they start with `fn` or `pub`, or there are none.
+/// Words that start an item of Rust, and no expression of the language.
+const ITEM_WORDS: [&str; 10] =
+    ["pub", "fn", "use", "mod", "impl", "trait", "struct", "enum", "static", "type"];
+
+/// Whether the tokens are functions, or meant to be: they start like an item of Rust, or there are none.
 pub(crate) fn is_items(tokens: &TokenStream) -> bool {
     let buffer = TokenBuffer::new2(tokens.clone());
     let mut sink = Sink::default();
     let parser = Parser::new(buffer.begin(), proc_macro2::Span::call_site(), &mut sink);
-    parser.at_end() || parser.symbol() == Some("#") || parser.is_word("fn") || parser.is_word("pub")
+    let has_fn = || tokens.clone().into_iter().any(|token| token.to_string() == "fn");
+    let starts = |word| parser.is_word(word);
+    parser.at_end() || parser.symbol() == Some("#") || ITEM_WORDS.into_iter().any(starts) || has_fn()
 }

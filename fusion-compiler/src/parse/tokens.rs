@@ -66,10 +66,10 @@ pub(crate) struct Parser<'a, 's> {
 }
 
 /// Longest first among those with a common start.
-const SYMBOLS: [&str; 48] = [
-    "<<=", ">>=", "...", "..=", "&&", "||", "<<", ">>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=",
-    "&=", "|=", "^=", "->", "=>", "..", "::", "+", "-", "*", "/", "%", "&", "|", "^", "!", "<", ">", "=",
-    ",", ";", ":", ".", "#", "?", "@", "$", "~", "'", "\\", "`",
+const SYMBOLS: [&str; 49] = [
+    "<<=", ">>=", "...", "..=", "**", "&&", "||", "<<", ">>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=",
+    "%=", "&=", "|=", "^=", "->", "=>", "..", "::", "+", "-", "*", "/", "%", "&", "|", "^", "!", "<", ">",
+    "=", ",", ";", ":", ".", "#", "?", "@", "$", "~", "'", "\\", "`",
 ];
 
 impl<'a, 's> Parser<'a, 's> {
@@ -199,6 +199,9 @@ impl<'a, 's> Parser<'a, 's> {
                 Delimiter::Bracket => "`[`",
                 Delimiter::None => "an expression",
             }),
+            Some((TokenTree::Ident(word), _)) if is_keyword(&word.to_string()) && word != "_" => {
+                format!("the keyword `{word}`")
+            }
             Some((token, _)) => format!("`{token}`"),
         }
     }
@@ -257,13 +260,14 @@ impl<'a, 's> Parser<'a, 's> {
     }
 }
 
-/// Words that Rust keeps for itself. `self` is one: it is only ever part of a captured path.
+/// Words that Rust keeps for itself, in any edition. `self` is one: it is only ever part of a captured path.
 pub(crate) fn is_keyword(word: &str) -> bool {
-    const KEYWORDS: [&str; 40] = [
+    const KEYWORDS: [&str; 53] = [
         "_", "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern",
         "false", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref",
         "return", "self", "Self", "static", "struct", "super", "trait", "true", "type", "unsafe", "use",
-        "where", "while", "yield",
+        "where", "while", "yield", "abstract", "become", "box", "do", "final", "gen", "macro", "override",
+        "priv", "try", "typeof", "unsized", "virtual",
     ];
     KEYWORDS.contains(&word)
 }

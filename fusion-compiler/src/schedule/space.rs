@@ -76,8 +76,8 @@ pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
     let space = group.space();
     let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else { return Reach::Whole };
     let factors = inner.iter().map(|&axis| &graph.axis(axis).extent);
-    match DimExpr::product(factors).as_const() {
-        Some(per) => Reach::Linear(per as u32),
-        None => Reach::Whole,
+    match DimExpr::product(factors).as_const().map(u32::try_from) {
+        Some(Ok(per)) => Reach::Linear(per),
+        Some(Err(_)) | None => Reach::Whole,
     }
 }

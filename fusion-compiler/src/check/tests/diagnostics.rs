@@ -147,8 +147,14 @@ fn dtypes() {
         "pub fn f(x: i32[N]) -> i32[N] { x + 1.5 }",
         &["a number with a point meets `i32`: write a whole number, or cast the other side `as f32`"],
     );
-    refused("pub fn f(x: i32[N]) -> i32[N] { x + 3000000000 }", &["`3000000000` does not fit in `i32`"]);
-    refused("pub fn f(x: u32[N]) -> u32[N] { x + -1 }", &["`-1` does not fit in `u32`"]);
+    refused(
+        "pub fn f(x: i32[N]) -> i32[N] { x + 3000000000 }",
+        &["`3000000000` does not fit in `i32`: it holds -2147483648 to 2147483647"],
+    );
+    refused(
+        "pub fn f(x: u32[N]) -> u32[N] { x + -1 }",
+        &["`-1` does not fit in `u32`: it holds 0 to 4294967295"],
+    );
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { x * (x as bool) }",
         &["a number does not cast to `bool`: write `x != 0`"],
@@ -167,7 +173,7 @@ fn dtypes() {
         &[
             "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
             "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
-            "there is no dtype `f31`: did you mean `f32`?",
+            "there is no dtype `f31`: did you mean `f32`? (there are `f32`, `i32`, `u32` and `bool`)",
         ],
     );
     refused(
@@ -207,7 +213,8 @@ fn calls() {
     );
     refused(
         "pub fn f(x: f32[N, M]) -> f32[N, M] { g(x) } pub fn g(y: f32[M]) -> f32[M] { y }",
-        &["the parameter `y` of `g` has dims [M], this has [N, M]"],
+        &["the parameter `y` of `g` has dims [M], this has [N, M]: \
+              a private function whose parameters have no types takes any dims"],
     );
     refused(
         "fn g(x) { let _y = x; } pub fn f(x: f32[N]) -> f32[N] { g(x) }",
@@ -216,12 +223,116 @@ fn calls() {
 }
 
 #[test]
+fn slips_of_other_languages() {
+    let slip = |body: &str, expect: &str| {
+        refused(&format!("pub fn f(x: f32[N]) -> f32[N] {{ {body} }}"), &[expect]);
+    };
+    slip(
+        "x > 0 ? x : -x",
+        "no `?` in here: it stands after `fuse!(…)` and after calls of its functions, \
+            and a choice is `if … { … } else { … }`",
+    );
+    slip("x ** 2", "a power is a function: write `pow(x, y)`");
+    slip("f32(x)", "`f32` is a dtype: a cast is written `x as f32`");
+    slip("2 * x(1)", "`x` is a value and cannot be called: a product is written `x * (…)`");
+    slip("x * pi", "there is no value `pi` here: did you mean `PI`?");
+    slip("if let y = x { y } else { x }", "a `let` is a statement of its own: write it before this one");
+    slip("if x = 0 { 1 } else { x }", "expected `{` (`==` compares), found `=`");
+    slip(
+        "let y = { let z = x; z }; y",
+        "a block belongs to an `if` or an `else`: write its `let`s before this expression",
+    );
+    slip("y = x; y", "there is no `&mut` parameter `y` (a new value is `let y = …;`)");
+    slip("relu(x); x", "nothing uses this value: give it a name with `let`, assign it, or drop it");
+    slip("x * index(x)", "`index` takes a dim: write `index(T)` for the coordinate along `T`");
+    slip("sum(x, 1)", "there is no dim `1` here: a dim goes by its name");
+    let brackets = "the dims of a tensor stand in one pair of brackets: write `f32[N, D]`";
+    for ty in ["f32<N>", "f32(N)", "f32[N][M]"] {
+        refused(&format!("pub fn f(x: {ty}) -> f32[N] {{ x }}"), &[brackets]);
+    }
+    refused(
+        "pub fn f(x: f32[N + 1]) -> f32[N] { x }",
+        &["a dim is a name, without arithmetic: give another extent a name of its own"],
+    );
+    slip("let gen = x; x", "expected a name after `let`, found the keyword `gen`");
+    let start = |found: &str| {
+        format!("expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found {found}")
+    };
+    refused("Pub fn f(x: f32[N]) -> f32[N] { x }", &[&start("`Pub`")]);
+    refused("use std::f32; pub fn f(x: f32[N]) -> f32[N] { x }", &[&start("the keyword `use`")]);
+}
+
+#[test]
+fn extents_beyond_all_memory() {
+    let too_many = "no tensor has as many elements as these extents come to";
+    let huge = "A = 2147483647, B = 2147483647, C = 2147483647";
+    refused(&format!("pub fn f(x: f32[N, {huge}]) -> f32[N, A, B, C] {{ x + 1 }}"), &[too_many]);
+    refused(&format!("at(at(at(x[N, {huge}], A, 5), B, 7), C, 0)"), &[too_many]);
+}
+
+#[test]
+fn mistakes_of_a_template_are_said_where_they_stand() {
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { g(x) + g(-x) } fn g(x) { x * nothing + rleu(x) }",
+        &["there is no value `nothing` here", "there is no function `rleu`: did you mean `relu`?"],
+    );
+}
+
+#[test]
+fn callees_say_their_dims() {
+    refused(
+        "pub fn f(c: f32[C = 4]) -> f32[C] { g(c) } pub fn g(c: f32[C = 3]) -> f32[C] { c }",
+        &["the dim `C` of `g` has extent 3, here it has 4: declare `C = 3`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { g(x, 2) } fn g(x: f32[M], k) { x * k }",
+        &["`g` has the dim `M`, which this function lacks: a call binds dims by name"],
+    );
+}
+
+#[test]
+fn unrolled_too_far() {
+    let too_many = |source: &str, name: &str, count: i64, dims: &str| {
+        let message = format!(
+            "for this `{name}` a kernel runs through {count} elements along {dims} one by one: \
+             more than 64 are not available yet"
+        );
+        refused(source, &[&message]);
+    };
+    too_many("pub fn f(x: f32[N, H = 32, W = 32]) -> f32[N] { mean(x, (H, W)) }", "mean", 1024, "[H, W]");
+    too_many("pub fn f(x: f32[N, C = 65]) -> f32[N] { exp(x).sum(C) }", "sum", 65, "[C]");
+    too_many("pub fn f(x: f32[N, H = 8, W = 9]) -> f32[N] { max(prod(x, W), H) }", "prod", 72, "[H, W]");
+    too_many(
+        "fn luma(x) { sum(x) } pub fn f(x: f32[A = 1000, B = 1000, C = 3]) -> f32[] { luma(x) }",
+        "luma",
+        3_000_000,
+        "[A, B, C]",
+    );
+    too_many("sum(x[N, C = 100], C)", "sum", 100, "[C]");
+    too_many("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - at(x, C, 0) }", "at", 100, "[C]");
+    too_many("pub fn f(p: &mut f32[C = 9, D = 9]) { p -= sum(at(p, C, 0) + p, D); }", "sum", 81, "[C, D]");
+}
+
+#[test]
+fn unrolled_as_far_as_may_be() {
+    for source in [
+        "pub fn f(x: f32[N, C = 64]) -> f32[C, N] { x - sum(x, C) }",
+        "pub fn f(x: f32[N, H = 8, W = 8]) -> f32[N] { sum(sum(x, H), W) }",
+        "pub fn f(x: f32[N, C = 1000]) -> f32[N] { at(x, C, 999) - at(x, C, 0) }",
+        "pub fn f(x: f32[N, C = 33, D = 33]) -> (f32[N, C], f32[N, D]) { (sum(x, D), sum(x, C)) }",
+        "pub fn f(x: f32[N, C = 33], y: f32[N, D = 33]) -> f32[N] { sum(x, C) + sum(y, D) }",
+    ] {
+        assert_eq!(text(source).map(drop), Ok(()), "{source}");
+    }
+}
+
+#[test]
 fn a_mistake_in_a_signature_hides_none_in_the_body() {
     refused(
         "pub fn f(x: f16[N], y: f31[N]) -> f32[N, M] { rleu(x) + y }",
         &[
             "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
-            "there is no dtype `f31`: did you mean `f32`?",
+            "there is no dtype `f31`: did you mean `f32`? (there are `f32`, `i32`, `u32` and `bool`)",
             "the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)",
             "there is no function `rleu`: did you mean `relu`?",
         ],
@@ -265,7 +376,7 @@ fn syntax() {
     );
     refused(
         "pub struct Foo;",
-        &["expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found `struct`"],
+        &["expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found the keyword `struct`"],
     );
 }
 

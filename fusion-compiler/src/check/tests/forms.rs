@@ -24,6 +24,14 @@ fn operands_meet_by_name() {
 }
 
 #[test]
+fn names_in_any_script() {
+    check(
+        "pub fn t(été: f32[尺, Ñ]) -> f32[Ñ, 尺] { été }",
+        &["fn t(été: f32[尺, Ñ])", "%0: f32[尺, Ñ] = été", "return[Ñ, 尺] = %0"],
+    );
+}
+
+#[test]
 fn a_transpose_is_an_order() {
     check(
         "pub fn t(x: f32[N, D]) -> f32[D, N] { x }",
@@ -170,6 +178,22 @@ fn dims_go_into_templates_and_typed_functions_bind_by_name() {
 }
 
 #[test]
+fn templates_with_some_types_bind_by_name() {
+    check(
+        "fn g(x: f32[N], k, eps: f32 = 0.5) { x * k + eps } pub fn f(x: f32[N]) -> f32[N] { g(x, 2) }",
+        &[
+            "fn f(x: f32[N])",
+            "%0: f32[N] = x",
+            "%1: f32 = 2.0",
+            "%2: f32[N] = mul %0, %1",
+            "%3: f32 = 0.5",
+            "%4: f32[N] = add %2, %3",
+            "return[N] = %4",
+        ],
+    );
+}
+
+#[test]
 fn integers_and_bits() {
     check(
         "pub fn f(x: u32[N], on: bool) -> i32[N] { if on && !(x & 1 == 0) { (x >> 2) as i32 } else { -1 } }",
@@ -286,6 +310,12 @@ fn inline_without_dims() {
         ],
     );
     assert!(text.contains("self.b.0: f32[elements]"), "{text}");
+}
+
+#[test]
+fn captured_blocks_and_a_trailing_comma() {
+    let (captures, _, _) = inline("a * {let b = make(); b},");
+    assert_eq!(captures, ["a", "{ let b = make () ; b }"]);
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! Arguments that are not what a function takes.
+
+use fusion::fuse;
+
+fuse! {
+    pub fn too_many(x: f32[N]) -> f32[N] { exp(x, x) }
+    pub fn none(x: f32[N]) -> f32[N] { x + exp() }
+    pub fn too_few(x: f32[N]) -> f32[N] { clamp(x, 0.0) }
+    pub fn with_defaults(x: f32[N]) -> f32[N] { softplus(x, 1.0, 2.0, 3.0) }
+    pub fn unknown_argument(x: f32[N]) -> f32[N] { leaky_relu(x, slop = 0.2) }
+    pub fn twice(x: f32[N]) -> f32[N] { leaky_relu(x, 0.1, slope = 0.2) }
+    pub fn order(x: f32[N]) -> f32[N] { leaky_relu(slope = 0.2, x) }
+    pub fn unnamed(x: f32[N]) -> f32[N] { exp(x = x) }
+    pub fn lacks(x: f32[N]) -> f32[N] { clamp(x, high = 1.0) }
+    fn per(x, D: dim) { x / D }
+    pub fn a_number_for_a_dim(x: f32[N]) -> f32[N] { per(x, 2.0) }
+    pub fn other(y: f32[M], k: i32[M]) -> f32[M] { y * k as f32 }
+    pub fn other_dims(x: f32[N, M], k: i32[M]) -> f32[N, M] { other(x, k) }
+    pub fn other_dtype(x: f32[M]) -> f32[M] { other(x, x) }
+    pub fn other_names(x: f32[N], k: i32[N]) -> f32[N] { other(x, k) }
+    pub fn rgb(c: f32[C = 3]) -> f32[] { sum(c, C) }
+    pub fn rgba(c: f32[C = 4]) -> f32[] { rgb(c) }
+    pub fn any_length(c: f32[C]) -> f32[C] { c + rgb(c) }
+    pub fn tuple_argument(x: f32[N]) -> f32[N] { exp((x, x)) }
+    pub fn arrow(x: f32[N]) -> f32[N] { exp(N -> M) + x }
+    pub fn range(x: f32[N]) -> f32[N] { exp(0..N) + x }
+}
+
+fn main() {}

@@ -1,0 +1,25 @@
+//! Functions that clash, call themselves or cannot be called, and parameters nobody uses.
+
+use fusion::fuse;
+
+fuse! {
+    pub fn twice(x: f32[N]) -> f32[N] { x }
+    pub fn twice(x: f32[N]) -> f32[N] { x + 1.0 }
+    pub fn params(x: f32[N], x: f32[N]) -> f32[N] { x }
+    pub fn unused(x: f32[N], scale: f32) -> f32[N] { x }
+    pub fn unused_dim(x: f32[N], H: dim) -> f32[N] { x }
+    pub fn direct(x: f32[N]) -> f32[N] { direct(x) }
+    pub fn indirect(x: f32[N]) -> f32[N] { there(x) }
+    fn there(x) { back(x) }
+    fn back(x) { there(x) }
+    fn nothing(x) { let _y = x; }
+    pub fn in_place(p: &mut f32[N], x: f32[N]) { p += x; }
+    pub fn calls_in_place(p: &mut f32[N], x: f32[N]) { p = in_place(p, x); }
+    fn template_in_place(p: &mut f32[N]) { p = 0.0; }
+    pub fn generic<E>(x: E[N]) -> E[N] { x }
+    pub fn bounds<E: Float>(x: E[N]) -> E[N] { x }
+    pub fn generic_and_dim<N>(x: f32[N]) -> f32[N] { x }
+    pub fn generic_and_param<x>(x: f32[N]) -> f32[N] { x }
+}
+
+fn main() {}

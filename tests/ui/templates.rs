@@ -1,0 +1,16 @@
+//! Mistakes in templates, said at the call; and in typed functions, said once.
+
+use fusion::fuse;
+
+fuse! {
+    fn log_of(a) { log(a) }
+    pub fn dtype(k: i32[N]) -> f32[N] { log_of(k) }
+    fn softened(a) { sigmoid(a) * missing }
+    pub fn twice(x: f32[N]) -> f32[N] { softened(x) + softened(x) }
+    pub fn typed(x: f32[N]) -> f32[N] { x + absent }
+    pub fn caller(x: f32[N]) -> f32[N] { typed(x) * typed(x) }
+    fn plus_bias(x, y) { x + y }
+    pub fn template_result(x: f32[N], y: f32[M]) -> f32[N] { plus_bias(x, y) }
+}
+
+fn main() {}
