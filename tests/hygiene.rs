@@ -90,7 +90,7 @@ mod shadowed {
     mod cpu {}
     fn run() {}
     fn drop() {}
-    fn identity() {}
+    fn scalar() {}
     const PLAN: () = ();
     const PTX: () = ();
     const WGSL: () = ();

@@ -83,6 +83,11 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
     Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
 }
 
+/// A number of the host, of the type that a kernel takes.
+pub fn scalar<T>(number: T) -> T {
+    number
+}
+
 /// Stands for an expression with a mistake, so that what surrounds it still has its type.
 ///
 /// # Errors

@@ -66,8 +66,8 @@ pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
                 let place = first.resolved_at(Span::call_site());
                 quote_spanned!(place=> ::fusion::__private::AsTensor::<#dtype>::as_tensor(&(#capture)))
             }
-            ParamKind::Scalar => quote!(::fusion::__private::identity::<#dtype>(#capture)),
-            ParamKind::Dim(_) => quote!(::fusion::__private::identity::<::core::primitive::usize>(#capture)),
+            ParamKind::Scalar => quote!(::fusion::__private::scalar::<#dtype>(#capture)),
+            ParamKind::Dim(_) => quote!(::fusion::__private::scalar::<::core::primitive::usize>(#capture)),
         }
     });
     let name = Ident::new("__fused", Span::call_site());
