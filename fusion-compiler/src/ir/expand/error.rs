@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-use super::exp::{ROUNDER, exp2_near_zero, power_of_two, whole};
+use super::exp::{ROUNDER, exp2_near_zero, nearest, power_of_two};
 use super::float::with_sign;
 use super::term::unary;
 use crate::ir::kernel::{Builder, Value};
@@ -24,8 +24,8 @@ pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let near = x.fma(square.polynomial(&ERF), x);
         let size = x.abs();
         let exponent = size.clamp(0.0, 4.0).polynomial(&LOG2_ERFC);
-        let n = whole(exponent + ROUNDER);
-        let erfc = exp2_near_zero(exponent - n.to_float()) * power_of_two(n);
+        let (n, count) = nearest(exponent + ROUNDER);
+        let erfc = exp2_near_zero(exponent - count) * power_of_two(n);
         with_sign(1.0 - erfc, x).but(near, size.lt(0.921875))
     })
 }

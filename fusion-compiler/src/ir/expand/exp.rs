@@ -39,8 +39,8 @@ pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let x = x.clamp(-151.0, 129.0);
-        let n = whole(x + ROUNDER);
-        scale(exp2_near_zero(x - n.to_float()), n)
+        let (n, count) = nearest(x + ROUNDER);
+        scale(exp2_near_zero(x - count), n)
     })
 }
 
@@ -83,17 +83,15 @@ pub(super) fn power_of_two(n: Term<'_>) -> Term<'_> {
     ((n + 127) << 23).float_of_bits()
 }
 
-/// The whole number in the low bits of a number near [`ROUNDER`], as `i32`.
-///
-/// As a float it is converted back, never `rounded - ROUNDER`: WGSL lets a driver take `(x + c) - c` for `x`, and Mesa does.
-pub(super) fn whole(rounded: Term<'_>) -> Term<'_> {
-    rounded.bits() - ROUNDER.to_bits().cast_signed()
+/// The whole number that a sum with [`ROUNDER`] was rounded to, as `i32` from its low bits, and as `f32`.
+pub(super) fn nearest(sum: Term<'_>) -> (Term<'_>, Term<'_>) {
+    let sum = sum.opaque();
+    (sum.bits() - ROUNDER.to_bits().cast_signed(), sum - ROUNDER)
 }
 
 /// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170.
 fn reduce(x: Term<'_>) -> (Term<'_>, Term<'_>) {
-    let n = whole(x.fma(LOG2_E, ROUNDER));
-    let count = n.to_float();
+    let (n, count) = nearest(x.fma(LOG2_E, ROUNDER));
     let r = count.fma(-LN_2_LOW, count.fma(-LN_2_HIGH, x).opaque());
     (n, r)
 }

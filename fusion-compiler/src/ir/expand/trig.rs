@@ -4,7 +4,7 @@
 
 use std::f32::consts::{FRAC_2_PI, FRAC_PI_2, PI};
 
-use super::exp::{ROUNDER, whole};
+use super::exp::{ROUNDER, nearest};
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::hyperbolic::odd;
 use super::term::{Term, binary, unary};
@@ -140,8 +140,7 @@ impl<'b> Turn<'b> {
 /// rounded only where it is large, and then what was rounded off is exact and goes to the low part.
 fn reduce(x: Term<'_>) -> Turn<'_> {
     let x = x.but(0.0, x.abs().gt(TURNS_LIMIT)).but(f32::NAN, magnitude(x).eq(INFINITY_BITS));
-    let quarters = whole(x.fma(FRAC_2_PI, ROUNDER));
-    let n = quarters.to_float();
+    let (quarters, n) = nearest(x.fma(FRAC_2_PI, ROUNDER));
     let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x).opaque()).opaque();
     let (third, rest_third) = difference(exact, n * HALF_PI[2]);
     let (fourth, rest_fourth) = difference(third, n * HALF_PI[3]);
