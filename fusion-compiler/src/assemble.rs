@@ -231,16 +231,28 @@ fn value_name(graph: &Graph, id: NodeId) -> String {
 /// What was fused, against every op on its own.
 pub fn summary(graph: &Graph, fused: &Fused, unfused: &Fused, locate: Locate<'_>) -> Summary {
     let groups = fused.groups.iter().enumerate().map(|(i, group)| group_summary(graph, group, i));
-    let boundaries = fused.boundaries.iter().map(|(&node, reason)| {
+    let boundary = |node: NodeId, value: Text, reason: &Reason| {
         let (line, column) = locate(graph.node(node).span);
-        Boundary { value: value_name(graph, node).into(), reason: reason_text(graph, reason), line, column }
-    });
+        Boundary { value, reason: reason_text(graph, reason), line, column }
+    };
+    let stored = fused.boundaries.iter();
+    let stored = stored.map(|(&node, reason)| boundary(node, value_name(graph, node).into(), reason));
+    let apart = fused.apart.iter().filter(|(_, reason)| **reason != Reason::Off);
+    let apart = apart.map(|(&i, reason)| boundary(graph.outputs[i].node, result_name(graph, i), reason));
     Summary {
         ops: unfused.groups.len() as u32,
         unfused_bytes: all_bytes(graph, unfused),
         fused_bytes: all_bytes(graph, fused),
         groups: groups.collect(),
-        boundaries: boundaries.collect(),
+        boundaries: stored.chain(apart).collect(),
+    }
+}
+
+/// A result, by the parameter that it changes.
+fn result_name(graph: &Graph, i: usize) -> Text {
+    match graph.outputs[i].dest {
+        graph::Dest::InPlace(param) => graph.param(param).name.clone().into(),
+        graph::Dest::Fresh => "result".into(),
     }
 }
 
@@ -252,6 +264,10 @@ fn reason_text(graph: &Graph, reason: &Reason) -> Text {
             let name = &graph.axis(*axis).name;
             format!("it needs all of `{name}`, and the kernel that uses it writes `{name}` elsewhere than innermost").into()
         }
+        Reason::Order => "no result before has these dims in this order".into(),
+        Reason::Waits => {
+            "it needs what another kernel makes of the results that it would be written with".into()
+        }
         Reason::Buffers(needed, max) => {
             format!("together they need {needed} buffers, and a kernel can bind {max}").into()
         }
@@ -261,9 +277,8 @@ fn reason_text(graph: &Graph, reason: &Reason) -> Text {
 fn group_summary(graph: &Graph, group: &Group, i: usize) -> GroupSummary {
     let ops = group.nodes.iter().filter(|&&id| crate::fuse::is_op(graph.node(id)));
     let space = group.order.iter().map(|&axis| graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ");
-    let writes = group.stores.iter().map(|store| match store.output.map(|i| graph.outputs[i].dest) {
-        Some(graph::Dest::InPlace(param)) => Text::from(graph.param(param).name.clone()),
-        Some(graph::Dest::Fresh) => "result".into(),
+    let writes = group.stores.iter().map(|store| match store.output {
+        Some(output) => result_name(graph, output),
         None => value_name(graph, store.node).into(),
     });
     GroupSummary {

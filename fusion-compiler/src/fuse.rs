@@ -24,6 +24,8 @@ pub struct Fused {
     pub groups: Vec<Group>,
     /// Values stored only to be read by another group, and why.
     pub boundaries: BTreeMap<NodeId, Reason>,
+    /// Results, by position in the graph's outputs, that share no group with a result before, and why.
+    pub apart: BTreeMap<usize, Reason>,
     /// `&mut` parameters that cannot be overwritten in place: another group reads the old value.
     pub swapped: BTreeSet<ParamId>,
 }
@@ -61,7 +63,7 @@ pub enum Load {
     Stored(NodeId),
 }
 
-/// Why a value is stored between kernels.
+/// Why a value is stored between kernels, or a result has a kernel of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// `#[fuse(off)]`.
@@ -72,6 +74,10 @@ pub enum Reason {
     Layout(AxisId),
     /// More buffers than a kernel can bind: how many, and the most allowed.
     Buffers(usize, usize),
+    /// No kernel before writes these axes in this order.
+    Order,
+    /// It needs what another kernel makes of the results that it would stand beside.
+    Waits,
 }
 
 /// Decides what shares a kernel.
@@ -82,25 +88,30 @@ pub fn fuse(graph: &Graph, facts: &TargetFacts) -> Fused {
         cuts.extend(ops.map(|id| (id, Reason::Off)));
     }
     loop {
-        let groups = assign(graph, &cuts, facts.buffers_max);
+        let (groups, apart) = assign(graph, &cuts, facts.buffers_max);
         match broken_rule(graph, &groups, facts) {
             Some((node, reason)) => {
                 let before = cuts.insert(node, reason);
                 assert!(before.is_none(), "storing a value mends the rule that asked for it");
             }
-            None => return finish(graph, groups, cuts),
+            None => return finish(graph, groups, cuts, apart),
         }
     }
 }
 
-fn finish(graph: &Graph, groups: Vec<Group>, mut boundaries: BTreeMap<NodeId, Reason>) -> Fused {
+fn finish(
+    graph: &Graph,
+    groups: Vec<Group>,
+    mut boundaries: BTreeMap<NodeId, Reason>,
+    apart: BTreeMap<usize, Reason>,
+) -> Fused {
     let read = |node: &NodeId| groups.iter().any(|group| group.loads.contains(&Load::Stored(*node)));
     boundaries.retain(|node, _| read(node));
     let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
         Dest::InPlace(param) => other_reads(&groups, i, param).then_some(param),
         Dest::Fresh => None,
     });
-    Fused { swapped: swapped.collect(), boundaries, groups: ordered(groups) }
+    Fused { swapped: swapped.collect(), boundaries, apart, groups: ordered(groups) }
 }
 
 /// Whether a group other than the one that writes output `i` reads the parameter.
@@ -127,27 +138,48 @@ fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
     done
 }
 
-/// Distributes the results and the values to be stored over groups.
-fn assign(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>, buffers_max: usize) -> Vec<Group> {
+/// Distributes the results and the values to be stored over groups, and says of results why they begin one.
+fn assign(
+    graph: &Graph,
+    cuts: &BTreeMap<NodeId, Reason>,
+    buffers_max: usize,
+) -> (Vec<Group>, BTreeMap<usize, Reason>) {
     let stores = stores(graph, cuts);
     let stored: BTreeSet<NodeId> = stores.iter().map(|(store, _)| store.node).collect();
-    let fits = |group: &Group, store: &Store| {
+    let needed = |group: &Group, store: &Store| {
         let mut both = group.clone();
         both.stores.push(store.clone());
         both.fill(graph, |node| stored.contains(&node));
-        both.buffers() <= buffers_max
+        both.buffers()
     };
-    let mut groups: Vec<Group> = Vec::new();
+    let (mut groups, mut apart): (Vec<Group>, BTreeMap<usize, Reason>) = (Vec::new(), BTreeMap::new());
     for (store, order) in stores {
-        let home = (0..groups.len()).find(|&home| {
+        let obstacle = |home: usize| {
             let group = &groups[home];
-            let joins = graph.fusing == Fusing::On && group.order == order && fits(group, &store);
-            joins && !separates(graph, &groups, home, &store)
-        });
-        match home {
-            Some(home) => groups[home].stores.push(store),
-            None => groups.push(Group::new(store, order)),
+            if graph.fusing == Fusing::Off {
+                return Some(Reason::Off);
+            }
+            if group.order != order {
+                return Some(Reason::Order);
+            }
+            let needed = needed(group, &store);
+            if needed > buffers_max {
+                return Some(Reason::Buffers(needed, buffers_max));
+            }
+            separates(graph, &groups, home, &store).then_some(Reason::Waits)
+        };
+        let obstacles: Vec<Option<Reason>> = (0..groups.len()).map(obstacle).collect();
+        if let Some(home) = obstacles.iter().position(Option::is_none) {
+            groups[home].stores.push(store);
+            continue;
         }
+        let beside = groups.iter().zip(obstacles).filter(|(group, _)| group.has_result());
+        let reasons = beside.filter_map(|(_, obstacle)| obstacle);
+        let telling = reasons.max_by_key(|reason| *reason != Reason::Order);
+        if let (Some(output), Some(reason)) = (store.output, telling) {
+            apart.insert(output, reason);
+        }
+        groups.push(Group::new(store, order));
     }
     let homes: BTreeMap<NodeId, usize> = groups
         .iter()
@@ -157,7 +189,7 @@ fn assign(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>, buffers_max: usize) ->
     for (i, group) in groups.iter_mut().enumerate() {
         group.fill(graph, |node| homes.get(&node).is_some_and(|&home| home != i));
     }
-    groups
+    (groups, apart)
 }
 
 /// What is to be stored, in topological order, each with the order of its axes in memory.
@@ -251,6 +283,10 @@ impl Group {
             }
         }
         self.nodes = nodes.into_iter().collect();
+    }
+
+    fn has_result(&self) -> bool {
+        self.stores.iter().any(|store| store.output.is_some())
     }
 
     fn buffers(&self) -> usize {

@@ -85,12 +85,20 @@ fn other_spaces_are_other_kernels() {
     // What the other kernel needs is a result, and is read.
     check(
         "pub fn f(x: f32[N, D], y: f32[N]) -> (f32[N, D], f32[N]) { let z = 2.0 * y + 1.0; (x * z, z) }",
-        &["[N] y -> result", "[N, D] x fma -> result"],
+        &[
+            "[N] y -> result",
+            "[N, D] x fma -> result",
+            "1:86 result: no result before has these dims in this order",
+        ],
     );
     // What both need is cheap, and is computed again.
     check(
         "pub fn f(x: f32[N, D], y: f32[N, D]) -> (f32[N, D], f32[D, N]) { let v = x + y; (v * 2.0, v * 3.0) }",
-        &["[N, D] x y -> result", "[D, N] x y -> result"],
+        &[
+            "[N, D] x y -> result",
+            "[D, N] x y -> result",
+            "1:93 result: no result before has these dims in this order",
+        ],
     );
 }
 
@@ -102,6 +110,7 @@ fn costly_values_are_stored_once() {
             "[N, D] x -> exp result",
             "[D, N] exp -> result",
             "2:13 exp: several kernels need it, and reading it costs less than computing it again",
+            "3:17 result: no result before has these dims in this order",
         ],
     );
     // Not transcendental, but more than four loads.
@@ -110,7 +119,7 @@ fn costly_values_are_stored_once() {
             let v = a + b + c + d + e;
             (v * 2.0, v * 3.0)
         }",
-        &["[N, D] a b c d e -> add result", "[D, N] add -> result", "2:35 add: several kernels need it, and reading it costs less than computing it again"],
+        &["[N, D] a b c d e -> add result", "[D, N] add -> result", "2:35 add: several kernels need it, and reading it costs less than computing it again", "3:25 result: no result before has these dims in this order"],
     );
     // One load, but more than thirty operations.
     let steps = "let v = v * v + x;\n".repeat(31);
@@ -119,7 +128,12 @@ fn costly_values_are_stored_once() {
         &format!(
             "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) {{ let v = x;\n{steps}(v * 2.0, v * 3.0) }}"
         ),
-        &["[N, D] x -> fma result", "[D, N] fma -> result", reason],
+        &[
+            "[N, D] x -> fma result",
+            "[D, N] fma -> result",
+            reason,
+            "33:13 result: no result before has these dims in this order",
+        ],
     );
 }
 
@@ -132,6 +146,7 @@ fn a_result_in_two_orders_is_two_kernels() {
             "[N, D] p -> add p",
             "[D, N] p add -> result",
             "1:52 add: several kernels need it, and reading it costs less than computing it again",
+            "1:52 result: no result before has these dims in this order",
         ],
     );
 }
@@ -145,7 +160,13 @@ fn kernels_that_would_wait_for_each_other_do_not_merge() {
             let b = exp(a);
             (a, b, b + a)
         }",
-        &["[N, D] x -> result", "[D, N] exp -> result", "[N, D] exp exp -> result"],
+        &[
+            "[N, D] x -> result",
+            "[D, N] exp -> result",
+            "[N, D] exp exp -> result",
+            "3:21 result: no result before has these dims in this order",
+            "4:22 result: it needs what another kernel makes of the results that it would be written with",
+        ],
     );
 }
 
@@ -158,7 +179,13 @@ fn kernels_that_would_wait_for_each_other_as_a_whole_do_not_merge() {
             let (a, b) = (exp(x), exp(y));
             (a, b, b + 1, a + 2)
         }",
-        &["[D, N] y -> result", "[N, D] x exp -> result result", "[D, N] exp -> result"],
+        &[
+            "[D, N] y -> result",
+            "[N, D] x exp -> result result",
+            "[D, N] exp -> result",
+            "2:35 result: no result before has these dims in this order",
+            "3:29 result: it needs what another kernel makes of the results that it would be written with",
+        ],
     );
 }
 
@@ -203,7 +230,15 @@ fn what_a_kernel_cannot_bind_is_split() {
     let source = "pub fn f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N]) -> (f32[N], f32[N], f32[N], f32[N]) {
         (a + b, b + c, c + d, d + e)
     }";
-    check_on(Target::Wgsl, source, &["[N] a b c d -> result result result", "[N] d e -> result"]);
+    check_on(
+        Target::Wgsl,
+        source,
+        &[
+            "[N] a b c d -> result result result",
+            "[N] d e -> result",
+            "2:33 result: together they need 9 buffers, and a kernel can bind 8",
+        ],
+    );
     check_on(Target::Ptx, source, &["[N] a b c d e -> result result result result"]);
 }
 
@@ -233,10 +268,21 @@ fn a_parameter_whose_old_value_another_kernel_reads_is_replaced() {
     };
     // In another order, of another space, and in the same kernel: there it can be overwritten.
     let transposed = "pub fn f(p: &mut f32[N, D]) -> f32[D, N] { let old = p; p = old + 1.0; old * 2.0 }";
-    assert_eq!(replaced(transposed, &["[N, D] p -> p", "[D, N] p -> result"]), 1);
+    let apart = "1:76 result: no result before has these dims in this order";
+    assert_eq!(replaced(transposed, &["[N, D] p -> p", "[D, N] p -> result", apart]), 1);
     let broadcast =
         "pub fn f(p: &mut f32[N], x: f32[N, D]) -> f32[N, D] { let old = p; p = old + 1.0; x * old }";
-    assert_eq!(replaced(broadcast, &["[N] p -> p", "[N, D] p x -> result"]), 1);
+    assert_eq!(
+        replaced(
+            broadcast,
+            &[
+                "[N] p -> p",
+                "[N, D] p x -> result",
+                "1:85 result: no result before has these dims in this order"
+            ]
+        ),
+        1
+    );
     let swap = "pub fn f(a: &mut f32[N], b: &mut f32[N]) { let old = a; a = b; b = old; }";
     assert_eq!(replaced(swap, &["[N] a b -> b a"]), 0);
 }

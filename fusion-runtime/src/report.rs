@@ -147,7 +147,7 @@ impl fmt::Display for Report {
             write!(f, "\n    reads {reads}; writes {writes}; {}", self.amount(&group.bytes))?;
         }
         for boundary in self.summary.boundaries.iter() {
-            write!(f, "\n  `{}` is stored: {}", boundary.value, boundary.reason)?;
+            write!(f, "\n  `{}` is stored apart: {}", boundary.value, boundary.reason)?;
             if boundary.line > 0 {
                 write!(f, " (line {}:{})", boundary.line, boundary.column)?;
             }
@@ -223,7 +223,7 @@ mod tests {
             text.starts_with("Fusion: 10 → 2 kernels (80% reduction), 76*N → 12*N bytes of memory moved"),
             "{text}"
         );
-        assert!(text.ends_with("\n  `t` is stored: used twice (line 3:9)"), "{text}");
+        assert!(text.ends_with("\n  `t` is stored apart: used twice (line 3:9)"), "{text}");
     }
 
     #[test]
