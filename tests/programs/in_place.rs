@@ -202,7 +202,8 @@ fn scalars_on_the_device() {
 fn reductions_of_what_is_updated() {
     on_devices(|device| {
         for (n, d) in EXTENTS {
-            let mean = |x: &Host, at: &dyn Fn(usize) -> Vec<usize>| (0..4).map(|c| x.at(&at(c))).sum::<f64>() / 4.0;
+            let mean =
+                |x: &Host, at: &dyn Fn(usize) -> Vec<usize>| (0..4).map(|c| x.at(&at(c))).sum::<f64>() / 4.0;
             for centred in [fused::centred_last, unfused::centred_last] {
                 let x = Host::new(1, &[n * d, 4]);
                 let mut a = x.on(device)?;

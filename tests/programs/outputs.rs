@@ -159,6 +159,25 @@ fn more_inputs_than_a_kernel_binds() {
 }
 
 #[test]
+fn no_kernel_of_webgpu_binds_more_than_eight_buffers() {
+    let counts = |kernels: Vec<fusion::KernelText>| -> Vec<usize> {
+        let wgsl = kernels.into_iter().filter(|kernel| kernel.language == "wgsl");
+        wgsl.map(|kernel| kernel.text.matches("var<storage").count()).collect()
+    };
+    let all = [
+        fused::twelve::kernels(),
+        fused::many_to_many::kernels(),
+        fused::fan::kernels(),
+        fused::thirty::kernels(),
+    ];
+    for kernels in all {
+        let buffers = counts(kernels);
+        assert!(buffers.len() > 1 && buffers.iter().all(|&count| count <= 8), "{buffers:?}");
+    }
+    assert_eq!(counts(fused::scalar::kernels()), [5]);
+}
+
+#[test]
 fn more_outputs_than_a_kernel_binds() {
     on_devices(|device| {
         let x = Host::new(1, &[1025]);
@@ -171,7 +190,9 @@ fn more_outputs_than_a_kernel_binds() {
         let hosts: Vec<Host> = (0..10).map(|seed| Host::new(seed, &[1025])).collect();
         for ten in [fused::ten_in_place, unfused::ten_in_place] {
             let mut tensors = hosts.iter().map(|host| host.on(device)).collect::<Result<Vec<_>>>()?;
-            let [a, b, c, d, e, f, g, h, i, j] = tensors.as_mut_slice() else { unreachable!("ten were made") };
+            let [a, b, c, d, e, f, g, h, i, j] = tensors.as_mut_slice() else {
+                unreachable!("ten were made")
+            };
             ten(a, b, c, d, e, f, g, h, i, j)?;
             for (k, tensor) in tensors.iter().enumerate() {
                 check(tensor, &[1025], |at| hosts[(k + 1) % 10].at(at))?;
@@ -193,12 +214,13 @@ fn thirty_parameters() {
         for thirty in [fused::thirty, unfused::thirty] {
             let mut last = tensors[21].clone();
             let result = thirty(
-                &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7], &t[8], &t[9], &t[10], &t[11], &t[12], &t[13],
-                &t[14], &t[15], &t[16], &t[17], &t[18], &t[19], 0.5, 8.0, &one, &two, -3, 5, false, 0.75, &t[20],
-                &mut last,
+                &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7], &t[8], &t[9], &t[10], &t[11], &t[12],
+                &t[13], &t[14], &t[15], &t[16], &t[17], &t[18], &t[19], 0.5, 8.0, &one, &two, -3, 5, false,
+                0.75, &t[20], &mut last,
             )?;
             let x = |i: usize, at: &[usize]| hosts[i].at(at);
-            let weights = [1., -1., 2., -1., 1., -1., 3., -1., 1., -1., -1., -1., 1., -1., 4., -1., 1., -1., 1., -1.];
+            let weights =
+                [1., -1., 2., -1., 1., -1., 3., -1., 1., -1., -1., -1., 1., -1., 4., -1., 1., -1., 1., -1.];
             let weighted = |at: &[usize]| weights.iter().enumerate().map(|(i, w)| w * x(i, at)).sum::<f64>();
             let new = |at: &[usize]| x(21, at) + 0.5 * x(20, at);
             check(&last, &[n], new)?;

@@ -90,7 +90,18 @@ fn ends_of_vectors_chunks_and_groups() {
                 check(&result, &[n], |at| (a.at(at) + b.at(at)).max(0.0) * c.at(at))?;
             }
         }
-        for [n, d] in [[1, 1], [3, 1], [1, 3], [2, 4095], [3, 4096], [2, 4097], [17, 4097], [4097, 3], [65_537, 1], [16_385, 4]] {
+        for [n, d] in [
+            [1, 1],
+            [3, 1],
+            [1, 3],
+            [2, 4095],
+            [3, 4096],
+            [2, 4097],
+            [17, 4097],
+            [4097, 3],
+            [65_537, 1],
+            [16_385, 4],
+        ] {
             let (x, scale, bias) = (Host::new(1, &[n, d]), Host::new(2, &[n]), Host::new(3, &[d]));
             for affine in [fused::affine, unfused::affine] {
                 let result = affine(&x.on(device)?, &scale.on(device)?, &bias.on(device)?)?;
@@ -122,7 +133,9 @@ fn permutations() {
                 check(&cab, &[c, a, b], |at| x.at(&[at[1], at[2], at[0]]) + 1.0)?;
             }
         }
-        for [a, b, c, d, e] in [[1, 1, 1, 1, 1], [2, 3, 4, 5, 6], [7, 1, 5, 9, 33], [3, 5, 1, 2, 1], [2, 2, 2, 2, 2]] {
+        for [a, b, c, d, e] in
+            [[1, 1, 1, 1, 1], [2, 3, 4, 5, 6], [7, 1, 5, 9, 33], [3, 5, 1, 2, 1], [2, 2, 2, 2, 2]]
+        {
             let (x, y) = (Host::new(1, &[a, b, c, d, e]), Host::new(2, &[e, c, a]));
             for shuffled in [fused::shuffled, unfused::shuffled] {
                 check(&shuffled(&x.on(device)?, &y.on(device)?)?, &[d, a, e, b, c], |at| {
@@ -149,14 +162,18 @@ fn a_fixed_dim_first_in_the_middle_and_last() {
                 let total = |i: usize| sum(&|c| x.at(&[c, i]));
                 check(&s, &[n * m], |at| total(at[0]))?;
                 check(&less, &[3, n * m], |at| x.at(at) - total(at[1]))?;
-                check(&turned, &[n * m, 3], |at| of(&|c| x.at(&[c, at[0]]), f64::max) + x.at(&[at[1], at[0]]))?;
+                check(&turned, &[n * m, 3], |at| {
+                    of(&|c| x.at(&[c, at[0]]), f64::max) + x.at(&[at[1], at[0]])
+                })?;
             }
             for fixed_middle in [fused::fixed_middle, unfused::fixed_middle] {
                 let x = Host::new(2, &[n, 3, m]);
                 let (s, turned, less) = fixed_middle(&x.on(device)?, &w)?;
                 let total = |i: usize, j: usize| sum(&|c| x.at(&[i, c, j]));
                 check(&s, &[n, m], |at| total(at[0], at[1]))?;
-                check(&turned, &[m, n], |at| total(at[1], at[0]) + of(&|c| x.at(&[at[1], c, at[0]]), f64::min))?;
+                check(&turned, &[m, n], |at| {
+                    total(at[1], at[0]) + of(&|c| x.at(&[at[1], c, at[0]]), f64::min)
+                })?;
                 check(&less, &[n, 3, m], |at| x.at(at) - x.at(&[at[0], 1, at[2]]))?;
             }
             for fixed_last in [fused::fixed_last, unfused::fixed_last] {
@@ -220,21 +237,25 @@ fn two_fixed_dims() {
 fn every_broadcast_of_a_space() {
     on_devices(|device| {
         for [a, b, c] in [[1, 1, 1], [2, 3, 4], [5, 1, 7], [1, 9, 1], [33, 17, 65], [3, 2, 4097]] {
-            let [s, x, y, z] = [(1, vec![]), (2, vec![a]), (3, vec![b]), (4, vec![c])].map(|(seed, shape)| Host::new(seed, &shape));
+            let [s, x, y, z] = [(1, vec![]), (2, vec![a]), (3, vec![b]), (4, vec![c])]
+                .map(|(seed, shape)| Host::new(seed, &shape));
             let (s_, x_, y_, z_) = (s.on(device)?, x.on(device)?, y.on(device)?, z.on(device)?);
             let small = |a: usize, b: usize| s.at(&[]) + x.at(&[a]) * y.at(&[b]);
             for every in [fused::every_subset, unfused::every_subset] {
-                let [xy, xz, yz, xyz] = [(5, vec![a, b]), (6, vec![a, c]), (7, vec![b, c]), (8, vec![a, b, c])]
-                    .map(|(seed, shape)| Host::new(seed, &shape));
+                let [xy, xz, yz, xyz] =
+                    [(5, vec![a, b]), (6, vec![a, c]), (7, vec![b, c]), (8, vec![a, b, c])]
+                        .map(|(seed, shape)| Host::new(seed, &shape));
                 let all = (xy.on(device)?, xz.on(device)?, yz.on(device)?, xyz.on(device)?);
                 check(&every(&s_, &x_, &y_, &z_, &all.0, &all.1, &all.2, &all.3)?, &[a, b, c], |at| {
                     let &[a, b, c] = at else { unreachable!("three coordinates") };
-                    small(a, b) - z.at(&[c]) * xy.at(&[a, b]) + xz.at(&[a, c]) / 2.0 - yz.at(&[b, c]) + xyz.at(at)
+                    small(a, b) - z.at(&[c]) * xy.at(&[a, b]) + xz.at(&[a, c]) / 2.0 - yz.at(&[b, c])
+                        + xyz.at(at)
                 })?;
             }
             for every in [fused::every_subset_turned, unfused::every_subset_turned] {
-                let [yx, zx, zy, zyx] = [(5, vec![b, a]), (6, vec![c, a]), (7, vec![c, b]), (8, vec![c, b, a])]
-                    .map(|(seed, shape)| Host::new(seed, &shape));
+                let [yx, zx, zy, zyx] =
+                    [(5, vec![b, a]), (6, vec![c, a]), (7, vec![c, b]), (8, vec![c, b, a])]
+                        .map(|(seed, shape)| Host::new(seed, &shape));
                 let all = (yx.on(device)?, zx.on(device)?, zy.on(device)?, zyx.on(device)?);
                 check(&every(&s_, &x_, &y_, &z_, &all.0, &all.1, &all.2, &all.3)?, &[b, a, c], |at| {
                     let &[b, a, c] = at else { unreachable!("three coordinates") };

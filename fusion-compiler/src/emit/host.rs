@@ -20,7 +20,7 @@ pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
     let params: Vec<ParamType> =
         graph.params.iter().map(|param| param_type(param.dtype, &param.kind)).collect();
     let results = results(graph);
-    let arguments = signature.params.iter();
+    let arguments = names(signature, &params);
     let call = call(&signature.name, &results, &quote!([#(::fusion::__private::Arg::from(#arguments)),*]));
     let into = into(signature, &params, &results);
     let (contents, cfgs) = (contents(plan), cfgs(&signature.attributes));
@@ -168,14 +168,15 @@ fn into(signature: &Signature, params: &[ParamType], results: &[DType]) -> Optio
     if results.is_empty() {
         return None;
     }
-    let taken = |name: &Ident| signature.params.contains(name);
+    let arguments = names(signature, params);
+    let taken = |name: &Ident| arguments.contains(name);
     let free = |name: Ident| if taken(&name) { format_ident!("{name}_result") } else { name };
     let outs: Vec<Ident> = match results.len() {
         1 => vec![free(format_ident!("out"))],
         many => (0..many).map(|i| free(format_ident!("out_{i}"))).collect(),
     };
     let types = results.iter().map(|&dtype| primitive(dtype));
-    let (typed, arguments) = (typed_params(signature, params), signature.params.iter());
+    let typed = typed_params(signature, params);
     Some(quote! {
         /// Writes the results into tensors of their shapes, and allocates nothing.
         ///
@@ -189,8 +190,25 @@ fn into(signature: &Signature, params: &[ParamType], results: &[DType]) -> Optio
 }
 
 fn typed_params(signature: &Signature, params: &[ParamType]) -> TokenStream {
-    let (names, types) = (&signature.params, params.iter().map(|&param| rust_type(param)));
+    let (names, types) = (names(signature, params), params.iter().map(|&param| rust_type(param)));
     quote!(#(#names: #types),*)
+}
+
+/// The names of the parameters in Rust. Extents get names in lower case: Rust would take one in upper case for a
+/// constant of that name, which a user may well have.
+fn names(signature: &Signature, params: &[ParamType]) -> Vec<Ident> {
+    let mut names: Vec<Ident> = Vec::with_capacity(params.len());
+    for (name, param) in signature.params.iter().zip(params) {
+        let mut name = name.clone();
+        if *param == ParamType::Dim {
+            name = Ident::new(&format!("dim_{}", name.to_string().to_lowercase()), name.span());
+            while names.contains(&name) || signature.params.contains(&name) {
+                name = format_ident!("{name}_");
+            }
+        }
+        names.push(name);
+    }
+    names
 }
 
 fn param_type(dtype: DType, kind: &ParamKind) -> ParamType {
