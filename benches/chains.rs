@@ -14,16 +14,16 @@ fuse! {
     fn three_of(x, y) { max(x + y, 0.0) * y }
     fn six_of(x, y) { min(abs(three_of(x, y)) - x, 4.0) }
 
-    pub fn copy(x: f32[N], _y: f32[N]) -> f32[N] { x }
-    pub fn three(x: f32[N], y: f32[N]) -> f32[N] { three_of(x, y) }
-    pub fn six(x: f32[N], y: f32[N]) -> f32[N] { six_of(x, y) }
-    pub fn twelve(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
+    pub(crate) fn copy(x: f32[N], _y: f32[N]) -> f32[N] { x }
+    pub(crate) fn three(x: f32[N], y: f32[N]) -> f32[N] { three_of(x, y) }
+    pub(crate) fn six(x: f32[N], y: f32[N]) -> f32[N] { six_of(x, y) }
+    pub(crate) fn twelve(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
     #[fuse(off)]
-    pub fn three_unfused(x: f32[N], y: f32[N]) -> f32[N] { three_of(x, y) }
+    pub(crate) fn three_unfused(x: f32[N], y: f32[N]) -> f32[N] { three_of(x, y) }
     #[fuse(off)]
-    pub fn six_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(x, y) }
+    pub(crate) fn six_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(x, y) }
     #[fuse(off)]
-    pub fn twelve_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
+    pub(crate) fn twelve_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
 }
 
 /// The form that writes into a tensor.
@@ -132,9 +132,8 @@ fn main() -> Result<()> {
         .configure_from_args();
     benches.iter_mut().try_for_each(|bench| measure(&mut criterion, bench))?;
     criterion.final_summary();
-    let turns = if measuring { 25 } else { 1 };
-    for bench in &mut benches {
-        table(bench, turns)?;
+    if measuring {
+        benches.iter_mut().try_for_each(|bench| table(bench, 25))?;
     }
     Ok(())
 }
