@@ -274,7 +274,7 @@ catalogue! {
     capture_dims(name, first, second) = "`{name}` has dims {first} and dims {second}: it is one tensor";
     inline_no_tensor() = "no tensor is named here: write an expression over tensors, like `fuse!(relu(a + b) * c)`";
     inline_tuple() = "the inline form has one result: write a `fn` in `fuse! {{ … }}` to have several";
-    inline_result_dtype(is) = "the result of the inline form is `f32`, this is {is}: write `… as f32`";
+    inline_result_dtype(wanted, is) = "the result of the inline form is `{wanted}`, this is {is}: write `… as {wanted}`";
     inline_bool_result() = "the result of the inline form is `f32`, this is bool: write `if … {{ 1.0 }} else {{ 0.0 }}`";
     inline_needs_dims(what) = "`{what}` needs dims, and the tensors here have none: name them, like `a[N, D]`";
     inline_result_dims(order) = "without dims the result has the shape of the tensors: drop `=> {order}`, or name the dims of each tensor";

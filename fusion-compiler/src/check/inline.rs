@@ -18,8 +18,9 @@ use crate::parse::ast::{At, Dim};
 use crate::parse::{self, Capture, Sink};
 
 /// What the expression captures.
-#[derive(Default)]
 pub(super) struct Captures<'a> {
+    /// Of every capture and of the result.
+    dtype: DType,
     /// As parsed.
     parsed: &'a [Capture],
     /// The axes of each, in order, if dims are named.
@@ -28,6 +29,12 @@ pub(super) struct Captures<'a> {
     rust: Vec<TokenStream>,
     /// Paths that are parameters already.
     paths: Vec<(String, NodeId)>,
+}
+
+impl Default for Captures<'_> {
+    fn default() -> Self {
+        Captures { dtype: DType::F32, parsed: &[], axes: vec![], rust: vec![], paths: vec![] }
+    }
 }
 
 /// Checks the inline form.
@@ -54,7 +61,7 @@ pub(super) fn inline(tokens: TokenStream) -> Result<Inline, Diagnostics> {
 fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
     if let Some(name) = &form.dtype {
         match DType::from_name(&name.text) {
-            Some(DType::F32) => {}
+            Some(dtype @ (DType::F32 | DType::I32 | DType::U32)) => b.captures.dtype = dtype,
             Some(dtype) => drop(b.error(name.at, diag::inline_dtype_later(dtype))),
             None => {
                 let near = diag::did_you_mean(&name.text, super::function::SCALARS.map(DType::name));
@@ -74,11 +81,13 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
         b.error(form.value.at, diag::inline_no_tensor());
         return None;
     }
-    let id = typed(b, &value, DType::F32)?;
-    match b.graph.node(id).dtype {
-        DType::F32 => {}
-        DType::Bool => return refuse(b.error(form.value.at, diag::inline_bool_result())),
-        _ => return refuse(b.error(form.value.at, diag::inline_result_dtype(is))),
+    let wanted = b.captures.dtype;
+    let id = typed(b, &value, wanted)?;
+    let got = b.graph.node(id).dtype;
+    if got != wanted {
+        let truth = got == DType::Bool && wanted == DType::F32;
+        let message = if truth { diag::inline_bool_result() } else { diag::inline_result_dtype(wanted, is) };
+        return refuse(b.error(form.value.at, message));
     }
     output(b, id, order, form)
 }
@@ -186,11 +195,11 @@ pub(super) fn capture(b: &mut Builder<'_>, number: usize) -> Value {
 /// `scalar(…)`: a number of the host.
 pub(super) fn host(b: &mut Builder<'_>, number: usize) -> Value {
     let Capture { text, tokens, at, .. } = &b.captures.parsed[number];
-    let span = b.place(*at);
+    let (span, dtype) = (b.place(*at), b.captures.dtype);
     let id = ParamId(b.graph.params.len() as u16);
-    b.graph.params.push(Param { name: text.clone(), dtype: DType::F32, kind: ParamKind::Scalar, span });
+    b.graph.params.push(Param { name: text.clone(), dtype, kind: ParamKind::Scalar, span });
     b.captures.rust.push(tokens.clone());
-    known(b.leaf(NodeKind::Scalar(id), DType::F32, AxisSet::EMPTY, span))
+    known(b.leaf(NodeKind::Scalar(id), dtype, AxisSet::EMPTY, span))
 }
 
 /// The parameter of a captured tensor; a path is one parameter however often it is named.
@@ -211,13 +220,13 @@ fn tensor(
             Some(_) | None => Value::Node(node),
         };
     }
-    let span = b.place(at);
+    let (span, dtype) = (b.place(at), b.captures.dtype);
     let id = ParamId(b.graph.params.len() as u16);
     let set = axes.iter().copied().collect();
     let kind = ParamKind::Tensor { axes, access: Access::Read };
-    b.graph.params.push(Param { name: text.into(), dtype: DType::F32, kind, span });
+    b.graph.params.push(Param { name: text.into(), dtype, kind, span });
     b.captures.rust.push(tokens);
-    let node = b.leaf(NodeKind::Input(id), DType::F32, set, span);
+    let node = b.leaf(NodeKind::Input(id), dtype, set, span);
     b.captures.paths.extend(path.zip(node).map(|(path, node)| (path.to_owned(), node)));
     known(node)
 }

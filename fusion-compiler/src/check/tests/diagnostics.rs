@@ -399,5 +399,8 @@ fn inline() {
         "scalar(3.0)",
         &["no tensor is named here: write an expression over tensors, like `fuse!(relu(a + b) * c)`"],
     );
+    refused("a as i32", &["the result of the inline form is `f32`, this is i32: write `… as f32`"]);
+    refused("i32: a as f32", &["the result of the inline form is `i32`, this is f32: write `… as i32`"]);
+    refused("u32: a > 1", &["the result of the inline form is `u32`, this is bool: write `… as u32`"]);
     refused("f16: a + b", &["the inline form in `f16` is not available yet: leave out the dtype for `f32`"]);
 }

@@ -1,0 +1,249 @@
+//! Chains of operations, fused and not, beside the copy bandwidth of the same device: `cargo bench`.
+//!
+//! All that is compared is measured in turns, so that what else the machine does falls on all alike. The table at the
+//! end gives medians over the turns; criterion's own figures come first.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use fusion::prelude::*;
+use rayon::prelude::*;
+
+fuse! {
+    fn three_of(x, y) { max(x + y, 0.0) * y }
+    fn six_of(x, y) { min(abs(three_of(x, y)) - x, 4.0) }
+
+    pub(crate) fn copy(x: f32[N], _y: f32[N]) -> f32[N] { x }
+    pub(crate) fn three(x: f32[N], y: f32[N]) -> f32[N] { three_of(x, y) }
+    pub(crate) fn six(x: f32[N], y: f32[N]) -> f32[N] { six_of(x, y) }
+    pub(crate) fn twelve(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
+    #[fuse(off)]
+    pub(crate) fn three_unfused(x: f32[N], y: f32[N]) -> f32[N] { three_of(x, y) }
+    #[fuse(off)]
+    pub(crate) fn six_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(x, y) }
+    #[fuse(off)]
+    pub(crate) fn twelve_unfused(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
+}
+
+/// The form that writes into a tensor.
+type Into = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
+
+/// A chain both ways.
+struct Chain {
+    ops: usize,
+    fused: Into,
+    unfused: Into,
+    /// Tensors read and written by all kernels without fusion; fused it is two read and one written.
+    moved_unfused: usize,
+    report: fn() -> Report,
+}
+
+const MOVED_FUSED: usize = 3;
+const MOVED_COPY: usize = 2;
+
+const CHAINS: [Chain; 3] = [
+    Chain {
+        ops: 3,
+        fused: three::into,
+        unfused: three_unfused::into,
+        moved_unfused: 8,
+        report: three::report,
+    },
+    Chain { ops: 6, fused: six::into, unfused: six_unfused::into, moved_unfused: 15, report: six::report },
+    Chain {
+        ops: 12,
+        fused: twelve::into,
+        unfused: twelve_unfused::into,
+        moved_unfused: 30,
+        report: twelve::report,
+    },
+];
+
+/// A device with tensors far larger than its caches.
+struct Bench {
+    device: Device,
+    kind: &'static str,
+    elements: usize,
+    x: Tensor<f32>,
+    y: Tensor<f32>,
+    out: Tensor<f32>,
+}
+
+impl Bench {
+    fn new(device: Device, kind: &'static str, elements: usize) -> Result<Bench> {
+        let x: Vec<f32> = (0..elements).map(|i| (i % 1021) as f32 / 256.0 - 2.0).collect();
+        let y: Vec<f32> = (0..elements).map(|i| (i % 509) as f32 / 128.0 - 2.0).collect();
+        let (x, y) = (Tensor::from_vec(&device, x, [elements])?, Tensor::from_vec(&device, y, [elements])?);
+        let out = Tensor::zeros(&device, [elements])?;
+        Ok(Bench { device, kind, elements, x, y, out })
+    }
+
+    fn bytes(&self, tensors: usize) -> u64 {
+        (tensors * self.elements * size_of::<f32>()) as u64
+    }
+
+    /// The time until a call is done.
+    fn time(&mut self, call: Into) -> Result<Duration> {
+        self.device.synchronize()?;
+        let start = Instant::now();
+        call(&mut self.out, &self.x, &self.y)?;
+        self.device.synchronize()?;
+        Ok(start.elapsed())
+    }
+}
+
+/// A plain copy by all threads, nothing of ours in it.
+struct Memcpy {
+    from: Vec<f32>,
+    to: Vec<f32>,
+}
+
+impl Memcpy {
+    fn new(elements: usize) -> Memcpy {
+        Memcpy { from: vec![1.5; elements], to: vec![0.5; elements] }
+    }
+
+    fn time(&mut self) -> Duration {
+        let part = self.from.len().div_ceil(rayon::current_num_threads());
+        let start = Instant::now();
+        let parts = self.to.par_chunks_mut(part).zip(self.from.par_chunks(part));
+        parts.for_each(|(to, from)| to.copy_from_slice(from));
+        black_box(&mut self.to);
+        start.elapsed()
+    }
+}
+
+fn main() -> Result<()> {
+    // `cargo test --benches` only asks whether everything runs.
+    let measuring = std::env::args().any(|arg| arg == "--bench");
+    let size = |elements: usize| if measuring { elements } else { 1 << 12 };
+    let mut benches = vec![Bench::new(Device::cpu(), "CPU", size(1 << 24))?];
+    match Device::wgpu() {
+        Ok(device) => benches.push(Bench::new(device, "wgpu", size(1 << 22))?),
+        Err(error) => eprintln!("SKIPPED on wgpu: {error}"),
+    }
+    agree(&mut benches)?;
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_millis(1500))
+        .without_plots()
+        .configure_from_args();
+    benches.iter_mut().try_for_each(|bench| measure(&mut criterion, bench))?;
+    criterion.final_summary();
+    if measuring {
+        benches.iter_mut().try_for_each(|bench| table(bench, 25))?;
+    }
+    Ok(())
+}
+
+/// Fused, unfused and plain Rust give the same, and the chains have as many operations as they say.
+fn agree(benches: &mut [Bench]) -> Result<()> {
+    for bench in benches {
+        let (x, y) = (bench.x.to_vec()?, bench.y.to_vec()?);
+        let three = |x: f32, y: f32| (x + y).max(0.0) * y;
+        let six = |x: f32, y: f32| (three(x, y).abs() - x).min(4.0);
+        let references: [&dyn Fn(f32, f32) -> f32; 3] = [&three, &six, &|x, y| six(six(x, y), y)];
+        for (chain, reference) in CHAINS.iter().zip(references) {
+            let report = (chain.report)().bind(&[("N", bench.elements)])?;
+            assert_eq!((report.ops(), report.kernels()), (chain.ops, 1));
+            let moved = (report.unfused_bytes(), report.bytes());
+            assert_eq!(moved, (Some(bench.bytes(chain.moved_unfused)), Some(bench.bytes(MOVED_FUSED))));
+            for call in [chain.fused, chain.unfused] {
+                call(&mut bench.out, &bench.x, &bench.y)?;
+                for ((got, x), y) in bench.out.to_vec()?.into_iter().zip(&x).zip(&y) {
+                    let expected = reference(*x, *y);
+                    assert!(
+                        (got - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+                        "{got}, not {expected}"
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Criterion's figures, one call after the other.
+fn measure(criterion: &mut Criterion, bench: &mut Bench) -> Result<()> {
+    let mut failed = Ok(());
+    let mut group = criterion.benchmark_group(bench.kind);
+    let forms = CHAINS.iter().flat_map(|chain| {
+        let fused = ("fused", chain.ops, MOVED_FUSED, chain.fused);
+        [fused, ("unfused", chain.ops, chain.moved_unfused, chain.unfused)]
+    });
+    for (form, ops, moved, call) in [("copy", 0, MOVED_COPY, copy::into as Into)].into_iter().chain(forms) {
+        group.throughput(Throughput::Bytes(bench.bytes(moved)));
+        group.bench_function(BenchmarkId::new(form, ops), |bencher| {
+            bencher.iter_custom(|calls| {
+                let times = (0..calls).map(|_| bench.time(call));
+                times.sum::<Result<Duration>>().unwrap_or_else(|error| {
+                    failed = Err(error);
+                    Duration::from_nanos(1)
+                })
+            });
+        });
+    }
+    group.finish();
+    failed
+}
+
+/// What one turn took.
+struct Turn {
+    copy: Duration,
+    /// On the CPU only.
+    memcpy: Option<Duration>,
+    /// Fused and unfused, by chain.
+    chains: Vec<(Duration, Duration)>,
+}
+
+/// Measures everything in turns and prints the ratios.
+fn table(bench: &mut Bench, turns: usize) -> Result<()> {
+    let mut memcpy = (bench.kind == "CPU").then(|| Memcpy::new(bench.elements));
+    let mut turn = || -> Result<Turn> {
+        let copy = bench.time(copy::into)?;
+        let memcpy = memcpy.as_mut().map(Memcpy::time);
+        let both = |chain: &Chain| Ok((bench.time(chain.fused)?, bench.time(chain.unfused)?));
+        Ok(Turn { copy, memcpy, chains: CHAINS.iter().map(both).collect::<Result<_>>()? })
+    };
+    // The first turn warms caches and the pool.
+    turn()?;
+    let turns: Vec<Turn> = (0..turns).map(|_| turn()).collect::<Result<_>>()?;
+    let rate = |moved: usize, time: Duration| bench.bytes(moved) as f64 / time.as_nanos() as f64;
+
+    println!("\n{}, {} elements, medians of {} turns", bench.device.name(), bench.elements, turns.len());
+    println!("  copy by a kernel: {:6.2} GB/s", median(turns.iter().map(|turn| rate(MOVED_COPY, turn.copy))));
+    if let Some(memcpy) = median_of(turns.iter().map(|turn| Some(rate(MOVED_COPY, turn.memcpy?)))) {
+        println!("  copy by memcpy:   {memcpy:6.2} GB/s");
+    }
+    println!("  ops  fused GB/s  of kernel copy  of memcpy  unfused/fused  predicted  of that");
+    for (i, chain) in CHAINS.iter().enumerate() {
+        let fused = |turn: &Turn| rate(MOVED_FUSED, turn.chains[i].0);
+        let gain = |turn: &Turn| turn.chains[i].1.as_secs_f64() / turn.chains[i].0.as_secs_f64();
+        let of_copy = median(turns.iter().map(|turn| fused(turn) / rate(MOVED_COPY, turn.copy)));
+        let of_memcpy = turns.iter().map(|turn| Some(fused(turn) / rate(MOVED_COPY, turn.memcpy?)));
+        let of_memcpy =
+            median_of(of_memcpy).map_or_else(|| "-".into(), |share| format!("{:.0}%", 100.0 * share));
+        let (speed, gained) = (median(turns.iter().map(fused)), median(turns.iter().map(gain)));
+        let predicted = chain.moved_unfused as f64 / MOVED_FUSED as f64;
+        println!(
+            "  {:3}  {speed:10.2}  {:13.0}%  {of_memcpy:>9}  {gained:13.2}  {predicted:9.2}  {:6.0}%",
+            chain.ops,
+            100.0 * of_copy,
+            100.0 * gained / predicted,
+        );
+    }
+    Ok(())
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The median, where all values are there.
+fn median_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    Some(median(values.collect::<Option<Vec<f64>>>()?.into_iter()))
+}

@@ -1,0 +1,112 @@
+//! Programs made to go wrong, on every device, fused and not, against references written out in plain Rust.
+//!
+//! Elements are multiples of 1/8 up to 4, so that sums and products of a few are exact and compared as equal.
+
+use fusion::prelude::*;
+
+/// The same functions twice: as they are in `fused`, and each operation a kernel of its own in `unfused`.
+///
+/// Each exported function stands in braces of its own, after the templates that they all may call.
+macro_rules! both {
+    ($(templates { $($template:tt)* })? $({ $($function:tt)* })*) => {
+        pub(crate) mod fused {
+            fusion::fuse! { $($($template)*)? $($($function)*)* }
+        }
+        pub(crate) mod unfused {
+            fusion::fuse! { $($($template)*)? $(#[fuse(off)] $($function)*)* }
+        }
+    };
+}
+
+mod errors;
+mod forms;
+mod in_place;
+mod numbers;
+mod outputs;
+mod shapes;
+
+/// The CPU, and wgpu where the build has it.
+fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::cpu()];
+    devices.extend(wgpu());
+    devices
+}
+
+/// A device of wgpu, if there is one.
+fn wgpu() -> Option<Device> {
+    match Device::wgpu() {
+        Ok(device) => Some(device),
+        Err(error) if std::env::var("FUSION_REQUIRE_WGPU").as_deref() == Ok("1") => panic!("{error}"),
+        Err(error) => {
+            eprintln!("SKIPPED on wgpu: {error}");
+            None
+        }
+    }
+}
+
+fn on_devices(test: impl Fn(&Device) -> Result<()>) {
+    for device in devices() {
+        test(&device).unwrap_or_else(|error| panic!("{}: {error}", device.name()));
+    }
+}
+
+/// A tensor on the host: extents and elements, outermost dim first.
+#[derive(Clone, Debug)]
+struct Host {
+    shape: Vec<usize>,
+    elements: Vec<f32>,
+}
+
+impl Host {
+    /// Elements without a pattern, the same for the same seed.
+    fn new(seed: u32, shape: &[usize]) -> Host {
+        let element = |i: usize| {
+            let mixed = (i as u32 ^ seed << 24).wrapping_mul(0x9e37_79b1);
+            let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca77);
+            ((mixed >> 16) % 65) as f32 / 8.0 - 4.0
+        };
+        Host { shape: shape.to_vec(), elements: (0..shape.iter().product()).map(element).collect() }
+    }
+
+    fn on(&self, device: &Device) -> Result<Tensor<f32>> {
+        Tensor::from_slice(device, &self.elements, self.shape.as_slice())
+    }
+
+    /// The element at a position.
+    fn at(&self, at: &[usize]) -> f64 {
+        assert_eq!(at.len(), self.shape.len(), "a position has as many coordinates as there are dims");
+        let offset = at.iter().zip(&self.shape).fold(0, |offset, (at, extent)| offset * extent + at);
+        f64::from(self.elements[offset])
+    }
+}
+
+/// All positions of a shape, in the order of its elements.
+fn positions(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+    (0..shape.iter().product()).map(move |number: usize| {
+        let mut rest = number;
+        let mut at: Vec<usize> = shape
+            .iter()
+            .rev()
+            .map(|extent| {
+                let coordinate = rest % extent;
+                rest /= extent;
+                coordinate
+            })
+            .collect();
+        at.reverse();
+        at
+    })
+}
+
+/// Asserts shape and every element of a tensor, given the exact value of each position.
+#[track_caller]
+fn check(tensor: &Tensor<f32>, shape: &[usize], expected: impl Fn(&[usize]) -> f64) -> Result<()> {
+    assert_eq!(tensor.shape().dims(), shape, "shape on {}", tensor.device().name());
+    let got = tensor.to_vec()?;
+    assert_eq!(got.len(), shape.iter().product::<usize>());
+    for (at, got) in positions(shape).zip(got) {
+        let expected = expected(&at) as f32;
+        assert!(got == expected, "{got}, not {expected}, at {at:?} on {}", tensor.device().name());
+    }
+    Ok(())
+}
