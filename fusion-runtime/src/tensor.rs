@@ -65,7 +65,7 @@ pub struct RawTensor {
 #[diagnostic::on_unimplemented(
     message = "`fuse!` expects a `Tensor<{T}>` here, found `{Self}`",
     label = "not a `Tensor<{T}>`",
-    note = "a number is written `scalar(…)`; a function of a block takes tensors of other element types"
+    note = "a number is written `scalar(…)`; another element type comes first, as in `fuse!(i32: …)`"
 )]
 pub trait AsTensor<T: Element> {
     /// The tensor.
