@@ -2,6 +2,8 @@
 //!
 //! Invariant: windows of different chunks do not overlap, so that safe generated code cannot race.
 
+use std::time::{Duration, Instant};
+
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
@@ -13,8 +15,12 @@ use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Isa, Launch};
 
-/// Elements below which one thread is faster than waking the others.
-const SERIAL_MAX: usize = 1 << 15;
+/// Elements above which all threads are woken at once …
+const PARALLEL_MIN: usize = 1 << 18;
+/// … below which one thread begins, and looks at the clock after this many.
+const PROBE: usize = 1 << 12;
+/// What must be left for one thread to do before waking the others pays, which takes 10 to 20 µs.
+const WAKING_PAYS: Duration = Duration::from_micros(50);
 /// Chunks per thread: enough to even out what the threads get.
 const CHUNKS_PER_THREAD: usize = 4;
 
@@ -101,13 +107,40 @@ impl<'a> Work<'a> {
             Some(tile) => stream::run(self, first, end, tile),
             None => self.run(first, end, |_, _, _| {}),
         };
-        if self.items.elements < SERIAL_MAX || items == 1 {
-            return run(0, items);
+        let done = if self.items.elements < PARALLEL_MIN { self.begin() } else { 0 };
+        let left = items - done;
+        let chunks = (rayon::current_num_threads() * CHUNKS_PER_THREAD).min(left);
+        let bound = |chunk: usize| done + left * chunk / chunks;
+        match chunks {
+            0 => {}
+            1 => run(done, items),
+            2.. => (0..chunks).into_par_iter().for_each(|chunk| run(bound(chunk), bound(chunk + 1))),
         }
-        let chunks = (rayon::current_num_threads() * CHUNKS_PER_THREAD).min(items);
-        (0..chunks)
-            .into_par_iter()
-            .for_each(|chunk| run(items * chunk / chunks, items * (chunk + 1) / chunks));
+    }
+
+    /// Runs items on this thread until what is left, at the pace so far, is worth waking the others; says how many.
+    fn begin(&self) -> usize {
+        let items = self.items.count;
+        let (mut done, mut next) = (0, (PROBE / self.items.longest()).max(1));
+        // A short call does not look at the clock at all, which takes longer than starting a kernel.
+        let start = (next < items).then(Instant::now);
+        while next < items {
+            self.run(done, next, |_, _, _| {});
+            done = next;
+            let so_far = start.map_or(Duration::ZERO, |start| start.elapsed());
+            if so_far.mul_f64((items - done) as f64 / done as f64) > WAKING_PAYS {
+                return done;
+            }
+            next *= 2;
+        }
+        self.run(done, items, |_, _, _| {});
+        items
+    }
+
+    /// Bytes that these items read and write; what is read whole counts as one element for each.
+    pub(super) fn bytes(&self, first: usize, end: usize) -> usize {
+        let elements = self.items.start(end) - self.items.start(first);
+        self.buffers.iter().map(|buffer| elements * buffer.per.max(1) * buffer.dtype.size()).sum()
     }
 
     /// Runs the items `first..end`; `redirect` may put other memory in the place of a window that is only
@@ -156,7 +189,7 @@ impl Items {
         })
     }
 
-    /// Most elements of an item.
+    /// Most elements of an item; > 0 where there are items.
     pub(super) fn longest(&self) -> usize {
         self.grain.min(self.cols)
     }
