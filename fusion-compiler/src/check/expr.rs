@@ -408,7 +408,7 @@ fn binding(b: &mut Builder<'_>, env: &mut Env, pattern: &Pattern, value: &Expr) 
                 Value::Unknown => vec![Value::Unknown; names.len()],
             };
             for (i, (name, part)) in names.iter().zip(parts).enumerate() {
-                if names[..i].iter().any(|other| other.text == name.text) {
+                if name.text != "_" && names[..i].iter().any(|other| other.text == name.text) {
                     b.error(name.at, diag::duplicate_pattern(&name.text));
                 }
                 bind(b, env, name, part);

@@ -319,11 +319,9 @@ fn binding(parser: &mut Parser<'_, '_>) -> Parsed<Stmt> {
         return Err(parser.error(diag::no_let_mut()));
     }
     let pattern = if let Some((inner, at, span)) = parser.group(Delimiter::Parenthesis) {
-        Pattern::Tuple(parser.within(inner, span).list(|parser| parser.name("a name"))?, at)
-    } else if parser.is_word("_") {
-        Pattern::Name(parser.name_or_keyword()?)
+        Pattern::Tuple(parser.within(inner, span).list(|parser| bound(parser, "a name"))?, at)
     } else {
-        Pattern::Name(parser.name("a name after `let`")?)
+        Pattern::Name(bound(parser, "a name after `let`")?)
     };
     match parser.symbol() {
         Some(":") => return Err(parser.error(diag::no_let_type())),
@@ -337,6 +335,11 @@ fn binding(parser: &mut Parser<'_, '_>) -> Parsed<Stmt> {
         return Err(parser.error(diag::expected("an operator or `;`", found)));
     }
     Ok(Stmt::Let(pattern, value))
+}
+
+/// A name for a value, or `_` for none.
+fn bound(parser: &mut Parser<'_, '_>, what: &str) -> Parsed<Name> {
+    if parser.is_word("_") { parser.name_or_keyword() } else { parser.name(what) }
 }
 
 fn assignment(

@@ -167,6 +167,20 @@ fn templates_are_typed_at_each_call() {
 }
 
 #[test]
+fn what_is_not_wanted_of_a_tuple_is_not_named() {
+    check(
+        "fn three(x) { (x, x + x, x * x) } pub fn f(x: f32[N]) -> f32[N] { let (_, y, _) = three(x); let _ = y; y }",
+        &[
+            "fn f(x: f32[N])",
+            "%0: f32[N] = x",
+            "%1: f32[N] = add %0, %0",
+            "%2: f32[N] = mul %0, %0",
+            "return[N] = %1",
+        ],
+    );
+}
+
+#[test]
 fn dims_go_into_templates_and_typed_functions_bind_by_name() {
     let both = "fn scaled(x, D: dim) { x * rsqrt(D) + index(D) as f32 }
         pub fn g(x: f32[N, D]) -> f32[N, D] { scaled(x, D) }
