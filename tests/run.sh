@@ -32,8 +32,10 @@ main() {
 
     step "format" cargo fmt --all --check
     step "lint" cargo clippy --quiet --workspace --all-targets -- -D warnings
-    step "lint, with cuda" cargo clippy --quiet --workspace --all-targets --features cuda -- -D warnings
-    step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
+    step "lint, with cuda" \
+        cargo clippy --quiet --workspace --exclude fusion-corpus --all-targets --features cuda -- -D warnings
+    step "documentation" \
+        env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --exclude fusion-corpus --no-deps
     step "tests" run_tests
     step "tests, no default features" run_tests_without_features
     step "tests, with cuda" run_tests_with_cuda
@@ -155,7 +157,7 @@ run_tests() {
 }
 
 # Without its feature there is no wgpu device to require. The random functions have run with all that features change
-# for them, which is the device of wgpu; compiling them takes minutes.
+# for them, which is the device of wgpu; compiling them takes minutes, so it is done once.
 run_tests_without_features() {
     env -u FUSION_REQUIRE_WGPU \
         cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast --no-default-features
