@@ -187,3 +187,63 @@ fn functions_by_argument_reduction() {
         Ok(())
     });
 }
+
+fuse! {
+    /// Arithmetic that a compiler of shaders would like to simplify.
+    pub fn reordered(a: f32[N], b: f32[N]) -> (f32[N], f32[N], f32[N], f32[N], f32[N]) {
+        let rounded = (a + 12582912.0) - 12582912.0;
+        let sum = a + b;
+        let root = sqrt(a);
+        (rounded, b - (sum - a), (a * 1e30) * 1e30 * 1e-30 * 1e-30, root * root, (a - b) + (b - a))
+    }
+
+    /// The same with NaN and infinities: what is the same, and zeros.
+    pub fn special(x: f32[N]) -> (f32[N], f32[N], f32[N], f32[N], f32[N]) {
+        (x * 0.0, x - x, 0.0 / x, x / x, -x + x)
+    }
+}
+
+#[test]
+fn fused_operations_are_rounded_one_by_one() {
+    on_devices(|device| {
+        let (a, b) = ([0.3f32, 1.7, 2.5, 3.6e7], [1e-9f32, -3.3e-8, 1e8, 0.7]);
+        let (rounded, lost, scaled, squared, cancelled) =
+            reordered(&Tensor::from_slice(device, &a, [4])?, &Tensor::from_slice(device, &b, [4])?)?;
+        let check = |got: Tensor<f32>, expect: &dyn Fn(f32, f32) -> f32| -> Result<()> {
+            let expect: Vec<f32> = a.iter().zip(&b).map(|(&a, &b)| expect(a, b)).collect();
+            assert_eq!(got.to_vec()?, expect, "{}", device.name());
+            Ok(())
+        };
+        check(rounded, &|a, _| (a + 12582912.0) - 12582912.0)?;
+        check(lost, &|a, b| b - ((a + b) - a))?;
+        check(scaled, &|a, _| (a * 1e30) * 1e30 * 1e-30 * 1e-30)?;
+        let roots = squared.to_vec()?;
+        assert!(roots.iter().zip(a).all(|(got, a)| (got / a - 1.0).abs() < 1e-6), "{roots:?}");
+        check(cancelled, &|a, b| (a - b) + (b - a))
+    });
+}
+
+#[test]
+fn nan_and_infinities_are_not_simplified_away() {
+    on_devices(|device| {
+        let x = [-0.0f32, 0.0, f32::INFINITY, f32::NAN, 3.0, f32::NEG_INFINITY];
+        let (by_zero, difference, quotient, ratio, sum) =
+            special(&Tensor::from_slice(device, &x, [x.len()])?)?;
+        let check = |got: Tensor<f32>, expect: &dyn Fn(f32) -> f32| -> Result<()> {
+            for (got, x) in got.to_vec()?.into_iter().zip(x) {
+                let expect = expect(x);
+                assert!(
+                    got == expect || got.is_nan() && expect.is_nan(),
+                    "{got} for {x} on {}",
+                    device.name()
+                );
+            }
+            Ok(())
+        };
+        check(by_zero, &|x| x * 0.0)?;
+        check(difference, &|x| x - x)?;
+        check(quotient, &|x| 0.0 / x)?;
+        check(ratio, &|x| x / x)?;
+        check(sum, &|x| -x + x)
+    });
+}

@@ -43,7 +43,6 @@ main() {
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
     step "dump of the kernels" dump_kernels
-    step "dump" dump_kernels
     report
 }
 

@@ -183,7 +183,10 @@ fn code(kernel: Kernel, target: Target) -> (Code<CpuKernels>, Vec<Uniform>) {
 }
 
 /// Makes a kernel what a dialect can print.
-pub fn lower(kernel: Kernel, dialect: Dialect) -> Kernel {
+pub fn lower(mut kernel: Kernel, dialect: Dialect) -> Kernel {
+    if dialect.reorders() {
+        kernel = verified_kernel(rewrite::hide_arithmetic(kernel));
+    }
     let kernel = verified_kernel(legalize::legalize(kernel, dialect));
     let kernel = verified_kernel(rewrite::kernel_cse(kernel));
     verified_kernel(rewrite::kernel_dce(kernel))

@@ -112,6 +112,14 @@ impl Dialect {
     /// Every column.
     pub const ALL: [Dialect; 4] = [Dialect::Cpu, Dialect::CpuBase, Dialect::Ptx, Dialect::Wgsl];
 
+    /// Whether its compilers may reorder float arithmetic.
+    pub fn reorders(self) -> bool {
+        match self {
+            Dialect::Wgsl => true,
+            Dialect::Cpu | Dialect::CpuBase | Dialect::Ptx => false,
+        }
+    }
+
     /// What the operation becomes, for operands whose last is of this class.
     pub fn lower(self, op: Op, class: Class) -> Lower {
         let info = op.info();

@@ -1,0 +1,104 @@
+//! Hides results from the operations that use them, for languages whose compilers may reorder float arithmetic.
+//!
+//! WGSL's may take `(x + c) - c` for `x`, `x - x` for 0 and `x * 0.0` for 0; then what a kernel gives would depend on
+//! what was fused. Invariant: each operation is rounded by itself, and meets NaN and infinities as IEEE says.
+
+use std::collections::HashSet;
+
+use crate::ir::dtype::Const;
+use crate::ir::kernel::{Builder, Expr, Kernel, Stmt, Type, Uniform, Value};
+use crate::ir::ops::{Op, Typing};
+
+/// Makes every float that is computed, and used by another operation, opaque.
+pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {
+    let body = std::mem::take(&mut kernel.body);
+    let (mut operands, mut zeros) = (HashSet::new(), HashSet::new());
+    look(&body, &mut operands, &mut zeros);
+    let mut hider = Hider { types: &mut kernel.types, uniforms: &mut kernel.uniforms, operands, zeros };
+    kernel.body = hider.block(body);
+    kernel
+}
+
+/// Finds which values are operands, and which are zero by themselves or in every lane.
+fn look(body: &[Stmt], operands: &mut HashSet<Value>, zeros: &mut HashSet<Value>) {
+    for stmt in body {
+        match stmt {
+            Stmt::Let(value, expr) => {
+                let mut expr = expr.clone();
+                expr.for_each_operand_mut(|operand| {
+                    operands.insert(*operand);
+                });
+                let zero = match expr {
+                    Expr::Splat(of) => zeros.contains(&of),
+                    other => matches!(other, Expr::Const(Const::Float(x)) if x == 0.0),
+                };
+                if zero {
+                    zeros.insert(*value);
+                }
+            }
+            Stmt::Store(..) => {}
+            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                look(body, operands, zeros);
+            }
+        }
+    }
+}
+
+struct Hider<'k> {
+    types: &'k mut Vec<Type>,
+    uniforms: &'k mut Vec<Uniform>,
+    operands: HashSet<Value>,
+    zeros: HashSet<Value>,
+}
+
+impl Hider<'_> {
+    fn block(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
+        let mut out = Vec::with_capacity(body.len());
+        for stmt in body {
+            match stmt {
+                Stmt::Let(value, Expr::Apply(op, args)) => self.apply(value, op, args, &mut out),
+                Stmt::Let(..) | Stmt::Store(..) => out.push(stmt),
+                Stmt::Loop { var, kind, start, end, step, body } => {
+                    let body = self.block(body);
+                    out.push(Stmt::Loop { var, kind, start, end, step, body });
+                }
+                Stmt::Vector { len, body } => {
+                    let body = self.block(body);
+                    out.push(Stmt::Vector { len, body });
+                }
+                Stmt::If { cond, body } => {
+                    let body = self.block(body);
+                    out.push(Stmt::If { cond, body });
+                }
+            }
+        }
+        out
+    }
+
+    fn apply(&mut self, value: Value, op: Op, mut args: Vec<Value>, out: &mut Vec<Stmt>) {
+        let ty = self.types[value.0 as usize];
+        let computes = matches!(op.info().typing, Typing::Number | Typing::Float) && ty.dtype.is_float();
+        if computes {
+            self.hide_operands(&mut args, out);
+        }
+        if !computes || !self.operands.contains(&value) {
+            out.push(Stmt::Let(value, Expr::Apply(op, args)));
+            return;
+        }
+        let bare = self.builder(out).bind(ty, Expr::Apply(op, args));
+        out.push(Stmt::Let(value, Expr::Apply(Op::Opaque, vec![bare])));
+    }
+
+    /// Zeros that a compiler knows, and operands that it knows to be the same, hide what the other one is.
+    fn hide_operands(&mut self, args: &mut [Value], out: &mut Vec<Stmt>) {
+        for i in 0..args.len() {
+            if self.zeros.contains(&args[i]) || args[..i].contains(&args[i]) {
+                args[i] = self.builder(out).apply(Op::Opaque, &[args[i]]);
+            }
+        }
+    }
+
+    fn builder<'b>(&'b mut self, body: &'b mut Vec<Stmt>) -> Builder<'b> {
+        Builder { types: self.types, uniforms: self.uniforms, body }
+    }
+}
