@@ -119,7 +119,6 @@ catalogue! {
     no_tail() = "this block has no value: end it with an expression, without `;`";
     unused_value() = "nothing uses this value: give it a name with `let`, assign it, or drop it";
     assign_in_block() = "an assignment stands on its own in the function: write `p = if … {{ … }} else {{ … }};`";
-    assign_operator(symbol, operator) = "`{symbol}` is not an assignment here: write `p = p {operator} …;`";
     assign_target() = "only a `&mut` parameter, by its name, can be assigned to";
     too_deep() = "this expression is nested too deeply: give parts of it a name with `let`";
     bad_literal(text) = "`{text}` is not a number: literals are whole numbers, numbers with a point, and `true` or `false`";

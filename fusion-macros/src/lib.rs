@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::{env, fs, io};
 
-use proc_macro::TokenStream;
+use proc_macro::{Span, TokenStream};
 
-/// With `FUSION_DUMP=dir` in the environment of the build, the graph and all kernels of every function are
-/// written to `dir`, a folder for each crate.
+/// With `FUSION_DUMP=dir` in the environment of the build, the graph and all kernels of every function are written
+/// to `dir`: a folder for each crate, and in it one for each `fuse!`, by its file, line and column.
 #[proc_macro]
 pub fn fuse(tokens: TokenStream) -> TokenStream {
-    let place = tokens.clone().into_iter().next().map(|token| token.span());
     let expansion = fusion_compiler::expand(tokens.into());
-    let written = dump(&expansion.dumps, place.map_or(0, |span| span.line()));
+    let written = dump(&expansion.dumps);
     let mut tokens = TokenStream::from(expansion.tokens);
     if let Err(error) = written {
         let message = format!("FUSION_DUMP: {error}");
@@ -20,13 +19,13 @@ pub fn fuse(tokens: TokenStream) -> TokenStream {
     tokens
 }
 
-/// Writes the dumps of one `fuse!`. Inline forms have no name; their line tells them apart.
-fn dump(files: &[(String, String)], line: usize) -> io::Result<()> {
+/// Writes what was made of one `fuse!`.
+fn dump(files: &[(String, String)]) -> io::Result<()> {
     let Some(dir) = env::var_os("FUSION_DUMP").filter(|dir| !dir.is_empty()) else { return Ok(()) };
-    let dir = PathBuf::from(dir).join(env::var_os("CARGO_CRATE_NAME").unwrap_or_default());
+    let place = Span::call_site();
+    let file = place.file().replace(['/', '\\', ':'], "-");
+    let place = format!("{file}-{}-{}", place.line(), place.column());
+    let dir = PathBuf::from(dir).join(env::var_os("CARGO_CRATE_NAME").unwrap_or_default()).join(place);
     fs::create_dir_all(&dir)?;
-    files.iter().try_for_each(|(name, text)| {
-        let name = if name.contains("inline") { format!("line_{line}_{name}") } else { name.clone() };
-        fs::write(dir.join(name), text)
-    })
+    files.iter().try_for_each(|(name, text)| fs::write(dir.join(name), text))
 }

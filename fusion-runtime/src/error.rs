@@ -71,6 +71,16 @@ pub enum Error {
         /// The dim, as written.
         dim: String,
     },
+    /// A dim was named that the function does not have.
+    #[error("`{function}` has no dim `{dim}`; its dims are [{known}]")]
+    UnknownDim {
+        /// The function.
+        function: String,
+        /// The dim asked for.
+        dim: String,
+        /// Those it has, joined by commas.
+        known: String,
+    },
     /// Arguments that must have one shape do not.
     #[error(
         "`{function}`: `{first}` has shape {first_shape} but `{second}` has {second_shape}; name the dims (`x[N, D] + b[D]`) to broadcast"

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a block is a whole number of warps and no larger than the device allows.
 
-use crate::device::DeviceFacts;
+use crate::device::{Device, DeviceFacts};
 
 /// How a GPU deals out the elements of a kernel: blocks of threads, each thread taking elements in turn.
 ///
@@ -40,6 +40,11 @@ impl LaunchConfig {
             (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
         let grid = iterations.div_ceil(block).min(grid_max);
         LaunchConfig { block: block as u32, grid: grid as u32 }
+    }
+
+    /// For `elements`, of which a thread takes `grain` at a time, on a device as it reports itself.
+    pub fn detect(device: &Device, elements: u64, grain: u32) -> LaunchConfig {
+        LaunchConfig::new(device.facts(), elements, grain)
     }
 
     /// For an NVIDIA A100: 108 multiprocessors of 2048 threads (NVIDIA A100 whitepaper, 2020).

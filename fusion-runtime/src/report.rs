@@ -92,12 +92,16 @@ impl Report {
     /// The report with numbers for these dims: `report.bind(&[("N", 1024)])?`.
     ///
     /// # Errors
-    /// `Error::InvalidExtent` for a dim that the function does not have, or an extent beyond 63 bits.
+    /// `Error::UnknownDim` for a dim that the function does not have; `Error::InvalidExtent` for an extent beyond 63 bits.
     pub fn bind(mut self, extents: &[(&str, usize)]) -> Result<Report> {
         for &(dim, extent) in extents {
-            let known = self.symbols.iter().position(|symbol| symbol == dim);
-            let (Some(symbol), Ok(extent)) = (known, i64::try_from(extent)) else {
-                return Err(Error::InvalidExtent { function: self.name.to_string(), dim: dim.to_string() });
+            let (function, name) = (|| self.name.to_string(), || dim.to_string());
+            let Some(symbol) = self.symbols.iter().position(|symbol| symbol == dim) else {
+                let known = self.symbols.join(", ");
+                return Err(Error::UnknownDim { function: function(), dim: name(), known });
+            };
+            let Ok(extent) = i64::try_from(extent) else {
+                return Err(Error::InvalidExtent { function: function(), dim: name() });
             };
             self.extents[symbol] = Some(extent);
         }
@@ -228,7 +232,7 @@ mod tests {
 
     #[test]
     fn dims_that_are_not_there_are_refused() {
-        assert!(matches!(Report::new(&plan(1)).bind(&[("M", 1)]), Err(Error::InvalidExtent { .. })));
+        assert!(matches!(Report::new(&plan(1)).bind(&[("M", 1)]), Err(Error::UnknownDim { .. })));
     }
 
     #[test]

@@ -139,7 +139,7 @@ fn execute(
             && let Some(Arg::TensorMut(old)) = args.get_mut(usize::from(param))
             && let Some(new) = made.take()
         {
-            **old = new;
+            old.replace(new)?;
         }
     }
     Ok(made.into_iter().flatten().collect())
@@ -312,7 +312,7 @@ fn check_alias(plan: &Plan, launch: &Launch, buffers: &[Region<'_>]) -> Result<(
     };
     for written in (0..buffers.len()).filter(|&i| launch.buffers[i].access != Access::Read) {
         for other in (0..buffers.len()).filter(|&i| i != written) {
-            let same = std::ptr::eq(buffers[written].memory, buffers[other].memory);
+            let same = buffers[written].memory.is_same(buffers[other].memory);
             let (a, b) = (bytes(written), bytes(other));
             if same && a.start < b.end && b.start < a.end {
                 let (output, input) = (slot_name(plan, launch, written), slot_name(plan, launch, other));

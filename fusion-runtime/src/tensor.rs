@@ -322,6 +322,17 @@ impl RawTensor {
         Ok(())
     }
 
+    /// Takes the elements of another tensor of this shape: by taking its memory, unless this memory is the caller's,
+    /// and then by a copy.
+    pub(crate) fn replace(&mut self, new: RawTensor) -> Result<()> {
+        if !self.memory.is_external() || !self.is_unique() || self.len == 0 {
+            *self = new;
+            return Ok(());
+        }
+        let bytes = self.len * self.dtype.size();
+        self.device.0.copy((&new.memory, new.offset), (&self.memory, self.offset), bytes)
+    }
+
     /// Makes the memory this tensor's alone; its elements are unspecified after.
     pub(crate) fn make_unique_uninit(&mut self) -> Result<()> {
         if !self.is_unique() {

@@ -13,7 +13,7 @@ fuse! {
     pub fn dims(p: &mut f32[N], x: f32[N, D]) { p = x; }
     pub fn element(p: &mut f32[N]) { p[0] = 1.0; }
     pub fn expression(p: &mut f32[N]) { p + 1.0 = 2.0; }
-    pub fn remainder(p: &mut f32[N]) { p %= 2.0; }
+    pub fn bits(p: &mut f32[N]) { p |= 2; }
     pub fn in_block(p: &mut f32[N]) { p = if p > 0.0 { p = 1.0; p } else { p }; }
     pub fn two(x: f32[N]) -> f32[N] { let (a, b) = x; a + b }
     pub fn three(x: f32[N]) -> f32[N] { let (a, b, c) = (x, x); a + b + c }

@@ -289,9 +289,12 @@ fn statement(parser: &mut Parser<'_, '_>, block: &mut Block) -> Parsed<()> {
         Some("-=") => assignment(parser, block, value, Some(Binary::Sub)),
         Some("*=") => assignment(parser, block, value, Some(Binary::Mul)),
         Some("/=") => assignment(parser, block, value, Some(Binary::Div)),
-        Some(symbol @ ("%=" | "&=" | "|=" | "^=" | "<<=" | ">>=")) => {
-            Err(parser.error(diag::assign_operator(symbol, symbol.trim_end_matches('='))))
-        }
+        Some("%=") => assignment(parser, block, value, Some(Binary::Rem)),
+        Some("&=") => assignment(parser, block, value, Some(Binary::BitAnd)),
+        Some("|=") => assignment(parser, block, value, Some(Binary::BitOr)),
+        Some("^=") => assignment(parser, block, value, Some(Binary::BitXor)),
+        Some("<<=") => assignment(parser, block, value, Some(Binary::Shl)),
+        Some(">>=") => assignment(parser, block, value, Some(Binary::Shr)),
         _ if parser.at_end() => {
             block.tail = Some(value);
             Ok(())

@@ -11,6 +11,7 @@ use super::ast::{Block, Dim, Function, Name, Param, ParamKind, TensorType};
 use super::expr::{block, expr};
 use super::tokens::{Parsed, Parser, Sink};
 use crate::diag;
+use crate::ir::dtype::DType;
 use crate::ir::plan::Target;
 
 /// A function with what only the surrounding Rust code cares about.
@@ -290,7 +291,8 @@ fn tensor(parser: &mut Parser<'_, '_>, dtype: Name) -> Parsed<(Name, Option<Vec<
     };
     let more = parser.is_group(Delimiter::Bracket) || parser.is_group(Delimiter::Parenthesis);
     if more || parser.symbol() == Some("<") {
-        return Err(parser.error(diag::dims_brackets(&dtype.text)));
+        let known = DType::from_name(&dtype.text);
+        return Err(parser.error(diag::dims_brackets(known.unwrap_or(DType::F32))));
     }
     Ok((dtype, dims))
 }

@@ -116,6 +116,28 @@ pub(crate) enum Memory {
     Cuda(cuda::CudaMemory),
 }
 
+impl Memory {
+    /// Whether these are one allocation, or one buffer of the caller's that was given twice.
+    pub(crate) fn is_same(&self, other: &Memory) -> bool {
+        match (self, other) {
+            #[cfg(feature = "wgpu")]
+            (Memory::Wgpu(a), Memory::Wgpu(b)) => a.is_same(b),
+            (a, b) => std::ptr::eq(a, b),
+        }
+    }
+
+    /// Whether it is the caller's, who sees what is written to it, and what is not.
+    pub(crate) fn is_external(&self) -> bool {
+        match self {
+            Memory::Cpu(_) => false,
+            #[cfg(feature = "wgpu")]
+            Memory::Wgpu(memory) => memory.is_external(),
+            #[cfg(feature = "cuda")]
+            Memory::Cuda(_) => false,
+        }
+    }
+}
+
 /// A device that tensors live on. Cloning is cheap and gives the same device.
 ///
 /// A process has one device of each kind (of each ordinal, for CUDA): opening it again gives the same one.

@@ -83,6 +83,17 @@ fn in_place_parameters_are_written_once() {
 }
 
 #[test]
+fn every_operator_assigns() {
+    let source = "pub fn f(p: &mut i32[N], k: i32) {
+        p += k; p -= k; p *= k; p /= k; p %= k; p &= k; p |= k; p ^= k; p <<= k; p >>= k;
+    }";
+    let text = text(source).unwrap();
+    for op in ["add", "sub", "mul", "div", "rem", "and", "or", "xor", "shl", "shr"] {
+        assert!(text.contains(&format!("= {op} ")), "{op}: {text}");
+    }
+}
+
+#[test]
 fn a_smaller_value_fills_an_in_place_parameter() {
     check(
         "pub fn fill(p: &mut f32[N, D], x: f32[D]) { p = x; }",

@@ -7,8 +7,10 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Alignment of every block: a cache line, and the widest vector.
-const ALIGN: usize = 64;
+use crate::launch::Coalescing;
+
+/// Alignment of every block: cache lines come in pairs, and no vector is wider.
+const ALIGN: usize = Coalescing::Advanced.bytes();
 /// Bytes that may be kept beyond the peak of what was in use at once.
 const SLACK: usize = 256 << 20;
 /// Size classes: four to each power of two.
@@ -108,7 +110,7 @@ impl Kept {
 }
 
 impl CpuMemory {
-    /// The first byte; aligned to 64.
+    /// The first byte; aligned to `ALIGN`.
     pub(crate) fn ptr(&self) -> *mut u8 {
         self.block.ptr()
     }

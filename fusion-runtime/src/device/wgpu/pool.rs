@@ -63,6 +63,16 @@ impl WgpuMemory {
         Ok(WgpuMemory { block: Some(block), home: Home::Caller(Arc::clone(pool)) })
     }
 
+    /// Whether both are in one buffer.
+    pub(crate) fn is_same(&self, other: &WgpuMemory) -> bool {
+        self.block().buffer == other.block().buffer
+    }
+
+    /// Whether the buffer is the caller's.
+    pub(crate) fn is_external(&self) -> bool {
+        matches!(self.home, Home::Caller(_))
+    }
+
     pub(super) fn block(&self) -> &Block {
         self.block.as_ref().unwrap_or_else(|| unreachable!("the block is taken only by drop"))
     }

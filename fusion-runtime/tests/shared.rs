@@ -1,0 +1,82 @@
+//! A device and buffers of the application's own.
+#![cfg(feature = "wgpu")]
+
+use fusion::prelude::*;
+use pollster::block_on;
+use wgpu::BufferUsages;
+
+fuse! {
+    pub(crate) fn both(a: &mut f32[N], b: &mut f32[N]) { a += 1.0; b += 10.0; }
+    pub(crate) fn add_transposed(x: &mut f32[N, M], y: f32[M, N]) { x += y; }
+    pub(crate) fn shifted(p: &mut f32[N, M]) -> f32[M, N] {
+        let old = p;
+        p = old + 1.0;
+        old * 2.0
+    }
+}
+
+const ELEMENTS: usize = 16;
+
+/// The application's device and queue, and the same as a device of ours.
+struct Application {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    ours: Device,
+}
+
+fn application() -> Option<Application> {
+    let instance = wgpu::Instance::default();
+    let Ok(adapter) = block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default())) else {
+        assert!(std::env::var_os("FUSION_REQUIRE_WGPU").is_none_or(|value| value != "1"), "no adapter");
+        eprintln!("SKIPPED on wgpu: no adapter");
+        return None;
+    };
+    let (device, queue) =
+        block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).expect("a device");
+    let ours = Device::from_wgpu(device.clone(), queue.clone()).expect("it has what is needed");
+    Some(Application { device, queue, ours })
+}
+
+impl Application {
+    /// A buffer of 0, 1, 2, …
+    fn buffer(&self) -> wgpu::Buffer {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        let size = (ELEMENTS * size_of::<f32>()) as u64;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        let buffer = self.device.create_buffer(&descriptor);
+        let elements: Vec<u8> = (0..ELEMENTS).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        self.queue.write_buffer(&buffer, 0, &elements);
+        buffer
+    }
+
+    fn tensor(&self, buffer: &wgpu::Buffer, shape: impl Into<Shape>) -> Tensor<f32> {
+        Tensor::from_wgpu_buffer(&self.ours, buffer.clone(), shape).expect("the buffer fits")
+    }
+}
+
+#[test]
+fn what_is_written_is_in_the_buffer() {
+    let Some(application) = application() else { return };
+    let buffer = application.buffer();
+    let mut p = application.tensor(&buffer, [4, 4]);
+    // The old value is read across, so that the new one is made elsewhere and copied back.
+    let doubled = shifted(&mut p).expect("it runs");
+    assert_eq!(doubled.to_vec().expect("it can be read")[..3], [0.0, 8.0, 16.0]);
+    let seen = application.tensor(&buffer, [ELEMENTS]).to_vec().expect("it can be read");
+    assert_eq!(seen, (1..=ELEMENTS).map(|i| i as f32).collect::<Vec<_>>());
+}
+
+#[test]
+fn one_buffer_under_two_names_is_refused() {
+    let Some(application) = application() else { return };
+    let buffer = application.buffer();
+    let (mut a, mut b) = (application.tensor(&buffer, [ELEMENTS]), application.tensor(&buffer, [ELEMENTS]));
+    let error = both(&mut a, &mut b).expect_err("two writers");
+    assert!(matches!(error, Error::Alias { .. }), "{error}");
+    let (mut x, y) = (application.tensor(&buffer, [4, 4]), application.tensor(&buffer, [4, 4]));
+    let error = add_transposed(&mut x, &y).expect_err("read at another index");
+    assert!(matches!(error, Error::Alias { .. }), "{error}");
+    let other = application.buffer();
+    let mut b = application.tensor(&other, [ELEMENTS]);
+    both(&mut a, &mut b).expect("two buffers");
+}
