@@ -33,7 +33,9 @@ pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: 
     }
     let output = |node: NodeId, axes: &[AxisId]| {
         let shape: Vec<usize> = axes.iter().map(|&axis| run.extent(axis)).collect();
-        points(&shape).map(|point| values[node.0 as usize].at(axes, &point).to_f64()).collect()
+        let mut elements = Vec::new();
+        each_point(&shape, |point| elements.push(values[node.0 as usize].at(axes, point).to_f64()));
+        elements
     };
     graph.outputs.iter().map(|out| output(out.node, &out.axes)).collect()
 }
@@ -64,8 +66,10 @@ impl Run<'_> {
         let axes: Vec<AxisId> = node.axes.iter().collect();
         let shape: Vec<usize> = axes.iter().map(|&axis| self.extent(axis)).collect();
         let args: Vec<&Array> = node.args.iter().map(|arg| &values[arg.0 as usize]).collect();
-        let element = |point: Vec<usize>| self.round(node.dtype, self.element(node, &args, &axes, &point));
-        let elements = points(&shape).map(element).collect();
+        let mut elements = Vec::new();
+        each_point(&shape, |point| {
+            elements.push(self.round(node.dtype, self.element(node, &args, &axes, point)));
+        });
         Array { axes, shape, elements }
     }
 
@@ -78,9 +82,9 @@ impl Run<'_> {
             NodeKind::Coord(axis) => Element::of(node.dtype, coordinate(*axis) as f64),
             NodeKind::Extent(extent) => Element::of(node.dtype, self.size(extent) as f64),
             NodeKind::Apply(op) => {
-                let elements: Vec<Element> = args.iter().map(|arg| arg.at(axes, point)).collect();
                 let last = &self.graph.node(node.args[node.args.len() - 1]).dtype;
-                apply(*op, &elements, *last, node.dtype)
+                let elements = each(args, Element::Int(0), |arg| arg.at(axes, point));
+                apply(*op, &elements[..args.len()], *last, node.dtype)
             }
             NodeKind::Cast => cast(args[0].at(axes, point), node.dtype),
             NodeKind::Reduce(reduce, over) => self.reduce(*reduce, *over, args[0], node.dtype, (axes, point)),
@@ -119,10 +123,12 @@ impl Run<'_> {
         let over: Vec<AxisId> = over.iter().collect();
         let shape: Vec<usize> = over.iter().map(|&axis| self.extent(axis)).collect();
         let axes: Vec<AxisId> = axes.iter().chain(&over).copied().collect();
-        points(&shape).fold(nothing(reduce, dtype), |folded, inner| {
-            let point: Vec<usize> = point.iter().chain(&inner).copied().collect();
-            apply(op, &[folded, arg.at(&axes, &point)], dtype, dtype)
-        })
+        let mut folded = nothing(reduce, dtype);
+        each_point(&shape, |inner| {
+            let point: Vec<usize> = point.iter().chain(inner).copied().collect();
+            folded = apply(op, &[folded, arg.at(&axes, &point)], dtype, dtype);
+        });
+        folded
     }
 
     fn round(&self, dtype: DType, element: Element) -> Element {
@@ -203,15 +209,25 @@ fn apply(op: Op, args: &[Element], operands: DType, result: DType) -> Element {
     let eval = op.info().eval;
     match operands.class() {
         Class::Float => {
-            let args: Vec<f64> = args.iter().map(|arg| arg.to_f64()).collect();
-            Element::of(result, (eval.float)(&args))
+            let values = each(args, 0.0, |arg| arg.to_f64());
+            Element::of(result, (eval.float)(&values[..args.len()]))
         }
         Class::Int | Class::Uint | Class::Bool => {
-            let args: Vec<i64> = args.iter().map(|arg| arg.to_i64()).collect();
+            let values = each(args, 0, |arg| arg.to_i64());
             let bits = 8 * operands.size() as u32;
-            Element::Int(wrap(result, (eval.int)(&args, bits)))
+            Element::Int(wrap(result, (eval.int)(&values[..args.len()], bits)))
         }
     }
+}
+
+/// The most operands that an operation has.
+const ARITY_MAX: usize = 3;
+
+/// Something of each operand, and `rest` for those that there are not: lists of them would cost most of the time.
+fn each<A, B: Copy>(args: &[A], rest: B, of: impl Fn(&A) -> B) -> [B; ARITY_MAX] {
+    let mut all = [rest; ARITY_MAX];
+    all.iter_mut().zip(args).for_each(|(place, arg)| *place = of(arg));
+    all
 }
 
 /// Conversion as Rust's `as`: floats to integers truncate and saturate, integers wrap; to `bool`, whether it is not 0.
@@ -256,21 +272,17 @@ fn coordinate(axes: &[AxisId], point: &[usize], axis: AxisId) -> usize {
     point[place]
 }
 
-/// All points of a box, the last coordinate fastest.
-fn points(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
-    let shape = shape.to_vec();
-    (0..shape.iter().product()).map(move |number: usize| {
-        let mut rest = number;
-        let mut point: Vec<usize> = shape
-            .iter()
-            .rev()
-            .map(|&extent| {
-                let i = rest % extent;
-                rest /= extent;
-                i
-            })
-            .collect();
-        point.reverse();
-        point
-    })
+/// Visits all points of a box, the last coordinate fastest.
+fn each_point(shape: &[usize], mut visit: impl FnMut(&[usize])) {
+    let mut point = vec![0; shape.len()];
+    for _ in 0..shape.iter().product() {
+        visit(&point);
+        for (place, &extent) in point.iter_mut().zip(shape).rev() {
+            *place += 1;
+            if *place < extent {
+                break;
+            }
+            *place = 0;
+        }
+    }
 }

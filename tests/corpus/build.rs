@@ -1,4 +1,4 @@
-//! Writes the functions of the first seeds as Rust: fused, and some of them with each op its own kernel.
+//! Writes the functions of the first seeds as Rust: fused, and with each op its own kernel.
 
 #[path = "src/generate.rs"]
 #[expect(unreachable_pub, reason = "it is a module of the library, too")]
@@ -9,21 +9,18 @@ use std::fmt::Write;
 
 use generate::{Function, Kind};
 
-/// Functions that are compiled fused.
-const FUSED: u64 = 300;
-/// Every so many of them also unfused, which costs a kernel for each op; all of them run unfused by the interpreter.
-const UNFUSED_EACH: u64 = 5;
+/// Functions that are compiled.
+const FUNCTIONS: u64 = 300;
 /// Functions of one `fuse!`.
 const BLOCK: usize = 20;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/generate.rs");
-    let fused: Vec<Function> = (0..FUSED).map(generate::function).collect();
-    let unfused: Vec<Function> = (0..FUSED).step_by(UNFUSED_EACH as usize).map(generate::function).collect();
+    let made: Vec<Function> = (0..FUNCTIONS).map(generate::function).collect();
     let mut out = String::new();
-    functions(&mut out, "fused", "#[fuse(targets(cpu))]", &fused);
-    functions(&mut out, "unfused", "#[fuse(off, targets(cpu))]", &unfused);
+    functions(&mut out, "fused", "#[fuse(targets(cpu))]", &made);
+    functions(&mut out, "unfused", "#[fuse(off, targets(cpu))]", &made);
     let path = std::path::Path::new(&std::env::var("OUT_DIR").expect("cargo sets it")).join("corpus.rs");
     std::fs::write(path, out).expect("cargo's folder can be written");
 }
