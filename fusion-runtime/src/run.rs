@@ -191,7 +191,11 @@ fn check_out(
     }
     if *out.device() != bound.device {
         let (first_device, second_device) = (bound.device.to_string(), out.device().to_string());
-        let (first, second) = (String::from("arguments"), String::from("out"));
+        let is_tensor =
+            |kind: &ParamKind| matches!(kind, ParamKind::Tensor { .. } | ParamKind::AnyShape { .. });
+        let first = plan.params.iter().find(|param| is_tensor(&param.kind));
+        let first = first.map_or(String::from("arguments"), |param| param.name.to_string());
+        let second = String::from("out");
         return Err(Error::DeviceMismatch { function, first, first_device, second, second_device });
     }
     Ok(())

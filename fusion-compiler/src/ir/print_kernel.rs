@@ -1,4 +1,6 @@
 //! Text of the Kernel IR, for people and for snapshots.
+//!
+//! Invariant: kernels that the verifier refuses can be printed, too.
 
 use std::fmt::{self, Display, Write};
 
@@ -53,7 +55,8 @@ fn block(kernel: &Kernel, f: &mut fmt::Formatter<'_>, body: &[Stmt], depth: usiz
 fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: usize) -> fmt::Result {
     match stmt {
         Stmt::Let(value, expr) => {
-            writeln!(f, "{value}: {} = {}", kernel.ty(*value), expression(kernel, expr))
+            let ty = kernel.types.get(value.0 as usize).map_or("?".into(), Type::to_string);
+            writeln!(f, "{value}: {ty} = {}", expression(kernel, expr))
         }
         Stmt::Store(at, value) => writeln!(f, "store {} = {value}", place(kernel, at)),
         Stmt::Loop { var, kind, start, end, step, body } => {
@@ -78,7 +81,10 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
 fn expression(kernel: &Kernel, expr: &Expr) -> String {
     match expr {
         Expr::Const(value) => value.to_string(),
-        Expr::Uniform(id) => format!("uniform {} ({})", id.0, kernel.uniform(*id).name),
+        Expr::Uniform(id) => {
+            let name = kernel.uniforms.get(usize::from(id.0)).map_or("?", |uniform| &uniform.name);
+            format!("uniform {} ({name})", id.0)
+        }
         Expr::Apply(op, args) => format!("{op:?} {}", values(args)),
         Expr::Cast(arg) => format!("cast {arg}"),
         Expr::Bitcast(arg) => format!("bitcast {arg}"),
@@ -99,7 +105,8 @@ fn values(values: &[Value]) -> String {
 }
 
 fn place(kernel: &Kernel, at: &At) -> String {
-    let mut text = format!("{}[{}", kernel.buffer(at.buffer).name, at.index);
+    let name = kernel.buffers.get(usize::from(at.buffer.0)).map_or("?", |buffer| &buffer.name);
+    let mut text = format!("{name}[{}", at.index);
     if at.stride > 1 {
         let _ = write!(text, " + lane*{}", at.stride);
     }

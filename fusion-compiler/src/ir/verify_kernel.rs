@@ -36,11 +36,14 @@ impl Verifier<'_> {
     fn statement(&mut self, stmt: &Stmt, made: &mut Vec<Value>) -> Result<(), String> {
         let mut operands = Vec::new();
         stmt.clone().for_each_operand_mut(|operand| operands.push(*operand));
-        if let Some(operand) = operands.iter().find(|operand| !self.scope[operand.0 as usize]) {
+        if let Some(operand) =
+            operands.iter().find(|operand| self.scope.get(operand.0 as usize) != Some(&true))
+        {
             return Err(format!("{operand} is used where it is not defined"));
         }
         match stmt {
             Stmt::Let(value, expr) => {
+                self.known(*value)?;
                 self.expression(*value, expr)?;
                 self.define(*value)?;
                 made.push(*value);
@@ -49,6 +52,7 @@ impl Verifier<'_> {
                 self.access(at, self.kernel.ty(*value), Access::Write)?;
             }
             Stmt::Loop { var, start, end, step, body, .. } => {
+                self.known(*var)?;
                 for operand in [var, start, end, step] {
                     self.expect(*operand, Type { dtype: DType::Index, lanes: Lanes::ONE })?;
                 }
@@ -70,6 +74,12 @@ impl Verifier<'_> {
             }
         }
         Ok(())
+    }
+
+    /// That a value to be made is one of the kernel's.
+    fn known(&self, value: Value) -> Result<(), String> {
+        let known = (value.0 as usize) < self.scope.len();
+        if known { Ok(()) } else { Err(format!("{value} has no type")) }
     }
 
     fn define(&mut self, value: Value) -> Result<(), String> {
@@ -109,8 +119,10 @@ impl Verifier<'_> {
             },
             Expr::Load(at) => self.access(at, ty, Access::Read),
             Expr::Uniform(id) => {
-                let dtype = self.kernel.uniform(*id).dtype;
-                self.expect(value, Type { dtype, lanes: Lanes::ONE })
+                let Some(uniform) = self.kernel.uniforms.get(usize::from(id.0)) else {
+                    return Err(format!("there is no uniform {}", id.0));
+                };
+                self.expect(value, Type { dtype: uniform.dtype, lanes: Lanes::ONE })
             }
             Expr::Const(_) => self.expect(value, Type { lanes: Lanes::ONE, ..ty }),
             Expr::GridId | Expr::GridSize | Expr::RangeStart | Expr::RangeEnd => {
@@ -135,7 +147,9 @@ impl Verifier<'_> {
     }
 
     fn access(&self, at: &At, ty: Type, how: Access) -> Result<(), String> {
-        let buffer = self.kernel.buffer(at.buffer);
+        let Some(buffer) = self.kernel.buffers.get(usize::from(at.buffer.0)) else {
+            return Err(format!("there is no buffer {}", at.buffer.0));
+        };
         let allowed = buffer.access == how || buffer.access == Access::ReadWrite;
         let index = self.kernel.ty(at.index);
         let indexed = index.dtype == DType::Index && (index.lanes == Lanes::ONE || index.lanes == ty.lanes);
@@ -259,6 +273,13 @@ mod tests {
             (|k| k.body.insert(4, Stmt::Let(SUM, Expr::Splat(X))), "%5 is used where it is not defined"),
             (|k| k.body.insert(4, Stmt::Store(At::new(OUT, I), HALF)), "%3 is used where it is not defined"),
             (|k| k.body.insert(1, Stmt::Let(N, Expr::Uniform(UniformId(0)))), "%0 is defined twice"),
+            (
+                |k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X, Value(99)]),
+                "%99 is used where it is not defined",
+            ),
+            (|k| k.body.insert(1, Stmt::Let(Value(99), Expr::Splat(N))), "%99 has no type"),
+            (|k| *maker(k, N) = Expr::Uniform(UniformId(1)), "there is no uniform 1"),
+            (|k| load(k, X).buffer = BufferId(7), "there is no buffer 7"),
             (
                 |k| k.body.insert(3, Stmt::Let(RUN, Expr::Splat(HALF))),
                 "%11 has the lanes of a loop outside of one",
