@@ -108,7 +108,7 @@ ops! {
     /// The high 32 bits of the product of two `u32`; made by expansions.
     MulHigh = OpInfo {
         arity: 2, typing: Typing::Int,
-        eval: Eval { float: |_| f64::NAN, int: |x, bits| (i128::from(x[0]) * i128::from(x[1]) >> bits) as i64 },
+        eval: Eval { float: |_| f64::NAN, int: |x, bits| ((i128::from(x[0]) * i128::from(x[1])) >> bits) as i64 },
         cpu: numbers(Never, Never, Native("((u64::from({0}) * u64::from({1})) >> 32) as u32")),
         ptx: numbers(Never, Never, Native("mul.hi.{t} {d}, {0}, {1};")),
         wgsl: numbers(Never, Never, Expand(int::mul_high)),

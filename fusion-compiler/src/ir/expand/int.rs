@@ -31,7 +31,7 @@ pub(crate) fn rem_unsigned(b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn mul_high(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {
         let [(x, x_high), (y, y_high)] = [x, y].map(|x| (x & 0xffff, x >> 16));
-        let middle = x_high * y + (x * y >> 16);
+        let middle = x_high * y + ((x * y) >> 16);
         let other = x * y_high + (middle & 0xffff);
         x_high * y_high + (middle >> 16) + (other >> 16)
     })
