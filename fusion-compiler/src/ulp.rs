@@ -18,7 +18,7 @@ fn position(x: f32) -> i64 {
 }
 
 /// For each exponent from 0 to 127, the bits of the `f32` nearest to a whole number of quarter turns. The nearest of
-/// all, 5.2·10²⁸, is 2⁻²⁹·⁹ quarter turns off.
+/// all, 7.7·10²⁸, is 2⁻²⁹·⁹ quarter turns off.
 #[rustfmt::skip]
 pub const NEAR_QUARTER_TURNS: [u32; 128] = [
     0x3fc9_0fdb, 0x4049_0fdb, 0x4096_cbe4, 0x4116_cbe4, 0x4196_cbe4, 0x4216_cbe4, 0x4296_cbe4, 0x437c_e5f1,

@@ -3,7 +3,7 @@
 //!
 //! An angle is `m · 2ᵏ` with a whole `m` of 24 bits. Bits of 2/π that give multiples of four quarter turns do not
 //! matter, so 96 bits from there on are multiplied by `m` as integers. No `f32` is nearer to a quarter turn than
-//! 2⁻³¹ of one, and the result is exact to 2⁻⁵⁵ of one: this holds for every finite `f32`.
+//! 2⁻³⁰ of one, and the result is exact to 2⁻⁵⁵ of one: this holds for every finite `f32`.
 //! Invariant: integer arithmetic is exact on every target; float arithmetic starts where `r` has cancelled.
 
 use super::term::Term;
