@@ -31,6 +31,8 @@ pub mod reference;
 pub mod rewrite;
 pub mod schedule;
 pub mod target;
+#[cfg(feature = "syntax")]
+pub mod ulp;
 
 /// What `fuse!` emits, and what is worth reading of it.
 #[cfg(feature = "syntax")]

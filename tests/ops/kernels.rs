@@ -45,7 +45,7 @@ pub(crate) fn float(op: Op) -> Option<Function<f32, f32>> {
         Op::IsNan => Unary(f_isnan), Op::IsInf => Unary(f_isinf), Op::IsFinite => Unary(f_isfinite),
         // Of integers and truth values, or made by the compiler alone.
         Op::And | Op::Or | Op::Xor | Op::Not | Op::Shl | Op::Shr => return None,
-        Op::IntDiv | Op::IntRem | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
+        Op::IntDiv | Op::IntRem | Op::MulHigh | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
     })
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn int(op: Op) -> Option<Function<i32, i32>> {
         Op::Gt => Binary(i_gt), Op::Ge => Binary(i_ge), Op::Eq => Binary(i_eq), Op::Ne => Binary(i_ne),
         Op::And => Binary(i_and), Op::Or => Binary(i_or), Op::Xor => Binary(i_xor), Op::Not => Unary(i_not),
         Op::Shl => Binary(i_shl), Op::Shr => Binary(i_shr), Op::Select => Ternary(i_select),
-        Op::IntDiv | Op::IntRem | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
+        Op::IntDiv | Op::IntRem | Op::MulHigh | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
         Op::Fma | Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Sqrt | Op::Rsqrt | Op::Cbrt | Op::Exp => return None,
         Op::Exp2 | Op::Expm1 | Op::Log | Op::Log2 | Op::Log1p | Op::Pow | Op::Sin | Op::Cos | Op::Tan => return None,
         Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf => return None,
@@ -77,7 +77,7 @@ pub(crate) fn uint(op: Op) -> Option<Function<u32, u32>> {
         Op::Gt => Binary(u_gt), Op::Ge => Binary(u_ge), Op::Eq => Binary(u_eq), Op::Ne => Binary(u_ne),
         Op::And => Binary(u_and), Op::Or => Binary(u_or), Op::Xor => Binary(u_xor), Op::Not => Unary(u_not),
         Op::Shl => Binary(u_shl), Op::Shr => Binary(u_shr), Op::Select => Ternary(u_select),
-        Op::IntDiv | Op::IntRem | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
+        Op::IntDiv | Op::IntRem | Op::MulHigh | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
         Op::Fma | Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Sqrt | Op::Rsqrt | Op::Cbrt | Op::Exp => return None,
         Op::Exp2 | Op::Expm1 | Op::Log | Op::Log2 | Op::Log1p | Op::Pow | Op::Sin | Op::Cos | Op::Tan => return None,
         Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf => return None,

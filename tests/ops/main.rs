@@ -76,22 +76,6 @@ fn download<T: Element>(result: Result<Tensor<T>>) -> Vec<T> {
     result.and_then(|tensor| tensor.to_vec()).expect("a launch on a working device")
 }
 
-/// The number of `f32` between 0 and `x`, with its sign: neighbours differ by one, and infinity follows the last.
-fn position(x: f32) -> i64 {
-    let size = i64::from(x.to_bits() & 0x7fff_ffff);
-    if x.is_sign_negative() { -size } else { size }
-}
-
-/// How many `f32` lie between two values; NaN is at no distance from NaN only, and zeros differ by their signs.
-fn distance(x: f32, y: f32) -> u64 {
-    match (x.is_nan(), y.is_nan()) {
-        (true, true) => 0,
-        (false, false) if x == 0.0 && y == 0.0 => u64::from(x.to_bits() != y.to_bits()) * u64::MAX,
-        (false, false) => position(x).abs_diff(position(y)),
-        (true, false) | (false, true) => u64::MAX,
-    }
-}
-
 /// Zeros of both signs, subnormals, ones and their neighbours, ties, the limits, infinities and NaN.
 const EDGES: [f32; 28] = [
     0.0,

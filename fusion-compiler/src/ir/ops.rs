@@ -105,6 +105,15 @@ ops! {
         wgsl: bits(Native("{0} % {1}"), Never),
         ..OpInfo::NONE
     };
+    /// The high 32 bits of the product of two `u32`; made by expansions.
+    MulHigh = OpInfo {
+        arity: 2, typing: Typing::Int,
+        eval: Eval { float: |_| f64::NAN, int: |x, bits| ((i128::from(x[0]) * i128::from(x[1])) >> bits) as i64 },
+        cpu: numbers(Never, Never, Native("((u64::from({0}) * u64::from({1})) >> 32) as u32")),
+        ptx: numbers(Never, Never, Native("mul.hi.{t} {d}, {0}, {1};")),
+        wgsl: numbers(Never, Never, Expand(int::mul_high)),
+        ..OpInfo::NONE
+    };
     /// `x * y + z`, rounded once where the target can.
     Fma = OpInfo {
         name: "fma", arity: 3, typing: Typing::Float, ulp: ulp(0, 1),
@@ -278,22 +287,21 @@ ops! {
         grad: Grad::Rule(derive::pow),
         ..everywhere(pow::pow)
     };
-    /// Sine of an angle in radians. Beyond ±102,943 (2¹⁶ quarter turns), where the neighbours of an `f32` are
-    /// 2⁻⁷ apart, the angle is taken for 0 on every target.
+    /// Sine of an angle in radians.
     Sin = OpInfo {
         name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sin),
         ..everywhere(trig::sin)
     };
-    /// Cosine of an angle in radians, taken for 0 beyond ±102,943.
+    /// Cosine of an angle in radians.
     Cos = OpInfo {
         name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cos),
         ..everywhere(trig::cos)
     };
-    /// Tangent of an angle in radians, taken for 0 beyond ±102,943.
+    /// Tangent of an angle in radians.
     Tan = OpInfo {
         name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].tan(), int: |_, _| 0 },

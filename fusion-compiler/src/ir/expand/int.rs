@@ -27,6 +27,16 @@ pub(crate) fn rem_unsigned(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.binary(Op::IntRem, y.but(1, y.eq(0))))
 }
 
+/// The high half of a product of `u32`, from products of 16-bit halves: no sum here reaches 2³².
+pub(crate) fn mul_high(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| {
+        let [(x, x_high), (y, y_high)] = [x, y].map(|x| (x & 0xffff, x >> 16));
+        let middle = x_high * y + ((x * y) >> 16);
+        let other = x * y_high + (middle & 0xffff);
+        x_high * y_high + (middle >> 16) + (other >> 16)
+    })
+}
+
 /// −1, 0 or 1.
 pub(crate) fn sign(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {

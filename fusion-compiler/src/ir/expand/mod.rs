@@ -15,3 +15,4 @@ pub(crate) mod remainder;
 pub(crate) mod root;
 mod term;
 pub(crate) mod trig;
+mod turn;

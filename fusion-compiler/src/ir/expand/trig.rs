@@ -2,23 +2,20 @@
 //!
 //! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 
-use std::f32::consts::{FRAC_2_PI, FRAC_PI_2, PI};
+use std::f32::consts::{FRAC_PI_2, PI};
 
-use super::exp::{ROUNDER, nearest};
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::hyperbolic::odd;
 use super::term::{Term, binary, unary};
+use super::turn::{Turn, reduce};
+use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
-/// π/2 in six parts. The first five have 8 bits, so that their products with a number of quarter turns
-/// below 2¹⁶ are exact.
-const HALF_PI: [f32; 6] = [1.5703125, 0.0004825592, 1.2665987e-6, 9.895302e-10, 2.5579538e-12, 5.390303e-15];
+/// `(sin r − r) / r³` in `r²`, on |r| ≤ 1: relative error of the sine 2⁻³¹·⁴.
+const SIN: [f32; 4] = [-0.16666667, 0.008333354, -0.000198424, 2.7264512e-6];
 
-/// `(sin r − r) / r³` in `r²`, on |r| ≤ π/4: relative error of the sine 2⁻²⁷·⁸.
-const SIN: [f32; 3] = [-0.16666654, 0.008332106, -0.00019507883];
-
-/// `(cos r − 1 + r²/2) / r⁴` in `r²`, on |r| ≤ π/4: relative error of the cosine 2⁻³²·⁷.
+/// `(cos r − 1 + r²/2) / r⁴` in `r²`, on |r| ≤ 1: relative error of the cosine 2⁻³²·⁷.
 const COS: [f32; 3] = [0.041666646, -0.0013887298, 2.4430085e-5];
 
 /// `(asin x − x) / x³` in `x²`, on |x| ≤ 1/2: relative error of the arcsine 2⁻²⁷·⁶.
@@ -43,32 +40,29 @@ const ATAN: [f32; 10] = [
 const FRAC_PI_2_LOW: f32 = -4.371139e-8;
 const PI_LOW: f32 = -8.742278e-8;
 
-/// From here on more quarter turns are taken off than `HALF_PI` has bits for.
-const TURNS_LIMIT: f32 = 102_943.0;
-
 /// Sine.
 pub(crate) fn sin(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let y = reduce(x).sine();
-        y.but(x, x.eq(0.0))
+        let (quarters, size) = sine_of(reduce(x), 0);
+        flip(size, quarters ^ x.bitcast(DType::U32))
     })
 }
 
 /// Cosine, the sine a quarter turn later.
 pub(crate) fn cos(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let turn = reduce(x);
-        Turn { quarters: turn.quarters + 1, ..turn }.sine()
+        let (quarters, size) = sine_of(reduce(x), 1);
+        flip(size, quarters)
     })
 }
 
 /// Tangent, as the quotient of sine and cosine.
 pub(crate) fn tan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let Turn { quarters, sin, cos } = reduce(x);
-        let odd = (quarters & 1).ne(0);
-        let y = odd.select(-cos, sin) / odd.select(sin, cos);
-        y.but(x, x.eq(0.0))
+        let turn = reduce(x);
+        let odd = is_odd(turn.quarters);
+        let (sin, cos) = sine_and_cosine(turn);
+        with_sign(odd.select(-cos, sin) / odd.select(sin, cos), x)
     })
 }
 
@@ -119,46 +113,29 @@ pub(crate) fn atan2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
-/// An angle `quarters · π/2 + r`, by the sine and cosine of `r`.
-struct Turn<'b> {
-    quarters: Term<'b>,
-    sin: Term<'b>,
-    cos: Term<'b>,
+/// The sine of an angle of at least 0, some quarter turns later, but for a sign: that of the first result.
+fn sine_of(turn: Turn<'_>, later: i32) -> (Term<'_>, Term<'_>) {
+    let quarters = turn.quarters + (later << 30);
+    let (sin, cos) = sine_and_cosine(turn);
+    (quarters, is_odd(quarters).select(cos, sin))
 }
 
-impl<'b> Turn<'b> {
-    /// The sine of the angle.
-    fn sine(self) -> Term<'b> {
-        let size = (self.quarters & 1).ne(0).select(self.cos, self.sin);
-        (size.bits() ^ ((self.quarters & 2) << 30)).float_of_bits()
-    }
+/// Whether a number of quarter turns in the highest two bits is odd.
+fn is_odd(quarters: Term<'_>) -> Term<'_> {
+    (quarters & (1 << 30)).ne(0)
 }
 
-/// Takes quarter turns off an angle of at most [`TURNS_LIMIT`]; a larger one is taken for 0, an infinity for NaN.
-///
-/// `r` is kept in two parts. What is left after the first two products is exact; each later difference is
-/// rounded only where it is large, and then what was rounded off is exact and goes to the low part.
-fn reduce(x: Term<'_>) -> Turn<'_> {
-    let x = x.but(0.0, x.abs().gt(TURNS_LIMIT)).but(f32::NAN, magnitude(x).eq(INFINITY_BITS));
-    let (quarters, n) = nearest(x.fma(FRAC_2_PI, ROUNDER));
-    let exact = n.fma(-HALF_PI[1], n.fma(-HALF_PI[0], x).opaque()).opaque();
-    let (third, rest_third) = difference(exact, n * HALF_PI[2]);
-    let (fourth, rest_fourth) = difference(third, n * HALF_PI[3]);
-    let (fifth, rest_fifth) = difference(fourth, n * HALF_PI[4]);
-    let low = n.fma(-HALF_PI[5], rest_third + rest_fourth + rest_fifth);
-    let r = (fifth + low).opaque();
-    let low = (fifth - r) + low;
+/// `x` with its sign flipped where the highest bit is set.
+fn flip<'b>(x: Term<'b>, bits: Term<'b>) -> Term<'b> {
+    with_sign(x, bits.float_of_bits())
+}
+
+/// The sine and cosine of what is left of an angle.
+fn sine_and_cosine(Turn { r, low, .. }: Turn<'_>) -> (Term<'_>, Term<'_>) {
     let square = r * r;
     let sin = r + (r * square).fma(square.polynomial(&SIN), low);
     let cos = (square * square).fma(square.polynomial(&COS), -(r * low));
-    let cos = 1.0 - (square * 0.5 - cos);
-    Turn { quarters, sin, cos }
-}
-
-/// `x − y` and what rounding took off it.
-fn difference<'b>(x: Term<'b>, y: Term<'b>) -> (Term<'b>, Term<'b>) {
-    let z = (x - y).opaque();
-    (z, (x - z) - y)
+    (sin, 1.0 - (square * 0.5 - cos))
 }
 
 /// `√((1 − x)/2)`, the sine of half the angle whose cosine is `x`, for 1/2 ≤ x ≤ 1.

@@ -1,0 +1,83 @@
+//! Taking quarter turns off an angle of any size, after Payne and Hanek, "Radian reduction for trigonometric
+//! functions" (SIGNUM Newsletter 18, 1983).
+//!
+//! An angle is `m · 2ᵏ` with a whole `m` of 24 bits. Bits of 2/π that give multiples of four quarter turns do not
+//! matter, so 96 bits from there on are multiplied by `m` as integers. No `f32` is nearer to a quarter turn than
+//! 2⁻³⁰ of one, and the result is exact to 2⁻⁵⁵ of one: this holds for every finite `f32`.
+//! Invariant: integer arithmetic is exact on every target; float arithmetic starts where `r` has cancelled.
+
+use super::term::Term;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::ops::Op;
+
+/// 2/π behind its point, after the 25 zeros that the bits for angles from 1 to 2 start with.
+const TWO_OVER_PI: [u32; 7] =
+    [0x0000_0051, 0x7cc1_b727, 0x220a_94fe, 0x13ab_e8fa, 0x9a6e_e06d, 0xb14a_cc9e, 0x21c8_20ff];
+
+/// Bits of the fraction of an `f32`, and the implicit one above them.
+const FRACTION_BITS: i32 = 23;
+const FRACTION: i32 = (1 << FRACTION_BITS) - 1;
+const IMPLICIT: i32 = 1 << FRACTION_BITS;
+
+/// π/2 in units of 2²⁵, as its nearest `f32` and what that leaves.
+const UNIT: f32 = std::f32::consts::FRAC_PI_2 / 33_554_432.0;
+const UNIT_LOW: f32 = -4.371139e-8 / 33_554_432.0;
+
+/// An angle `r + low` of at most 1, and how many quarter turns were taken off to get there.
+pub(super) struct Turn<'b> {
+    /// The number of quarter turns modulo 4 in the highest two bits, of a `u32`; other bits are arbitrary.
+    pub(super) quarters: Term<'b>,
+    pub(super) r: Term<'b>,
+    pub(super) low: Term<'b>,
+}
+
+/// Takes quarter turns off `|x|`. Angles below 1 stay what they are, infinities give NaN.
+pub(super) fn reduce(x: Term<'_>) -> Turn<'_> {
+    let size = x.abs();
+    let bits = size.bitcast(DType::U32);
+    let exponent = bits - 1.0f32.to_bits().cast_signed();
+    let small = exponent.bitcast(DType::I32).lt(0);
+    let m = ((bits & FRACTION) | IMPLICIT).but(0, small);
+    let [high, middle, rest] = window(exponent);
+
+    // m · 2/π in quarter turns: `top` holds two bits before the point and 30 behind, `next` those from 2⁻³¹ on.
+    // What the last word adds to these is far below `top`.
+    let top = m * high + m.binary(Op::MulHigh, middle);
+    let next = m * middle;
+    // Rounded to 2⁻²⁵, so that `a` has 24 bits and a sign; `b` is what rounding took off and `next`, in 2⁻⁵⁶.
+    let rounded = top + 16;
+    let a = ((rounded << 2).bitcast(DType::I32) >> 7).to_float();
+    let b = ((top << 27).bitcast(DType::I32) >> 1) + (next >> 6).bitcast(DType::I32);
+    let last = signed_float(m) * signed_float(rest >> 1);
+    let b = last.fma(power(-37), b.to_float());
+    let (sum, sum_low) = (b.fma(power(-31), a).opaque(), b);
+    let sum_low = sum_low.fma(power(-31), a - sum);
+
+    let r = (sum * UNIT).opaque();
+    // 0, and NaN for an infinity.
+    let undefined = size * size.constant(Const::Float(0.0)).opaque();
+    let low = sum.fma(UNIT, -r) + sum.fma(UNIT_LOW, sum_low.fma(UNIT, undefined));
+    Turn { quarters: rounded + (1 << 29), r: r.but(size, small), low }
+}
+
+/// The 96 bits of 2/π from `exponent` (in the place where an `f32` has it) on, highest first.
+fn window(exponent: Term<'_>) -> [Term<'_>; 3] {
+    let word = |i: usize| exponent.constant(Const::Int(i64::from(TWO_OVER_PI[i])));
+    let bit = |i: i32| (exponent & (1 << (FRACTION_BITS + i))).ne(0);
+    let (two_words, one_word) = (bit(6), bit(5));
+    let words = [0, 1, 2, 3, 4].map(|i| two_words.select(word(i + 2), word(i)));
+    let words = [0, 1, 2, 3].map(|i| one_word.select(words[i + 1], words[i]));
+    let shift = (exponent >> FRACTION_BITS) & 31;
+    let missing = shift ^ 31;
+    [0, 1, 2].map(|i| (words[i] << shift) | ((words[i + 1] >> 1) >> missing))
+}
+
+/// A `u32` below 2³¹ as `f32`: targets convert signed integers faster.
+fn signed_float(x: Term<'_>) -> Term<'_> {
+    x.bitcast(DType::I32).to_float()
+}
+
+/// `2ⁿ`.
+fn power(n: i32) -> f32 {
+    (n as f32).exp2()
+}
