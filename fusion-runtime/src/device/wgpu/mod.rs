@@ -3,6 +3,7 @@
 //! Invariant: one ordered stream of commands per device (`stream`), so memory is given out again as soon as it is
 //! dropped (`pool`). Every error of wgpu is ours (`fault`); nothing here panics on a device's answer.
 
+mod cut;
 mod fault;
 mod launch;
 mod pipeline;
@@ -344,7 +345,8 @@ fn facts(device: &wgpu::Limits, info: &wgpu::AdapterInfo, limits: &Limits) -> De
         multiprocessor_threads_max: 1024,
         multiprocessors: if info.device_type == wgpu::DeviceType::Cpu { cores() } else { 32 },
         grid_max: limits.groups_max,
-        binding_bytes_max: limits.binding_bytes_max,
+        // Wherever in its buffer a tensor starts.
+        binding_bytes_max: limits.binding_bytes_max.saturating_sub(limits.offset_align),
         buffer_bytes_max: device.max_buffer_size,
     }
 }

@@ -113,6 +113,16 @@ impl Pipelines {
         Ok(pipeline)
     }
 
+    /// The names of the kernels compiled so far.
+    #[cfg(test)]
+    pub(super) fn kernels(&self) -> Vec<String> {
+        let text = |(text, _): &(String, u32)| {
+            let name = text.split_once("\nfn ").and_then(|(_, rest)| rest.split_once('('));
+            name.map_or_else(String::new, |(name, _)| name.into())
+        };
+        lock(&self.known).by_text.keys().map(text).collect()
+    }
+
     /// Compiles a kernel; whatever wgpu or the driver say against it is the error.
     fn compile(&self, launch: &Launch, text: &str, block: u32) -> Result<Pipeline> {
         self.gpu.check()?;
@@ -173,8 +183,8 @@ impl Pipelines {
             Checks::Trusted => {
                 let checks = wgpu::ShaderRuntimeChecks::unchecked();
                 // SAFETY: the text is the compiler's, whose kernels touch elements of their iteration space
-                // only, have loops that end, and guard integer division; a launch binds windows that hold these
-                // elements. Text from elsewhere is not reachable: plans are made by the compiler.
+                // only, have loops that end, and guard integer division; a launch binds what holds these elements,
+                // or the kernel leaves alone those that lie outside of its windows. Text from elsewhere is not reachable: plans are made by the compiler.
                 unsafe { self.gpu.device.create_shader_module_trusted(descriptor, checks) }
             }
         }
