@@ -160,7 +160,7 @@ pub(super) fn chunk_elements(
         };
         if needed > 0 {
             return Err(backend.gpu.unsupported(format!(
-                "`{}` with {most} bytes of a tensor in sight at a time: it needs {needed}; open the device with a larger `max_storage_buffer_binding_size`, and set no smaller FUSION_WGPU_BINDING_MAX",
+                "binding {needed} bytes of a tensor at once, as `{}` needs; the most is {most}: raise the device's limit `max_storage_buffer_binding_size`, or FUSION_WGPU_BINDING_MAX",
                 launch.kernel
             )));
         }

@@ -54,7 +54,10 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     let Code::Wgsl(text) = &launch.code else { unreachable!("a WGSL program has WGSL launches") };
     let elements = launch.space.elements(call.symbols).and_then(|elements| u64::try_from(elements).ok());
     let elements = elements.filter(|&elements| elements < ELEMENTS_MAX).ok_or_else(|| {
-        backend.gpu.unsupported(format!("the iteration space of `{}`: 2³¹ elements or more", launch.kernel))
+        backend.gpu.unsupported(format!(
+            "2³¹ elements or more at once, as `{}` would compute; call it on pieces of its tensors, or on another device",
+            launch.kernel
+        ))
     })?;
     let copies = copy_shared_reads(backend, launch, call)?;
     let substituted: Vec<Region<'_>>;

@@ -143,7 +143,10 @@ impl Pipelines {
             ),
             (_, false) => self.build(launch, text, block, self.bind_uniforms(uniform_bytes)),
         });
-        compiled.map_err(|error| Error::Jit { kernel: launch.kernel.to_string(), log: error.to_string() })
+        compiled.map_err(|error| match self.gpu.failed("create_compute_pipeline", &error) {
+            lost @ Error::DeviceLost { .. } => lost,
+            _ => Error::Jit { kernel: launch.kernel.to_string(), log: error.to_string() },
+        })
     }
 
     fn build(&self, launch: &Launch, text: &str, block: u32, passing: Passing) -> Pipeline {

@@ -178,6 +178,19 @@ fn only_windows_that_are_needed() {
 }
 
 #[test]
+fn positions_beyond_32_bits() {
+    on_device(SMALL, |gpu| {
+        let (memory, other) = (upload(gpu, &[1.0])?, upload(gpu, &[1.0])?);
+        let (all, out) = (view(&memory, 0, (1 << 32) + 1), view(&other, 0, 1 << 20));
+        match run(gpu, windowed(&spread::PLAN), &[1 << 10, 1 << 10], &[all, out, all]) {
+            Err(error @ Error::Unsupported { .. }) => assert!(error.to_string().contains("2³²"), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn beyond_the_real_limit() {
     let Some((device, gpu)) = device(PLAIN) else { return };
     // 144 MB: more than the 128 MiB that software Vulkan binds.
