@@ -338,12 +338,11 @@ pub struct IndexMap {
 }
 
 impl IndexMap {
-    /// The least and the greatest position that the elements `first ..= last` of the space may be read at; exact
-    /// where these are a box of coordinates.
+    /// The least and the greatest `Σ coordinate · stride` of the elements `first ..= last` of the space, or more than
+    /// these where the elements are no box of coordinates.
     pub fn bounds(&self, first: i64, last: i64, symbols: &[i64]) -> Option<(i64, i64)> {
         let (mut first, mut last) = (first, last);
-        let start = self.start.eval(symbols)?;
-        let (mut low, mut high) = (start, start);
+        let (mut low, mut high) = (0i64, 0i64);
         for (extent, stride) in self.dims.iter().rev() {
             let (extent, stride) = (extent.eval(symbols)?, stride.eval(symbols)?);
             let rows = (first.checked_div(extent)?, last.checked_div(extent)?);
@@ -425,9 +424,9 @@ mod tests {
         for (extents, strides) in [([4, 3, 5], [1, 20, 4]), ([2, 6, 3], [0, 3, 1]), ([3, 1, 7], [0, 0, 2])] {
             let dims =
                 extents.into_iter().zip(strides).map(|(extent, stride)| (number(extent), number(stride)));
-            let map = IndexMap { start: number(100), dims: dims.collect() };
+            let map = IndexMap { start: number(0), dims: dims.collect() };
             let [_, b, c] = extents;
-            let at = |i: i64| 100 + i / (b * c) * strides[0] + i / c % b * strides[1] + i % c * strides[2];
+            let at = |i: i64| i / (b * c) * strides[0] + i / c % b * strides[1] + i % c * strides[2];
             for first in 0..extents.iter().product() {
                 let mut exact = (at(first), at(first));
                 for last in first..extents.iter().product() {

@@ -43,14 +43,38 @@ pub(super) struct Cut {
     slides: SmallVec<[Slide; 2]>,
 }
 
-/// Buffers whose windows move together, because they are read at the same positions.
+/// Buffers that are read at the same `Σ coordinate · stride`, each from its own start. Their windows move together, as
+/// that sum grows: so there are as many combinations as windows on all of them, not the product.
 #[derive(Debug)]
 struct Slide {
-    buffers: SmallVec<[usize; 2]>,
-    /// The number of the window, among those that the chunk needs.
+    buffers: SmallVec<[Read; 4]>,
+    /// The sum from which the windows are as they are now.
     at: u64,
+    /// Bounds of the sum in the chunk.
     first: u64,
     last: u64,
+}
+
+/// A buffer of a slide.
+#[derive(Debug)]
+struct Read {
+    buffer: usize,
+    /// Bytes from the first window's start to the position at the sum 0.
+    start: u64,
+    /// Bytes of an element.
+    size: u64,
+}
+
+impl Read {
+    /// The number of the window that holds the position at this sum.
+    fn window(&self, sum: u64, window_bytes: u64) -> u64 {
+        (self.start + sum * self.size) / window_bytes
+    }
+
+    /// The least sum at which that is the next window.
+    fn next(&self, sum: u64, window_bytes: u64) -> u64 {
+        ((self.window(sum, window_bytes) + 1) * window_bytes - self.start).div_ceil(self.size)
+    }
 }
 
 impl Cut {
@@ -64,65 +88,76 @@ impl Cut {
         let mut cut = Cut { chunk, windows: SmallVec::new(), slides: SmallVec::new() };
         let align = backend.limits.offset_align;
         for (i, (arg, region)) in launch.buffers.iter().zip(call.buffers).enumerate() {
-            let window = match &arg.reach {
+            cut.windows.push(match &arg.reach {
                 Reach::Linear(per) => {
                     let per = u64::from(*per);
                     binding(arg, region, Chunk { start: chunk.start * per, end: chunk.end * per }, align)
                 }
-                Reach::Whole => whole(arg, region, align),
-                Reach::Windows(map) => {
-                    let number = cut.slide(backend, launch, call, (i, map))?;
-                    numbered(backend, arg, region, number)
-                }
-            };
-            cut.windows.push(window);
+                Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
+            });
+            if let Reach::Windows(map) = &arg.reach {
+                let added = cut.add(launch, call, (i, map), region.offset as u64 % align);
+                added.ok_or_else(|| {
+                    let what = format!("positions beyond 63 bits, as `{}` would read", launch.kernel);
+                    backend.gpu.unsupported(what)
+                })?;
+            }
         }
+        (0..cut.slides.len()).for_each(|slide| cut.place(backend, launch, call, slide));
         Ok(cut)
     }
 
     /// Goes on to the next combination of windows, if there is one.
     pub(super) fn advance(&mut self, backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) -> bool {
-        for slide in &mut self.slides {
-            let moves = slide.at < slide.last;
-            slide.at = if moves { slide.at + 1 } else { slide.first };
-            for &i in &slide.buffers {
-                self.windows[i] = numbered(backend, &launch.buffers[i], &call.buffers[i], slide.at);
-            }
-            if moves {
+        let bytes = window_bytes(backend);
+        for i in 0..self.slides.len() {
+            let slide = &mut self.slides[i];
+            let next = slide.buffers.iter().map(|read| read.next(slide.at, bytes)).min();
+            let next = next.filter(|&next| next <= slide.last);
+            slide.at = next.unwrap_or(slide.first);
+            self.place(backend, launch, call, i);
+            if next.is_some() {
                 return true;
             }
         }
         false
     }
 
-    /// Has the windows on a buffer move, and says which comes first.
-    fn slide(
+    /// Has the windows on a buffer move; nothing where its positions have no value.
+    fn add(
         &mut self,
-        backend: &WgpuBackend,
         launch: &Launch,
         call: &Call<'_>,
-        (i, map): (usize, &IndexMap),
-    ) -> Result<u64> {
-        let (arg, region) = (&launch.buffers[i], &call.buffers[i]);
-        let lead = |region: &Region<'_>| region.offset as u64 % backend.limits.offset_align;
-        let size = |arg: &BufferArg| arg.dtype.size() as u64;
-        let alike = self.slides.iter_mut().find(|slide| {
-            let (other, at) = (&launch.buffers[slide.buffers[0]], &call.buffers[slide.buffers[0]]);
-            other.reach == arg.reach && size(other) == size(arg) && lead(at) == lead(region)
-        });
-        if let Some(slide) = alike {
-            slide.buffers.push(i);
-            return Ok(slide.first);
+        (buffer, map): (usize, &IndexMap),
+        lead: u64,
+    ) -> Option<()> {
+        let size = launch.buffers[buffer].dtype.size() as u64;
+        let start = u64::try_from(map.start.eval(call.symbols)?).ok()?;
+        let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
+        let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].reach {
+            Reach::Windows(other) => other.dims == map.dims,
+            Reach::Linear(_) | Reach::Whole => false,
+        };
+        if let Some(slide) = self.slides.iter_mut().find(same) {
+            slide.buffers.push(read);
+            return Some(());
         }
-        let (first, last) = (self.chunk.start as i64, self.chunk.end as i64 - 1);
-        let bounds = map.bounds(first, last, call.symbols).filter(|(low, _)| *low >= 0);
-        let (low, high) = bounds.ok_or_else(|| {
-            backend.gpu.unsupported(format!("`{}` reading positions beyond 63 bits", launch.kernel))
-        })?;
-        let number = |position: i64| (lead(region) + position as u64 * size(arg)) / window_bytes(backend);
-        let (first, last) = (number(low), number(high));
-        self.slides.push(Slide { buffers: [i].into_iter().collect(), at: first, first, last });
-        Ok(first)
+        let (first, last) = (i64::try_from(self.chunk.start).ok()?, i64::try_from(self.chunk.end).ok()?);
+        let (low, high) = map.bounds(first, last - 1, call.symbols)?;
+        let (first, last) = (u64::try_from(low).ok()?, u64::try_from(high).ok()?);
+        self.slides.push(Slide { buffers: [read].into_iter().collect(), at: first, first, last });
+        Some(())
+    }
+
+    /// Puts the windows of a slide where it is.
+    fn place(&mut self, backend: &WgpuBackend, launch: &Launch, call: &Call<'_>, slide: usize) {
+        let (bytes, slide) = (window_bytes(backend), &self.slides[slide]);
+        for read in &slide.buffers {
+            let (arg, region) = (&launch.buffers[read.buffer], &call.buffers[read.buffer]);
+            let all = whole(arg, region, backend.limits.offset_align);
+            let start = all.start + read.window(slide.at, bytes) * bytes;
+            self.windows[read.buffer] = Window { start, end: all.end.min(start + bytes) };
+        }
     }
 }
 
@@ -166,13 +201,6 @@ pub(super) fn chunk_elements(
         }
     }
     Ok(step)
-}
-
-/// The window of this number on a buffer.
-fn numbered(backend: &WgpuBackend, arg: &BufferArg, region: &Region<'_>, number: u64) -> Window {
-    let all = whole(arg, region, backend.limits.offset_align);
-    let start = all.start + number * window_bytes(backend);
-    Window { start, end: all.end.min(start + window_bytes(backend)) }
 }
 
 /// Bytes of all windows but the last of a buffer.
