@@ -132,6 +132,16 @@ impl Pipelines {
                 .gpu
                 .unsupported(format!("the {uniform_bytes} bytes of uniforms of `{}`", launch.kernel)));
         }
+        // Eight are what the compiler counts on; windows on several places of a tensor may be more.
+        let (bound, most) =
+            (launch.buffers.len(), self.gpu.device.limits().max_storage_buffers_per_shader_stage);
+        if bound > most as usize {
+            let what = format!(
+                "binding {bound} buffers at once, as `{}` needs; the most is {most}: raise the device's limit `max_storage_buffers_per_shader_stage`, or call it on smaller tensors",
+                launch.kernel
+            );
+            return Err(self.gpu.unsupported(what));
+        }
         let as_immediates = uniform_bytes <= self.immediate_bytes_max && text.contains(UNIFORM_DECLARATION);
         let compiled = self.gpu.caught(|| match (uniform_bytes, as_immediates) {
             (0, _) => self.build(launch, text, block, Passing::None),

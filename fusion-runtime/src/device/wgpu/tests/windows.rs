@@ -18,6 +18,7 @@ fuse! {
     pub(crate) fn row(x: f32[N, D], b: f32[D]) -> f32[N, D] { x + b }
     pub(crate) fn column(x: f32[D], m: f32[N]) -> f32[N, D] { x - m }
     pub(crate) fn planes(x: f32[C = 3, H, W], g: f32[C = 3]) -> f32[H, W] { sum(x * g, C) }
+    pub(crate) fn many(x: f32[C = 40, N]) -> f32[N] { sum(x, C) }
     pub(crate) fn interleaved(x: f32[C = 3, H, W]) -> f32[H, W, C] { x - mean(x, C) }
     pub(crate) fn spread(x: f32[H, C = 2, W]) -> f32[W, H] { at(x, C, 1) - 2.0 * at(x, C, 0) }
     pub(crate) fn in_place(p: &mut f32[N, D], x: f32[D, N], lr: f32) { p = -p + lr * x; }
@@ -180,6 +181,36 @@ fn only_windows_that_are_needed() {
     // The bias has two windows, and only the chunks at its ends need one of them alone.
     let (x, b) = (ones(&[2, 4096]), ones(&[4096]));
     assert_eq!(dispatches(&|| row(&x, &b)), 1 + 2 + 2 + 2 + 1);
+}
+
+/// Each place that an element needs is a buffer, as many as the device binds.
+#[test]
+fn one_buffer_for_each_place() {
+    let buffers = |plan| windowed(plan).buffers.len();
+    assert_eq!([buffers(&two::PLAN), buffers(&planes::PLAN), buffers(&many::PLAN)], [3, 5, 41]);
+    let Some((device, gpu)) = device(SMALL) else { return };
+    let most = gpu.gpu.device.limits().max_storage_buffers_per_shader_stage;
+    eprintln!("the device binds {most} buffers");
+    if most >= 41 {
+        check(&device, &[&[40, 131]], |t| Ok(vec![many(&t[0])?]));
+    }
+    // An application's device, of the limits that WebGPU promises.
+    let context = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapter = pollster::block_on(context.request_adapter(&wgpu::RequestAdapterOptions::default()));
+    let opened =
+        adapter.map(|adapter| pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())));
+    let Ok(Ok((theirs, queue))) = opened else { panic!("there was an adapter") };
+    let gpu = crate::device::wgpu::from_wgpu_with(theirs, queue, SMALL).map(Arc::new);
+    let gpu = Device(gpu.unwrap_or_else(|error| panic!("{error}")));
+    check_matrices(&gpu, 64, 65);
+    let x = F::zeros(&gpu, [40, 131]).and_then(|x| many(&x));
+    match x {
+        Err(error @ Error::Unsupported { .. }) => {
+            let what = "binding 41 buffers at once, as `fuse_many_0_windows` needs; the most is 8";
+            assert!(error.to_string().contains(what), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
