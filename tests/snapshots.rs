@@ -24,13 +24,16 @@ fn texts_are_as_reviewed() {
     assert!(changed.is_empty(), "the texts of {changed:?} are others than the snapshots show");
 }
 
-/// All variants of a kernel, once: with and without 128-bit accesses, with 32-bit and 64-bit positions.
+/// All variants of a kernel, once: with and without 128-bit accesses, with 32-bit and 64-bit positions, through windows.
 #[test]
 fn variants_are_as_reviewed() {
     let functions = kernels::functions();
     let function = functions.iter().find(|function| function.graph.name == "broadcast");
     let plan = kernels::plan(function.expect("the corpus has a broadcast"));
-    let texts = kernels::launches(&kernels::steps(&plan, Target::Ptx)[0]).map(|launch| text(&launch.code));
+    let texts = [Target::Ptx, Target::Wgsl]
+        .into_iter()
+        .flat_map(|target| kernels::launches(&kernels::steps(&plan, target)[0]))
+        .map(|launch| text(&launch.code));
     check("variants", &texts.collect::<Vec<_>>().join("\n"));
 }
 
@@ -61,6 +64,7 @@ fn variants(plan: &Plan<CpuKernels>, target: Target) -> String {
     let condition = |condition: &Condition| match condition {
         Condition::Divides(extent, by) => format!("{} % {by} == 0", named(plan, extent)),
         Condition::AtMost(extent, max) => format!("{} <= {max}", named(plan, extent)),
+        Condition::Binds(bytes) => format!("{} bytes fit in a binding", named(plan, bytes)),
     };
     let variants = kernels::steps(plan, target).iter().flat_map(|Step { variants }| variants.iter());
     let lines = variants.map(|variant| {

@@ -8,7 +8,7 @@ use check::Source;
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph};
 use ir::kernel::{Kernel, Uniform};
-use ir::plan::{BufferArg, Code, Launch, Plan, Program, Target, Variant};
+use ir::plan::{Code, Launch, Plan, Program, Target, Variant};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
 use schedule::{Scheduled, Work};
@@ -140,24 +140,17 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
 /// The kernels of one group on one target.
 fn variants(work: &Work<'_>, target: Target) -> Vec<Variant<CpuKernels>> {
     let scheduled = schedule::pointwise(work, &target::facts(target));
-    scheduled.into_iter().map(|scheduled| variant(work, target, scheduled)).collect()
+    scheduled.into_iter().map(|scheduled| variant(target, scheduled)).collect()
 }
 
-fn variant(work: &Work<'_>, target: Target, scheduled: Scheduled) -> Variant<CpuKernels> {
-    let Scheduled { when, kernel, reach, space } = scheduled;
+fn variant(target: Target, scheduled: Scheduled) -> Variant<CpuKernels> {
+    let Scheduled { when, kernel, buffers, space } = scheduled;
     let kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
-    let buffers = work.operands.iter().zip(reach);
-    let buffers = buffers.map(|(operand, reach)| BufferArg {
-        slot: operand.slot,
-        access: operand.access,
-        dtype: operand.dtype,
-        reach,
-    });
     let (name, index) = (kernel.name.clone(), kernel.index);
     let (code, uniforms) = code(kernel, target);
     let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
-    let launch = Launch { kernel: name.into(), index, code, buffers: buffers.collect(), uniforms, space };
+    let launch = Launch { kernel: name.into(), index, code, buffers: buffers.into(), uniforms, space };
     Variant { when: when.into(), launches: vec![launch].into() }
 }
 

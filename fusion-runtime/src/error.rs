@@ -153,15 +153,15 @@ pub enum Error {
         /// What is read.
         input: String,
     },
-    /// The device has no memory left.
-    #[error(
-        "out of memory on {device}: {bytes} bytes could not be allocated; drop tensors, or work on smaller pieces"
-    )]
+    /// The device has not the memory for a tensor.
+    #[error("out of memory on {device}: {bytes} bytes could not be allocated; {}", Relief(*tensor_bytes_max))]
     OutOfMemory {
         /// The size of the request.
         bytes: usize,
         /// The device.
         device: String,
+        /// Most bytes that one tensor has there, where the request is beyond it, however much memory is free.
+        tensor_bytes_max: Option<u64>,
     },
     /// A shape whose elements cannot be counted or addressed.
     #[error("a tensor of shape {shape} has more elements than memory can hold")]
@@ -219,6 +219,23 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+}
+
+/// What helps against a lack of memory, for a message.
+struct Relief(Option<u64>);
+
+impl fmt::Display for Relief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("drop tensors, or work on smaller pieces"),
+            Some(most) => {
+                write!(
+                    f,
+                    "one tensor there has at most {most}, so work on smaller pieces, or on another device"
+                )
+            }
+        }
+    }
 }
 
 /// The number of elements of a shape, for a message.

@@ -31,8 +31,9 @@ impl LaunchConfig {
     /// are resident on the whole device at once (full occupancy), beyond which threads stride.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
-        let warp = u64::from(facts.warp_size.max(1));
-        let block_max = u64::from(facts.block_threads_max.min(BLOCK)).max(warp) / warp * warp;
+        let threads_max = u64::from(facts.block_threads_max.clamp(1, BLOCK));
+        let warp = u64::from(facts.warp_size).clamp(1, threads_max);
+        let block_max = threads_max / warp * warp;
         let block = iterations.min(block_max).next_multiple_of(warp);
         // Never fewer than one block for each multiprocessor, whatever the facts say of residency.
         let resident = (u64::from(facts.multiprocessor_threads_max) / block).max(1);
@@ -174,6 +175,10 @@ mod tests {
         let unknown =
             DeviceFacts { multiprocessor_threads_max: 0, multiprocessors: 0, warp_size: 0, ..facts };
         check(&unknown, 1 << 20, 0, 100, 1);
+        // Less than a warp, and nothing at all: whatever is said, one block has a legal number of threads.
+        let tiny = DeviceFacts { block_threads_max: 16, warp_size: 32, grid_max: 0, ..facts };
+        check(&tiny, 1 << 20, 1, 16, 1);
+        check(&DeviceFacts { block_threads_max: 0, ..tiny }, 1 << 20, 1, 1, 1);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Dest, Output, Param, ParamKind, Program, Slot, Step};
+use fusion_compiler::ir::plan::{Condition, Dest, Output, Param, ParamKind, Program, Slot, Step};
 use smallvec::SmallVec;
 
 use crate::bind::{Bound, argument, bind, tensor};
@@ -260,8 +260,9 @@ fn run_steps(program: &Program<CpuCode>, state: &State<'_>) -> Result<()> {
 
 fn run_step(step: &Step<CpuCode>, state: &State<'_>, temps: &Temps) -> Result<()> {
     let symbols = &state.bound.symbols;
-    let fits =
-        step.variants.iter().find(|variant| variant.when.iter().all(|condition| condition.holds(symbols)));
+    let binding_bytes_max = state.bound.device.facts().binding_bytes_max;
+    let holds = |condition: &Condition| condition.holds(symbols, binding_bytes_max);
+    let fits = step.variants.iter().find(|variant| variant.when.iter().all(holds));
     let variant =
         fits.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))?;
     for launch in variant.launches.iter() {

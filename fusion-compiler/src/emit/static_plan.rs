@@ -11,8 +11,8 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
-    Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, Launch, Output, Param, ParamKind, Plan,
-    Program, Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg, Variant,
+    Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch, Output, Param,
+    ParamKind, Plan, Program, Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg, Variant,
 };
 
 /// The plan as an expression, in a scope where `p` is `::fusion::__private`, `cpu` holds the functions, and
@@ -138,12 +138,21 @@ fn step(step: &Step<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
 }
 
 fn condition(condition: &Condition) -> TokenStream {
-    let (name, of, number) = match condition {
-        Condition::Divides(extent, divisor) => (quote!(Divides), extent, divisor),
-        Condition::AtMost(extent, max) => (quote!(AtMost), extent, max),
+    let condition = match condition {
+        Condition::Divides(of, divisor) => {
+            let extent = extent(of);
+            quote!(Divides(#extent, #divisor))
+        }
+        Condition::AtMost(of, max) => {
+            let extent = extent(of);
+            quote!(AtMost(#extent, #max))
+        }
+        Condition::Binds(bytes) => {
+            let bytes = extent(bytes);
+            quote!(Binds(#bytes))
+        }
     };
-    let extent = extent(of);
-    quote!(p::Condition::#name(#extent, #number))
+    quote!(p::Condition::#condition)
 }
 
 fn launch(launch: &Launch<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
@@ -193,9 +202,17 @@ fn buffer(buffer: &BufferArg) -> TokenStream {
         Slot::Output(i) => quote!(Output(#i)),
         Slot::Temp(i) => quote!(Temp(#i)),
     };
-    let reach = match buffer.reach {
+    let reach = match &buffer.reach {
         Reach::Linear(per) => quote!(Linear(#per)),
         Reach::Whole => quote!(Whole),
+        Reach::Windows(IndexMap { start, dims }) => {
+            let start = extent(start);
+            let dims = list(dims, |(of, stride)| {
+                let (extent, stride) = (extent(of), extent(stride));
+                quote!((#extent, #stride))
+            });
+            quote!(Windows(p::IndexMap { start: #start, dims: #dims }))
+        }
     };
     let (access, dtype) = (access(buffer.access), dtype(buffer.dtype));
     quote!(p::BufferArg { slot: p::Slot::#slot, access: #access, dtype: #dtype, reach: p::Reach::#reach })
@@ -211,6 +228,7 @@ fn uniform(uniform: &UniformArg) -> TokenStream {
         UniformArg::Start => quote!(Start),
         UniformArg::End => quote!(End),
         UniformArg::Offset(buffer) => quote!(Offset(#buffer)),
+        UniformArg::Window(buffer) => quote!(Window(#buffer)),
     };
     quote!(p::UniformArg::#arg)
 }

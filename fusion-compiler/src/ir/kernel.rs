@@ -85,6 +85,8 @@ pub enum UniformArg {
     End,
     /// What to add to a position to find the element in the binding of this buffer, modulo 2³². WGSL only.
     Offset(u16),
+    /// Elements of the binding of this buffer, a window on part of it. WGSL only.
+    Window(u16),
 }
 
 /// Bits of an index.

@@ -208,14 +208,20 @@ pub enum Condition {
     Divides(DimExpr, i64),
     /// The extent is at most the number.
     AtMost(DimExpr, i64),
+    /// A kernel of the device sees this many bytes of a buffer at once.
+    Binds(DimExpr),
 }
 
 impl Condition {
-    /// Whether it holds for these extents.
-    pub fn holds(&self, symbols: &[i64]) -> bool {
+    /// Whether it holds for these extents, on a device whose kernels see at most this many bytes of a buffer.
+    pub fn holds(&self, symbols: &[i64], binding_bytes_max: u64) -> bool {
         match self {
             Condition::Divides(extent, divisor) => extent.eval(symbols).is_some_and(|x| x % divisor == 0),
             Condition::AtMost(extent, max) => extent.eval(symbols).is_some_and(|x| x <= *max),
+            Condition::Binds(bytes) => {
+                let bytes = bytes.eval(symbols).and_then(|bytes| u64::try_from(bytes).ok());
+                bytes.is_some_and(|bytes| bytes <= binding_bytes_max)
+            }
         }
     }
 }
@@ -224,7 +230,8 @@ impl Condition {
 ///
 /// * PTX: `.param` in order: the address of each buffer (`.u64`), then the uniforms (`.u32`, `.f32`, or
 ///   `.u64` for positions of a 64-bit variant). Any grid and block size of one dimension will do.
-/// * WGSL: buffers are `@group(0) @binding(i)`; the uniforms follow each other in the struct `args`, 4 bytes
+/// * WGSL: buffers are `@group(0) @binding(i)`, one tensor behind several of them if it is read through several windows
+///   (`Reach::Windows`); the uniforms follow each other in the struct `args`, 4 bytes
 ///   each, bound as `@group(1) @binding(0)` or as immediates. Override `block` is the workgroup size; groups
 ///   may be folded into `x` and `y`. Buffers are bound from a multiple of the device's alignment and to a
 ///   multiple of 16 bytes.
@@ -313,8 +320,39 @@ pub enum Reach {
     /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
     /// chunks, and CPU items own their part of it. Whatever is written is linear.
     Linear(u32),
-    /// Any element may be read.
+    /// Any element may be read; all are seen at once.
     Whole,
+    /// Elements are read where the map says, through a window on part of the buffer. The kernel leaves alone the
+    /// elements of the space that need what lies outside of one of its windows: launched for all combinations of
+    /// windows, it does each element once. WGSL only.
+    Windows(IndexMap),
+}
+
+/// Where in a buffer each element of the space is read: at `start + Σ coordinate · stride`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexMap {
+    /// Position at the first element of the space.
+    pub start: DimExpr,
+    /// Extents of the space's dims, outermost first, each with its stride in the buffer, ≥ 0.
+    pub dims: List<(DimExpr, DimExpr)>,
+}
+
+impl IndexMap {
+    /// The least and the greatest `Σ coordinate · stride` of the elements `first ..= last` of the space, or more than
+    /// these where the elements are no box of coordinates.
+    pub fn bounds(&self, first: i64, last: i64, symbols: &[i64]) -> Option<(i64, i64)> {
+        let (mut first, mut last) = (first, last);
+        let (mut low, mut high) = (0i64, 0i64);
+        for (extent, stride) in self.dims.iter().rev() {
+            let (extent, stride) = (extent.eval(symbols)?, stride.eval(symbols)?);
+            let rows = (first.checked_div(extent)?, last.checked_div(extent)?);
+            let (from, to) = if rows.0 == rows.1 { (first % extent, last % extent) } else { (0, extent - 1) };
+            low = low.checked_add(from.checked_mul(stride)?)?;
+            high = high.checked_add(to.checked_mul(stride)?)?;
+            (first, last) = rows;
+        }
+        Some((low, high))
+    }
 }
 
 /// Whose memory.
@@ -373,4 +411,41 @@ pub struct Boundary {
     pub line: u32,
     /// In the user's source; 0 if unknown.
     pub column: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bounds of positions in an operand of these strides, of the elements of a space, against all of its elements.
+    #[test]
+    fn bounds_hold_every_position() {
+        let number = DimExpr::constant;
+        for (extents, strides) in [([4, 3, 5], [1, 20, 4]), ([2, 6, 3], [0, 3, 1]), ([3, 1, 7], [0, 0, 2])] {
+            let dims =
+                extents.into_iter().zip(strides).map(|(extent, stride)| (number(extent), number(stride)));
+            let map = IndexMap { start: number(0), dims: dims.collect() };
+            let [_, b, c] = extents;
+            let at = |i: i64| i / (b * c) * strides[0] + i / c % b * strides[1] + i % c * strides[2];
+            for first in 0..extents.iter().product() {
+                let mut exact = (at(first), at(first));
+                for last in first..extents.iter().product() {
+                    exact = (exact.0.min(at(last)), exact.1.max(at(last)));
+                    let (low, high) = map.bounds(first, last, &[]).expect("nothing overflows");
+                    assert!(low <= exact.0 && exact.1 <= high, "{first}..={last}");
+                    let row = first / c == last / c;
+                    let box_of_rows =
+                        first % c == 0 && last % c == c - 1 && first / (b * c) == last / (b * c);
+                    assert!(!row && !box_of_rows || (low, high) == exact, "{first}..={last}: {low}..={high}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_binding_holds_at_most_its_limit() {
+        let bytes = Condition::Binds(DimExpr::sym(0) * DimExpr::constant(4));
+        assert!(bytes.holds(&[25], 100) && !bytes.holds(&[26], 100));
+        assert!(!bytes.holds(&[i64::MAX], u64::MAX), "what overflows fits nowhere");
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::space::{SpaceDim, reach, stride};
+use super::space::{SpaceDim, bytes, reach, stride};
 use super::{Operand, Work, pointwise};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
@@ -16,7 +16,7 @@ use crate::ir::kernel::{
     At, Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Uniform, UniformId, Value,
 };
 use crate::ir::ops::Op;
-use crate::ir::plan::{Reach, UniformArg};
+use crate::ir::plan::{BufferArg, IndexMap, Reach, UniformArg};
 use crate::target::TargetFacts;
 
 /// Where in the space a body works.
@@ -27,6 +27,24 @@ pub(super) struct Place {
     pub(super) coordinates: Vec<Value>,
     /// Elements at a time, along the innermost dim.
     pub(super) lanes: Lanes,
+}
+
+/// How a body sees the operands that it reads out of order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// All of them at once.
+    Whole,
+    /// Those that may be large through windows, one for each place in them that an element needs.
+    Windows,
+}
+
+/// Bytes that every device binds at once: the default limit of WebGPU.
+const BINDING_BYTES: i64 = 128 << 20;
+
+/// Whether an operand is read out of order and may not fit in one binding.
+pub(super) fn is_windowed(work: &Work<'_>, operand: &Operand) -> bool {
+    reach(work.graph, work.group, operand) == Reach::Whole
+        && bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
 }
 
 /// Coordinates along unrolled axes.
@@ -44,8 +62,13 @@ enum Level {
 pub(super) struct Body<'w> {
     work: &'w Work<'w>,
     rebased: bool,
+    sight: Sight,
     dims: &'w [SpaceDim],
     kernel: Kernel,
+    /// What is behind the kernel's buffers.
+    buffers: Vec<BufferArg>,
+    /// Whether what the current element reads lies within its windows, one for each.
+    within: Vec<Value>,
     /// Those of the kernel, in its order.
     uniforms: Vec<Value>,
     item: Vec<Stmt>,
@@ -59,17 +82,34 @@ impl<'w> Body<'w> {
         facts: &TargetFacts,
         dims: &'w [SpaceDim],
         name: String,
-        index: IndexWidth,
+        (index, sight): (IndexWidth, Sight),
     ) -> Body<'w> {
-        let buffer = |operand: &Operand| Buffer {
-            name: operand.name.clone(),
-            dtype: operand.dtype,
-            access: operand.access,
+        let kernel = Kernel { name, buffers: vec![], uniforms: vec![], types: vec![], body: vec![], index };
+        let mut body = Body {
+            work,
+            rebased: facts.rebased,
+            sight,
+            dims,
+            kernel,
+            buffers: vec![],
+            within: vec![],
+            uniforms: vec![],
+            item: vec![],
+            inner: vec![],
+            values: HashMap::new(),
         };
-        let buffers = work.operands.iter().map(buffer).collect();
-        let kernel = Kernel { name, buffers, uniforms: vec![], types: vec![], body: vec![], index };
-        let (rebased, uniforms, values) = (facts.rebased, vec![], HashMap::new());
-        Body { work, rebased, dims, kernel, uniforms, item: vec![], inner: vec![], values }
+        for operand in &work.operands {
+            body.bind(operand, reach(work.graph, work.group, operand));
+        }
+        body
+    }
+
+    /// Another buffer of the kernel.
+    fn bind(&mut self, operand: &Operand, reach: Reach) -> BufferId {
+        let Operand { slot, dtype, access, .. } = *operand;
+        self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access });
+        self.buffers.push(BufferArg { slot, access, dtype, reach });
+        BufferId(self.buffers.len() as u16 - 1)
     }
 
     /// Writes what runs once per thread.
@@ -107,9 +147,9 @@ impl<'w> Body<'w> {
         (std::mem::take(&mut self.item), std::mem::take(&mut self.inner))
     }
 
-    /// The kernel.
-    pub(super) fn finish(self) -> Kernel {
-        self.kernel
+    /// The kernel, and what is behind its buffers.
+    pub(super) fn finish(self) -> (Kernel, Vec<BufferArg>) {
+        (self.kernel, self.buffers)
     }
 
     /// A uniform, the same one for the same argument.
@@ -192,6 +232,11 @@ impl<'w> Body<'w> {
             let value = self.inner().splat(value, place.lanes);
             self.inner.push(Stmt::Store(at, value));
         }
+        let within = std::mem::take(&mut self.within);
+        if let Some(cond) = within.into_iter().reduce(|all, one| self.item().apply(Op::And, &[all, one])) {
+            let body = std::mem::take(&mut self.inner);
+            self.inner.push(Stmt::If { cond, body });
+        }
     }
 
     /// All coordinates along the unrolled axes among `axes`.
@@ -210,7 +255,11 @@ impl<'w> Body<'w> {
         let has = |dim: &SpaceDim| dim.axes.iter().any(|&axis| axes.contains(axis));
         match self.dims.split_last() {
             Some((last, _)) if has(last) => Level::Inner,
-            Some((_, outer)) if outer.iter().any(has) => Level::Item,
+            Some((_, outer)) if outer.iter().any(has) => match self.sight {
+                Sight::Whole => Level::Item,
+                // Nothing is read before it is known to lie within a window.
+                Sight::Windows => Level::Inner,
+            },
             Some(_) | None => Level::Top,
         }
     }
@@ -320,18 +369,22 @@ impl<'w> Body<'w> {
                     if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
                 At { buffer, index: self.rebase(buffer, level, index), stride: per, phase }
             }
-            Reach::Linear(_) | Reach::Whole => self.strided(buffer, level, unrolled, place),
+            Reach::Linear(_) | Reach::Whole | Reach::Windows(_) => {
+                self.strided(buffer, level, unrolled, place)
+            }
         }
     }
 
     /// A position from the coordinates of its place, dim by dim.
     fn strided(&mut self, buffer: BufferId, level: Level, unrolled: &Unrolled, place: &Place) -> At {
         let (graph, operand) = (self.work.graph, &self.work.operands[usize::from(buffer.0)]);
-        let mut index = None;
+        let (mut index, mut start) = (None, DimExpr::constant(0));
         for &(axis, at) in unrolled.iter().filter(|(_, at)| *at != 0) {
             if let Some(stride) = stride(graph, operand, axis) {
-                let ahead = self.extent(&(stride * DimExpr::constant(at)));
+                let stride = stride * DimExpr::constant(at);
+                let ahead = self.extent(&stride);
                 index = Some(self.sum(level, index, ahead));
+                start = start + stride;
             }
         }
         let strides: Vec<Option<DimExpr>> =
@@ -343,6 +396,9 @@ impl<'w> Body<'w> {
             }
         }
         let index = index.unwrap_or_else(|| self.at(level).index(0));
+        if self.sight == Sight::Windows && is_windowed(self.work, operand) {
+            return self.through_window(buffer, index, start, strides);
+        }
         let index = self.rebase(buffer, level, index);
         let Some(Some(along)) = strides.last() else { return At::new(buffer, index) };
         if place.lanes == Lanes::ONE || along.as_const() == Some(1) {
@@ -353,6 +409,32 @@ impl<'w> Body<'w> {
         let mut b = self.inner();
         let ahead = b.apply(Op::Mul, &[lane, along]);
         At::new(buffer, b.apply(Op::Add, &[index, ahead]))
+    }
+
+    /// A place that is read through a window of its own. The element waits where it lies outside.
+    fn through_window(
+        &mut self,
+        operand: BufferId,
+        index: Value,
+        start: DimExpr,
+        strides: Vec<Option<DimExpr>>,
+    ) -> At {
+        let strides = strides.into_iter().map(|stride| stride.unwrap_or_else(|| DimExpr::constant(0)));
+        let dims = self.dims.iter().map(|dim| dim.extent.clone()).zip(strides).collect();
+        let reach = Reach::Windows(IndexMap { start, dims });
+        let known = &mut self.buffers[usize::from(operand.0)].reach;
+        let buffer = if *known == Reach::Whole {
+            *known = reach;
+            operand
+        } else {
+            self.bind(&self.work.operands[usize::from(operand.0)], reach)
+        };
+        let index = self.rebase(buffer, Level::Item, index);
+        let name = format!("window of {}", self.kernel.buffer(buffer).name);
+        let window = self.uniform(UniformArg::Window(buffer.0), DType::Index, &name);
+        let within = self.item().apply(Op::Lt, &[index, window]);
+        self.within.push(within);
+        At::new(buffer, index)
     }
 
     fn sum(&mut self, level: Level, index: Option<Value>, ahead: Value) -> Value {
@@ -371,7 +453,7 @@ impl<'w> Body<'w> {
         if !self.rebased {
             return index;
         }
-        let name = format!("offset of {}", self.work.operands[usize::from(buffer.0)].name);
+        let name = format!("offset of {}", self.kernel.buffer(buffer).name);
         let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, &name);
         self.at(level).apply(Op::Add, &[index, offset])
     }

@@ -8,7 +8,7 @@ use crate::fuse::{Group, Load};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, Graph};
 use crate::ir::kernel::{BufferId, Kernel};
-use crate::ir::plan::{Condition, Reach, Slot, Space};
+use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 
 mod body;
 mod pointwise;
@@ -52,10 +52,10 @@ pub struct Operand {
 pub struct Scheduled {
     /// When it may be used; of several the first that may.
     pub when: Vec<Condition>,
-    /// The program, its buffers in the order of the operands.
+    /// The program.
     pub kernel: Kernel,
-    /// In the order of the operands.
-    pub reach: Vec<Reach>,
+    /// What is behind its buffers: the operands in order, then those that are seen through more than one window.
+    pub buffers: Vec<BufferArg>,
     /// What a launch iterates over.
     pub space: Space,
 }

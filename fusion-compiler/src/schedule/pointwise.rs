@@ -4,8 +4,8 @@
 //! CPU an item is a run of elements within a row. Positions are decoded from the number of the element only
 //! for operands that lack an axis or have them in another order.
 
-use super::body::{Body, Place};
-use super::space::{SpaceDim, dims, reach};
+use super::body::{Body, Place, Sight, is_windowed};
+use super::space::{SpaceDim, bytes, dims};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -31,11 +31,19 @@ pub fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             // A line needs no variant of one lane: the last elements are done one by one.
             let lanes = if dims.len() == 1 { &lanes[..1] } else { &lanes[..] };
             let widths = widths(work, facts);
-            let ways = widths.iter().flat_map(|&index| lanes.iter().map(move |&lanes| (index, lanes)));
-            let last = ways.clone().count() - 1;
-            ways.enumerate()
-                .map(|(i, (index, lanes))| on_gpu(work, facts, &dims, Way { index, lanes, last: i == last }))
-                .collect()
+            let way = |index, lanes| Way { index, lanes, sight: Sight::Whole };
+            let mut ways: Vec<Way> =
+                widths.iter().flat_map(|&index| lanes.iter().map(move |&lanes| way(index, lanes))).collect();
+            if facts.rebased && !whole_bytes(work).is_empty() {
+                ways.push(Way { index: IndexWidth::Bits32, lanes: 1, sight: Sight::Windows });
+            }
+            let mut scheduled: Vec<Scheduled> =
+                ways.into_iter().map(|way| on_gpu(work, facts, &dims, way)).collect();
+            // The last must do for whatever the others do not.
+            if let Some(last) = scheduled.last_mut() {
+                last.when.clear();
+            }
+            scheduled
         }
     }
 }
@@ -44,8 +52,7 @@ pub fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 struct Way {
     index: IndexWidth,
     lanes: u8,
-    /// Whether it must do for whatever the others do not.
-    last: bool,
+    sight: Sight,
 }
 
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> Scheduled {
@@ -57,16 +64,18 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
     if lanes > 1 && dims.len() > 1 {
         when.push(Condition::Divides(dims[dims.len() - 1].extent.clone(), lanes));
     }
-    if way.last {
-        when.clear();
+    if facts.rebased {
+        when.extend(whole_bytes(work).into_iter().map(Condition::Binds));
     }
-    let suffix = match (way.index, way.lanes) {
-        (IndexWidth::Bits32, 1) => "",
-        (IndexWidth::Bits32, _) => "_v4",
-        (IndexWidth::Bits64, 1) => "_wide",
-        (IndexWidth::Bits64, _) => "_v4_wide",
+    let suffix = match (way.sight, way.index, way.lanes) {
+        (Sight::Windows, ..) => "_windows",
+        (Sight::Whole, IndexWidth::Bits32, 1) => "",
+        (Sight::Whole, IndexWidth::Bits32, _) => "_v4",
+        (Sight::Whole, IndexWidth::Bits64, 1) => "_wide",
+        (Sight::Whole, IndexWidth::Bits64, _) => "_v4_wide",
     };
-    let mut body = Body::new(work, facts, dims, format!("{}{suffix}", work.name), way.index);
+    let name = format!("{}{suffix}", work.name);
+    let mut body = Body::new(work, facts, dims, name, (way.index, way.sight));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     if lanes == 1 {
@@ -82,7 +91,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
         grid_loop(&mut body, (start, whole), way.lanes);
         rest_loop(&mut body, (whole, end), way.lanes);
     }
-    scheduled(work, dims, body, when, u32::from(way.lanes))
+    scheduled(dims, body, when, u32::from(way.lanes))
 }
 
 /// A loop over elements, dealt out to all threads, `lanes` at a time.
@@ -113,7 +122,7 @@ fn elements(body: &mut Body<'_>, lanes: u8) -> (Value, Vec<Stmt>) {
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
-    let mut body = Body::new(work, facts, dims, work.name.into(), IndexWidth::Bits64);
+    let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
     let cols = body.extent(&dims[dims.len() - 1].extent);
     let mut top = body.top();
     let (zero, one, grain_value) = (top.index(0), top.index(1), top.index(i64::from(grain)));
@@ -137,25 +146,19 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -
     let (mut inside, inner) = body.take();
     inside.push(Stmt::Vector { len, body: inner });
     body.push(Stmt::Loop { var: item, kind: LoopKind::Grid, start: zero, end: one, step: one, body: inside });
-    scheduled(work, dims, body, vec![], grain)
+    scheduled(dims, body, vec![], grain)
 }
 
-fn scheduled(
-    work: &Work<'_>,
-    dims: &[SpaceDim],
-    body: Body<'_>,
-    when: Vec<Condition>,
-    grain: u32,
-) -> Scheduled {
+fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
     let (outer, inner) = dims.split_at(dims.len() - 1);
     let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
-    let reach: Vec<Reach> =
-        work.operands.iter().map(|operand| reach(work.graph, work.group, operand)).collect();
-    for (operand, reach) in work.operands.iter().zip(&reach) {
-        debug_assert!(operand.access == Access::Read || *reach != Reach::Whole, "writes are linear");
-    }
     let space = Space { rows, cols: inner[0].extent.clone(), grain };
-    Scheduled { when, kernel: body.finish(), reach, space }
+    let (kernel, buffers) = body.finish();
+    for buffer in &buffers {
+        let linear = matches!(buffer.reach, Reach::Linear(_));
+        debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
+    }
+    Scheduled { when, kernel, buffers, space }
 }
 
 /// The widths of positions that a call may need, in order of preference.
@@ -182,6 +185,18 @@ fn wide_lengths(work: &Work<'_>) -> Vec<DimExpr> {
     }
     let length = |set: &AxisSet| DimExpr::product(set.iter().map(|axis| &work.graph.axis(axis).extent));
     sets.iter().map(length).filter(|len| len.as_const().is_none_or(|len| len > BITS32_MAX)).collect()
+}
+
+/// The bytes of the operands that are read out of order and may not fit in one binding, each number once.
+fn whole_bytes(work: &Work<'_>) -> Vec<DimExpr> {
+    let mut all = Vec::new();
+    for operand in work.operands.iter().filter(|operand| is_windowed(work, operand)) {
+        let bytes = bytes(work.graph, operand);
+        if !all.contains(&bytes) {
+            all.push(bytes);
+        }
+    }
+    all
 }
 
 /// The numbers of the lanes, as an expression of a body.

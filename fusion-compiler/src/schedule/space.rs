@@ -71,6 +71,13 @@ pub(super) fn stride(graph: &Graph, operand: &Operand, axis: AxisId) -> Option<D
     Some(DimExpr::product(operand.axes[place + 1..].iter().map(|&axis| &graph.axis(axis).extent)))
 }
 
+/// The bytes of an operand. Operands of the same axes, in whatever order, have the same expression.
+pub(super) fn bytes(graph: &Graph, operand: &Operand) -> DimExpr {
+    let axes: AxisSet = operand.axes.iter().copied().collect();
+    let elements = DimExpr::product(axes.iter().map(|axis| &graph.axis(axis).extent));
+    elements * DimExpr::constant(operand.dtype.size() as i64)
+}
+
 /// How positions in an operand follow from those in the space.
 pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
     let space = group.space();

@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
             let per = match arg.reach {
                 Reach::Linear(per) => per as usize,
-                Reach::Whole => 0,
+                Reach::Whole | Reach::Windows(_) => 0,
             };
             if arg.access != Access::Read && region.len != items.elements.checked_mul(per)? {
                 return None;
@@ -208,7 +208,7 @@ fn resolve(uniform: &UniformArg, call: &Call<'_>) -> Option<CpuUniform> {
         UniformArg::Scalar(param) => {
             call.scalars.get(usize::from(*param)).copied().flatten().map(CpuUniform::Scalar)
         }
-        UniformArg::Start | UniformArg::End | UniformArg::Offset(_) => None,
+        UniformArg::Start | UniformArg::End | UniformArg::Offset(_) | UniformArg::Window(_) => None,
     }
 }
 

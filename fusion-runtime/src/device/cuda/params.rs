@@ -73,7 +73,9 @@ fn slot(launch: &Launch, uniform: &UniformArg, values: &Values<'_>) -> Result<Sl
             Some(value) => Ok(Slot::word(bits(value))),
             None => Err(bad(launch, "wants a scalar where there is none")),
         },
-        UniformArg::Offset(_) => Err(bad(launch, "wants a WGSL binding's offset")),
+        UniformArg::Offset(_) | UniformArg::Window(_) => {
+            Err(bad(launch, "wants the offset or the size of a WGSL binding"))
+        }
     }
 }
 
@@ -161,6 +163,7 @@ mod tests {
             UniformArg::Scalar(0),
             UniformArg::Scalar(9),
             UniformArg::Offset(0),
+            UniformArg::Window(0),
         ] {
             let result = pack(&launch(IndexWidth::Bits32, vec![uniform.clone()]), &values);
             assert!(matches!(result, Err(Error::Argument { .. })), "{uniform:?}: {result:?}");

@@ -72,9 +72,7 @@ impl Gpu {
     pub(super) fn make_buffer(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> Result<wgpu::Buffer> {
         self.check()?;
         self.caught(|| self.device.create_buffer(descriptor)).map_err(|error| match error {
-            wgpu::Error::OutOfMemory { .. } => {
-                Error::OutOfMemory { bytes: descriptor.size as usize, device: self.name.to_string() }
-            }
+            wgpu::Error::OutOfMemory { .. } => self.out_of_memory(descriptor.size as usize, None),
             wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => {
                 self.failed("create_buffer", &error)
             }
@@ -95,13 +93,33 @@ impl Gpu {
         Error::DeviceLost { device: self.name.to_string(), why: why.into() }
     }
 
+    pub(super) fn out_of_memory(&self, bytes: usize, tensor_bytes_max: Option<u64>) -> Error {
+        Error::OutOfMemory { bytes, device: self.name.to_string(), tensor_bytes_max }
+    }
+
     pub(super) fn unsupported(&self, what: String) -> Error {
         Error::Unsupported { device: self.name.to_string(), what }
     }
 
-    /// A failed call of wgpu.
+    /// A failed call of wgpu. Where the device is lost, that is the error: the rest follows from it.
     pub(super) fn failed(&self, call: &'static str, why: &impl fmt::Display) -> Error {
+        if self.is_lost() {
+            return self.lost("it was destroyed, or its driver failed");
+        }
         driver(&self.name, call, why)
+    }
+
+    /// Whether the device is lost, also where the application has its callback. wgpu reports every failure but this
+    /// one, so a buffer that is not there, without an error, means it.
+    pub(super) fn is_lost(&self) -> bool {
+        let probe = wgpu::BufferDescriptor {
+            label: Some("fusion probe"),
+            size: wgpu::COPY_BUFFER_ALIGNMENT,
+            usage: wgpu::BufferUsages::MAP_WRITE,
+            mapped_at_creation: true,
+        };
+        let buffer = self.caught(|| self.device.create_buffer(&probe));
+        buffer.is_ok_and(|buffer| buffer.get_mapped_range_mut(..).is_err())
     }
 }
 

@@ -1,27 +1,25 @@
-//! A launch: cut into chunks that the binding limit allows, each a dispatch folded into the grid's limits.
+//! A launch: one dispatch or more, as the binding limit cuts it (`cut`), each folded into the grid's limits.
 //!
-//! Invariant: a binding starts at a multiple of the device's alignment, ends at a multiple of 16 bytes, and holds all that
-//! its chunk touches; positions are moved by `UniformArg::Offset` to match.
+//! Invariant: positions are moved by `UniformArg::Offset` to match the bindings of their dispatch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{BufferArg, Code, Reach, UniformArg};
+use fusion_compiler::ir::plan::{BufferArg, Code, UniformArg};
 
 use crate::device::{Backend, Call, Memory, Region};
 use crate::error::Result;
 use crate::kernel::{Launch, ScalarValue};
 
+use super::cut::{Chunk, Cut, chunk_elements};
 use super::fault::{Gpu, lock};
 use super::pipeline::{Passing, Pipeline, WORD};
-use super::pool::{Block, GRANULE};
+use super::pool::Block;
 use super::stream::{Arguments, Stream};
 use super::{Limits, WgpuBackend, block_of};
 
-/// Chunks start at multiples of this many elements, so that vector accesses stay aligned.
-const CHUNK: u64 = 1024;
 /// Positions are 32 bits, and a grid stride beyond the last must not wrap around.
 const ELEMENTS_MAX: u64 = 1 << 31;
 /// Bind groups kept for the next launch of the same buffers.
@@ -44,20 +42,6 @@ pub(super) struct BindGroups {
     pub(super) made: AtomicU64,
 }
 
-/// What a dispatch sees of a buffer, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Window {
-    start: u64,
-    end: u64,
-}
-
-/// Elements of the iteration space that one dispatch covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Chunk {
-    start: u64,
-    end: u64,
-}
-
 impl Recorder {
     pub(super) fn new(stream: Stream) -> Recorder {
         Recorder { stream, groups: BindGroups::default(), words: Vec::new() }
@@ -70,7 +54,10 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     let Code::Wgsl(text) = &launch.code else { unreachable!("a WGSL program has WGSL launches") };
     let elements = launch.space.elements(call.symbols).and_then(|elements| u64::try_from(elements).ok());
     let elements = elements.filter(|&elements| elements < ELEMENTS_MAX).ok_or_else(|| {
-        backend.gpu.unsupported(format!("the iteration space of `{}`: 2³¹ elements or more", launch.kernel))
+        backend.gpu.unsupported(format!(
+            "2³¹ elements or more at once, as `{}` would compute; call it on pieces of its tensors, or on another device",
+            launch.kernel
+        ))
     })?;
     let copies = copy_shared_reads(backend, launch, call)?;
     let substituted: Vec<Region<'_>>;
@@ -88,28 +75,34 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     let mut start = 0;
     while start < elements {
         let chunk = Chunk { start, end: elements.min(start + step) };
-        record(backend, &mut recorder, launch, &call, &pipeline, chunk)?;
+        let mut cut = Cut::first(backend, launch, &call, chunk)?;
+        loop {
+            record(backend, &mut recorder, launch, &call, &pipeline, &cut)?;
+            if !cut.advance(backend, launch, &call) {
+                break;
+            }
+        }
         start = chunk.end;
     }
     Ok(())
 }
 
-/// Records the dispatch of one chunk.
+/// Records one dispatch.
 fn record(
     backend: &WgpuBackend,
     recorder: &mut Recorder,
     launch: &Launch,
     call: &Call<'_>,
     pipeline: &Arc<Pipeline>,
-    chunk: Chunk,
+    cut: &Cut,
 ) -> Result<()> {
     let Recorder { stream, groups, words } = recorder;
     words.clear();
     for uniform in launch.uniforms.iter() {
-        words.extend_from_slice(&uniform_word(backend, launch, call, uniform, chunk)?.to_le_bytes());
+        words.extend_from_slice(&uniform_word(backend, launch, call, uniform, cut)?.to_le_bytes());
     }
-    let grid = grid(launch, chunk, backend.block, &backend.limits);
-    let group = groups.get(backend, launch, call, pipeline, chunk)?;
+    let grid = grid(launch, cut.chunk, backend.block, &backend.limits);
+    let group = groups.get(backend, call, pipeline, cut)?;
     let arguments = match &pipeline.passing {
         Passing::None => Arguments::None,
         Passing::Immediates => Arguments::Immediates(words),
@@ -122,58 +115,17 @@ fn record(
     stream.submit_if_full()
 }
 
-/// The most elements that one dispatch may cover.
-fn chunk_elements(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>, elements: u64) -> Result<u64> {
-    let limits = &backend.limits;
-    let mut step = elements;
-    for (arg, region) in launch.buffers.iter().zip(call.buffers) {
-        let size = arg.dtype.size() as u64;
-        let window = window_of(region, size, Chunk { start: 0, end: region.len as u64 }, limits.offset_align);
-        if window.end - window.start <= limits.binding_bytes_max {
-            continue;
-        }
-        let bytes = limits.binding_bytes_max.saturating_sub(limits.offset_align + GRANULE);
-        let room = |per: u32| bytes / (size * u64::from(per)) / CHUNK * CHUNK;
-        match arg.reach {
-            Reach::Linear(per) if room(per) > 0 => step = step.min(room(per)),
-            Reach::Linear(_) | Reach::Whole => {
-                let (bytes, most) = (region.len as u64 * size, limits.binding_bytes_max);
-                let what =
-                    format!("`{}` reading {bytes} bytes at any position; the most is {most}", launch.kernel);
-                return Err(backend.gpu.unsupported(what));
-            }
-        }
-    }
-    Ok(step)
-}
-
-/// What the chunk sees of the memory of an argument.
-fn window(arg: &BufferArg, region: &Region<'_>, chunk: Chunk, align: u64) -> Window {
-    let elements = match arg.reach {
-        Reach::Linear(per) => Chunk { start: chunk.start * u64::from(per), end: chunk.end * u64::from(per) },
-        Reach::Whole => Chunk { start: 0, end: region.len as u64 },
-    };
-    window_of(region, arg.dtype.size() as u64, elements, align)
-}
-
-fn window_of(region: &Region<'_>, size: u64, elements: Chunk, align: u64) -> Window {
-    let offset = region.offset as u64;
-    let start = (offset + elements.start * size) / align * align;
-    let end = (offset + elements.end * size).next_multiple_of(GRANULE).max(start + GRANULE);
-    Window { start, end }
-}
-
 /// The bits of a uniform.
 fn uniform_word(
     backend: &WgpuBackend,
     launch: &Launch,
     call: &Call<'_>,
     uniform: &UniformArg,
-    chunk: Chunk,
+    cut: &Cut,
 ) -> Result<u32> {
     Ok(match uniform {
-        UniformArg::Start => chunk.start as u32,
-        UniformArg::End => chunk.end as u32,
+        UniformArg::Start => cut.chunk.start as u32,
+        UniformArg::End => cut.chunk.end as u32,
         UniformArg::Extent(extent) => {
             let value = extent.eval(call.symbols);
             let range = i64::from(i32::MIN)..=i64::from(u32::MAX);
@@ -189,10 +141,13 @@ fn uniform_word(
             None => unreachable!("uniform scalars are scalar parameters of the plan"),
         },
         UniformArg::Offset(buffer) => {
-            let (arg, region) = (&launch.buffers[usize::from(*buffer)], &call.buffers[usize::from(*buffer)]);
-            let window = window(arg, region, chunk, backend.limits.offset_align);
-            let bytes = (region.offset as u64).wrapping_sub(window.start).cast_signed();
-            (bytes / arg.dtype.size() as i64) as u32
+            let i = usize::from(*buffer);
+            let bytes = (call.buffers[i].offset as u64).wrapping_sub(cut.windows[i].start).cast_signed();
+            (bytes / launch.buffers[i].dtype.size() as i64) as u32
+        }
+        UniformArg::Window(buffer) => {
+            let i = usize::from(*buffer);
+            ((cut.windows[i].end - cut.windows[i].start) / launch.buffers[i].dtype.size() as u64) as u32
         }
     })
 }
@@ -207,20 +162,17 @@ fn grid(launch: &Launch, chunk: Chunk, block: u32, limits: &Limits) -> [u32; 2] 
 }
 
 impl BindGroups {
-    /// The bind group of a chunk's windows, from the last time if there was one.
+    /// The bind group of a dispatch, from the last time if there was one.
     fn get(
         &mut self,
         backend: &WgpuBackend,
-        launch: &Launch,
         call: &Call<'_>,
         pipeline: &Pipeline,
-        chunk: Chunk,
+        cut: &Cut,
     ) -> Result<&wgpu::BindGroup> {
-        let align = backend.limits.offset_align;
         self.key.clear();
         self.key.push(pipeline.id);
-        for (arg, region) in launch.buffers.iter().zip(call.buffers) {
-            let window = window(arg, region, chunk, align);
+        for (region, window) in call.buffers.iter().zip(&cut.windows) {
             self.key.extend([block_of(region.memory).id, window.start, window.end]);
         }
         if !self.known.contains_key(self.key.as_slice()) {

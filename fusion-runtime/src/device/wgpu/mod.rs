@@ -3,6 +3,7 @@
 //! Invariant: one ordered stream of commands per device (`stream`), so memory is given out again as soon as it is
 //! dropped (`pool`). Every error of wgpu is ours (`fault`); nothing here panics on a device's answer.
 
+mod cut;
 mod fault;
 mod launch;
 mod pipeline;
@@ -20,6 +21,7 @@ use fusion_compiler::ir::plan::Target;
 
 use crate::error::{Error, Result};
 use crate::kernel::Launch;
+use crate::launch::LaunchConfig;
 
 use super::{Backend, Call, Device, DeviceFacts, Memory};
 use fault::{Gpu, lock};
@@ -31,8 +33,6 @@ use stream::{Stream, UNIFORM_BYTES};
 
 pub(crate) use pool::WgpuMemory;
 
-/// Threads of a workgroup.
-const BLOCK: u32 = 256;
 /// Some drivers report more groups than they take.
 const GROUPS_MAX: u32 = 65_535;
 /// Drivers count the bytes of a binding in 31 bits.
@@ -107,7 +107,11 @@ pub(super) fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Devi
 }
 
 fn from_wgpu_with(device: wgpu::Device, queue: wgpu::Queue, options: Options) -> Result<WgpuBackend> {
-    WgpuBackend::new(Gpu::shared(device, queue), options)
+    let gpu = Gpu::shared(device, queue);
+    if gpu.is_lost() {
+        return Err(gpu.lost("before it was given to us"));
+    }
+    WgpuBackend::new(gpu, options)
 }
 
 fn open_with(options: Options) -> Result<WgpuBackend> {
@@ -159,14 +163,14 @@ impl WgpuBackend {
         let immediate_bytes_max = device.max_immediate_size.min(options.immediate_bytes_max) as usize;
         let info = gpu.device.adapter_info();
         let software = info.device_type == wgpu::DeviceType::Cpu;
+        let facts = facts(&device, &info, &limits);
         Ok(WgpuBackend {
             pool: Arc::new(Pool::new(gpu.clone(), device.max_buffer_size)),
             pipelines: Pipelines::new(gpu.clone(), options.checks, immediate_bytes_max, uniforms.clone()),
             recorder: Mutex::new(Recorder::new(Stream::new(gpu.clone(), uniforms))),
-            block: BLOCK
-                .min(device.max_compute_invocations_per_workgroup)
-                .min(device.max_compute_workgroup_size_x),
-            facts: facts(&device, &info, &limits),
+            // Whatever the number of elements, so that a kernel is compiled once.
+            block: LaunchConfig::new(&facts, u64::MAX, 1).block,
+            facts,
             limits,
             software,
             gpu,
@@ -192,10 +196,14 @@ impl WgpuBackend {
             (stage, recorder.stream.latest(), recorder.stream.read_backs().idle())
         };
         let (sender, mapped) = channel();
-        stage.map_async(wgpu::MapMode::Read, ..end - start, move |result| {
-            // Nobody listens any more if an earlier part has failed.
-            let _ = sender.send(result.is_ok());
-        });
+        let mapping = || {
+            stage.map_async(wgpu::MapMode::Read, ..end - start, move |result| {
+                // Nobody listens any more if an earlier part has failed.
+                let _ = sender.send(result.is_ok());
+            });
+        };
+        let refused = |error| self.gpu.poison(self.gpu.failed("map_async", &error));
+        self.gpu.caught(mapping).map_err(refused)?;
         Ok(ReadBack { stage, submission, home, mapped })
     }
 
@@ -240,7 +248,7 @@ impl Backend for WgpuBackend {
     fn allocate(&self, bytes: usize) -> Result<Memory> {
         self.gpu.check()?;
         let memory = match self.pool.allocate(bytes) {
-            Err(Error::OutOfMemory { .. }) => {
+            Err(Error::OutOfMemory { tensor_bytes_max: None, .. }) => {
                 self.trim()?;
                 self.pool.allocate(bytes)
             }
@@ -344,7 +352,8 @@ fn facts(device: &wgpu::Limits, info: &wgpu::AdapterInfo, limits: &Limits) -> De
         multiprocessor_threads_max: 1024,
         multiprocessors: if info.device_type == wgpu::DeviceType::Cpu { cores() } else { 32 },
         grid_max: limits.groups_max,
-        binding_bytes_max: limits.binding_bytes_max,
+        // Wherever in its buffer a tensor starts.
+        binding_bytes_max: limits.binding_bytes_max.saturating_sub(limits.offset_align),
         buffer_bytes_max: device.max_buffer_size,
     }
 }

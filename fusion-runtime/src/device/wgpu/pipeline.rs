@@ -113,6 +113,16 @@ impl Pipelines {
         Ok(pipeline)
     }
 
+    /// The names of the kernels compiled so far.
+    #[cfg(test)]
+    pub(super) fn kernels(&self) -> Vec<String> {
+        let text = |(text, _): &(String, u32)| {
+            let name = text.split_once("\nfn ").and_then(|(_, rest)| rest.split_once('('));
+            name.map_or_else(String::new, |(name, _)| name.into())
+        };
+        lock(&self.known).by_text.keys().map(text).collect()
+    }
+
     /// Compiles a kernel; whatever wgpu or the driver say against it is the error.
     fn compile(&self, launch: &Launch, text: &str, block: u32) -> Result<Pipeline> {
         self.gpu.check()?;
@@ -121,6 +131,16 @@ impl Pipelines {
             return Err(self
                 .gpu
                 .unsupported(format!("the {uniform_bytes} bytes of uniforms of `{}`", launch.kernel)));
+        }
+        // Eight are what the compiler counts on; windows on several places of a tensor may be more.
+        let (bound, most) =
+            (launch.buffers.len(), self.gpu.device.limits().max_storage_buffers_per_shader_stage);
+        if bound > most as usize {
+            let what = format!(
+                "binding {bound} buffers at once, as `{}` needs; the most is {most}: raise the device's limit `max_storage_buffers_per_shader_stage`, or call it on smaller tensors",
+                launch.kernel
+            );
+            return Err(self.gpu.unsupported(what));
         }
         let as_immediates = uniform_bytes <= self.immediate_bytes_max && text.contains(UNIFORM_DECLARATION);
         let compiled = self.gpu.caught(|| match (uniform_bytes, as_immediates) {
@@ -133,7 +153,10 @@ impl Pipelines {
             ),
             (_, false) => self.build(launch, text, block, self.bind_uniforms(uniform_bytes)),
         });
-        compiled.map_err(|error| Error::Jit { kernel: launch.kernel.to_string(), log: error.to_string() })
+        compiled.map_err(|error| match self.gpu.failed("create_compute_pipeline", &error) {
+            lost @ Error::DeviceLost { .. } => lost,
+            _ => Error::Jit { kernel: launch.kernel.to_string(), log: error.to_string() },
+        })
     }
 
     fn build(&self, launch: &Launch, text: &str, block: u32, passing: Passing) -> Pipeline {
@@ -173,8 +196,8 @@ impl Pipelines {
             Checks::Trusted => {
                 let checks = wgpu::ShaderRuntimeChecks::unchecked();
                 // SAFETY: the text is the compiler's, whose kernels touch elements of their iteration space
-                // only, have loops that end, and guard integer division; a launch binds windows that hold these
-                // elements. Text from elsewhere is not reachable: plans are made by the compiler.
+                // only, have loops that end, and guard integer division; a launch binds what holds these elements,
+                // or the kernel leaves alone those that lie outside of its windows. Text from elsewhere is not reachable: plans are made by the compiler.
                 unsafe { self.gpu.device.create_shader_module_trusted(descriptor, checks) }
             }
         }

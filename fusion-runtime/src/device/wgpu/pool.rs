@@ -136,9 +136,8 @@ impl Pool {
 
     /// Memory of at least `bytes`.
     pub(super) fn allocate(self: &Arc<Pool>, bytes: usize) -> Result<WgpuMemory> {
-        let size = size_class(bytes as u64, self.bytes_max).ok_or_else(|| {
-            self.gpu.unsupported(format!("a buffer of {bytes} bytes; the most is {}", self.bytes_max))
-        })?;
+        let size = size_class(bytes as u64, self.bytes_max)
+            .ok_or_else(|| self.gpu.out_of_memory(bytes, Some(self.bytes_max)))?;
         let block = match self.take_idle(size) {
             Some(block) => block,
             None => self.make(size)?,

@@ -1,0 +1,222 @@
+//! The cut of a launch into dispatches: chunks of the iteration space, and for each the windows on what is read out of
+//! order.
+//!
+//! Invariant: a binding starts at a multiple of the device's alignment, ends at a multiple of 16 bytes, holds all that its
+//! dispatch touches, and is no larger than the device allows. The windows on a buffer do not overlap, so that each
+//! element of the space is done for one combination of them.
+
+use fusion_compiler::ir::plan::{BufferArg, IndexMap, Reach};
+use smallvec::SmallVec;
+
+use crate::device::{Call, Region};
+use crate::error::Result;
+use crate::kernel::Launch;
+
+use super::WgpuBackend;
+use super::pool::GRANULE;
+
+/// Chunks start at multiples of this many elements, so that vector accesses stay aligned.
+const CHUNK: u64 = 64;
+/// Positions are 32 bits.
+const POSITIONS: u64 = 1 << 32;
+
+/// Elements of the iteration space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// What a dispatch sees of a buffer, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// What one dispatch works on.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub(super) chunk: Chunk,
+    /// In the order of the launch's buffers.
+    pub(super) windows: SmallVec<[Window; 8]>,
+    slides: SmallVec<[Slide; 2]>,
+}
+
+/// Buffers that are read at the same `Σ coordinate · stride`, each from its own start. Their windows move together, as
+/// that sum grows: so there are as many combinations as windows on all of them, not the product.
+#[derive(Debug)]
+struct Slide {
+    buffers: SmallVec<[Read; 4]>,
+    /// The sum from which the windows are as they are now.
+    at: u64,
+    /// Bounds of the sum in the chunk.
+    first: u64,
+    last: u64,
+}
+
+/// A buffer of a slide.
+#[derive(Debug)]
+struct Read {
+    buffer: usize,
+    /// Bytes from the first window's start to the position at the sum 0.
+    start: u64,
+    /// Bytes of an element.
+    size: u64,
+}
+
+impl Read {
+    /// The number of the window that holds the position at this sum.
+    fn window(&self, sum: u64, window_bytes: u64) -> u64 {
+        (self.start + sum * self.size) / window_bytes
+    }
+
+    /// The least sum at which that is the next window.
+    fn next(&self, sum: u64, window_bytes: u64) -> u64 {
+        ((self.window(sum, window_bytes) + 1) * window_bytes - self.start).div_ceil(self.size)
+    }
+}
+
+impl Cut {
+    /// The first dispatch of a chunk.
+    pub(super) fn first(
+        backend: &WgpuBackend,
+        launch: &Launch,
+        call: &Call<'_>,
+        chunk: Chunk,
+    ) -> Result<Cut> {
+        let mut cut = Cut { chunk, windows: SmallVec::new(), slides: SmallVec::new() };
+        let align = backend.limits.offset_align;
+        for (i, (arg, region)) in launch.buffers.iter().zip(call.buffers).enumerate() {
+            cut.windows.push(match &arg.reach {
+                Reach::Linear(per) => {
+                    let per = u64::from(*per);
+                    binding(arg, region, Chunk { start: chunk.start * per, end: chunk.end * per }, align)
+                }
+                Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
+            });
+            if let Reach::Windows(map) = &arg.reach {
+                let added = cut.add(launch, call, (i, map), region.offset as u64 % align);
+                added.ok_or_else(|| {
+                    let what = format!("positions beyond 63 bits, as `{}` would read", launch.kernel);
+                    backend.gpu.unsupported(what)
+                })?;
+            }
+        }
+        (0..cut.slides.len()).for_each(|slide| cut.place(backend, launch, call, slide));
+        Ok(cut)
+    }
+
+    /// Goes on to the next combination of windows, if there is one.
+    pub(super) fn advance(&mut self, backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) -> bool {
+        let bytes = window_bytes(backend);
+        for i in 0..self.slides.len() {
+            let slide = &mut self.slides[i];
+            let next = slide.buffers.iter().map(|read| read.next(slide.at, bytes)).min();
+            let next = next.filter(|&next| next <= slide.last);
+            slide.at = next.unwrap_or(slide.first);
+            self.place(backend, launch, call, i);
+            if next.is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Has the windows on a buffer move; nothing where its positions have no value.
+    fn add(
+        &mut self,
+        launch: &Launch,
+        call: &Call<'_>,
+        (buffer, map): (usize, &IndexMap),
+        lead: u64,
+    ) -> Option<()> {
+        let size = launch.buffers[buffer].dtype.size() as u64;
+        let start = u64::try_from(map.start.eval(call.symbols)?).ok()?;
+        let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
+        let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].reach {
+            Reach::Windows(other) => other.dims == map.dims,
+            Reach::Linear(_) | Reach::Whole => false,
+        };
+        if let Some(slide) = self.slides.iter_mut().find(same) {
+            slide.buffers.push(read);
+            return Some(());
+        }
+        let (first, last) = (i64::try_from(self.chunk.start).ok()?, i64::try_from(self.chunk.end).ok()?);
+        let (low, high) = map.bounds(first, last - 1, call.symbols)?;
+        let (first, last) = (u64::try_from(low).ok()?, u64::try_from(high).ok()?);
+        self.slides.push(Slide { buffers: [read].into_iter().collect(), at: first, first, last });
+        Some(())
+    }
+
+    /// Puts the windows of a slide where it is.
+    fn place(&mut self, backend: &WgpuBackend, launch: &Launch, call: &Call<'_>, slide: usize) {
+        let (bytes, slide) = (window_bytes(backend), &self.slides[slide]);
+        for read in &slide.buffers {
+            let (arg, region) = (&launch.buffers[read.buffer], &call.buffers[read.buffer]);
+            let all = whole(arg, region, backend.limits.offset_align);
+            let start = all.start + read.window(slide.at, bytes) * bytes;
+            self.windows[read.buffer] = Window { start, end: all.end.min(start + bytes) };
+        }
+    }
+}
+
+/// The most elements that one dispatch may cover.
+pub(super) fn chunk_elements(
+    backend: &WgpuBackend,
+    launch: &Launch,
+    call: &Call<'_>,
+    elements: u64,
+) -> Result<u64> {
+    let (align, most) = (backend.limits.offset_align, backend.limits.binding_bytes_max);
+    let mut step = elements;
+    for (arg, region) in launch.buffers.iter().zip(call.buffers) {
+        let (size, all) = (arg.dtype.size() as u64, whole(arg, region, align));
+        if all.end - all.start <= most {
+            continue;
+        }
+        let needed = match arg.reach {
+            Reach::Linear(per) => {
+                let element = size * u64::from(per);
+                let room = most.saturating_sub(align + GRANULE) / element / CHUNK * CHUNK;
+                step = step.min(room);
+                if room == 0 { CHUNK * element + align + GRANULE } else { 0 }
+            }
+            Reach::Whole => all.end - all.start,
+            Reach::Windows(_) if region.len as u64 > POSITIONS => {
+                let what = format!(
+                    "`{}` reading {} elements of one tensor out of order: at most 2³² can be; call it on pieces of the tensor",
+                    launch.kernel, region.len
+                );
+                return Err(backend.gpu.unsupported(what));
+            }
+            Reach::Windows(_) if window_bytes(backend) == 0 => align,
+            Reach::Windows(_) => 0,
+        };
+        if needed > 0 {
+            return Err(backend.gpu.unsupported(format!(
+                "binding {needed} bytes of a tensor at once, as `{}` needs; the most is {most}: raise the device's limit `max_storage_buffer_binding_size`, or FUSION_WGPU_BINDING_MAX",
+                launch.kernel
+            )));
+        }
+    }
+    Ok(step)
+}
+
+/// Bytes of all windows but the last of a buffer.
+fn window_bytes(backend: &WgpuBackend) -> u64 {
+    let align = backend.limits.offset_align;
+    backend.limits.binding_bytes_max / align * align
+}
+
+fn whole(arg: &BufferArg, region: &Region<'_>, align: u64) -> Window {
+    binding(arg, region, Chunk { start: 0, end: region.len as u64 }, align)
+}
+
+/// What holds these elements of a region.
+fn binding(arg: &BufferArg, region: &Region<'_>, elements: Chunk, align: u64) -> Window {
+    let (offset, size) = (region.offset as u64, arg.dtype.size() as u64);
+    let start = (offset + elements.start * size) / align * align;
+    let end = (offset + elements.end * size).next_multiple_of(GRANULE).max(start + GRANULE);
+    Window { start, end }
+}
