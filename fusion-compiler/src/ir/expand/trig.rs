@@ -15,8 +15,8 @@ use crate::ir::ops::Op;
 /// `(sin r − r) / r³` in `r²`, on |r| ≤ 1: relative error of the sine 2⁻³¹·⁴.
 const SIN: [f32; 4] = [-0.16666667, 0.008333354, -0.000198424, 2.7264512e-6];
 
-/// `(cos r − 1 + r²/2) / r⁴` in `r²`, on |r| ≤ 1: relative error of the cosine 2⁻³²·⁷.
-const COS: [f32; 3] = [0.041666646, -0.0013887298, 2.4430085e-5];
+/// `(cos r − 1 + r²/2) / r⁴` in `r²`, on |r| ≤ 1: relative error of the cosine 2⁻²⁹·³.
+const COS: [f32; 3] = [0.041666575, -0.0013884697, 2.4201614e-5];
 
 /// `(asin x − x) / x³` in `x²`, on |x| ≤ 1/2: relative error of the arcsine 2⁻²⁷·⁶.
 const ASIN: [f32; 5] = [0.16666752, 0.074953064, 0.045469772, 0.024180774, 0.042166412];
