@@ -4,6 +4,7 @@
 //! Data flow: `ptx` makes a [`ptx::Module`] of text, `exec` runs one of its kernels over a [`memory::Memory`],
 //! `driver` keeps both behind the driver's handles and codes.
 
+pub mod driver;
 pub mod exec;
 pub mod memory;
 pub mod ptx;

@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub const POISON: u8 = 0xff;
 /// Allocations start at multiples of this, as the driver promises.
 pub const ALIGN: u64 = 256;
-/// Where addresses begin: no small number is an address.
-const BASE: u64 = 0x7f00_0000_0000;
+/// Where addresses begin: no address of the host comes as high, so what is the device's is no one else's.
+const BASE: u64 = 0x8000_0000_0000;
 
 /// One allocation. The bytes live as long as anything looks at them.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Block {
     /// Length in bytes.
     pub len: u64,
     bytes: *mut u8,
+    /// Whether its address is the host's too.
+    is_shared: bool,
 }
 
 // SAFETY: the bytes are reached through atomics, or by the owner of a stream's order.
@@ -30,7 +32,8 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    fn new(address: u64, len: u64) -> Option<Block> {
+    /// At an address of the device, or without one at the host's.
+    fn new(address: Option<u64>, len: u64) -> Option<Block> {
         // SAFETY: the layout is not empty.
         let bytes = unsafe { alloc(layout(len)?) };
         if bytes.is_null() {
@@ -38,7 +41,9 @@ impl Block {
         }
         // SAFETY: all of it was just allocated.
         unsafe { bytes.write_bytes(POISON, len as usize) };
-        Some(Block { address, len, bytes })
+        let is_shared = address.is_none();
+        let address = address.unwrap_or(bytes.expose_provenance() as u64);
+        Some(Block { address, len, bytes, is_shared })
     }
 
     /// The bytes from `offset` on, aligned as the offset is.
@@ -113,7 +118,13 @@ impl Memory {
     /// Memory of `capacity` bytes.
     #[must_use]
     pub fn new(capacity: u64) -> Memory {
-        let table = Table { living: BTreeMap::new(), freed: BTreeMap::new(), used: 0, next: BASE };
+        Memory::from(capacity, 0)
+    }
+
+    /// The same, with addresses from an offset on, a multiple of [`ALIGN`], so that several can be told apart.
+    #[must_use]
+    pub fn from(capacity: u64, offset: u64) -> Memory {
+        let table = Table { living: BTreeMap::new(), freed: BTreeMap::new(), used: 0, next: BASE + offset };
         Memory { capacity, table: RwLock::new(table) }
     }
 
@@ -123,10 +134,19 @@ impl Memory {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let used = table.used.checked_add(len).filter(|&used| used <= self.capacity)?;
         let address = table.next;
-        let block = Block::new(address, len)?;
+        let block = Block::new(Some(address), len)?;
         table.used = used;
         table.next += len.next_multiple_of(ALIGN) + ALIGN;
         table.living.insert(address, Arc::new(block));
+        Some(address)
+    }
+
+    /// A fresh allocation that host and device reach by one address. It does not count against the capacity.
+    #[must_use]
+    pub fn allocate_shared(&self, len: u64) -> Option<u64> {
+        let block = Block::new(None, len)?;
+        let address = block.address;
+        self.table.write().unwrap_or_else(PoisonError::into_inner).living.insert(address, Arc::new(block));
         Some(address)
     }
 
@@ -139,8 +159,11 @@ impl Memory {
         let Some(block) = table.living.remove(&address) else {
             return Err(table.why(address, 0));
         };
-        table.used -= block.len;
-        table.freed.insert(address, block.len);
+        // The host may use the addresses of shared memory for something else.
+        if !block.is_shared {
+            table.used -= block.len;
+            table.freed.insert(address, block.len);
+        }
         Ok(())
     }
 
@@ -166,7 +189,9 @@ impl Memory {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let block = table.living.range(..=address).next_back().map(|(_, block)| block);
         let holding = block.filter(|block| holds(block, address, bytes));
-        holding.map(|block| (Arc::clone(block), address - block.address)).ok_or_else(|| table.why(address, bytes))
+        holding
+            .map(|block| (Arc::clone(block), address - block.address))
+            .ok_or_else(|| table.why(address, bytes))
     }
 }
 
@@ -177,7 +202,12 @@ impl Table {
             && address < start + block.len.max(1)
         {
             let end = address.saturating_add(bytes);
-            return Invalid::Beyond { address, bytes, len: block.len, over: end.saturating_sub(start + block.len) };
+            return Invalid::Beyond {
+                address,
+                bytes,
+                len: block.len,
+                over: end.saturating_sub(start + block.len),
+            };
         }
         match self.freed.range(..=address).next_back() {
             Some((start, len)) if address < start + (*len).max(1) => Invalid::Freed { address },
