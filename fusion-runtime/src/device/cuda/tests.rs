@@ -1,5 +1,8 @@
 //! The device as a whole: on a machine with an NVIDIA GPU its work, on others its refusal.
 
+mod failures;
+mod soak;
+
 use std::sync::Arc;
 
 use cust::context::Context;

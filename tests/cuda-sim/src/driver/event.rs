@@ -80,9 +80,9 @@ exports! {
     };
 
     /// Ends an event.
-    cuEventDestroy_v2(event: u64) current |context| {
-        context.driver.event(event)?;
-        context.driver.remove(event);
+    cuEventDestroy_v2(event: u64) driver |driver| {
+        driver.event(event)?;
+        driver.remove(event);
         Ok(())
     };
 

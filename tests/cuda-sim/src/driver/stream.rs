@@ -110,13 +110,14 @@ exports! {
     };
 
     /// Ends a stream; its work is done.
-    cuStreamDestroy_v2(stream: u64) current |context| {
-        let made = context.driver.stream(stream)?;
-        let mut queues = context.driver.queues();
-        queues.finish_stream(context.driver, made.key);
+    cuStreamDestroy_v2(stream: u64) driver |driver| {
+        not_in_callback()?;
+        let made = driver.stream(stream)?;
+        let mut queues = driver.queues();
+        queues.finish_stream(driver, made.key);
         queues.remove(made.key);
         drop(queues);
-        context.driver.remove(stream);
+        driver.remove(stream);
         Ok(())
     };
 
