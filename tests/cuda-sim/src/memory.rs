@@ -166,7 +166,9 @@ impl Memory {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let block = table.living.range(..=address).next_back().map(|(_, block)| block);
         let holding = block.filter(|block| holds(block, address, bytes));
-        holding.map(|block| (Arc::clone(block), address - block.address)).ok_or_else(|| table.why(address, bytes))
+        holding
+            .map(|block| (Arc::clone(block), address - block.address))
+            .ok_or_else(|| table.why(address, bytes))
     }
 }
 
@@ -177,7 +179,12 @@ impl Table {
             && address < start + block.len.max(1)
         {
             let end = address.saturating_add(bytes);
-            return Invalid::Beyond { address, bytes, len: block.len, over: end.saturating_sub(start + block.len) };
+            return Invalid::Beyond {
+                address,
+                bytes,
+                len: block.len,
+                over: end.saturating_sub(start + block.len),
+            };
         }
         match self.freed.range(..=address).next_back() {
             Some((start, len)) if address < start + (*len).max(1) => Invalid::Freed { address },
