@@ -1,4 +1,21 @@
-//! PTX text → [`Module`]. (Contract: what the driver uses of it.)
+//! PTX text → [`Module`]: tokens, then declarations, then instructions whose operands are rows of a register file.
+//!
+//! Invariant: an instruction that parses is one that `exec` runs as the ISA says. Anything else is a [`ParseError`]
+//! that names it; no modifier is passed over, but for hints that change no result.
+
+mod body;
+mod decode;
+pub(crate) mod ir;
+mod lex;
+mod live;
+mod module;
+mod operand;
+pub(crate) mod types;
+
+pub use module::parse;
+
+use std::sync::Arc;
+
 use thiserror::Error;
 
 /// Why a text is not PTX that this crate knows.
@@ -54,6 +71,8 @@ pub struct Kernel {
     pub max_threads: Option<u32>,
     /// `.reqntid`.
     pub required_block: Option<[u32; 3]>,
+    pub(crate) code: ir::Code,
+    pub(crate) text: Arc<str>,
 }
 
 /// A kernel's parameter.
@@ -65,13 +84,4 @@ pub struct Param {
     pub offset: u32,
     /// Its length in bytes.
     pub bytes: u32,
-}
-
-/// Reads a module.
-///
-/// # Errors
-/// The first place that is not PTX, or is PTX that this crate does not know.
-pub fn parse(text: &str) -> Result<Module, ParseError> {
-    let _ = text;
-    unimplemented!()
 }

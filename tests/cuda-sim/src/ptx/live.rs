@@ -1,0 +1,83 @@
+//! How many registers a thread needs: the most that are live at once, by the usual flow from uses backwards.
+
+use std::collections::{HashMap, HashSet};
+
+use super::ir::{Inst, Op, Reg, Wide};
+
+/// The most registers of 32 bits that are live before any instruction.
+pub(super) fn most(
+    insts: &[Inst],
+    reads: &[Reg],
+    writes: &[Vec<Reg>],
+    registers: &HashMap<Reg, Wide>,
+) -> u32 {
+    let blocks = blocks(insts);
+    let mut entering: Vec<HashSet<Reg>> = vec![HashSet::new(); blocks.len()];
+    let number: HashMap<usize, usize> =
+        blocks.iter().enumerate().map(|(i, &(start, _))| (start, i)).collect();
+    let (mut most, mut changed) = (0, true);
+    while changed {
+        changed = false;
+        for (i, &(start, end)) in blocks.iter().enumerate().rev() {
+            let mut live: HashSet<Reg> = HashSet::new();
+            for next in successors(insts, end) {
+                live.extend(number.get(&next).map(|&block| entering[block].clone()).unwrap_or_default());
+            }
+            for at in (start..end).rev() {
+                // What a guarded instruction leaves alone lives on.
+                if insts[at].guard.is_none() {
+                    live.retain(|reg| !writes[at].contains(reg));
+                }
+                let (first, count) = insts[at].reads;
+                let read = &reads[first as usize..(first + count) as usize];
+                live.extend(read.iter().filter(|reg| registers.contains_key(reg)));
+                most = most.max(live.iter().map(|reg| words(registers[reg])).sum());
+            }
+            changed |= live.len() > entering[i].len();
+            entering[i].extend(live);
+        }
+    }
+    most
+}
+
+fn words(wide: Wide) -> u32 {
+    match wide {
+        Wide::One => 1,
+        Wide::Two => 2,
+    }
+}
+
+/// Runs of instructions without jumps into or out of them.
+fn blocks(insts: &[Inst]) -> Vec<(usize, usize)> {
+    let mut starts: Vec<usize> = vec![0];
+    for (at, inst) in insts.iter().enumerate() {
+        match &inst.op {
+            Op::Branch { target } => starts.extend([*target as usize, at + 1]),
+            Op::BranchTable { targets, .. } => {
+                starts.extend(targets.iter().map(|&target| target as usize).chain([at + 1]));
+            }
+            Op::Exit => starts.push(at + 1),
+            _straight => {}
+        }
+    }
+    starts.sort_unstable();
+    starts.dedup();
+    starts.retain(|&start| start < insts.len());
+    let ends = starts.iter().copied().skip(1).chain([insts.len()]);
+    starts.iter().copied().zip(ends).collect()
+}
+
+/// What may follow the last instruction before `end`.
+fn successors(insts: &[Inst], end: usize) -> Vec<usize> {
+    let last = &insts[end - 1];
+    let mut next = match &last.op {
+        Op::Branch { target } => vec![*target as usize],
+        Op::BranchTable { targets, .. } => targets.iter().map(|&target| target as usize).collect(),
+        Op::Exit => vec![],
+        _straight => vec![end],
+    };
+    if last.guard.is_some() {
+        next.push(end);
+    }
+    next
+}
