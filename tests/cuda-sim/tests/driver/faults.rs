@@ -28,13 +28,13 @@ fn check_lost(code: i32) {
 #[test]
 fn beyond_the_end() {
     let check = |stderr: &str| {
-        assert!(stderr.contains("cuda-sim: `add`, line 20: "), "{stderr}");
+        assert!(stderr.contains("cuda-sim: `add`, line 23: "), "{stderr}");
         assert!(
             stderr.contains("ld.global.u32") && stderr.contains("CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
             "{stderr}"
         );
         assert!(
-            stderr.contains("fault kernel=add line=20 block=0x0x0 thread=3x0x0 code=700 text="),
+            stderr.contains("fault kernel=add line=23 block=0x0x0 thread=3x0x0 code=700 text="),
             "{stderr}"
         );
     };

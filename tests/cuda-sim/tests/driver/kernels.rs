@@ -195,7 +195,7 @@ fn refused_texts_have_a_log() {
             "line 1; fatal   : Unsupported .version 9.1; current version is '9.0'",
         ),
         ("sm_80", "sm_100", 218, "line 2; fatal   : SM version specified by .target is higher"),
-        ("add.u32 %r7", "no.such %r7", 218, "line 21; error   : "),
+        ("add.u32 %r7", "no.such %r7", 218, "line 24; error   : "),
     ] {
         let (answer, log) = load(&ADD.replace(from, to), 1000);
         assert!(

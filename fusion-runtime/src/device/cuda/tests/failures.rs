@@ -91,11 +91,12 @@ fn a_driver_that_does_not_start() {
 /// Whatever fails while a device is opened: nothing of it is left, and the next try succeeds.
 #[test]
 fn a_device_that_cannot_be_opened() {
-    let failing = "cuDevicePrimaryCtxRetain:1=2,cuDevicePrimaryCtxRetain:3=2,cuStreamCreateWithPriority:1=2,\
+    let failing = "cuDevicePrimaryCtxRetain:1=2,cuDevicePrimaryCtxRetain:3=2,cuStreamCreateWithPriority:2=2,\
                    cuDeviceGetName:1=999,cuDeviceGetAttribute:2=1,cuDeviceTotalMem_v2:1=1";
     if in_child("a_device_that_cannot_be_opened", &[("CUDA_SIM_FAIL", failing)]) {
-        for _ in 0..6 {
-            let error = Device::cuda(0).unwrap_err();
+        for call in 1..7 {
+            let opened = Device::cuda(0);
+            let error = opened.err().unwrap_or_else(|| panic!("{call}"));
             assert!(matches!(error, Error::NoDevice { .. }), "{error:?}");
         }
         assert_eq!(scale(&device(), 3), [0.0, 0.5, 1.0]);
@@ -217,7 +218,7 @@ fn copies_that_fail_leave_memory_alone() {
         let memory = device.0.allocate(16).unwrap();
         let mut host = LockedBuffer::new(&0_u8, 16).unwrap();
         device.0.write(&memory, 0, &[9; 16]).unwrap_err();
-        for (round, fails) in [(1, true), (2, false), (3, true), (4, true), (5, false)] {
+        for (round, fails) in [(1, true), (2, true), (3, false), (4, true), (5, false)] {
             host.fill(round);
             let answer = device.0.write(&memory, 0, &host);
             assert_eq!(answer.is_err(), fails, "{round}: {answer:?}");
