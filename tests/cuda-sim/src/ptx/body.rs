@@ -185,6 +185,7 @@ impl<'t> Body<'_, 't> {
             | Named::Param { .. }
             | Named::Shared { .. }
             | Named::Local { .. }
+            | Named::Argument
             | Named::Global { .. }) => named,
         };
         self.scopes[0].names.insert(name, named.clone());
@@ -261,6 +262,12 @@ impl<'t> Body<'_, 't> {
             }
             return Ok(());
         }
+        if self.p.take_dot("param") {
+            for Variable { name, .. } in self.p.declarations(false)? {
+                self.scopes[self.scope].names.insert(name, Named::Argument);
+            }
+            return Ok(());
+        }
         if self.p.take_dot("local") {
             for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
                 let offset = self.local.next_multiple_of(align.max(1) as u32);
@@ -299,7 +306,8 @@ impl<'t> Body<'_, 't> {
 
     fn instruction(&mut self) -> Result<(), ParseError> {
         let start = self.p.at();
-        (self.reads.clear(), self.writes.clear());
+        self.reads.clear();
+        self.writes.clear();
         let mut guard = None;
         self.what = "guard".into();
         if self.p.take("@") {
@@ -347,16 +355,15 @@ impl<'t> Body<'_, 't> {
                 let found = self.upwards(scope, |scope| scope.labels.get(label).copied());
                 found.map_or_else(|| self.p.error(at, format!("the label `{label}` is nowhere")), Ok)
             };
-            let resolved = match &self.insts[inst].op {
-                Op::BranchTable { index, .. } => {
-                    let Some(table) = self.upwards(scope, |scope| scope.tables.get(label).cloned()) else {
-                        return self.p.error(at, format!("the list of targets `{label}` is nowhere"));
-                    };
-                    let targets: Result<Box<[u32]>, ParseError> =
-                        table.into_iter().map(|(label, at)| find(label, at)).collect();
-                    Op::BranchTable { index: *index, targets: targets? }
-                }
-                _branch => Op::Branch { target: find(label, at)? },
+            let resolved = if let Op::BranchTable { index, .. } = self.insts[inst].op {
+                let Some(table) = self.upwards(scope, |scope| scope.tables.get(label).cloned()) else {
+                    return self.p.error(at, format!("the list of targets `{label}` is nowhere"));
+                };
+                let targets: Result<_, ParseError> =
+                    table.into_iter().map(|(label, at)| find(label, at)).collect();
+                Op::BranchTable { index, targets: targets? }
+            } else {
+                Op::Branch { target: find(label, at)? }
             };
             self.insts[inst].op = resolved;
         }

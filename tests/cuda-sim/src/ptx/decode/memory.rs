@@ -41,16 +41,16 @@ const HINTS: [&str; 18] = [
     "mmio",
 ];
 
-const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
-
 pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     match m.name {
         "ld" | "ldu" | "st" => load_store(b, m),
         "atom" | "red" => atom(b, m),
         "cp" => copy(b, m),
         _prefetch => {
-            while m.find(|_| Some(())).is_some() {}
-            b.addr(Space::Generic).or_else(|_| b.p.expected("an address"))?;
+            const WHERE: [&str; 7] =
+                ["global", "local", "L1", "L2", "L2::evict_last", "L2::evict_normal", "L2::128B"];
+            while WHERE.iter().any(|word| m.flag(word)) {}
+            b.addr(Space::Generic)?;
             if b.p.take(",") {
                 b.p.small("a size")?;
             }
@@ -59,15 +59,17 @@ pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// Whether the access is ordered with others of its kind.
-fn strong(m: &mut Mods<'_>) -> bool {
-    let order = m.pick(&[("volatile", true), ("relaxed", true), ("acquire", true), ("release", true)]);
-    SCOPES.iter().any(|scope| m.flag(scope));
-    order.is_some()
+/// Whether the access is ordered with others of its kind, and whether it orders others beyond the block.
+fn order(m: &mut Mods<'_>) -> (bool, bool) {
+    const ORDERS: [(&str, bool); 5] =
+        [("volatile", false), ("relaxed", false), ("acquire", true), ("release", true), ("acq_rel", true)];
+    let order = m.pick(&ORDERS);
+    let scope = m.pick(&[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)]);
+    (order.is_some(), order == Some(true) && scope == Some(true))
 }
 
 fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    let strong = strong(m);
+    let (strong, fence) = order(m);
     let space = m.pick(&SPACES).unwrap_or(Space::Generic);
     let lanes = m.pick(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
     while HINTS.iter().any(|hint| m.flag(hint)) {}
@@ -79,6 +81,11 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         return b.wrong(m.at, "no access has so many bytes");
     }
     let (addr, regs);
+    if m.name == "st" && space == Space::Param && b.argument()? {
+        b.comma()?;
+        b.vector(|b| b.src_wider(ty))?;
+        return Ok(Op::Nop);
+    }
     if m.name == "st" {
         if matches!(space, Space::Param | Space::Const) {
             return b.wrong(m.at, "nothing is stored in this space");
@@ -94,7 +101,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if regs.len() != lanes as usize {
         return b.wrong(m.at, format!("{lanes} elements are needed, not {}", regs.len()));
     }
-    let access = Access { space, ty, addr, strong, regs: regs.into() };
+    let access = Access { space, ty, addr, strong, fence, regs: regs.into() };
     Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
 }
 
@@ -120,8 +127,7 @@ const OPS: [(&str, AtomOp); 10] = [
 ];
 
 fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    m.pick(&[("relaxed", ()), ("acquire", ()), ("release", ()), ("acq_rel", ())]);
-    SCOPES.iter().any(|scope| m.flag(scope));
+    let (_strong, fence) = order(m);
     let space =
         m.pick(&[("global", Space::Global), ("shared", Space::Shared), ("shared::cta", Space::Shared)]);
     let (op, ty) = (m.need(b, "the operation", &OPS)?, m.ty(b)?);
@@ -156,7 +162,7 @@ fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
     // In global memory, adding f32 flushes subnormals.
     let ftz = ty == Type::F32 && space != Space::Shared;
-    Ok(Op::Atom(Atom { op, ty, space, addr, ftz, d, b: first, c }))
+    Ok(Op::Atom(Atom { op, ty, space, addr, ftz, fence, d, b: first, c }))
 }
 
 fn copy(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
