@@ -320,7 +320,8 @@ fn what_is_never_freed_is_told() {
     };
     if in_child("calls::what_is_never_freed_is_told", &[("CUDA_SIM_REPORT", "-")], check) {
         let context = Context::new();
-        (upload(&[1]), upload(&[1, 2, 3, 4]));
+        upload(&[1]);
+        upload(&[1, 2, 3, 4]);
         drop(context);
         std::mem::forget(Context::new());
         upload(&[1, 2]);
