@@ -1,5 +1,8 @@
 //! The language on every device of the machine, with results worked out by hand.
 
+mod devices;
+
+use devices::on_devices;
 use fusion::prelude::*;
 
 fuse! {
@@ -38,23 +41,6 @@ fuse! {
 
     /// Three reads, one write.
     pub fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
-}
-
-/// The CPU, and wgpu where the build has it.
-fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::cpu()];
-    match Device::wgpu() {
-        Ok(device) => devices.push(device),
-        Err(error) if std::env::var("FUSION_REQUIRE_WGPU").as_deref() == Ok("1") => panic!("{error}"),
-        Err(error) => eprintln!("SKIPPED on wgpu: {error}"),
-    }
-    devices
-}
-
-fn on_devices(test: impl Fn(&Device) -> Result<()>) {
-    for device in devices() {
-        test(&device).unwrap_or_else(|error| panic!("{}: {error}", device.name()));
-    }
 }
 
 const SIX: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];

@@ -2,7 +2,8 @@
 # Every check of the project, from a machine that has only Rust: `bash tests/run.sh`.
 #
 # Installs a software Vulkan (Debian and Ubuntu, as root or through sudo) and NVIDIA's PTX assembler (into the
-# target folder), runs each step even after one has failed, and ends with `N passed, N failed, N skipped`.
+# target folder), simulates an NVIDIA GPU where there is none, runs each step even after one has failed, and ends with
+# `N passed, N failed, N skipped`.
 # A device or tool that cannot be had is a failure.
 
 set -u -o pipefail
@@ -12,7 +13,6 @@ PATH=$PATH:/usr/sbin:/sbin
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 logs=$target/logs
 tools=$target/tools
-stub=$target/cuda-stub
 passed=0 failed=0 skipped=0
 summary=()
 
@@ -22,13 +22,13 @@ main() {
     export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
     # A snapshot that differs is a failure, and no file is written.
     export INSTA_UPDATE=no
-    # Always the same place to link from: a change would rebuild what depends on cust.
-    export CUDA_LIBRARY_PATH=$stub
 
     step "install system packages" install_packages
     step "install ptxas" install_ptxas
     choose_vulkan_driver
-    step "build the CUDA stub" build_cuda_stub
+    step "CUDA simulator" bash -c 'source tests/cuda-sim/env.sh'
+    # To link with, which needs no device.
+    export CUDA_LIBRARY_PATH=$target/cuda-sim
 
     step "format" cargo fmt --all --check
     step "lint" cargo clippy --quiet --workspace --all-targets -- -D warnings
@@ -39,6 +39,7 @@ main() {
     step "tests" run_tests
     step "tests, no default features" run_tests_without_features
     step "tests, with cuda" run_tests_with_cuda
+    step "examples, with cuda" run_examples_with_cuda
     step "devices" cargo run --quiet --release --example devices
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
@@ -142,37 +143,29 @@ choose_vulkan_driver() {
     fi
 }
 
-# What cust links with, under the name that only the linker looks for. Cargo puts folders of the target folder that were
-# linked from before the system's when it runs a program, so the name that the loader looks for is elsewhere.
-build_cuda_stub() {
-    cargo build --quiet --package cuda-stub &&
-        mkdir -p "$stub/lib64" "$stub/run" &&
-        cp "$target/debug/libcuda_stub.so" "$stub/lib64/libcuda.so" &&
-        cp "$target/debug/libcuda_stub.so" "$stub/run/libcuda.so.1"
-}
-
 run_tests() {
-    cargo test --quiet --workspace --no-fail-fast
+    cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast
 }
 
-# Without its feature there is no wgpu device to require. The random functions have run with all that features change
-# for them, which is the device of wgpu; compiling them takes minutes, so it is done once.
+# Without its feature there is no wgpu device to require. The random functions run once, with all features: compiling
+# them takes minutes.
 run_tests_without_features() {
     env -u FUSION_REQUIRE_WGPU \
-        cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast --no-default-features
+        cargo test --quiet --workspace --exclude fusion-corpus --exclude cuda-sim --no-fail-fast --no-default-features
 }
 
-# With the driver of the machine; only where there is none, with the stub.
+# On the machine's GPU, or on the simulated one. The random functions run here, with all features.
 run_tests_with_cuda() {
-    if python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null; then
-        echo "CUDA: the machine's driver"
-        if has_device '/dev/nvidia[0-9]*'; then export FUSION_REQUIRE_CUDA=1; fi
-    else
-        echo "CUDA: no driver, so the stub that knows no device"
-        local LD_LIBRARY_PATH=$stub/run${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-        export LD_LIBRARY_PATH
-    fi
-    cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast --features cuda
+    source tests/cuda-sim/env.sh && cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features cuda
+}
+
+# Built by the tests. The others take as many elements as a real GPU is there for.
+run_examples_with_cuda() {
+    local photos=(examples/data/*.png) result=$target/tonemap-cuda.png
+    rm -f "$result"
+    source tests/cuda-sim/env.sh &&
+        cargo run --quiet --features cuda --example devices &&
+        cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
 }
 
 run_tonemap() {

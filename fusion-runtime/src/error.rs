@@ -178,7 +178,7 @@ pub enum Error {
         why: String,
     },
     /// The device stopped working. What lives on it is lost.
-    #[error("{device} was lost: {why}")]
+    #[error("{device} was lost: {why}; what was on it is gone, and it may work again in a new process")]
     DeviceLost {
         /// The device.
         device: String,
@@ -192,6 +192,18 @@ pub enum Error {
         device: String,
         /// What it lacks.
         what: String,
+    },
+    /// The driver is older than the PTX of a kernel.
+    #[error(
+        "kernel `{kernel}` is PTX {ptx}, newer than this NVIDIA driver ({driver}) reads; update the driver"
+    )]
+    DriverTooOld {
+        /// Name of the kernel.
+        kernel: String,
+        /// The version that its text declares.
+        ptx: String,
+        /// The newest CUDA that the driver knows.
+        driver: String,
     },
     /// The driver refused the text of a kernel.
     #[error("the driver could not compile kernel `{kernel}`:\n{log}")]

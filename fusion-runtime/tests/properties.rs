@@ -1,5 +1,7 @@
 //! Properties of shapes, tensors and the executor, for sizes and values nobody chose.
 
+#[path = "../../tests/devices/mod.rs"]
+mod devices;
 mod plans;
 
 use fusion_runtime::__private::{Arg, run, run_one};
@@ -24,8 +26,11 @@ proptest! {
     #[test]
     fn every_bit_survives_the_device(bits in prop::collection::vec(any::<u32>(), 0..500)) {
         let values: Vec<f32> = bits.iter().map(|&bits| f32::from_bits(bits)).collect();
-        let back = upload(&values, values.len()).reshape([values.len(), 1]).unwrap().to_vec().unwrap();
-        prop_assert_eq!(back.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), bits);
+        for (kind, device) in devices::devices() {
+            let tensor = Tensor::from_slice(&device, &values, values.len()).expect("there is memory");
+            let back = tensor.reshape([values.len(), 1]).unwrap().to_vec().unwrap();
+            prop_assert_eq!(back.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), &bits[..], "{:?}", kind);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Case<'_> {
             let once = x.mul_add(y, z);
             return match kind {
                 Kind::Cpu if is_base() => vec![x * y + z],
-                Kind::Cpu => vec![once],
+                Kind::Cpu | Kind::Cuda => vec![once],
                 Kind::Wgpu => vec![once, x * y + z],
             };
         }
@@ -33,7 +33,7 @@ impl Case<'_> {
         distance(self.actual, expect) <= u64::from(bound)
     }
 
-    /// On the CPU: within the bound, infinities, NaN and the signs of zeros included.
+    /// On the CPU and with CUDA: within the bound, infinities, NaN and the signs of zeros included.
     ///
     /// WGSL lets a driver flush subnormal operands and results to zero of either sign, and ignore the sign of a zero: both are
     /// accepted. It also lets a driver assume that there is no NaN and no infinity, so our docs promise finite values
@@ -41,7 +41,7 @@ impl Case<'_> {
     fn allows(&self, kind: Kind) -> bool {
         let ulp = self.op.info().ulp;
         match kind {
-            Kind::Cpu => {
+            Kind::Cpu | Kind::Cuda => {
                 self.expect(kind, self.args).into_iter().any(|expect| self.within(expect, ulp.native))
             }
             Kind::Wgpu => {

@@ -184,7 +184,7 @@ fn infinities_have_their_limits_and_nan_passes_through() {
             let expect = [row.infinite[0] as f32, row.infinite[1] as f32, f32::NAN];
             for (actual, expect) in actual.into_iter().zip(expect) {
                 let same = match kind {
-                    Kind::Cpu => actual.to_bits() == expect.to_bits(),
+                    Kind::Cpu | Kind::Cuda => actual.to_bits() == expect.to_bits(),
                     Kind::Wgpu => actual == expect,
                 };
                 if !(same || actual.is_nan() && expect.is_nan()) {

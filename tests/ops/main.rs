@@ -2,8 +2,10 @@
 //!
 //! References are the `f64` column of the table, integer arithmetic of Rust, and formulas written from
 //! PyTorch's documentation; the bounds are those of the table, or stand beside the formula.
-//! The CPU is held to every bit of IEEE; for WGSL see `Case::allows`.
+//! The CPU and CUDA are held to every bit of IEEE; for WGSL see `Case::allows`.
 
+#[path = "../devices/mod.rs"]
+mod devices;
 mod float;
 mod int;
 mod kernels;
@@ -11,39 +13,8 @@ mod library;
 
 use std::process::Command;
 
+use devices::{Kind, devices};
 use fusion::prelude::*;
-
-/// Which promise of the table binds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Cpu,
-    Wgpu,
-}
-
-/// The devices of this process. One that is required and missing is a failure.
-fn devices() -> Vec<(Kind, Device)> {
-    let mut devices = vec![(Kind::Cpu, Device::cpu())];
-    if cfg!(feature = "wgpu") {
-        match wgpu() {
-            Ok(device) => devices.push((Kind::Wgpu, device)),
-            Err(error) if std::env::var_os("FUSION_REQUIRE_WGPU").is_some_and(|value| value == "1") => {
-                panic!("wgpu is required: {error}")
-            }
-            Err(error) => eprintln!("SKIPPED on wgpu: {error}"),
-        }
-    }
-    devices
-}
-
-#[cfg(feature = "wgpu")]
-fn wgpu() -> Result<Device> {
-    Device::wgpu()
-}
-
-#[cfg(not(feature = "wgpu"))]
-fn wgpu() -> Result<Device> {
-    unreachable!("asked for with its feature only")
-}
 
 /// Whether this process runs the CPU without fused multiply-add.
 fn is_base() -> bool {

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fusion::prelude::*;
 
-use crate::{Host, check, devices, on_devices, wgpu};
+use crate::devices::{devices, gpus, on_devices};
+use crate::{Host, check};
 
 both! {
     { pub fn affine(x: f32[N, D], scale: f32[N], bias: f32[D]) -> f32[N, D] { x * scale + bias } }
@@ -188,9 +189,12 @@ fn one_tensor_as_several_arguments() {
 
 #[test]
 fn arguments_on_different_devices() -> Result<()> {
-    let Some(gpu) = wgpu() else { return Ok(()) };
+    gpus().iter().try_for_each(arguments_on_the_cpu_and)
+}
+
+fn arguments_on_the_cpu_and(gpu: &Device) -> Result<()> {
     let (cpu, n) = (Device::cpu(), 8);
-    let (x, y) = (Tensor::<f32>::zeros(&cpu, [n])?, Tensor::zeros(&gpu, [n])?);
+    let (x, y) = (Tensor::<f32>::zeros(&cpu, [n])?, Tensor::zeros(gpu, [n])?);
     for square in [fused::square, unfused::square] {
         let message = text(square(&x, &y));
         let expected = format!(
@@ -206,19 +210,19 @@ fn arguments_on_different_devices() -> Result<()> {
     let message = text(fused::square::into(&mut out, &y, &y));
     let expected = format!("`square`: `x` is on {} but `out` is on {};", gpu.name(), cpu.name());
     assert!(message.starts_with(&expected), "{message}");
-    let mut p = Tensor::zeros(&gpu, [n])?;
+    let mut p = Tensor::zeros(gpu, [n])?;
     assert!(text(fused::step(&mut p, &x, 0.5)).contains("`p` is on"));
-    check(&fused::square(&x.to(&gpu)?, &y)?, &[n], |_| 0.0)
+    check(&fused::square(&x.to(gpu)?, &y)?, &[n], |_| 0.0)
 }
 
 #[test]
 fn a_function_without_code_for_the_device() -> Result<()> {
-    let cpu = Device::cpu();
-    check(&on_cpu_only(&Tensor::zeros(&cpu, [3])?)?, &[3], |_| 1.0)?;
-    let Some(gpu) = wgpu() else { return Ok(()) };
-    let message = text(on_cpu_only(&Tensor::zeros(&gpu, [3])?));
-    let parts = [gpu.name(), "`on_cpu_only`", "not compiled for", "#[fuse(targets("];
-    assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    check(&on_cpu_only(&Tensor::zeros(&Device::cpu(), [3])?)?, &[3], |_| 1.0)?;
+    for gpu in gpus() {
+        let message = text(on_cpu_only(&Tensor::zeros(&gpu, [3])?));
+        let parts = [gpu.name(), "`on_cpu_only`", "not compiled for", "#[fuse(targets("];
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
     Ok(())
 }
 
@@ -249,7 +253,7 @@ fuse! {
 #[test]
 fn calls_from_many_threads() {
     let calls = AtomicUsize::new(0);
-    for device in devices() {
+    for (_, device) in devices() {
         let (x, y) = (Host::new(1, &[37, 41]), Host::new(2, &[41]));
         let shared = x.on(&device).expect("a small tensor fits");
         let worker = |number: usize| -> Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! Elements are multiples of 1/8 up to 4, so that sums and products of a few are exact and compared as equal.
 
+use devices::on_devices;
 use fusion::prelude::*;
 
 /// The same functions twice: as they are in `fused`, and each operation a kernel of its own in `unfused`.
@@ -18,37 +19,14 @@ macro_rules! both {
     };
 }
 
+#[path = "../devices/mod.rs"]
+mod devices;
 mod errors;
 mod forms;
 mod in_place;
 mod numbers;
 mod outputs;
 mod shapes;
-
-/// The CPU, and wgpu where the build has it.
-fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::cpu()];
-    devices.extend(wgpu());
-    devices
-}
-
-/// A device of wgpu, if there is one.
-fn wgpu() -> Option<Device> {
-    match Device::wgpu() {
-        Ok(device) => Some(device),
-        Err(error) if std::env::var("FUSION_REQUIRE_WGPU").as_deref() == Ok("1") => panic!("{error}"),
-        Err(error) => {
-            eprintln!("SKIPPED on wgpu: {error}");
-            None
-        }
-    }
-}
-
-fn on_devices(test: impl Fn(&Device) -> Result<()>) {
-    for device in devices() {
-        test(&device).unwrap_or_else(|error| panic!("{}: {error}", device.name()));
-    }
-}
 
 /// A tensor on the host: extents and elements, outermost dim first.
 #[derive(Clone, Debug)]

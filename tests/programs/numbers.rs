@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use fusion::prelude::*;
 
-use crate::{Host, check, on_devices};
+use crate::devices::{exact_devices, on_devices};
+use crate::{Host, check};
 
 both! {
     { pub fn signed(x: i32[N], y: i32[N]) -> (i32[N], i32[N], i32[N], i32[N], i32[N], i32[N], i32[N]) {
@@ -354,11 +355,14 @@ fn chosen(x: f32, y: f32, first: bool) -> f32 {
     if x.is_nan() || first { x } else { y }
 }
 
-// WGSL lets drivers assume that floats are finite: what is checked bit by bit here is promised on the CPU.
+// WGSL lets drivers assume that floats are finite: what is checked bit by bit here is promised on the CPU and with CUDA.
 #[test]
-fn what_is_no_number_goes_through_on_the_cpu() -> Result<()> {
-    let device = Device::cpu();
-    let x = Tensor::from_slice(&device, &SPECIAL, [9])?;
+fn what_is_no_number_goes_through() -> Result<()> {
+    exact_devices().iter().try_for_each(what_is_no_number_goes_through_on)
+}
+
+fn what_is_no_number_goes_through_on(device: &Device) -> Result<()> {
+    let x = Tensor::from_slice(device, &SPECIAL, [9])?;
     for through in [fused::through, unfused::through] {
         let (relu, clamp, min, max, abs, neg, sign, floor) = through(&x)?;
         let of = |f: fn(f32) -> f32| SPECIAL.into_iter().map(move |x| if x.is_nan() { x } else { f(x) });
@@ -373,7 +377,7 @@ fn what_is_no_number_goes_through_on_the_cpu() -> Result<()> {
     }
     let pairs = pairs_of(&SPECIAL);
     let each = || pairs.0.iter().copied().zip(pairs.1.iter().copied());
-    let (x, y) = (Tensor::from_slice(&device, &pairs.0, [81])?, Tensor::from_slice(&device, &pairs.1, [81])?);
+    let (x, y) = (Tensor::from_slice(device, &pairs.0, [81])?, Tensor::from_slice(device, &pairs.1, [81])?);
     for of_pairs in [fused::pairs, unfused::pairs] {
         let (min, max, order, select, rem, known) = of_pairs(&x, &y)?;
         // Zeros of both signs are equal, so either may come out of `min` and `max`.
@@ -383,12 +387,12 @@ fn what_is_no_number_goes_through_on_the_cpu() -> Result<()> {
         let (min, max) = (min?, max?);
         same(
             "min",
-            &Tensor::from_slice(&device, &min, [81])?,
+            &Tensor::from_slice(device, &min, [81])?,
             each().map(|(x, y)| plus(chosen(x, y, x < y))),
         )?;
         same(
             "max",
-            &Tensor::from_slice(&device, &max, [81])?,
+            &Tensor::from_slice(device, &max, [81])?,
             each().map(|(x, y)| plus(chosen(x, y, x > y))),
         )?;
         check_pairs("order", &order, &pairs, |x, y| order_bits(x.partial_cmp(&y)))?;
@@ -401,8 +405,11 @@ fn what_is_no_number_goes_through_on_the_cpu() -> Result<()> {
 
 #[test]
 fn constants_that_are_no_numbers() -> Result<()> {
-    let device = Device::cpu();
-    let x = Tensor::from_slice(&device, &SPECIAL, [9])?;
+    exact_devices().iter().try_for_each(constants_that_are_no_numbers_on)
+}
+
+fn constants_that_are_no_numbers_on(device: &Device) -> Result<()> {
+    let x = Tensor::from_slice(device, &SPECIAL, [9])?;
     for constants in [fused::constants, unfused::constants] {
         let (plus, minus, nan, number, folded) = constants(&x)?;
         same("+ INF", &plus, SPECIAL.map(|x| x + f32::INFINITY))?;
@@ -414,7 +421,7 @@ fn constants_that_are_no_numbers() -> Result<()> {
     }
     let triples: Vec<f32> =
         SPECIAL.iter().flat_map(|&x| [[x, 1.0, 2.0], [1.0, x, 2.0], [1.0, 2.0, x]]).flatten().collect();
-    let x = Tensor::from_slice(&device, &triples, [27, 3])?;
+    let x = Tensor::from_slice(device, &triples, [27, 3])?;
     for extremes in [fused::extremes, unfused::extremes] {
         let (max, min, sum) = extremes(&x)?;
         let of = |f: fn(f32, f32) -> f32| {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::space::{SpaceDim, bytes, reach, stride};
-use super::{Operand, Work, pointwise};
+use super::{Access, Operand, Work, pointwise};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -260,8 +260,16 @@ impl<'w> Body<'w> {
                 // Nothing is read before it is known to lie within a window.
                 Sight::Windows => Level::Inner,
             },
+            // Every thread does what is at the top: it must not read what the one thread with an element writes.
+            Some(_) | None if self.is_one_in_place() => Level::Item,
             Some(_) | None => Level::Top,
         }
+    }
+
+    /// Whether the space is one element, and the kernel reads a buffer that it writes.
+    fn is_one_in_place(&self) -> bool {
+        let updates = |operand: &Operand| operand.access == Access::ReadWrite;
+        self.dims.iter().all(|dim| dim.axes.is_empty()) && self.work.operands.iter().any(updates)
     }
 
     fn value(&mut self, id: NodeId, unrolled: &Unrolled, place: &Place) -> Value {

@@ -12,6 +12,8 @@ use fusion_compiler::reference::{Rounding, interpret};
 use fusion_corpus::generate::{Function, INPUT_MAX, Kind, Random, function};
 use fusion_corpus::{Access, Argument, Call, FUSED, UNFUSED};
 
+#[path = "../../devices/mod.rs"]
+mod devices;
 #[path = "../../tools/mod.rs"]
 mod tools;
 
@@ -294,30 +296,22 @@ fn texts(plan: &Plan) -> Vec<String> {
     launches.map(|launch| text(&launch.code)).collect()
 }
 
-/// The device of `wgpu`; missing it is a failure only under `FUSION_REQUIRE_WGPU=1`.
-#[cfg(feature = "wgpu")]
-fn wgpu() -> Option<Device> {
-    match Device::wgpu() {
-        Ok(device) => Some(device),
-        Err(error) => {
-            assert_ne!(std::env::var("FUSION_REQUIRE_WGPU").as_deref(), Ok("1"), "{error}");
-            eprintln!("not run: {error}");
-            None
-        }
-    }
-}
-
-/// WGSL leaves functions more room for error.
-#[cfg(feature = "wgpu")]
-fn check_on_wgpu(device: &Device, seed: u64, sizes: &[(usize, usize)]) {
+/// What a GPU gives is as close to the reference as its language promises, fused and not.
+fn check_on_gpu((kind, device): &(devices::Kind, Device), seed: u64, sizes: &[(usize, usize)]) {
+    // WGSL leaves functions more room for error.
+    let (target, slack) = match kind {
+        devices::Kind::Cpu => unreachable!("the CPU has tests of its own"),
+        devices::Kind::Wgpu => (Target::Wgsl, 8.0),
+        devices::Kind::Cuda => (Target::Ptx, 1.0),
+    };
     let function = function(seed);
     let graph = graph(&function);
-    let (fused, unfused) = plans(&graph, &[Target::Wgsl]);
+    let (fused, unfused) = plans(&graph, &[target]);
     for &size in sizes {
         let inputs = inputs(&function, &graph, size, seed);
         let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
         let got = execute(&fused, &function, &inputs, device);
-        check_close("fused", &function, &inputs, &got, &expect, 8.0);
+        check_close("fused", &function, &inputs, &got, &expect, slack);
         check_same("unfused", &function, &execute(&unfused, &function, &inputs, device), &got);
         let inputs = inputs_of(&function, &graph, size, seed, special);
         let got = execute(&fused, &function, &inputs, device);
@@ -325,23 +319,33 @@ fn check_on_wgpu(device: &Device, seed: u64, sizes: &[(usize, usize)]) {
     }
 }
 
-#[cfg(feature = "wgpu")]
+fn gpu(kind: devices::Kind) -> Option<(devices::Kind, Device)> {
+    kind.open().map(|device| (kind, device))
+}
+
 #[test]
 fn wgpu_agrees_with_the_reference() {
-    if let Some(device) = wgpu() {
-        (0..60).for_each(|seed| check_on_wgpu(&device, seed, &SIZES));
-        (60..64).for_each(|seed| check_on_wgpu(&device, seed, &[LARGE]));
+    if let Some(gpu) = gpu(devices::Kind::Wgpu) {
+        (0..60).for_each(|seed| check_on_gpu(&gpu, seed, &SIZES));
+        (60..64).for_each(|seed| check_on_gpu(&gpu, seed, &[LARGE]));
     }
 }
 
-#[cfg(feature = "wgpu")]
+#[test]
+fn cuda_agrees_with_the_reference() {
+    if let Some(gpu) = gpu(devices::Kind::Cuda) {
+        (0..200).for_each(|seed| check_on_gpu(&gpu, seed, &SIZES));
+        (200..204).for_each(|seed| check_on_gpu(&gpu, seed, &[LARGE]));
+    }
+}
+
 proptest::proptest! {
     #![proptest_config(config(30))]
 
     #[test]
-    fn any_seed_agrees_on_wgpu(seed in 300_u64.., n in 0_usize..40, d in 0_usize..40) {
-        if let Some(device) = wgpu() {
-            check_on_wgpu(&device, seed, &[(n, d)]);
+    fn any_seed_agrees_on_gpus(seed in 300_u64.., n in 0_usize..40, d in 0_usize..40) {
+        for gpu in [devices::Kind::Wgpu, devices::Kind::Cuda].into_iter().filter_map(gpu) {
+            check_on_gpu(&gpu, seed, &[(n, d)]);
         }
     }
 }

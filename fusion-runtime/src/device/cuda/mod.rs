@@ -83,15 +83,22 @@ impl Shared {
         }
     }
 
-    /// Waits for the work queued so far, but not for what other threads add meanwhile.
-    fn wait(&self) -> Result<()> {
+    /// Queues a copy to or from memory of the host, and waits for it and what was queued before, but not for what
+    /// other threads add meanwhile. Whatever fails, the host's memory is no more in use afterwards.
+    fn copy_and_wait(&self, call: &'static str, copy: impl FnOnce() -> i32) -> Result<()> {
+        // First what may fail, while nothing is queued.
         let event = self.event()?;
+        let queued = check(copy());
         // SAFETY: the event and the stream are alive and of the current context.
-        let answer = unsafe {
+        let waited = queued.and_then(|()| unsafe {
             check(cuEventRecord(event.0, self.stream())).and_then(|()| check(cuEventSynchronize(event.0)))
-        };
+        });
+        if queued.is_ok() && waited.is_err() {
+            // SAFETY: the stream is alive. Where this fails too, the device is lost and copies nothing any more.
+            unsafe { cuStreamSynchronize(self.stream()) };
+        }
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        self.told("cuEventSynchronize", answer)
+        self.told(if queued.is_err() { call } else { "cuEventSynchronize" }, waited)
     }
 
     fn event(&self) -> Result<Handle<cust::sys::CUevent_st>> {
@@ -105,8 +112,13 @@ impl Shared {
     }
 
     /// What to tell of a kernel that could not be loaded: the compiler's log, unless it is not the kernel's fault.
-    fn load_error(&self, kernel: &str, error: LoadError) -> Error {
+    fn load_error(&self, kernel: &str, text: &str, error: LoadError) -> Error {
         match error.failure {
+            Some(Failure::UNSUPPORTED_PTX_VERSION) => Error::DriverTooOld {
+                kernel: kernel.to_owned(),
+                ptx: module::declared(text, ".version").to_owned(),
+                driver: module::driver_version(),
+            },
             Some(failure) if failure.loses_context() || failure == Failure::OUT_OF_MEMORY => {
                 self.error("cuModuleLoadDataEx", failure)
             }
@@ -180,22 +192,21 @@ impl Backend for Cuda {
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
         let _current = self.0.enter()?;
         let to = cuda(memory).range(offset, bytes.len());
-        // SAFETY: both are alive and as long as said, until the wait below is over: where the host's memory is
-        // pinned, or shared with the device, the driver copies it only when the stream gets there.
-        let answer =
-            check(unsafe { cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), self.0.stream()) });
-        self.0.told("cuMemcpyHtoDAsync", answer)?;
-        self.0.wait()
+        // SAFETY: both are alive and as long as said, until the wait is over: where the host's memory is pinned, or
+        // shared with the device, the driver copies it only when the stream gets there.
+        self.0.copy_and_wait("cuMemcpyHtoDAsync", || unsafe {
+            cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), self.0.stream())
+        })
     }
 
     fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let _current = self.0.enter()?;
         let from = cuda(memory).range(offset, bytes.len());
         let place: *mut c_void = bytes.as_mut_ptr().cast();
-        // SAFETY: both are alive and as long as said, until the wait below is over.
-        let answer = check(unsafe { cuMemcpyDtoHAsync_v2(place, from, bytes.len(), self.0.stream()) });
-        self.0.told("cuMemcpyDtoHAsync", answer)?;
-        self.0.wait()
+        // SAFETY: both are alive and as long as said, until the wait is over.
+        self.0.copy_and_wait("cuMemcpyDtoHAsync", || unsafe {
+            cuMemcpyDtoHAsync_v2(place, from, bytes.len(), self.0.stream())
+        })
     }
 
     fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()> {
@@ -216,7 +227,7 @@ impl Backend for Cuda {
         };
         let _current = self.0.enter()?;
         let kernel = self.0.kernels.get(text, &launch.kernel);
-        let kernel = kernel.map_err(|error| self.0.load_error(&launch.kernel, error))?;
+        let kernel = kernel.map_err(|error| self.0.load_error(&launch.kernel, text, error))?;
         self.0.run(kernel, launch, call)
     }
 

@@ -163,7 +163,7 @@ fn log_text(bytes: &[u8]) -> String {
 }
 
 /// The CUDA version of the driver, for messages.
-fn driver_version() -> String {
+pub(super) fn driver_version() -> String {
     let mut version = 0;
     // SAFETY: the place is ours.
     match check(unsafe { cuDriverGetVersion(&raw mut version) }) {
@@ -174,14 +174,12 @@ fn driver_version() -> String {
 
 /// The log of a failed compilation, with the meaning of the failure where the driver's own words leave it open.
 fn explain(failure: Failure, text: &str, driver: &str, log: &str) -> String {
-    let declared = |directive| directive_of(text, directive).unwrap_or("?");
+    // Drivers differ in the answer to code for later GPUs; ptxas words it so.
+    let too_new =
+        failure == Failure::NO_BINARY_FOR_GPU || log.contains("SM version specified by .target is higher");
     let hint = match failure {
-        Failure::UNSUPPORTED_PTX_VERSION => format!(
-            "the kernel is PTX {}, newer than this driver ({driver}) reads; update the NVIDIA driver",
-            declared(".version")
-        ),
-        Failure::NO_BINARY_FOR_GPU => {
-            format!("the kernel is for {} and later, and this GPU is older", declared(".target"))
+        Failure(_) if too_new => {
+            format!("the kernel is for {} and later, and this GPU is older", declared(text, ".target"))
         }
         Failure::JIT_COMPILER_NOT_FOUND => {
             "the driver's PTX compiler (libnvidia-ptxjitcompiler) is not installed".to_owned()
@@ -194,8 +192,8 @@ fn explain(failure: Failure, text: &str, driver: &str, log: &str) -> String {
 }
 
 /// What follows a directive of a PTX text.
-fn directive_of<'a>(text: &'a str, directive: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.trim().strip_prefix(directive)).map(str::trim)
+pub(super) fn declared<'a>(text: &'a str, directive: &str) -> &'a str {
+    text.lines().find_map(|line| line.trim().strip_prefix(directive)).map_or("?", str::trim)
 }
 
 #[cfg(test)]
@@ -207,8 +205,12 @@ mod tests {
     #[test]
     fn failures_are_explained() {
         let cases: [(Failure, &str, &[&str]); 5] = [
-            (Failure::UNSUPPORTED_PTX_VERSION, "", &["PTX 7.1", "CUDA 11.4", "update the NVIDIA driver"]),
-            (Failure::NO_BINARY_FOR_GPU, "", &["sm_80"]),
+            (Failure::NO_BINARY_FOR_GPU, "", &["sm_80 and later"]),
+            (
+                Failure::INVALID_PTX,
+                "ptxas fatal   : SM version specified by .target is higher than default SM version assumed",
+                &["sm_80 and later", "ptxas fatal"],
+            ),
             (Failure::INVALID_PTX, "ptxas error : line 3\n", &["ptxas error : line 3"]),
             (Failure::JIT_COMPILER_NOT_FOUND, "", &["libnvidia-ptxjitcompiler"]),
             (Failure(123_456), "why", &["CUDA error 123456\nwhy"]),

@@ -1,0 +1,96 @@
+//! Many launches, threads and random frees, and a device dropped with work left to do: nothing is lost or leaked.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use cust::context::{Context, CurrentContext};
+use cust::stream::{Stream, StreamFlags};
+
+use super::{SCALE, gpu, launch, scale};
+use crate::device::{Call, Device, Memory, Region};
+use crate::kernel::ScalarValue;
+
+/// Names the report of the process that this test has do its work.
+const REPORT: &str = "FUSION_CUDA_SOAK";
+
+/// A sequence of bits without a pattern (Marsaglia 2003, xorshift).
+fn random(state: &mut u32) -> u32 {
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    *state
+}
+
+#[test]
+fn nothing_leaks() {
+    if gpu().is_none() {
+        return;
+    }
+    if std::env::var_os(REPORT).is_some() {
+        return work();
+    }
+    let report = std::env::temp_dir().join(format!("fusion-cuda-soak-{}.txt", std::process::id()));
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "device::cuda::tests::soak::nothing_leaks"]);
+    let child = command.env(REPORT, "1").env("CUDA_SIM_REPORT", &report).output().unwrap();
+    let output = [child.stdout, child.stderr].concat();
+    let output = String::from_utf8_lossy(&output);
+    assert!(child.status.success() && output.contains("1 passed"), "{output}");
+    if gpu().is_some_and(|device| device.name().starts_with("CUDA simulator")) {
+        let text = std::fs::read_to_string(&report).unwrap();
+        std::fs::remove_file(&report).unwrap();
+        let total = text.lines().find(|line| line.starts_with("total ")).unwrap_or_else(|| panic!("{text}"));
+        assert!(total.contains(" faults=0 ") && total.contains(" leaks=0 "), "{total}");
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with("launch ")).count(),
+            3 * (4 * 60 + 20),
+            "{total}"
+        );
+    }
+}
+
+/// In a context that ends before the process does, so that what it still holds then is told.
+fn work() {
+    for round in 0..3 {
+        let context = Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
+        let stream = Arc::new(Stream::new(StreamFlags::DEFAULT, None).unwrap());
+        let device = Device::from_cust(context.clone(), Arc::clone(&stream)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 1..5 {
+                let device = &device;
+                scope.spawn(move || worker(device, 17 * round + thread));
+            }
+        });
+        // Work that no one waits for, on memory that is given back before.
+        for _ in 0..20 {
+            pending(&device);
+        }
+        drop((device, stream));
+        CurrentContext::set_current(&context).unwrap();
+        drop(context);
+    }
+}
+
+/// Tensors of many sizes that live for a while.
+fn worker(device: &Device, seed: u32) {
+    let mut state = seed;
+    let mut held: Vec<Memory> = Vec::new();
+    for _ in 0..60 {
+        let bits = random(&mut state);
+        held.push(device.0.allocate((bits % 100_000) as usize).unwrap());
+        if held.len() > 8 {
+            held.swap_remove(bits as usize % 8);
+        }
+        let elements = 1 + (bits >> 8) as usize % 3000;
+        assert_eq!(scale(device, elements).last(), Some(&(0.5 * (elements - 1) as f32)));
+    }
+}
+
+fn pending(device: &Device) {
+    let memory = device.0.allocate(4000).unwrap();
+    device.0.write(&memory, 0, &[0; 4000]).unwrap();
+    let buffer = Region { memory: &memory, offset: 0, len: 1000 };
+    let scalars = [None, Some(ScalarValue::F32(0.5))];
+    let call = Call { symbols: &[], scalars: &scalars, buffers: &[buffer, buffer] };
+    device.0.launch(&launch(SCALE, 1000), &call).unwrap();
+}

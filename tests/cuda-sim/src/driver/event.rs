@@ -1,0 +1,125 @@
+//! Events: places in streams, with the time at which they were reached.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::code::Code;
+use super::context::Context;
+use super::entry::{Answer, Out, exports};
+use super::queue::{Place, Work};
+use super::state::Object;
+use super::stream;
+
+/// `CU_EVENT_BLOCKING_SYNC`, `CU_EVENT_DISABLE_TIMING` and `CU_EVENT_INTERPROCESS`.
+const FLAGS: u32 = 7;
+const DISABLE_TIMING: u32 = 2;
+const INTERPROCESS: u32 = 4;
+
+/// An event.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) context: u64,
+    is_timed: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where it was recorded last.
+    place: Option<Place>,
+    /// When it happened last.
+    time: Option<Instant>,
+}
+
+impl Event {
+    /// Where it was recorded last.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).place
+    }
+
+    /// Its turn has come.
+    pub(super) fn happen(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).time = Some(Instant::now());
+    }
+
+    fn time(&self) -> Option<Instant> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).time
+    }
+}
+
+/// Whether an event has happened; one that was never recorded counts as such.
+fn is_over(context: &Context, event: &Event) -> bool {
+    event.place().is_none_or(|place| context.driver.queues().is_done(place))
+}
+
+fn elapsed(context: &Context, milliseconds: Out<f32>, start: u64, end: u64) -> Answer {
+    let (start, end) = (context.driver.event(start)?, context.driver.event(end)?);
+    if !start.is_timed || !end.is_timed || start.place().is_none() || end.place().is_none() {
+        return Err(Code::INVALID_HANDLE);
+    }
+    if !is_over(context, &start) || !is_over(context, &end) {
+        return Err(Code::NOT_READY);
+    }
+    let (Some(start), Some(end)) = (start.time(), end.time()) else { return Err(Code::NOT_READY) };
+    let forth = end.saturating_duration_since(start).as_secs_f64();
+    let back = start.saturating_duration_since(end).as_secs_f64();
+    milliseconds.set(((forth - back) * 1e3) as f32)
+}
+
+exports! {
+    /// A new event.
+    cuEventCreate(event: Out<u64>, flags: u32) working |context| {
+        if event.is_null() || flags & !FLAGS != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
+            return Err(Code::INVALID_VALUE);
+        }
+        let handle = context.driver.insert(|_| {
+            let is_timed = flags & DISABLE_TIMING == 0;
+            Object::Event(Arc::new(Event { context: context.handle, is_timed, state: Mutex::default() }))
+        });
+        event.set(handle)
+    };
+
+    /// Ends an event.
+    cuEventDestroy_v2(event: u64) driver |driver| {
+        driver.event(event)?;
+        driver.remove(event);
+        Ok(())
+    };
+
+    /// The event happens when a stream's work so far is done.
+    cuEventRecord(event: u64, stream: u64) working |context| {
+        let event = context.driver.event(event)?;
+        if event.context != context.handle {
+            return Err(Code::INVALID_HANDLE);
+        }
+        let place = stream::put(context, stream, Work::Record(Arc::clone(&event)))?;
+        event.state.lock().unwrap_or_else(PoisonError::into_inner).place = Some(place);
+        Ok(())
+    };
+
+    /// Whether an event has happened. Some of the work before it is done, for each call.
+    cuEventQuery(event: u64) working |context| {
+        let place = context.driver.event(event)?.place();
+        let done = place.is_none_or(|place| context.driver.queues().advance(context.driver, place));
+        context.device().check()?;
+        if done { Ok(()) } else { Err(Code::NOT_READY) }
+    };
+
+    /// Waits for an event.
+    cuEventSynchronize(event: u64) working |context| {
+        if let Some(place) = context.driver.event(event)?.place() {
+            context.driver.queues().finish(context.driver, place);
+        }
+        context.device().check()
+    };
+
+    /// The time between two events, in milliseconds.
+    cuEventElapsedTime(milliseconds: Out<f32>, start: u64, end: u64) working |context| {
+        elapsed(context, milliseconds, start, end)
+    };
+
+    /// The same; CUDA 13's name for it.
+    cuEventElapsedTime_v2(milliseconds: Out<f32>, start: u64, end: u64) working |context| {
+        elapsed(context, milliseconds, start, end)
+    };
+}

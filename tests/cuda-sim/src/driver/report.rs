@@ -1,0 +1,179 @@
+//! What the simulator tells: lines on stderr about what is wrong, and the report that `CUDA_SIM_REPORT` asks for.
+//!
+//! Invariant: a line of the report is `KIND key=value …`, written at once, so that processes may share a file.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::config::Sink;
+use super::context;
+use super::state::{self, Allocation, Driver, Kind};
+use crate::exec::{Counters, Fault};
+
+/// How many leaks are listed on stderr; the report has all.
+const LISTED: usize = 8;
+
+/// Sums over the process.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    launches: AtomicU64,
+    faults: AtomicU64,
+    instructions: AtomicU64,
+    loaded: AtomicU64,
+    stored: AtomicU64,
+    load_sectors: AtomicU64,
+    store_sectors: AtomicU64,
+    allocations: AtomicU64,
+    bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    leaks: AtomicU64,
+    leaked_bytes: AtomicU64,
+}
+
+impl Report {
+    pub(super) fn allocated(&self, bytes: u64) {
+        self.allocations.fetch_add(1, Relaxed);
+        self.peak_bytes.fetch_max(self.bytes.fetch_add(bytes, Relaxed) + bytes, Relaxed);
+    }
+
+    pub(super) fn freed(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// Says what is wrong.
+pub(super) fn say(text: &str) {
+    let line = format!("cuda-sim: {text}\n");
+    // Where stderr is gone there is no one to tell.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(log) = std::env::var_os("CUDA_SIM_LOG").filter(|log| !log.is_empty()) {
+        append(Path::new(&log), &line);
+    }
+}
+
+/// A launch that ended well.
+pub(super) fn launched(
+    driver: &Driver,
+    kernel: &str,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    did: &Counters,
+) {
+    let sums = &driver.report;
+    sums.launches.fetch_add(1, Relaxed);
+    for (sum, value) in [
+        (&sums.instructions, did.instructions),
+        (&sums.loaded, did.loaded),
+        (&sums.stored, did.stored),
+        (&sums.load_sectors, did.load_sectors),
+        (&sums.store_sectors, did.store_sectors),
+    ] {
+        sum.fetch_add(value, Relaxed);
+    }
+    line(driver, || {
+        let counts = counts(did.instructions, did.loaded, did.stored, did.load_sectors, did.store_sectors);
+        format!("launch kernel={kernel} grid={} block={} shared={shared} {counts}", size(grid), size(block))
+    });
+}
+
+/// A launch that did not.
+pub(super) fn faulted(driver: &Driver, fault: &Fault, code: super::code::Code) {
+    driver.report.faults.fetch_add(1, Relaxed);
+    say(&format!("{fault}: {code}"));
+    line(driver, || {
+        let Fault { kernel, line, block, thread, .. } = fault;
+        let text = fault.to_string().replace('\n', " ");
+        let (block, thread) = (size(*block), size(*thread));
+        format!("fault kernel={kernel} line={line} block={block} thread={thread} code={} text={text}", code.0)
+    });
+}
+
+/// Memory that was not freed when it should have been.
+pub(super) fn leaks(driver: &Driver, leaked: &[(u64, Allocation)], when: &str) {
+    let leaked: Vec<_> = leaked.iter().filter(|(_, allocation)| allocation.kind != Kind::Global).collect();
+    if leaked.is_empty() {
+        return;
+    }
+    let bytes = leaked.iter().map(|(_, allocation)| allocation.bytes).sum();
+    driver.report.leaks.fetch_add(leaked.len() as u64, Relaxed);
+    driver.report.leaked_bytes.fetch_add(bytes, Relaxed);
+    let mut text = format!("{when} with {} allocations, {bytes} bytes, that were never freed:", leaked.len());
+    for (address, allocation) in leaked.iter().take(LISTED) {
+        // Writing to a string does not fail.
+        let _ = write!(text, " {} at {address:#x},", allocation.bytes);
+    }
+    let more = if leaked.len() > LISTED { " and more" } else { "" };
+    say(&format!("{}{more}", text.trim_end_matches(',')));
+    for (address, allocation) in leaked {
+        line(driver, || format!("leak address={address:#x} bytes={}", allocation.bytes));
+    }
+}
+
+fn counts(instructions: u64, loaded: u64, stored: u64, load_sectors: u64, store_sectors: u64) -> String {
+    format!(
+        "instructions={instructions} loaded={loaded} stored={stored} load_sectors={load_sectors} \
+         store_sectors={store_sectors}"
+    )
+}
+
+fn size([x, y, z]: [u32; 3]) -> String {
+    format!("{x}x{y}x{z}")
+}
+
+fn line(driver: &Driver, text: impl FnOnce() -> String) {
+    match &driver.config.report {
+        None => {}
+        // As with what is said.
+        Some(Sink::Stderr) => drop(std::io::stderr().write_all(format!("{}\n", text()).as_bytes())),
+        Some(Sink::File(path)) => append(path, &format!("{}\n", text())),
+    }
+}
+
+fn append(path: &Path, text: &str) {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        let line = format!("cuda-sim: {}: {error}\n", path.display());
+        // As with what is said.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// Has the end of the process reported.
+pub(super) fn at_exit() {
+    unsafe extern "C" {
+        fn atexit(call: extern "C" fn()) -> i32;
+    }
+    // SAFETY: the C library's own, with its own signature; the function lives as long as the library.
+    unsafe { atexit(end) };
+}
+
+extern "C" fn end() {
+    // What unwinds out of a function of C ends the process, and there is no one left to tell.
+    let _ = std::panic::catch_unwind(|| {
+        context::living_at_exit();
+        let Ok(driver) = state::driver() else { return };
+        let sums = &driver.report;
+        let of = |sum: &AtomicU64| sum.load(Relaxed);
+        line(driver, || {
+            let counts = counts(
+                of(&sums.instructions),
+                of(&sums.loaded),
+                of(&sums.stored),
+                of(&sums.load_sectors),
+                of(&sums.store_sectors),
+            );
+            format!(
+                "total launches={} faults={} {counts} allocations={} peak_bytes={} leaks={} leaked_bytes={}",
+                of(&sums.launches),
+                of(&sums.faults),
+                of(&sums.allocations),
+                of(&sums.peak_bytes),
+                of(&sums.leaks),
+                of(&sums.leaked_bytes),
+            )
+        });
+    });
+}

@@ -1,0 +1,270 @@
+//! What the library keeps for the whole process: its devices, and what each handle stands for.
+//!
+//! Invariant: a handle is a number that is given once and never followed, so one that was destroyed, or never was,
+//! is found out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::code::Code;
+use super::config::Config;
+use super::context::{Context, Primary};
+use super::entry::Answer;
+use super::event::Event;
+use super::exports;
+use super::module::{Function, Module};
+use super::queue::Queues;
+use super::report::{self, Report};
+use super::stream::Stream;
+use crate::memory::{Block, Invalid, Memory};
+
+/// The driver of a process.
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub(super) config: Config,
+    pub(super) devices: Vec<Device>,
+    pub(super) report: Report,
+    initialized: AtomicBool,
+    objects: Mutex<Objects>,
+    allocations: Mutex<BTreeMap<u64, Allocation>>,
+    queues: Mutex<Queues>,
+}
+
+/// A simulated GPU.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) memory: Memory,
+    pub(super) primary: Mutex<Primary>,
+    /// What ended all work on it.
+    fault: OnceLock<Code>,
+}
+
+impl Device {
+    /// Whether it still works.
+    pub(super) fn check(&self) -> Answer {
+        self.fault.get().map_or(Ok(()), |&code| Err(code))
+    }
+
+    /// Nothing works on it from now on, as NVIDIA documents it: the process has to end.
+    pub(super) fn fail(&self, code: Code) {
+        self.fault.get_or_init(|| code);
+    }
+}
+
+/// What a handle stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Object {
+    Context(Arc<Context>),
+    Stream(Arc<Stream>),
+    Event(Arc<Event>),
+    Module(Arc<Module>),
+    Function(Arc<Function>),
+}
+
+#[derive(Debug, Default)]
+struct Objects {
+    given: u64,
+    living: HashMap<u64, Object>,
+}
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `cuMemAlloc`.
+    Device,
+    /// `cuMemAllocManaged`: the host reaches it too.
+    Managed,
+    /// `cuMemAllocHost`: the host's, and the device reaches it too.
+    Host,
+    /// A variable of a module.
+    Global,
+}
+
+/// Who asked for memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allocation {
+    /// Its context's handle.
+    pub(super) context: u64,
+    pub(super) bytes: u64,
+    pub(super) kind: Kind,
+}
+
+/// The process's driver. If the environment makes no sense, every call fails, and the first one says why.
+pub(super) fn driver() -> Answer<&'static Driver> {
+    static DRIVER: OnceLock<Result<Driver, Code>> = OnceLock::new();
+    let made = DRIVER.get_or_init(|| {
+        let config = Config::read(|name| std::env::var(name).ok(), exports::is_known).map_err(|what| {
+            report::say(&what);
+            Code::UNKNOWN
+        })?;
+        Ok(Driver::new(config))
+    });
+    made.as_ref().map_err(|code| *code)
+}
+
+impl Driver {
+    fn new(config: Config) -> Driver {
+        // A gap of a TiB between the devices' addresses.
+        let memory = |number| Memory::from(config.facts.memory, (number as u64) << 40);
+        let device =
+            |number| Device { memory: memory(number), primary: Mutex::default(), fault: OnceLock::new() };
+        Driver {
+            devices: (0..config.devices).map(device).collect(),
+            report: Report::default(),
+            config,
+            initialized: AtomicBool::new(false),
+            objects: Mutex::default(),
+            allocations: Mutex::default(),
+            queues: Mutex::default(),
+        }
+    }
+
+    pub(super) fn initialize(&'static self) {
+        if !self.initialized.swap(true, Ordering::SeqCst) {
+            report::at_exit();
+        }
+    }
+
+    /// Itself, if `cuInit` was called.
+    pub(super) fn initialized(&'static self) -> Answer<&'static Driver> {
+        if self.initialized.load(Ordering::SeqCst) { Ok(self) } else { Err(Code::NOT_INITIALIZED) }
+    }
+
+    /// The device of a `CUdevice`, which is its number.
+    pub(super) fn device(&self, number: i32) -> Answer<&Device> {
+        usize::try_from(number).ok().and_then(|number| self.devices.get(number)).ok_or(Code::INVALID_DEVICE)
+    }
+
+    /// The order of all work. Held while any of it runs.
+    pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A handle for what `make` makes of it.
+    pub(super) fn insert(&self, make: impl FnOnce(u64) -> Object) -> u64 {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.given += 1;
+        // No small number, and nothing that can be followed: the first page of the upper half of addresses.
+        let handle = 0xc0de_0000_0000_0000 + 16 * objects.given;
+        let object = make(handle);
+        objects.living.insert(handle, object);
+        handle
+    }
+
+    fn get(&self, handle: u64) -> Option<Object> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).living.get(&handle).cloned()
+    }
+
+    /// Ends a handle.
+    pub(super) fn remove(&self, handle: u64) {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).living.remove(&handle);
+    }
+
+    /// Ends all handles of which `ends` says so.
+    pub(super) fn remove_if(&self, ends: impl Fn(&Object) -> bool) {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.living.retain(|_, object| !ends(object));
+    }
+
+    pub(super) fn context(&self, handle: u64) -> Answer<Arc<Context>> {
+        match self.get(handle) {
+            Some(Object::Context(context)) => Ok(context),
+            _ => Err(Code::INVALID_CONTEXT),
+        }
+    }
+
+    pub(super) fn event(&self, handle: u64) -> Answer<Arc<Event>> {
+        match self.get(handle) {
+            Some(Object::Event(event)) => Ok(event),
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+
+    pub(super) fn stream(&self, handle: u64) -> Answer<Arc<Stream>> {
+        match self.get(handle) {
+            Some(Object::Stream(stream)) => Ok(stream),
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+
+    pub(super) fn module(&self, handle: u64) -> Answer<Arc<Module>> {
+        match self.get(handle) {
+            Some(Object::Module(module)) => Ok(module),
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+
+    pub(super) fn function(&self, handle: u64) -> Answer<Arc<Function>> {
+        match self.get(handle) {
+            Some(Object::Function(function)) => Ok(function),
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+
+    /// Memory of a context.
+    pub(super) fn allocate(&self, context: &Context, bytes: u64, kind: Kind) -> Answer<u64> {
+        let memory = &context.device().memory;
+        let address = match kind {
+            Kind::Device | Kind::Global => memory.allocate(bytes),
+            Kind::Managed | Kind::Host => memory.allocate_shared(bytes),
+        };
+        let address = address.ok_or(Code::OUT_OF_MEMORY)?;
+        let allocation = Allocation { context: context.handle, bytes, kind };
+        self.allocations.lock().unwrap_or_else(PoisonError::into_inner).insert(address, allocation);
+        self.report.allocated(bytes);
+        Ok(address)
+    }
+
+    /// Ends memory that was allocated for one of these uses.
+    pub(super) fn free(&self, address: u64, kinds: &[Kind]) -> Answer {
+        let mut allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = allocations.get(&address).filter(|allocation| kinds.contains(&allocation.kind));
+        let Some(&allocation) = fits else {
+            let why = self
+                .find(address, 1)
+                .err()
+                .map_or("it was allocated otherwise".into(), |why| why.to_string());
+            report::say(&format!("{address:#x} is not the start of memory to free: {why}"));
+            return Err(Code::INVALID_VALUE);
+        };
+        allocations.remove(&address);
+        self.report.freed(allocation.bytes);
+        let freed = self.devices.iter().any(|device| device.memory.free(address).is_ok());
+        if freed { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    /// What was allocated, and by `keep`'s choice is listed.
+    pub(super) fn allocations(&self, keep: impl Fn(&Allocation) -> bool) -> Vec<(u64, Allocation)> {
+        let allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
+        allocations
+            .iter()
+            .filter(|(_, allocation)| keep(allocation))
+            .map(|(&address, &a)| (address, a))
+            .collect()
+    }
+
+    /// The block that holds these bytes of any device, and where in it they are.
+    pub(super) fn find(&self, address: u64, bytes: u64) -> Result<(Arc<Block>, u64), Invalid> {
+        let mut why = Invalid::Unallocated { address, bytes };
+        for device in &self.devices {
+            match device.memory.find(address, bytes) {
+                Ok(found) => return Ok(found),
+                Err(Invalid::Unallocated { .. }) => {}
+                Err(better @ (Invalid::Beyond { .. } | Invalid::Freed { .. })) => why = better,
+            }
+        }
+        Err(why)
+    }
+
+    /// That these bytes are some that a call may name, or what is wrong with them, on stderr.
+    pub(super) fn check_range(&self, call: &str, address: u64, bytes: u64) -> Answer {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.find(address, bytes).map(|_| ()).map_err(|why| {
+            report::say(&format!("{call}: {why}"));
+            Code::INVALID_VALUE
+        })
+    }
+}

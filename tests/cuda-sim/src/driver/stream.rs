@@ -1,0 +1,163 @@
+//! Streams: queues of work in the order of the calls.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::code::Code;
+use super::context::Context;
+use super::entry::{Answer, Host, Out, exports};
+use super::queue::{Key, Place, Work};
+use super::state::Object;
+
+/// The priority that a stream may have at most; smaller numbers come first.
+pub(super) const GREATEST_PRIORITY: i32 = -5;
+
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`, which are handles.
+const LEGACY: u64 = 1;
+const PER_THREAD: u64 = 2;
+
+/// A stream that a program made.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) context: u64,
+    flags: u32,
+    priority: i32,
+    key: Key,
+}
+
+/// Where a stream's work is put.
+pub(super) fn key(context: &Context, stream: u64) -> Answer<Key> {
+    let made = |stream| Key { context: context.handle, stream, blocking: true };
+    match stream {
+        0 | LEGACY => Ok(made(0)),
+        // No handle: those are even.
+        PER_THREAD => Ok(made(2 * thread_number() + 1)),
+        handle => {
+            let stream = context.driver.stream(handle)?;
+            if stream.context == context.handle { Ok(stream.key) } else { Err(Code::INVALID_HANDLE) }
+        }
+    }
+}
+
+fn thread_number() -> u64 {
+    static GIVEN: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = GIVEN.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|&number| number)
+}
+
+/// Puts work into a stream.
+pub(super) fn put(context: &Context, stream: u64, work: Work) -> Answer<Place> {
+    let key = key(context, stream)?;
+    Ok(context.driver.queues().push(context, key, work))
+}
+
+/// Puts work into a stream and waits for it.
+pub(super) fn put_and_wait(context: &Context, stream: u64, work: Work) -> Answer {
+    let place = put(context, stream, work)?;
+    context.driver.queues().finish(context.driver, place);
+    context.device().check()
+}
+
+thread_local! {
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function of the host, which must not call the driver.
+pub(super) fn call_host(function: impl FnOnce()) {
+    IN_CALLBACK.set(true);
+    function();
+    IN_CALLBACK.set(false);
+}
+
+/// That this is no call from a function of the host that a stream called.
+pub(super) fn not_in_callback() -> Answer {
+    if IN_CALLBACK.get() { Err(Code::NOT_PERMITTED) } else { Ok(()) }
+}
+
+fn create(context: &Arc<Context>, stream: Out<u64>, flags: u32, priority: i32) -> Answer {
+    if stream.is_null() || flags & !NON_BLOCKING != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let handle = context.driver.insert(|handle| {
+        let key = Key { context: context.handle, stream: handle, blocking: flags & NON_BLOCKING == 0 };
+        let priority = priority.clamp(GREATEST_PRIORITY, 0);
+        Object::Stream(Arc::new(Stream { context: context.handle, flags, priority, key }))
+    });
+    stream.set(handle)
+}
+
+/// Flags and priority; those for null have neither.
+fn described(context: &Context, stream: u64) -> Answer<(u32, i32)> {
+    match stream {
+        0 | LEGACY | PER_THREAD => Ok((0, 0)),
+        handle => context.driver.stream(handle).map(|stream| (stream.flags, stream.priority)),
+    }
+}
+
+exports! {
+    /// A new stream.
+    cuStreamCreate(stream: Out<u64>, flags: u32) working |context| create(context, stream, flags, 0);
+
+    /// A new stream of a priority, which is clamped, and changes nothing here.
+    cuStreamCreateWithPriority(stream: Out<u64>, flags: u32, priority: i32) working |context| {
+        create(context, stream, flags, priority)
+    };
+
+    /// Ends a stream; its work is done.
+    cuStreamDestroy_v2(stream: u64) driver |driver| {
+        not_in_callback()?;
+        let made = driver.stream(stream)?;
+        let mut queues = driver.queues();
+        queues.finish_stream(driver, made.key);
+        queues.remove(made.key);
+        drop(queues);
+        driver.remove(stream);
+        Ok(())
+    };
+
+    /// Waits for a stream's work.
+    cuStreamSynchronize(stream: u64) working |context| {
+        let key = key(context, stream)?;
+        context.driver.queues().finish_stream(context.driver, key);
+        context.device().check()
+    };
+
+    /// Whether a stream's work is done. Some of it is, for each call.
+    cuStreamQuery(stream: u64) working |context| {
+        let key = key(context, stream)?;
+        let done = context.driver.queues().advance(context.driver, Place { stream: key, number: u64::MAX });
+        context.device().check()?;
+        if done { Ok(()) } else { Err(Code::NOT_READY) }
+    };
+
+    /// A stream's flags.
+    cuStreamGetFlags(stream: u64, flags: Out<u32>) working |context| flags.set(described(context, stream)?.0);
+
+    /// A stream's priority.
+    cuStreamGetPriority(stream: u64, priority: Out<i32>) working |context| {
+        priority.set(described(context, stream)?.1)
+    };
+
+    /// What comes later in a stream waits for an event, as it was recorded last.
+    cuStreamWaitEvent(stream: u64, event: u64, flags: u32) working |context| {
+        if flags > 1 {
+            return Err(Code::INVALID_VALUE);
+        }
+        match context.driver.event(event)?.place() {
+            Some(place) => put(context, stream, Work::Wait(place)).map(|_| ()),
+            None => Ok(()),
+        }
+    };
+
+    /// A function of the host to be called in a stream's order. It must not call the driver.
+    cuLaunchHostFunc(stream: u64, function: Option<extern "C" fn(*mut c_void)>, data: Host) working |context| {
+        let function = function.ok_or(Code::INVALID_VALUE)?;
+        put(context, stream, Work::Call(function, data)).map(|_| ())
+    };
+}

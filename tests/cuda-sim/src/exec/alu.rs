@@ -1,0 +1,134 @@
+//! What lanes compute from their own registers: compiled twice, the second time for hosts with wide vectors and fused
+//! multiply-add, which are several times faster.
+
+use super::regs::{LANES, Raw, Regs};
+use super::{bits, choice, convert, float, int};
+use crate::ptx::ir::{Alu, Bits, Reg, Wide};
+
+/// Runs one instruction in the lanes that execute.
+#[inline]
+pub(super) fn run(regs: &mut Regs, exec: u32, alu: &Alu, fast: bool) {
+    #[cfg(target_arch = "x86_64")]
+    if fast {
+        // SAFETY: `fast` says that the host has these.
+        unsafe { with_vectors(regs, exec, alu) };
+        return;
+    }
+    let _ = fast;
+    one(regs, exec, alu);
+}
+
+/// Whether the host has what the fast version needs.
+pub(super) fn is_fast() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi2");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+fn with_vectors(regs: &mut Regs, exec: u32, alu: &Alu) {
+    one(regs, exec, alu);
+}
+
+#[inline(always)]
+fn one(regs: &mut Regs, exec: u32, alu: &Alu) {
+    match *alu {
+        Alu::IntUn { op, ty, d, a } => int::unary(regs, exec, op, ty, d, a),
+        Alu::Count { op, ty, d, a } => int::count(regs, exec, op, ty, d, a),
+        Alu::IntBin { op, ty, d, a, b } => int::binary(regs, exec, op, ty, d, (a, b)),
+        Alu::IntTri { op, ty, d, a, b, c } => int::ternary(regs, exec, op, ty, d, (a, b, c)),
+        Alu::MulWide { ty, d, a, b } => int::mul_wide(regs, exec, ty, d, (a, b)),
+        Alu::MadWide { ty, d, a, b, c } => int::mad_wide(regs, exec, ty, d, (a, b, c)),
+        Alu::Carry { op, ty, carry_in, carry_out, d, a, b, c } => {
+            int::carry(regs, exec, ty, int::Carries { op, carry_in, carry_out }, d, (a, b, c));
+        }
+        Alu::Shift { shift, ty, d, a, b } => int::shift(regs, exec, shift, ty, d, (a, b)),
+        Alu::Funnel { shift, wrap, d, a, b, c } => bits::funnel(regs, exec, shift, wrap, d, (a, b, c)),
+        Alu::Lop3 { table, d, a, b, c } => bits::lop3(regs, exec, table, d, (a, b, c)),
+        Alu::Prmt { mode, d, a, b, c } => bits::prmt(regs, exec, mode, d, (a, b, c)),
+        Alu::Bfe { ty, d, a, b, c } => bits::bfe(regs, exec, ty, d, (a, b, c)),
+        Alu::Bfi { ty, d, a, b, c, e } => bits::bfi(regs, exec, ty, d, (a, b, c), e),
+        Alu::Dp4a { signed, d, a, b, c } => bits::dp4a(regs, exec, signed, d, (a, b, c)),
+        Alu::FloatUn { op, ty, mode, d, a } => float::unary(regs, exec, (op, ty, mode), d, a),
+        Alu::FloatBin { op, ty, mode, d, a, b } => float::binary(regs, exec, (op, ty, mode), d, (a, b)),
+        Alu::Fma { ty, mode, d, a, b, c } => float::fma(regs, exec, (ty, mode), d, (a, b, c)),
+        Alu::Testp { test, ty, d, a } => float::test(regs, exec, (test, ty), d, a),
+        Alu::Convert { ref convert, d, a } => convert::convert(regs, exec, convert, d, a),
+        Alu::ConvertPair { to, round, relu, d, a, b } => {
+            convert::pair(regs, exec, (to, round, relu), d, (a, b))
+        }
+        Alu::Setp { cmp, ty, ftz, and, p, q, a, b } => {
+            let truth = choice::compare(regs, cmp, ty, ftz, (a, b));
+            choice::setp(regs, exec, truth, and, (p, q));
+        }
+        Alu::Set { cmp, ty, ftz, and, truth, d, a, b } => {
+            let (mut holds, _) = choice::compare(regs, cmp, ty, ftz, (a, b));
+            if let Some((op, p)) = and {
+                holds = choice::logic(op, holds, choice::truth(regs, p));
+            }
+            choice::set(regs, exec, d, truth, holds);
+        }
+        Alu::Selp { bits, d, a, b, p } => choice::select(regs, exec, bits, d, (a, b), choice::truth(regs, p)),
+        Alu::Slct { bits, float, ftz, d, a, b, c } => {
+            let truth = choice::by_sign(regs, exec, float, ftz, c);
+            choice::select(regs, exec, bits, d, (a, b), truth);
+        }
+        Alu::PredBin { op, d, a, b } => {
+            let truth = choice::logic(op, choice::truth(regs, a), choice::truth(regs, b));
+            regs.set_mask(exec, d, truth);
+        }
+        Alu::PredMove { d, a } => regs.set_mask(exec, d, choice::truth(regs, a)),
+        Alu::Move { bits, d, a } => copy(regs, exec, bits, d, a),
+        Alu::Pack { element, whole, d, ref a } => pack(regs, exec, element, (d, whole), a),
+        Alu::Unpack { element, whole, ref d, a } => unpack(regs, exec, element, d, (a, whole)),
+    }
+}
+
+/// A copy of a register that was not written is not written either.
+#[inline(always)]
+fn copy(regs: &mut Regs, exec: u32, bits: Bits, d: Reg, a: Reg) {
+    let from = regs.written[a as usize];
+    match bits {
+        Bits::B16 | Bits::B32 => regs.map(exec, d, a, |x: u32| x),
+        Bits::B64 => regs.map(exec, d, a, |x: u64| x),
+    }
+    let written = &mut regs.written[d as usize];
+    *written = (*written & !exec) | (from & exec);
+}
+
+/// How many bits an element has.
+fn width(element: Bits) -> u32 {
+    match element {
+        Bits::B16 => 16,
+        Bits::B32 => 32,
+        Bits::B64 => 64,
+    }
+}
+
+fn pack(regs: &mut Regs, exec: u32, element: Bits, (d, whole): (Reg, Wide), a: &[Reg]) {
+    let (width, mut out) = (width(element), [0u64; LANES]);
+    for (i, &reg) in a.iter().enumerate() {
+        let row = u32::row(regs, reg);
+        for lane in 0..LANES {
+            out[lane] |= (u64::from(row[lane]) & ((1 << width) - 1)) << (width * i as u32);
+        }
+    }
+    match whole {
+        Wide::One => regs.put(exec, d, &out.map(|x| x as u32)),
+        Wide::Two => regs.put(exec, d, &out),
+    }
+}
+
+fn unpack(regs: &mut Regs, exec: u32, element: Bits, d: &[Option<Reg>], (a, whole): (Reg, Wide)) {
+    let width = width(element);
+    let from: [u64; LANES] = std::array::from_fn(|lane| regs.get((a, whole), lane));
+    for (i, &reg) in d.iter().enumerate() {
+        let Some(reg) = reg else { continue };
+        let part = from.map(|x| (x >> (width * i as u32) & ((1 << width) - 1)) as u32);
+        regs.put(exec, reg, &part);
+    }
+}

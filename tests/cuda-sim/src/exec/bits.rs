@@ -1,0 +1,104 @@
+//! Bit fields, permutations of bytes, three-operand logic, and products of bytes.
+
+use super::int::{Whole, by_int};
+use super::regs::Regs;
+use crate::ptx::ir::{Int, Prmt, Reg, Shift};
+
+#[inline(always)]
+pub(super) fn funnel(regs: &mut Regs, exec: u32, shift: Shift, wrap: bool, d: Reg, abc: (Reg, Reg, Reg)) {
+    // `b` is the upper word.
+    let amount = move |c: u32| if wrap { c & 31 } else { c.min(32) };
+    let both = |a: u32, b: u32| u64::from(b) << 32 | u64::from(a);
+    match shift {
+        Shift::Left => {
+            regs.map3(exec, d, abc, |a: u32, b: u32, c: u32| ((both(a, b) << amount(c)) >> 32) as u32)
+        }
+        Shift::Right => regs.map3(exec, d, abc, |a: u32, b: u32, c: u32| (both(a, b) >> amount(c)) as u32),
+    }
+}
+
+#[inline(always)]
+pub(super) fn lop3(regs: &mut Regs, exec: u32, table: u8, d: Reg, abc: (Reg, Reg, Reg)) {
+    regs.map3(exec, d, abc, |a: u32, b: u32, c: u32| {
+        let mut out = 0;
+        for row in 0..8 {
+            let pick = |word: u32, bit: u32| if row & bit == 0 { !word } else { word };
+            let taken = (u32::from(table) >> row & 1).wrapping_neg();
+            out |= pick(a, 4) & pick(b, 2) & pick(c, 1) & taken;
+        }
+        out
+    });
+}
+
+pub(super) fn prmt(regs: &mut Regs, exec: u32, mode: Prmt, d: Reg, abc: (Reg, Reg, Reg)) {
+    regs.map3(exec, d, abc, |a: u32, b: u32, c: u32| permuted(mode, u64::from(b) << 32 | u64::from(a), c));
+}
+
+/// Four of the eight bytes.
+fn permuted(mode: Prmt, bytes: u64, c: u32) -> u32 {
+    let byte = |selector: u32| {
+        let byte = (bytes >> (8 * (selector & 7))) as u8;
+        // The fourth bit asks for copies of the sign.
+        if selector & 8 == 0 { byte } else { ((byte as i8) >> 7) as u8 }
+    };
+    let n = c & 3;
+    let selectors: [u32; 4] = match mode {
+        Prmt::Index => [c, c >> 4, c >> 8, c >> 12].map(|s| s & 15),
+        Prmt::F4e => [n, n + 1, n + 2, n + 3],
+        Prmt::B4e => [n, n.wrapping_sub(1), n.wrapping_sub(2), n.wrapping_sub(3)].map(|s| s & 7),
+        Prmt::Rc8 => [n; 4],
+        Prmt::Ecl => [n, n.max(1), n.max(2), 3],
+        Prmt::Ecr => [0, n.min(1), n.min(2), n.min(3)],
+        Prmt::Rc16 => [2 * (n & 1), 2 * (n & 1) + 1, 2 * (n & 1), 2 * (n & 1) + 1],
+    };
+    u32::from_le_bytes(selectors.map(byte))
+}
+
+pub(super) fn bfe(regs: &mut Regs, exec: u32, ty: Int, d: Reg, abc: (Reg, Reg, Reg)) {
+    by_int!(ty, T => regs.map3(exec, d, abc, |a: T, pos: u32, len: u32| extracted(a, pos & 255, len & 255)));
+}
+
+/// `len` bits from `pos` on; beyond the highest bit of the field or of the word, its sign.
+fn extracted<T: Whole>(a: T, pos: u32, len: u32) -> T {
+    let wide = a.wide();
+    let bit = |n: u32| wide >> n.min(T::BITS - 1) & 1;
+    let sign = if T::cut(-1) < T::ZERO {
+        // A signed type: the field's top bit, or the word's where the field goes beyond it.
+        if len == 0 { 0 } else { bit(pos + len - 1) }
+    } else {
+        0
+    };
+    let low = if len >= 127 { -1 } else { (1i128 << len) - 1 };
+    let within = T::BITS.saturating_sub(pos);
+    let kept = low & if within >= 127 { -1 } else { (1i128 << within) - 1 };
+    let bits = (wide & ((1i128 << T::BITS) - 1)).checked_shr(pos).unwrap_or(0) & kept;
+    T::cut(bits | if sign == 1 { !kept } else { 0 })
+}
+
+pub(super) fn bfi(regs: &mut Regs, exec: u32, ty: Int, d: Reg, (a, b, c): (Reg, Reg, Reg), e: Reg) {
+    let lengths: [u32; 32] = *super::regs::Raw::row(regs, e);
+    let positions: [u32; 32] = *super::regs::Raw::row(regs, c);
+    for lane in super::regs::lanes(exec) {
+        let (pos, len) = (positions[lane] & 255, lengths[lane] & 255);
+        let (wide, bits) = match ty {
+            Int::U64 | Int::S64 => (crate::ptx::ir::Wide::Two, 64),
+            Int::U32 | Int::S32 | Int::U16 | Int::S16 => (crate::ptx::ir::Wide::One, 32),
+        };
+        let (from, into) = (regs.get((a, wide), lane), regs.get((b, wide), lane));
+        let field = ((1u128 << len.min(64)) - 1).checked_shl(pos).unwrap_or(0) as u64;
+        let field = if bits == 32 { field & u64::from(u32::MAX) } else { field };
+        let moved = u128::from(from).checked_shl(pos).unwrap_or(0) as u64;
+        regs.set((d, wide), lane, (into & !field) | (moved & field));
+    }
+}
+
+pub(super) fn dp4a(regs: &mut Regs, exec: u32, signed: (bool, bool), d: Reg, abc: (Reg, Reg, Reg)) {
+    let byte = |word: u32, n: usize, signed: bool| {
+        let byte = word.to_le_bytes()[n];
+        if signed { i32::from(byte as i8) } else { i32::from(byte) }
+    };
+    regs.map3(exec, d, abc, |a: u32, b: u32, c: u32| {
+        let products = (0..4).map(|n| byte(a, n, signed.0).wrapping_mul(byte(b, n, signed.1)) as u32);
+        products.fold(c, u32::wrapping_add)
+    });
+}

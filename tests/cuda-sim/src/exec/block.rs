@@ -1,0 +1,370 @@
+//! A block: its shared memory, its warps in turn, and its barriers.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::memory::shadows;
+use super::race::{Shadow, Stamp};
+use super::regs::{Raw, lanes};
+use super::step;
+use super::warp::Warp;
+use super::{Counters, Fault, FaultKind, Launch, Trouble, trouble};
+use crate::memory::{Memory, View};
+use crate::ptx::Kernel;
+use crate::ptx::ir::{Bar, BarRed, Constant, Op, Wide};
+
+/// What all blocks share.
+pub(super) struct Grid<'g> {
+    pub(super) kernel: &'g Kernel,
+    pub(super) launch: &'g Launch<'g>,
+    pub(super) memory: &'g Memory,
+    pub(super) view: View,
+    /// Who touched each allocation.
+    pub(super) shadows: Box<[Shadow]>,
+    /// Which blocks made a fence for the whole GPU.
+    fences: Box<[AtomicBool]>,
+    pub(super) blocks: u64,
+    pub(super) fast: bool,
+    steps: AtomicU64,
+    limit: u64,
+}
+
+impl<'g> Grid<'g> {
+    pub(super) fn new(
+        kernel: &'g Kernel,
+        launch: &'g Launch<'g>,
+        memory: &'g Memory,
+        limit: u64,
+    ) -> Grid<'g> {
+        let view = memory.view();
+        let shadows = shadows(view.blocks().len());
+        let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
+        let fences = (0..blocks).map(|_| AtomicBool::new(false)).collect();
+        let (fast, steps) = (super::alu::is_fast(), AtomicU64::new(0));
+        Grid { kernel, launch, memory, view, shadows, fences, blocks, fast, steps, limit }
+    }
+
+    /// Counts instructions of a warp; whether the limit is not reached.
+    pub(super) fn count(&self, steps: u64) -> bool {
+        self.steps.fetch_add(steps, Ordering::Relaxed) + steps <= self.limit
+    }
+
+    /// Whether a block, by the number in its stamps, made a fence for the whole GPU.
+    pub(super) fn fenced(&self, stamped: u64) -> bool {
+        let block = stamped.checked_sub(1).and_then(|block| self.fences.get(block as usize));
+        // Of many readers nobody knows who they were.
+        block.is_none_or(|fenced| fenced.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn fence(&self, block: u64) {
+        self.fences[block as usize].store(true, Ordering::SeqCst);
+    }
+
+    /// Who left a stamp, as seen by `me`.
+    pub(super) fn name(&self, old: Stamp, me: Stamp) -> String {
+        let thread = match old.thread() {
+            Some(thread) => format!("thread {:?}", position(thread as u32, self.launch.block)),
+            None => "more than one thread".into(),
+        };
+        if old.block() == me.block() {
+            return format!("{thread} of the same block");
+        }
+        match old.block() - 1 {
+            block if block < self.blocks => {
+                format!("{thread} of block {:?}", position(block as u32, self.launch.grid))
+            }
+            _many => "more than one block".into(),
+        }
+    }
+
+    fn value(&self, constant: Constant) -> u64 {
+        match constant {
+            Constant::Bits(bits) => bits,
+            Constant::Global(number, offset) => {
+                let address = self.launch.globals.get(number as usize).copied().unwrap_or(0);
+                address.wrapping_add(offset as u64)
+            }
+            Constant::Dynamic(offset) => u64::from(self.kernel.code.dynamic_at).wrapping_add(offset as u64),
+        }
+    }
+}
+
+/// The coordinates of a thread or block by its number.
+pub(super) fn position(number: u32, extents: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = extents.map(|extent| extent.max(1));
+    [number % x, number / x % y, number / x / y]
+}
+
+/// A block's own memory.
+pub(super) struct BlockMemory {
+    shared: Vec<u64>,
+    pub(super) shared_len: u64,
+    pub(super) shared_shadow: Shadow,
+    local: Vec<u64>,
+    /// Bytes of local memory that were written.
+    local_written: Vec<bool>,
+    local_size: usize,
+    pub(super) counters: Counters,
+    /// Number among the blocks, and where that is.
+    pub(super) number: u64,
+    pub(super) at: [u32; 3],
+    /// Threads that arrived without waiting, for each barrier.
+    pub(super) arrived: [u32; 16],
+    /// Barriers passed.
+    pub(super) barriers: u32,
+    /// Whether atomics look at what was there.
+    pub(super) atomic_reads: bool,
+}
+
+impl BlockMemory {
+    /// Shared memory from an address on.
+    pub(super) fn shared_at(&mut self, address: u64) -> *mut u8 {
+        debug_assert!(address < self.shared_len);
+        self.shared.as_mut_ptr().cast::<u8>().wrapping_add(address as usize)
+    }
+
+    /// A thread's local memory from an address on; none where it reads what it did not write.
+    pub(super) fn local(&mut self, thread: usize, address: u64, bytes: u64, reads: bool) -> Option<*mut u8> {
+        let start = thread * self.local_size + address as usize;
+        let written = &mut self.local_written[start..start + bytes as usize];
+        if reads && !written.iter().all(|&byte| byte) {
+            return None;
+        }
+        written.fill(true);
+        Some(self.local.as_mut_ptr().cast::<u8>().wrapping_add(start))
+    }
+}
+
+pub(super) struct Block {
+    warps: Vec<Warp>,
+    mem: BlockMemory,
+    threads: u32,
+}
+
+impl Block {
+    /// Room for one block at a time.
+    pub(super) fn new(grid: &Grid<'_>) -> Block {
+        let (code, launch) = (&grid.kernel.code, grid.launch);
+        let threads: u32 = launch.block.iter().product();
+        let warps =
+            (0..threads.div_ceil(32)).map(|i| Warp::new(code, i * 32, |constant| grid.value(constant)));
+        let shared_len =
+            u64::from(code.dynamic_at.max(grid.kernel.static_shared)) + u64::from(launch.dynamic_shared);
+        // Every thread's memory is aligned for the widest access.
+        let local_size = code.local.next_multiple_of(32) as usize;
+        let local = local_size * threads as usize;
+        let mem = BlockMemory {
+            // Vectors of the host start at 16 bytes at least; shared addresses are their own alignment.
+            shared: vec![0; shared_len.div_ceil(8) as usize],
+            shared_len,
+            shared_shadow: Shadow::default(),
+            local: vec![0; local.div_ceil(8)],
+            local_written: vec![false; local],
+            local_size,
+            counters: Counters::default(),
+            number: 0,
+            at: [0; 3],
+            arrived: [0; 16],
+            barriers: 0,
+            atomic_reads: false,
+        };
+        Block { warps: warps.collect(), mem, threads }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.mem.counters
+    }
+
+    /// Runs a block to its end.
+    pub(super) fn run(&mut self, grid: &Grid<'_>, number: u64) -> Result<(), Fault> {
+        self.start(grid, number);
+        loop {
+            let mut ran = false;
+            for warp in &mut self.warps {
+                if warp.next().is_some() {
+                    ran = true;
+                    let ended = step::run(grid, &mut self.mem, warp);
+                    ended.map_err(|(pc, trouble)| fault(grid, self.mem.at, warp.first, pc, *trouble))?;
+                }
+            }
+            let released = self.release(grid)?;
+            if !ran && !released {
+                return self.end(grid);
+            }
+        }
+    }
+
+    fn start(&mut self, grid: &Grid<'_>, number: u64) {
+        for warp in &mut self.warps {
+            warp.start(&grid.kernel.code, self.threads - warp.first);
+        }
+        let [x, y, _] = grid.launch.grid.map(u64::from);
+        self.mem.at = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
+        self.mem.number = number;
+        self.mem.barriers = 0;
+        self.mem.shared_shadow.clear();
+        self.mem.local_written.fill(false);
+        self.mem.arrived = [0; 16];
+    }
+
+    /// All have exited, or somebody waits for what does not come.
+    fn end(&self, grid: &Grid<'_>) -> Result<(), Fault> {
+        for warp in &self.warps {
+            if warp.parked != 0 {
+                let lane = warp.parked.trailing_zeros() as usize;
+                let what = "it waits for lanes that its mask names and that do not come".into();
+                let trouble = Trouble { kind: FaultKind::Mask, what, lane };
+                return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
+            }
+        }
+        for warp in &self.warps {
+            if warp.waiting != 0 {
+                let lane = warp.waiting.trailing_zeros() as usize;
+                let live: u32 = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
+                let there: u32 = self.waiting(warp.barrier[lane]);
+                let what = format!(
+                    "{there} threads wait at this barrier, and no others come, of {live} that have not exited"
+                );
+                let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
+                return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads that wait at a barrier.
+    fn waiting(&self, id: u8) -> u32 {
+        self.warps
+            .iter()
+            .map(|warp| lanes(warp.waiting).filter(|&lane| warp.barrier[lane] == id).count() as u32)
+            .sum()
+    }
+
+    /// Lets the threads at a barrier go where all are there.
+    fn release(&mut self, grid: &Grid<'_>) -> Result<bool, Fault> {
+        let mut released = false;
+        for id in 0..16 {
+            let waiting = self.waiting(id);
+            if waiting == 0 {
+                continue;
+            }
+            let first = self.warps.iter().find_map(|warp| {
+                lanes(warp.waiting).find(|&lane| warp.barrier[lane] == id).map(|lane| (warp, lane))
+            });
+            let Some((warp, lane)) = first else { continue };
+            let (wanted, aligned) = self.wanted(grid, warp, lane);
+            if waiting + self.mem.arrived[id as usize] < wanted {
+                continue;
+            }
+            if aligned {
+                self.check_aligned(grid, id)?;
+            }
+            self.reduce(grid, id);
+            for warp in &mut self.warps {
+                for lane in lanes(warp.waiting) {
+                    if warp.barrier[lane] == id {
+                        warp.waiting &= !(1 << lane);
+                        warp.pcs[lane] += 1;
+                    }
+                }
+                warp.meetings += 1;
+            }
+            self.mem.arrived[id as usize] = 0;
+            self.mem.barriers += 1;
+            released = true;
+        }
+        Ok(released)
+    }
+
+    /// How many threads a barrier wants, and whether warps come to it together.
+    fn wanted(&self, grid: &Grid<'_>, warp: &Warp, lane: usize) -> (u32, bool) {
+        let live = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
+        let Op::Bar { threads, aligned, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op else {
+            unreachable!("lanes wait at barriers only");
+        };
+        (threads.map_or(live, |reg| u32::row(&warp.regs, reg)[lane]), aligned)
+    }
+
+    /// At an aligned barrier a warp's lanes are together.
+    fn check_aligned(&self, grid: &Grid<'_>, id: u8) -> Result<(), Fault> {
+        for warp in &self.warps {
+            let Some(lane) = lanes(warp.waiting).find(|&lane| warp.barrier[lane] == id) else { continue };
+            let together = lanes(warp.live)
+                .all(|other| warp.waiting >> other & 1 == 1 && warp.pcs[other] == warp.pcs[lane]);
+            if !together {
+                let what = "the lanes of a warp are not all at this barrier, which is aligned".into();
+                let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
+                return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the threads at a barrier that reduces get.
+    fn reduce(&mut self, grid: &Grid<'_>, id: u8) {
+        let (mut count, mut all) = (0, 0);
+        let mut of: Vec<(usize, usize, BarRed, u32)> = Vec::new();
+        for (number, warp) in self.warps.iter().enumerate() {
+            for lane in lanes(warp.waiting).filter(|&lane| warp.barrier[lane] == id) {
+                let Op::Bar { bar: Bar::Red { op, d, p }, .. } =
+                    &grid.kernel.code.insts[warp.pcs[lane] as usize].op
+                else {
+                    continue;
+                };
+                count += warp.regs.truth(p.pred, p.negated) >> lane & 1;
+                all += 1;
+                of.push((number, lane, *op, *d));
+            }
+        }
+        for (number, lane, op, d) in of {
+            let regs = &mut self.warps[number].regs;
+            match op {
+                BarRed::Popc => regs.set((d, Wide::One), lane, u64::from(count)),
+                BarRed::And => regs.set_mask(1 << lane, d, if count == all { u32::MAX } else { 0 }),
+                BarRed::Or => regs.set_mask(1 << lane, d, if count > 0 { u32::MAX } else { 0 }),
+            }
+        }
+    }
+}
+
+/// What a thread does at a barrier of the block.
+pub(super) fn arrive(
+    warp: &mut Warp,
+    exec: u32,
+    (id, threads): (u32, Option<u32>),
+    pc: u32,
+) -> Result<(), Box<Trouble>> {
+    let ids = *u32::row(&warp.regs, id);
+    for lane in lanes(exec) {
+        if ids[lane] >= 16 {
+            return trouble(FaultKind::Barrier, lane, || {
+                format!("there is no barrier {}, only 0 to 15", ids[lane])
+            });
+        }
+        if let Some(threads) = threads {
+            let count = u32::row(&warp.regs, threads)[lane];
+            if count == 0 || count % 32 != 0 {
+                return trouble(FaultKind::Barrier, lane, || format!("{count} threads are not whole warps"));
+            }
+        }
+        warp.barrier[lane] = ids[lane] as u8;
+    }
+    warp.waiting |= exec;
+    warp.place(exec, pc);
+    Ok(())
+}
+
+/// The error that tells of a lane's trouble.
+pub(super) fn fault(grid: &Grid<'_>, block: [u32; 3], first: u32, pc: u32, trouble: Trouble) -> Fault {
+    let inst = &grid.kernel.code.insts[pc as usize];
+    let (start, end) = (inst.text.0 as usize, inst.text.1 as usize);
+    let text = &grid.kernel.text;
+    Fault {
+        kind: trouble.kind,
+        kernel: grid.kernel.name.clone(),
+        line: text[..start].matches('\n').count() as u32 + 1,
+        instruction: text[start..end].split_whitespace().collect::<Vec<_>>().join(" "),
+        what: trouble.what,
+        block,
+        thread: position(first + trouble.lane as u32, grid.launch.block),
+    }
+}

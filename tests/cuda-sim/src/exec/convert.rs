@@ -1,0 +1,204 @@
+//! `cvt`: the common conversions as loops, all others by the exact value.
+
+use half::{bf16, f16};
+
+use super::regs::{Regs, lanes};
+use super::soft::{self, Exact, Exactly, Format};
+use crate::ptx::ir::{Convert, Float, Reg, Round, Wide};
+use crate::ptx::types::{Class, Type};
+
+#[inline(always)]
+pub(super) fn convert(regs: &mut Regs, exec: u32, c: &Convert, d: Reg, a: Reg) {
+    let plain = !c.ftz && !c.sat && !c.relu;
+    match (c.from, c.to, c.round, c.wide) {
+        (Type::S32, Type::F32, Round::Nearest, _) if plain => regs.map(exec, d, a, |x: i32| x as f32),
+        (Type::U32, Type::F32, Round::Nearest, _) if plain => regs.map(exec, d, a, |x: u32| x as f32),
+        // The host's conversion saturates too, and makes 0 of NaN.
+        (Type::F32, Type::S32, Round::Zero, _) if plain => regs.map(exec, d, a, |x: f32| x as i32),
+        (Type::F32, Type::U32, Round::Zero, _) if plain => regs.map(exec, d, a, |x: f32| x as u32),
+        (Type::U32 | Type::S32, Type::U32 | Type::S32, _, (Wide::One, Wide::One)) if plain => {
+            regs.map(exec, d, a, |x: u32| x)
+        }
+        (Type::U32, Type::U64 | Type::S64, _, (_, Wide::One)) if plain => {
+            regs.map(exec, d, a, |x: u32| u64::from(x))
+        }
+        (Type::S32, Type::U64 | Type::S64, _, (_, Wide::One)) if plain => {
+            regs.map(exec, d, a, |x: i32| i64::from(x))
+        }
+        (Type::U64 | Type::S64, Type::U32 | Type::S32, _, (Wide::One, _)) if plain => {
+            regs.map(exec, d, a, |x: u64| x as u32)
+        }
+        (Type::F16, Type::F32, ..) if plain => regs.map(exec, d, a, |x: f16| from_half(x.to_f32())),
+        (Type::BF16, Type::F32, ..) if plain => regs.map(exec, d, a, |x: bf16| from_half(x.to_f32())),
+        (Type::F32, Type::F32, ..) if plain && c.integral => whole_f32(regs, exec, c.round, d, a),
+        (_, _, _, (d_wide, a_wide)) => {
+            for lane in lanes(exec) {
+                let value = one(c, regs.get((a, a_wide), lane));
+                let value = if d_wide == Wide::One { value & u64::from(u32::MAX) } else { value };
+                regs.set((d, d_wide), lane, value);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn from_half(x: f32) -> f32 {
+    if x.is_nan() { f32::from_bits(0x7fff_ffff) } else { x }
+}
+
+#[inline(always)]
+fn whole_f32(regs: &mut Regs, exec: u32, round: Round, d: Reg, a: Reg) {
+    match round {
+        Round::Nearest => regs.map(exec, d, a, |x: f32| from_half(x.round_ties_even())),
+        Round::Zero => regs.map(exec, d, a, |x: f32| from_half(x.trunc())),
+        Round::Down => regs.map(exec, d, a, |x: f32| from_half(x.floor())),
+        Round::Up => regs.map(exec, d, a, |x: f32| from_half(x.ceil())),
+        Round::Away => unreachable!("not a rounding of `cvt` to whole numbers"),
+    }
+}
+
+/// One value, by its bits; the bits of the result, extended to 64 by the sign of the type.
+fn one(c: &Convert, bits: u64) -> u64 {
+    match (c.from.class(), c.to.class()) {
+        (Class::Int, Class::Int) => int_to_int(c, bits),
+        (Class::Int, Class::Bits | Class::Float) => {
+            float_result(c, Exact::of_int(int_value(c.from, bits)).round(format(c.to), c.round))
+        }
+        (Class::Bits | Class::Float, Class::Int) => float_to_int(c, value(c, bits)),
+        (Class::Bits | Class::Float, Class::Bits | Class::Float) => {
+            let mut x = value(c, bits);
+            if c.integral {
+                x = whole(x, c.round);
+            }
+            if c.to == c.from && x.is_nan() && c.to == Type::F64 {
+                return bits;
+            }
+            float_result(c, soft::compute(Exactly::Same, [x, 0.0, 0.0], format(c.to), c.round))
+        }
+        (Class::Pred, _) | (_, Class::Pred) => unreachable!("predicates are not converted"),
+    }
+}
+
+fn format(ty: Type) -> Format {
+    match ty {
+        Type::F16 | Type::F16x2 => soft::F16,
+        Type::BF16 | Type::BF16x2 => soft::BF16,
+        Type::TF32 => soft::TF32,
+        Type::F32 => soft::F32,
+        Type::F64 => soft::F64,
+        Type::Pred
+        | Type::B8
+        | Type::B16
+        | Type::B32
+        | Type::B64
+        | Type::U8
+        | Type::U16
+        | Type::U32
+        | Type::U64
+        | Type::S8
+        | Type::S16
+        | Type::S32
+        | Type::S64 => unreachable!("not a float"),
+    }
+}
+
+/// A float operand.
+fn value(c: &Convert, bits: u64) -> f64 {
+    let flushed = |x: f32| if c.ftz && x.is_subnormal() { 0f32.copysign(x) } else { x };
+    match c.from {
+        Type::F16 => f16::from_bits(bits as u16).to_f64(),
+        Type::BF16 => bf16::from_bits(bits as u16).to_f64(),
+        Type::F64 => f64::from_bits(bits),
+        _f32 => f64::from(flushed(f32::from_bits(bits as u32))),
+    }
+}
+
+fn int_value(ty: Type, bits: u64) -> i128 {
+    let unused = 64 - 8 * ty.bytes();
+    if ty.is_signed() {
+        i128::from((bits << unused) as i64 >> unused)
+    } else {
+        i128::from(bits << unused >> unused)
+    }
+}
+
+fn range(ty: Type) -> (i128, i128) {
+    let width = 8 * ty.bytes();
+    if ty.is_signed() { (-(1 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) }
+}
+
+fn int_to_int(c: &Convert, bits: u64) -> u64 {
+    let x = int_value(c.from, bits);
+    let (least, most) = range(c.to);
+    // What goes into a wider register is extended by the sign of the type.
+    int_bits(c, if c.sat { x.clamp(least, most) } else { int_value(c.to, x as u64) })
+}
+
+/// As the register holds it: 16 bits have zeros above.
+fn int_bits(c: &Convert, x: i128) -> u64 {
+    match (c.to.bytes(), c.wide.0) {
+        (2, Wide::One) => u64::from(x as u16),
+        (_, Wide::One) => u64::from(x as u32),
+        (_, Wide::Two) => x as u64,
+    }
+}
+
+fn whole(x: f64, round: Round) -> f64 {
+    match round {
+        Round::Nearest => x.round_ties_even(),
+        Round::Zero => x.trunc(),
+        Round::Down => x.floor(),
+        Round::Up => x.ceil(),
+        Round::Away => x.round(),
+    }
+}
+
+fn float_to_int(c: &Convert, x: f64) -> u64 {
+    let (least, most) = range(c.to);
+    if x.is_nan() {
+        // The ISA: zero, but the upper bit alone where one side has 64 bits.
+        let top = c.to.bytes() == 8 || c.from == Type::F64;
+        return int_bits(c, if top { -1 << (8 * c.to.bytes() - 1) } else { 0 });
+    }
+    // A host's conversion saturates as well, at a range that includes this one.
+    int_bits(c, (whole(x, c.round) as i128).clamp(least, most))
+}
+
+/// The modifiers of a float result.
+fn float_result(c: &Convert, bits: u64) -> u64 {
+    let format = format(c.to);
+    let top = 1u64 << (8 * c.to.bytes().min(8) - 1);
+    let bits = if c.to == Type::TF32 { bits << 13 } else { bits };
+    let one = soft::compute(Exactly::Same, [1.0, 0.0, 0.0], format, Round::Nearest);
+    let is_nan = bits & !top
+        > soft::compute(Exactly::Same, [f64::INFINITY, 0.0, 0.0], format, Round::Nearest)
+            << if c.to == Type::TF32 { 13 } else { 0 };
+    if c.sat {
+        return if is_nan || bits & top != 0 { 0 } else { bits.min(one) };
+    }
+    if c.relu && bits & top != 0 && !is_nan {
+        return 0;
+    }
+    if c.ftz && c.to == Type::F32 && (bits & !top) < 0x0080_0000 { bits & top } else { bits }
+}
+
+/// Two f32 into the halves of a register.
+pub(super) fn pair(
+    regs: &mut Regs,
+    exec: u32,
+    (to, round, relu): (Float, Round, bool),
+    d: Reg,
+    (a, b): (Reg, Reg),
+) {
+    let to = match to {
+        Float::BF16 | Float::BF16x2 => Type::BF16,
+        Float::F16 | Float::F16x2 | Float::F32 | Float::F64 => Type::F16,
+    };
+    let wide = (Wide::One, Wide::One);
+    let c = Convert { to, from: Type::F32, round, integral: false, ftz: false, sat: false, relu, wide };
+    for lane in lanes(exec) {
+        let half = |reg| one(&c, regs.get((reg, Wide::One), lane));
+        let value = half(a) << 16 | half(b);
+        regs.set((d, Wide::One), lane, value);
+    }
+}

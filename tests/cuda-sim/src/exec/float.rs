@@ -1,0 +1,347 @@
+//! Arithmetic on floats: by the host's instructions where they round as asked, exactly and then rounded elsewhere.
+
+use half::{bf16, f16};
+
+use super::regs::{Lane, Regs, lanes};
+use super::soft::{self, Exactly, Format};
+use crate::ptx::ir::{Float, FloatBin, FloatUn, Mode, Reg, Round, Test, Wide};
+use crate::ptx::types::Type;
+
+/// A float of the host's with what PTX needs of it.
+pub(super) trait Real: Lane + PartialOrd {
+    const FORMAT: Format;
+    fn wide(self) -> f64;
+    fn of_bits(bits: u64) -> Self;
+    fn flip(self) -> Self;
+    fn magnitude(self) -> Self;
+    fn is_negative(self) -> bool;
+    fn is_nan(self) -> bool;
+    /// A subnormal number becomes zero, with its sign.
+    fn flushed(self) -> Self;
+    fn zero() -> Self;
+    fn one() -> Self;
+    fn nan() -> Self;
+}
+
+macro_rules! real {
+    ($($ty:ident, $format:expr, $bits:ident, $nan:expr;)*) => {$(
+        impl Real for $ty {
+            const FORMAT: Format = $format;
+            #[inline(always)]
+            fn wide(self) -> f64 { f64::from(self) }
+            #[inline(always)]
+            fn of_bits(bits: u64) -> $ty { $ty::from_bits(bits as $bits) }
+            #[inline(always)]
+            fn flip(self) -> $ty { $ty::from_bits(self.to_bits() ^ 1 << ($bits::BITS - 1)) }
+            #[inline(always)]
+            fn magnitude(self) -> $ty { $ty::from_bits(self.to_bits() & !(1 << ($bits::BITS - 1))) }
+            #[inline(always)]
+            fn is_negative(self) -> bool { self.to_bits() >> ($bits::BITS - 1) == 1 }
+            #[inline(always)]
+            fn is_nan(self) -> bool { $ty::is_nan(self) }
+            #[inline(always)]
+            fn flushed(self) -> $ty {
+                let sign = self.to_bits() & 1 << ($bits::BITS - 1);
+                if (self.to_bits() ^ sign) < $ty::MIN_POSITIVE.to_bits() { $ty::from_bits(sign) } else { self }
+            }
+            #[inline(always)]
+            fn zero() -> $ty { $ty::from_bits(0) }
+            #[inline(always)]
+            fn one() -> $ty { $ty::from_bits(((1 << ($bits::BITS - 2)) - 1) & !($ty::MIN_POSITIVE.to_bits() - 1)) }
+            #[inline(always)]
+            fn nan() -> $ty { $ty::from_bits($nan) }
+        }
+    )*};
+}
+
+real! {
+    f32, soft::F32, u32, 0x7fff_ffff;
+    f64, soft::F64, u64, 0x7ff8_0000_0000_0000;
+    f16, soft::F16, u16, 0x7fff;
+    bf16, soft::BF16, u16, 0x7fff;
+}
+
+/// The NaN that hardware makes instead of any other; f64 keeps what it has. By bits: the optimiser may take any NaN for
+/// any other.
+#[inline(always)]
+fn canonical(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
+}
+
+/// What the modifiers do to a result.
+#[inline(always)]
+fn finish<T: Real>(mode: Mode, x: T) -> T {
+    let x = if mode.ftz { x.flushed() } else { x };
+    if mode.sat && (x.is_nan() || x <= T::zero()) {
+        T::zero()
+    } else if mode.sat && x > T::one() {
+        T::one()
+    } else if mode.relu && !x.is_nan() && x.is_negative() {
+        T::zero()
+    } else {
+        x
+    }
+}
+
+#[inline(always)]
+fn given<T: Real>(mode: Mode, x: T) -> T {
+    if mode.ftz { x.flushed() } else { x }
+}
+
+fn exactly<T: Real>(mode: Mode, op: Exactly, operands: [T; 3]) -> T {
+    let bits = soft::compute(op, operands.map(|x| given(mode, x).wide()), T::FORMAT, mode.round);
+    finish(mode, T::of_bits(bits))
+}
+
+fn is_plain(mode: Mode) -> bool {
+    mode.round == Round::Nearest && !mode.ftz && !mode.sat && !mode.relu
+}
+
+#[inline(always)]
+pub(super) fn binary(
+    regs: &mut Regs,
+    exec: u32,
+    (op, ty, mode): (FloatBin, Float, Mode),
+    d: Reg,
+    (a, b): (Reg, Reg),
+) {
+    let plain = is_plain(mode) && !mode.approx;
+    match (ty, op) {
+        (Float::F32, FloatBin::Add) if plain => regs.map2(exec, d, a, b, |x: f32, y: f32| canonical(x + y)),
+        (Float::F32, FloatBin::Sub) if plain => regs.map2(exec, d, a, b, |x: f32, y: f32| canonical(x - y)),
+        (Float::F32, FloatBin::Mul) if plain => regs.map2(exec, d, a, b, |x: f32, y: f32| canonical(x * y)),
+        (Float::F32, FloatBin::Div) if plain => regs.map2(exec, d, a, b, |x: f32, y: f32| canonical(x / y)),
+        (Float::F64, FloatBin::Add) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x + y),
+        (Float::F64, FloatBin::Sub) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x - y),
+        (Float::F64, FloatBin::Mul) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x * y),
+        (Float::F64, FloatBin::Div) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x / y),
+        (Float::F32, _) if mode.round == Round::Nearest => nearest(regs, exec, op, mode, d, (a, b)),
+        (Float::F32, _) => each2::<f32>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
+        (Float::F64, _) => each2::<f64>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
+        (Float::F16, _) => each2::<f16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
+        (Float::BF16, _) => each2::<bf16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
+        (Float::F16x2, _) => pairs::<f16>(regs, exec, d, [a, b, a], |[x, y, _]| scalar(op, mode, x, y)),
+        (Float::BF16x2, _) => pairs::<bf16>(regs, exec, d, [a, b, a], |[x, y, _]| scalar(op, mode, x, y)),
+    }
+}
+
+/// f32 rounded to nearest, with modifiers.
+#[inline(always)]
+fn nearest(regs: &mut Regs, exec: u32, op: FloatBin, mode: Mode, d: Reg, (a, b): (Reg, Reg)) {
+    let given = |x: f32| given(mode, x);
+    let finish = |x: f32| finish(mode, canonical(x));
+    match op {
+        FloatBin::Add => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) + given(y))),
+        FloatBin::Sub => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) - given(y))),
+        FloatBin::Mul => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) * given(y))),
+        FloatBin::Div => regs.map2(exec, d, a, b, |x: f32, y: f32| {
+            // The coarse division takes the reciprocal first, which is nothing for these.
+            let huge = mode.approx && (y.magnitude() > 2f32.powi(126)) && y.magnitude() < f32::INFINITY;
+            finish(if huge { given(x) * 0.0f32.copysign(y) } else { given(x) / given(y) })
+        }),
+        FloatBin::Min | FloatBin::Max | FloatBin::CopySign => {
+            regs.map2(exec, d, a, b, |x: f32, y: f32| scalar(op, mode, x, y));
+        }
+    }
+}
+
+/// One result, by exact arithmetic.
+#[inline(always)]
+fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
+    let none = T::zero();
+    match op {
+        FloatBin::Add => exactly(mode, Exactly::Add, [x, y, none]),
+        FloatBin::Sub => exactly(mode, Exactly::Add, [x, y.flip(), none]),
+        FloatBin::Mul => exactly(mode, Exactly::Mul, [x, y, none]),
+        FloatBin::Div => exactly(mode, Exactly::Div, [x, y, none]),
+        FloatBin::Min => extreme(mode, x, y, |x, y| x < y || (x == y && x.is_negative())),
+        FloatBin::Max => extreme(mode, x, y, |x, y| x > y || (x == y && !x.is_negative())),
+        FloatBin::CopySign => {
+            if x.is_negative() {
+                y.magnitude().flip()
+            } else {
+                y.magnitude()
+            }
+        }
+    }
+}
+
+/// `min` and `max`: the number, where the other is NaN, unless NaN is asked for.
+#[inline(always)]
+fn extreme<T: Real>(mode: Mode, x: T, y: T, first: impl Fn(T, T) -> bool) -> T {
+    let (x, y) = (given(mode, x), given(mode, y));
+    let negative = x.is_negative() != y.is_negative();
+    let (x, y) = if mode.xorsign { (x.magnitude(), y.magnitude()) } else { (x, y) };
+    let found = match (x.is_nan(), y.is_nan()) {
+        (true, true) => T::nan(),
+        (true, false) => {
+            if mode.nan {
+                T::nan()
+            } else {
+                y
+            }
+        }
+        (false, true) => {
+            if mode.nan {
+                T::nan()
+            } else {
+                x
+            }
+        }
+        (false, false) => {
+            if first(x, y) {
+                x
+            } else {
+                y
+            }
+        }
+    };
+    if mode.xorsign && negative { found.flip() } else { found }
+}
+
+#[inline(always)]
+pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg, abc: (Reg, Reg, Reg)) {
+    let plain = is_plain(mode);
+    let (a, b, c) = abc;
+    match ty {
+        Float::F32 if plain => regs.map3(exec, d, abc, |x: f32, y: f32, z: f32| canonical(x.mul_add(y, z))),
+        Float::F32 if mode.round == Round::Nearest => regs.map3(exec, d, abc, |x: f32, y: f32, z: f32| {
+            finish(mode, canonical(given(mode, x).mul_add(given(mode, y), given(mode, z))))
+        }),
+        Float::F64 if plain => regs.map3(exec, d, abc, |x: f64, y: f64, z: f64| x.mul_add(y, z)),
+        Float::F32 => each3::<f32>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
+        Float::F64 => each3::<f64>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
+        Float::F16 => each3::<f16>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
+        Float::BF16 => each3::<bf16>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
+        Float::F16x2 => pairs::<f16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
+        Float::BF16x2 => pairs::<bf16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
+    }
+}
+
+#[inline(always)]
+pub(super) fn unary(regs: &mut Regs, exec: u32, (op, ty, mode): (FloatUn, Float, Mode), d: Reg, a: Reg) {
+    match (ty, op) {
+        (Float::F32, FloatUn::Neg) => regs.map(exec, d, a, |x: f32| given(mode, x).flip()),
+        (Float::F32, FloatUn::Abs) => regs.map(exec, d, a, |x: f32| given(mode, x).magnitude()),
+        (Float::F32, FloatUn::Sqrt) if is_plain(mode) => regs.map(exec, d, a, |x: f32| canonical(x.sqrt())),
+        (Float::F32, FloatUn::Rcp) if is_plain(mode) => regs.map(exec, d, a, |x: f32| canonical(1.0 / x)),
+        (Float::F64, FloatUn::Sqrt) if is_plain(mode) => regs.map(exec, d, a, |x: f64| x.sqrt()),
+        (Float::F32, _) => each2::<f32>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
+        (Float::F64, _) => each2::<f64>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
+        (Float::F16, _) => each2::<f16>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
+        (Float::BF16, _) => each2::<bf16>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
+        (Float::F16x2, _) => pairs::<f16>(regs, exec, d, [a; 3], |[x, _, _]| one(op, mode, x)),
+        (Float::BF16x2, _) => pairs::<bf16>(regs, exec, d, [a; 3], |[x, _, _]| one(op, mode, x)),
+    }
+}
+
+/// The approximations are f64 functions, rounded: nearer than the ISA's bounds ask for.
+fn one<T: Real>(op: FloatUn, mode: Mode, x: T) -> T {
+    let (x, none) = (given(mode, x), T::zero());
+    let approximate = |f: fn(f64) -> f64| {
+        finish(
+            mode,
+            T::of_bits(soft::compute(Exactly::Same, [f(x.wide()), 0.0, 0.0], T::FORMAT, Round::Nearest)),
+        )
+    };
+    match op {
+        FloatUn::Neg => x.flip(),
+        FloatUn::Abs => x.magnitude(),
+        FloatUn::Sqrt => exactly(mode, Exactly::Sqrt, [x, none, none]),
+        FloatUn::Rcp => exactly(mode, Exactly::Div, [T::one(), x, none]),
+        FloatUn::Rsqrt => approximate(|x| 1.0 / x.sqrt()),
+        FloatUn::Ex2 => approximate(f64::exp2),
+        FloatUn::Lg2 => approximate(f64::log2),
+        FloatUn::Sin => approximate(f64::sin),
+        FloatUn::Cos => approximate(f64::cos),
+        FloatUn::Tanh => approximate(f64::tanh),
+    }
+}
+
+pub(super) fn test(regs: &mut Regs, exec: u32, (test, ty): (Test, Float), d: Reg, a: Reg) {
+    let wide = match ty {
+        Float::F64 => Wide::Two,
+        Float::F32 | Float::F16 | Float::BF16 | Float::F16x2 | Float::BF16x2 => Wide::One,
+    };
+    let mut truth = 0;
+    for lane in lanes(exec) {
+        let bits = regs.get((a, wide), lane);
+        let (x, normal) = match wide {
+            Wide::One => (f64::from(f32::from_bits(bits as u32)), f32::from_bits(bits as u32).is_normal()),
+            Wide::Two => (f64::from_bits(bits), f64::from_bits(bits).is_normal()),
+        };
+        let holds = match test {
+            Test::Finite => x.is_finite(),
+            Test::Infinite => x.is_infinite(),
+            Test::Number => !x.is_nan(),
+            Test::NotANumber => x.is_nan(),
+            Test::Normal => normal,
+            Test::Subnormal => x.is_finite() && !normal && x != 0.0,
+        };
+        truth |= u32::from(holds) << lane;
+    }
+    regs.set_mask(exec, d, truth);
+}
+
+/// `d = f(a, b)` in the lanes that execute only, where `f` takes long.
+fn each2<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (Reg, Reg), f: impl Fn(T, T) -> T) {
+    each3::<T>(regs, exec, d, (a, b, b), |[x, y, _]| f(x, y));
+}
+
+fn each3<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg), f: impl Fn([T; 3]) -> T) {
+    let row = |regs: &Regs, reg: Reg| *<T::Raw as super::regs::Raw>::row(regs, reg);
+    let (x, y, z) = (row(regs, a), row(regs, b), row(regs, c));
+    let mut out = [T::Raw::default(); super::regs::LANES];
+    for lane in lanes(exec) {
+        out[lane] = f([T::of(x[lane]), T::of(y[lane]), T::of(z[lane])]).raw();
+    }
+    regs.put(exec, d, &out);
+}
+
+/// The same for both halves of registers.
+fn pairs<T: Real + Lane<Raw = u32>>(
+    regs: &mut Regs,
+    exec: u32,
+    d: Reg,
+    from: [Reg; 3],
+    f: impl Fn([T; 3]) -> T,
+) {
+    let rows = from.map(|reg| *<u32 as super::regs::Raw>::row(regs, reg));
+    let mut out = [0u32; super::regs::LANES];
+    for lane in lanes(exec) {
+        let low = f(rows.map(|row| T::of(row[lane] & 0xffff))).raw();
+        let high = f(rows.map(|row| T::of(row[lane] >> 16))).raw();
+        out[lane] = high << 16 | low;
+    }
+    regs.put(exec, d, &out);
+}
+
+/// The sum that atomics make, by bits.
+pub(super) fn sum(ty: Type, ftz: bool, a: u64, b: u64) -> u64 {
+    fn of<T: Real>(ftz: bool, a: u64, b: u64) -> T {
+        let mode = Mode {
+            round: Round::Nearest,
+            ftz,
+            sat: false,
+            nan: false,
+            relu: false,
+            xorsign: false,
+            approx: false,
+        };
+        exactly(mode, Exactly::Add, [T::of_bits(a), T::of_bits(b), T::zero()])
+    }
+    let halves = |f: fn(bool, u64, u64) -> u64| {
+        f(ftz, a >> 16 & 0xffff, b >> 16 & 0xffff) << 16 | f(ftz, a & 0xffff, b & 0xffff)
+    };
+    let f16 = |ftz, a, b| u64::from(of::<f16>(ftz, a, b).to_bits());
+    let bf16 = |ftz, a, b| u64::from(of::<bf16>(ftz, a, b).to_bits());
+    match ty {
+        Type::F64 => of::<f64>(ftz, a, b).to_bits(),
+        Type::F16 => f16(ftz, a, b),
+        Type::BF16 => bf16(ftz, a, b),
+        Type::F16x2 => halves(f16),
+        Type::BF16x2 => halves(bf16),
+        _f32 => u64::from(of::<f32>(ftz, a, b).to_bits()),
+    }
+}

@@ -1,0 +1,462 @@
+//! Loads and stores: where a lane's address leads, what it may touch there, and how many sectors a warp needs.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::block::{BlockMemory, Grid};
+use super::race::{Conflict, Shadow, Stamp, Touch};
+use super::regs::{LANES, Raw, Regs, lanes};
+use super::{FaultKind, Step, Trouble, trouble};
+use crate::ptx::ir::{Access, Addr, Reg, Space, Wide};
+use crate::ptx::types::Type;
+
+/// Where generic addresses of shared and of local memory begin.
+pub(super) const SHARED_WINDOW: u64 = 0x0100_0000_0000;
+pub(super) const LOCAL_WINDOW: u64 = 0x0200_0000_0000;
+/// How far a window goes.
+const WINDOW: u64 = 1 << 32;
+
+/// What an access needs to know of who makes it.
+pub(super) struct Who<'a, 'g> {
+    pub(super) grid: &'a Grid<'g>,
+    pub(super) mem: &'a mut BlockMemory,
+    /// Of lane 0.
+    pub(super) stamp: Stamp,
+    /// Number of the first thread of the warp.
+    pub(super) first: u32,
+}
+
+/// One lane's access.
+#[derive(Clone, Copy)]
+pub(super) struct Spot {
+    pub(super) lane: usize,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
+/// Every lane's address.
+#[inline(always)]
+pub(super) fn addresses(regs: &Regs, addr: Addr) -> [u64; LANES] {
+    match addr.base {
+        Some((reg, Wide::Two)) => u64::row(regs, reg).map(|base| base.wrapping_add(addr.offset as u64)),
+        Some((reg, Wide::One)) => {
+            u32::row(regs, reg).map(|base| u64::from(base).wrapping_add(addr.offset as u64))
+        }
+        None => [addr.offset as u64; LANES],
+    }
+}
+
+/// The lanes whose generic address is in each space, and the address there.
+fn windows(exec: u32, addresses: &mut [u64; LANES]) -> [(Space, u32); 3] {
+    let (mut shared, mut local) = (0, 0);
+    for lane in lanes(exec) {
+        let address = addresses[lane];
+        if address.wrapping_sub(SHARED_WINDOW) < WINDOW {
+            shared |= 1 << lane;
+            addresses[lane] -= SHARED_WINDOW;
+        } else if address.wrapping_sub(LOCAL_WINDOW) < WINDOW {
+            local |= 1 << lane;
+            addresses[lane] -= LOCAL_WINDOW;
+        }
+    }
+    [(Space::Shared, shared), (Space::Local, local), (Space::Global, exec & !shared & !local)]
+}
+
+/// Which space an address is in, generic ones included.
+pub(super) fn resolve(space: Space, address: u64) -> (Space, u64) {
+    let mut all = [address; LANES];
+    match space {
+        Space::Generic => {
+            let found = windows(1, &mut all).into_iter().find(|(_, lanes)| *lanes != 0);
+            (found.map_or(Space::Global, |(space, _)| space), all[0])
+        }
+        Space::Global | Space::Const | Space::Shared | Space::Local | Space::Param => (space, address),
+    }
+}
+
+pub(super) fn load(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access) -> Step {
+    let touch = if access.strong { Touch::StrongRead } else { Touch::Read };
+    each_space(who, regs, exec, access, touch)
+}
+
+pub(super) fn store(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access) -> Step {
+    let touch = if access.strong { Touch::Atomic } else { Touch::Write };
+    each_space(who, regs, exec, access, touch)
+}
+
+fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access, touch: Touch) -> Step {
+    let mut addresses = addresses(regs, access.addr);
+    let spaces = match access.space {
+        Space::Generic => windows(exec, &mut addresses),
+        space @ (Space::Global | Space::Const | Space::Shared | Space::Local | Space::Param) => {
+            [(space, exec), (space, 0), (space, 0)]
+        }
+    };
+    for (space, exec) in spaces {
+        if exec == 0 {
+            continue;
+        }
+        match space {
+            Space::Global | Space::Const | Space::Generic => {
+                global(who, regs, exec, access, &addresses, touch)?
+            }
+            Space::Shared => shared(who, regs, exec, access, &addresses, touch)?,
+            Space::Local => local(who, regs, exec, access, &addresses, touch)?,
+            Space::Param => param(who, regs, exec, access, &addresses)?,
+        }
+    }
+    Ok(())
+}
+
+fn is_read(touch: Touch) -> bool {
+    match touch {
+        Touch::Read | Touch::StrongRead => true,
+        Touch::Write | Touch::Atomic => false,
+    }
+}
+
+/// Moves the elements of all lanes between memory and registers.
+///
+/// # Safety
+/// `places` are, for the lanes that execute, starts of as many bytes as the access has, aligned for all of them.
+#[inline(always)]
+unsafe fn transfer(regs: &mut Regs, exec: u32, access: &Access, places: &[*mut u8; LANES], reads: bool) {
+    let size = access.ty.bytes() as usize;
+    for (i, &reg) in access.regs.iter().enumerate() {
+        let Some(reg) = reg else { continue };
+        let at = |lane: usize| places[lane].wrapping_add(i * size);
+        match (reads, reg, size) {
+            (true, (reg, Wide::One), 4) => {
+                let mut out = [0; LANES];
+                // SAFETY: inside of the access, says the caller.
+                lanes(exec).for_each(|lane| out[lane] = unsafe { read(at(lane), 4) } as u32);
+                regs.put(exec, reg, &out);
+            }
+            (true, reg, _) => {
+                for lane in lanes(exec) {
+                    // SAFETY: inside of the access, says the caller.
+                    let value = extended(access.ty, unsafe { read(at(lane), size) });
+                    regs.set(reg, lane, value);
+                }
+            }
+            (false, reg, _) => {
+                for lane in lanes(exec) {
+                    // SAFETY: inside of the access, says the caller.
+                    unsafe { write(at(lane), size, regs.get(reg, lane)) };
+                }
+            }
+        }
+    }
+}
+
+/// What a load makes of the bits: signed types keep their sign in a wider register.
+#[inline(always)]
+fn extended(ty: Type, bits: u64) -> u64 {
+    match ty {
+        Type::S8 => bits as i8 as u64,
+        Type::S16 => bits as i16 as u64,
+        Type::S32 => bits as i32 as u64,
+        Type::Pred
+        | Type::B8
+        | Type::B16
+        | Type::B32
+        | Type::B64
+        | Type::U8
+        | Type::U16
+        | Type::U32
+        | Type::U64
+        | Type::S64
+        | Type::F16
+        | Type::F16x2
+        | Type::BF16
+        | Type::BF16x2
+        | Type::TF32
+        | Type::F32
+        | Type::F64 => bits,
+    }
+}
+
+/// # Safety
+/// `at` is the start of `size` living bytes, aligned for them. Other threads of the host may reach them at the same
+/// time, by atomics as well.
+#[inline(always)]
+pub(super) unsafe fn read(at: *mut u8, size: usize) -> u64 {
+    // SAFETY: says the caller.
+    unsafe {
+        match size {
+            1 => u64::from(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
+            2 => u64::from(AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed)),
+            4 => u64::from(AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed)),
+            _ => AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`read`].
+#[inline(always)]
+pub(super) unsafe fn write(at: *mut u8, size: usize, bits: u64) {
+    // SAFETY: says the caller.
+    unsafe {
+        match size {
+            1 => AtomicU8::from_ptr(at).store(bits as u8, Ordering::Relaxed),
+            2 => AtomicU16::from_ptr(at.cast()).store(bits as u16, Ordering::Relaxed),
+            4 => AtomicU32::from_ptr(at.cast()).store(bits as u32, Ordering::Relaxed),
+            _ => AtomicU64::from_ptr(at.cast()).store(bits, Ordering::Relaxed),
+        }
+    }
+}
+
+pub(super) fn aligned(spot: Spot) -> Step {
+    debug_assert!(spot.bytes.is_power_of_two());
+    if spot.address & (spot.bytes - 1) == 0 {
+        return Ok(());
+    }
+    let Spot { lane, address, bytes } = spot;
+    trouble(FaultKind::Misaligned, lane, || {
+        format!("{address:#x} is no multiple of the {bytes} bytes accessed")
+    })
+}
+
+/// Where a lane's bytes in global memory are, after all checks.
+#[inline(always)]
+pub(super) fn global_spot(
+    who: &Who<'_, '_>,
+    spot: Spot,
+    touch: Touch,
+    last: &mut usize,
+) -> Result<*mut u8, Box<Trouble>> {
+    aligned(spot)?;
+    let blocks = who.grid.view.blocks();
+    let fits = |number: usize| {
+        blocks.get(number).is_some_and(|block| {
+            spot.address >= block.address && spot.address - block.address + spot.bytes <= block.len
+        })
+    };
+    if !fits(*last) {
+        let Some(found) = who.grid.view.find(spot.address, spot.bytes) else {
+            return Err(outside(who, spot));
+        };
+        *last = found;
+    }
+    let block = &blocks[*last];
+    let offset = spot.address - block.address;
+    let conflict =
+        who.grid.shadows[*last].touch(block.len, offset, spot.bytes, touch, who.stamp.lane(spot.lane));
+    if let Some(conflict) = conflict {
+        race(who, spot, touch, conflict, "global")?;
+    }
+    Ok(block.at(offset))
+}
+
+#[cold]
+fn outside(who: &Who<'_, '_>, spot: Spot) -> Box<Trouble> {
+    let what = who.grid.memory.find(spot.address, spot.bytes).err();
+    let what = what.map_or_else(
+        || format!("{:#x} was allocated during the launch", spot.address),
+        |why| why.to_string(),
+    );
+    Box::new(Trouble { kind: FaultKind::OutOfBounds, what, lane: spot.lane })
+}
+
+/// The fault of two threads at one place, unless fences of both blocks make it none.
+#[cold]
+fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: &str) -> Step {
+    let other = conflict.old.block();
+    if other != who.stamp.block() && who.grid.fenced(other) && who.grid.fenced(who.stamp.block()) {
+        return Ok(());
+    }
+    let did = if conflict.wrote { "wrote" } else { "read" };
+    let does = match touch {
+        Touch::Read | Touch::StrongRead => "read",
+        Touch::Write => "written",
+        Touch::Atomic => "changed",
+    };
+    let whom = who.grid.name(conflict.old, who.stamp);
+    trouble(FaultKind::Race, spot.lane, || {
+        format!(
+            "{} bytes of {space} memory at {:#x} are {does} that {whom} {did}, and nothing orders the two",
+            spot.bytes, spot.address
+        )
+    })
+}
+
+fn global(
+    who: &mut Who<'_, '_>,
+    regs: &mut Regs,
+    exec: u32,
+    access: &Access,
+    addresses: &[u64; LANES],
+    touch: Touch,
+) -> Step {
+    let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
+    let (reads, mut last) = (is_read(touch), usize::MAX);
+    let mut places = [std::ptr::null_mut(); LANES];
+    for lane in lanes(exec) {
+        places[lane] = global_spot(who, Spot { lane, address: addresses[lane], bytes }, touch, &mut last)?;
+    }
+    // SAFETY: the view keeps the blocks alive, and they hold these bytes at aligned addresses.
+    unsafe { transfer(regs, exec, access, &places, reads) };
+    let (moved, sectors) = (bytes * u64::from(exec.count_ones()), sectors(exec, addresses));
+    let counters = &mut who.mem.counters;
+    if reads {
+        counters.loaded += moved;
+        counters.load_sectors += sectors;
+    } else {
+        counters.stored += moved;
+        counters.store_sectors += sectors;
+    }
+    Ok(())
+}
+
+/// How many sectors of 32 bytes the lanes touch; an aligned access is within one.
+pub(super) fn sectors(exec: u32, addresses: &[u64; LANES]) -> u64 {
+    let (mut count, mut last, mut rising) = (0, None, true);
+    for lane in lanes(exec) {
+        let sector = Some(addresses[lane] / 32);
+        rising &= sector >= last;
+        count += u64::from(sector != last);
+        last = sector;
+    }
+    if rising {
+        return count;
+    }
+    let mut all: Vec<u64> = lanes(exec).map(|lane| addresses[lane] / 32).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.len() as u64
+}
+
+/// Where a lane's bytes in shared memory are, after all checks.
+#[inline(always)]
+pub(super) fn shared_spot(who: &mut Who<'_, '_>, spot: Spot, touch: Touch) -> Result<*mut u8, Box<Trouble>> {
+    let Spot { lane, address, bytes } = spot;
+    aligned(spot)?;
+    let len = who.mem.shared_len;
+    if address.checked_add(bytes).is_none_or(|end| end > len) {
+        trouble(FaultKind::OutOfBounds, lane, || {
+            format!("{bytes} bytes at {address:#x} of shared memory, of which the block has {len}")
+        })?;
+    }
+    let reads = is_read(touch) || touch == Touch::Atomic && bytes > 0 && who.mem.atomic_reads;
+    if reads && !who.mem.shared_shadow.is_written(address, bytes) {
+        trouble(FaultKind::Uninitialized, lane, || {
+            format!("nothing has written all of the {bytes} bytes at {address:#x} of shared memory")
+        })?;
+    }
+    let conflict = who.mem.shared_shadow.touch(len, address, bytes, touch, who.stamp.lane(lane));
+    if let Some(conflict) = conflict {
+        race(who, spot, touch, conflict, "shared")?;
+    }
+    Ok(who.mem.shared_at(address))
+}
+
+fn shared(
+    who: &mut Who<'_, '_>,
+    regs: &mut Regs,
+    exec: u32,
+    access: &Access,
+    addresses: &[u64; LANES],
+    touch: Touch,
+) -> Step {
+    let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
+    who.mem.atomic_reads = false;
+    let mut places = [std::ptr::null_mut(); LANES];
+    for lane in lanes(exec) {
+        places[lane] = shared_spot(who, Spot { lane, address: addresses[lane], bytes }, touch)?;
+    }
+    // SAFETY: within the block's shared memory, at aligned addresses.
+    unsafe { transfer(regs, exec, access, &places, is_read(touch)) };
+    Ok(())
+}
+
+fn local(
+    who: &mut Who<'_, '_>,
+    regs: &mut Regs,
+    exec: u32,
+    access: &Access,
+    addresses: &[u64; LANES],
+    touch: Touch,
+) -> Step {
+    let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
+    let size = u64::from(who.grid.kernel.code.local);
+    let mut places = [std::ptr::null_mut(); LANES];
+    for lane in lanes(exec) {
+        let address = addresses[lane];
+        aligned(Spot { lane, address, bytes })?;
+        if address.checked_add(bytes).is_none_or(|end| end > size) {
+            trouble(FaultKind::OutOfBounds, lane, || {
+                format!("{bytes} bytes at {address:#x} of local memory, of which a thread has {size}")
+            })?;
+        }
+        let thread = who.first as usize + lane;
+        let at = who.mem.local(thread, address, bytes, is_read(touch));
+        let Some(at) = at else {
+            return trouble(FaultKind::Uninitialized, lane, || {
+                format!("the thread has not written all of the {bytes} bytes at {address:#x} of local memory")
+            });
+        };
+        places[lane] = at;
+    }
+    // SAFETY: within the threads' local memory, at aligned addresses.
+    unsafe { transfer(regs, exec, access, &places, is_read(touch)) };
+    Ok(())
+}
+
+fn param(
+    who: &mut Who<'_, '_>,
+    regs: &mut Regs,
+    exec: u32,
+    access: &Access,
+    addresses: &[u64; LANES],
+) -> Step {
+    let (size, params) = (access.ty.bytes() as usize, who.grid.launch.params);
+    let bytes = size * access.regs.len();
+    for lane in lanes(exec) {
+        let address = addresses[lane];
+        aligned(Spot { lane, address, bytes: bytes as u64 })?;
+        let found = usize::try_from(address).ok().and_then(|at| params.get(at..at.checked_add(bytes)?));
+        let Some(found) = found else {
+            return trouble(FaultKind::OutOfBounds, lane, || {
+                format!("{bytes} bytes at {address:#x} of the parameters, which have {}", params.len())
+            });
+        };
+        for (i, &reg) in access.regs.iter().enumerate() {
+            let Some(reg) = reg else { continue };
+            let mut bits = [0; 8];
+            bits[..size].copy_from_slice(&found[i * size..][..size]);
+            regs.set(reg, lane, extended(access.ty, u64::from_le_bytes(bits)));
+        }
+    }
+    Ok(())
+}
+
+/// `cvta`: between generic addresses and those of a space.
+pub(super) fn cvta(regs: &mut Regs, exec: u32, (space, to): (Space, bool), d: Reg, a: Reg) {
+    let window = window(space);
+    regs.map(exec, d, a, |x: u64| if to { x.wrapping_sub(window) } else { x.wrapping_add(window) });
+}
+
+fn window(space: Space) -> u64 {
+    match space {
+        Space::Shared => SHARED_WINDOW,
+        Space::Local => LOCAL_WINDOW,
+        Space::Generic | Space::Global | Space::Const | Space::Param => 0,
+    }
+}
+
+/// `isspacep`
+pub(super) fn is_space(regs: &mut Regs, exec: u32, space: Space, d: Reg, a: Reg) {
+    let mut addresses = *u64::row(regs, a);
+    let [(_, shared), (_, local), (_, global)] = windows(exec, &mut addresses);
+    let truth = match space {
+        Space::Shared => shared,
+        Space::Local => local,
+        Space::Global | Space::Const | Space::Generic | Space::Param => global,
+    };
+    regs.set_mask(exec, d, truth);
+}
+
+/// Stamps for every allocation.
+pub(super) fn shadows(count: usize) -> Box<[Shadow]> {
+    (0..count).map(|_| Shadow::default()).collect()
+}

@@ -1,0 +1,179 @@
+//! Runs a grid: blocks on all cores, their warps in turn, a warp's lanes together.
+//!
+//! Invariant: blocks begin in order, so that a block may wait for one before it.
+
+mod alu;
+mod atomic;
+mod bits;
+mod block;
+mod choice;
+mod convert;
+mod copy;
+mod float;
+mod int;
+mod matrix;
+mod memory;
+mod race;
+mod regs;
+mod soft;
+mod step;
+mod sync;
+mod warp;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::memory::Memory;
+use crate::ptx::Kernel;
+
+/// A grid to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub dynamic_shared: u32,
+    /// The parameters, laid out as [`crate::ptx::Param::offset`] says.
+    pub params: &'a [u8],
+    /// Addresses of the module's variables, in order.
+    pub globals: &'a [u64],
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Instructions, one for each thread that executed it.
+    pub instructions: u64,
+    /// Bytes that threads loaded from global memory.
+    pub loaded: u64,
+    /// Bytes that threads stored to global memory.
+    pub stored: u64,
+    /// Sectors of 32 bytes that the loads of a warp touch, each counted once for each instruction of a warp.
+    pub load_sectors: u64,
+    /// The same of stores.
+    pub store_sectors: u64,
+}
+
+/// What a kernel did that it must not do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("`{kernel}`, line {line}: {what} (block {block:?}, thread {thread:?}): {instruction}")]
+pub struct Fault {
+    /// Which rule.
+    pub kind: FaultKind,
+    /// The entry.
+    pub kernel: String,
+    /// Line of the text, from 1.
+    pub line: u32,
+    /// The instruction, as written.
+    pub instruction: String,
+    /// What happened, with numbers.
+    pub what: String,
+    /// The block.
+    pub block: [u32; 3],
+    /// The first thread to which it happened.
+    pub thread: [u32; 3],
+}
+
+/// The rules of the sanitizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// An access outside every allocation, freed memory included.
+    OutOfBounds,
+    /// An address that is no multiple of the access.
+    Misaligned,
+    /// Shared memory, or a register, read before anything wrote it.
+    Uninitialized,
+    /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no excuse.
+    Race,
+    /// A barrier that not all threads reach.
+    Barrier,
+    /// A `.sync` instruction whose mask names a lane that does not come.
+    Mask,
+    /// `trap`, or a call of `assert`.
+    Trap,
+    /// More instructions than the limit for one launch.
+    Endless,
+}
+
+/// Most instructions of warps in a launch: about a minute.
+pub const LIMIT: u64 = 1 << 30;
+
+/// What went wrong in a lane.
+#[derive(Debug)]
+struct Trouble {
+    kind: FaultKind,
+    what: String,
+    lane: usize,
+}
+
+/// One step of a warp.
+type Step = Result<(), Box<Trouble>>;
+
+#[cold]
+fn trouble<T>(kind: FaultKind, lane: usize, what: impl FnOnce() -> String) -> Result<T, Box<Trouble>> {
+    Err(Box::new(Trouble { kind, what: what(), lane }))
+}
+
+/// Runs all blocks, on all cores.
+///
+/// # Errors
+/// The fault of the lowest block that has one.
+pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &Memory) -> Result<Counters, Fault> {
+    run_limited(kernel, launch, memory, LIMIT)
+}
+
+/// The same with another limit on the instructions of all warps together.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_limited(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &Memory,
+    limit: u64,
+) -> Result<Counters, Fault> {
+    let grid = block::Grid::new(kernel, launch, memory, limit);
+    let next = AtomicU64::new(0);
+    let faulty = AtomicU64::new(u64::MAX);
+    let done: Mutex<(Counters, Vec<(u64, Fault)>)> = Mutex::default();
+    let work = || {
+        let mut block = block::Block::new(&grid);
+        let mut faults = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            // Nobody asks about blocks after a faulty one.
+            if number >= grid.blocks || number > faulty.load(Ordering::Relaxed) {
+                break;
+            }
+            if let Err(fault) = block.run(&grid, number) {
+                faulty.fetch_min(number, Ordering::Relaxed);
+                faults.push((number, fault));
+            }
+        }
+        let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        done.0.add(block.counters());
+        done.1.append(&mut faults);
+    };
+    let workers = (rayon::current_num_threads() as u64).min(grid.blocks);
+    rayon::scope(|scope| {
+        (1..workers).for_each(|_| scope.spawn(|_| work()));
+        work();
+    });
+    let (counters, faults) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match faults.into_iter().min_by_key(|(number, _)| *number) {
+        Some((_, fault)) => Err(fault),
+        None => Ok(counters),
+    }
+}
+
+impl Counters {
+    fn add(&mut self, o: Counters) {
+        self.instructions += o.instructions;
+        self.loaded += o.loaded;
+        self.stored += o.stored;
+        self.load_sectors += o.load_sectors;
+        self.store_sectors += o.store_sectors;
+    }
+}

@@ -1,0 +1,243 @@
+//! The instructions of a warp, one after the other.
+
+use super::block::{self, BlockMemory, Grid};
+use super::memory::{self, Who};
+use super::race::Stamp;
+use super::regs::{LANES, Raw, lanes};
+use super::warp::{Group, Warp};
+use super::{FaultKind, Step, Trouble, alu, atomic, copy, sync, trouble};
+use crate::ptx::ir::{Alu, Bar, Inst, Op, Reg, Special, Wide};
+
+/// Instructions that a warp runs before others have their turn, so that one may wait for another in a loop.
+const TURN: u64 = 20_000;
+
+/// What comes after an instruction.
+pub(super) enum Flow {
+    Next,
+    Jump(u32),
+    /// The lanes were placed where they go on.
+    Placed,
+}
+
+/// Runs a warp until all its lanes wait or have exited, or its turn is over. An error says where it was.
+pub(super) fn run(
+    grid: &Grid<'_>,
+    mem: &mut BlockMemory,
+    warp: &mut Warp,
+) -> Result<(), (u32, Box<Trouble>)> {
+    let mut steps = 0;
+    while let Some(group) = warp.next() {
+        let mut pc = group.pc;
+        self::group(grid, mem, warp, group, &mut pc, &mut steps).map_err(|trouble| (pc, trouble))?;
+        if steps >= TURN {
+            // Those ahead have their turn now: what the others wait for may be theirs to do.
+            warp.ahead = !warp.ahead;
+            break;
+        }
+    }
+    if grid.count(steps) {
+        return Ok(());
+    }
+    let (lane, pc) = (warp.live.trailing_zeros() as usize % LANES, warp.next().map_or(0, |group| group.pc));
+    let what = "the launch has run more instructions than its limit".into();
+    Err((pc, Box::new(Trouble { kind: FaultKind::Endless, what, lane })))
+}
+
+/// Runs lanes together until they part, wait, or come to where others are.
+fn group(
+    grid: &Grid<'_>,
+    mem: &mut BlockMemory,
+    warp: &mut Warp,
+    group: Group,
+    pc: &mut u32,
+    steps: &mut u64,
+) -> Step {
+    let (active, code) = (group.active, &grid.kernel.code);
+    while *pc < group.limit {
+        let inst = &code.insts[*pc as usize];
+        let mut exec = active;
+        if let Some(guard) = inst.guard {
+            check(warp, active, &[guard.pred])?;
+            exec &= warp.regs.truth(guard.pred, guard.negated);
+        }
+        *steps += 1;
+        if exec == 0 {
+            *pc += 1;
+            continue;
+        }
+        mem.counters.instructions += u64::from(exec.count_ones());
+        if !matches!(inst.op, Op::Alu(Alu::Move { .. })) {
+            check_reads(warp, exec, inst, &code.reads)?;
+        }
+        let flow = if let Op::Alu(op) = &inst.op {
+            alu::run(&mut warp.regs, exec, op, grid.fast);
+            Flow::Next
+        } else {
+            other(grid, mem, warp, (active, exec), *pc, &inst.op)?
+        };
+        match flow {
+            Flow::Next => *pc += 1,
+            Flow::Jump(target) => {
+                let back = target <= *pc;
+                *pc = target;
+                if back && *steps >= TURN {
+                    break;
+                }
+            }
+            Flow::Placed => return Ok(()),
+        }
+    }
+    warp.place(active, *pc);
+    Ok(())
+}
+
+#[inline(always)]
+fn check_reads(warp: &Warp, exec: u32, inst: &Inst, reads: &[Reg]) -> Step {
+    let (first, count) = inst.reads;
+    check(warp, exec, &reads[first as usize..(first + count) as usize])
+}
+
+/// That all registers were written in the lanes that read them.
+#[inline(always)]
+fn check(warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
+    let mut missing = 0;
+    for &reg in reads {
+        missing |= exec & !warp.regs.written[reg as usize];
+    }
+    if missing == 0 { Ok(()) } else { unwritten(warp, exec, reads) }
+}
+
+#[cold]
+fn unwritten(warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
+    let which = reads.iter().position(|&reg| exec & !warp.regs.written[reg as usize] != 0).unwrap_or(0);
+    let missing = exec & !warp.regs.written[reads[which] as usize];
+    trouble(FaultKind::Uninitialized, missing.trailing_zeros() as usize, || {
+        format!("nothing has written the register that it reads as number {}", which + 1)
+    })
+}
+
+/// All instructions but those on a lane's own registers.
+fn other(
+    grid: &Grid<'_>,
+    mem: &mut BlockMemory,
+    warp: &mut Warp,
+    (active, exec): (u32, u32),
+    pc: u32,
+    op: &Op,
+) -> Result<Flow, Box<Trouble>> {
+    let stamp = Stamp::new(mem.number, warp.first, mem.barriers, warp.meetings);
+    let first = warp.first;
+    let who = &mut Who { grid, mem, stamp, first };
+    match op {
+        Op::Nop | Op::Alu(_) => {}
+        Op::Special { special, wide, d } => special_register(who, warp, exec, *special, (*d, *wide)),
+        Op::Cvta { space, to, d, a } => memory::cvta(&mut warp.regs, exec, (*space, *to), *d, *a),
+        Op::IsSpace { space, d, a } => memory::is_space(&mut warp.regs, exec, *space, *d, *a),
+        Op::Load(access) => {
+            fence(who, access.fence);
+            memory::load(who, &mut warp.regs, exec, access)?;
+        }
+        Op::Store(access) => {
+            fence(who, access.fence);
+            memory::store(who, &mut warp.regs, exec, access)?;
+        }
+        Op::Atom(atom) => {
+            fence(who, atom.fence);
+            atomic::atom(who, &mut warp.regs, exec, atom)?;
+        }
+        Op::CopyAsync { to, from, bytes, fill } => copy::begin(who, warp, exec, (*to, *from), *bytes, *fill)?,
+        Op::CopyCommit => warp.copies.commit(exec),
+        Op::CopyWait(most) => copy::wait(who, warp, exec, *most)?,
+        Op::Fence { wide } => fence(who, *wide),
+        Op::Branch { target } => return Ok(branch(warp, active, exec, pc, *target)),
+        Op::BranchTable { index, targets } => return branch_table(warp, (active, exec), pc, *index, targets),
+        Op::Exit => {
+            warp.place(active & !exec, pc + 1);
+            warp.exit(exec);
+            return Ok(Flow::Placed);
+        }
+        Op::Trap => {
+            return trouble(FaultKind::Trap, exec.trailing_zeros() as usize, || "the kernel gives up".into());
+        }
+        Op::Together { mask, what } => return sync::together(who, warp, (active, exec), pc, (*mask, what)),
+        Op::ActiveMask { d } => warp.regs.put(exec, *d, &[exec; LANES]),
+        Op::Bar { id, threads, bar, .. } => {
+            warp.place(active & !exec, pc + 1);
+            block::arrive(warp, exec, (*id, *threads), pc)?;
+            if matches!(bar, Bar::Arrive) {
+                warp.waiting &= !exec;
+                warp.place(exec, pc + 1);
+                lanes(exec).for_each(|lane| who.mem.arrived[usize::from(warp.barrier[lane])] += 1);
+            }
+            return Ok(Flow::Placed);
+        }
+    }
+    Ok(Flow::Next)
+}
+
+/// Notes what orders accesses beyond the block.
+fn fence(who: &Who<'_, '_>, wide: bool) {
+    if wide {
+        who.grid.fence(who.mem.number);
+    }
+}
+
+fn branch(warp: &mut Warp, active: u32, exec: u32, pc: u32, target: u32) -> Flow {
+    if exec == active {
+        return Flow::Jump(target);
+    }
+    warp.place(active & !exec, pc + 1);
+    warp.place(exec, target);
+    Flow::Placed
+}
+
+fn branch_table(
+    warp: &mut Warp,
+    (active, exec): (u32, u32),
+    pc: u32,
+    index: Reg,
+    targets: &[u32],
+) -> Result<Flow, Box<Trouble>> {
+    let index = *u32::row(&warp.regs, index);
+    warp.place(active & !exec, pc + 1);
+    for lane in lanes(exec) {
+        let Some(&target) = targets.get(index[lane] as usize) else {
+            return trouble(FaultKind::OutOfBounds, lane, || {
+                format!("there is no target {} in a list of {}", index[lane], targets.len())
+            });
+        };
+        warp.pcs[lane] = target;
+    }
+    Ok(Flow::Placed)
+}
+
+fn special_register(who: &Who<'_, '_>, warp: &mut Warp, exec: u32, special: Special, (d, wide): (Reg, Wide)) {
+    let (launch, first) = (who.grid.launch, who.first);
+    let each = |f: &dyn Fn(u32) -> u32| -> [u32; LANES] { std::array::from_fn(|lane| f(lane as u32)) };
+    let all = |value: u32| [value; LANES];
+    let values = match special {
+        Special::Tid(axis) => each(&|lane| block::position(first + lane, launch.block)[axis]),
+        Special::Ntid(axis) => all(launch.block[axis]),
+        Special::Ctaid(axis) => all(who.mem.at[axis]),
+        Special::Nctaid(axis) => all(launch.grid[axis]),
+        Special::LaneId => each(&|lane| lane),
+        Special::WarpId => all(first / 32),
+        Special::NWarpId => all(launch.block.iter().product::<u32>().div_ceil(32)),
+        Special::SmId | Special::GridId => all(0),
+        Special::NSmId => all(1),
+        Special::MaskEq => each(&|lane| 1 << lane),
+        Special::MaskLt => each(&|lane| (1 << lane) - 1),
+        Special::MaskLe => each(&|lane| u32::MAX >> (31 - lane)),
+        Special::MaskGt => each(&|lane| !(u32::MAX >> (31 - lane))),
+        Special::MaskGe => each(&|lane| u32::MAX << lane),
+        // Time is what has been executed.
+        Special::Clock | Special::GlobalTimer => all(who.mem.counters.instructions as u32),
+        Special::ClockHi => all((who.mem.counters.instructions >> 32) as u32),
+        Special::TotalShared => all(who.mem.shared_len as u32),
+        Special::DynamicShared => all(launch.dynamic_shared),
+    };
+    match wide {
+        Wide::One => warp.regs.put(exec, d, &values),
+        Wide::Two => warp.regs.put(exec, d, &values.map(u64::from)),
+    }
+}

@@ -1,0 +1,112 @@
+//! A warp's lanes: where each is, and which run next.
+//!
+//! Of the lanes that can run, those furthest back go first, so that lanes that parted meet again as soon as they can.
+//! After a long turn those furthest ahead go, so that lanes may wait in a loop for others of their warp.
+
+use super::copy::Copies;
+use super::regs::{LANES, Raw, Regs, lanes};
+use crate::ptx::ir::{Code, Constant, Wide};
+
+pub(super) struct Warp {
+    pub(super) regs: Regs,
+    /// Where each lane is, while none of them runs.
+    pub(super) pcs: [u32; LANES],
+    /// Which have not exited.
+    pub(super) live: u32,
+    /// Which wait for other lanes of their mask.
+    pub(super) parked: u32,
+    /// Which wait at a barrier of the block, and at which.
+    pub(super) waiting: u32,
+    pub(super) barrier: [u8; LANES],
+    /// Number of its first thread.
+    pub(super) first: u32,
+    /// How often its lanes have met.
+    pub(super) meetings: u32,
+    pub(super) copies: Copies,
+    /// Whether the lanes furthest ahead go first.
+    pub(super) ahead: bool,
+}
+
+/// Lanes that run together.
+#[derive(Clone, Copy)]
+pub(super) struct Group {
+    pub(super) active: u32,
+    pub(super) pc: u32,
+    /// Where the next other lane is.
+    pub(super) limit: u32,
+}
+
+impl Warp {
+    /// A warp whose constants are filled in.
+    pub(super) fn new(code: &Code, first: u32, value: impl Fn(Constant) -> u64) -> Warp {
+        let mut regs = Regs::new(code.rows);
+        for &(reg, wide, constant) in &code.constants {
+            let value = value(constant);
+            match wide {
+                Wide::One => u32::row_mut(&mut regs, reg).fill(value as u32),
+                Wide::Two => u64::row_mut(&mut regs, reg).fill(value),
+            }
+            regs.masks[reg as usize] = if value == 0 { 0 } else { u32::MAX };
+        }
+        let copies = Copies::default();
+        Warp {
+            regs,
+            pcs: [0; LANES],
+            live: 0,
+            parked: 0,
+            waiting: 0,
+            barrier: [0; LANES],
+            first,
+            meetings: 0,
+            copies,
+            ahead: false,
+        }
+    }
+
+    /// Back to the first instruction, with so many threads and nothing written but constants.
+    pub(super) fn start(&mut self, code: &Code, threads: u32) {
+        self.regs.written.fill(0);
+        for &(reg, ..) in &code.constants {
+            self.regs.written[reg as usize] = u32::MAX;
+        }
+        self.pcs = [0; LANES];
+        self.live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
+        (self.parked, self.waiting, self.meetings) = (0, 0, 0);
+        self.copies.clear();
+        self.ahead = false;
+    }
+
+    /// The lanes that run next.
+    pub(super) fn next(&self) -> Option<Group> {
+        let runnable = self.live & !self.parked & !self.waiting;
+        if self.ahead {
+            let pc = lanes(runnable).map(|lane| self.pcs[lane]).max()?;
+            let active =
+                lanes(runnable).filter(|&lane| self.pcs[lane] == pc).fold(0, |all, lane| all | 1 << lane);
+            return Some(Group { active, pc, limit: u32::MAX });
+        }
+        let (mut active, mut pc, mut limit) = (0, u32::MAX, u32::MAX);
+        for lane in lanes(runnable) {
+            let at = self.pcs[lane];
+            if at < pc {
+                (limit, pc, active) = (pc, at, 1 << lane);
+            } else if at == pc {
+                active |= 1 << lane;
+            } else {
+                limit = limit.min(at);
+            }
+        }
+        (active != 0).then_some(Group { active, pc, limit })
+    }
+
+    /// Says where lanes are.
+    pub(super) fn place(&mut self, lanes_there: u32, pc: u32) {
+        lanes(lanes_there).for_each(|lane| self.pcs[lane] = pc);
+    }
+
+    /// Ends lanes. Those that waited for them look again.
+    pub(super) fn exit(&mut self, exec: u32) {
+        self.live &= !exec;
+        self.parked = 0;
+    }
+}

@@ -1,0 +1,383 @@
+//! The body of a kernel: its declarations, scopes and labels, and its instructions in order.
+
+use std::collections::HashMap;
+
+use super::ParseError;
+use super::decode::{self, Mods};
+use super::ir::{Code, Constant, Guard, Inst, Op, Reg, Wide};
+use super::lex::Tok;
+use super::live;
+use super::module::{Named, Parser, Variable};
+use super::operand::Declared;
+use super::types::Type;
+
+/// Names that are visible in `{ }`.
+#[derive(Default)]
+pub(super) struct Scope<'t> {
+    pub(super) names: HashMap<&'t str, Named>,
+    labels: HashMap<&'t str, u32>,
+    tables: HashMap<&'t str, Vec<(&'t str, usize)>>,
+    parent: Option<usize>,
+}
+
+/// A body that is being read.
+pub(super) struct Body<'p, 't> {
+    pub(super) p: &'p mut Parser<'t>,
+    scopes: Vec<Scope<'t>>,
+    scope: usize,
+    rows: u32,
+    constants: HashMap<(Constant, Wide), Reg>,
+    insts: Vec<Inst>,
+    all_reads: Vec<Reg>,
+    all_writes: Vec<Vec<Reg>>,
+    /// Of the instruction that is being read.
+    pub(super) reads: Vec<Reg>,
+    pub(super) writes: Vec<Reg>,
+    /// What must run before it.
+    pub(super) before: Vec<Inst>,
+    pub(super) what: String,
+    /// Labels that it jumps to.
+    pub(super) target: Option<(&'t str, usize)>,
+    jumps: Vec<(usize, &'t str, usize, usize)>,
+    registers: HashMap<Reg, Wide>,
+    shared: u32,
+    local: u32,
+    dynamic_align: u64,
+}
+
+/// Everything between the braces; also the bytes of static shared memory, and a count of registers.
+pub(super) fn body<'t>(
+    p: &mut Parser<'t>,
+    params: HashMap<&'t str, Named>,
+) -> Result<(Code, u32, u32), ParseError> {
+    p.sign("{")?;
+    let scopes = vec![Scope { names: params, ..Scope::default() }];
+    let mut body = Body {
+        p,
+        scopes,
+        scope: 0,
+        rows: 0,
+        constants: HashMap::new(),
+        insts: vec![],
+        all_reads: vec![],
+        all_writes: vec![],
+        reads: vec![],
+        writes: vec![],
+        before: vec![],
+        what: String::new(),
+        target: None,
+        jumps: vec![],
+        registers: HashMap::new(),
+        shared: 0,
+        local: 0,
+        dynamic_align: 1,
+    };
+    body.statements()?;
+    let end = body.p.end() as u32;
+    body.push(Inst { guard: None, op: Op::Exit, reads: (0, 0), text: (end - 1, end) }, vec![]);
+    body.resolve()?;
+    let registers = live::most(&body.insts, &body.all_reads, &body.all_writes, &body.registers);
+    let constants = body.constants.iter().map(|(&(constant, wide), &row)| (row, wide, constant)).collect();
+    let dynamic_at = body.shared.next_multiple_of(body.dynamic_align as u32);
+    let code = Code {
+        insts: body.insts,
+        rows: body.rows,
+        constants,
+        reads: body.all_reads,
+        local: body.local,
+        dynamic_at,
+    };
+    Ok((code, body.shared, registers))
+}
+
+impl<'t> Body<'_, 't> {
+    /// An error about an operand of the instruction that is being read.
+    pub(super) fn wrong<T>(&self, at: usize, message: impl AsRef<str>) -> Result<T, ParseError> {
+        self.p.error(at, format!("`{}`: {}", self.what, message.as_ref()))
+    }
+
+    /// A fresh row, or two.
+    pub(super) fn row(&mut self, wide: Wide) -> Reg {
+        let row = self.rows;
+        self.rows += match wide {
+            Wide::One => 1,
+            Wide::Two => 2,
+        };
+        row
+    }
+
+    /// The row that holds a constant.
+    pub(super) fn constant(&mut self, constant: Constant, wide: Wide) -> Reg {
+        if let Some(&row) = self.constants.get(&(constant, wide)) {
+            return row;
+        }
+        let row = self.row(wide);
+        self.constants.insert((constant, wide), row);
+        row
+    }
+
+    pub(super) fn lookup_register(&mut self, name: &str) -> Option<Declared> {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number: Option<usize> = name[stem.len()..]
+            .parse()
+            .ok()
+            .filter(|number: &usize| number.to_string().len() == name.len() - stem.len());
+        let mut scope = Some(self.scope);
+        while let Some(current) = scope {
+            for (key, index) in [(name, Some(0)), (stem, number)] {
+                let Some(index) = index else { continue };
+                let Some(Named::Registers { ty, rows, numbered }) = self.scopes[current].names.get_mut(key)
+                else {
+                    continue;
+                };
+                if *numbered != (key.len() < name.len()) || index >= rows.len() {
+                    continue;
+                }
+                let ty = *ty;
+                let wide = if ty.bytes() == 8 { Wide::Two } else { Wide::One };
+                let known = rows[index];
+                let row = known.unwrap_or_else(|| self.row(wide));
+                if let Some(Named::Registers { rows, .. }) = self.scopes[current].names.get_mut(key) {
+                    rows[index] = Some(row);
+                }
+                if ty != Type::Pred {
+                    self.registers.insert(row, wide);
+                }
+                return Some(Declared { row, ty });
+            }
+            scope = self.scopes[current].parent;
+        }
+        None
+    }
+
+    /// Whether the next token is a predicate, negated or not.
+    pub(super) fn next_is_predicate(&mut self) -> bool {
+        match *self.p.peek() {
+            Tok::Sign("!") => true,
+            Tok::Name(name) => self.lookup_register(name).is_some_and(|declared| declared.ty == Type::Pred),
+            Tok::Dot(_)
+            | Tok::Int(_)
+            | Tok::Single(_)
+            | Tok::Double(_)
+            | Tok::Text(_)
+            | Tok::Sign(_)
+            | Tok::End => false,
+        }
+    }
+
+    pub(super) fn lookup_variable(&mut self, name: &'t str) -> Option<Named> {
+        let mut scope = Some(self.scope);
+        while let Some(current) = scope {
+            if let Some(named) = self.scopes[current].names.get(name) {
+                return Some(named.clone());
+            }
+            scope = self.scopes[current].parent;
+        }
+        let named = match self.p.outer(name)? {
+            Named::SharedOutside { align, bytes } => {
+                Named::Shared { offset: self.place_shared(align, bytes) }
+            }
+            Named::Dynamic { align } => {
+                self.dynamic_align = self.dynamic_align.max(align);
+                Named::Dynamic { align }
+            }
+            named @ (Named::Registers { .. }
+            | Named::Param { .. }
+            | Named::Shared { .. }
+            | Named::Local { .. }
+            | Named::Argument
+            | Named::Global { .. }) => named,
+        };
+        self.scopes[0].names.insert(name, named.clone());
+        Some(named)
+    }
+
+    fn place_shared(&mut self, align: u64, bytes: u64) -> u32 {
+        let offset = self.shared.next_multiple_of(align.max(1) as u32);
+        self.shared = offset + bytes as u32;
+        offset
+    }
+
+    fn statements(&mut self) -> Result<(), ParseError> {
+        loop {
+            let at = self.p.at();
+            match *self.p.peek() {
+                Tok::Sign("}") => {
+                    self.p.next();
+                    let Some(parent) = self.scopes[self.scope].parent else { return Ok(()) };
+                    self.scope = parent;
+                }
+                Tok::Sign("{") => {
+                    self.p.next();
+                    self.scopes.push(Scope { parent: Some(self.scope), ..Scope::default() });
+                    self.scope = self.scopes.len() - 1;
+                }
+                Tok::Dot(_) => self.directive()?,
+                Tok::Sign(";") => drop(self.p.next()),
+                Tok::Name(name) if matches!(self.p.peek_second(), Tok::Sign(":")) => self.label(at, name)?,
+                Tok::Name(_) | Tok::Sign("@") => self.instruction()?,
+                Tok::Int(_) | Tok::Single(_) | Tok::Double(_) | Tok::Text(_) | Tok::Sign(_) | Tok::End => {
+                    return self.p.expected("an instruction or `}`");
+                }
+            }
+        }
+    }
+
+    fn label(&mut self, at: usize, name: &'t str) -> Result<(), ParseError> {
+        self.p.next();
+        self.p.next();
+        if self.p.take_dot("branchtargets") {
+            let mut targets = vec![(self.p.name()?, at)];
+            while self.p.take(",") {
+                targets.push((self.p.name()?, at));
+            }
+            self.scopes[self.scope].tables.insert(name, targets);
+            return self.p.sign(";");
+        }
+        let here = self.insts.len() as u32;
+        if self.scopes[self.scope].labels.insert(name, here).is_some() {
+            return self.p.error(at, format!("the label `{name}` is there twice"));
+        }
+        Ok(())
+    }
+
+    fn directive(&mut self) -> Result<(), ParseError> {
+        if self.p.take_dot("reg") {
+            return self.declare_registers();
+        }
+        if self.p.take_dot("shared") {
+            for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
+                let offset = self.place_shared(align, bytes);
+                self.scopes[self.scope].names.insert(name, Named::Shared { offset });
+            }
+            return Ok(());
+        }
+        if self.p.take_dot("extern") {
+            if !self.p.take_dot("shared") {
+                return self.p.expected("`.shared`");
+            }
+            for Variable { name, align, .. } in self.p.declarations(true)? {
+                self.dynamic_align = self.dynamic_align.max(align);
+                self.scopes[self.scope].names.insert(name, Named::Dynamic { align });
+            }
+            return Ok(());
+        }
+        if self.p.take_dot("param") {
+            for Variable { name, .. } in self.p.declarations(false)? {
+                self.scopes[self.scope].names.insert(name, Named::Argument);
+            }
+            return Ok(());
+        }
+        if self.p.take_dot("local") {
+            for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
+                let offset = self.local.next_multiple_of(align.max(1) as u32);
+                self.local = offset + bytes as u32;
+                self.scopes[self.scope].names.insert(name, Named::Local { offset });
+            }
+            return Ok(());
+        }
+        self.p.debug()
+    }
+
+    fn declare_registers(&mut self) -> Result<(), ParseError> {
+        let at = self.p.at();
+        let ty = self.p.ty()?;
+        if matches!(ty, Type::B8 | Type::U8 | Type::S8 | Type::BF16 | Type::BF16x2 | Type::TF32) {
+            return self.p.error(at, "no register has this type");
+        }
+        loop {
+            let at = self.p.at();
+            let name = self.p.name()?;
+            let (mut count, mut numbered) = (1, false);
+            if self.p.take("<") {
+                (count, numbered) = (self.p.small("a number of registers")?, true);
+                self.p.sign(">")?;
+            }
+            let rows = vec![None; count.min(1 << 20) as usize];
+            let named = Named::Registers { ty, rows, numbered };
+            if self.scopes[self.scope].names.insert(name, named).is_some() {
+                return self.p.error(at, format!("`{name}` is declared twice"));
+            }
+            if !self.p.take(",") {
+                return self.p.sign(";");
+            }
+        }
+    }
+
+    fn instruction(&mut self) -> Result<(), ParseError> {
+        let start = self.p.at();
+        self.reads.clear();
+        self.writes.clear();
+        let mut guard = None;
+        self.what = "guard".into();
+        if self.p.take("@") {
+            let negated = self.p.take("!");
+            guard = Some(Guard { pred: self.src(Type::Pred)?, negated });
+        }
+        let at = self.p.at();
+        let name = self.p.name()?;
+        let mut mods = Mods::new(name, at);
+        while let Tok::Dot(word) = *self.p.peek() {
+            self.p.next();
+            mods.push(word);
+        }
+        self.what = self.p.text[at..self.p.end()].to_owned();
+        let op = decode::decode(self, &mut mods)?;
+        if let Some(unknown) = mods.unused() {
+            return self.wrong(at, format!("the modifier `.{unknown}` is not known here"));
+        }
+        if !matches!(self.p.peek(), Tok::Sign(";")) {
+            return self.wrong(self.p.at(), "expected `;` after the operands");
+        }
+        self.p.next();
+        for inst in std::mem::take(&mut self.before) {
+            self.push(inst, vec![]);
+        }
+        let reads = (self.all_reads.len() as u32, self.reads.len() as u32);
+        self.all_reads.append(&mut self.reads);
+        if let Some((label, at)) = self.target.take() {
+            self.jumps.push((self.insts.len(), label, at, self.scope));
+        }
+        let writes = std::mem::take(&mut self.writes);
+        self.push(Inst { guard, op, reads, text: (start as u32, self.p.end() as u32) }, writes);
+        Ok(())
+    }
+
+    fn push(&mut self, inst: Inst, writes: Vec<Reg>) {
+        self.insts.push(inst);
+        self.all_writes.push(writes);
+    }
+
+    /// Gives every jump the number of the instruction that it goes to.
+    fn resolve(&mut self) -> Result<(), ParseError> {
+        for (inst, label, at, scope) in std::mem::take(&mut self.jumps) {
+            let find = |label: &str, at: usize| {
+                let found = self.upwards(scope, |scope| scope.labels.get(label).copied());
+                found.map_or_else(|| self.p.error(at, format!("the label `{label}` is nowhere")), Ok)
+            };
+            let resolved = if let Op::BranchTable { index, .. } = self.insts[inst].op {
+                let Some(table) = self.upwards(scope, |scope| scope.tables.get(label).cloned()) else {
+                    return self.p.error(at, format!("the list of targets `{label}` is nowhere"));
+                };
+                let targets: Result<_, ParseError> =
+                    table.into_iter().map(|(label, at)| find(label, at)).collect();
+                Op::BranchTable { index, targets: targets? }
+            } else {
+                Op::Branch { target: find(label, at)? }
+            };
+            self.insts[inst].op = resolved;
+        }
+        Ok(())
+    }
+
+    fn upwards<T>(&self, scope: usize, get: impl Fn(&Scope<'t>) -> Option<T>) -> Option<T> {
+        let mut scope = Some(scope);
+        while let Some(current) = scope {
+            if let Some(found) = get(&self.scopes[current]) {
+                return Some(found);
+            }
+            scope = self.scopes[current].parent;
+        }
+        None
+    }
+}

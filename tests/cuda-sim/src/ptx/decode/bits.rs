@@ -1,0 +1,144 @@
+//! Logic, shifts and other instructions on bits.
+
+use super::super::ParseError;
+use super::super::body::Body;
+use super::super::ir::{Alu, Count, IntBin, IntUn, Logic, Op, Prmt, Shift};
+use super::super::types::Type;
+use super::{Decoded, Mods, arithmetic_int, bits_type, unsigned};
+
+fn next(b: &mut Body<'_, '_>, ty: Type) -> Result<u32, ParseError> {
+    b.comma()?;
+    b.src(ty)
+}
+
+pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let ty = if m.name == "prmt" || m.name == "dp4a" { Type::B32 } else { m.ty(b)? };
+    match m.name {
+        "and" | "or" | "xor" => logic(b, m, ty),
+        "not" if ty == Type::Pred => {
+            let d = b.dst(Type::Pred)?;
+            b.comma()?;
+            let mut a = b.pred()?;
+            a.negated = !a.negated;
+            Ok(Op::Alu(Alu::PredMove { d, a }))
+        }
+        "not" => unary(b, m, ty, IntUn::Not),
+        "cnot" => unary(b, m, ty, IntUn::Cnot),
+        "brev" if ty != Type::B16 => unary(b, m, ty, IntUn::Brev),
+        "popc" if ty != Type::B16 => count(b, m, ty, Count::Popc),
+        "clz" if ty != Type::B16 => count(b, m, ty, Count::Clz),
+        "bfind" => {
+            let op = if m.flag("shiftamt") { Count::BfindShift } else { Count::Bfind };
+            let Some(int) = arithmetic_int(ty).filter(|_| ty.bytes() >= 4) else { return m.no_type(b, ty) };
+            let (d, a) = (b.dst(Type::U32)?, next(b, ty)?);
+            Ok(Op::Alu(Alu::Count { op, ty: int, d, a }))
+        }
+        "shl" | "shr" => shift(b, m, ty),
+        "shf" if ty == Type::B32 => funnel(b, m),
+        "lop3" if ty == Type::B32 => {
+            let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, ty)?);
+            b.comma()?;
+            let table = b.p.small("a table of 8 bits")? as u8;
+            Ok(Op::Alu(Alu::Lop3 { table, d, a: x, b: y, c: z }))
+        }
+        "prmt" => permute(b, m),
+        "bfe" | "bfi" => field(b, m, ty),
+        "dp4a" => {
+            let (first, second) = (m.ty(b)?, m.ty(b)?);
+            if !matches!((first, second), (Type::U32 | Type::S32, Type::U32 | Type::S32)) {
+                return m.no_type(b, first);
+            }
+            let (d, x, y, z) =
+                (b.dst(Type::B32)?, next(b, Type::B32)?, next(b, Type::B32)?, next(b, Type::B32)?);
+            Ok(Op::Alu(Alu::Dp4a { signed: (first.is_signed(), second.is_signed()), d, a: x, b: y, c: z }))
+        }
+        _ => m.no_type(b, ty),
+    }
+}
+
+fn logic(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
+    if ty == Type::Pred {
+        let op = match m.name {
+            "and" => Logic::And,
+            "or" => Logic::Or,
+            _xor => Logic::Xor,
+        };
+        let d = b.dst(Type::Pred)?;
+        b.comma()?;
+        let x = b.pred()?;
+        b.comma()?;
+        let y = b.pred()?;
+        return Ok(Op::Alu(Alu::PredBin { op, d, a: x, b: y }));
+    }
+    let Some(bits) = bits_type(ty) else { return m.no_type(b, ty) };
+    let op = match m.name {
+        "and" => IntBin::And,
+        "or" => IntBin::Or,
+        _xor => IntBin::Xor,
+    };
+    let (d, x, y) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?);
+    Ok(Op::Alu(Alu::IntBin { op, ty: unsigned(bits), d, a: x, b: y }))
+}
+
+fn unary(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type, op: IntUn) -> Decoded {
+    let Some(bits) = bits_type(ty) else { return m.no_type(b, ty) };
+    let (d, a) = (b.dst(ty)?, next(b, ty)?);
+    Ok(Op::Alu(Alu::IntUn { op, ty: unsigned(bits), d, a }))
+}
+
+fn count(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type, op: Count) -> Decoded {
+    let Some(bits) = bits_type(ty) else { return m.no_type(b, ty) };
+    let (d, a) = (b.dst(Type::U32)?, next(b, ty)?);
+    Ok(Op::Alu(Alu::Count { op, ty: unsigned(bits), d, a }))
+}
+
+fn shift(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
+    let (shift, int) = match m.name {
+        "shl" => (Shift::Left, bits_type(ty).map(unsigned)),
+        _shr => (Shift::Right, bits_type(ty).map(unsigned).or(arithmetic_int(ty))),
+    };
+    let Some(int) = int else { return m.no_type(b, ty) };
+    let (d, a, amount) = (b.dst(ty)?, next(b, ty)?, next(b, Type::B32)?);
+    Ok(Op::Alu(Alu::Shift { shift, ty: int, d, a, b: amount }))
+}
+
+fn funnel(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let shift = m.need(b, "the direction", &[("l", Shift::Left), ("r", Shift::Right)])?;
+    let wrap = m.need(b, "what happens beyond 32", &[("wrap", true), ("clamp", false)])?;
+    let ty = Type::B32;
+    let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, ty)?);
+    Ok(Op::Alu(Alu::Funnel { shift, wrap, d, a: x, b: y, c: z }))
+}
+
+const MODES: [(&str, Prmt); 6] = [
+    ("f4e", Prmt::F4e),
+    ("b4e", Prmt::B4e),
+    ("rc8", Prmt::Rc8),
+    ("ecl", Prmt::Ecl),
+    ("ecr", Prmt::Ecr),
+    ("rc16", Prmt::Rc16),
+];
+
+fn permute(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let (ty, mode) = (m.ty(b)?, m.pick(&MODES).unwrap_or(Prmt::Index));
+    if ty != Type::B32 {
+        return m.no_type(b, ty);
+    }
+    let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, ty)?);
+    Ok(Op::Alu(Alu::Prmt { mode, d, a: x, b: y, c: z }))
+}
+
+fn field(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
+    if ty.bytes() < 4 {
+        return m.no_type(b, ty);
+    }
+    let word = Type::B32;
+    if m.name == "bfe" {
+        let Some(int) = arithmetic_int(ty) else { return m.no_type(b, ty) };
+        let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, word)?, next(b, word)?);
+        return Ok(Op::Alu(Alu::Bfe { ty: int, d, a: x, b: y, c: z }));
+    }
+    let Some(bits) = bits_type(ty) else { return m.no_type(b, ty) };
+    let (d, x, y, z, e) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, word)?, next(b, word)?);
+    Ok(Op::Alu(Alu::Bfi { ty: unsigned(bits), d, a: x, b: y, c: z, e }))
+}

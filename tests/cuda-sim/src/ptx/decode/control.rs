@@ -1,0 +1,81 @@
+//! Jumps, ends, fences, and what only advises the hardware.
+
+use super::super::body::Body;
+use super::super::ir::Op;
+use super::super::lex::Tok;
+use super::super::types::Type;
+use super::{Decoded, Mods};
+
+pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    match m.name {
+        "bra" => {
+            m.flag("uni");
+            let at = b.p.at();
+            b.target = Some((b.p.name()?, at));
+            Ok(Op::Branch { target: 0 })
+        }
+        "brx" => {
+            if !m.flag("idx") {
+                return b.wrong(m.at, "`.idx` is missing");
+            }
+            m.flag("uni");
+            let index = b.src(Type::U32)?;
+            b.comma()?;
+            let at = b.p.at();
+            b.target = Some((b.p.name()?, at));
+            Ok(Op::BranchTable { index, targets: Box::default() })
+        }
+        "ret" => {
+            m.flag("uni");
+            Ok(Op::Exit)
+        }
+        "exit" => Ok(Op::Exit),
+        "trap" => Ok(Op::Trap),
+        "call" => call(b, m),
+        "nanosleep" => {
+            if m.flag("u32") {
+                b.src(Type::U32)?;
+            }
+            Ok(Op::Nop)
+        }
+        "griddepcontrol" => {
+            m.need(b, "what to do", &[("wait", ()), ("launch_dependents", ())])?;
+            Ok(Op::Nop)
+        }
+        "pmevent" => {
+            b.p.small("a number of an event")?;
+            Ok(Op::Nop)
+        }
+        "membar" => {
+            Ok(Op::Fence { wide: m.need(b, "the level", &[("cta", false), ("gl", true), ("sys", true)])? })
+        }
+        "fence" => {
+            m.pick(&[("sc", ()), ("acq_rel", ()), ("acquire", ()), ("release", ())]);
+            let wide =
+                m.need(b, "the scope", &[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)])?;
+            Ok(Op::Fence { wide })
+        }
+        _ => b.wrong(m.at, "this instruction is not supported"),
+    }
+}
+
+/// A failed `assert` is the only call that is known.
+fn call(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    m.flag("uni");
+    let at = b.p.at();
+    if matches!(b.p.peek(), Tok::Sign("(")) {
+        return b.wrong(at, "a function with a result is not supported");
+    }
+    let name = b.p.name()?;
+    if name != "__assertfail" {
+        return b.wrong(at, format!("the function `{name}` is not supported"));
+    }
+    if b.p.take(",") {
+        b.p.sign("(")?;
+        while !b.p.take(")") {
+            b.p.name()?;
+            b.p.take(",");
+        }
+    }
+    Ok(Op::Trap)
+}

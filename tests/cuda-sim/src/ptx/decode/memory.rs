@@ -1,0 +1,200 @@
+//! Loads, stores, atomics and asynchronous copies.
+
+use super::super::ParseError;
+use super::super::body::Body;
+use super::super::ir::{Access, Atom, AtomOp, Op, Reg, Space, Wide};
+use super::super::lex::Tok;
+use super::super::types::Type;
+use super::{Decoded, Mods};
+
+const SPACES: [(&str, Space); 9] = [
+    ("global", Space::Global),
+    ("const", Space::Const),
+    ("shared", Space::Shared),
+    ("shared::cta", Space::Shared),
+    ("local", Space::Local),
+    ("param", Space::Param),
+    ("param::entry", Space::Param),
+    ("param::func", Space::Param),
+    ("generic", Space::Generic),
+];
+
+/// Hints to caches, which change no result.
+const HINTS: [&str; 18] = [
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "nc",
+    "weak",
+    "L1::evict_normal",
+    "L1::evict_unchanged",
+    "L1::evict_first",
+    "L1::evict_last",
+    "L1::no_allocate",
+    "L2::64B",
+    "L2::128B",
+    "L2::256B",
+    "mmio",
+];
+
+pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    match m.name {
+        "ld" | "ldu" | "st" => load_store(b, m),
+        "atom" | "red" => atom(b, m),
+        "cp" => copy(b, m),
+        _prefetch => {
+            const WHERE: [&str; 7] =
+                ["global", "local", "L1", "L2", "L2::evict_last", "L2::evict_normal", "L2::128B"];
+            while WHERE.iter().any(|word| m.flag(word)) {}
+            b.addr(Space::Generic)?;
+            if b.p.take(",") {
+                b.p.small("a size")?;
+            }
+            Ok(Op::Nop)
+        }
+    }
+}
+
+/// Whether the access is ordered with others of its kind, and whether it orders others beyond the block.
+fn order(m: &mut Mods<'_>) -> (bool, bool) {
+    const ORDERS: [(&str, bool); 5] =
+        [("volatile", false), ("relaxed", false), ("acquire", true), ("release", true), ("acq_rel", true)];
+    let order = m.pick(&ORDERS);
+    let scope = m.pick(&[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)]);
+    (order.is_some(), order == Some(true) && scope == Some(true))
+}
+
+fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let (strong, fence) = order(m);
+    let space = m.pick(&SPACES).unwrap_or(Space::Generic);
+    let lanes = m.pick(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
+    while HINTS.iter().any(|hint| m.flag(hint)) {}
+    let ty = m.ty(b)?;
+    if matches!(ty, Type::Pred | Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32) {
+        return m.no_type(b, ty);
+    }
+    if ty.bytes() * lanes > 32 || (lanes == 8 && ty.bytes() != 4) {
+        return b.wrong(m.at, "no access has so many bytes");
+    }
+    let (addr, regs);
+    if m.name == "st" && space == Space::Param && b.argument()? {
+        b.comma()?;
+        b.vector(|b| b.src_wider(ty))?;
+        return Ok(Op::Nop);
+    }
+    if m.name == "st" {
+        if matches!(space, Space::Param | Space::Const) {
+            return b.wrong(m.at, "nothing is stored in this space");
+        }
+        addr = b.addr(space)?;
+        b.comma()?;
+        regs = b.vector(|b| b.src_wider(ty).map(Some))?;
+    } else {
+        regs = b.vector(|b| sink_or_dst(b, ty))?;
+        b.comma()?;
+        addr = b.addr(space)?;
+    }
+    if regs.len() != lanes as usize {
+        return b.wrong(m.at, format!("{lanes} elements are needed, not {}", regs.len()));
+    }
+    let access = Access { space, ty, addr, strong, fence, regs: regs.into() };
+    Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
+}
+
+fn sink_or_dst(b: &mut Body<'_, '_>, ty: Type) -> Result<Option<(Reg, Wide)>, ParseError> {
+    if matches!(b.p.peek(), Tok::Name("_")) {
+        b.p.next();
+        return Ok(None);
+    }
+    b.dst_wider(ty).map(Some)
+}
+
+const OPS: [(&str, AtomOp); 10] = [
+    ("add", AtomOp::Add),
+    ("min", AtomOp::Min),
+    ("max", AtomOp::Max),
+    ("and", AtomOp::And),
+    ("or", AtomOp::Or),
+    ("xor", AtomOp::Xor),
+    ("exch", AtomOp::Exch),
+    ("cas", AtomOp::Cas),
+    ("inc", AtomOp::Inc),
+    ("dec", AtomOp::Dec),
+];
+
+fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let (_strong, fence) = order(m);
+    let space =
+        m.pick(&[("global", Space::Global), ("shared", Space::Shared), ("shared::cta", Space::Shared)]);
+    let (op, ty) = (m.need(b, "the operation", &OPS)?, m.ty(b)?);
+    let halves = matches!(ty, Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2);
+    if halves && !m.flag("noftz") {
+        return b.wrong(m.at, "`.noftz` is missing");
+    }
+    let fits = match op {
+        AtomOp::Add => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::F32 | Type::F64) || halves,
+        AtomOp::Min | AtomOp::Max => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
+        AtomOp::And | AtomOp::Or | AtomOp::Xor => matches!(ty, Type::B32 | Type::B64),
+        AtomOp::Exch => m.name == "atom" && matches!(ty, Type::B32 | Type::B64),
+        AtomOp::Cas => m.name == "atom" && matches!(ty, Type::B16 | Type::B32 | Type::B64),
+        AtomOp::Inc | AtomOp::Dec => ty == Type::U32,
+    };
+    if !fits {
+        return m.no_type(b, ty);
+    }
+    let space = space.unwrap_or(Space::Generic);
+    let mut d = None;
+    if m.name == "atom" {
+        d = b.dst_or_sink(ty)?;
+        b.comma()?;
+    }
+    let addr = b.addr(space)?;
+    b.comma()?;
+    let first = b.src(ty)?;
+    let mut c = None;
+    if op == AtomOp::Cas {
+        b.comma()?;
+        c = Some(b.src(ty)?);
+    }
+    // In global memory, adding f32 flushes subnormals.
+    let ftz = ty == Type::F32 && space != Space::Shared;
+    Ok(Op::Atom(Atom { op, ty, space, addr, ftz, fence, d, b: first, c }))
+}
+
+fn copy(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    if !m.flag("async") {
+        return b.wrong(m.at, "only `cp.async` is supported");
+    }
+    if m.flag("commit_group") {
+        return Ok(Op::CopyCommit);
+    }
+    if m.flag("wait_all") {
+        return Ok(Op::CopyWait(None));
+    }
+    if m.flag("wait_group") {
+        return Ok(Op::CopyWait(Some(b.p.small("a number of groups")? as u32)));
+    }
+    let all_levels = m.need(b, "the cache", &[("ca", true), ("cg", false)])?;
+    let _cached = ["L2::64B", "L2::128B", "L2::256B"].iter().any(|hint| m.flag(hint));
+    if !(m.flag("shared") || m.flag("shared::cta")) || !m.flag("global") {
+        return b.wrong(m.at, "it copies from `.global` to `.shared`");
+    }
+    let to = b.addr(Space::Shared)?;
+    b.comma()?;
+    let from = b.addr(Space::Global)?;
+    b.comma()?;
+    let at = b.p.at();
+    let bytes = b.p.small("a number of bytes")? as u32;
+    if !(bytes == 16 || (all_levels && matches!(bytes, 4 | 8))) {
+        return b.wrong(at, "it copies 16 bytes, or with `.ca` also 4 or 8");
+    }
+    let mut fill = None;
+    if b.p.take(",") {
+        fill = Some(b.src(Type::U32)?);
+    }
+    Ok(Op::CopyAsync { to, from, bytes, fill })
+}

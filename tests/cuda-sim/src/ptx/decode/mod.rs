@@ -1,0 +1,210 @@
+//! One instruction: its name and modifiers choose how its operands are read. A file for each family.
+
+mod bits;
+mod control;
+mod float;
+mod int;
+mod matrix;
+mod memory;
+mod moves;
+mod sync;
+
+use super::ParseError;
+use super::body::Body;
+use super::ir::{Bits, Float, Int, Mode, Op, Round};
+use super::types::Type;
+
+/// An instruction, or why it is none.
+type Decoded = Result<Op, ParseError>;
+
+/// The modifiers of an instruction, of which each is to be used once.
+pub(super) struct Mods<'t> {
+    pub(super) name: &'t str,
+    /// Where the instruction starts.
+    pub(super) at: usize,
+    list: Vec<(&'t str, bool)>,
+}
+
+impl<'t> Mods<'t> {
+    pub(super) fn new(name: &'t str, at: usize) -> Mods<'t> {
+        Mods { name, at, list: vec![] }
+    }
+
+    pub(super) fn push(&mut self, word: &'t str) {
+        self.list.push((word, false));
+    }
+
+    /// The first that nothing has asked for.
+    pub(super) fn unused(&self) -> Option<&'t str> {
+        self.list.iter().find(|(_, used)| !used).map(|(word, _)| *word)
+    }
+
+    fn find<T>(&mut self, mut test: impl FnMut(&str) -> Option<T>) -> Option<T> {
+        let (found, used) = self
+            .list
+            .iter_mut()
+            .filter(|(_, used)| !used)
+            .find_map(|(word, used)| Some((test(word)?, used)))?;
+        *used = true;
+        Some(found)
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        self.find(|word| (word == name).then_some(())).is_some()
+    }
+
+    fn pick<T: Copy>(&mut self, choices: &[(&str, T)]) -> Option<T> {
+        self.find(|word| choices.iter().find(|(name, _)| *name == word).map(|(_, choice)| *choice))
+    }
+
+    fn ty(&mut self, b: &Body<'_, '_>) -> Result<Type, ParseError> {
+        let ty = self.find(Type::named);
+        ty.map_or_else(|| b.wrong(self.at, "a type that this crate knows is missing"), Ok)
+    }
+
+    fn need<T: Copy>(
+        &mut self,
+        b: &Body<'_, '_>,
+        what: &str,
+        choices: &[(&str, T)],
+    ) -> Result<T, ParseError> {
+        let names = || choices.iter().map(|(name, _)| format!("`.{name}`")).collect::<Vec<_>>().join(", ");
+        self.pick(choices)
+            .map_or_else(|| b.wrong(self.at, format!("{what} is missing: one of {}", names())), Ok)
+    }
+
+    fn no_type<T>(&self, b: &Body<'_, '_>, ty: Type) -> Result<T, ParseError> {
+        b.wrong(self.at, format!("it has no type `.{}`", super::operand::name_of(ty)))
+    }
+}
+
+/// Reads the operands of an instruction.
+pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    match m.name {
+        "add" | "sub" | "mul" | "min" | "max" | "div" | "rem" | "neg" | "abs" | "fma" | "mad" | "sad"
+        | "addc" | "subc" | "madc" => int::arithmetic(b, m),
+        "sqrt" | "rcp" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "copysign" | "testp" => {
+            float::float(b, m)
+        }
+        "cvt" => float::cvt(b, m),
+        "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe" | "bfi"
+        | "bfind" | "brev" | "clz" | "popc" | "dp4a" => bits::bits(b, m),
+        "setp" | "set" | "selp" | "slct" => moves::choice(b, m),
+        "mov" | "cvta" | "isspacep" => moves::moves(b, m),
+        "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "applypriority"
+        | "discard" => memory::memory(b, m),
+        "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "nanosleep" | "griddepcontrol" | "membar"
+        | "fence" | "pmevent" | "setmaxnreg" => control::control(b, m),
+        "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => sync::sync(b, m),
+        "mma" | "ldmatrix" => matrix::matrix(b, m),
+        _ => b.wrong(m.at, "this instruction is not supported"),
+    }
+}
+
+/// Whole numbers that arithmetic knows: with a sign or without.
+fn arithmetic_int(ty: Type) -> Option<Int> {
+    match ty {
+        Type::U16 => Some(Int::U16),
+        Type::U32 => Some(Int::U32),
+        Type::U64 => Some(Int::U64),
+        Type::S16 => Some(Int::S16),
+        Type::S32 => Some(Int::S32),
+        Type::S64 => Some(Int::S64),
+        Type::Pred
+        | Type::B8
+        | Type::B16
+        | Type::B32
+        | Type::B64
+        | Type::U8
+        | Type::S8
+        | Type::F16
+        | Type::F16x2
+        | Type::BF16
+        | Type::BF16x2
+        | Type::TF32
+        | Type::F32
+        | Type::F64 => None,
+    }
+}
+
+fn float_type(ty: Type) -> Option<Float> {
+    match ty {
+        Type::F16 => Some(Float::F16),
+        Type::F16x2 => Some(Float::F16x2),
+        Type::BF16 => Some(Float::BF16),
+        Type::BF16x2 => Some(Float::BF16x2),
+        Type::F32 => Some(Float::F32),
+        Type::F64 => Some(Float::F64),
+        Type::Pred
+        | Type::B8
+        | Type::B16
+        | Type::B32
+        | Type::B64
+        | Type::U8
+        | Type::U16
+        | Type::U32
+        | Type::U64
+        | Type::S8
+        | Type::S16
+        | Type::S32
+        | Type::S64
+        | Type::TF32 => None,
+    }
+}
+
+/// The width of `.bN`.
+fn bits_type(ty: Type) -> Option<Bits> {
+    match ty {
+        Type::B16 => Some(Bits::B16),
+        Type::B32 => Some(Bits::B32),
+        Type::B64 => Some(Bits::B64),
+        Type::Pred
+        | Type::B8
+        | Type::U8
+        | Type::U16
+        | Type::U32
+        | Type::U64
+        | Type::S8
+        | Type::S16
+        | Type::S32
+        | Type::S64
+        | Type::F16
+        | Type::F16x2
+        | Type::BF16
+        | Type::BF16x2
+        | Type::TF32
+        | Type::F32
+        | Type::F64 => None,
+    }
+}
+
+/// The width of a register of this type, where it has 16, 32 or 64 bits.
+fn width(ty: Type) -> Option<Bits> {
+    match ty.bytes() {
+        2 => Some(Bits::B16),
+        4 => Some(Bits::B32),
+        8 => Some(Bits::B64),
+        _ => None,
+    }
+}
+
+fn unsigned(bits: Bits) -> Int {
+    match bits {
+        Bits::B16 => Int::U16,
+        Bits::B32 => Int::U32,
+        Bits::B64 => Int::U64,
+    }
+}
+
+const ROUNDINGS: [(&str, Round); 4] =
+    [("rn", Round::Nearest), ("rz", Round::Zero), ("rm", Round::Down), ("rp", Round::Up)];
+
+const PLAIN: Mode = Mode {
+    round: Round::Nearest,
+    ftz: false,
+    sat: false,
+    nan: false,
+    relu: false,
+    xorsign: false,
+    approx: false,
+};

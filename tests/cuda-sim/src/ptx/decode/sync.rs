@@ -1,0 +1,158 @@
+//! Barriers, and what the lanes of a warp do together.
+
+use super::super::ParseError;
+use super::super::body::Body;
+use super::super::ir::{Bar, BarRed, Bits, Constant, Int, Op, Redux, Reg, ShflMode, Together, Vote, Wide};
+use super::super::types::Type;
+use super::{Decoded, Mods};
+
+fn next(b: &mut Body<'_, '_>, ty: Type) -> Result<u32, ParseError> {
+    b.comma()?;
+    b.src(ty)
+}
+
+pub(super) fn sync(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    if m.name == "bar" && m.flag("warp") {
+        m.need(b, "`.sync`", &[("sync", ())])?;
+        let mask = b.src(Type::B32)?;
+        return Ok(Op::Together { mask, what: Together::Sync });
+    }
+    match m.name {
+        "bar" | "barrier" => barrier(b, m),
+        "activemask" => {
+            m.need(b, "the type", &[("b32", ())])?;
+            Ok(Op::ActiveMask { d: b.dst(Type::B32)? })
+        }
+        _ => {
+            m.need(b, "`.sync` (the forms without it are gone since sm_70)", &[("sync", ())])?;
+            together(b, m)
+        }
+    }
+}
+
+fn together(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    match m.name {
+        "shfl" => shfl(b, m),
+        "vote" => vote(b, m),
+        "match" => matching(b, m),
+        "redux" => redux(b, m),
+        _elect => {
+            let d = b.dst_or_sink(Type::B32)?;
+            b.p.sign("|")?;
+            let p = b.dst(Type::Pred)?;
+            let mask = next(b, Type::B32)?;
+            Ok(Op::Together { mask, what: Together::Elect { d, p } })
+        }
+    }
+}
+
+fn shfl(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    const MODES: [(&str, ShflMode); 4] =
+        [("up", ShflMode::Up), ("down", ShflMode::Down), ("bfly", ShflMode::Bfly), ("idx", ShflMode::Idx)];
+    let (mode, ty) = (m.need(b, "the mode", &MODES)?, Type::B32);
+    m.need(b, "the type", &[("b32", ())])?;
+    let d = b.dst(ty)?;
+    let p = if b.p.take("|") { b.dst_or_sink(Type::Pred)? } else { None };
+    let (x, y, z, mask) = (next(b, ty)?, next(b, ty)?, next(b, ty)?, next(b, ty)?);
+    Ok(Op::Together { mask, what: Together::Shfl { mode, d, p, a: x, b: y, c: z } })
+}
+
+fn vote(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    const VOTES: [(&str, Vote); 4] =
+        [("all", Vote::All), ("any", Vote::Any), ("uni", Vote::Uni), ("ballot", Vote::Ballot)];
+    let vote = m.need(b, "the vote", &VOTES)?;
+    let ty = m.ty(b)?;
+    let wanted = if vote == Vote::Ballot { Type::B32 } else { Type::Pred };
+    if ty != wanted {
+        return m.no_type(b, ty);
+    }
+    let d = b.dst(wanted)?;
+    b.comma()?;
+    let p = b.pred()?;
+    let mask = next(b, Type::B32)?;
+    Ok(Op::Together { mask, what: Together::Vote { vote, d, p } })
+}
+
+fn matching(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let all = m.need(b, "`.any` or `.all`", &[("any", false), ("all", true)])?;
+    let (ty, bits) =
+        m.need(b, "the type", &[("b32", (Type::B32, Bits::B32)), ("b64", (Type::B64, Bits::B64))])?;
+    let d = b.dst(Type::B32)?;
+    let p = if all && b.p.take("|") { b.dst_or_sink(Type::Pred)? } else { None };
+    let (a, mask) = (next(b, ty)?, next(b, Type::B32)?);
+    Ok(Op::Together { mask, what: Together::Match { bits, all, d, p, a } })
+}
+
+fn redux(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    const OPS: [(&str, Redux); 6] = [
+        ("add", Redux::Add),
+        ("min", Redux::Min),
+        ("max", Redux::Max),
+        ("and", Redux::And),
+        ("or", Redux::Or),
+        ("xor", Redux::Xor),
+    ];
+    let op = m.need(b, "the operation", &OPS)?;
+    let ty = m.ty(b)?;
+    let arithmetic = matches!(op, Redux::Add | Redux::Min | Redux::Max);
+    let known = if arithmetic { matches!(ty, Type::U32 | Type::S32) } else { ty == Type::B32 };
+    if !known {
+        return m.no_type(b, ty);
+    }
+    let int = if ty == Type::S32 { Int::S32 } else { Int::U32 };
+    let (d, a, mask) = (b.dst(ty)?, next(b, ty)?, next(b, Type::B32)?);
+    Ok(Op::Together { mask, what: Together::Redux { op, ty: int, d, a } })
+}
+
+fn barrier(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    m.flag("cta");
+    // `bar` is aligned; `barrier` says so.
+    let aligned = m.flag("aligned") || m.name == "bar";
+    match m.need(b, "what to do", &[("sync", 0), ("arrive", 1), ("red", 2)])? {
+        0 => {
+            let id = b.src(Type::U32)?;
+            let threads = counted(b)?;
+            Ok(Op::Bar { id, threads, aligned, bar: Bar::Sync })
+        }
+        1 => {
+            let id = b.src(Type::U32)?;
+            let threads = Some(next(b, Type::U32)?);
+            Ok(Op::Bar { id, threads, aligned, bar: Bar::Arrive })
+        }
+        _ => reduce(b, m, aligned),
+    }
+}
+
+/// `, threads`, or nothing.
+fn counted(b: &mut Body<'_, '_>) -> Result<Option<Reg>, ParseError> {
+    if b.p.take(",") { b.src(Type::U32).map(Some) } else { Ok(None) }
+}
+
+fn reduce(b: &mut Body<'_, '_>, m: &mut Mods<'_>, aligned: bool) -> Decoded {
+    let op =
+        m.need(b, "the operation", &[("popc", BarRed::Popc), ("and", BarRed::And), ("or", BarRed::Or)])?;
+    let ty = m.ty(b)?;
+    let wanted = if op == BarRed::Popc { Type::U32 } else { Type::Pred };
+    if ty != wanted {
+        return m.no_type(b, ty);
+    }
+    let d = b.dst(wanted)?;
+    b.comma()?;
+    let id = b.src(Type::U32)?;
+    b.comma()?;
+    // The number of threads may be left out: then a predicate comes at once.
+    let (threads, p);
+    if b.next_is_predicate() {
+        (threads, p) = (None, b.pred()?);
+    } else {
+        threads = Some(b.src(Type::U32)?);
+        b.comma()?;
+        p = b.pred()?;
+    }
+    Ok(Op::Bar { id, threads, aligned, bar: Bar::Red { op, d, p } })
+}
+
+/// The mask of all lanes, for what has none.
+pub(super) fn everyone(b: &mut Body<'_, '_>) -> Reg {
+    b.constant(Constant::Bits(u64::from(u32::MAX)), Wide::One)
+}

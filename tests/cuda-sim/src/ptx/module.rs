@@ -1,0 +1,484 @@
+//! The outermost level of a text: its header, variables and kernels.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::body::{self, Scope};
+use super::lex::{self, Tok, Token};
+use super::types::Type;
+use super::{Global, Kernel, Module, Param, ParseError};
+
+/// Reads a module.
+///
+/// # Errors
+/// The first place that is not PTX, or is PTX that this crate does not know.
+pub fn parse(text: &str) -> Result<Module, ParseError> {
+    let mut parser = Parser {
+        text,
+        whole: text.into(),
+        tokens: lex::tokens(text)?,
+        pos: 0,
+        globals: vec![],
+        outer: Scope::default(),
+    };
+    let mut module =
+        Module { version: parser.version()?, target: parser.target()?, kernels: vec![], globals: vec![] };
+    while *parser.peek() != Tok::End {
+        parser.item(&mut module.kernels)?;
+    }
+    module.globals = parser.globals;
+    Ok(module)
+}
+
+/// Most bytes of a variable here, and of a kernel's parameter.
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_PARAMS: u32 = 32764;
+
+/// Where reading has come to, and what is declared outside of kernels.
+pub(super) struct Parser<'t> {
+    pub(super) text: &'t str,
+    whole: Arc<str>,
+    tokens: Vec<Token<'t>>,
+    pos: usize,
+    globals: Vec<Global>,
+    outer: Scope<'t>,
+}
+
+/// Where a variable lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// `.global` or `.const`
+    Module,
+    Shared,
+}
+
+/// A variable as declared.
+pub(super) struct Variable<'t> {
+    pub(super) name: &'t str,
+    pub(super) align: u64,
+    pub(super) bytes: u64,
+    /// `.extern`, or an array whose length is left open.
+    pub(super) open: bool,
+    pub(super) init: Vec<u8>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Named {
+    /// One register of the type, or so many with numbered names.
+    Registers {
+        ty: Type,
+        rows: Vec<Option<u32>>,
+        numbered: bool,
+    },
+    Param {
+        offset: u32,
+    },
+    /// A shared variable of the module, which has no place in this kernel yet.
+    SharedOutside {
+        align: u64,
+        bytes: u64,
+    },
+    Shared {
+        offset: u32,
+    },
+    /// `.extern .shared`
+    Dynamic {
+        align: u64,
+    },
+    Local {
+        offset: u32,
+    },
+    Global {
+        number: u32,
+    },
+    /// `.param` within a body: what a call takes.
+    Argument,
+}
+
+impl<'t> Parser<'t> {
+    pub(super) fn peek(&self) -> &Tok<'t> {
+        &self.tokens[self.pos].tok
+    }
+
+    /// The token after the next.
+    pub(super) fn peek_second(&self) -> &Tok<'t> {
+        &self.tokens[(self.pos + 1).min(self.tokens.len() - 1)].tok
+    }
+
+    pub(super) fn next(&mut self) -> Tok<'t> {
+        let tok = self.tokens[self.pos].tok.clone();
+        self.pos = (self.pos + 1).min(self.tokens.len() - 1);
+        tok
+    }
+
+    /// Where the next token starts.
+    pub(super) fn at(&self) -> usize {
+        self.tokens[self.pos].at
+    }
+
+    /// Where the last token ended.
+    pub(super) fn end(&self) -> usize {
+        self.tokens[self.pos.saturating_sub(1)].end
+    }
+
+    pub(super) fn error<T>(&self, at: usize, message: impl Into<String>) -> Result<T, ParseError> {
+        Err(lex::error(self.text, at, message))
+    }
+
+    /// The error that says what was wanted instead of the next token.
+    pub(super) fn expected<T>(&self, wanted: &str) -> Result<T, ParseError> {
+        let token = &self.tokens[self.pos];
+        let found = if token.tok == Tok::End { "the text ends" } else { &self.text[token.at..token.end] };
+        self.error(token.at, format!("expected {wanted}, found `{found}`"))
+    }
+
+    pub(super) fn take(&mut self, sign: &str) -> bool {
+        let found = matches!(self.peek(), Tok::Sign(found) if *found == sign);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    pub(super) fn sign(&mut self, sign: &str) -> Result<(), ParseError> {
+        if self.take(sign) { Ok(()) } else { self.expected(&format!("`{sign}`")) }
+    }
+
+    pub(super) fn take_dot(&mut self, word: &str) -> bool {
+        let found = matches!(self.peek(), Tok::Dot(found) if *found == word);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    pub(super) fn name(&mut self) -> Result<&'t str, ParseError> {
+        let Tok::Name(name) = *self.peek() else { return self.expected("a name") };
+        self.next();
+        Ok(name)
+    }
+
+    pub(super) fn ty(&mut self) -> Result<Type, ParseError> {
+        let found = if let Tok::Dot(name) = self.peek() { Type::named(name) } else { None };
+        let Some(ty) = found else { return self.expected("a type") };
+        self.next();
+        Ok(ty)
+    }
+
+    pub(super) fn small(&mut self, what: &str) -> Result<u64, ParseError> {
+        let at = self.at();
+        let value = self.constant()?;
+        if value.whole.is_some_and(|value| value <= i64::MAX as u64) {
+            return Ok(value.whole.unwrap_or(0));
+        }
+        self.error(at, format!("expected {what}"))
+    }
+
+    fn alignment(&mut self) -> Result<u64, ParseError> {
+        let at = self.at();
+        let align = self.small("an alignment")?;
+        let valid = align.is_power_of_two() && align <= 1 << 16;
+        if valid { Ok(align) } else { self.error(at, "an alignment is a power of two") }
+    }
+
+    fn version(&mut self) -> Result<(u32, u32), ParseError> {
+        if !self.take_dot("version") {
+            return self.expected("`.version`");
+        }
+        let at = self.at();
+        let Tok::Double(_) = self.next() else { return self.error(at, "expected a version such as 7.0") };
+        let text = &self.text[at..self.end()];
+        let parts =
+            text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        parts.map_or_else(|| self.error(at, format!("`{text}` is not a version")), Ok)
+    }
+
+    fn target(&mut self) -> Result<u32, ParseError> {
+        if !self.take_dot("target") {
+            return self.expected("`.target`");
+        }
+        let at = self.at();
+        let name = self.name()?;
+        let digits = name.strip_prefix("sm_").map(|digits| digits.trim_end_matches(['a', 'f']));
+        let Some(target) = digits.and_then(|digits| digits.parse().ok()) else {
+            return self.error(at, format!("`{name}` is not a target such as sm_80"));
+        };
+        while self.take(",") {
+            let (at, name) = (self.at(), self.name()?);
+            if !["debug", "texmode_unified", "texmode_independent"].contains(&name) {
+                return self.error(at, format!("unknown property `{name}` of a target"));
+            }
+        }
+        Ok(target)
+    }
+
+    fn item(&mut self, kernels: &mut Vec<Kernel>) -> Result<(), ParseError> {
+        let mut open = false;
+        while let Tok::Dot(word @ ("visible" | "weak" | "extern" | "common")) = *self.peek() {
+            open |= word == "extern";
+            self.next();
+        }
+        let at = self.at();
+        let Tok::Dot(word) = *self.peek() else { return self.expected("a directive") };
+        match word {
+            "entry" => {
+                let kernel = self.entry()?;
+                kernels.push(kernel);
+                Ok(())
+            }
+            "global" | "const" => {
+                self.next();
+                self.variables(open, Home::Module)
+            }
+            "shared" => {
+                self.next();
+                self.variables(open, Home::Shared)
+            }
+            "address_size" => {
+                self.next();
+                let size = self.small("64")?;
+                if size == 64 { Ok(()) } else { self.error(at, "addresses have 64 bits here") }
+            }
+            // Whom it calls is told where it does.
+            "func" if open => {
+                while *self.peek() != Tok::End && !self.take(";") {
+                    self.next();
+                }
+                Ok(())
+            }
+            "func" => self.error(at, "functions (`.func`) are not supported: only what is inlined"),
+            _ => self.debug(),
+        }
+    }
+
+    /// Directives that tell debuggers something.
+    pub(super) fn debug(&mut self) -> Result<(), ParseError> {
+        let at = self.at();
+        let Tok::Dot(word) = self.next() else { return self.error(at, "expected a directive") };
+        match word {
+            "file" | "loc" => {
+                // A line of numbers, names and strings with no end of its own.
+                let line = self.text[at..].find('\n').map_or(self.text.len(), |len| at + len);
+                while self.at() < line && *self.peek() != Tok::End {
+                    self.next();
+                }
+                Ok(())
+            }
+            "pragma" => {
+                let at = self.at();
+                let Tok::Text(_) = self.next() else { return self.error(at, "expected a string") };
+                self.sign(";")
+            }
+            "section" => {
+                while *self.peek() != Tok::End && !self.take("}") {
+                    self.next();
+                }
+                Ok(())
+            }
+            _ => self.error(at, format!("unknown directive `.{word}`")),
+        }
+    }
+
+    fn variables(&mut self, open: bool, home: Home) -> Result<(), ParseError> {
+        for variable in self.declarations(open)? {
+            let named = match home {
+                Home::Module => {
+                    let number = self.globals.len() as u32;
+                    let (name, align) = (variable.name.to_owned(), variable.align);
+                    self.globals.push(Global { name, align, init: variable.init });
+                    Named::Global { number }
+                }
+                Home::Shared if variable.open => Named::Dynamic { align: variable.align },
+                Home::Shared => Named::SharedOutside { align: variable.align, bytes: variable.bytes },
+            };
+            self.outer.names.insert(variable.name, named);
+        }
+        Ok(())
+    }
+
+    /// What follows the space: `.align 4 .b8 a[2][3] = {…}, b;`
+    pub(super) fn declarations(&mut self, open: bool) -> Result<Vec<Variable<'t>>, ParseError> {
+        let mut align = None;
+        if self.take_dot("align") {
+            align = Some(self.alignment()?);
+        }
+        let lanes: u64 = match *self.peek() {
+            Tok::Dot("v2") => 2,
+            Tok::Dot("v4") => 4,
+            Tok::Dot(_)
+            | Tok::Name(_)
+            | Tok::Int(_)
+            | Tok::Single(_)
+            | Tok::Double(_)
+            | Tok::Text(_)
+            | Tok::Sign(_)
+            | Tok::End => 1,
+        };
+        if lanes > 1 {
+            self.next();
+        }
+        let ty = self.ty()?;
+        let size = u64::from(ty.bytes()) * lanes;
+        let mut variables = Vec::new();
+        loop {
+            let name = self.name()?;
+            let (mut count, mut open) = (1u64, open);
+            while self.take("[") {
+                if self.take("]") {
+                    (open, count) = (true, 0);
+                } else {
+                    count = count.saturating_mul(self.small("a length")?);
+                    self.sign("]")?;
+                }
+            }
+            let bytes = size.saturating_mul(count);
+            if bytes > MOST_BYTES {
+                return self.expected("a shorter variable");
+            }
+            let init = self.initial(ty, bytes as usize)?;
+            variables.push(Variable { name, align: align.unwrap_or(size), bytes, open, init });
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.sign(";")?;
+        Ok(variables)
+    }
+
+    fn initial(&mut self, ty: Type, bytes: usize) -> Result<Vec<u8>, ParseError> {
+        let (at, mut init) = (self.at(), Vec::new());
+        if self.take("=") {
+            self.elements(ty, &mut init)?;
+        }
+        if init.len() > bytes {
+            return self.error(at, format!("{} bytes for a variable of {bytes}", init.len()));
+        }
+        init.resize(bytes, 0);
+        Ok(init)
+    }
+
+    fn elements(&mut self, ty: Type, init: &mut Vec<u8>) -> Result<(), ParseError> {
+        if !self.take("{") {
+            let at = self.at();
+            let bits = self.constant()?.bits(ty);
+            let Some(bits) = bits else { return self.error(at, "this initial value is not supported") };
+            init.extend_from_slice(&bits.to_le_bytes()[..ty.bytes() as usize]);
+            return Ok(());
+        }
+        while !self.take("}") {
+            self.elements(ty, init)?;
+            if !self.take(",") && !matches!(self.peek(), Tok::Sign("}")) {
+                return self.expected("`,` or `}`");
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self) -> Result<Kernel, ParseError> {
+        self.next();
+        let (name, mut params, mut bytes) = (self.name()?, Vec::new(), 0);
+        let mut names = HashMap::new();
+        if self.take("(") {
+            while !self.take(")") {
+                let (name, param) = self.param(&mut bytes)?;
+                names.insert(name, Named::Param { offset: param.offset });
+                params.push(param);
+                if !self.take(",") && !matches!(self.peek(), Tok::Sign(")")) {
+                    return self.expected("`,` or `)`");
+                }
+            }
+        }
+        let (max_threads, required_block) = self.limits()?;
+        let (code, static_shared, registers) = body::body(self, names)?;
+        let (name, text) = (name.to_owned(), Arc::clone(&self.whole));
+        let max_threads =
+            required_block.map(|[x, y, z]| x.saturating_mul(y).saturating_mul(z)).or(max_threads);
+        Ok(Kernel {
+            name,
+            params,
+            params_bytes: bytes,
+            static_shared,
+            registers,
+            max_threads,
+            required_block,
+            code,
+            text,
+        })
+    }
+
+    fn param(&mut self, bytes: &mut u32) -> Result<(&'t str, Param), ParseError> {
+        if !self.take_dot("param") {
+            return self.expected("`.param`");
+        }
+        let mut align = None;
+        if self.take_dot("align") {
+            align = Some(self.alignment()? as u32);
+        }
+        let ty = self.ty()?;
+        if self.take_dot("ptr") {
+            while let Tok::Dot(word @ ("global" | "const" | "local" | "shared" | "align")) = *self.peek() {
+                self.next();
+                if word == "align" {
+                    self.alignment()?;
+                }
+            }
+        }
+        let (name, mut len) = (self.name()?, ty.bytes());
+        if self.take("[") {
+            let at = self.at();
+            let count = u32::try_from(self.small("a length")?).ok().and_then(|count| len.checked_mul(count));
+            let Some(bytes) = count.filter(|&bytes| bytes <= MOST_PARAMS) else {
+                return self.error(at, "a kernel's parameters have at most 32764 bytes");
+            };
+            len = bytes;
+            self.sign("]")?;
+        }
+        let offset = bytes.next_multiple_of(align.unwrap_or(ty.bytes()).max(1));
+        *bytes = offset + len;
+        Ok((name, Param { name: name.to_owned(), offset, bytes: len }))
+    }
+
+    fn limits(&mut self) -> Result<(Option<u32>, Option<[u32; 3]>), ParseError> {
+        let (mut most, mut required) = (None, None);
+        loop {
+            match *self.peek() {
+                Tok::Dot("maxntid") => {
+                    let [x, y, z] = self.extents()?;
+                    most = Some(x.saturating_mul(y).saturating_mul(z));
+                }
+                Tok::Dot("reqntid") => required = Some(self.extents()?),
+                Tok::Dot("minnctapersm" | "maxnctapersm" | "maxnreg") => {
+                    self.next();
+                    self.small("a number")?;
+                }
+                Tok::Dot("pragma") => self.debug()?,
+                Tok::Dot(_)
+                | Tok::Name(_)
+                | Tok::Int(_)
+                | Tok::Single(_)
+                | Tok::Double(_)
+                | Tok::Text(_)
+                | Tok::Sign(_)
+                | Tok::End => return Ok((most, required)),
+            }
+        }
+    }
+
+    fn extents(&mut self) -> Result<[u32; 3], ParseError> {
+        self.next();
+        let mut extents = [1; 3];
+        for extent in &mut extents {
+            *extent = self.small("an extent")? as u32;
+            if !self.take(",") {
+                break;
+            }
+        }
+        Ok(extents)
+    }
+
+    /// What `name` means outside of kernels.
+    pub(super) fn outer(&self, name: &str) -> Option<Named> {
+        self.outer.names.get(name).cloned()
+    }
+}

@@ -1,0 +1,435 @@
+//! Operands: constants, registers, vectors and addresses, checked against the instruction's type.
+
+use super::ParseError;
+use super::body::Body;
+use super::ir::{Addr, Constant, Guard, Inst, Op, PredSrc, Reg, Space, Special, Wide};
+use super::lex::Tok;
+use super::module::{Named, Parser};
+use super::types::{Class, Type};
+
+/// The value of a constant expression.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    /// The bits of a whole number.
+    pub(super) whole: Option<u64>,
+    single: Option<u32>,
+    double: Option<f64>,
+}
+
+impl Value {
+    fn whole(value: u64) -> Value {
+        Value { whole: Some(value), single: None, double: None }
+    }
+
+    /// As an operand of a type; none where the ISA has no such constant.
+    pub(super) fn bits(self, ty: Type) -> Option<u64> {
+        let keep = |bits: u64| if ty.bytes() == 8 { bits } else { bits & ((1 << (8 * ty.bytes())) - 1) };
+        match ty.class() {
+            Class::Pred => self.whole.filter(|&bits| bits <= 1),
+            Class::Int => self.whole.map(keep),
+            Class::Bits | Class::Float => match (ty.bytes(), self.whole, self.single, self.double) {
+                (_, Some(whole), ..) => (ty.class() == Class::Bits).then(|| keep(whole)),
+                (4, None, Some(single), _) => Some(u64::from(single)),
+                (4, None, None, Some(double)) => Some(u64::from((double as f32).to_bits())),
+                (8, None, _, Some(double)) => Some(double.to_bits()),
+                (_, None, _, _) => None,
+            },
+        }
+    }
+
+    fn map(self, f: impl Fn(u64) -> u64) -> Option<Value> {
+        self.whole.map(|whole| Value::whole(f(whole)))
+    }
+}
+
+/// An operator's value, where it has one.
+type Operator = fn(i64, i64) -> Option<i64>;
+
+/// Binary operators of constants with their precedence.
+const OPERATORS: [(&str, u8, Operator); 10] = [
+    ("*", 6, |a, b| Some(a.wrapping_mul(b))),
+    ("/", 6, i64::checked_div),
+    ("%", 6, i64::checked_rem),
+    ("+", 5, |a, b| Some(a.wrapping_add(b))),
+    ("-", 5, |a, b| Some(a.wrapping_sub(b))),
+    ("<<", 4, |a, b| a.checked_shl(b.try_into().ok()?)),
+    (">>", 4, |a, b| a.checked_shr(b.try_into().ok()?)),
+    ("&", 3, |a, b| Some(a & b)),
+    ("^", 2, |a, b| Some(a ^ b)),
+    ("|", 1, |a, b| Some(a | b)),
+];
+
+impl Parser<'_> {
+    /// A constant expression.
+    pub(super) fn constant(&mut self) -> Result<Value, ParseError> {
+        self.binary(0)
+    }
+
+    fn binary(&mut self, least: u8) -> Result<Value, ParseError> {
+        let at = self.at();
+        let mut left = self.unary()?;
+        loop {
+            let found = OPERATORS.iter().find(|(sign, level, _)| {
+                *level > least && matches!(self.peek(), Tok::Sign(found) if found == sign)
+            });
+            let Some(&(_, level, apply)) = found else { return Ok(left) };
+            self.next();
+            let right = self.binary(level)?;
+            let both = left.whole.zip(right.whole).and_then(|(a, b)| apply(a as i64, b as i64));
+            let Some(value) = both else { return self.error(at, "this constant has no value") };
+            left = Value::whole(value as u64);
+        }
+    }
+
+    fn unary(&mut self) -> Result<Value, ParseError> {
+        let at = self.at();
+        let value = match *self.peek() {
+            Tok::Sign("-") => {
+                self.next();
+                let value = self.unary()?;
+                value
+                    .map(|whole| whole.wrapping_neg())
+                    .or(value.double.map(|x| Value { double: Some(-x), ..value }))
+            }
+            Tok::Sign("+") => {
+                self.next();
+                Some(self.unary()?)
+            }
+            Tok::Sign("~") => {
+                self.next();
+                self.unary()?.map(|whole| !whole)
+            }
+            Tok::Sign("!") => {
+                self.next();
+                self.unary()?.map(|whole| u64::from(whole == 0))
+            }
+            Tok::Sign("(") => {
+                self.next();
+                let value = self.constant()?;
+                self.sign(")")?;
+                Some(value)
+            }
+            Tok::Int(value) => {
+                self.next();
+                Some(Value::whole(value))
+            }
+            Tok::Name("WARP_SZ") => {
+                self.next();
+                Some(Value::whole(32))
+            }
+            Tok::Single(bits) => {
+                self.next();
+                Some(Value { whole: None, single: Some(bits), double: Some(f64::from(f32::from_bits(bits))) })
+            }
+            Tok::Double(value) => {
+                self.next();
+                Some(Value { whole: None, single: None, double: Some(value) })
+            }
+            Tok::Name(_) | Tok::Dot(_) | Tok::Text(_) | Tok::Sign(_) | Tok::End => {
+                return self.expected("a constant");
+            }
+        };
+        value.map_or_else(|| self.error(at, "this constant has no value"), Ok)
+    }
+}
+
+/// A register as declared.
+#[derive(Clone, Copy)]
+pub(super) struct Declared {
+    pub(super) row: Reg,
+    pub(super) ty: Type,
+}
+
+impl Declared {
+    pub(super) fn wide(self) -> Wide {
+        if self.ty.bytes() == 8 { Wide::Two } else { Wide::One }
+    }
+}
+
+impl<'t> Body<'_, 't> {
+    pub(super) fn comma(&mut self) -> Result<(), ParseError> {
+        self.p.sign(",")
+    }
+
+    /// The next token, if it is a register of this kernel.
+    fn register(&mut self) -> Option<Declared> {
+        let Tok::Name(name) = *self.p.peek() else { return None };
+        let found = self.lookup_register(name)?;
+        self.p.next();
+        Some(found)
+    }
+
+    fn typed(&self, at: usize, ty: Type, declared: Type, fits: bool) -> Result<(), ParseError> {
+        if fits {
+            return Ok(());
+        }
+        let (wanted, got) = (name_of(ty), name_of(declared));
+        self.wrong(at, format!("an operand of type `.{wanted}` cannot be a register of type `.{got}`"))
+    }
+
+    /// A register to write.
+    pub(super) fn dst(&mut self, ty: Type) -> Result<Reg, ParseError> {
+        let at = self.p.at();
+        let Some(declared) = self.register() else { return self.p.expected("a register to write") };
+        self.typed(at, ty, declared.ty, ty.takes(declared.ty))?;
+        self.writes.push(declared.row);
+        Ok(declared.row)
+    }
+
+    /// A register to write that may be wider than the type.
+    pub(super) fn dst_wider(&mut self, ty: Type) -> Result<(Reg, Wide), ParseError> {
+        let at = self.p.at();
+        let Some(declared) = self.register() else { return self.p.expected("a register to write") };
+        self.typed(at, ty, declared.ty, ty.takes_wider(declared.ty))?;
+        self.writes.push(declared.row);
+        Ok((declared.row, declared.wide()))
+    }
+
+    /// A register to write, or `_`.
+    pub(super) fn dst_or_sink(&mut self, ty: Type) -> Result<Option<Reg>, ParseError> {
+        if matches!(self.p.peek(), Tok::Name("_")) {
+            self.p.next();
+            return Ok(None);
+        }
+        self.dst(ty).map(Some)
+    }
+
+    /// The value of an operand: a register, a constant, a special register, or the address of a variable.
+    pub(super) fn src(&mut self, ty: Type) -> Result<Reg, ParseError> {
+        self.source(ty, Type::takes).map(|(reg, _)| reg)
+    }
+
+    /// The same, where the register may be wider than the type.
+    pub(super) fn src_wider(&mut self, ty: Type) -> Result<(Reg, Wide), ParseError> {
+        self.source(ty, Type::takes_wider)
+    }
+
+    fn source(&mut self, ty: Type, fits: fn(Type, Type) -> bool) -> Result<(Reg, Wide), ParseError> {
+        let at = self.p.at();
+        let wide = if ty.bytes() == 8 { Wide::Two } else { Wide::One };
+        if let Some(declared) = self.register() {
+            self.typed(at, ty, declared.ty, fits(ty, declared.ty))?;
+            self.reads.push(declared.row);
+            return Ok((declared.row, declared.wide()));
+        }
+        if let Tok::Name(name) = *self.p.peek()
+            && name != "WARP_SZ"
+        {
+            let reg = if name.starts_with('%') { self.special(ty)? } else { self.variable(at, name, wide)? };
+            return Ok((reg, wide));
+        }
+        let value = self.p.constant()?;
+        let Some(bits) = value.bits(ty) else {
+            return self.wrong(at, format!("this constant is not of type `.{}`", name_of(ty)));
+        };
+        Ok((self.constant(Constant::Bits(bits), wide), wide))
+    }
+
+    /// A special register: an instruction of its own, before this one.
+    fn special(&mut self, ty: Type) -> Result<Reg, ParseError> {
+        let at = self.p.at();
+        let (special, native) = self.special_name()?;
+        if ty.bytes() < native.bytes() || ty.class() == Class::Float || ty.class() == Class::Pred {
+            return self.wrong(at, format!("this special register is not of type `.{}`", name_of(ty)));
+        }
+        let wide = if ty.bytes() == 8 { Wide::Two } else { Wide::One };
+        let d = self.row(wide);
+        let text = (at as u32, self.p.end() as u32);
+        self.before.push(Inst { guard: None, op: Op::Special { special, wide, d }, reads: (0, 0), text });
+        self.reads.push(d);
+        Ok(d)
+    }
+
+    /// `%tid.x` and its like, with its type.
+    pub(super) fn special_name(&mut self) -> Result<(Special, Type), ParseError> {
+        let at = self.p.at();
+        let name = self.p.name()?;
+        let axis = match *self.p.peek() {
+            Tok::Dot("x") => Some(0),
+            Tok::Dot("y") => Some(1),
+            Tok::Dot("z") => Some(2),
+            Tok::Dot(_)
+            | Tok::Name(_)
+            | Tok::Int(_)
+            | Tok::Single(_)
+            | Tok::Double(_)
+            | Tok::Text(_)
+            | Tok::Sign(_)
+            | Tok::End => None,
+        };
+        if axis.is_some() {
+            self.p.next();
+        }
+        let special = match (name, axis) {
+            ("%tid", Some(axis)) => Special::Tid(axis),
+            ("%ntid", Some(axis)) => Special::Ntid(axis),
+            ("%ctaid", Some(axis)) => Special::Ctaid(axis),
+            ("%nctaid", Some(axis)) => Special::Nctaid(axis),
+            ("%laneid", None) => Special::LaneId,
+            ("%warpid", None) => Special::WarpId,
+            ("%nwarpid", None) => Special::NWarpId,
+            ("%smid", None) => Special::SmId,
+            ("%nsmid", None) => Special::NSmId,
+            ("%gridid", None) => return Ok((Special::GridId, Type::U64)),
+            ("%lanemask_eq", None) => Special::MaskEq,
+            ("%lanemask_le", None) => Special::MaskLe,
+            ("%lanemask_lt", None) => Special::MaskLt,
+            ("%lanemask_ge", None) => Special::MaskGe,
+            ("%lanemask_gt", None) => Special::MaskGt,
+            ("%clock", None) => Special::Clock,
+            ("%clock_hi", None) => Special::ClockHi,
+            ("%clock64", None) => return Ok((Special::Clock, Type::U64)),
+            ("%globaltimer", None) => return Ok((Special::GlobalTimer, Type::U64)),
+            ("%total_smem_size", None) => Special::TotalShared,
+            ("%dynamic_smem_size", None) => Special::DynamicShared,
+            (_, _) => {
+                return self.wrong(at, format!("`{name}` is neither declared nor a known special register"));
+            }
+        };
+        Ok((special, Type::U32))
+    }
+
+    /// The address of a variable, and what may be added to it.
+    fn variable(&mut self, at: usize, name: &'t str, wide: Wide) -> Result<Reg, ParseError> {
+        self.p.next();
+        let offset = self.offset()?;
+        let constant = match self.lookup_variable(name) {
+            Some(Named::Global { number }) => Constant::Global(number, offset),
+            Some(Named::Dynamic { .. }) => Constant::Dynamic(offset),
+            Some(
+                Named::Shared { offset: start }
+                | Named::Local { offset: start }
+                | Named::Param { offset: start },
+            ) => Constant::Bits((i64::from(start) + offset) as u64),
+            Some(Named::Registers { .. } | Named::SharedOutside { .. } | Named::Argument) | None => {
+                return self.wrong(at, format!("`{name}` is not declared"));
+            }
+        };
+        Ok(self.constant(constant, wide))
+    }
+
+    /// `+ constant` or `- constant`, or nothing.
+    fn offset(&mut self) -> Result<i64, ParseError> {
+        if !matches!(self.p.peek(), Tok::Sign("+" | "-")) {
+            return Ok(0);
+        }
+        let (negative, at) = (matches!(self.p.next(), Tok::Sign("-")), self.p.at());
+        let Some(whole) = self.p.constant()?.whole else {
+            return self.wrong(at, "an offset is a whole number");
+        };
+        Ok(if negative { (whole as i64).wrapping_neg() } else { whole as i64 })
+    }
+
+    /// `[%rd1+16]`, `[name]`, `[0]`.
+    pub(super) fn addr(&mut self, space: Space) -> Result<Addr, ParseError> {
+        self.p.sign("[")?;
+        let addr = self.addr_inside(space)?;
+        self.p.sign("]")?;
+        Ok(addr)
+    }
+
+    fn addr_inside(&mut self, space: Space) -> Result<Addr, ParseError> {
+        let at = self.p.at();
+        if let Some(declared) = self.register() {
+            let narrow_ok = !matches!(space, Space::Generic | Space::Global);
+            if !(declared.ty.class() != Class::Float
+                && (declared.ty.bytes() == 8 || (narrow_ok && declared.ty.bytes() == 4)))
+            {
+                return self.wrong(
+                    at,
+                    format!("an address cannot be a register of type `.{}`", name_of(declared.ty)),
+                );
+            }
+            self.reads.push(declared.row);
+            let offset = self.offset()?;
+            return Ok(Addr { base: Some((declared.row, declared.wide())), offset });
+        }
+        let Tok::Name(name) = *self.p.peek() else {
+            let offset = self.p.constant()?.whole;
+            return offset.map_or_else(
+                || self.wrong(at, "an address is a whole number"),
+                |offset| Ok(Addr { base: None, offset: offset as i64 }),
+            );
+        };
+        self.p.next();
+        let offset = self.offset()?;
+        let (home, addr) = match self.lookup_variable(name) {
+            Some(Named::Param { offset: start }) => (Space::Param, self.fixed(start, offset)),
+            Some(Named::Shared { offset: start }) => (Space::Shared, self.fixed(start, offset)),
+            Some(Named::Local { offset: start }) => (Space::Local, self.fixed(start, offset)),
+            Some(Named::Dynamic { .. }) => (Space::Shared, self.based(Constant::Dynamic(offset))),
+            Some(Named::Global { number }) => (Space::Global, self.based(Constant::Global(number, offset))),
+            Some(Named::Registers { .. } | Named::SharedOutside { .. } | Named::Argument) | None => {
+                return self.wrong(at, format!("`{name}` is not declared"));
+            }
+        };
+        let same = home == space || (home == Space::Global && matches!(space, Space::Const | Space::Generic));
+        if same { Ok(addr) } else { self.wrong(at, format!("`{name}` is not in the space of this access")) }
+    }
+
+    /// `[name]` of an argument of a call, if it is one.
+    pub(super) fn argument(&mut self) -> Result<bool, ParseError> {
+        let Tok::Name(name) = *self.p.peek_second() else { return Ok(false) };
+        if !matches!(self.lookup_variable(name), Some(Named::Argument)) {
+            return Ok(false);
+        }
+        self.p.sign("[")?;
+        self.p.name()?;
+        self.offset()?;
+        self.p.sign("]")?;
+        Ok(true)
+    }
+
+    fn fixed(&self, start: u32, offset: i64) -> Addr {
+        Addr { base: None, offset: i64::from(start) + offset }
+    }
+
+    fn based(&mut self, constant: Constant) -> Addr {
+        Addr { base: Some((self.constant(constant, Wide::Two), Wide::Two)), offset: 0 }
+    }
+
+    /// A predicate to read: `p`, `!p`, 0 or 1.
+    pub(super) fn pred(&mut self) -> Result<PredSrc, ParseError> {
+        let negated = self.p.take("!");
+        let pred = self.src(Type::Pred)?;
+        Ok(Guard { pred, negated })
+    }
+
+    /// The elements of `{a, b}`; one without braces is a vector of one.
+    pub(super) fn vector<T>(
+        &mut self,
+        element: impl Fn(&mut Self) -> Result<T, ParseError>,
+    ) -> Result<Vec<T>, ParseError> {
+        if !self.p.take("{") {
+            return Ok(vec![element(self)?]);
+        }
+        let mut elements = vec![element(self)?];
+        while self.p.take(",") {
+            elements.push(element(self)?);
+        }
+        self.p.sign("}")?;
+        Ok(elements)
+    }
+
+    /// The same with a fixed number of elements in braces.
+    pub(super) fn fragment<const N: usize>(
+        &mut self,
+        wanted: usize,
+        element: impl Fn(&mut Self) -> Result<Reg, ParseError>,
+    ) -> Result<[Reg; N], ParseError> {
+        let at = self.p.at();
+        let elements = self.vector(element)?;
+        if elements.len() != wanted {
+            return self
+                .wrong(at, format!("a vector of {wanted} registers is needed, not of {}", elements.len()));
+        }
+        let mut all = [0; N];
+        all[..wanted].copy_from_slice(&elements);
+        Ok(all)
+    }
+}
+
+/// The name of a type.
+pub(super) fn name_of(ty: Type) -> &'static str {
+    Type::NAMES.iter().find(|(_, known)| *known == ty).map_or("?", |(name, _)| name)
+}

@@ -1,0 +1,123 @@
+//! The types that registers, variables and instructions have, and which of them go together.
+
+/// A fundamental type of PTX, or one that only instructions have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Type {
+    Pred,
+    B8,
+    B16,
+    B32,
+    B64,
+    U8,
+    U16,
+    U32,
+    U64,
+    S8,
+    S16,
+    S32,
+    S64,
+    F16,
+    F16x2,
+    BF16,
+    BF16x2,
+    TF32,
+    F32,
+    F64,
+}
+
+/// What a register is declared to hold, as far as instructions care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Pred,
+    Bits,
+    Int,
+    Float,
+}
+
+impl Type {
+    /// Every type by its name.
+    pub(crate) const NAMES: [(&'static str, Type); 20] = [
+        ("pred", Type::Pred),
+        ("b8", Type::B8),
+        ("b16", Type::B16),
+        ("b32", Type::B32),
+        ("b64", Type::B64),
+        ("u8", Type::U8),
+        ("u16", Type::U16),
+        ("u32", Type::U32),
+        ("u64", Type::U64),
+        ("s8", Type::S8),
+        ("s16", Type::S16),
+        ("s32", Type::S32),
+        ("s64", Type::S64),
+        ("f16", Type::F16),
+        ("f16x2", Type::F16x2),
+        ("bf16", Type::BF16),
+        ("bf16x2", Type::BF16x2),
+        ("tf32", Type::TF32),
+        ("f32", Type::F32),
+        ("f64", Type::F64),
+    ];
+
+    /// The type called so.
+    pub(crate) fn named(name: &str) -> Option<Type> {
+        Type::NAMES.iter().find(|(known, _)| *known == name).map(|(_, ty)| *ty)
+    }
+
+    /// Its length in memory; a predicate has none.
+    pub(crate) fn bytes(self) -> u32 {
+        match self {
+            Type::Pred => 0,
+            Type::B8 | Type::U8 | Type::S8 => 1,
+            Type::B16 | Type::U16 | Type::S16 | Type::F16 | Type::BF16 => 2,
+            Type::B32 | Type::U32 | Type::S32 | Type::F16x2 | Type::BF16x2 | Type::TF32 | Type::F32 => 4,
+            Type::B64 | Type::U64 | Type::S64 | Type::F64 => 8,
+        }
+    }
+
+    pub(crate) fn is_signed(self) -> bool {
+        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+    }
+
+    pub(crate) fn class(self) -> Class {
+        match self {
+            Type::Pred => Class::Pred,
+            // The ISA wants operands of these four to be of type `.bN`.
+            Type::B8
+            | Type::B16
+            | Type::B32
+            | Type::B64
+            | Type::F16x2
+            | Type::BF16
+            | Type::BF16x2
+            | Type::TF32 => Class::Bits,
+            Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::S8 | Type::S16 | Type::S32 | Type::S64 => {
+                Class::Int
+            }
+            Type::F16 | Type::F32 | Type::F64 => Class::Float,
+        }
+    }
+
+    /// Whether an instruction of this type takes a register declared so.
+    pub(crate) fn takes(self, declared: Type) -> bool {
+        self.bytes() == declared.bytes() && self.takes_class(declared)
+    }
+
+    /// The same where the register may be wider: in `ld`, `st` and `cvt`.
+    pub(crate) fn takes_wider(self, declared: Type) -> bool {
+        let narrow_float = self.class() == Class::Float && declared.class() == Class::Float;
+        declared.bytes() >= self.bytes()
+            && self.takes_class(declared)
+            && (!narrow_float || self.bytes() == declared.bytes())
+    }
+
+    fn takes_class(self, declared: Type) -> bool {
+        match (self.class(), declared.class()) {
+            (Class::Pred, other) | (other, Class::Pred) => other == Class::Pred,
+            (Class::Bits, Class::Bits | Class::Int | Class::Float)
+            | (Class::Int | Class::Float, Class::Bits) => true,
+            (Class::Int, Class::Int) | (Class::Float, Class::Float) => true,
+            (Class::Int, Class::Float) | (Class::Float, Class::Int) => false,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Streams and events: what comes before what, when work runs as late as it may.
+
+use cuda_sim::driver::alloc::*;
+use cuda_sim::driver::copy::*;
+use cuda_sim::driver::entry::{Host, Out};
+use cuda_sim::driver::event::*;
+use cuda_sim::driver::stream::*;
+
+use super::{Context, call, done, free, made, upload};
+
+/// Pinned memory, so that copies to it take their time, and what is there can be looked at meanwhile.
+struct Pinned(Host);
+
+impl Pinned {
+    fn new() -> Pinned {
+        let mut place = Host(std::ptr::null_mut());
+        done!(cuMemAllocHost_v2(Out::to(&mut place), 4));
+        let pinned = Pinned(place);
+        pinned.set(0);
+        pinned
+    }
+
+    fn set(&self, value: u32) {
+        // SAFETY: four bytes that the driver gave, and no work of it runs.
+        unsafe { self.0.0.cast::<u32>().write(value) };
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { self.0.0.cast::<u32>().read() }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        done!(cuMemFreeHost(self.0));
+    }
+}
+
+#[test]
+fn work_is_done_when_it_is_waited_for() {
+    let _context = Context::new();
+    let (a, to) = (upload(&[7]), Pinned::new());
+    let stream: u64 = made!(cuStreamCreate(1));
+    done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, stream));
+    assert_eq!(to.get(), 0, "nothing waited for it");
+    done!(cuStreamSynchronize(stream));
+    assert_eq!(to.get(), 7);
+    free(a);
+}
+
+#[test]
+fn pinned_memory_is_read_late_and_other_memory_at_once() {
+    let _context = Context::new();
+    let (a, b, from) = (upload(&[0]), upload(&[0]), Pinned::new());
+    let stream: u64 = made!(cuStreamCreate(1));
+    let mut other = 1_u32;
+    from.set(1);
+    done!(cuMemcpyHtoDAsync_v2(a, from.0, 4, stream));
+    done!(cuMemcpyHtoDAsync_v2(b, Host((&raw mut other).cast()), 4, stream));
+    from.set(2);
+    other = 2;
+    done!(cuStreamSynchronize(stream));
+    assert_eq!((super::download(a, 1), super::download(b, 1), other), (vec![2], vec![1], 2));
+    free(a);
+    free(b);
+}
+
+#[test]
+fn queries_let_work_go_on() {
+    let _context = Context::new();
+    let (a, stream): (_, u64) = (upload(&[0]), made!(cuStreamCreate(1)));
+    done!(cuMemsetD32Async(a, 1, 1, stream));
+    done!(cuMemsetD32Async(a, 2, 1, stream));
+    assert_eq!(call!(cuStreamQuery(stream)), 600);
+    assert_eq!(call!(cuStreamQuery(stream)), 0);
+    assert_eq!(super::download(a, 1), [2]);
+    free(a);
+}
+
+#[test]
+fn a_stream_waits_for_an_event_of_another() {
+    let _context = Context::new();
+    let (a, to) = (upload(&[0]), Pinned::new());
+    let (first, second): (u64, u64) = (made!(cuStreamCreate(1)), made!(cuStreamCreate(1)));
+    let event: u64 = made!(cuEventCreate(2));
+    done!(cuMemsetD32Async(a, 5, 1, first));
+    done!(cuEventRecord(event, first));
+    done!(cuStreamWaitEvent(second, event, 0));
+    done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, second));
+    done!(cuStreamSynchronize(second));
+    assert_eq!(to.get(), 5);
+    // Without the event there is no order, and the other stream's work is left.
+    done!(cuMemsetD32Async(a, 6, 1, first));
+    done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, second));
+    done!(cuStreamSynchronize(second));
+    assert_eq!(to.get(), 5);
+    done!(cuEventDestroy_v2(event));
+    free(a);
+}
+
+#[test]
+fn the_stream_for_null_comes_between_those_that_block() {
+    let _context = Context::new();
+    let (a, to) = (upload(&[0]), Pinned::new());
+    let (blocking, free_running): (u64, u64) = (made!(cuStreamCreate(0)), made!(cuStreamCreate(1)));
+    done!(cuMemsetD32Async(a, 1, 1, blocking));
+    done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, 0));
+    done!(cuMemsetD32Async(a, 2, 1, blocking));
+    done!(cuStreamSynchronize(0));
+    assert_eq!(to.get(), 1);
+    done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, free_running));
+    done!(cuStreamSynchronize(free_running));
+    assert_eq!(to.get(), 1, "it waits for none");
+    done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, 0));
+    done!(cuStreamSynchronize(0));
+    assert_eq!(to.get(), 2);
+    free(a);
+}
+
+#[test]
+fn events_tell_time() {
+    let _context = Context::new();
+    let (a, stream): (_, u64) = (upload(&[0]), made!(cuStreamCreate(0)));
+    let (start, end): (u64, u64) = (made!(cuEventCreate(0)), made!(cuEventCreate(0)));
+    let mut time = -1.0;
+    done!(cuEventQuery(start));
+    assert_eq!(call!(cuEventElapsedTime(Out::to(&mut time), start, end)), 400, "never recorded");
+    done!(cuEventRecord(start, stream));
+    done!(cuMemsetD32Async(a, 1, 1, stream));
+    done!(cuEventRecord(end, stream));
+    assert_eq!(call!(cuEventElapsedTime(Out::to(&mut time), start, end)), 600);
+    assert_eq!(call!(cuEventQuery(end)), 600);
+    done!(cuEventSynchronize(end));
+    done!(cuEventElapsedTime(Out::to(&mut time), start, end));
+    assert!((0.0..1e5).contains(&time), "{time}");
+    let untimed: u64 = made!(cuEventCreate(2));
+    done!(cuEventRecord(untimed, stream));
+    done!(cuEventSynchronize(untimed));
+    assert_eq!(call!(cuEventElapsedTime(Out::to(&mut time), start, untimed)), 400);
+    free(a);
+}
+
+#[test]
+fn memory_freed_in_order_is_there_until_then() {
+    let _context = Context::new();
+    let (b, stream): (_, u64) = (upload(&[3]), made!(cuStreamCreate(1)));
+    let a: u64 = made!(cuMemAllocAsync(4, stream));
+    done!(cuMemcpyDtoDAsync_v2(a, b, 4, stream));
+    done!(cuMemcpyDtoDAsync_v2(b, a, 4, stream));
+    done!(cuMemFreeAsync(a, stream));
+    done!(cuStreamSynchronize(stream));
+    assert_eq!(super::download(b, 1), [3]);
+    assert_eq!(call!(cuMemFreeAsync(a, stream)), 1);
+    free(b);
+}
+
+#[test]
+fn a_long_queue_is_worked_off() {
+    let _context = Context::new();
+    let (a, stream): (_, u64) = (upload(&[0]), made!(cuStreamCreate(1)));
+    for i in 0..2000 {
+        done!(cuMemsetD32Async(a, i, 1, stream));
+    }
+    done!(cuStreamSynchronize(stream));
+    assert_eq!(super::download(a, 1), [1999]);
+    free(a);
+}
