@@ -1,4 +1,5 @@
-//! What the compiler emits: every kernel of its snapshots is understood, and one of them computes what it should.
+//! What the compiler emits: every kernel of its snapshots is understood, and one of them computes what it
+//! should.
 
 mod harness;
 

@@ -1,4 +1,5 @@
-//! Every rule of the sanitizer broken on purpose: the fault names the kernel, the line, the block and the thread.
+//! Every rule of the sanitizer broken on purpose: the fault names the kernel, the line, the block and the
+//! thread.
 
 mod harness;
 

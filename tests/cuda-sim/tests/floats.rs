@@ -281,6 +281,20 @@ fn halves() {
         "%r0",
         &two(&[(pair(b(1.0), b(-1.0)), pair(b(2.0), b(-2.0)), pair(b(1.0), b(-2.0)))]),
     );
+    check("set.lt.f16.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(1.0), h(2.0), 0x3c00), (h(2.0), h(1.0), 0)]));
+    check(
+        "set.eq.f16x2.f16x2 %r0, %r1, %r2;",
+        "%r0",
+        &two(&[
+            (pair(h(1.0), h(2.0)), pair(h(1.0), h(3.0)), 0x3c00),
+            (pair(h(1.0), h(3.0)), pair(h(2.0), h(3.0)), 0x3c00_0000),
+        ]),
+    );
+    check(
+        "set.ne.u32.f16x2 %r0, %r1, %r2;",
+        "%r0",
+        &two(&[(pair(h(1.0), h(2.0)), pair(h(1.0), h(3.0)), 0xffff_0000)]),
+    );
     check("neg.bf16 %h0, %h1;", "%h0", &one(&[(b(1.0), b(-1.0))]));
     check("abs.f16x2 %r0, %r1;", "%r0", &one(&[(pair(h(-1.0), h(2.0)), pair(h(1.0), h(2.0)))]));
     check("ex2.approx.f16 %h0, %h1;", "%h0", &one(&[(h(3.0), h(8.0))]));

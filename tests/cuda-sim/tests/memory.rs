@@ -147,6 +147,17 @@ fn atomics_of_shared_memory() {
 }
 
 #[test]
+fn halves_are_compared_by_their_own_bits() {
+    // The register was loaded with the sign of a byte: 0xfffe, as is the memory.
+    let text = kernel(
+        &["u64 out"],
+        ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .b16 %h<9>;
+ld.param.u64 %rd1, [out]; ld.global.s8 %h1, [%rd1]; mov.b16 %h2, 5; atom.global.cas.b16 %h3, [%rd1], %h1, %h2;",
+    );
+    assert_eq!(words_of(&text, threads(1), &[words(&[0x1234_fffe])]), [0x1234_0005]);
+}
+
+#[test]
 fn what_atomics_return() {
     let text = kernel(
         &["u64 out"],

@@ -1,4 +1,5 @@
-//! How fast the interpreter is: a floor, far below what it does, so that a slow change shows and a busy machine does not.
+//! How fast the interpreter is: a floor, far below what it does, so that a slow change shows and a busy
+//! machine does not.
 
 use std::time::Duration;
 

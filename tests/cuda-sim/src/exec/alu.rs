@@ -1,5 +1,5 @@
-//! What lanes compute from their own registers: compiled twice, the second time for hosts with wide vectors and fused
-//! multiply-add, which are several times faster.
+//! What lanes compute from their own registers: compiled twice, the second time for hosts with wide vectors
+//! and fused multiply-add, which are several times faster.
 
 use super::regs::{LANES, Raw, Regs};
 use super::{bits, choice, convert, float, int};
@@ -66,11 +66,9 @@ fn one(regs: &mut Regs, exec: u32, alu: &Alu) {
             choice::setp(regs, exec, truth, and, (p, q));
         }
         Alu::Set { cmp, ty, ftz, and, truth, d, a, b } => {
-            let (mut holds, _) = choice::compare(regs, cmp, ty, ftz, (a, b));
-            if let Some((op, p)) = and {
-                holds = choice::logic(op, holds, choice::truth(regs, p));
-            }
-            choice::set(regs, exec, d, truth, holds);
+            let (low, high) = choice::compare(regs, cmp, ty, ftz, (a, b));
+            let with = |holds| and.map_or(holds, |(op, p)| choice::logic(op, holds, choice::truth(regs, p)));
+            choice::set(regs, exec, d, truth, (with(low), high.map_or(0, with)));
         }
         Alu::Selp { bits, d, a, b, p } => choice::select(regs, exec, bits, d, (a, b), choice::truth(regs, p)),
         Alu::Slct { bits, float, ftz, d, a, b, c } => {

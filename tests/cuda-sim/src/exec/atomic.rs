@@ -18,7 +18,8 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
         let (space, address) = memory::resolve(atom.space, addresses[lane]);
         let spot = Spot { lane, address, bytes: u64::from(atom.ty.bytes()) };
         let at = place(who, spot, space, &mut last, atom.op != AtomOp::Exch || atom.d.is_some())?;
-        let operand = |reg: Reg| regs.get((reg, wide), lane);
+        let unused = 64 - 8 * atom.ty.bytes();
+        let operand = |reg: Reg| regs.get((reg, wide), lane) << unused >> unused;
         let (b, c) = (operand(atom.b), atom.c.map_or(0, operand));
         // SAFETY: a living and aligned place of as many bytes.
         let old = unsafe { exchange(at, atom.ty.bytes(), |old| apply(atom, old, b, c)) };

@@ -155,11 +155,12 @@ pub(super) fn by_sign(regs: &Regs, exec: u32, float: bool, ftz: bool, c: Reg) ->
     lanes(exec).map(|lane| u32::from(picks(row[lane])) << lane).fold(0, |all, lane| all | lane)
 }
 
-/// `set`: the bits of truth, or zero.
-pub(super) fn set(regs: &mut Regs, exec: u32, d: Reg, bits: u32, truth: u32) {
+/// `set`: the bits of truth, or zero; the same in the upper half where there are pairs.
+pub(super) fn set(regs: &mut Regs, exec: u32, d: Reg, bits: u32, (low, high): (u32, u32)) {
     let mut out = [0u32; super::regs::LANES];
     for (lane, out) in out.iter_mut().enumerate() {
-        *out = if truth >> lane & 1 == 1 { bits } else { 0 };
+        let half = |truth: u32| if truth >> lane & 1 == 1 { bits } else { 0 };
+        *out = half(low) | half(high) << 16;
     }
     regs.put(exec, d, &out);
 }

@@ -1,4 +1,5 @@
-//! Arithmetic on floats: by the host's instructions where they round as asked, exactly and then rounded elsewhere.
+//! Arithmetic on floats: by the host's instructions where they round as asked, exactly and then rounded
+//! elsewhere.
 
 use half::{bf16, f16};
 
@@ -61,8 +62,8 @@ real! {
     bf16, soft::BF16, u16, 0x7fff;
 }
 
-/// The NaN that hardware makes instead of any other; f64 keeps what it has. By bits: the optimiser may take any NaN for
-/// any other.
+/// The NaN that hardware makes instead of any other; f64 keeps what it has. By bits: the optimiser may take
+/// any NaN for any other.
 #[inline(always)]
 fn canonical(x: f32) -> f32 {
     let bits = x.to_bits();

@@ -1,4 +1,5 @@
-//! Loads and stores: where a lane's address leads, what it may touch there, and how many sectors a warp needs.
+//! Loads and stores: where a lane's address leads, what it may touch there, and how many sectors a warp
+//! needs.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -117,7 +118,8 @@ fn is_read(touch: Touch) -> bool {
 /// Moves the elements of all lanes between memory and registers.
 ///
 /// # Safety
-/// `places` are, for the lanes that execute, starts of as many bytes as the access has, aligned for all of them.
+/// `places` are, for the lanes that execute, starts of as many bytes as the access has, aligned for all of
+/// them.
 #[inline(always)]
 unsafe fn transfer(regs: &mut Regs, exec: u32, access: &Access, places: &[*mut u8; LANES], reads: bool) {
     let size = access.ty.bytes() as usize;
@@ -176,8 +178,8 @@ fn extended(ty: Type, bits: u64) -> u64 {
 }
 
 /// # Safety
-/// `at` is the start of `size` living bytes, aligned for them. Other threads of the host may reach them at the same
-/// time, by atomics as well.
+/// `at` is the start of `size` living bytes, aligned for them. Other threads of the host may reach them at
+/// the same time, by atomics as well.
 #[inline(always)]
 pub(super) unsafe fn read(at: *mut u8, size: usize) -> u64 {
     // SAFETY: says the caller.

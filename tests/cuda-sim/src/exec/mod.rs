@@ -31,7 +31,7 @@ use crate::ptx::Kernel;
 pub struct Launch<'a> {
     /// Blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads of a block: together at most 1024.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory of a block.
     pub dynamic_shared: u32,
@@ -85,7 +85,8 @@ pub enum FaultKind {
     Misaligned,
     /// Shared memory, or a register, read before anything wrote it.
     Uninitialized,
-    /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no excuse.
+    /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no
+    /// excuse.
     Race,
     /// A barrier that not all threads reach.
     Barrier,

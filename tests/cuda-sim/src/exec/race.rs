@@ -1,8 +1,9 @@
 //! Who touched a piece of memory last, and whether anything orders that with who touches it now.
 //!
-//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed rather than told wrongly: a barrier of some threads orders all of the block, and of some
-//! lanes all of the warp; two blocks that both
-//! made a fence for the whole GPU are taken to have used it; of several atomics only the last is known.
+//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed
+//! rather than told wrongly: a barrier of some threads orders all of the block, and of some lanes all of the
+//! warp; two blocks that both made a fence for the whole GPU are taken to have used it; of several atomics
+//! only the last is known.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,8 +109,8 @@ impl Stamp {
     }
 }
 
-/// The stamps of some memory: a pair of cells, of the last writer and of the readers, for every granule of each size.
-/// An access leaves its stamp at the largest size that fits in it, and looks at all.
+/// The stamps of some memory: a pair of cells, of the last writer and of the readers, for every granule of
+/// each size. An access leaves its stamp at the largest size that fits in it, and looks at all.
 #[derive(Default)]
 pub(super) struct Shadow {
     levels: [OnceLock<Level>; 3],
@@ -217,8 +218,8 @@ impl Shadow {
     }
 }
 
-/// Compares with a cell and leaves a stamp there. Writers swap before they look at readers, and readers the other way
-/// around, so that of two at the same time at least one sees the other.
+/// Compares with a cell and leaves a stamp there. Writers swap before they look at readers, and readers the
+/// other way around, so that of two at the same time at least one sees the other.
 #[inline(always)]
 fn note(cell: &[AtomicU64], touch: Touch, me: Stamp) -> Option<Conflict> {
     match touch {

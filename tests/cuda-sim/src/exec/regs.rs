@@ -1,6 +1,8 @@
-//! The registers of a warp: 32 lanes side by side, so that a loop over them is vector instructions of the host.
+//! The registers of a warp: 32 lanes side by side, so that a loop over them is vector instructions of the
+//! host.
 //!
-//! Invariant: a register narrower than 32 bits holds zeros above its bits. Lanes that do not execute keep theirs.
+//! Invariant: lanes that do not execute keep theirs. What lies above the bits of a register narrower than 32
+//! is never looked at.
 
 use half::{bf16, f16};
 

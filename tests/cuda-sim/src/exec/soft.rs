@@ -1,7 +1,8 @@
-//! Exact arithmetic on floats, rounded once to any format in any direction: for what the host's instructions lack.
+//! Exact arithmetic on floats, rounded once to any format in any direction: for what the host's instructions
+//! lack.
 //!
-//! An exact value is an integer times a power of two; what falls off its end is remembered in its lowest bit, which
-//! is far below the precision of every format here.
+//! An exact value is an integer times a power of two; what falls off its end is remembered in its lowest bit,
+//! which is far below the precision of every format here.
 
 use crate::ptx::ir::Round;
 

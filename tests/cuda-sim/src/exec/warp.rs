@@ -1,7 +1,8 @@
 //! A warp's lanes: where each is, and which run next.
 //!
-//! Of the lanes that can run, those furthest back go first, so that lanes that parted meet again as soon as they can.
-//! After a long turn those furthest ahead go, so that lanes may wait in a loop for others of their warp.
+//! Of the lanes that can run, those furthest back go first, so that lanes that parted meet again as soon as
+//! they can. After a long turn those furthest ahead go, so that lanes may wait in a loop for others of their
+//! warp.
 
 use super::copy::Copies;
 use super::regs::{LANES, Raw, Regs, lanes};

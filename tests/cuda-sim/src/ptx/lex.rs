@@ -1,7 +1,7 @@
 //! Text → tokens with their places. Comments and white space end here.
 //!
-//! A name keeps its `%` or `$`; a dot and the word after it are one token, `::` included, so that an instruction is a
-//! name followed by its modifiers.
+//! A name keeps its `%` or `$`; a dot and the word after it are one token, `::` included, so that an
+//! instruction is a name followed by its modifiers.
 
 use super::ParseError;
 

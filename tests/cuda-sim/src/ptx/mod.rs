@@ -1,7 +1,8 @@
-//! PTX text → [`Module`]: tokens, then declarations, then instructions whose operands are rows of a register file.
+//! PTX text → [`Module`]: tokens, then declarations, then instructions whose operands are rows of a register
+//! file.
 //!
-//! Invariant: an instruction that parses is one that `exec` runs as the ISA says. Anything else is a [`ParseError`]
-//! that names it; no modifier is passed over, but for hints that change no result.
+//! Invariant: an instruction that parses is one that `exec` runs as the ISA says. Anything else is a
+//! [`ParseError`] that names it; no modifier is passed over, but for hints that change no result.
 
 mod body;
 mod decode;

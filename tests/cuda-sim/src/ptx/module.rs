@@ -240,14 +240,16 @@ impl<'t> Parser<'t> {
                 let size = self.small("64")?;
                 if size == 64 { Ok(()) } else { self.error(at, "addresses have 64 bits here") }
             }
-            // Whom it calls is told where it does.
-            "func" if open => {
-                while *self.peek() != Tok::End && !self.take(";") {
+            // Only a call of it would need it: that says so.
+            "func" => {
+                while !matches!(self.peek(), Tok::End | Tok::Sign("{")) && !self.take(";") {
                     self.next();
+                }
+                if matches!(self.peek(), Tok::Sign("{")) {
+                    return self.error(at, "functions (`.func`) are not supported: only what is inlined");
                 }
                 Ok(())
             }
-            "func" => self.error(at, "functions (`.func`) are not supported: only what is inlined"),
             _ => self.debug(),
         }
     }

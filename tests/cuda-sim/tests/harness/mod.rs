@@ -147,8 +147,8 @@ pub(crate) type Case = ([u64; 4], u64);
 const BANKS: [(&str, &str, usize); 5] =
     [("%rd", "b64", 8), ("%r", "b32", 4), ("%h", "b16", 2), ("%fd", "f64", 8), ("%f", "f32", 4)];
 
-/// Runs one instruction or more, a thread for each case: operands in registers 1 to 4 of any bank, the result in 0;
-/// the predicate `%p0` counts as a result of 0 or 1 where `result` says so.
+/// Runs one instruction or more, a thread for each case: operands in registers 1 to 4 of any bank, the result
+/// in 0; the predicate `%p0` counts as a result of 0 or 1 where `result` says so.
 pub(crate) fn check(text: &str, result: &str, cases: &[Case]) {
     let mut body =
         String::from(".reg .b32 %i, %t; .reg .b64 %in, %out, %at; .reg .pred %p<5>; .reg .b32 %truth;\n");

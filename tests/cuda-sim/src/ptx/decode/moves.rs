@@ -109,13 +109,18 @@ fn set(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (logic, to, ty) = (m.pick(&LOGIC), m.ty(b)?, m.ty(b)?);
     let number = compared(b, m, cmp, ty)?;
     let ftz = flush(m, number);
-    if !matches!(to, Type::U32 | Type::S32 | Type::F32) {
-        return m.no_type(b, to);
-    }
-    let truth = if to == Type::F32 { 1f32.to_bits() } else { u32::MAX };
-    if matches!(number, Number::Float(Float::F16 | Float::BF16 | Float::F16x2 | Float::BF16x2)) {
-        return m.no_type(b, ty);
-    }
+    let pairs = matches!(ty, Type::F16x2 | Type::BF16x2);
+    let halves = pairs || matches!(ty, Type::F16 | Type::BF16);
+    // All ones, or 1.0; of pairs, what each half gets.
+    let truth = match (to, pairs) {
+        (Type::U32 | Type::S32, false) => u32::MAX,
+        (Type::U32 | Type::S32, true) => 0xffff,
+        (Type::U16 | Type::S16, false) if halves => 0xffff,
+        (Type::F32, false) if !halves => 1f32.to_bits(),
+        (Type::F16, false) | (Type::F16x2, true) if to == ty || !pairs => 0x3c00,
+        (Type::BF16, false) | (Type::BF16x2, true) if to == ty || !pairs => 0x3f80,
+        (_, _) => return m.no_type(b, to),
+    };
     let (d, x, y) = (b.dst(to)?, next(b, ty)?, next(b, ty)?);
     let and = combined(b, logic)?;
     Ok(Op::Alu(Alu::Set { cmp, ty: number, ftz, and, truth, d, a: x, b: y }))

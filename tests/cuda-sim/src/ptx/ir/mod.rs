@@ -1,8 +1,8 @@
 //! The decoded instructions: data only.
 //!
-//! An operand is a row of the register file. Immediates and addresses of variables are rows that are filled before
-//! the first instruction, so that no instruction asks what kind of operand it has. A row is 32 lanes of 32 bits; a
-//! register of 64 bits is two rows. Predicates have a row number too, but are masks of lanes.
+//! An operand is a row of the register file. Immediates and addresses of variables are rows that are filled
+//! before the first instruction, so that no instruction asks what kind of operand it has. A row is 32 lanes
+//! of 32 bits; a register of 64 bits is two rows. Predicates have a row number too, but are masks of lanes.
 
 mod kinds;
 
