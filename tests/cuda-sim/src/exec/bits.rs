@@ -47,7 +47,7 @@ fn permuted(mode: Prmt, bytes: u64, c: u32) -> u32 {
         Prmt::F4e => [n, n + 1, n + 2, n + 3],
         Prmt::B4e => [n, n.wrapping_sub(1), n.wrapping_sub(2), n.wrapping_sub(3)].map(|s| s & 7),
         Prmt::Rc8 => [n; 4],
-        Prmt::Ecl => [n.max(0), n.max(1), n.max(2), 3],
+        Prmt::Ecl => [n, n.max(1), n.max(2), 3],
         Prmt::Ecr => [0, n.min(1), n.min(2), n.min(3)],
         Prmt::Rc16 => [2 * (n & 1), 2 * (n & 1) + 1, 2 * (n & 1), 2 * (n & 1) + 1],
     };

@@ -61,17 +61,19 @@ real! {
     bf16, soft::BF16, u16, 0x7fff;
 }
 
-/// The NaN that hardware makes instead of any other; f64 keeps what it has.
+/// The NaN that hardware makes instead of any other; f64 keeps what it has. By bits: the optimiser may take any NaN for
+/// any other.
 #[inline(always)]
 fn canonical(x: f32) -> f32 {
-    if x.is_nan() { f32::nan() } else { x }
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
 }
 
 /// What the modifiers do to a result.
 #[inline(always)]
 fn finish<T: Real>(mode: Mode, x: T) -> T {
     let x = if mode.ftz { x.flushed() } else { x };
-    if mode.sat && !(x > T::zero()) {
+    if mode.sat && (x.is_nan() || x <= T::zero()) {
         T::zero()
     } else if mode.sat && x > T::one() {
         T::one()

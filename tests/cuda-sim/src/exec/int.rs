@@ -79,7 +79,7 @@ macro_rules! whole {
             #[inline(always)]
             fn mul_hi(self, o: $ty) -> $ty {
                 if $ty::BITS <= 32 { ((self as i64).wrapping_mul(o as i64) >> ($ty::BITS % 64)) as $ty }
-                else { ((self as i128 * o as i128) >> $ty::BITS) as $ty }
+                else { ((self as i128).wrapping_mul(o as i128) >> $ty::BITS) as $ty }
             }
             // The result of a division by zero is not specified: all ones, as hardware gives.
             #[inline(always)]

@@ -114,23 +114,35 @@ fn is_read(touch: Touch) -> bool {
     }
 }
 
-/// Moves the elements of a lane between memory and registers.
+/// Moves the elements of all lanes between memory and registers.
 ///
 /// # Safety
-/// `at` is the start of as many bytes as the access has, aligned for all of them.
+/// `places` are, for the lanes that execute, starts of as many bytes as the access has, aligned for all of them.
 #[inline(always)]
-unsafe fn transfer(regs: &mut Regs, lane: usize, access: &Access, at: *mut u8, reads: bool) {
+unsafe fn transfer(regs: &mut Regs, exec: u32, access: &Access, places: &[*mut u8; LANES], reads: bool) {
     let size = access.ty.bytes() as usize;
     for (i, &reg) in access.regs.iter().enumerate() {
         let Some(reg) = reg else { continue };
-        // SAFETY: inside of the access, says the caller.
-        unsafe {
-            let at = at.add(i * size);
-            if reads {
-                let value = extended(access.ty, read(at, size));
-                regs.set(reg, lane, value);
-            } else {
-                write(at, size, regs.get(reg, lane));
+        let at = |lane: usize| places[lane].wrapping_add(i * size);
+        match (reads, reg, size) {
+            (true, (reg, Wide::One), 4) => {
+                let mut out = [0; LANES];
+                // SAFETY: inside of the access, says the caller.
+                lanes(exec).for_each(|lane| out[lane] = unsafe { read(at(lane), 4) } as u32);
+                regs.put(exec, reg, &out);
+            }
+            (true, reg, _) => {
+                for lane in lanes(exec) {
+                    // SAFETY: inside of the access, says the caller.
+                    let value = extended(access.ty, unsafe { read(at(lane), size) });
+                    regs.set(reg, lane, value);
+                }
+            }
+            (false, reg, _) => {
+                for lane in lanes(exec) {
+                    // SAFETY: inside of the access, says the caller.
+                    unsafe { write(at(lane), size, regs.get(reg, lane)) };
+                }
             }
         }
     }
@@ -195,7 +207,8 @@ pub(super) unsafe fn write(at: *mut u8, size: usize, bits: u64) {
 }
 
 pub(super) fn aligned(spot: Spot) -> Step {
-    if spot.address % spot.bytes == 0 {
+    debug_assert!(spot.bytes.is_power_of_two());
+    if spot.address & (spot.bytes - 1) == 0 {
         return Ok(());
     }
     let Spot { lane, address, bytes } = spot;
@@ -277,12 +290,12 @@ fn global(
 ) -> Step {
     let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
     let (reads, mut last) = (is_read(touch), usize::MAX);
+    let mut places = [std::ptr::null_mut(); LANES];
     for lane in lanes(exec) {
-        let spot = Spot { lane, address: addresses[lane], bytes };
-        let at = global_spot(who, spot, touch, &mut last)?;
-        // SAFETY: the view keeps the block alive, and it holds these bytes at an aligned address.
-        unsafe { transfer(regs, lane, access, at, reads) };
+        places[lane] = global_spot(who, Spot { lane, address: addresses[lane], bytes }, touch, &mut last)?;
     }
+    // SAFETY: the view keeps the blocks alive, and they hold these bytes at aligned addresses.
+    unsafe { transfer(regs, exec, access, &places, reads) };
     let (moved, sectors) = (bytes * u64::from(exec.count_ones()), sectors(exec, addresses));
     let counters = &mut who.mem.counters;
     if reads {
@@ -347,11 +360,12 @@ fn shared(
 ) -> Step {
     let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
     who.mem.atomic_reads = false;
+    let mut places = [std::ptr::null_mut(); LANES];
     for lane in lanes(exec) {
-        let at = shared_spot(who, Spot { lane, address: addresses[lane], bytes }, touch)?;
-        // SAFETY: within the block's shared memory, at an aligned address.
-        unsafe { transfer(regs, lane, access, at, is_read(touch)) };
+        places[lane] = shared_spot(who, Spot { lane, address: addresses[lane], bytes }, touch)?;
     }
+    // SAFETY: within the block's shared memory, at aligned addresses.
+    unsafe { transfer(regs, exec, access, &places, is_read(touch)) };
     Ok(())
 }
 
@@ -365,6 +379,7 @@ fn local(
 ) -> Step {
     let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
     let size = u64::from(who.grid.kernel.code.local);
+    let mut places = [std::ptr::null_mut(); LANES];
     for lane in lanes(exec) {
         let address = addresses[lane];
         aligned(Spot { lane, address, bytes })?;
@@ -380,9 +395,10 @@ fn local(
                 format!("the thread has not written all of the {bytes} bytes at {address:#x} of local memory")
             });
         };
-        // SAFETY: within the thread's local memory, at an aligned address.
-        unsafe { transfer(regs, lane, access, at, is_read(touch)) };
+        places[lane] = at;
     }
+    // SAFETY: within the threads' local memory, at aligned addresses.
+    unsafe { transfer(regs, exec, access, &places, is_read(touch)) };
     Ok(())
 }
 

@@ -1,12 +1,10 @@
 //! Who touched a piece of memory last, and whether anything orders that with who touches it now.
 //!
-//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. Memory has two for each
-//! word of 4 bytes, of its last writer and of its readers; and two for each byte where smaller accesses were made.
-//! What is missed rather than told wrongly: a barrier of some threads orders all of the block; two blocks that both
+//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed rather than told wrongly: a barrier of some threads orders all of the block; two blocks that both
 //! made a fence for the whole GPU are taken to have used it; of several atomics only the last is known.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// `block + 1`: 24 bits; thread: 11; barriers of the block: 14; of the warp: 14; atomic: 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,11 +107,21 @@ impl Stamp {
     }
 }
 
-/// The stamps of some memory.
+/// The stamps of some memory: a pair of cells, of the last writer and of the readers, for every granule of each size.
+/// An access leaves its stamp at the largest size that fits in it, and looks at all.
 #[derive(Default)]
 pub(super) struct Shadow {
-    words: OnceLock<Box<[AtomicU64]>>,
-    bytes: OnceLock<Box<[AtomicU64]>>,
+    levels: [OnceLock<Level>; 3],
+}
+
+/// Bytes of a granule at each level.
+const GRANULES: [u64; 3] = [16, 4, 1];
+/// Bytes that a level remembers to have seen, so that sizes nobody uses in some place cost nothing there.
+const REGION: u64 = 1024;
+
+struct Level {
+    cells: Box<[AtomicU64]>,
+    seen: Box<[AtomicBool]>,
 }
 
 /// What races: the other's stamp, and whether it wrote.
@@ -121,6 +129,24 @@ pub(super) struct Shadow {
 pub(super) struct Conflict {
     pub(super) old: Stamp,
     pub(super) wrote: bool,
+}
+
+impl Level {
+    fn new(len: u64, granule: u64) -> Level {
+        let seen = (0..len.div_ceil(REGION)).map(|_| AtomicBool::new(false)).collect();
+        Level { cells: zeros(len.div_ceil(granule) as usize * 2), seen }
+    }
+
+    /// The cells of some bytes.
+    #[inline(always)]
+    fn cells(&self, granule: u64, at: u64, bytes: u64) -> &[AtomicU64] {
+        &self.cells[(at / granule) as usize * 2..(at + bytes).div_ceil(granule) as usize * 2]
+    }
+
+    #[inline(always)]
+    fn saw(&self, at: u64) -> bool {
+        self.seen[(at / REGION) as usize].load(Ordering::SeqCst)
+    }
 }
 
 /// So many zeros, which the system hands out without touching them.
@@ -133,38 +159,41 @@ fn zeros(len: usize) -> Box<[AtomicU64]> {
 impl Shadow {
     /// As if nothing had touched the memory.
     pub(super) fn clear(&mut self) {
-        for cells in [self.words.get_mut(), self.bytes.get_mut()].into_iter().flatten() {
-            cells.iter_mut().for_each(|cell| *cell.get_mut() = 0);
-        }
-    }
-
-    /// Notes an access to memory of `len` bytes in all; what it conflicts with, if anything.
-    #[inline(always)]
-    pub(super) fn touch(&self, len: u64, at: u64, bytes: u64, touch: Touch, me: Stamp) -> Option<Conflict> {
-        if bytes < 4 {
-            return self.touch_small(len, at, bytes, touch, me);
-        }
-        let words = self.words.get_or_init(|| zeros(len.div_ceil(4) as usize * 2));
-        let mut conflict = None;
-        let (first, last) = ((at / 4) as usize * 2, ((at + bytes) / 4) as usize * 2);
-        for cell in words[first..last].chunks_exact(2) {
-            conflict = conflict.or(note(cell, touch, me));
-        }
-        if let Some(small) = self.bytes.get() {
-            for cell in small[at as usize * 2..(at + bytes) as usize * 2].chunks_exact(2) {
-                conflict = conflict.or(compare(cell, touch, me));
+        for (level, granule) in self.levels.iter_mut().zip(GRANULES) {
+            let Some(level) = level.get_mut() else { continue };
+            let cells = (REGION / granule) as usize * 2;
+            for (seen, cells) in level.seen.iter_mut().zip(level.cells.chunks_mut(cells)) {
+                if std::mem::take(seen.get_mut()) {
+                    cells.iter_mut().for_each(|cell| *cell.get_mut() = 0);
+                }
             }
         }
-        conflict
     }
 
-    fn touch_small(&self, len: u64, at: u64, bytes: u64, touch: Touch, me: Stamp) -> Option<Conflict> {
-        let words = self.words.get_or_init(|| zeros(len.div_ceil(4) as usize * 2));
-        let small = self.bytes.get_or_init(|| zeros(len as usize * 2));
-        let word = (at / 4) as usize * 2;
-        let mut conflict = compare(&words[word..word + 2], touch, me);
-        for cell in small[at as usize * 2..(at + bytes) as usize * 2].chunks_exact(2) {
+    /// Notes an access to memory of `len` bytes in all; what it conflicts with, if anything. It is aligned.
+    #[inline(always)]
+    pub(super) fn touch(&self, len: u64, at: u64, bytes: u64, touch: Touch, me: Stamp) -> Option<Conflict> {
+        let own = match bytes {
+            16.. => 0,
+            4..16 => 1,
+            0..4 => 2,
+        };
+        let level = self.levels[own].get_or_init(|| Level::new(len, GRANULES[own]));
+        if !level.saw(at) {
+            level.seen[(at / REGION) as usize].store(true, Ordering::SeqCst);
+        }
+        let mut conflict = None;
+        for cell in level.cells(GRANULES[own], at, bytes).chunks_exact(2) {
             conflict = conflict.or(note(cell, touch, me));
+        }
+        for (number, granule) in GRANULES.into_iter().enumerate() {
+            if number == own {
+                continue;
+            }
+            let Some(level) = self.levels[number].get().filter(|level| level.saw(at)) else { continue };
+            for cell in level.cells(granule, at, bytes).chunks_exact(2) {
+                conflict = conflict.or(compare(cell, touch, me));
+            }
         }
         conflict
     }
@@ -172,18 +201,16 @@ impl Shadow {
     /// Whether all of these bytes were written.
     #[inline(always)]
     pub(super) fn is_written(&self, at: u64, bytes: u64) -> bool {
-        let written = |cells: &OnceLock<Box<[AtomicU64]>>, at: u64| {
-            cells.get().is_some_and(|cells| cells[at as usize * 2].load(Ordering::Relaxed) != 0)
-        };
         let mut byte = at;
         while byte < at + bytes {
-            if byte % 4 == 0 && byte + 4 <= at + bytes && written(&self.words, byte / 4) {
-                byte += 4;
-            } else if written(&self.words, byte / 4) || written(&self.bytes, byte) {
-                byte += 1;
-            } else {
-                return false;
-            }
+            let written = GRANULES.into_iter().enumerate().find(|&(number, granule)| {
+                let level = self.levels[number].get().filter(|level| level.saw(byte));
+                level.is_some_and(|level| {
+                    level.cells[(byte / granule) as usize * 2].load(Ordering::Relaxed) != 0
+                })
+            });
+            let Some((_, granule)) = written else { return false };
+            byte = (byte / granule + 1) * granule;
         }
         true
     }

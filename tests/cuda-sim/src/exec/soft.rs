@@ -74,7 +74,8 @@ impl Exact {
 
     fn div(self, o: Exact) -> Exact {
         let a = self.lifted();
-        let significand = a.significand / o.significand << 1 | u128::from(a.significand % o.significand != 0);
+        let inexact = !a.significand.is_multiple_of(o.significand);
+        let significand = ((a.significand / o.significand) << 1) | u128::from(inexact);
         Exact { negative: self.negative != o.negative, significand, exponent: a.exponent - o.exponent - 1 }
     }
 

@@ -135,17 +135,22 @@ fn other(
         Op::Special { special, wide, d } => special_register(who, warp, exec, *special, (*d, *wide)),
         Op::Cvta { space, to, d, a } => memory::cvta(&mut warp.regs, exec, (*space, *to), *d, *a),
         Op::IsSpace { space, d, a } => memory::is_space(&mut warp.regs, exec, *space, *d, *a),
-        Op::Load(access) => memory::load(who, &mut warp.regs, exec, access)?,
-        Op::Store(access) => memory::store(who, &mut warp.regs, exec, access)?,
-        Op::Atom(atom) => atomic::atom(who, &mut warp.regs, exec, atom)?,
+        Op::Load(access) => {
+            fence(who, access.fence);
+            memory::load(who, &mut warp.regs, exec, access)?;
+        }
+        Op::Store(access) => {
+            fence(who, access.fence);
+            memory::store(who, &mut warp.regs, exec, access)?;
+        }
+        Op::Atom(atom) => {
+            fence(who, atom.fence);
+            atomic::atom(who, &mut warp.regs, exec, atom)?;
+        }
         Op::CopyAsync { to, from, bytes, fill } => copy::begin(who, warp, exec, (*to, *from), *bytes, *fill)?,
         Op::CopyCommit => warp.copies.commit(exec),
         Op::CopyWait(most) => copy::wait(who, warp, exec, *most)?,
-        Op::Fence { wide } => {
-            if *wide {
-                grid.fence(who.mem.number);
-            }
-        }
+        Op::Fence { wide } => fence(who, *wide),
         Op::Branch { target } => return Ok(branch(warp, active, exec, pc, *target)),
         Op::BranchTable { index, targets } => return branch_table(warp, (active, exec), pc, *index, targets),
         Op::Exit => {
@@ -170,6 +175,13 @@ fn other(
         }
     }
     Ok(Flow::Next)
+}
+
+/// Notes what orders accesses beyond the block.
+fn fence(who: &Who<'_, '_>, wide: bool) {
+    if wide {
+        who.grid.fence(who.mem.number);
+    }
 }
 
 fn branch(warp: &mut Warp, active: u32, exec: u32, pc: u32, target: u32) -> Flow {

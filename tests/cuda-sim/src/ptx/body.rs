@@ -299,7 +299,8 @@ impl<'t> Body<'_, 't> {
 
     fn instruction(&mut self) -> Result<(), ParseError> {
         let start = self.p.at();
-        (self.reads.clear(), self.writes.clear());
+        self.reads.clear();
+        self.writes.clear();
         let mut guard = None;
         self.what = "guard".into();
         if self.p.take("@") {

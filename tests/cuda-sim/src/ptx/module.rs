@@ -30,6 +30,10 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
     Ok(module)
 }
 
+/// Most bytes of a variable here, and of a kernel's parameter.
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_PARAMS: u32 = 32764;
+
 /// Where reading has come to, and what is declared outside of kernels.
 pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
@@ -169,6 +173,13 @@ impl<'t> Parser<'t> {
         self.error(at, format!("expected {what}"))
     }
 
+    fn alignment(&mut self) -> Result<u64, ParseError> {
+        let at = self.at();
+        let align = self.small("an alignment")?;
+        let valid = align.is_power_of_two() && align <= 1 << 16;
+        if valid { Ok(align) } else { self.error(at, "an alignment is a power of two") }
+    }
+
     fn version(&mut self) -> Result<(u32, u32), ParseError> {
         if !self.take_dot("version") {
             return self.expected("`.version`");
@@ -281,7 +292,7 @@ impl<'t> Parser<'t> {
     pub(super) fn declarations(&mut self, open: bool) -> Result<Vec<Variable<'t>>, ParseError> {
         let mut align = None;
         if self.take_dot("align") {
-            align = Some(self.small("an alignment")?);
+            align = Some(self.alignment()?);
         }
         let lanes: u64 = match *self.peek() {
             Tok::Dot("v2") => 2,
@@ -312,8 +323,12 @@ impl<'t> Parser<'t> {
                     self.sign("]")?;
                 }
             }
-            let init = self.initial(ty, (size * count) as usize)?;
-            variables.push(Variable { name, align: align.unwrap_or(size), bytes: size * count, open, init });
+            let bytes = size.saturating_mul(count);
+            if bytes > MOST_BYTES {
+                return self.expected("a shorter variable");
+            }
+            let init = self.initial(ty, bytes as usize)?;
+            variables.push(Variable { name, align: align.unwrap_or(size), bytes, open, init });
             if !self.take(",") {
                 break;
             }
@@ -368,7 +383,8 @@ impl<'t> Parser<'t> {
         let (max_threads, required_block) = self.limits()?;
         let (code, static_shared, registers) = body::body(self, names)?;
         let (name, text) = (name.to_owned(), Arc::clone(&self.whole));
-        let max_threads = required_block.map(|[x, y, z]| x * y * z).or(max_threads);
+        let max_threads =
+            required_block.map(|[x, y, z]| x.saturating_mul(y).saturating_mul(z)).or(max_threads);
         Ok(Kernel {
             name,
             params,
@@ -388,20 +404,25 @@ impl<'t> Parser<'t> {
         }
         let mut align = None;
         if self.take_dot("align") {
-            align = Some(self.small("an alignment")? as u32);
+            align = Some(self.alignment()? as u32);
         }
         let ty = self.ty()?;
         if self.take_dot("ptr") {
             while let Tok::Dot(word @ ("global" | "const" | "local" | "shared" | "align")) = *self.peek() {
                 self.next();
                 if word == "align" {
-                    self.small("an alignment")?;
+                    self.alignment()?;
                 }
             }
         }
         let (name, mut len) = (self.name()?, ty.bytes());
         if self.take("[") {
-            len *= self.small("a length")? as u32;
+            let at = self.at();
+            let count = u32::try_from(self.small("a length")?).ok().and_then(|count| len.checked_mul(count));
+            let Some(bytes) = count.filter(|&bytes| bytes <= MOST_PARAMS) else {
+                return self.error(at, "a kernel's parameters have at most 32764 bytes");
+            };
+            len = bytes;
             self.sign("]")?;
         }
         let offset = bytes.next_multiple_of(align.unwrap_or(ty.bytes()).max(1));
@@ -415,7 +436,7 @@ impl<'t> Parser<'t> {
             match *self.peek() {
                 Tok::Dot("maxntid") => {
                     let [x, y, z] = self.extents()?;
-                    most = Some(x * y * z);
+                    most = Some(x.saturating_mul(y).saturating_mul(z));
                 }
                 Tok::Dot("reqntid") => required = Some(self.extents()?),
                 Tok::Dot("minnctapersm" | "maxnctapersm" | "maxnreg") => {

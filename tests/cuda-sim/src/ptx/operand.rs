@@ -42,8 +42,11 @@ impl Value {
     }
 }
 
+/// An operator's value, where it has one.
+type Operator = fn(i64, i64) -> Option<i64>;
+
 /// Binary operators of constants with their precedence.
-const OPERATORS: [(&str, u8, fn(i64, i64) -> Option<i64>); 10] = [
+const OPERATORS: [(&str, u8, Operator); 10] = [
     ("*", 6, |a, b| Some(a.wrapping_mul(b))),
     ("/", 6, i64::checked_div),
     ("%", 6, i64::checked_rem),

@@ -41,8 +41,6 @@ const HINTS: [&str; 18] = [
     "mmio",
 ];
 
-const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
-
 pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     match m.name {
         "ld" | "ldu" | "st" => load_store(b, m),
@@ -59,15 +57,17 @@ pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// Whether the access is ordered with others of its kind.
-fn strong(m: &mut Mods<'_>) -> bool {
-    let order = m.pick(&[("volatile", true), ("relaxed", true), ("acquire", true), ("release", true)]);
-    SCOPES.iter().any(|scope| m.flag(scope));
-    order.is_some()
+/// Whether the access is ordered with others of its kind, and whether it orders others beyond the block.
+fn order(m: &mut Mods<'_>) -> (bool, bool) {
+    const ORDERS: [(&str, bool); 5] =
+        [("volatile", false), ("relaxed", false), ("acquire", true), ("release", true), ("acq_rel", true)];
+    let order = m.pick(&ORDERS);
+    let scope = m.pick(&[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)]);
+    (order.is_some(), order == Some(true) && scope == Some(true))
 }
 
 fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    let strong = strong(m);
+    let (strong, fence) = order(m);
     let space = m.pick(&SPACES).unwrap_or(Space::Generic);
     let lanes = m.pick(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
     while HINTS.iter().any(|hint| m.flag(hint)) {}
@@ -94,7 +94,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if regs.len() != lanes as usize {
         return b.wrong(m.at, format!("{lanes} elements are needed, not {}", regs.len()));
     }
-    let access = Access { space, ty, addr, strong, regs: regs.into() };
+    let access = Access { space, ty, addr, strong, fence, regs: regs.into() };
     Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
 }
 
@@ -120,8 +120,7 @@ const OPS: [(&str, AtomOp); 10] = [
 ];
 
 fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    m.pick(&[("relaxed", ()), ("acquire", ()), ("release", ()), ("acq_rel", ())]);
-    SCOPES.iter().any(|scope| m.flag(scope));
+    let (_strong, fence) = order(m);
     let space =
         m.pick(&[("global", Space::Global), ("shared", Space::Shared), ("shared::cta", Space::Shared)]);
     let (op, ty) = (m.need(b, "the operation", &OPS)?, m.ty(b)?);
@@ -156,7 +155,7 @@ fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
     // In global memory, adding f32 flushes subnormals.
     let ftz = ty == Type::F32 && space != Space::Shared;
-    Ok(Op::Atom(Atom { op, ty, space, addr, ftz, d, b: first, c }))
+    Ok(Op::Atom(Atom { op, ty, space, addr, ftz, fence, d, b: first, c }))
 }
 
 fn copy(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {

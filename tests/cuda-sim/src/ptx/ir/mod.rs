@@ -4,6 +4,10 @@
 //! the first instruction, so that no instruction asks what kind of operand it has. A row is 32 lanes of 32 bits; a
 //! register of 64 bits is two rows. Predicates have a row number too, but are masks of lanes.
 
+mod kinds;
+
+pub(crate) use kinds::*;
+
 use super::types::Type;
 
 /// A row of the register file.
@@ -62,192 +66,6 @@ pub(crate) struct Guard {
 
 /// A predicate operand, possibly negated.
 pub(crate) type PredSrc = Guard;
-
-/// Types of whole numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Int {
-    U16,
-    U32,
-    U64,
-    S16,
-    S32,
-    S64,
-}
-
-/// Types of floats that are computed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Float {
-    F32,
-    F64,
-    F16,
-    BF16,
-    F16x2,
-    BF16x2,
-}
-
-/// A type that values are compared as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Number {
-    Int(Int),
-    Float(Float),
-}
-
-/// Widths of registers of bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bits {
-    B16,
-    B32,
-    B64,
-}
-
-/// Rounding to the precision of the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Round {
-    /// To nearest, ties to even.
-    Nearest,
-    /// To nearest, ties away from zero.
-    Away,
-    Zero,
-    Down,
-    Up,
-}
-
-/// Modifiers of arithmetic on floats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mode {
-    pub(crate) round: Round,
-    /// Subnormals are zeros, with their sign.
-    pub(crate) ftz: bool,
-    /// Clamped to [0, 1]; NaN becomes 0.
-    pub(crate) sat: bool,
-    /// NaN if any operand is.
-    pub(crate) nan: bool,
-    /// Negative results are 0.
-    pub(crate) relu: bool,
-    /// The sign is that of the product.
-    pub(crate) xorsign: bool,
-    /// The coarse division.
-    pub(crate) approx: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IntUn {
-    Neg,
-    Abs,
-    Not,
-    Cnot,
-    Brev,
-}
-
-/// Those whose result has 32 bits whatever they look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    Popc,
-    Clz,
-    Bfind,
-    BfindShift,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IntBin {
-    Add,
-    Sub,
-    AddSat,
-    SubSat,
-    MulLo,
-    MulHi,
-    Div,
-    Rem,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shift {
-    Left,
-    Right,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IntTri {
-    MadLo,
-    MadHi,
-    MadHiSat,
-    Sad,
-}
-
-/// What carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CarryOp {
-    Add,
-    Sub,
-    MadLo,
-    MadHi,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Logic {
-    And,
-    Or,
-    Xor,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FloatUn {
-    Neg,
-    Abs,
-    Sqrt,
-    Rcp,
-    Rsqrt,
-    Ex2,
-    Lg2,
-    Sin,
-    Cos,
-    Tanh,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FloatBin {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Min,
-    Max,
-    CopySign,
-}
-
-/// The comparisons; those of unsigned numbers have the names of the others here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cmp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    Equ,
-    Neu,
-    Ltu,
-    Leu,
-    Gtu,
-    Geu,
-    Num,
-    Nan,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Test {
-    Finite,
-    Infinite,
-    Number,
-    NotANumber,
-    Normal,
-    Subnormal,
-}
 
 /// `cvt` of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,6 +142,8 @@ pub(crate) struct Access {
     pub(crate) addr: Addr,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`: no race with its like.
     pub(crate) strong: bool,
+    /// It orders other accesses, beyond the block.
+    pub(crate) fence: bool,
     /// None where the element is `_`.
     pub(crate) regs: Box<[Option<(Reg, Wide)>]>,
 }
@@ -350,6 +170,8 @@ pub(crate) struct Atom {
     pub(crate) space: Space,
     pub(crate) addr: Addr,
     pub(crate) ftz: bool,
+    /// It orders other accesses, beyond the block.
+    pub(crate) fence: bool,
     /// None: `red`, or `_`.
     pub(crate) d: Option<Reg>,
     pub(crate) b: Reg,

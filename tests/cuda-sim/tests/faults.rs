@@ -1,0 +1,197 @@
+//! Every rule of the sanitizer broken on purpose: the fault names the kernel, the line, the block and the thread.
+
+mod harness;
+
+use cuda_sim::exec::{Fault, FaultKind};
+use harness::{Arg, Shape, blocks, fault_of, kernel, launch, threads, words};
+
+const REGISTERS: &str = ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<10>; .reg .f32 %f<5>;
+.shared .align 16 .b8 buffer[256];
+ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1; mov.u32 %r2, buffer; mad.lo.u32 %r3, %r1, 4, %r2;
+";
+
+fn text(body: &str) -> String {
+    kernel(&["u64 out"], &format!("{REGISTERS}{body}"))
+}
+
+/// The fault of a body in which 64 threads have 64 words of global and of shared memory.
+fn fault(kind: FaultKind, body: &str) -> Fault {
+    fault_of(&text(body), threads(64), &[words(&[0; 64])], kind)
+}
+
+/// That a body does nothing wrong.
+fn clean(body: &str) {
+    launch(&text(body), threads(64), &[words(&[0; 64])]).unwrap_or_else(|fault| panic!("{fault}\n{body}"));
+}
+
+#[test]
+fn out_of_bounds() {
+    let found = fault(FaultKind::OutOfBounds, "st.global.u32 [%rd2+4], %r1;");
+    assert_eq!((found.kernel.as_str(), found.line, found.block, found.thread), ("k", 9, [0; 3], [63, 0, 0]));
+    assert_eq!(found.instruction, "st.global.u32 [%rd2+4], %r1;");
+    assert!(found.what.contains("no allocation holds these 4 bytes"), "{found}");
+    assert!(found.to_string().starts_with("`k`, line 9: "), "{found}");
+    fault(FaultKind::OutOfBounds, "mov.u64 %rd3, 0; ld.global.u32 %r4, [%rd3];");
+    fault(FaultKind::OutOfBounds, "ld.global.u32 %r4, [%rd1+-4];");
+    fault(FaultKind::OutOfBounds, "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+256];");
+    fault(FaultKind::OutOfBounds, "st.shared.u32 [%r3+4], %r1;");
+    fault(FaultKind::OutOfBounds, "atom.global.add.u32 %r4, [%rd2+4], 1;");
+    fault(FaultKind::OutOfBounds, "cvta.shared.u64 %rd3, 512; ld.u32 %r4, [%rd3];");
+    let local = ".local .align 4 .b8 depot[8]; mov.u32 %r4, depot; st.local.u32 [%r4+8], 1;";
+    fault(FaultKind::OutOfBounds, local);
+    fault(FaultKind::OutOfBounds, "mov.u64 %rd3, 8; ld.param.u64 %rd4, [%rd3];");
+}
+
+#[test]
+fn misaligned() {
+    fault(FaultKind::Misaligned, "ld.global.u32 %r4, [%rd1+2];");
+    fault(FaultKind::Misaligned, "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+8];");
+    fault(FaultKind::Misaligned, "st.shared.u16 [%r3+1], %r1;");
+    fault(FaultKind::Misaligned, "st.shared.v2.u32 [%r2+4], {%r1, %r1};");
+    fault(FaultKind::Misaligned, "cp.async.ca.shared.global [%r2+2], [%rd1], 4;");
+    fault(FaultKind::Misaligned, "red.global.add.u64 [%rd1+4], %rd1;");
+}
+
+#[test]
+fn uninitialized() {
+    let found = fault(
+        FaultKind::Uninitialized,
+        "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 1; bar.sync 0; ld.shared.u32 %r4, [%r3];",
+    );
+    assert_eq!(found.thread, [1, 0, 0], "{found}");
+    fault(FaultKind::Uninitialized, "add.u32 %r4, %r5, 1;");
+    // Only of the lanes that did not write.
+    let found = fault(
+        FaultKind::Uninitialized,
+        "setp.lt.u32 %p1, %r1, 40; @%p1 mov.u32 %r4, 1; add.u32 %r4, %r4, 1;",
+    );
+    assert_eq!(found.thread, [40, 0, 0]);
+    fault(FaultKind::Uninitialized, "@%p3 bra L; L:");
+    fault(FaultKind::Uninitialized, "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3];");
+    fault(FaultKind::Uninitialized, ".local .align 4 .b8 depot[8]; ld.local.u32 %r4, [depot];");
+    // A copy is no use: its use is.
+    clean("mov.u32 %r4, %r5;");
+    fault(FaultKind::Uninitialized, "mov.u32 %r4, %r5; add.u32 %r6, %r4, 1;");
+    // What a block left is not there for the next one.
+    let body = "setp.ne.u32 %p1, %r1, 0; mov.u32 %r5, %ctaid.x; setp.eq.u32 %p2, %r5, 0; @%p2 st.shared.u32 [%r3], 1; ld.shared.u32 %r4, [%r3];";
+    let found = fault_of(&text(body), blocks(2, 32), &[words(&[0])], FaultKind::Uninitialized);
+    assert_eq!(found.block, [1, 0, 0]);
+}
+
+#[test]
+fn races_in_shared_memory() {
+    let exchange = "st.shared.u32 [%r3], %r1; BARRIER sub.u32 %r4, 63, %r1; mad.lo.u32 %r4, %r4, 4, %r2; ld.shared.u32 %r5, [%r4];";
+    clean(&exchange.replace("BARRIER", "bar.sync 0;"));
+    // Within the first warp nothing is there yet; what the second reads of the first races.
+    let missing =
+        launch(&text(&exchange.replace("BARRIER", "")), threads(64), &[words(&[0; 64])]).unwrap_err();
+    assert!(matches!(missing.kind, FaultKind::Race | FaultKind::Uninitialized), "{missing}");
+    let twice = "st.shared.u32 [%r3], 0; bar.sync 0; st.shared.u32 [%r3], %r1; xor.b32 %r4, %r3, 4; ld.shared.u32 %r5, [%r4];";
+    let found = fault(FaultKind::Race, twice);
+    assert!(found.what.contains("thread [1, 0, 0] of the same block wrote"), "{found}");
+    // Lanes of a warp are ordered by a barrier of the warp, other warps are not.
+    clean(&twice.replace("xor.b32", "bar.warp.sync -1; xor.b32"));
+    fault(FaultKind::Race, &twice.replace("xor.b32 %r4, %r3, 4", "bar.warp.sync -1; xor.b32 %r4, %r3, 128"));
+    // Writing after others have read.
+    fault(
+        FaultKind::Race,
+        "st.shared.u32 [%r3], 0; bar.sync 0; xor.b32 %r4, %r3, 128; ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r3], 1;",
+    );
+    // All write the same value to one place.
+    fault(FaultKind::Race, "st.shared.u32 [%r2], 7;");
+    fault(FaultKind::Race, "st.shared.u8 [%r2], %r1;");
+    clean("add.u32 %r4, %r2, %r1; st.shared.u8 [%r4], %r1;");
+    // Atomics are ordered among themselves, not with others.
+    clean("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 0; bar.sync 0; red.shared.add.u32 [%r2], 1;");
+    fault(
+        FaultKind::Race,
+        "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 0; bar.sync 0; red.shared.add.u32 [%r2], 1; ld.shared.u32 %r4, [%r2];",
+    );
+}
+
+#[test]
+fn races_in_global_memory() {
+    fault(FaultKind::Race, "st.global.u32 [%rd1], %r1;");
+    fault(
+        FaultKind::Race,
+        "xor.b32 %r4, %r1, 32; mad.wide.u32 %rd3, %r4, 4, %rd1; st.global.u32 [%rd2], %r1; ld.global.u32 %r5, [%rd3];",
+    );
+    clean(
+        "xor.b32 %r4, %r1, 32; mad.wide.u32 %rd3, %r4, 4, %rd1; st.global.u32 [%rd2], %r1; bar.sync 0; ld.global.u32 %r5, [%rd3];",
+    );
+    clean("red.global.add.u32 [%rd1], 1;");
+    // Of two blocks, a barrier orders nothing.
+    let body = text("bar.sync 0; st.global.u32 [%rd2], %r1;");
+    for _ in 0..20 {
+        let found = fault_of(&body, blocks(2, 32), &[words(&[0; 32])], FaultKind::Race);
+        assert!(found.what.contains("of block"), "{found}");
+        let reads = text(
+            "mov.u32 %r5, %ctaid.x; setp.eq.u32 %p1, %r5, 0; @%p1 st.global.u32 [%rd2], %r1; @!%p1 ld.global.u32 %r4, [%rd2];",
+        );
+        fault_of(&reads, blocks(2, 32), &[words(&[0; 32])], FaultKind::Race);
+        // A wide access and a narrow one meet as well.
+        let mixed = text(
+            "mov.u32 %r5, %ctaid.x; setp.eq.u32 %p1, %r5, 0; setp.eq.u32 %p2, %r1, 0; @!%p1 bra second; @%p2 st.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1}; bra end; second: @%p2 ld.global.u8 %r4, [%rd1+5]; end:",
+        );
+        fault_of(&mixed, blocks(2, 32), &[words(&[0; 32])], FaultKind::Race);
+    }
+}
+
+#[test]
+fn barriers() {
+    let found = fault(
+        FaultKind::Barrier,
+        "setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 0; add.u32 %r1, %r1, 1; @!%p1 bar.sync 1;",
+    );
+    assert!(found.what.contains("32 threads wait"), "{found}");
+    fault(FaultKind::Barrier, "setp.lt.u32 %p1, %r1, 16; @%p1 bar.sync 0; @!%p1 bar.sync 0;");
+    fault(FaultKind::Barrier, "bar.sync 0, 96;");
+    fault(FaultKind::Barrier, "mov.u32 %r4, 16; barrier.sync %r4;");
+    // Those that have exited need not come.
+    clean("setp.lt.u32 %p1, %r1, 32; @%p1 exit; bar.sync 0;");
+}
+
+#[test]
+fn masks() {
+    let found = fault(FaultKind::Mask, "shfl.sync.bfly.b32 %r4, %r1, 1, 31, 0x0000ffff;");
+    assert!(found.what.contains("does not name lane 16"), "{found}");
+    fault(FaultKind::Mask, "setp.lt.u32 %p1, %r1, 16; @%p1 shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;");
+    let found =
+        fault(FaultKind::Mask, "setp.eq.u32 %p1, %r1, 5; @%p1 exit; shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;");
+    assert!(found.what.contains("names lane 5, which has exited"), "{found}");
+    fault(
+        FaultKind::Mask,
+        "setp.lt.u32 %p1, %r1, 16; @!%p1 bra other; vote.sync.any.pred %p2, %p1, -1; bra end; other: bar.sync 0; end:",
+    );
+    // A warp of 8 threads has no lanes 8 to 31.
+    fault_of(
+        &text("shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;"),
+        threads(8),
+        &[words(&[0; 8])],
+        FaultKind::Mask,
+    );
+    launch(
+        &text("shfl.sync.bfly.b32 %r4, %r1, 1, 31, 0xff; bar.warp.sync -1;"),
+        threads(8),
+        &[words(&[0; 8])],
+    )
+    .unwrap();
+}
+
+#[test]
+fn traps_and_endless_loops() {
+    let found = fault(FaultKind::Trap, "setp.eq.u32 %p1, %r1, 40; @%p1 trap;");
+    assert_eq!(found.thread, [40, 0, 0]);
+    fault(FaultKind::Endless, "again: bra again;");
+    fault(FaultKind::Endless, "setp.eq.u32 %p1, %r1, 40; again: @%p1 bra again;");
+}
+
+#[test]
+fn the_lowest_block_is_told() {
+    let body = "mov.u32 %r5, %ctaid.x; mov.u32 %r6, %ctaid.y; setp.lt.u32 %p1, %r5, 3; setp.eq.u32 %p2, %r6, 0; or.pred %p1, %p1, %p2; @!%p1 trap;";
+    for _ in 0..10 {
+        let shape = Shape { grid: [7, 9, 1], block: [32, 2, 1], dynamic: 0 };
+        let found = fault_of(&text(body), shape, &[Arg::Buffer(vec![0; 4])], FaultKind::Trap);
+        assert_eq!((found.block, found.thread), ([3, 1, 0], [0, 0, 0]));
+    }
+}
