@@ -2,7 +2,8 @@
 # Every check of the project, from a machine that has only Rust: `bash tests/run.sh`.
 #
 # Installs a software Vulkan (Debian and Ubuntu, as root or through sudo) and NVIDIA's PTX assembler (into the
-# target folder), runs each step even after one has failed, and ends with `N passed, N failed, N skipped`.
+# target folder), simulates an NVIDIA GPU where there is none, runs each step even after one has failed, and ends with
+# `N passed, N failed, N skipped`.
 # A device or tool that cannot be had is a failure.
 
 set -u -o pipefail
@@ -38,6 +39,7 @@ main() {
     step "tests" run_tests
     step "tests, no default features" run_tests_without_features
     step "tests, with cuda" run_tests_with_cuda
+    step "examples, with cuda" run_examples_with_cuda
     step "devices" cargo run --quiet --release --example devices
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
@@ -155,6 +157,15 @@ run_tests_without_features() {
 # On the machine's GPU, or on the simulated one. The random functions run here, with all features.
 run_tests_with_cuda() {
     source tests/cuda-sim/env.sh && cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features cuda
+}
+
+# Built by the tests. The others take as many elements as a real GPU is there for.
+run_examples_with_cuda() {
+    local photos=(examples/data/*.png) result=$target/tonemap-cuda.png
+    rm -f "$result"
+    source tests/cuda-sim/env.sh &&
+        cargo run --quiet --features cuda --example devices &&
+        cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
 }
 
 run_tonemap() {

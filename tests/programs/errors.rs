@@ -189,7 +189,7 @@ fn one_tensor_as_several_arguments() {
 
 #[test]
 fn arguments_on_different_devices() -> Result<()> {
-    gpus().iter().try_for_each(|gpu| arguments_on_the_cpu_and(gpu))
+    gpus().iter().try_for_each(arguments_on_the_cpu_and)
 }
 
 fn arguments_on_the_cpu_and(gpu: &Device) -> Result<()> {

@@ -182,6 +182,11 @@ fn masks() {
 fn traps_and_endless_loops() {
     let found = fault(FaultKind::Trap, "setp.eq.u32 %p1, %r1, 40; @%p1 trap;");
     assert_eq!(found.thread, [40, 0, 0]);
+    let assert = text(
+        "setp.lt.u32 %p1, %r1, 7; @%p1 bra end; { .param .b64 param0; st.param.b64 [param0+0], %rd1; call.uni __assertfail, (param0); } end:",
+    );
+    let assert = assert.replacen(".visible", ".extern .func __assertfail (.param .b64 a);\n.visible", 1);
+    assert_eq!(fault_of(&assert, threads(64), &[words(&[0; 64])], FaultKind::Trap).thread, [7, 0, 0]);
     fault(FaultKind::Endless, "again: bra again;");
     fault(FaultKind::Endless, "setp.eq.u32 %p1, %r1, 40; again: @%p1 bra again;");
 }

@@ -279,3 +279,17 @@ bar.sync 1, 64; ld.shared.u32 %r5, [%r3]; mad.wide.u32 %rd2, %r1, 4, %rd1; st.gl
 end:");
     assert_eq!(words_of(&text, threads(64), &[words(&[0; 32])]), (32..64).collect::<Vec<_>>());
 }
+
+#[test]
+fn lanes_may_wait_for_each_other_in_a_loop() {
+    // A lock that the lanes of one warp take in turn.
+    let text = kernel(
+        &["u64 out"],
+        ".reg .b32 %r<9>; .reg .b64 %rd<3>; .reg .pred %p<2>;
+ld.param.u64 %rd1, [out];
+again: atom.global.cas.b32 %r1, [%rd1], 0, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra again;
+ld.relaxed.gpu.global.u32 %r2, [%rd1+4]; add.u32 %r2, %r2, 1; st.relaxed.gpu.global.u32 [%rd1+4], %r2;
+membar.gl; atom.global.exch.b32 %r3, [%rd1], 0;",
+    );
+    assert_eq!(words_of(&text, threads(32), &[words(&[0, 0])]), [0, 32]);
+}

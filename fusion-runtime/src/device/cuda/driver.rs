@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn failures_name_themselves() {
-        // Both the real driver and the stub know this one.
+        // Both the real driver and the simulated one know this one.
         assert!(Failure::NO_DEVICE.to_string().starts_with("CUDA_ERROR_NO_DEVICE (100): "));
         // No driver knows this one.
         assert_eq!(Failure(123_456).to_string(), "CUDA error 123456");

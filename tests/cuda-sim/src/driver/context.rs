@@ -152,7 +152,10 @@ exports! {
     cuDevicePrimaryCtxReset_v2(device: i32) driver |driver| {
         let device = driver.device(device)?;
         let mut primary = device.primary.lock().unwrap_or_else(PoisonError::into_inner);
-        *primary = Primary { flags: primary.flags, ..Primary::default() }.after(primary.context.take());
+        primary.retained = 0;
+        if let Some(context) = primary.context.take() {
+            context.destroy();
+        }
         device.check()
     };
 
@@ -275,16 +278,6 @@ exports! {
         greatest.offer(super::stream::GREATEST_PRIORITY);
         Ok(())
     };
-}
-
-impl Primary {
-    /// Itself, once what was there is destroyed.
-    fn after(self, context: Option<Arc<Context>>) -> Primary {
-        if let Some(context) = context {
-            context.destroy();
-        }
-        self
-    }
 }
 
 pub(super) fn one_of(value: i32, range: std::ops::RangeInclusive<i32>) -> Answer {

@@ -143,7 +143,67 @@ fn soon(context: &Context, stream: u64, work: Option<Work>) -> Answer {
     }
 }
 
+/// `CUDA_MEMCPY2D`: rows of bytes, a pitch apart.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Copy2D {
+    /// Where from.
+    pub from: Rows,
+    /// Where to.
+    pub to: Rows,
+    /// Bytes of a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+}
+
+/// One side of a [`Copy2D`].
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Rows {
+    /// Bytes before the first of each row.
+    pub x: usize,
+    /// Rows before the first.
+    pub y: usize,
+    /// `CUmemorytype`: 1 for the host, 2 for the device, 4 for either.
+    pub kind: u32,
+    /// On the host.
+    pub host: u64,
+    /// On the device, or on either.
+    pub device: u64,
+    /// Arrays are not simulated.
+    pub array: u64,
+    /// Bytes from one row to the next.
+    pub pitch: usize,
+}
+
+impl Rows {
+    fn row(&self, row: usize, width: usize) -> Answer<u64> {
+        let base = match self.kind {
+            1 => self.host,
+            2 | 4 => self.device,
+            3 => return Err(Code::NOT_SUPPORTED),
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        if self.pitch < self.x.checked_add(width).ok_or(Code::INVALID_VALUE)? {
+            return Err(Code::INVALID_VALUE);
+        }
+        let ahead = (self.y + row).checked_mul(self.pitch).and_then(|ahead| ahead.checked_add(self.x));
+        ahead.and_then(|ahead| base.checked_add(ahead as u64)).ok_or(Code::INVALID_VALUE)
+    }
+}
+
 exports! {
+    /// Rows of bytes, wherever they are.
+    cuMemcpy2D_v2(copy: *const Copy2D) working |context| {
+        // SAFETY: the call's contract is that it is null or leads to one.
+        let copy = unsafe { copy.as_ref() }.copied().ok_or(Code::INVALID_VALUE)?;
+        (0..copy.height).try_for_each(|row| {
+            let (to, from) = (copy.to.row(row, copy.width)?, copy.from.row(row, copy.width)?);
+            now(context, by_address(context, "cuMemcpy2D", to, from, copy.width)?)
+        })
+    };
+
     /// Host to device.
     cuMemcpyHtoD_v2(to: u64, from: Host, bytes: usize) working |context| {
         now(context, to_device(context, "cuMemcpyHtoD", to, from, bytes)?)

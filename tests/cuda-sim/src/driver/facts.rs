@@ -73,6 +73,9 @@ impl Facts {
 
     /// The value of a `CUdevice_attribute`; of those that make no sense here, what a device without the ability has.
     pub(super) fn attribute(&self, attribute: i32) -> Answer<i32> {
+        if !(1..=161).contains(&attribute) {
+            return Err(Code::INVALID_VALUE);
+        }
         let value = match attribute {
             1..=3 => Facts::BLOCK_THREADS,
             4 => Facts::BLOCK[2],
@@ -105,8 +108,7 @@ impl Facts {
             97 => self.shared_opt_in,
             106 => self.blocks,
             111 => self.shared_kept(),
-            1..=161 => 0,
-            _ => return Err(Code::INVALID_VALUE),
+            _ => 0,
         };
         Ok(i32::try_from(value).unwrap_or(i32::MAX))
     }

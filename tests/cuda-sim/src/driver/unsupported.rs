@@ -30,7 +30,7 @@ unsupported! {
     cuGraphAddKernelNode cuGraphCreate cuGraphDebugDotPrint cuGraphDestroy cuGraphGetEdges cuGraphGetNodes
     cuGraphKernelNodeGetParams cuGraphNodeGetType
     cuLinkAddData_v2 cuLinkComplete cuLinkCreate_v2 cuLinkDestroy
-    cuMemcpy2D_v2 cuMemcpyAtoH_v2 cuMemcpyHtoA_v2
+    cuMemcpyAtoH_v2 cuMemcpyHtoA_v2
     cuModuleLoadFatBinary
     cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc
     cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc

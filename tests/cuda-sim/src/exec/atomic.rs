@@ -8,7 +8,7 @@ use super::race::Touch;
 use super::regs::{LANES, Regs, lanes};
 use super::{FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{Atom, AtomOp, Reg, Space, Wide};
-use crate::ptx::types::Type;
+use crate::ptx::types::{Class, Type};
 
 pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Atom) -> Step {
     let addresses = memory::addresses(regs, atom.addr);
@@ -97,12 +97,8 @@ unsafe fn exchange(at: *mut u8, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
 fn apply(atom: &Atom, old: u64, b: u64, c: u64) -> u64 {
     let signed = |x: u64| if atom.ty == Type::S32 { i64::from(x as i32) } else { x as i64 };
     match atom.op {
-        AtomOp::Add => match atom.ty {
-            Type::F32 | Type::F64 | Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2 => {
-                float::sum(atom.ty, atom.ftz, old, b)
-            }
-            _int => old.wrapping_add(b),
-        },
+        AtomOp::Add if atom.ty.class() == Class::Int => old.wrapping_add(b),
+        AtomOp::Add => float::sum(atom.ty, atom.ftz, old, b),
         AtomOp::Min if atom.ty.is_signed() => {
             if signed(old) <= signed(b) {
                 old

@@ -278,11 +278,10 @@ impl Block {
     /// How many threads a barrier wants, and whether warps come to it together.
     fn wanted(&self, grid: &Grid<'_>, warp: &Warp, lane: usize) -> (u32, bool) {
         let live = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
-        match &grid.kernel.code.insts[warp.pcs[lane] as usize].op {
-            Op::Bar { threads: Some(reg), aligned, .. } => (u32::row(&warp.regs, *reg)[lane], *aligned),
-            Op::Bar { threads: None, aligned, .. } => (live, *aligned),
-            _other => (live, false),
-        }
+        let Op::Bar { threads, aligned, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op else {
+            unreachable!("lanes wait at barriers only");
+        };
+        (threads.map_or(live, |reg| u32::row(&warp.regs, reg)[lane]), aligned)
     }
 
     /// At an aligned barrier a warp's lanes are together.

@@ -1,6 +1,7 @@
 //! Who touched a piece of memory last, and whether anything orders that with who touches it now.
 //!
-//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed rather than told wrongly: a barrier of some threads orders all of the block; two blocks that both
+//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed rather than told wrongly: a barrier of some threads orders all of the block, and of some
+//! lanes all of the warp; two blocks that both
 //! made a fence for the whole GPU are taken to have used it; of several atomics only the last is known.
 
 use std::sync::OnceLock;

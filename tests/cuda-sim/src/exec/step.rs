@@ -30,6 +30,8 @@ pub(super) fn run(
         let mut pc = group.pc;
         self::group(grid, mem, warp, group, &mut pc, &mut steps).map_err(|trouble| (pc, trouble))?;
         if steps >= TURN {
+            // Those ahead have their turn now: what the others wait for may be theirs to do.
+            warp.ahead = !warp.ahead;
             break;
         }
     }
@@ -64,18 +66,14 @@ fn group(
             continue;
         }
         mem.counters.instructions += u64::from(exec.count_ones());
-        let flow = match &inst.op {
-            Op::Alu(op) => {
-                if !matches!(op, Alu::Move { .. }) {
-                    check_reads(warp, exec, inst, &code.reads)?;
-                }
-                alu::run(&mut warp.regs, exec, op, grid.fast);
-                Flow::Next
-            }
-            _other => {
-                check_reads(warp, exec, inst, &code.reads)?;
-                other(grid, mem, warp, (active, exec), *pc, &inst.op)?
-            }
+        if !matches!(inst.op, Op::Alu(Alu::Move { .. })) {
+            check_reads(warp, exec, inst, &code.reads)?;
+        }
+        let flow = if let Op::Alu(op) = &inst.op {
+            alu::run(&mut warp.regs, exec, op, grid.fast);
+            Flow::Next
+        } else {
+            other(grid, mem, warp, (active, exec), *pc, &inst.op)?
         };
         match flow {
             Flow::Next => *pc += 1,

@@ -1,6 +1,7 @@
 //! A warp's lanes: where each is, and which run next.
 //!
 //! Of the lanes that can run, those furthest back go first, so that lanes that parted meet again as soon as they can.
+//! After a long turn those furthest ahead go, so that lanes may wait in a loop for others of their warp.
 
 use super::copy::Copies;
 use super::regs::{LANES, Raw, Regs, lanes};
@@ -22,6 +23,8 @@ pub(super) struct Warp {
     /// How often its lanes have met.
     pub(super) meetings: u32,
     pub(super) copies: Copies,
+    /// Whether the lanes furthest ahead go first.
+    pub(super) ahead: bool,
 }
 
 /// Lanes that run together.
@@ -56,6 +59,7 @@ impl Warp {
             first,
             meetings: 0,
             copies,
+            ahead: false,
         }
     }
 
@@ -69,12 +73,20 @@ impl Warp {
         self.live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
         (self.parked, self.waiting, self.meetings) = (0, 0, 0);
         self.copies.clear();
+        self.ahead = false;
     }
 
     /// The lanes that run next.
     pub(super) fn next(&self) -> Option<Group> {
+        let runnable = self.live & !self.parked & !self.waiting;
+        if self.ahead {
+            let pc = lanes(runnable).map(|lane| self.pcs[lane]).max()?;
+            let active =
+                lanes(runnable).filter(|&lane| self.pcs[lane] == pc).fold(0, |all, lane| all | 1 << lane);
+            return Some(Group { active, pc, limit: u32::MAX });
+        }
         let (mut active, mut pc, mut limit) = (0, u32::MAX, u32::MAX);
-        for lane in lanes(self.live & !self.parked & !self.waiting) {
+        for lane in lanes(runnable) {
             let at = self.pcs[lane];
             if at < pc {
                 (limit, pc, active) = (pc, at, 1 << lane);

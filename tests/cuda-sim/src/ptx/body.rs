@@ -185,6 +185,7 @@ impl<'t> Body<'_, 't> {
             | Named::Param { .. }
             | Named::Shared { .. }
             | Named::Local { .. }
+            | Named::Argument
             | Named::Global { .. }) => named,
         };
         self.scopes[0].names.insert(name, named.clone());
@@ -258,6 +259,12 @@ impl<'t> Body<'_, 't> {
             for Variable { name, align, .. } in self.p.declarations(true)? {
                 self.dynamic_align = self.dynamic_align.max(align);
                 self.scopes[self.scope].names.insert(name, Named::Dynamic { align });
+            }
+            return Ok(());
+        }
+        if self.p.take_dot("param") {
+            for Variable { name, .. } in self.p.declarations(false)? {
+                self.scopes[self.scope].names.insert(name, Named::Argument);
             }
             return Ok(());
         }
@@ -348,16 +355,15 @@ impl<'t> Body<'_, 't> {
                 let found = self.upwards(scope, |scope| scope.labels.get(label).copied());
                 found.map_or_else(|| self.p.error(at, format!("the label `{label}` is nowhere")), Ok)
             };
-            let resolved = match &self.insts[inst].op {
-                Op::BranchTable { index, .. } => {
-                    let Some(table) = self.upwards(scope, |scope| scope.tables.get(label).cloned()) else {
-                        return self.p.error(at, format!("the list of targets `{label}` is nowhere"));
-                    };
-                    let targets: Result<Box<[u32]>, ParseError> =
-                        table.into_iter().map(|(label, at)| find(label, at)).collect();
-                    Op::BranchTable { index: *index, targets: targets? }
-                }
-                _branch => Op::Branch { target: find(label, at)? },
+            let resolved = if let Op::BranchTable { index, .. } = self.insts[inst].op {
+                let Some(table) = self.upwards(scope, |scope| scope.tables.get(label).cloned()) else {
+                    return self.p.error(at, format!("the list of targets `{label}` is nowhere"));
+                };
+                let targets: Result<_, ParseError> =
+                    table.into_iter().map(|(label, at)| find(label, at)).collect();
+                Op::BranchTable { index, targets: targets? }
+            } else {
+                Op::Branch { target: find(label, at)? }
             };
             self.insts[inst].op = resolved;
         }

@@ -51,13 +51,8 @@ fn words(wide: Wide) -> u32 {
 fn blocks(insts: &[Inst]) -> Vec<(usize, usize)> {
     let mut starts: Vec<usize> = vec![0];
     for (at, inst) in insts.iter().enumerate() {
-        match &inst.op {
-            Op::Branch { target } => starts.extend([*target as usize, at + 1]),
-            Op::BranchTable { targets, .. } => {
-                starts.extend(targets.iter().map(|&target| target as usize).chain([at + 1]));
-            }
-            Op::Exit => starts.push(at + 1),
-            _straight => {}
+        if let Some(targets) = jumps(&inst.op) {
+            starts.extend(targets.chain([at + 1]));
         }
     }
     starts.sort_unstable();
@@ -67,17 +62,24 @@ fn blocks(insts: &[Inst]) -> Vec<(usize, usize)> {
     starts.iter().copied().zip(ends).collect()
 }
 
+/// Where an instruction that never goes on to the next one goes instead.
+fn jumps(op: &Op) -> Option<impl Iterator<Item = usize>> {
+    let targets: &[u32] = if let Op::Branch { target } = op {
+        std::slice::from_ref(target)
+    } else if let Op::BranchTable { targets, .. } = op {
+        targets
+    } else if matches!(op, Op::Exit) {
+        &[]
+    } else {
+        return None;
+    };
+    Some(targets.iter().map(|&target| target as usize))
+}
+
 /// What may follow the last instruction before `end`.
 fn successors(insts: &[Inst], end: usize) -> Vec<usize> {
     let last = &insts[end - 1];
-    let mut next = match &last.op {
-        Op::Branch { target } => vec![*target as usize],
-        Op::BranchTable { targets, .. } => targets.iter().map(|&target| target as usize).collect(),
-        Op::Exit => vec![],
-        _straight => vec![end],
-    };
-    if last.guard.is_some() {
-        next.push(end);
-    }
-    next
+    let targets = jumps(&last.op);
+    let goes_on = targets.is_none() || last.guard.is_some();
+    targets.into_iter().flatten().chain(goes_on.then_some(end)).collect()
 }

@@ -301,7 +301,7 @@ impl<'t> Body<'_, 't> {
                 | Named::Local { offset: start }
                 | Named::Param { offset: start },
             ) => Constant::Bits((i64::from(start) + offset) as u64),
-            Some(Named::Registers { .. } | Named::SharedOutside { .. }) | None => {
+            Some(Named::Registers { .. } | Named::SharedOutside { .. } | Named::Argument) | None => {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
@@ -359,12 +359,25 @@ impl<'t> Body<'_, 't> {
             Some(Named::Local { offset: start }) => (Space::Local, self.fixed(start, offset)),
             Some(Named::Dynamic { .. }) => (Space::Shared, self.based(Constant::Dynamic(offset))),
             Some(Named::Global { number }) => (Space::Global, self.based(Constant::Global(number, offset))),
-            Some(Named::Registers { .. } | Named::SharedOutside { .. }) | None => {
+            Some(Named::Registers { .. } | Named::SharedOutside { .. } | Named::Argument) | None => {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
         let same = home == space || (home == Space::Global && matches!(space, Space::Const | Space::Generic));
         if same { Ok(addr) } else { self.wrong(at, format!("`{name}` is not in the space of this access")) }
+    }
+
+    /// `[name]` of an argument of a call, if it is one.
+    pub(super) fn argument(&mut self) -> Result<bool, ParseError> {
+        let Tok::Name(name) = *self.p.peek_second() else { return Ok(false) };
+        if !matches!(self.lookup_variable(name), Some(Named::Argument)) {
+            return Ok(false);
+        }
+        self.p.sign("[")?;
+        self.p.name()?;
+        self.offset()?;
+        self.p.sign("]")?;
+        Ok(true)
     }
 
     fn fixed(&self, start: u32, offset: i64) -> Addr {

@@ -168,6 +168,26 @@ fn copies_and_fills_do_what_they_say() {
 }
 
 #[test]
+fn rows_are_copied_a_pitch_apart() {
+    let _context = Context::new();
+    let (from, to) = (upload(&[1, 2, 3, 4, 5, 6]), upload(&[0; 4]));
+    let rows = |kind, device, x, pitch| Rows { kind, device, x, pitch, ..Rows::default() };
+    let copy = |from, to| Copy2D { from, to, width: 8, height: 2 };
+    // The last two columns of two rows of three.
+    done!(cuMemcpy2D_v2(&copy(rows(2, from, 4, 12), rows(2, to, 0, 8))));
+    assert_eq!(download(to, 4), [2, 3, 5, 6]);
+    let host = [7_u32, 8, 9, 10];
+    let side = Rows { kind: 1, host: host.as_ptr() as u64, pitch: 8, ..Rows::default() };
+    done!(cuMemcpy2D_v2(&copy(side, rows(2, to, 0, 8))));
+    assert_eq!(download(to, 4), host);
+    assert_eq!(call!(cuMemcpy2D_v2(&copy(rows(2, from, 8, 12), rows(2, to, 0, 8)))), 1, "beyond the pitch");
+    assert_eq!(call!(cuMemcpy2D_v2(&copy(rows(3, from, 0, 12), rows(2, to, 0, 8)))), 801);
+    assert_eq!(call!(cuMemcpy2D_v2(std::ptr::null())), 1);
+    free(from);
+    free(to);
+}
+
+#[test]
 fn wrong_memory_is_refused() {
     let _context = Context::new();
     let a = upload(&[1, 2, 3, 4]);
@@ -300,7 +320,8 @@ fn what_is_never_freed_is_told() {
     };
     if in_child("calls::what_is_never_freed_is_told", &[("CUDA_SIM_REPORT", "-")], check) {
         let context = Context::new();
-        (upload(&[1]), upload(&[1, 2, 3, 4]));
+        upload(&[1]);
+        upload(&[1, 2, 3, 4]);
         drop(context);
         std::mem::forget(Context::new());
         upload(&[1, 2]);

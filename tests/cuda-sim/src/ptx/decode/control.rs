@@ -2,6 +2,7 @@
 
 use super::super::body::Body;
 use super::super::ir::Op;
+use super::super::lex::Tok;
 use super::super::types::Type;
 use super::{Decoded, Mods};
 
@@ -30,6 +31,7 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "exit" => Ok(Op::Exit),
         "trap" => Ok(Op::Trap),
+        "call" => call(b, m),
         "nanosleep" => {
             if m.flag("u32") {
                 b.src(Type::U32)?;
@@ -55,4 +57,25 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         _ => b.wrong(m.at, "this instruction is not supported"),
     }
+}
+
+/// A failed `assert` is the only call that is known.
+fn call(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    m.flag("uni");
+    let at = b.p.at();
+    if matches!(b.p.peek(), Tok::Sign("(")) {
+        return b.wrong(at, "a function with a result is not supported");
+    }
+    let name = b.p.name()?;
+    if name != "__assertfail" {
+        return b.wrong(at, format!("the function `{name}` is not supported"));
+    }
+    if b.p.take(",") {
+        b.p.sign("(")?;
+        while !b.p.take(")") {
+            b.p.name()?;
+            b.p.take(",");
+        }
+    }
+    Ok(Op::Trap)
 }

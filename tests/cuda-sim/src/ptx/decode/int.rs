@@ -3,7 +3,7 @@
 use super::super::body::Body;
 use super::super::ir::{Alu, CarryOp, FloatBin, FloatUn, Int, IntBin, IntTri, IntUn, Op};
 use super::super::types::Type;
-use super::{Decoded, Mods, arithmetic_int, float};
+use super::{Decoded, Mods, arithmetic_int, bits_type, float, unsigned};
 
 /// The half of a product that is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,13 +97,10 @@ fn saturating(b: &mut Body<'_, '_>, m: &Mods<'_>, int: Int, op: IntBin) -> Decod
 }
 
 fn doubled(b: &Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Result<Type, super::ParseError> {
-    match ty {
-        Type::U16 => Ok(Type::U32),
-        Type::S16 => Ok(Type::S32),
-        Type::U32 => Ok(Type::U64),
-        Type::S32 => Ok(Type::S64),
-        _ => b.wrong(m.at, "no type is wider than this"),
-    }
+    const DOUBLED: [(Type, Type); 4] =
+        [(Type::U16, Type::U32), (Type::S16, Type::S32), (Type::U32, Type::U64), (Type::S32, Type::S64)];
+    let found = DOUBLED.iter().find(|(single, _)| *single == ty);
+    found.map_or_else(|| b.wrong(m.at, "no type is wider than this"), |(_, double)| Ok(*double))
 }
 
 fn wide(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Result<u32, super::ParseError> {
@@ -134,13 +131,8 @@ fn mad(b: &mut Body<'_, '_>, m: &mut Mods<'_>, ty: Type, int: Int) -> Decoded {
 fn carry(b: &mut Body<'_, '_>, m: &mut Mods<'_>, carry_in: bool) -> Decoded {
     let (carry_out, ty) = (m.flag("cc"), m.ty(b)?);
     // Bits of any sign carry the same.
-    let int = match ty {
-        Type::U32 | Type::B32 => Int::U32,
-        Type::S32 => Int::S32,
-        Type::U64 | Type::B64 => Int::U64,
-        Type::S64 => Int::S64,
-        _ => return m.no_type(b, ty),
-    };
+    let int = arithmetic_int(ty).or(bits_type(ty).map(unsigned)).filter(|_| ty.bytes() >= 4);
+    let Some(int) = int else { return m.no_type(b, ty) };
     let op = match m.name {
         "add" | "addc" => CarryOp::Add,
         "sub" | "subc" => CarryOp::Sub,

@@ -34,16 +34,16 @@ fn mma(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     m.need(b, "`.row`", &[("row", ())])?;
     m.need(b, "`.col`", &[("col", ())])?;
     let (d_type, a_type, b_type, c_type) = (m.ty(b)?, m.ty(b)?, m.ty(b)?, m.ty(b)?);
-    let factor = match (a_type, k) {
-        (Type::F16, 8 | 16) => Factor::F16,
-        (Type::BF16, 8 | 16) => Factor::BF16,
-        (Type::TF32, 4 | 8) => Factor::TF32,
-        _ => return b.wrong(m.at, "this shape does not have these types"),
-    };
-    let sum = |ty: Type| match ty {
-        Type::F32 => Some(false),
-        Type::F16 if factor == Factor::F16 => Some(true),
-        _ => None,
+    const FACTORS: [(Type, Factor, [u8; 2]); 3] = [
+        (Type::F16, Factor::F16, [8, 16]),
+        (Type::BF16, Factor::BF16, [8, 16]),
+        (Type::TF32, Factor::TF32, [4, 8]),
+    ];
+    let found = FACTORS.iter().find(|(ty, _, depths)| *ty == a_type && depths.contains(&k));
+    let Some(&(_, factor, _)) = found else { return b.wrong(m.at, "this shape does not have these types") };
+    let sum = |ty: Type| {
+        let half = ty == Type::F16 && factor == Factor::F16;
+        (half || ty == Type::F32).then_some(half)
     };
     let (Some(d_half), Some(c_half)) = (sum(d_type), sum(c_type)) else { return m.no_type(b, d_type) };
     if a_type != b_type {

@@ -47,8 +47,10 @@ pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "atom" | "red" => atom(b, m),
         "cp" => copy(b, m),
         _prefetch => {
-            while m.find(|_| Some(())).is_some() {}
-            b.addr(Space::Generic).or_else(|_| b.p.expected("an address"))?;
+            const WHERE: [&str; 7] =
+                ["global", "local", "L1", "L2", "L2::evict_last", "L2::evict_normal", "L2::128B"];
+            while WHERE.iter().any(|word| m.flag(word)) {}
+            b.addr(Space::Generic)?;
             if b.p.take(",") {
                 b.p.small("a size")?;
             }
@@ -79,6 +81,11 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         return b.wrong(m.at, "no access has so many bytes");
     }
     let (addr, regs);
+    if m.name == "st" && space == Space::Param && b.argument()? {
+        b.comma()?;
+        b.vector(|b| b.src_wider(ty))?;
+        return Ok(Op::Nop);
+    }
     if m.name == "st" {
         if matches!(space, Space::Param | Space::Const) {
             return b.wrong(m.at, "nothing is stored in this space");

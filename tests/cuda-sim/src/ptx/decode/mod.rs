@@ -93,8 +93,8 @@ pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "mov" | "cvta" | "isspacep" => moves::moves(b, m),
         "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "applypriority"
         | "discard" => memory::memory(b, m),
-        "bra" | "brx" | "ret" | "exit" | "trap" | "nanosleep" | "griddepcontrol" | "membar" | "fence"
-        | "pmevent" | "setmaxnreg" => control::control(b, m),
+        "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "nanosleep" | "griddepcontrol" | "membar"
+        | "fence" | "pmevent" | "setmaxnreg" => control::control(b, m),
         "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => sync::sync(b, m),
         "mma" | "ldmatrix" => matrix::matrix(b, m),
         _ => b.wrong(m.at, "this instruction is not supported"),

@@ -109,11 +109,10 @@ fn set(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (logic, to, ty) = (m.pick(&LOGIC), m.ty(b)?, m.ty(b)?);
     let number = compared(b, m, cmp, ty)?;
     let ftz = flush(m, number);
-    let truth = match to {
-        Type::U32 | Type::S32 => u32::MAX,
-        Type::F32 => 1f32.to_bits(),
-        _ => return m.no_type(b, to),
-    };
+    if !matches!(to, Type::U32 | Type::S32 | Type::F32) {
+        return m.no_type(b, to);
+    }
+    let truth = if to == Type::F32 { 1f32.to_bits() } else { u32::MAX };
     if matches!(number, Number::Float(Float::F16 | Float::BF16 | Float::F16x2 | Float::BF16x2)) {
         return m.no_type(b, ty);
     }

@@ -95,12 +95,11 @@ fn redux(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let op = m.need(b, "the operation", &OPS)?;
     let ty = m.ty(b)?;
     let arithmetic = matches!(op, Redux::Add | Redux::Min | Redux::Max);
-    let int = match ty {
-        Type::U32 if arithmetic => Int::U32,
-        Type::S32 if arithmetic => Int::S32,
-        Type::B32 if !arithmetic => Int::U32,
-        _ => return m.no_type(b, ty),
-    };
+    let known = if arithmetic { matches!(ty, Type::U32 | Type::S32) } else { ty == Type::B32 };
+    if !known {
+        return m.no_type(b, ty);
+    }
+    let int = if ty == Type::S32 { Int::S32 } else { Int::U32 };
     let (d, a, mask) = (b.dst(ty)?, next(b, ty)?, next(b, Type::B32)?);
     Ok(Op::Together { mask, what: Together::Redux { op, ty: int, d, a } })
 }

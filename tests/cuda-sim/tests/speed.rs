@@ -1,0 +1,37 @@
+//! How fast the interpreter is: a floor, far below what it does, so that a slow change shows and a busy machine does not.
+
+use std::time::Duration;
+
+use cuda_sim::exec::{self, Launch};
+use cuda_sim::memory::Memory;
+use cuda_sim::ptx;
+
+/// Time that this thread has run: elsewhere than on Linux, all that has passed.
+fn time(start: std::time::Instant) -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let spent = stat.and_then(|stat| stat.split(' ').next()?.parse().ok()).map(Duration::from_nanos);
+    spent.unwrap_or_else(|| start.elapsed())
+}
+
+#[test]
+fn twenty_million_instructions_a_second() {
+    const N: u64 = 1 << 20;
+    let module = ptx::parse(include_str!("../examples/relu.ptx")).unwrap();
+    let memory = Memory::new(1 << 30);
+    let mut params: Vec<u8> = (0..4).flat_map(|_| memory.allocate(4 * N).unwrap().to_le_bytes()).collect();
+    params.extend((N as u32).to_le_bytes());
+    let launch =
+        Launch { grid: [216, 1, 1], block: [256, 1, 1], dynamic_shared: 0, params: &params, globals: &[] };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let best = pool.install(|| {
+        let origin = std::time::Instant::now();
+        let once = || {
+            let start = time(origin);
+            let counters = exec::run(&module.kernels[0], &launch, &memory).unwrap();
+            counters.instructions as f64 / (time(origin) - start).as_secs_f64()
+        };
+        (0..5).map(|_| once()).fold(0.0, f64::max)
+    });
+    println!("{:.0} million instructions a second on one core", best / 1e6);
+    assert!(best >= 20e6, "{best}");
+}
