@@ -1,0 +1,234 @@
+//! Launches whose results are known: each kernel with arguments, and a reference that knows nothing of PTX.
+//!
+//! `data/*.ptx` are nvcc's, made of the `.cu` beside them, whose first lines say how. NVIDIA's wheels hold all that it
+//! takes: `pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl nvidia-nvvm`, all of 13.5.
+
+#![allow(dead_code, reason = "every test binary compiles this file and uses a part of it")]
+
+use half::{bf16, f16};
+
+use crate::harness::{Arg, Shape, blocks, floats, launch_limited, to_words, words};
+
+/// What is wrong with a result.
+pub(crate) type Verdict = Result<(), String>;
+
+/// Looks at the buffers after a launch.
+type Check = Box<dyn Fn(&[Vec<u8>]) -> Verdict>;
+
+/// A launch, and what says whether its buffers are right.
+pub(crate) struct Case {
+    pub(crate) text: String,
+    shape: Shape,
+    args: Vec<Arg>,
+    check: Check,
+}
+
+/// What came of a launch, if it was not what should.
+#[derive(Clone, Debug)]
+pub(crate) enum Trouble {
+    Fault(cuda_sim::exec::Fault),
+    Wrong(String),
+}
+
+impl Case {
+    /// Runs this text with the case's arguments.
+    pub(crate) fn run(&self, text: &str) -> Result<(), Trouble> {
+        let outcome = launch_limited(text, self.shape, &self.args, 1 << 22).map_err(Trouble::Fault);
+        (self.check)(&outcome?.1).map_err(Trouble::Wrong)
+    }
+
+    /// Its own text does what it should.
+    pub(crate) fn passes(&self) {
+        match self.run(&self.text) {
+            Ok(()) => {}
+            Err(Trouble::Fault(fault)) => panic!("{fault}"),
+            Err(Trouble::Wrong(what)) => panic!("{what}\n{}", self.text),
+        }
+    }
+}
+
+/// `a * x + y` for a = 1.75, by 288 threads.
+pub(crate) fn saxpy(n: usize) -> Case {
+    let (x, y) = (inputs(1, n), inputs(2, n));
+    let args = vec![Arg::Word(n as u32), Arg::Word(1.75f32.to_bits()), floats(&x), floats(&y)];
+    let check = move |buffers: &[Vec<u8>]| {
+        let wanted = x.iter().zip(&y).map(|(&x, &y)| 1.75 * f64::from(x) + f64::from(y));
+        close(&buffers[1], wanted, half_ulp)
+    };
+    Case {
+        text: include_str!("../data/saxpy.ptx").into(),
+        shape: blocks(3, 96),
+        args,
+        check: Box::new(check),
+    }
+}
+
+/// The sums of what falls to each block.
+pub(crate) fn block_sum(n: usize, grid: usize) -> Case {
+    let x = inputs(3, n);
+    let args = vec![floats(&x), floats(&vec![f32::NAN; grid]), Arg::Word(n as u32)];
+    let check = move |buffers: &[Vec<u8>]| {
+        let of_block = |block: usize| {
+            x.chunks(256).skip(block).step_by(grid).flatten().map(|&x| f64::from(x)).sum::<f64>()
+        };
+        // At most this many additions follow one another, on partial sums of no more than the absolute values'.
+        let depth = (n.div_ceil(256 * grid) + 8) as f64;
+        let bound = depth * half_ulp(x.iter().map(|&x| f64::from(x.abs())).sum());
+        close(&buffers[1], (0..grid).map(of_block), |_| bound)
+    };
+    let text = include_str!("../data/block_sum.ptx").into();
+    Case { text, shape: blocks(grid as u32, 256), args, check: Box::new(check) }
+}
+
+/// The softmax of each row, by so many threads.
+pub(crate) fn softmax_row(rows: usize, columns: usize, threads: u32) -> Case {
+    let x = inputs(4, rows * columns);
+    let args = vec![floats(&x), floats(&vec![f32::NAN; x.len()]), Arg::Word(columns as u32)];
+    let shape = Shape { dynamic: threads / 32 * 4, ..blocks(rows as u32, threads) };
+    let softmax = |row: &[f32]| {
+        let exp: Vec<f64> = row.iter().map(|&x| f64::from(x).exp()).collect();
+        let sum: f64 = exp.iter().sum();
+        exp.into_iter().map(move |exp| exp / sum).collect::<Vec<f64>>()
+    };
+    let wanted: Vec<f64> = x.chunks(columns).flat_map(softmax).collect();
+    // CUDA documents expf within 2 ulp; the difference it is taken of, sum and quotient round too.
+    let check = move |buffers: &[Vec<u8>]| {
+        close(&buffers[1], wanted.iter().copied(), |wanted| 40.0 * half_ulp(wanted))
+    };
+    Case { text: include_str!("../data/softmax_row.ptx").into(), shape, args, check: Box::new(check) }
+}
+
+/// A matrix with rows and columns changed, through tiles in shared memory.
+pub(crate) fn transpose(rows: usize, columns: usize) -> Case {
+    let x = numbers(5, rows * columns);
+    let none = words(&vec![u32::MAX; x.len()]);
+    let args = vec![words(&x), none, Arg::Word(rows as u32), Arg::Word(columns as u32)];
+    let grid = [columns.div_ceil(32) as u32, rows.div_ceil(32) as u32, 1];
+    let shape = Shape { grid, block: [32, 8, 1], dynamic: 0 };
+    let check = move |buffers: &[Vec<u8>]| {
+        same(&to_words(&buffers[1]), (0..x.len()).map(|i| x[i % rows * columns + i / rows]))
+    };
+    Case { text: include_str!("../data/transpose.ptx").into(), shape, args, check: Box::new(check) }
+}
+
+/// `max(a * b + c, 0)` of halves, and that as bfloat16.
+pub(crate) fn half_gate(n: usize) -> Case {
+    let [a, b, c] =
+        [6, 7, 8].map(|seed| inputs(seed, n).into_iter().map(f16::from_f32).collect::<Vec<f16>>());
+    let halves = |x: &[f16]| Arg::Buffer(x.iter().flat_map(|x| x.to_le_bytes()).collect());
+    let nothing = || Arg::Buffer(vec![0xff; 2 * n]);
+    let args = vec![halves(&a), halves(&b), halves(&c), nothing(), nothing(), Arg::Word(n as u32)];
+    let check = move |buffers: &[Vec<u8>]| {
+        // Exact in f64, so rounded once.
+        let sum = |i: usize| a[i].to_f64() * b[i].to_f64() + c[i].to_f64();
+        let y: Vec<f16> = (0..n).map(|i| f16::from_f64(sum(i).max(0.0))).collect();
+        same(&to_halves(&buffers[3]), y.iter().map(|y| y.to_bits()))?;
+        same(&to_halves(&buffers[4]), y.iter().map(|y| bf16::from_f64(y.to_f64()).to_bits()))
+    };
+    let (text, shape) = (include_str!("../data/half_gate.ptx").into(), blocks(n.div_ceil(128) as u32, 64));
+    Case { text, shape, args, check: Box::new(check) }
+}
+
+/// How often each value occurs, and all odd ones in any order.
+pub(crate) fn histogram(n: usize) -> Case {
+    let x = numbers(9, n);
+    let args = vec![words(&x), words(&[0; 64]), words(&vec![u32::MAX; n]), words(&[0]), Arg::Word(n as u32)];
+    let check = move |buffers: &[Vec<u8>]| {
+        let mut counts = [0; 64];
+        x.iter().for_each(|x| counts[(x % 64) as usize] += 1);
+        same(&to_words(&buffers[1]), counts.into_iter())?;
+        let mut odd: Vec<u32> = x.iter().map(|x| x % 64).filter(|value| value % 2 == 1).collect();
+        same(&to_words(&buffers[3]), [odd.len() as u32].into_iter())?;
+        // The rest is as it was.
+        odd.resize(n, u32::MAX);
+        odd.sort_unstable();
+        let mut found = to_words(&buffers[2]);
+        found.sort_unstable();
+        same(&found, odd.into_iter())
+    };
+    Case {
+        text: include_str!("../data/histogram.ptx").into(),
+        shape: blocks(3, 160),
+        args,
+        check: Box::new(check),
+    }
+}
+
+/// `relu(a + b) * c` as our compiler emits it, by one block of 128 threads.
+pub(crate) fn gate(n: usize) -> Case {
+    let [a, b, c] = [11, 12, 13].map(|seed| inputs(seed, n));
+    let out = floats(&vec![f32::NAN; n]);
+    let args = vec![floats(&a), floats(&b), floats(&c), out, Arg::Word(0), Arg::Word(n as u32)];
+    let check = move |buffers: &[Vec<u8>]| {
+        // Sum and product of two floats are exact in f64, or rounded where no rounding to f32 can tell.
+        let sum = |i: usize| (f64::from(a[i]) + f64::from(b[i])) as f32;
+        let gate = |i: usize| (f64::from(sum(i).max(0.0)) * f64::from(c[i])) as f32;
+        same(&to_words(&buffers[3]), (0..n).map(|i| gate(i).to_bits()))
+    };
+    let text = emitted(include_str!("../../../kernels/gate.snap"));
+    Case { text, shape: blocks(1, 128), args, check: Box::new(check) }
+}
+
+/// `relu(x + b)` of rows and a bias of columns, transposed, as our compiler emits it; rows in fours.
+pub(crate) fn transposed(rows: usize, columns: usize) -> Case {
+    let (x, bias) = (inputs(14, rows * columns), inputs(15, columns));
+    let len = x.len();
+    let extents = [0, len, rows, columns].map(|number| Arg::Word(number as u32));
+    let args = [vec![floats(&x), floats(&bias), floats(&vec![f32::NAN; len])], extents.to_vec()].concat();
+    let check = move |buffers: &[Vec<u8>]| {
+        let sum = |i: usize| f64::from(x[i % rows * columns + i / rows]) + f64::from(bias[i / rows]);
+        same(&to_words(&buffers[2]), (0..len).map(|i| (sum(i).max(0.0) as f32).to_bits()))
+    };
+    let text = emitted(include_str!("../../../kernels/transposed.snap"));
+    Case { text, shape: blocks(2, 64), args, check: Box::new(check) }
+}
+
+/// The first kernel of PTX in a snapshot of our compiler's texts.
+fn emitted(snapshot: &str) -> String {
+    let start = snapshot.find("\n.version ").expect("the snapshot holds PTX") + 1;
+    let end = snapshot[start..].find("\n}\n").expect("a kernel ends") + 3;
+    snapshot[start..start + end].into()
+}
+
+/// Numbers that repeat late, from a linear congruential generator (Knuth's MMIX), by their upper bits.
+fn numbers(seed: u64, count: usize) -> Vec<u32> {
+    let next =
+        |x: &u64| Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    std::iter::successors(Some(seed), next).skip(2).take(count).map(|x| (x >> 32) as u32).collect()
+}
+
+/// Floats in -8..8, with all bits of their mantissas in use.
+fn inputs(seed: u64, count: usize) -> Vec<f32> {
+    numbers(seed, count).into_iter().map(|x| (f64::from(x) / f64::from(1 << 28) - 8.0) as f32).collect()
+}
+
+fn to_halves(bytes: &[u8]) -> Vec<u16> {
+    bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect()
+}
+
+/// Each is its reference, to the bit.
+fn same<T: PartialEq + std::fmt::LowerHex>(found: &[T], wanted: impl ExactSizeIterator<Item = T>) -> Verdict {
+    assert_eq!(found.len(), wanted.len());
+    match found.iter().zip(wanted).enumerate().find(|(_, (found, wanted))| *found != wanted) {
+        Some((i, (found, wanted))) => Err(format!("element {i}: {found:#x}, not {wanted:#x}")),
+        None => Ok(()),
+    }
+}
+
+/// Each is within `bound` of its reference.
+fn close(bytes: &[u8], wanted: impl ExactSizeIterator<Item = f64>, bound: impl Fn(f64) -> f64) -> Verdict {
+    let found = to_words(bytes).into_iter().map(|bits| f64::from(f32::from_bits(bits)));
+    assert_eq!(found.len(), wanted.len());
+    for (i, (found, wanted)) in found.zip(wanted).enumerate() {
+        let is_close = (found - wanted).abs() <= bound(wanted);
+        if !is_close {
+            return Err(format!("element {i}: {found}, not {wanted}"));
+        }
+    }
+    Ok(())
+}
+
+/// What one rounding to nearest may add to a float of this size.
+fn half_ulp(wanted: f64) -> f64 {
+    wanted.abs() * f64::from(f32::EPSILON) / 2.0 + f64::from(f32::MIN_POSITIVE)
+}

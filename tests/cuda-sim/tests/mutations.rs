@@ -1,0 +1,172 @@
+//! Kernels broken on purpose, in each way that a compiler may go wrong: the simulator catches all of them, and says
+//! which rule was broken, or the result is wrong.
+//!
+//! A mutation is an edit of the text of a kernel that works. Those of our compiler come from the reviewed snapshots;
+//! barriers, shuffles and shared memory come from nvcc's.
+
+mod cases;
+mod harness;
+
+use cases::{Case, Trouble};
+use cuda_sim::exec::FaultKind::{self, Mask, Misaligned, OutOfBounds, Race, Uninitialized};
+
+/// A change of the nth line, from 0, that holds a text.
+enum Edit {
+    Drop(usize, &'static str),
+    Put(usize, &'static str, &'static str),
+    /// Exchanges the last two operands.
+    Swap(usize, &'static str),
+    /// Moves the line before the first that holds another text.
+    Hoist(usize, &'static str, &'static str),
+}
+
+/// What notices.
+#[derive(Debug, PartialEq)]
+enum Caught {
+    By(FaultKind),
+    WrongResult,
+}
+use Caught::{By, WrongResult};
+use Edit::{Drop, Hoist, Put, Swap};
+
+struct Mutation {
+    what: &'static str,
+    case: fn() -> Case,
+    edits: &'static [Edit],
+    caught: Caught,
+}
+
+const fn mutation(
+    what: &'static str,
+    case: fn() -> Case,
+    edits: &'static [Edit],
+    caught: Caught,
+) -> Mutation {
+    Mutation { what, case, edits, caught }
+}
+
+/// Two turns of the loop for some threads, and a rest.
+fn gate() -> Case {
+    cases::gate(1003)
+}
+/// More threads than there is to do.
+fn small_gate() -> Case {
+    cases::gate(403)
+}
+fn saxpy() -> Case {
+    cases::saxpy(1000)
+}
+fn transposed() -> Case {
+    cases::transposed(28, 19)
+}
+fn block_sum() -> Case {
+    cases::block_sum(1000, 3)
+}
+fn softmax_row() -> Case {
+    cases::softmax_row(3, 97, 96)
+}
+/// Of one warp.
+fn softmax_warp() -> Case {
+    cases::softmax_row(2, 97, 32)
+}
+fn transpose() -> Case {
+    cases::transpose(97, 70)
+}
+fn half_gate() -> Case {
+    cases::half_gate(1001)
+}
+fn histogram() -> Case {
+    cases::histogram(1001)
+}
+
+#[rustfmt::skip]
+const MUTATIONS: [Mutation; 29] = [
+    mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Uninitialized)),
+    mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
+    mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
+    mutation("no barrier before a tile is read", transpose, &[Drop(0, "bar.sync")], By(Uninitialized)),
+    mutation("no barrier before memory is used again", softmax_row, &[Drop(2, "bar.sync")], By(Race)),
+    mutation("a barrier that one lane misses", softmax_warp, &[Put(3, "bar.sync", "@%p9 bar.sync")], By(Mask)),
+
+    mutation("a mask without the lane itself", softmax_row, &[Put(0, ", -1;", ", 65535;")], By(Mask)),
+    mutation("a mask with lanes that went elsewhere", histogram, &[Put(0, "%r40, %r35;", "%r40, %r26;")], By(Mask)),
+    mutation("a shuffle from too far", softmax_row, &[Put(0, "%r62, %r43,", "%r62, %r47,")], WrongResult),
+    mutation("a shuffle the other way", softmax_row, &[Put(5, "shfl.sync.down", "shfl.sync.up")], WrongResult),
+
+    mutation("one step too many", gate, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
+    mutation("one row too many", transposed, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
+    mutation("one thread too many in a step", block_sum, &[Put(0, "%r2, 63;", "%r2, 64;")], By(Race)),
+
+    mutation("operands of a comparison exchanged", gate, &[Swap(0, "setp.lt.f32")], WrongResult),
+    mutation("operands of a choice exchanged", gate, &[Put(0, "selp.b32 %f13, %f0, %f9", "selp.b32 %f13, %f9, %f0")], WrongResult),
+    mutation("operands of a difference exchanged", softmax_row, &[Swap(0, "sub.f32")], WrongResult),
+
+    mutation("a vector from an element further", gate, &[Put(0, "[%rd8]", "[%rd8+4]")], By(Misaligned)),
+    mutation("a vector where elements are", saxpy, &[Put(0, "ld.global.nc.f32 \t%f2", "ld.global.nc.v2.f32 \t{%f2, %f4}")], By(Misaligned)),
+
+    mutation("no predicate on the vectors", small_gate, &[Drop(0, "bra $done1")], By(OutOfBounds)),
+    mutation("no predicate on the rest", gate, &[Drop(0, "bra $done3"), Drop(0, "bra $done5")], By(OutOfBounds)),
+    mutation("no predicate on a warp's last lanes", softmax_row, &[Drop(0, "@%p10 bra")], By(OutOfBounds)),
+
+    mutation("a sum rounded to zero", gate, &[Put(0, "add.rn.f32", "add.rz.f32")], WrongResult),
+    mutation("a conversion rounded to zero", half_gate, &[Put(0, "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32")], WrongResult),
+
+    mutation("an address of the turn before", gate, &[Hoist(1, "mad.wide.u32", "$loop0:")], WrongResult),
+    mutation("a register that nothing sets", gate, &[Drop(1, "mad.wide.u32")], By(Uninitialized)),
+
+    mutation("a stride of threads instead of elements", gate, &[Put(2, "mul.lo.u32", "max.u32")], By(Race)),
+    mutation("rows as far apart as columns", transposed, &[Put(0, "mul.lo.u32 %r19, %r18, %r3;", "mul.lo.u32 %r19, %r18, %r2;")], By(OutOfBounds)),
+
+    mutation("a sum that no one stored", block_sum, &[Drop(0, "[%r7], %f33")], By(Uninitialized)),
+    mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
+];
+
+/// The text after an edit, which has its place there.
+fn edited(text: &str, edit: &Edit) -> String {
+    let (Drop(nth, at) | Put(nth, at, _) | Swap(nth, at) | Hoist(nth, at, _)) = edit;
+    let mut lines: Vec<String> = text.lines().map(String::from).collect();
+    let places = lines.iter().enumerate().filter(|(_, line)| line.contains(at)).map(|(i, _)| i);
+    let line =
+        places.clone().nth(*nth).unwrap_or_else(|| panic!("`{at}` is {} times in\n{text}", places.count()));
+    match edit {
+        Drop(..) => drop(lines.remove(line)),
+        Put(_, from, to) => lines[line] = lines[line].replacen(from, to, 1),
+        Swap(..) => {
+            let operands = lines[line].trim_end_matches(';');
+            let parts: Vec<&str> = operands.rsplitn(3, ", ").collect();
+            let [last, before, rest] = parts[..] else { panic!("{operands} has not three operands") };
+            lines[line] = format!("{rest}, {last}, {before};");
+        }
+        Hoist(_, _, before) => {
+            let moved = lines.remove(line);
+            let to = lines.iter().position(|line| line.contains(before));
+            lines.insert(to.unwrap_or_else(|| panic!("no `{before}` in\n{text}")), moved);
+        }
+    }
+    let edited = lines.join("\n") + "\n";
+    assert_ne!(edited.trim_end(), text.trim_end(), "the edit at `{at}` changes nothing");
+    edited
+}
+
+#[test]
+fn unbroken_kernels_pass() {
+    MUTATIONS.iter().for_each(|mutation| (mutation.case)().passes());
+}
+
+#[test]
+fn every_mutation_is_caught() {
+    let mut escaped = Vec::new();
+    for Mutation { what, case, edits, caught } in &MUTATIONS {
+        let case = case();
+        let text = edits.iter().fold(case.text.clone(), |text, edit| edited(&text, edit));
+        let found = match case.run(&text) {
+            Ok(()) => None,
+            Err(Trouble::Fault(fault)) => Some((By(fault.kind), fault.to_string())),
+            Err(Trouble::Wrong(why)) => Some((WrongResult, why)),
+        };
+        if found.as_ref().map(|(by, _)| by) != Some(caught) {
+            escaped.push(format!("{what}: {caught:?} wanted, {found:?} found"));
+        }
+    }
+    assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}

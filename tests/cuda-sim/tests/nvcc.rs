@@ -1,0 +1,48 @@
+//! PTX that Fusion did not emit: what nvcc makes of small CUDA C++ kernels runs without a fault and computes what
+//! references in f64 say, at sizes that are multiples of nothing.
+
+mod cases;
+mod harness;
+
+#[test]
+fn saxpy() {
+    // More threads than elements at first, and several elements for a thread at last.
+    for n in [1, 31, 1000, 4099] {
+        cases::saxpy(n).passes();
+    }
+}
+
+#[test]
+fn block_sum() {
+    for (n, grid) in [(1, 1), (255, 2), (1000, 1), (10_007, 5)] {
+        cases::block_sum(n, grid).passes();
+    }
+}
+
+#[test]
+fn softmax_row() {
+    for (rows, columns, threads) in [(1, 1, 32), (3, 7, 64), (5, 97, 96), (2, 1001, 224)] {
+        cases::softmax_row(rows, columns, threads).passes();
+    }
+}
+
+#[test]
+fn transpose() {
+    for (rows, columns) in [(1, 1), (1, 65), (33, 31), (97, 70)] {
+        cases::transpose(rows, columns).passes();
+    }
+}
+
+#[test]
+fn half_gate() {
+    for n in [1, 2, 67, 1001] {
+        cases::half_gate(n).passes();
+    }
+}
+
+#[test]
+fn histogram() {
+    for n in [1, 45, 5003] {
+        cases::histogram(n).passes();
+    }
+}
