@@ -3,6 +3,8 @@
 #[path = "../../tests/devices/mod.rs"]
 mod devices;
 
+use std::time::Duration;
+
 use devices::on_devices;
 use fusion_runtime::{Device, Error, Shape, Tensor};
 
@@ -60,6 +62,18 @@ fn impossible_sizes_are_errors() {
         assert!(matches!(got, Err(Error::OutOfMemory { .. })), "{got:?}");
         Ok(())
     });
+}
+
+#[test]
+fn times_are_those_of_the_work() {
+    let pause = Duration::from_millis(5);
+    let time = Device::cpu().time(|| {
+        std::thread::sleep(pause);
+        Ok(())
+    });
+    assert!(time.unwrap() >= pause);
+    let wrong = Device::cpu().time(|| Tensor::<f32>::zeros(&Device::cpu(), usize::MAX).map(drop));
+    assert!(matches!(wrong, Err(Error::TooLarge { .. })), "{wrong:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use fusion_compiler::ir::plan::Target;
 
@@ -101,6 +102,15 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Waits for all work.
     fn synchronize(&self) -> Result<()>;
+
+    /// How long the device takes for what `work`, called once, starts on it.
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Duration> {
+        self.synchronize()?;
+        let start = Instant::now();
+        work()?;
+        self.synchronize()?;
+        Ok(start.elapsed())
+    }
 }
 
 /// An allocation; dropping it gives it back to its device's pool.
@@ -226,6 +236,16 @@ impl Device {
     /// Whatever went wrong there since the last wait.
     pub fn synchronize(&self) -> Result<()> {
         self.0.synchronize()
+    }
+
+    /// Waits for what `work` starts on the device, and says how long that took: on CUDA by the GPU's own events, else by
+    /// the clock of the host. What other threads start on the device meanwhile counts too.
+    ///
+    /// # Errors
+    /// Those of `work`, and whatever went wrong on the device.
+    pub fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<Duration> {
+        let mut work = Some(work);
+        self.0.time(&mut || work.take().map_or(Ok(()), |work| work()))
     }
 }
 

@@ -27,6 +27,7 @@ unsafe extern "C" {
     pub(super) fn cuEventCreate(event: *mut CUevent, flags: u32) -> i32;
     pub(super) fn cuEventRecord(event: CUevent, stream: CUstream) -> i32;
     pub(super) fn cuEventSynchronize(event: CUevent) -> i32;
+    pub(super) fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> i32;
     pub(super) fn cuEventDestroy_v2(event: CUevent) -> i32;
     pub(super) fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> i32;
     pub(super) fn cuMemFree_v2(address: CUdeviceptr) -> i32;

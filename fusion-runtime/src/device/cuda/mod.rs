@@ -12,11 +12,13 @@ mod params;
 mod pool;
 #[cfg(test)]
 mod tests;
+mod timing;
 
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use cust::context::Context;
 use cust::stream::Stream;
@@ -236,6 +238,10 @@ impl Backend for Cuda {
         // SAFETY: the stream is alive.
         let answer = check(unsafe { cuStreamSynchronize(self.0.stream()) });
         self.0.told("cuStreamSynchronize", answer)
+    }
+
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Duration> {
+        timing::time(&self.0, work)
     }
 }
 

@@ -111,6 +111,22 @@ fn kernels_run() {
 }
 
 #[test]
+fn times_are_the_work_s() {
+    let Some(device) = gpu() else { return };
+    let nothing = device.time(|| Ok(())).unwrap();
+    let much = device
+        .time(|| {
+            (0..8).for_each(|_| drop(scale(&device, 3_000_001)));
+            Ok(())
+        })
+        .unwrap();
+    assert!(much > nothing, "{much:?} for much, {nothing:?} for nothing");
+    let error = Error::Argument { function: String::from("f"), what: String::from("wrong") };
+    assert_eq!(device.time(|| Err(error.clone())).unwrap_err().to_string(), error.to_string());
+    assert_eq!(scale(&device, 3), [0.0, 0.5, 1.0], "the device goes on");
+}
+
+#[test]
 fn threads_share_a_device() {
     let Some(device) = gpu() else { return };
     std::thread::scope(|scope| {

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs the programs that `tests/gpu.sh build` put beside it, or those named: `bash run.sh [NAME...]`.
+#
+# Ends with `N passed, N failed` over all test suites; the bench's table goes to `gpu.txt` too.
+
+set -u -o pipefail
+cd "$(dirname "$0")" || exit 1
+# No GPU is a failure here.
+export FUSION_REQUIRE_CUDA=1
+
+failed=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+nvidia-smi -L 2>/dev/null || echo "no nvidia-smi on this machine"
+
+names=("$@")
+if ((${#names[@]} == 0)); then mapfile -t names < <(ls bin | grep -vx gpu && echo gpu); fi
+for name in "${names[@]}"; do
+    printf '\n==> %s\n' "$name"
+    case $name in
+        gpu) ./bin/gpu --bench 2>&1 | tee gpu.txt ;;
+        *) "./bin/$name" --quiet 2>&1 | tee -a "$log" ;;
+    esac || failed+=("$name")
+done
+
+printf '\n'
+awk '/^test result:/ { p += $4; f += $6 } END { printf "%d passed, %d failed\n", p, f }' "$log"
+if ((${#failed[@]} > 0)); then
+    printf 'failed: %s\n' "${failed[*]}"
+    exit 1
+fi

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The device suites and the GPU bench as programs for a machine with an NVIDIA GPU and its driver, but without Rust.
+#
+#   tests/gpu.sh build OUT        puts them into the folder OUT, with a `run.sh`; copy it there, and say `bash OUT/run.sh`
+#   tests/gpu.sh run [NAME...]    builds and runs them here, or those named: on this machine's GPU, else the simulated one
+#
+# Without wgpu, which would be most of each program. For x86-64 Linux with a C library no older than this machine's;
+# `libcuda.so.1` is that machine's, and nothing of the simulator goes along. FUSION_PROFILE names a profile of cargo
+# other than `release`.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+readonly limit=$((64 << 20))
+profile=${FUSION_PROFILE:-release}
+
+# What runs kernels on devices, as cargo names it; the bench last.
+suites=(
+    "--package fusion --test language --test ops --test programs --test hygiene --bench gpu"
+    "--package fusion-runtime --lib --test execute --test properties --test tensor"
+)
+
+main() {
+    case ${1:-} in
+        build) build "${2:?where to put the programs}" ;;
+        run) run "${@:2}" ;;
+        *) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    esac
+}
+
+build() {
+    local out=$1 bytes
+    mkdir -p "$out/bin"
+    rm -f "$out"/bin/*
+    # To link with.
+    source tests/cuda-sim/env.sh >/dev/null
+    for suite in "${suites[@]}"; do
+        # shellcheck disable=SC2086 # Words of a command.
+        cargo test --quiet --no-run --profile "$profile" --no-default-features --features cuda $suite --message-format json | programs |
+            while read -r name program; do strip -o "$out/bin/$name" "$program"; done
+    done
+    cp tests/gpu-run.sh "$out/run.sh"
+    bytes=$(du -sb "$out" | cut -f 1)
+    printf '%s: %d programs, %d MiB\n' "$out" "$(ls "$out/bin" | wc -l)" $((bytes >> 20))
+    if ((bytes >= limit)); then echo "more than $((limit >> 20)) MiB" >&2 && return 1; fi
+    if ldd "$out"/bin/* | grep -F 'libcuda_sim'; then echo "the simulator is linked" >&2 && return 1; fi
+}
+
+run() {
+    local out
+    source tests/cuda-sim/env.sh
+    out=$cuda_sim_target/gpu
+    build "$out"
+    bash "$out/run.sh" "$@"
+}
+
+# Names and paths of the programs that cargo built, by its messages.
+programs() {
+    python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable") and message["profile"]["test"]:
+        print(message["target"]["name"], message["executable"])'
+}
+
+main "$@"
