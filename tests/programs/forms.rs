@@ -11,6 +11,17 @@ fuse! {
     pub fn tall(x: f32[N], HEIGHT: dim, dim_height: f32) -> f32[HEIGHT, N] { x * dim_height + (index(HEIGHT) * 0) as f32 }
 }
 
+fuse! {
+    /// Thousands of operations, whose scopes the compiler must not nest.
+    #[fuse(targets(cpu))]
+    pub fn long(x: f32[N]) -> f32[N] { hundred(hundred(hundred(five_hundred(five_hundred(x))))) + hundred(five_hundred(x)) }
+
+    fn one(x) { x * 1.0001 + 0.5 }
+    fn ten(x) { one(one(one(one(one(one(one(one(one(one(x)))))))))) }
+    fn hundred(x) { ten(ten(ten(ten(ten(ten(ten(ten(ten(ten(x)))))))))) }
+    fn five_hundred(x) { hundred(hundred(hundred(hundred(hundred(x))))) }
+}
+
 both! {
     templates {
         fn axpb(x, a = 2, b = 0.5) { x * a + b }
@@ -341,4 +352,15 @@ fn inside_macros_closures_and_generics() {
         let x = host.on(device)?;
         check(&combined!(x - x.clone())?, &[50], |at| -49.0 * host.at(at))
     });
+}
+
+#[test]
+fn a_function_of_thousands_of_operations() -> Result<()> {
+    let x = [0.0, -1.5, 3e-5];
+    let after = |steps, x: f32| (0..steps).fold(f64::from(x), |x, _| x * f64::from(1.0001_f32) + 0.5);
+    for (got, x) in long(&Tensor::from_slice(&Device::cpu(), &x, [3])?)?.to_vec()?.into_iter().zip(x) {
+        let expected = after(1300, x) + after(600, x);
+        assert!((f64::from(got) / expected - 1.0).abs() < 1e-5, "{got} for {x}, not {expected}");
+    }
+    Ok(())
 }

@@ -36,11 +36,16 @@ impl Writer {
 
     /// A line that opens a block, the block, and the line that closes it.
     fn block(&mut self, open: impl AsRef<str>, inside: impl FnOnce(&mut Writer)) {
+        self.enclosed(open, "}", inside);
+    }
+
+    /// The same where the block is part of a statement.
+    fn enclosed(&mut self, open: impl AsRef<str>, close: &str, inside: impl FnOnce(&mut Writer)) {
         self.line(open);
         self.depth += 1;
         inside(self);
         self.depth -= 1;
-        self.line("}");
+        self.line(close);
     }
 }
 

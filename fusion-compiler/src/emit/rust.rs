@@ -2,6 +2,9 @@
 //!
 //! Every strided run of elements is sliced before its loop, so that no bound is checked inside. What is
 //! written is given as the window of the items to run; its positions are relative to the window.
+//! Long runs of statements are blocks, which bounds how deep scopes nest.
+
+use std::collections::HashMap;
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
@@ -11,7 +14,9 @@ use crate::target::Dialect;
 
 /// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
-    let emitter = Emitter { kernel, dialect };
+    let mut uses = HashMap::new();
+    count_uses(&kernel.body, &mut uses);
+    let emitter = Emitter { kernel, dialect, uses };
     let mut out = Writer::new();
     out.line("#[inline(always)]");
     out.block(format!("pub(super) fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
@@ -21,9 +26,28 @@ pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     out.text
 }
 
+/// The most statements of a block. Each `let` makes a scope of all that follows it in its block, and the compiler
+/// describes scopes to debuggers recursively: some thousands overflow its stack.
+const BLOCK_MAX: usize = 64;
+
 struct Emitter<'k> {
     kernel: &'k Kernel,
     dialect: Dialect,
+    /// How often each value is an operand.
+    uses: HashMap<Value, usize>,
+}
+
+/// Adds how often each value is an operand of the statements and of those within.
+fn count_uses(body: &[Stmt], uses: &mut HashMap<Value, usize>) {
+    for stmt in body {
+        stmt.clone().for_each_operand_mut(|operand| *uses.entry(*operand).or_default() += 1);
+        match stmt {
+            Stmt::Let(..) | Stmt::Store(..) => {}
+            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                count_uses(body, uses);
+            }
+        }
+    }
 }
 
 /// A run of elements that a vector loop goes through.
@@ -49,7 +73,34 @@ impl Emitter<'_> {
     }
 
     fn body(&self, out: &mut Writer, body: &[Stmt]) {
-        body.iter().for_each(|stmt| self.stmt(out, stmt));
+        self.sequence(out, body, |out, stmt| self.stmt(out, stmt));
+    }
+
+    /// Statements one after another; many of them as blocks, which only what is used later gets out of.
+    fn sequence(&self, out: &mut Writer, stmts: &[Stmt], print: impl Fn(&mut Writer, &Stmt)) {
+        if stmts.len() <= BLOCK_MAX {
+            stmts.iter().for_each(|stmt| print(out, stmt));
+            return;
+        }
+        for run in stmts.chunks(BLOCK_MAX) {
+            let kept: String = self.outliving(run).iter().map(|value| format!("v{}, ", value.0)).collect();
+            let kept = kept.trim_end();
+            out.enclosed(format!("let ({kept}) = {{"), "};", |out| {
+                run.iter().for_each(|stmt| print(out, stmt));
+                out.line(format!("({kept})"));
+            });
+        }
+    }
+
+    /// The values made by these statements that others use.
+    fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
+        let mut inside = HashMap::new();
+        count_uses(run, &mut inside);
+        let made = run.iter().filter_map(|stmt| match stmt {
+            Stmt::Let(value, _) => Some(*value),
+            Stmt::Store(..) | Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => None,
+        });
+        made.filter(|value| self.uses.get(value) > inside.get(value)).collect()
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
@@ -73,8 +124,9 @@ impl Emitter<'_> {
 
     /// What is the same for all lanes first, then the slices, then the loop.
     fn vector(&self, out: &mut Writer, len: Value, body: &[Stmt]) {
-        let (lanes, uniform): (Vec<&Stmt>, Vec<&Stmt>) = body.iter().partition(|stmt| self.is_per_lane(stmt));
-        uniform.iter().for_each(|stmt| self.stmt(out, stmt));
+        let (lanes, uniform): (Vec<Stmt>, Vec<Stmt>) =
+            body.iter().cloned().partition(|stmt| self.is_per_lane(stmt));
+        self.body(out, &uniform);
         let streams = self.streams(&lanes);
         for (i, stream) in streams.iter().enumerate() {
             let written = self.kernel.buffer(stream.buffer).access != Access::Read;
@@ -94,7 +146,7 @@ impl Emitter<'_> {
             out.line(format!("let p{i} = {borrow}p{i}[..v{}];", len.0));
         }
         out.block(format!("for j in 0..v{} {{", len.0), |out| {
-            lanes.iter().for_each(|stmt| self.lane_stmt(out, stmt, &streams));
+            self.sequence(out, &lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
         });
     }
 
@@ -108,7 +160,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn streams(&self, lanes: &[&Stmt]) -> Vec<Stream> {
+    fn streams(&self, lanes: &[Stmt]) -> Vec<Stream> {
         let mut streams: Vec<Stream> = Vec::new();
         for stmt in lanes {
             let at = match stmt {
