@@ -167,7 +167,10 @@ impl DriverCopy {
                     }
                 };
                 match code {
-                    2 => return Err(Error::OutOfMemory { device: device.to_string(), bytes }),
+                    2 => {
+                        let device = device.to_string();
+                        return Err(Error::OutOfMemory { bytes, device, tensor_bytes_max: None });
+                    }
                     code => told(device, "cuMemAlloc", code)?,
                 }
             }
