@@ -13,12 +13,15 @@ PATH=$PATH:/usr/sbin:/sbin
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 logs=$target/logs
 tools=$target/tools
+# What is not the same with every set of features.
+featured=(--package fusion --package fusion-runtime --package fusion-examples)
 passed=0 failed=0 skipped=0
 summary=()
 
 main() {
     mkdir -p "$logs"
-    export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never
+    # From nothing, what incremental builds keep costs more than it saves.
+    export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
     export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
     # A snapshot that differs is a failure, and no file is written.
     export INSTA_UPDATE=no
@@ -31,15 +34,17 @@ main() {
     export CUDA_LIBRARY_PATH=$target/cuda-sim
 
     step "format" cargo fmt --all --check
-    step "lint" cargo clippy --quiet --workspace --all-targets -- -D warnings
-    step "lint, with cuda" \
-        cargo clippy --quiet --workspace --exclude fusion-corpus --all-targets --features cuda -- -D warnings
-    step "documentation" \
-        env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --exclude fusion-corpus --no-deps
+    # All features share their build with the documentation; what fewer leave out is in two crates.
+    step "lint" cargo clippy --quiet --workspace --all-targets --features cuda -- -D warnings
+    step "lint, default features" cargo clippy --quiet "${featured[@]}" -- -D warnings
+    step "lint, no default features" cargo clippy --quiet "${featured[@]}" --no-default-features -- -D warnings
+    step "documentation" env RUSTDOCFLAGS="-D warnings" \
+        cargo doc --quiet --workspace --exclude fusion-corpus --no-deps --features cuda
     step "tests" run_tests
     step "tests, no default features" run_tests_without_features
     step "tests, with cuda" run_tests_with_cuda
     step "examples, with cuda" run_examples_with_cuda
+    step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
     step "devices" cargo run --quiet --release --example devices
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
@@ -143,20 +148,21 @@ choose_vulkan_driver() {
     fi
 }
 
+# With the features that users have, and all that has no features. The random functions are compiled once, with all
+# features: it takes minutes.
 run_tests() {
     cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast
 }
 
-# Without its feature there is no wgpu device to require. The random functions run once, with all features: compiling
-# them takes minutes.
+# Without its feature there is no wgpu device to require.
 run_tests_without_features() {
-    env -u FUSION_REQUIRE_WGPU \
-        cargo test --quiet --workspace --exclude fusion-corpus --exclude cuda-sim --no-fail-fast --no-default-features
+    env -u FUSION_REQUIRE_WGPU cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features
 }
 
-# On the machine's GPU, or on the simulated one. The random functions run here, with all features.
+# On the machine's GPU, or on the simulated one.
 run_tests_with_cuda() {
-    source tests/cuda-sim/env.sh && cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features cuda
+    source tests/cuda-sim/env.sh &&
+        cargo test --quiet "${featured[@]}" --package fusion-corpus --no-fail-fast --features cuda
 }
 
 # Built by the tests. The others take as many elements as a real GPU is there for.
