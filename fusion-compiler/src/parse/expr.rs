@@ -4,7 +4,7 @@
 
 use proc_macro2::Delimiter;
 
-use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Name, Pattern, Stmt, Unary};
+use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 use super::inline;
 use super::tokens::{Parsed, Parser, is_keyword};
 use crate::diag;
@@ -31,12 +31,26 @@ fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
         let at = parser.expect(op.symbol(), "an operator")?;
         let right = binary(parser, tightness)?;
         comparison = (tightness == COMPARISON).then_some(op);
-        let depth = left.depth.max(right.depth);
-        left = node(parser, ExprKind::Binary(op, Box::new(left), Box::new(right)), at, depth)?;
+        left = chain(parser, left, Link { op, at, operand: right })?;
     }
     match parser.symbol() {
         Some("**") => Err(parser.error(diag::no_power())),
         Some(_) | None => Ok(left),
+    }
+}
+
+/// Applies one more operator. A chain may be long: it is as deep as the deepest of its operands.
+fn chain(parser: &mut Parser<'_, '_>, left: Expr, link: Link) -> Parsed<Expr> {
+    let (at, right) = (link.at, link.operand.depth);
+    match left {
+        Expr { kind: ExprKind::Chain(first, mut links), depth, .. } => {
+            links.push(link);
+            node(parser, ExprKind::Chain(first, links), at, right.max(depth - 1))
+        }
+        left => {
+            let depth = left.depth.max(right);
+            node(parser, ExprKind::Chain(Box::new(left), vec![link]), at, depth)
+        }
     }
 }
 
@@ -97,13 +111,21 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let mut value = primary(parser)?;
     loop {
         if parser.eat(".").is_some() {
+            if parser.cursor().literal().is_some() && parser.sink.captures.is_none() {
+                return Err(parser.error(diag::no_tuple_field()));
+            }
             let method = parser.name("the name of a function after `.`")?;
             let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
-                return Err(parser.error_at(method.at, diag::no_field(&method.text)));
+                let message = match parser.sink.captures {
+                    Some(_) => diag::no_field_inline(&method.text),
+                    None => diag::no_field(&method.text),
+                };
+                return Err(parser.error_at(method.at, message));
             };
             let mut args = vec![Arg { name: None, value }];
             args.extend(parser.within(inner, span).list(argument)?);
-            value = call(parser, method, args)?;
+            let depth = deepest(&args);
+            value = node(parser, ExprKind::Method(method.text, args), method.at, depth)?;
         } else if parser.is_group(Delimiter::Parenthesis) {
             return Err(parser.error(diag::call_of_value()));
         } else if parser.is_group(Delimiter::Bracket) {
@@ -162,16 +184,25 @@ fn named(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         let args = parser.within(inner, span).list(argument)?;
         return call(parser, name, args);
     }
-    if parser.symbol() == Some("::") {
-        return Err(parser.error(diag::no_path()));
+    match parser.symbol() {
+        Some("::") => return Err(parser.error(diag::no_path())),
+        Some("!") if parser.sink.captures.is_some() => {
+            return Err(parser.error_at(name.at, diag::no_macro_inline(&name.text)));
+        }
+        Some("!") => return Err(parser.error_at(name.at, diag::no_macro(&name.text))),
+        Some(_) | None => {}
     }
     parser.sink.mentions.push(name.text.clone());
     node(parser, ExprKind::Name(name.text), name.at, 0)
 }
 
 fn call(parser: &mut Parser<'_, '_>, name: Name, args: Vec<Arg>) -> Parsed<Expr> {
-    let depth = args.iter().map(|arg| arg.value.depth).max().unwrap_or(0);
+    let depth = deepest(&args);
     node(parser, ExprKind::Call(name.text, args), name.at, depth)
+}
+
+fn deepest(args: &[Arg]) -> u32 {
+    args.iter().map(|arg| arg.value.depth).max().unwrap_or(0)
 }
 
 fn argument(parser: &mut Parser<'_, '_>) -> Parsed<Arg> {
@@ -449,10 +480,14 @@ mod tests {
             ExprKind::Name(name) => name.clone(),
             ExprKind::Unary(Unary::Neg, x) => list("neg", &[x]),
             ExprKind::Unary(Unary::Not, x) => list("not", &[x]),
-            ExprKind::Binary(op, x, y) => list(op.symbol(), &[x, y]),
+            ExprKind::Chain(first, links) => links.iter().fold(tree(first), |left, link| {
+                format!("({} {left} {})", link.op.symbol(), tree(&link.operand))
+            }),
             ExprKind::Cast(x, dtype) => list(&format!("as-{}", dtype.text), &[x]),
             ExprKind::If(c, x, y) => format!("(if {} {} {})", tree(c), tail(x), tail(y)),
-            ExprKind::Call(name, args) => list(name, &args.iter().map(|arg| &arg.value).collect::<Vec<_>>()),
+            ExprKind::Call(name, args) | ExprKind::Method(name, args) => {
+                list(name, &args.iter().map(|arg| &arg.value).collect::<Vec<_>>())
+            }
             ExprKind::Tuple(parts) => list("tuple", &parts.iter().collect::<Vec<_>>()),
             ExprKind::Arrow(x, y) => list("->", &[x, y]),
             ExprKind::Range(x, y) => list("..", &[x, y]),
@@ -521,11 +556,20 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_long_expressions_are_errors_not_overflows() {
+    fn deep_expressions_are_errors_not_overflows() {
         let message = "this expression is nested too deeply: give parts of it a name with `let`";
         check(&format!("{}x{}", "(".repeat(500), ")".repeat(500)), message);
         check(&format!("{}x", "-".repeat(5000)), message);
-        check(&vec!["x"; 5000].join(" + "), message);
         check(&format!("x{}", " as f32".repeat(5000)), message);
+        check(&format!("x{}", ".f()".repeat(5000)), message);
+    }
+
+    #[test]
+    fn long_chains_are_not_deep() {
+        let source = vec!["x * y"; 20000].join(" + ");
+        let buffer = TokenBuffer::new2(TokenStream::from_str(&source).unwrap());
+        let mut sink = Sink::default();
+        let parsed = whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink)).unwrap();
+        assert_eq!(parsed.depth, 3);
     }
 }
