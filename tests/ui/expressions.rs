@@ -22,7 +22,9 @@ fuse! {
     pub fn two_operands(x: f32[N]) -> f32[N] { x x }
     pub fn power(x: f32[N]) -> f32[N] { x ** 2 }
     pub fn empty_parentheses(x: f32[N]) -> f32[N] { x + () }
-    pub fn macro_call(x: f32[N]) -> f32[N] { relu!(x) }
+    pub fn macro_call(x: f32[N]) -> f32[N] { x + vec![1.0] }
+    pub fn macro_statement(x: f32[N]) -> f32[N] { println!("x"); x }
+    pub fn tuple_field(x: f32[N]) -> f32[N] { (x, x).0 }
     pub fn block(x: f32[N]) -> f32[N] { x + { x } }
     pub fn called_value(x: f32[N]) -> f32[N] { (x + 1.0)(x) }
     pub fn crate_path(x: f32[N]) -> f32[N] { x + crate::BIAS }

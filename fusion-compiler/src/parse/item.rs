@@ -57,7 +57,8 @@ fn recover(parser: &mut Parser<'_, '_>) {
 }
 
 fn starts_item(parser: &Parser<'_, '_>) -> bool {
-    parser.symbol() == Some("#") || parser.is_word("fn") || parser.is_word("pub")
+    let starts = |word: &&str| parser.is_word(word);
+    parser.symbol() == Some("#") || ["pub", "fn", "const", "static", "let"].iter().any(starts)
 }
 
 /// What attributes say.
@@ -76,17 +77,14 @@ fn item(parser: &mut Parser<'_, '_>) -> Parsed<Item> {
         attribute(parser, &mut attributes)?;
     }
     let visibility = visibility(parser)?;
-    let qualified = qualifiers(parser);
+    qualifiers(parser);
     if parser.eat_word("fn").is_none() {
         return Err(no_function(parser));
     }
     if let (true, Some(at)) = (visibility.is_empty(), attributes.fuse) {
         parser.error_at(at, diag::attribute_private());
     }
-    let mut function = function(parser, !visibility.is_empty())?;
-    if qualified.is_err() {
-        function.broken = Broken::Head;
-    }
+    let function = function(parser, !visibility.is_empty())?;
     if attributes.targets.is_empty() {
         attributes.targets.extend(Target::ALL);
     }
@@ -111,8 +109,8 @@ fn visibility(parser: &mut Parser<'_, '_>) -> Parsed<TokenStream> {
     Ok(whole)
 }
 
-/// What Rust allows between `pub` and `fn`.
-fn qualifiers(parser: &mut Parser<'_, '_>) -> Parsed<()> {
+/// Passes over what Rust allows between `pub` and `fn`.
+fn qualifiers(parser: &mut Parser<'_, '_>) {
     let before = parser.cursor();
     let mut found = None;
     while let Some(word) = parser.word().filter(|word| QUALIFIERS.contains(&word.as_str())) {
@@ -121,11 +119,8 @@ fn qualifiers(parser: &mut Parser<'_, '_>) -> Parsed<()> {
         parser.literal();
     }
     match found {
-        Some((word, Some(at))) if parser.is_word("fn") => Err(parser.error_at(at, diag::qualifier(word))),
-        _ => {
-            parser.seek(before);
-            Ok(())
-        }
+        Some((word, Some(at))) if parser.is_word("fn") => drop(parser.error_at(at, diag::qualifier(word))),
+        Some(_) | None => parser.seek(before),
     }
 }
 
