@@ -136,6 +136,9 @@ catalogue! {
     no_field_inline(field) = "values have no fields: an expression of Rust stands in braces, `{{….{field}}}`";
     no_tuple_field() = "values have no fields: take several values apart with `let (a, b) = …;`";
     no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
+    no_dims_here() = "dims are declared in the signature, and in the inline form at each tensor: leave out the `[…]` here";
+    no_list() = "there are no lists: pass numbers as a tensor, and write several values as a tuple, `(a, b)`";
+    no_closure() = "there are no closures: write a private `fn`, or its body in place";
     no_path() = "paths with `::` cannot be named here: pass the value as a parameter (`PI`, `E`, `INF` and `NAN` are known)";
     no_path_inline() = "paths with `::` need braces: `{{path::to::TENSOR}}`, or `scalar(path::to::NUMBER)` for a number";
     no_reference() = "values are not references: leave out the `&` or `*`";
@@ -164,6 +167,7 @@ catalogue! {
     param_attribute() = "a parameter takes no attributes and no documentation: write them at the function";
     param_const() = "a parameter has no `const`: leave it out, or write the number where it is used";
     rust_type(write) = "a tensor is declared by its dtype and its dims: write `{write}`";
+    results_tuple() = "several results are a tuple: write `-> (f32[N], f32[N])`";
     no_unit() = "a result is a tensor: write `-> f32[N]`, or leave out `-> ()` where the function changes its `&mut` parameters alone";
     param_mut() = "a tensor that changes is `x: &mut f32[N]`: leave out the `mut` before the name";
     param_reference() = "a tensor is read without `&`: write `x: f32[N]`, or `x: &mut f32[N]` to change it";

@@ -14,6 +14,8 @@ fuse! {
     pub fn positive(x: f32[N]) -> f32[N] { +x }
     pub fn field(x: f32[N]) -> f32[N] { x.len }
     pub fn element(x: f32[N]) -> f32[N] { x[0] }
+    pub fn dims(x: f32[N, D], y: f32[D]) -> f32[N, D] { x[N, D] * y }
+    pub fn list(x: f32[N]) -> f32[N] { x * [1.0, 2.0] }
     pub fn question(x: f32[N]) -> f32[N] { exp(x)? }
     pub fn matched(x: f32[N]) -> f32[N] { match x { _ => x } }
     pub fn returned(x: f32[N]) -> f32[N] { return x; }

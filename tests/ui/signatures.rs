@@ -15,6 +15,7 @@ fuse! {
     pub fn no_type(x: ) -> f32[N] { x }
     pub fn parenthesised(x: (f32[N])) -> f32[N] { x }
     pub fn no_result(x: f32[N]) -> { x }
+    pub fn two_results(x: f32[N]) -> f32[N], f32[N] { (x, x) }
     pub fn no_body(x: f32[N]) -> f32[N];
     pub fn no_params -> f32[N] { 1.0 }
     pub fn semicolons(x: f32[N]; y: f32[N]) -> f32[N] { x + y }

@@ -60,6 +60,7 @@ fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         Some("!") => Unary::Not,
         Some("&" | "*" | "&&" | "**") => return Err(parser.error(diag::no_reference())),
         Some("+") => return Err(parser.error(diag::no_positive())),
+        Some("|" | "||") => return Err(parser.error(diag::no_closure())),
         Some(_) | None => {
             let operand = nested(parser, postfix)?;
             return casts(parser, operand);
@@ -129,13 +130,21 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         } else if parser.is_group(Delimiter::Parenthesis) {
             return Err(parser.error(diag::call_of_value()));
         } else if parser.is_group(Delimiter::Bracket) {
-            return Err(parser.error(diag::no_index()));
+            let message = if names_dims(parser) { diag::no_dims_here() } else { diag::no_index() };
+            return Err(parser.error(message));
         } else if parser.symbol() == Some("?") {
             return Err(parser.error(diag::no_question()));
         } else {
             return Ok(value);
         }
     }
+}
+
+/// Whether brackets come next that start like `[N, D]`.
+fn names_dims(parser: &Parser<'_, '_>) -> bool {
+    let inner = parser.cursor().group(Delimiter::Bracket).map(|(inner, _, _)| inner);
+    let name = inner.and_then(|inner| inner.ident()).map(|(name, _)| name.to_string());
+    name.is_some_and(|name| name.starts_with(char::is_uppercase))
 }
 
 fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
@@ -168,6 +177,7 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         Some("_" | "self" | "Self" | "crate" | "super") => Err(parser.error_expected("an expression")),
         Some("let") => Err(parser.error(diag::no_let_here())),
         None if parser.is_group(Delimiter::Brace) => Err(parser.error(diag::no_block())),
+        None if parser.is_group(Delimiter::Bracket) => Err(parser.error(diag::no_list())),
         None => Err(parser.error_expected("an expression")),
         Some(word) if is_keyword(word) => Err(parser.error(diag::no_keyword(word))),
         Some(_) => named(parser),

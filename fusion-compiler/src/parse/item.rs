@@ -238,7 +238,11 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
             Some(_) => "the body of the function, `{ … }`",
             None => "`->` and the result, or the body of the function, `{ … }`",
         };
-        return Err(if results_whole.is_ok() { parser.error_expected(what) } else { Reported });
+        return Err(match (results_whole, parser.symbol()) {
+            (Err(reported), _) => reported,
+            (Ok(()), Some(",")) if results.is_some() => parser.error(diag::results_tuple()),
+            (Ok(()), _) => parser.error_expected(what),
+        });
     };
     parser.sink.mistaken.pop();
     parser.sink.mentions.clear();
