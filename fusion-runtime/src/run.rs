@@ -90,29 +90,29 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
     label = "not `{T}`",
     note = "a number of another type is cast, as in `scalar(x as {T})`; an expression of another type begins with it, as in `fuse!(i32: …)`, for `f32`, `i32` or `u32`"
 )]
-pub trait AsScalar<T> {
+pub trait IntoScalar<T> {
     /// The number.
-    fn as_scalar(self) -> T;
+    fn into_scalar(self) -> T;
 }
 
 // One for each type, and none for several: so a literal, or what is converted `into()` it, gets this one.
 #[diagnostic::do_not_recommend]
-impl AsScalar<f32> for f32 {
-    fn as_scalar(self) -> f32 {
+impl IntoScalar<f32> for f32 {
+    fn into_scalar(self) -> f32 {
         self
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl AsScalar<i32> for i32 {
-    fn as_scalar(self) -> i32 {
+impl IntoScalar<i32> for i32 {
+    fn into_scalar(self) -> i32 {
         self
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl AsScalar<u32> for u32 {
-    fn as_scalar(self) -> u32 {
+impl IntoScalar<u32> for u32 {
+    fn into_scalar(self) -> u32 {
         self
     }
 }

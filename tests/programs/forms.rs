@@ -25,7 +25,7 @@ fuse! {
 /// A sum of thousands of terms, written out: a chain of operators is not deep, wherever it goes.
 macro_rules! long_sum {
     (@ [$($terms:tt)*] x $($more:tt)*) => { long_sum!(@ [$($terms)* $($terms)* $($terms)* $($terms)*] $($more)*); };
-    (@ [$($terms:tt)*]) => { fuse! { pub fn long_sum(a: f32[N], b: f32[N]) -> f32[N] { a $($terms)* } } };
+    (@ [$($terms:tt)*]) => { fuse! { pub(crate) fn long_sum(a: f32[N], b: f32[N]) -> f32[N] { a $($terms)* } } };
 }
 
 long_sum!(@ [+ b - a * b] x x x x x);

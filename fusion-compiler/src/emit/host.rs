@@ -66,7 +66,7 @@ pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
                 quote_spanned!(place=> ::fusion::__private::AsTensor::<#dtype>::as_tensor(&(#capture)))
             }
             ParamKind::Scalar => {
-                quote_spanned!(place=> ::fusion::__private::AsScalar::<#dtype>::as_scalar(#capture))
+                quote_spanned!(place=> ::fusion::__private::IntoScalar::<#dtype>::into_scalar(#capture))
             }
             ParamKind::Dim(_) => unreachable!("nothing that is captured is an extent"),
         }

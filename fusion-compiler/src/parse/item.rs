@@ -274,7 +274,10 @@ fn nameless(text: &str) -> Name {
 
 fn generics(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Name>> {
     let names = generic_names(parser);
-    while names.is_err() && !parser.at_end() && !parser.is_group(Delimiter::Parenthesis) {
+    let goes_on = |parser: &Parser<'_, '_>| {
+        !parser.at_end() && !parser.is_word("fn") && !parser.is_group(Delimiter::Parenthesis)
+    };
+    while names.is_err() && goes_on(parser) {
         parser.skip_symbol();
     }
     names
