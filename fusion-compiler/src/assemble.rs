@@ -219,7 +219,10 @@ fn value_name(graph: &Graph, id: NodeId) -> String {
             "" => format!("{op:?}").to_lowercase(),
             name => name.into(),
         },
-        NodeKind::Cast => format!("as {}", graph.node(id).dtype),
+        NodeKind::Cast => match graph.node(id) {
+            node if node.dtype == graph.node(node.args[0]).dtype => "broadcast".into(),
+            node => format!("as {}", node.dtype),
+        },
         NodeKind::Reduce(reduce, _) => format!("{reduce:?}").to_lowercase(),
         NodeKind::Literal(value) => value.to_string(),
         NodeKind::Coord(axis) => format!("index({})", graph.axis(*axis).name),

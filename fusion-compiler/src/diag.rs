@@ -27,6 +27,11 @@ impl Diagnostics {
         }
     }
 
+    /// Whether this text is there already, among the errors from this one on.
+    pub(crate) fn says(&self, message: &Message, first: usize) -> bool {
+        self.errors.iter().skip(first).any(|(_, text)| text == message)
+    }
+
     /// How many errors there are.
     pub(crate) fn len(&self) -> usize {
         self.errors.len()
@@ -121,13 +126,19 @@ catalogue! {
     assign_in_block() = "an assignment stands on its own in the function: write `p = if … {{ … }} else {{ … }};`";
     assign_target() = "only a `&mut` parameter, by its name, can be assigned to";
     too_deep() = "this expression is nested too deeply: give parts of it a name with `let`";
+    too_many_numbers() = "too many operations on numbers alone: write their result, or a tensor before them";
     bad_literal(text) = "`{text}` is not a number: literals are whole numbers, numbers with a point, and `true` or `false`";
     bad_suffix(suffix) = "`{suffix}` is not a suffix for a number here: write `f32`, `i32` or `u32`, or leave it out";
     huge_literal(text) = "`{text}` is too large for any integer: a float has a point, `{text}.0`";
     call_of_value() = "only functions can be called: write `name(…)`, or `*` for a product";
     value_called(name) = "`{name}` is a value and cannot be called: a product is written `{name} * (…)`";
     no_field(field) = "values have no fields: `x.{field}` is written `x.{field}(…)` if `{field}` is a function";
+    no_field_inline(field) = "values have no fields: an expression of Rust stands in braces, `{{….{field}}}`";
+    no_tuple_field() = "values have no fields: take several values apart with `let (a, b) = …;`";
     no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
+    no_dims_here() = "dims are declared in the signature, and in the inline form at each tensor: leave out the `[…]` here";
+    no_list() = "there are no lists: pass numbers as a tensor, and write several values as a tuple, `(a, b)`";
+    no_closure() = "there are no closures: write a private `fn`, or its body in place";
     no_path() = "paths with `::` cannot be named here: pass the value as a parameter (`PI`, `E`, `INF` and `NAN` are known)";
     no_path_inline() = "paths with `::` need braces: `{{path::to::TENSOR}}`, or `scalar(path::to::NUMBER)` for a number";
     no_reference() = "values are not references: leave out the `&` or `*`";
@@ -136,17 +147,28 @@ catalogue! {
     no_block() = "a block belongs to an `if` or an `else`: write its `let`s before this expression";
     no_power() = "a power is a function: write `pow(x, y)`";
     no_positive() = "there is no `+` before a value: leave it out";
+    no_macro(name) = "macros of Rust, like `{name}!`, are not part of the language: pass what one makes as a parameter, and print what is returned";
+    no_macro_inline(name) = "macros of Rust need braces: `{{{name}!(…)}}` for a tensor, or `scalar({name}!(…))` for a number";
+    capture_index(rust) = "brackets hold dims, like `[N, D]`: an element of a list is Rust, which stands in braces, `{rust}`";
+    capture_index_or_dim(name, upper, rust) = "the name of a dim starts with an uppercase letter: write `{upper}` for `{name}`, or `{rust}` for an element of a list";
     rust_expression(error) = "this is not a Rust expression: {error}";
     cast_type(found) = "expected a dtype after `as`, like `x as f32`, found {found}";
     cast_dims() = "a cast names a dtype only, without dims: write `x as f32`";
     outside_call(what) = "`{what}` belongs among the arguments of an index operation";
     after_inline(found) = "the inline form is one expression, and may end with `=> [N, M]`: this {found} does not belong to it";
+    empty() = "there is nothing in this `fuse!`: write functions, like `pub fn double(x: f32[N]) -> f32[N] {{ 2.0 * x }}`, or an expression over tensors, like `relu(a + b) * c`";
     empty_inline() = "there is nothing to compute: write an expression over tensors, like `fuse!(relu(a + b) * c)`";
     item_start(found) = "expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found {found}";
     inner_attribute() = "attributes stand before the function they are for: write `#[…]` or `///`";
-    visibility(found) = "expected `pub` or `pub(crate)`, found `pub({found})`";
+    visibility(found) = "expected `pub`, `pub(crate)`, `pub(super)`, `pub(self)` or `pub(in path)`, found `pub({found})`";
+    qualifier(word) = "functions have no `{word}`: leave it out";
+    constant_item(name, function) = "there are no constants among the functions: write a private function, `fn {function}() {{ … }}`, and `{function}()` for `{name}`";
     param_self() = "functions have no `self`: give the parameter a name";
     param_attribute() = "a parameter takes no attributes and no documentation: write them at the function";
+    param_const() = "a parameter has no `const`: leave it out, or write the number where it is used";
+    rust_type(write) = "a tensor is declared by its dtype and its dims: write `{write}`";
+    results_tuple() = "several results are a tuple: write `-> (f32[N], f32[N])`";
+    no_unit() = "a result is a tensor: write `-> f32[N]`, or leave out `-> ()` where the function changes its `&mut` parameters alone";
     param_mut() = "a tensor that changes is `x: &mut f32[N]`: leave out the `mut` before the name";
     param_reference() = "a tensor is read without `&`: write `x: f32[N]`, or `x: &mut f32[N]` to change it";
     param_in_place_scalar(name) = "`&mut` is for tensors: write `{name}: &mut f32[]` for a scalar on the device";
@@ -175,6 +197,8 @@ catalogue! {
 catalogue! {
     unknown_name(name, near) = "there is no value `{name}` here{near}";
     unknown_function(name, near) = "there is no function `{name}`{near}";
+    unknown_function_inline(name, args) = "there is no function `{name}`: one of Rust is called in braces, `{{{name}({args})}}`, or in `scalar(…)` for a number";
+    unknown_method_inline(name, rust) = "there is no function `{name}`: a method of Rust is called in braces, `{rust}`";
     unknown_dim(name, near) = "there is no dim `{name}` here{near}";
     function_as_value(name) = "`{name}` is a function: call it, `{name}(…)`";
     dtype_called(name) = "`{name}` is a dtype: a cast is written `x as {name}`";
@@ -185,6 +209,7 @@ catalogue! {
     duplicate_dim(name) = "the dim `{name}` is named twice in one tensor: give one of the two its own name";
     duplicate_pattern(name) = "`{name}` is named twice in one pattern";
     name_clash(name, first, second) = "`{name}` is {first} and {second}: give one of them its own name";
+    unused_but_dims(name, dims, params) = "of the parameter `{name}` only {dims} is used: call it `_{name}`, or write `{params}` to take extents from the caller";
     unused_param(name) = "the parameter `{name}` is never used: use it, remove it, or call it `_{name}`";
     recursion(name) = "`{name}` calls itself: functions are expanded at each call, so none can";
     not_callable_in_place(name) = "`{name}` has `&mut` parameters: calling such a function from another one is not available yet";
@@ -251,6 +276,8 @@ catalogue! {
     unexpected_result(name) = "`{name}` declares no result: write `-> f32[N]` before the body, or drop this value";
     no_result(name) = "`{name}` computes nothing: give it a result, `-> f32[N]`, or a `&mut` parameter";
     result_count(name, wants, has) = "`{name}` returns {wants}, this is {has}";
+    tuple_of_one() = "this is a tuple of one value, and one value is declared: leave out the comma, or declare `-> (f32[N],)`";
+    no_tuple_of_one(name) = "`{name}` returns a tuple of one value: write `(x,)`, or declare `-> f32[N]`";
     result_dtype(wants, is) = "the result is declared {wants}, this is {is}: write `… as {wants}`, or declare {is}";
     result_bool(wants) = "the result is declared {wants}, this is bool: write `(…) as {wants}`";
     result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`";
@@ -269,8 +296,9 @@ catalogue! {
 
 // The inline form.
 catalogue! {
+    some_dims_or_index(name, other, example) = "`{other}` is a tensor with one dim, and `{name}` has none: write `{name}{example}`, or `{{{other}}}` for an element of a list";
     some_dims(name, example) = "other tensors here have dims, `{name}` has none: write `{name}{example}`";
-    capture_dims(name, first, second) = "`{name}` has dims {first} and dims {second}: it is one tensor";
+    capture_dims(name, first, second) = "`{name}` has dims {first} and dims {second}: one name is one tensor with its dims in one order, and `{{&{name}}}{second}` is the same tensor once more";
     inline_no_tensor() = "no tensor is named here: write an expression over tensors, like `fuse!(relu(a + b) * c)`";
     inline_tuple() = "the inline form has one result: write a `fn` in `fuse! {{ … }}` to have several";
     inline_result_dtype(wanted, is) = "the result of the inline form is `{wanted}`, this is {is}: write `… as {wanted}`";

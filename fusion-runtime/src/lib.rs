@@ -34,7 +34,7 @@ pub mod __private {
     pub use crate::__cpu_fns as cpu_fns;
     pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue};
     pub use crate::report::kernels;
-    pub use crate::run::{Arg, mistaken, run, run_into, run_one, scalar};
+    pub use crate::run::{Arg, IntoScalar, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};
 
     pub use fusion_compiler::ir::dim::{DimExpr, DimOp};

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use fusion_compiler::ir::dim::DimExpr;
-use fusion_compiler::ir::plan::{Code, Summary, Text};
+use fusion_compiler::ir::plan::{Code, GroupSummary, Summary, Text};
 
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, Plan};
@@ -146,9 +146,10 @@ impl fmt::Display for Report {
         let reduction = (ops.saturating_sub(kernels) * 100).checked_div(ops).unwrap_or_default();
         write!(f, "Fusion: {ops} → {kernels} kernels ({reduction}% reduction), {}", self.saved())?;
         for group in self.summary.groups.iter() {
-            write!(f, "\n  {} [{}, {}]: {}", group.kernel, group.schedule, group.space, group.ops.join(" "))?;
-            let (reads, writes) = (group.reads.join(", "), group.writes.join(", "));
-            write!(f, "\n    reads {reads}; writes {writes}; {}", self.amount(&group.bytes))?;
+            write!(f, "\n  {} [{}, {}]: {}", group.kernel, group.schedule, space(&group.space), work(group))?;
+            let reads = if group.reads.is_empty() { "nothing".into() } else { group.reads.join(", ") };
+            let (writes, bytes) = (group.writes.join(", "), self.amount(&group.bytes));
+            write!(f, "\n    reads {reads}; writes {writes}; {bytes}")?;
         }
         for boundary in self.summary.boundaries.iter() {
             write!(f, "\n  `{}` is stored apart: {}", boundary.value, boundary.reason)?;
@@ -158,6 +159,20 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// What a kernel does. One without operations still moves something.
+fn work(group: &GroupSummary) -> String {
+    match (group.ops.is_empty(), group.reads.is_empty()) {
+        (false, _) => group.ops.join(" "),
+        (true, false) => "copy".into(),
+        (true, true) => "fill".into(),
+    }
+}
+
+/// The dims that a kernel runs through.
+fn space(dims: &str) -> &str {
+    if dims == "[]" { "one element" } else { dims }
 }
 
 /// A number of bytes, as people read it; units are powers of 1024.
@@ -175,7 +190,7 @@ fn size(bytes: u64) -> String {
 mod tests {
     use std::borrow::Cow::{Borrowed, Owned};
 
-    use fusion_compiler::ir::plan::{Boundary, GroupSummary};
+    use fusion_compiler::ir::plan::Boundary;
 
     use super::*;
 
@@ -228,6 +243,28 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("\n  `t` is stored apart: used twice (line 3:9)"), "{text}");
+    }
+
+    #[test]
+    fn kernels_without_operations_or_operands() {
+        let shown = |ops: &'static [Text], reads: &'static [Text], space| {
+            let mut plan = plan(1);
+            let group = &mut plan.summary.groups.to_mut()[0];
+            (group.ops, group.reads, group.space) = (Borrowed(ops), Borrowed(reads), Borrowed(space));
+            Report::new(&plan).to_string().lines().skip(1).map(str::trim).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(
+            shown(&[], &[Borrowed("a")], "[N]"),
+            "f_0 [pointwise, [N]]: copy\nreads a; writes f; 12*N bytes"
+        );
+        assert_eq!(
+            shown(&[], &[], "[]"),
+            "f_0 [pointwise, one element]: fill\nreads nothing; writes f; 12*N bytes"
+        );
+        assert_eq!(
+            shown(&[Borrowed("exp")], &[], "[N]"),
+            "f_0 [pointwise, [N]]: exp\nreads nothing; writes f; 12*N bytes"
+        );
     }
 
     #[test]

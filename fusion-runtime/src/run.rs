@@ -84,8 +84,37 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
 }
 
 /// A number of the host, of the type that a kernel takes.
-pub fn scalar<T>(number: T) -> T {
-    number
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`scalar(…)` takes a number of type `{T}` here, found `{Self}`",
+    label = "not `{T}`",
+    note = "a number of another type is cast, as in `scalar(x as {T})`; an expression of another type begins with it, as in `fuse!(i32: …)`, for `f32`, `i32` or `u32`"
+)]
+pub trait IntoScalar<T> {
+    /// The number.
+    fn into_scalar(self) -> T;
+}
+
+// One for each type, and none for several: so a literal, or what is converted `into()` it, gets this one.
+#[diagnostic::do_not_recommend]
+impl IntoScalar<f32> for f32 {
+    fn into_scalar(self) -> f32 {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl IntoScalar<i32> for i32 {
+    fn into_scalar(self) -> i32 {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl IntoScalar<u32> for u32 {
+    fn into_scalar(self) -> u32 {
+        self
+    }
 }
 
 /// Stands for an expression with a mistake, so that what surrounds it still has its type.

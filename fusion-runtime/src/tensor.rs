@@ -65,13 +65,14 @@ pub struct RawTensor {
 #[diagnostic::on_unimplemented(
     message = "`fuse!` expects a `Tensor<{T}>` here, found `{Self}`",
     label = "not a `Tensor<{T}>`",
-    note = "a number is written `scalar(…)`; another element type comes first, as in `fuse!(i32: …)`"
+    note = "a number is written `scalar(…)`, an element of a list `{{xs[1]}}`; another element type comes first, as in `fuse!(i32: …)`"
 )]
 pub trait AsTensor<T: Element> {
     /// The tensor.
     fn as_tensor(&self) -> &Tensor<T>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element> AsTensor<T> for Tensor<T> {
     fn as_tensor(&self) -> &Tensor<T> {
         self

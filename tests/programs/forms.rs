@@ -22,6 +22,14 @@ fuse! {
     fn five_hundred(x) { hundred(hundred(hundred(hundred(hundred(x))))) }
 }
 
+/// A sum of thousands of terms, written out: a chain of operators is not deep, wherever it goes.
+macro_rules! long_sum {
+    (@ [$($terms:tt)*] x $($more:tt)*) => { long_sum!(@ [$($terms)* $($terms)* $($terms)* $($terms)*] $($more)*); };
+    (@ [$($terms:tt)*]) => { fuse! { pub(crate) fn long_sum(a: f32[N], b: f32[N]) -> f32[N] { a $($terms)* } } };
+}
+
+long_sum!(@ [+ b - a * b] x x x x x);
+
 both! {
     templates {
         fn axpb(x, a = 2, b = 0.5) { x * a + b }
@@ -363,4 +371,64 @@ fn a_function_of_thousands_of_operations() -> Result<()> {
         assert!((f64::from(got) / expected - 1.0).abs() < 1e-5, "{got} for {x}, not {expected}");
     }
     Ok(())
+}
+
+#[test]
+fn long_sums() {
+    on_devices(|device| {
+        let (a, b) = ([1.0, -2.0, 0.125], [0.5, 3.0, -1.25]);
+        let sum = long_sum(&Tensor::from_slice(device, &a, [3])?, &Tensor::from_slice(device, &b, [3])?)?;
+        let expected = [0, 1, 2].map(|i| a[i] + 1024.0 * (b[i] - a[i] * b[i]));
+        assert_eq!(sum.to_vec()?, expected, "on {}", device.name());
+        Ok(())
+    });
+}
+
+mod exported {
+    fusion::fuse! {
+        /// Names that are keywords of Rust.
+        pub(super) fn r#match(r#type: f32[N], r#x: f32[N]) -> f32[N] { r#type + x }
+        pub(in crate::forms) fn alone(x: f32[N]) -> (f32[N],) { (2.0 * x,) }
+        pub(self) fn own(x: f32[N]) -> f32[N] { let (twice,) = alone(x); twice }
+        pub(crate) fn ramp(N: dim) -> i32[N] { index(N) }
+        pub(crate) fn set(p: &mut f32[N], by: f32) { p = by; }
+    }
+
+    pub(super) fn through(x: &fusion::Tensor<f32>) -> fusion::Result<fusion::Tensor<f32>> {
+        own(x)
+    }
+}
+
+#[test]
+fn names_visibilities_and_tuples_are_those_of_rust() {
+    on_devices(|device| {
+        let x = Tensor::from_slice(device, &[1.0, -2.0, 0.125], [3])?;
+        assert_eq!(exported::r#match(&x, &x)?.to_vec()?, [2.0, -4.0, 0.25]);
+        let (twice,): (Tensor<f32>,) = exported::alone(&x)?;
+        assert_eq!(twice.to_vec()?, [2.0, -4.0, 0.25]);
+        let mut out = Tensor::zeros(device, [3])?;
+        exported::alone::into(&mut out, &x)?;
+        assert_eq!((out.to_vec()?, exported::through(&x)?.to_vec()?), (twice.to_vec()?, twice.to_vec()?));
+        Ok(())
+    });
+    let text = exported::r#match::report().to_string();
+    assert_eq!(
+        text.lines().skip(1).collect::<Vec<_>>(),
+        ["  fuse_match_0 [pointwise, [N]]: add", "    reads type, x; writes result; 12*N bytes"]
+    );
+    let text = exported::ramp::report().to_string();
+    assert!(text.ends_with(": fill\n    reads nothing; writes result; 4*N bytes"), "{text}");
+    let text = exported::set::report().to_string();
+    assert!(text.ends_with(": broadcast\n    reads nothing; writes p; 4*N bytes"), "{text}");
+}
+
+#[test]
+fn one_tensor_in_two_orders_of_its_dims() {
+    on_devices(|device| {
+        let a = Tensor::from_slice(device, &[1.0, 2.0, 3.0, 4.0], [2, 2])?;
+        let b = &a;
+        assert_eq!(fuse!(a[N, D] + {&a}[D, N])?.to_vec()?, [2.0, 5.0, 5.0, 8.0]);
+        assert_eq!(fuse!(b[N, D] - {&b}[D, N])?.to_vec()?, [0.0, -1.0, 1.0, 0.0]);
+        Ok(())
+    });
 }

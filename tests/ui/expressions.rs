@@ -14,6 +14,8 @@ fuse! {
     pub fn positive(x: f32[N]) -> f32[N] { +x }
     pub fn field(x: f32[N]) -> f32[N] { x.len }
     pub fn element(x: f32[N]) -> f32[N] { x[0] }
+    pub fn dims(x: f32[N, D], y: f32[D]) -> f32[N, D] { x[N, D] * y }
+    pub fn list(x: f32[N]) -> f32[N] { x * [1.0, 2.0] }
     pub fn question(x: f32[N]) -> f32[N] { exp(x)? }
     pub fn matched(x: f32[N]) -> f32[N] { match x { _ => x } }
     pub fn returned(x: f32[N]) -> f32[N] { return x; }
@@ -22,7 +24,9 @@ fuse! {
     pub fn two_operands(x: f32[N]) -> f32[N] { x x }
     pub fn power(x: f32[N]) -> f32[N] { x ** 2 }
     pub fn empty_parentheses(x: f32[N]) -> f32[N] { x + () }
-    pub fn macro_call(x: f32[N]) -> f32[N] { relu!(x) }
+    pub fn macro_call(x: f32[N]) -> f32[N] { x + vec![1.0] }
+    pub fn macro_statement(x: f32[N]) -> f32[N] { println!("x"); x }
+    pub fn tuple_field(x: f32[N]) -> f32[N] { (x, x).0 }
     pub fn block(x: f32[N]) -> f32[N] { x + { x } }
     pub fn called_value(x: f32[N]) -> f32[N] { (x + 1.0)(x) }
     pub fn crate_path(x: f32[N]) -> f32[N] { x + crate::BIAS }

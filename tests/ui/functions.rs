@@ -7,7 +7,9 @@ fuse! {
     pub fn twice(x: f32[N]) -> f32[N] { x + 1.0 }
     pub fn params(x: f32[N], x: f32[N]) -> f32[N] { x }
     pub fn unused(x: f32[N], scale: f32) -> f32[N] { x }
-    pub fn unused_dim(x: f32[N], H: dim) -> f32[N] { x }
+    pub fn unused_but_dim(x: f32[N], like: f32[N, D]) -> f32[N, D] { x + index(D) as f32 }
+    pub fn unused_but_extents(x: f32[N], like: f32[D, E]) -> f32[N] { x / (D * E) }
+    pub fn r#unused_dim(x: f32[N], H: dim) -> f32[N] { x }
     pub fn direct(x: f32[N]) -> f32[N] { direct(x) }
     pub fn indirect(x: f32[N]) -> f32[N] { there(x) }
     fn there(x) { back(x) }

@@ -44,5 +44,13 @@ fn main() -> Result<()> {
     fuse!(f32:)?;
     fuse!(&a + &b)?;
     fuse!(a[n] + 1.0)?;
+    fuse!(list[0] + a)?;
+    fuse!(list[1] + a)?;
+    fuse!(layer.biases[i + 1][N] + a[N, D])?;
+    fuse!(a.clone() + b)?;
+    fuse!(a[N, D].to(device) + b[D])?;
+    fuse!(a * load(b))?;
+    fuse!(a + layers[1].bias[N])?;
+    fuse!(a + vec![1.0])?;
     Ok(())
 }

@@ -15,6 +15,10 @@ fn main() -> Result<()> {
     fuse!(a + ids)?;
     fuse!(a + {list})?;
     fuse!(a * scalar(1.0f64))?;
+    fuse!(a * scalar("x"))?;
+    fuse!(a * scalar(1))?;
+    fuse!(i32: ids * scalar(list.len()))?;
+    fuse!(a * scalar(&list[0]))?;
     fuse!(a + nothing)?;
     let b: Tensor<i32> = fuse!(a + 1.0)?;
     double(&ids)?;

@@ -92,6 +92,8 @@ pub(super) struct Builder<'a> {
     pub(super) frames: Vec<Frame<'a>>,
     /// The function being built, which nothing in it may call.
     pub(super) root: Option<&'a str>,
+    /// Names whose meaning could not be read.
+    pub(super) mistaken: &'a [String],
     /// In-place parameters that have been assigned.
     pub(super) assigned: Vec<ParamId>,
     /// Captures of the inline form.
@@ -117,6 +119,7 @@ impl<'a> Builder<'a> {
             form: Form::Function,
             frames: Vec::new(),
             root: None,
+            mistaken: &[],
             assigned: Vec::new(),
             captures: super::inline::Captures::default(),
             spans: Vec::new(),

@@ -4,13 +4,13 @@
 //! its caller; the standard library never sees the user's functions.
 
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
-use super::expr::{self, dtype_of, single, typed};
-use super::{dims, function, library, reduce};
+use super::expr::{self, Operand, dtype_of, single, typed};
+use super::{dims, function, inline, library, reduce};
 use crate::diag;
 use crate::ir::dtype::DType;
 use crate::ir::graph::AxisSet;
 use crate::ir::ops::{Op, Typing};
-use crate::parse::ast::{Arg, At, Expr, Function, Param, ParamKind, TensorType};
+use crate::parse::ast::{Arg, At, Broken, Expr, Function, Param, ParamKind, Returns, TensorType};
 
 /// Functions of the language that are still to come.
 const LATER: [&str; 34] = [
@@ -82,6 +82,9 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     if LATER.contains(&name) {
         return b.error_here(at, diag::function_later(name));
     }
+    if b.mistaken.iter().any(|mistaken| mistaken == name) {
+        return Value::Unknown;
+    }
     if env.var(name).is_some() {
         return b.error_here(at, diag::value_called(name));
     }
@@ -89,7 +92,20 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return b.error_here(at, diag::dtype_called(name));
     }
     let near = diag::did_you_mean(name, function_names(b));
+    if near.is_empty() && b.form != Form::Function && b.frames.is_empty() {
+        return b.error(at, diag::unknown_function_inline(name, if args.is_empty() { "" } else { "…" }));
+    }
     b.error_here(at, diag::unknown_function(name, near))
+}
+
+/// The value of `x.name(args)`, the receiver first.
+pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
+    let is_rust = b.form != Form::Function && b.frames.is_empty() && !is_function(b, name);
+    if is_rust && diag::did_you_mean(name, function_names(b)).is_empty() {
+        let rust = inline::method_text(b, name, args);
+        return b.error(at, diag::unknown_method_inline(name, rust));
+    }
+    call(b, env, at, name, args)
 }
 
 /// Whether a function has this name.
@@ -119,8 +135,8 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     if args.len() != info.arity {
         return b.error(at, diag::arity(info.name, count(info.arity, "value"), were(args.len())));
     }
-    let mut values: Vec<(Value, &Expr)> =
-        args.iter().map(|arg| (single(b, env, &arg.value), &arg.value)).collect();
+    let mut values: Vec<(Value, Operand<'_>)> =
+        args.iter().map(|arg| (single(b, env, &arg.value), Operand::of(&arg.value))).collect();
     if info.typing != Typing::Select {
         return expr::apply(b, at, op, info.name, values);
     }
@@ -154,8 +170,11 @@ fn expand<'a>(
     if callee.params.iter().any(Param::is_in_place) {
         return b.error(at, diag::not_callable_in_place(name));
     }
+    if callee.broken == Broken::Head {
+        return Value::Unknown;
+    }
     let Some(mut inner) = arguments(b, env, at, callee, origin, args) else { return Value::Unknown };
-    if callee.broken || !callee.generics.is_empty() {
+    if callee.broken != Broken::Nothing || !callee.generics.is_empty() {
         return Value::Unknown;
     }
     b.frames.push(Frame { function: callee, origin, at });
@@ -179,22 +198,16 @@ fn declared(
     value: Value,
 ) -> Value {
     let at = callee.body.tail.as_ref().map_or(callee.name.at, |tail| tail.at);
-    let parts = match value {
-        Value::Tuple(parts) => parts,
-        one => vec![one],
-    };
-    if parts.len() != results.len() {
-        return b.error(
-            at,
-            diag::result_count(&callee.name.text, count(results.len(), "value"), is(parts.len())),
-        );
-    }
+    let Some(parts) = function::parts(b, callee, results, value, at) else { return Value::Unknown };
     let mut values = Vec::new();
     for (part, result) in parts.into_iter().zip(results) {
         let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
         values.push(expr::known(function::fit_result(b, part, result, &order, at)));
     }
-    if values.len() == 1 { values.remove(0) } else { Value::Tuple(values) }
+    match callee.returns {
+        Returns::One => values.pop().unwrap_or(Value::Unknown),
+        Returns::Tuple => Value::Tuple(values),
+    }
 }
 
 /// The environment of a callee: every parameter has its argument or its default.
@@ -302,7 +315,7 @@ fn argument(
     (value, at): (Value, At),
 ) -> Value {
     let (dtype, wants) = match &param.kind {
-        ParamKind::Untyped | ParamKind::Dim => return value,
+        ParamKind::Untyped | ParamKind::Dim | ParamKind::Mistaken => return value,
         ParamKind::Scalar(dtype) => (dtype, AxisSet::EMPTY),
         ParamKind::Tensor(ty) | ParamKind::InPlace(ty) => {
             let Some(order) = dims::lookup(inner, ty) else { return Value::Unknown };
@@ -351,8 +364,4 @@ pub(super) fn were(number: usize) -> String {
         1 => String::from("1 is"),
         _ => format!("{number} are"),
     }
-}
-
-fn is(number: usize) -> String {
-    count(number, "value")
 }

@@ -3,6 +3,8 @@
 //! Invariant: after a mistake the value is unknown, and whatever is made of it is unknown without a further
 //! message.
 
+use std::fmt;
+
 use super::build::{Builder, Env, Form, Value, VarKind};
 use super::weak::{self, Weak};
 use super::{call, inline};
@@ -10,7 +12,7 @@ use crate::diag;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind};
 use crate::ir::ops::{Op, Typing};
-use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Name, Pattern, Stmt, Unary};
+use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 
 /// Names that stand for a number.
 pub(super) const CONSTANTS: [(&str, f64); 4] =
@@ -27,19 +29,20 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
         }
         ExprKind::Name(name) => named(b, env, e.at, name),
         ExprKind::Unary(op, x) => unary(b, env, e.at, *op, x),
-        ExprKind::Binary(op, x, y) => binary(b, env, e.at, *op, [x, y]),
+        ExprKind::Chain(first, links) => chain(b, env, first, links),
         ExprKind::Cast(x, dtype) => {
             let value = single(b, env, x);
             cast(b, e.at, value, dtype)
         }
         ExprKind::If(condition, then, other) => conditional(b, env, e.at, condition, [then, other]),
         ExprKind::Call(name, args) => call::call(b, env, e.at, name, args),
+        ExprKind::Method(name, args) => call::method(b, env, e.at, name, args),
         ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
         ExprKind::Arrow(from, to) => {
-            b.error(e.at, diag::outside_call(format!("{} -> {}", short(from), short(to))))
+            b.error(e.at, diag::outside_call(format!("{} -> {}", Operand::of(from), Operand::of(to))))
         }
         ExprKind::Range(from, to) => {
-            b.error(e.at, diag::outside_call(format!("{}..{}", short(from), short(to))))
+            b.error(e.at, diag::outside_call(format!("{}..{}", Operand::of(from), Operand::of(to))))
         }
         ExprKind::Capture(number) => inline::capture(b, *number),
         ExprKind::Host(number) => inline::host(b, *number),
@@ -107,6 +110,9 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
     if call::is_function(b, name) {
         return b.error_here(at, diag::function_as_value(name));
     }
+    if b.mistaken.iter().any(|mistaken| mistaken == name) {
+        return Value::Unknown;
+    }
     let vars = env.vars.iter().map(|var| var.name.as_str());
     let dims = env.dims.iter().map(|(dim, _)| dim.as_str());
     let near = diag::did_you_mean(name, vars.chain(dims).chain(CONSTANTS.map(|(constant, _)| constant)));
@@ -119,13 +125,22 @@ fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Val
         Unary::Neg => (Op::Neg, "-"),
         Unary::Not => (Op::Not, "!"),
     };
-    apply(b, at, op, what, vec![(value, x)])
+    apply(b, at, op, what, vec![(value, Operand::of(x))])
 }
 
-fn binary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Binary, sides: [&Expr; 2]) -> Value {
-    let values = sides.map(|side| single(b, env, side));
+/// Operators in turn, each on what those before it gave.
+fn chain(b: &mut Builder<'_>, env: &mut Env, first: &Expr, links: &[Link]) -> Value {
+    let mut left = (single(b, env, first), Operand::of(first));
+    for Link { op, at, operand } in links {
+        let right = (single(b, env, operand), Operand::of(operand));
+        left = (binary(b, *at, *op, [left, right]), Operand { at: *at, kind: None });
+    }
+    left.0
+}
+
+fn binary(b: &mut Builder<'_>, at: At, op: Binary, sides: [(Value, Operand<'_>); 2]) -> Value {
     if matches!(op, Binary::And | Binary::Or) {
-        for (value, side) in values.iter().zip(sides) {
+        for (value, side) in &sides {
             if let Some(dtype) = dtype_of(b, value)
                 && dtype != DType::Bool
             {
@@ -133,8 +148,7 @@ fn binary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Binary, sides: [&Expr;
             }
         }
     }
-    let args = values.into_iter().zip(sides).collect();
-    apply(b, at, table_op(op), op.symbol(), args)
+    apply(b, at, table_op(op), op.symbol(), sides.into())
 }
 
 /// The operation of an operator.
@@ -168,13 +182,36 @@ pub(super) fn dtype_of(b: &Builder<'_>, value: &Value) -> Option<DType> {
     }
 }
 
+/// An operand in a message: where it is, and what is written there, if that is short enough to repeat.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'e> {
+    pub(super) at: At,
+    kind: Option<&'e ExprKind>,
+}
+
+impl<'e> Operand<'e> {
+    pub(super) fn of(e: &'e Expr) -> Operand<'e> {
+        Operand { at: e.at, kind: Some(&e.kind) }
+    }
+}
+
+impl fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Some(ExprKind::Name(name)) => f.write_str(name),
+            Some(ExprKind::Int(value, _)) => write!(f, "{value}"),
+            Some(_) | None => f.write_str("(…)"),
+        }
+    }
+}
+
 /// An operation of the table on operands that meet in one dtype.
 pub(super) fn apply(
     b: &mut Builder<'_>,
     at: At,
     op: Op,
     what: &'static str,
-    args: Vec<(Value, &Expr)>,
+    args: Vec<(Value, Operand<'_>)>,
 ) -> Value {
     let span = b.place(at);
     let typing = op.info().typing;
@@ -228,7 +265,7 @@ fn as_weak(value: &Value) -> Option<Weak> {
     }
 }
 
-fn resolve_all(b: &mut Builder<'_>, args: &[(Value, &Expr)], dtype: DType) -> Option<Vec<NodeId>> {
+fn resolve_all(b: &mut Builder<'_>, args: &[(Value, Operand<'_>)], dtype: DType) -> Option<Vec<NodeId>> {
     args.iter().map(|(value, _)| typed(b, value, dtype)).collect()
 }
 
@@ -242,7 +279,7 @@ pub(super) fn typed(b: &mut Builder<'_>, value: &Value, dtype: DType) -> Option<
 }
 
 /// Brings operands to one dtype: that of those that have one.
-fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, &Expr)]) -> Option<Vec<NodeId>> {
+fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) -> Option<Vec<NodeId>> {
     if args.iter().any(|(value, _)| matches!(value, Value::Unknown | Value::Tuple(_))) {
         return None;
     }
@@ -252,7 +289,7 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, &Expr)]) -> Opt
     for (value, right) in args {
         let other = dtype_of(b, value)?;
         if has_dtype(value) && other != dtype {
-            b.error(at, mixed(what, (dtype, left), (other, right)));
+            b.error(at, mixed(what, (dtype, *left), (other, *right)));
             return None;
         }
         if !has_dtype(value) && !weak_fits(b, (at, right.at), what, value, dtype) {
@@ -281,7 +318,7 @@ pub(super) fn weak_fits(
     false
 }
 
-fn mixed(what: &str, left: (DType, &Expr), right: (DType, &Expr)) -> diag::Message {
+fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> diag::Message {
     if left.0 == DType::Bool || right.0 == DType::Bool {
         return diag::number_and_bool(what);
     }
@@ -289,18 +326,9 @@ fn mixed(what: &str, left: (DType, &Expr), right: (DType, &Expr)) -> diag::Messa
 }
 
 /// The cast that makes two dtypes one: of the integer to the float, else of the right to the left.
-fn mend(left: (DType, &Expr), right: (DType, &Expr)) -> String {
+fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
     let (side, dtype) = if right.0.is_float() { (left.1, right.0) } else { (right.1, left.0) };
-    format!("{} as {dtype}", short(side))
-}
-
-/// An expression in a message: its name, if it is one.
-fn short(e: &Expr) -> String {
-    match &e.kind {
-        ExprKind::Name(name) => name.clone(),
-        ExprKind::Int(value, _) => value.to_string(),
-        _ => String::from("(…)"),
-    }
+    format!("{side} as {dtype}")
 }
 
 fn cast(b: &mut Builder<'_>, at: At, value: Value, name: &Name) -> Value {
@@ -337,11 +365,17 @@ fn conditional(b: &mut Builder<'_>, env: &mut Env, at: At, condition: &Expr, blo
     };
     let tails = blocks.map(|side| side.tail.as_ref());
     let [Some(left), Some(right)] = tails else { return Value::Unknown };
-    pick(b, at, test, sides, [left, right])
+    pick(b, at, test, sides, [Operand::of(left), Operand::of(right)])
 }
 
 /// One of two values of the same kind by a condition.
-pub(super) fn pick(b: &mut Builder<'_>, at: At, test: NodeId, sides: [Value; 2], tails: [&Expr; 2]) -> Value {
+pub(super) fn pick(
+    b: &mut Builder<'_>,
+    at: At,
+    test: NodeId,
+    sides: [Value; 2],
+    tails: [Operand<'_>; 2],
+) -> Value {
     let span = b.place(at);
     match sides {
         [Value::Tuple(left), Value::Tuple(right)] if left.len() == right.len() => {
@@ -361,7 +395,7 @@ pub(super) fn pick(b: &mut Builder<'_>, at: At, test: NodeId, sides: [Value; 2],
                 return b
                     .error(at, diag::mixed_branches(left, right, mend((left, tails[0]), (right, tails[1]))));
             }
-            let args: Vec<(Value, &Expr)> = sides.into_iter().zip(tails).collect();
+            let args: Vec<(Value, Operand<'_>)> = sides.into_iter().zip(tails).collect();
             let Some(ids) = meet(b, at, "if", &args) else { return Value::Unknown };
             if b.is_full() {
                 return b.error_span(span, diag::too_many_terms());
@@ -453,8 +487,9 @@ fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Option<Binary>,
     };
     let new = match op {
         Some(op) => {
-            let name = Expr { kind: ExprKind::Name(target.text.clone()), at: target.at, depth: 1 };
-            apply(b, at, table_op(op), op.symbol(), vec![(old, &name), (given, value)])
+            let name = ExprKind::Name(target.text.clone());
+            let old = (old, Operand { at: target.at, kind: Some(&name) });
+            apply(b, at, table_op(op), op.symbol(), vec![old, (given, Operand::of(value))])
         }
         None => given,
     };

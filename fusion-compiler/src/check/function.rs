@@ -12,7 +12,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{
     Access, AxisId, AxisSet, Dest, Fusing, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
 };
-use crate::parse::ast::{self, At, Name, TensorType};
+use crate::parse::ast::{self, At, Broken, Name, Returns, TensorType};
 use crate::parse::{self, Item, Places, Sink};
 use proc_macro2::TokenStream;
 
@@ -20,14 +20,16 @@ use proc_macro2::TokenStream;
 pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
     let mut sink = Sink::default();
     let items = parse::items(tokens, &mut sink);
-    let Sink { places, mut errors, .. } = sink;
+    let Sink { places, mut errors, mistaken, .. } = sink;
     let block: Vec<&ast::Function> = items.iter().map(|item| &item.function).collect();
     duplicates(&block, &places, &mut errors);
     let mut functions = Vec::new();
     for item in &items {
         let before = errors.len();
-        head(&item.function, &places, &mut errors);
-        let checked = function(item, &block, &places, &mut errors);
+        if item.function.broken != Broken::Head {
+            head(&item.function, &places, &mut errors);
+        }
+        let checked = function(item, (&block, &mistaken), &places, &mut errors);
         // A mistyped name in the body is a mistake of its own.
         if errors.len() == before {
             unused(&item.function, &places, &mut errors);
@@ -57,7 +59,7 @@ fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     if let Some(generic) = function.generics.first() {
         errors.push(places.span(generic.at), diag::generics_later());
     }
-    if !function.is_typed() && !function.broken && function.body.tail.is_none() {
+    if !function.is_typed() && function.broken == Broken::Nothing && function.body.tail.is_none() {
         errors.push(places.span(function.name.at), diag::no_value(&function.name.text));
     }
     for (i, param) in function.params.iter().enumerate() {
@@ -87,28 +89,59 @@ fn unused(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
         let Name { text, at } = &param.name;
         let mentioned = function.mentions.contains(text)
             || function.types().any(|ty| ty.dims.iter().any(|dim| dim.name.text == *text));
-        if !mentioned && !function.broken && !text.starts_with('_') && !param.is_in_place() {
-            errors.push(places.span(*at), diag::unused_param(text));
+        let asked = function.broken == Broken::Nothing && !text.starts_with('_') && !param.is_in_place();
+        if mentioned || !asked {
+            continue;
         }
+        let dims: Vec<&str> = dims_it_gives(function, param);
+        errors.push(
+            places.span(*at),
+            if dims.is_empty() {
+                diag::unused_param(text)
+            } else {
+                let params: Vec<String> = dims.iter().map(|dim| format!("{dim}: dim")).collect();
+                diag::unused_but_dims(text, diag::dims(dims), params.join(", "))
+            },
+        );
     }
+}
+
+/// The dims of a parameter that the body or a result uses, and no other parameter has.
+fn dims_it_gives<'f>(function: &'f ast::Function, param: &'f ast::Param) -> Vec<&'f str> {
+    let has = |ty: &TensorType, name: &str| ty.dims.iter().any(|dim| dim.name.text == name);
+    let given = |other: &ast::Param, name: &str| {
+        let is_other = other.name.at != param.name.at;
+        is_other && (other.name.text == name || other.tensor().is_some_and(|ty| has(ty, name)))
+    };
+    let used = |name: &str| {
+        function.mentions.iter().any(|mention| mention == name)
+            || function.results.iter().flatten().any(|ty| has(ty, name))
+    };
+    let dims = param.tensor().into_iter().flat_map(|ty| &ty.dims).filter(|dim| dim.extent.is_none());
+    let names = dims.map(|dim| dim.name.text.as_str());
+    names.filter(|name| used(name) && !function.params.iter().any(|other| given(other, name))).collect()
 }
 
 /// The graph of a function whose signature says everything.
 fn function(
     item: &Item,
-    block: &[&ast::Function],
+    (block, mistaken): (&[&ast::Function], &[String]),
     places: &Places,
     errors: &mut Diagnostics,
 ) -> Option<Function> {
     let function = &item.function;
+    if function.broken == Broken::Head {
+        return None;
+    }
     let typed = function.is_typed() && function.generics.is_empty();
     let name = &function.name.text;
     let mut b = Builder::new(name, block, places, errors);
     b.root = Some(name);
+    b.mistaken = mistaken;
     b.graph.fusing = if item.off { Fusing::Off } else { Fusing::On };
     let mut env = Env::default();
     let outputs = signature(&mut b, &mut env, function, typed)?;
-    if function.broken {
+    if function.broken == Broken::Body {
         return None;
     }
     let value = expr::body(&mut b, &mut env, &function.body);
@@ -132,6 +165,11 @@ fn signature(
         check_tensor_dtype(b, &ty.dtype, &function.generics);
     }
     if !is_typed {
+        for param in &function.params {
+            if let ast::ParamKind::Scalar(dtype) = &param.kind {
+                scalar_dtype(b, dtype);
+            }
+        }
         return None;
     }
     for param in &function.params {
@@ -172,7 +210,9 @@ fn declare_param(
     let span = b.place(*at);
     let id = ParamId(b.graph.params.len() as u16);
     let (kind, dtype) = match &param.kind {
-        ast::ParamKind::Untyped => unreachable!("a typed function has typed parameters"),
+        ast::ParamKind::Untyped | ast::ParamKind::Mistaken => {
+            unreachable!("a typed function has typed parameters")
+        }
         ast::ParamKind::Dim => return declare_dim(b, env, param, fixed),
         ast::ParamKind::Scalar(dtype) => (ParamKind::Scalar, scalar_dtype(b, dtype)),
         ast::ParamKind::Tensor(ty) => (tensor(b, env, ty, Access::Read, fixed)?, tensor_dtype(&ty.dtype)),
@@ -257,7 +297,10 @@ fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
 }
 
 fn unknown_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
-    let near = diag::did_you_mean(&name.text, SCALARS.map(DType::name).into_iter().chain(["dim"]));
+    let near = match name.text.as_str() {
+        "usize" => String::from(": an extent is a `dim`"),
+        text => diag::did_you_mean(text, SCALARS.map(DType::name).into_iter().chain(["dim"])),
+    };
     b.error(name.at, diag::unknown_dtype(&name.text, near));
     None
 }
@@ -303,13 +346,11 @@ fn returned(
             b.error(at, diag::unexpected_result(name));
             return;
         }
-        Some(Value::Tuple(parts)) => parts,
-        Some(one) => vec![one],
+        Some(value) => match parts(b, function, results, value, at) {
+            Some(parts) => parts,
+            None => return,
+        },
     };
-    if parts.len() != results.len() {
-        b.error(at, diag::result_count(name, count(results.len(), "value"), count(parts.len(), "value")));
-        return;
-    }
     let places = tail_places(function, parts.len(), at);
     for (((part, result), order), at) in parts.into_iter().zip(results).zip(orders).zip(places) {
         let Some(order) = order else { continue };
@@ -317,6 +358,34 @@ fn returned(
             b.graph.outputs.push(Output { node, axes: order.clone(), dest: Dest::Fresh });
         }
     }
+}
+
+/// The value of a body as one for each result.
+pub(super) fn parts(
+    b: &mut Builder<'_>,
+    function: &ast::Function,
+    results: &[TensorType],
+    value: Value,
+    at: At,
+) -> Option<Vec<Value>> {
+    let name = &function.name.text;
+    let message = match (value, function.returns) {
+        (Value::Unknown, _) => return None,
+        (Value::Tuple(parts), Returns::Tuple) if parts.len() == results.len() => return Some(parts),
+        (one @ (Value::Node(_) | Value::Weak(_)), Returns::One) => return Some(vec![one]),
+        (Value::Tuple(parts), Returns::One) if parts.len() == 1 => diag::tuple_of_one(),
+        (Value::Node(_) | Value::Weak(_), Returns::Tuple) if results.len() == 1 => {
+            diag::no_tuple_of_one(name)
+        }
+        (Value::Tuple(parts), _) => {
+            diag::result_count(name, count(results.len(), "value"), count(parts.len(), "value"))
+        }
+        (Value::Node(_) | Value::Weak(_), Returns::Tuple) => {
+            diag::result_count(name, count(results.len(), "value"), count(1, "value"))
+        }
+    };
+    b.error(at, message);
+    None
 }
 
 /// Where each result is written, if the body ends with a tuple.
@@ -408,6 +477,7 @@ fn rust_signature(item: &Item, places: &Places) -> Signature {
         visibility: item.visibility.clone(),
         name: parse::ident(&function.name, places),
         params: function.params.iter().map(|param| parse::ident(&param.name, places)).collect(),
+        returns: function.returns,
     }
 }
 
@@ -415,6 +485,7 @@ fn stub(item: &Item, places: &Places) -> Stub {
     let dtype = |name: &Name| tensor_dtype(name).unwrap_or(DType::F32);
     let param = |param: &ast::Param| match &param.kind {
         ast::ParamKind::Untyped | ast::ParamKind::Dim => ParamType::Dim,
+        ast::ParamKind::Mistaken => ParamType::Unknown,
         ast::ParamKind::Scalar(name) => {
             let dtype = DType::from_name(&name.text).filter(|&dtype| is_scalar(dtype));
             ParamType::Scalar(dtype.unwrap_or(DType::F32))

@@ -14,7 +14,7 @@ use crate::ir::graph::{
     Access, AxisId, AxisSet, Dest, Graph, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
 };
 use crate::ir::plan::Target;
-use crate::parse::ast::{At, Dim};
+use crate::parse::ast::{Arg, At, Dim, ExprKind};
 use crate::parse::{self, Capture, Sink};
 
 /// What the expression captures.
@@ -101,8 +101,7 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
         b.graph.symbols.push(String::from("elements"));
         b.axis("elements", DimExpr::sym(0));
         if let Some((dims, at)) = &form.order {
-            let text = diag::dims(dims.iter().map(|dim| dim.name.text.as_str()));
-            return refuse(b.error(*at, diag::inline_result_dims(text)));
+            return refuse(b.error(*at, diag::inline_result_dims(dims_text(dims))));
         }
         return Some(None);
     }
@@ -170,8 +169,8 @@ fn leftmost(b: &Builder<'_>, has: AxisSet) -> Option<Vec<AxisId>> {
 /// A captured variable, by its bare name.
 pub(super) fn variable(b: &mut Builder<'_>, at: At, name: &str) -> Value {
     if b.form == Form::Dims {
-        let example = example(b);
-        return b.error(at, diag::some_dims(name, example));
+        let message = lacks_dims(b, name);
+        return b.error(at, message);
     }
     let tokens = parse::variable(name, b.places.span(at));
     tensor(b, Some(name), (name, at), tokens, vec![AxisId(0)])
@@ -184,12 +183,26 @@ pub(super) fn capture(b: &mut Builder<'_>, number: usize) -> Value {
         Form::Function => unreachable!("functions capture nothing"),
         Form::AnyShape => vec![AxisId(0)],
         Form::Dims if dims.is_none() => {
-            let example = example(b);
-            return b.error(*at, diag::some_dims(text, example));
+            let message = lacks_dims(b, text);
+            return b.error(*at, message);
         }
         Form::Dims => b.captures.axes[number].clone(),
     };
     tensor(b, is_path.then_some(text.as_str()), (text, *at), tokens.clone(), axes)
+}
+
+/// `{a.clone()}`: a method call of Rust as a capture.
+pub(super) fn method_text(b: &Builder<'_>, name: &str, args: &[Arg]) -> String {
+    let (receiver, dims) = match args.first().map(|receiver| &receiver.value.kind) {
+        Some(ExprKind::Name(name)) => (name.as_str(), None),
+        Some(ExprKind::Capture(number)) => {
+            let Capture { text, dims, .. } = &b.captures.parsed[*number];
+            (text.as_str(), dims.as_deref())
+        }
+        Some(_) | None => ("…", None),
+    };
+    let args = if args.len() > 1 { "…" } else { "" };
+    format!("{{{receiver}.{name}({args})}}{}", dims.map(dims_text).unwrap_or_default())
 }
 
 /// `scalar(…)`: a number of the host.
@@ -239,10 +252,22 @@ fn first_axes(b: &Builder<'_>, node: NodeId) -> Option<Vec<AxisId>> {
     }
 }
 
-/// The dims of the first tensor that has some.
-fn example(b: &Builder<'_>) -> String {
-    let first = b.captures.parsed.iter().find_map(|capture| capture.dims.as_ref());
-    diag::dims(first.into_iter().flatten().map(|dim| dim.name.text.as_str()))
+/// What is said of a tensor without dims where others have some.
+fn lacks_dims(b: &Builder<'_>, name: &str) -> diag::Message {
+    let first = b.captures.parsed.iter().find_map(|capture| Some((&capture.text, capture.dims.as_ref()?)));
+    let (other, dims) = first.unwrap_or_else(|| unreachable!("a tensor has dims"));
+    let text = dims_text(dims);
+    match dims.as_slice() {
+        // One number in brackets is rather the position in a list than a dim.
+        [Dim { name: dim, extent: Some(extent) }] if dim.text == extent.to_string() => {
+            diag::some_dims_or_index(name, format!("{other}{text}"), text)
+        }
+        _ => diag::some_dims(name, text),
+    }
+}
+
+fn dims_text(dims: &[Dim]) -> String {
+    diag::dims(dims.iter().map(|dim| dim.name.text.as_str()))
 }
 
 /// A mistake, reported, where a value was wanted.

@@ -36,6 +36,8 @@ mod tests {
         let tokens = TokenStream::from_str(SOURCE).unwrap();
         let functions = parse::functions(tokens, &mut sink);
         assert_eq!(sink.errors.messages().collect::<Vec<_>>(), [""; 0]);
-        assert!(functions.iter().all(|function| !function.broken && !function.exported));
+        assert!(
+            functions.iter().all(|function| function.broken == ast::Broken::Nothing && !function.exported)
+        );
     }
 }

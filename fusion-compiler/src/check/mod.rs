@@ -23,6 +23,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, Graph};
 use crate::ir::plan::Target;
 use crate::parse;
+pub use crate::parse::ast::Returns;
 
 /// What a `fuse!` holds.
 #[derive(Debug)]
@@ -51,12 +52,14 @@ pub struct Function {
 pub struct Signature {
     /// Documentation, `#[cfg]`, `#[must_use]`, …: everything but `#[fuse(…)]`.
     pub attributes: TokenStream,
-    /// `pub` or `pub(crate)`.
+    /// `pub`, `pub(crate)`, `pub(in path)`, ….
     pub visibility: TokenStream,
     /// Name of the function.
     pub name: Ident,
     /// Names of the parameters, in the order of the graph's.
     pub params: Vec<Ident>,
+    /// One result or a tuple of them.
+    pub returns: Returns,
 }
 
 /// What attributes ask for, besides what the graph says.
@@ -95,8 +98,7 @@ pub struct Stub {
     pub signature: Signature,
     /// Types of the parameters, in order.
     pub params: Vec<ParamType>,
-    /// Types of the elements of each result; one is returned alone, several as a tuple. Mistaken dtypes
-    /// count as `f32`.
+    /// Types of the elements of each result. Mistaken dtypes count as `f32`.
     pub results: Vec<DType>,
 }
 
@@ -109,6 +111,8 @@ pub enum ParamType {
     Scalar(DType),
     /// An extent.
     Dim,
+    /// Whatever the caller passes: the type is a mistake.
+    Unknown,
 }
 
 /// Reads the tokens of a `fuse!`.

@@ -3,7 +3,7 @@
 //! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{apply, dtype_of, known, single, typed};
+use super::expr::{Operand, apply, dtype_of, known, single, typed};
 use super::{call, dims};
 use crate::diag;
 use crate::ir::dim::DimExpr;
@@ -91,7 +91,13 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
     {
         let op = if combine == Reduce::Max { Op::Max } else { Op::Min };
         let other = single(b, env, number);
-        return apply(b, at, op, name, vec![(value, &operand.value), (other, number)]);
+        return apply(
+            b,
+            at,
+            op,
+            name,
+            vec![(value, Operand::of(&operand.value)), (other, Operand::of(number))],
+        );
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
     if dtype == DType::Bool {

@@ -20,7 +20,7 @@ pub(super) struct Weak {
     /// A literal with a point is part of it.
     pub(super) is_float: bool,
     pub(super) span: SpanId,
-    /// Levels of the tree, bounded like those of the syntax.
+    /// Levels of the tree, bounded so that no walk overflows the stack.
     depth: u32,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum WeakKind {
     Select(NodeId, Rc<[Weak; 2]>),
 }
 
-/// Deepest tree: `let`s can stack expressions on each other.
+/// Deepest tree: chains and `let`s stack operations on each other.
 const DEPTH_MAX: u32 = 1000;
 
 impl Weak {
@@ -86,7 +86,7 @@ fn summary(args: &[Weak]) -> (bool, u32) {
 }
 
 fn grown(b: &mut Builder<'_>, weak: Weak) -> Value {
-    if weak.depth > DEPTH_MAX { b.error_span(weak.span, diag::too_deep()) } else { Value::Weak(weak) }
+    if weak.depth > DEPTH_MAX { b.error_span(weak.span, diag::too_many_numbers()) } else { Value::Weak(weak) }
 }
 
 /// Gives the number a dtype. `dtype` is a float if the number is.

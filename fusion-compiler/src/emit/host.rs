@@ -8,7 +8,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::{rust, static_plan};
 use crate::CpuKernels;
-use crate::check::{Failure, Function, Inline, ParamType, Signature, Stub};
+use crate::check::{Failure, Function, Inline, ParamType, Returns, Signature, Stub};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Dest, Graph, ParamKind};
 use crate::ir::plan::{Code, Plan, Target};
@@ -20,11 +20,11 @@ pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
     let params: Vec<ParamType> =
         graph.params.iter().map(|param| param_type(param.dtype, &param.kind)).collect();
     let (results, names) = (results(graph), rust_names(&signature.params));
-    let call = call(&signature.name, &results, &arguments(&names));
+    let call = call(&signature.name, (&results, signature.returns), &arguments(&names));
     let into = into(&names, &params, &results);
     let (contents, cfgs) = (contents(plan), cfgs(&signature.attributes));
     let Signature { attributes, visibility, name, .. } = signature;
-    let (typed, result) = (typed_params(&names, &params), result_type(&results));
+    let (typed, result) = (typed_params(&names, &params), result_type(&results, signature.returns));
     let about =
         format!("What was made of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
     quote! {
@@ -58,21 +58,22 @@ pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
 pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
     let captures = inline.graph.params.iter().zip(&inline.captures).map(|(param, capture)| {
         let dtype = primitive(param.dtype);
+        // What has the wrong type is underlined itself, not the whole `fuse!`.
+        let first = capture.clone().into_iter().next().map_or(Span::call_site(), |token| token.span());
+        let place = first.resolved_at(Span::call_site());
         match param.kind {
             ParamKind::Tensor { .. } => {
-                // What is no tensor is underlined itself, not the whole `fuse!`.
-                let first =
-                    capture.clone().into_iter().next().map_or(Span::call_site(), |token| token.span());
-                let place = first.resolved_at(Span::call_site());
                 quote_spanned!(place=> ::fusion::__private::AsTensor::<#dtype>::as_tensor(&(#capture)))
             }
-            ParamKind::Scalar => quote!(::fusion::__private::scalar::<#dtype>(#capture)),
-            ParamKind::Dim(_) => quote!(::fusion::__private::scalar::<::core::primitive::usize>(#capture)),
+            ParamKind::Scalar => {
+                quote_spanned!(place=> ::fusion::__private::IntoScalar::<#dtype>::into_scalar(#capture))
+            }
+            ParamKind::Dim(_) => unreachable!("nothing that is captured is an extent"),
         }
     });
     let name = Ident::new("__fused", Span::call_site());
     let captures: Vec<TokenStream> = captures.collect();
-    let call = call(&name, &results(&inline.graph), &arguments(&captures));
+    let call = call(&name, (&results(&inline.graph), Returns::One), &arguments(&captures));
     let contents = contents(plan);
     quote! {{
         #[allow(dead_code, reason = "an expression needs its plan only")]
@@ -94,9 +95,9 @@ pub fn failure(failure: &Failure, is_expression: bool) -> TokenStream {
 }
 
 fn stub(stub: &Stub) -> TokenStream {
-    let Stub { signature: Signature { visibility, name, attributes, .. }, params, results } = stub;
+    let Stub { signature: Signature { visibility, name, attributes, returns, .. }, params, results } = stub;
     let (types, result, cfgs) =
-        (params.iter().map(|&param| rust_type(param)), result_type(results), cfgs(attributes));
+        (params.iter().map(|&param| rust_type(param)), result_type(results, *returns), cfgs(attributes));
     let types: Vec<TokenStream> = types.collect();
     let outs = results.iter().map(|&dtype| primitive(dtype));
     // It is there for its type alone.
@@ -181,14 +182,16 @@ fn cpu_kernels(plan: &Plan<CpuKernels>) -> impl Iterator<Item = (&str, &CpuKerne
 }
 
 /// The statement that runs a plan and types its results.
-fn call(module: &Ident, results: &[DType], arguments: &TokenStream) -> TokenStream {
+fn call(module: &Ident, (results, returns): (&[DType], Returns), arguments: &TokenStream) -> TokenStream {
     let types: Vec<TokenStream> = results.iter().map(|&dtype| primitive(dtype)).collect();
     let names: Vec<Ident> = (0..results.len()).map(|i| format_ident!("result_{i}")).collect();
-    match &types[..] {
-        [dtype] => quote!(::fusion::__private::run_one::<#dtype>(&#module::PLAN, &mut #arguments)),
-        _ => quote! {
+    match returns {
+        Returns::One => {
+            quote!(::fusion::__private::run_one::<#(#types)*>(&#module::PLAN, &mut #arguments))
+        }
+        Returns::Tuple => quote! {
             let [#(#names),*] = ::fusion::__private::run(&#module::PLAN, &mut #arguments)?;
-            ::core::result::Result::Ok((#(::fusion::Tensor::<#types>::from_raw(#names)?),*))
+            ::core::result::Result::Ok((#(::fusion::Tensor::<#types>::from_raw(#names)?,)*))
         },
     }
 }
@@ -265,6 +268,7 @@ fn rust_type(param: ParamType) -> TokenStream {
         }
         ParamType::Scalar(dtype) => primitive(dtype),
         ParamType::Dim => quote!(::core::primitive::usize),
+        ParamType::Unknown => quote!(impl ::core::marker::Sized),
     }
 }
 
@@ -273,14 +277,14 @@ fn results(graph: &Graph) -> Vec<DType> {
     returned.map(|output| graph.node(output.node).dtype).collect()
 }
 
-fn result_type(results: &[DType]) -> TokenStream {
+fn result_type(results: &[DType], returns: Returns) -> TokenStream {
     let types = results.iter().map(|&dtype| {
         let dtype = primitive(dtype);
         quote!(::fusion::Tensor<#dtype>)
     });
-    match results.len() {
-        1 => quote!(#(#types)*),
-        _ => quote!((#(#types),*)),
+    match returns {
+        Returns::One => quote!(#(#types)*),
+        Returns::Tuple => quote!((#(#types,)*)),
     }
 }
 

@@ -33,12 +33,15 @@ pub(crate) enum ExprKind {
     /// A value, a dim, a constant or, inline, a captured variable.
     Name(String),
     Unary(Unary, Box<Expr>),
-    Binary(Binary, Box<Expr>, Box<Expr>),
+    /// `a + b - c`: what it starts with, and what is done to it in turn. One level, however long.
+    Chain(Box<Expr>, Vec<Link>),
     /// `x as f32`.
     Cast(Box<Expr>, Name),
     If(Box<Expr>, Box<Block>, Box<Block>),
-    /// `f(x)`; `x.f()` is the same with the receiver first.
+    /// `f(x)`.
     Call(String, Vec<Arg>),
+    /// `x.f()`: a call with the receiver first.
+    Method(String, Vec<Arg>),
     Tuple(Vec<Expr>),
     /// `T -> S` among the arguments of a call.
     Arrow(Box<Expr>, Box<Expr>),
@@ -48,6 +51,14 @@ pub(crate) enum ExprKind {
     Capture(usize),
     /// Inline: `scalar(…)`; the number of the capture.
     Host(usize),
+}
+
+/// `+ b` of a chain.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) op: Binary,
+    pub(crate) at: At,
+    pub(crate) operand: Expr,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +148,8 @@ pub(crate) enum ParamKind {
     Tensor(TensorType),
     /// `p: &mut f32[N]`.
     InPlace(TensorType),
+    /// What could not be read, already reported.
+    Mistaken,
 }
 
 /// A function of the block or of the standard library.
@@ -148,11 +161,31 @@ pub(crate) struct Function {
     pub(crate) params: Vec<Param>,
     /// `None` where no `->` stands.
     pub(crate) results: Option<Vec<TensorType>>,
+    /// One result or a tuple of them.
+    pub(crate) returns: Returns,
     pub(crate) body: Block,
     /// Every name the body mentions.
     pub(crate) mentions: Vec<String>,
-    /// The body has a syntax error, already reported.
-    pub(crate) broken: bool,
+    /// Where it could not be read, already reported.
+    pub(crate) broken: Broken,
+}
+
+/// What of a function could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Broken {
+    Nothing,
+    /// Its head says what it should.
+    Body,
+    Head,
+}
+
+/// What a function gives: `(f32[N],)` is a tuple, as in Rust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// The value itself.
+    One,
+    /// A tuple of any length.
+    Tuple,
 }
 
 impl Function {
@@ -172,10 +205,10 @@ impl Function {
 
 impl Param {
     /// The tensor it is, if it is one.
-    fn tensor(&self) -> Option<&TensorType> {
+    pub(crate) fn tensor(&self) -> Option<&TensorType> {
         match &self.kind {
             ParamKind::Tensor(ty) | ParamKind::InPlace(ty) => Some(ty),
-            ParamKind::Untyped | ParamKind::Dim | ParamKind::Scalar(_) => None,
+            ParamKind::Untyped | ParamKind::Dim | ParamKind::Scalar(_) | ParamKind::Mistaken => None,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use proc_macro2::Delimiter;
 
-use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Name, Pattern, Stmt, Unary};
+use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 use super::inline;
 use super::tokens::{Parsed, Parser, is_keyword};
 use crate::diag;
@@ -31,12 +31,26 @@ fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
         let at = parser.expect(op.symbol(), "an operator")?;
         let right = binary(parser, tightness)?;
         comparison = (tightness == COMPARISON).then_some(op);
-        let depth = left.depth.max(right.depth);
-        left = node(parser, ExprKind::Binary(op, Box::new(left), Box::new(right)), at, depth)?;
+        left = chain(parser, left, Link { op, at, operand: right })?;
     }
     match parser.symbol() {
         Some("**") => Err(parser.error(diag::no_power())),
         Some(_) | None => Ok(left),
+    }
+}
+
+/// Applies one more operator. A chain may be long: it is as deep as the deepest of its operands.
+fn chain(parser: &mut Parser<'_, '_>, left: Expr, link: Link) -> Parsed<Expr> {
+    let (at, right) = (link.at, link.operand.depth);
+    match left {
+        Expr { kind: ExprKind::Chain(first, mut links), depth, .. } => {
+            links.push(link);
+            node(parser, ExprKind::Chain(first, links), at, right.max(depth - 1))
+        }
+        left => {
+            let depth = left.depth.max(right);
+            node(parser, ExprKind::Chain(Box::new(left), vec![link]), at, depth)
+        }
     }
 }
 
@@ -46,6 +60,7 @@ fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         Some("!") => Unary::Not,
         Some("&" | "*" | "&&" | "**") => return Err(parser.error(diag::no_reference())),
         Some("+") => return Err(parser.error(diag::no_positive())),
+        Some("|" | "||") => return Err(parser.error(diag::no_closure())),
         Some(_) | None => {
             let operand = nested(parser, postfix)?;
             return casts(parser, operand);
@@ -97,23 +112,39 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let mut value = primary(parser)?;
     loop {
         if parser.eat(".").is_some() {
+            if parser.cursor().literal().is_some() && parser.sink.captures.is_none() {
+                return Err(parser.error(diag::no_tuple_field()));
+            }
             let method = parser.name("the name of a function after `.`")?;
             let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
-                return Err(parser.error_at(method.at, diag::no_field(&method.text)));
+                let message = match parser.sink.captures {
+                    Some(_) => diag::no_field_inline(&method.text),
+                    None => diag::no_field(&method.text),
+                };
+                return Err(parser.error_at(method.at, message));
             };
             let mut args = vec![Arg { name: None, value }];
             args.extend(parser.within(inner, span).list(argument)?);
-            value = call(parser, method, args)?;
+            let depth = deepest(&args);
+            value = node(parser, ExprKind::Method(method.text, args), method.at, depth)?;
         } else if parser.is_group(Delimiter::Parenthesis) {
             return Err(parser.error(diag::call_of_value()));
         } else if parser.is_group(Delimiter::Bracket) {
-            return Err(parser.error(diag::no_index()));
+            let message = if names_dims(parser) { diag::no_dims_here() } else { diag::no_index() };
+            return Err(parser.error(message));
         } else if parser.symbol() == Some("?") {
             return Err(parser.error(diag::no_question()));
         } else {
             return Ok(value);
         }
     }
+}
+
+/// Whether brackets come next that start like `[N, D]`.
+fn names_dims(parser: &Parser<'_, '_>) -> bool {
+    let inner = parser.cursor().group(Delimiter::Bracket).map(|(inner, _, _)| inner);
+    let name = inner.and_then(|inner| inner.ident()).map(|(name, _)| name.to_string());
+    name.is_some_and(|name| name.starts_with(char::is_uppercase))
 }
 
 fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
@@ -146,6 +177,7 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         Some("_" | "self" | "Self" | "crate" | "super") => Err(parser.error_expected("an expression")),
         Some("let") => Err(parser.error(diag::no_let_here())),
         None if parser.is_group(Delimiter::Brace) => Err(parser.error(diag::no_block())),
+        None if parser.is_group(Delimiter::Bracket) => Err(parser.error(diag::no_list())),
         None => Err(parser.error_expected("an expression")),
         Some(word) if is_keyword(word) => Err(parser.error(diag::no_keyword(word))),
         Some(_) => named(parser),
@@ -162,16 +194,25 @@ fn named(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         let args = parser.within(inner, span).list(argument)?;
         return call(parser, name, args);
     }
-    if parser.symbol() == Some("::") {
-        return Err(parser.error(diag::no_path()));
+    match parser.symbol() {
+        Some("::") => return Err(parser.error(diag::no_path())),
+        Some("!") if parser.sink.captures.is_some() => {
+            return Err(parser.error_at(name.at, diag::no_macro_inline(&name.text)));
+        }
+        Some("!") => return Err(parser.error_at(name.at, diag::no_macro(&name.text))),
+        Some(_) | None => {}
     }
     parser.sink.mentions.push(name.text.clone());
     node(parser, ExprKind::Name(name.text), name.at, 0)
 }
 
 fn call(parser: &mut Parser<'_, '_>, name: Name, args: Vec<Arg>) -> Parsed<Expr> {
-    let depth = args.iter().map(|arg| arg.value.depth).max().unwrap_or(0);
+    let depth = deepest(&args);
     node(parser, ExprKind::Call(name.text, args), name.at, depth)
+}
+
+fn deepest(args: &[Arg]) -> u32 {
+    args.iter().map(|arg| arg.value.depth).max().unwrap_or(0)
 }
 
 fn argument(parser: &mut Parser<'_, '_>) -> Parsed<Arg> {
@@ -449,10 +490,14 @@ mod tests {
             ExprKind::Name(name) => name.clone(),
             ExprKind::Unary(Unary::Neg, x) => list("neg", &[x]),
             ExprKind::Unary(Unary::Not, x) => list("not", &[x]),
-            ExprKind::Binary(op, x, y) => list(op.symbol(), &[x, y]),
+            ExprKind::Chain(first, links) => links.iter().fold(tree(first), |left, link| {
+                format!("({} {left} {})", link.op.symbol(), tree(&link.operand))
+            }),
             ExprKind::Cast(x, dtype) => list(&format!("as-{}", dtype.text), &[x]),
             ExprKind::If(c, x, y) => format!("(if {} {} {})", tree(c), tail(x), tail(y)),
-            ExprKind::Call(name, args) => list(name, &args.iter().map(|arg| &arg.value).collect::<Vec<_>>()),
+            ExprKind::Call(name, args) | ExprKind::Method(name, args) => {
+                list(name, &args.iter().map(|arg| &arg.value).collect::<Vec<_>>())
+            }
             ExprKind::Tuple(parts) => list("tuple", &parts.iter().collect::<Vec<_>>()),
             ExprKind::Arrow(x, y) => list("->", &[x, y]),
             ExprKind::Range(x, y) => list("..", &[x, y]),
@@ -521,11 +566,20 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_long_expressions_are_errors_not_overflows() {
+    fn deep_expressions_are_errors_not_overflows() {
         let message = "this expression is nested too deeply: give parts of it a name with `let`";
         check(&format!("{}x{}", "(".repeat(500), ")".repeat(500)), message);
         check(&format!("{}x", "-".repeat(5000)), message);
-        check(&vec!["x"; 5000].join(" + "), message);
         check(&format!("x{}", " as f32".repeat(5000)), message);
+        check(&format!("x{}", ".f()".repeat(5000)), message);
+    }
+
+    #[test]
+    fn long_chains_are_not_deep() {
+        let source = vec!["x * y"; 20000].join(" + ");
+        let buffer = TokenBuffer::new2(TokenStream::from_str(&source).unwrap());
+        let mut sink = Sink::default();
+        let parsed = whole(&mut Parser::new(buffer.begin(), Span::call_site(), &mut sink)).unwrap();
+        assert_eq!(parsed.depth, 3);
     }
 }

@@ -4,15 +4,15 @@
 //! since only `check` knows whether it is a dim, a constant or a variable.
 
 use proc_macro2::extra::DelimSpan;
-use proc_macro2::{Delimiter, Ident, Span, TokenStream};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::buffer::{Cursor, TokenBuffer};
 
 use super::ast::{At, Dim, Expr, ExprKind, Name};
 use super::expr::{expr, node};
-use super::item::dims;
-use super::tokens::{Parsed, Parser, Reported, Sink, is_keyword};
-use crate::diag;
+use super::item::{dims, rust_name, upper};
+use super::tokens::{Parsed, Parser, Reported, Sink, is_keyword, plain};
+use crate::diag::{self, Message};
 
 /// A Rust expression of the inline form.
 #[derive(Debug)]
@@ -128,11 +128,42 @@ pub(crate) fn capture(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         (text, tokens, at, true)
     };
     let dims = match parser.group(Delimiter::Bracket) {
-        Some((inner, _, span)) => Some(dims(&mut parser.within(inner, span))?),
+        Some((inner, at, span)) => match index(&text, &inner.token_stream()) {
+            Some(message) => return Err(parser.error_at(at, message)),
+            None => Some(dims(&mut parser.within(inner, span))?),
+        },
         None => None,
     };
     let number = add(parser, Capture { text, tokens, dims, at, is_path });
     node(parser, ExprKind::Capture(number), at, 0)
+}
+
+/// What is said of brackets after a capture that hold the index of an element rather than dims.
+fn index(text: &str, inside: &TokenStream) -> Option<Message> {
+    let trees: Vec<TokenTree> = inside.clone().into_iter().take(2).collect();
+    let goes_on = match trees.get(1) {
+        Some(TokenTree::Punct(punct)) => !matches!(punct.as_char(), ',' | '='),
+        Some(TokenTree::Group(_) | TokenTree::Ident(_) | TokenTree::Literal(_)) => true,
+        None => false,
+    };
+    let one = inside.to_string();
+    let rust = format!("{{{text}[{}]}}", if trees.len() == 1 { &one } else { "…" });
+    match trees.first()? {
+        TokenTree::Ident(name) if plain(name).starts_with(char::is_lowercase) => {
+            let name = plain(name);
+            match trees.len() {
+                _ if goes_on => Some(diag::capture_index(rust)),
+                1 => Some(diag::capture_index_or_dim(&name, upper(&name), rust)),
+                _ => None,
+            }
+        }
+        TokenTree::Literal(number) if goes_on || number.to_string() == "0" => Some(diag::capture_index(rust)),
+        TokenTree::Group(_) => Some(diag::capture_index(rust)),
+        TokenTree::Punct(punct) if matches!(punct.as_char(), '.' | '&' | '*') => {
+            Some(diag::capture_index(rust))
+        }
+        TokenTree::Ident(_) | TokenTree::Literal(_) | TokenTree::Punct(_) => None,
+    }
 }
 
 /// `scalar(…)`.
@@ -153,10 +184,7 @@ pub(crate) fn host(
 
 /// The Rust expression of a bare name.
 pub(crate) fn variable(text: &str, span: Span) -> TokenStream {
-    let name = match text.strip_prefix("r#") {
-        Some(raw) => Ident::new_raw(raw, span),
-        None => Ident::new(text, span),
-    };
+    let name = rust_name(text, span);
     quote!(#name)
 }
 
@@ -195,7 +223,7 @@ fn path(parser: &mut Parser<'_, '_>) -> Parsed<(String, TokenStream, At)> {
     }
     let (mut text, mut tokens, mut rest) = (name.text, quote!(#head), rest);
     while let Some((field, after)) = field(rest) {
-        text = format!("{text}.{field}");
+        text = format!("{text}.{}", field.to_string().trim_start_matches("r#"));
         tokens = quote!(#tokens.#field);
         rest = after;
     }

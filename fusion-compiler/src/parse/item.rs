@@ -3,13 +3,13 @@
 //! Invariant: a function whose signature could be read is in the list, body or no body, so that a stub of it
 //! can stand in for it.
 
-use proc_macro2::{Delimiter, Ident, Span, TokenStream};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::buffer::TokenBuffer;
 
-use super::ast::{Block, Dim, Function, Name, Param, ParamKind, TensorType};
+use super::ast::{At, Block, Broken, Dim, Function, Name, Param, ParamKind, Returns, TensorType};
 use super::expr::{block, expr};
-use super::tokens::{Parsed, Parser, Sink};
+use super::tokens::{Parsed, Parser, Reported, Sink};
 use crate::diag;
 use crate::ir::dtype::DType;
 use crate::ir::plan::Target;
@@ -32,6 +32,9 @@ pub(crate) fn items(tokens: TokenStream, sink: &mut Sink) -> Vec<Item> {
     let buffer = TokenBuffer::new2(tokens);
     let mut parser = Parser::new(buffer.begin(), Span::call_site(), sink);
     let mut all = Vec::new();
+    if parser.at_end() {
+        parser.error(diag::empty());
+    }
     while !parser.at_end() {
         match item(&mut parser) {
             Ok(item) => all.push(item),
@@ -48,12 +51,14 @@ pub(crate) fn functions(tokens: TokenStream, sink: &mut Sink) -> Vec<Function> {
 
 /// Goes on where the next function may start.
 fn recover(parser: &mut Parser<'_, '_>) {
-    while !parser.at_end() {
-        if parser.symbol() == Some("#") || parser.is_word("fn") || parser.is_word("pub") {
-            return;
-        }
+    while !parser.at_end() && !starts_item(parser) {
         parser.skip();
     }
+}
+
+fn starts_item(parser: &Parser<'_, '_>) -> bool {
+    let starts = |word: &&str| parser.is_word(word);
+    parser.symbol() == Some("#") || ["pub", "fn", "const", "static", "let"].iter().any(starts)
 }
 
 /// What attributes say.
@@ -63,7 +68,7 @@ struct Attributes {
     off: bool,
     targets: Vec<Target>,
     /// The first `#[fuse(…)]`.
-    fuse: Option<super::ast::At>,
+    fuse: Option<At>,
 }
 
 fn item(parser: &mut Parser<'_, '_>) -> Parsed<Item> {
@@ -72,11 +77,9 @@ fn item(parser: &mut Parser<'_, '_>) -> Parsed<Item> {
         attribute(parser, &mut attributes)?;
     }
     let visibility = visibility(parser)?;
+    qualifiers(parser);
     if parser.eat_word("fn").is_none() {
-        let found = parser.found();
-        parser.error(diag::item_start(found));
-        parser.skip();
-        return Err(super::tokens::Reported);
+        return Err(no_function(parser));
     }
     if let (true, Some(at)) = (visibility.is_empty(), attributes.fuse) {
         parser.error_at(at, diag::attribute_private());
@@ -94,13 +97,51 @@ fn visibility(parser: &mut Parser<'_, '_>) -> Parsed<TokenStream> {
     if parser.eat_word("pub").is_none() {
         return Ok(TokenStream::new());
     }
-    let Some((inner, _, _)) = rest.group(Delimiter::Parenthesis) else { return Ok(quote!(#word)) };
+    let Some((inner, _, after)) = rest.group(Delimiter::Parenthesis) else { return Ok(quote!(#word)) };
     let scope = inner.token_stream();
-    if scope.to_string() == "crate" {
-        parser.group(Delimiter::Parenthesis);
-        return Ok(quote!(#word(#scope)));
+    let whole = quote!(#word(#scope));
+    if syn::parse2::<syn::Visibility>(whole.clone()).is_err() {
+        parser.error(diag::visibility(scope.to_string().replace(" :: ", "::")));
+        parser.seek(after);
+        return Ok(quote!(#word));
     }
-    Err(parser.error(diag::visibility(scope.to_string().replace(" :: ", "::"))))
+    parser.seek(after);
+    Ok(whole)
+}
+
+/// Passes over what Rust allows between `pub` and `fn`.
+fn qualifiers(parser: &mut Parser<'_, '_>) {
+    let before = parser.cursor();
+    let mut found = None;
+    while let Some(word) = parser.word().filter(|word| QUALIFIERS.contains(&word.as_str())) {
+        found = found.or(Some((word, parser.any_word().map(|word| word.at))));
+        // `extern "C"`.
+        parser.literal();
+    }
+    match found {
+        Some((word, Some(at))) if parser.is_word("fn") => drop(parser.error_at(at, diag::qualifier(word))),
+        Some(_) | None => parser.seek(before),
+    }
+}
+
+const QUALIFIERS: [&str; 4] = ["const", "async", "unsafe", "extern"];
+
+/// Something else stands where a function should. What it may name is no second mistake.
+fn no_function(parser: &mut Parser<'_, '_>) -> Reported {
+    let found = parser.found();
+    let is_value = parser.is_word("const") || parser.is_word("static") || parser.is_word("let");
+    let place = parser.cursor();
+    parser.skip();
+    parser.eat_word("mut");
+    let name = parser.any_word().filter(|_| is_value);
+    parser.seek(place);
+    let reported = match &name {
+        Some(name) => parser.error(diag::constant_item(&name.text, name.text.to_lowercase())),
+        None => parser.error(diag::item_start(found)),
+    };
+    parser.sink.mistaken.extend(name.map(|name| name.text));
+    parser.skip();
+    reported
 }
 
 fn attribute(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()> {
@@ -173,35 +214,76 @@ fn target(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()
 
 /// What follows `fn`.
 fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
+    parser.sink.head = parser.sink.errors.len();
     let name = parser.name("the name of a function")?;
-    let generics = generics(parser)?;
+    // Until it has a body it is none.
+    parser.sink.mistaken.push(name.text.clone());
+    let generics = generics(parser);
     let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
-        return Err(parser.error_expected("the parameters, `(…)`"));
+        return Err(if generics.is_ok() {
+            parser.error_expected("the parameters, `(…)`")
+        } else {
+            Reported
+        });
     };
-    let mut params = Vec::new();
-    parser.within(inner, span).list(|parser| {
-        let param = param(parser, exported, &params)?;
-        params.push(param);
-        Ok(())
-    })?;
-    let results = match parser.eat("->") {
-        Some(_) => Some(results(parser)?),
-        None => None,
+    let (params, params_whole) = parser
+        .within(inner, span)
+        .list_whole(|parser, before: &[Param]| param(parser, exported, before), mistaken_param);
+    let (results, returns, results_whole) = match parser.eat("->") {
+        Some(_) => results(parser),
+        None => (None, Returns::Tuple, Ok(())),
     };
     let Some((inner, _, span)) = parser.group(Delimiter::Brace) else {
         let what = match results {
             Some(_) => "the body of the function, `{ … }`",
             None => "`->` and the result, or the body of the function, `{ … }`",
         };
-        return Err(parser.error_expected(what));
+        return Err(match (results_whole, parser.symbol()) {
+            (Err(reported), _) => reported,
+            (Ok(()), Some(",")) if results.is_some() => parser.error(diag::results_tuple()),
+            (Ok(()), _) => parser.error_expected(what),
+        });
     };
+    parser.sink.mistaken.pop();
     parser.sink.mentions.clear();
     let (body, whole): (Block, _) = block(&mut parser.within(inner, span));
     let mentions = std::mem::take(&mut parser.sink.mentions);
-    Ok(Function { name, exported, generics, params, results, body, mentions, broken: whole.is_err() })
+    let broken = match (&generics, params_whole, results_whole, whole) {
+        (Ok(_), Ok(()), Ok(()), Ok(())) => Broken::Nothing,
+        (Ok(_), Ok(()), Ok(()), Err(_)) => Broken::Body,
+        _ => Broken::Head,
+    };
+    let generics = generics.unwrap_or_default();
+    Ok(Function { name, exported, generics, params, results, returns, body, mentions, broken })
+}
+
+/// What stands for a parameter that could not be read. Nothing asks for its name.
+fn mistaken_param() -> Param {
+    Param { name: nameless("parameter"), kind: ParamKind::Mistaken, default: None }
+}
+
+/// What stands for a result that could not be read.
+fn mistaken_result() -> TensorType {
+    TensorType { dtype: nameless(DType::F32.name()), dims: vec![] }
+}
+
+/// A name that no one wrote, and no message is about.
+fn nameless(text: &str) -> Name {
+    Name { text: text.to_owned(), at: At(0) }
 }
 
 fn generics(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Name>> {
+    let names = generic_names(parser);
+    let goes_on = |parser: &Parser<'_, '_>| {
+        !parser.at_end() && !parser.is_word("fn") && !parser.is_group(Delimiter::Parenthesis)
+    };
+    while names.is_err() && goes_on(parser) {
+        parser.skip_symbol();
+    }
+    names
+}
+
+fn generic_names(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Name>> {
     let mut names = Vec::new();
     if parser.eat("<").is_none() {
         return Ok(names);
@@ -210,7 +292,7 @@ fn generics(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Name>> {
         if parser.eat(">").is_some() {
             return Ok(names);
         }
-        if parser.symbol().is_some() || parser.is_word("const") {
+        if parser.symbol().is_some() || parser.is_word("const") || parser.cursor().lifetime().is_some() {
             return Err(parser.error(diag::generic_bounds()));
         }
         names.push(parser.name("the name of a generic")?);
@@ -233,6 +315,9 @@ fn param(parser: &mut Parser<'_, '_>, exported: bool, before: &[Param]) -> Parse
     if parser.is_word("mut") {
         return Err(parser.error(diag::param_mut()));
     }
+    if parser.is_word("const") {
+        return Err(parser.error(diag::param_const()));
+    }
     let name = parser.name("the name of a parameter")?;
     let kind = match parser.eat(":") {
         Some(_) => param_kind(parser, &name)?,
@@ -254,7 +339,16 @@ fn param(parser: &mut Parser<'_, '_>, exported: bool, before: &[Param]) -> Parse
 
 fn param_kind(parser: &mut Parser<'_, '_>, name: &Name) -> Parsed<ParamKind> {
     if let Some(at) = parser.eat("&") {
-        if parser.eat_word("mut").is_none() {
+        if let Some((_, rest)) = parser.cursor().lifetime() {
+            parser.seek(rest);
+        }
+        let is_mut = parser.eat_word("mut").is_some();
+        if let Some(dtype) = rust_type(parser) {
+            let mutable = if is_mut { "&mut " } else { "" };
+            let write = format!("{}: {mutable}{dtype}[N, D]", name.text);
+            return Err(parser.error_at(at, diag::rust_type(write)));
+        }
+        if !is_mut {
             return Err(parser.error_at(at, diag::param_reference()));
         }
         let dtype = dtype(parser)?;
@@ -265,6 +359,9 @@ fn param_kind(parser: &mut Parser<'_, '_>, name: &Name) -> Parsed<ParamKind> {
     }
     if parser.eat_word("dim").is_some() {
         return Ok(ParamKind::Dim);
+    }
+    if let Some(dtype) = rust_type(parser) {
+        return Err(parser.error(diag::rust_type(format!("{}: {dtype}[N, D]", name.text))));
     }
     let dtype = dtype(parser)?;
     Ok(match tensor(parser, dtype)? {
@@ -297,14 +394,63 @@ fn tensor(parser: &mut Parser<'_, '_>, dtype: Name) -> Parsed<(Name, Option<Vec<
     Ok((dtype, dims))
 }
 
-fn results(parser: &mut Parser<'_, '_>) -> Parsed<Vec<TensorType>> {
-    match parser.group(Delimiter::Parenthesis) {
-        Some((inner, _, span)) => parser.within(inner, span).list(result),
-        None => Ok(vec![result(parser)?]),
+/// The dtype in a type of Rust that comes next, `Tensor<f32>`, `[f32; 3]` or `Vec<f32>`; `f32` if it names none.
+fn rust_type(parser: &Parser<'_, '_>) -> Option<DType> {
+    let mut cursor = parser.cursor();
+    let is_list = parser.is_group(Delimiter::Bracket);
+    let is_generic = cursor.ident().is_some_and(|(name, rest)| {
+        let goes_on = rest.punct().is_some_and(|(punct, _)| matches!(punct.as_char(), '<' | ':'));
+        name == "Tensor" || goes_on && DType::from_name(&name.to_string()).is_none()
+    });
+    if !is_list && !is_generic {
+        return None;
     }
+    let mut inside = Vec::new();
+    while let Some((tree, rest)) = cursor.token_tree().filter(|_| cursor.group(Delimiter::Brace).is_none()) {
+        inside.push(tree);
+        cursor = rest;
+        if cursor.punct().is_some_and(|(punct, _)| matches!(punct.as_char(), ',' | '=' | ';')) {
+            break;
+        }
+    }
+    let tokens: TokenStream = inside.into_iter().collect();
+    let known = [DType::F32, DType::I32, DType::U32].into_iter();
+    let text = tokens.to_string();
+    let mut words = text.split(|c: char| !c.is_alphanumeric());
+    Some(words.find_map(|word| known.clone().find(|dtype| dtype.name() == word)).unwrap_or(DType::F32))
+}
+
+/// What stands after `->`: the results, and whether they could be read. After a mistake, goes on at the body.
+fn results(parser: &mut Parser<'_, '_>) -> (Option<Vec<TensorType>>, Returns, Parsed<()>) {
+    let place = parser.span();
+    let (results, returns, whole) = match parser.group(Delimiter::Parenthesis) {
+        Some((inner, _, _)) if inner.eof() => {
+            parser.sink.errors.push(place, diag::no_unit());
+            (vec![], Returns::Tuple, Err(Reported))
+        }
+        Some((inner, _, span)) => {
+            let last = inner.token_stream().into_iter().last();
+            let is_tuple = matches!(last, Some(TokenTree::Punct(punct)) if punct.as_char() == ',');
+            let (results, whole) =
+                parser.within(inner, span).list_whole(|parser, _| result(parser), mistaken_result);
+            let returns = if is_tuple || results.len() > 1 { Returns::Tuple } else { Returns::One };
+            (results, returns, whole)
+        }
+        None => match result(parser) {
+            Ok(result) => (vec![result], Returns::One, Ok(())),
+            Err(reported) => (vec![mistaken_result()], Returns::One, Err(reported)),
+        },
+    };
+    while whole.is_err() && !parser.at_end() && !parser.is_group(Delimiter::Brace) && !starts_item(parser) {
+        parser.skip();
+    }
+    (Some(results), returns, whole)
 }
 
 fn result(parser: &mut Parser<'_, '_>) -> Parsed<TensorType> {
+    if let Some(dtype) = rust_type(parser) {
+        return Err(parser.error(diag::rust_type(format!("-> {dtype}[N, D]"))));
+    }
     let dtype = dtype(parser)?;
     match tensor(parser, dtype)? {
         (dtype, Some(dims)) => Ok(TensorType { dtype, dims }),
@@ -330,6 +476,10 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
     // Not every script has uppercase letters.
     if name.text.starts_with(|c: char| c.is_lowercase() || c == '_') {
         let message = diag::dim_lowercase(&name.text, upper(&name.text));
+        // A dim that several tensors of a head have is one mistake.
+        if parser.sink.errors.says(&message, parser.sink.head) {
+            return Err(Reported);
+        }
         return Err(parser.error_at(name.at, message));
     }
     let extent = match parser.eat("=") {
@@ -359,7 +509,7 @@ fn extent(parser: &mut Parser<'_, '_>) -> Parsed<(Name, i64)> {
 
 /// The name as a dim would be written.
 pub(crate) fn upper(name: &str) -> String {
-    let name = name.trim_start_matches("r#").trim_start_matches('_');
+    let name = name.trim_start_matches('_');
     let mut letters = name.chars();
     match letters.next() {
         Some(first) => first.to_uppercase().chain(letters).collect(),
@@ -369,9 +519,13 @@ pub(crate) fn upper(name: &str) -> String {
 
 /// The identifier of a name of the source.
 pub(crate) fn ident(name: &Name, places: &super::Places) -> Ident {
-    let span = places.span(name.at);
-    match name.text.strip_prefix("r#") {
-        Some(raw) => Ident::new_raw(raw, span),
-        None => Ident::new(&name.text, span),
+    rust_name(&name.text, places.span(name.at))
+}
+
+/// A name as an identifier of Rust, where keywords are raw.
+pub(crate) fn rust_name(text: &str, span: Span) -> Ident {
+    match syn::parse_str::<Ident>(text) {
+        Ok(_) => Ident::new(text, span),
+        Err(_) => Ident::new_raw(text, span),
     }
 }

@@ -19,8 +19,8 @@ use syn::buffer::TokenBuffer;
 use tokens::Parser;
 
 /// Words that start an item of Rust, and no expression of the language.
-const ITEM_WORDS: [&str; 10] =
-    ["pub", "fn", "use", "mod", "impl", "trait", "struct", "enum", "static", "type"];
+const ITEM_WORDS: [&str; 11] =
+    ["pub", "fn", "use", "mod", "impl", "trait", "struct", "enum", "const", "static", "type"];
 
 /// Whether the tokens are functions, or meant to be: they start like an item of Rust, or there are none.
 pub(crate) fn is_items(tokens: &TokenStream) -> bool {

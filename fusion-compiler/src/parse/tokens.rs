@@ -43,6 +43,10 @@ impl Places {
 pub(crate) struct Sink {
     pub(crate) places: Places,
     pub(crate) errors: Diagnostics,
+    /// The first error of the head being parsed.
+    pub(crate) head: usize,
+    /// What has a name and could not be read: who uses the name is not to blame.
+    pub(crate) mistaken: Vec<String>,
     /// Names that the function being parsed mentions.
     pub(crate) mentions: Vec<String>,
     /// Rust expressions of the inline form; `None` within functions.
@@ -121,11 +125,11 @@ impl<'a, 's> Parser<'a, 's> {
         self.cursor.ident().is_some_and(|(ident, _)| ident == word)
     }
 
-    /// Takes whatever word comes next.
+    /// Takes whatever word comes next. `r#type` is called `type`, as in Rust.
     pub(crate) fn any_word(&mut self) -> Option<Name> {
         let (ident, rest) = self.cursor.ident()?;
         self.cursor = rest;
-        let text = ident.to_string();
+        let text = plain(&ident);
         Some(Name { at: self.sink.places.add(ident.span(), text.clone()), text })
     }
 
@@ -240,6 +244,56 @@ impl<'a, 's> Parser<'a, 's> {
         Ok(all)
     }
 
+    /// Like `list`, and goes on with the next thing after a mistake, for which `instead` stands.
+    pub(crate) fn list_whole<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Parser<'a, '_>, &[T]) -> Parsed<T>,
+        instead: impl Fn() -> T,
+    ) -> (Vec<T>, Parsed<()>) {
+        let (mut all, mut whole) = (Vec::new(), Ok(()));
+        while !self.at_end() {
+            let before = self.cursor;
+            let read = one(self, &all).and_then(|one| match self.at_end() {
+                true => Ok(one),
+                false => self.expect(",", "`,`").map(|_| one),
+            });
+            all.push(read.unwrap_or_else(|reported| {
+                whole = Err(reported);
+                self.cursor = before;
+                self.skip_past_comma();
+                instead()
+            }));
+        }
+        (all, whole)
+    }
+
+    /// Goes on after the next comma that is not between angle brackets.
+    fn skip_past_comma(&mut self) {
+        let mut open = 0;
+        while !self.at_end() {
+            match self.symbol() {
+                Some(",") if open == 0 => {
+                    self.skip_symbol();
+                    return;
+                }
+                Some("<") => open += 1,
+                Some(">") => open -= 1,
+                Some("<<") => open += 2,
+                Some(">>") => open -= 2,
+                Some(_) | None => {}
+            }
+            self.skip_symbol();
+        }
+    }
+
+    /// Drops the next token, a symbol as a whole.
+    pub(crate) fn skip_symbol(&mut self) {
+        match self.read_symbol() {
+            Some((_, _, rest)) => self.cursor = rest,
+            None => self.skip(),
+        }
+    }
+
     fn read_symbol(&self) -> Option<(&'static str, Span, Cursor<'a>)> {
         let (mut text, mut ends) = (String::new(), Vec::new());
         let (first, mut rest) = self.cursor.punct()?;
@@ -258,6 +312,12 @@ impl<'a, 's> Parser<'a, 's> {
         let symbol = SYMBOLS.into_iter().find(|symbol| text.starts_with(symbol))?;
         Some((symbol, first.span(), ends[symbol.len() - 1]))
     }
+}
+
+/// What an identifier is called: `r#x` is `x`.
+pub(crate) fn plain(ident: &proc_macro2::Ident) -> String {
+    let text = ident.to_string();
+    text.strip_prefix("r#").map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// Words that Rust keeps for itself, in any edition. `self` is one: it is only ever part of a captured path.

@@ -11,7 +11,7 @@ use super::{Access, Operand, Work, pointwise};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisId, AxisSet, Node, NodeId, NodeKind, ParamId, Reduce};
+use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, ParamId, Reduce};
 use crate::ir::kernel::{
     At, Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Uniform, UniformId, Value,
 };
@@ -272,25 +272,73 @@ impl<'w> Body<'w> {
         self.dims.iter().all(|dim| dim.axes.is_empty()) && self.work.operands.iter().any(updates)
     }
 
+    /// The value of a node, once what it is made of has one. With a stack of its own: graphs are deep.
     fn value(&mut self, id: NodeId, unrolled: &Unrolled, place: &Place) -> Value {
-        let graph = self.work.graph;
-        let node = graph.node(id);
-        let mut unrolled = unrolled.clone();
-        unrolled.retain(|&(axis, _)| node.axes.contains(axis));
-        if let Some(&(_, value)) = self.values.get(&(id, unrolled.clone())) {
-            return value;
+        let wanted = self.key(id, unrolled);
+        let mut open = vec![wanted.clone()];
+        while let Some(key) = open.pop() {
+            if self.values.contains_key(&key) {
+                continue;
+            }
+            let mut missing = self.operands(&key);
+            missing.retain(|operand| !self.values.contains_key(operand));
+            if missing.is_empty() {
+                self.place(key, place);
+            } else {
+                open.push(key);
+                open.extend(missing.into_iter().rev());
+            }
         }
-        let level = self.level(node.axes);
-        let value = if let Some(&buffer) = self.work.loads.get(&Load::Stored(id)) {
-            self.load(buffer, node.dtype, level, &unrolled, place)
-        } else {
-            self.make(node, level, &unrolled, place)
-        };
-        self.values.insert((id, unrolled), (level, value));
-        value
+        self.values[&wanted].1
     }
 
-    fn make(&mut self, node: &Node, level: Level, unrolled: &Unrolled, place: &Place) -> Value {
+    /// What a value goes by: a node, and where along those unrolled axes that it has.
+    fn key(&self, id: NodeId, unrolled: &Unrolled) -> (NodeId, Unrolled) {
+        let axes = self.work.graph.node(id).axes;
+        (id, unrolled.iter().copied().filter(|&(axis, _)| axes.contains(axis)).collect())
+    }
+
+    /// The values that one is made of, in the order in which they are asked for.
+    fn operands(&self, (id, unrolled): &(NodeId, Unrolled)) -> Vec<(NodeId, Unrolled)> {
+        if self.work.loads.contains_key(&Load::Stored(*id)) {
+            return vec![];
+        }
+        let node = self.work.graph.node(*id);
+        match &node.kind {
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Coord(_) => vec![],
+            NodeKind::Apply(_) | NodeKind::Cast => {
+                node.args.iter().map(|&arg| self.key(arg, unrolled)).collect()
+            }
+            NodeKind::Reduce(_, axes) => {
+                let parts = self.assignments(*axes).into_iter();
+                parts.map(|part| self.key(node.args[0], &[unrolled.as_slice(), &part].concat())).collect()
+            }
+            NodeKind::At(axis, at) => {
+                vec![self.key(node.args[0], &[unrolled.as_slice(), &[(*axis, *at)]].concat())]
+            }
+        }
+    }
+
+    /// Makes a value of operands that are there.
+    fn place(&mut self, key: (NodeId, Unrolled), place: &Place) {
+        let (id, unrolled) = &key;
+        let node = self.work.graph.node(*id);
+        let level = self.level(node.axes);
+        let value = if let Some(&buffer) = self.work.loads.get(&Load::Stored(*id)) {
+            self.load(buffer, node.dtype, level, unrolled, place)
+        } else {
+            self.make(key.clone(), level, place)
+        };
+        self.values.insert(key, (level, value));
+    }
+
+    fn make(&mut self, key: (NodeId, Unrolled), level: Level, place: &Place) -> Value {
+        let operands: Vec<Value> = self.operands(&key).iter().map(|key| self.values[key].1).collect();
+        let (node, unrolled) = (self.work.graph.node(key.0), &key.1);
         match &node.kind {
             NodeKind::Input(param) => {
                 let buffer = self.work.loads[&Load::Param(*param)];
@@ -306,28 +354,14 @@ impl<'w> Body<'w> {
                 let extent = self.extent(extent);
                 self.top().cast(extent, node.dtype)
             }
-            NodeKind::Apply(op) => {
-                let args: Vec<Value> =
-                    node.args.iter().map(|&arg| self.value(arg, unrolled, place)).collect();
-                self.at(level).apply(*op, &args)
-            }
-            NodeKind::Cast => {
-                let arg = self.value(node.args[0], unrolled, place);
-                self.at(level).cast(arg, node.dtype)
-            }
-            NodeKind::Reduce(reduce, axes) => {
+            NodeKind::Apply(op) => self.at(level).apply(*op, &operands),
+            NodeKind::Cast => self.at(level).cast(operands[0], node.dtype),
+            NodeKind::Reduce(reduce, _) => {
                 let op = combine(*reduce);
-                let parts = self.assignments(*axes);
-                let parts = parts.into_iter().map(|part| [unrolled.as_slice(), &part].concat());
-                let mut values =
-                    parts.map(|part| self.value(node.args[0], &part, place)).collect::<Vec<_>>().into_iter();
-                let first = values.next().unwrap_or_else(|| unreachable!("fixed extents are positive"));
-                values.fold(first, |sum, x| self.at(level).apply(op, &[sum, x]))
+                let sum = operands.into_iter().reduce(|sum, x| self.at(level).apply(op, &[sum, x]));
+                sum.unwrap_or_else(|| unreachable!("fixed extents are positive"))
             }
-            NodeKind::At(axis, at) => {
-                let picked = [unrolled.as_slice(), &[(*axis, *at)]].concat();
-                self.value(node.args[0], &picked, place)
-            }
+            NodeKind::At(..) => operands[0],
         }
     }
 

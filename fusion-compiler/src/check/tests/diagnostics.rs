@@ -388,7 +388,11 @@ fn inline() {
               if all of [N, M] are meant, say so by ending with `=> [N, M]`"],
     );
     refused("a[N] * b", &["other tensors here have dims, `b` has none: write `b[N]`"]);
-    refused("a[N] * a[M]", &["`a` has dims [N] and dims [M]: it is one tensor"]);
+    refused(
+        "a[N] * a[M]",
+        &["`a` has dims [N] and dims [M]: one name is one tensor with its dims in one order, \
+              and `{&a}[M]` is the same tensor once more"],
+    );
     refused("sum(a, D)", &["`sum` needs dims, and the tensors here have none: name them, like `a[N, D]`"]);
     refused(
         "let x = 3; x",
@@ -403,4 +407,157 @@ fn inline() {
     refused("i32: a as f32", &["the result of the inline form is `i32`, this is f32: write `… as i32`"]);
     refused("u32: a > 1", &["the result of the inline form is `u32`, this is bool: write `… as u32`"]);
     refused("f16: a + b", &["the inline form in `f16` is not available yet: leave out the dtype for `f32`"]);
+}
+
+#[test]
+fn rust_in_the_inline_form_stands_in_braces() {
+    let list = |rust: &str| {
+        format!(
+            "brackets hold dims, like `[N, D]`: an element of a list is Rust, which stands in braces, `{rust}`"
+        )
+    };
+    for (source, rust) in [
+        ("xs[0] + y", "{xs[0]}"),
+        ("s.v[0]", "{s.v[0]}"),
+        ("xs[i + 1][N]", "{xs[…]}"),
+        ("xs[1 + i]", "{xs[…]}"),
+        ("xs[&key]", "{xs[…]}"),
+        ("xs[..2]", "{xs[…]}"),
+    ] {
+        refused(source, &[&list(rust)]);
+    }
+    refused(
+        "xs[i]",
+        &["the name of a dim starts with an uppercase letter: write `I` for `i`, \
+              or `{xs[i]}` for an element of a list"],
+    );
+    refused("xs[n, d]", &["the name of a dim starts with an uppercase letter: write `N` for `n`"]);
+    refused(
+        "xs[1] + y",
+        &[
+            "`xs[1]` is a tensor with one dim, and `y` has none: write `y[1]`, or `{xs[1]}` for an element of a list",
+        ],
+    );
+    let method = |name: &str, rust: &str| {
+        format!("there is no function `{name}`: a method of Rust is called in braces, `{rust}`")
+    };
+    refused("x.clone() + y", &[&method("clone", "{x.clone()}")]);
+    refused("self.bias() * x", &[&method("bias", "{self.bias()}")]);
+    refused("a[N, D].to(device)", &[&method("to", "{a.to(…)}[N, D]")]);
+    refused("relu(a).to(device)", &[&method("to", "{….to(…)}")]);
+    refused("a.rleu()", &["there is no function `rleu`: did you mean `relu`?"]);
+    refused(
+        "relu(load(a))",
+        &["there is no function `load`: one of Rust is called in braces, `{load(…)}`, \
+              or in `scalar(…)` for a number"],
+    );
+    refused(
+        "a.layers[2].bias[N] + b",
+        &["values have no fields: an expression of Rust stands in braces, `{….bias}`"],
+    );
+}
+
+#[test]
+fn a_head_with_a_mistake_is_one_mistake() {
+    let tensor = |write: &str| format!("a tensor is declared by its dtype and its dims: write `{write}`");
+    refused(
+        "pub fn f(x: Tensor<f32>, y: &[i32]) -> Result<Tensor<u32>> { x + y } \
+         pub fn g(x: f32[N]) -> f32[N] { f(x, 1) }",
+        &[&tensor("x: f32[N, D]"), &tensor("y: i32[N, D]"), &tensor("-> u32[N, D]")],
+    );
+    refused(
+        "pub fn f(x: &'a mut fusion::Tensor<f32>, y: Tensor, z: [f32; 3]) -> (f32[N], Vec<f32>) { x }",
+        &[
+            &tensor("x: &mut f32[N, D]"),
+            &tensor("y: f32[N, D]"),
+            &tensor("z: f32[N, D]"),
+            &tensor("-> f32[N, D]"),
+        ],
+    );
+    let constant = "a parameter has no `const`: leave it out, or write the number where it is used";
+    refused("fn f(x, const X: f32) { x * X } pub fn g(x: f32[N]) -> f32[N] { f(x, 2.0) }", &[constant]);
+    refused(
+        "const EPS: f32 = 1e-5; pub fn g(x: f32[N]) -> f32[N] { x + EPS }",
+        &["there are no constants among the functions: write a private function, `fn eps() { … }`, \
+              and `eps()` for `EPS`"],
+    );
+    refused(
+        "fn f<const X: f32>(x) { x * X } pub fn g(x: f32[N]) -> f32[N] { f(x) }",
+        &["a generic is the type of the elements, without bounds: write `fn f<E>(x: E[N])`, \
+              and dims without a declaration"],
+    );
+    refused(
+        "fn f(x: f32[N]) -> f32[N]; pub fn g(x: f32[N]) -> f32[N] { f(x) }",
+        &["expected the body of the function, `{ … }`, found `;`"],
+    );
+    let unit = "a result is a tensor: write `-> f32[N]`, \
+                or leave out `-> ()` where the function changes its `&mut` parameters alone";
+    refused("pub fn f(x: f32[N]) -> () { x }", &[unit]);
+    refused("pub fn f(p: &mut f32[N]) -> () { p = 1.0; p }", &[unit]);
+    refused(
+        "pub const fn f(x: f32[N]) -> f32[N] { x } pub unsafe extern \"C\" fn g(x: f32[N]) -> f32[N] { f(x) }",
+        &["functions have no `const`: leave it out", "functions have no `unsafe`: leave it out"],
+    );
+    refused(
+        "pub(crat) fn f(x: f32[N]) -> f32[N] { rleu(x) }",
+        &[
+            "expected `pub`, `pub(crate)`, `pub(super)`, `pub(self)` or `pub(in path)`, found `pub(crat)`",
+            "there is no function `rleu`: did you mean `relu`?",
+        ],
+    );
+    refused(
+        "fn f(x: str) { x } pub fn g(x: f32[N]) -> f32[N] { f(x) }",
+        &["there is no dtype `str` (there are `f32`, `i32`, `u32` and `bool`)"],
+    );
+}
+
+#[test]
+fn parameters_there_for_their_dims() {
+    let only = |name: &str, dims: &str, params: &str| {
+        format!(
+            "of the parameter `{name}` only {dims} is used: call it `_{name}`, \
+             or write `{params}` to take extents from the caller"
+        )
+    };
+    refused(
+        "pub fn f(x: f32[N], like: f32[N, D, E]) -> f32[N, D] { x + index(D) as f32 * E }",
+        &[&only("like", "[D, E]", "D: dim, E: dim")],
+    );
+    refused("pub fn f(x: f32[N], like: f32[D]) -> f32[N] { x / D }", &[&only("like", "[D]", "D: dim")]);
+    refused(
+        "pub fn f(x: f32[N], like: f32[N]) -> f32[N] { x / N }",
+        &["the parameter `like` is never used: use it, remove it, or call it `_like`"],
+    );
+}
+
+#[test]
+fn tuples_of_one() {
+    refused(
+        "pub fn f(x: f32[N]) -> (f32[N],) { x }",
+        &["`f` returns a tuple of one value: write `(x,)`, or declare `-> f32[N]`"],
+    );
+    refused(
+        "pub fn f(x: f32[N]) -> f32[N] { (x,) }",
+        &["this is a tuple of one value, and one value is declared: leave out the comma, \
+              or declare `-> (f32[N],)`"],
+    );
+}
+
+#[test]
+fn numbers_alone_are_counted() {
+    let sum = vec!["1"; 2000].join(" + ");
+    refused(
+        &format!("pub fn f(x: f32[N]) -> f32[N] {{ {sum} + x }}"),
+        &["too many operations on numbers alone: write their result, or a tensor before them"],
+    );
+    assert!(text(&format!("pub fn f(x: f32[N]) -> f32[N] {{ x + {sum} }}")).is_ok());
+}
+
+#[test]
+fn nothing() {
+    refused(
+        "",
+        &["there is nothing in this `fuse!`: write functions, like \
+              `pub fn double(x: f32[N]) -> f32[N] { 2.0 * x }`, or an expression over tensors, like `relu(a + b) * c`"],
+    );
 }

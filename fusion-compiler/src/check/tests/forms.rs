@@ -261,11 +261,6 @@ fn scalars_and_names_of_the_user_shadow() {
 }
 
 #[test]
-fn an_empty_block_is_no_functions() {
-    assert_eq!(graphs("").unwrap().len(), 0);
-}
-
-#[test]
 fn a_number_compares_where_the_value_has_no_such_dim() {
     check(
         "pub fn f(y: f32[N], _x: f32[N, 3]) -> f32[N] { max(y, 3) }",
@@ -368,4 +363,52 @@ fn expressions_passed_on_by_a_macro_are_captured_with_their_dims() {
     };
     let captures: Vec<String> = inline.captures.iter().map(ToString::to_string).collect();
     assert_eq!(captures, ["x", "self . bias"]);
+}
+
+#[test]
+fn raw_names_are_the_same_names() {
+    check(
+        "pub fn r#match(r#type: f32[N], r#x: f32[N]) -> f32[N] { r#type + x }",
+        &[
+            "fn match(type: f32[N], x: f32[N])",
+            "%0: f32[N] = type",
+            "%1: f32[N] = x",
+            "%2: f32[N] = add %0, %1",
+            "return[N] = %2",
+        ],
+    );
+}
+
+#[test]
+fn a_tuple_of_one_is_a_tuple() {
+    check(
+        "pub fn f(x: f32[N]) -> (f32[N],) { let (y,) = g(x); (y + 1,) } fn g(x: f32[N]) -> (f32[N],) { (x,) }",
+        &["fn f(x: f32[N])", "%0: f32[N] = x", "%1: f32 = 1.0", "%2: f32[N] = add %0, %1", "return[N] = %2"],
+    );
+    check(
+        "pub fn f(x: f32[N]) -> (f32[N]) { x + eps() } fn eps() { 1e-5 }",
+        &["fn f(x: f32[N])", "%0: f32[N] = x", "%1: f32 = 1e-5", "%2: f32[N] = add %0, %1", "return[N] = %2"],
+    );
+}
+
+#[test]
+fn every_visibility_of_rust_exports() {
+    for visibility in ["pub", "pub(crate)", "pub(super)", "pub(self)", "pub(in crate::kernels)"] {
+        let source = format!("{visibility} fn f(x: f32[N]) -> f32[N] {{ x }}");
+        assert_eq!(graphs(&source).unwrap().len(), 1, "{source}");
+    }
+}
+
+/// Sums longer than any stack is deep, whose walks must not recurse.
+#[test]
+fn long_sums_compile() {
+    let terms: Vec<&str> = (0..5000).map(|i| ["a", "b * b", "c"][i % 3]).collect();
+    let source = format!("pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] {{ {} }}", terms.join(" + "));
+    assert_eq!(graphs(&source).unwrap()[0].nodes.len(), 3 + 1667 + 4999);
+    let text = crate::expand(source.parse().unwrap()).tokens.to_string();
+    assert!(text.contains("pub fn f"), "{}", &text[..200]);
+    let lets: String = (1..5000).map(|i| format!("let x{i} = x{} + a;", i - 1)).collect();
+    let source = format!("pub fn f(a: f32[N]) -> f32[N] {{ let x0 = a; {lets} x4999 }}");
+    let text = crate::expand(source.parse().unwrap()).tokens.to_string();
+    assert!(text.contains("pub fn f"), "{}", &text[..200]);
 }

@@ -8,7 +8,7 @@ use super::super::{Source, front_end};
 use crate::ir::verify;
 
 /// Sources that use every part of the language, to take apart.
-const SEEDS: [&str; 7] = [
+const SEEDS: [&str; 9] = [
     "/// doc
      #[fuse(off, targets(ptx, cpu))] pub fn f(x: f32[N, D], p: &mut f32[C = 3, 3], lr: f32, k: i32[], H: dim)
         -> (f32[N, D], f32[]) { let (a, b) = g(x, D, eps = 1e-5); p = 1.0; p *= lr; (a + b, k as f32) }
@@ -21,6 +21,10 @@ const SEEDS: [&str; 7] = [
      pub fn t(y: f32[N, C = 4]) -> f32[N] { s(y) + s(x = y) }",
     "fn g(x: f32[N], y, eps: f32 = 1e-5, D: dim) { x * y + eps } fn h(a, b = 2) -> f32[N] { a ** b }
      pub fn f(x: f32[N, M], y: f32[N]) -> f32[M, N] { g(y, h(y), D = M) * x }",
+    "pub(in crate::a) const unsafe fn f<'a, const N: f32>(x: &'a mut Tensor<f32>, y: &[i32], const C: f32) -> (Vec<f32>,)
+        { (x.0, vec![y]) } const EPS: f32 = 1e-5; pub(self) fn h(r#type: f32[N]) -> (f32[N],) { f(r#type, EPS) }
+     pub fn i(p: &mut f32[N]) -> () { p = [1.0]; } pub fn j(x: f32[N]) -> f32[N], f32[N] { |x| x[N] }",
+    "xs[0] + a.b[i + 1][N, D] - x.clone() * self.c(1)[N] + vec![1.0][2].d + load(a)[..]",
 ];
 
 /// Numbers without a pattern, the same in every run (Marsaglia's xorshift).
