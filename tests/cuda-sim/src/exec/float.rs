@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 use super::regs::{Lane, Regs, lanes};
 use super::soft::{self, Exactly, Format};
-use crate::ptx::ir::{Float, FloatBin, FloatUn, Mode, Reg, Round, Test, Wide};
+use crate::ptx::ir::{Float, FloatBin, FloatUn, Mode, PLAIN, Reg, Round, Test, Wide};
 use crate::ptx::types::Type;
 
 /// A float of the host's with what PTX needs of it.
@@ -90,6 +90,7 @@ fn given<T: Real>(mode: Mode, x: T) -> T {
     if mode.ftz { x.flushed() } else { x }
 }
 
+#[inline(never)]
 fn exactly<T: Real>(mode: Mode, op: Exactly, operands: [T; 3]) -> T {
     let bits = soft::compute(op, operands.map(|x| given(mode, x).wide()), T::FORMAT, mode.round);
     finish(mode, T::of_bits(bits))
@@ -117,7 +118,11 @@ pub(super) fn binary(
         (Float::F64, FloatBin::Sub) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x - y),
         (Float::F64, FloatBin::Mul) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x * y),
         (Float::F64, FloatBin::Div) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x / y),
-        (Float::F32, _) if mode.round == Round::Nearest => nearest(regs, exec, op, mode, d, (a, b)),
+        (Float::F32, FloatBin::Min) if mode == PLAIN => regs.map2(exec, d, a, b, |x, y| least::<f32>(PLAIN, x, y)),
+        (Float::F32, FloatBin::Max) if mode == PLAIN => regs.map2(exec, d, a, b, |x, y| most::<f32>(PLAIN, x, y)),
+        (Float::F32, _) if mode.round == Round::Nearest => {
+            each2::<f32>(regs, exec, d, (a, b), |x, y| nearest(op, mode, x, y));
+        }
         (Float::F32, _) => each2::<f32>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F64, _) => each2::<f64>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F16, _) => each2::<f16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
@@ -128,27 +133,25 @@ pub(super) fn binary(
 }
 
 /// f32 rounded to nearest, with modifiers.
-#[inline(always)]
-fn nearest(regs: &mut Regs, exec: u32, op: FloatBin, mode: Mode, d: Reg, (a, b): (Reg, Reg)) {
-    let given = |x: f32| given(mode, x);
-    let finish = |x: f32| finish(mode, canonical(x));
-    match op {
-        FloatBin::Add => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) + given(y))),
-        FloatBin::Sub => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) - given(y))),
-        FloatBin::Mul => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) * given(y))),
-        FloatBin::Div => regs.map2(exec, d, a, b, |x: f32, y: f32| {
+#[inline(never)]
+fn nearest(op: FloatBin, mode: Mode, a: f32, b: f32) -> f32 {
+    let (x, y) = (given(mode, a), given(mode, b));
+    let result = match op {
+        FloatBin::Add => x + y,
+        FloatBin::Sub => x - y,
+        FloatBin::Mul => x * y,
+        FloatBin::Div => {
             // The coarse division takes the reciprocal first, which is nothing for these.
             let huge = mode.approx && (y.magnitude() > 2f32.powi(126)) && y.magnitude() < f32::INFINITY;
-            finish(if huge { given(x) * 0.0f32.copysign(y) } else { given(x) / given(y) })
-        }),
-        FloatBin::Min | FloatBin::Max | FloatBin::CopySign => {
-            regs.map2(exec, d, a, b, |x: f32, y: f32| scalar(op, mode, x, y));
+            if huge { x * 0.0f32.copysign(y) } else { x / y }
         }
-    }
+        FloatBin::Min | FloatBin::Max | FloatBin::CopySign => return scalar(op, mode, a, b),
+    };
+    finish(mode, canonical(result))
 }
 
 /// One result, by exact arithmetic.
-#[inline(always)]
+#[inline(never)]
 fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
     let none = T::zero();
     match op {
@@ -156,8 +159,8 @@ fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
         FloatBin::Sub => exactly(mode, Exactly::Add, [x, y.flip(), none]),
         FloatBin::Mul => exactly(mode, Exactly::Mul, [x, y, none]),
         FloatBin::Div => exactly(mode, Exactly::Div, [x, y, none]),
-        FloatBin::Min => extreme(mode, x, y, |x, y| x < y || (x == y && x.is_negative())),
-        FloatBin::Max => extreme(mode, x, y, |x, y| x > y || (x == y && !x.is_negative())),
+        FloatBin::Min => least(mode, x, y),
+        FloatBin::Max => most(mode, x, y),
         FloatBin::CopySign => {
             if x.is_negative() {
                 y.magnitude().flip()
@@ -166,6 +169,16 @@ fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
             }
         }
     }
+}
+
+#[inline(always)]
+fn least<T: Real>(mode: Mode, x: T, y: T) -> T {
+    extreme(mode, x, y, |x, y| x < y || (x == y && x.is_negative()))
+}
+
+#[inline(always)]
+fn most<T: Real>(mode: Mode, x: T, y: T) -> T {
+    extreme(mode, x, y, |x, y| x > y || (x == y && !x.is_negative()))
 }
 
 /// `min` and `max`: the number, where the other is NaN, unless NaN is asked for.
@@ -207,9 +220,9 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
     let (a, b, c) = abc;
     match ty {
         Float::F32 if plain => regs.map3(exec, d, abc, |x: f32, y: f32, z: f32| canonical(x.mul_add(y, z))),
-        Float::F32 if mode.round == Round::Nearest => regs.map3(exec, d, abc, |x: f32, y: f32, z: f32| {
-            finish(mode, canonical(given(mode, x).mul_add(given(mode, y), given(mode, z))))
-        }),
+        Float::F32 if mode.round == Round::Nearest => {
+            each3::<f32>(regs, exec, d, abc, |abc| nearest_fma(mode, abc));
+        }
         Float::F64 if plain => regs.map3(exec, d, abc, |x: f64, y: f64, z: f64| x.mul_add(y, z)),
         Float::F32 => each3::<f32>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
         Float::F64 => each3::<f64>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
@@ -218,6 +231,12 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
         Float::F16x2 => pairs::<f16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
         Float::BF16x2 => pairs::<bf16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
     }
+}
+
+#[inline(never)]
+fn nearest_fma(mode: Mode, abc: [f32; 3]) -> f32 {
+    let [x, y, z] = abc.map(|x| given(mode, x));
+    finish(mode, canonical(x.mul_add(y, z)))
 }
 
 #[inline(always)]
@@ -238,6 +257,7 @@ pub(super) fn unary(regs: &mut Regs, exec: u32, (op, ty, mode): (FloatUn, Float,
 }
 
 /// The approximations are f64 functions, rounded: nearer than the ISA's bounds ask for.
+#[inline(never)]
 fn one<T: Real>(op: FloatUn, mode: Mode, x: T) -> T {
     let (x, none) = (given(mode, x), T::zero());
     let approximate = |f: fn(f64) -> f64| {
@@ -286,10 +306,12 @@ pub(super) fn test(regs: &mut Regs, exec: u32, (test, ty): (Test, Float), d: Reg
 }
 
 /// `d = f(a, b)` in the lanes that execute only, where `f` takes long.
+#[inline(always)]
 fn each2<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (Reg, Reg), f: impl Fn(T, T) -> T) {
     each3::<T>(regs, exec, d, (a, b, b), |[x, y, _]| f(x, y));
 }
 
+#[inline(never)]
 fn each3<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg), f: impl Fn([T; 3]) -> T) {
     let row = |regs: &Regs, reg: Reg| *<T::Raw as super::regs::Raw>::row(regs, reg);
     let (x, y, z) = (row(regs, a), row(regs, b), row(regs, c));
@@ -301,6 +323,7 @@ fn each3<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg)
 }
 
 /// The same for both halves of registers.
+#[inline(never)]
 fn pairs<T: Real + Lane<Raw = u32>>(
     regs: &mut Regs,
     exec: u32,
@@ -321,15 +344,7 @@ fn pairs<T: Real + Lane<Raw = u32>>(
 /// The sum that atomics make, by bits.
 pub(super) fn sum(ty: Type, ftz: bool, a: u64, b: u64) -> u64 {
     fn of<T: Real>(ftz: bool, a: u64, b: u64) -> T {
-        let mode = Mode {
-            round: Round::Nearest,
-            ftz,
-            sat: false,
-            nan: false,
-            relu: false,
-            xorsign: false,
-            approx: false,
-        };
+        let mode = Mode { ftz, ..PLAIN };
         exactly(mode, Exactly::Add, [T::of_bits(a), T::of_bits(b), T::zero()])
     }
     let halves = |f: fn(bool, u64, u64) -> u64| {

@@ -2,9 +2,9 @@
 
 use super::super::ParseError;
 use super::super::body::Body;
-use super::super::ir::{Alu, Convert, Float, FloatBin, FloatUn, Mode, Op, Round, Test};
+use super::super::ir::{Alu, Convert, Float, FloatBin, FloatUn, Mode, Op, PLAIN, Round, Test};
 use super::super::types::{Class, Type};
-use super::{Decoded, Mods, PLAIN, ROUNDINGS, float_type};
+use super::{Decoded, Mods, ROUNDINGS, float_type};
 
 fn known(b: &Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Result<Float, ParseError> {
     float_type(ty).map_or_else(|| m.no_type(b, ty), Ok)

@@ -11,7 +11,7 @@ mod sync;
 
 use super::ParseError;
 use super::body::Body;
-use super::ir::{Bits, Float, Int, Mode, Op, Round};
+use super::ir::{Bits, Float, Int, Op, Round};
 use super::types::Type;
 
 /// An instruction, or why it is none.
@@ -198,13 +198,3 @@ fn unsigned(bits: Bits) -> Int {
 
 const ROUNDINGS: [(&str, Round); 4] =
     [("rn", Round::Nearest), ("rz", Round::Zero), ("rm", Round::Down), ("rp", Round::Up)];
-
-const PLAIN: Mode = Mode {
-    round: Round::Nearest,
-    ftz: false,
-    sat: false,
-    nan: false,
-    relu: false,
-    xorsign: false,
-    approx: false,
-};

@@ -67,6 +67,17 @@ pub(crate) struct Mode {
     pub(crate) approx: bool,
 }
 
+/// Without any of them.
+pub(crate) const PLAIN: Mode = Mode {
+    round: Round::Nearest,
+    ftz: false,
+    sat: false,
+    nan: false,
+    relu: false,
+    xorsign: false,
+    approx: false,
+};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntUn {
     Neg,
