@@ -134,6 +134,29 @@ fn nan_and_zeros() {
     );
     check("max.NaN.f32 %f0, %f1, %f2;", "%f0", &two(&[(quiet, s(1.0), NAN), (s(1.0), s(2.0), s(2.0))]));
     check("min.NaN.f32 %f0, %f1, %f2;", "%f0", &two(&[(s(1.0), quiet, NAN)]));
+    // The larger magnitude, with the sign of the product; of NaN, what the other is, without a sign to it.
+    check(
+        "max.xorsign.abs.f32 %f0, %f1, %f2;",
+        "%f0",
+        &two(&[
+            (s(-3.0), s(2.0), s(-3.0)),
+            (s(1.0), s(-2.0), s(-2.0)),
+            (s(-1.0), s(-2.0), s(2.0)),
+            (s(1.0), s(2.0), s(2.0)),
+            (quiet, s(-2.0), s(-2.0)),
+            (0xffc0_0000, s(2.0), s(-2.0)),
+            (0xffc0_0000, quiet, NAN),
+        ]),
+    );
+    check(
+        "min.xorsign.abs.f32 %f0, %f1, %f2;",
+        "%f0",
+        &two(&[(s(-3.0), s(2.0), s(-2.0)), (0, s(-2.0), NEGATIVE_ZERO)]),
+    );
+    check("max.NaN.xorsign.abs.f32 %f0, %f1, %f2;", "%f0", &two(&[(0xffc0_0000, s(2.0), NAN)]));
+    // Of (1, −2) and (−3, 1).
+    check("max.xorsign.abs.f16x2 %r0, %r1, %r2;", "%r0", &two(&[(0x3c00_c000, 0xc200_3c00, 0xc200_c000)]));
+    check("min.xorsign.abs.bf16 %h0, %h1, %h2;", "%h0", &two(&[(0xbf80, 0x4000, 0xbf80)]));
     check(
         "copysign.f32 %f0, %f1, %f2;",
         "%f0",
@@ -222,6 +245,12 @@ fn approximations() {
     near("rsqrt.approx.f32 %f0, %f1;", &[1.0, 2.0, 1e-20, 1e20], |x| 1.0 / x.sqrt(), 2.0 * ulp, 0.0);
     near("sqrt.approx.ftz.f32 %f0, %f1;", &[1.0, 2.0, 1e20], f64::sqrt, 2.0 * ulp, 0.0);
     near("rcp.approx.f32 %f0, %f1;", &[1.0, 3.0, -1e20], |x| 1.0 / x, ulp, 0.0);
+    // Of f64 it is the upper half that counts, of operand and result.
+    let coarse =
+        [(d(4.0), d(0.25)), (d(3.0), 0x3fd5_5555_0000_0000), (1, d(f64::INFINITY)), (d(-0.0), d(-1.0 / 0.0))];
+    check("rcp.approx.ftz.f64 %fd0, %fd1;", "%fd0", &one(&coarse));
+    let roots = [(d(4.0), d(0.5)), (d(2.0), 0x3fe6_a09e_0000_0000), (0, d(f64::INFINITY))];
+    check("rsqrt.approx.ftz.f64 %fd0, %fd1;", "%fd0", &one(&roots));
     near("div.approx.f32 %f0, 0f3F800000, %f1;", &[1.0, 3.0, -1e20], |x| 1.0 / x, 2.0 * ulp, 0.0);
     near("div.full.f32 %f0, 0f3F800000, %f1;", &[1.0, 3.0, -1e20], |x| 1.0 / x, 2.0 * ulp, 0.0);
     let ends = [(s(f32::NEG_INFINITY), 0), (s(f32::INFINITY), s(f32::INFINITY)), (0x7fc0_0000, NAN)];

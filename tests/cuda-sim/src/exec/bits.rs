@@ -2,7 +2,7 @@
 
 use super::int::{self, Whole, by_int};
 use super::regs::Regs;
-use crate::ptx::ir::{Int, Prmt, Reg, Shift, Wide};
+use crate::ptx::ir::{Dot, Int, Prmt, Reg, Shift, Wide};
 
 #[inline(always)]
 pub(super) fn funnel(regs: &mut Regs, exec: u32, shift: Shift, wrap: bool, d: Reg, abc: (Reg, Reg, Reg)) {
@@ -92,19 +92,29 @@ pub(super) fn bfi(regs: &mut Regs, exec: u32, ty: Int, d: Reg, (a, b, c): (Reg, 
     });
 }
 
-pub(super) fn dp4a(
+pub(super) fn dot(
     regs: &mut Regs,
     exec: u32,
+    dot: Dot,
     signed: (bool, bool),
     d: Reg,
     (a, b, c): (Reg, Reg, Reg),
 ) {
-    let byte = |word: u64, n: usize, signed: bool| {
-        let byte = word.to_le_bytes()[n];
+    let byte = |word: u64, n: u32, signed: bool| {
+        let byte = (word >> (8 * n)) as u8;
         if signed { i32::from(byte as i8) } else { i32::from(byte) }
     };
+    let half = |word: u64, n: u32| {
+        let half = (word >> (16 * n)) as u16;
+        if signed.0 { i32::from(half as i16) } else { i32::from(half) }
+    };
+    let product = |a: u64, b: u64, n: u32| match dot {
+        Dot::Bytes => byte(a, n, signed.0) * byte(b, n, signed.1),
+        Dot::HalvesLow => half(a, n) * byte(b, n, signed.1),
+        Dot::HalvesHigh => half(a, n) * byte(b, n + 2, signed.1),
+    };
+    let count = if dot == Dot::Bytes { 4 } else { 2 };
     regs.each(exec, (d, Wide::One), [a, b, c].map(|reg| (reg, Wide::One)), |[a, b, c]| {
-        let products = (0..4).map(|n| byte(a, n, signed.0) * byte(b, n, signed.1));
-        u64::from(products.fold(c as u32, |sum, product| sum.wrapping_add(product as u32)))
+        u64::from((0..count).fold(c as u32, |sum, n| sum.wrapping_add(product(a, b, n) as u32)))
     });
 }

@@ -13,6 +13,7 @@ pub(super) trait Real: Lane + PartialOrd {
     const FORMAT: Format;
     fn wide(self) -> f64;
     fn of_bits(bits: u64) -> Self;
+    fn bits(self) -> u64;
     fn flip(self) -> Self;
     fn magnitude(self) -> Self;
     fn is_negative(self) -> bool;
@@ -32,6 +33,8 @@ macro_rules! real {
             fn wide(self) -> f64 { f64::from(self) }
             #[inline(always)]
             fn of_bits(bits: u64) -> $ty { $ty::from_bits(bits as $bits) }
+            #[inline(always)]
+            fn bits(self) -> u64 { u64::from(self.to_bits()) }
             #[inline(always)]
             fn flip(self) -> $ty { $ty::from_bits(self.to_bits() ^ 1 << ($bits::BITS - 1)) }
             #[inline(always)]
@@ -118,8 +121,12 @@ pub(super) fn binary(
         (Float::F64, FloatBin::Sub) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x - y),
         (Float::F64, FloatBin::Mul) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x * y),
         (Float::F64, FloatBin::Div) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x / y),
-        (Float::F32, FloatBin::Min) if mode == PLAIN => regs.map2(exec, d, a, b, |x, y| least::<f32>(PLAIN, x, y)),
-        (Float::F32, FloatBin::Max) if mode == PLAIN => regs.map2(exec, d, a, b, |x, y| most::<f32>(PLAIN, x, y)),
+        (Float::F32, FloatBin::Min) if mode == PLAIN => {
+            regs.map2(exec, d, a, b, |x, y| least::<f32>(PLAIN, x, y))
+        }
+        (Float::F32, FloatBin::Max) if mode == PLAIN => {
+            regs.map2(exec, d, a, b, |x, y| most::<f32>(PLAIN, x, y))
+        }
         (Float::F32, _) if mode.round == Round::Nearest => {
             each2::<f32>(regs, exec, d, (a, b), |x, y| nearest(op, mode, x, y));
         }
@@ -211,7 +218,7 @@ fn extreme<T: Real>(mode: Mode, x: T, y: T, first: impl Fn(T, T) -> bool) -> T {
             }
         }
     };
-    if mode.xorsign && negative { found.flip() } else { found }
+    if mode.xorsign && negative && !found.is_nan() { found.flip() } else { found }
 }
 
 #[inline(always)]
@@ -266,7 +273,11 @@ fn one<T: Real>(op: FloatUn, mode: Mode, x: T) -> T {
             T::of_bits(soft::compute(Exactly::Same, [f(x.wide()), 0.0, 0.0], T::FORMAT, Round::Nearest)),
         )
     };
+    // The coarse approximations of f64 give its upper half.
+    let coarse = |x: T| T::of_bits(x.bits() & !0xffff_ffff);
     match op {
+        FloatUn::Rcp if mode.approx => coarse(exactly(mode, Exactly::Div, [T::one(), coarse(x), none])),
+        FloatUn::Rsqrt if mode.approx => coarse(approximate(|x| 1.0 / x.sqrt())),
         FloatUn::Neg => x.flip(),
         FloatUn::Abs => x.magnitude(),
         FloatUn::Sqrt => exactly(mode, Exactly::Sqrt, [x, none, none]),

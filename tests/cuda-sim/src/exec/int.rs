@@ -202,6 +202,8 @@ pub(super) fn binary(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a
             | IntBin::AddSat
             | IntBin::SubSat
             | IntBin::MulHi
+            | IntBin::Mul24Lo
+            | IntBin::Mul24Hi
             | IntBin::Div
             | IntBin::Rem
             | IntBin::Min
@@ -220,6 +222,8 @@ fn binary_each(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): 
             IntBin::SubSat => x.sub_sat(y),
             IntBin::MulLo => x.mul(y),
             IntBin::MulHi => x.mul_hi(y),
+            IntBin::Mul24Lo => product24(x, y, 0),
+            IntBin::Mul24Hi => product24(x, y, 16),
             IntBin::Div => x.div(y),
             IntBin::Rem => x.rem(y),
             IntBin::Min => x.min(y),
@@ -230,9 +234,19 @@ fn binary_each(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): 
         }
     }
     let wide = wide(ty);
-    regs.each(exec, (d, wide), [(a, wide), (b, wide)], |[x, y]| {
-        by_int!(ty, T => bits(one::<T>(op, value(x), value(y))))
-    });
+    regs.each(
+        exec,
+        (d, wide),
+        [(a, wide), (b, wide)],
+        |[x, y]| by_int!(ty, T => bits(one::<T>(op, value(x), value(y)))),
+    );
+}
+
+/// The product of the lower 24 bits of each, from a bit on.
+fn product24<T: Whole>(x: T, y: T, from: u32) -> T {
+    // The bits above, if signed, are those of the highest that is left.
+    let cut = |x: T| x.shl(T::BITS - 24).shr(T::BITS - 24).wide();
+    T::cut((cut(x) * cut(y)) >> from)
 }
 
 #[inline(always)]
@@ -241,9 +255,16 @@ pub(super) fn ternary(regs: &mut Regs, exec: u32, op: IntTri, ty: Int, d: Reg, a
         (IntTri::MadLo, Int::U16 | Int::S16 | Int::U32 | Int::S32) => {
             regs.map3(exec, d, abc, |x: u32, y: u32, z: u32| x.wrapping_mul(y).wrapping_add(z));
         }
-        (IntTri::MadLo | IntTri::MadHi | IntTri::MadHiSat | IntTri::Sad, _) => {
-            ternary_each(regs, exec, op, ty, d, abc);
-        }
+        (
+            IntTri::MadLo
+            | IntTri::MadHi
+            | IntTri::MadHiSat
+            | IntTri::Mad24Lo
+            | IntTri::Mad24Hi
+            | IntTri::Mad24HiSat
+            | IntTri::Sad,
+            _,
+        ) => ternary_each(regs, exec, op, ty, d, abc),
     }
 }
 
@@ -255,13 +276,19 @@ fn ternary_each(regs: &mut Regs, exec: u32, op: IntTri, ty: Int, d: Reg, (a, b, 
             IntTri::MadLo => x.mul(y).add(z),
             IntTri::MadHi => x.mul_hi(y).add(z),
             IntTri::MadHiSat => x.mul_hi(y).add_sat(z),
+            IntTri::Mad24Lo => product24(x, y, 0).add(z),
+            IntTri::Mad24Hi => product24(x, y, 16).add(z),
+            IntTri::Mad24HiSat => product24(x, y, 16).add_sat(z),
             IntTri::Sad => z.add(x.max(y).sub(x.min(y))),
         }
     }
     let wide = wide(ty);
-    regs.each(exec, (d, wide), [a, b, c].map(|reg| (reg, wide)), |[x, y, z]| {
-        by_int!(ty, T => bits(one::<T>(op, value(x), value(y), value(z))))
-    });
+    regs.each(
+        exec,
+        (d, wide),
+        [a, b, c].map(|reg| (reg, wide)),
+        |[x, y, z]| by_int!(ty, T => bits(one::<T>(op, value(x), value(y), value(z)))),
+    );
 }
 
 #[inline(always)]

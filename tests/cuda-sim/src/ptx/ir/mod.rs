@@ -391,8 +391,9 @@ pub(crate) enum Alu {
         c: Reg,
         e: Reg,
     },
-    /// Four products of bytes and a sum; whether `a` and `b` are signed.
-    Dp4a {
+    /// Products of bytes of `b` with bytes of `a`, or with its halves, and a sum; whether `a` and `b` are signed.
+    Dot {
+        dot: Dot,
         signed: (bool, bool),
         d: Reg,
         a: Reg,
