@@ -162,9 +162,7 @@ fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         b.comma()?;
         c = Some(b.src(ty)?);
     }
-    // In global memory, adding f32 flushes subnormals.
-    let ftz = ty == Type::F32 && space != Space::Shared;
-    Ok(Op::Atom(Atom { op, ty, space, addr, ftz, fence, d, b: first, c }))
+    Ok(Op::Atom(Atom { op, ty, space, addr, fence, d, b: first, c }))
 }
 
 fn copy(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {

@@ -169,7 +169,6 @@ pub(crate) struct Atom {
     pub(crate) ty: Type,
     pub(crate) space: Space,
     pub(crate) addr: Addr,
-    pub(crate) ftz: bool,
     /// It orders other accesses, beyond the block.
     pub(crate) fence: bool,
     /// None: `red`, or `_`.
