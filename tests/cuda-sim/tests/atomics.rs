@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{check, d, s};
+use harness::{Arg, d, kernel, launch, s, threads};
 
 /// A register's bank, the operation and type, what is there, one operand or two, and what is there afterwards.
 type Atomic = (&'static str, &'static str, u64, &'static [u64], u64);
@@ -52,64 +52,72 @@ fn atomics() -> Vec<Atomic> {
     ]
 }
 
-/// Where the first operand is put first, by an address and the instructions before; and the space's name.
+/// Where the atomics happen: the name of the space, and what makes an address of `SLOT`, which counts up by 8.
 const PLACES: [(&str, &str, &str); 4] = [
-    ("%at", "", ".global"),
-    ("%at", "", ""),
-    ("cell", ".shared .align 8 .b64 cell; st.shared.TYPE [cell], OLD;", ".shared"),
-    (
-        "%rd7",
-        ".shared .align 8 .b64 cell; st.shared.TYPE [cell], OLD; mov.u64 %rd8, cell; cvta.shared.u64 %rd7, %rd8;",
-        "",
-    ),
+    (".global", "[%rd5+SLOT]", ""),
+    ("", "[%rd5+SLOT]", ""),
+    (".shared", "[cells+SLOT]", ".shared .align 8 .b8 cells[512];"),
+    ("", "[%rd5+SLOT]", ".shared .align 8 .b8 cells[512]; mov.u64 %rd6, cells; cvta.shared.u64 %rd5, %rd6;"),
 ];
+
+/// Runs a list at one place, a thread for all; of each what `atom` returned, what it left, and what `red` left.
+fn run(list: &[Atomic], (space, address, before): (&str, &str, &str)) -> Vec<[u64; 3]> {
+    let mut body = String::from(
+        ".reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .b16 %h<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>;\n",
+    );
+    body += "ld.param.u64 %rd7, [out]; ld.param.u64 %rd8, [in]; add.u64 %rd5, %rd7, 2048;\n";
+    body += before;
+    for (i, (bank, name, _, operands, _)) in list.iter().enumerate() {
+        let ty = BANKS.iter().find(|(known, _)| known == bank).expect("a bank").1;
+        let place = address.replace("SLOT", &(8 * i).to_string());
+        let operands: String = (0..operands.len()).map(|i| format!(", {bank}{}", i + 1)).collect();
+        for operand in 0..3 {
+            body += &format!("\nld.global.{ty} {bank}{operand}, [%rd8+{}];", 32 * i + 8 * operand);
+        }
+        let start = format!("\nst{space}.{ty} {place}, {bank}0;");
+        let left = |to| {
+            format!("\nld{space}.{ty} {bank}4, {place}; st.global.{ty} [%rd7+{}], {bank}4;", 24 * i + to)
+        };
+        let atom = format!("\natom{space}.{name} {bank}4, {place}{operands};");
+        // What there is only of `atom` happens twice.
+        let no_red = name.starts_with("exch") || name.starts_with("cas");
+        let red = if no_red { atom.clone() } else { format!("\nred{space}.{name} {place}{operands};") };
+        body += &format!(
+            "{start}{atom} st.global.{ty} [%rd7+{}], {bank}4;{}{start}{red}{}",
+            24 * i,
+            left(8),
+            left(16)
+        );
+    }
+    let input = list.iter().flat_map(|(_, _, old, operands, _)| {
+        let mut all = [*old, 0, 0, 0];
+        all[1..=operands.len()].copy_from_slice(operands);
+        all.into_iter().flat_map(u64::to_le_bytes)
+    });
+    let args = [Arg::Buffer(vec![0; 4096]), Arg::Buffer(input.collect())];
+    let text = kernel(&["u64 out", "u64 in"], &body);
+    let (_, buffers) = launch(&text, threads(1), &args).unwrap_or_else(|fault| panic!("{fault}"));
+    let longs: Vec<u64> = buffers[0].as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+    longs.as_chunks().0[..list.len()].to_vec()
+}
+
+/// Registers that hold operands, and their types.
+const BANKS: [(&str, &str); 5] =
+    [("%h", "b16"), ("%r", "b32"), ("%rd", "b64"), ("%f", "f32"), ("%fd", "f64")];
 
 #[test]
 fn operations_of_all_types_everywhere() {
-    for (bank, name, old, operands, new) in atomics() {
-        let ty = match bank {
-            "%h" => "b16",
-            "%r" => "b32",
-            "%rd" => "b64",
-            "%f" => "f32",
-            _double => "f64",
-        };
-        let list: String = (0..operands.len()).map(|i| format!(", {bank}{}", i + 2)).collect();
-        let case = |wanted| {
-            let mut all = [old, 0, 0, 0];
-            all[1..=operands.len()].copy_from_slice(operands);
-            [(all, wanted)]
-        };
-        let result = format!("{bank}0");
-        for (address, before, space) in PLACES {
-            let before = before.replace("TYPE", ty).replace("OLD", &format!("{bank}1"));
-            // What it returns, and what it leaves.
-            check(&format!("{before} atom{space}.{name} {result}, [{address}]{list};"), &result, &case(old));
-            let after = format!("ld.{ty} {result}, [{}];", if address == "cell" { "%rd7" } else { address });
-            let generic =
-                if address == "cell" { "mov.u64 %rd8, cell; cvta.shared.u64 %rd7, %rd8;" } else { "" };
-            let red = if name.starts_with("exch") || name.starts_with("cas") {
-                format!("atom{space}.{name} {bank}5, [{address}]{list};")
-            } else {
-                format!("red{space}.{name} [{address}]{list};")
-            };
-            check(&format!("{before} {red} {generic} {after}"), &result, &case(new));
+    let all = atomics();
+    for place in PLACES {
+        for ((_, name, old, operands, new), found) in all.iter().zip(run(&all, place)) {
+            assert_eq!(found, [*old, *new, *new], "{name} of {old:#x} and {operands:x?} at {place:?}");
         }
     }
 }
 
 #[test]
 fn sums_of_f32_flush_in_global_memory_only() {
-    let sum = |place: usize, wanted: u64| {
-        let (address, before, space) = PLACES[place];
-        let before = before.replace("TYPE", "f32").replace("OLD", "%f1");
-        let text = format!(
-            "{before} atom{space}.add.f32 %f5, [{address}], %f2; atom{space}.add.f32 %f0, [{address}], 0f00000000;"
-        );
-        check(&text, "%f0", &[([2, 3, 0, 0], wanted)]);
-    };
-    sum(0, 0);
-    sum(1, 0);
-    sum(2, 5);
-    sum(3, 5);
+    for (place, sum) in PLACES.into_iter().zip([0, 0, 5, 5]) {
+        assert_eq!(run(&[("%f", "add.f32", 2, &[3], sum)], place), [[2, sum, sum]], "{place:?}");
+    }
 }
