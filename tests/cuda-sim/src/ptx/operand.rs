@@ -26,7 +26,8 @@ impl Value {
     pub(super) fn bits(self, ty: Type) -> Option<u64> {
         let keep = |bits: u64| if ty.bytes() == 8 { bits } else { bits & ((1 << (8 * ty.bytes())) - 1) };
         match ty.class() {
-            Class::Pred => self.whole.filter(|&bits| bits <= 1),
+            // As in C, anything but 0 is true.
+            Class::Pred => self.whole.map(|bits| u64::from(bits != 0)),
             Class::Int => self.whole.map(keep),
             Class::Bits | Class::Float => match (ty.bytes(), self.whole, self.single, self.double) {
                 (_, Some(whole), ..) => (ty.class() == Class::Bits).then(|| keep(whole)),
