@@ -133,29 +133,6 @@ fn nan_and_zeros() {
     );
     check("max.NaN.f32 %f0, %f1, %f2;", "%f0", &two(&[(quiet, s(1.0), NAN), (s(1.0), s(2.0), s(2.0))]));
     check("min.NaN.f32 %f0, %f1, %f2;", "%f0", &two(&[(s(1.0), quiet, NAN)]));
-    // The larger magnitude, with the sign of the product; of NaN, what the other is, without a sign to it.
-    check(
-        "max.xorsign.abs.f32 %f0, %f1, %f2;",
-        "%f0",
-        &two(&[
-            (s(-3.0), s(2.0), s(-3.0)),
-            (s(1.0), s(-2.0), s(-2.0)),
-            (s(-1.0), s(-2.0), s(2.0)),
-            (s(1.0), s(2.0), s(2.0)),
-            (quiet, s(-2.0), s(-2.0)),
-            (0xffc0_0000, s(2.0), s(-2.0)),
-            (0xffc0_0000, quiet, NAN),
-        ]),
-    );
-    check(
-        "min.xorsign.abs.f32 %f0, %f1, %f2;",
-        "%f0",
-        &two(&[(s(-3.0), s(2.0), s(-2.0)), (0, s(-2.0), NEGATIVE_ZERO)]),
-    );
-    check("max.NaN.xorsign.abs.f32 %f0, %f1, %f2;", "%f0", &two(&[(0xffc0_0000, s(2.0), NAN)]));
-    // Of (1, −2) and (−3, 1).
-    check("max.xorsign.abs.f16x2 %r0, %r1, %r2;", "%r0", &two(&[(0x3c00_c000, 0xc200_3c00, 0xc200_c000)]));
-    check("min.xorsign.abs.bf16 %h0, %h1, %h2;", "%h0", &two(&[(0xbf80, 0x4000, 0xbf80)]));
     check(
         "copysign.f32 %f0, %f1, %f2;",
         "%f0",
@@ -197,6 +174,34 @@ fn nan_and_zeros() {
             values.into_iter().zip(wanted).map(|(x, wanted)| ([x, 0, 0, 0], wanted)).collect();
         check(&format!("testp.{name}.f32 %p0, %f1;"), "%p0", &cases);
     }
+}
+
+#[test]
+fn magnitudes_with_the_sign_of_the_product() {
+    let quiet = 0x7fc0_0000;
+    // NaN has no sign of a product.
+    check(
+        "max.xorsign.abs.f32 %f0, %f1, %f2;",
+        "%f0",
+        &two(&[
+            (s(-3.0), s(2.0), s(-3.0)),
+            (s(1.0), s(-2.0), s(-2.0)),
+            (s(-1.0), s(-2.0), s(2.0)),
+            (s(1.0), s(2.0), s(2.0)),
+            (quiet, s(-2.0), s(-2.0)),
+            (0xffc0_0000, s(2.0), s(-2.0)),
+            (0xffc0_0000, quiet, NAN),
+        ]),
+    );
+    check(
+        "min.xorsign.abs.f32 %f0, %f1, %f2;",
+        "%f0",
+        &two(&[(s(-3.0), s(2.0), s(-2.0)), (0, s(-2.0), NEGATIVE_ZERO)]),
+    );
+    check("max.NaN.xorsign.abs.f32 %f0, %f1, %f2;", "%f0", &two(&[(0xffc0_0000, s(2.0), NAN)]));
+    // Of (1, −2) and (−3, 1).
+    check("max.xorsign.abs.f16x2 %r0, %r1, %r2;", "%r0", &two(&[(0x3c00_c000, 0xc200_3c00, 0xc200_c000)]));
+    check("min.xorsign.abs.bf16 %h0, %h1, %h2;", "%h0", &two(&[(0xbf80, 0x4000, 0xbf80)]));
 }
 
 #[test]
