@@ -6,15 +6,23 @@ use cuda_sim::exec::FaultKind;
 use cuda_sim::ptx;
 use harness::{fault_of, threads, warp_text, words, words_of};
 
-/// `3 a + b`, but 1000 + a where b is 0; `sum` is there before its body is.
+/// `3 a + b`, but 1000 + a where b is 0; `sum` and `swapped` are there before their bodies are.
 const FUNCTIONS: &str = "
 .func (.param .b32 result) sum (.param .b32 a, .param .b32 b);
+.func (.param .align 16 .b8 result[16]) swapped (.param .align 16 .b8 pair[16]);
 .visible .func (.param .b32 result) triple (.param .b32 a)
 {
     .reg .b32 %r<3>;
     ld.param.b32 %r1, [a];
     mul.lo.u32 %r2, %r1, 3;
     st.param.b32 [result], %r2;
+    ret;
+}
+.func five (.param .b64 at)
+{
+    .reg .b64 %rd<2>;
+    ld.param.b64 %rd1, [at];
+    st.global.u32 [%rd1], 5;
     ret;
 }
 .func count ()
@@ -28,7 +36,6 @@ const FUNCTIONS: &str = "
 
 const AFTER: &str = "
 .func (.param .b32 result) sum (.param .b32 a, .param .b32 b)
-.noinline
 {
     .reg .b32 %r<9>; .reg .pred %p<2>;
     ld.param.b32 %r1, [a];
@@ -68,30 +75,29 @@ fn each(f: impl Fn(u32) -> u32) -> Vec<u32> {
 }
 
 /// `%r0 = sum(a, b)`
-fn sum(guard: &str, a: &str, b: &str) -> String {
+fn sum(a: &str, b: &str) -> String {
     format!(
         "{{ .param .b32 p0; .param .b32 p1; .param .b32 r0; st.param.b32 [p0], {a}; st.param.b32 [p1], {b};
-{guard} call (r0), sum, (p0, p1); {guard} ld.param.b32 %r0, [r0]; }}\n"
+call (r0), sum, (p0, p1); ld.param.b32 %r0, [r0]; }}\n"
     )
 }
 
 #[test]
 fn functions_call_functions_and_return_early() {
-    let body = format!("and.b32 %r2, %r1, 1; {}", sum("", "%r1", "%r2"));
+    let body = format!("and.b32 %r2, %r1, 1; {}", sum("%r1", "%r2"));
     assert_eq!(run(&body), each(|lane| if lane % 2 == 0 { 1000 + lane } else { 3 * lane + 1 }));
     // The same code twice has registers and labels of its own.
-    let twice = format!("{}{}", sum("", "%r1", "5"), sum("", "%r0", "%r1"));
+    let twice = format!("{}{}", sum("%r1", "5"), sum("%r0", "%r1"));
     let sum = |a: u32, b: u32| if b == 0 { 1000 + a } else { 3 * a + b };
     assert_eq!(run(&twice), each(|lane| sum(sum(lane, 5), lane)));
 }
 
 #[test]
 fn a_call_may_be_guarded() {
-    let body = format!("mov.u32 %r0, 7; setp.lt.u32 %p1, %r1, 10; {}", sum("@%p1", "%r1", "2"));
-    assert_eq!(run(&body), each(|lane| if lane < 10 { 3 * lane + 2 } else { 7 }));
-    // Those that did not call are there again afterwards.
-    let body = format!("{body} shfl.sync.idx.b32 %r0, %r0, 9, 31, -1;");
-    assert_eq!(run(&body), each(|_| 29));
+    let body = "setp.lt.u32 %p1, %r1, 10; { .param .b64 p; st.param.b64 [p], %rd2; @%p1 call five, (p); }
+ld.global.u32 %r3, [%rd2]; shfl.sync.bfly.b32 %r0, %r3, 8, 31, -1;";
+    // All are together again afterwards.
+    assert_eq!(run(body), each(|lane| if lane ^ 8 < 10 { 5 } else { 0xdead_beef }));
 }
 
 #[test]
@@ -128,6 +134,13 @@ fn what_cannot_be_called_is_refused() {
     refused(text("{ .param .b64 p; call.uni count, (p); }"), "other lengths");
     refused(text("call.uni (%r0), count;"), "`%r0` is not a `.param` variable");
     refused(text("{ .param .b32 p; mov.b32 %r0, p; }"), "the address of the argument `p`");
+    // Each calls the next one twice, and the last nothing.
+    let doubling = |i: u32| format!(".func f{i} () {{ call f{0}; call f{0}; }}\n", i + 1);
+    let many: String = (0..40).map(doubling).chain([".func f40 () { }\n".into()]).rev().collect();
+    refused(
+        warp_text("call f22;").replacen(".visible", &format!("{many}.visible"), 1),
+        "more than 65536 instructions",
+    );
     let itself = text("")
         .replacen(".noinline", "", 1)
         .replace("call.uni (y), triple, (x);", "call.uni (y), sum, (x, x);");

@@ -90,6 +90,12 @@ fn nothing_makes_it_panic() {
         assert!(ptx::parse(&text[..end]).is_err() || text[end..].trim().is_empty());
         let _either = ptx::parse(&format!("{}{}", &text[..end], &text[end + 1..]));
     }
+    // Functions are looked for before they are read.
+    let text = include_str!("data/device_functions.ptx");
+    for end in (0..text.len()).step_by(5) {
+        let _either = ptx::parse(&text[..end]);
+        let _either = ptx::parse(&format!("{}{}", &text[..end], &text[end + 1..]));
+    }
 }
 
 #[test]

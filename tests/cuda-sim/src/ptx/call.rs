@@ -12,7 +12,7 @@ use super::lex::Tok;
 use super::module::{Named, Parser};
 
 /// Most instructions of a kernel, with those of the functions it calls.
-const MOST_INSTRUCTIONS: usize = 1 << 18;
+const MOST_INSTRUCTIONS: usize = 1 << 16;
 
 /// Where a `.param` variable of a body is in local memory, and its length.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +60,14 @@ impl<'t> Parser<'t> {
         body.resolve()
     }
 
-    /// `(results) name (arguments)` and what is said about it.
+    /// `(results) name (arguments)`, and whether it never returns, which changes nothing.
     fn header(&mut self) -> Result<Header<'t>, ParseError> {
         let results = self.formals()?;
         let name = self.name()?;
         let arguments = self.formals()?;
-        while !matches!(self.peek(), Tok::End | Tok::Sign("{" | ";")) {
-            self.next();
+        while self.take_dot("noreturn") {}
+        if !matches!(self.peek(), Tok::Sign("{" | ";")) {
+            return self.expected("`{` or `;`");
         }
         Ok(Header { name, results, arguments })
     }
@@ -123,7 +124,7 @@ fn passed(b: &mut Body<'_, '_>) -> Result<Vec<Argument>, ParseError> {
 }
 
 impl<'t> Body<'_, 't> {
-    /// Puts the instructions of the called function here; those that are not guarded skip none of them.
+    /// Puts the instructions of the called function here.
     pub(super) fn inline(&mut self, call: &Call<'t>, guard: Option<Guard>) -> Result<(), ParseError> {
         let Call { name, at, ref results, ref arguments } = *call;
         let Some(start) = self.p.function_at(name) else {
@@ -135,12 +136,12 @@ impl<'t> Body<'_, 't> {
         if self.insts.len() > MOST_INSTRUCTIONS {
             return self.wrong(at, format!("a kernel of more than {MOST_INSTRUCTIONS} instructions"));
         }
-        let skip = guard.map(|guard| {
-            let guard = Some(Guard { negated: !guard.negated, ..guard });
-            let text = (at as u32, self.p.end() as u32);
-            self.push(Inst { guard, op: Op::Branch { target: 0 }, reads: (0, 0), text }, vec![]);
-            self.insts.len() - 1
-        });
+        // Those whose guard does not hold go on after it. A call without a guard counts as an instruction too, so that
+        // calls of nothing but calls come to the limit as well.
+        let guard = guard.map(|guard| Guard { negated: !guard.negated, ..guard });
+        let op = if guard.is_some() { Op::Branch { target: 0 } } else { Op::Nop };
+        let (first, text) = (self.insts.len(), (at as u32, self.p.end() as u32));
+        self.push(Inst { guard, op, reads: (0, 0), text }, vec![]);
         let back = self.p.seek(start);
         let header = self.p.header()?;
         let same = |formals: &[Formal<'_>], passed: &[Argument]| {
@@ -151,8 +152,8 @@ impl<'t> Body<'_, 't> {
         }
         self.expand(&header, results, arguments)?;
         self.p.seek(back);
-        if let Some(skip) = skip {
-            self.insts[skip].op = Op::Branch { target: self.insts.len() as u32 };
+        if guard.is_some() {
+            self.insts[first].op = Op::Branch { target: self.insts.len() as u32 };
         }
         Ok(())
     }
