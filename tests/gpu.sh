@@ -13,10 +13,12 @@ cd "$(dirname "$0")/.."
 readonly limit=$((64 << 20))
 profile=${FUSION_PROFILE:-release}
 
-# What runs kernels on devices, as cargo names it; the bench last.
+# What runs kernels on devices, by profile and as cargo names it. The thousands of random functions take minutes to
+# compile without optimisation, and far longer with it.
 suites=(
-    "--package fusion --test language --test ops --test programs --test hygiene --bench gpu"
-    "--package fusion-runtime --lib --test execute --test properties --test tensor"
+    "$profile --package fusion --test language --test ops --test programs --test hygiene --bench gpu"
+    "$profile --package fusion-runtime --lib --test execute --test properties --test tensor"
+    "test --package fusion-corpus --test corpus"
 )
 
 main() {
@@ -35,7 +37,7 @@ build() {
     source tests/cuda-sim/env.sh >/dev/null
     for suite in "${suites[@]}"; do
         # shellcheck disable=SC2086 # Words of a command.
-        cargo test --quiet --no-run --profile "$profile" --no-default-features --features cuda $suite --message-format json | programs |
+        cargo test --quiet --no-run --no-default-features --features cuda --profile $suite --message-format json | programs |
             while read -r name program; do strip -o "$out/bin/$name" "$program"; done
     done
     cp tests/gpu-run.sh "$out/run.sh"
@@ -49,8 +51,25 @@ run() {
     local out
     source tests/cuda-sim/env.sh
     out=$cuda_sim_target/gpu
+    # How much a kernel moves is read from the simulator's report.
+    if [[ :${LD_LIBRARY_PATH:-}: == *:"$CUDA_LIBRARY_PATH/run":* ]]; then
+        suites+=("$profile --package fusion --test traffic")
+    fi
+    if (($# > 0)); then choose "$@"; fi
     build "$out"
     bash "$out/run.sh" "$@"
+}
+
+# Leaves the suites that have one of the programs: the others are not built.
+choose() {
+    local suite name chosen=()
+    for suite in "${suites[@]}"; do
+        for name in "$@"; do
+            # A package's own tests have its name, with `_`.
+            [[ " $suite " == *" ${name//_/-} "* ]] && chosen+=("$suite") && break
+        done
+    done
+    suites=("${chosen[@]:?no such program: $*}")
 }
 
 # Names and paths of the programs that cargo built, by its messages.

@@ -163,3 +163,54 @@ fn f32_of_bf16_on_later_targets() {
         &one(&[(0x3f80, s(1.0)), (0x0001, 0x0001_0000), (0x7fc0, 0x7fff_ffff)]),
     );
 }
+
+#[test]
+fn directions_of_halves() {
+    // Between 1 and the next f16, 1 + 2^-10, and between 1 and the next bf16, 1 + 2^-7.
+    for (round, plus, minus) in
+        [("rn", 0x3c00, 0xbc00), ("rz", 0x3c00, 0xbc00), ("rm", 0x3c00, 0xbc01), ("rp", 0x3c01, 0xbc00)]
+    {
+        let x = 1.0 + f32::powi(2.0, -13);
+        check(&format!("cvt.{round}.f16.f32 %h0, %f1;"), "%h0", &one(&[(s(x), plus), (s(-x), minus)]));
+        let x = f64::from(x);
+        check(&format!("cvt.{round}.f16.f64 %h0, %fd1;"), "%h0", &one(&[(d(x), plus), (d(-x), minus)]));
+    }
+    let x = 1.0 + f32::powi(2.0, -9);
+    check("cvt.rz.bf16.f32 %h0, %f1;", "%h0", &one(&[(0x3f80_ffff, 0x3f80), (s(-1e39f64 as f32), 0xff80)]));
+    check("cvt.rn.bf16.f64 %h0, %fd1;", "%h0", &one(&[(d(f64::from(x)), 0x3f80), (d(-1e300), 0xff80)]));
+    check("cvt.rn.relu.f16.f32 %h0, %f1;", "%h0", &one(&[(s(-2.0), 0), (s(2.0), 0x4000), (NAN, 0x7fff)]));
+    check("cvt.rz.relu.bf16x2.f32 %r0, %f1, %f2;", "%r0", &two(&[(0x3f80_ffff, s(-1.0), 0x3f80_0000)]));
+    check("cvt.rn.sat.f16.f32 %h0, %f1;", "%h0", &one(&[(s(2.0), 0x3c00), (s(-2.0), 0), (NAN, 0)]));
+    check("cvt.rz.f16x2.f32 %r0, %f1, %f2;", "%r0", &two(&[(s(65519.0), s(-65520.0), 0x7bff_fbff)]));
+}
+
+#[test]
+fn halves_and_whole_numbers() {
+    check("cvt.rni.s32.f16 %r0, %h1;", "%r0", &one(&[(0x4100, 2), (0xc300, i(-4)), (0x7c00, 0x7fff_ffff)])); // 2.5, −3.5
+    check("cvt.rzi.u16.f16 %h0, %h1;", "%h0", &one(&[(0x4300, 3), (0xc300, 0), (0x7bff, 65504)]));
+    check("cvt.rmi.s64.f16 %rd0, %h1;", "%rd0", &one(&[(0xb800, u64::MAX)])); // −0.5
+    check("cvt.rpi.f16.f16 %h0, %h1;", "%h0", &one(&[(0x4100, 0x4200), (0xb800, 0x8000)]));
+    check("cvt.rz.f16.u32 %h0, %r1;", "%h0", &one(&[(2049, 0x6800), (2051, 0x6801), (100_000, 0x7bff)]));
+    check("cvt.rp.f16.s64 %h0, %rd1;", "%h0", &one(&[(2049, 0x6801), (0u64.wrapping_sub(2049), 0xe800)]));
+    check("cvt.rn.bf16.s32 %h0, %r1;", "%h0", &one(&[(257, 0x4380), (i(-3), 0xc040)]));
+    check("cvt.rzi.s32.bf16 %r0, %h1;", "%r0", &one(&[(0x4049, 3), (0xc049, i(-3))]));
+    check("cvt.f64.f16 %fd0, %h1;", "%fd0", &one(&[(1, d(f64::powi(2.0, -24))), (0xbc00, d(-1.0))]));
+}
+
+#[test]
+fn tf32_keeps_ten_bits() {
+    // Halfway between 1 and 1 + 2^-10, and the halfway above.
+    let (low, high) = (0x3f80_1000, 0x3f80_3000);
+    for (round, wanted) in [
+        ("rna", [0x3f80_2000, 0x3f80_4000]),
+        ("rn", [0x3f80_0000, 0x3f80_4000]),
+        ("rz", [0x3f80_0000, 0x3f80_2000]),
+    ] {
+        check(
+            &format!("cvt.{round}.tf32.f32 %r0, %f1;"),
+            "%r0",
+            &one(&[(low, wanted[0]), (high, wanted[1])]),
+        );
+    }
+    check("cvt.rn.relu.tf32.f32 %r0, %f1;", "%r0", &one(&[(s(-1.0), 0), (s(1.0), s(1.0))]));
+}

@@ -2,7 +2,6 @@
 
 mod harness;
 
-use half::{bf16, f16};
 use harness::{Case, check, d, one, s, three, two};
 
 const NAN: u64 = 0x7fff_ffff;
@@ -178,6 +177,34 @@ fn nan_and_zeros() {
 }
 
 #[test]
+fn magnitudes_with_the_sign_of_the_product() {
+    let quiet = 0x7fc0_0000;
+    // NaN has no sign of a product.
+    check(
+        "max.xorsign.abs.f32 %f0, %f1, %f2;",
+        "%f0",
+        &two(&[
+            (s(-3.0), s(2.0), s(-3.0)),
+            (s(1.0), s(-2.0), s(-2.0)),
+            (s(-1.0), s(-2.0), s(2.0)),
+            (s(1.0), s(2.0), s(2.0)),
+            (quiet, s(-2.0), s(-2.0)),
+            (0xffc0_0000, s(2.0), s(-2.0)),
+            (0xffc0_0000, quiet, NAN),
+        ]),
+    );
+    check(
+        "min.xorsign.abs.f32 %f0, %f1, %f2;",
+        "%f0",
+        &two(&[(s(-3.0), s(2.0), s(-2.0)), (0, s(-2.0), NEGATIVE_ZERO)]),
+    );
+    check("max.NaN.xorsign.abs.f32 %f0, %f1, %f2;", "%f0", &two(&[(0xffc0_0000, s(2.0), NAN)]));
+    // Of (1, −2) and (−3, 1).
+    check("max.xorsign.abs.f16x2 %r0, %r1, %r2;", "%r0", &two(&[(0x3c00_c000, 0xc200_3c00, 0xc200_c000)]));
+    check("min.xorsign.abs.bf16 %h0, %h1, %h2;", "%h0", &two(&[(0xbf80, 0x4000, 0xbf80)]));
+}
+
+#[test]
 fn saturation() {
     let quiet = 0x7fc0_0000;
     let cases =
@@ -222,6 +249,12 @@ fn approximations() {
     near("rsqrt.approx.f32 %f0, %f1;", &[1.0, 2.0, 1e-20, 1e20], |x| 1.0 / x.sqrt(), 2.0 * ulp, 0.0);
     near("sqrt.approx.ftz.f32 %f0, %f1;", &[1.0, 2.0, 1e20], f64::sqrt, 2.0 * ulp, 0.0);
     near("rcp.approx.f32 %f0, %f1;", &[1.0, 3.0, -1e20], |x| 1.0 / x, ulp, 0.0);
+    // Of f64 it is the upper half that counts, of operand and result.
+    let coarse =
+        [(d(4.0), d(0.25)), (d(3.0), 0x3fd5_5555_0000_0000), (1, d(f64::INFINITY)), (d(-0.0), d(-1.0 / 0.0))];
+    check("rcp.approx.ftz.f64 %fd0, %fd1;", "%fd0", &one(&coarse));
+    let roots = [(d(4.0), d(0.5)), (d(2.0), 0x3fe6_a09e_0000_0000), (0, d(f64::INFINITY))];
+    check("rsqrt.approx.ftz.f64 %fd0, %fd1;", "%fd0", &one(&roots));
     near("div.approx.f32 %f0, 0f3F800000, %f1;", &[1.0, 3.0, -1e20], |x| 1.0 / x, 2.0 * ulp, 0.0);
     near("div.full.f32 %f0, 0f3F800000, %f1;", &[1.0, 3.0, -1e20], |x| 1.0 / x, 2.0 * ulp, 0.0);
     let ends = [(s(f32::NEG_INFINITY), 0), (s(f32::INFINITY), s(f32::INFINITY)), (0x7fc0_0000, NAN)];
@@ -237,76 +270,4 @@ fn approximations() {
     // Beyond 2^126 the coarse division makes 0, or NaN of infinity.
     let huge = s(f32::powi(2.0, 127));
     check("div.approx.f32 %f0, %f1, %f2;", "%f0", &two(&[(s(1e38), huge, 0), (s(f32::INFINITY), huge, NAN)]));
-}
-
-fn h(x: f32) -> u64 {
-    u64::from(f16::from_f32(x).to_bits())
-}
-
-fn b(x: f32) -> u64 {
-    u64::from(bf16::from_f32(x).to_bits())
-}
-
-#[test]
-fn halves() {
-    // 2049 lies between 2048 and 2050: ties to even.
-    check("add.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(2048.0), h(1.0), h(2048.0)), (h(1.5), h(2.0), h(3.5))]));
-    check("mul.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(60000.0), h(2.0), 0x7c00), (h(0.5), h(3.0), h(1.5))]));
-    check("sub.rn.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(1.0), h(1.0), 0)]));
-    check("add.sat.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(1.0), h(1.0), h(1.0)), (h(-1.0), h(0.5), 0)]));
-    check("add.ftz.f16 %h0, %h1, %h2;", "%h0", &two(&[(1, 1, 0)]));
-    check("add.f16 %h0, %h1, %h2;", "%h0", &two(&[(1, 1, 2)]));
-    // The product alone would be rounded to 1 + 2^-9.
-    let x = 1.0 + f32::powi(2.0, -10);
-    let wanted = f32::powi(2.0, -20);
-    let cases = three(&[(h(x), h(x), h(-(1.0 + f32::powi(2.0, -9))), h(wanted))]);
-    check("fma.rn.f16 %h0, %h1, %h2, %h3;", "%h0", &cases);
-    check("fma.rn.relu.f16 %h0, %h1, %h2, %h3;", "%h0", &three(&[(h(-1.0), h(1.0), h(0.5), 0)]));
-    let pair = |low: u64, high: u64| high << 16 | low;
-    let pairs = [(pair(h(1.0), h(2.0)), pair(h(3.0), h(-4.0)), pair(h(4.0), h(-2.0)))];
-    check("add.f16x2 %r0, %r1, %r2;", "%r0", &two(&pairs));
-    let fma = [(pair(h(1.0), h(2.0)), pair(h(3.0), h(-4.0)), pair(h(0.5), h(0.25)), pair(h(3.5), h(-7.75)))];
-    check("fma.rn.f16x2 %r0, %r1, %r2, %r3;", "%r0", &three(&fma));
-    let fma = [(pair(b(1.0), b(2.0)), pair(b(3.0), b(-4.0)), pair(b(0.5), b(0.25)), pair(b(3.5), b(-7.75)))];
-    check("fma.rn.bf16x2 %r0, %r1, %r2, %r3;", "%r0", &three(&fma));
-    check("fma.rn.bf16 %h0, %h1, %h2, %h3;", "%h0", &three(&[(b(256.0), b(1.0), b(1.0), b(256.0))]));
-    check("max.f16 %h0, %h1, %h2;", "%h0", &two(&[(0x7e00, h(1.0), h(1.0)), (h(1.0), h(2.0), h(2.0))]));
-    check(
-        "max.NaN.f16x2 %r0, %r1, %r2;",
-        "%r0",
-        &two(&[(pair(0x7e00, h(1.0)), pair(h(1.0), h(2.0)), pair(0x7fff, h(2.0)))]),
-    );
-    check(
-        "min.bf16x2 %r0, %r1, %r2;",
-        "%r0",
-        &two(&[(pair(b(1.0), b(-1.0)), pair(b(2.0), b(-2.0)), pair(b(1.0), b(-2.0)))]),
-    );
-    check("set.lt.f16.f16 %h0, %h1, %h2;", "%h0", &two(&[(h(1.0), h(2.0), 0x3c00), (h(2.0), h(1.0), 0)]));
-    check(
-        "set.eq.f16x2.f16x2 %r0, %r1, %r2;",
-        "%r0",
-        &two(&[
-            (pair(h(1.0), h(2.0)), pair(h(1.0), h(3.0)), 0x3c00),
-            (pair(h(1.0), h(3.0)), pair(h(2.0), h(3.0)), 0x3c00_0000),
-        ]),
-    );
-    check(
-        "set.ne.u32.f16x2 %r0, %r1, %r2;",
-        "%r0",
-        &two(&[(pair(h(1.0), h(2.0)), pair(h(1.0), h(3.0)), 0xffff_0000)]),
-    );
-    check("neg.bf16 %h0, %h1;", "%h0", &one(&[(b(1.0), b(-1.0))]));
-    check("abs.f16x2 %r0, %r1;", "%r0", &one(&[(pair(h(-1.0), h(2.0)), pair(h(1.0), h(2.0)))]));
-    check("ex2.approx.f16 %h0, %h1;", "%h0", &one(&[(h(3.0), h(8.0))]));
-    check("tanh.approx.f16 %h0, %h1;", "%h0", &one(&[(h(0.0), 0), (h(20.0), h(1.0))]));
-    check("setp.lt.f16 %p0, %h1, %h2;", "%p0", &two(&[(h(1.0), h(2.0), 1), (0x7e00, h(2.0), 0)]));
-    let both = "setp.lt.f16x2 %p0|%p1, %r1, %r2; selp.u32 %r5, 1, 0, %p0; selp.u32 %r6, 2, 0, %p1; or.b32 %r0, %r5, %r6;";
-    check(
-        both,
-        "%r0",
-        &two(&[
-            (pair(h(1.0), h(5.0)), pair(h(2.0), h(4.0)), 1),
-            (pair(h(3.0), h(3.0)), pair(h(2.0), h(4.0)), 2),
-        ]),
-    );
 }

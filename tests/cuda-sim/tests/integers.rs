@@ -215,6 +215,40 @@ fn products_of_bytes() {
     );
     check("dp4a.s32.s32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(0xff, 0x02, 10, 8), (0x80, 0x80, 0, 16384)]));
     check("dp4a.s32.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(0xff, 0xff, 0, (-255i32) as u32 as u64)]));
+    // The halves 3 and 2 with the bytes 8 and 7, or with 6 and 5.
+    let (a, b) = (0x0002_0003, 0x0506_0708);
+    check("dp2a.lo.u32.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(a, b, 10, 48), (a, b, ALL, 37)]));
+    check("dp2a.hi.u32.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(a, b, 10, 38)]));
+    // −1 · −128 and −32768 · 127; the bytes without a sign: −1 · 128.
+    check(
+        "dp2a.lo.s32.s32 %r0, %r1, %r2, %r3;",
+        "%r0",
+        &three(&[(0xffff, 0x80, 0, 128), (0x8000_0000, 0x7f00, 0, (-4_161_536i32) as u32 as u64)]),
+    );
+    check("dp2a.hi.s32.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(0xffff, 0x80_0000, 0, 0xffff_ff80)]));
+    check("dp2a.lo.u32.s32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(0xffff, 0xff, 0, 0xffff_0001)]));
+}
+
+#[test]
+fn products_of_24_bits() {
+    // What is above the 24 bits does not count: 0xffffff², 2^48 − 2^25 + 1.
+    let top = 0xabff_ffff;
+    check("mul24.lo.u32 %r0, %r1, %r2;", "%r0", &two(&[(top, top, 0xfe00_0001), (0x0100_0003, 5, 15)]));
+    check(
+        "mul24.hi.u32 %r0, %r1, %r2;",
+        "%r0",
+        &two(&[(top, top, 0xffff_fe00), (0x10_0000, 0x10_0000, 1 << 24)]),
+    );
+    // With signs, 0xffffff is −1 and 0x800000 is −2^23.
+    check("mul24.lo.s32 %r0, %r1, %r2;", "%r0", &two(&[(top, 3, 0xffff_fffd), (0x80_0000, 2, 0xff00_0000)]));
+    check("mul24.hi.s32 %r0, %r1, %r2;", "%r0", &two(&[(top, 3, ALL), (0x80_0000, 0x80_0000, 0x4000_0000)]));
+    check("mad24.lo.s32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(top, 3, 5, 2)]));
+    check("mad24.hi.u32 %r0, %r1, %r2, %r3;", "%r0", &three(&[(0x10_0000, 0x10_0000, 7, (1 << 24) + 7)]));
+    check(
+        "mad24.hi.sat.s32 %r0, %r1, %r2, %r3;",
+        "%r0",
+        &three(&[(0x80_0000, 0x80_0000, 0x4000_0000, MAX), (0x80_0000, 0x7f_ffff, MIN, MIN)]),
+    );
 }
 
 #[test]
@@ -258,6 +292,8 @@ fn packing() {
     check("mov.b32 {%h5, %h0}, %r1;", "%h0", &one(&[(0x5678_1234, 0x5678)]));
     check("mov.b64 %rd0, {%h1, %h2, %h3, %h4};", "%rd0", &[([1, 2, 3, 4], 0x0004_0003_0002_0001)]);
     check("mov.b64 {%h5, %h6, %h0, %h7}, %rd1;", "%h0", &one(&[(0x0004_0003_0002_0001, 3)]));
+    check("mov.pred %p0, -1;", "%p0", &one(&[(0, 1)]));
+    check("mov.pred %p0, 0;", "%p0", &one(&[(0, 0)]));
     check("mov.f32 %f0, 0f40490FDB;", "%f0", &one(&[(0, 0x4049_0fdb)]));
     check("mov.f64 %fd0, 1.5;", "%fd0", &one(&[(0, 0x3ff8_0000_0000_0000)]));
     check("mov.u32 %r0, (1 << 4) | 3;", "%r0", &one(&[(0, 19)]));

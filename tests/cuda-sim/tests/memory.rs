@@ -240,7 +240,6 @@ fn hints_change_nothing() {
         &["u64 out"],
         &format!(".reg .b64 %rd<2>; ld.param.u64 %rd1, [out]; {text} st.global.wb.u32 [%rd1], 5;"),
     );
-    let text = text.replace("sm_80", "sm_90");
     assert_eq!(words_of(&text, threads(1), &[words(&[0])]), [5]);
     check(
         ".pragma \"nounroll\"; { membar.gl; fence.acq_rel.gpu; } mov.u32 %r0, %r1;",

@@ -8,7 +8,7 @@ mod cases;
 mod harness;
 
 use cases::{Case, Trouble};
-use cuda_sim::exec::FaultKind::{self, Mask, Misaligned, OutOfBounds, Race, Uninitialized};
+use cuda_sim::exec::FaultKind::{self, Barrier, Mask, Misaligned, OutOfBounds, Race, Uninitialized};
 
 /// A change of the nth line, from 0, that holds a text.
 enum Edit {
@@ -80,13 +80,16 @@ fn histogram() -> Case {
 }
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 29] = [
+const MUTATIONS: [Mutation; 31] = [
     mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Uninitialized)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
     mutation("no barrier before a tile is read", transpose, &[Drop(0, "bar.sync")], By(Uninitialized)),
     mutation("no barrier before memory is used again", softmax_row, &[Drop(2, "bar.sync")], By(Race)),
     mutation("a barrier that one lane misses", softmax_warp, &[Put(3, "bar.sync", "@%p9 bar.sync")], By(Mask)),
+
+    mutation("a barrier that half a warp misses", block_sum, &[Put(4, "bar.sync", "@!%p6 bar.sync")], By(Barrier)),
+    mutation("a barrier for more threads than there are", block_sum, &[Put(0, "bar.sync \t0", "bar.sync \t0, 288")], By(Barrier)),
 
     mutation("a mask without the lane itself", softmax_row, &[Put(0, ", -1;", ", 65535;")], By(Mask)),
     mutation("a mask with lanes that went elsewhere", histogram, &[Put(0, "%r40, %r35;", "%r40, %r26;")], By(Mask)),

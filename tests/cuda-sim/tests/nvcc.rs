@@ -46,3 +46,31 @@ fn histogram() {
         cases::histogram(n).passes();
     }
 }
+
+#[test]
+fn layer_norm() {
+    for (rows, vectors) in [(1, 9), (5, 33), (7, 100)] {
+        cases::layer_norm(rows, vectors).passes();
+    }
+}
+
+#[test]
+fn matmul_tiles() {
+    for (m, n, k) in [(1, 8, 8), (64, 64, 32), (70, 72, 40), (131, 136, 96)] {
+        cases::matmul_tiles(m, n, k).passes();
+    }
+}
+
+#[test]
+fn group_reduce() {
+    for n in [1, 96, 100, 3001] {
+        cases::group_reduce(n).passes();
+    }
+}
+
+#[test]
+fn device_functions() {
+    for (n, each) in [(1, 1), (1000, 7), (1001, 40)] {
+        cases::device_functions(n, each).passes();
+    }
+}

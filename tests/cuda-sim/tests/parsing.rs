@@ -69,7 +69,8 @@ fn errors_outside_of_kernels() {
         (".version 7.0\n.address_size 64", "`.target`", 2),
         (".version 7.0\n.target fast\n", "`fast`", 2),
         (".version 7.0\n.target sm_80\n.address_size 32\n", "64 bits", 3),
-        (".version 7.0\n.target sm_80\n.func f() { ret; }", ".func", 3),
+        (".version 7.0\n.target sm_80\n.func f()\n{ no.such; ret; }", "`no.such`", 4),
+        (".version 7.0\n.target sm_80\n.func f(.reg .u32 a) { ret; }", "`.param`", 3),
         (".version 7.0\n.target sm_80\n.visible .entry k() { ret;", "the text ends", 3),
         (".version 7.0\n.target sm_80\n.magic;", "`.magic`", 3),
         (".version 7.0\n.target sm_80\n.global .u32 a[1] = {1, 2};", "8 bytes for a variable of 4", 3),
@@ -87,6 +88,12 @@ fn nothing_makes_it_panic() {
     let text = include_str!("../examples/relu.ptx");
     for end in (0..text.len()).step_by(7) {
         assert!(ptx::parse(&text[..end]).is_err() || text[end..].trim().is_empty());
+        let _either = ptx::parse(&format!("{}{}", &text[..end], &text[end + 1..]));
+    }
+    // Functions are looked for before they are read.
+    let text = include_str!("data/device_functions.ptx");
+    for end in (0..text.len()).step_by(5) {
+        let _either = ptx::parse(&text[..end]);
         let _either = ptx::parse(&format!("{}{}", &text[..end], &text[end + 1..]));
     }
 }

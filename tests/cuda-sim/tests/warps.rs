@@ -140,6 +140,23 @@ fn matches_and_reductions() {
 }
 
 #[test]
+fn one_lane_is_elected() {
+    // Of lanes 8 to 15, which alone execute it: which one it is, all of them are told.
+    let body = "and.b32 %r2, %r1, 24; setp.eq.u32 %p1, %r2, 8; setp.ne.u32 %p2, %r1, %r1; mov.u32 %r3, 99;
+@%p1 elect.sync %r3|%p2, 0xff00; selp.u32 %r4, 1000, 0, %p2; add.u32 %r0, %r3, %r4;";
+    let text = harness::warp_text(body);
+    let found = words_of(&text, threads(32), &[words(&[0; 32])]);
+    let leader = found.iter().position(|&word| word >= 1000).expect("one is elected") as u32;
+    assert!((8..16).contains(&leader), "{leader}");
+    let wanted = |lane| match lane {
+        8..16 if lane == leader => 1000 + leader,
+        8..16 => leader,
+        _ => 99,
+    };
+    assert_eq!(found, each(wanted));
+}
+
+#[test]
 fn loops_of_different_lengths_meet_again() {
     // Each lane counts to its number, with a branch inside; then all shuffle.
     let body = "mov.u32 %r2, 0; mov.u32 %r3, 0;

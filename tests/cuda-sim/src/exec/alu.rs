@@ -52,7 +52,7 @@ fn one(regs: &mut Regs, exec: u32, alu: &Alu) {
         Alu::Prmt { mode, d, a, b, c } => bits::prmt(regs, exec, mode, d, (a, b, c)),
         Alu::Bfe { ty, d, a, b, c } => bits::bfe(regs, exec, ty, d, (a, b, c)),
         Alu::Bfi { ty, d, a, b, c, e } => bits::bfi(regs, exec, ty, d, (a, b, c), e),
-        Alu::Dp4a { signed, d, a, b, c } => bits::dp4a(regs, exec, signed, d, (a, b, c)),
+        Alu::Dot { dot, signed, d, a, b, c } => bits::dot(regs, exec, dot, signed, d, (a, b, c)),
         Alu::FloatUn { op, ty, mode, d, a } => float::unary(regs, exec, (op, ty, mode), d, a),
         Alu::FloatBin { op, ty, mode, d, a, b } => float::binary(regs, exec, (op, ty, mode), d, (a, b)),
         Alu::Fma { ty, mode, d, a, b, c } => float::fma(regs, exec, (ty, mode), d, (a, b, c)),

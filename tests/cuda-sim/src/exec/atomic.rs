@@ -21,8 +21,10 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
         let unused = 64 - 8 * atom.ty.bytes();
         let operand = |reg: Reg| regs.get((reg, wide), lane) << unused >> unused;
         let (b, c) = (operand(atom.b), atom.c.map_or(0, operand));
+        // In global memory, adding f32 flushes subnormals.
+        let ftz = atom.ty == Type::F32 && space != Space::Shared;
         // SAFETY: a living and aligned place of as many bytes.
-        let old = unsafe { exchange(at, atom.ty.bytes(), |old| apply(atom, old, b, c)) };
+        let old = unsafe { exchange(at, atom.ty.bytes(), |old| apply(atom, ftz, old, b, c)) };
         if let Some(d) = atom.d {
             regs.set((d, wide), lane, old);
         }
@@ -95,11 +97,11 @@ unsafe fn exchange(at: *mut u8, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
     }
 }
 
-fn apply(atom: &Atom, old: u64, b: u64, c: u64) -> u64 {
+fn apply(atom: &Atom, ftz: bool, old: u64, b: u64, c: u64) -> u64 {
     let signed = |x: u64| if atom.ty == Type::S32 { i64::from(x as i32) } else { x as i64 };
     match atom.op {
         AtomOp::Add if atom.ty.class() == Class::Int => old.wrapping_add(b),
-        AtomOp::Add => float::sum(atom.ty, atom.ftz, old, b),
+        AtomOp::Add => float::sum(atom.ty, ftz, old, b),
         AtomOp::Min if atom.ty.is_signed() => {
             if signed(old) <= signed(b) {
                 old

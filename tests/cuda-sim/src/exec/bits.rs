@@ -1,8 +1,8 @@
 //! Bit fields, permutations of bytes, three-operand logic, and products of bytes.
 
-use super::int::{Whole, by_int};
+use super::int::{self, Whole, by_int};
 use super::regs::Regs;
-use crate::ptx::ir::{Int, Prmt, Reg, Shift};
+use crate::ptx::ir::{Dot, Int, Prmt, Reg, Shift, Wide};
 
 #[inline(always)]
 pub(super) fn funnel(regs: &mut Regs, exec: u32, shift: Shift, wrap: bool, d: Reg, abc: (Reg, Reg, Reg)) {
@@ -30,8 +30,10 @@ pub(super) fn lop3(regs: &mut Regs, exec: u32, table: u8, d: Reg, abc: (Reg, Reg
     });
 }
 
-pub(super) fn prmt(regs: &mut Regs, exec: u32, mode: Prmt, d: Reg, abc: (Reg, Reg, Reg)) {
-    regs.map3(exec, d, abc, |a: u32, b: u32, c: u32| permuted(mode, u64::from(b) << 32 | u64::from(a), c));
+pub(super) fn prmt(regs: &mut Regs, exec: u32, mode: Prmt, d: Reg, (a, b, c): (Reg, Reg, Reg)) {
+    regs.each(exec, (d, Wide::One), [a, b, c].map(|reg| (reg, Wide::One)), |[a, b, c]| {
+        u64::from(permuted(mode, b << 32 | a, c as u32))
+    });
 }
 
 /// Four of the eight bytes.
@@ -54,8 +56,12 @@ fn permuted(mode: Prmt, bytes: u64, c: u32) -> u32 {
     u32::from_le_bytes(selectors.map(byte))
 }
 
-pub(super) fn bfe(regs: &mut Regs, exec: u32, ty: Int, d: Reg, abc: (Reg, Reg, Reg)) {
-    by_int!(ty, T => regs.map3(exec, d, abc, |a: T, pos: u32, len: u32| extracted(a, pos & 255, len & 255)));
+pub(super) fn bfe(regs: &mut Regs, exec: u32, ty: Int, d: Reg, (a, b, c): (Reg, Reg, Reg)) {
+    let wide = int::wide(ty);
+    regs.each(exec, (d, wide), [(a, wide), (b, Wide::One), (c, Wide::One)], |[a, pos, len]| {
+        let (pos, len) = (pos as u32 & 255, len as u32 & 255);
+        by_int!(ty, T => extracted::<T>(T::cut(i128::from(a)), pos, len).wide() as u64)
+    });
 }
 
 /// `len` bits from `pos` on; beyond the highest bit of the field or of the word, its sign.
@@ -76,29 +82,39 @@ fn extracted<T: Whole>(a: T, pos: u32, len: u32) -> T {
 }
 
 pub(super) fn bfi(regs: &mut Regs, exec: u32, ty: Int, d: Reg, (a, b, c): (Reg, Reg, Reg), e: Reg) {
-    let lengths: [u32; 32] = *super::regs::Raw::row(regs, e);
-    let positions: [u32; 32] = *super::regs::Raw::row(regs, c);
-    for lane in super::regs::lanes(exec) {
-        let (pos, len) = (positions[lane] & 255, lengths[lane] & 255);
-        let (wide, bits) = match ty {
-            Int::U64 | Int::S64 => (crate::ptx::ir::Wide::Two, 64),
-            Int::U32 | Int::S32 | Int::U16 | Int::S16 => (crate::ptx::ir::Wide::One, 32),
-        };
-        let (from, into) = (regs.get((a, wide), lane), regs.get((b, wide), lane));
+    let wide = int::wide(ty);
+    let from = [(a, wide), (b, wide), (c, Wide::One), (e, Wide::One)];
+    regs.each(exec, (d, wide), from, |[from, into, pos, len]| {
+        let (pos, len) = (pos as u32 & 255, len as u32 & 255);
         let field = ((1u128 << len.min(64)) - 1).checked_shl(pos).unwrap_or(0) as u64;
-        let field = if bits == 32 { field & u64::from(u32::MAX) } else { field };
         let moved = u128::from(from).checked_shl(pos).unwrap_or(0) as u64;
-        regs.set((d, wide), lane, (into & !field) | (moved & field));
-    }
+        (into & !field) | (moved & field)
+    });
 }
 
-pub(super) fn dp4a(regs: &mut Regs, exec: u32, signed: (bool, bool), d: Reg, abc: (Reg, Reg, Reg)) {
-    let byte = |word: u32, n: usize, signed: bool| {
-        let byte = word.to_le_bytes()[n];
+pub(super) fn dot(
+    regs: &mut Regs,
+    exec: u32,
+    dot: Dot,
+    signed: (bool, bool),
+    d: Reg,
+    (a, b, c): (Reg, Reg, Reg),
+) {
+    let byte = |word: u64, n: u32, signed: bool| {
+        let byte = (word >> (8 * n)) as u8;
         if signed { i32::from(byte as i8) } else { i32::from(byte) }
     };
-    regs.map3(exec, d, abc, |a: u32, b: u32, c: u32| {
-        let products = (0..4).map(|n| byte(a, n, signed.0).wrapping_mul(byte(b, n, signed.1)) as u32);
-        products.fold(c, u32::wrapping_add)
+    let half = |word: u64, n: u32| {
+        let half = (word >> (16 * n)) as u16;
+        if signed.0 { i32::from(half as i16) } else { i32::from(half) }
+    };
+    let product = |a: u64, b: u64, n: u32| match dot {
+        Dot::Bytes => byte(a, n, signed.0) * byte(b, n, signed.1),
+        Dot::HalvesLow => half(a, n) * byte(b, n, signed.1),
+        Dot::HalvesHigh => half(a, n) * byte(b, n + 2, signed.1),
+    };
+    let count = if dot == Dot::Bytes { 4 } else { 2 };
+    regs.each(exec, (d, Wide::One), [a, b, c].map(|reg| (reg, Wide::One)), |[a, b, c]| {
+        u64::from((0..count).fold(c as u32, |sum, n| sum.wrapping_add(product(a, b, n) as u32)))
     });
 }

@@ -18,6 +18,8 @@ pub(super) struct Grid<'g> {
     pub(super) launch: &'g Launch<'g>,
     pub(super) memory: &'g Memory,
     pub(super) view: View,
+    /// The parameters, at addresses that are aligned as they are from the first.
+    params: Box<[AtomicU64]>,
     /// Who touched each allocation.
     pub(super) shadows: Box<[Shadow]>,
     /// Which blocks made a fence for the whole GPU.
@@ -40,7 +42,18 @@ impl<'g> Grid<'g> {
         let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
         let fences = (0..blocks).map(|_| AtomicBool::new(false)).collect();
         let (fast, steps) = (super::alu::is_fast(), AtomicU64::new(0));
-        Grid { kernel, launch, memory, view, shadows, fences, blocks, fast, steps, limit }
+        let params = launch.params.chunks(8).map(|chunk| {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            AtomicU64::new(u64::from_ne_bytes(bytes))
+        });
+        let params = params.collect();
+        Grid { kernel, launch, memory, view, params, shadows, fences, blocks, fast, steps, limit }
+    }
+
+    /// The parameters from an address on.
+    pub(super) fn param_at(&self, address: u64) -> *mut u8 {
+        self.params.as_ptr().cast_mut().cast::<u8>().wrapping_add(address as usize)
     }
 
     /// Counts instructions of a warp; whether the limit is not reached.

@@ -3,9 +3,11 @@
 use half::{bf16, f16};
 
 use super::float::Real;
-use super::int::by_int;
-use super::regs::{Lane, Regs, lanes};
+use super::regs::{LANES, Lane, Raw, Regs, lanes};
 use crate::ptx::ir::{Bits, Cmp, Float, Int, Logic, Number, PredSrc, Reg};
+
+/// The lanes where the first is less, where both are equal, and where it is more.
+type Order = (u32, u32, u32);
 
 /// The lanes where a comparison holds; for pairs, of the lower and of the upper halves.
 #[inline(always)]
@@ -16,74 +18,89 @@ pub(super) fn compare(
     ftz: bool,
     (a, b): (Reg, Reg),
 ) -> (u32, Option<u32>) {
-    match ty {
-        Number::Int(int) => by_int!(int, T => (whole::<T>(regs, cmp, a, b), None)),
-        Number::Float(Float::F32) if ftz => (real::<f32>(regs, cmp, a, b, |x| x.flushed()), None),
-        Number::Float(Float::F32) => (real::<f32>(regs, cmp, a, b, |x| x), None),
-        Number::Float(Float::F64) => (real::<f64>(regs, cmp, a, b, |x| x), None),
-        Number::Float(Float::F16) => {
-            (real::<f16>(regs, cmp, a, b, |x| if ftz { x.flushed() } else { x }), None)
-        }
-        Number::Float(Float::BF16) => (real::<bf16>(regs, cmp, a, b, |x| x), None),
-        Number::Float(Float::F16x2) => pairs::<f16>(regs, cmp, a, b, ftz),
-        Number::Float(Float::BF16x2) => pairs::<bf16>(regs, cmp, a, b, ftz),
-    }
-}
-
-fn pairs<T: Real + Lane<Raw = u32>>(regs: &Regs, cmp: Cmp, a: Reg, b: Reg, ftz: bool) -> (u32, Option<u32>) {
-    let half = |shift: u32| {
-        regs.test(a, b, |x: u32, y: u32| {
-            let half = |x: u32| T::of(x >> shift & 0xffff);
-            let [x, y] = [half(x), half(y)].map(|x| if ftz { x.flushed() } else { x });
-            holds(cmp, x < y, x == y, x > y)
-        })
+    let float = match ty {
+        Number::Int(int) => return (holds(cmp, whole(regs, int, a, b)), None),
+        Number::Float(Float::F64) => return (holds(cmp, order(f64s(regs, a), f64s(regs, b))), None),
+        Number::Float(float) => float,
     };
-    (half(0), Some(half(16)))
+    let of = |upper| {
+        order(singles(u32::row(regs, a), float, upper, ftz), singles(u32::row(regs, b), float, upper, ftz))
+    };
+    let pairs = matches!(float, Float::F16x2 | Float::BF16x2);
+    (holds(cmp, of(false)), pairs.then(|| holds(cmp, of(true))))
 }
 
+fn f64s(regs: &Regs, reg: Reg) -> [f64; LANES] {
+    u64::row(regs, reg).map(f64::from_bits)
+}
+
+/// Floats of 32 bits or less as f32, which holds them all; of pairs, those of one half.
 #[inline(always)]
-fn whole<T: Lane + Ord>(regs: &Regs, cmp: Cmp, a: Reg, b: Reg) -> u32 {
-    match cmp {
-        Cmp::Eq | Cmp::Equ => regs.test(a, b, |x: T, y: T| x == y),
-        Cmp::Ne | Cmp::Neu => regs.test(a, b, |x: T, y: T| x != y),
-        Cmp::Lt | Cmp::Ltu => regs.test(a, b, |x: T, y: T| x < y),
-        Cmp::Le | Cmp::Leu => regs.test(a, b, |x: T, y: T| x <= y),
-        Cmp::Gt | Cmp::Gtu => regs.test(a, b, |x: T, y: T| x > y),
-        Cmp::Ge | Cmp::Geu => regs.test(a, b, |x: T, y: T| x >= y),
-        Cmp::Num | Cmp::Nan => unreachable!("a comparison of floats"),
+fn singles(row: &[u32; LANES], float: Float, upper: bool, ftz: bool) -> [f32; LANES] {
+    match float {
+        Float::F32 if ftz => row.map(|bits| f32::from_bits(bits).flushed()),
+        Float::F32 | Float::F64 => row.map(f32::from_bits),
+        Float::F16 | Float::F16x2 => halves::<f16>(row, upper, ftz),
+        Float::BF16 | Float::BF16x2 => halves::<bf16>(row, upper, ftz),
     }
 }
 
-#[inline(always)]
-fn real<T: Real>(regs: &Regs, cmp: Cmp, a: Reg, b: Reg, f: impl Fn(T) -> T) -> u32 {
-    match cmp {
-        Cmp::Lt => regs.test(a, b, |x: T, y: T| f(x) < f(y)),
-        Cmp::Gt => regs.test(a, b, |x: T, y: T| f(x) > f(y)),
-        Cmp::Le => regs.test(a, b, |x: T, y: T| f(x) <= f(y)),
-        Cmp::Ge => regs.test(a, b, |x: T, y: T| f(x) >= f(y)),
-        Cmp::Eq => regs.test(a, b, |x: T, y: T| f(x) == f(y)),
-        Cmp::Ne | Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Num | Cmp::Nan => {
-            regs.test(a, b, |x: T, y: T| holds(cmp, f(x) < f(y), f(x) == f(y), f(x) > f(y)))
-        }
-    }
+#[inline(never)]
+fn halves<T: Real + Lane<Raw = u32>>(row: &[u32; LANES], upper: bool, ftz: bool) -> [f32; LANES] {
+    row.map(|bits| {
+        let half = T::of(if upper { bits >> 16 } else { bits & 0xffff });
+        (if ftz { half.flushed() } else { half }).wide() as f32
+    })
 }
 
-/// Whether a comparison holds of floats, of which at most one of the three is true; none: one is NaN.
 #[inline(always)]
-fn holds(cmp: Cmp, less: bool, equal: bool, more: bool) -> bool {
-    let unordered = !(less || equal || more);
+fn order<T: PartialOrd + Copy>(x: [T; LANES], y: [T; LANES]) -> Order {
+    let (mut less, mut equal, mut more) = (0, 0, 0);
+    for lane in 0..LANES {
+        less |= u32::from(x[lane] < y[lane]) << lane;
+        equal |= u32::from(x[lane] == y[lane]) << lane;
+        more |= u32::from(x[lane] > y[lane]) << lane;
+    }
+    (less, equal, more)
+}
+
+/// One of the three holds, so that two tests tell.
+#[inline(always)]
+fn whole(regs: &Regs, int: Int, a: Reg, b: Reg) -> Order {
+    // In the upper bits, 16 compare as they do alone.
+    let up = |x: u32| x << 16;
+    let equal = match int {
+        Int::U16 | Int::S16 => regs.test(a, b, |x: u32, y: u32| up(x) == up(y)),
+        Int::U32 | Int::S32 => regs.test(a, b, |x: u32, y: u32| x == y),
+        Int::U64 | Int::S64 => regs.test(a, b, |x: u64, y: u64| x == y),
+    };
+    let less = match int {
+        Int::U16 => regs.test(a, b, |x: u32, y: u32| up(x) < up(y)),
+        Int::S16 => regs.test(a, b, |x: u32, y: u32| (up(x) as i32) < up(y) as i32),
+        Int::U32 => regs.test(a, b, |x: u32, y: u32| x < y),
+        Int::S32 => regs.test(a, b, |x: i32, y: i32| x < y),
+        Int::U64 => regs.test(a, b, |x: u64, y: u64| x < y),
+        Int::S64 => regs.test(a, b, |x: i64, y: i64| x < y),
+    };
+    (less, equal, !(less | equal))
+}
+
+/// Where a comparison holds; where none of the three does, one is NaN.
+#[inline(always)]
+fn holds(cmp: Cmp, (less, equal, more): Order) -> u32 {
+    let unordered = !(less | equal | more);
     match cmp {
         Cmp::Eq => equal,
-        Cmp::Ne => less || more,
+        Cmp::Ne => less | more,
         Cmp::Lt => less,
-        Cmp::Le => less || equal,
+        Cmp::Le => less | equal,
         Cmp::Gt => more,
-        Cmp::Ge => more || equal,
-        Cmp::Equ => equal || unordered,
+        Cmp::Ge => more | equal,
+        Cmp::Equ => equal | unordered,
         Cmp::Neu => !equal,
-        Cmp::Ltu => less || unordered,
+        Cmp::Ltu => less | unordered,
         Cmp::Leu => !more,
-        Cmp::Gtu => more || unordered,
+        Cmp::Gtu => more | unordered,
         Cmp::Geu => !less,
         Cmp::Num => !unordered,
         Cmp::Nan => unordered,
@@ -133,10 +150,10 @@ pub(super) fn select(regs: &mut Regs, exec: u32, bits: Bits, d: Reg, (a, b): (Re
 }
 
 #[inline(always)]
-fn select_of<R: super::regs::Raw>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (Reg, Reg), truth: u32) {
+fn select_of<R: Raw>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (Reg, Reg), truth: u32) {
     let (x, y) = (R::row(regs, a), R::row(regs, b));
-    let mut out = [R::default(); super::regs::LANES];
-    for lane in 0..super::regs::LANES {
+    let mut out = [R::default(); LANES];
+    for lane in 0..LANES {
         out[lane] = if truth >> lane & 1 == 1 { x[lane] } else { y[lane] };
     }
     regs.put(exec, d, &out);
@@ -144,7 +161,7 @@ fn select_of<R: super::regs::Raw>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (R
 
 /// `slct`: `a` where `c` is not negative. NaN is; −0 is not.
 pub(super) fn by_sign(regs: &Regs, exec: u32, float: bool, ftz: bool, c: Reg) -> u32 {
-    let row: &[u32; 32] = super::regs::Raw::row(regs, c);
+    let row: &[u32; 32] = Raw::row(regs, c);
     let picks = |bits: u32| {
         if !float {
             return bits as i32 >= 0;
@@ -157,7 +174,7 @@ pub(super) fn by_sign(regs: &Regs, exec: u32, float: bool, ftz: bool, c: Reg) ->
 
 /// `set`: the bits of truth, or zero; the same in the upper half where there are pairs.
 pub(super) fn set(regs: &mut Regs, exec: u32, d: Reg, bits: u32, (low, high): (u32, u32)) {
-    let mut out = [0u32; super::regs::LANES];
+    let mut out = [0u32; LANES];
     for (lane, out) in out.iter_mut().enumerate() {
         let half = |truth: u32| if truth >> lane & 1 == 1 { bits } else { 0 };
         *out = half(low) | half(high) << 16;

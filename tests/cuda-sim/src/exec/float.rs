@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 use super::regs::{Lane, Regs, lanes};
 use super::soft::{self, Exactly, Format};
-use crate::ptx::ir::{Float, FloatBin, FloatUn, Mode, Reg, Round, Test, Wide};
+use crate::ptx::ir::{Float, FloatBin, FloatUn, Mode, PLAIN, Reg, Round, Test, Wide};
 use crate::ptx::types::Type;
 
 /// A float of the host's with what PTX needs of it.
@@ -13,6 +13,7 @@ pub(super) trait Real: Lane + PartialOrd {
     const FORMAT: Format;
     fn wide(self) -> f64;
     fn of_bits(bits: u64) -> Self;
+    fn bits(self) -> u64;
     fn flip(self) -> Self;
     fn magnitude(self) -> Self;
     fn is_negative(self) -> bool;
@@ -32,6 +33,8 @@ macro_rules! real {
             fn wide(self) -> f64 { f64::from(self) }
             #[inline(always)]
             fn of_bits(bits: u64) -> $ty { $ty::from_bits(bits as $bits) }
+            #[inline(always)]
+            fn bits(self) -> u64 { u64::from(self.to_bits()) }
             #[inline(always)]
             fn flip(self) -> $ty { $ty::from_bits(self.to_bits() ^ 1 << ($bits::BITS - 1)) }
             #[inline(always)]
@@ -90,6 +93,7 @@ fn given<T: Real>(mode: Mode, x: T) -> T {
     if mode.ftz { x.flushed() } else { x }
 }
 
+#[inline(never)]
 fn exactly<T: Real>(mode: Mode, op: Exactly, operands: [T; 3]) -> T {
     let bits = soft::compute(op, operands.map(|x| given(mode, x).wide()), T::FORMAT, mode.round);
     finish(mode, T::of_bits(bits))
@@ -117,7 +121,15 @@ pub(super) fn binary(
         (Float::F64, FloatBin::Sub) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x - y),
         (Float::F64, FloatBin::Mul) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x * y),
         (Float::F64, FloatBin::Div) if plain => regs.map2(exec, d, a, b, |x: f64, y: f64| x / y),
-        (Float::F32, _) if mode.round == Round::Nearest => nearest(regs, exec, op, mode, d, (a, b)),
+        (Float::F32, FloatBin::Min) if mode == PLAIN => {
+            regs.map2(exec, d, a, b, |x, y| least::<f32>(PLAIN, x, y))
+        }
+        (Float::F32, FloatBin::Max) if mode == PLAIN => {
+            regs.map2(exec, d, a, b, |x, y| most::<f32>(PLAIN, x, y))
+        }
+        (Float::F32, _) if mode.round == Round::Nearest => {
+            each2::<f32>(regs, exec, d, (a, b), |x, y| nearest(op, mode, x, y));
+        }
         (Float::F32, _) => each2::<f32>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F64, _) => each2::<f64>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F16, _) => each2::<f16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
@@ -128,27 +140,25 @@ pub(super) fn binary(
 }
 
 /// f32 rounded to nearest, with modifiers.
-#[inline(always)]
-fn nearest(regs: &mut Regs, exec: u32, op: FloatBin, mode: Mode, d: Reg, (a, b): (Reg, Reg)) {
-    let given = |x: f32| given(mode, x);
-    let finish = |x: f32| finish(mode, canonical(x));
-    match op {
-        FloatBin::Add => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) + given(y))),
-        FloatBin::Sub => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) - given(y))),
-        FloatBin::Mul => regs.map2(exec, d, a, b, |x: f32, y: f32| finish(given(x) * given(y))),
-        FloatBin::Div => regs.map2(exec, d, a, b, |x: f32, y: f32| {
+#[inline(never)]
+fn nearest(op: FloatBin, mode: Mode, a: f32, b: f32) -> f32 {
+    let (x, y) = (given(mode, a), given(mode, b));
+    let result = match op {
+        FloatBin::Add => x + y,
+        FloatBin::Sub => x - y,
+        FloatBin::Mul => x * y,
+        FloatBin::Div => {
             // The coarse division takes the reciprocal first, which is nothing for these.
             let huge = mode.approx && (y.magnitude() > 2f32.powi(126)) && y.magnitude() < f32::INFINITY;
-            finish(if huge { given(x) * 0.0f32.copysign(y) } else { given(x) / given(y) })
-        }),
-        FloatBin::Min | FloatBin::Max | FloatBin::CopySign => {
-            regs.map2(exec, d, a, b, |x: f32, y: f32| scalar(op, mode, x, y));
+            if huge { x * 0.0f32.copysign(y) } else { x / y }
         }
-    }
+        FloatBin::Min | FloatBin::Max | FloatBin::CopySign => return scalar(op, mode, a, b),
+    };
+    finish(mode, canonical(result))
 }
 
 /// One result, by exact arithmetic.
-#[inline(always)]
+#[inline(never)]
 fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
     let none = T::zero();
     match op {
@@ -156,8 +166,8 @@ fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
         FloatBin::Sub => exactly(mode, Exactly::Add, [x, y.flip(), none]),
         FloatBin::Mul => exactly(mode, Exactly::Mul, [x, y, none]),
         FloatBin::Div => exactly(mode, Exactly::Div, [x, y, none]),
-        FloatBin::Min => extreme(mode, x, y, |x, y| x < y || (x == y && x.is_negative())),
-        FloatBin::Max => extreme(mode, x, y, |x, y| x > y || (x == y && !x.is_negative())),
+        FloatBin::Min => least(mode, x, y),
+        FloatBin::Max => most(mode, x, y),
         FloatBin::CopySign => {
             if x.is_negative() {
                 y.magnitude().flip()
@@ -166,6 +176,16 @@ fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
             }
         }
     }
+}
+
+#[inline(always)]
+fn least<T: Real>(mode: Mode, x: T, y: T) -> T {
+    extreme(mode, x, y, |x, y| x < y || (x == y && x.is_negative()))
+}
+
+#[inline(always)]
+fn most<T: Real>(mode: Mode, x: T, y: T) -> T {
+    extreme(mode, x, y, |x, y| x > y || (x == y && !x.is_negative()))
 }
 
 /// `min` and `max`: the number, where the other is NaN, unless NaN is asked for.
@@ -198,7 +218,7 @@ fn extreme<T: Real>(mode: Mode, x: T, y: T, first: impl Fn(T, T) -> bool) -> T {
             }
         }
     };
-    if mode.xorsign && negative { found.flip() } else { found }
+    if mode.xorsign && negative && !found.is_nan() { found.flip() } else { found }
 }
 
 #[inline(always)]
@@ -207,9 +227,9 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
     let (a, b, c) = abc;
     match ty {
         Float::F32 if plain => regs.map3(exec, d, abc, |x: f32, y: f32, z: f32| canonical(x.mul_add(y, z))),
-        Float::F32 if mode.round == Round::Nearest => regs.map3(exec, d, abc, |x: f32, y: f32, z: f32| {
-            finish(mode, canonical(given(mode, x).mul_add(given(mode, y), given(mode, z))))
-        }),
+        Float::F32 if mode.round == Round::Nearest => {
+            each3::<f32>(regs, exec, d, abc, |abc| nearest_fma(mode, abc));
+        }
         Float::F64 if plain => regs.map3(exec, d, abc, |x: f64, y: f64, z: f64| x.mul_add(y, z)),
         Float::F32 => each3::<f32>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
         Float::F64 => each3::<f64>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
@@ -218,6 +238,12 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
         Float::F16x2 => pairs::<f16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
         Float::BF16x2 => pairs::<bf16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
     }
+}
+
+#[inline(never)]
+fn nearest_fma(mode: Mode, abc: [f32; 3]) -> f32 {
+    let [x, y, z] = abc.map(|x| given(mode, x));
+    finish(mode, canonical(x.mul_add(y, z)))
 }
 
 #[inline(always)]
@@ -238,6 +264,7 @@ pub(super) fn unary(regs: &mut Regs, exec: u32, (op, ty, mode): (FloatUn, Float,
 }
 
 /// The approximations are f64 functions, rounded: nearer than the ISA's bounds ask for.
+#[inline(never)]
 fn one<T: Real>(op: FloatUn, mode: Mode, x: T) -> T {
     let (x, none) = (given(mode, x), T::zero());
     let approximate = |f: fn(f64) -> f64| {
@@ -246,7 +273,11 @@ fn one<T: Real>(op: FloatUn, mode: Mode, x: T) -> T {
             T::of_bits(soft::compute(Exactly::Same, [f(x.wide()), 0.0, 0.0], T::FORMAT, Round::Nearest)),
         )
     };
+    // The coarse approximations of f64 give its upper half.
+    let coarse = |x: T| T::of_bits(x.bits() & !0xffff_ffff);
     match op {
+        FloatUn::Rcp if mode.approx => coarse(exactly(mode, Exactly::Div, [T::one(), coarse(x), none])),
+        FloatUn::Rsqrt if mode.approx => coarse(approximate(|x| 1.0 / x.sqrt())),
         FloatUn::Neg => x.flip(),
         FloatUn::Abs => x.magnitude(),
         FloatUn::Sqrt => exactly(mode, Exactly::Sqrt, [x, none, none]),
@@ -286,10 +317,12 @@ pub(super) fn test(regs: &mut Regs, exec: u32, (test, ty): (Test, Float), d: Reg
 }
 
 /// `d = f(a, b)` in the lanes that execute only, where `f` takes long.
+#[inline(always)]
 fn each2<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (Reg, Reg), f: impl Fn(T, T) -> T) {
     each3::<T>(regs, exec, d, (a, b, b), |[x, y, _]| f(x, y));
 }
 
+#[inline(never)]
 fn each3<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg), f: impl Fn([T; 3]) -> T) {
     let row = |regs: &Regs, reg: Reg| *<T::Raw as super::regs::Raw>::row(regs, reg);
     let (x, y, z) = (row(regs, a), row(regs, b), row(regs, c));
@@ -301,6 +334,7 @@ fn each3<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg)
 }
 
 /// The same for both halves of registers.
+#[inline(never)]
 fn pairs<T: Real + Lane<Raw = u32>>(
     regs: &mut Regs,
     exec: u32,
@@ -321,15 +355,7 @@ fn pairs<T: Real + Lane<Raw = u32>>(
 /// The sum that atomics make, by bits.
 pub(super) fn sum(ty: Type, ftz: bool, a: u64, b: u64) -> u64 {
     fn of<T: Real>(ftz: bool, a: u64, b: u64) -> T {
-        let mode = Mode {
-            round: Round::Nearest,
-            ftz,
-            sat: false,
-            nan: false,
-            relu: false,
-            xorsign: false,
-            approx: false,
-        };
+        let mode = Mode { ftz, ..PLAIN };
         exactly(mode, Exactly::Add, [T::of_bits(a), T::of_bits(b), T::zero()])
     }
     let halves = |f: fn(bool, u64, u64) -> u64| {

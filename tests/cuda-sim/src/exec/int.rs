@@ -1,7 +1,7 @@
 //! Arithmetic on whole numbers.
 
 use super::regs::{Lane, Raw, Regs};
-use crate::ptx::ir::{CarryOp, Count, Int, IntBin, IntTri, IntUn, Reg, Shift};
+use crate::ptx::ir::{CarryOp, Count, Int, IntBin, IntTri, IntUn, Reg, Shift, Wide};
 
 /// Calls a macro-like body with `T` as the host's type of an [`Int`].
 macro_rules! by_int {
@@ -38,7 +38,6 @@ pub(super) use by_int;
 
 /// What the host's whole numbers have in common.
 pub(super) trait Whole: Lane + Ord + Default {
-    type Twice: Lane;
     const BITS: u32;
     const ZERO: Self;
     fn add(self, o: Self) -> Self;
@@ -61,13 +60,11 @@ pub(super) trait Whole: Lane + Ord + Default {
     /// All bits, extended by the sign where there is one.
     fn wide(self) -> i128;
     fn cut(wide: i128) -> Self;
-    fn twice(wide: i128) -> Self::Twice;
 }
 
 macro_rules! whole {
-    ($($ty:ident, $twice:ident, $signed:expr;)*) => {$(
+    ($($ty:ident, $signed:expr;)*) => {$(
         impl Whole for $ty {
-            type Twice = $twice;
             const BITS: u32 = $ty::BITS;
             const ZERO: $ty = 0;
             #[inline(always)]
@@ -112,76 +109,186 @@ macro_rules! whole {
             fn wide(self) -> i128 { self as i128 }
             #[inline(always)]
             fn cut(wide: i128) -> $ty { wide as $ty }
-            #[inline(always)]
-            fn twice(wide: i128) -> $twice { wide as $twice }
         }
     )*};
 }
 
 whole! {
-    u16, u32, false;
-    u32, u64, false;
-    u64, u64, false;
-    i16, i32, true;
-    i32, i64, true;
-    i64, i64, true;
+    u16, false;
+    u32, false;
+    u64, false;
+    i16, true;
+    i32, true;
+    i64, true;
+}
+
+/// The registers that a type needs.
+pub(super) fn wide(ty: Int) -> Wide {
+    match ty {
+        Int::U16 | Int::S16 | Int::U32 | Int::S32 => Wide::One,
+        Int::U64 | Int::S64 => Wide::Two,
+    }
+}
+
+/// The value that a register holds, and back.
+#[inline(always)]
+fn value<T: Whole>(bits: u64) -> T {
+    T::cut(i128::from(bits))
 }
 
 #[inline(always)]
+fn bits<T: Whole>(value: T) -> u64 {
+    value.wide() as u64
+}
+
 pub(super) fn unary(regs: &mut Regs, exec: u32, op: IntUn, ty: Int, d: Reg, a: Reg) {
-    by_int!(ty, T => match op {
-        IntUn::Neg => regs.map(exec, d, a, |x: T| Whole::sub(0, x)),
-        IntUn::Abs => regs.map(exec, d, a, |x: T| Whole::abs(x)),
-        IntUn::Not => regs.map(exec, d, a, |x: T| !x),
-        IntUn::Cnot => regs.map(exec, d, a, |x: T| <T as Whole>::from_bool(x == 0)),
-        IntUn::Brev => regs.map(exec, d, a, |x: T| x.brev()),
-    });
+    #[inline(never)]
+    fn one<T: Whole>(op: IntUn, x: T) -> T {
+        match op {
+            IntUn::Neg => T::ZERO.sub(x),
+            IntUn::Abs => x.abs(),
+            IntUn::Not => x.not(),
+            IntUn::Cnot => T::from_bool(x == T::ZERO),
+            IntUn::Brev => x.brev(),
+        }
+    }
+    let wide = wide(ty);
+    regs.each(exec, (d, wide), [(a, wide)], |[x]| by_int!(ty, T => bits(one::<T>(op, value(x)))));
 }
 
-#[inline(always)]
 pub(super) fn count(regs: &mut Regs, exec: u32, op: Count, ty: Int, d: Reg, a: Reg) {
-    by_int!(ty, T => match op {
-        Count::Popc => regs.map(exec, d, a, |x: T| x.popc()),
-        Count::Clz => regs.map(exec, d, a, |x: T| Whole::clz(x)),
-        Count::Bfind => regs.map(exec, d, a, |x: T| bfind(x).map_or(u32::MAX, |bit| bit)),
-        Count::BfindShift => regs.map(exec, d, a, |x: T| bfind(x).map_or(u32::MAX, |bit| T::BITS - 1 - bit)),
-    });
+    #[inline(never)]
+    fn one<T: Whole>(op: Count, x: T) -> u32 {
+        match op {
+            Count::Popc => x.popc(),
+            Count::Clz => x.clz(),
+            Count::Bfind => bfind(x).unwrap_or(u32::MAX),
+            Count::BfindShift => bfind(x).map_or(u32::MAX, |bit| T::BITS - 1 - bit),
+        }
+    }
+    let from = [(a, wide(ty))];
+    regs.each(exec, (d, Wide::One), from, |[x]| by_int!(ty, T => u64::from(one::<T>(op, value(x)))));
 }
 
 /// The highest bit that is not the sign's.
-#[inline(always)]
 fn bfind<T: Whole>(x: T) -> Option<u32> {
     let x = if x < T::ZERO { x.not() } else { x };
     (T::BITS - 1).checked_sub(x.clz())
 }
 
+/// Of what goes round at the width, the lower bits are the same whatever the sign and whatever is above them.
 #[inline(always)]
 pub(super) fn binary(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): (Reg, Reg)) {
-    by_int!(ty, T => match op {
-        IntBin::Add => regs.map2(exec, d, a, b, <T as Whole>::add),
-        IntBin::Sub => regs.map2(exec, d, a, b, <T as Whole>::sub),
-        IntBin::AddSat => regs.map2(exec, d, a, b, <T as Whole>::add_sat),
-        IntBin::SubSat => regs.map2(exec, d, a, b, <T as Whole>::sub_sat),
-        IntBin::MulLo => regs.map2(exec, d, a, b, <T as Whole>::mul),
-        IntBin::MulHi => regs.map2(exec, d, a, b, <T as Whole>::mul_hi),
-        IntBin::Div => regs.map2(exec, d, a, b, <T as Whole>::div),
-        IntBin::Rem => regs.map2(exec, d, a, b, <T as Whole>::rem),
-        IntBin::Min => regs.map2(exec, d, a, b, |x: T, y: T| x.min(y)),
-        IntBin::Max => regs.map2(exec, d, a, b, |x: T, y: T| x.max(y)),
-        IntBin::And => regs.map2(exec, d, a, b, |x: T, y: T| x & y),
-        IntBin::Or => regs.map2(exec, d, a, b, |x: T, y: T| x | y),
-        IntBin::Xor => regs.map2(exec, d, a, b, |x: T, y: T| x ^ y),
-    });
+    match (op, ty) {
+        (IntBin::Add, Int::U64 | Int::S64) => regs.map2(exec, d, a, b, u64::wrapping_add),
+        (IntBin::Add, _) => regs.map2(exec, d, a, b, u32::wrapping_add),
+        (IntBin::Sub, Int::U64 | Int::S64) => regs.map2(exec, d, a, b, u64::wrapping_sub),
+        (IntBin::Sub, _) => regs.map2(exec, d, a, b, u32::wrapping_sub),
+        (IntBin::And, Int::U64 | Int::S64) => regs.map2(exec, d, a, b, |x: u64, y: u64| x & y),
+        (IntBin::And, _) => regs.map2(exec, d, a, b, |x: u32, y: u32| x & y),
+        (IntBin::Or, Int::U64 | Int::S64) => regs.map2(exec, d, a, b, |x: u64, y: u64| x | y),
+        (IntBin::Or, _) => regs.map2(exec, d, a, b, |x: u32, y: u32| x | y),
+        (IntBin::Xor, Int::U64 | Int::S64) => regs.map2(exec, d, a, b, |x: u64, y: u64| x ^ y),
+        (IntBin::Xor, _) => regs.map2(exec, d, a, b, |x: u32, y: u32| x ^ y),
+        (IntBin::MulLo, Int::U16 | Int::S16 | Int::U32 | Int::S32) => {
+            regs.map2(exec, d, a, b, u32::wrapping_mul);
+        }
+        (IntBin::Min, Int::U32) => regs.map2(exec, d, a, b, |x: u32, y: u32| x.min(y)),
+        (IntBin::Max, Int::U32) => regs.map2(exec, d, a, b, |x: u32, y: u32| x.max(y)),
+        (IntBin::Min, Int::S32) => regs.map2(exec, d, a, b, |x: i32, y: i32| x.min(y)),
+        (IntBin::Max, Int::S32) => regs.map2(exec, d, a, b, |x: i32, y: i32| x.max(y)),
+        (
+            IntBin::MulLo
+            | IntBin::AddSat
+            | IntBin::SubSat
+            | IntBin::MulHi
+            | IntBin::Mul24Lo
+            | IntBin::Mul24Hi
+            | IntBin::Div
+            | IntBin::Rem
+            | IntBin::Min
+            | IntBin::Max,
+            _,
+        ) => binary_each(regs, exec, op, ty, d, (a, b)),
+    }
+}
+
+#[inline(never)]
+fn binary_each(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): (Reg, Reg)) {
+    #[inline(never)]
+    fn one<T: Whole>(op: IntBin, x: T, y: T) -> T {
+        match op {
+            IntBin::AddSat => x.add_sat(y),
+            IntBin::SubSat => x.sub_sat(y),
+            IntBin::MulLo => x.mul(y),
+            IntBin::MulHi => x.mul_hi(y),
+            IntBin::Mul24Lo => product24(x, y, 0),
+            IntBin::Mul24Hi => product24(x, y, 16),
+            IntBin::Div => x.div(y),
+            IntBin::Rem => x.rem(y),
+            IntBin::Min => x.min(y),
+            IntBin::Max => x.max(y),
+            IntBin::Add | IntBin::Sub | IntBin::And | IntBin::Or | IntBin::Xor => {
+                unreachable!("the host has vector instructions for these")
+            }
+        }
+    }
+    let wide = wide(ty);
+    regs.each(
+        exec,
+        (d, wide),
+        [(a, wide), (b, wide)],
+        |[x, y]| by_int!(ty, T => bits(one::<T>(op, value(x), value(y)))),
+    );
+}
+
+/// The product of the lower 24 bits of each, from a bit on.
+fn product24<T: Whole>(x: T, y: T, from: u32) -> T {
+    // The bits above, if signed, are those of the highest that is left.
+    let cut = |x: T| x.shl(T::BITS - 24).shr(T::BITS - 24).wide();
+    T::cut((cut(x) * cut(y)) >> from)
 }
 
 #[inline(always)]
 pub(super) fn ternary(regs: &mut Regs, exec: u32, op: IntTri, ty: Int, d: Reg, abc: (Reg, Reg, Reg)) {
-    by_int!(ty, T => match op {
-        IntTri::MadLo => regs.map3(exec, d, abc, |x: T, y: T, z: T| x.wrapping_mul(y).wrapping_add(z)),
-        IntTri::MadHi => regs.map3(exec, d, abc, |x: T, y: T, z: T| x.mul_hi(y).wrapping_add(z)),
-        IntTri::MadHiSat => regs.map3(exec, d, abc, |x: T, y: T, z: T| x.mul_hi(y).saturating_add(z)),
-        IntTri::Sad => regs.map3(exec, d, abc, |x: T, y: T, z: T| z.wrapping_add(x.max(y).wrapping_sub(x.min(y)))),
-    });
+    match (op, ty) {
+        (IntTri::MadLo, Int::U16 | Int::S16 | Int::U32 | Int::S32) => {
+            regs.map3(exec, d, abc, |x: u32, y: u32, z: u32| x.wrapping_mul(y).wrapping_add(z));
+        }
+        (
+            IntTri::MadLo
+            | IntTri::MadHi
+            | IntTri::MadHiSat
+            | IntTri::Mad24Lo
+            | IntTri::Mad24Hi
+            | IntTri::Mad24HiSat
+            | IntTri::Sad,
+            _,
+        ) => ternary_each(regs, exec, op, ty, d, abc),
+    }
+}
+
+#[inline(never)]
+fn ternary_each(regs: &mut Regs, exec: u32, op: IntTri, ty: Int, d: Reg, (a, b, c): (Reg, Reg, Reg)) {
+    #[inline(never)]
+    fn one<T: Whole>(op: IntTri, x: T, y: T, z: T) -> T {
+        match op {
+            IntTri::MadLo => x.mul(y).add(z),
+            IntTri::MadHi => x.mul_hi(y).add(z),
+            IntTri::MadHiSat => x.mul_hi(y).add_sat(z),
+            IntTri::Mad24Lo => product24(x, y, 0).add(z),
+            IntTri::Mad24Hi => product24(x, y, 16).add(z),
+            IntTri::Mad24HiSat => product24(x, y, 16).add_sat(z),
+            IntTri::Sad => z.add(x.max(y).sub(x.min(y))),
+        }
+    }
+    let wide = wide(ty);
+    regs.each(
+        exec,
+        (d, wide),
+        [a, b, c].map(|reg| (reg, wide)),
+        |[x, y, z]| by_int!(ty, T => bits(one::<T>(op, value(x), value(y), value(z)))),
+    );
 }
 
 #[inline(always)]
@@ -189,9 +296,9 @@ pub(super) fn mul_wide(regs: &mut Regs, exec: u32, ty: Int, d: Reg, (a, b): (Reg
     match ty {
         Int::U32 => regs.map2(exec, d, a, b, |x: u32, y: u32| u64::from(x) * u64::from(y)),
         Int::S32 => regs.map2(exec, d, a, b, |x: i32, y: i32| i64::from(x) * i64::from(y)),
-        Int::U16 | Int::S16 | Int::U64 | Int::S64 => {
-            by_int!(ty, T => regs.map2(exec, d, a, b, |x: T, y: T| T::twice(x.wide() * y.wide())));
-        }
+        Int::U16 => regs.map2(exec, d, a, b, |x: u16, y: u16| u32::from(x) * u32::from(y)),
+        Int::S16 => regs.map2(exec, d, a, b, |x: i16, y: i16| i32::from(x) * i32::from(y)),
+        Int::U64 | Int::S64 => unreachable!("no type is wider"),
     }
 }
 
@@ -259,8 +366,14 @@ fn carry_of<T: Whole>(regs: &mut Regs, exec: u32, how: Carries, d: Reg, (a, b, c
 
 #[inline(always)]
 pub(super) fn shift(regs: &mut Regs, exec: u32, shift: Shift, ty: Int, d: Reg, (a, b): (Reg, Reg)) {
-    by_int!(ty, T => match shift {
-        Shift::Left => regs.map2(exec, d, a, b, |x: T, n: u32| Whole::shl(x, n)),
-        Shift::Right => regs.map2(exec, d, a, b, |x: T, n: u32| Whole::shr(x, n)),
-    });
+    match (shift, ty) {
+        (Shift::Left, Int::U64 | Int::S64) => regs.map2(exec, d, a, b, |x: u64, n: u32| Whole::shl(x, n)),
+        (Shift::Left, _) => regs.map2(exec, d, a, b, |x: u32, n: u32| Whole::shl(x, n)),
+        (Shift::Right, Int::U16) => regs.map2(exec, d, a, b, |x: u16, n: u32| Whole::shr(u32::from(x), n)),
+        (Shift::Right, Int::S16) => regs.map2(exec, d, a, b, |x: i16, n: u32| Whole::shr(i32::from(x), n)),
+        (Shift::Right, Int::U32) => regs.map2(exec, d, a, b, |x: u32, n: u32| Whole::shr(x, n)),
+        (Shift::Right, Int::S32) => regs.map2(exec, d, a, b, |x: i32, n: u32| Whole::shr(x, n)),
+        (Shift::Right, Int::U64) => regs.map2(exec, d, a, b, |x: u64, n: u32| Whole::shr(x, n)),
+        (Shift::Right, Int::S64) => regs.map2(exec, d, a, b, |x: i64, n: u32| Whole::shr(x, n)),
+    }
 }

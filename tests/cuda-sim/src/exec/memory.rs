@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use super::block::{BlockMemory, Grid};
 use super::race::{Conflict, Shadow, Stamp, Touch};
 use super::regs::{LANES, Raw, Regs, lanes};
-use super::{FaultKind, Step, Trouble, trouble};
+use super::{Counters, FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{Access, Addr, Reg, Space, Wide};
 use crate::ptx::types::Type;
 
@@ -92,20 +92,70 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
             [(space, exec), (space, 0), (space, 0)]
         }
     };
+    let reads = is_read(touch);
     for (space, exec) in spaces {
         if exec == 0 {
             continue;
         }
+        let (at, mut last) = (&addresses, usize::MAX);
         match space {
             Space::Global | Space::Const | Space::Generic => {
-                global(who, regs, exec, access, &addresses, touch)?
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| {
+                    global_spot(who, spot, touch, &mut last)
+                })?;
+                count(&mut who.mem.counters, exec, (access, at, reads));
             }
-            Space::Shared => shared(who, regs, exec, access, &addresses, touch)?,
-            Space::Local => local(who, regs, exec, access, &addresses, touch)?,
-            Space::Param => param(who, regs, exec, access, &addresses)?,
+            Space::Shared => {
+                who.mem.atomic_reads = false;
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| shared_spot(who, spot, touch))?;
+            }
+            Space::Local => {
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| local_spot(who, spot, reads))?;
+            }
+            Space::Param => {
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| param_spot(who, spot))?
+            }
         }
     }
     Ok(())
+}
+
+/// An access, the address of each lane in one space, and whether it reads.
+type Accesses<'a> = (&'a Access, &'a [u64; LANES], bool);
+
+fn access_bytes(access: &Access) -> u64 {
+    u64::from(access.ty.bytes()) * access.regs.len() as u64
+}
+
+/// Finds the place of each lane, which checks it, then moves the elements of all.
+#[inline(always)]
+fn each_lane<'g>(
+    who: &mut Who<'_, 'g>,
+    regs: &mut Regs,
+    exec: u32,
+    (access, addresses, reads): Accesses<'_>,
+    mut place: impl FnMut(&mut Who<'_, 'g>, Spot) -> Result<*mut u8, Box<Trouble>>,
+) -> Step {
+    let bytes = access_bytes(access);
+    let mut places = [std::ptr::null_mut(); LANES];
+    for lane in lanes(exec) {
+        places[lane] = place(who, Spot { lane, address: addresses[lane], bytes })?;
+    }
+    // SAFETY: a place is the start of as many living bytes, aligned for all of them; nothing is freed meanwhile.
+    unsafe { transfer(regs, exec, access, &places, reads) };
+    Ok(())
+}
+
+/// Counts what an access to global memory moves.
+fn count(counters: &mut Counters, exec: u32, (access, addresses, reads): Accesses<'_>) {
+    let (moved, sectors) = (access_bytes(access) * u64::from(exec.count_ones()), sectors(exec, addresses));
+    if reads {
+        counters.loaded += moved;
+        counters.load_sectors += sectors;
+    } else {
+        counters.stored += moved;
+        counters.store_sectors += sectors;
+    }
 }
 
 fn is_read(touch: Touch) -> bool {
@@ -120,7 +170,6 @@ fn is_read(touch: Touch) -> bool {
 /// # Safety
 /// `places` are, for the lanes that execute, starts of as many bytes as the access has, aligned for all of
 /// them.
-#[inline(always)]
 unsafe fn transfer(regs: &mut Regs, exec: u32, access: &Access, places: &[*mut u8; LANES], reads: bool) {
     let size = access.ty.bytes() as usize;
     for (i, &reg) in access.regs.iter().enumerate() {
@@ -282,34 +331,6 @@ fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: 
     })
 }
 
-fn global(
-    who: &mut Who<'_, '_>,
-    regs: &mut Regs,
-    exec: u32,
-    access: &Access,
-    addresses: &[u64; LANES],
-    touch: Touch,
-) -> Step {
-    let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
-    let (reads, mut last) = (is_read(touch), usize::MAX);
-    let mut places = [std::ptr::null_mut(); LANES];
-    for lane in lanes(exec) {
-        places[lane] = global_spot(who, Spot { lane, address: addresses[lane], bytes }, touch, &mut last)?;
-    }
-    // SAFETY: the view keeps the blocks alive, and they hold these bytes at aligned addresses.
-    unsafe { transfer(regs, exec, access, &places, reads) };
-    let (moved, sectors) = (bytes * u64::from(exec.count_ones()), sectors(exec, addresses));
-    let counters = &mut who.mem.counters;
-    if reads {
-        counters.loaded += moved;
-        counters.load_sectors += sectors;
-    } else {
-        counters.stored += moved;
-        counters.store_sectors += sectors;
-    }
-    Ok(())
-}
-
 /// How many sectors of 32 bytes the lanes touch; an aligned access is within one.
 pub(super) fn sectors(exec: u32, addresses: &[u64; LANES]) -> u64 {
     let (mut count, mut last, mut rising) = (0, None, true);
@@ -352,84 +373,38 @@ pub(super) fn shared_spot(who: &mut Who<'_, '_>, spot: Spot, touch: Touch) -> Re
     Ok(who.mem.shared_at(address))
 }
 
-fn shared(
-    who: &mut Who<'_, '_>,
-    regs: &mut Regs,
-    exec: u32,
-    access: &Access,
-    addresses: &[u64; LANES],
-    touch: Touch,
-) -> Step {
-    let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
-    who.mem.atomic_reads = false;
-    let mut places = [std::ptr::null_mut(); LANES];
-    for lane in lanes(exec) {
-        places[lane] = shared_spot(who, Spot { lane, address: addresses[lane], bytes }, touch)?;
-    }
-    // SAFETY: within the block's shared memory, at aligned addresses.
-    unsafe { transfer(regs, exec, access, &places, is_read(touch)) };
-    Ok(())
-}
-
-fn local(
-    who: &mut Who<'_, '_>,
-    regs: &mut Regs,
-    exec: u32,
-    access: &Access,
-    addresses: &[u64; LANES],
-    touch: Touch,
-) -> Step {
-    let bytes = u64::from(access.ty.bytes()) * access.regs.len() as u64;
+/// Where a lane's bytes in its own memory are.
+fn local_spot(who: &mut Who<'_, '_>, spot: Spot, reads: bool) -> Result<*mut u8, Box<Trouble>> {
+    let Spot { lane, address, bytes } = spot;
+    aligned(spot)?;
     let size = u64::from(who.grid.kernel.code.local);
-    let mut places = [std::ptr::null_mut(); LANES];
-    for lane in lanes(exec) {
-        let address = addresses[lane];
-        aligned(Spot { lane, address, bytes })?;
-        if address.checked_add(bytes).is_none_or(|end| end > size) {
-            trouble(FaultKind::OutOfBounds, lane, || {
-                format!("{bytes} bytes at {address:#x} of local memory, of which a thread has {size}")
-            })?;
-        }
-        let thread = who.first as usize + lane;
-        let at = who.mem.local(thread, address, bytes, is_read(touch));
-        let Some(at) = at else {
-            return trouble(FaultKind::Uninitialized, lane, || {
-                format!("the thread has not written all of the {bytes} bytes at {address:#x} of local memory")
-            });
-        };
-        places[lane] = at;
+    if address.checked_add(bytes).is_none_or(|end| end > size) {
+        trouble(FaultKind::OutOfBounds, lane, || {
+            format!("{bytes} bytes at {address:#x} of local memory, of which a thread has {size}")
+        })?;
     }
-    // SAFETY: within the threads' local memory, at aligned addresses.
-    unsafe { transfer(regs, exec, access, &places, is_read(touch)) };
-    Ok(())
+    let found = who.mem.local(who.first as usize + lane, address, bytes, reads);
+    found.map_or_else(
+        || {
+            trouble(FaultKind::Uninitialized, lane, || {
+                format!("the thread has not written all of the {bytes} bytes at {address:#x} of local memory")
+            })
+        },
+        Ok,
+    )
 }
 
-fn param(
-    who: &mut Who<'_, '_>,
-    regs: &mut Regs,
-    exec: u32,
-    access: &Access,
-    addresses: &[u64; LANES],
-) -> Step {
-    let (size, params) = (access.ty.bytes() as usize, who.grid.launch.params);
-    let bytes = size * access.regs.len();
-    for lane in lanes(exec) {
-        let address = addresses[lane];
-        aligned(Spot { lane, address, bytes: bytes as u64 })?;
-        let found = usize::try_from(address).ok().and_then(|at| params.get(at..at.checked_add(bytes)?));
-        let Some(found) = found else {
-            return trouble(FaultKind::OutOfBounds, lane, || {
-                format!("{bytes} bytes at {address:#x} of the parameters, which have {}", params.len())
-            });
-        };
-        for (i, &reg) in access.regs.iter().enumerate() {
-            let Some(reg) = reg else { continue };
-            let mut bits = [0; 8];
-            bits[..size].copy_from_slice(&found[i * size..][..size]);
-            regs.set(reg, lane, extended(access.ty, u64::from_le_bytes(bits)));
-        }
+/// Where a parameter's bytes are.
+fn param_spot(who: &Who<'_, '_>, spot: Spot) -> Result<*mut u8, Box<Trouble>> {
+    let Spot { lane, address, bytes } = spot;
+    aligned(spot)?;
+    let len = who.grid.launch.params.len();
+    if address.checked_add(bytes).is_none_or(|end| end > len as u64) {
+        trouble(FaultKind::OutOfBounds, lane, || {
+            format!("{bytes} bytes at {address:#x} of the parameters, which have {len}")
+        })?;
     }
-    Ok(())
+    Ok(who.grid.param_at(address))
 }
 
 /// `cvta`: between generic addresses and those of a space.

@@ -138,8 +138,8 @@ impl Regs {
         self.written[reg as usize] |= exec;
     }
 
-    /// Sets a register in the lanes that execute.
-    #[inline(always)]
+    /// Sets a register in the lanes that execute. Not a part of each loop that ends with it, of which there are many.
+    #[inline(never)]
     pub(super) fn put<R: Raw>(&mut self, exec: u32, reg: Reg, values: &[R; LANES]) {
         let row = R::row_mut(self, reg);
         if exec == u32::MAX {
@@ -150,6 +150,22 @@ impl Regs {
             }
         }
         self.written[reg as usize] |= exec;
+    }
+
+    /// `d = f(operands)`, one lane after the other in those that execute: for what hosts have no vector instructions for,
+    /// of which such a loop is far less code. Narrow registers come and go with anything above their bits.
+    #[inline(always)]
+    pub(super) fn each<const N: usize>(
+        &mut self,
+        exec: u32,
+        d: (Reg, Wide),
+        from: [(Reg, Wide); N],
+        f: impl Fn([u64; N]) -> u64,
+    ) {
+        for lane in lanes(exec) {
+            let value = f(from.map(|reg| self.get(reg, lane)));
+            self.set(d, lane, value);
+        }
     }
 
     /// `d = f(a)` in every lane that executes; `f` is computed in all, so it must not fail.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::ParseError;
+use super::call::{Argument, Call};
 use super::decode::{self, Mods};
 use super::ir::{Code, Constant, Guard, Inst, Op, Reg, Wide};
 use super::lex::Tok;
@@ -15,9 +16,9 @@ use super::types::Type;
 #[derive(Default)]
 pub(super) struct Scope<'t> {
     pub(super) names: HashMap<&'t str, Named>,
-    labels: HashMap<&'t str, u32>,
-    tables: HashMap<&'t str, Vec<(&'t str, usize)>>,
-    parent: Option<usize>,
+    pub(super) labels: HashMap<&'t str, u32>,
+    pub(super) tables: HashMap<&'t str, Vec<(&'t str, usize)>>,
+    pub(super) parent: Option<usize>,
 }
 
 /// A body that is being read.
@@ -27,7 +28,7 @@ pub(super) struct Body<'p, 't> {
     scope: usize,
     rows: u32,
     constants: HashMap<(Constant, Wide), Reg>,
-    insts: Vec<Inst>,
+    pub(super) insts: Vec<Inst>,
     all_reads: Vec<Reg>,
     all_writes: Vec<Vec<Reg>>,
     /// Of the instruction that is being read.
@@ -38,11 +39,19 @@ pub(super) struct Body<'p, 't> {
     pub(super) what: String,
     /// Labels that it jumps to.
     pub(super) target: Option<(&'t str, usize)>,
+    /// The function that it calls.
+    pub(super) call: Option<Call<'t>>,
+    /// Within a function: where it returns. The functions that call one another here.
+    pub(super) returns: Option<Vec<usize>>,
+    pub(super) calls: Vec<&'t str>,
     jumps: Vec<(usize, &'t str, usize, usize)>,
     registers: HashMap<Reg, Wide>,
     shared: u32,
     local: u32,
     dynamic_align: u64,
+    /// Variables of the module, and shared ones of functions by where they are declared, that have their place.
+    outer: HashMap<&'t str, Named>,
+    placed: HashMap<usize, u32>,
 }
 
 /// Everything between the braces; also the bytes of static shared memory, and a count of registers.
@@ -51,27 +60,7 @@ pub(super) fn body<'t>(
     params: HashMap<&'t str, Named>,
 ) -> Result<(Code, u32, u32), ParseError> {
     p.sign("{")?;
-    let scopes = vec![Scope { names: params, ..Scope::default() }];
-    let mut body = Body {
-        p,
-        scopes,
-        scope: 0,
-        rows: 0,
-        constants: HashMap::new(),
-        insts: vec![],
-        all_reads: vec![],
-        all_writes: vec![],
-        reads: vec![],
-        writes: vec![],
-        before: vec![],
-        what: String::new(),
-        target: None,
-        jumps: vec![],
-        registers: HashMap::new(),
-        shared: 0,
-        local: 0,
-        dynamic_align: 1,
-    };
+    let mut body = Body::new(p, params);
     body.statements()?;
     let end = body.p.end() as u32;
     body.push(Inst { guard: None, op: Op::Exit, reads: (0, 0), text: (end - 1, end) }, vec![]);
@@ -90,7 +79,45 @@ pub(super) fn body<'t>(
     Ok((code, body.shared, registers))
 }
 
-impl<'t> Body<'_, 't> {
+impl<'p, 't> Body<'p, 't> {
+    pub(super) fn new(p: &'p mut Parser<'t>, params: HashMap<&'t str, Named>) -> Body<'p, 't> {
+        Body {
+            p,
+            scopes: vec![Scope { names: params, ..Scope::default() }],
+            scope: 0,
+            rows: 0,
+            constants: HashMap::new(),
+            insts: vec![],
+            all_reads: vec![],
+            all_writes: vec![],
+            reads: vec![],
+            writes: vec![],
+            before: vec![],
+            what: String::new(),
+            target: None,
+            call: None,
+            returns: None,
+            calls: vec![],
+            jumps: vec![],
+            registers: HashMap::new(),
+            shared: 0,
+            local: 0,
+            dynamic_align: 1,
+            outer: HashMap::new(),
+            placed: HashMap::new(),
+        }
+    }
+
+    /// Makes a scope the current one; the one before.
+    pub(super) fn enter(&mut self, scope: Scope<'t>) -> usize {
+        self.scopes.push(scope);
+        std::mem::replace(&mut self.scope, self.scopes.len() - 1)
+    }
+
+    pub(super) fn leave(&mut self, before: usize) {
+        self.scope = before;
+    }
+
     /// An error about an operand of the instruction that is being read.
     pub(super) fn wrong<T>(&self, at: usize, message: impl AsRef<str>) -> Result<T, ParseError> {
         self.p.error(at, format!("`{}`: {}", self.what, message.as_ref()))
@@ -173,6 +200,9 @@ impl<'t> Body<'_, 't> {
             }
             scope = self.scopes[current].parent;
         }
+        if let Some(named) = self.outer.get(name) {
+            return Some(named.clone());
+        }
         let named = match self.p.outer(name)? {
             Named::SharedOutside { align, bytes } => {
                 Named::Shared { offset: self.place_shared(align, bytes) }
@@ -185,10 +215,10 @@ impl<'t> Body<'_, 't> {
             | Named::Param { .. }
             | Named::Shared { .. }
             | Named::Local { .. }
-            | Named::Argument
+            | Named::Argument(_)
             | Named::Global { .. }) => named,
         };
-        self.scopes[0].names.insert(name, named.clone());
+        self.outer.insert(name, named.clone());
         Some(named)
     }
 
@@ -198,7 +228,17 @@ impl<'t> Body<'_, 't> {
         offset
     }
 
-    fn statements(&mut self) -> Result<(), ParseError> {
+    fn place_local(&mut self, align: u64, bytes: u64) -> u32 {
+        let offset = self.local.next_multiple_of(align.max(1) as u32);
+        self.local = offset + bytes as u32;
+        offset
+    }
+
+    pub(super) fn place_argument(&mut self, align: u64, bytes: u64) -> Argument {
+        Argument { offset: self.place_local(align, bytes), bytes: bytes as u32 }
+    }
+
+    pub(super) fn statements(&mut self) -> Result<(), ParseError> {
         loop {
             let at = self.p.at();
             match *self.p.peek() {
@@ -209,8 +249,7 @@ impl<'t> Body<'_, 't> {
                 }
                 Tok::Sign("{") => {
                     self.p.next();
-                    self.scopes.push(Scope { parent: Some(self.scope), ..Scope::default() });
-                    self.scope = self.scopes.len() - 1;
+                    self.enter(Scope { parent: Some(self.scope), ..Scope::default() });
                 }
                 Tok::Dot(_) => self.directive()?,
                 Tok::Sign(";") => drop(self.p.next()),
@@ -246,8 +285,14 @@ impl<'t> Body<'_, 't> {
             return self.declare_registers();
         }
         if self.p.take_dot("shared") {
-            for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
-                let offset = self.place_shared(align, bytes);
+            let at = self.p.at();
+            for (i, Variable { name, align, bytes, .. }) in
+                self.p.declarations(false)?.into_iter().enumerate()
+            {
+                // A function that is called twice has one.
+                let known = self.placed.get(&(at + i)).copied();
+                let offset = known.unwrap_or_else(|| self.place_shared(align, bytes));
+                self.placed.insert(at + i, offset);
                 self.scopes[self.scope].names.insert(name, Named::Shared { offset });
             }
             return Ok(());
@@ -263,15 +308,15 @@ impl<'t> Body<'_, 't> {
             return Ok(());
         }
         if self.p.take_dot("param") {
-            for Variable { name, .. } in self.p.declarations(false)? {
-                self.scopes[self.scope].names.insert(name, Named::Argument);
+            for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
+                let argument = self.place_argument(align, bytes);
+                self.scopes[self.scope].names.insert(name, Named::Argument(argument));
             }
             return Ok(());
         }
         if self.p.take_dot("local") {
             for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
-                let offset = self.local.next_multiple_of(align.max(1) as u32);
-                self.local = offset + bytes as u32;
+                let offset = self.place_local(align, bytes);
                 self.scopes[self.scope].names.insert(name, Named::Local { offset });
             }
             return Ok(());
@@ -335,6 +380,12 @@ impl<'t> Body<'_, 't> {
         }
         let reads = (self.all_reads.len() as u32, self.reads.len() as u32);
         self.all_reads.append(&mut self.reads);
+        if let Some(call) = self.call.take() {
+            return self.inline(&call, guard);
+        }
+        if let (Op::Branch { .. }, None, Some(returns)) = (&op, self.target, &mut self.returns) {
+            returns.push(self.insts.len());
+        }
         if let Some((label, at)) = self.target.take() {
             self.jumps.push((self.insts.len(), label, at, self.scope));
         }
@@ -343,13 +394,13 @@ impl<'t> Body<'_, 't> {
         Ok(())
     }
 
-    fn push(&mut self, inst: Inst, writes: Vec<Reg>) {
+    pub(super) fn push(&mut self, inst: Inst, writes: Vec<Reg>) {
         self.insts.push(inst);
         self.all_writes.push(writes);
     }
 
     /// Gives every jump the number of the instruction that it goes to.
-    fn resolve(&mut self) -> Result<(), ParseError> {
+    pub(super) fn resolve(&mut self) -> Result<(), ParseError> {
         for (inst, label, at, scope) in std::mem::take(&mut self.jumps) {
             let find = |label: &str, at: usize| {
                 let found = self.upwards(scope, |scope| scope.labels.get(label).copied());

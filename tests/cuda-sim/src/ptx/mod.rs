@@ -5,6 +5,7 @@
 //! [`ParseError`] that names it; no modifier is passed over, but for hints that change no result.
 
 mod body;
+mod call;
 mod decode;
 pub(crate) mod ir;
 mod lex;

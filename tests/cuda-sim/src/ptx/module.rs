@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::body::{self, Scope};
+use super::call::Argument;
 use super::lex::{self, Tok, Token};
 use super::types::Type;
 use super::{Global, Kernel, Module, Param, ParseError};
@@ -20,7 +21,9 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
         pos: 0,
         globals: vec![],
         outer: Scope::default(),
+        functions: HashMap::new(),
     };
+    parser.find_functions();
     let mut module =
         Module { version: parser.version()?, target: parser.target()?, kernels: vec![], globals: vec![] };
     while *parser.peek() != Tok::End {
@@ -42,6 +45,8 @@ pub(super) struct Parser<'t> {
     pos: usize,
     globals: Vec<Global>,
     outer: Scope<'t>,
+    /// The first token after `.func`, of those that have a body.
+    functions: HashMap<&'t str, usize>,
 }
 
 /// Where a variable lives.
@@ -92,8 +97,8 @@ pub(super) enum Named {
     Global {
         number: u32,
     },
-    /// `.param` within a body: what a call takes.
-    Argument,
+    /// `.param` within a body: what a call takes or gives.
+    Argument(Argument),
 }
 
 impl<'t> Parser<'t> {
@@ -240,18 +245,41 @@ impl<'t> Parser<'t> {
                 let size = self.small("64")?;
                 if size == 64 { Ok(()) } else { self.error(at, "addresses have 64 bits here") }
             }
-            // Only a call of it would need it: that says so.
             "func" => {
-                while !matches!(self.peek(), Tok::End | Tok::Sign("{")) && !self.take(";") {
-                    self.next();
-                }
-                if matches!(self.peek(), Tok::Sign("{")) {
-                    return self.error(at, "functions (`.func`) are not supported: only what is inlined");
-                }
-                Ok(())
+                self.next();
+                self.function()
             }
             _ => self.debug(),
         }
+    }
+
+    /// Notes where functions are, as they may be called before they are defined.
+    fn find_functions(&mut self) {
+        for start in 0..self.tokens.len() {
+            if self.tokens[start].tok != Tok::Dot("func") {
+                continue;
+            }
+            let mut rest = self.tokens[start + 1..].iter().map(|token| &token.tok);
+            if matches!(self.tokens[start + 1].tok, Tok::Sign("(")) {
+                rest.find(|tok| matches!(tok, Tok::Sign(")")));
+            }
+            let name = rest.next();
+            let has_body =
+                matches!(rest.find(|tok| matches!(tok, Tok::Sign("{" | ";"))), Some(Tok::Sign("{")));
+            if let (Some(&Tok::Name(name)), true) = (name, has_body) {
+                self.functions.insert(name, start + 1);
+            }
+        }
+    }
+
+    /// The first token of the header of a function that has a body.
+    pub(super) fn function_at(&self, name: &str) -> Option<usize> {
+        self.functions.get(name).copied()
+    }
+
+    /// Goes to a token; where it was.
+    pub(super) fn seek(&mut self, to: usize) -> usize {
+        std::mem::replace(&mut self.pos, to)
     }
 
     /// Directives that tell debuggers something.
@@ -383,7 +411,7 @@ impl<'t> Parser<'t> {
         let mut names = HashMap::new();
         if self.take("(") {
             while !self.take(")") {
-                let (name, param) = self.param(&mut bytes)?;
+                let (name, _, param) = self.param(&mut bytes)?;
                 names.insert(name, Named::Param { offset: param.offset });
                 params.push(param);
                 if !self.take(",") && !matches!(self.peek(), Tok::Sign(")")) {
@@ -409,7 +437,8 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn param(&mut self, bytes: &mut u32) -> Result<(&'t str, Param), ParseError> {
+    /// A parameter after those that have so many bytes: its name, alignment and place.
+    pub(super) fn param(&mut self, bytes: &mut u32) -> Result<(&'t str, u32, Param), ParseError> {
         if !self.take_dot("param") {
             return self.expected("`.param`");
         }
@@ -436,9 +465,10 @@ impl<'t> Parser<'t> {
             len = bytes;
             self.sign("]")?;
         }
-        let offset = bytes.next_multiple_of(align.unwrap_or(ty.bytes()).max(1));
+        let align = align.unwrap_or(ty.bytes()).max(1);
+        let offset = bytes.next_multiple_of(align);
         *bytes = offset + len;
-        Ok((name, Param { name: name.to_owned(), offset, bytes: len }))
+        Ok((name, align, Param { name: name.to_owned(), offset, bytes: len }))
     }
 
     fn limits(&mut self) -> Result<(Option<u32>, Option<[u32; 3]>), ParseError> {

@@ -2,6 +2,7 @@
 
 use super::ParseError;
 use super::body::Body;
+use super::call::Argument;
 use super::ir::{Addr, Constant, Guard, Inst, Op, PredSrc, Reg, Space, Special, Wide};
 use super::lex::Tok;
 use super::module::{Named, Parser};
@@ -25,7 +26,8 @@ impl Value {
     pub(super) fn bits(self, ty: Type) -> Option<u64> {
         let keep = |bits: u64| if ty.bytes() == 8 { bits } else { bits & ((1 << (8 * ty.bytes())) - 1) };
         match ty.class() {
-            Class::Pred => self.whole.filter(|&bits| bits <= 1),
+            // As in C, anything but 0 is true.
+            Class::Pred => self.whole.map(|bits| u64::from(bits != 0)),
             Class::Int => self.whole.map(keep),
             Class::Bits | Class::Float => match (ty.bytes(), self.whole, self.single, self.double) {
                 (_, Some(whole), ..) => (ty.class() == Class::Bits).then(|| keep(whole)),
@@ -301,7 +303,10 @@ impl<'t> Body<'_, 't> {
                 | Named::Local { offset: start }
                 | Named::Param { offset: start },
             ) => Constant::Bits((i64::from(start) + offset) as u64),
-            Some(Named::Registers { .. } | Named::SharedOutside { .. } | Named::Argument) | None => {
+            Some(Named::Argument(_)) => {
+                return self.wrong(at, format!("the address of the argument `{name}` is not supported"));
+            }
+            Some(Named::Registers { .. } | Named::SharedOutside { .. }) | None => {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
@@ -356,10 +361,12 @@ impl<'t> Body<'_, 't> {
         let (home, addr) = match self.lookup_variable(name) {
             Some(Named::Param { offset: start }) => (Space::Param, self.fixed(start, offset)),
             Some(Named::Shared { offset: start }) => (Space::Shared, self.fixed(start, offset)),
-            Some(Named::Local { offset: start }) => (Space::Local, self.fixed(start, offset)),
+            Some(Named::Local { offset: start } | Named::Argument(Argument { offset: start, .. })) => {
+                (Space::Local, self.fixed(start, offset))
+            }
             Some(Named::Dynamic { .. }) => (Space::Shared, self.based(Constant::Dynamic(offset))),
             Some(Named::Global { number }) => (Space::Global, self.based(Constant::Global(number, offset))),
-            Some(Named::Registers { .. } | Named::SharedOutside { .. } | Named::Argument) | None => {
+            Some(Named::Registers { .. } | Named::SharedOutside { .. }) | None => {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
@@ -367,17 +374,10 @@ impl<'t> Body<'_, 't> {
         if same { Ok(addr) } else { self.wrong(at, format!("`{name}` is not in the space of this access")) }
     }
 
-    /// `[name]` of an argument of a call, if it is one.
-    pub(super) fn argument(&mut self) -> Result<bool, ParseError> {
-        let Tok::Name(name) = *self.p.peek_second() else { return Ok(false) };
-        if !matches!(self.lookup_variable(name), Some(Named::Argument)) {
-            return Ok(false);
-        }
-        self.p.sign("[")?;
-        self.p.name()?;
-        self.offset()?;
-        self.p.sign("]")?;
-        Ok(true)
+    /// Whether `[name]` of an argument of a call is next.
+    pub(super) fn next_is_argument(&mut self) -> bool {
+        let Tok::Name(name) = *self.p.peek_second() else { return false };
+        matches!(self.lookup_variable(name), Some(Named::Argument(_)))
     }
 
     fn fixed(&self, start: u32, offset: i64) -> Addr {

@@ -154,6 +154,122 @@ pub(crate) fn histogram(n: usize) -> Case {
     }
 }
 
+/// Rows made of mean 0 and deviation 1, scaled and moved; a warp for each, four in a block.
+pub(crate) fn layer_norm(rows: usize, vectors: usize) -> Case {
+    let columns = 4 * vectors;
+    let (x, gamma, beta) = (inputs(14, rows * columns), inputs(15, columns), inputs(16, columns));
+    let none = floats(&vec![f32::NAN; x.len()]);
+    let sizes = [Arg::Word(rows as u32), Arg::Word(vectors as u32)];
+    let args = [vec![floats(&x), floats(&gamma), floats(&beta), none], sizes.to_vec()].concat();
+    let check = move |buffers: &[Vec<u8>]| {
+        let wanted = x.chunks(columns).flat_map(|row| {
+            let mean_of =
+                |f: fn(f64) -> f64| row.iter().map(|&x| f(f64::from(x))).sum::<f64>() / columns as f64;
+            let mean = mean_of(|x| x);
+            let deviation = (mean_of(|x| x * x) - mean * mean + 1e-5).sqrt();
+            let normal = row.iter().map(move |&x| (f64::from(x) - mean) / deviation);
+            normal
+                .zip(&gamma)
+                .zip(&beta)
+                .map(|((x, &g), &b)| x * f64::from(g) + f64::from(b))
+                .collect::<Vec<_>>()
+        });
+        // The variance is a difference of numbers no larger than 64, and more than 5 of so few that are random.
+        close(&buffers[3], wanted.collect::<Vec<_>>().into_iter(), |wanted| 2e-5 * (1.0 + wanted.abs()))
+    };
+    let text = include_str!("../data/layer_norm.ptx").into();
+    Case { text, shape: blocks(rows.div_ceil(4) as u32, 128), args, check: Box::new(check) }
+}
+
+/// A product of matrices of halves, by tiles of 64 × 64.
+pub(crate) fn matmul_tiles(m: usize, n: usize, k: usize) -> Case {
+    // Quarters up to 2: every sum of their products is exact.
+    let quarters = |seed, count| -> Vec<f16> {
+        numbers(seed, count).into_iter().map(|x| f16::from_f32((x % 17) as f32 / 4.0 - 2.0)).collect()
+    };
+    let (a, b) = (quarters(17, m * k), quarters(18, k * n));
+    let halves = |x: &[f16]| Arg::Buffer(x.iter().flat_map(|x| x.to_le_bytes()).collect());
+    let sizes = [m, n, k].map(|size| Arg::Word(size as u32));
+    let args = [vec![halves(&a), halves(&b), floats(&vec![f32::NAN; m * n])], sizes.to_vec()].concat();
+    let grid = [n.div_ceil(64) as u32, m.div_ceil(64) as u32, 1];
+    let check = move |buffers: &[Vec<u8>]| {
+        let sum = |i: usize| {
+            (0..k).map(|j| a[i / n * k + j].to_f32() * b[j * n + i % n].to_f32()).sum::<f32>().to_bits()
+        };
+        same(&to_words(&buffers[2]), (0..m * n).map(sum))
+    };
+    let shape = Shape { grid, block: [128, 1, 1], dynamic: 0 };
+    Case { text: include_str!("../data/matmul_tiles.ptx").into(), shape, args, check: Box::new(check) }
+}
+
+/// Reductions and scans of groups of threads: tiles of 8, warps, those that took a branch.
+pub(crate) fn group_reduce(n: usize) -> Case {
+    const BLOCK: usize = 96;
+    let grid = n.div_ceil(BLOCK);
+    let x: Vec<i32> = numbers(19, n).into_iter().map(|x| (x % 2001) as i32 - 1000).collect();
+    let as_words = |x: &[i32]| words(&x.iter().map(|&x| x as u32).collect::<Vec<_>>());
+    let none = |count: usize| words(&vec![u32::MAX; count]);
+    let padded: Vec<i32> = (0..grid * BLOCK).map(|i| x.get(i).copied().unwrap_or(0)).collect();
+    let args = vec![
+        as_words(&x),
+        none(padded.len() / 8),
+        none(padded.len()),
+        as_words(&[i32::MIN]),
+        floats(&[0.0]),
+        Arg::Word(n as u32),
+    ];
+    let check = move |buffers: &[Vec<u8>]| {
+        let sums = padded.chunks(8).map(|tile| tile.iter().sum::<i32>() as u32);
+        same(&to_words(&buffers[1]), sums)?;
+        let scan = |warp: &[i32]| {
+            let mut sum = 0;
+            warp.iter()
+                .map(|x| {
+                    sum += x;
+                    sum as u32
+                })
+                .collect::<Vec<_>>()
+        };
+        same(&to_words(&buffers[2]), padded.chunks(32).flat_map(scan).collect::<Vec<_>>().into_iter())?;
+        let largest = x.iter().copied().filter(|x| x % 2 != 0).max().unwrap_or(i32::MIN);
+        same(&to_words(&buffers[3]), [largest as u32].into_iter())?;
+        // Whole numbers far below 2^24, in any order.
+        same(&to_words(&buffers[4]), [(x.iter().sum::<i32>() as f32).to_bits()].into_iter())
+    };
+    let (text, shape) = (include_str!("../data/group_reduce.ptx").into(), blocks(grid as u32, BLOCK as u32));
+    Case { text, shape, args, check: Box::new(check) }
+}
+
+/// The deviation of what comes before a number below −6 in each piece, by functions that are called.
+pub(crate) fn device_functions(n: usize, each: usize) -> Case {
+    const NONE: f64 = -1.0;
+    let (x, pieces) = (inputs(20, n), n.div_ceil(each));
+    let none = Arg::Buffer(vec![NONE; pieces].into_iter().flat_map(f64::to_le_bytes).collect());
+    let sizes = [Arg::Word(n as u32), Arg::Word(each as u32)];
+    let args = [vec![floats(&x), none, words(&vec![u32::MAX; pieces])], sizes.to_vec()].concat();
+    let check = move |buffers: &[Vec<u8>]| {
+        let lens: Vec<usize> =
+            x.chunks(each).map(|piece| piece.iter().position(|&x| x < -6.0).unwrap_or(piece.len())).collect();
+        same(&to_words(&buffers[2]), (0..pieces).map(|i| (i * each + lens[i]) as u32))?;
+        let deviations = buffers[1].as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
+        for (i, found) in deviations.enumerate() {
+            let kept = &x[i * each..i * each + lens[i]];
+            let mean_of =
+                |f: fn(f64) -> f64| kept.iter().map(|&x| f(f64::from(x))).sum::<f64>() / lens[i] as f64;
+            let (mean, squares) = (mean_of(|x| x), mean_of(|x| x * x));
+            let wanted = if lens[i] == 0 { NONE } else { (squares - mean * mean).max(0.0).sqrt() };
+            // Half of the digits are lost where the variance is nothing but what rounding left.
+            let is_close = (found - wanted).abs() <= 1e-6;
+            if !is_close {
+                return Err(format!("piece {i}: {found}, not {wanted}"));
+            }
+        }
+        Ok(())
+    };
+    let text = include_str!("../data/device_functions.ptx").into();
+    Case { text, shape: blocks(pieces.div_ceil(64) as u32, 64), args, check: Box::new(check) }
+}
+
 /// `relu(a + b) * c` as our compiler emits it, by one block of 128 threads.
 pub(crate) fn gate(n: usize) -> Case {
     let [a, b, c] = [11, 12, 13].map(|seed| inputs(seed, n));

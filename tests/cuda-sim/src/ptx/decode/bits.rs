@@ -2,7 +2,7 @@
 
 use super::super::ParseError;
 use super::super::body::Body;
-use super::super::ir::{Alu, Count, IntBin, IntUn, Logic, Op, Prmt, Shift};
+use super::super::ir::{Alu, Count, Dot, IntBin, IntUn, Logic, Op, Prmt, Shift};
 use super::super::types::Type;
 use super::{Decoded, Mods, arithmetic_int, bits_type, unsigned};
 
@@ -12,7 +12,7 @@ fn next(b: &mut Body<'_, '_>, ty: Type) -> Result<u32, ParseError> {
 }
 
 pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    let ty = if m.name == "prmt" || m.name == "dp4a" { Type::B32 } else { m.ty(b)? };
+    let ty = if matches!(m.name, "prmt" | "dp4a" | "dp2a") { Type::B32 } else { m.ty(b)? };
     match m.name {
         "and" | "or" | "xor" => logic(b, m, ty),
         "not" if ty == Type::Pred => {
@@ -43,14 +43,19 @@ pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "prmt" => permute(b, m),
         "bfe" | "bfi" => field(b, m, ty),
-        "dp4a" => {
+        "dp4a" | "dp2a" => {
+            let dot = match m.name {
+                "dp4a" => Dot::Bytes,
+                _dp2a => m.need(b, "the bytes", &[("lo", Dot::HalvesLow), ("hi", Dot::HalvesHigh)])?,
+            };
             let (first, second) = (m.ty(b)?, m.ty(b)?);
             if !matches!((first, second), (Type::U32 | Type::S32, Type::U32 | Type::S32)) {
                 return m.no_type(b, first);
             }
             let (d, x, y, z) =
                 (b.dst(Type::B32)?, next(b, Type::B32)?, next(b, Type::B32)?, next(b, Type::B32)?);
-            Ok(Op::Alu(Alu::Dp4a { signed: (first.is_signed(), second.is_signed()), d, a: x, b: y, c: z }))
+            let signed = (first.is_signed(), second.is_signed());
+            Ok(Op::Alu(Alu::Dot { dot, signed, d, a: x, b: y, c: z }))
         }
         _ => m.no_type(b, ty),
     }

@@ -1,8 +1,8 @@
 //! Jumps, ends, fences, and what only advises the hardware.
 
 use super::super::body::Body;
+use super::super::call;
 use super::super::ir::Op;
-use super::super::lex::Tok;
 use super::super::types::Type;
 use super::{Decoded, Mods};
 
@@ -27,11 +27,15 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "ret" => {
             m.flag("uni");
-            Ok(Op::Exit)
+            // Where a function returns to is known when it has been read.
+            Ok(if b.returns.is_some() { Op::Branch { target: 0 } } else { Op::Exit })
         }
         "exit" => Ok(Op::Exit),
         "trap" => Ok(Op::Trap),
-        "call" => call(b, m),
+        "call" => {
+            m.flag("uni");
+            call::call(b)
+        }
         "nanosleep" => {
             if m.flag("u32") {
                 b.src(Type::U32)?;
@@ -57,25 +61,4 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         _ => b.wrong(m.at, "this instruction is not supported"),
     }
-}
-
-/// A failed `assert` is the only call that is known.
-fn call(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    m.flag("uni");
-    let at = b.p.at();
-    if matches!(b.p.peek(), Tok::Sign("(")) {
-        return b.wrong(at, "a function with a result is not supported");
-    }
-    let name = b.p.name()?;
-    if name != "__assertfail" {
-        return b.wrong(at, format!("the function `{name}` is not supported"));
-    }
-    if b.p.take(",") {
-        b.p.sign("(")?;
-        while !b.p.take(")") {
-            b.p.name()?;
-            b.p.take(",");
-        }
-    }
-    Ok(Op::Trap)
 }

@@ -2,9 +2,9 @@
 
 use super::super::ParseError;
 use super::super::body::Body;
-use super::super::ir::{Alu, Convert, Float, FloatBin, FloatUn, Mode, Op, Round, Test};
+use super::super::ir::{Alu, Convert, Float, FloatBin, FloatUn, Mode, Op, PLAIN, Round, Test};
 use super::super::types::{Class, Type};
-use super::{Decoded, Mods, PLAIN, ROUNDINGS, float_type};
+use super::{Decoded, Mods, ROUNDINGS, float_type};
 
 fn known(b: &Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Result<Float, ParseError> {
     float_type(ty).map_or_else(|| m.no_type(b, ty), Ok)
@@ -72,9 +72,12 @@ pub(super) fn unary(b: &mut Body<'_, '_>, m: &mut Mods<'_>, ty: Type, op: FloatU
         FloatUn::Neg | FloatUn::Abs => {}
         FloatUn::Sqrt | FloatUn::Rcp if full => {
             let approximate = m.flag("approx");
-            // The only approximation of rcp and rsqrt for f64 is the coarse one that flushes.
             if approximate && float == Float::F64 {
-                return b.wrong(m.at, "`.approx.f64` is not supported");
+                // The only approximation for f64 is the coarse one of the reciprocal, which flushes.
+                if op != FloatUn::Rcp || !m.flag("ftz") {
+                    return m.no_type(b, ty);
+                }
+                (mode.approx, mode.ftz) = (true, true);
             }
             let round = rounding(b, m, float)?;
             if round.is_none() && !approximate {
@@ -82,7 +85,11 @@ pub(super) fn unary(b: &mut Body<'_, '_>, m: &mut Mods<'_>, ty: Type, op: FloatU
             }
             mode.round = round.unwrap_or(Round::Nearest);
         }
-        FloatUn::Rsqrt if full => approx(b, m)?,
+        FloatUn::Rsqrt if full => {
+            approx(b, m)?;
+            let coarse = float == Float::F64 && m.flag("ftz");
+            (mode.approx, mode.ftz) = (coarse, mode.ftz || coarse);
+        }
         FloatUn::Sin | FloatUn::Cos | FloatUn::Lg2 if float == Float::F32 => approx(b, m)?,
         FloatUn::Ex2 if float == Float::BF16 || float == Float::BF16x2 => {
             approx(b, m)?;

@@ -43,6 +43,17 @@ pub(super) fn arithmetic(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             }
         },
         "mad" => mad(b, m, ty, int),
+        "mul24" if matches!(int, Int::U32 | Int::S32) => {
+            let op =
+                m.need(b, "the part of the product", &[("lo", IntBin::Mul24Lo), ("hi", IntBin::Mul24Hi)])?;
+            binary(b, ty, int, op)
+        }
+        "mad24" if matches!(int, Int::U32 | Int::S32) => {
+            let parts = [("lo", IntTri::Mad24Lo), ("hi", IntTri::Mad24Hi)];
+            let op = m.need(b, "the part of the product", &parts)?;
+            let saturates = op == IntTri::Mad24Hi && int == Int::S32 && m.flag("sat");
+            ternary(b, ty, int, if saturates { IntTri::Mad24HiSat } else { op })
+        }
         "sad" => ternary(b, ty, int, IntTri::Sad),
         "neg" if ty.is_signed() => unary(b, ty, int, IntUn::Neg),
         "abs" if ty.is_signed() => unary(b, ty, int, IntUn::Abs),

@@ -70,7 +70,7 @@ fn order(m: &mut Mods<'_>) -> (bool, bool) {
 
 fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (strong, fence) = order(m);
-    let space = m.pick(&SPACES).unwrap_or(Space::Generic);
+    let mut space = m.pick(&SPACES).unwrap_or(Space::Generic);
     let lanes = m.pick(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
     while HINTS.iter().any(|hint| m.flag(hint)) {}
     let ty = m.ty(b)?;
@@ -81,12 +81,8 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         return b.wrong(m.at, "no access has so many bytes");
     }
     let (addr, regs);
-    if m.name == "st" && space == Space::Param && b.argument()? {
-        b.comma()?;
-        b.vector(|b| b.src_wider(ty))?;
-        return Ok(Op::Nop);
-    }
     if m.name == "st" {
+        space = argument(b, space);
         if matches!(space, Space::Param | Space::Const) {
             return b.wrong(m.at, "nothing is stored in this space");
         }
@@ -96,6 +92,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     } else {
         regs = b.vector(|b| sink_or_dst(b, ty))?;
         b.comma()?;
+        space = argument(b, space);
         addr = b.addr(space)?;
     }
     if regs.len() != lanes as usize {
@@ -103,6 +100,11 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
     let access = Access { space, ty, addr, strong, fence, regs: regs.into() };
     Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
+}
+
+/// What calls take and give is in local memory.
+fn argument(b: &mut Body<'_, '_>, space: Space) -> Space {
+    if space == Space::Param && b.next_is_argument() { Space::Local } else { space }
 }
 
 fn sink_or_dst(b: &mut Body<'_, '_>, ty: Type) -> Result<Option<(Reg, Wide)>, ParseError> {
@@ -160,9 +162,7 @@ fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         b.comma()?;
         c = Some(b.src(ty)?);
     }
-    // In global memory, adding f32 flushes subnormals.
-    let ftz = ty == Type::F32 && space != Space::Shared;
-    Ok(Op::Atom(Atom { op, ty, space, addr, ftz, fence, d, b: first, c }))
+    Ok(Op::Atom(Atom { op, ty, space, addr, fence, d, b: first, c }))
 }
 
 fn copy(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {

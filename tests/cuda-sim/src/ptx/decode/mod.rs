@@ -11,7 +11,7 @@ mod sync;
 
 use super::ParseError;
 use super::body::Body;
-use super::ir::{Bits, Float, Int, Mode, Op, Round};
+use super::ir::{Bits, Float, Int, Op, Round};
 use super::types::Type;
 
 /// An instruction, or why it is none.
@@ -82,13 +82,13 @@ impl<'t> Mods<'t> {
 pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     match m.name {
         "add" | "sub" | "mul" | "min" | "max" | "div" | "rem" | "neg" | "abs" | "fma" | "mad" | "sad"
-        | "addc" | "subc" | "madc" => int::arithmetic(b, m),
+        | "mul24" | "mad24" | "addc" | "subc" | "madc" => int::arithmetic(b, m),
         "sqrt" | "rcp" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "copysign" | "testp" => {
             float::float(b, m)
         }
         "cvt" => float::cvt(b, m),
         "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe" | "bfi"
-        | "bfind" | "brev" | "clz" | "popc" | "dp4a" => bits::bits(b, m),
+        | "bfind" | "brev" | "clz" | "popc" | "dp4a" | "dp2a" => bits::bits(b, m),
         "setp" | "set" | "selp" | "slct" => moves::choice(b, m),
         "mov" | "cvta" | "isspacep" => moves::moves(b, m),
         "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "applypriority"
@@ -198,13 +198,3 @@ fn unsigned(bits: Bits) -> Int {
 
 const ROUNDINGS: [(&str, Round); 4] =
     [("rn", Round::Nearest), ("rz", Round::Zero), ("rm", Round::Down), ("rp", Round::Up)];
-
-const PLAIN: Mode = Mode {
-    round: Round::Nearest,
-    ftz: false,
-    sat: false,
-    nan: false,
-    relu: false,
-    xorsign: false,
-    approx: false,
-};

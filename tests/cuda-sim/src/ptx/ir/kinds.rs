@@ -63,9 +63,20 @@ pub(crate) struct Mode {
     pub(crate) relu: bool,
     /// The sign is that of the product.
     pub(crate) xorsign: bool,
-    /// The coarse division.
+    /// The coarse division of f32, or reciprocal of f64.
     pub(crate) approx: bool,
 }
+
+/// Without any of them.
+pub(crate) const PLAIN: Mode = Mode {
+    round: Round::Nearest,
+    ftz: false,
+    sat: false,
+    nan: false,
+    relu: false,
+    xorsign: false,
+    approx: false,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntUn {
@@ -93,6 +104,9 @@ pub(crate) enum IntBin {
     SubSat,
     MulLo,
     MulHi,
+    /// Of factors of 24 bits: the lower and the upper 32 bits of 48.
+    Mul24Lo,
+    Mul24Hi,
     Div,
     Rem,
     Min,
@@ -100,6 +114,16 @@ pub(crate) enum IntBin {
     And,
     Or,
     Xor,
+}
+
+/// What `dp4a` and `dp2a` multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dot {
+    /// Four bytes with four.
+    Bytes,
+    /// Two halves with the lower two bytes, or with the upper two.
+    HalvesLow,
+    HalvesHigh,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +137,9 @@ pub(crate) enum IntTri {
     MadLo,
     MadHi,
     MadHiSat,
+    Mad24Lo,
+    Mad24Hi,
+    Mad24HiSat,
     Sad,
 }
 

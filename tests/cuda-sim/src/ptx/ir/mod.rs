@@ -169,7 +169,6 @@ pub(crate) struct Atom {
     pub(crate) ty: Type,
     pub(crate) space: Space,
     pub(crate) addr: Addr,
-    pub(crate) ftz: bool,
     /// It orders other accesses, beyond the block.
     pub(crate) fence: bool,
     /// None: `red`, or `_`.
@@ -391,8 +390,9 @@ pub(crate) enum Alu {
         c: Reg,
         e: Reg,
     },
-    /// Four products of bytes and a sum; whether `a` and `b` are signed.
-    Dp4a {
+    /// Products of bytes of `b` with bytes of `a`, or with its halves, and a sum; whether `a` and `b` are signed.
+    Dot {
+        dot: Dot,
         signed: (bool, bool),
         d: Reg,
         a: Reg,
