@@ -5,8 +5,9 @@
 
 set -u -o pipefail
 cd "$(dirname "$0")" || exit 1
-# No GPU is a failure here.
+# No GPU is a failure here. The programs are built without wgpu.
 export FUSION_REQUIRE_CUDA=1
+unset FUSION_REQUIRE_WGPU
 
 failed=()
 log=$(mktemp)
