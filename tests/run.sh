@@ -165,12 +165,13 @@ run_tests_with_cuda() {
         cargo test --quiet "${featured[@]}" --package fusion-corpus --no-fail-fast --features cuda
 }
 
-# Built by the tests. The others take as many elements as a real GPU is there for.
+# Built by the tests.
 run_examples_with_cuda() {
     local photos=(examples/data/*.png) result=$target/tonemap-cuda.png
     rm -f "$result"
     source tests/cuda-sim/env.sh &&
         cargo run --quiet --features cuda --example devices &&
+        cargo run --quiet --features cuda --example quickstart &&
         cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
 }
 
