@@ -150,6 +150,41 @@ fn barriers() {
     fault(FaultKind::Barrier, "mov.u32 %r4, 16; barrier.sync %r4;");
     // Those that have exited need not come.
     clean("setp.lt.u32 %p1, %r1, 32; @%p1 exit; bar.sync 0;");
+    clean("setp.lt.u32 %p1, %r1, 32; @%p1 bra end; bar.sync 0; bar.sync 0; end:");
+    clean("setp.lt.u32 %p1, %r1, 7; @%p1 exit; bar.sync 0;");
+}
+
+#[test]
+fn barriers_that_those_miss_who_end_first() {
+    // Of a warp.
+    let found = fault(
+        FaultKind::Barrier,
+        "setp.eq.u32 %p1, %r1, 0; @%p1 bar.sync 0; st.global.u32 [%rd2], %r1;",
+    );
+    assert!(found.what.contains("keeps some lanes"), "{found}");
+    assert_eq!(found.instruction, "@%p1 bar.sync 0;");
+    fault(FaultKind::Barrier, "setp.lt.u32 %p1, %r1, 40; @%p1 bar.sync 0;");
+    let found =
+        fault(FaultKind::Barrier, "setp.lt.u32 %p1, %r1, 40; @!%p1 bra end; bar.sync 0; end: ret;");
+    assert!(found.what.contains("thread [40, 0, 0] of the same warp has ended"), "{found}");
+    assert_eq!((found.thread, found.instruction.as_str()), ([32, 0, 0], "bar.sync 0;"));
+    // Whole warps.
+    for first in ["lt", "ge"] {
+        let found =
+            fault(FaultKind::Barrier, &format!("setp.{first}.u32 %p1, %r1, 32; @%p1 bar.sync 0;"));
+        assert!(found.what.contains("32 threads wait at this barrier, but thread"), "{found}");
+    }
+    // As many turns as each thread says, and as each warp.
+    for turns in ["mov.u32 %r4, %r1;", "shr.u32 %r4, %r1, 5;"] {
+        fault(
+            FaultKind::Barrier,
+            &format!(
+                "{turns} mov.u32 %r5, 0; again: bar.sync 0; add.u32 %r5, %r5, 1; setp.le.u32 %p1, %r5, %r4; @%p1 bra again;"
+            ),
+        );
+    }
+    // Without `.aligned` a warp's lanes may come apart.
+    clean("setp.lt.u32 %p1, %r1, 16; @%p1 bra a; barrier.sync 0; bra end; a: barrier.sync 0; end:");
 }
 
 #[test]

@@ -86,7 +86,7 @@ const MUTATIONS: [Mutation; 31] = [
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
     mutation("no barrier before a tile is read", transpose, &[Drop(0, "bar.sync")], By(Uninitialized)),
     mutation("no barrier before memory is used again", softmax_row, &[Drop(2, "bar.sync")], By(Race)),
-    mutation("a barrier that one lane misses", softmax_warp, &[Put(3, "bar.sync", "@%p9 bar.sync")], By(Mask)),
+    mutation("a barrier that one lane misses", softmax_warp, &[Put(3, "bar.sync", "@%p9 bar.sync")], By(Barrier)),
 
     mutation("a barrier that half a warp misses", block_sum, &[Put(4, "bar.sync", "@!%p6 bar.sync")], By(Barrier)),
     mutation("a barrier for more threads than there are", block_sum, &[Put(0, "bar.sync \t0", "bar.sync \t0, 288")], By(Barrier)),

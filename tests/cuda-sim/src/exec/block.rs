@@ -254,6 +254,7 @@ impl Block {
 
     /// Lets the threads at a barrier go where all are there.
     fn release(&mut self, grid: &Grid<'_>) -> Result<bool, Fault> {
+        self.check_missed(grid)?;
         let mut released = false;
         for id in 0..16 {
             let waiting = self.waiting(id);
@@ -264,12 +265,15 @@ impl Block {
                 lanes(warp.waiting).find(|&lane| warp.barrier[lane] == id).map(|lane| (warp, lane))
             });
             let Some((warp, lane)) = first else { continue };
-            let (wanted, aligned) = self.wanted(grid, warp, lane);
+            let (wanted, whole, aligned) = self.wanted(grid, warp, lane);
             if waiting + self.mem.arrived[id as usize] < wanted {
                 continue;
             }
             if aligned {
                 self.check_aligned(grid, id)?;
+            }
+            if whole {
+                self.check_ended(grid, warp, lane)?;
             }
             self.reduce(grid, id);
             for warp in &mut self.warps {
@@ -277,9 +281,9 @@ impl Block {
                     if warp.barrier[lane] == id {
                         warp.waiting &= !(1 << lane);
                         warp.pcs[lane] += 1;
+                        warp.passed |= u32::from(whole) << lane;
                     }
                 }
-                warp.meetings += 1;
             }
             self.mem.arrived[id as usize] = 0;
             self.mem.barriers += 1;
@@ -288,13 +292,49 @@ impl Block {
         Ok(released)
     }
 
-    /// How many threads a barrier wants, and whether warps come to it together.
-    fn wanted(&self, grid: &Grid<'_>, warp: &Warp, lane: usize) -> (u32, bool) {
+    /// How many threads a barrier wants, whether they are all of the block, and whether warps come to it together.
+    fn wanted(&self, grid: &Grid<'_>, warp: &Warp, lane: usize) -> (u32, bool, bool) {
         let live = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
         let Op::Bar { threads, aligned, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op else {
             unreachable!("lanes wait at barriers only");
         };
-        (threads.map_or(live, |reg| u32::row(&warp.regs, reg)[lane]), aligned)
+        (threads.map_or(live, |reg| u32::row(&warp.regs, reg)[lane]), threads.is_none(), aligned)
+    }
+
+    /// No lane exits while others of its warp wait at an aligned barrier.
+    fn check_missed(&self, grid: &Grid<'_>) -> Result<(), Fault> {
+        for warp in self.warps.iter().filter(|warp| warp.missed != 0) {
+            for lane in lanes(warp.waiting) {
+                if let Op::Bar { aligned: true, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op {
+                    let ended = position(warp.first + warp.missed.trailing_zeros(), grid.launch.block);
+                    let what = format!(
+                        "thread {ended:?} of the same warp has ended without this barrier, which is aligned"
+                    );
+                    let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
+                    return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Threads that ended before their first barrier need not come to one of the whole block; those that took part in
+    /// one before, or went past this one as its guard said, must.
+    fn check_ended(&self, grid: &Grid<'_>, at: &Warp, lane: usize) -> Result<(), Fault> {
+        let pc = at.pcs[lane];
+        for warp in &self.warps {
+            let took_part = warp.passed & !warp.live;
+            let passed_by = warp.live == 0 && warp.skipped == Some(pc);
+            if took_part == 0 && !passed_by {
+                continue;
+            }
+            let ended = position(warp.first + took_part.trailing_zeros() % 32, grid.launch.block);
+            let waiting = self.waiting(at.barrier[lane]);
+            let what = format!("{waiting} threads wait at this barrier, but thread {ended:?} has ended without it");
+            let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
+            return Err(fault(grid, self.mem.at, at.first, pc, trouble));
+        }
+        Ok(())
     }
 
     /// At an aligned barrier a warp's lanes are together.
