@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::memory::shadows;
-use super::race::{Shadow, Stamp};
+use super::race::{self, Shadow, Stamp};
 use super::regs::{Raw, lanes};
 use super::step;
 use super::warp::Warp;
@@ -112,6 +112,9 @@ pub(super) struct BlockMemory {
     shared: Vec<u64>,
     pub(super) shared_len: u64,
     pub(super) shared_shadow: Shadow,
+    /// For each word of shared memory `thread + 1` whose `cp.async` to it is under way, and how many words have one.
+    copying: Vec<u32>,
+    copying_words: u32,
     local: Vec<u64>,
     /// Bytes of local memory that were written.
     local_written: Vec<bool>,
@@ -133,6 +136,44 @@ impl BlockMemory {
     pub(super) fn shared_at(&mut self, address: u64) -> *mut u8 {
         debug_assert!(address < self.shared_len);
         self.shared.as_mut_ptr().cast::<u8>().wrapping_add(address as usize)
+    }
+
+    /// The thread whose copy to these bytes is under way.
+    #[inline(always)]
+    pub(super) fn under_way(&self, address: u64, bytes: u64) -> Option<u32> {
+        if self.copying_words == 0 {
+            return None;
+        }
+        let words = &self.copying[address as usize / 4..(address + bytes).div_ceil(4) as usize];
+        words.iter().find_map(|&thread| thread.checked_sub(1))
+    }
+
+    /// Notes that a thread's copy to these bytes, which nobody else's is to, begins, or ends.
+    pub(super) fn copy(&mut self, address: u64, bytes: u64, thread: Option<u32>) {
+        let words = &mut self.copying[address as usize / 4..(address + bytes).div_ceil(4) as usize];
+        words.fill(thread.map_or(0, |thread| thread + 1));
+        let count = words.len() as u32;
+        self.copying_words = match thread {
+            Some(_) => self.copying_words + count,
+            None => self.copying_words - count,
+        };
+    }
+
+    /// Counts a barrier of the block.
+    fn pass(&mut self, grid: &Grid<'_>) {
+        self.barriers += 1;
+        if self.barriers == race::BARRIERS {
+            self.barriers = 0;
+            self.age(grid, Stamp::before_barriers);
+        }
+    }
+
+    /// Puts back the stamps that this block left anywhere.
+    pub(super) fn age(&self, grid: &Grid<'_>, older: impl Fn(Stamp) -> Stamp) {
+        let block = Stamp::new(self.number, 0, 0, 0).block();
+        for shadow in grid.shadows.iter().chain([&self.shared_shadow]) {
+            shadow.age(block, &older);
+        }
     }
 
     /// A thread's local memory from an address on; none where it reads what it did not write.
@@ -170,6 +211,8 @@ impl Block {
             shared: vec![0; shared_len.div_ceil(8) as usize],
             shared_len,
             shared_shadow: Shadow::default(),
+            copying: vec![0; shared_len.div_ceil(4) as usize],
+            copying_words: 0,
             local: vec![0; local.div_ceil(8)],
             local_written: vec![false; local],
             local_size,
@@ -216,6 +259,9 @@ impl Block {
         self.mem.barriers = 0;
         self.mem.shared_shadow.clear();
         self.mem.local_written.fill(false);
+        if std::mem::take(&mut self.mem.copying_words) != 0 {
+            self.mem.copying.fill(0);
+        }
         self.mem.arrived = [0; 16];
     }
 
@@ -286,7 +332,7 @@ impl Block {
                 }
             }
             self.mem.arrived[id as usize] = 0;
-            self.mem.barriers += 1;
+            self.mem.pass(grid);
             released = true;
         }
         Ok(released)
@@ -330,7 +376,8 @@ impl Block {
             }
             let ended = position(warp.first + took_part.trailing_zeros() % 32, grid.launch.block);
             let waiting = self.waiting(at.barrier[lane]);
-            let what = format!("{waiting} threads wait at this barrier, but thread {ended:?} has ended without it");
+            let what =
+                format!("{waiting} threads wait at this barrier, but thread {ended:?} has ended without it");
             let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
             return Err(fault(grid, self.mem.at, at.first, pc, trouble));
         }

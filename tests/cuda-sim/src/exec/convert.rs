@@ -17,9 +17,7 @@ pub(super) fn convert(regs: &mut Regs, exec: u32, c: &Convert, d: Reg, a: Reg) {
         // The host's conversion saturates too, and makes 0 of NaN.
         (Type::F32, Type::S32, Round::Zero, WORDS) if plain => regs.map(exec, d, a, |x: f32| x as i32),
         (Type::F32, Type::U32, Round::Zero, WORDS) if plain => regs.map(exec, d, a, |x: f32| x as u32),
-        (Type::U32 | Type::S32, Type::U32 | Type::S32, _, WORDS) if plain => {
-            regs.map(exec, d, a, |x: u32| x)
-        }
+        (Type::U32 | Type::S32, Type::U32 | Type::S32, _, WORDS) if plain => regs.map(exec, d, a, |x: u32| x),
         (Type::U32, Type::U64 | Type::S64, _, (Wide::Two, Wide::One)) if plain => {
             regs.map(exec, d, a, |x: u32| u64::from(x))
         }
