@@ -287,3 +287,12 @@ fn the_lowest_block_is_told() {
         assert_eq!((found.block, found.thread), ([3, 1, 0], [0, 0, 0]));
     }
 }
+
+#[test]
+fn instructions_of_the_text_are_counted() {
+    // Special registers are read by the instructions that name them.
+    let body = ".reg .pred %p<2>; .reg .b32 %r<9>; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; setp.lt.u32 %p1, %r4, 8; @%p1 mov.u32 %r5, %laneid;";
+    let (counters, _) = launch(&kernel(&[], body), blocks(2, 64), &[]).unwrap();
+    // With `ret`.
+    assert_eq!(counters.instructions, 128 * 6 + 8);
+}
