@@ -22,9 +22,12 @@
 //! - Blocks whose numbers are 2^24 - 2 apart are one to the detector of races.
 //! - Blocks run in order on few cores, and warps in turns: a race that does not show in memory is still found, but a result
 //!   that depends on the order is only what this order gives.
-//! - A copy by `cp.async` lands at the wait, never before.
+//! - A copy by `cp.async` lands at the wait, never before, and has read its source where it began.
+//! - Threads that come to one barrier with different counts, or with `bar.sync` and `bar.red`, and a `bar.arrive` that
+//!   nobody waits for.
 //!
-//! The other way around, a mask of a vote, match, reduction or shuffle that names a lane which has exited or never was is a
+//! The other way around, threads of a block that are ordered by a flag or a lock and fences alone are told to race; and a
+//! mask of a vote, match, reduction or shuffle that names a lane which has exited or never was is a
 //! fault, though hardware lets some of them pass.
 
 pub mod driver;

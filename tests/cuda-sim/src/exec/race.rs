@@ -164,8 +164,8 @@ impl Level {
     /// The cells of a granule, and those of strong accesses.
     #[inline(always)]
     fn pair<'a>(&'a self, number: usize) -> Pair<'a> {
-        let of = |cells: &'a Box<[AtomicU64]>| &cells[2 * number..2 * number + 2];
-        (of(&self.cells), self.strong.get().map(of))
+        let of = |cells: &'a [AtomicU64]| &cells[2 * number..2 * number + 2];
+        (of(&self.cells), self.strong.get().map(|cells| of(cells)))
     }
 
     fn strong(&self) -> &[AtomicU64] {
