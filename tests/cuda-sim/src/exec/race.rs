@@ -368,7 +368,9 @@ mod tests {
             assert!(races((a, me), (b, at(0, 40, 0, 1))), "{a:?} {b:?}: the other warp's barrier");
             assert!(!races((a, me), (b, at(0, 2, 0, 1))), "{a:?} {b:?}: the warp's barrier");
         }
-        for (a, b) in [(Read, Read), (Atomic, Atomic), (Atomic, StrongRead), (StrongRead, Read)] {
+        for (a, b) in
+            [(Read, Read), (Atomic, Atomic), (Atomic, StrongRead), (StrongRead, Read), (Read, StrongRead)]
+        {
             assert!(!races((a, me), (b, other)), "{a:?} {b:?}");
         }
     }
