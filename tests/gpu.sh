@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The device suites and the GPU bench as programs for a machine with an NVIDIA GPU and its driver, but without Rust.
 #
-#   tests/gpu.sh build OUT        puts them into the folder OUT, with a `run.sh`; copy it there, and say `bash OUT/run.sh`
+#   tests/gpu.sh build OUT        puts them into OUT, a new folder or one made by this, with a `run.sh`; copy it there,
+#                                 and say `bash OUT/run.sh`
 #   tests/gpu.sh run [NAME...]    builds and runs them here, or those named: on this machine's GPU, else the simulated one
 #
 # Without wgpu, which would be most of each program. For x86-64 Linux with a C library no older than this machine's;
@@ -9,6 +10,7 @@
 # other than `release`.
 
 set -euo pipefail
+readonly caller=$PWD
 cd "$(dirname "$0")/.."
 readonly limit=$((64 << 20))
 profile=${FUSION_PROFILE:-release}
@@ -25,14 +27,19 @@ main() {
     case ${1:-} in
         build) build "${2:?where to put the programs}" ;;
         run) run "${@:2}" ;;
-        *) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
+        *) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 2 ;;
     esac
 }
 
 build() {
-    local out=$1 bytes
+    local out=$1 bytes program
+    [[ $out == /* ]] || out=$caller/$out
+    if [[ -e $out ]] && ! made_here "$out"; then
+        echo "$out exists and was not made by tests/gpu.sh: name a new folder" >&2 && return 1
+    fi
     mkdir -p "$out/bin"
     rm -f "$out"/bin/*
+    cp tests/gpu-run.sh "$out/run.sh"
     # To link with.
     source tests/cuda-sim/env.sh >/dev/null
     for suite in "${suites[@]}"; do
@@ -40,11 +47,29 @@ build() {
         cargo test --quiet --no-run --no-default-features --features cuda --profile $suite --message-format json | programs |
             while read -r name program; do strip -o "$out/bin/$name" "$program"; done
     done
-    cp tests/gpu-run.sh "$out/run.sh"
     bytes=$(du -sb "$out" | cut -f 1)
     printf '%s: %d programs, %d MiB\n' "$out" "$(ls "$out/bin" | wc -l)" $((bytes >> 20))
     if ((bytes >= limit)); then echo "more than $((limit >> 20)) MiB" >&2 && return 1; fi
-    if ldd "$out"/bin/* | grep -F 'libcuda_sim'; then echo "the simulator is linked" >&2 && return 1; fi
+    for program in "$out"/bin/*; do no_simulator "$program" || return; done
+}
+
+# Whether a folder is what `build` leaves: empty, or with our `run.sh`, whose first lines say so.
+made_here() {
+    [[ -d $1 ]] && { [[ -z $(ls -A "$1") ]] || [[ $(head -n 2 "$1/run.sh" 2>/dev/null) == "$(head -n 2 tests/gpu-run.sh)" ]]; }
+}
+
+# That the loader of another machine finds the driver by itself: no program says where to look, and where nobody else
+# does it is not the simulator that is found here.
+no_simulator() {
+    local found
+    if readelf --dynamic "$1" | grep -E '\((RPATH|RUNPATH)\)'; then
+        echo "$1 says where its libraries are" >&2 && return 1
+    fi
+    if ! readelf --dynamic "$1" | grep -qF 'libcuda.so.1'; then return; fi
+    found=$(env -u LD_LIBRARY_PATH ldd "$1" | sed -n 's/^[[:space:]]*libcuda\.so\.1 => \(\/[^ ]*\).*/\1/p')
+    if [[ -n $found ]] && cuda_is_simulator "$found"; then
+        echo "$1 finds the simulator at $found" >&2 && return 1
+    fi
 }
 
 run() {

@@ -154,9 +154,9 @@ pub enum Error {
         input: String,
     },
     /// The device has not the memory for a tensor.
-    #[error("out of memory on {device}: {bytes} bytes could not be allocated; {}", Relief(*tensor_bytes_max))]
+    #[error("out of memory on {device}: {}; {}", Request(*bytes), Relief(*tensor_bytes_max))]
     OutOfMemory {
-        /// The size of the request.
+        /// The size of the request; 0 where the driver needed memory for itself and does not say how much.
         bytes: usize,
         /// The device.
         device: String,
@@ -206,7 +206,9 @@ pub enum Error {
         driver: String,
     },
     /// The driver refused the text of a kernel.
-    #[error("the driver could not compile kernel `{kernel}`:\n{log}")]
+    #[error(
+        "the driver could not compile kernel `{kernel}`; please report it with what a build with `FUSION_DUMP=dir` writes there:\n{log}"
+    )]
     Jit {
         /// Name of the kernel.
         kernel: String,
@@ -214,7 +216,9 @@ pub enum Error {
         log: String,
     },
     /// A call into the driver failed.
-    #[error("{device}: {call} failed: {why}")]
+    #[error(
+        "{device}: {call} failed: {why}; the device is not lost, so try again; if it fails again, check the driver with its own tools (`nvidia-smi`, `vulkaninfo`) and report this text"
+    )]
     Driver {
         /// The device.
         device: String,
@@ -231,6 +235,18 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+}
+
+/// What there is no memory for, for a message.
+struct Request(usize);
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("the driver has none left for its own needs"),
+            bytes => write!(f, "{bytes} bytes could not be allocated"),
+        }
+    }
 }
 
 /// What helps against a lack of memory, for a message.

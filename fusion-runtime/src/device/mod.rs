@@ -197,7 +197,9 @@ impl Device {
     /// The NVIDIA GPU of this number, through CUDA.
     ///
     /// # Errors
-    /// `Error::NoDevice` if there is no such GPU or driver, or the feature `cuda` is off.
+    /// `Error::NoDevice` if there is no such GPU, the driver does not start, or the feature `cuda` is off. Where no
+    /// `libcuda.so.1` of a driver is installed there is no error either: a program built with the feature is linked to
+    /// it, and the loader does not start it without. The README says what to do then.
     pub fn cuda(ordinal: usize) -> Result<Device> {
         #[cfg(feature = "cuda")]
         {

@@ -214,3 +214,29 @@ fn tf32_keeps_ten_bits() {
     }
     check("cvt.rn.relu.tf32.f32 %r0, %f1;", "%r0", &one(&[(s(-1.0), 0), (s(1.0), s(1.0))]));
 }
+
+/// Registers may be wider than the type: the source's lower bits count, and whole numbers are extended.
+#[test]
+fn registers_wider_than_the_type() {
+    const HIGH: u64 = 0xdead_beef_0000_0000;
+    check("cvt.rn.f32.s32 %f0, %rd1;", "%f0", &one(&[(HIGH | 7, s(7.0)), (ALL, s(-1.0)), (1 << 32, 0)]));
+    check("cvt.rn.f32.u32 %f0, %rd1;", "%f0", &one(&[(HIGH | 7, s(7.0)), (1 << 32, 0)]));
+    check("cvt.rzi.s32.f32 %rd0, %f1;", "%rd0", &one(&[(s(-5.5), -5i64 as u64), (s(5.5), 5)]));
+    check("cvt.rzi.u32.f32 %rd0, %f1;", "%rd0", &one(&[(s(3e9), 3_000_000_000), (s(-5.5), 0)]));
+    check("cvt.u64.u32 %rd0, %rd1;", "%rd0", &one(&[(HIGH | ALL, ALL)]));
+    check("cvt.s64.s32 %rd0, %rd1;", "%rd0", &one(&[(HIGH | ALL, u64::MAX)]));
+    check("cvt.s32.s64 %rd0, %rd1;", "%rd0", &one(&[(HIGH | ALL, u64::MAX), (HIGH | 3, 3)]));
+    check("cvt.s16.s32 %r0, %r1;", "%r0", &one(&[(i(-5), i(-5)), (0x1_8000, i(-32768)), (0x1_0003, 3)]));
+    check("cvt.u16.s32 %r0, %r1;", "%r0", &one(&[(i(-5), 0xfffb)]));
+    check("cvt.s8.s32 %r0, %r1;", "%r0", &one(&[(0x180, i(-128)), (0x17f, 127)]));
+    check("cvt.s16.s32 %rd0, %r1;", "%rd0", &one(&[(i(-5), -5i64 as u64)]));
+    check("cvt.rzi.s16.f32 %r0, %f1;", "%r0", &one(&[(s(-5.5), i(-5)), (s(1e9), 32767)]));
+    // The ISA: 1 in the uppermost bit of the type, where one of the two has 64 bits.
+    let nan = d(f64::NAN);
+    check("cvt.rzi.u8.f64 %r0, %fd1;", "%r0", &one(&[(nan, 0x80), (d(300.0), 255)]));
+    check("cvt.rzi.s8.f64 %r0, %fd1;", "%r0", &one(&[(nan, i(-128))]));
+    check("cvt.rzi.u16.f64 %r0, %fd1;", "%r0", &one(&[(nan, 0x8000)]));
+    check("cvt.rzi.s16.f64 %r0, %fd1;", "%r0", &one(&[(nan, i(-32768))]));
+    check("cvt.rzi.u32.f64 %rd0, %fd1;", "%rd0", &one(&[(nan, 0x8000_0000)]));
+    check("cvt.rzi.u64.f32 %rd0, %f1;", "%rd0", &one(&[(NAN, 1 << 63)]));
+}

@@ -111,6 +111,61 @@ fn races_in_shared_memory() {
 }
 
 #[test]
+fn atomics_hide_no_plain_access() {
+    // The barrier after the first value is missing.
+    let init = "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 0;";
+    fault(FaultKind::Race, &format!("{init} red.shared.add.u32 [%r2], 1;"));
+    let one = "setp.eq.u32 %p2, %r1, 32; @%p1 red.shared.add.u32 [%r2], 1; @%p2 red.shared.add.u32 [%r2], 1;";
+    fault(FaultKind::Race, &format!("{init} {one}"));
+    clean(&format!("{init} bar.sync 0; {one}"));
+    // Of many atomics not the last alone counts.
+    let last = "setp.eq.u32 %p2, %r1, 63; @%p2 st.shared.u32 [%r2], 1;";
+    fault(FaultKind::Race, &format!("{init} bar.sync 0; red.shared.add.u32 [%r2], 1; {last}"));
+    clean(&format!("{init} bar.sync 0; red.shared.add.u32 [%r2], 1; bar.sync 0; {last}"));
+    // Strong reads and plain writes, in both orders.
+    let read = "setp.eq.u32 %p2, %r1, 32; @%p2 ld.volatile.shared.u32 %r5, [%r2];";
+    fault(FaultKind::Race, &format!("{init} bar.sync 0; @%p1 st.shared.u32 [%r2], 1; {read}"));
+    let read = "@%p1 ld.volatile.shared.u32 %r5, [%r2]; setp.eq.u32 %p2, %r1, 32;";
+    fault(FaultKind::Race, &format!("{init} bar.sync 0; {read} @%p2 st.shared.u32 [%r2], 1;"));
+    clean(&format!("{init} bar.sync 0; {read} @%p2 st.volatile.shared.u32 [%r2], 1;"));
+}
+
+#[test]
+fn copies_under_way() {
+    let body = |rest: &str| {
+        format!("st.shared.u32 [%r3], 0; bar.sync 0; cp.async.ca.shared.global [%r3], [%rd2], 4; {rest}")
+    };
+    let neighbour = "xor.b32 %r4, %r1, 32; mad.lo.u32 %r4, %r4, 4, %r2; ld.shared.u32 %r5, [%r4];";
+    let wait = "cp.async.wait_all;";
+    clean(&body(&format!("{wait} bar.sync 0; {neighbour}")));
+    fault(FaultKind::Race, &body(&format!("{wait} {neighbour}")));
+    // The thread itself, and others, before the wait.
+    let found = fault(FaultKind::Race, &body(&format!("st.shared.u32 [%r3], 1; {wait}")));
+    assert!(found.what.contains("thread [0, 0, 0] that it has not waited for"), "{found}");
+    fault(FaultKind::Race, &body(&format!("ld.shared.u32 %r5, [%r3]; {wait}")));
+    fault(FaultKind::Race, &body(&format!("bar.sync 0; {neighbour} bar.sync 0; {wait}")));
+    fault(FaultKind::Race, &body(&format!("cp.async.ca.shared.global [%r3], [%rd2], 4; {wait}")));
+    // What others read before it begins, with nothing between.
+    let before = "st.shared.u32 [%r3], 0; bar.sync 0;";
+    let copy = "cp.async.ca.shared.global [%r3], [%rd2], 4; bar.sync 0; cp.async.wait_all;";
+    fault(FaultKind::Race, &format!("{before} {neighbour} {copy}"));
+    clean(&format!("{before} {neighbour} bar.sync 0; {copy}"));
+}
+
+#[test]
+fn counts_of_barriers_may_start_again() {
+    for (barrier, other) in [("bar.sync 0", 32), ("bar.warp.sync -1", 1)] {
+        for turns in [16383, 16384, 32767, 32768] {
+            let body = text(&format!(
+                "st.shared.u32 [%r3], 0; st.global.u32 [%rd2], 0; mov.u32 %r5, 0; again: {barrier}; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, {turns}; @%p1 bra again;
+xor.b32 %r4, %r1, {other}; mad.lo.u32 %r6, %r4, 4, %r2; ld.shared.u32 %r7, [%r6]; mad.wide.u32 %rd3, %r4, 4, %rd1; ld.global.u32 %r7, [%rd3];"
+            ));
+            launch(&body, threads(64), &[words(&[0; 64])]).unwrap_or_else(|fault| panic!("{turns}: {fault}"));
+        }
+    }
+}
+
+#[test]
 fn races_in_global_memory() {
     fault(FaultKind::Race, "st.global.u32 [%rd1], %r1;");
     fault(
@@ -150,6 +205,37 @@ fn barriers() {
     fault(FaultKind::Barrier, "mov.u32 %r4, 16; barrier.sync %r4;");
     // Those that have exited need not come.
     clean("setp.lt.u32 %p1, %r1, 32; @%p1 exit; bar.sync 0;");
+    clean("setp.lt.u32 %p1, %r1, 32; @%p1 bra end; bar.sync 0; bar.sync 0; end:");
+    clean("setp.lt.u32 %p1, %r1, 7; @%p1 exit; bar.sync 0;");
+}
+
+#[test]
+fn barriers_that_those_miss_who_end_first() {
+    // Of a warp.
+    let found =
+        fault(FaultKind::Barrier, "setp.eq.u32 %p1, %r1, 0; @%p1 bar.sync 0; st.global.u32 [%rd2], %r1;");
+    assert!(found.what.contains("keeps some lanes"), "{found}");
+    assert_eq!(found.instruction, "@%p1 bar.sync 0;");
+    fault(FaultKind::Barrier, "setp.lt.u32 %p1, %r1, 40; @%p1 bar.sync 0;");
+    let found = fault(FaultKind::Barrier, "setp.lt.u32 %p1, %r1, 40; @!%p1 bra end; bar.sync 0; end: ret;");
+    assert!(found.what.contains("thread [40, 0, 0] of the same warp has ended"), "{found}");
+    assert_eq!((found.thread, found.instruction.as_str()), ([32, 0, 0], "bar.sync 0;"));
+    // Whole warps.
+    for first in ["lt", "ge"] {
+        let found = fault(FaultKind::Barrier, &format!("setp.{first}.u32 %p1, %r1, 32; @%p1 bar.sync 0;"));
+        assert!(found.what.contains("32 threads wait at this barrier, but thread"), "{found}");
+    }
+    // As many turns as each thread says, and as each warp.
+    for turns in ["mov.u32 %r4, %r1;", "shr.u32 %r4, %r1, 5;"] {
+        fault(
+            FaultKind::Barrier,
+            &format!(
+                "{turns} mov.u32 %r5, 0; again: bar.sync 0; add.u32 %r5, %r5, 1; setp.le.u32 %p1, %r5, %r4; @%p1 bra again;"
+            ),
+        );
+    }
+    // Without `.aligned` a warp's lanes may come apart.
+    clean("setp.lt.u32 %p1, %r1, 16; @%p1 bra a; barrier.sync 0; bra end; a: barrier.sync 0; end:");
 }
 
 #[test]
@@ -200,4 +286,13 @@ fn the_lowest_block_is_told() {
         let found = fault_of(&text(body), shape, &[Arg::Buffer(vec![0; 4])], FaultKind::Trap);
         assert_eq!((found.block, found.thread), ([3, 1, 0], [0, 0, 0]));
     }
+}
+
+#[test]
+fn instructions_of_the_text_are_counted() {
+    // Special registers are read by the instructions that name them.
+    let body = ".reg .pred %p<2>; .reg .b32 %r<9>; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; setp.lt.u32 %p1, %r4, 8; @%p1 mov.u32 %r5, %laneid;";
+    let (counters, _) = launch(&kernel(&[], body), blocks(2, 64), &[]).unwrap();
+    // With `ret`.
+    assert_eq!(counters.instructions, 128 * 6 + 8);
 }

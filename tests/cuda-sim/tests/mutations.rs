@@ -75,18 +75,22 @@ fn transpose() -> Case {
 fn half_gate() -> Case {
     cases::half_gate(1001)
 }
+fn matmul_tiles() -> Case {
+    cases::matmul_tiles(64, 64, 256)
+}
 fn histogram() -> Case {
     cases::histogram(1001)
 }
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 31] = [
+const MUTATIONS: [Mutation; 32] = [
     mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Uninitialized)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
     mutation("no barrier before a tile is read", transpose, &[Drop(0, "bar.sync")], By(Uninitialized)),
     mutation("no barrier before memory is used again", softmax_row, &[Drop(2, "bar.sync")], By(Race)),
-    mutation("a barrier that one lane misses", softmax_warp, &[Put(3, "bar.sync", "@%p9 bar.sync")], By(Mask)),
+    mutation("no barrier before a tile is copied to again", matmul_tiles, &[Drop(1, "bar.sync")], By(Race)),
+    mutation("a barrier that one lane misses", softmax_warp, &[Put(3, "bar.sync", "@%p9 bar.sync")], By(Barrier)),
 
     mutation("a barrier that half a warp misses", block_sum, &[Put(4, "bar.sync", "@!%p6 bar.sync")], By(Barrier)),
     mutation("a barrier for more threads than there are", block_sum, &[Put(0, "bar.sync \t0", "bar.sync \t0, 288")], By(Barrier)),

@@ -17,6 +17,39 @@ fn error(body: &str) -> (u32, u32, String) {
 }
 
 #[test]
+fn depth_is_bounded() {
+    for (open, close) in [("(", ")"), ("-", ""), ("(-~", ")")] {
+        let deep = |levels| format!("mov.u32 %r1, {}1{};", open.repeat(levels), close.repeat(levels));
+        let (line, _, message) = error(&deep(200_000));
+        assert!(line == 1 && message.contains("deeper than 128 levels"), "{message}");
+        ptx::parse(&kernel(&[], &format!(".reg .b32 %r<9>; {}", deep(30)))).unwrap();
+    }
+    let global = kernel(&[], "").replacen(
+        ".visible",
+        &format!(".global .u32 a[1] = {}1{};\n.visible", "{".repeat(200_000), "}".repeat(200_000)),
+        1,
+    );
+    assert!(ptx::parse(&global).unwrap_err().message.contains("deeper than 128 levels"));
+}
+
+#[test]
+fn memory_is_bounded() {
+    let (line, _, message) = error(
+        ".shared .b8 a[1073741824];\n.shared .b8 b[1073741824]; .shared .b8 c[1073741824]; .shared .b8 d[1073741824]; .shared .b8 e[16];",
+    );
+    assert!(
+        line == 2 && message.contains("more than 1073741824 bytes of `.shared` memory"),
+        "{line}: {message}"
+    );
+    let (_, _, message) = error(".shared .b8 a[18446744073709551615];");
+    assert!(message.contains("a length"), "{message}");
+    let (_, _, message) = error(".shared .u64 a[4611686018427387904][4611686018427387904];");
+    assert!(message.contains("a shorter variable"), "{message}");
+    let (_, _, message) = error(".local .b8 a[400000]; .local .b8 b[400000];");
+    assert!(message.contains("more than 524288 bytes of `.local` memory"), "{message}");
+}
+
+#[test]
 fn errors_name_the_instruction_and_its_place() {
     let (line, column, message) = error("mov.u32 %r1, 5;\n  frobnicate.u32 %r1, %r2;");
     assert_eq!((line, column), (2, 3));

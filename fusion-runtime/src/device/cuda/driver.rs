@@ -120,6 +120,11 @@ impl Failure {
     pub(super) fn loses_context(self) -> bool {
         matches!(self.0, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
     }
+
+    /// Whether a kernel did it: an illegal address or instruction, a time-out, a failed assertion, a failed launch.
+    pub(super) fn is_of_a_kernel(self) -> bool {
+        matches!(self.0, 700 | 702 | 710 | 714..=719)
+    }
 }
 
 impl fmt::Display for Failure {

@@ -14,6 +14,7 @@ mod pool;
 mod tests;
 mod timing;
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
@@ -52,6 +53,8 @@ struct Shared {
     lost: OnceLock<Error>,
     pool: Mutex<Pool<u64>>,
     kernels: Kernels,
+    /// Name of the kernel launched last.
+    last: Mutex<Option<Cow<'static, str>>>,
     /// Events that no one waits for.
     events: Mutex<Vec<Handle<cust::sys::CUevent_st>>>,
     stream: Arc<Stream>,
@@ -78,11 +81,28 @@ impl Shared {
     fn error(&self, call: &'static str, failure: Failure) -> Error {
         let (device, why) = (self.name.clone(), failure.to_string());
         if failure.loses_context() {
-            let error = Error::DeviceLost { device, why: format!("{why}, reported by {call}") };
-            self.lost.get_or_init(|| error).clone()
+            let mut why = format!("{why}, reported by {call}");
+            if failure.is_of_a_kernel() {
+                why += &self.whose_fault();
+            }
+            self.lost.get_or_init(|| Error::DeviceLost { device, why }).clone()
+        } else if failure == Failure::OUT_OF_MEMORY {
+            Error::OutOfMemory { bytes: 0, device, tensor_bytes_max: None }
         } else {
             Error::Driver { device, call, why }
         }
+    }
+
+    /// How to find the kernel that failed. The driver tells of it later, and not of which.
+    fn whose_fault(&self) -> String {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last =
+            last.as_ref().map_or_else(String::new, |last| format!(" (the last launched was `{last}`)"));
+        format!(
+            "; a kernel launched since the last wait is at fault{last}: run the program with CUDA_LAUNCH_BLOCKING=1 to be \
+             told at its launch, and under `compute-sanitizer` or on the simulator of Fusion's tests/cuda-sim to see \
+             where in it"
+        )
     }
 
     /// Queues a copy to or from memory of the host, and waits for it and what was queued before, but not for what
@@ -152,6 +172,7 @@ impl Shared {
                 null_mut(),
             )
         });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.kernel.clone());
         self.told("cuLaunchKernel", answer)
     }
 

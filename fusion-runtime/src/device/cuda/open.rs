@@ -99,6 +99,7 @@ fn wrap(device: CUdevice, context: Context, stream: Arc<Stream>) -> Result<Devic
         lost: OnceLock::new(),
         pool: Mutex::new(Pool::new()),
         kernels: Kernels::default(),
+        last: Mutex::default(),
         events: Mutex::new(Vec::new()),
         stream,
         context,

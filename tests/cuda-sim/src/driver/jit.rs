@@ -112,22 +112,21 @@ fn described(module: &ptx::Module, arch: u32) -> String {
 
 /// What the driver's compiler makes of a text.
 fn compile(config: &Config, text: &str) -> Result<ptx::Module, Refused> {
-    if let Some((line, version)) = directive(text, ".version")
-        && let Some(declared) = version_of(version)
-        && declared > config.ptx()
-    {
-        let (major, minor) = config.ptx();
-        let what = format!("Unsupported .version {version}; current version is '{major}.{minor}'");
-        return Err(refused(Code::UNSUPPORTED_PTX_VERSION, line, "fatal  ", &what));
+    let wrong = |error: ptx::ParseError| refused(Code::INVALID_PTX, error.line, "error  ", &error.message);
+    let header = ptx::header(text).map_err(wrong)?;
+    let (declared, (major, minor)) = (header.version, config.ptx());
+    if declared > (major, minor) {
+        let what = format!(
+            "Unsupported .version {}.{}; current version is '{major}.{minor}'",
+            declared.0, declared.1
+        );
+        return Err(refused(Code::UNSUPPORTED_PTX_VERSION, header.version_line, "fatal  ", &what));
     }
-    if let Some((line, target)) = directive(text, ".target")
-        && !runs_on(target, config.facts.arch)
-    {
+    if !runs_on(&header.target, config.facts.arch) {
         let what = "SM version specified by .target is higher than default SM version assumed";
-        return Err(refused(Code::INVALID_PTX, line, "fatal  ", what));
+        return Err(refused(Code::INVALID_PTX, header.target_line, "fatal  ", what));
     }
-    let module = ptx::parse(text)
-        .map_err(|error| refused(Code::INVALID_PTX, error.line, "error  ", &error.message))?;
+    let module = ptx::parse(text).map_err(wrong)?;
     match module.kernels.iter().find(|kernel| kernel.static_shared > Facts::SHARED) {
         None => Ok(module),
         Some(kernel) => {
@@ -148,20 +147,6 @@ fn refused(code: Code, line: u32, grade: &str, what: &str) -> Refused {
     Refused { code, log }
 }
 
-/// The line of a directive, from 1, and the word after it.
-fn directive<'a>(text: &'a str, directive: &str) -> Option<(u32, &'a str)> {
-    (1..).zip(text.lines()).find_map(|(number, line)| {
-        let rest = line.trim_start().strip_prefix(directive)?;
-        let rest = rest.strip_prefix(char::is_whitespace)?.trim_start();
-        Some((number, rest.split([' ', '\t', ',', ';', '/', '\r']).next().unwrap_or(rest)))
-    })
-}
-
-fn version_of(text: &str) -> Option<(u32, u32)> {
-    let (major, minor) = text.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
 /// Whether code for a target runs on an architecture: on later ones too, unless a suffix says otherwise.
 fn runs_on(target: &str, arch: u32) -> bool {
     let number = target.strip_prefix("sm_").unwrap_or(target);
@@ -179,11 +164,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directives_are_found_with_their_lines() {
-        let text = "// .version 9.9\n\n.version 7.1 // why\n.target sm_80, debug\n";
-        assert_eq!(directive(text, ".version"), Some((3, "7.1")));
-        assert_eq!(directive(text, ".target"), Some((4, "sm_80")));
-        assert_eq!(directive(text, ".address_size"), None);
+    fn headers_are_read_as_the_language_is() {
+        let text = "/* .version 9.9\n.version 8.8 */\n .version\n7.1 // why\n.target sm_80, debug what comes is not read";
+        let header = ptx::header(text).unwrap();
+        assert_eq!((header.version, header.version_line), ((7, 1), 3));
+        assert_eq!((header.target.as_str(), header.target_line), ("sm_80", 5));
+        assert!(ptx::header(".target sm_80\n.version 7.1").is_err());
     }
 
     #[test]

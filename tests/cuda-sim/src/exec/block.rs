@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::memory::shadows;
-use super::race::{Shadow, Stamp};
+use super::race::{self, Shadow, Stamp};
 use super::regs::{Raw, lanes};
 use super::step;
 use super::warp::Warp;
@@ -112,6 +112,9 @@ pub(super) struct BlockMemory {
     shared: Vec<u64>,
     pub(super) shared_len: u64,
     pub(super) shared_shadow: Shadow,
+    /// For each word of shared memory `thread + 1` whose `cp.async` to it is under way, and how many words have one.
+    copying: Vec<u32>,
+    copying_words: u32,
     local: Vec<u64>,
     /// Bytes of local memory that were written.
     local_written: Vec<bool>,
@@ -133,6 +136,44 @@ impl BlockMemory {
     pub(super) fn shared_at(&mut self, address: u64) -> *mut u8 {
         debug_assert!(address < self.shared_len);
         self.shared.as_mut_ptr().cast::<u8>().wrapping_add(address as usize)
+    }
+
+    /// The thread whose copy to these bytes is under way.
+    #[inline(always)]
+    pub(super) fn under_way(&self, address: u64, bytes: u64) -> Option<u32> {
+        if self.copying_words == 0 {
+            return None;
+        }
+        let words = &self.copying[address as usize / 4..(address + bytes).div_ceil(4) as usize];
+        words.iter().find_map(|&thread| thread.checked_sub(1))
+    }
+
+    /// Notes that a thread's copy to these bytes, which nobody else's is to, begins, or ends.
+    pub(super) fn copy(&mut self, address: u64, bytes: u64, thread: Option<u32>) {
+        let words = &mut self.copying[address as usize / 4..(address + bytes).div_ceil(4) as usize];
+        words.fill(thread.map_or(0, |thread| thread + 1));
+        let count = words.len() as u32;
+        self.copying_words = match thread {
+            Some(_) => self.copying_words + count,
+            None => self.copying_words - count,
+        };
+    }
+
+    /// Counts a barrier of the block.
+    fn pass(&mut self, grid: &Grid<'_>) {
+        self.barriers += 1;
+        if self.barriers == race::BARRIERS {
+            self.barriers = 0;
+            self.age(grid, Stamp::before_barriers);
+        }
+    }
+
+    /// Puts back the stamps that this block left anywhere.
+    pub(super) fn age(&self, grid: &Grid<'_>, older: impl Fn(Stamp) -> Stamp) {
+        let block = Stamp::new(self.number, 0, 0, 0).block();
+        for shadow in grid.shadows.iter().chain([&self.shared_shadow]) {
+            shadow.age(block, &older);
+        }
     }
 
     /// A thread's local memory from an address on; none where it reads what it did not write.
@@ -170,6 +211,8 @@ impl Block {
             shared: vec![0; shared_len.div_ceil(8) as usize],
             shared_len,
             shared_shadow: Shadow::default(),
+            copying: vec![0; shared_len.div_ceil(4) as usize],
+            copying_words: 0,
             local: vec![0; local.div_ceil(8)],
             local_written: vec![false; local],
             local_size,
@@ -216,6 +259,9 @@ impl Block {
         self.mem.barriers = 0;
         self.mem.shared_shadow.clear();
         self.mem.local_written.fill(false);
+        if std::mem::take(&mut self.mem.copying_words) != 0 {
+            self.mem.copying.fill(0);
+        }
         self.mem.arrived = [0; 16];
     }
 
@@ -254,6 +300,7 @@ impl Block {
 
     /// Lets the threads at a barrier go where all are there.
     fn release(&mut self, grid: &Grid<'_>) -> Result<bool, Fault> {
+        self.check_missed(grid)?;
         let mut released = false;
         for id in 0..16 {
             let waiting = self.waiting(id);
@@ -264,12 +311,15 @@ impl Block {
                 lanes(warp.waiting).find(|&lane| warp.barrier[lane] == id).map(|lane| (warp, lane))
             });
             let Some((warp, lane)) = first else { continue };
-            let (wanted, aligned) = self.wanted(grid, warp, lane);
+            let (wanted, whole, aligned) = self.wanted(grid, warp, lane);
             if waiting + self.mem.arrived[id as usize] < wanted {
                 continue;
             }
             if aligned {
                 self.check_aligned(grid, id)?;
+            }
+            if whole {
+                self.check_ended(grid, warp, lane)?;
             }
             self.reduce(grid, id);
             for warp in &mut self.warps {
@@ -277,24 +327,61 @@ impl Block {
                     if warp.barrier[lane] == id {
                         warp.waiting &= !(1 << lane);
                         warp.pcs[lane] += 1;
+                        warp.passed |= u32::from(whole) << lane;
                     }
                 }
-                warp.meetings += 1;
             }
             self.mem.arrived[id as usize] = 0;
-            self.mem.barriers += 1;
+            self.mem.pass(grid);
             released = true;
         }
         Ok(released)
     }
 
-    /// How many threads a barrier wants, and whether warps come to it together.
-    fn wanted(&self, grid: &Grid<'_>, warp: &Warp, lane: usize) -> (u32, bool) {
+    /// How many threads a barrier wants, whether they are all of the block, and whether warps come to it together.
+    fn wanted(&self, grid: &Grid<'_>, warp: &Warp, lane: usize) -> (u32, bool, bool) {
         let live = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
         let Op::Bar { threads, aligned, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op else {
             unreachable!("lanes wait at barriers only");
         };
-        (threads.map_or(live, |reg| u32::row(&warp.regs, reg)[lane]), aligned)
+        (threads.map_or(live, |reg| u32::row(&warp.regs, reg)[lane]), threads.is_none(), aligned)
+    }
+
+    /// No lane exits while others of its warp wait at an aligned barrier.
+    fn check_missed(&self, grid: &Grid<'_>) -> Result<(), Fault> {
+        for warp in self.warps.iter().filter(|warp| warp.missed != 0) {
+            for lane in lanes(warp.waiting) {
+                if let Op::Bar { aligned: true, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op {
+                    let ended = position(warp.first + warp.missed.trailing_zeros(), grid.launch.block);
+                    let what = format!(
+                        "thread {ended:?} of the same warp has ended without this barrier, which is aligned"
+                    );
+                    let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
+                    return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Threads that ended before their first barrier need not come to one of the whole block; those that took part in
+    /// one before, or went past this one as its guard said, must.
+    fn check_ended(&self, grid: &Grid<'_>, at: &Warp, lane: usize) -> Result<(), Fault> {
+        let pc = at.pcs[lane];
+        for warp in &self.warps {
+            let took_part = warp.passed & !warp.live;
+            let passed_by = warp.live == 0 && warp.skipped == Some(pc);
+            if took_part == 0 && !passed_by {
+                continue;
+            }
+            let ended = position(warp.first + took_part.trailing_zeros() % 32, grid.launch.block);
+            let waiting = self.waiting(at.barrier[lane]);
+            let what =
+                format!("{waiting} threads wait at this barrier, but thread {ended:?} has ended without it");
+            let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
+            return Err(fault(grid, self.mem.at, at.first, pc, trouble));
+        }
+        Ok(())
     }
 
     /// At an aligned barrier a warp's lanes are together.

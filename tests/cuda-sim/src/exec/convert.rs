@@ -10,27 +10,26 @@ use crate::ptx::types::{Class, Type};
 #[inline(always)]
 pub(super) fn convert(regs: &mut Regs, exec: u32, c: &Convert, d: Reg, a: Reg) {
     let plain = !c.ftz && !c.sat && !c.relu;
+    const WORDS: (Wide, Wide) = (Wide::One, Wide::One);
     match (c.from, c.to, c.round, c.wide) {
-        (Type::S32, Type::F32, Round::Nearest, _) if plain => regs.map(exec, d, a, |x: i32| x as f32),
-        (Type::U32, Type::F32, Round::Nearest, _) if plain => regs.map(exec, d, a, |x: u32| x as f32),
+        (Type::S32, Type::F32, Round::Nearest, WORDS) if plain => regs.map(exec, d, a, |x: i32| x as f32),
+        (Type::U32, Type::F32, Round::Nearest, WORDS) if plain => regs.map(exec, d, a, |x: u32| x as f32),
         // The host's conversion saturates too, and makes 0 of NaN.
-        (Type::F32, Type::S32, Round::Zero, _) if plain => regs.map(exec, d, a, |x: f32| x as i32),
-        (Type::F32, Type::U32, Round::Zero, _) if plain => regs.map(exec, d, a, |x: f32| x as u32),
-        (Type::U32 | Type::S32, Type::U32 | Type::S32, _, (Wide::One, Wide::One)) if plain => {
-            regs.map(exec, d, a, |x: u32| x)
-        }
-        (Type::U32, Type::U64 | Type::S64, _, (_, Wide::One)) if plain => {
+        (Type::F32, Type::S32, Round::Zero, WORDS) if plain => regs.map(exec, d, a, |x: f32| x as i32),
+        (Type::F32, Type::U32, Round::Zero, WORDS) if plain => regs.map(exec, d, a, |x: f32| x as u32),
+        (Type::U32 | Type::S32, Type::U32 | Type::S32, _, WORDS) if plain => regs.map(exec, d, a, |x: u32| x),
+        (Type::U32, Type::U64 | Type::S64, _, (Wide::Two, Wide::One)) if plain => {
             regs.map(exec, d, a, |x: u32| u64::from(x))
         }
-        (Type::S32, Type::U64 | Type::S64, _, (_, Wide::One)) if plain => {
+        (Type::S32, Type::U64 | Type::S64, _, (Wide::Two, Wide::One)) if plain => {
             regs.map(exec, d, a, |x: i32| i64::from(x))
         }
-        (Type::U64 | Type::S64, Type::U32 | Type::S32, _, (Wide::One, _)) if plain => {
+        (Type::U64 | Type::S64, Type::U32 | Type::S32, _, (Wide::One, Wide::Two)) if plain => {
             regs.map(exec, d, a, |x: u64| x as u32)
         }
-        (Type::F16, Type::F32, ..) if plain => regs.map(exec, d, a, |x: f16| from_half(x.to_f32())),
-        (Type::BF16, Type::F32, ..) if plain => regs.map(exec, d, a, |x: bf16| from_half(x.to_f32())),
-        (Type::F32, Type::F32, ..) if plain && c.integral => whole_f32(regs, exec, c.round, d, a),
+        (Type::F16, Type::F32, _, WORDS) if plain => regs.map(exec, d, a, |x: f16| from_half(x.to_f32())),
+        (Type::BF16, Type::F32, _, WORDS) if plain => regs.map(exec, d, a, |x: bf16| from_half(x.to_f32())),
+        (Type::F32, Type::F32, _, WORDS) if plain && c.integral => whole_f32(regs, exec, c.round, d, a),
         (_, _, _, (d_wide, a_wide)) => {
             for lane in lanes(exec) {
                 let value = one(c, regs.get((a, a_wide), lane));
@@ -134,12 +133,11 @@ fn int_to_int(c: &Convert, bits: u64) -> u64 {
     int_bits(c, if c.sat { x.clamp(least, most) } else { int_value(c.to, x as u64) })
 }
 
-/// As the register holds it: 16 bits have zeros above.
+/// As the register holds it: extended to its width, as the value's sign says.
 fn int_bits(c: &Convert, x: i128) -> u64 {
-    match (c.to.bytes(), c.wide.0) {
-        (2, Wide::One) => u64::from(x as u16),
-        (_, Wide::One) => u64::from(x as u32),
-        (_, Wide::Two) => x as u64,
+    match c.wide.0 {
+        Wide::One => u64::from(x as u32),
+        Wide::Two => x as u64,
     }
 }
 
@@ -158,7 +156,8 @@ fn float_to_int(c: &Convert, x: f64) -> u64 {
     if x.is_nan() {
         // The ISA: zero, but the upper bit alone where one side has 64 bits.
         let top = c.to.bytes() == 8 || c.from == Type::F64;
-        return int_bits(c, if top { -1 << (8 * c.to.bytes() - 1) } else { 0 });
+        let upper = if c.to.is_signed() { least } else { most / 2 + 1 };
+        return int_bits(c, if top { upper } else { 0 });
     }
     // A host's conversion saturates as well, at a range that includes this one.
     int_bits(c, (whole(x, c.round) as i128).clamp(least, most))

@@ -1,4 +1,7 @@
 //! `cp.async`: what is copied lands only where a thread waits for it, so that a missing wait shows.
+//!
+//! The ISA orders nothing between a copy's beginning and that wait, not even for the thread itself: until then its target
+//! is nobody's to touch.
 
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
@@ -45,6 +48,7 @@ pub(super) fn begin(
     bytes: u32,
     fill: Option<Reg>,
 ) -> Step {
+    who.mem.atomic_reads = false;
     let (to, from) = (memory::addresses(&warp.regs, to), memory::addresses(&warp.regs, from));
     let lengths = fill.map_or([bytes; LANES], |reg| *u32::row(&warp.regs, reg));
     let mut last = usize::MAX;
@@ -56,6 +60,9 @@ pub(super) fn begin(
         for address in [to[lane], from[lane]] {
             memory::aligned(Spot { lane, address, bytes: u64::from(bytes) })?;
         }
+        let target = Spot { lane, address: to[lane], bytes: u64::from(bytes) };
+        memory::shared_spot(who, target, Touch::Begin)?;
+        who.mem.copy(target.address, target.bytes, Some(who.first + lane as u32));
         let mut copy = Copy { lane, group: warp.copies.groups[lane], to: to[lane], bytes, data: [0; 4] };
         for offset in 0..len {
             // A byte at a time, as any number of them may be read.
@@ -92,6 +99,7 @@ pub(super) fn wait(who: &mut Who<'_, '_>, warp: &mut Warp, exec: u32, most: Opti
     who.mem.atomic_reads = false;
     for copy in pending.iter().filter(|copy| lands(copy)) {
         let spot = Spot { lane: copy.lane, address: copy.to, bytes: u64::from(copy.bytes) };
+        who.mem.copy(spot.address, spot.bytes, None);
         let at = memory::shared_spot(who, spot, Touch::Write)?;
         for (i, &word) in copy.data.iter().enumerate().take(copy.bytes as usize / 4) {
             // SAFETY: `bytes` bytes of the block's shared memory start there, aligned.

@@ -161,7 +161,7 @@ fn count(counters: &mut Counters, exec: u32, (access, addresses, reads): Accesse
 fn is_read(touch: Touch) -> bool {
     match touch {
         Touch::Read | Touch::StrongRead => true,
-        Touch::Write | Touch::Atomic => false,
+        Touch::Write | Touch::Begin | Touch::Atomic => false,
     }
 }
 
@@ -319,7 +319,7 @@ fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: 
     let did = if conflict.wrote { "wrote" } else { "read" };
     let does = match touch {
         Touch::Read | Touch::StrongRead => "read",
-        Touch::Write => "written",
+        Touch::Write | Touch::Begin => "written",
         Touch::Atomic => "changed",
     };
     let whom = who.grid.name(conflict.old, who.stamp);
@@ -364,6 +364,14 @@ pub(super) fn shared_spot(who: &mut Who<'_, '_>, spot: Spot, touch: Touch) -> Re
     if reads && !who.mem.shared_shadow.is_written(address, bytes) {
         trouble(FaultKind::Uninitialized, lane, || {
             format!("nothing has written all of the {bytes} bytes at {address:#x} of shared memory")
+        })?;
+    }
+    if let Some(thread) = who.mem.under_way(address, bytes) {
+        let thread = super::block::position(thread, who.grid.launch.block);
+        trouble(FaultKind::Race, lane, || {
+            format!(
+                "{bytes} bytes of shared memory at {address:#x} are the target of a `cp.async` of thread {thread:?} that it has not waited for"
+            )
         })?;
     }
     let conflict = who.mem.shared_shadow.touch(len, address, bytes, touch, who.stamp.lane(lane));

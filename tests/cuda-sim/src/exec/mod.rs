@@ -44,7 +44,7 @@ pub struct Launch<'a> {
 /// What a launch did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Instructions, one for each thread that executed it.
+    /// Instructions of the text, one for each thread that executed it.
     pub instructions: u64,
     /// Bytes that threads loaded from global memory.
     pub loaded: u64,

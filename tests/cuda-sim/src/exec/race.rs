@@ -1,18 +1,20 @@
 //! Who touched a piece of memory last, and whether anything orders that with who touches it now.
 //!
-//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed
-//! rather than told wrongly: a barrier of some threads orders all of the block, and of some lanes all of the
-//! warp; two blocks that both made a fence for the whole GPU are taken to have used it; of several atomics
-//! only the last is known.
+//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed is told in
+//! the crate's documentation.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// `block + 1`: 24 bits; thread: 11; barriers of the block: 14; of the warp: 14; atomic: 1.
+/// `block + 1`: 24 bits; thread: 11; barriers of the block: 15; of the warp: 14.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(pub(super) u64);
 
-const ATOMIC: u64 = 1;
+/// Barriers that stamps tell apart; the value itself says that it was before all that are counted since.
+pub(super) const BARRIERS: u32 = 0x7fff;
+/// The same of a warp's.
+pub(super) const MEETINGS: u32 = 0x3fff;
 const MANY_BLOCKS: u64 = 0xff_ffff << 40;
 /// In the field of the thread: several threads of one warp, whose number is in the lower bits.
 const MANY: u64 = 1 << 10;
@@ -27,6 +29,8 @@ pub(super) enum Touch {
     /// Reads and writes that do not race with their like.
     StrongRead,
     Atomic,
+    /// A write that begins here and is noted where it ends.
+    Begin,
 }
 
 impl Stamp {
@@ -35,8 +39,8 @@ impl Stamp {
         Stamp(
             block << 40
                 | u64::from(thread) << 29
-                | u64::from(barriers & 0x3fff) << 15
-                | u64::from(warp_barriers & 0x3fff) << 1,
+                | u64::from(barriers % BARRIERS) << 14
+                | u64::from(warp_barriers % MEETINGS),
         )
     }
 
@@ -60,11 +64,11 @@ impl Stamp {
     }
 
     fn barriers(self) -> u64 {
-        self.0 >> 15 & 0x3fff
+        self.0 >> 14 & u64::from(BARRIERS)
     }
 
     fn warp_barriers(self) -> u64 {
-        self.0 >> 1 & 0x3fff
+        self.0 & u64::from(MEETINGS)
     }
 
     /// The warp, if all threads are of one.
@@ -74,6 +78,16 @@ impl Stamp {
             (true, false) => Some(self.field() & 31),
             (true, true) => None,
         }
+    }
+
+    /// As of before all barriers of the block.
+    pub(super) fn before_barriers(self) -> Stamp {
+        Stamp(self.0 | u64::from(BARRIERS) << 14)
+    }
+
+    /// As of before all those of its warp, if it is of this one.
+    pub(super) fn before_meetings(self, warp: u32) -> Stamp {
+        if self.warp() == Some(u64::from(warp)) { Stamp(self.0 | u64::from(MEETINGS)) } else { self }
     }
 
     /// Whether what `old` did came before what this does.
@@ -123,6 +137,8 @@ const REGION: u64 = 1024;
 
 struct Level {
     cells: Box<[AtomicU64]>,
+    /// The same of atomics, and of strong reads, where there are any.
+    strong: OnceLock<Box<[AtomicU64]>>,
     seen: Box<[AtomicBool]>,
 }
 
@@ -136,13 +152,24 @@ pub(super) struct Conflict {
 impl Level {
     fn new(len: u64, granule: u64) -> Level {
         let seen = (0..len.div_ceil(REGION)).map(|_| AtomicBool::new(false)).collect();
-        Level { cells: zeros(len.div_ceil(granule) as usize * 2), seen }
+        Level { cells: zeros(len.div_ceil(granule) as usize * 2), strong: OnceLock::new(), seen }
     }
 
-    /// The cells of some bytes.
+    /// The numbers of the pairs of cells of some bytes.
     #[inline(always)]
-    fn cells(&self, granule: u64, at: u64, bytes: u64) -> &[AtomicU64] {
-        &self.cells[(at / granule) as usize * 2..(at + bytes).div_ceil(granule) as usize * 2]
+    fn pairs(granule: u64, at: u64, bytes: u64) -> Range<usize> {
+        (at / granule) as usize..(at + bytes).div_ceil(granule) as usize
+    }
+
+    /// The cells of a granule, and those of strong accesses.
+    #[inline(always)]
+    fn pair<'a>(&'a self, number: usize) -> Pair<'a> {
+        let of = |cells: &'a [AtomicU64]| &cells[2 * number..2 * number + 2];
+        (of(&self.cells), self.strong.get().map(|cells| of(cells)))
+    }
+
+    fn strong(&self) -> &[AtomicU64] {
+        self.strong.get_or_init(|| zeros(self.cells.len()))
     }
 
     #[inline(always)]
@@ -169,6 +196,23 @@ impl Shadow {
                     cells.iter_mut().for_each(|cell| *cell.get_mut() = 0);
                 }
             }
+            if let Some(strong) = level.strong.get_mut() {
+                strong.iter_mut().for_each(|cell| *cell.get_mut() = 0);
+            }
+        }
+    }
+
+    /// Puts back the stamps of a block, before its counts start again.
+    #[cold]
+    pub(super) fn age(&self, block: u64, older: impl Fn(Stamp) -> Stamp) {
+        for level in self.levels.iter().filter_map(OnceLock::get) {
+            for cell in level.cells.iter().chain(level.strong.get().into_iter().flatten()) {
+                let old = Stamp(cell.load(Ordering::SeqCst));
+                if old.block() == block {
+                    // Where another block is faster its stamp stays.
+                    let _ = cell.compare_exchange(old.0, older(old).0, Ordering::SeqCst, Ordering::SeqCst);
+                }
+            }
         }
     }
 
@@ -185,16 +229,19 @@ impl Shadow {
             level.seen[(at / REGION) as usize].store(true, Ordering::SeqCst);
         }
         let mut conflict = None;
-        for cell in level.cells(GRANULES[own], at, bytes).chunks_exact(2) {
-            conflict = conflict.or(note(cell, touch, me));
+        if matches!(touch, Touch::StrongRead | Touch::Atomic) {
+            level.strong();
+        }
+        for number in Level::pairs(GRANULES[own], at, bytes) {
+            conflict = conflict.or(note(level.pair(number), touch, me));
         }
         for (number, granule) in GRANULES.into_iter().enumerate() {
             if number == own {
                 continue;
             }
             let Some(level) = self.levels[number].get().filter(|level| level.saw(at)) else { continue };
-            for cell in level.cells(granule, at, bytes).chunks_exact(2) {
-                conflict = conflict.or(compare(cell, touch, me));
+            for number in Level::pairs(granule, at, bytes) {
+                conflict = conflict.or(compare(level.pair(number), touch, me));
             }
         }
         conflict
@@ -208,7 +255,9 @@ impl Shadow {
             let written = GRANULES.into_iter().enumerate().find(|&(number, granule)| {
                 let level = self.levels[number].get().filter(|level| level.saw(byte));
                 level.is_some_and(|level| {
-                    level.cells[(byte / granule) as usize * 2].load(Ordering::Relaxed) != 0
+                    let (plain, strong) = level.pair((byte / granule) as usize);
+                    let wrote = |cells: &[AtomicU64]| cells[0].load(Ordering::Relaxed) != 0;
+                    wrote(plain) || strong.is_some_and(wrote)
                 })
             });
             let Some((_, granule)) = written else { return false };
@@ -218,49 +267,62 @@ impl Shadow {
     }
 }
 
-/// Compares with a cell and leaves a stamp there. Writers swap before they look at readers, and readers the
-/// other way around, so that of two at the same time at least one sees the other.
+/// The cells of a granule: of the last plain writer and the plain readers, and of atomics and strong readers.
+type Pair<'a> = (&'a [AtomicU64], Option<&'a [AtomicU64]>);
+
+/// Compares with a granule and leaves a stamp there. Everyone leaves it before looking at the others', so that of two at
+/// the same time at least one sees the other.
 #[inline(always)]
-fn note(cell: &[AtomicU64], touch: Touch, me: Stamp) -> Option<Conflict> {
-    match touch {
-        Touch::Read => {
-            let mut old = cell[1].load(Ordering::Relaxed);
-            loop {
-                let new = me.with(Stamp(old)).0;
-                if new == old {
-                    break;
-                }
-                match cell[1].compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
-                    Ok(_) => break,
-                    Err(found) => old = found,
-                }
-            }
-            against(cell[0].load(Ordering::SeqCst), true, me)
+fn note((plain, strong): Pair<'_>, touch: Touch, me: Stamp) -> Option<Conflict> {
+    match (touch, strong) {
+        (Touch::Read, _) => join(&plain[1], me, Stamp::with),
+        (Touch::Write, _) => {
+            let old = plain[0].swap(me.0, Ordering::SeqCst);
+            return against(old, true, me).or_else(|| compare((plain, strong), touch, me));
         }
-        Touch::StrongRead => compare(cell, touch, me),
-        Touch::Write => {
-            let old = cell[0].swap(me.0, Ordering::SeqCst);
-            against(old, true, me).or_else(|| against(cell[1].load(Ordering::SeqCst), false, me))
+        (Touch::StrongRead, Some(strong)) => join(&strong[1], me, Stamp::with),
+        // Of other blocks' atomics the last one is enough: barriers order none of them.
+        (Touch::Atomic, Some(strong)) => {
+            join(&strong[0], me, |me, old| if old.block() == me.block() { me.with(old) } else { me })
         }
-        Touch::Atomic => {
-            let old = cell[0].swap(me.0 | ATOMIC, Ordering::SeqCst);
-            let plain = if old & ATOMIC == 0 { old } else { 0 };
-            against(plain, true, me).or_else(|| against(cell[1].load(Ordering::SeqCst), false, me))
+        (Touch::StrongRead | Touch::Atomic, None) | (Touch::Begin, _) => {}
+    }
+    compare((plain, strong), touch, me)
+}
+
+/// Leaves a stamp together with what was there.
+#[inline(always)]
+fn join(cell: &AtomicU64, me: Stamp, with: impl Fn(Stamp, Stamp) -> Stamp) {
+    let mut old = cell.load(Ordering::Relaxed);
+    loop {
+        let new = with(me, Stamp(old)).0;
+        if new == old {
+            return;
+        }
+        match cell.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(found) => old = found,
         }
     }
 }
 
-/// Compares with a cell only.
+/// Compares with a granule only.
 #[inline(always)]
-fn compare(cell: &[AtomicU64], touch: Touch, me: Stamp) -> Option<Conflict> {
-    let (writer, reader) = (cell[0].load(Ordering::SeqCst), cell[1].load(Ordering::SeqCst));
-    let plain = if writer & ATOMIC == 0 { writer } else { 0 };
-    match touch {
-        Touch::Read => against(writer, true, me),
-        Touch::StrongRead => against(plain, true, me),
-        Touch::Write => against(writer, true, me).or_else(|| against(reader, false, me)),
-        Touch::Atomic => against(plain, true, me).or_else(|| against(reader, false, me)),
+fn compare((plain, strong): Pair<'_>, touch: Touch, me: Stamp) -> Option<Conflict> {
+    let look = |cell: &AtomicU64, wrote| against(cell.load(Ordering::SeqCst), wrote, me);
+    let writes = matches!(touch, Touch::Write | Touch::Begin);
+    let mut found = look(&plain[0], true);
+    if writes || touch == Touch::Atomic {
+        found = found.or_else(|| look(&plain[1], false));
     }
+    let Some(strong) = strong else { return found };
+    if writes || touch == Touch::Read {
+        found = found.or_else(|| look(&strong[0], true));
+    }
+    if writes {
+        found = found.or_else(|| look(&strong[1], false));
+    }
+    found
 }
 
 #[inline(always)]
@@ -296,6 +358,7 @@ mod tests {
             (Atomic, Read),
             (Read, Atomic),
             (Write, StrongRead),
+            (StrongRead, Write),
         ];
         for (a, b) in racing {
             assert!(races((a, me), (b, other)), "{a:?} {b:?}");
@@ -305,7 +368,9 @@ mod tests {
             assert!(races((a, me), (b, at(0, 40, 0, 1))), "{a:?} {b:?}: the other warp's barrier");
             assert!(!races((a, me), (b, at(0, 2, 0, 1))), "{a:?} {b:?}: the warp's barrier");
         }
-        for (a, b) in [(Read, Read), (Atomic, Atomic), (Atomic, StrongRead), (Read, StrongRead)] {
+        for (a, b) in
+            [(Read, Read), (Atomic, Atomic), (Atomic, StrongRead), (StrongRead, Read), (Read, StrongRead)]
+        {
             assert!(!races((a, me), (b, other)), "{a:?} {b:?}");
         }
     }

@@ -62,10 +62,16 @@ fn group(
         }
         *steps += 1;
         if exec == 0 {
+            if let Op::Bar { threads: None, .. } = inst.op {
+                warp.skipped = Some(*pc);
+            }
             *pc += 1;
             continue;
         }
-        mem.counters.instructions += u64::from(exec.count_ones());
+        // A special register as an operand is read before its instruction, which counts once.
+        if !matches!(inst.op, Op::Special { .. }) {
+            mem.counters.instructions += u64::from(exec.count_ones());
+        }
         if !matches!(inst.op, Op::Alu(Alu::Move { .. })) {
             check_reads(warp, exec, inst, &code.reads)?;
         }
@@ -161,7 +167,13 @@ fn other(
         }
         Op::Together { mask, what } => return sync::together(who, warp, (active, exec), pc, (*mask, what)),
         Op::ActiveMask { d } => warp.regs.put(exec, *d, &[exec; LANES]),
-        Op::Bar { id, threads, bar, .. } => {
+        Op::Bar { id, threads, bar, aligned } => {
+            if *aligned && exec != active {
+                let lane = (active & !exec).trailing_zeros() as usize;
+                return trouble(FaultKind::Barrier, lane, || {
+                    "its guard keeps some lanes of a warp from this barrier, which is aligned".into()
+                });
+            }
             warp.place(active & !exec, pc + 1);
             block::arrive(warp, exec, (*id, *threads), pc)?;
             if matches!(bar, Bar::Arrive) {

@@ -2,6 +2,7 @@
 
 use super::matrix;
 use super::memory::Who;
+use super::race;
 use super::regs::{LANES, Raw, Regs, lanes};
 use super::step::Flow;
 use super::warp::Warp;
@@ -58,7 +59,13 @@ pub(super) fn together(
 fn perform(who: &mut Who<'_, '_>, warp: &mut Warp, group: u32, what: &Together) -> Step {
     let regs = &mut warp.regs;
     match *what {
-        Together::Sync => warp.meetings += 1,
+        Together::Sync => {
+            warp.meetings += 1;
+            if warp.meetings == race::MEETINGS {
+                warp.meetings = 0;
+                who.mem.age(who.grid, |stamp| stamp.before_meetings(warp.first / 32));
+            }
+        }
         Together::Shfl { mode, d, p, a, b, c } => shuffle(regs, group, mode, (d, p), (a, b, c))?,
         Together::Vote { vote, d, p } => {
             let truth = regs.truth(p.pred, p.negated) & group;

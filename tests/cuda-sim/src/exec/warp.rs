@@ -19,6 +19,12 @@ pub(super) struct Warp {
     /// Which wait at a barrier of the block, and at which.
     pub(super) waiting: u32,
     pub(super) barrier: [u8; LANES],
+    /// Which have passed a barrier of the whole block.
+    pub(super) passed: u32,
+    /// Which have exited while others waited at a barrier.
+    pub(super) missed: u32,
+    /// The barrier of the whole block that its lanes last passed by, as its guard said.
+    pub(super) skipped: Option<u32>,
     /// Number of its first thread.
     pub(super) first: u32,
     /// How often its lanes have met.
@@ -57,6 +63,9 @@ impl Warp {
             parked: 0,
             waiting: 0,
             barrier: [0; LANES],
+            passed: 0,
+            missed: 0,
+            skipped: None,
             first,
             meetings: 0,
             copies,
@@ -73,6 +82,7 @@ impl Warp {
         self.pcs = [0; LANES];
         self.live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
         (self.parked, self.waiting, self.meetings) = (0, 0, 0);
+        (self.passed, self.missed, self.skipped) = (0, 0, None);
         self.copies.clear();
         self.ahead = false;
     }
@@ -109,5 +119,8 @@ impl Warp {
     pub(super) fn exit(&mut self, exec: u32) {
         self.live &= !exec;
         self.parked = 0;
+        if self.waiting != 0 {
+            self.missed |= exec;
+        }
     }
 }

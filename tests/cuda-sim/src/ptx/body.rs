@@ -8,7 +8,7 @@ use super::decode::{self, Mods};
 use super::ir::{Code, Constant, Guard, Inst, Op, Reg, Wide};
 use super::lex::Tok;
 use super::live;
-use super::module::{Named, Parser, Variable};
+use super::module::{MOST_BYTES, Named, Parser, Variable};
 use super::operand::Declared;
 use super::types::Type;
 
@@ -46,8 +46,9 @@ pub(super) struct Body<'p, 't> {
     pub(super) calls: Vec<&'t str>,
     jumps: Vec<(usize, &'t str, usize, usize)>,
     registers: HashMap<Reg, Wide>,
-    shared: u32,
-    local: u32,
+    shared: u64,
+    local: u64,
+    too_much: Option<ParseError>,
     dynamic_align: u64,
     /// Variables of the module, and shared ones of functions by where they are declared, that have their place.
     outer: HashMap<&'t str, Named>,
@@ -65,18 +66,26 @@ pub(super) fn body<'t>(
     let end = body.p.end() as u32;
     body.push(Inst { guard: None, op: Op::Exit, reads: (0, 0), text: (end - 1, end) }, vec![]);
     body.resolve()?;
+    if let Some(error) = body.too_much {
+        return Err(error);
+    }
     let registers = live::most(&body.insts, &body.all_reads, &body.all_writes, &body.registers);
     let constants = body.constants.iter().map(|(&(constant, wide), &row)| (row, wide, constant)).collect();
-    let dynamic_at = body.shared.next_multiple_of(body.dynamic_align as u32);
-    let code = Code {
-        insts: body.insts,
-        rows: body.rows,
-        constants,
-        reads: body.all_reads,
-        local: body.local,
-        dynamic_at,
-    };
-    Ok((code, body.shared, registers))
+    // Both are bounded.
+    let (shared, local) = (body.shared as u32, body.local as u32);
+    let dynamic_at = shared.next_multiple_of(body.dynamic_align as u32);
+    let code =
+        Code { insts: body.insts, rows: body.rows, constants, reads: body.all_reads, local, dynamic_at };
+    Ok((code, shared, registers))
+}
+
+/// Most bytes of a thread's own memory, as the CUDA programming guide says.
+const MOST_LOCAL: u64 = 512 << 10;
+
+/// Where a variable is that comes after some bytes, and where it ends. Past the bound, which is an error, it is anywhere.
+fn after(used: u64, align: u64, bytes: u64) -> (u32, u64) {
+    let place = used.next_multiple_of(align.max(1));
+    (place as u32, place + bytes)
 }
 
 impl<'p, 't> Body<'p, 't> {
@@ -102,6 +111,7 @@ impl<'p, 't> Body<'p, 't> {
             registers: HashMap::new(),
             shared: 0,
             local: 0,
+            too_much: None,
             dynamic_align: 1,
             outer: HashMap::new(),
             placed: HashMap::new(),
@@ -223,15 +233,25 @@ impl<'p, 't> Body<'p, 't> {
     }
 
     fn place_shared(&mut self, align: u64, bytes: u64) -> u32 {
-        let offset = self.shared.next_multiple_of(align.max(1) as u32);
-        self.shared = offset + bytes as u32;
-        offset
+        let (place, end) = after(self.shared, align, bytes);
+        self.shared = end;
+        self.bound(end, MOST_BYTES, "`.shared`");
+        place
     }
 
     fn place_local(&mut self, align: u64, bytes: u64) -> u32 {
-        let offset = self.local.next_multiple_of(align.max(1) as u32);
-        self.local = offset + bytes as u32;
-        offset
+        let (place, end) = after(self.local, align, bytes);
+        self.local = end;
+        self.bound(end, MOST_LOCAL, "`.local`");
+        place
+    }
+
+    /// Remembers where there was first too much of something.
+    fn bound(&mut self, bytes: u64, most: u64, what: &str) {
+        if bytes > most && self.too_much.is_none() {
+            self.too_much =
+                self.p.error::<()>(self.p.at(), format!("more than {most} bytes of {what} memory")).err();
+        }
     }
 
     pub(super) fn place_argument(&mut self, align: u64, bytes: u64) -> Argument {

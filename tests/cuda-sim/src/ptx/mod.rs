@@ -14,6 +14,7 @@ mod module;
 mod operand;
 pub(crate) mod types;
 
+pub(crate) use module::header;
 pub use module::parse;
 
 use std::sync::Arc;

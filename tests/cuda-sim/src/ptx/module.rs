@@ -14,15 +14,7 @@ use super::{Global, Kernel, Module, Param, ParseError};
 /// # Errors
 /// The first place that is not PTX, or is PTX that this crate does not know.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
-    let mut parser = Parser {
-        text,
-        whole: text.into(),
-        tokens: lex::tokens(text)?,
-        pos: 0,
-        globals: vec![],
-        outer: Scope::default(),
-        functions: HashMap::new(),
-    };
+    let mut parser = Parser::new(text)?;
     parser.find_functions();
     let mut module =
         Module { version: parser.version()?, target: parser.target()?, kernels: vec![], globals: vec![] };
@@ -33,9 +25,39 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
     Ok(module)
 }
 
+/// What a text says of itself before anything else, which may be of another version or for another device than this
+/// crate knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// `.version`: major and minor, and its line.
+    pub(crate) version: (u32, u32),
+    pub(crate) version_line: u32,
+    /// `.target`: the architecture, and its line.
+    pub(crate) target: String,
+    pub(crate) target_line: u32,
+}
+
+/// Reads no more of a module than its first two directives.
+///
+/// # Errors
+/// As for [`parse`].
+pub(crate) fn header(text: &str) -> Result<Header, ParseError> {
+    let mut parser = Parser::new(text)?;
+    let line = |at: usize| text[..at].matches('\n').count() as u32 + 1;
+    let version_line = line(parser.at());
+    let version = parser.version()?;
+    let target_line = line(parser.at());
+    if !parser.take_dot("target") {
+        return parser.expected("`.target`");
+    }
+    Ok(Header { version, version_line, target: parser.name()?.into(), target_line })
+}
+
 /// Most bytes of a variable here, and of a kernel's parameter.
-const MOST_BYTES: u64 = 1 << 30;
+pub(super) const MOST_BYTES: u64 = 1 << 30;
 const MOST_PARAMS: u32 = 32764;
+/// Most braces or parentheses within one another.
+pub(super) const MOST_LEVELS: u32 = 128;
 
 /// Where reading has come to, and what is declared outside of kernels.
 pub(super) struct Parser<'t> {
@@ -43,6 +65,7 @@ pub(super) struct Parser<'t> {
     whole: Arc<str>,
     tokens: Vec<Token<'t>>,
     pos: usize,
+    depth: u32,
     globals: Vec<Global>,
     outer: Scope<'t>,
     /// The first token after `.func`, of those that have a body.
@@ -102,6 +125,27 @@ pub(super) enum Named {
 }
 
 impl<'t> Parser<'t> {
+    fn new(text: &'t str) -> Result<Parser<'t>, ParseError> {
+        let tokens = lex::tokens(text)?;
+        let (globals, outer, functions) = (vec![], Scope::default(), HashMap::new());
+        Ok(Parser { text, whole: text.into(), tokens, pos: 0, depth: 0, globals, outer, functions })
+    }
+
+    /// Reads what may hold more of its like, in as many levels as there is stack for.
+    pub(super) fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Parser<'t>) -> Result<T, ParseError>,
+    ) -> Result<T, ParseError> {
+        if self.depth == MOST_LEVELS {
+            let at = self.at();
+            return self.error(at, format!("nested deeper than {MOST_LEVELS} levels"));
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
     pub(super) fn peek(&self) -> &Tok<'t> {
         &self.tokens[self.pos].tok
     }
@@ -397,7 +441,7 @@ impl<'t> Parser<'t> {
             return Ok(());
         }
         while !self.take("}") {
-            self.elements(ty, init)?;
+            self.nested(|p| p.elements(ty, init))?;
             if !self.take(",") && !matches!(self.peek(), Tok::Sign("}")) {
                 return self.expected("`,` or `}`");
             }

@@ -84,6 +84,10 @@ impl Parser<'_> {
     }
 
     fn unary(&mut self) -> Result<Value, ParseError> {
+        self.nested(Parser::unary_inside)
+    }
+
+    fn unary_inside(&mut self) -> Result<Value, ParseError> {
         let at = self.at();
         let value = match *self.peek() {
             Tok::Sign("-") => {

@@ -173,7 +173,9 @@ fn a_launch_that_fails() {
         scale_128(&device, SCALE, 128).unwrap();
         let error = scale_128(&device, SCALE, 128).unwrap_err();
         assert!(matches!(error, Error::Driver { call: "cuLaunchKernel", .. }), "{error:?}");
-        assert!(error.to_string().contains("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)"), "{error}");
+        for part in ["CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)", "try again", "nvidia-smi"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
         assert_eq!(scale(&device, 3), [0.0, 0.5, 1.0], "the device goes on");
         let error = scale_128(&device, SCALE, 128).unwrap_err();
         check_lost(&device, &error, "CUDA_ERROR_LAUNCH_FAILED (719)");
@@ -187,6 +189,11 @@ fn an_illegal_address() {
         scale_128(&device, SCALE, 129).unwrap();
         let error = device.synchronize().unwrap_err();
         check_lost(&device, &error, "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+        for part in
+            ["the last launched was `scale`", "CUDA_LAUNCH_BLOCKING=1", "compute-sanitizer", "cuda-sim"]
+        {
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 }
 
@@ -197,13 +204,15 @@ fn loading_that_fails() {
     if in_child("loading_that_fails", &[("CUDA_SIM_FAIL", failing)]) {
         let device = device();
         for (call, expect) in [
-            (1, "cuModuleLoadDataEx failed: CUDA_ERROR_OUT_OF_MEMORY"),
+            (1, "out of memory on CUDA simulator"),
             (2, "CUDA_ERROR_NOT_FOUND (500)"),
             (3, "looking for the entry `scale`"),
             (4, "libnvidia-ptxjitcompiler"),
         ] {
             let error = scale_128(&device, SCALE, 128).unwrap_err();
             assert!(error.to_string().contains(expect), "{call}: {error}");
+            assert_eq!(matches!(error, Error::OutOfMemory { bytes: 0, .. }), call == 1, "{call}: {error:?}");
+            assert_eq!(error.to_string().contains("`FUSION_DUMP=dir`"), call != 1, "{call}: {error}");
         }
         assert_eq!(scale(&device, 3), [0.0, 0.5, 1.0], "the device goes on");
     }
@@ -217,7 +226,9 @@ fn copies_that_fail_leave_memory_alone() {
         let device = device();
         let memory = device.0.allocate(16).unwrap();
         let mut host = LockedBuffer::new(&0_u8, 16).unwrap();
-        device.0.write(&memory, 0, &[9; 16]).unwrap_err();
+        let error = device.0.write(&memory, 0, &[9; 16]).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { bytes: 0, .. }), "{error:?}");
+        assert!(error.to_string().contains("for its own needs; drop tensors"), "{error}");
         for (round, fails) in [(1, true), (2, true), (3, false), (4, true), (5, false)] {
             host.fill(round);
             let answer = device.0.write(&memory, 0, &host);
