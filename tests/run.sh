@@ -34,7 +34,7 @@ main() {
     export CUDA_LIBRARY_PATH=$target/cuda-sim
 
     step "format" cargo fmt --all --check
-    # All features share their build with the documentation; what fewer leave out is in two crates.
+    # All features share their build with the documentation. Fewer are linted where features make a difference.
     step "lint" cargo clippy --quiet --workspace --all-targets --features cuda -- -D warnings
     step "lint, default features" cargo clippy --quiet "${featured[@]}" -- -D warnings
     step "lint, no default features" cargo clippy --quiet "${featured[@]}" --no-default-features -- -D warnings
