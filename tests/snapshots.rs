@@ -37,6 +37,20 @@ fn variants_are_as_reviewed() {
     check("variants", &texts.collect::<Vec<_>>().join("\n"));
 }
 
+/// A row that takes a block: shared memory and barriers.
+#[test]
+fn rows_of_blocks_are_as_reviewed() {
+    let functions = kernels::functions();
+    let function = functions.iter().find(|function| function.graph.name == "largest_and_sum");
+    let plan = kernels::plan(function.expect("the corpus has rows"));
+    let texts = [Target::Ptx, Target::Wgsl]
+        .into_iter()
+        .flat_map(|target| kernels::launches(&kernels::steps(&plan, target)[0]))
+        .filter(|launch| launch.kernel.ends_with("_t256_v4"))
+        .map(|launch| text(&launch.code));
+    check("row_of_a_block", &texts.collect::<Vec<_>>().join("\n"));
+}
+
 fn check(name: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("kernels");
@@ -64,6 +78,7 @@ fn variants(plan: &Plan<CpuKernels>, target: Target) -> String {
     let condition = |condition: &Condition| match condition {
         Condition::Divides(extent, by) => format!("{} % {by} == 0", named(plan, extent)),
         Condition::AtMost(extent, max) => format!("{} <= {max}", named(plan, extent)),
+        Condition::Shares(bytes) => format!("a block shares {} bytes", named(plan, bytes)),
         Condition::Binds(bytes) => format!("{} bytes fit in a binding", named(plan, bytes)),
     };
     let variants = kernels::steps(plan, target).iter().flat_map(|Step { variants }| variants.iter());

@@ -1,9 +1,13 @@
 //! Every text of the known kernels, in all variants: other people's tools accept it, and memory is accessed by 128 bits.
 
+use std::collections::BTreeMap;
+
 use fusion_compiler::emit::ptx::ptx;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::{At, Buffer, BufferId, Builder, IndexWidth, Kernel, Lanes, Stmt};
+use fusion_compiler::ir::kernel::{
+    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt,
+};
 use fusion_compiler::ir::ops::Op;
 use fusion_compiler::ir::plan::{Code, Target};
 
@@ -90,6 +94,28 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
     }
 }
 
+/// Where rows are whole vectors; what a row gives is one number. What is held of a row is read once, else each time that
+/// the row is gone through.
+#[test]
+fn rows_access_128_bits() {
+    let cases = [
+        ("fuse_softmax_rows_0_t32_held_v4", [1, 1, 1, 1]),
+        ("fuse_softmax_rows_0_t1024_held_v4", [1, 1, 1, 1]),
+        ("fuse_softmax_rows_0_t256_v4", [3, 3, 1, 1]),
+        ("fuse_layer_norm_0_t32_held_v4", [3, 3, 1, 1]),
+        ("fuse_layer_norm_0_t256_v4", [5, 5, 1, 1]),
+        ("fuse_everything_0_t32_v4", [1, 1, 0, 1]),
+        ("fuse_largest_and_sum_0_t32_v4", [1, 1, 0, 2]),
+        // Over neighbouring rows.
+        ("fuse_of_columns_0_v4", [1, 1, 1, 1]),
+    ];
+    let texts = texts(Target::Ptx);
+    for (kernel, expect) in cases {
+        let (_, text) = texts.iter().find(|(name, _)| *name == kernel).expect(kernel);
+        assert_eq!(accesses(text), expect, "{kernel}: {text}");
+    }
+}
+
 /// Loads of 128 bits, all loads, stores of 128 bits, all stores.
 fn accesses(text: &str) -> [usize; 4] {
     let lines = |start: &str, part: &str| {
@@ -111,7 +137,47 @@ fn positions_are_shifted_by_32_bits() {
         assert_eq!(b.ty(right).lanes, Lanes::ONE);
         body.push(Stmt::Store(At::new(BufferId(0), right), one));
         let (name, buffers) = ("shifted".into(), vec![out.clone()]);
-        let kernel = Kernel { name, buffers, uniforms, types, body, index };
+        let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, shared: vec![] };
         tools::assemble(&[ptx(&kernel)]);
     }
+}
+
+/// Two carried values that change places in each iteration: what the moves at its end make of their registers.
+#[test]
+fn carried_values_change_places() {
+    let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+    let (zero, one, five) = (b.index(0), b.index(1), b.index(5));
+    let starts = [1.0, 2.0].map(|start| b.constant(DType::F32, Const::Float(start)));
+    let i = b.declare(b.ty(zero));
+    let [vars, outs] = [0, 1].map(|_| [0, 1].map(|_| b.declare(b.ty(starts[0]))));
+    let carried = |place: usize| Carried {
+        start: starts[place],
+        var: vars[place],
+        next: vars[1 - place],
+        out: outs[place],
+    };
+    let (kind, carried) = (LoopKind::Serial, vec![carried(0), carried(1)]);
+    body.push(Stmt::Loop { var: i, kind, start: zero, end: five, step: one, carried, body: vec![] });
+    body.extend(
+        [zero, one].into_iter().zip(outs).map(|(at, out)| Stmt::Store(At::new(BufferId(0), at), out)),
+    );
+    let buffers = vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write }];
+    let (name, index) = ("swapped".into(), IndexWidth::Bits32);
+    let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, shared: vec![] };
+    let text = ptx(&kernel);
+    let mut registers = BTreeMap::new();
+    for line in text.lines().map(str::trim).skip_while(|line| !line.starts_with("$loop")) {
+        if let Some((to, from)) = line.strip_prefix("mov.f32 ").and_then(|line| line.split_once(", ")) {
+            let from = from.trim_end_matches(';');
+            let value = registers.get(from).copied().unwrap_or(from);
+            registers.insert(to, value);
+        }
+    }
+    let stored: Vec<&str> =
+        text.lines().filter_map(|line| line.trim().strip_prefix("st.global.f32 ")).collect();
+    let [first, second] =
+        [0, 1].map(|i| stored[i].split_once(", ").expect("a value").1.trim_end_matches(';'));
+    assert_eq!((registers.get(first), registers.get(second)), (Some(&second), Some(&first)), "{text}");
+    tools::assemble(&[text]);
 }

@@ -14,6 +14,22 @@ fuse! {
     /// Five reads and three writes.
     #[fuse(off)]
     pub fn gate_unfused(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
+
+    /// A read.
+    pub fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
+
+    /// A read for each time that a row is gone through, and a write.
+    pub fn softmax_rows(x: f32[N, D]) -> f32[N, D] {
+        let e = exp(x - max(x, D));
+        e / sum(e, D)
+    }
+
+    /// The same, and two reads of what all rows share.
+    pub fn layer_norm(x: f32[N, D], gamma: f32[D], beta: f32[D], eps: f32) -> f32[N, D] {
+        let mu = mean(x, D);
+        let var = mean(square(x - mu), D);
+        (x - mu) * rsqrt(var + eps) * gamma + beta
+    }
 }
 
 /// Names the report of the process that runs the kernels.
@@ -95,4 +111,48 @@ fn sectors_are_those_touched() {
         assert_eq!((loaded, stored), (36, 12));
         assert!((3..=9).contains(&load_sectors) && (1..=3).contains(&store_sectors), "{moved:?}");
     }
+}
+
+const ROWS: usize = 64;
+const COLS: usize = 1024;
+
+/// What is moved by a function of rows that reads so many bytes and writes so many: full sectors.
+fn check_rows(test: &str, bytes: [u64; 2], call: fn(&Tensor<f32>, &[Tensor<f32>; 2]) -> Result<()>) {
+    let moved = measured(test, |device| {
+        let elements: Vec<f32> = (0..ROWS * COLS).map(|i| (i % 97) as f32 * 0.125 - 6.0).collect();
+        let x = Tensor::from_slice(device, &elements, [ROWS, COLS])?;
+        call(&x, &[Tensor::full(device, 2.0, [COLS])?, Tensor::full(device, 0.5, [COLS])?])
+    });
+    if let Some(moved) = moved {
+        let [loaded, stored] = bytes;
+        assert_eq!(moved, [loaded, stored, loaded / 32, stored / 32]);
+    }
+}
+
+const X: u64 = 4 * (ROWS * COLS) as u64;
+
+#[test]
+fn a_row_sum_reads_each_element_once() {
+    let moved = measured("a_row_sum_reads_each_element_once", |device| {
+        row_sums(&Tensor::full(device, 1.0, [ROWS, COLS])?).map(|_| ())
+    });
+    if let Some(moved) = moved {
+        // One thread of a row writes it: a sector for each four bytes.
+        assert_eq!(moved, [X, 4 * ROWS as u64, X / 32, ROWS as u64]);
+    }
+}
+
+#[test]
+fn a_softmax_reads_each_element_once() {
+    let bytes = [X, X];
+    check_rows("a_softmax_reads_each_element_once", bytes, |x, _| softmax_rows(x).map(|_| ()));
+}
+
+#[test]
+fn a_layer_norm_reads_each_element_once_and_its_parameters_for_each_row() {
+    check_rows(
+        "a_layer_norm_reads_each_element_once_and_its_parameters_for_each_row",
+        [3 * X, X],
+        |x, [gamma, beta]| layer_norm(x, gamma, beta, 1e-5).map(|_| ()),
+    );
 }

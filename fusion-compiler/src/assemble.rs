@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fuse::{Fused, Group, Load, Reason, traffic};
+use crate::fuse::{Fused, Group, Load, Reason, Store, traffic};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, SpanId};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
-    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Program, Slot, Step, Summary, Target,
-    Temporary, Text, Variant,
+    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Product, Program, Slot, Step, Summary,
+    Target, Temporary, Text, Variant,
 };
 use crate::schedule::{Operand, Work};
 
@@ -68,22 +68,34 @@ impl<'g> Memory<'g> {
 /// What the caller passes.
 pub fn params(graph: &Graph) -> Vec<Param> {
     let kind = |kind: &graph::ParamKind| match kind {
-        graph::ParamKind::Tensor { access, .. } if graph.any_shape => ParamKind::AnyShape { access: *access },
-        graph::ParamKind::Tensor { axes, access } => {
-            ParamKind::Tensor { access: *access, dims: dims(graph, axes).into() }
+        graph::ParamKind::Tensor { access, .. } if graph.any_shape => {
+            Some(ParamKind::AnyShape { access: *access })
         }
-        graph::ParamKind::Scalar => ParamKind::Scalar,
-        graph::ParamKind::Dim(symbol) => ParamKind::Dim(*symbol),
+        graph::ParamKind::Tensor { axes, access } => {
+            Some(ParamKind::Tensor { access: *access, dims: dims(graph, axes).into() })
+        }
+        graph::ParamKind::Scalar => Some(ParamKind::Scalar),
+        graph::ParamKind::Dim(symbol) => Some(ParamKind::Dim(*symbol)),
+        graph::ParamKind::View { .. } => None,
     };
-    let param = |param: &graph::Param| Param {
-        name: param.name.clone().into(),
-        dtype: param.dtype,
-        kind: kind(&param.kind),
+    let param = |param: &graph::Param| {
+        let kind = kind(&param.kind)?;
+        Some(Param { name: param.name.clone().into(), dtype: param.dtype, kind })
     };
-    graph.params.iter().map(param).collect()
+    graph.params.iter().filter_map(param).collect()
 }
 
-fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
+/// The dims that are others together.
+pub fn products(graph: &Graph) -> Vec<Product> {
+    let product = |split: &graph::Split| Product {
+        whole: dims(graph, &[split.whole]).remove(0),
+        parts: dims(graph, &split.parts).into(),
+    };
+    graph.splits.iter().map(product).collect()
+}
+
+/// The dims of these axes.
+pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
     let axes = axes.iter().map(|&axis| graph.axis(axis));
     axes.map(|axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() }).collect()
 }
@@ -104,11 +116,11 @@ pub fn program<C: Clone>(
             let slot = match store.output {
                 Some(output) => memory.output(output),
                 None => {
-                    temporaries.push(temporary(graph, fused, i, store.node));
+                    temporaries.push(temporary(graph, fused, i, store));
                     Slot::Temp(temporaries.len() as u16 - 1)
                 }
             };
-            slots.entry(store.node).or_insert((slot, group.order.clone()));
+            slots.entry(store.node).or_insert((slot, store.order.clone()));
         }
         let name = kernel_name(graph, i);
         let work = work(memory, group, &name, &slots);
@@ -123,13 +135,12 @@ fn kernel_name(graph: &Graph, i: usize) -> String {
     format!("fuse_{}_{i}", plain.trim_matches('_'))
 }
 
-fn temporary(graph: &Graph, fused: &Fused, writer: usize, node: NodeId) -> Temporary {
-    let group = &fused.groups[writer];
-    let reads = |group: &Group| group.loads.contains(&Load::Stored(node));
+fn temporary(graph: &Graph, fused: &Fused, writer: usize, store: &Store) -> Temporary {
+    let reads = |group: &Group| group.loads.contains(&Load::Stored(store.node));
     let last = fused.groups.iter().rposition(reads).unwrap_or(writer);
     Temporary {
-        dtype: graph.node(node).dtype,
-        len: DimExpr::product(group.order.iter().map(|&axis| &graph.axis(axis).extent)),
+        dtype: graph.node(store.node).dtype,
+        len: DimExpr::product(store.order.iter().map(|&axis| &graph.axis(axis).extent)),
         first: writer as u16,
         last: last as u16,
     }
@@ -147,7 +158,8 @@ fn work<'g>(
     for &load in &group.loads {
         let (slot, axes) = match load {
             Load::Param(param) => {
-                (Slot::Param(param.0), graph.param(param).kind.axes().cloned().unwrap_or_default())
+                let axes = graph.param(param).kind.axes().cloned().unwrap_or_default();
+                (Slot::Param(memory_of(graph, param).0), axes)
             }
             Load::Stored(node) => slots[&node].clone(),
         };
@@ -169,7 +181,7 @@ fn work<'g>(
             operands[read].access = Access::ReadWrite;
         } else {
             let (dtype, name) = (graph.node(store.node).dtype, store_name(graph, slot, store.node));
-            operands.push(operand(graph, slot, name, dtype, Access::Write, group.order.clone()));
+            operands.push(operand(graph, slot, name, dtype, Access::Write, store.order.clone()));
         }
         stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
     }
@@ -187,6 +199,14 @@ fn operand(
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
     Operand { slot, name, dtype, access, axes }
+}
+
+/// The parameter whose memory one is read from.
+fn memory_of(graph: &Graph, param: ParamId) -> ParamId {
+    match graph.param(param).kind {
+        graph::ParamKind::View { of, .. } => of,
+        graph::ParamKind::Tensor { .. } | graph::ParamKind::Scalar | graph::ParamKind::Dim(_) => param,
+    }
 }
 
 fn load_name(graph: &Graph, load: Load) -> String {
@@ -267,6 +287,12 @@ fn reason_text(graph: &Graph, reason: &Reason) -> Text {
             let name = &graph.axis(*axis).name;
             format!("it needs all of `{name}`, and the kernel that uses it writes `{name}` elsewhere than innermost").into()
         }
+        Reason::Rows(axes) => {
+            let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", graph.axis(axis).name)).collect();
+            let names = names.join(", ");
+            format!("what uses it is not made of whole rows along {names}, innermost in what is written")
+                .into()
+        }
         Reason::Order => "no result before has these dims in this order".into(),
         Reason::Waits => {
             "it needs what another kernel makes of the results that it would be written with".into()
@@ -279,14 +305,20 @@ fn reason_text(graph: &Graph, reason: &Reason) -> Text {
 
 fn group_summary(graph: &Graph, group: &Group, i: usize) -> GroupSummary {
     let ops = group.nodes.iter().filter(|&&id| crate::fuse::is_op(graph.node(id)));
-    let space = group.order.iter().map(|&axis| graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ");
+    let space = group
+        .order
+        .iter()
+        .chain(&group.cols)
+        .map(|&axis| graph.axis(axis).name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
     let writes = group.stores.iter().map(|store| match store.output {
         Some(output) => result_name(graph, output),
         None => value_name(graph, store.node).into(),
     });
     GroupSummary {
         kernel: kernel_name(graph, i).into(),
-        schedule: "pointwise".into(),
+        schedule: if group.cols.is_empty() { "pointwise" } else { "row" }.into(),
         ops: ops.map(|&id| Text::from(value_name(graph, id))).collect(),
         space: format!("[{space}]").into(),
         reads: group.loads.iter().map(|&load| Text::from(load_name(graph, load))).collect(),

@@ -1,14 +1,17 @@
 //! Graph → groups: what shares a kernel, and for everything that does not, why.
 //!
-//! A group is a set of stored values that are written in one order of axes; whatever they need and no one
-//! stores is computed inside it, from the nodes alone, by each group that needs it. So the decisions here are only
-//! which values to store, and which stores share a kernel. Both start from the results of the function and add stores
-//! until no rule is broken: deterministic, and the same for every target but for the budget of buffers.
+//! A group is a set of stored values over one space: they are written in one order of axes, or, where elements are
+//! combined in a loop, some for each row and some for each of its elements. Whatever they need and no one stores is
+//! computed inside it, from the nodes alone, by each group that needs it. So the decisions here are only which values to
+//! store, and which stores share a kernel. Both start from the results of the function and add stores until no rule is
+//! broken: deterministic, and the same for every target but for the budget of buffers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, ParamId};
+use crate::ir::graph::{
+    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, ParamKind,
+};
 use crate::ir::ops::{Lower, Op};
 use crate::target::TargetFacts;
 
@@ -35,8 +38,10 @@ pub struct Fused {
 pub struct Group {
     /// What is written, in topological order.
     pub stores: Vec<Store>,
-    /// Order of the axes of everything that is written, outermost first.
+    /// The axes that threads are spread over, outermost first: of everything that is written, or of rows.
     pub order: Vec<AxisId>,
+    /// The axes of a row, outermost first: those that elements are combined along in a loop.
+    pub cols: Vec<AxisId>,
     /// What is computed, in topological order.
     pub nodes: Vec<NodeId>,
     /// What is read.
@@ -52,6 +57,8 @@ pub struct Store {
     pub node: NodeId,
     /// Position in the graph's outputs; none for a temporary.
     pub output: Option<usize>,
+    /// Its axes in memory, outermost first.
+    pub order: Vec<AxisId>,
 }
 
 /// A value to read.
@@ -72,6 +79,8 @@ pub enum Reason {
     Shared,
     /// It takes all of an axis that the kernel writes elsewhere than innermost.
     Layout(AxisId),
+    /// It is combined along these axes, and what uses it is no value of the rows that they make.
+    Rows(AxisSet),
     /// More buffers than a kernel can bind: how many, and the most allowed.
     Buffers(usize, usize),
     /// No kernel before writes these axes in this order.
@@ -108,7 +117,10 @@ fn finish(
     let read = |node: &NodeId| groups.iter().any(|group| group.loads.contains(&Load::Stored(*node)));
     boundaries.retain(|node, _| read(node));
     let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
-        Dest::InPlace(param) => other_reads(&groups, i, param).then_some(param),
+        Dest::InPlace(param) => {
+            let elsewhere = other_reads(&groups, i, param) || row_reads(&groups, i, param);
+            (elsewhere || view_reads(graph, &groups, param)).then_some(param)
+        }
         Dest::Fresh => None,
     });
     Fused { swapped: swapped.collect(), boundaries, apart, groups: ordered(groups) }
@@ -118,6 +130,24 @@ fn finish(
 fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
     let writes = |group: &Group| group.stores.iter().any(|store| store.output == Some(i));
     groups.iter().any(|group| !writes(group) && group.loads.contains(&Load::Param(param)))
+}
+
+/// Whether the group that writes output `i` for each row by one thread reads the parameter, as others may do later.
+fn row_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
+    let by_row = |group: &Group| {
+        let of_row = |store: &Store| store.output == Some(i) && store.order == group.order;
+        !group.cols.is_empty() && group.stores.iter().any(of_row)
+    };
+    groups.iter().any(|group| by_row(group) && group.loads.contains(&Load::Param(param)))
+}
+
+/// Whether a group reads the parameter at other places than those that an element is written to.
+fn view_reads(graph: &Graph, groups: &[Group], param: ParamId) -> bool {
+    let views = |load: &Load| match *load {
+        Load::Param(read) => matches!(graph.param(read).kind, ParamKind::View { of, .. } if of == param),
+        Load::Stored(_) => false,
+    };
+    groups.iter().any(|group| group.loads.iter().any(views))
 }
 
 /// The groups in an order in which each comes after those it reads from.
@@ -145,24 +175,25 @@ fn assign(
     buffers_max: usize,
 ) -> (Vec<Group>, BTreeMap<usize, Reason>) {
     let stores = stores(graph, cuts);
-    let stored: BTreeSet<NodeId> = stores.iter().map(|(store, _)| store.node).collect();
-    let needed = |group: &Group, store: &Store| {
+    let stored: BTreeSet<NodeId> = stores.iter().map(|store| store.node).collect();
+    let with = |group: &Group, store: &Store| {
         let mut both = group.clone();
         both.stores.push(store.clone());
         both.fill(graph, |node| stored.contains(&node));
-        both.buffers()
+        both
     };
     let (mut groups, mut apart): (Vec<Group>, BTreeMap<usize, Reason>) = (Vec::new(), BTreeMap::new());
-    for (store, order) in stores {
+    for store in stores {
         let obstacle = |home: usize| {
             let group = &groups[home];
             if graph.fusing == Fusing::Off {
                 return Some(Reason::Off);
             }
-            if group.order != order {
+            let both = with(group, &store);
+            if both.space_of(graph).is_err() {
                 return Some(Reason::Order);
             }
-            let needed = needed(group, &store);
+            let needed = both.buffers();
             if needed > buffers_max {
                 return Some(Reason::Buffers(needed, buffers_max));
             }
@@ -179,7 +210,7 @@ fn assign(
         if let (Some(output), Some(reason)) = (store.output, telling) {
             apart.insert(output, reason);
         }
-        groups.push(Group::new(store, order));
+        groups.push(Group::new(store));
     }
     let homes: BTreeMap<NodeId, usize> = groups
         .iter()
@@ -188,30 +219,36 @@ fn assign(
         .collect();
     for (i, group) in groups.iter_mut().enumerate() {
         group.fill(graph, |node| homes.get(&node).is_some_and(|&home| home != i));
+        if let Ok((order, cols)) = group.space_of(graph) {
+            (group.order, group.cols) = (order, cols);
+        }
     }
     (groups, apart)
 }
 
-/// What is to be stored, in topological order, each with the order of its axes in memory.
-fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<(Store, Vec<AxisId>)> {
+/// What is to be stored, in topological order.
+fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
     let outputs = graph.outputs.iter().enumerate();
-    let mut stores: Vec<(Store, Vec<AxisId>)> = outputs
-        .map(|(i, output)| (Store { node: output.node, output: Some(i) }, output.axes.clone()))
-        .collect();
+    let result = |(i, output): (usize, &Output)| Store {
+        node: output.node,
+        output: Some(i),
+        order: graph.parts(&output.axes),
+    };
+    let mut stores: Vec<Store> = outputs.map(result).collect();
     for &node in cuts.keys() {
         if !graph.outputs.iter().any(|output| output.node == node) {
-            stores.push((Store { node, output: None }, natural_order(graph, node)));
+            stores.push(Store { node, output: None, order: natural_order(graph, node) });
         }
     }
-    stores.sort_by_key(|(store, _)| store.node);
+    stores.sort_by_key(|store| store.node);
     stores
 }
 
 /// The order of a value that no one asked to see: as in a result or parameter that has all its axes.
 fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
     let axes = graph.node(node).axes;
-    let results = graph.outputs.iter().map(|output| &output.axes);
-    let params = graph.params.iter().filter_map(|param| param.kind.axes());
+    let results = graph.outputs.iter().map(|output| graph.parts(&output.axes));
+    let params = graph.params.iter().filter_map(|param| param.kind.axes().cloned());
     let whole = results.chain(params).find(|order| axes.iter().all(|axis| order.contains(&axis)));
     match whole {
         Some(order) => order.iter().copied().filter(|&axis| axes.contains(axis)).collect(),
@@ -252,9 +289,9 @@ fn sources(graph: &Graph, groups: &[Group], stores: &[Store]) -> impl Iterator<I
 }
 
 impl Group {
-    fn new(store: Store, order: Vec<AxisId>) -> Group {
-        let (nodes, loads) = (Vec::new(), BTreeSet::new());
-        Group { stores: vec![store], order, nodes, loads, unrolled: AxisSet::EMPTY }
+    fn new(store: Store) -> Group {
+        let (order, cols, nodes, loads) = (store.order.clone(), Vec::new(), Vec::new(), BTreeSet::new());
+        Group { stores: vec![store], order, cols, nodes, loads, unrolled: AxisSet::EMPTY }
     }
 
     /// Finds what is computed and read, given which values are stored elsewhere.
@@ -272,9 +309,12 @@ impl Group {
         for &id in &nodes {
             match graph.node(id).kind {
                 NodeKind::Input(param) => drop(self.loads.insert(Load::Param(param))),
-                NodeKind::Reduce(_, axes) => self.unrolled = self.unrolled.union(axes),
+                NodeKind::Reduce(_, axes) if !graph.is_looped(axes) => {
+                    self.unrolled = self.unrolled.union(axes);
+                }
                 NodeKind::At(axis, _) => self.unrolled = self.unrolled.with(axis),
-                NodeKind::Scalar(_)
+                NodeKind::Reduce(..)
+                | NodeKind::Scalar(_)
                 | NodeKind::Literal(_)
                 | NodeKind::Coord(_)
                 | NodeKind::Extent(_)
@@ -283,6 +323,64 @@ impl Group {
             }
         }
         self.nodes = nodes.into_iter().collect();
+    }
+
+    /// The axes of the space of all that is stored, and those of its rows where elements are combined in a loop; or what
+    /// has to be stored for there to be one space, and why.
+    fn space_of(&self, graph: &Graph) -> Result<(Vec<AxisId>, Vec<AxisId>), (NodeId, Reason)> {
+        let looped = |id: &NodeId| !graph.looped_axes(*id).is_empty();
+        let reduces: Vec<NodeId> = self.nodes.iter().copied().filter(looped).collect();
+        let cut = |id: NodeId| (id, Reason::Rows(graph.looped_axes(id)));
+        let Some(&last) = reduces.last() else {
+            let order = self.stores[0].order.clone();
+            let different = self.stores.iter().find(|store| store.order != order);
+            return different.map_or(Ok((order, vec![])), |store| Err((store.node, Reason::Order)));
+        };
+        let fitting = reduces.iter().rev().find_map(|&id| Some((id, self.rows_and_cols(graph, id)?)));
+        let (hero, (rows, cols)) = fitting.ok_or(cut(last))?;
+        let stored = |id: NodeId| self.stores.iter().any(|store| store.node == id);
+        let space = |id: NodeId| (graph.node(id).axes, graph.looped_axes(id));
+        let in_loops: AxisSet = rows.iter().chain(&cols).copied().collect();
+        let in_the_way = |&&id: &&NodeId| match graph.node(id).kind {
+            NodeKind::Reduce(_, axes) if graph.is_looped(axes) => space(id) != space(hero),
+            NodeKind::Reduce(_, axes) => in_loops.minus(axes) != in_loops,
+            NodeKind::At(axis, _) => in_loops.contains(axis),
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast => false,
+        };
+        match self.nodes.iter().rev().find(in_the_way) {
+            None => Ok((rows, cols)),
+            Some(&other) if stored(other) => Err(cut(hero)),
+            Some(&other) => Err((other, Reason::Rows(along(graph, other)))),
+        }
+    }
+
+    /// The axes of rows and those of their elements, if everything stored has those of the rows that `reduce` gives a
+    /// value for, or those of their elements, too.
+    fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<(Vec<AxisId>, Vec<AxisId>)> {
+        let (rows, cols) = (graph.node(reduce).axes, graph.looped_axes(reduce));
+        let count = rows.iter().count();
+        let whole = self.stores.iter().find(|store| store.order.len() > count);
+        let order = match whole {
+            Some(store) => store.order.clone(),
+            None => {
+                let inner = natural_order(graph, graph.node(reduce).args[0]);
+                let inner = inner.into_iter().filter(|&axis| cols.contains(axis));
+                self.stores[0].order.iter().copied().chain(inner).collect()
+            }
+        };
+        let (of_rows, of_cols) = order.split_at_checked(count)?;
+        let fits = |store: &Store| store.order == of_rows || store.order == order;
+        let (is_rows, is_cols) = (
+            of_rows.iter().copied().collect::<AxisSet>() == rows,
+            of_cols.iter().copied().collect::<AxisSet>() == cols,
+        );
+        (is_rows && is_cols && self.stores.iter().all(fits)).then(|| (of_rows.to_vec(), of_cols.to_vec()))
     }
 
     fn has_result(&self) -> bool {
@@ -299,6 +397,21 @@ impl Group {
     }
 }
 
+/// The axes that a value takes all of, or one place of.
+fn along(graph: &Graph, id: NodeId) -> AxisSet {
+    match graph.node(id).kind {
+        NodeKind::Reduce(_, axes) => axes,
+        NodeKind::At(axis, _) => AxisSet::EMPTY.with(axis),
+        NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast => AxisSet::EMPTY,
+    }
+}
+
 /// Visits what a value is made of, each node once; the operands of those for which `enter` holds.
 fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
     let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
@@ -311,8 +424,11 @@ fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
 
 /// The first rule that the groups break, as the value to store and why.
 fn broken_rule(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(NodeId, Reason)> {
-    let shared = shared(graph, groups).map(|node| (node, Reason::Shared));
-    shared.or_else(|| layout(graph, groups)).or_else(|| buffers(graph, groups, facts.buffers_max))
+    let rows = groups.iter().find_map(|group| group.space_of(graph).err());
+    let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
+    rows.or_else(shared)
+        .or_else(|| layout(graph, groups))
+        .or_else(|| buffers(graph, groups, facts.buffers_max))
 }
 
 /// The last value that several groups compute and that is not cheap. A result that is written in two orders of
@@ -321,21 +437,27 @@ fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
     let stored = |id: NodeId| groups.iter().any(|group| group.stores.iter().any(|store| store.node == id));
     let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
     let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
-    candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, id))
+    candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, id, stored))
 }
 
-fn is_cheap(graph: &Graph, id: NodeId) -> bool {
-    let mut nodes = BTreeSet::new();
-    walk(graph, id, &mut |node| nodes.insert(node));
-    let loads = nodes.iter().filter(|&&id| matches!(graph.node(id).kind, NodeKind::Input(_))).count();
+/// Whether a value costs little to compute, given what can be read.
+fn is_cheap(graph: &Graph, id: NodeId, stored: impl Fn(NodeId) -> bool) -> bool {
+    let (mut nodes, mut loads) = (BTreeSet::new(), 0);
+    walk(graph, id, &mut |node| {
+        let read = stored(node) || matches!(graph.node(node).kind, NodeKind::Input(_));
+        loads += usize::from(read);
+        !read && nodes.insert(node)
+    });
     let ops = nodes.iter().filter(|&&id| is_op(graph.node(id))).count();
-    let costly =
-        nodes.iter().any(|&id| matches!(graph.node(id).kind, NodeKind::Apply(op) if is_transcendental(op)));
+    let costly = nodes.iter().any(|&id| {
+        let transcendental = matches!(graph.node(id).kind, NodeKind::Apply(op) if is_transcendental(op));
+        transcendental || !graph.looped_axes(id).is_empty()
+    });
     loads <= CHEAP_LOADS && ops <= CHEAP_OPS && !costly
 }
 
 /// Whether an operation is an approximation that even the CPU has to be taught.
-fn is_transcendental(op: Op) -> bool {
+pub fn is_transcendental(op: Op) -> bool {
     let info = op.info();
     info.ulp.native > 0 && matches!(info.cpu.float, Lower::Expand(_))
 }
@@ -347,7 +469,7 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
         let outer = &group.order[..group.order.len() - inner];
         let &axis = outer.iter().find(|&&axis| group.unrolled.contains(axis))?;
         let node = group.nodes.iter().copied().find(|&id| match graph.node(id).kind {
-            NodeKind::Reduce(_, axes) => axes.contains(axis),
+            NodeKind::Reduce(_, axes) => axes.contains(axis) && !graph.is_looped(axes),
             NodeKind::At(at, _) => at == axis,
             NodeKind::Input(_)
             | NodeKind::Scalar(_)
@@ -365,7 +487,7 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
 fn buffers(graph: &Graph, groups: &[Group], max: usize) -> Option<(NodeId, Reason)> {
     let group = groups.iter().find(|group| group.buffers() > max)?;
     let needs = |id: NodeId| {
-        let mut part = Group::new(Store { node: id, output: None }, Vec::new());
+        let mut part = Group::new(Store { node: id, output: None, order: Vec::new() });
         part.fill(graph, |node| group.loads.contains(&Load::Stored(node)));
         part.buffers()
     };
@@ -419,6 +541,6 @@ pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (
     let stores = group
         .stores
         .iter()
-        .map(|store| (group.order.iter().copied().collect(), graph.node(store.node).dtype));
+        .map(|store| (store.order.iter().copied().collect(), graph.node(store.node).dtype));
     loads.chain(stores)
 }

@@ -1,12 +1,15 @@
 //! Kernel × dialect → kernel in which every operation is one that the target has.
 //!
-//! Invariant: afterwards no `LoopKind::Grid` is left, every `Apply` is `Native` in the dialect's column, and
-//! every cast is one that the target's own conversion gets right.
+//! Invariant: afterwards every loop is `LoopKind::Serial`, no `Stmt::Team` is left, every `Apply` is `Native` in the
+//! dialect's column, and every cast is one that the target's own conversion gets right.
 
 use std::collections::HashMap;
 
 use crate::ir::dtype::{Const, DType};
-use crate::ir::kernel::{Builder, Expr, Kernel, Lanes, LoopKind, Stmt, Type, Uniform, Value};
+use crate::ir::kernel::{
+    Builder, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle, Stmt, Type, Uniform,
+    Value,
+};
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
 
@@ -17,6 +20,8 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         dialect,
         types: &mut kernel.types,
         uniforms: &mut kernel.uniforms,
+        shared: &mut kernel.shared,
+        team: kernel.team,
         renamed: HashMap::new(),
     };
     let mut out = Vec::new();
@@ -29,11 +34,14 @@ struct Legalizer<'k> {
     dialect: Dialect,
     types: &'k mut Vec<Type>,
     uniforms: &'k mut Vec<Uniform>,
+    shared: &'k mut Vec<Shared>,
+    team: u32,
     renamed: HashMap<Value, Value>,
 }
 
 impl Legalizer<'_> {
     fn block(&mut self, body: Vec<Stmt>, out: &mut Vec<Stmt>) {
+        let (dialect, team) = (self.dialect, self.team);
         for mut stmt in body {
             stmt.for_each_operand_mut(|operand| {
                 *operand = self.renamed.get(operand).copied().unwrap_or(*operand)
@@ -41,31 +49,185 @@ impl Legalizer<'_> {
             match stmt {
                 Stmt::Let(value, Expr::Apply(op, args)) => self.apply(value, op, args, out),
                 Stmt::Let(value, Expr::Cast(arg)) => self.cast(value, arg, out),
-                Stmt::Let(..) | Stmt::Store(..) => out.push(stmt),
-                Stmt::Loop { var, kind, start, end, step, body } => {
-                    let (start, end, step) = match kind {
-                        LoopKind::Grid => self.deal(start, end, step, out),
-                        LoopKind::Serial => (start, end, step),
-                    };
-                    let body = self.nested(body);
-                    out.push(Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, body });
+                Stmt::Let(value, Expr::TeamSlot) => self.replace(value, out, |b| team_slot(b, dialect, team)),
+                Stmt::Let(value, Expr::TeamId) => self.replace(value, out, |b| team_id(b, dialect, team)),
+                Stmt::Team(fold) => self.combine(&fold, out),
+                Stmt::Loop {
+                    var,
+                    kind: kind @ (LoopKind::Grid | LoopKind::Team),
+                    start,
+                    end,
+                    step,
+                    carried,
+                    body,
+                } => {
+                    let (start, end, step) = self.deal(kind, (start, end, step), out);
+                    let kind = LoopKind::Serial;
+                    out.push(self.within(Stmt::Loop { var, kind, start, end, step, carried, body }));
                 }
-                Stmt::Vector { len, body } => {
-                    let body = self.nested(body);
-                    out.push(Stmt::Vector { len, body });
-                }
-                Stmt::If { cond, body } => {
-                    let body = self.nested(body);
-                    out.push(Stmt::If { cond, body });
-                }
+                stmt => out.push(self.within(stmt)),
             }
         }
     }
 
-    fn nested(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
-        let mut out = Vec::with_capacity(body.len());
-        self.block(body, &mut out);
-        out
+    /// A statement with what is in its bodies legal.
+    fn within(&mut self, mut stmt: Stmt) -> Stmt {
+        stmt.for_each_body_mut(|body, leaving| {
+            let mut legal = Vec::with_capacity(body.len());
+            self.block(std::mem::take(body), &mut legal);
+            *body = legal;
+            for value in leaving {
+                **value = self.renamed.get(value).copied().unwrap_or(**value);
+            }
+        });
+        stmt
+    }
+
+    /// What the threads of a team make together.
+    fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
+        let made = match self.dialect {
+            Dialect::Ptx => self.by_shuffles(fold, out),
+            Dialect::Wgsl => self.through_memory(fold, out),
+            Dialect::Cpu | Dialect::CpuBase => unreachable!("the CPU has no teams"),
+        };
+        self.renamed.extend(fold.out.iter().copied().zip(made));
+    }
+
+    /// In each warp by shuffles; then, if there are several, the same with what their first threads have.
+    fn by_shuffles(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
+        let of_warp = self.fold_warp(fold, fold.over.clone(), self.team.min(WARP), out);
+        if self.team <= WARP {
+            return of_warp;
+        }
+        let warps = self.team / WARP;
+        let memory = self.shared_memory(fold, warps);
+        let mut b = self.builder(out);
+        let thread = b.bind(INDEX, Expr::ThreadId);
+        let (bits, mask, zero) =
+            (b.index(WARP.trailing_zeros().into()), b.index(i64::from(WARP) - 1), b.index(0));
+        let warp = b.apply(Op::ShrRaw, &[thread, bits]);
+        let lane = b.apply(Op::And, &[thread, mask]);
+        let first = b.apply(Op::Eq, &[lane, zero]);
+        let body =
+            memory.iter().zip(&of_warp).map(|(&id, &value)| Stmt::StoreShared(id, warp, value)).collect();
+        b.body.extend([Stmt::If { cond: first, body }, Stmt::Barrier]);
+        let last = b.index(i64::from(warps) - 1);
+        let place = b.apply(Op::And, &[lane, last]);
+        let parts = memory
+            .iter()
+            .zip(&fold.over)
+            .map(|(&id, &value)| b.bind(b.ty(value), Expr::LoadShared(id, place)));
+        let parts = parts.collect();
+        // Whoever writes there next waits for those who still read.
+        b.body.push(Stmt::Barrier);
+        self.fold_warp(fold, parts, warps, out)
+    }
+
+    /// The values of the first `threads` of a warp combined, for all of its threads.
+    fn fold_warp(
+        &mut self,
+        fold: &Fold,
+        mut values: Vec<Value>,
+        threads: u32,
+        out: &mut Vec<Stmt>,
+    ) -> Vec<Value> {
+        let mut distance = threads / 2;
+        while distance > 0 {
+            let others = self.shuffle(&values, Shuffle::Down(distance), out);
+            values = self.call(fold, &values, &others, out);
+            distance /= 2;
+        }
+        self.shuffle(&values, Shuffle::First, out)
+    }
+
+    fn shuffle(&mut self, values: &[Value], from: Shuffle, out: &mut Vec<Stmt>) -> Vec<Value> {
+        let mut b = self.builder(out);
+        values.iter().map(|&value| b.bind(b.ty(value), Expr::Shuffle(value, from))).collect()
+    }
+
+    /// Through memory that the team shares, of which fewer and fewer threads combine several elements.
+    fn through_memory(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
+        let memory = self.shared_memory(fold, self.team);
+        let mut b = self.builder(out);
+        let thread = b.bind(INDEX, Expr::ThreadId);
+        b.body
+            .extend(memory.iter().zip(&fold.over).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
+        b.body.push(Stmt::Barrier);
+        let mut left = self.team;
+        while left > 1 {
+            let next = left / RADIX.min(left);
+            let mut b = self.builder(out);
+            let limit = b.index(next.into());
+            let cond = b.apply(Op::Lt, &[thread, limit]);
+            let mut body = Vec::new();
+            let mut values = self.read_shared(fold, &memory, thread, 0, &mut body);
+            for part in 1..left / next {
+                let others = self.read_shared(fold, &memory, thread, part * next, &mut body);
+                values = self.call(fold, &values, &others, &mut body);
+            }
+            body.extend(memory.iter().zip(&values).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
+            out.extend([Stmt::If { cond, body }, Stmt::Barrier]);
+            left = next;
+        }
+        let zero = self.builder(out).index(0);
+        let made = self.read_shared(fold, &memory, zero, 0, out);
+        out.push(Stmt::Barrier);
+        made
+    }
+
+    fn read_shared(
+        &mut self,
+        fold: &Fold,
+        memory: &[SharedId],
+        index: Value,
+        ahead: u32,
+        out: &mut Vec<Stmt>,
+    ) -> Vec<Value> {
+        let mut b = self.builder(out);
+        let place = match ahead {
+            0 => index,
+            _ => {
+                let ahead = b.index(ahead.into());
+                b.apply(Op::Add, &[index, ahead])
+            }
+        };
+        memory
+            .iter()
+            .zip(&fold.over)
+            .map(|(&id, &value)| b.bind(b.ty(value), Expr::LoadShared(id, place)))
+            .collect()
+    }
+
+    /// Shared memory for each component of what is combined; the same for every fold.
+    fn shared_memory(&mut self, fold: &Fold, len: u32) -> Vec<SharedId> {
+        let mut ids: Vec<SharedId> = Vec::new();
+        for &value in &fold.over {
+            let wanted = Shared { dtype: self.types[value.0 as usize].dtype, len: SharedLen::Fixed(len) };
+            let free = |i: &usize| self.shared[*i] == wanted && !ids.contains(&SharedId(*i as u16));
+            let known = (0..self.shared.len()).find(free);
+            ids.push(SharedId(known.unwrap_or_else(|| {
+                self.shared.push(wanted);
+                self.shared.len() - 1
+            }) as u16));
+        }
+        ids
+    }
+
+    /// The function of a fold, written out for these arguments.
+    fn call(&mut self, fold: &Fold, left: &[Value], right: &[Value], out: &mut Vec<Stmt>) -> Vec<Value> {
+        let params = fold.left.iter().chain(&fold.right).copied();
+        let mut map: HashMap<Value, Value> = params.zip(left.iter().chain(right).copied()).collect();
+        let mut copy = Vec::with_capacity(fold.body.len());
+        for mut stmt in fold.body.iter().cloned() {
+            stmt.for_each_operand_mut(|operand| *operand = map.get(operand).copied().unwrap_or(*operand));
+            let Stmt::Let(value, expr) = stmt else { unreachable!("the function of a fold only computes") };
+            let ty = self.types[value.0 as usize];
+            let fresh = self.builder(&mut copy).bind(ty, expr);
+            map.insert(value, fresh);
+        }
+        self.block(copy, out);
+        let made = fold.results.iter().map(|value| map.get(value).copied().unwrap_or(*value));
+        made.map(|value| self.renamed.get(&value).copied().unwrap_or(value)).collect()
     }
 
     fn apply(&mut self, value: Value, op: Op, args: Vec<Value>, out: &mut Vec<Stmt>) {
@@ -114,22 +276,66 @@ impl Legalizer<'_> {
         Builder { types: self.types, uniforms: self.uniforms, body }
     }
 
-    /// The part of a grid loop that this thread runs: first, end and distance.
-    fn deal(&mut self, start: Value, end: Value, step: Value, out: &mut Vec<Stmt>) -> (Value, Value, Value) {
-        let dialect = self.dialect;
+    /// The part of a loop that is dealt out, which this thread runs: first, end and distance.
+    fn deal(
+        &mut self,
+        kind: LoopKind,
+        (start, end, step): (Value, Value, Value),
+        out: &mut Vec<Stmt>,
+    ) -> (Value, Value, Value) {
+        let (dialect, team) = (self.dialect, self.team);
         let mut b = self.builder(out);
-        let index = Type { dtype: DType::Index, lanes: Lanes::ONE };
         match dialect {
             Dialect::Ptx | Dialect::Wgsl => {
-                let (id, size) = (b.bind(index, Expr::GridId), b.bind(index, Expr::GridSize));
+                let (id, size) = match kind {
+                    LoopKind::Team if is_block(dialect, team) => {
+                        (b.bind(INDEX, Expr::BlockId), b.bind(INDEX, Expr::Blocks))
+                    }
+                    LoopKind::Team => {
+                        let (id, size) = (b.bind(INDEX, Expr::GridId), b.bind(INDEX, Expr::GridSize));
+                        let bits = b.index(team.trailing_zeros().into());
+                        (b.apply(Op::ShrRaw, &[id, bits]), b.apply(Op::ShrRaw, &[size, bits]))
+                    }
+                    LoopKind::Grid | LoopKind::Serial => {
+                        (b.bind(INDEX, Expr::GridId), b.bind(INDEX, Expr::GridSize))
+                    }
+                };
                 let skip = b.apply(Op::Mul, &[id, step]);
                 (b.apply(Op::Add, &[start, skip]), end, b.apply(Op::Mul, &[size, step]))
             }
             Dialect::Cpu | Dialect::CpuBase => {
-                (b.bind(index, Expr::RangeStart), b.bind(index, Expr::RangeEnd), step)
+                (b.bind(INDEX, Expr::RangeStart), b.bind(INDEX, Expr::RangeEnd), step)
             }
         }
     }
+}
+
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+/// Threads of a warp of an NVIDIA GPU.
+const WARP: u32 = 32;
+/// Elements that a thread combines before the threads wait for each other.
+const RADIX: u32 = 8;
+
+/// Whether a team is a whole block: WebGPU tells no one how threads are grouped within.
+fn is_block(dialect: Dialect, team: u32) -> bool {
+    dialect == Dialect::Wgsl || team > WARP
+}
+
+fn team_slot(b: &mut Builder<'_>, dialect: Dialect, team: u32) -> Value {
+    if is_block(dialect, team) {
+        return b.index(0);
+    }
+    let (thread, bits) = (b.bind(INDEX, Expr::ThreadId), b.index(team.trailing_zeros().into()));
+    b.apply(Op::ShrRaw, &[thread, bits])
+}
+
+fn team_id(b: &mut Builder<'_>, dialect: Dialect, team: u32) -> Value {
+    let thread = b.bind(INDEX, Expr::ThreadId);
+    if is_block(dialect, team) {
+        return thread;
+    }
+    let mask = b.index(i64::from(team) - 1);
+    b.apply(Op::And, &[thread, mask])
 }
 
 /// The floats that convert to an integer type.
@@ -174,3 +380,6 @@ impl Range {
         b.apply(Op::Select, &[over, max, whole])
     }
 }
+
+#[cfg(test)]
+mod tests;

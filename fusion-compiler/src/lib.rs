@@ -25,6 +25,7 @@ pub mod emit;
 pub mod fuse;
 pub mod ir;
 pub mod legalize;
+mod nonempty;
 #[cfg(feature = "syntax")]
 mod parse;
 pub mod reference;
@@ -102,6 +103,8 @@ pub fn compile(graph: Graph, targets: &[Target], locate: assemble::Locate<'_>) -
         name: graph.name.clone().into(),
         symbols: graph.symbols.iter().map(|name| name.clone().into()).collect(),
         params: assemble::params(&graph).into(),
+        nonempty: assemble::dims(&graph, &nonempty::axes(&graph)).into(),
+        products: assemble::products(&graph).into(),
         outputs: memory.plan_outputs().into(),
         programs: programs.into(),
         summary: assemble::summary(&graph, &fused[0], &unfused, locate),
@@ -139,18 +142,27 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
 
 /// The kernels of one group on one target.
 fn variants(work: &Work<'_>, target: Target) -> Vec<Variant<CpuKernels>> {
-    let scheduled = schedule::pointwise(work, &target::facts(target));
+    let scheduled = schedule::schedule(work, &target::facts(target));
     scheduled.into_iter().map(|scheduled| variant(target, scheduled)).collect()
 }
 
 fn variant(target: Target, scheduled: Scheduled) -> Variant<CpuKernels> {
-    let Scheduled { when, kernel, buffers, space } = scheduled;
+    let Scheduled { when, kernel, buffers, space, row_memory } = scheduled;
     let kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
-    let (name, index) = (kernel.name.clone(), kernel.index);
+    let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
     let (code, uniforms) = code(kernel, target);
     let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
-    let launch = Launch { kernel: name.into(), index, code, buffers: buffers.into(), uniforms, space };
+    let launch = Launch {
+        kernel: name.into(),
+        index,
+        code,
+        buffers: buffers.into(),
+        uniforms,
+        space,
+        team,
+        row_memory,
+    };
     Variant { when: when.into(), launches: vec![launch].into() }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Class, Const, DType, wrap};
-use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, Reduce};
+use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, ParamId, ParamKind, Reduce};
 use crate::ir::ops::Op;
 
 /// What happens to the value of a float node.
@@ -19,7 +19,7 @@ pub enum Rounding {
 
 /// The results of a graph, in the order of its outputs, each in the declared order of axes, outermost first.
 ///
-/// `params` holds a value for each parameter in order: all elements of a tensor, or one number for a scalar or an
+/// `params` holds a value for each parameter but views, in order: all elements of a tensor, or one number for a scalar or an
 /// extent; integers and truth values (0 and 1) as floats. `symbols` are the extents, by number.
 ///
 /// # Panics
@@ -37,7 +37,7 @@ pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: 
         each_point(&shape, |point| elements.push(values[node.0 as usize].at(axes, point).to_f64()));
         elements
     };
-    graph.outputs.iter().map(|out| output(out.node, &out.axes)).collect()
+    graph.outputs.iter().map(|out| output(out.node, &graph.parts(&out.axes))).collect()
 }
 
 /// One element.
@@ -98,12 +98,14 @@ impl Run<'_> {
     }
 
     fn input(&self, id: ParamId, dtype: DType, axes: &[AxisId], point: &[usize]) -> Element {
-        let Param { kind: ParamKind::Tensor { axes: order, .. }, .. } = self.graph.param(id) else {
-            unreachable!("an input is a tensor")
+        let (of, order) = match &self.graph.param(id).kind {
+            ParamKind::Tensor { axes, .. } => (id, axes),
+            ParamKind::View { of, axes } => (*of, axes),
+            ParamKind::Scalar | ParamKind::Dim(_) => unreachable!("an input is a tensor"),
         };
         let offset =
             order.iter().fold(0, |offset, &axis| offset * self.extent(axis) + coordinate(axes, point, axis));
-        Element::of(dtype, self.params[usize::from(id.0)][offset])
+        Element::of(dtype, self.params[usize::from(of.0)][offset])
     }
 
     fn reduce(
@@ -248,22 +250,11 @@ fn cast(value: Element, dtype: DType) -> Element {
 
 /// What a reduction of no elements gives.
 fn nothing(reduce: Reduce, dtype: DType) -> Element {
-    let (low, high) = match dtype {
-        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => (f64::NEG_INFINITY, f64::INFINITY),
-        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DType::U32 => (0.0, f64::from(u32::MAX)),
-        DType::I8 => (f64::from(i8::MIN), f64::from(i8::MAX)),
-        DType::U8 => (0.0, f64::from(u8::MAX)),
-        DType::Bool => (0.0, 1.0),
-        DType::Index => (0.0, i64::MAX as f64),
-    };
-    let value = match reduce {
-        Reduce::Sum => 0.0,
-        Reduce::Prod => 1.0,
-        Reduce::Max => low,
-        Reduce::Min => high,
-    };
-    Element::of(dtype, value)
+    match reduce.identity(dtype) {
+        Const::Float(x) => Element::of(dtype, x),
+        Const::Int(x) => Element::Int(x),
+        Const::Bool(x) => Element::Int(i64::from(x)),
+    }
 }
 
 fn coordinate(axes: &[AxisId], point: &[usize], axis: AxisId) -> usize {

@@ -17,6 +17,32 @@ pub struct TargetFacts {
     pub rebased: bool,
     /// Whether a tensor can have 2³¹ elements or more.
     pub wide: bool,
+    /// Teams that work on rows together, smallest first; none where a thread has a row for itself.
+    pub teams: &'static [Team],
+    /// Where teams hold the elements of a row that they need more than once.
+    pub row_memory: RowMemory,
+}
+
+/// Threads that work on a row together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Team {
+    /// How many.
+    pub threads: u32,
+    /// Elements of the longest rows that fewer are not too few for.
+    pub row_max: i64,
+    /// Most of them that a block has.
+    pub per_block: u32,
+}
+
+/// Memory for the elements of rows that are needed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowMemory {
+    /// What threads share, given at launch, as much as the device has.
+    AtLaunch,
+    /// What threads share: so many elements of four bytes for each block.
+    Fixed(u32),
+    /// The thread's own, as much as it takes; what is in memory already is in its cache.
+    Scratch,
 }
 
 /// How a thread works on several elements at once.
@@ -41,12 +67,40 @@ impl Vectors {
 /// The facts of a target.
 pub fn facts(target: Target) -> TargetFacts {
     match target {
-        Target::Ptx => TargetFacts { vector: Vectors::Lanes(4), buffers_max: 64, rebased: false, wide: true },
-        // Eight storage buffers are what every WebGPU device has.
-        Target::Wgsl => TargetFacts { vector: Vectors::Lanes(4), buffers_max: 8, rebased: true, wide: false },
+        Target::Ptx => TargetFacts {
+            vector: Vectors::Lanes(4),
+            buffers_max: 64,
+            rebased: false,
+            wide: true,
+            teams: &PTX_TEAMS,
+            row_memory: RowMemory::AtLaunch,
+        },
+        // Eight storage buffers, and 256 threads of a group, are what every WebGPU device has.
+        Target::Wgsl => TargetFacts {
+            vector: Vectors::Lanes(4),
+            buffers_max: 8,
+            rebased: true,
+            wide: false,
+            teams: &WGSL_TEAMS,
+            // Of the 16 KiB that every device has; the rest is for what threads combine.
+            row_memory: RowMemory::Fixed(3072),
+        },
         // Sixteen kilobytes of each f32 array: a handful of arrays stays in the first two caches.
-        Target::Cpu => {
-            TargetFacts { vector: Vectors::Loops(4096), buffers_max: 64, rebased: false, wide: false }
-        }
+        Target::Cpu => TargetFacts {
+            vector: Vectors::Loops(4096),
+            buffers_max: 64,
+            rebased: false,
+            wide: false,
+            teams: &[],
+            row_memory: RowMemory::Scratch,
+        },
     }
+}
+
+/// A warp, blocks small enough that several share a multiprocessor, and the largest.
+const PTX_TEAMS: [Team; 3] = [team(32, 1024, 4), team(256, 8192, 1), team(1024, i64::MAX, 1)];
+const WGSL_TEAMS: [Team; 2] = [team(64, 1024, 1), team(256, i64::MAX, 1)];
+
+const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
+    Team { threads, row_max, per_block }
 }

@@ -286,3 +286,164 @@ fn a_parameter_whose_old_value_another_kernel_reads_is_replaced() {
     let swap = "pub fn f(a: &mut f32[N], b: &mut f32[N]) { let old = a; a = b; b = old; }";
     assert_eq!(replaced(swap, &["[N] a b -> b a"]), 0);
 }
+
+/// One kernel each: rows along the innermost dims, with whatever is done to their elements before and after.
+#[test]
+fn what_is_made_of_rows_is_one_kernel() {
+    let softmax = "pub fn f(x: f32[N, D]) -> f32[N, D] { let e = exp(x - max(x, D)); e / sum(e, D) }";
+    check(softmax, &["[N, D] x -> result"]);
+    let layer_norm =
+        "let mu = mean(h, D); let var = mean(square(h - mu), D); (h - mu) * rsqrt(var + eps) * g + b";
+    check(
+        &format!("pub fn f(h: f32[N, D], g: f32[D], b: f32[D], eps: f32) -> f32[N, D] {{ {layer_norm} }}"),
+        &["[N, D] h g b -> result"],
+    );
+    check(
+        &format!(
+            "pub fn f(x: f32[N, D], c: f32[D], g: f32[D], b: f32[D], eps: f32) -> f32[N, D] {{ let h = gelu(x + c); {layer_norm} }}"
+        ),
+        &["[N, D] x c g b -> result"],
+    );
+    let rms_norm = "h * rsqrt(mean(square(h), D) + eps) * g";
+    check(
+        &format!("pub fn f(h: f32[N, D], g: f32[D], eps: f32) -> f32[N, D] {{ {rms_norm} }}"),
+        &["[N, D] h g -> result"],
+    );
+    // The residual is written, too.
+    check(
+        &format!(
+            "pub fn f(x: f32[N, D], r: &mut f32[N, D], g: f32[D], eps: f32) -> f32[N, D] {{ r += x; let h = r; {rms_norm} }}"
+        ),
+        &["[N, D] x r g -> r result"],
+    );
+    check(
+        "pub fn f(x: f32[N, D]) -> (f32[N], f32[N], f32[N, D]) { (max(x, D), sum(x, D), x * 2.0) }",
+        &["[N, D] x -> result result result"],
+    );
+    check("pub fn f(x: f32[N, H, W]) -> f32[N] { mean(x, (H, W)) }", &["[N, H, W] x -> result"]);
+    check("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - mean(x, C) }", &["[N, C] x -> result"]);
+}
+
+/// What is written has other dims innermost than those that are combined.
+#[test]
+fn rows_across_what_is_written_are_kernels_of_their_own() {
+    check(
+        "pub fn f(x: f32[N, D]) -> f32[N, D] {\n    let e = exp(x - max(x, N));\n    e / sum(e, N)\n}",
+        &[
+            "[D, N] x -> max",
+            "[N, D] x max -> exp",
+            "[D, N] exp -> sum",
+            "[N, D] exp sum -> result",
+            "2:21 max: what uses it is not made of whole rows along `N`, innermost in what is written",
+            "2:13 exp: several kernels need it, and reading it costs less than computing it again",
+            "3:9 sum: what uses it is not made of whole rows along `N`, innermost in what is written",
+        ],
+    );
+    // Statistics of a batch: of each channel, then the same for every pixel.
+    check(
+        "pub fn f(x: f32[N, C, H, W], eps: f32) -> f32[N, C, H, W] {
+    let mu = mean(x, (N, H, W));
+    let var = mean(square(x - mu), (N, H, W));
+    (x - mu) * rsqrt(var + eps)
+}",
+        &[
+            "[C, N, H, W] x -> sum sum",
+            "[N, C, H, W] x sum sum -> result",
+            "2:14 sum: what uses it is not made of whole rows along `N`, `H`, `W`, innermost in what is written",
+            "3:15 sum: what uses it is not made of whole rows along `N`, `H`, `W`, innermost in what is written",
+        ],
+    );
+    check(
+        "pub fn f(x: f32[N, D]) -> (f32[N], f32[D]) {\n    (sum(x, D),\n    sum(x, N))\n}",
+        &[
+            "[N, D] x -> result",
+            "[D, N] x -> result",
+            "3:5 result: no result before has these dims in this order",
+        ],
+    );
+    check(
+        "pub fn f(x: f32[N, D]) -> f32[D] {\n    let e = exp(x);\n    sum(e /\n    sum(e, D), N)\n}",
+        &[
+            "[N, D] x -> exp sum",
+            "[D, N] exp sum -> result",
+            "2:13 exp: several kernels need it, and reading it costs less than computing it again",
+            "4:5 sum: what uses it is not made of whole rows along `D`, innermost in what is written",
+        ],
+    );
+}
+
+#[test]
+fn what_is_made_of_everything() {
+    check(
+        "pub fn f(x: f32[N, D]) -> f32[] { let mu = mean(x); mean(square(x - mu)) }",
+        &["[N, D] x -> result"],
+    );
+    check("pub fn f(x: f32[N, D]) -> f32[N, D] {\n    x - mean(x)\n}", &["[N, D] x -> result"]);
+}
+
+#[test]
+fn a_matrix_product_is_rows_so_far() {
+    check(
+        "pub fn f(x: f32[N, K], w: f32[K, M]) -> f32[N, M] { sum(x * w, K) }",
+        &["[N, M, K] x w -> result"],
+    );
+    check(
+        "pub fn f(x: f32[N, K], w: f32[K, M], b: f32[M]) -> f32[N, M] { relu(sum(x * w, K) + b) }",
+        &["[N, M, K] x w b -> result"],
+    );
+    // A row of products is not at hand where each product is a row.
+    check(
+        "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] {\n    let s = sum(x * w, K);\n    let e = exp(s - max(s, M));\n    e / sum(e, M)\n}",
+        &[
+            "[N, M, K] x w -> sum",
+            "[N, M] sum -> result",
+            "2:13 sum: what uses it is not made of whole rows along `K`, innermost in what is written",
+        ],
+    );
+}
+
+#[test]
+fn off_is_a_kernel_for_each_reduction() {
+    check(
+        "#[fuse(off)]\npub fn f(x: f32[N, D]) -> f32[N, D] {\n    let e = exp(x - max(x, D));\n    e / sum(e, D)\n}",
+        &[
+            "[N, D] x -> max",
+            "[N, D] x max -> sub",
+            "[N, D] sub -> exp",
+            "[N, D] exp -> sum",
+            "[N, D] exp sum -> result",
+            "3:21 max: fusion is off for this function",
+            "3:19 sub: fusion is off for this function",
+            "3:13 exp: fusion is off for this function",
+            "4:9 sum: fusion is off for this function",
+        ],
+    );
+}
+
+/// Threads that read the old value of a row may come after the one that writes it.
+#[test]
+fn a_parameter_of_rows_is_replaced() {
+    let replaced = |source: &str, expect: &[&str]| {
+        check(source, expect);
+        let outputs = plan(source, Target::Cpu).outputs;
+        outputs.iter().filter(|output| matches!(output.dest, Dest::Replaces(_))).count()
+    };
+    let rows = "pub fn f(s: &mut f32[N], x: f32[N, D]) { s += sum(x, D); }";
+    assert_eq!(replaced(rows, &["[N, D] s x -> s"]), 1);
+    let only_written = "pub fn f(s: &mut f32[N], x: f32[N, D]) { s = sum(x, D); }";
+    assert_eq!(replaced(only_written, &["[N, D] x -> s"]), 0);
+    let elements = "pub fn f(p: &mut f32[N, D]) { p = p - mean(p, D); }";
+    assert_eq!(replaced(elements, &["[N, D] p -> p"]), 0);
+    let columns = "pub fn f(p: &mut f32[N, D]) {\n    p = p - mean(p, N);\n}";
+    assert_eq!(
+        replaced(
+            columns,
+            &[
+                "[D, N] p -> sum",
+                "[N, D] p sum -> p",
+                "2:13 sum: what uses it is not made of whole rows along `N`, innermost in what is written",
+            ]
+        ),
+        1
+    );
+}

@@ -4,7 +4,7 @@
 
 use fusion_compiler::ir::dim::{DimExpr, DimOp};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Dim, Output, Param, ParamKind};
+use fusion_compiler::ir::plan::{Dim, Output, Param, ParamKind, Product};
 use smallvec::{SmallVec, smallvec};
 
 use crate::device::Device;
@@ -72,6 +72,8 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
         any_shape: any.and_then(|i: usize| tensor(&args[i])).map(|tensor| tensor.shape().clone()),
     };
     check_computed(plan, args, &bound.symbols)?;
+    check_nonempty(plan, &bound.symbols)?;
+    check_products(plan, &bound.symbols)?;
     Ok(bound)
 }
 
@@ -230,6 +232,37 @@ fn check_computed(plan: &Plan, args: &[Arg<'_>], symbols: &[i64]) -> Result<()> 
                     got,
                 });
             }
+        }
+    }
+    Ok(())
+}
+
+/// Checks the dims that a largest or smallest is taken along.
+fn check_nonempty(plan: &Plan, symbols: &[i64]) -> Result<()> {
+    for dim in plan.nonempty.iter() {
+        if extent_of(plan, dim, symbols)? == 0 {
+            return Err(Error::Empty { function: plan.name.to_string(), dim: dim.name.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the dims that are others together.
+fn check_products(plan: &Plan, symbols: &[i64]) -> Result<()> {
+    for Product { whole, parts } in plan.products.iter() {
+        let extent = extent_of(plan, whole, symbols)?;
+        let extents: Vec<usize> =
+            parts.iter().map(|part| extent_of(plan, part, symbols)).collect::<Result<_>>()?;
+        if extents.iter().try_fold(1, |product: usize, &part| product.checked_mul(part)) != Some(extent) {
+            let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
+            let extents: Vec<String> = extents.iter().map(usize::to_string).collect();
+            return Err(Error::Split {
+                function: plan.name.to_string(),
+                dim: whole.name.to_string(),
+                extent,
+                parts: names.join(", "),
+                extents: extents.join(" × "),
+            });
         }
     }
     Ok(())

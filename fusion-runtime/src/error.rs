@@ -71,6 +71,30 @@ pub enum Error {
         /// The dim, as written.
         dim: String,
     },
+    /// A dim that a largest or smallest is taken along has no elements.
+    #[error(
+        "`{function}`: dim `{dim}` is 0, and its result needs the `max` or `min` along it, which no elements have; check the extent before the call"
+    )]
+    Empty {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+    },
+    /// A dim that is split into others, or that they are merged into, has not as many elements as they come to.
+    #[error("`{function}`: dim `{dim}` is {extent}, but it is [{parts}] together, which come to {extents}")]
+    Split {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+        /// Its extent.
+        extent: usize,
+        /// The others, joined by commas.
+        parts: String,
+        /// Their extents, as a product.
+        extents: String,
+    },
     /// A dim was named that the function does not have.
     #[error("`{function}` has no dim `{dim}`; its dims are [{known}]")]
     UnknownDim {

@@ -82,6 +82,7 @@ pub struct CpuArgs<'a> {
     range: (usize, usize),
     buffers: &'a mut [CpuBuffer],
     uniforms: &'a [CpuUniform],
+    rows: &'a mut [f32],
     memory: PhantomData<&'a mut [u8]>,
 }
 
@@ -125,8 +126,19 @@ impl<'a> CpuArgs<'a> {
         range: (usize, usize),
         buffers: &'a mut [CpuBuffer],
         uniforms: &'a [CpuUniform],
+        rows: &'a mut [f32],
     ) -> CpuArgs<'a> {
-        CpuArgs { range, buffers, uniforms, memory: PhantomData }
+        CpuArgs { range, buffers, uniforms, rows, memory: PhantomData }
+    }
+
+    /// The memory for elements of a row, in `N` equal parts. Once only.
+    #[inline]
+    pub fn row_memory<const N: usize>(&mut self) -> [&'a mut [f32]; N] {
+        let rows = std::mem::take(&mut self.rows);
+        let len = rows.len() / N;
+        let mut parts = rows.chunks_exact_mut(len.max(1));
+        // An empty row has none.
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
 
     /// The items to run: from the first, up to and without the second.

@@ -23,6 +23,9 @@ pub struct LaunchConfig {
 /// of many registers still fit.
 const BLOCK: u32 = 256;
 
+/// Threads of a block of several teams.
+const TEAM_BLOCK: u32 = 128;
+
 impl LaunchConfig {
     /// For `elements`, of which a thread takes `grain` at a time, on a device of these facts.
     ///
@@ -41,6 +44,22 @@ impl LaunchConfig {
             (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
         let grid = iterations.div_ceil(block).min(grid_max);
         LaunchConfig { block: block as u32, grid: grid as u32 }
+    }
+
+    /// For as many iterations, each the work of a team of `team` threads, on a device of these facts.
+    ///
+    /// A team of more than a warp is a block; smaller ones share a block of four warps, or of as many as there are teams.
+    /// The grid is as for single threads.
+    pub fn teams(facts: &DeviceFacts, iterations: u64, team: u32) -> LaunchConfig {
+        let warp = facts.warp_size.max(1);
+        let teams_max = if team > warp { 1 } else { u64::from((TEAM_BLOCK / team.max(1)).max(1)) };
+        let teams = iterations.clamp(1, teams_max);
+        let block = (teams as u32 * team).next_multiple_of(warp);
+        let resident = u64::from(facts.multiprocessor_threads_max / block).max(1);
+        let grid_max =
+            (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
+        let grid = iterations.div_ceil(teams).clamp(1, grid_max);
+        LaunchConfig { block, grid: grid as u32 }
     }
 
     /// For `elements`, of which a thread takes `grain` at a time, on a device as it reports itself.
@@ -75,22 +94,22 @@ impl LaunchConfig {
 impl DeviceFacts {
     /// Of an NVIDIA A100 with 80 GB.
     pub fn a100() -> DeviceFacts {
-        nvidia(108, 2048, 80 << 30)
+        nvidia(108, 2048, 80 << 30, 163 << 10)
     }
 
     /// Of an NVIDIA H100 SXM with 80 GB.
     pub fn h100() -> DeviceFacts {
-        nvidia(132, 2048, 80 << 30)
+        nvidia(132, 2048, 80 << 30, 227 << 10)
     }
 
     /// Of an NVIDIA RTX 4090 with 24 GB.
     pub fn rtx4090() -> DeviceFacts {
-        nvidia(128, 1536, 24 << 30)
+        nvidia(128, 1536, 24 << 30, 99 << 10)
     }
 }
 
 /// What NVIDIA GPUs have in common (CUDA programming guide, technical specifications per compute capability).
-fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64) -> DeviceFacts {
+fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64, shared: u32) -> DeviceFacts {
     DeviceFacts {
         warp_size: 32,
         block_threads_max: 1024,
@@ -99,6 +118,7 @@ fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64) ->
         grid_max: i32::MAX as u32,
         binding_bytes_max: memory,
         buffer_bytes_max: memory,
+        block_shared_bytes_max: shared,
     }
 }
 

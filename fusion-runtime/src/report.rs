@@ -210,6 +210,8 @@ mod tests {
             name: Borrowed("f"),
             symbols: Owned(vec![Borrowed("N")]),
             params: Borrowed(&[]),
+            nonempty: Borrowed(&[]),
+            products: Borrowed(&[]),
             outputs: Borrowed(&[]),
             programs: Borrowed(&[]),
             summary: Summary {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Condition, Dest, Output, Param, ParamKind, Program, Slot, Step};
+use fusion_compiler::ir::plan::{Condition, Dest, Limits, Output, Param, ParamKind, Program, Slot, Step};
 use smallvec::SmallVec;
 
 use crate::bind::{Bound, argument, bind, tensor};
@@ -289,8 +289,10 @@ fn run_steps(program: &Program<CpuCode>, state: &State<'_>) -> Result<()> {
 
 fn run_step(step: &Step<CpuCode>, state: &State<'_>, temps: &Temps) -> Result<()> {
     let symbols = &state.bound.symbols;
-    let binding_bytes_max = state.bound.device.facts().binding_bytes_max;
-    let holds = |condition: &Condition| condition.holds(symbols, binding_bytes_max);
+    let facts = state.bound.device.facts();
+    let limits =
+        Limits { binding_bytes: facts.binding_bytes_max, shared_bytes: facts.block_shared_bytes_max.into() };
+    let holds = |condition: &Condition| condition.holds(symbols, &limits);
     let fits = step.variants.iter().find(|variant| variant.when.iter().all(holds));
     let variant =
         fits.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))?;
@@ -382,7 +384,12 @@ mod tests {
     fn kernel(accesses: [Access; 2]) -> (Plan, Launch) {
         let zero = DimExpr::constant(0);
         let param = |name| Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::Scalar };
-        let buffer = |(slot, access)| BufferArg { slot, access, dtype: DType::F32, reach: Reach::Linear(1) };
+        let buffer = |(slot, access)| BufferArg {
+            slot,
+            access,
+            dtype: DType::F32,
+            reach: Reach::Linear(DimExpr::constant(1)),
+        };
         let slots = [Slot::Param(0), Slot::Param(1)];
         let launch = Launch {
             kernel: Borrowed("k"),
@@ -390,7 +397,9 @@ mod tests {
             index: IndexWidth::Bits32,
             buffers: slots.into_iter().zip(accesses).map(buffer).collect(),
             uniforms: Owned(Vec::new()),
-            space: Space { rows: zero.clone(), cols: zero.clone(), grain: 1 },
+            space: Space { rows: zero.clone(), cols: zero.clone(), grain: 1, each: DimExpr::constant(1) },
+            team: 1,
+            row_memory: DimExpr::constant(0),
         };
         let summary = Summary {
             ops: 0,
@@ -403,6 +412,8 @@ mod tests {
             name: Borrowed("f"),
             symbols: Owned(Vec::new()),
             params: Owned(vec![param("p"), param("g")]),
+            nonempty: Owned(Vec::new()),
+            products: Owned(Vec::new()),
             outputs: Owned(Vec::new()),
             programs: Owned(Vec::new()),
             summary,

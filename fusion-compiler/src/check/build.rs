@@ -52,7 +52,8 @@ pub(super) enum VarKind {
 pub(super) struct Env {
     /// The last of a name counts.
     pub(super) vars: Vec<Var>,
-    pub(super) dims: Vec<(String, AxisId)>,
+    /// The axes that each dim stands for: one, or as many as a template is given for it.
+    pub(super) dims: Vec<(String, Vec<AxisId>)>,
 }
 
 /// A call being expanded.
@@ -94,6 +95,8 @@ pub(super) struct Builder<'a> {
     pub(super) root: Option<&'a str>,
     /// Names whose meaning could not be read.
     pub(super) mistaken: &'a [String],
+    /// Nodes that read a tensor at other axes than its own, and those axes in its order.
+    pub(super) views: Vec<(NodeId, Vec<AxisId>)>,
     /// In-place parameters that have been assigned.
     pub(super) assigned: Vec<ParamId>,
     /// Captures of the inline form.
@@ -120,6 +123,7 @@ impl<'a> Builder<'a> {
             frames: Vec::new(),
             root: None,
             mistaken: &[],
+            views: Vec::new(),
             assigned: Vec::new(),
             captures: super::inline::Captures::default(),
             spans: Vec::new(),
@@ -255,11 +259,25 @@ impl Env {
         self.vars.iter_mut().rev().find(|var| var.name == name)
     }
 
-    pub(super) fn dim(&self, name: &str) -> Option<AxisId> {
-        self.dims.iter().find(|(dim, _)| dim == name).map(|(_, axis)| *axis)
+    /// The axes that a dim stands for.
+    pub(super) fn dim(&self, name: &str) -> Option<&[AxisId]> {
+        self.dims.iter().find(|(dim, _)| dim == name).map(|(_, axes)| axes.as_slice())
+    }
+
+    /// The axis of a dim that stands for one.
+    pub(super) fn axis(&self, name: &str) -> Option<AxisId> {
+        self.dim(name).and_then(only)
     }
 
     pub(super) fn bind(&mut self, name: &str, value: Value, kind: VarKind) {
         self.vars.push(Var { name: name.into(), value, kind });
+    }
+}
+
+/// The axis, if it is one.
+pub(super) fn only(axes: &[AxisId]) -> Option<AxisId> {
+    match axes {
+        [axis] => Some(*axis),
+        _ => None,
     }
 }

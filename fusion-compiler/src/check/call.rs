@@ -5,34 +5,15 @@
 
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
 use super::expr::{self, Operand, dtype_of, single, typed};
-use super::{dims, function, inline, library, reduce};
+use super::{dims, function, inline, library, reduce, rename, split, weak};
 use crate::diag;
 use crate::ir::dtype::DType;
-use crate::ir::graph::AxisSet;
+use crate::ir::graph::{AxisId, AxisSet};
 use crate::ir::ops::{Op, Typing};
-use crate::parse::ast::{Arg, At, Broken, Expr, Function, Param, ParamKind, Returns, TensorType};
+use crate::parse::ast::{Arg, At, Broken, Expr, Function, Name, Param, ParamKind, Returns, TensorType};
 
 /// Functions of the language that are still to come.
-const LATER: [&str; 34] = [
-    "argmax",
-    "argmin",
-    "any",
-    "all",
-    "var",
-    "std",
-    "logsumexp",
-    "norm",
-    "softmax",
-    "log_softmax",
-    "layer_norm",
-    "rms_norm",
-    "batch_norm",
-    "group_norm",
-    "cross_entropy",
-    "mse",
-    "rename",
-    "split",
-    "merge",
+const LATER: [&str; 15] = [
     "slice",
     "concat",
     "pad",
@@ -68,12 +49,16 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     match name {
         "index" => return reduce::index(b, env, at, args),
         "at" => return reduce::at(b, env, at, args),
+        "rename" => return rename::rename(b, env, at, args),
+        "split" => return split::regroup(b, env, at, split::Way::Split, args),
+        "merge" => return split::regroup(b, env, at, split::Way::Merge, args),
         _ => {}
     }
     if let Some(op) = table_op(name) {
         return operation(b, env, at, op, args);
     }
-    if let Some(function) = library::find(name) {
+    let fits = |form: &&Function| fits(b, env, form, args);
+    if let Some(function) = library::forms(name).find(fits).or(library::forms(name).next()) {
         return expand(b, env, at, (function, Origin::Std), args);
     }
     if name == "scalar" && b.form == Form::Function {
@@ -148,6 +133,16 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
         (Some(dtype), _) => b.error(condition.at, diag::wants_bool(info.name, dtype)),
         (None, _) => Value::Unknown,
     }
+}
+
+/// Whether dims are given for the dims of a function, and for nothing else.
+fn fits(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> bool {
+    args.iter().enumerate().all(|(i, arg)| {
+        let named = |label: &Name| form.params.iter().find(|param| param.name.text == label.text);
+        let param = arg.name.as_ref().map_or(form.params.get(i), named);
+        let is_dim = dims::named(b, env, &arg.value).is_some();
+        param.is_some_and(|param| matches!(param.kind, ParamKind::Dim) == is_dim)
+    })
 }
 
 /// The body of a function in place of its call.
@@ -249,8 +244,11 @@ fn arguments<'a>(
     }
     let lacking = |(param, given): (&Param, &Option<&Expr>)| given.is_none() && param.default.is_none();
     if let Some(missing) = callee.params.iter().zip(&given).position(lacking) {
-        let message = if args.iter().any(|arg| arg.name.is_some()) {
-            diag::missing_argument(name, &callee.params[missing].name.text)
+        let param = &callee.params[missing];
+        let message = if matches!(param.kind, ParamKind::Dim) {
+            diag::wants_dim(name, &param.name.text)
+        } else if args.iter().any(|arg| arg.name.is_some()) {
+            diag::missing_argument(name, &param.name.text)
         } else {
             diag::arity(name, takes(callee), were(args.len()))
         };
@@ -266,37 +264,38 @@ fn bind<'a>(
     (callee, origin, at): (&'a Function, Origin, At),
     given: &[Option<&Expr>],
 ) -> Option<Env> {
+    let params = || callee.params.iter().zip(given);
+    let is_dim = |param: &Param| matches!(param.kind, ParamKind::Dim);
+    let mut value = |(param, given): (&Param, &Option<&Expr>)| {
+        given.filter(|_| !is_dim(param)).map(|given| expr::expr(b, env, given))
+    };
+    let values: Vec<Option<Value>> = params().map(&mut value).collect();
     let mut inner = Env::default();
     // Dims first: the types of other parameters name them.
-    for (param, given) in callee.params.iter().zip(given) {
-        if matches!(param.kind, ParamKind::Dim) {
-            let given = (*given)?;
-            let Some(axis) = dims::named(b, env, given) else {
-                b.error(given.at, diag::wants_dim(&callee.name.text, &param.name.text));
-                return None;
-            };
-            inner.dims.push((param.name.text.clone(), axis));
-        }
+    for (i, (param, given)) in params().enumerate().filter(|(_, (param, _))| is_dim(param)) {
+        let axes = match given {
+            Some(given) => dim_argument(b, env, callee, param, given)?,
+            None => {
+                let before = values[..i].iter().flatten().map(|value| axes_of(b, value));
+                before.fold(AxisSet::EMPTY, AxisSet::union).iter().collect()
+            }
+        };
+        inner.dims.push((param.name.text.clone(), axes));
     }
     dims::bind_callee(b, env, &mut inner, callee, at)?;
     let mut whole = Some(());
-    for (param, given) in callee.params.iter().zip(given) {
-        let value = match given {
-            _ if matches!(param.kind, ParamKind::Dim) => continue,
-            Some(given) => {
-                let value = expr::expr(b, env, given);
-                argument(b, &inner, callee, param, (value, given.at))
+    for ((param, given), value) in params().zip(values) {
+        let value = match (value, given, &param.default) {
+            _ if is_dim(param) => continue,
+            (Some(value), Some(given), _) => argument(b, &inner, callee, param, (value, given.at)),
+            (_, _, Some(default)) => {
+                // A default is a part of the callee.
+                b.frames.push(Frame { function: callee, origin, at });
+                let value = expr::expr(b, &mut Env::default(), default);
+                b.frames.pop();
+                value
             }
-            None => match &param.default {
-                Some(default) => {
-                    // A default is a part of the callee.
-                    b.frames.push(Frame { function: callee, origin, at });
-                    let value = expr::expr(b, &mut Env::default(), default);
-                    b.frames.pop();
-                    value
-                }
-                None => unreachable!("a parameter without an argument has a default"),
-            },
+            (_, _, None) => unreachable!("a parameter without an argument has a default"),
         };
         if matches!(value, Value::Unknown) {
             whole = None;
@@ -304,6 +303,31 @@ fn bind<'a>(
         inner.bind(&param.name.text, value, VarKind::Param);
     }
     whole.map(|()| inner)
+}
+
+/// The axes of what is given for a dim: one for a function with types, any number for a template.
+fn dim_argument(
+    b: &mut Builder<'_>,
+    env: &Env,
+    callee: &Function,
+    param: &Param,
+    given: &Expr,
+) -> Option<Vec<AxisId>> {
+    let (function, otherwise) = (&callee.name.text, diag::wants_dim(&callee.name.text, &param.name.text));
+    if callee.is_typed() {
+        return dims::one(b, env, given, function, &otherwise).map(|axis| vec![axis]);
+    }
+    dims::argument(b, env, given, function, &otherwise)
+}
+
+/// The axes of a value, or of several.
+pub(super) fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
+    match value {
+        Value::Node(id) => b.graph.node(*id).axes,
+        Value::Tuple(parts) => parts.iter().map(|part| axes_of(b, part)).fold(AxisSet::EMPTY, AxisSet::union),
+        Value::Weak(number) => weak::axes(b, number),
+        Value::Unknown => AxisSet::EMPTY,
+    }
 }
 
 /// An argument, held against the type of its parameter.

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a dim has one extent in a function, and a callee's dims are axes of its caller.
 
-use super::build::{Builder, Env};
-use crate::diag;
+use super::build::{Builder, Env, only};
+use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
 use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, TensorType};
@@ -12,24 +12,84 @@ use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, TensorType};
 /// compute with.
 const ELEMENTS_MAX: i64 = 1 << 40;
 
-/// The axis that an argument names: `D`, or `3`.
-pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<AxisId> {
+/// The axes that an argument names: `D`, `3`, or several of them, `(H, W)`.
+pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Vec<AxisId>> {
     match &e.kind {
-        ExprKind::Name(name) if env.var(name).is_none() => env.dim(name),
-        ExprKind::Int(extent, None) => find(b, env, &extent.to_string()),
+        ExprKind::Name(name) if env.var(name).is_none() => env.dim(name).map(<[AxisId]>::to_vec),
+        ExprKind::Int(extent, None) => find(b, env, &extent.to_string()).map(|axis| vec![axis]),
+        ExprKind::Tuple(parts) => {
+            let parts: Option<Vec<_>> = parts.iter().map(|part| named(b, env, part)).collect();
+            parts.map(|parts| parts.concat())
+        }
         _ => None,
     }
 }
 
+/// The axes that an argument of `function` names, each once; `otherwise` is said of what is no dim at all.
+pub(super) fn argument(
+    b: &mut Builder<'_>,
+    env: &Env,
+    e: &Expr,
+    function: &str,
+    otherwise: &Message,
+) -> Option<Vec<AxisId>> {
+    if let ExprKind::Tuple(parts) = &e.kind {
+        let mut axes = Vec::new();
+        for part in parts {
+            for axis in argument(b, env, part, function, otherwise)? {
+                if axes.contains(&axis) {
+                    let name = b.graph.axis(axis).name.clone();
+                    b.error(part.at, diag::dim_twice(function, name));
+                    return None;
+                }
+                axes.push(axis);
+            }
+        }
+        return Some(axes);
+    }
+    let axes = named(b, env, e);
+    if axes.is_none() {
+        let message = match &e.kind {
+            ExprKind::Name(name) if env.var(name).is_none() => {
+                let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
+                diag::unknown_dim(name, near)
+            }
+            ExprKind::Int(extent, None) => diag::unknown_dim(extent, ": a dim goes by its name"),
+            _ => otherwise.clone(),
+        };
+        b.error(e.at, message);
+    }
+    axes
+}
+
+/// The one axis that an argument of `function` names.
+pub(super) fn one(
+    b: &mut Builder<'_>,
+    env: &Env,
+    e: &Expr,
+    function: &str,
+    otherwise: &Message,
+) -> Option<AxisId> {
+    let axes = argument(b, env, e, function, otherwise)?;
+    let axis = only(&axes);
+    if axis.is_none() {
+        let text = b.axes_text(axes.into_iter().collect());
+        b.error(e.at, diag::one_dim(function, text));
+    }
+    axis
+}
+
 /// The axis of a name: as the body at hand calls it, or as the function being built does.
 pub(super) fn find(b: &Builder<'_>, env: &Env, name: &str) -> Option<AxisId> {
-    let position = || b.graph.axes.iter().position(|axis| axis.name == name);
-    env.dim(name).or_else(|| position().map(|axis| AxisId(axis as u8)))
+    match env.dim(name) {
+        Some(axes) => only(axes),
+        None => b.graph.axes.iter().position(|axis| axis.name == name).map(|axis| AxisId(axis as u8)),
+    }
 }
 
 /// The axes of a type of a callee, which `bind_callee` has bound.
 pub(super) fn lookup(inner: &Env, ty: &TensorType) -> Option<Vec<AxisId>> {
-    ty.dims.iter().map(|dim| inner.dim(&dim.name.text)).collect()
+    ty.dims.iter().map(|dim| inner.axis(&dim.name.text)).collect()
 }
 
 /// Binds the dims of a callee's types to the caller's axes of the same names.
@@ -42,14 +102,20 @@ pub(super) fn bind_callee(
 ) -> Option<()> {
     for dim in callee.types().flat_map(|ty| &ty.dims) {
         let name = &dim.name.text;
-        let axis = match inner.dim(name) {
+        let several = inner.dim(name).or(env.dim(name)).filter(|axes| axes.len() != 1);
+        if let Some(axes) = several {
+            let text = b.axes_text(axes.iter().copied().collect());
+            b.error(at, diag::callee_one_dim(&callee.name.text, name, text));
+            return None;
+        }
+        let axis = match inner.axis(name) {
             Some(axis) => axis,
             None => {
                 let Some(axis) = find(b, env, name) else {
                     b.error(at, diag::callee_dim(&callee.name.text, name));
                     return None;
                 };
-                inner.dims.push((name.clone(), axis));
+                inner.dims.push((name.clone(), vec![axis]));
                 axis
             }
         };
@@ -99,7 +165,7 @@ pub(super) fn axis(
     at: At,
     fixed: &[(String, i64)],
 ) -> Option<AxisId> {
-    if let Some(axis) = env.dim(name) {
+    if let Some(axis) = env.axis(name) {
         return Some(axis);
     }
     if b.graph.axes.len() >= AXES_MAX {
@@ -114,7 +180,7 @@ pub(super) fn axis(
         }
     };
     let axis = b.axis(name, extent);
-    env.dims.push((name.into(), axis));
+    env.dims.push((name.into(), vec![axis]));
     Some(axis)
 }
 

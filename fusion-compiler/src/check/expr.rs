@@ -9,6 +9,7 @@ use super::build::{Builder, Env, Form, Value, VarKind};
 use super::weak::{self, Weak};
 use super::{call, inline};
 use crate::diag;
+use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind};
 use crate::ir::ops::{Op, Typing};
@@ -98,8 +99,9 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
         return var.value.clone();
     }
     let span = b.place(at);
-    if let Some(axis) = env.dim(name) {
-        return Value::Weak(Weak::extent(b.graph.axis(axis).extent.clone(), span));
+    if let Some(axes) = env.dim(name) {
+        let extent = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
+        return Value::Weak(Weak::extent(extent, span));
     }
     if let Some((_, value)) = CONSTANTS.iter().find(|(constant, _)| *constant == name) {
         return Value::Weak(Weak::float(*value, span));
@@ -289,7 +291,12 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) 
     for (value, right) in args {
         let other = dtype_of(b, value)?;
         if has_dtype(value) && other != dtype {
-            b.error(at, mixed(what, (dtype, *left), (other, *right)));
+            let inside = b.in_std() && dtype != DType::Bool && other != DType::Bool;
+            let message = match inside {
+                true => diag::mixed_arguments(dtype, other),
+                false => mixed(what, (dtype, *left), (other, *right)),
+            };
+            b.error(at, message);
             return None;
         }
         if !has_dtype(value) && !weak_fits(b, (at, right.at), what, value, dtype) {

@@ -5,7 +5,7 @@
 use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
 use super::expr::{self, dtype_of, typed, weak_fits};
-use super::{Failure, Function, Options, ParamType, Signature, Stub, dims, unroll};
+use super::{Failure, Function, Options, ParamType, Signature, Stub, dims, rename, split, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
@@ -147,7 +147,9 @@ fn function(
     let value = expr::body(&mut b, &mut env, &function.body);
     in_place(&mut b, &env, function);
     returned(&mut b, function, value, &outputs);
+    split::refine(&mut b);
     unroll::check(&mut b);
+    rename::finish(&mut b.graph, b.views);
     let options = Options { targets: item.targets.clone() };
     Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })
 }
@@ -176,12 +178,13 @@ fn signature(
         declare_param(b, env, param, &fixed)?;
     }
     let known = b.graph.symbols.len();
+    rename::declare(b, env, &function.body, &fixed);
     let mut outputs = Vec::new();
     for ty in function.results.iter().flatten() {
         let order = dims::declare(b, env, &ty.dims, &fixed)?;
         let mut whole = tensor_dtype(&ty.dtype).is_some();
         for dim in &ty.dims {
-            let axis = env.dim(&dim.name.text)?;
+            let axis = env.axis(&dim.name.text)?;
             let unbound =
                 matches!(*b.graph.axis(axis).extent.0, [DimOp::Sym(sym)] if usize::from(sym) >= known);
             if unbound {
@@ -221,7 +224,9 @@ fn declare_param(
         }
     };
     let (node, axes) = match &kind {
-        ParamKind::Tensor { axes, .. } => (NodeKind::Input(id), axes.iter().copied().collect()),
+        ParamKind::Tensor { axes, .. } | ParamKind::View { axes, .. } => {
+            (NodeKind::Input(id), axes.iter().copied().collect())
+        }
         ParamKind::Scalar | ParamKind::Dim(_) => (NodeKind::Scalar(id), AxisSet::EMPTY),
     };
     b.graph.params.push(Param { name: text.clone(), dtype: dtype.unwrap_or(DType::F32), kind, span });

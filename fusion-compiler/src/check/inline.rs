@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{self, dtype_of, known, typed};
-use super::{Inline, Options, dims, unroll};
+use super::{Inline, Options, dims, rename, split, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -47,7 +47,8 @@ pub(super) fn inline(tokens: TokenStream) -> Result<Inline, Diagnostics> {
     let mut b = Builder::new("inline", &[], &places, &mut errors);
     b.captures.parsed = &captures;
     let checked = build(&mut b, &form);
-    let Builder { graph, spans, captures, form, .. } = b;
+    let Builder { mut graph, spans, captures, form, views, .. } = b;
+    rename::finish(&mut graph, views);
     let (rust, any_shape) = (captures.rust, form == Form::AnyShape);
     match checked {
         Some(()) if errors.is_empty() => {
@@ -112,6 +113,7 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
         let axes = dims::declare(b, env, capture.dims.as_deref().unwrap_or_default(), &fixed)?;
         b.captures.axes.push(axes);
     }
+    rename::declare_inline(b, env, &form.value, &fixed);
     let Some((dims, _)) = &form.order else { return Some(None) };
     for dim in dims {
         if env.dim(&dim.name.text).is_none() {
@@ -151,6 +153,7 @@ fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &pa
     }
     let node = b.widen(id, wants, span)?;
     b.graph.outputs.push(Output { node, axes: order, dest: Dest::Fresh });
+    split::refine(b);
     unroll::check(b);
     Some(())
 }
@@ -162,7 +165,7 @@ fn leftmost(b: &Builder<'_>, has: AxisSet) -> Option<Vec<AxisId>> {
             let all: AxisSet = axes.iter().copied().collect();
             all.contains_all(has).then(|| axes.iter().copied().filter(|&axis| has.contains(axis)).collect())
         }
-        ParamKind::Scalar | ParamKind::Dim(_) => None,
+        ParamKind::Scalar | ParamKind::Dim(_) | ParamKind::View { .. } => None,
     })
 }
 
@@ -248,7 +251,7 @@ fn first_axes(b: &Builder<'_>, node: NodeId) -> Option<Vec<AxisId>> {
     let NodeKind::Input(id) = b.graph.node(node).kind else { return None };
     match &b.graph.param(id).kind {
         ParamKind::Tensor { axes, .. } => Some(axes.clone()),
-        ParamKind::Scalar | ParamKind::Dim(_) => None,
+        ParamKind::Scalar | ParamKind::Dim(_) | ParamKind::View { .. } => None,
     }
 }
 

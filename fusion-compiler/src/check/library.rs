@@ -21,9 +21,9 @@ pub(super) fn functions() -> &'static [ast::Function] {
     })
 }
 
-/// The function of this name.
-pub(super) fn find(name: &str) -> Option<&'static ast::Function> {
-    functions().iter().find(|function| function.name.text == name)
+/// The functions of this name: one, or several that are told apart by which of their arguments are dims.
+pub(super) fn forms(name: &str) -> impl Iterator<Item = &'static ast::Function> {
+    functions().iter().filter(move |function| function.name.text == name)
 }
 
 #[cfg(test)]

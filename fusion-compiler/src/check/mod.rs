@@ -11,6 +11,8 @@ mod function;
 mod inline;
 mod library;
 mod reduce;
+mod rename;
+mod split;
 #[cfg(test)]
 mod tests;
 mod unroll;
@@ -56,7 +58,7 @@ pub struct Signature {
     pub visibility: TokenStream,
     /// Name of the function.
     pub name: Ident,
-    /// Names of the parameters, in the order of the graph's.
+    /// Names of the parameters, in the order of the graph's, which ends with views of them.
     pub params: Vec<Ident>,
     /// One result or a tuple of them.
     pub returns: Returns,
@@ -74,7 +76,7 @@ pub struct Options {
 pub struct Inline {
     /// What it computes.
     pub graph: Graph,
-    /// The Rust expression of each parameter of the graph, in order: tensors and the insides of `scalar(…)`.
+    /// The Rust expression of each parameter of the graph but views, in order: tensors and the insides of `scalar(…)`.
     pub captures: Vec<TokenStream>,
     /// How to compile it.
     pub options: Options,

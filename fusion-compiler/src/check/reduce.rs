@@ -8,14 +8,15 @@ use super::{call, dims};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Node, NodeKind, Reduce};
+use crate::ir::graph::{AxisId, AxisSet, Node, NodeId, NodeKind, Reduce};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
 use super::weak::{self, Weak};
 
-/// Names of what this file gives.
-pub(super) const NAMES: [&str; 7] = ["sum", "mean", "prod", "max", "min", "index", "at"];
+/// Names of what goes along dims and is not written in the language.
+pub(super) const NAMES: [&str; 10] =
+    ["sum", "mean", "prod", "max", "min", "index", "at", "rename", "split", "merge"];
 
 /// What a reduction gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
     if let (Kind::Combine(combine), [_, Arg { value: number, .. }]) = (kind, args)
         && let (true, ExprKind::Int(..)) = (kind.compares(), &number.kind)
-        && !dims::named(b, env, number).is_some_and(|axis| axes_of(b, &value).contains(axis))
+        && !dims::named(b, env, number).is_some_and(|axes| call::axes_of(b, &value).contains(axes[0]))
     {
         let op = if combine == Reduce::Max { Op::Max } else { Op::Min };
         let other = single(b, env, number);
@@ -115,21 +116,10 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
             None => return Value::Unknown,
         },
     };
-    if let Some(&axis) = axes.iter().find(|&&axis| b.graph.axis(axis).extent.as_const().is_none()) {
-        let dim = b.graph.axis(axis).name.clone();
-        return b.error(at, diag::reduce_unknown_extent(dim));
-    }
     combine(b, at, kind, id, &axes)
 }
 
-fn axes_of(b: &Builder<'_>, value: &Value) -> AxisSet {
-    match value {
-        Value::Node(id) => b.graph.node(*id).axes,
-        Value::Weak(_) | Value::Tuple(_) | Value::Unknown => AxisSet::EMPTY,
-    }
-}
-
-fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: crate::ir::graph::NodeId, axes: &[AxisId]) -> Value {
+fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId]) -> Value {
     let span = b.place(at);
     let set: AxisSet = axes.iter().copied().collect();
     let (dtype, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
@@ -153,49 +143,29 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: crate::ir::graph::NodeId
 
 /// The axes that the last argument names.
 fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, has: AxisSet) -> Option<Vec<AxisId>> {
-    let parts = match &arg.kind {
-        ExprKind::Tuple(parts) => parts.as_slice(),
-        _ => std::slice::from_ref(arg),
-    };
-    let mut axes = Vec::new();
-    for part in parts {
-        let axis = dim(b, env, kind.name(), part)?;
-        let name = b.graph.axis(axis).name.clone();
-        if !has.contains(axis) {
-            let has = b.axes_text(has);
-            b.error(part.at, diag::no_such_axis(name, has));
-            return None;
-        }
-        if kind.compares() && matches!(arg.kind, ExprKind::Int(..)) {
-            b.error(part.at, diag::reduce_or_compare(kind.name(), name));
-            return None;
-        }
-        if axes.contains(&axis) {
-            b.error(part.at, diag::reduce_twice(kind.name(), name));
-            return None;
-        }
-        axes.push(axis);
+    let name = kind.name();
+    let axes = dims::argument(b, env, arg, name, &diag::wants_dim_last(name))?;
+    if axes.is_empty() {
+        b.error(arg.at, diag::nothing_to_reduce(name));
+        return None;
+    }
+    if let Some(&axis) = axes.iter().find(|&&axis| !has.contains(axis)) {
+        let (dim, has) = (b.graph.axis(axis).name.clone(), b.axes_text(has));
+        let at = match &arg.kind {
+            ExprKind::Tuple(parts) => {
+                let names = |part: &&Expr| dims::named(b, env, part).is_some_and(|axes| axes.contains(&axis));
+                parts.iter().find(names).map_or(arg.at, |part| part.at)
+            }
+            _ => arg.at,
+        };
+        b.error(at, diag::no_such_axis(dim, has));
+        return None;
+    }
+    if let (true, ExprKind::Int(dim, _)) = (kind.compares(), &arg.kind) {
+        b.error(arg.at, diag::reduce_or_compare(name, dim));
+        return None;
     }
     Some(axes)
-}
-
-/// The axis an argument names, which must be one.
-fn dim(b: &mut Builder<'_>, env: &Env, function: &str, e: &Expr) -> Option<AxisId> {
-    let axis = dims::named(b, env, e);
-    if axis.is_none() {
-        let message = match &e.kind {
-            ExprKind::Name(name) if env.var(name).is_none() => {
-                let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
-                diag::unknown_dim(name, near)
-            }
-            ExprKind::Int(extent, None) => diag::unknown_dim(extent, ": a dim goes by its name"),
-            _ if function == "index" => diag::index_argument(),
-            _ if function == "at" => diag::at_arguments(),
-            _ => diag::wants_dim_last(function),
-        };
-        b.error(e.at, message);
-    }
-    axis
 }
 
 /// `index(T)`: the coordinate along a dim.
@@ -207,7 +177,9 @@ pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Val
     if !matches!(value.kind, ExprKind::Name(_) | ExprKind::Int(..)) {
         return b.error(at, diag::index_argument());
     }
-    let Some(axis) = dim(b, env, "index", value) else { return Value::Unknown };
+    let Some(axis) = dims::one(b, env, value, "index", &diag::index_argument()) else {
+        return Value::Unknown;
+    };
     let span = b.place(at);
     known(b.leaf(NodeKind::Coord(axis), DType::I32, AxisSet::EMPTY.with(axis), span))
 }
@@ -222,7 +194,9 @@ pub(super) fn at(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Va
         return b.error(at, diag::at_arguments());
     }
     let value = single(b, env, &operand.value);
-    let Some(axis) = dim(b, env, "at", &along.value) else { return Value::Unknown };
+    let Some(axis) = dims::one(b, env, &along.value, "at", &diag::at_arguments()) else {
+        return Value::Unknown;
+    };
     let ExprKind::Int(position, None) = position.value.kind else {
         return b.error(position.value.at, diag::at_position());
     };

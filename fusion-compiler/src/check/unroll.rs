@@ -6,14 +6,12 @@
 
 use super::build::Builder;
 use crate::diag;
-use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
-
-/// Most elements of a value that a thread computes.
-const UNROLLED_MAX: i64 = 64;
+use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, UNROLLED_MAX};
 
 /// Reports what would be unrolled too far.
 pub(super) fn check(b: &mut Builder<'_>) {
-    let mut orders: Vec<&[AxisId]> = b.graph.outputs.iter().map(|output| output.axes.as_slice()).collect();
+    let mut orders: Vec<Vec<AxisId>> =
+        b.graph.outputs.iter().map(|output| b.graph.parts(&output.axes)).collect();
     orders.sort();
     orders.dedup();
     let found: Vec<(NodeId, AxisSet)> = orders.iter().flat_map(|order| too_far(&b.graph, order)).collect();
@@ -27,20 +25,24 @@ pub(super) fn check(b: &mut Builder<'_>) {
 /// The reductions with too many terms for the results in this order, and the axes of those terms; without one, what
 /// makes the results themselves too long.
 fn too_far(graph: &Graph, order: &[AxisId]) -> Vec<(NodeId, AxisSet)> {
-    let results: Vec<NodeId> =
-        graph.outputs.iter().filter(|output| output.axes == order).map(|output| output.node).collect();
+    let results: Vec<NodeId> = graph
+        .outputs
+        .iter()
+        .filter(|output| graph.parts(&output.axes) == order)
+        .map(|output| output.node)
+        .collect();
     let needed = backwards(graph, &results, AxisSet::EMPTY, |_, _| AxisSet::EMPTY);
     let runs: Vec<(NodeId, AxisSet)> = graph
         .iter()
         .filter(|(id, _)| needed[id.0 as usize].is_some())
-        .map(|(id, node)| (id, runs_along(node)))
+        .map(|(id, node)| (id, runs_along(graph, node)))
         .collect();
     let unrolled = runs.iter().fold(AxisSet::EMPTY, |all, (_, axes)| all.union(*axes));
     let kept = both(order.iter().copied().collect(), unrolled);
-    let lanes = backwards(graph, &results, kept, |node, lanes| lanes.union(combined(node)));
+    let lanes = backwards(graph, &results, kept, |node, lanes| lanes.union(combined(graph, node)));
     let is_long = |axes| elements(graph, axes) > UNROLLED_MAX;
     let terms = runs.iter().map(|&(id, _)| {
-        let axes = combined(graph.node(id));
+        let axes = combined(graph, graph.node(id));
         (id, if axes.is_empty() { axes } else { lanes[id.0 as usize].unwrap_or(axes).union(axes) })
     });
     let long: Vec<(NodeId, AxisSet)> = terms.filter(|&(_, axes)| is_long(axes)).collect();
@@ -52,9 +54,9 @@ fn too_far(graph: &Graph, order: &[AxisId]) -> Vec<(NodeId, AxisSet)> {
 }
 
 /// The axes that are run through for a node, one element after the other.
-fn runs_along(node: &Node) -> AxisSet {
+fn runs_along(graph: &Graph, node: &Node) -> AxisSet {
     match node.kind {
-        NodeKind::Reduce(_, axes) => axes,
+        NodeKind::Reduce(..) => combined(graph, node),
         NodeKind::At(axis, _) => AxisSet::EMPTY.with(axis),
         NodeKind::Input(_)
         | NodeKind::Scalar(_)
@@ -66,9 +68,20 @@ fn runs_along(node: &Node) -> AxisSet {
     }
 }
 
-/// The axes that a node combines the elements along.
-fn combined(node: &Node) -> AxisSet {
-    if let NodeKind::Reduce(_, axes) = node.kind { axes } else { AxisSet::EMPTY }
+/// The axes that a node combines the elements along, all of them written out.
+fn combined(graph: &Graph, node: &Node) -> AxisSet {
+    match node.kind {
+        NodeKind::Reduce(_, axes) if !graph.is_looped(axes) => axes,
+        NodeKind::Reduce(..)
+        | NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::At(..) => AxisSet::EMPTY,
+    }
 }
 
 /// For each node that the results need, the axes along which one thread needs it: `first` for the results, and for

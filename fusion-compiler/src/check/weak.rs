@@ -115,6 +115,17 @@ pub(super) fn resolve(b: &mut Builder<'_>, weak: &Weak, dtype: DType) -> Option<
     }
 }
 
+/// The axes that it has by its conditions.
+pub(super) fn axes(b: &Builder<'_>, weak: &Weak) -> AxisSet {
+    let all =
+        |numbers: &[Weak]| numbers.iter().map(|number| axes(b, number)).fold(AxisSet::EMPTY, AxisSet::union);
+    match &weak.kind {
+        WeakKind::Literal(_) | WeakKind::Extent(_) => AxisSet::EMPTY,
+        WeakKind::Apply(_, _, args) => all(args),
+        WeakKind::Select(condition, sides) => b.graph.node(*condition).axes.union(all(&**sides)),
+    }
+}
+
 /// The literal in a dtype, if it fits.
 pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: SpanId) -> Option<Const> {
     match value {

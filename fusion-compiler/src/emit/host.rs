@@ -18,7 +18,7 @@ use crate::target::Dialect;
 pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
     let Function { signature, graph, .. } = function;
     let params: Vec<ParamType> =
-        graph.params.iter().map(|param| param_type(param.dtype, &param.kind)).collect();
+        graph.params.iter().filter_map(|param| param_type(param.dtype, &param.kind)).collect();
     let (results, names) = (results(graph), rust_names(&signature.params));
     let call = call(&signature.name, (&results, signature.returns), &arguments(&names));
     let into = into(&names, &params, &results);
@@ -68,7 +68,7 @@ pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
             ParamKind::Scalar => {
                 quote_spanned!(place=> ::fusion::__private::IntoScalar::<#dtype>::into_scalar(#capture))
             }
-            ParamKind::Dim(_) => unreachable!("nothing that is captured is an extent"),
+            ParamKind::Dim(_) | ParamKind::View { .. } => unreachable!("tensors and numbers are captured"),
         }
     });
     let name = Ident::new("__fused", Span::call_site());
@@ -248,11 +248,13 @@ fn free(mut name: String, taken: &[Ident], span: Span) -> Ident {
     Ident::new(&name, span)
 }
 
-fn param_type(dtype: DType, kind: &ParamKind) -> ParamType {
+/// What the caller passes, if anything.
+fn param_type(dtype: DType, kind: &ParamKind) -> Option<ParamType> {
     match kind {
-        ParamKind::Tensor { access, .. } => ParamType::Tensor(dtype, *access),
-        ParamKind::Scalar => ParamType::Scalar(dtype),
-        ParamKind::Dim(_) => ParamType::Dim,
+        ParamKind::Tensor { access, .. } => Some(ParamType::Tensor(dtype, *access)),
+        ParamKind::Scalar => Some(ParamType::Scalar(dtype)),
+        ParamKind::Dim(_) => Some(ParamType::Dim),
+        ParamKind::View { .. } => None,
     }
 }
 

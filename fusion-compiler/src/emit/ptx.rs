@@ -6,7 +6,9 @@
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Value};
+use crate::ir::kernel::{
+    At, BufferId, Carried, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
+};
 use crate::target::Dialect;
 
 /// The oldest instruction set that has everything emitted here.
@@ -22,13 +24,23 @@ pub fn ptx(kernel: &Kernel) -> String {
     let mut out = Writer::new();
     HEADER.iter().for_each(|line| out.line(line));
     out.line("");
+    for (i, _) in kernel.shared.iter().enumerate().filter(|(_, shared)| shared.len == SharedLen::AtLaunch) {
+        out.line(format!(".extern .shared .align 16 .b8 {}[];", shared_name(SharedId(i as u16))));
+    }
     out.line(format!(".visible .entry {}(", kernel.name));
     out.line(parameters(kernel).join(",\n"));
-    out.block(")\n{", |out| {
+    // With as many threads, that many registers do not fit.
+    let limit = if kernel.team > 32 { format!("\n.maxntid {}, 1, 1", kernel.team) } else { String::new() };
+    out.block(format!("){limit}\n{{"), |out| {
         for (bank, count) in Bank::ALL.iter().zip(emitter.counts) {
             if count > 0 {
                 out.line(format!(".reg .{} %{}<{count}>;", bank.declared(), bank.letter()));
             }
+        }
+        for (i, shared) in kernel.shared.iter().enumerate() {
+            let SharedLen::Fixed(len) = shared.len else { continue };
+            let (size, bytes) = (shared.dtype.size(), shared.dtype.size() * len as usize);
+            out.line(format!(".shared .align {size} .b8 {}[{bytes}];", shared_name(SharedId(i as u16))));
         }
         out.text.push_str(&emitter.out.text);
     });
@@ -46,6 +58,10 @@ fn parameters(kernel: &Kernel) -> Vec<String> {
 
 fn buffer_name(kernel: &Kernel, i: usize) -> String {
     identifier('b', i, &kernel.buffers[i].name)
+}
+
+fn shared_name(id: SharedId) -> String {
+    format!("s{}", id.0)
 }
 
 /// Registers of one kind.
@@ -162,19 +178,40 @@ impl<'k> Emitter<'k> {
         match stmt {
             Stmt::Let(value, expr) => self.bind(*value, expr),
             Stmt::Store(at, value) => self.store(at, *value),
-            Stmt::Loop { var, start, end, step, body, .. } => self.run(*var, (*start, *end, *step), body),
+            Stmt::Loop { var, start, end, step, carried, body, .. } => {
+                self.run(*var, (*start, *end, *step), carried, body);
+            }
             Stmt::If { cond, body } => {
                 let (cond, done) = (self.one(*cond), self.label("else"));
                 self.line(format!("@!{cond} bra {done};"));
                 self.body(body);
                 self.mark(&done);
             }
+            Stmt::StoreShared(id, index, value) => {
+                let (place, t) =
+                    (self.shared(*id, *index), suffix(self.kernel, self.kernel.ty(*value).dtype));
+                let (vector, parts) = group(&self.registers[value.0 as usize]);
+                self.line(format!("st.shared{vector}.{t} {place}, {parts};"));
+            }
+            Stmt::Barrier => self.line("bar.sync 0;"),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
+            Stmt::Team(_) => unreachable!("legalize leaves shuffles and shared memory"),
         }
     }
 
     /// A loop with its test at the end, and once before it.
-    fn run(&mut self, var: Value, (start, end, step): (Value, Value, Value), body: &[Stmt]) {
+    fn run(
+        &mut self,
+        var: Value,
+        (start, end, step): (Value, Value, Value),
+        carried: &[Carried],
+        body: &[Stmt],
+    ) {
+        for Carried { start, var, out, .. } in carried {
+            self.define(*var);
+            self.copy(*start, *var);
+            self.registers[out.0 as usize] = self.registers[var.0 as usize].clone();
+        }
         let var = self.define(var).remove(0);
         let (start, end, step) = (self.one(start), self.one(end), self.one(step));
         let (again, done) = (self.label("loop"), self.label("done"));
@@ -184,10 +221,54 @@ impl<'k> Emitter<'k> {
         self.line(format!("@{test} bra {done};"));
         self.mark(&again);
         self.body(body);
+        self.hand_on(carried);
         self.line(format!("add.{t} {var}, {var}, {step};"));
         self.line(format!("setp.lt.{t} {test}, {var}, {end};"));
         self.line(format!("@{test} bra {again};"));
         self.mark(&done);
+    }
+
+    /// What the next iteration gets; by way of other registers where one that is written is still to be read.
+    fn hand_on(&mut self, carried: &[Carried]) {
+        let mut moves: Vec<(DType, String, String)> = Vec::new();
+        for Carried { var, next, .. } in carried {
+            let dtype = self.kernel.ty(*var).dtype;
+            let lanes = self.registers[next.0 as usize].iter().zip(&self.registers[var.0 as usize]);
+            moves.extend(lanes.map(|(from, to)| (dtype, from.clone(), to.clone())));
+        }
+        moves.retain(|(_, from, to)| from != to);
+        if moves.iter().any(|(_, from, _)| moves.iter().any(|(_, _, to)| to == from)) {
+            for (dtype, from, _) in &mut moves {
+                let fresh = self.register(self.bank(*dtype));
+                self.line(format!("mov.{} {fresh}, {from};", suffix(self.kernel, *dtype)));
+                *from = fresh;
+            }
+        }
+        for (dtype, from, to) in moves {
+            self.line(format!("mov.{} {to}, {from};", suffix(self.kernel, dtype)));
+        }
+    }
+
+    fn copy(&mut self, from: Value, to: Value) {
+        let t = suffix(self.kernel, self.kernel.ty(to).dtype);
+        for lane in 0..self.registers[to.0 as usize].len() {
+            self.line(format!("mov.{t} {}, {};", self.lane(to, lane), self.lane(from, lane)));
+        }
+    }
+
+    /// An element of shared memory.
+    fn shared(&mut self, id: SharedId, index: Value) -> String {
+        let (base, place) = (self.register(Bank::Bits32), self.register(Bank::Bits32));
+        let size = self.kernel.shared[usize::from(id.0)].dtype.size();
+        let mut index = self.one(index);
+        if self.kernel.index == IndexWidth::Bits64 {
+            let narrow = self.register(Bank::Bits32);
+            self.line(format!("cvt.u32.u64 {narrow}, {index};"));
+            index = narrow;
+        }
+        self.line(format!("mov.u32 {base}, {};", shared_name(id)));
+        self.line(format!("mad.lo.u32 {place}, {index}, {size}, {base};"));
+        format!("[{place}]")
     }
 
     fn label(&mut self, name: &str) -> String {
@@ -241,6 +322,23 @@ impl<'k> Emitter<'k> {
                 d.iter().enumerate().for_each(|(lane, d)| self.line(format!("mov.{t} {d}, {lane};")));
             }
             Expr::Load(at) => self.load(&d, dtype, at),
+            Expr::LoadShared(id, index) => {
+                let place = self.shared(*id, *index);
+                let (vector, parts) = group(&d);
+                self.line(format!("ld.shared{vector}.{t} {parts}, {place};"));
+            }
+            Expr::Shuffle(arg, from) => {
+                let (mode, from) = match from {
+                    Shuffle::Down(distance) => ("down", *distance),
+                    Shuffle::First => ("idx", 0),
+                };
+                let (d, arg) = (&d[0], self.one(*arg));
+                self.line(format!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, 31, 0xffffffff;"));
+            }
+            Expr::ThreadId => self.special(&d[0], "%tid.x"),
+            Expr::BlockId => self.special(&d[0], "%ctaid.x"),
+            Expr::Blocks => self.special(&d[0], "%nctaid.x"),
+            Expr::TeamId | Expr::TeamSlot => unreachable!("legalize tells threads by their blocks"),
             Expr::GridId => self.grid(&d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
             Expr::GridSize => self.grid(&d[0], ["%nctaid.x", "%ntid.x"], None),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
@@ -270,6 +368,13 @@ impl<'k> Emitter<'k> {
             | Expr::Bitcast(_)
             | Expr::LaneIndex
             | Expr::Load(_)
+            | Expr::TeamId
+            | Expr::TeamSlot
+            | Expr::Shuffle(..)
+            | Expr::LoadShared(..)
+            | Expr::ThreadId
+            | Expr::BlockId
+            | Expr::Blocks
             | Expr::GridId
             | Expr::GridSize
             | Expr::RangeStart
@@ -284,6 +389,18 @@ impl<'k> Emitter<'k> {
             self.line(format!("setp.ne.u32 {d}, {word}, 0;"));
         } else {
             self.line(format!("ld.param.{} {d}, [{name}];", suffix(self.kernel, dtype)));
+        }
+    }
+
+    /// A special register, as a position.
+    fn special(&mut self, d: &str, special: &str) {
+        match self.kernel.index {
+            IndexWidth::Bits32 => self.line(format!("mov.u32 {d}, {special};")),
+            IndexWidth::Bits64 => {
+                let word = self.register(Bank::Bits32);
+                self.line(format!("mov.u32 {word}, {special};"));
+                self.line(format!("cvt.u64.u32 {d}, {word};"));
+            }
         }
     }
 
@@ -411,6 +528,14 @@ impl Bank {
             Bank::Bits32 | Bank::F32 => "b32",
             Bank::Bits64 | Bank::F64 => "b64",
         }
+    }
+}
+
+/// Registers of an access: how many at once, and which.
+fn group(registers: &[String]) -> (String, String) {
+    match registers {
+        [one] => (String::new(), one.clone()),
+        all => (format!(".v{}", all.len()), format!("{{{}}}", all.join(", "))),
     }
 }
 

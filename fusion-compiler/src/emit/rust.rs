@@ -9,13 +9,15 @@ use std::collections::HashMap;
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, Stmt, Value};
+use crate::ir::kernel::{
+    At, BufferId, Carried, Expr, FOLD_LANES, Fold, Kernel, Lanes, SharedId, Stmt, Value,
+};
 use crate::target::Dialect;
 
 /// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = HashMap::new();
-    count_uses(&kernel.body, &mut uses);
+    count_uses(&mut kernel.body.clone(), &mut uses);
     let emitter = Emitter { kernel, dialect, uses };
     let mut out = Writer::new();
     out.line("#[inline(always)]");
@@ -38,24 +40,32 @@ struct Emitter<'k> {
 }
 
 /// Adds how often each value is an operand of the statements and of those within.
-fn count_uses(body: &[Stmt], uses: &mut HashMap<Value, usize>) {
+fn count_uses(body: &mut [Stmt], uses: &mut HashMap<Value, usize>) {
+    let mut count = |value: &Value| *uses.entry(*value).or_default() += 1;
+    for stmt in body.iter_mut() {
+        stmt.for_each_operand_mut(|operand| count(operand));
+    }
     for stmt in body {
-        stmt.clone().for_each_operand_mut(|operand| *uses.entry(*operand).or_default() += 1);
-        match stmt {
-            Stmt::Let(..) | Stmt::Store(..) => {}
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                count_uses(body, uses);
-            }
-        }
+        stmt.for_each_body_mut(|body, leaving| {
+            leaving.iter().for_each(|value| *uses.entry(**value).or_default() += 1);
+            count_uses(body, uses);
+        });
     }
 }
 
 /// A run of elements that a vector loop goes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stream {
-    buffer: BufferId,
+    memory: Place,
     index: Value,
     stride: u32,
+}
+
+/// What a run is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Buffer(BufferId),
+    Shared(SharedId),
 }
 
 impl Emitter<'_> {
@@ -68,6 +78,10 @@ impl Emitter<'_> {
                     out.line(format!("let ({name}, s{i}) = args.write::<{dtype}>({i});"));
                 }
             }
+        }
+        let rows: Vec<String> = (0..self.kernel.shared.len()).map(|i| format!("r{i}")).collect();
+        if !rows.is_empty() {
+            out.line(format!("let [{}] = args.row_memory();", rows.join(", ")));
         }
         out.line("let (first, end) = args.range();");
     }
@@ -95,11 +109,8 @@ impl Emitter<'_> {
     /// The values made by these statements that others use.
     fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
         let mut inside = HashMap::new();
-        count_uses(run, &mut inside);
-        let made = run.iter().filter_map(|stmt| match stmt {
-            Stmt::Let(value, _) => Some(*value),
-            Stmt::Store(..) | Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => None,
-        });
+        count_uses(&mut run.to_vec(), &mut inside);
+        let made = run.iter().flat_map(Stmt::made);
         made.filter(|value| self.uses.get(value) > inside.get(value)).collect()
     }
 
@@ -113,26 +124,41 @@ impl Emitter<'_> {
                 let place = format!("{} + {}", self.position(at), at.phase);
                 out.line(format!("{}[{place}] = v{};", self.name(at.buffer), value.0));
             }
-            Stmt::Loop { var, start, end, step, body, .. } => {
+            Stmt::Loop { var, start, end, step, carried, body, .. } => {
+                for Carried { start, var, .. } in carried {
+                    let dtype = scalar(self.kernel.ty(*var).dtype);
+                    out.line(format!("let mut c{}: {dtype} = v{};", var.0, start.0));
+                }
                 let open = format!("for v{} in (v{}..v{}).step_by(v{}) {{", var.0, start.0, end.0, step.0);
-                out.block(open, |out| self.body(out, body));
+                out.block(open, |out| {
+                    carried.iter().for_each(|one| out.line(format!("let v{0} = c{0};", one.var.0)));
+                    self.body(out, body);
+                    carried.iter().for_each(|one| out.line(format!("c{} = v{};", one.var.0, one.next.0)));
+                });
+                carried.iter().for_each(|one| out.line(format!("let v{} = c{};", one.out.0, one.var.0)));
             }
-            Stmt::Vector { len, body } => self.vector(out, *len, body),
+            Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
+            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => out.block(format!("if v{} {{", cond.0), |out| self.body(out, body)),
         }
     }
 
     /// What is the same for all lanes first, then the slices, then the loop.
-    fn vector(&self, out: &mut Writer, len: Value, body: &[Stmt]) {
+    fn vector(&self, out: &mut Writer, len: Value, body: &[Stmt], folds: &[Fold]) {
         let (lanes, uniform): (Vec<Stmt>, Vec<Stmt>) =
             body.iter().cloned().partition(|stmt| self.is_per_lane(stmt));
         self.body(out, &uniform);
         let streams = self.streams(&lanes);
         for (i, stream) in streams.iter().enumerate() {
-            let written = self.kernel.buffer(stream.buffer).access != Access::Read;
+            let written = self.is_written(stream);
             let borrow = if written { "&mut " } else { "&" };
-            let at = At { buffer: stream.buffer, index: stream.index, stride: stream.stride, phase: 0 };
-            let run = format!("{}[{}..]", self.name(stream.buffer), self.position(&at));
+            let run = match stream.memory {
+                Place::Buffer(buffer) => {
+                    let at = At { buffer, index: stream.index, stride: stream.stride, phase: 0 };
+                    format!("{}[{}..]", self.name(buffer), self.position(&at))
+                }
+                Place::Shared(id) => format!("r{}[v{}..]", id.0, stream.index.0),
+            };
             let chunks = if written { "as_chunks_mut" } else { "as_chunks" };
             match stream.stride {
                 1 => out.line(format!("let p{i} = {borrow}{run}[..v{}];", len.0)),
@@ -141,20 +167,91 @@ impl Emitter<'_> {
         }
         let strided: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].stride > 1).collect();
         for &i in &strided {
-            let borrow =
-                if self.kernel.buffer(streams[i].buffer).access == Access::Read { "&" } else { "&mut " };
+            let borrow = if self.is_written(&streams[i]) { "&mut " } else { "&" };
             out.line(format!("let p{i} = {borrow}p{i}[..v{}];", len.0));
         }
+        if !folds.is_empty() {
+            return self.folded(out, len, &lanes, &streams, folds);
+        }
         out.block(format!("for j in 0..v{} {{", len.0), |out| {
+            if asks_for_lanes(&lanes) {
+                out.line("let lane = j;");
+            }
             self.sequence(out, &lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
         });
+    }
+
+    /// A vector loop whose lanes make something together: whole rounds of partial results, then the lanes that are left.
+    fn folded(&self, out: &mut Writer, len: Value, lanes: &[Stmt], streams: &[Stream], folds: &[Fold]) {
+        folds.iter().enumerate().for_each(|(f, fold)| self.fold_function(out, f, fold));
+        for (i, stream) in streams.iter().enumerate() {
+            let written = self.is_written(stream);
+            let chunks = if written { "as_chunks_mut" } else { "as_chunks" };
+            out.line(format!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
+        }
+        let round = |out: &mut Writer, count: String, base: &str| {
+            out.block(format!("for j in 0..{count} {{"), |out| {
+                if asks_for_lanes(lanes) {
+                    out.line(format!("let lane = {base} * {FOLD_LANES} + j;"));
+                }
+                self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, streams));
+                for (f, fold) in folds.iter().enumerate() {
+                    let lanes: Vec<String> = fold.over.iter().map(|value| format!("v{}", value.0)).collect();
+                    out.line(combine(f, &parts(f, fold, "j"), &lanes));
+                }
+            });
+        };
+        let rounds = format!("v{} / {FOLD_LANES}", len.0);
+        out.block(format!("for round in 0..{rounds} {{"), |out| {
+            for (i, stream) in streams.iter().enumerate() {
+                let written = self.is_written(stream);
+                out.line(format!("let p{i} = &{}q{i}[round];", if written { "mut " } else { "" }));
+            }
+            round(out, FOLD_LANES.to_string(), "round");
+        });
+        out.block("{", |out| {
+            (0..streams.len()).for_each(|i| out.line(format!("let p{i} = t{i};")));
+            let left = format!("v{} % {FOLD_LANES}", len.0);
+            // Of this length, as the loop has to see.
+            out.line(format!("let left = {left};"));
+            (0..streams.len()).for_each(|i| {
+                let written = self.is_written(&streams[i]);
+                out.line(format!("let p{i} = &{}p{i}[..left];", if written { "mut " } else { "" }));
+            });
+            round(out, "left".into(), &rounds);
+        });
+        for (f, fold) in folds.iter().enumerate() {
+            // Loops of a known length, which need no checks.
+            for half in (0..FOLD_LANES.ilog2()).rev().map(|bit| 1 << bit) {
+                out.block(format!("for j in 0..{half} {{"), |out| {
+                    out.line(combine(f, &parts(f, fold, "j"), &parts(f, fold, &format!("j + {half}"))));
+                });
+            }
+            for (value, part) in fold.out.iter().zip(parts(f, fold, "0")) {
+                let dtype = scalar(self.kernel.ty(*value).dtype);
+                out.line(format!("let v{}: {dtype} = {part};", value.0));
+            }
+        }
+    }
+
+    /// What combines two partial results, and the partial results of no lanes.
+    fn fold_function(&self, out: &mut Writer, f: usize, fold: &Fold) {
+        let typed = |value: &Value| format!("v{}: {}", value.0, scalar(self.kernel.ty(*value).dtype));
+        let params: Vec<String> = fold.left.iter().chain(&fold.right).map(typed).collect();
+        out.enclosed(format!("let f{f} = |{}| {{", params.join(", ")), "};", |out| {
+            self.body(out, &fold.body);
+            out.line(tuple(&fold.results.iter().map(|value| format!("v{}", value.0)).collect::<Vec<_>>()));
+        });
+        for (part, identity) in fold.identity.iter().enumerate() {
+            out.line(format!("let mut a{f}_{part} = [v{}; {FOLD_LANES}];", identity.0));
+        }
     }
 
     fn is_per_lane(&self, stmt: &Stmt) -> bool {
         match stmt {
             Stmt::Let(value, _) => self.kernel.ty(*value).lanes == Lanes::Loop,
-            Stmt::Store(..) => true,
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => {
+            Stmt::Store(..) | Stmt::StoreShared(..) => true,
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         }
@@ -163,11 +260,19 @@ impl Emitter<'_> {
     fn streams(&self, lanes: &[Stmt]) -> Vec<Stream> {
         let mut streams: Vec<Stream> = Vec::new();
         for stmt in lanes {
-            let at = match stmt {
-                Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) => at,
-                Stmt::Let(..) | Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => continue,
+            let stream = match stmt {
+                Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) => self.stream(at),
+                Stmt::Let(_, Expr::LoadShared(id, index)) | Stmt::StoreShared(id, index, _) => {
+                    Some(held(*id, *index))
+                }
+                Stmt::Let(..)
+                | Stmt::Loop { .. }
+                | Stmt::Vector { .. }
+                | Stmt::Team(_)
+                | Stmt::Barrier
+                | Stmt::If { .. } => continue,
             };
-            if let Some(stream) = self.stream(at)
+            if let Some(stream) = stream
                 && !streams.contains(&stream)
             {
                 streams.push(stream);
@@ -179,7 +284,14 @@ impl Emitter<'_> {
     /// The run that an access of all lanes goes through, unless it gathers.
     fn stream(&self, at: &At) -> Option<Stream> {
         let one = self.kernel.ty(at.index).lanes == Lanes::ONE;
-        one.then_some(Stream { buffer: at.buffer, index: at.index, stride: at.stride })
+        one.then_some(Stream { memory: Place::Buffer(at.buffer), index: at.index, stride: at.stride })
+    }
+
+    fn is_written(&self, stream: &Stream) -> bool {
+        match stream.memory {
+            Place::Buffer(buffer) => self.kernel.buffer(buffer).access != Access::Read,
+            Place::Shared(_) => true,
+        }
     }
 
     fn lane_stmt(&self, out: &mut Writer, stmt: &Stmt, streams: &[Stream]) {
@@ -189,7 +301,10 @@ impl Emitter<'_> {
                 out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, streams)));
             }
             Stmt::Store(at, value) => out.line(format!("{} = v{};", self.lane_element(at, streams), value.0)),
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => {
+            Stmt::StoreShared(id, index, value) => {
+                out.line(format!("{} = v{};", held_element(*id, *index, streams), value.0));
+            }
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         }
@@ -220,14 +335,22 @@ impl Emitter<'_> {
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
             Expr::Splat(arg) => format!("v{}", arg.0),
-            Expr::LaneIndex => "j".into(),
+            Expr::LaneIndex => "lane".into(),
+            Expr::LoadShared(id, index) => held_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.lane_element(at, streams),
             Expr::Load(at) => format!("{}[{} + {}]", self.name(at.buffer), self.position(at), at.phase),
             Expr::RangeStart => "first".into(),
             Expr::RangeEnd => "end".into(),
-            Expr::Pack(_) | Expr::Lane(..) | Expr::GridId | Expr::GridSize => {
-                unreachable!("the CPU's vectors are loops and its grid is a range")
-            }
+            Expr::Pack(_)
+            | Expr::Lane(..)
+            | Expr::TeamId
+            | Expr::TeamSlot
+            | Expr::Shuffle(..)
+            | Expr::ThreadId
+            | Expr::BlockId
+            | Expr::Blocks
+            | Expr::GridId
+            | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),
         }
     }
 
@@ -262,6 +385,35 @@ impl Emitter<'_> {
     fn name(&self, buffer: BufferId) -> String {
         identifier('b', usize::from(buffer.0), &self.kernel.buffer(buffer).name)
     }
+}
+
+fn asks_for_lanes(lanes: &[Stmt]) -> bool {
+    lanes.iter().any(|stmt| matches!(stmt, Stmt::Let(_, Expr::LaneIndex)))
+}
+
+/// The run of held elements from an index on.
+fn held(id: SharedId, index: Value) -> Stream {
+    Stream { memory: Place::Shared(id), index, stride: 1 }
+}
+
+/// The held element of a lane.
+fn held_element(id: SharedId, index: Value, streams: &[Stream]) -> String {
+    let stream = streams.iter().position(|known| *known == held(id, index));
+    stream.map_or_else(|| unreachable!("what is held is a stream"), |i| format!("p{i}[j]"))
+}
+
+/// The partial results of a fold in one of its lanes, by component.
+fn parts(f: usize, fold: &Fold, lane: &str) -> Vec<String> {
+    (0..fold.over.len()).map(|part| format!("a{f}_{part}[{lane}]")).collect()
+}
+
+/// `left` becomes what the function of fold `f` makes of both.
+fn combine(f: usize, left: &[String], right: &[String]) -> String {
+    format!("{} = f{f}({}, {});", tuple(left), left.join(", "), right.join(", "))
+}
+
+fn tuple(parts: &[String]) -> String {
+    format!("({},)", parts.join(", "))
 }
 
 fn scalar(dtype: DType) -> &'static str {

@@ -12,21 +12,23 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
     Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch, Output, Param,
-    ParamKind, Plan, Program, Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg, Variant,
+    ParamKind, Plan, Product, Program, Reach, Slot, Step, Summary, Target, Temporary, UniformArg, Variant,
 };
 
 /// The plan as an expression, in a scope where `p` is `::fusion::__private`, `cpu` holds the functions, and
 /// `PTX` and `WGSL` are the first texts.
 pub(super) fn plan(plan: &Plan<CpuKernels>) -> TokenStream {
-    let Plan { name, symbols, params, outputs, programs, summary: whole } = plan;
+    let Plan { name, symbols, params, nonempty, products, outputs, programs, summary: whole } = plan;
     let symbols = list(symbols, |symbol| text(symbol));
     let (params, outputs) = (list(params, param), list(outputs, output));
+    let (nonempty, products) = (list(nonempty, dim), list(products, product));
     let first = |target| first_text(plan, target).unwrap_or_default();
     let first = Firsts { ptx: first(Target::Ptx), wgsl: first(Target::Wgsl) };
     let programs = list(programs, |one| program(one, &first));
     let (name, summary) = (text(name), summary(whole));
     quote!(p::Plan {
-        name: #name, symbols: #symbols, params: #params, outputs: #outputs, programs: #programs, summary: #summary,
+        name: #name, symbols: #symbols, params: #params, nonempty: #nonempty, products: #products,
+        outputs: #outputs, programs: #programs, summary: #summary,
     })
 }
 
@@ -90,6 +92,11 @@ fn dim(dim: &Dim) -> TokenStream {
     quote!(p::Dim { name: #name, extent: #extent })
 }
 
+fn product(product: &Product) -> TokenStream {
+    let (whole, parts) = (dim(&product.whole), list(&product.parts, dim));
+    quote!(p::Product { whole: #whole, parts: #parts })
+}
+
 fn param(param: &Param) -> TokenStream {
     let (name, dtype) = (text(&param.name), dtype(param.dtype));
     let kind = match &param.kind {
@@ -147,6 +154,10 @@ fn condition(condition: &Condition) -> TokenStream {
             let extent = extent(of);
             quote!(AtMost(#extent, #max))
         }
+        Condition::Shares(bytes) => {
+            let bytes = extent(bytes);
+            quote!(Shares(#bytes))
+        }
         Condition::Binds(bytes) => {
             let bytes = extent(bytes);
             quote!(Binds(#bytes))
@@ -162,11 +173,13 @@ fn launch(launch: &Launch<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
         IndexWidth::Bits64 => quote!(p::IndexWidth::Bits64),
     };
     let (buffers, uniforms) = (list(&launch.buffers, buffer), list(&launch.uniforms, uniform));
-    let Space { grain, .. } = launch.space;
-    let (rows, cols) = (extent(&launch.space.rows), extent(&launch.space.cols));
+    let (grain, team, row_memory) = (launch.space.grain, launch.team, extent(&launch.row_memory));
+    let (rows, cols, each) =
+        (extent(&launch.space.rows), extent(&launch.space.cols), extent(&launch.space.each));
     quote!(p::Launch {
         kernel: #kernel, code: #code, index: #index, buffers: #buffers, uniforms: #uniforms,
-        space: p::Space { rows: #rows, cols: #cols, grain: #grain },
+        space: p::Space { rows: #rows, cols: #cols, grain: #grain, each: #each }, team: #team,
+        row_memory: #row_memory,
     })
 }
 
@@ -203,7 +216,10 @@ fn buffer(buffer: &BufferArg) -> TokenStream {
         Slot::Temp(i) => quote!(Temp(#i)),
     };
     let reach = match &buffer.reach {
-        Reach::Linear(per) => quote!(Linear(#per)),
+        Reach::Linear(per) => {
+            let per = extent(per);
+            quote!(Linear(#per))
+        }
         Reach::Whole => quote!(Whole),
         Reach::Windows(IndexMap { start, dims }) => {
             let start = extent(start);

@@ -6,7 +6,7 @@
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, Stmt, Type, Value};
+use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Stmt, Type, Value};
 use crate::target::Dialect;
 
 /// The declaration of the uniforms that a device with immediates may replace.
@@ -52,8 +52,13 @@ impl Emitter<'_> {
             let name = identifier('b', i, &buffer.name);
             out.line(format!("@group(0) @binding({i}) var<storage, {access}> {name}: array<{element}>;"));
         }
+        for (i, shared) in self.kernel.shared.iter().enumerate() {
+            let SharedLen::Fixed(len) = shared.len else { unreachable!("WGSL's memory has a fixed length") };
+            out.line(format!("var<workgroup> s{i}: array<{}, {len}>;", scalar(shared.dtype)));
+        }
         out.line(UNIFORM_DECLARATION);
-        out.line("override block: u32 = 256u;");
+        let block = if self.kernel.team > 1 { self.kernel.team } else { 256 };
+        out.line(format!("override block: u32 = {block}u;"));
     }
 
     fn body(&self, out: &mut Writer, body: &[Stmt]) {
@@ -69,13 +74,32 @@ impl Emitter<'_> {
                 out.line(format!("let v{}: {} = {text};", value.0, self.type_name(self.kernel.ty(*value))));
             }
             Stmt::Store(at, value) => self.store(out, at, *value),
-            Stmt::Loop { var, start, end, step, body, .. } => {
+            Stmt::Loop { var, start, end, step, carried, body, .. } => {
+                for one in carried {
+                    let (c, ty) = (one.var.0, self.type_name(self.kernel.ty(one.var)));
+                    out.line(format!("var c{c}: {ty} = v{};", one.start.0));
+                }
                 let open = format!(
                     "for (var v{0} = v{1}; v{0} < v{2}; v{0} += v{3}) {{",
                     var.0, start.0, end.0, step.0
                 );
-                out.block(open, |out| self.body(out, body));
+                out.block(open, |out| {
+                    carried.iter().for_each(|one| out.line(format!("let v{0} = c{0};", one.var.0)));
+                    self.body(out, body);
+                    carried.iter().for_each(|one| out.line(format!("c{} = v{};", one.var.0, one.next.0)));
+                });
+                carried.iter().for_each(|one| out.line(format!("let v{} = c{};", one.out.0, one.var.0)));
             }
+            Stmt::StoreShared(id, index, value) => {
+                let places = self.shared(self.kernel.ty(*value), *id, *index);
+                let parts = (0..places.len()).map(|lane| match places.len() {
+                    1 => format!("v{}", value.0),
+                    _ => format!("v{}[{lane}]", value.0),
+                });
+                places.iter().zip(parts).for_each(|(place, part)| out.line(format!("{place} = {part};")));
+            }
+            Stmt::Barrier => out.line("workgroupBarrier();"),
+            Stmt::Team(_) => unreachable!("legalize leaves shared memory and barriers"),
             Stmt::If { cond, body } => out.block(format!("if v{} {{", cond.0), |out| self.body(out, body)),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
         }
@@ -124,10 +148,26 @@ impl Emitter<'_> {
             Expr::Lane(arg, lane) => format!("v{}[{lane}]", arg.0),
             Expr::LaneIndex => format!("{}(0u, 1u, 2u, 3u)", self.type_name(ty)),
             Expr::Load(at) => self.load(ty, at),
+            Expr::LoadShared(id, index) => match self.shared(ty, *id, *index).as_slice() {
+                [one] => one.clone(),
+                parts => format!("{}({})", self.type_name(ty), parts.join(", ")),
+            },
+            Expr::ThreadId => "local".into(),
+            Expr::BlockId => "group.y * groups.x + group.x".into(),
+            Expr::Blocks => "groups.x * groups.y".into(),
+            Expr::TeamId | Expr::TeamSlot | Expr::Shuffle(..) => {
+                unreachable!("a team is a group, and uses its memory")
+            }
             Expr::GridId => "thread".into(),
             Expr::GridSize => "threads".into(),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
+    }
+
+    /// Elements of shared memory, one for each lane.
+    fn shared(&self, ty: Type, id: SharedId, index: Value) -> Vec<String> {
+        let place = |lane| format!("s{}[{}]", id.0, plus(&format!("v{}", index.0), lane));
+        (0..u32::from(lanes(ty))).map(place).collect()
     }
 
     fn load(&self, ty: Type, at: &At) -> String {
@@ -207,7 +247,7 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
         let (ty, at) = match stmt {
             Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at),
             Stmt::Store(at, value) => (kernel.ty(*value), at),
-            Stmt::Let(..) => continue,
+            Stmt::Let(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::Team(_) => continue,
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 mark(kernel, body, wide);
                 continue;

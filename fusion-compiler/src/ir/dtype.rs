@@ -97,6 +97,19 @@ impl DType {
         }
     }
 
+    /// The least and the greatest integer that it holds; of floats and positions those of 64 bits.
+    pub const fn range(self) -> (i64, i64) {
+        match self {
+            DType::I32 => (i32::MIN as i64, i32::MAX as i64),
+            DType::U32 => (0, u32::MAX as i64),
+            DType::I8 => (i8::MIN as i64, i8::MAX as i64),
+            DType::U8 => (0, u8::MAX as i64),
+            DType::Bool => (0, 1),
+            DType::Index => (0, i64::MAX),
+            DType::F32 | DType::F16 | DType::BF16 | DType::F64 => (i64::MIN, i64::MAX),
+        }
+    }
+
     /// Whether it is a binary floating point type.
     pub const fn is_float(self) -> bool {
         matches!(self.class(), Class::Float)

@@ -28,6 +28,9 @@ pub struct SpanId(pub u32);
 /// At most this many axes can occur in one function.
 pub const AXES_MAX: usize = 64;
 
+/// Fixed axes are run through by each thread by itself, one element after the other, if they have at most this many.
+pub const UNROLLED_MAX: i64 = 64;
+
 /// A set of axes of one graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AxisSet(u64);
@@ -81,6 +84,15 @@ impl FromIterator<AxisId> for AxisSet {
     }
 }
 
+/// An axis that is several others together, of which the last runs fastest. Only what the caller passes and gets has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    /// Its extent is the product of theirs, which a call checks.
+    pub whole: AxisId,
+    /// Outermost first.
+    pub parts: Vec<AxisId>,
+}
+
 /// A named dimension.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -115,13 +127,20 @@ pub enum ParamKind {
     Scalar,
     /// An extent given by the host: the symbol of this number.
     Dim(u16),
+    /// A tensor parameter before this one, read at other axes of the same extents. The caller passes nothing for it.
+    View {
+        /// Whose memory.
+        of: ParamId,
+        /// Outermost first, one for each of the tensor's.
+        axes: Vec<AxisId>,
+    },
 }
 
 impl ParamKind {
     /// The axes of a tensor, outermost first.
     pub fn axes(&self) -> Option<&Vec<AxisId>> {
         match self {
-            ParamKind::Tensor { axes, .. } => Some(axes),
+            ParamKind::Tensor { axes, .. } | ParamKind::View { axes, .. } => Some(axes),
             ParamKind::Scalar | ParamKind::Dim(_) => None,
         }
     }
@@ -153,10 +172,24 @@ pub enum Reduce {
     Min,
 }
 
+impl Reduce {
+    /// What it gives for no elements: what changes nothing that it is combined with.
+    pub fn identity(self, dtype: DType) -> Const {
+        let float = |x: f64, int: i64| if dtype.is_float() { Const::Float(x) } else { Const::Int(int) };
+        let (low, high) = dtype.range();
+        match self {
+            Reduce::Sum => float(0.0, 0),
+            Reduce::Prod => float(1.0, 1),
+            Reduce::Max => float(f64::NEG_INFINITY, low),
+            Reduce::Min => float(f64::INFINITY, high),
+        }
+    }
+}
+
 /// What a node computes from its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// The tensor parameter, read at its own axes. An in-place parameter gives its old value.
+    /// The tensor parameter or view, read at its own axes. An in-place parameter gives its old value.
     Input(ParamId),
     /// The scalar parameter.
     Scalar(ParamId),
@@ -204,9 +237,9 @@ pub enum Dest {
 /// A result of the function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
-    /// The value; its axes are exactly `axes` and its dtype is the declared one.
+    /// The value; its axes are exactly the parts of `axes` and its dtype is the declared one.
     pub node: NodeId,
-    /// Order of the axes in memory, outermost first.
+    /// Order of the axes in memory, outermost first, as the caller sees them.
     pub axes: Vec<AxisId>,
     /// Returned or in place.
     pub dest: Dest,
@@ -230,8 +263,10 @@ pub struct Graph {
     pub symbols: Vec<String>,
     /// All axes.
     pub axes: Vec<Axis>,
-    /// Parameters in signature order.
+    /// Parameters in signature order, then views of them.
     pub params: Vec<Param>,
+    /// Axes that are others together.
+    pub splits: Vec<Split>,
     /// Topologically ordered.
     pub nodes: Vec<Node>,
     /// Results: in-place ones first, in the order of their parameters, then the returned ones.
@@ -250,6 +285,7 @@ impl Graph {
             symbols: Vec::new(),
             axes: Vec::new(),
             params: Vec::new(),
+            splits: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
@@ -272,9 +308,42 @@ impl Graph {
         &self.axes[usize::from(id.0)]
     }
 
+    /// The axes with the parts of those that are others together, as they lie in memory.
+    pub fn parts(&self, axes: &[AxisId]) -> Vec<AxisId> {
+        let parts = |&axis: &AxisId| match self.splits.iter().find(|split| split.whole == axis) {
+            Some(split) => self.parts(&split.parts),
+            None => vec![axis],
+        };
+        axes.iter().flat_map(parts).collect()
+    }
+
     /// All nodes with their numbers.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
         self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
+    }
+
+    /// Whether what is combined along these axes needs a loop: too many elements to write them all out, or who knows
+    /// how many.
+    pub fn is_looped(&self, axes: AxisSet) -> bool {
+        let extents = axes.iter().map(|axis| self.axis(axis).extent.as_const());
+        let elements = extents.reduce(|all, extent| Some(all?.saturating_mul(extent?)));
+        elements.flatten().is_none_or(|elements| elements > UNROLLED_MAX)
+    }
+
+    /// The axes that a node combines the elements along in a loop; none for other nodes.
+    pub fn looped_axes(&self, id: NodeId) -> AxisSet {
+        match self.node(id).kind {
+            NodeKind::Reduce(_, axes) if self.is_looped(axes) => axes,
+            NodeKind::Reduce(..)
+            | NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::At(..) => AxisSet::EMPTY,
+        }
     }
 
     /// Appends a node.

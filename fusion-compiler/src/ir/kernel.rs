@@ -5,10 +5,10 @@
 //! enclosing `Stmt::Vector`, which the emitter prints as a loop for the compiler to vectorise. So one
 //! schedule writes one body for every target. An `At` says which element each lane of an access touches.
 //!
-//! Work is dealt out by `LoopKind::Grid`, whose iterations are spread over the launch in no order; `legalize`
-//! turns it into what the target has. Bodies of `If` and `Loop` see all values above them, and values made
-//! in them end with them. Shared memory, barriers, subgroup operations and tiles (a matrix with an opaque
-//! layout, the operand of a matrix product) join as further `Type`s, `Expr`s and `Stmt`s.
+//! Work is dealt out by `LoopKind::Grid` to threads, or by `LoopKind::Team` to teams of threads that work on one
+//! iteration together; `legalize` turns both into what the target has. Bodies see all values above them, and
+//! values made in them end with them: what a loop makes leaves it by `Carried`, what lanes or threads make
+//! together by `Fold`. Tiles (a matrix with an opaque layout) join as further `Type`s, `Expr`s and `Stmt`s.
 
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
@@ -103,9 +103,72 @@ pub enum IndexWidth {
 pub enum LoopKind {
     /// Dealt out to the threads of the launch.
     Grid,
+    /// Dealt out to the teams of the launch: all threads of a team run the same iterations. GPUs only.
+    Team,
     /// One after another in this thread.
     Serial,
 }
+
+/// A value that each iteration of a loop hands to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Carried {
+    /// What the first iteration gets, and what the loop gives where it has none.
+    pub start: Value,
+    /// What an iteration gets.
+    pub var: Value,
+    /// What it hands on; known in the body.
+    pub next: Value,
+    /// What the last one handed on.
+    pub out: Value,
+}
+
+/// Values of many lanes or threads combined, by an associative function of two of them, in an order that depends
+/// on nothing but how many there are. What is combined may be a tuple: one value for each of its components.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fold {
+    /// What each lane or thread has.
+    pub over: Vec<Value>,
+    /// What changes nothing it is combined with.
+    pub identity: Vec<Value>,
+    /// The first argument of the function.
+    pub left: Vec<Value>,
+    /// The second.
+    pub right: Vec<Value>,
+    /// The function.
+    pub body: Vec<Stmt>,
+    /// What it gives; known in its body.
+    pub results: Vec<Value>,
+    /// All combined.
+    pub out: Vec<Value>,
+}
+
+/// Partial results of a fold over the lanes of a vector loop: lane `j` is combined with those before it whose number is
+/// the same modulo this. Then the second half of them is combined with the first, and so on. Fewer are unrolled by rustc
+/// before it vectorises, and then it does not: 32 took 2.5 times as long.
+pub const FOLD_LANES: usize = 128;
+
+/// Memory that the threads of a block have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shared {
+    /// Of its elements.
+    pub dtype: DType,
+    /// How many.
+    pub len: SharedLen,
+}
+
+/// How much shared memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SharedLen {
+    /// As many elements.
+    Fixed(u32),
+    /// As many as a launch gives by `Launch::row_memory`: to a block for all of its teams, then the only one of a kernel;
+    /// on the CPU an equal part to each.
+    AtLaunch,
+}
+
+/// Shared memory of the kernel it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SharedId(pub u16);
 
 /// What a statement does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -126,6 +189,8 @@ pub enum Stmt {
         end: Value,
         /// Distance, > 0.
         step: Value,
+        /// What goes from one iteration to the next; of `LoopKind::Serial` only.
+        carried: Vec<Carried>,
         /// What to run.
         body: Vec<Stmt>,
     },
@@ -135,7 +200,16 @@ pub enum Stmt {
         len: Value,
         /// What to run.
         body: Vec<Stmt>,
+        /// What the lanes make together.
+        folds: Vec<Fold>,
     },
+    /// What the threads of a team make together; each gets it. All threads of the team come here. GPUs only; made into
+    /// shuffles, shared memory and barriers by `legalize`.
+    Team(Fold),
+    /// Writes the lanes of a value to elements of shared memory, from the index on.
+    StoreShared(SharedId, Value, Value),
+    /// Waits for all threads of the block, and for what they wrote. GPUs only, made by `legalize`.
+    Barrier,
     /// Runs `body` if `cond` (one lane) holds.
     If {
         /// A `Bool` of one lane.
@@ -166,6 +240,15 @@ impl At {
     }
 }
 
+/// Which thread of a warp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// The one whose number is greater by this; for the last ones themselves.
+    Down(u32),
+    /// The first.
+    First,
+}
+
 /// How a value is made. The type of the result is the value's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
@@ -189,6 +272,20 @@ pub enum Expr {
     LaneIndex,
     /// Reads elements.
     Load(At),
+    /// Number of this thread in its team; GPUs only.
+    TeamId,
+    /// The same value of another thread of the warp; GPUs only, made by `legalize`.
+    Shuffle(Value, Shuffle),
+    /// Number of this thread's team in its block; GPUs only.
+    TeamSlot,
+    /// Reads elements of shared memory, from the index on.
+    LoadShared(SharedId, Value),
+    /// Number of this thread in its block; GPUs only, made by `legalize`.
+    ThreadId,
+    /// Number of this thread's block; GPUs only, made by `legalize`.
+    BlockId,
+    /// Number of blocks; GPUs only, made by `legalize`.
+    Blocks,
     /// Number of this thread in the launch; GPUs only, made by `legalize`.
     GridId,
     /// Number of threads in the launch; GPUs only, made by `legalize`.
@@ -205,27 +302,80 @@ impl Stmt {
         match self {
             Stmt::Let(_, expr) => expr.for_each_operand_mut(visit),
             Stmt::Store(at, value) => [&mut at.index, value].into_iter().for_each(visit),
-            Stmt::Loop { start, end, step, .. } => [start, end, step].into_iter().for_each(visit),
-            Stmt::Vector { len: operand, .. } | Stmt::If { cond: operand, .. } => visit(operand),
+            Stmt::Loop { start, end, step, carried, .. } => {
+                [start, end, step].into_iter().for_each(&mut visit);
+                carried.iter_mut().for_each(|carried| visit(&mut carried.start));
+            }
+            Stmt::Vector { len, folds, .. } => {
+                visit(len);
+                folds.iter_mut().flat_map(|fold| &mut fold.identity).for_each(visit);
+            }
+            Stmt::Team(fold) => fold.over.iter_mut().chain(&mut fold.identity).for_each(visit),
+            Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
+            Stmt::If { cond, .. } => visit(cond),
+            Stmt::Barrier => {}
         }
+    }
+
+    /// Visits what lies within: each body, and with it the values that leave it.
+    pub fn for_each_body_mut(&mut self, mut visit: impl FnMut(&mut Vec<Stmt>, &mut [&mut Value])) {
+        match self {
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier => {}
+            Stmt::If { body, .. } => visit(body, &mut []),
+            Stmt::Loop { body, carried, .. } => {
+                visit(body, &mut carried.iter_mut().map(|carried| &mut carried.next).collect::<Vec<_>>());
+            }
+            Stmt::Vector { body, folds, .. } => {
+                visit(body, &mut folds.iter_mut().flat_map(|fold| &mut fold.over).collect::<Vec<_>>());
+                folds.iter_mut().for_each(|fold| fold.visit(&mut visit));
+            }
+            Stmt::Team(fold) => fold.visit(&mut visit),
+        }
+    }
+
+    /// The values that are known after it, but not before.
+    pub fn made(&self) -> Vec<Value> {
+        match self {
+            Stmt::Let(value, _) => vec![*value],
+            Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
+            Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| fold.out.clone()).collect(),
+            Stmt::Team(fold) => fold.out.clone(),
+            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::If { .. } => vec![],
+        }
+    }
+}
+
+impl Fold {
+    fn visit(&mut self, visit: &mut impl FnMut(&mut Vec<Stmt>, &mut [&mut Value])) {
+        visit(&mut self.body, &mut self.results.iter_mut().collect::<Vec<_>>());
     }
 }
 
 impl Expr {
     /// Whether its value depends on nothing but its operands and the thread.
     pub fn is_pure(&self) -> bool {
-        !matches!(self, Expr::Load(_))
+        !matches!(self, Expr::Load(_) | Expr::LoadShared(..))
     }
 
     /// Visits the operands.
     pub fn for_each_operand_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
             Expr::Apply(_, args) | Expr::Pack(args) => args.iter_mut().for_each(visit),
-            Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg) | Expr::Lane(arg, _) => visit(arg),
+            Expr::Cast(arg)
+            | Expr::Bitcast(arg)
+            | Expr::Splat(arg)
+            | Expr::Lane(arg, _)
+            | Expr::Shuffle(arg, _)
+            | Expr::LoadShared(_, arg) => visit(arg),
             Expr::Load(at) => visit(&mut at.index),
             Expr::Const(_)
             | Expr::Uniform(_)
             | Expr::LaneIndex
+            | Expr::TeamId
+            | Expr::TeamSlot
+            | Expr::ThreadId
+            | Expr::BlockId
+            | Expr::Blocks
             | Expr::GridId
             | Expr::GridSize
             | Expr::RangeStart
@@ -249,6 +399,10 @@ pub struct Kernel {
     pub body: Vec<Stmt>,
     /// Width of `DType::Index`.
     pub index: IndexWidth,
+    /// Threads of a team, a power of two; 1 where each works by itself.
+    pub team: u32,
+    /// Memory that the threads of a block have in common.
+    pub shared: Vec<Shared>,
 }
 
 impl Kernel {

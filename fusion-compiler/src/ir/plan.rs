@@ -27,6 +27,10 @@ pub struct Plan<C: Clone + 'static> {
     pub symbols: List<Text>,
     /// What the caller passes, in order.
     pub params: List<Param>,
+    /// Dims that a largest or smallest is taken along, which there is none of without elements.
+    pub nonempty: List<Dim>,
+    /// Dims that are others together.
+    pub products: List<Product>,
     /// Tensors that a call makes.
     pub outputs: List<Output>,
     /// One per target that the function is compiled for.
@@ -38,9 +42,9 @@ pub struct Plan<C: Clone + 'static> {
 impl<C: Clone + 'static> Plan<C> {
     /// The same plan with what the CPU runs replaced.
     pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(C) -> D) -> Plan<D> {
-        let Plan { name, symbols, params, outputs, programs, summary } = self;
+        let Plan { name, symbols, params, nonempty, products, outputs, programs, summary } = self;
         let programs = programs.into_owned().into_iter().map(|program| program.map_code(&mut map)).collect();
-        Plan { name, symbols, params, outputs, programs, summary }
+        Plan { name, symbols, params, nonempty, products, outputs, programs, summary }
     }
 }
 
@@ -58,13 +62,13 @@ impl<C: Clone + 'static> Program<C> {
 
 impl<C: Clone + 'static> Launch<C> {
     fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Launch<D> {
-        let Launch { kernel, code, index, buffers, uniforms, space } = self;
+        let Launch { kernel, code, index, buffers, uniforms, space, team, row_memory } = self;
         let code = match code {
             Code::Ptx(text) => Code::Ptx(text),
             Code::Wgsl(text) => Code::Wgsl(text),
             Code::Cpu(code) => Code::Cpu(map(code)),
         };
-        Launch { kernel, code, index, buffers, uniforms, space }
+        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory }
     }
 }
 
@@ -139,6 +143,15 @@ pub struct Dim {
     pub extent: DimExpr,
 }
 
+/// A dim that is several others together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    /// Its extent is the product of theirs: a call checks it.
+    pub whole: Dim,
+    /// Outermost first.
+    pub parts: List<Dim>,
+}
+
 /// A tensor that a call makes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
@@ -210,18 +223,40 @@ pub enum Condition {
     AtMost(DimExpr, i64),
     /// A kernel of the device sees this many bytes of a buffer at once.
     Binds(DimExpr),
+    /// The device has this many bytes of memory that the threads of a block share.
+    Shares(DimExpr),
+}
+
+/// What a device has of what variants ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of a buffer that a kernel sees at once.
+    pub binding_bytes: u64,
+    /// Most bytes of memory that the threads of a block share.
+    pub shared_bytes: u64,
 }
 
 impl Condition {
-    /// Whether it holds for these extents, on a device whose kernels see at most this many bytes of a buffer.
-    pub fn holds(&self, symbols: &[i64], binding_bytes_max: u64) -> bool {
+    /// Whether it holds, if that depends on neither extents nor device.
+    pub fn known(&self) -> Option<bool> {
+        match self {
+            Condition::Divides(extent, divisor) => extent.as_const().map(|x| x % divisor == 0),
+            Condition::AtMost(extent, max) => extent.as_const().map(|x| x <= *max),
+            Condition::Binds(_) | Condition::Shares(_) => None,
+        }
+    }
+
+    /// Whether it holds for these extents, on a device with these limits.
+    pub fn holds(&self, symbols: &[i64], limits: &Limits) -> bool {
+        let within = |bytes: &DimExpr, most: u64| {
+            let bytes = bytes.eval(symbols).and_then(|bytes| u64::try_from(bytes).ok());
+            bytes.is_some_and(|bytes| bytes <= most)
+        };
         match self {
             Condition::Divides(extent, divisor) => extent.eval(symbols).is_some_and(|x| x % divisor == 0),
             Condition::AtMost(extent, max) => extent.eval(symbols).is_some_and(|x| x <= *max),
-            Condition::Binds(bytes) => {
-                let bytes = bytes.eval(symbols).and_then(|bytes| u64::try_from(bytes).ok());
-                bytes.is_some_and(|bytes| bytes <= binding_bytes_max)
-            }
+            Condition::Binds(bytes) => within(bytes, limits.binding_bytes),
+            Condition::Shares(bytes) => within(bytes, limits.shared_bytes),
         }
     }
 }
@@ -229,7 +264,7 @@ impl Condition {
 /// One kernel and its arguments.
 ///
 /// * PTX: `.param` in order: the address of each buffer (`.u64`), then the uniforms (`.u32`, `.f32`, or
-///   `.u64` for positions of a 64-bit variant). Any grid and block size of one dimension will do.
+///   `.u64` for positions of a 64-bit variant). Any grid of one dimension will do, and any block size that suits `team`.
 /// * WGSL: buffers are `@group(0) @binding(i)`, one tensor behind several of them if it is read through several windows
 ///   (`Reach::Windows`); the uniforms follow each other in the struct `args`, 4 bytes
 ///   each, bound as `@group(1) @binding(0)` or as immediates. Override `block` is the workgroup size; groups
@@ -250,11 +285,16 @@ pub struct Launch<C: Clone + 'static> {
     pub uniforms: List<UniformArg>,
     /// What the launch iterates over.
     pub space: Space,
+    /// Threads that work on one iteration together, a power of two; 1 where each works by itself. With more than a warp,
+    /// or on WGSL, a team is a block; with a warp, a block is any number of teams.
+    pub team: u32,
+    /// Bytes for the elements of a row: shared memory for each team on PTX, scratch memory for each thread on the CPU.
+    pub row_memory: DimExpr,
 }
 
 /// An iteration space: `rows × cols` elements, the columns contiguous in whatever is written.
 ///
-/// A GPU thread takes `grain` elements at a time, so a launch has `⌈rows·cols / grain⌉` iterations to deal
+/// A GPU thread or team takes `grain` elements at a time, so a launch has `⌈rows·cols / grain⌉` iterations to deal
 /// out. The CPU deals out items: runs of at most `grain` elements that do not cross a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
@@ -264,6 +304,8 @@ pub struct Space {
     pub cols: DimExpr,
     /// Elements at a time.
     pub grain: u32,
+    /// What an element is made of: elements that are gone through for each.
+    pub each: DimExpr,
 }
 
 impl Space {
@@ -319,7 +361,7 @@ pub struct BufferArg {
 pub enum Reach {
     /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
     /// chunks, and CPU items own their part of it. Whatever is written is linear.
-    Linear(u32),
+    Linear(DimExpr),
     /// Any element may be read; all are seen at once.
     Whole,
     /// Elements are read where the map says, through a window on part of the buffer. The kernel leaves alone the
@@ -445,7 +487,10 @@ mod tests {
     #[test]
     fn a_binding_holds_at_most_its_limit() {
         let bytes = Condition::Binds(DimExpr::sym(0) * DimExpr::constant(4));
-        assert!(bytes.holds(&[25], 100) && !bytes.holds(&[26], 100));
-        assert!(!bytes.holds(&[i64::MAX], u64::MAX), "what overflows fits nowhere");
+        let limits = |binding_bytes| Limits { binding_bytes, shared_bytes: 0 };
+        assert!(bytes.holds(&[25], &limits(100)) && !bytes.holds(&[26], &limits(100)));
+        assert!(!bytes.holds(&[i64::MAX], &limits(u64::MAX)), "what overflows fits nowhere");
+        let shared = Condition::Shares(DimExpr::sym(0));
+        assert!(shared.holds(&[0], &limits(0)) && !shared.holds(&[1], &limits(9)));
     }
 }

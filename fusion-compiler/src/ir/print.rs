@@ -26,6 +26,10 @@ impl fmt::Display for Graph {
         }
         let params: Vec<String> = self.params.iter().map(|param| self.param_text(param)).collect();
         writeln!(f, "fn {}({})", self.name, params.join(", "))?;
+        for split in &self.splits {
+            let whole = &self.axis(split.whole).name;
+            writeln!(f, "  {whole} is {}", self.order_text(&split.parts))?;
+        }
         for (id, node) in self.iter() {
             let axes = self.set_text(node.axes);
             writeln!(f, "  {id}: {}{axes} = {}", node.dtype, self.node_text(node))?;
@@ -57,6 +61,7 @@ impl Graph {
             }
             ParamKind::Scalar => format!("{name}: {dtype}"),
             ParamKind::Dim(_) => format!("{name}: dim"),
+            ParamKind::View { axes, .. } => format!("{name} as {}", self.order_text(axes)),
         }
     }
 
@@ -64,7 +69,12 @@ impl Graph {
         let args: Vec<String> = node.args.iter().map(NodeId::to_string).collect();
         let args = args.join(", ");
         match &node.kind {
-            NodeKind::Input(param) | NodeKind::Scalar(param) => self.param(*param).name.clone(),
+            NodeKind::Input(param) | NodeKind::Scalar(param) => match &self.param(*param).kind {
+                ParamKind::View { .. } => self.param_text(self.param(*param)),
+                ParamKind::Tensor { .. } | ParamKind::Scalar | ParamKind::Dim(_) => {
+                    self.param(*param).name.clone()
+                }
+            },
             NodeKind::Literal(value) => value.to_string(),
             NodeKind::Coord(axis) => format!("index {}", self.axis(*axis).name),
             NodeKind::Extent(extent) => format!("extent {}", extent.display(&self.symbols)),

@@ -5,7 +5,9 @@
 use std::fmt::{self, Display, Write};
 
 use super::graph::Access;
-use super::kernel::{At, Expr, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type, Value};
+use super::kernel::{
+    At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, SharedLen, Shuffle, Stmt, Type, Value,
+};
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +26,15 @@ impl Display for Kernel {
         }
         for (i, uniform) in self.uniforms.iter().enumerate() {
             writeln!(f, "  uniform {i}: {} {}", uniform.dtype, uniform.name)?;
+        }
+        for (i, shared) in self.shared.iter().enumerate() {
+            match shared.len {
+                SharedLen::Fixed(len) => writeln!(f, "  shared {i}: {}[{len}]", shared.dtype)?,
+                SharedLen::AtLaunch => writeln!(f, "  shared {i}: {}[]", shared.dtype)?,
+            }
+        }
+        if self.team > 1 {
+            writeln!(f, "  teams of {} threads", self.team)?;
         }
         block(self, f, &self.body, 1)
     }
@@ -47,7 +58,7 @@ impl Display for Value {
 
 fn block(kernel: &Kernel, f: &mut fmt::Formatter<'_>, body: &[Stmt], depth: usize) -> fmt::Result {
     body.iter().try_for_each(|stmt| {
-        (0..depth).try_for_each(|_| f.write_str("  "))?;
+        indent(f, depth)?;
         statement(kernel, f, stmt, depth)
     })
 }
@@ -59,23 +70,52 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             writeln!(f, "{value}: {ty} = {}", expression(kernel, expr))
         }
         Stmt::Store(at, value) => writeln!(f, "store {} = {value}", place(kernel, at)),
-        Stmt::Loop { var, kind, start, end, step, body } => {
+        Stmt::Loop { var, kind, start, end, step, carried, body } => {
             let kind = match kind {
                 LoopKind::Grid => "grid",
+                LoopKind::Team => "team",
                 LoopKind::Serial => "serial",
             };
             writeln!(f, "for {var} in {start}..{end} step {step} ({kind})")?;
-            block(kernel, f, body, depth + 1)
+            block(kernel, f, body, depth + 1)?;
+            carried.iter().try_for_each(|Carried { start, var, next, out }| {
+                indent(f, depth + 1)?;
+                writeln!(f, "{out} = {var} from {start}, then {next}")
+            })
         }
-        Stmt::Vector { len, body } => {
+        Stmt::Vector { len, body, folds } => {
             writeln!(f, "vector {len}")?;
-            block(kernel, f, body, depth + 1)
+            block(kernel, f, body, depth + 1)?;
+            folds.iter().try_for_each(|one| {
+                indent(f, depth + 1)?;
+                fold(kernel, f, one, depth + 1)
+            })
         }
+        Stmt::Team(one) => {
+            f.write_str("team ")?;
+            fold(kernel, f, one, depth)
+        }
+        Stmt::StoreShared(id, index, value) => writeln!(f, "store shared {}[{index}] = {value}", id.0),
+        Stmt::Barrier => writeln!(f, "barrier"),
         Stmt::If { cond, body } => {
             writeln!(f, "if {cond}")?;
             block(kernel, f, body, depth + 1)
         }
     }
+}
+
+fn fold(kernel: &Kernel, f: &mut fmt::Formatter<'_>, fold: &Fold, depth: usize) -> fmt::Result {
+    let Fold { over, identity, left, right, body, results, out } = fold;
+    writeln!(f, "{} = fold {} from {}", values(out), values(over), values(identity))?;
+    indent(f, depth + 1)?;
+    writeln!(f, "of {} and {}", values(left), values(right))?;
+    block(kernel, f, body, depth + 1)?;
+    indent(f, depth + 1)?;
+    writeln!(f, "give {}", values(results))
+}
+
+fn indent(f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+    (0..depth).try_for_each(|_| f.write_str("  "))
 }
 
 fn expression(kernel: &Kernel, expr: &Expr) -> String {
@@ -93,6 +133,16 @@ fn expression(kernel: &Kernel, expr: &Expr) -> String {
         Expr::Lane(arg, lane) => format!("lane {lane} of {arg}"),
         Expr::LaneIndex => "lane index".into(),
         Expr::Load(at) => format!("load {}", place(kernel, at)),
+        Expr::TeamId => "team id".into(),
+        Expr::TeamSlot => "team slot".into(),
+        Expr::Shuffle(arg, distance) => match distance {
+            Shuffle::Down(distance) => format!("shuffle {arg} down {distance}"),
+            Shuffle::First => format!("shuffle {arg} from the first"),
+        },
+        Expr::LoadShared(id, index) => format!("load shared {}[{index}]", id.0),
+        Expr::ThreadId => "thread id".into(),
+        Expr::BlockId => "block id".into(),
+        Expr::Blocks => "blocks".into(),
         Expr::GridId => "grid id".into(),
         Expr::GridSize => "grid size".into(),
         Expr::RangeStart => "range start".into(),

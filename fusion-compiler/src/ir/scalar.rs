@@ -251,6 +251,13 @@ fn inline(
         | Expr::Lane(..)
         | Expr::LaneIndex
         | Expr::Load { .. }
+        | Expr::TeamId
+        | Expr::TeamSlot
+        | Expr::Shuffle(..)
+        | Expr::LoadShared(..)
+        | Expr::ThreadId
+        | Expr::BlockId
+        | Expr::Blocks
         | Expr::GridId
         | Expr::GridSize
         | Expr::RangeStart

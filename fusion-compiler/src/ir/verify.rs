@@ -18,6 +18,9 @@ pub fn graph(graph: &Graph) -> Result<(), String> {
         let known = axis.extent.symbols().all(|sym| usize::from(sym) < graph.symbols.len());
         ensure(known, || format!("axis {}: unknown symbol in its extent", axis.name))?;
     }
+    let is_view = |param: &Param| matches!(param.kind, ParamKind::View { .. });
+    let ordered = graph.params.windows(2).all(|pair| !is_view(&pair[0]) || is_view(&pair[1]));
+    ensure(ordered, || String::from("a view before a parameter"))?;
     for param in &graph.params {
         check_param(graph, param).map_err(|what| format!("parameter {}: {what}", param.name))?;
     }
@@ -55,7 +58,31 @@ fn check_param(graph: &Graph, param: &Param) -> Result<(), String> {
         ParamKind::Dim(sym) => {
             ensure(usize::from(*sym) < graph.symbols.len(), || String::from("unknown symbol"))
         }
+        ParamKind::View { of, axes } => {
+            distinct(graph, axes)?;
+            let of = graph.params.get(usize::from(of.0));
+            let viewed =
+                of.filter(|of| matches!(of.kind, ParamKind::Tensor { .. }) && of.dtype == param.dtype);
+            let own = viewed.and_then(|of| of.kind.axes()).ok_or_else(|| String::from("no such tensor"))?;
+            ensure(covers(graph, own, axes), || String::from("other extents than its tensor's"))
+        }
     }
+}
+
+/// Whether axes have the extents of others, or those of their parts.
+fn covers(graph: &Graph, own: &[AxisId], mut axes: &[AxisId]) -> bool {
+    let same = |a: &[AxisId], b: &[AxisId]| {
+        let pairs = a.iter().zip(b);
+        a.len() <= b.len()
+            && pairs.map(|(&a, &b)| (graph.axis(a), graph.axis(b))).all(|(a, b)| a.extent == b.extent)
+    };
+    let all = own.iter().all(|&axis| {
+        let parts = graph.parts(&[axis]);
+        let many = if same(&parts, axes) { parts.len() } else { usize::from(same(&[axis], axes)) };
+        axes = &axes[many..];
+        many > 0
+    });
+    all && axes.is_empty()
 }
 
 /// The set of axes that are all known and different.
@@ -121,7 +148,11 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
 
 fn input(graph: &Graph, param: ParamId, node: &Node) -> Result<AxisSet, String> {
     match graph.params.get(usize::from(param.0)).map(|param| (&param.kind, param.dtype)) {
-        Some((ParamKind::Tensor { axes, .. }, dtype)) if dtype == node.dtype => distinct(graph, axes),
+        Some((ParamKind::Tensor { axes, .. } | ParamKind::View { axes, .. }, dtype))
+            if dtype == node.dtype =>
+        {
+            distinct(graph, axes)
+        }
         Some(_) | None => Err(String::from("no such tensor")),
     }
 }
@@ -166,7 +197,7 @@ fn reduced(args: &[&Node], has: AxisSet, gone: AxisSet, dtype: DType) -> Result<
 fn check_output(graph: &Graph, output: &Output) -> Result<(), String> {
     ensure((output.node.0 as usize) < graph.nodes.len(), || String::from("no such node"))?;
     let node = graph.node(output.node);
-    let axes = distinct(graph, &output.axes)?;
+    let axes = distinct(graph, &graph.parts(&output.axes))?;
     ensure(axes == node.axes, || String::from("its axes are not its node's"))?;
     let Some(id) = in_place(output.dest) else { return Ok(()) };
     let param = graph.params.get(usize::from(id.0)).ok_or_else(|| String::from("no such parameter"))?;
@@ -175,7 +206,7 @@ fn check_output(graph: &Graph, output: &Output) -> Result<(), String> {
             ensure(*axes == output.axes, || String::from("its order is not its parameter's"))?;
             ensure(param.dtype == node.dtype, || format!("{} in {}", node.dtype, param.dtype))
         }
-        ParamKind::Tensor { .. } | ParamKind::Scalar | ParamKind::Dim(_) => {
+        ParamKind::Tensor { .. } | ParamKind::Scalar | ParamKind::Dim(_) | ParamKind::View { .. } => {
             Err(format!("{} cannot be written", param.name))
         }
     }
@@ -202,6 +233,10 @@ mod tests {
 
     fn param(name: &str, kind: ParamKind) -> Param {
         Param { name: name.into(), dtype: DType::F32, kind, span: SpanId(0) }
+    }
+
+    fn view(of: u16, axes: &[AxisId]) -> ParamKind {
+        ParamKind::View { of: ParamId(of), axes: axes.to_vec() }
     }
 
     /// `x[N, C = 3]`, `p: &mut f32[N]` and a scalar: writes the exponential of a sum over C to `p`, and returns `x`.
@@ -257,6 +292,10 @@ mod tests {
                 |g| g.params[0].kind = ParamKind::Tensor { axes: vec![N, N], access: Access::Read },
                 "parameter x: axis N twice",
             ),
+            (|g| g.params[0].kind = view(1, &[N]), "a view before a parameter"),
+            (|g| g.params[2].kind = view(2, &[N]), "parameter scale: no such tensor"),
+            (|g| g.params[2].kind = view(0, &[N]), "parameter scale: other extents than its tensor's"),
+            (|g| g.params[2].kind = view(0, &[C, N]), "parameter scale: other extents than its tensor's"),
             (
                 |g| g.params[0].kind = ParamKind::Tensor { axes: vec![AxisId(2)], access: Access::Read },
                 "parameter x: unknown axis 2",

@@ -1,11 +1,11 @@
 //! What must hold of a kernel between passes. A violation is a bug in the compiler.
 //!
 //! Every operand is defined before its use and still in scope, types agree with the op table, buffers are used
-//! as their access says, and `Lanes::Loop` occurs only within `Stmt::Vector`.
+//! as their access says, `Lanes::Loop` occurs only within `Stmt::Vector`, and what threads do together they all do.
 
 use super::dtype::DType;
 use super::graph::Access;
-use super::kernel::{At, Expr, Kernel, Lanes, Stmt, Type, Value};
+use super::kernel::{At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, SharedId, Stmt, Type, Value};
 use super::ops::{Op, Typing};
 
 /// Checks a kernel; the error says what is wrong with which statement.
@@ -13,26 +13,26 @@ use super::ops::{Op, Typing};
 /// # Errors
 /// The first violation, in words.
 pub fn kernel(kernel: &Kernel) -> Result<(), String> {
-    let mut verifier = Verifier { kernel, scope: vec![false; kernel.types.len()], vector: false };
-    verifier.block(&kernel.body).map_err(|error| format!("{error} in\n{kernel}"))
+    let (scope, varies) = (vec![false; kernel.types.len()], vec![false; kernel.types.len()]);
+    let mut verifier = Verifier { kernel, scope, varies, vector: false, branched: false, conditional: false };
+    verifier.enter(&[], &kernel.body, &[]).map_err(|error| format!("{error} in\n{kernel}"))
 }
 
 struct Verifier<'k> {
     kernel: &'k Kernel,
     scope: Vec<bool>,
+    /// Values that may be others in other threads of a team.
+    varies: Vec<bool>,
     vector: bool,
+    /// Whether not all threads of a team may be here, or not as often.
+    branched: bool,
+    /// Whether not all threads of a warp may be here.
+    conditional: bool,
 }
 
-impl Verifier<'_> {
-    fn block(&mut self, body: &[Stmt]) -> Result<(), String> {
-        let mut made = Vec::new();
-        for stmt in body {
-            self.statement(stmt, &mut made)?;
-        }
-        made.iter().for_each(|value: &Value| self.scope[value.0 as usize] = false);
-        Ok(())
-    }
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
+impl Verifier<'_> {
     fn statement(&mut self, stmt: &Stmt, made: &mut Vec<Value>) -> Result<(), String> {
         let mut operands = Vec::new();
         stmt.clone().for_each_operand_mut(|operand| operands.push(*operand));
@@ -42,38 +42,140 @@ impl Verifier<'_> {
             return Err(format!("{operand} is used where it is not defined"));
         }
         match stmt {
-            Stmt::Let(value, expr) => {
-                self.known(*value)?;
-                self.expression(*value, expr)?;
-                self.define(*value)?;
-                made.push(*value);
-            }
+            Stmt::Let(..) => {}
             Stmt::Store(at, value) => {
                 self.access(at, self.kernel.ty(*value), Access::Write)?;
             }
-            Stmt::Loop { var, start, end, step, body, .. } => {
-                self.known(*var)?;
-                for operand in [var, start, end, step] {
-                    self.expect(*operand, Type { dtype: DType::Index, lanes: Lanes::ONE })?;
+            Stmt::Loop { var, kind, start, end, step, carried, body } => {
+                for operand in [start, end, step] {
+                    self.expect(*operand, INDEX)?;
                 }
-                self.define(*var)?;
-                self.block(body)?;
-                self.scope[var.0 as usize] = false;
+                if *kind != LoopKind::Serial && !carried.is_empty() {
+                    return Err("iterations that are dealt out hand nothing on".into());
+                }
+                let uneven = [start, end, step].iter().any(|operand| self.varies[operand.0 as usize]);
+                let before = self.branched;
+                self.branched |= *kind == LoopKind::Grid || uneven;
+                self.looped((*var, uneven), carried, body)?;
+                self.branched = before;
             }
-            Stmt::Vector { len, body } => {
-                self.expect(*len, Type { dtype: DType::Index, lanes: Lanes::ONE })?;
+            Stmt::Vector { len, body, folds } => {
+                self.expect(*len, INDEX)?;
                 if std::mem::replace(&mut self.vector, true) {
                     return Err("a vector loop within another".into());
                 }
-                self.block(body)?;
+                let over: Vec<Value> = folds.iter().flat_map(|fold| fold.over.clone()).collect();
+                self.enter(&[], body, &over)?;
                 self.vector = false;
+                folds.iter().try_for_each(|fold| self.fold(fold, Lanes::Loop))?;
             }
+            Stmt::Team(fold) => {
+                if self.branched {
+                    return Err("threads combine what not all of them have".into());
+                }
+                self.fold(fold, Lanes::ONE)?;
+            }
+            Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
+            Stmt::Barrier if self.branched => return Err("a barrier that not all threads reach".into()),
+            Stmt::Barrier => {}
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
-                self.block(body)?;
+                let before = (self.branched, self.conditional);
+                (self.branched, self.conditional) = (true, true);
+                self.enter(&[], body, &[])?;
+                (self.branched, self.conditional) = before;
             }
         }
+        let varies = self.makes_varying(stmt, &operands);
+        for value in stmt.made() {
+            self.known(value)?;
+            if let Stmt::Let(_, expr) = stmt {
+                self.expression(value, expr)?;
+            }
+            self.define(value)?;
+            self.varies[value.0 as usize] = varies;
+            made.push(value);
+        }
         Ok(())
+    }
+
+    /// Whether what it makes may be another in other threads of a team.
+    fn makes_varying(&self, stmt: &Stmt, operands: &[Value]) -> bool {
+        match stmt {
+            Stmt::Let(_, expr) => {
+                is_of_thread(expr) || operands.iter().any(|operand| self.varies[operand.0 as usize])
+            }
+            // Nothing needs to know it better.
+            Stmt::Loop { .. } | Stmt::Vector { .. } => true,
+            Stmt::Team(_) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::If { .. } => {
+                false
+            }
+        }
+    }
+
+    /// A body with the values that it gets, and those that leave it.
+    fn enter(&mut self, given: &[Value], body: &[Stmt], leaving: &[Value]) -> Result<(), String> {
+        given.iter().try_for_each(|value| self.known(*value).and_then(|()| self.define(*value)))?;
+        let mut made = given.to_vec();
+        for stmt in body {
+            self.statement(stmt, &mut made)?;
+        }
+        if let Some(value) = leaving.iter().find(|value| self.scope.get(value.0 as usize) != Some(&true)) {
+            return Err(format!("{value} is used where it is not defined"));
+        }
+        made.iter().for_each(|value| self.scope[value.0 as usize] = false);
+        Ok(())
+    }
+
+    /// A loop with its counter, and whether that may be another in other threads.
+    fn looped(
+        &mut self,
+        (var, varies): (Value, bool),
+        carried: &[Carried],
+        body: &[Stmt],
+    ) -> Result<(), String> {
+        self.known(var)?;
+        self.expect(var, INDEX)?;
+        self.varies[var.0 as usize] = varies;
+        for Carried { start, var, next, out } in carried {
+            for value in [var, next, out] {
+                self.known(*value)?;
+                self.expect(*value, self.kernel.ty(*start))?;
+            }
+            self.varies[var.0 as usize] = true;
+        }
+        let given: Vec<Value> = std::iter::once(var).chain(carried.iter().map(|one| one.var)).collect();
+        let next: Vec<Value> = carried.iter().map(|carried| carried.next).collect();
+        self.enter(&given, body, &next)
+    }
+
+    /// What lanes or threads make together: what they have is of `lanes`, all else of one lane.
+    fn fold(&mut self, fold: &Fold, lanes: Lanes) -> Result<(), String> {
+        let Fold { over, identity, left, right, body, results, out } = fold;
+        for part in [identity, left, right, results, out] {
+            if part.len() != over.len() {
+                return Err(format!("a fold of {} values makes {}", over.len(), part.len()));
+            }
+            for (value, over) in part.iter().zip(over) {
+                self.known(*value)?;
+                self.known(*over)?;
+                self.expect(*over, Type { lanes, ..self.kernel.ty(*value) })?;
+                self.expect(*value, Type { lanes: Lanes::ONE, ..self.kernel.ty(*over) })?;
+            }
+        }
+        if body.iter().any(|stmt| !matches!(stmt, Stmt::Let(_, expr) if expr.is_pure())) {
+            return Err("the function of a fold does more than compute".into());
+        }
+        self.enter(&[left.as_slice(), right].concat(), body, results)
+    }
+
+    fn shared(&self, id: SharedId, index: Value, ty: Type) -> Result<(), String> {
+        let Some(shared) = self.kernel.shared.get(usize::from(id.0)) else {
+            return Err(format!("there is no shared memory {}", id.0));
+        };
+        self.expect(index, INDEX)?;
+        let fits = ty.dtype == shared.dtype;
+        if fits { Ok(()) } else { Err(format!("{ty} in shared memory of {}", shared.dtype)) }
     }
 
     /// That a value to be made is one of the kernel's.
@@ -125,9 +227,23 @@ impl Verifier<'_> {
                 self.expect(value, Type { dtype: uniform.dtype, lanes: Lanes::ONE })
             }
             Expr::Const(_) => self.expect(value, Type { lanes: Lanes::ONE, ..ty }),
-            Expr::GridId | Expr::GridSize | Expr::RangeStart | Expr::RangeEnd => {
-                self.expect(value, Type { dtype: DType::Index, lanes: Lanes::ONE })
+            Expr::Shuffle(..) if self.conditional => {
+                Err("a shuffle that not all threads of a warp come to".into())
             }
+            Expr::Shuffle(arg, _) => {
+                self.expect(*arg, ty)?;
+                self.expect(value, Type { lanes: Lanes::ONE, ..ty })
+            }
+            Expr::LoadShared(id, index) => self.shared(*id, *index, ty),
+            Expr::TeamId
+            | Expr::TeamSlot
+            | Expr::ThreadId
+            | Expr::BlockId
+            | Expr::Blocks
+            | Expr::GridId
+            | Expr::GridSize
+            | Expr::RangeStart
+            | Expr::RangeEnd => self.expect(value, INDEX),
             Expr::LaneIndex => self.expect(value, Type { dtype: DType::Index, ..ty }),
         }
     }
@@ -161,212 +277,10 @@ impl Verifier<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::kernel::{
-        Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformArg, UniformId,
-    };
-    use super::*;
-
-    const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
-    const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
-    const F32X4: Type = Type { dtype: DType::F32, lanes: Lanes::Const(4) };
-    const F32S: Type = Type { dtype: DType::F32, lanes: Lanes::Loop };
-
-    // The values of the sample, in the order in which it makes them.
-    const N: Value = Value(0);
-    const ZERO: Value = Value(1);
-    const HALF: Value = Value(2);
-    const I: Value = Value(3);
-    const INSIDE: Value = Value(4);
-    const X: Value = Value(5);
-    const SUM: Value = Value(6);
-    const BITS: Value = Value(7);
-    const FOUR: Value = Value(8);
-    const LAST: Value = Value(9);
-    const PACKED: Value = Value(10);
-    const RUN: Value = Value(11);
-    const HALVES: Value = Value(12);
-    const PICKED: Value = Value(14);
-
-    const A: BufferId = BufferId(0);
-    const OUT: BufferId = BufferId(1);
-
-    /// A kernel with every kind of statement: a loop with a condition inside, and a vector loop.
-    fn sample() -> Kernel {
-        let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access };
-        let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
-        let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
-        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
-        let n = b.uniform(Uniform { name: String::from("n"), dtype: DType::Index, arg: UniformArg::End });
-        let (zero, half) = (b.index(0), b.f32(0.5));
-        let i = b.declare(INDEX);
-
-        let (mut looped, mut conditional, mut vector) = (Vec::new(), Vec::new(), Vec::new());
-        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut looped };
-        let inside = b.apply(Op::Lt, &[i, n]);
-        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut conditional };
-        let x = b.bind(F32, Expr::Load(At::new(A, i)));
-        let sum = b.apply(Op::Add, &[x, half]);
-        b.bitcast(sum, DType::I32);
-        let four = b.bind(F32X4, Expr::Load(At { buffer: A, index: i, stride: 2, phase: 1 }));
-        let last = b.bind(F32, Expr::Lane(four, 3));
-        b.bind(F32X4, Expr::Pack(vec![x, sum, last, half]));
-        conditional.push(Stmt::Store(At::new(OUT, i), sum));
-        looped.push(Stmt::If { cond: inside, body: conditional });
-        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
-        let run = b.bind(F32S, Expr::Load(At::new(A, zero)));
-        let halves = b.splat(half, Lanes::Loop);
-        let positive = b.apply(Op::Gt, &[run, halves]);
-        let picked = b.apply(Op::Select, &[positive, run, halves]);
-        vector.push(Stmt::Store(At::new(OUT, zero), picked));
-
-        top.push(Stmt::Loop { var: i, kind: LoopKind::Grid, start: zero, end: n, step: n, body: looped });
-        top.push(Stmt::Vector { len: n, body: vector });
-        Kernel {
-            name: String::from("sample"),
-            buffers,
-            uniforms,
-            types,
-            body: top,
-            index: IndexWidth::Bits32,
-        }
-    }
-
-    /// What makes a value of the sample.
-    fn maker(kernel: &mut Kernel, value: Value) -> &mut Expr {
-        find(&mut kernel.body, value).expect("the sample makes the value")
-    }
-
-    fn find(body: &mut [Stmt], value: Value) -> Option<&mut Expr> {
-        body.iter_mut().find_map(|stmt| match stmt {
-            Stmt::Let(made, expr) => (*made == value).then_some(expr),
-            Stmt::Store(..) => None,
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => find(body, value),
-        })
-    }
-
-    /// The access of a load of the sample.
-    fn load(kernel: &mut Kernel, value: Value) -> &mut At {
-        match maker(kernel, value) {
-            Expr::Load(at) => at,
-            other => panic!("{other:?} is no load"),
-        }
-    }
-
-    type Spoil = fn(&mut Kernel);
-
-    fn check(cases: &[(Spoil, &str)]) {
-        assert_eq!(kernel(&sample()), Ok(()));
-        for (spoil, expect) in cases {
-            let mut spoilt = sample();
-            spoil(&mut spoilt);
-            let error = kernel(&spoilt).expect_err(expect);
-            assert_eq!(error.split_once(" in\n").map(|(what, _)| what), Some(*expect), "{spoilt}");
-        }
-    }
-
-    #[test]
-    fn refuses_values_that_are_not_there() {
-        check(&[
-            (|k| k.body.swap(0, 3), "%1 is used where it is not defined"),
-            (|k| k.body.insert(4, Stmt::Let(SUM, Expr::Splat(X))), "%5 is used where it is not defined"),
-            (|k| k.body.insert(4, Stmt::Store(At::new(OUT, I), HALF)), "%3 is used where it is not defined"),
-            (|k| k.body.insert(1, Stmt::Let(N, Expr::Uniform(UniformId(0)))), "%0 is defined twice"),
-            (
-                |k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X, Value(99)]),
-                "%99 is used where it is not defined",
-            ),
-            (|k| k.body.insert(1, Stmt::Let(Value(99), Expr::Splat(N))), "%99 has no type"),
-            (|k| *maker(k, N) = Expr::Uniform(UniformId(1)), "there is no uniform 1"),
-            (|k| load(k, X).buffer = BufferId(7), "there is no buffer 7"),
-            (
-                |k| k.body.insert(3, Stmt::Let(RUN, Expr::Splat(HALF))),
-                "%11 has the lanes of a loop outside of one",
-            ),
-        ]);
-    }
-
-    #[test]
-    fn refuses_statements_of_other_types() {
-        check(&[
-            (|k| wrap(k, |body| Stmt::Vector { len: N, body }), "a vector loop within another"),
-            (|k| wrap(k, |body| Stmt::Vector { len: HALF, body }), "%2 is f32, not index"),
-            (|k| wrap(k, |body| Stmt::If { cond: N, body }), "%0 is index, not bool"),
-            (
-                |k| {
-                    wrap(k, |body| Stmt::Loop {
-                        var: I,
-                        kind: LoopKind::Serial,
-                        start: ZERO,
-                        end: HALF,
-                        step: N,
-                        body,
-                    })
-                },
-                "%2 is f32, not index",
-            ),
-            (|k| k.types[3] = F32, "%3 is f32, not index"),
-        ]);
-    }
-
-    /// Puts the vector loop of the sample into a statement.
-    fn wrap(kernel: &mut Kernel, outer: impl FnOnce(Vec<Stmt>) -> Stmt) {
-        let vector = kernel.body.pop().expect("the sample ends with its vector loop");
-        kernel.body.push(outer(vec![vector]));
-    }
-
-    #[test]
-    fn refuses_expressions_of_other_types() {
-        check(&[
-            (|k| k.types[0] = F32, "%0 is f32, not index"),
-            (|k| k.types[2] = F32X4, "%2 is f32x4, not f32"),
-            (|k| *maker(k, HALF) = Expr::LaneIndex, "%2 is f32, not index"),
-            (|k| *maker(k, HALF) = Expr::GridSize, "%2 is f32, not index"),
-            (|k| *maker(k, HALVES) = Expr::LaneIndex, "%12 is f32x*, not indexx*"),
-            (|k| *maker(k, HALVES) = Expr::Cast(HALF), "%2 is f32, not f32x*"),
-            (|k| *maker(k, HALVES) = Expr::Splat(N), "%0 is index, not f32"),
-            (|k| *maker(k, HALVES) = Expr::Splat(RUN), "%11 is f32x*, not f32"),
-            (|k| *maker(k, BITS) = Expr::Bitcast(I), "index and i32 have not the same bits"),
-            (|k| k.types[7].lanes = Lanes::Const(2), "f32 and i32x2 have not the same bits"),
-            (|k| *maker(k, PACKED) = Expr::Pack(vec![X, SUM, LAST]), "3 values make no f32x4"),
-            (|k| *maker(k, PACKED) = Expr::Pack(vec![X, SUM, LAST, I]), "%3 is index, not f32"),
-            (|k| *maker(k, LAST) = Expr::Lane(FOUR, 4), "%8 has no lane 4"),
-            (|k| *maker(k, PICKED) = Expr::Lane(RUN, 0), "%11 has no lane 0"),
-        ]);
-    }
-
-    #[test]
-    fn refuses_operations_that_the_table_lacks() {
-        check(&[
-            (|k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X]), "Add of [F32] does not give f32"),
-            (|k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X, I]), "Add of [F32, Index] does not give f32"),
-            (|k| *maker(k, SUM) = Expr::Apply(Op::And, vec![X, X]), "And of [F32, F32] does not give f32"),
-            (|k| *maker(k, SUM) = Expr::Apply(Op::Lt, vec![X, X]), "Lt of [F32, F32] does not give f32"),
-            (
-                |k| *maker(k, HALVES) = Expr::Apply(Op::Add, vec![RUN, HALF]),
-                "Add of [F32, F32] does not give f32x*",
-            ),
-            (
-                |k| *maker(k, PICKED) = Expr::Apply(Op::Select, vec![RUN, RUN, RUN]),
-                "Select of [F32, F32, F32] does not give f32x*",
-            ),
-            (
-                |k| *maker(k, INSIDE) = Expr::Apply(Op::Add, vec![I, N]),
-                "Add of [Index, Index] does not give bool",
-            ),
-        ]);
-    }
-
-    #[test]
-    fn refuses_accesses_that_do_not_fit() {
-        check(&[
-            (|k| load(k, X).buffer = OUT, "an access of f32 at index does not fit buffer out"),
-            (|k| load(k, X).index = HALF, "an access of f32 at f32 does not fit buffer a"),
-            (|k| load(k, FOUR).phase = 2, "an access of f32x4 at index does not fit buffer a"),
-            (|k| load(k, RUN).index = HALF, "an access of f32x* at f32 does not fit buffer a"),
-            (|k| k.buffers[0].dtype = DType::I32, "an access of f32 at index does not fit buffer a"),
-            (|k| k.buffers[1].access = Access::Read, "an access of f32 at index does not fit buffer out"),
-        ]);
-    }
+/// Whether each thread has its own.
+fn is_of_thread(expr: &Expr) -> bool {
+    matches!(expr, Expr::TeamId | Expr::ThreadId | Expr::GridId | Expr::Shuffle(..))
 }
+
+#[cfg(test)]
+mod tests;

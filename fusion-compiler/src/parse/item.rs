@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::buffer::TokenBuffer;
 
-use super::ast::{At, Block, Broken, Dim, Function, Name, Param, ParamKind, Returns, TensorType};
+use super::ast::{At, Block, Broken, Dim, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType};
 use super::expr::{block, expr};
 use super::tokens::{Parsed, Parser, Reported, Sink};
 use crate::diag;
@@ -331,6 +331,11 @@ fn param(parser: &mut Parser<'_, '_>, exported: bool, before: &[Param]) -> Parse
         Some(_) => Some(expr(parser)?),
         None => None,
     };
+    if let (ParamKind::Dim, Some(default)) = (&kind, &default)
+        && !matches!(&default.kind, ExprKind::Name(name) if name == "all")
+    {
+        return Err(parser.error_at(default.at, diag::dim_default()));
+    }
     if default.is_none() && before.iter().any(|param| param.default.is_some()) {
         return Err(parser.error_at(name.at, diag::param_default_order(&name.text)));
     }

@@ -11,36 +11,33 @@ use crate::ir::ops::{Op, Typing};
 
 /// Makes every float that is computed, and used by another operation, opaque.
 pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {
-    let body = std::mem::take(&mut kernel.body);
+    let mut body = std::mem::take(&mut kernel.body);
     let (mut operands, mut zeros) = (HashSet::new(), HashSet::new());
-    look(&body, &mut operands, &mut zeros);
+    look(&mut body, &mut operands, &mut zeros);
     let mut hider = Hider { types: &mut kernel.types, uniforms: &mut kernel.uniforms, operands, zeros };
     kernel.body = hider.block(body);
     kernel
 }
 
 /// Finds which values are operands, and which are zero by themselves or in every lane.
-fn look(body: &[Stmt], operands: &mut HashSet<Value>, zeros: &mut HashSet<Value>) {
+fn look(body: &mut [Stmt], operands: &mut HashSet<Value>, zeros: &mut HashSet<Value>) {
     for stmt in body {
-        match stmt {
-            Stmt::Let(value, expr) => {
-                let mut expr = expr.clone();
-                expr.for_each_operand_mut(|operand| {
-                    operands.insert(*operand);
-                });
-                let zero = match expr {
-                    Expr::Splat(of) => zeros.contains(&of),
-                    other => matches!(other, Expr::Const(Const::Float(x)) if x == 0.0),
-                };
-                if zero {
-                    zeros.insert(*value);
-                }
-            }
-            Stmt::Store(..) => {}
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                look(body, operands, zeros);
+        if let Stmt::Let(value, expr) = stmt {
+            expr.for_each_operand_mut(|operand| {
+                operands.insert(*operand);
+            });
+            let zero = match expr {
+                Expr::Splat(of) => zeros.contains(of),
+                other => matches!(other, Expr::Const(Const::Float(x)) if *x == 0.0),
+            };
+            if zero {
+                zeros.insert(*value);
             }
         }
+        stmt.for_each_body_mut(|body, leaving| {
+            operands.extend(leaving.iter().map(|value| **value));
+            look(body, operands, zeros);
+        });
     }
 }
 
@@ -57,18 +54,9 @@ impl Hider<'_> {
         for stmt in body {
             match stmt {
                 Stmt::Let(value, Expr::Apply(op, args)) => self.apply(value, op, args, &mut out),
-                Stmt::Let(..) | Stmt::Store(..) => out.push(stmt),
-                Stmt::Loop { var, kind, start, end, step, body } => {
-                    let body = self.block(body);
-                    out.push(Stmt::Loop { var, kind, start, end, step, body });
-                }
-                Stmt::Vector { len, body } => {
-                    let body = self.block(body);
-                    out.push(Stmt::Vector { len, body });
-                }
-                Stmt::If { cond, body } => {
-                    let body = self.block(body);
-                    out.push(Stmt::If { cond, body });
+                mut stmt => {
+                    stmt.for_each_body_mut(|body, _| *body = self.block(std::mem::take(body)));
+                    out.push(stmt);
                 }
             }
         }

@@ -39,13 +39,15 @@ impl Scope {
                         self.known.insert(key, value);
                     }
                 }
-                Stmt::Let(..) | Stmt::Store(..) => out.push(stmt),
-                Stmt::Loop { var, kind, start, end, step, body } => {
-                    let body = self.block(types, body);
-                    out.push(Stmt::Loop { var, kind, start, end, step, body });
+                mut stmt => {
+                    stmt.for_each_body_mut(|body, leaving| {
+                        *body = self.block(types, std::mem::take(body));
+                        for value in leaving {
+                            **value = self.renamed.get(value).copied().unwrap_or(**value);
+                        }
+                    });
+                    out.push(stmt);
                 }
-                Stmt::Vector { len, body } => out.push(Stmt::Vector { len, body: self.block(types, body) }),
-                Stmt::If { cond, body } => out.push(Stmt::If { cond, body: self.block(types, body) }),
             }
         }
         for key in &made {

@@ -1,4 +1,4 @@
-//! Dead code of a kernel: values that no store needs go, and so do loops and conditions left empty.
+//! Dead code of a kernel: values that no store needs go, and so do loops and conditions that store nothing.
 
 use crate::ir::kernel::{Kernel, Stmt};
 
@@ -14,19 +14,26 @@ pub fn kernel_dce(mut kernel: Kernel) -> Kernel {
 fn block(live: &mut [bool], body: Vec<Stmt>) -> Vec<Stmt> {
     let mut out = Vec::with_capacity(body.len());
     for mut stmt in body.into_iter().rev() {
-        let needed = match &mut stmt {
-            Stmt::Let(value, _) => live[value.0 as usize],
-            Stmt::Store(..) => true,
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+        if writes(&stmt) || stmt.made().iter().any(|value| live[value.0 as usize]) {
+            stmt.for_each_body_mut(|body, leaving| {
+                leaving.iter().for_each(|value| live[value.0 as usize] = true);
                 *body = block(live, std::mem::take(body));
-                !body.is_empty()
-            }
-        };
-        if needed {
+            });
             stmt.for_each_operand_mut(|operand| live[operand.0 as usize] = true);
             out.push(stmt);
         }
     }
     out.reverse();
     out
+}
+
+/// Whether it, or something within it, does more than make values.
+fn writes(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier => true,
+        Stmt::Let(..) | Stmt::Team(_) => false,
+        Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+            body.iter().any(writes)
+        }
+    }
 }

@@ -12,6 +12,8 @@ mod kernel_cse;
 mod kernel_dce;
 mod prune_uniforms;
 mod simplify;
+#[cfg(test)]
+mod tests;
 
 pub use cse::cse;
 pub use dce::dce;

@@ -18,12 +18,9 @@ pub fn prune_uniforms(mut kernel: Kernel) -> Kernel {
 
 fn for_each_uniform(body: &mut [Stmt], visit: &mut impl FnMut(&mut UniformId)) {
     for stmt in body {
-        match stmt {
-            Stmt::Let(_, Expr::Uniform(id)) => visit(id),
-            Stmt::Let(..) | Stmt::Store(..) => {}
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                for_each_uniform(body, visit);
-            }
+        if let Stmt::Let(_, Expr::Uniform(id)) = stmt {
+            visit(id);
         }
+        stmt.for_each_body_mut(|body, _| for_each_uniform(body, visit));
     }
 }

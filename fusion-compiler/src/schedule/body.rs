@@ -4,16 +4,17 @@
 //! lane). A value goes where its axes put it, so what is constant along a row is computed once a row. Stores come
 //! after everything that is computed, so that an in-place parameter is read before it is written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::space::{SpaceDim, bytes, reach, stride};
 use super::{Access, Operand, Work, pointwise};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, ParamId, Reduce};
+use crate::ir::graph::{AxisId, AxisSet, Node, NodeId, NodeKind, ParamId, Reduce};
 use crate::ir::kernel::{
-    At, Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Stmt, Type, Uniform, UniformId, Value,
+    At, Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
+    UniformId, Value,
 };
 use crate::ir::ops::Op;
 use crate::ir::plan::{BufferArg, IndexMap, Reach, UniformArg};
@@ -58,12 +59,31 @@ enum Level {
     Inner,
 }
 
+/// A value of each element of a row, held in shared memory.
+#[derive(Clone, Copy)]
+struct Held {
+    memory: SharedId,
+    /// Where that of the first element is.
+    first: Value,
+    /// Whether a run along the row before this one has made them.
+    filled: bool,
+}
+
 /// A kernel that grows.
 pub(super) struct Body<'w> {
     work: &'w Work<'w>,
     rebased: bool,
     sight: Sight,
+    /// Those of the space, and then those of a row if it has rows.
     dims: &'w [SpaceDim],
+    /// Which of them vectors run along.
+    vector: usize,
+    /// Whether that is over neighbouring rows, not along each.
+    across: bool,
+    /// Values that exist once a row has been gone through.
+    of_rows: HashSet<NodeId>,
+    /// Values of the elements of a row that are kept for later runs along it.
+    held: HashMap<NodeId, Held>,
     kernel: Kernel,
     /// What is behind the kernel's buffers.
     buffers: Vec<BufferArg>,
@@ -84,12 +104,25 @@ impl<'w> Body<'w> {
         name: String,
         (index, sight): (IndexWidth, Sight),
     ) -> Body<'w> {
-        let kernel = Kernel { name, buffers: vec![], uniforms: vec![], types: vec![], body: vec![], index };
+        let kernel = Kernel {
+            name,
+            buffers: vec![],
+            uniforms: vec![],
+            types: vec![],
+            body: vec![],
+            index,
+            team: 1,
+            shared: vec![],
+        };
         let mut body = Body {
             work,
             rebased: facts.rebased,
             sight,
             dims,
+            vector: dims.len() - 1,
+            across: false,
+            of_rows: of_rows(work),
+            held: HashMap::new(),
             kernel,
             buffers: vec![],
             within: vec![],
@@ -117,6 +150,11 @@ impl<'w> Body<'w> {
         self.at(Level::Top)
     }
 
+    /// Writes into a body of the caller's.
+    pub(super) fn writer<'b>(&'b mut self, body: &'b mut Vec<Stmt>) -> Builder<'b> {
+        Builder { types: &mut self.kernel.types, uniforms: &mut self.kernel.uniforms, body }
+    }
+
     /// Writes what runs once per run of lanes.
     pub(super) fn item(&mut self) -> Builder<'_> {
         self.at(Level::Item)
@@ -139,6 +177,72 @@ impl<'w> Body<'w> {
     /// Appends a statement at the top.
     pub(super) fn push(&mut self, stmt: Stmt) {
         self.kernel.body.push(stmt);
+    }
+
+    /// Makes vectors run along another dim than the innermost, one of the space: over neighbouring rows.
+    pub(super) fn run_across(&mut self, dim: usize) {
+        (self.vector, self.across) = (dim, true);
+    }
+
+    /// Whether a value differs from lane to lane.
+    fn is_along_vectors(&self, axes: AxisSet) -> bool {
+        self.dims[self.vector].axes.iter().any(|&axis| axes.contains(axis))
+    }
+
+    /// Threads that work on a row together.
+    pub(super) fn set_team(&mut self, team: u32) {
+        self.kernel.team = team;
+    }
+
+    /// Shared memory of the kernel.
+    pub(super) fn share(&mut self, shared: Shared) -> SharedId {
+        self.kernel.shared.push(shared);
+        SharedId(self.kernel.shared.len() as u16 - 1)
+    }
+
+    /// Holds a value of each element of a row in shared memory, from the element `first` on, once it is made.
+    pub(super) fn hold(&mut self, id: NodeId, memory: SharedId, first: Value) {
+        self.held.insert(id, Held { memory, first, filled: false });
+    }
+
+    /// The statements per lane so far: the next run along the row starts afresh, and finds what was read.
+    pub(super) fn take_inner(&mut self) -> Vec<Stmt> {
+        for (id, held) in &mut self.held {
+            held.filled |= self.values.contains_key(&(*id, vec![]));
+        }
+        self.values.retain(|_, (level, _)| *level != Level::Inner);
+        std::mem::take(&mut self.inner)
+    }
+
+    /// Says that a held value is there.
+    pub(super) fn fill(&mut self, id: NodeId) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.filled = true;
+        }
+    }
+
+    /// Gives the value of a row that has been gone through.
+    pub(super) fn set_of_row(&mut self, id: NodeId, value: Value) {
+        self.values.insert((id, vec![]), (Level::Item, value));
+    }
+
+    /// Writes a value of the row, or of the lanes at a place in it, to a buffer.
+    pub(super) fn store(&mut self, buffer: BufferId, id: NodeId, place: &Place) -> Stmt {
+        let of_row = self.level(id) != Level::Inner;
+        let value = self.value(id, &vec![], place);
+        if of_row {
+            let at = self.position(buffer, Level::Item, &vec![], place);
+            return Stmt::Store(at, value);
+        }
+        let at = self.position(buffer, Level::Inner, &vec![], place);
+        Stmt::Store(at, self.inner().splat(value, place.lanes))
+    }
+
+    /// Writes values of neighbouring rows.
+    pub(super) fn store_across(&mut self, buffer: BufferId, id: NodeId, place: &Place) -> Stmt {
+        let value = self.value(id, &vec![], place);
+        let at = self.position(buffer, Level::Inner, &vec![], place);
+        Stmt::Store(at, self.inner().splat(value, place.lanes))
     }
 
     /// The statements per item and per lane so far; the next body starts afresh.
@@ -192,8 +296,13 @@ impl<'w> Body<'w> {
 
     /// The coordinates of a row, by dim without the innermost.
     pub(super) fn decode_outer(&mut self, row: Value) -> Vec<Value> {
-        let outer = &self.dims[..self.dims.len() - 1];
-        let (mut rest, mut coordinates) = (row, Vec::new());
+        self.decode_dims(row, self.dims.len() - 1)
+    }
+
+    /// The coordinates in the first `count` dims of an element of the space that these make.
+    pub(super) fn decode_dims(&mut self, element: Value, count: usize) -> Vec<Value> {
+        let outer = &self.dims[..count];
+        let (mut rest, mut coordinates) = (element, Vec::new());
         for (i, dim) in outer.iter().enumerate().rev() {
             if i == 0 {
                 coordinates.push(rest);
@@ -251,7 +360,17 @@ impl<'w> Body<'w> {
         all
     }
 
-    fn level(&self, axes: AxisSet) -> Level {
+    fn level(&self, id: NodeId) -> Level {
+        let axes = self.work.graph.node(id).axes;
+        let cols = &self.work.group.cols;
+        if !cols.is_empty() {
+            let in_row = cols.iter().any(|&axis| axes.contains(axis));
+            return match () {
+                () if in_row || self.is_along_vectors(axes) => Level::Inner,
+                () if axes.is_empty() && !self.of_rows.contains(&id) => Level::Top,
+                () => Level::Item,
+            };
+        }
         let has = |dim: &SpaceDim| dim.axes.iter().any(|&axis| axes.contains(axis));
         match self.dims.split_last() {
             Some((last, _)) if has(last) => Level::Inner,
@@ -273,7 +392,7 @@ impl<'w> Body<'w> {
     }
 
     /// The value of a node, once what it is made of has one. With a stack of its own: graphs are deep.
-    fn value(&mut self, id: NodeId, unrolled: &Unrolled, place: &Place) -> Value {
+    pub(super) fn value(&mut self, id: NodeId, unrolled: &Unrolled, place: &Place) -> Value {
         let wanted = self.key(id, unrolled);
         let mut open = vec![wanted.clone()];
         while let Some(key) = open.pop() {
@@ -300,7 +419,8 @@ impl<'w> Body<'w> {
 
     /// The values that one is made of, in the order in which they are asked for.
     fn operands(&self, (id, unrolled): &(NodeId, Unrolled)) -> Vec<(NodeId, Unrolled)> {
-        if self.work.loads.contains_key(&Load::Stored(*id)) {
+        let held = self.held.get(id).is_some_and(|held| held.filled);
+        if held || self.work.loads.contains_key(&Load::Stored(*id)) {
             return vec![];
         }
         let node = self.work.graph.node(*id);
@@ -327,12 +447,25 @@ impl<'w> Body<'w> {
     fn place(&mut self, key: (NodeId, Unrolled), place: &Place) {
         let (id, unrolled) = &key;
         let node = self.work.graph.node(*id);
-        let level = self.level(node.axes);
-        let value = if let Some(&buffer) = self.work.loads.get(&Load::Stored(*id)) {
-            self.load(buffer, node.dtype, level, unrolled, place)
+        let level = self.level(*id);
+        let held = self.held.get(id).copied();
+        if let Some(held) = held.filter(|held| held.filled) {
+            let ty = Type { dtype: node.dtype, lanes: place.lanes };
+            let index = self.held_at(&held, place);
+            let value = self.inner().bind(ty, Expr::LoadShared(held.memory, index));
+            self.values.insert(key, (level, value));
+            return;
+        }
+        let mut value = if let Some(&buffer) = self.work.loads.get(&Load::Stored(*id)) {
+            self.load(buffer, node, level, unrolled, place)
         } else {
             self.make(key.clone(), level, place)
         };
+        if let Some(held) = held {
+            let index = self.held_at(&held, place);
+            value = self.inner().splat(value, place.lanes);
+            self.inner.push(Stmt::StoreShared(held.memory, index, value));
+        }
         self.values.insert(key, (level, value));
     }
 
@@ -342,7 +475,7 @@ impl<'w> Body<'w> {
         match &node.kind {
             NodeKind::Input(param) => {
                 let buffer = self.work.loads[&Load::Param(*param)];
-                self.load(buffer, node.dtype, level, unrolled, place)
+                self.load(buffer, node, level, unrolled, place)
             }
             NodeKind::Scalar(ParamId(param)) => {
                 let name = &self.work.graph.param(ParamId(*param)).name;
@@ -368,16 +501,32 @@ impl<'w> Body<'w> {
     fn load(
         &mut self,
         buffer: BufferId,
-        dtype: DType,
+        node: &Node,
         level: Level,
         unrolled: &Unrolled,
         place: &Place,
     ) -> Value {
-        // A position is per run of lanes, or per thread.
-        let base = if level == Level::Top { Level::Top } else { Level::Item };
-        let at = self.position(buffer, base, unrolled, place);
-        let lanes = if level == Level::Inner { place.lanes } else { Lanes::ONE };
-        self.at(level).bind(Type { dtype, lanes }, Expr::Load(at))
+        let per_lane = level == Level::Inner && self.is_along_vectors(node.axes);
+        let lanes = if per_lane { place.lanes } else { Lanes::ONE };
+        let at = self.position(buffer, self.base(level), unrolled, place);
+        self.at(level).bind(Type { dtype: node.dtype, lanes }, Expr::Load(at))
+    }
+
+    /// The elements of held values at a place.
+    fn held_at(&mut self, held: &Held, place: &Place) -> Value {
+        if self.across {
+            return held.first;
+        }
+        let col = place.coordinates[place.coordinates.len() - 1];
+        self.inner().apply(Op::Add, &[held.first, col])
+    }
+
+    /// Where positions of values of a level are found: per run of lanes, or per thread. Runs along a row are within it.
+    fn base(&self, level: Level) -> Level {
+        match level {
+            Level::Inner if self.work.group.cols.is_empty() => Level::Item,
+            Level::Top | Level::Item | Level::Inner => level,
+        }
     }
 
     fn coordinate(&mut self, axis: AxisId, level: Level, unrolled: &Unrolled, place: &Place) -> Value {
@@ -387,7 +536,7 @@ impl<'w> Body<'w> {
         let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
         let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
         let mut first = place.coordinates[dim];
-        if level == Level::Inner && place.lanes != Lanes::ONE {
+        if level == Level::Inner && place.lanes != Lanes::ONE && dim == self.vector {
             let lane = pointwise::lane_index(self, place.lanes);
             first = self.inner().apply(Op::Add, &[first, lane]);
         }
@@ -400,16 +549,18 @@ impl<'w> Body<'w> {
         let operand = &work.operands[usize::from(buffer.0)];
         match reach(work.graph, work.group, operand) {
             // What lacks every axis of the space is read once, before there is an element.
-            Reach::Linear(per) if level != Level::Top => {
+            Reach::Linear(per) if level != Level::Top && work.group.cols.is_empty() => {
+                let per =
+                    per.as_const().unwrap_or_else(|| unreachable!("what is not in the space is unrolled"));
                 let phase = unrolled
                     .iter()
                     .filter_map(|&(axis, at)| Some(stride(work.graph, operand, axis)?.as_const()? * at));
                 let phase = phase.sum::<i64>() as u32;
                 let mut b = self.at(level);
-                let per_value = b.index(i64::from(per));
+                let per_value = b.index(per);
                 let index =
                     if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
-                At { buffer, index: self.rebase(buffer, level, index), stride: per, phase }
+                At { buffer, index: self.rebase(buffer, level, index), stride: per as u32, phase }
             }
             Reach::Linear(_) | Reach::Whole | Reach::Windows(_) => {
                 self.strided(buffer, level, unrolled, place)
@@ -442,7 +593,7 @@ impl<'w> Body<'w> {
             return self.through_window(buffer, index, start, strides);
         }
         let index = self.rebase(buffer, level, index);
-        let Some(Some(along)) = strides.last() else { return At::new(buffer, index) };
+        let Some(Some(along)) = strides.get(self.vector) else { return At::new(buffer, index) };
         if place.lanes == Lanes::ONE || along.as_const() == Some(1) {
             return At::new(buffer, index);
         }
@@ -501,7 +652,22 @@ impl<'w> Body<'w> {
     }
 }
 
-fn combine(reduce: Reduce) -> Op {
+/// The values that follow from what is combined along rows.
+fn of_rows(work: &Work<'_>) -> HashSet<NodeId> {
+    let mut found = HashSet::new();
+    for &id in &work.group.nodes {
+        let node = work.graph.node(id);
+        let loaded = work.loads.contains_key(&Load::Stored(id));
+        let follows =
+            !work.graph.looped_axes(id).is_empty() || node.args.iter().any(|arg| found.contains(arg));
+        if follows && !loaded {
+            found.insert(id);
+        }
+    }
+    found
+}
+
+pub(super) fn combine(reduce: Reduce) -> Op {
     match reduce {
         Reduce::Sum => Op::Add,
         Reduce::Prod => Op::Mul,

@@ -5,16 +5,36 @@
 use std::collections::BTreeMap;
 
 use crate::fuse::{Group, Load};
+use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, Graph};
 use crate::ir::kernel::{BufferId, Kernel};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
+use crate::target::TargetFacts;
 
 mod body;
+mod column;
+mod held;
 mod pointwise;
+mod row;
 mod space;
 
-pub use pointwise::pointwise;
+/// The ways to run a group, of which some call may take each.
+pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
+    let mut ways = if work.group.cols.is_empty() {
+        pointwise::pointwise(work, facts)
+    } else if column::fits(work) {
+        column::column(work, facts)
+    } else {
+        row::row(work, facts)
+    };
+    ways.retain(|way| way.when.iter().all(|condition| condition.known() != Some(false)));
+    ways.iter_mut().for_each(|way| way.when.retain(|condition| condition.known() != Some(true)));
+    if let Some(sure) = ways.iter().position(|way| way.when.is_empty()) {
+        ways.truncate(sure + 1);
+    }
+    ways
+}
 
 /// A group with the memory that it reads and writes.
 pub struct Work<'g> {
@@ -58,4 +78,6 @@ pub struct Scheduled {
     pub buffers: Vec<BufferArg>,
     /// What a launch iterates over.
     pub space: Space,
+    /// Bytes of shared memory that each team gets at launch.
+    pub row_memory: DimExpr,
 }

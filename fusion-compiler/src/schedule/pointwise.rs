@@ -5,23 +5,20 @@
 //! for operands that lack an axis or have them in another order.
 
 use super::body::{Body, Place, Sight, is_windowed};
-use super::space::{SpaceDim, bytes, dims};
+use super::space::{SpaceDim, bytes, dims, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisSet};
+use crate::ir::graph::Access;
 use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
 use crate::target::{TargetFacts, Vectors};
 
-/// Elements of the largest tensor that 32-bit positions reach.
-const BITS32_MAX: i64 = i32::MAX as i64;
-
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// The ways to run a pointwise group.
-pub fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
+pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let dims = dims(work.graph, work.group, &work.operands);
     match facts.vector {
         Vectors::Loops(grain) => vec![on_cpu(work, facts, &dims, grain)],
@@ -57,10 +54,7 @@ struct Way {
 
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> Scheduled {
     let lanes = i64::from(way.lanes);
-    let mut when = Vec::new();
-    if way.index == IndexWidth::Bits32 && facts.wide {
-        when.extend(wide_lengths(work).into_iter().map(|len| Condition::AtMost(len, BITS32_MAX)));
-    }
+    let mut when = width_conditions(work, facts, way.index);
     if lanes > 1 && dims.len() > 1 {
         when.push(Condition::Divides(dims[dims.len() - 1].extent.clone(), lanes));
     }
@@ -98,7 +92,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
 fn grid_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
     let step = body.top().index(i64::from(lanes));
     let (var, inside) = elements(body, lanes);
-    body.push(Stmt::Loop { var, kind: LoopKind::Grid, start, end, step, body: inside });
+    body.push(Stmt::Loop { var, kind: LoopKind::Grid, start, end, step, carried: vec![], body: inside });
 }
 
 /// A loop over the fewer than `lanes` elements that are left. One thread takes them all: on some GPUs, writing one
@@ -107,8 +101,24 @@ fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
     let (all, one) = (body.top().index(i64::from(lanes)), body.top().index(1));
     let first = body.top().declare(INDEX);
     let (var, inside) = elements(body, 1);
-    let serial = Stmt::Loop { var, kind: LoopKind::Serial, start: first, end, step: one, body: inside };
-    body.push(Stmt::Loop { var: first, kind: LoopKind::Grid, start, end, step: all, body: vec![serial] });
+    let serial = Stmt::Loop {
+        var,
+        kind: LoopKind::Serial,
+        start: first,
+        end,
+        step: one,
+        carried: vec![],
+        body: inside,
+    };
+    body.push(Stmt::Loop {
+        var: first,
+        kind: LoopKind::Grid,
+        start,
+        end,
+        step: all,
+        carried: vec![],
+        body: vec![serial],
+    });
 }
 
 /// The work on `lanes` elements, of which the first is the value given out.
@@ -144,47 +154,29 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -
     body.compute(&Place { element, coordinates, lanes: Lanes::Loop });
 
     let (mut inside, inner) = body.take();
-    inside.push(Stmt::Vector { len, body: inner });
-    body.push(Stmt::Loop { var: item, kind: LoopKind::Grid, start: zero, end: one, step: one, body: inside });
+    inside.push(Stmt::Vector { len, body: inner, folds: vec![] });
+    body.push(Stmt::Loop {
+        var: item,
+        kind: LoopKind::Grid,
+        start: zero,
+        end: one,
+        step: one,
+        carried: vec![],
+        body: inside,
+    });
     scheduled(dims, body, vec![], grain)
 }
 
 fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
     let (outer, inner) = dims.split_at(dims.len() - 1);
     let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
-    let space = Space { rows, cols: inner[0].extent.clone(), grain };
+    let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
         let linear = matches!(buffer.reach, Reach::Linear(_));
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
-    Scheduled { when, kernel, buffers, space }
-}
-
-/// The widths of positions that a call may need, in order of preference.
-fn widths(work: &Work<'_>, facts: &TargetFacts) -> Vec<IndexWidth> {
-    let lengths = wide_lengths(work);
-    if !facts.wide || lengths.is_empty() {
-        vec![IndexWidth::Bits32]
-    } else if lengths.iter().any(|len| len.as_const().is_some()) {
-        vec![IndexWidth::Bits64]
-    } else {
-        vec![IndexWidth::Bits32, IndexWidth::Bits64]
-    }
-}
-
-/// The numbers of elements of the operands that may be beyond 32-bit positions, each once.
-fn wide_lengths(work: &Work<'_>) -> Vec<DimExpr> {
-    // Operands of the same axes, in whatever order, have the same length.
-    let axes = work.operands.iter().map(|operand| operand.axes.iter().copied().collect());
-    let mut sets: Vec<AxisSet> = Vec::new();
-    for set in axes {
-        if !sets.contains(&set) {
-            sets.push(set);
-        }
-    }
-    let length = |set: &AxisSet| DimExpr::product(set.iter().map(|axis| &work.graph.axis(axis).extent));
-    sets.iter().map(length).filter(|len| len.as_const().is_none_or(|len| len > BITS32_MAX)).collect()
+    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
 }
 
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.

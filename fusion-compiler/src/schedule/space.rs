@@ -6,9 +6,14 @@
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeKind};
-use crate::ir::plan::Reach;
+use crate::ir::kernel::IndexWidth;
+use crate::ir::plan::{Condition, Reach};
+use crate::target::TargetFacts;
 
-use super::Operand;
+use super::{Operand, Work};
+
+/// Elements of the largest tensor that 32-bit positions reach.
+const BITS32_MAX: i64 = i32::MAX as i64;
 
 /// Axes that are iterated as one.
 #[derive(Clone, Debug)]
@@ -19,11 +24,20 @@ pub(super) struct SpaceDim {
     pub(super) extent: DimExpr,
 }
 
-/// The dims of a group, outermost first; at least one.
+/// The dims of the space of a group, outermost first; at least one.
 pub(super) fn dims(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<SpaceDim> {
+    merged(graph, group, &group.space(), operands)
+}
+
+/// The dims of a row, outermost first; at least one.
+pub(super) fn cols(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<SpaceDim> {
+    merged(graph, group, &group.cols, operands)
+}
+
+fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -> Vec<SpaceDim> {
     let asked: AxisSet = group.nodes.iter().filter_map(|&id| coordinate(&graph.node(id).kind)).collect();
     let mut dims: Vec<SpaceDim> = Vec::new();
-    for axis in group.space() {
+    for &axis in axes {
         let extent = graph.axis(axis).extent.clone();
         match dims.last_mut() {
             Some(dim) if merges(dim, axis, asked, operands) => {
@@ -82,9 +96,45 @@ pub(super) fn bytes(graph: &Graph, operand: &Operand) -> DimExpr {
 pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
     let space = group.space();
     let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else { return Reach::Whole };
-    let factors = inner.iter().map(|&axis| &graph.axis(axis).extent);
-    match DimExpr::product(factors).as_const().map(u32::try_from) {
-        Some(Ok(per)) => Reach::Linear(per),
-        Some(Err(_)) | None => Reach::Whole,
+    let per = DimExpr::product(inner.iter().map(|&axis| &graph.axis(axis).extent));
+    // In the space's own order, a run of the rest for each of its elements.
+    if per.as_const().is_none_or(|per| u32::try_from(per).is_ok()) {
+        Reach::Linear(per)
+    } else {
+        Reach::Whole
     }
+}
+
+/// The numbers of elements of the operands, each once, that 32-bit positions may not reach.
+pub(super) fn wide_lengths(work: &Work<'_>) -> Vec<DimExpr> {
+    // Operands of the same axes, in whatever order, have the same length.
+    let axes = work.operands.iter().map(|operand| operand.axes.iter().copied().collect());
+    let mut sets: Vec<AxisSet> = Vec::new();
+    for set in axes {
+        if !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+    let length = |set: &AxisSet| DimExpr::product(set.iter().map(|axis| &work.graph.axis(axis).extent));
+    sets.iter().map(length).filter(|len| len.as_const().is_none_or(|len| len > BITS32_MAX)).collect()
+}
+
+/// The widths of positions that a call may need, in order of preference.
+pub(super) fn widths(work: &Work<'_>, facts: &TargetFacts) -> Vec<IndexWidth> {
+    let lengths = wide_lengths(work);
+    if !facts.wide || lengths.is_empty() {
+        vec![IndexWidth::Bits32]
+    } else if lengths.iter().any(|len| len.as_const().is_some()) {
+        vec![IndexWidth::Bits64]
+    } else {
+        vec![IndexWidth::Bits32, IndexWidth::Bits64]
+    }
+}
+
+/// What must hold for positions of this width to do.
+pub(super) fn width_conditions(work: &Work<'_>, facts: &TargetFacts, index: IndexWidth) -> Vec<Condition> {
+    if index == IndexWidth::Bits64 || !facts.wide {
+        return vec![];
+    }
+    wide_lengths(work).into_iter().map(|len| Condition::AtMost(len, BITS32_MAX)).collect()
 }

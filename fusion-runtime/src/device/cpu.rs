@@ -46,6 +46,7 @@ pub(super) fn open() -> Device {
         grid_max: u32::MAX,
         binding_bytes_max: isize::MAX as u64,
         buffer_bytes_max: isize::MAX as u64,
+        block_shared_bytes_max: 0,
     };
     Device(Arc::new(Cpu {
         name: format!("CPU ({cores} threads, {})", isa_name(isa)),

@@ -36,6 +36,8 @@ pub struct DeviceFacts {
     pub binding_bytes_max: u64,
     /// Most bytes of one buffer.
     pub buffer_bytes_max: u64,
+    /// Most bytes of memory that the threads of a block share.
+    pub block_shared_bytes_max: u32,
 }
 
 /// Part of the memory of a tensor, given to a launch.

@@ -44,6 +44,8 @@ pub(crate) static RELU: Plan = Plan {
     name: Borrowed("relu_add_mul"),
     symbols: Borrowed(&[Borrowed("elements")]),
     params: Borrowed(&[any("a"), any("b"), any("c")]),
+    nonempty: Borrowed(&[]),
+    products: Borrowed(&[]),
     outputs: Borrowed(&[Output {
         dtype: DType::F32,
         dims: Borrowed(&[]),
@@ -61,13 +63,15 @@ pub(crate) static RELU: Plan = Plan {
                     code: Code::Cpu(cpu_fns!(relu_body, relu_body)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
-                        buffer(Slot::Param(0), Access::Read, Reach::Linear(1)),
-                        buffer(Slot::Param(1), Access::Read, Reach::Linear(1)),
-                        buffer(Slot::Param(2), Access::Read, Reach::Linear(1)),
-                        buffer(Slot::Output(0), Access::Write, Reach::Linear(1)),
+                        buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
+                        buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
+                        buffer(Slot::Param(2), Access::Read, Reach::Linear(ONE)),
+                        buffer(Slot::Output(0), Access::Write, Reach::Linear(ONE)),
                     ]),
                     uniforms: Borrowed(&[UniformArg::Extent(N)]),
-                    space: Space { rows: ONE, cols: N, grain: 1024 },
+                    space: Space { rows: ONE, cols: N, grain: 1024, each: ONE },
+                    team: 1,
+                    row_memory: NONE,
                 }]),
             }]),
         }]),
@@ -103,6 +107,8 @@ pub(crate) static AXPY: Plan = Plan {
         vector("x", Access::Read),
         Param { name: Borrowed("alpha"), dtype: DType::F32, kind: ParamKind::Scalar },
     ]),
+    nonempty: Borrowed(&[]),
+    products: Borrowed(&[]),
     outputs: Borrowed(&[]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
@@ -115,11 +121,13 @@ pub(crate) static AXPY: Plan = Plan {
                     code: Code::Cpu(cpu_fns!(axpy_fma, axpy_base)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
-                        buffer(Slot::Param(0), Access::ReadWrite, Reach::Linear(1)),
-                        buffer(Slot::Param(1), Access::Read, Reach::Linear(1)),
+                        buffer(Slot::Param(0), Access::ReadWrite, Reach::Linear(ONE)),
+                        buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
                     ]),
                     uniforms: Borrowed(&[UniformArg::Scalar(2)]),
-                    space: Space { rows: ONE, cols: N, grain: 256 },
+                    space: Space { rows: ONE, cols: N, grain: 256, each: ONE },
+                    team: 1,
+                    row_memory: NONE,
                 }]),
             }]),
         }]),
@@ -177,6 +185,8 @@ pub(crate) static BROADCAST: Plan = Plan {
             },
         },
     ]),
+    nonempty: Borrowed(&[]),
+    products: Borrowed(&[]),
     outputs: Borrowed(&[
         Output { dtype: DType::F32, dims: Borrowed(ND), any_shape: false, dest: Dest::Returned },
         Output {
@@ -209,12 +219,14 @@ const DOUBLE: Launch<fusion_runtime::__private::CpuCode> = Launch {
     code: Code::Cpu(cpu_fns!(double_body, double_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
-        buffer(Slot::Param(1), Access::Read, Reach::Linear(1)),
-        buffer(Slot::Temp(0), Access::Write, Reach::Linear(1)),
-        buffer(Slot::Output(1), Access::Write, Reach::Linear(1)),
+        buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
+        buffer(Slot::Temp(0), Access::Write, Reach::Linear(ONE)),
+        buffer(Slot::Output(1), Access::Write, Reach::Linear(ONE)),
     ]),
     uniforms: Borrowed(&[]),
-    space: Space { rows: ONE, cols: D, grain: 7 },
+    space: Space { rows: ONE, cols: D, grain: 7, each: ONE },
+    team: 1,
+    row_memory: NONE,
 };
 
 #[inline(always)]
@@ -232,12 +244,14 @@ const ADD: Launch<fusion_runtime::__private::CpuCode> = Launch {
     code: Code::Cpu(cpu_fns!(add_body, add_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
-        buffer(Slot::Param(0), Access::Read, Reach::Linear(1)),
+        buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
         buffer(Slot::Temp(0), Access::Read, Reach::Whole),
-        buffer(Slot::Output(0), Access::Write, Reach::Linear(1)),
+        buffer(Slot::Output(0), Access::Write, Reach::Linear(ONE)),
     ]),
     uniforms: Borrowed(&[UniformArg::Extent(D)]),
-    space: Space { rows: N, cols: D, grain: 8 },
+    space: Space { rows: N, cols: D, grain: 8, each: ONE },
+    team: 1,
+    row_memory: NONE,
 };
 
 #[inline(always)]

@@ -1,12 +1,15 @@
 //! Random functions as source text, each with a bound on the error that its results may have.
 //!
 //! Invariant: a function depends on its seed alone; what jumps (comparisons, rounding, casts) is applied only to
-//! inputs, integers and coordinates, which are the same in every arithmetic.
+//! inputs, integers and coordinates, which are the same in every arithmetic. Each third function combines elements along
+//! dims of any extent, too.
 
 use std::fmt::Write;
 
 /// The dims of a corpus function: two of any extent, and `C = 3`.
 pub const DIMS: [&str; 3] = ["N", "D", "C"];
+/// Extents up to which the bounds of a function hold: of most calls, and of those with very many elements.
+pub const EXTENTS: [[usize; 3]; 2] = [[40, 40, 3], [65_537, 1, 3]];
 /// Largest magnitude of the float elements and scalars of an input.
 pub const INPUT_MAX: f64 = 4.0;
 /// Values of larger magnitude are not computed with.
@@ -40,9 +43,14 @@ pub struct Function {
     pub params: Vec<Kind>,
     /// Number of returned tensors.
     pub returned: usize,
-    /// For the in-place result, if there is one, and then each returned one: the largest absolute error, for inputs
-    /// up to `INPUT_MAX`, of arithmetic in `f32` whose functions are right to a few units in the last place.
-    pub errors: Vec<f64>,
+    /// Whether it combines elements along `N` or `D`: the order of a sum may depend on what else its kernel does.
+    pub combines: bool,
+    /// Whether it takes the largest or smallest element along `N` or `D`, which must have some then.
+    pub has_extremes: bool,
+    /// For the in-place result, if there is one, and then each returned one, with each of `EXTENTS`: the largest
+    /// absolute error, for inputs up to `INPUT_MAX`, of arithmetic in `f32` whose functions are right to a few units in
+    /// the last place.
+    pub errors: Vec<[f64; 2]>,
 }
 
 /// Numbers without a pattern, the same in every run (Steele, Lea and Flood 2014: SplitMix64).
@@ -84,12 +92,30 @@ struct Float {
     name: String,
     /// Bit `i` for `DIMS[i]`.
     axes: u8,
+    /// With each of `EXTENTS`.
+    bounds: [Bound; 2],
+    /// The same in every arithmetic.
+    exact: bool,
+}
+
+/// How far a value may be from zero, and from what it would be in exact arithmetic.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
     /// Largest magnitude.
     max: f64,
     /// Largest error, in units of 2⁻²⁴.
     error: f64,
-    /// The same in every arithmetic.
-    exact: bool,
+}
+
+impl Float {
+    /// A value without a name so far, with a bound that follows from those of others with the same extents.
+    fn new(axes: u8, bound: impl FnMut(usize) -> Bound) -> Float {
+        Float { name: String::new(), axes, bounds: [0, 1].map(bound), exact: false }
+    }
+
+    fn exact(axes: u8, max: f64) -> Float {
+        Float { exact: true, ..Float::new(axes, |_| Bound { max, error: 0.0 }) }
+    }
 }
 
 /// Name of a function as a text of its operand `{}`, its largest slope over all operands that are allowed, its largest
@@ -166,6 +192,12 @@ pub fn function(seed: u64) -> Function {
 
 struct Writer {
     random: Random,
+    /// Whether elements may be combined along `N` and `D` …
+    rows: bool,
+    /// … and whether they have been.
+    combines: bool,
+    /// Whether the largest or smallest has been taken along them.
+    has_extremes: bool,
     values: Vec<Float>,
     /// Names of integers and their axes; any value of `i32`.
     ints: Vec<(String, u8)>,
@@ -176,10 +208,22 @@ struct Writer {
     body: String,
 }
 
+/// The bound of a reduction: from that of its elements, their number, and how often a sum of them is rounded.
+type OfReduced = fn(Bound, usize, f64) -> Bound;
+
 impl Writer {
     fn new(seed: u64) -> Writer {
-        let random = Random(seed ^ 0x5eed_c0de);
-        Writer { random, values: vec![], ints: vec![], axes: 0, fixed: false, body: String::new() }
+        Writer {
+            random: Random(seed ^ 0x5eed_c0de),
+            rows: seed % 3 == 2,
+            combines: false,
+            has_extremes: false,
+            values: vec![],
+            ints: vec![],
+            axes: 0,
+            fixed: false,
+            body: String::new(),
+        }
     }
 
     fn signature(&mut self) -> (Vec<Kind>, String) {
@@ -245,7 +289,7 @@ impl Writer {
     }
 
     fn input(&mut self, name: &str, axes: u8) {
-        self.values.push(Float { name: name.into(), axes, max: INPUT_MAX, error: 0.0, exact: true });
+        self.values.push(Float { name: name.into(), ..Float::exact(axes, INPUT_MAX) });
     }
 
     /// A value, rather one of the last.
@@ -262,16 +306,18 @@ impl Writer {
 
     /// Appends a `let`, unless its value would be out of hand.
     fn step(&mut self) {
-        let (text, mut value) = match self.random.below(12) {
+        let (text, mut value) = match self.random.below(if self.rows { 18 } else { 12 }) {
             0..=3 => self.unary(),
             4..=6 => self.binary(),
             7 => self.choice(),
             8 => self.reduction(),
             9 => self.of_ints(),
             10 => self.jump(),
-            _ => self.fused(),
+            11 => self.fused(),
+            _ => self.reduction(),
         };
-        if value.max <= MAGNITUDE_MAX && value.error <= ERROR_MAX {
+        let Bound { max, error } = value.bounds[0];
+        if max <= MAGNITUDE_MAX && error <= ERROR_MAX {
             value.name = format!("v{}", self.values.len());
             let _ = writeln!(self.body, "    let {} = {text};", value.name);
             self.values.push(value);
@@ -281,44 +327,53 @@ impl Writer {
     fn unary(&mut self) -> (String, Float) {
         let x = self.value();
         let &(text, slope, max, own) = self.random.pick(UNARY);
-        let max = max(x.max);
-        let error = slope * x.error + own * (max + 1.0);
-        (fill(text, &x.name), Float { max, error, exact: false, ..x })
+        let bound = |Bound { max: of, error }: Bound| {
+            let max = max(of);
+            Bound { max, error: slope * error + own * (max + 1.0) }
+        };
+        (fill(text, &x.name), Float::new(x.axes, |i| bound(x.bounds[i])))
     }
 
     fn binary(&mut self) -> (String, Float) {
         let (x, y) = (self.value(), self.value());
-        let axes = x.axes | y.axes;
         let (a, b) = (&x.name, &y.name);
-        let larger = x.max.max(y.max);
-        let (text, max, error) = match self.random.below(7) {
-            0 => (format!("{a} + {b}"), x.max + y.max, x.error + y.error + x.max + y.max),
-            1 => (format!("{a} - {b}"), x.max + y.max, x.error + y.error + x.max + y.max),
-            2 | 3 => {
+        let (text, bound): (String, fn(Bound, Bound) -> Bound) = match self.random.below(7) {
+            0 => (format!("{a} + {b}"), sum),
+            1 => (format!("{a} - {b}"), sum),
+            2 | 3 => (format!("{a} * {b}"), |x, y| {
                 let max = x.max * y.max;
-                (format!("{a} * {b}"), max, x.max * y.error + y.max * x.error + 2.0 * max)
-            }
-            4 => (format!("{a} / (1.0 + abs({b}))"), x.max, x.error + x.max * (y.error + 6.0)),
+                Bound { max, error: x.max * y.error + y.max * x.error + 2.0 * max }
+            }),
+            4 => (format!("{a} / (1.0 + abs({b}))"), |x, y| Bound {
+                max: x.max,
+                error: x.error + x.max * (y.error + 6.0),
+            }),
             5 => {
                 let name = ["min", "max"][self.random.below(2)];
-                (format!("{name}({a}, {b})"), larger, x.error.max(y.error))
+                (format!("{name}({a}, {b})"), either)
             }
-            _ => (format!("atan2({a}, abs({b}) + 1.0)"), 1.6, x.error + y.error + 2.0 * y.max + 16.0),
+            _ => (format!("atan2({a}, abs({b}) + 1.0)"), |x, y| Bound {
+                max: 1.6,
+                error: x.error + y.error + 2.0 * y.max + 16.0,
+            }),
         };
-        (text, Float { name: String::new(), axes, max, error, exact: false })
+        (text, Float::new(x.axes | y.axes, |i| bound(x.bounds[i], y.bounds[i])))
     }
 
     /// `x·y + z`, which becomes an `fma`.
     fn fused(&mut self) -> (String, Float) {
         let (x, y, z) = (self.value(), self.value(), self.value());
-        let max = x.max * y.max + z.max;
-        let error = x.max * y.error + y.max * x.error + z.error + 2.0 * max;
+        let bound = |i: usize| {
+            let [x, y, z] = [&x, &y, &z].map(|value| value.bounds[i]);
+            let max = x.max * y.max + z.max;
+            Bound { max, error: x.max * y.error + y.max * x.error + z.error + 2.0 * max }
+        };
         let text = match self.random.below(3) {
             0 => format!("{} * {} + {}", x.name, y.name, z.name),
             1 => format!("{} - {} * {}", z.name, x.name, y.name),
             _ => format!("fma({}, {}, {})", x.name, y.name, z.name),
         };
-        (text, Float { name: String::new(), axes: x.axes | y.axes | z.axes, max, error, exact: false })
+        (text, Float::new(x.axes | y.axes | z.axes, bound))
     }
 
     fn choice(&mut self) -> (String, Float) {
@@ -328,9 +383,8 @@ impl Writer {
         } else {
             format!("select({condition}, {}, {})", x.name, y.name)
         };
-        let axes = axes | x.axes | y.axes;
-        let (max, error) = (x.max.max(y.max), x.error.max(y.error));
-        (text, Float { name: String::new(), axes, max, error, exact: x.exact && y.exact })
+        let value = Float::new(axes | x.axes | y.axes, |i| either(x.bounds[i], y.bounds[i]));
+        (text, Float { exact: x.exact && y.exact, ..value })
     }
 
     fn condition(&mut self) -> (String, u8) {
@@ -373,33 +427,53 @@ impl Writer {
             _ => format!("abs(min({a}, !{b}))"),
         };
         let text = format!("(({int}) & 63) as f32 * 0.0625");
-        let axes = a_axes | b_axes;
-        (text, Float { name: String::new(), axes, max: 4.0, error: 0.0, exact: true })
+        (text, Float::exact(a_axes | b_axes, 4.0))
     }
 
     fn jump(&mut self) -> (String, Float) {
         match self.exact() {
             Some(x) => {
                 let &(text, max) = self.random.pick(JUMPS);
-                (fill(text, &x.name), Float { max, ..x })
+                (fill(text, &x.name), Float::exact(x.axes, max))
             }
             None => self.unary(),
         }
     }
 
     fn reduction(&mut self) -> (String, Float) {
-        let x = self.value();
-        if x.axes >> 2 & 1 == 0 {
+        let mut x = self.value();
+        let wanted = if self.rows { 1 + self.random.below(7) as u8 } else { 4 };
+        // Those that have such a dim become fewer the more have been reduced.
+        for _ in 0..if self.rows { 4 } else { 0 } {
+            x = if x.axes & wanted == 0 { self.random.pick(&self.values).clone() } else { x };
+        }
+        let axes = x.axes & wanted;
+        if axes == 0 {
             return self.unary();
         }
-        let axes = x.axes & 3;
-        let (name, max, error) = match self.random.below(5) {
-            0 | 1 => ("sum", 3.0 * x.max, 3.0 * x.error + 9.0 * x.max),
-            2 => ("mean", x.max, x.error + 5.0 * x.max),
-            3 => ("max", x.max, x.error),
-            _ => ("min", x.max, x.error),
+        self.combines |= axes & 3 != 0;
+        let dims: Vec<&str> = (0..3).filter(|i| axes >> i & 1 == 1).map(|i| DIMS[i]).collect();
+        let kind = self.random.below(5);
+        self.has_extremes |= axes & 3 != 0 && kind > 2;
+        let (text, bound): (&str, OfReduced) = match kind {
+            0 | 1 if axes == 4 => ("sum({}, {dims})", added),
+            // Of thousands of elements still in hand; a power of two, so that the product is exact.
+            0 | 1 => ("sum({} * 0.03125, {dims})", |x, count, roundings| {
+                added(Bound { max: x.max / 32.0, error: x.error / 32.0 }, count, roundings)
+            }),
+            2 => ("mean({}, {dims})", |x, _, roundings| Bound {
+                max: x.max,
+                error: x.error + (roundings + 2.0) * x.max,
+            }),
+            3 => ("max({}, {dims})", |x, _, _| x),
+            _ => ("min({}, {dims})", |x, _, _| x),
         };
-        (format!("{name}({}, C)", x.name), Float { name: String::new(), axes, max, error, exact: false })
+        let of = |i: usize| {
+            let extents = (0..3).filter(|dim| axes >> dim & 1 == 1).map(|dim| EXTENTS[i][dim]);
+            bound(x.bounds[i], extents.clone().product(), roundings(extents.sum()))
+        };
+        let dims = if dims.len() == 1 { dims[0].to_owned() } else { format!("({})", dims.join(", ")) };
+        (fill(text, &x.name).replace("{dims}", &dims), Float::new(x.axes & !axes, of))
     }
 
     fn finish(mut self, seed: u64, params: Vec<Kind>, signature: &str) -> Function {
@@ -410,13 +484,13 @@ impl Writer {
             let value = fitting.unwrap_or_else(|| unreachable!("the parameter itself fits"));
             let assign = ["=", "+=", "-="][self.random.below(3)];
             let _ = writeln!(self.body, "    p0 {assign} {};", value.name);
-            errors.push(value.error + value.max + INPUT_MAX);
+            errors.push(value.bounds.map(|bound| bound.error + bound.max + INPUT_MAX));
         }
         let returned = if errors.is_empty() { 1 + self.random.below(3) } else { self.random.below(2) };
         let results: Vec<Float> = self.values.iter().rev().take(returned).cloned().collect();
         let types: Vec<String> = results.iter().map(|result| self.result(result.axes)).collect();
         let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
-        errors.extend(results.iter().map(|result| result.error + result.max));
+        errors.extend(results.iter().map(|result| result.bounds.map(|bound| bound.error + bound.max)));
         let (arrow, tail) = match results.len() {
             0 => (String::new(), String::new()),
             1 => (format!(" -> {}", types[0]), format!("    {}\n", names[0])),
@@ -431,8 +505,9 @@ impl Writer {
             }
         }
         let source = format!("pub fn {name}({signature}){arrow} {{\n{}{tail}}}", self.body);
-        let errors = errors.into_iter().map(|error| error * 2.0_f64.powi(-24)).collect();
-        Function { name, source, params, returned: results.len(), errors }
+        let errors = errors.into_iter().map(|of| of.map(|error| error * 2.0_f64.powi(-24))).collect();
+        let Writer { combines, has_extremes, .. } = self;
+        Function { name, source, params, returned: results.len(), combines, has_extremes, errors }
     }
 
     /// The type of a result, its axes in any order.
@@ -444,6 +519,29 @@ impl Writer {
         let dims: Vec<&str> = dims.iter().map(|&dim| DIMS[dim]).collect();
         format!("f32[{}]", dims.join(", "))
     }
+}
+
+/// Of a sum or difference.
+fn sum(x: Bound, y: Bound) -> Bound {
+    let max = x.max + y.max;
+    Bound { max, error: x.error + y.error + max }
+}
+
+/// Of one of both.
+fn either(x: Bound, y: Bound) -> Bound {
+    Bound { max: x.max.max(y.max), error: x.error.max(y.error) }
+}
+
+/// Of the sum of `count` values, each of which takes part in so many additions.
+fn added(x: Bound, count: usize, roundings: f64) -> Bound {
+    let max = count as f64 * x.max;
+    Bound { max, error: count as f64 * x.error + roundings * max }
+}
+
+/// Additions that an element takes part in, of dims whose extents have this sum: along one dim at least 32 elements are
+/// combined side by side, along the others one after another.
+fn roundings(extents: usize) -> f64 {
+    (2 * extents + 16) as f64
 }
 
 fn fill(text: &str, name: &str) -> String {

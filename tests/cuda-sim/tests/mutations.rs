@@ -2,7 +2,7 @@
 //! which rule was broken, or the result is wrong.
 //!
 //! A mutation is an edit of the text of a kernel that works. Those of our compiler come from the reviewed snapshots;
-//! barriers, shuffles and shared memory come from nvcc's.
+//! most barriers, shuffles and shared memory come from nvcc's.
 
 mod cases;
 mod harness;
@@ -69,6 +69,10 @@ fn softmax_row() -> Case {
 fn softmax_warp() -> Case {
     cases::softmax_row(2, 97, 32)
 }
+/// One block for several rows, of a round and a part for each thread.
+fn rows() -> Case {
+    cases::largest_and_sum(3, 1200)
+}
 fn transpose() -> Case {
     cases::transpose(97, 70)
 }
@@ -83,7 +87,7 @@ fn histogram() -> Case {
 }
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 32] = [
+const MUTATIONS: [Mutation; 37] = [
     mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Uninitialized)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
@@ -125,6 +129,12 @@ const MUTATIONS: [Mutation; 32] = [
     mutation("rows as far apart as columns", transposed, &[Put(0, "mul.lo.u32 %r19, %r18, %r3;", "mul.lo.u32 %r19, %r18, %r2;")], By(OutOfBounds)),
 
     mutation("a sum that no one stored", block_sum, &[Drop(0, "[%r7], %f33")], By(Uninitialized)),
+    mutation("no barrier between warps and the first of them", rows, &[Drop(0, "bar.sync")], By(Uninitialized)),
+    mutation("no barrier before the next row", rows, &[Drop(1, "bar.sync")], By(Race)),
+    mutation("a sum that is not handed on", rows, &[Drop(0, "mov.f32 %f6, %f18")], WrongResult),
+    mutation("a shuffle of one component the other way", rows, &[Put(1, "shfl.sync.down", "shfl.sync.up")], WrongResult),
+    mutation("one vector too many of a row", rows, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
+
     mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
 ];
 

@@ -3,11 +3,16 @@
 use fusion::fuse;
 
 fuse! {
-    pub fn unknown_extent(x: f32[N, D]) -> f32[N] { sum(x, D) }
     pub fn at_unknown_extent(x: f32[N, D]) -> f32[N] { at(x, D, 0) }
     pub fn absent(x: f32[N], _y: f32[C = 3]) -> f32[N] { sum(x, C) }
     pub fn absent_at(x: f32[N], _y: f32[C = 3]) -> f32[N] { at(x, C, 1) }
+    pub fn absent_of_two(x: f32[N, D], _y: f32[C]) -> f32[] { mean(x, (N, C)) }
+    pub fn unknown_of_two(x: f32[N, Depth]) -> f32[] { mean(x, (N, Dept)) }
     pub fn twice(x: f32[N, C = 3]) -> f32[N] { sum(x, (C, C)) }
+    pub fn gone(x: f32[N, D]) -> f32[N, D] { sum(x, D) }
+    pub fn kept(x: f32[N, D]) -> f32[N] { x - max(x, D) }
+    pub fn truth(x: f32[N, D]) -> f32[N] { sum(x > 0.0, D) }
+    pub fn mean_of_integers(k: i32[N, D]) -> i32[N] { mean(k, D) }
     pub fn value(x: f32[N, C = 3]) -> f32[N] { sum(x, x) }
     pub fn three(x: f32[N, C = 3, D = 2]) -> f32[N] { sum(x, C, D) }
     pub fn nothing(x: f32[]) -> f32[] { sum(x) }
@@ -16,9 +21,8 @@ fuse! {
     pub fn outside(x: f32[N, C = 3]) -> f32[N] { at(x, C, 3) }
     pub fn position(x: f32[N, C = 3]) -> f32[N] { at(x, C, C - 1) }
     pub fn too_few(x: f32[N, C = 3]) -> f32[N] { at(x, C) }
+    pub fn picked_of_two(x: f32[N, C = 3, D = 3]) -> f32[N] { at(x, (C, D), 0) }
     pub fn coordinate_of_value(x: f32[N]) -> f32[N] { x * index(x + 1.0) as f32 }
-    pub fn too_long(x: f32[N, C = 65]) -> f32[N] { sum(x, C) }
-    pub fn too_long_together(x: f32[N, H = 32, W = 32]) -> f32[N] { mean(x, (H, W)) }
     pub fn too_long_nested(x: f32[N, H = 32, W = 32]) -> f32[N] { max(sum(x, W), H) }
     pub fn too_long_result(x: f32[N, C = 100]) -> f32[N, C] { x - at(x, C, 0) }
 }

@@ -108,6 +108,52 @@ fn a_smaller_value_fills_an_in_place_parameter() {
 }
 
 #[test]
+fn a_renamed_tensor_is_read_once_more() {
+    check(
+        "pub fn f(x: f32[N, T]) -> f32[N, T, S] { let y = exp(x); y - rename(y, T -> S) + y.rename(T -> S) }",
+        &[
+            "fn f(x: f32[N, T], x as [N, S = T])",
+            "%0: f32[N, T] = x",
+            "%1: f32[N, T] = exp %0",
+            "%2: f32[N, S] = x as [N, S = T]",
+            "%3: f32[N, S] = exp %2",
+            "%4: f32[N, T, S] = sub %1, %3",
+            "%5: f32[N, S] = x as [N, S = T]",
+            "%6: f32[N, S] = exp %5",
+            "%7: f32[N, T, S] = add %4, %6",
+            "return[N, T, S = T] = %7",
+        ],
+    );
+}
+
+#[test]
+fn a_dim_that_is_split_is_its_parts_everywhere() {
+    check(
+        "pub fn f(x: f32[N, C], b: f32[C], H: dim) -> f32[C] {
+             merge(sum(split(x, C -> (H, D)), N), (H, D) -> C) + b * index(C) as f32
+         }",
+        &[
+            "fn f(x: f32[N, C], b: f32[C], H: dim, x as [N, H, D = C/H], b as [H, D = C/H])",
+            "C is [H, D = C/H]",
+            "%0: f32[N, H, D] = x as [N, H, D = C/H]",
+            "%1: f32[H, D] = b as [H, D = C/H]",
+            "%2: f32[N, H, D] = broadcast %0",
+            "%3: f32[H, D] = sum %2 over [N]",
+            "%4: f32[H, D] = broadcast %3",
+            "%5: i32[H] = index H",
+            "%6: i32 = extent C/H",
+            "%7: i32[H] = mul %5, %6",
+            "%8: i32[D] = index D",
+            "%9: i32[H, D] = add %7, %8",
+            "%10: f32[H, D] = cast %9",
+            "%11: f32[H, D] = mul %1, %10",
+            "%12: f32[H, D] = add %4, %11",
+            "return[C] = %12",
+        ],
+    );
+}
+
+#[test]
 fn fixed_axes_reduce() {
     check(
         "pub fn luma(x: f32[H, W, 3], w: f32[3]) -> f32[H, W] { sum(x * w, 3) }",

@@ -3,10 +3,15 @@
 use super::super::library;
 use super::{graphs, text};
 use crate::ir::ops::{Op, Typing};
+use crate::parse::ast::{Param, ParamKind};
 
 /// The pointwise functions of the language that are no rows of the table.
 const NAMES: &str = "relu leaky_relu elu selu gelu gelu_tanh silu mish sigmoid log_sigmoid softplus softsign
     hardswish hardsigmoid hardtanh square recip";
+
+/// Those along a dim.
+const ALONG: &str =
+    "sum mean prod max min var std logsumexp norm softmax log_softmax layer_norm rms_norm batch_norm";
 
 #[test]
 fn every_function_checks_on_a_tensor() {
@@ -24,12 +29,32 @@ fn every_function_checks_on_a_tensor() {
 }
 
 #[test]
+fn every_function_checks_along_dims() {
+    for name in ALONG.split_whitespace() {
+        for dims in ["D", "(D, N)"] {
+            let source = format!("pub fn f(x: f32[N, D]) -> f32[N, D] {{ x - {name}(x, {dims}) }}");
+            assert_eq!(graphs(&source).map(|graphs| graphs.len()), Ok(1), "{source}");
+        }
+    }
+}
+
+#[test]
 fn every_function_of_the_library_is_known_to_the_test() {
     for function in library::functions() {
         let name = &function.name.text;
-        let args = ["x", "0.5", "0.75"];
-        let needed = function.params.iter().filter(|param| param.default.is_none()).count();
-        let source = format!("pub fn f(x: f32[N]) -> f32[N] {{ {name}({}) }}", args[..needed].join(", "));
+        let arg = |(i, param): (usize, &Param)| match (&param.kind, param.name.text.as_str()) {
+            (ParamKind::Dim, "G") => "G",
+            (ParamKind::Dim, "D") if name == "group_norm" => "N",
+            (ParamKind::Dim, _) => "D",
+            (_, "targets") => "k",
+            _ if i == 0 && matches!(name.as_str(), "any" | "all") => "x > 0",
+            _ if i == 0 => "x",
+            _ => "0.5",
+        };
+        let needed = function.params.iter().filter(|param| param.default.is_none());
+        let args: Vec<&str> = needed.enumerate().map(arg).collect();
+        let value = format!("{{ let _ = {name}({}); x * k as f32 }}", args.join(", "));
+        let source = format!("pub fn f(x: f32[N, D], k: i32[N], _g: f32[G]) -> f32[N, D] {value}");
         assert!(graphs(&source).is_ok(), "{name}: {:?}", text(&source));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: an integer is kept within the range of its type, as `Scalar` does.
 
+use std::ops::Range;
+
 use fusion_compiler::ir::dtype::{Class, DType, wrap};
 use fusion_compiler::ir::ops::Op;
 use fusion_compiler::ir::scalar::Scalar;
@@ -81,7 +83,28 @@ impl Column {
         (0..self.len()).map(|lane| self.index(lane))
     }
 
-    fn len(&self) -> usize {
+    /// Some of the lanes.
+    pub(super) fn slice(&self, lanes: Range<usize>) -> Column {
+        match self {
+            Column::F32(of) => Column::F32(of[lanes].to_vec()),
+            Column::F64(of) => Column::F64(of[lanes].to_vec()),
+            Column::Int(dtype, of) => Column::Int(*dtype, of[lanes].to_vec()),
+            Column::Bool(of) => Column::Bool(of[lanes].to_vec()),
+        }
+    }
+
+    /// Puts the lanes of another column of the same type in the place of its first.
+    pub(super) fn replace(&mut self, first: &Column) {
+        match (self, first) {
+            (Column::F32(to), Column::F32(from)) => to[..from.len()].copy_from_slice(from),
+            (Column::F64(to), Column::F64(from)) => to[..from.len()].copy_from_slice(from),
+            (Column::Int(_, to), Column::Int(_, from)) => to[..from.len()].copy_from_slice(from),
+            (Column::Bool(to), Column::Bool(from)) => to[..from.len()].copy_from_slice(from),
+            (to, from) => unreachable!("{} in a column of {}", from.dtype(), to.dtype()),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
         match self {
             Column::F32(lanes) => lanes.len(),
             Column::F64(lanes) => lanes.len(),

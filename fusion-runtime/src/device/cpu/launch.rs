@@ -2,6 +2,7 @@
 //!
 //! Invariant: windows of different chunks do not overlap, so that safe generated code cannot race.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use fusion_compiler::ir::graph::Access;
@@ -24,12 +25,19 @@ const WAKING_PAYS: Duration = Duration::from_micros(50);
 /// Chunks per thread: enough to even out what the threads get.
 const CHUNKS_PER_THREAD: usize = 4;
 
+thread_local! {
+    /// Memory for the elements of a row, kept for the next launch.
+    static ROWS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
 /// Arguments of a launch, before its items are dealt out.
 pub(super) struct Work<'a> {
     program: Program<'a>,
     pub(super) buffers: SmallVec<[CpuBuffer; 8]>,
     uniforms: SmallVec<[CpuUniform; 8]>,
     pub(super) items: Items,
+    /// Elements of memory for a row.
+    row: usize,
     call: std::marker::PhantomData<&'a Call<'a>>,
 }
 
@@ -53,6 +61,8 @@ pub(super) struct Items {
     grain: usize,
     count: usize,
     pub(super) elements: usize,
+    /// Elements that are gone through for each of these.
+    each: usize,
 }
 
 /// Runs a kernel with the best of its functions that `isa` covers.
@@ -85,8 +95,8 @@ impl<'a> Work<'a> {
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
-            let per = match arg.reach {
-                Reach::Linear(per) => per as usize,
+            let per = match &arg.reach {
+                Reach::Linear(per) => usize::try_from(per.eval(call.symbols)?).ok()?,
                 Reach::Whole | Reach::Windows(_) => 0,
             };
             if arg.access != Access::Read && region.len != items.elements.checked_mul(per)? {
@@ -97,7 +107,9 @@ impl<'a> Work<'a> {
         }
         let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
         let matching = buffers.len() == launch.buffers.len();
-        matching.then_some(Work { program, buffers, uniforms, items, call: std::marker::PhantomData })
+        let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
+        let call = std::marker::PhantomData;
+        matching.then_some(Work { program, buffers, uniforms, items, row, call })
     }
 
     fn run_all(&self) {
@@ -107,7 +119,7 @@ impl<'a> Work<'a> {
             Some(tile) => stream::run(self, first, end, tile),
             None => self.run(first, end, |_, _, _| {}),
         };
-        let done = if self.items.elements < PARALLEL_MIN { self.begin() } else { 0 };
+        let done = if self.items.work() < PARALLEL_MIN { self.begin() } else { 0 };
         let left = items - done;
         let chunks = (rayon::current_num_threads() * CHUNKS_PER_THREAD).min(left);
         let bound = |chunk: usize| done + left * chunk / chunks;
@@ -121,7 +133,7 @@ impl<'a> Work<'a> {
     /// Runs items on this thread until what is left, at the pace so far, is worth waking the others; says how many.
     fn begin(&self) -> usize {
         let items = self.items.count;
-        let (mut done, mut next) = (0, (PROBE / self.items.longest()).max(1));
+        let (mut done, mut next) = (0, PROBE.div_ceil(self.items.longest() * self.items.each.max(1)));
         // A short call does not look at the clock at all, which takes longer than starting a kernel.
         let start = (next < items).then(Instant::now);
         while next < items {
@@ -153,6 +165,11 @@ impl<'a> Work<'a> {
     ) {
         let (from, to) = (self.items.start(first), self.items.start(end));
         assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
+        let mut memory = ROWS.take();
+        if memory.len() < self.row {
+            memory.resize(self.row, 0.0);
+        }
+        let rows = &mut memory[..self.row];
         let mut buffers = self.buffers.clone();
         for (i, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.access != Access::Read)
         {
@@ -165,12 +182,13 @@ impl<'a> Work<'a> {
         // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
         // memory is initialised and aligned to 16; windows are within their buffers (`to <= elements`) and
         // disjoint from those of other items, and the executor lets no other argument overlap what is written.
-        let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms) };
+        let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) };
         match self.program {
             // SAFETY: `launch` chose the function by what this processor has.
             Program::Function(function) => unsafe { function(&mut args) },
             Program::Kernel(kernel) => tile::run(kernel, &mut args),
         }
+        ROWS.set(memory);
     }
 }
 
@@ -186,12 +204,18 @@ impl Items {
             grain,
             count: rows.checked_mul(per_row)?,
             elements: rows.checked_mul(cols)?,
+            each: usize::try_from(space.each.eval(symbols)?).ok()?,
         })
     }
 
     /// Most elements of an item; > 0 where there are items.
     pub(super) fn longest(&self) -> usize {
         self.grain.min(self.cols)
+    }
+
+    /// Elements that all items go through.
+    fn work(&self) -> usize {
+        self.elements.saturating_mul(self.each)
     }
 
     /// The first element of an item; for one past the last, the number of elements.

@@ -5,7 +5,7 @@
 
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::{At, Buffer, Expr, Kernel, Lanes, Stmt, Uniform, Value};
+use fusion_compiler::ir::kernel::{At, Buffer, Expr, FOLD_LANES, Fold, Kernel, Lanes, Stmt, Uniform, Value};
 use fusion_compiler::ir::scalar::Scalar;
 
 use super::column::{Column, apply};
@@ -15,7 +15,7 @@ use crate::tensor::Element;
 /// Bytes that the lanes of all values of a kernel may take: most of a small L1 cache.
 const TILE_BYTES: usize = 24 << 10;
 /// Fewest and most lanes of a tile; fewer would cost more in steps than the cache saves.
-const TILE_LANES: (usize, usize) = (64, 512);
+const TILE_LANES: (usize, usize) = (128, 512);
 
 /// Runs the items of `args`. The kernel is legal for `Dialect::Cpu`.
 pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
@@ -23,7 +23,15 @@ pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
     let uniforms = kernel.uniforms.iter().enumerate().map(|(i, one)| uniform(args, i, one)).collect();
     let columns = kernel.types.iter().map(|ty| Column::new(ty.dtype)).collect();
     let tile = (TILE_BYTES / (4 * kernel.types.len().max(1))).clamp(TILE_LANES.0, TILE_LANES.1);
-    Interpreter { kernel, range: args.range(), memory, uniforms, columns, tile }.block(&kernel.body);
+    let tile = tile / FOLD_LANES * FOLD_LANES;
+    let rows = rows(kernel, args);
+    Interpreter { kernel, range: args.range(), memory, uniforms, columns, rows, tile }.block(&kernel.body);
+}
+
+/// Memory for each value of the elements of a row that is kept.
+fn rows(kernel: &Kernel, args: &mut CpuArgs<'_>) -> Vec<Vec<f32>> {
+    let [memory] = args.row_memory();
+    kernel.shared.iter().map(|_| vec![0.0; memory.len() / kernel.shared.len()]).collect()
 }
 
 /// A buffer of a launch, as `CpuArgs` gives it.
@@ -103,6 +111,9 @@ impl<'m, T: Element> Slice<'m, T> {
     }
 }
 
+/// Partial results of a fold, by component.
+type Parts = Vec<Column>;
+
 struct Interpreter<'k, 'm> {
     kernel: &'k Kernel,
     range: (usize, usize),
@@ -110,6 +121,8 @@ struct Interpreter<'k, 'm> {
     uniforms: Vec<Scalar>,
     /// By value. One that is the same for all lanes has one element.
     columns: Vec<Column>,
+    /// Values of the elements of a row that are kept.
+    rows: Vec<Vec<f32>>,
     /// Most lanes at a time.
     tile: usize,
 }
@@ -132,16 +145,19 @@ impl Interpreter<'_, '_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::Let(..) | Stmt::Store(..) => self.simple(stmt, ONE),
-            Stmt::Loop { var, start, end, step, body, .. } => {
+            Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 let (start, end, step) = (self.index(*start), self.index(*end), self.index(*step));
+                carried.iter().for_each(|one| self.copy(one.start, one.out));
                 for i in (start..end).step_by(step) {
-                    let column = &mut self.columns[var.0 as usize];
-                    column.clear();
-                    column.push(position(i));
+                    self.set(*var, position(i));
+                    carried.iter().for_each(|one| self.copy(one.out, one.var));
                     self.block(body);
+                    carried.iter().for_each(|one| self.copy(one.next, one.out));
                 }
             }
-            Stmt::Vector { len, body } => self.vector(*len, body),
+            Stmt::Vector { len, body, folds } => self.vector(*len, body, folds),
+            Stmt::StoreShared(..) => self.simple(stmt, ONE),
+            Stmt::Team(_) | Stmt::Barrier => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => {
                 if matches!(self.columns[cond.0 as usize].get(0), Scalar::Bool(true)) {
                     self.block(body);
@@ -150,21 +166,96 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn vector(&mut self, len: Value, body: &[Stmt]) {
+    fn vector(&mut self, len: Value, body: &[Stmt], folds: &[Fold]) {
         let kernel = self.kernel;
         let per_lane = |stmt: &&Stmt| match stmt {
             Stmt::Let(value, _) => kernel.ty(*value).lanes == Lanes::Loop,
-            Stmt::Store(..) => true,
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => {
+            Stmt::Store(..) | Stmt::StoreShared(..) => true,
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         };
         body.iter().filter(|stmt| !per_lane(stmt)).for_each(|stmt| self.simple(stmt, ONE));
         let len = self.index(len);
+        folds.iter().for_each(|fold| self.widen_captured(fold));
+        let mut parts: Vec<Parts> = folds.iter().map(|fold| self.identities(fold)).collect();
+        // A multiple of the partial results of a fold.
         for first in (0..len).step_by(self.tile) {
             let tile = Tile { first, count: self.tile.min(len - first) };
             body.iter().filter(per_lane).for_each(|stmt| self.simple(stmt, tile));
+            for (fold, parts) in folds.iter().zip(&mut parts) {
+                for start in (0..tile.count).step_by(FOLD_LANES) {
+                    let lanes = start..tile.count.min(start + FOLD_LANES);
+                    let right =
+                        fold.over.iter().map(|value| self.columns[value.0 as usize].slice(lanes.clone()));
+                    let right = right.collect();
+                    self.combine(fold, parts, right);
+                }
+            }
         }
+        for (fold, mut parts) in folds.iter().zip(parts) {
+            let mut half = FOLD_LANES / 2;
+            while half > 0 {
+                let right = parts.iter().map(|part| part.slice(half..2 * half)).collect();
+                self.combine(fold, &mut parts, right);
+                half /= 2;
+            }
+            for (value, part) in fold.out.iter().zip(&parts) {
+                self.set(*value, part.get(0));
+            }
+        }
+    }
+
+    /// Gives as many lanes as a fold has partial results to what its function uses from outside.
+    fn widen_captured(&mut self, fold: &Fold) {
+        let mut known: Vec<Value> = [fold.left.as_slice(), &fold.right].concat();
+        for stmt in &fold.body {
+            stmt.clone().for_each_operand_mut(|operand| {
+                let column = &mut self.columns[operand.0 as usize];
+                if !known.contains(operand) && column.len() < FOLD_LANES {
+                    column.extend(column.get(0), FOLD_LANES - column.len());
+                }
+            });
+            known.extend(stmt.made());
+        }
+    }
+
+    /// The partial results of no lanes.
+    fn identities(&self, fold: &Fold) -> Parts {
+        let column = |value: &Value| {
+            let identity = &self.columns[value.0 as usize];
+            let mut part = Column::new(identity.dtype());
+            part.extend(identity.get(0), FOLD_LANES);
+            part
+        };
+        fold.identity.iter().map(column).collect()
+    }
+
+    /// Combines the first partial results with as many others.
+    fn combine(&mut self, fold: &Fold, parts: &mut Parts, right: Parts) {
+        let count = right[0].len();
+        for (value, part) in fold.left.iter().zip(&*parts) {
+            self.columns[value.0 as usize] = part.slice(0..count);
+        }
+        for (value, part) in fold.right.iter().zip(right) {
+            self.columns[value.0 as usize] = part;
+        }
+        fold.body.iter().for_each(|stmt| self.simple(stmt, Tile { first: 0, count }));
+        for (value, part) in fold.results.iter().zip(parts) {
+            part.replace(&self.columns[value.0 as usize]);
+        }
+    }
+
+    /// A value of one lane.
+    fn set(&mut self, value: Value, to: Scalar) {
+        let column = &mut self.columns[value.0 as usize];
+        column.clear();
+        column.push(to);
+    }
+
+    fn copy(&mut self, from: Value, to: Value) {
+        let from = self.columns[from.0 as usize].get(0);
+        self.set(to, from);
     }
 
     fn simple(&mut self, stmt: &Stmt, tile: Tile) {
@@ -177,8 +268,15 @@ impl Interpreter<'_, '_> {
                 self.columns[value.0 as usize] = column;
             }
             Stmt::Store(at, value) => self.store(at, *value, tile),
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } => {
-                unreachable!("these hold statements")
+            Stmt::StoreShared(id, index, value) => {
+                let first = self.index(*index) + tile.first;
+                let Column::F32(lanes) = &self.columns[value.0 as usize] else {
+                    unreachable!("what is held is f32")
+                };
+                self.rows[usize::from(id.0)][first..first + lanes.len()].copy_from_slice(lanes);
+            }
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
+                unreachable!("these are not simple")
             }
         }
     }
@@ -206,11 +304,24 @@ impl Interpreter<'_, '_> {
                     Place::Gather(places) => places.indices().for_each(|i| memory.load(i, 1, 1, out)),
                 }
             }
+            Expr::LoadShared(id, index) => {
+                let (first, Column::F32(out)) = (self.index(*index) + tile.first, out) else {
+                    unreachable!("what is held is f32")
+                };
+                out.extend(&self.rows[usize::from(id.0)][first..first + tile.count]);
+            }
             Expr::RangeStart => out.push(position(self.range.0)),
             Expr::RangeEnd => out.push(position(self.range.1)),
-            Expr::Pack(_) | Expr::Lane(..) | Expr::GridId | Expr::GridSize => {
-                unreachable!("the CPU's vectors are loops and its grid is a range")
-            }
+            Expr::Pack(_)
+            | Expr::Lane(..)
+            | Expr::TeamId
+            | Expr::TeamSlot
+            | Expr::Shuffle(..)
+            | Expr::ThreadId
+            | Expr::BlockId
+            | Expr::Blocks
+            | Expr::GridId
+            | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),
         }
     }
 
@@ -259,3 +370,6 @@ fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

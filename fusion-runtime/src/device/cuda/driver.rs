@@ -63,6 +63,7 @@ unsafe extern "C" {
     ) -> i32;
     pub(super) fn cuModuleUnload(module: CUmodule) -> i32;
     pub(super) fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: CUfunction) -> i32;
+    pub(super) fn cuFuncSetAttribute(function: CUfunction, attribute: i32, value: i32) -> i32;
     pub(super) fn cuLaunchKernel(
         function: CUfunction,
         grid_x: u32,
@@ -92,12 +93,18 @@ pub(super) mod attribute {
     pub(in super::super) const MULTIPROCESSORS: i32 = 16;
     /// `CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR`.
     pub(in super::super) const MULTIPROCESSOR_THREADS_MAX: i32 = 39;
+    /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
+    pub(in super::super) const BLOCK_SHARED_BYTES_MAX: i32 = 97;
     /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
     pub(in super::super) const CAPABILITY_MAJOR: i32 = 75;
     /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR`.
     pub(in super::super) const CAPABILITY_MINOR: i32 = 76;
 }
 
+/// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`.
+pub(super) const FUNCTION_SHARED_BYTES: i32 = 1;
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+pub(super) const FUNCTION_LAUNCH_SHARED_BYTES_MAX: i32 = 8;
 /// `CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`.
 pub(super) const FUNCTION_BLOCK_THREADS_MAX: i32 = 0;
 /// `CU_EVENT_DISABLE_TIMING`.

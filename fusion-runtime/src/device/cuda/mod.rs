@@ -154,7 +154,8 @@ impl Shared {
         let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
         let mut slots = params::pack(launch, &values)?;
         let mut pointers = params::pointers(&mut slots);
-        let LaunchConfig { grid, block } = self.config(kernel, elements, launch.space.grain);
+        let LaunchConfig { grid, block } = self.config(kernel, launch, elements);
+        let shared = params::shared_bytes(launch, call.symbols, block)?;
         // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
         // as its plan says. Slots outlive the call, which copies them.
         let answer = check(unsafe {
@@ -166,7 +167,7 @@ impl Shared {
                 block,
                 1,
                 1,
-                0,
+                shared,
                 self.stream(),
                 pointers.as_mut_ptr(),
                 null_mut(),
@@ -177,9 +178,13 @@ impl Shared {
     }
 
     /// Blocks and their threads, of which a kernel of many registers allows fewer than the device.
-    fn config(&self, kernel: Kernel, elements: u64, grain: u32) -> LaunchConfig {
+    fn config(&self, kernel: Kernel, launch: &Launch, elements: u64) -> LaunchConfig {
+        if launch.team > 1 {
+            return LaunchConfig::teams(&self.facts, elements, launch.team);
+        }
         let block_threads_max = self.facts.block_threads_max.min(kernel.block_threads_max);
-        LaunchConfig::new(&DeviceFacts { block_threads_max, ..self.facts.clone() }, elements, grain)
+        let facts = DeviceFacts { block_threads_max, ..self.facts.clone() };
+        LaunchConfig::new(&facts, elements, launch.space.grain)
     }
 }
 
@@ -249,7 +254,7 @@ impl Backend for Cuda {
             }
         };
         let _current = self.0.enter()?;
-        let kernel = self.0.kernels.get(text, &launch.kernel);
+        let kernel = self.0.kernels.get(text, &launch.kernel, self.0.facts.block_shared_bytes_max);
         let kernel = kernel.map_err(|error| self.0.load_error(&launch.kernel, text, error))?;
         self.0.run(kernel, launch, call)
     }

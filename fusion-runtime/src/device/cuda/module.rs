@@ -11,8 +11,9 @@ use std::sync::{PoisonError, RwLock};
 use fusion_compiler::ir::plan::Text;
 
 use super::driver::{
-    CUfunction, CUmodule, FUNCTION_BLOCK_THREADS_MAX, Failure, Handle, check, cuDriverGetVersion,
-    cuFuncGetAttribute, cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
+    CUfunction, CUmodule, FUNCTION_BLOCK_THREADS_MAX, FUNCTION_LAUNCH_SHARED_BYTES_MAX,
+    FUNCTION_SHARED_BYTES, Failure, Handle, check, cuDriverGetVersion, cuFuncGetAttribute,
+    cuFuncSetAttribute, cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
 };
 
 /// Bytes for each of the compiler's two logs; it cuts what is longer.
@@ -69,7 +70,7 @@ fn place(text: &'static str) -> (usize, usize) {
 impl Kernels {
     /// The kernel of a text, compiled if this is the first time. The device's context is current. The error is the
     /// log to show.
-    pub(super) fn get(&self, text: &Text, entry: &str) -> Result<Kernel, LoadError> {
+    pub(super) fn get(&self, text: &Text, entry: &str, shared_bytes_max: u32) -> Result<Kernel, LoadError> {
         if let Some(kernel) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(text) {
             return Ok(kernel);
         }
@@ -77,7 +78,7 @@ impl Kernels {
         if let Some(kernel) = loaded.get(text) {
             return Ok(kernel);
         }
-        let kernel = load(text, entry)?;
+        let kernel = load(text, entry, shared_bytes_max)?;
         loaded.insert(text, kernel);
         Ok(kernel)
     }
@@ -101,9 +102,10 @@ pub(super) struct LoadError {
     pub(super) log: String,
 }
 
-fn load(text: &str, entry: &str) -> Result<Kernel, LoadError> {
+fn load(text: &str, entry: &str, shared_bytes_max: u32) -> Result<Kernel, LoadError> {
     let module = compile(text)?;
-    kernel_of(module, entry).inspect_err(|_| {
+    let shared = text.contains(".extern .shared").then_some(shared_bytes_max);
+    kernel_of(module, entry, shared).inspect_err(|_| {
         // SAFETY: just loaded, and not used.
         unsafe { cuModuleUnload(module) };
     })
@@ -136,13 +138,15 @@ fn compile(text: &str) -> Result<CUmodule, LoadError> {
     }
 }
 
-fn kernel_of(module: CUmodule, entry: &str) -> Result<Kernel, LoadError> {
+/// The entry of a module. One that is given shared memory at launch may get all that `shared` leaves.
+fn kernel_of(module: CUmodule, entry: &str, shared: Option<u32>) -> Result<Kernel, LoadError> {
     let name = c_string(entry)?;
     let (mut function, mut threads) = (null_mut(), 0);
     // SAFETY: the module is loaded, the name ends with a NUL, the places are ours.
     let answer = unsafe {
         check(cuModuleGetFunction(&raw mut function, module, name.as_ptr()))
             .and_then(|()| check(cuFuncGetAttribute(&raw mut threads, FUNCTION_BLOCK_THREADS_MAX, function)))
+            .and_then(|()| shared.map_or(Ok(()), |bytes| take_shared(function, bytes)))
     };
     answer.map_err(|failure| LoadError {
         failure: Some(failure),
@@ -150,6 +154,20 @@ fn kernel_of(module: CUmodule, entry: &str) -> Result<Kernel, LoadError> {
     })?;
     let block_threads_max = u32::try_from(threads).unwrap_or(0).max(1);
     Ok(Kernel { module: Handle(module), function: Handle(function), block_threads_max })
+}
+
+/// Lets launches of a function have more shared memory than devices give unasked: up to `most` bytes with its own.
+///
+/// # Safety
+///
+/// The function is of a loaded module.
+unsafe fn take_shared(function: CUfunction, most: u32) -> Result<(), Failure> {
+    let mut own = 0;
+    // SAFETY: the function is loaded, the place is ours.
+    check(unsafe { cuFuncGetAttribute(&raw mut own, FUNCTION_SHARED_BYTES, function) })?;
+    let rest = i32::try_from(most).unwrap_or(i32::MAX).saturating_sub(own).max(0);
+    // SAFETY: the function is loaded.
+    check(unsafe { cuFuncSetAttribute(function, FUNCTION_LAUNCH_SHARED_BYTES_MAX, rest) })
 }
 
 fn c_string(text: &str) -> Result<CString, LoadError> {

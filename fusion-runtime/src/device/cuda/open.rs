@@ -119,6 +119,7 @@ fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
         grid_max: fact(device, attribute::GRID_MAX)?.max(1),
         binding_bytes_max: bytes as u64,
         buffer_bytes_max: bytes as u64,
+        block_shared_bytes_max: fact(device, attribute::BLOCK_SHARED_BYTES_MAX)?,
     })
 }
 

@@ -46,6 +46,13 @@ pub(super) fn elements(launch: &Launch, symbols: &[i64]) -> Result<u64> {
     elements.ok_or_else(|| bad(launch, "has a space without a size"))
 }
 
+/// Bytes of shared memory that a block of this many threads gets.
+pub(super) fn shared_bytes(launch: &Launch, symbols: &[i64], block: u32) -> Result<u32> {
+    let bytes = launch.row_memory.eval(symbols).and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = bytes.and_then(|bytes| bytes.checked_mul((block / launch.team.max(1)).max(1)));
+    bytes.ok_or_else(|| bad(launch, "wants more shared memory than there is"))
+}
+
 /// The slots of a launch. An error means that the plan is not one that the compiler makes.
 pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<Vec<Slot>> {
     let mut slots = Vec::with_capacity(values.addresses.len() + launch.uniforms.len());
@@ -116,7 +123,14 @@ mod tests {
             index,
             buffers: Vec::new().into(),
             uniforms: uniforms.into(),
-            space: Space { rows: DimExpr::constant(1), cols: DimExpr::constant(1), grain: 1 },
+            space: Space {
+                rows: DimExpr::constant(1),
+                cols: DimExpr::constant(1),
+                grain: 1,
+                each: DimExpr::constant(1),
+            },
+            team: 1,
+            row_memory: DimExpr::constant(0),
         }
     }
 

@@ -76,7 +76,14 @@ fn launch(text: &'static str, elements: i64) -> Launch {
         index: IndexWidth::Bits32,
         buffers: Vec::new().into(),
         uniforms: vec![UniformArg::Scalar(1), UniformArg::Start, UniformArg::End].into(),
-        space: Space { rows: DimExpr::constant(1), cols: DimExpr::constant(elements), grain: 1 },
+        space: Space {
+            rows: DimExpr::constant(1),
+            cols: DimExpr::constant(elements),
+            grain: 1,
+            each: DimExpr::constant(1),
+        },
+        team: 1,
+        row_memory: DimExpr::constant(0),
     }
 }
 

@@ -5,6 +5,7 @@
 //! dispatch touches, and is no larger than the device allows. The windows on a buffer do not overlap, so that each
 //! element of the space is done for one combination of them.
 
+use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{BufferArg, IndexMap, Reach};
 use smallvec::SmallVec;
 
@@ -15,7 +16,7 @@ use crate::kernel::Launch;
 use super::WgpuBackend;
 use super::pool::GRANULE;
 
-/// Chunks start at multiples of this many elements, so that vector accesses stay aligned.
+/// Chunks start where each buffer is at a multiple of this many elements, so that vector accesses stay aligned.
 const CHUNK: u64 = 64;
 /// Positions are 32 bits.
 const POSITIONS: u64 = 1 << 32;
@@ -90,7 +91,7 @@ impl Cut {
         for (i, (arg, region)) in launch.buffers.iter().zip(call.buffers).enumerate() {
             cut.windows.push(match &arg.reach {
                 Reach::Linear(per) => {
-                    let per = u64::from(*per);
+                    let per = extent(backend, launch, call, per)?;
                     binding(arg, region, Chunk { start: chunk.start * per, end: chunk.end * per }, align)
                 }
                 Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
@@ -175,12 +176,13 @@ pub(super) fn chunk_elements(
         if all.end - all.start <= most {
             continue;
         }
-        let needed = match arg.reach {
+        let needed = match &arg.reach {
             Reach::Linear(per) => {
-                let element = size * u64::from(per);
-                let room = most.saturating_sub(align + GRANULE) / element / CHUNK * CHUNK;
+                let per = extent(backend, launch, call, per)?;
+                let quantum = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());
+                let room = most.saturating_sub(align + GRANULE) / (size * per) / quantum * quantum;
                 step = step.min(room);
-                if room == 0 { CHUNK * element + align + GRANULE } else { 0 }
+                if room == 0 { quantum * size * per + align + GRANULE } else { 0 }
             }
             Reach::Whole => all.end - all.start,
             Reach::Windows(_) if region.len as u64 > POSITIONS => {
@@ -201,6 +203,12 @@ pub(super) fn chunk_elements(
         }
     }
     Ok(step)
+}
+
+/// What an extent is in a call.
+fn extent(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>, extent: &DimExpr) -> Result<u64> {
+    let value = extent.eval(call.symbols).and_then(|value| u64::try_from(value).ok());
+    value.ok_or_else(|| backend.gpu.unsupported(format!("an extent of `{}` beyond 63 bits", launch.kernel)))
 }
 
 /// Bytes of all windows but the last of a buffer.

@@ -67,7 +67,8 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
         call.buffers = &substituted;
     }
     let step = chunk_elements(backend, launch, &call, elements)?;
-    let pipeline = backend.pipelines.get(launch, text, backend.block)?;
+    let block = if launch.team > 1 { launch.team } else { backend.block };
+    let pipeline = backend.pipelines.get(launch, text, block)?;
     let mut recorder = lock(&backend.recorder);
     if backend.pool.forgotten.swap(false, Relaxed) {
         recorder.groups.clear();
@@ -101,7 +102,8 @@ fn record(
     for uniform in launch.uniforms.iter() {
         words.extend_from_slice(&uniform_word(backend, launch, call, uniform, cut)?.to_le_bytes());
     }
-    let grid = grid(launch, cut.chunk, backend.block, &backend.limits);
+    let per_group = if launch.team > 1 { 1 } else { backend.block };
+    let grid = grid(launch, cut.chunk, per_group, &backend.limits);
     let group = groups.get(backend, call, pipeline, cut)?;
     let arguments = match &pipeline.passing {
         Passing::None => Arguments::None,
@@ -154,9 +156,9 @@ fn uniform_word(
 
 /// Workgroups for a chunk, folded into as even rows as the limit allows. Kernels stride over the grid, so surplus
 /// groups are idle.
-fn grid(launch: &Launch, chunk: Chunk, block: u32, limits: &Limits) -> [u32; 2] {
+fn grid(launch: &Launch, chunk: Chunk, per_group: u32, limits: &Limits) -> [u32; 2] {
     let iterations = (chunk.end - chunk.start).div_ceil(u64::from(launch.space.grain.max(1)));
-    let groups = iterations.div_ceil(u64::from(block)).clamp(1, u64::from(limits.groups_max).pow(2));
+    let groups = iterations.div_ceil(u64::from(per_group)).clamp(1, u64::from(limits.groups_max).pow(2));
     let rows = groups.div_ceil(u64::from(limits.groups_max));
     [groups.div_ceil(rows) as u32, rows as u32]
 }

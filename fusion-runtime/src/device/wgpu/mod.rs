@@ -355,5 +355,6 @@ fn facts(device: &wgpu::Limits, info: &wgpu::AdapterInfo, limits: &Limits) -> De
         // Wherever in its buffer a tensor starts.
         binding_bytes_max: limits.binding_bytes_max.saturating_sub(limits.offset_align),
         buffer_bytes_max: device.max_buffer_size,
+        block_shared_bytes_max: device.max_compute_workgroup_storage_size,
     }
 }

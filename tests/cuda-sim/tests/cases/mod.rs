@@ -299,6 +299,24 @@ pub(crate) fn transposed(rows: usize, columns: usize) -> Case {
     Case { text, shape: blocks(2, 64), args, check: Box::new(check) }
 }
 
+/// The largest and the sum of each row, as our compiler emits it, by one block of 256 threads; columns in fours.
+pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
+    let x = inputs(21, rows * columns);
+    let none = || floats(&vec![f32::NAN; rows]);
+    let numbers = [0, rows, columns].map(|number| Arg::Word(number as u32));
+    let args = [vec![floats(&x), none(), none()], numbers.to_vec()].concat();
+    let check = move |buffers: &[Vec<u8>]| {
+        let all = || x.chunks(columns).map(|row| row.iter().map(|&x| f64::from(x)));
+        close(&buffers[1], all().map(|row| row.fold(f64::NEG_INFINITY, f64::max)), |_| 0.0)?;
+        // A thread adds a number for each of its rounds, then as many partial sums as halving leaves.
+        let depth = (columns.div_ceil(1024) + 12) as f64;
+        let bound = 8.0 * columns as f64 * depth * half_ulp(1.0);
+        close(&buffers[2], all().map(Iterator::sum), |_| bound)
+    };
+    let text = emitted(include_str!("../../../kernels/row_of_a_block.snap"));
+    Case { text, shape: blocks(1, 256), args, check: Box::new(check) }
+}
+
 /// The first kernel of PTX in a snapshot of our compiler's texts.
 fn emitted(snapshot: &str) -> String {
     let start = snapshot.find("\n.version ").expect("the snapshot holds PTX") + 1;

@@ -126,21 +126,25 @@ fn kernel(
             rows: DimExpr::constant(1),
             cols: DimExpr::sym(0),
             grain: if text == RELU { 4 } else { 1 },
+            each: DimExpr::constant(1),
         },
+        team: 1,
+        row_memory: DimExpr::constant(0),
     }
 }
 
 fn relu() -> Launch {
     use UniformArg::{End, Offset, Start};
     let accesses = [Access::Read, Access::Read, Access::Read, Access::Write];
-    let buffers = (0..).zip(accesses).map(|(i, access)| arg(i, access, Reach::Linear(1))).collect();
+    let buffers =
+        (0..).zip(accesses).map(|(i, access)| arg(i, access, Reach::Linear(DimExpr::constant(1)))).collect();
     kernel("relu_0", RELU, buffers, vec![Start, End, Offset(0), Offset(1), Offset(2), Offset(3)])
 }
 
 /// Scalars are `[None, alpha]`; symbols are the elements and `n`.
 fn step() -> Launch {
     use UniformArg::{End, Extent, Offset, Scalar, Start};
-    let buffers = vec![arg(0, Access::ReadWrite, Reach::Linear(1))];
+    let buffers = vec![arg(0, Access::ReadWrite, Reach::Linear(DimExpr::constant(1)))];
     kernel("step_0", STEP, buffers, vec![Start, End, Offset(0), Scalar(1), Extent(DimExpr::sym(1))])
 }
 
@@ -148,8 +152,11 @@ fn step() -> Launch {
 fn bias() -> Launch {
     use UniformArg::{End, Extent, Offset, Start};
     let whole = arg(1, Access::Read, Reach::Whole);
-    let buffers =
-        vec![arg(0, Access::Read, Reach::Linear(1)), whole, arg(2, Access::Write, Reach::Linear(1))];
+    let buffers = vec![
+        arg(0, Access::Read, Reach::Linear(DimExpr::constant(1))),
+        whole,
+        arg(2, Access::Write, Reach::Linear(DimExpr::constant(1))),
+    ];
     let uniforms = vec![Start, End, Offset(0), Offset(1), Offset(2), Extent(DimExpr::sym(1))];
     kernel("bias_0", BIAS, buffers, uniforms)
 }

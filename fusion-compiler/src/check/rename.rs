@@ -1,0 +1,239 @@
+//! `rename(x, T -> S)`: the same values along another dim, of which none is moved.
+//!
+//! What is renamed is computed once more, with every coordinate along the old dim taken for one along the new; so it ends
+//! in tensors that are read at other places. Invariant: a node that reads a tensor at other axes than its own is listed in
+//! `Builder::views`, with those axes in order, until `finish` makes a parameter of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::build::{Builder, Env, Form, Value, only};
+use super::expr::{dtype_of, single, typed};
+use super::{dims, split};
+use crate::diag;
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::{AXES_MAX, AxisId, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind};
+use crate::parse;
+use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Stmt};
+
+/// The value of `rename(x, T -> S)`.
+pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+    if b.form == Form::AnyShape {
+        return b.error(at, diag::inline_needs_dims("rename"));
+    }
+    let [Arg { name: None, value: operand }, Arg { name: None, value: arrow }] = args else {
+        return b.error(at, diag::rename_arguments());
+    };
+    let ExprKind::Arrow(from, to) = &arrow.kind else { return b.error(arrow.at, diag::rename_arguments()) };
+    let value = single(b, env, operand);
+    let Some(old) = dims::one(b, env, from, "rename", &diag::rename_arguments()) else {
+        return Value::Unknown;
+    };
+    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let has = b.graph.node(id).axes;
+    if !has.contains(old) {
+        let (name, has) = (b.graph.axis(old).name.clone(), b.axes_text(has));
+        return b.error(from.at, diag::no_such_axis(name, has));
+    }
+    let Some(new) = target(b, env, old, to) else { return Value::Unknown };
+    match substitute(b, id, old, new) {
+        Ok(value) => value,
+        Err(Taken) => {
+            let name = b.graph.axis(new).name.clone();
+            b.error(to.at, diag::rename_taken(name))
+        }
+    }
+}
+
+/// The axis that an axis is renamed to: a new one of the same extent, or one that is known to have it.
+fn target(b: &mut Builder<'_>, env: &mut Env, old: AxisId, to: &Expr) -> Option<AxisId> {
+    let ExprKind::Name(name) = &to.kind else {
+        b.error(to.at, diag::rename_arguments());
+        return None;
+    };
+    match env.dim(name) {
+        Some(axes) if env.var(name).is_none() => {
+            let same = |&axis: &AxisId| b.graph.axis(axis).extent == b.graph.axis(old).extent;
+            let known = only(axes).filter(same);
+            if known.is_none() {
+                let from = b.graph.axis(old).name.clone();
+                b.error(to.at, diag::rename_extent(from, name));
+            }
+            known
+        }
+        Some(_) | None => new_dim(b, env, to, b.graph.axis(old).extent.clone()),
+    }
+}
+
+/// A new axis of the name that stands here.
+pub(super) fn new_dim(b: &mut Builder<'_>, env: &mut Env, e: &Expr, extent: DimExpr) -> Option<AxisId> {
+    let ExprKind::Name(name) = &e.kind else { unreachable!("a dim has a name") };
+    let message = if env.var(name).is_some() {
+        diag::name_clash(name, "a value", "a dim")
+    } else if is_lowercase(name) {
+        diag::dim_lowercase(name, parse::upper(name))
+    } else if let Some(axis) = create(b, env, extent, name) {
+        return Some(axis);
+    } else {
+        diag::too_many_dims(AXES_MAX)
+    };
+    b.error(e.at, message);
+    None
+}
+
+fn is_lowercase(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_lowercase() || c == '_')
+}
+
+/// A new axis, if the name is one of a dim and there is room.
+pub(super) fn create(b: &mut Builder<'_>, env: &mut Env, extent: DimExpr, name: &str) -> Option<AxisId> {
+    if b.graph.axes.len() >= AXES_MAX || is_lowercase(name) {
+        return None;
+    }
+    let axis = b.axis(name, extent);
+    env.dims.push((name.into(), vec![axis]));
+    Some(axis)
+}
+
+/// Something that is renamed is made with the new dim already.
+struct Taken;
+
+/// The value with one axis for another: its part that has the old one, once more.
+fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Result<Value, Taken> {
+    let (mut part, mut open) = (BTreeSet::new(), vec![root]);
+    while let Some(id) = open.pop() {
+        let node = b.graph.node(id);
+        if node.axes.contains(old) && part.insert(id) {
+            open.extend(&node.args);
+        }
+    }
+    if part.iter().any(|&id| b.graph.node(id).axes.contains(new)) {
+        return Err(Taken);
+    }
+    let swap = |axis: AxisId| if axis == old { new } else { axis };
+    let mut made: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+    // In the order of their numbers: operands come first.
+    for id in part {
+        let Node { kind, args, dtype, axes, span } = b.graph.node(id).clone();
+        let order = order(b, id, &kind);
+        let kind = match kind {
+            NodeKind::Coord(axis) => NodeKind::Coord(swap(axis)),
+            // What is combined or picked along the old axis does not have it.
+            kind @ (NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::Reduce(..)
+            | NodeKind::At(..)) => kind,
+        };
+        let args = args.iter().map(|arg| made.get(arg).copied().unwrap_or(*arg)).collect();
+        let axes = axes.iter().map(swap).collect();
+        let Some(copy) = b.push(Node { kind, args, dtype, axes, span }) else { return Ok(Value::Unknown) };
+        b.views.extend(order.map(|order| (copy, order.into_iter().map(swap).collect())));
+        made.insert(id, copy);
+    }
+    Ok(Value::Node(made[&root]))
+}
+
+/// The axes at which a node reads a tensor, in the order of the tensor's own.
+fn order(b: &Builder<'_>, id: NodeId, kind: &NodeKind) -> Option<Vec<AxisId>> {
+    let NodeKind::Input(param) = kind else { return None };
+    let view = b.views.iter().find(|(view, _)| *view == id).map(|(_, axes)| axes.clone());
+    view.or_else(|| b.graph.param(*param).kind.axes().cloned())
+}
+
+/// Gives each way to read a tensor at other axes a parameter of its own, after those of the signature.
+pub(super) fn finish(graph: &mut Graph, views: Vec<(NodeId, Vec<AxisId>)>) {
+    for (id, axes) in views {
+        let NodeKind::Input(of) = graph.node(id).kind else { unreachable!("a view reads a tensor") };
+        let Param { name, dtype, kind, span } = graph.param(of).clone();
+        if kind.axes() == Some(&axes) {
+            continue;
+        }
+        let kind = ParamKind::View { of, axes };
+        let known = graph.params.iter().position(|param| param.kind == kind);
+        let view = known.unwrap_or_else(|| {
+            graph.params.push(Param { name, dtype, kind, span });
+            graph.params.len() - 1
+        });
+        graph.nodes[id.0 as usize].kind = NodeKind::Input(ParamId(view as u16));
+    }
+}
+
+/// Makes the dims known that the renamings of a body give their values, so that results may have them.
+pub(super) fn declare(b: &mut Builder<'_>, env: &mut Env, body: &Block, fixed: &[(String, i64)]) {
+    let mut found = Vec::new();
+    in_block(body, &mut found);
+    declare_all(b, env, &found, fixed);
+}
+
+/// The same of an expression.
+pub(super) fn declare_inline(b: &mut Builder<'_>, env: &mut Env, value: &Expr, fixed: &[(String, i64)]) {
+    let mut found = Vec::new();
+    in_expr(value, &mut found);
+    declare_all(b, env, &found, fixed);
+}
+
+fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Arrow<'_>], fixed: &[(String, i64)]) {
+    for &Arrow { function, from, to } in found {
+        split::declare(b, env, function, (from, to), fixed);
+        let (ExprKind::Name(from), ExprKind::Name(to)) = (&from.kind, &to.kind) else { continue };
+        let is_fixed = fixed.iter().any(|(name, _)| name == to);
+        if let ("rename", Some(old), None, false) = (function, env.axis(from), env.dim(to), is_fixed) {
+            // Where there can be none, the renaming says so.
+            create(b, env, b.graph.axis(old).extent.clone(), to);
+        }
+    }
+}
+
+/// `rename(…, from -> to)`, of any function.
+#[derive(Clone, Copy)]
+struct Arrow<'e> {
+    function: &'e str,
+    from: &'e Expr,
+    to: &'e Expr,
+}
+
+fn in_block<'e>(block: &'e Block, found: &mut Vec<Arrow<'e>>) {
+    for stmt in &block.stmts {
+        match stmt {
+            Stmt::Let(_, value) | Stmt::Assign(_, _, value, _) => in_expr(value, found),
+        }
+    }
+    block.tail.iter().for_each(|tail| in_expr(tail, found));
+}
+
+/// In the order of their evaluation.
+fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Arrow<'e>>) {
+    match &e.kind {
+        ExprKind::Call(name, args) | ExprKind::Method(name, args) => {
+            for arg in args {
+                in_expr(&arg.value, found);
+                if let ExprKind::Arrow(from, to) = &arg.value.kind {
+                    found.push(Arrow { function: name, from, to });
+                }
+            }
+        }
+        ExprKind::Unary(_, x) | ExprKind::Cast(x, _) => in_expr(x, found),
+        ExprKind::Chain(first, links) => {
+            in_expr(first, found);
+            links.iter().for_each(|link| in_expr(&link.operand, found));
+        }
+        ExprKind::If(condition, then, other) => {
+            in_expr(condition, found);
+            in_block(then, found);
+            in_block(other, found);
+        }
+        ExprKind::Tuple(parts) => parts.iter().for_each(|part| in_expr(part, found)),
+        ExprKind::Int(..)
+        | ExprKind::Float(..)
+        | ExprKind::Bool(_)
+        | ExprKind::Name(_)
+        | ExprKind::Arrow(..)
+        | ExprKind::Range(..)
+        | ExprKind::Capture(_)
+        | ExprKind::Host(_) => {}
+    }
+}

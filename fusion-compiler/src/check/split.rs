@@ -1,0 +1,263 @@
+//! `split(x, C -> (H, D))` and `merge(x, (H, D) -> C)`: one dim for several, and several for one, of which nothing is moved.
+//!
+//! While a body is checked both give a value with other dims. Then `refine` takes the several for the one wherever it stands,
+//! so that both change nothing: tensors that have the one are read and written as if they had the several. Invariant: each
+//! whole has one list of parts in a function, and the extents are checked at each call.
+
+use super::build::{Builder, Env, Form, Value};
+use super::expr::{dtype_of, known, single, typed};
+use super::{dims, rename};
+use crate::diag;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId, Split};
+use crate::ir::ops::Op;
+use crate::parse::ast::{Arg, At, Expr, ExprKind};
+
+/// Which of the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Split,
+    Merge,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Split => "split",
+            Way::Merge => "merge",
+        }
+    }
+
+    fn usage(self) -> diag::Message {
+        match self {
+            Way::Split => diag::split_arguments(),
+            Way::Merge => diag::merge_arguments(),
+        }
+    }
+}
+
+/// The value of `split(x, C -> (H, D))` or `merge(x, (H, D) -> C)`.
+pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Way, args: &[Arg]) -> Value {
+    if b.form == Form::AnyShape {
+        return b.error(at, diag::inline_needs_dims(way.name()));
+    }
+    let [Arg { name: None, value: operand }, Arg { name: None, value: arrow }] = args else {
+        return b.error(at, way.usage());
+    };
+    let ExprKind::Arrow(from, to) = &arrow.kind else { return b.error(arrow.at, way.usage()) };
+    let value = single(b, env, operand);
+    let (one, several) = match way {
+        Way::Split => (from, to),
+        Way::Merge => (to, from),
+    };
+    let Some(split) = axes(b, env, way, one, several) else { return Value::Unknown };
+    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
+    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
+    let parts: AxisSet = split.parts.iter().copied().collect();
+    let whole = AxisSet::EMPTY.with(split.whole);
+    let (gone, new) = match way {
+        Way::Split => (whole, parts),
+        Way::Merge => (parts, whole),
+    };
+    let has = b.graph.node(id).axes;
+    if let Some(axis) = gone.minus(has).iter().next() {
+        let (name, has) = (b.graph.axis(axis).name.clone(), b.axes_text(has));
+        return b.error(from.at, diag::no_such_axis(name, has));
+    }
+    if !register(b, &split) {
+        let name = b.graph.axis(split.whole).name.clone();
+        return b.error(arrow.at, diag::split_twice(name));
+    }
+    let (axes, span) = (has.minus(gone).union(new), b.place(at));
+    known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span }))
+}
+
+/// The axes of one dim and of the several; one of them may be new.
+fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr) -> Option<Split> {
+    let ExprKind::Tuple(names) = &several.kind else {
+        b.error(several.at, way.usage());
+        return None;
+    };
+    let all = || [one].into_iter().chain(names);
+    if let Some(no_name) = all().find(|e| !matches!(e.kind, ExprKind::Name(_))) {
+        b.error(no_name.at, way.usage());
+        return None;
+    }
+    let words: Vec<&str> = all().filter_map(name).collect();
+    let unknown: Vec<&Expr> = all().filter(|e| name(e).is_some_and(|name| env.dim(name).is_none())).collect();
+    if let [first, second, ..] = unknown[..] {
+        let message = diag::two_new_dims(name(first).unwrap_or_default(), name(second).unwrap_or_default());
+        b.error(first.at, message);
+        return None;
+    }
+    if let [new] = unknown[..] {
+        let word = name(new)?;
+        if let Some(axis) = known_part(b, env, &words, word) {
+            env.dims.push((word.into(), vec![axis]));
+        } else if let Some(extent) = extent(b, env, &words, word) {
+            rename::new_dim(b, env, new, extent)?;
+        }
+    }
+    let mut axes = Vec::new();
+    for e in all() {
+        axes.push(dims::one(b, env, e, way.name(), &way.usage())?);
+    }
+    let whole = axes.remove(0);
+    Some(Split { whole, parts: axes })
+}
+
+fn name(e: &Expr) -> Option<&str> {
+    match &e.kind {
+        ExprKind::Name(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// The part that a new name stands for, if the whole has been split like this before, in another template perhaps.
+fn known_part(b: &Builder<'_>, env: &Env, names: &[&str], new: &str) -> Option<AxisId> {
+    let (whole, parts) = names.split_first()?;
+    let whole = env.axis(whole)?;
+    let split =
+        b.graph.splits.iter().find(|split| split.whole == whole && split.parts.len() == parts.len())?;
+    let mut pairs = parts.iter().zip(&split.parts);
+    let same = pairs.clone().all(|(name, &axis)| *name == new || env.axis(name) == Some(axis));
+    pairs.find(|(name, _)| same && **name == new).map(|(_, &axis)| axis)
+}
+
+/// The extent of the new one among these names, the whole first.
+fn extent(b: &Builder<'_>, env: &Env, names: &[&str], new: &str) -> Option<DimExpr> {
+    let (whole, parts) = names.split_first()?;
+    let of = |name: &&&str| env.axis(name).map(|axis| b.graph.axis(axis).extent.clone());
+    let others: Vec<DimExpr> =
+        parts.iter().filter(|part| **part != new).map(|part| of(&part)).collect::<Option<_>>()?;
+    let product = DimExpr::product(&others);
+    if *whole == new { Some(product) } else { Some(of(&whole)?.floor_div(product)) }
+}
+
+/// Makes the new dim of an arrow known, if it is one of these.
+pub(super) fn declare(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    function: &str,
+    (from, to): (&Expr, &Expr),
+    fixed: &[(String, i64)],
+) {
+    let (one, several) = match function {
+        "split" => (from, to),
+        "merge" => (to, from),
+        _ => return,
+    };
+    let ExprKind::Tuple(names) = &several.kind else { return };
+    let words: Option<Vec<&str>> = [one].into_iter().chain(names).map(name).collect();
+    let words = words.unwrap_or_default();
+    let mut unknown =
+        words.iter().filter(|word| env.dim(word).is_none() && !fixed.iter().any(|(name, _)| name == **word));
+    if let (Some(new), None) = (unknown.next(), unknown.next())
+        && let Some(extent) = extent(b, env, &words, new)
+    {
+        rename::create(b, env, extent, new);
+    }
+}
+
+/// Whether the parts of the whole are these, from now on or from before.
+fn register(b: &mut Builder<'_>, split: &Split) -> bool {
+    if b.graph.splits.contains(split) {
+        return true;
+    }
+    let within = b.graph.parts(&split.parts).contains(&split.whole);
+    if within || b.graph.splits.iter().any(|known| known.whole == split.whole) {
+        return false;
+    }
+    b.graph.splits.push(split.clone());
+    true
+}
+
+/// Takes the parts for the whole everywhere.
+pub(super) fn refine(b: &mut Builder<'_>) {
+    if b.graph.splits.is_empty() || beside(b) {
+        return;
+    }
+    let nodes = std::mem::take(&mut b.graph.nodes);
+    let views = std::mem::take(&mut b.views);
+    let mut moved: Vec<NodeId> = Vec::with_capacity(nodes.len());
+    for (i, node) in nodes.into_iter().enumerate() {
+        let old = NodeId(i as u32);
+        let args = node.args.iter().map(|arg| moved[arg.0 as usize]).collect();
+        let axes = set(&b.graph, node.axes);
+        let id = match node.kind {
+            NodeKind::Coord(axis) => coordinate(b, axis, node.span),
+            NodeKind::Reduce(reduce, along) => {
+                let kind = NodeKind::Reduce(reduce, set(&b.graph, along));
+                b.graph.push(Node { kind, args, axes, ..node })
+            }
+            NodeKind::Input(param) => {
+                let view = views.iter().find(|(id, _)| *id == old).map(|(_, axes)| axes);
+                let order = view.or(b.graph.param(param).kind.axes()).map(|order| b.graph.parts(order));
+                let id = b.graph.push(Node { args, axes, ..node });
+                b.views.extend(order.map(|order| (id, order)));
+                id
+            }
+            NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::At(..) => b.graph.push(Node { args, axes, ..node }),
+        };
+        moved.push(id);
+    }
+    for output in &mut b.graph.outputs {
+        output.node = moved[output.node.0 as usize];
+    }
+}
+
+fn set(graph: &Graph, axes: AxisSet) -> AxisSet {
+    graph.parts(&axes.iter().collect::<Vec<_>>()).into_iter().collect()
+}
+
+/// The coordinate along an axis from those along its parts.
+fn coordinate(b: &mut Builder<'_>, axis: AxisId, span: SpanId) -> NodeId {
+    let graph = &mut b.graph;
+    let mut parts = graph.parts(&[axis]).into_iter();
+    let along = |graph: &mut Graph, axis: AxisId| {
+        let axes = AxisSet::EMPTY.with(axis);
+        graph.push(Node { kind: NodeKind::Coord(axis), args: vec![], dtype: DType::I32, axes, span })
+    };
+    let first = parts.next().unwrap_or(axis);
+    let mut all = along(graph, first);
+    for part in parts {
+        let kind = NodeKind::Extent(graph.axis(part).extent.clone());
+        let extent = graph.push(Node { kind, args: vec![], dtype: DType::I32, axes: AxisSet::EMPTY, span });
+        let scaled = graph.apply(Op::Mul, &[all, extent], span);
+        let next = along(graph, part);
+        all = graph.apply(Op::Add, &[scaled, next], span);
+    }
+    all
+}
+
+/// Reports what has a dim beside its own parts, or one element of a dim that is split.
+fn beside(b: &mut Builder<'_>) -> bool {
+    let mut found = Vec::new();
+    for node in &b.graph.nodes {
+        for Split { whole, .. } in &b.graph.splits {
+            let name = |axis: AxisId| &b.graph.axis(axis).name;
+            let parts = b.graph.parts(&[*whole]);
+            let part = |node: &Node| {
+                let part = parts.iter().copied().find(|&part| node.axes.contains(part));
+                part.filter(|_| node.axes.contains(*whole))
+            };
+            let is_first = node.args.iter().all(|&arg| part(b.graph.node(arg)).is_none());
+            if let (Some(part), true) = (part(node), is_first) {
+                found.push((node.span, diag::split_beside(name(*whole), name(part))));
+            } else if matches!(node.kind, NodeKind::At(axis, _) if axis == *whole) {
+                found.push((node.span, diag::split_at(name(*whole))));
+            }
+        }
+    }
+    let any = !found.is_empty();
+    for (span, message) in found {
+        b.error_span(span, message);
+    }
+    any
+}

@@ -1,0 +1,222 @@
+//! Kernels spoilt in one place each, and what the verifier says of them.
+
+use super::*;
+use crate::ir::kernel::{Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformArg, UniformId};
+
+mod together;
+
+const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
+const F32X4: Type = Type { dtype: DType::F32, lanes: Lanes::Const(4) };
+const F32S: Type = Type { dtype: DType::F32, lanes: Lanes::Loop };
+
+// The values of the sample, in the order in which it makes them.
+const N: Value = Value(0);
+const ZERO: Value = Value(1);
+const HALF: Value = Value(2);
+const I: Value = Value(3);
+const INSIDE: Value = Value(4);
+const X: Value = Value(5);
+const SUM: Value = Value(6);
+const BITS: Value = Value(7);
+const FOUR: Value = Value(8);
+const LAST: Value = Value(9);
+const PACKED: Value = Value(10);
+const RUN: Value = Value(11);
+const HALVES: Value = Value(12);
+const PICKED: Value = Value(14);
+
+const A: BufferId = BufferId(0);
+const OUT: BufferId = BufferId(1);
+
+/// A kernel with every kind of statement: a loop with a condition inside, and a vector loop.
+fn sample() -> Kernel {
+    let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access };
+    let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
+    let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
+    let n = b.uniform(Uniform { name: String::from("n"), dtype: DType::Index, arg: UniformArg::End });
+    let (zero, half) = (b.index(0), b.f32(0.5));
+    let i = b.declare(INDEX);
+
+    let (mut looped, mut conditional, mut vector) = (Vec::new(), Vec::new(), Vec::new());
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut looped };
+    let inside = b.apply(Op::Lt, &[i, n]);
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut conditional };
+    let x = b.bind(F32, Expr::Load(At::new(A, i)));
+    let sum = b.apply(Op::Add, &[x, half]);
+    b.bitcast(sum, DType::I32);
+    let four = b.bind(F32X4, Expr::Load(At { buffer: A, index: i, stride: 2, phase: 1 }));
+    let last = b.bind(F32, Expr::Lane(four, 3));
+    b.bind(F32X4, Expr::Pack(vec![x, sum, last, half]));
+    conditional.push(Stmt::Store(At::new(OUT, i), sum));
+    looped.push(Stmt::If { cond: inside, body: conditional });
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
+    let run = b.bind(F32S, Expr::Load(At::new(A, zero)));
+    let halves = b.splat(half, Lanes::Loop);
+    let positive = b.apply(Op::Gt, &[run, halves]);
+    let picked = b.apply(Op::Select, &[positive, run, halves]);
+    vector.push(Stmt::Store(At::new(OUT, zero), picked));
+
+    top.push(Stmt::Loop {
+        var: i,
+        kind: LoopKind::Grid,
+        start: zero,
+        end: n,
+        step: n,
+        carried: vec![],
+        body: looped,
+    });
+    top.push(Stmt::Vector { len: n, body: vector, folds: vec![] });
+    Kernel {
+        name: String::from("sample"),
+        buffers,
+        uniforms,
+        types,
+        body: top,
+        index: IndexWidth::Bits32,
+        team: 1,
+        shared: vec![],
+    }
+}
+
+/// What makes a value of the sample.
+fn maker(kernel: &mut Kernel, value: Value) -> &mut Expr {
+    find(&mut kernel.body, value).expect("the sample makes the value")
+}
+
+fn find(body: &mut [Stmt], value: Value) -> Option<&mut Expr> {
+    body.iter_mut().find_map(|stmt| match stmt {
+        Stmt::Let(made, expr) => (*made == value).then_some(expr),
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::Team(_) => None,
+        Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => find(body, value),
+    })
+}
+
+/// The access of a load of the sample.
+fn load(kernel: &mut Kernel, value: Value) -> &mut At {
+    match maker(kernel, value) {
+        Expr::Load(at) => at,
+        other => panic!("{other:?} is no load"),
+    }
+}
+
+type Spoil = fn(&mut Kernel);
+
+fn check(cases: &[(Spoil, &str)]) {
+    check_of(sample, cases);
+}
+
+fn check_of(sample: fn() -> Kernel, cases: &[(Spoil, &str)]) {
+    assert_eq!(kernel(&sample()), Ok(()));
+    for (spoil, expect) in cases {
+        let mut spoilt = sample();
+        spoil(&mut spoilt);
+        let error = kernel(&spoilt).expect_err(expect);
+        assert_eq!(error.split_once(" in\n").map(|(what, _)| what), Some(*expect), "{spoilt}");
+    }
+}
+
+#[test]
+fn refuses_values_that_are_not_there() {
+    check(&[
+        (|k| k.body.swap(0, 3), "%1 is used where it is not defined"),
+        (|k| k.body.insert(4, Stmt::Let(SUM, Expr::Splat(X))), "%5 is used where it is not defined"),
+        (|k| k.body.insert(4, Stmt::Store(At::new(OUT, I), HALF)), "%3 is used where it is not defined"),
+        (|k| k.body.insert(1, Stmt::Let(N, Expr::Uniform(UniformId(0)))), "%0 is defined twice"),
+        (
+            |k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X, Value(99)]),
+            "%99 is used where it is not defined",
+        ),
+        (|k| k.body.insert(1, Stmt::Let(Value(99), Expr::Splat(N))), "%99 has no type"),
+        (|k| *maker(k, N) = Expr::Uniform(UniformId(1)), "there is no uniform 1"),
+        (|k| load(k, X).buffer = BufferId(7), "there is no buffer 7"),
+        (
+            |k| k.body.insert(3, Stmt::Let(RUN, Expr::Splat(HALF))),
+            "%11 has the lanes of a loop outside of one",
+        ),
+    ]);
+}
+
+#[test]
+fn refuses_statements_of_other_types() {
+    check(&[
+        (|k| wrap(k, |body| Stmt::Vector { len: N, body, folds: vec![] }), "a vector loop within another"),
+        (|k| wrap(k, |body| Stmt::Vector { len: HALF, body, folds: vec![] }), "%2 is f32, not index"),
+        (|k| wrap(k, |body| Stmt::If { cond: N, body }), "%0 is index, not bool"),
+        (
+            |k| {
+                wrap(k, |body| Stmt::Loop {
+                    var: I,
+                    kind: LoopKind::Serial,
+                    start: ZERO,
+                    end: HALF,
+                    step: N,
+                    carried: vec![],
+                    body,
+                })
+            },
+            "%2 is f32, not index",
+        ),
+        (|k| k.types[3] = F32, "%3 is f32, not index"),
+    ]);
+}
+
+/// Puts the vector loop of the sample into a statement.
+fn wrap(kernel: &mut Kernel, outer: impl FnOnce(Vec<Stmt>) -> Stmt) {
+    let vector = kernel.body.pop().expect("the sample ends with its vector loop");
+    kernel.body.push(outer(vec![vector]));
+}
+
+#[test]
+fn refuses_expressions_of_other_types() {
+    check(&[
+        (|k| k.types[0] = F32, "%0 is f32, not index"),
+        (|k| k.types[2] = F32X4, "%2 is f32x4, not f32"),
+        (|k| *maker(k, HALF) = Expr::LaneIndex, "%2 is f32, not index"),
+        (|k| *maker(k, HALF) = Expr::GridSize, "%2 is f32, not index"),
+        (|k| *maker(k, HALVES) = Expr::LaneIndex, "%12 is f32x*, not indexx*"),
+        (|k| *maker(k, HALVES) = Expr::Cast(HALF), "%2 is f32, not f32x*"),
+        (|k| *maker(k, HALVES) = Expr::Splat(N), "%0 is index, not f32"),
+        (|k| *maker(k, HALVES) = Expr::Splat(RUN), "%11 is f32x*, not f32"),
+        (|k| *maker(k, BITS) = Expr::Bitcast(I), "index and i32 have not the same bits"),
+        (|k| k.types[7].lanes = Lanes::Const(2), "f32 and i32x2 have not the same bits"),
+        (|k| *maker(k, PACKED) = Expr::Pack(vec![X, SUM, LAST]), "3 values make no f32x4"),
+        (|k| *maker(k, PACKED) = Expr::Pack(vec![X, SUM, LAST, I]), "%3 is index, not f32"),
+        (|k| *maker(k, LAST) = Expr::Lane(FOUR, 4), "%8 has no lane 4"),
+        (|k| *maker(k, PICKED) = Expr::Lane(RUN, 0), "%11 has no lane 0"),
+    ]);
+}
+
+#[test]
+fn refuses_operations_that_the_table_lacks() {
+    check(&[
+        (|k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X]), "Add of [F32] does not give f32"),
+        (|k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X, I]), "Add of [F32, Index] does not give f32"),
+        (|k| *maker(k, SUM) = Expr::Apply(Op::And, vec![X, X]), "And of [F32, F32] does not give f32"),
+        (|k| *maker(k, SUM) = Expr::Apply(Op::Lt, vec![X, X]), "Lt of [F32, F32] does not give f32"),
+        (
+            |k| *maker(k, HALVES) = Expr::Apply(Op::Add, vec![RUN, HALF]),
+            "Add of [F32, F32] does not give f32x*",
+        ),
+        (
+            |k| *maker(k, PICKED) = Expr::Apply(Op::Select, vec![RUN, RUN, RUN]),
+            "Select of [F32, F32, F32] does not give f32x*",
+        ),
+        (
+            |k| *maker(k, INSIDE) = Expr::Apply(Op::Add, vec![I, N]),
+            "Add of [Index, Index] does not give bool",
+        ),
+    ]);
+}
+
+#[test]
+fn refuses_accesses_that_do_not_fit() {
+    check(&[
+        (|k| load(k, X).buffer = OUT, "an access of f32 at index does not fit buffer out"),
+        (|k| load(k, X).index = HALF, "an access of f32 at f32 does not fit buffer a"),
+        (|k| load(k, FOUR).phase = 2, "an access of f32x4 at index does not fit buffer a"),
+        (|k| load(k, RUN).index = HALF, "an access of f32x* at f32 does not fit buffer a"),
+        (|k| k.buffers[0].dtype = DType::I32, "an access of f32 at index does not fit buffer a"),
+        (|k| k.buffers[1].access = Access::Read, "an access of f32 at index does not fit buffer out"),
+    ]);
+}

@@ -1,0 +1,198 @@
+//! What becomes of teams and folds: shuffles, shared memory and barriers, as many as the size of a team asks for.
+
+use super::*;
+use crate::ir::graph::Access;
+use crate::ir::kernel::{At, Buffer, BufferId, Carried, IndexWidth, UniformArg};
+use crate::ir::verify_kernel;
+
+const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
+
+/// For each row by a team: all that its threads have combined by `op`, `components` times over, `folds` times in a row.
+fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
+    let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
+    let n = b.uniform(Uniform { name: "n".into(), dtype: DType::Index, arg: UniformArg::End });
+    let (zero, one, identity) = (b.index(0), b.index(1), b.f32(0.0));
+    let thread = b.bind(INDEX, Expr::TeamId);
+    let row = b.declare(INDEX);
+    let mut body = Vec::new();
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+    let mut values = vec![b.bind(F32, Expr::Load(At::new(BufferId(0), thread))); components];
+    for _ in 0..folds {
+        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+        let declare = |b: &mut Builder<'_>| (0..components).map(|_| b.declare(F32)).collect::<Vec<_>>();
+        let (left, right, out) = (declare(&mut b), declare(&mut b), declare(&mut b));
+        let mut function = Vec::new();
+        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
+        let results = left.iter().zip(&right).map(|(&left, &right)| b.apply(op, &[left, right])).collect();
+        let identity = vec![identity; components];
+        body.push(Stmt::Team(Fold {
+            over: values,
+            identity,
+            left,
+            right,
+            body: function,
+            results,
+            out: out.clone(),
+        }));
+        values = out;
+    }
+    body.extend(values.iter().map(|&value| Stmt::Store(At::new(BufferId(1), row), value)));
+    let (kind, carried) = (LoopKind::Team, vec![]);
+    top.push(Stmt::Loop { var: row, kind, start: zero, end: n, step: one, carried, body });
+    kernel(team, types, uniforms, top)
+}
+
+fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
+    let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access };
+    let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
+    let (name, index, shared) = ("sample".into(), IndexWidth::Bits32, vec![]);
+    Kernel { name, buffers, uniforms, types, body, index, team, shared }
+}
+
+/// The legal kernel, which the verifier accepts before and after.
+fn legal(kernel: Kernel, dialect: Dialect) -> Kernel {
+    assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
+    let kernel = legalize(kernel, dialect);
+    assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
+    kernel
+}
+
+/// Lines of the printed kernel with this in them.
+fn count(kernel: &Kernel, part: &str) -> usize {
+    kernel.to_string().lines().filter(|line| line.contains(part)).count()
+}
+
+/// How far apart the threads are that combine what they have, one step after another.
+fn distances(kernel: &Kernel) -> Vec<u32> {
+    let text = kernel.to_string();
+    let distance = |line: &str| Some(line.split_once(" down ")?.1.parse().expect("a distance"));
+    text.lines().filter_map(distance).collect()
+}
+
+#[test]
+fn a_warp_combines_by_shuffles_alone() {
+    let kernel = legal(teams(32, Op::Add, (1, 1)), Dialect::Ptx);
+    assert_eq!(distances(&kernel), [16, 8, 4, 2, 1]);
+    assert_eq!((count(&kernel, "from the first"), count(&kernel, "Add %"), kernel.shared.len()), (1, 6, 0));
+    assert_eq!((count(&kernel, "barrier"), count(&kernel, "team"), count(&kernel, "(serial)")), (0, 1, 1));
+    // Its rows and its number in its team are those of its warp.
+    assert_eq!((count(&kernel, "grid id"), count(&kernel, "block id"), count(&kernel, "ShrRaw")), (1, 0, 2));
+    let small = legal(teams(8, Op::Add, (1, 1)), Dialect::Ptx);
+    assert_eq!(distances(&small), [4, 2, 1]);
+}
+
+#[test]
+fn warps_of_a_block_combine_through_shared_memory() {
+    for (team, last) in [(64, vec![1]), (256, vec![4, 2, 1]), (1024, vec![16, 8, 4, 2, 1])] {
+        let kernel = legal(teams(team, Op::Add, (1, 1)), Dialect::Ptx);
+        assert_eq!(distances(&kernel), [vec![16, 8, 4, 2, 1], last].concat());
+        assert_eq!(kernel.shared, [Shared { dtype: DType::F32, len: SharedLen::Fixed(team / 32) }]);
+        assert_eq!((count(&kernel, "barrier"), count(&kernel, "from the first")), (2, 2));
+        assert_eq!((count(&kernel, "store shared"), count(&kernel, "load shared")), (1, 1));
+        // A block is a team.
+        assert_eq!(
+            (count(&kernel, "grid id"), count(&kernel, "= block id"), count(&kernel, "= blocks")),
+            (0, 1, 1)
+        );
+    }
+}
+
+#[test]
+fn where_warps_are_unknown_memory_is_combined_eight_at_a_time() {
+    for (team, stages) in [(32, vec![8, 4]), (64, vec![8, 8]), (256, vec![8, 8, 4])] {
+        let kernel = legal(teams(team, Op::Add, (1, 1)), Dialect::Wgsl);
+        assert_eq!(kernel.shared, [Shared { dtype: DType::F32, len: SharedLen::Fixed(team) }]);
+        assert_eq!((count(&kernel, "shuffle"), count(&kernel, "= block id")), (0, 1));
+        // One when all have written, one after each stage, and one before anyone writes again.
+        assert_eq!(count(&kernel, "barrier"), stages.len() + 2);
+        assert_eq!(count(&kernel, "if %"), stages.len());
+        // Each stage reads so many, and what is left is read once.
+        assert_eq!(count(&kernel, "load shared"), stages.iter().sum::<usize>() + 1);
+        assert_eq!(count(&kernel, "store shared"), stages.len() + 1);
+    }
+}
+
+#[test]
+fn memory_is_used_again() {
+    for dialect in [Dialect::Ptx, Dialect::Wgsl] {
+        let folds = |components, folds| legal(teams(256, Op::Add, (components, folds)), dialect).shared.len();
+        assert_eq!([folds(1, 1), folds(1, 2), folds(2, 1), folds(2, 3)], [1, 1, 2, 2], "{dialect:?}");
+    }
+}
+
+/// The function of a fold is written out each time, in operations that the dialect has.
+#[test]
+fn functions_of_folds_are_expanded() {
+    for dialect in [Dialect::Ptx, Dialect::Wgsl] {
+        for team in [32, 64, 256] {
+            let kernel = legal(teams(team, Op::Max, (2, 2)), dialect);
+            let text = kernel.to_string();
+            assert_eq!(
+                (count(&kernel, "Max"), count(&kernel, "fold"), count(&kernel, "team id")),
+                (0, 0, 0),
+                "{text}"
+            );
+            assert!(count(&kernel, "Select") >= 2 * 2 * 2, "{text}");
+        }
+    }
+}
+
+/// A value that leaves a body is the one that its expansion made.
+#[test]
+fn carried_values_are_expanded() {
+    let (mut types, mut uniforms, mut top, mut body) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
+    let n = b.uniform(Uniform { name: "n".into(), dtype: DType::Index, arg: UniformArg::End });
+    let (start, one, low) = (b.index(0), b.index(1), b.f32(-1.0));
+    let (i, given, out) = (b.declare(INDEX), b.declare(F32), b.declare(F32));
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+    let x = b.bind(F32, Expr::Load(At::new(BufferId(0), i)));
+    let next = b.apply(Op::Max, &[given, x]);
+    let carried = vec![Carried { start: low, var: given, next, out }];
+    let kind = LoopKind::Serial;
+    top.push(Stmt::Loop { var: i, kind, start, end: n, step: one, carried, body });
+    top.push(Stmt::Store(At::new(BufferId(1), start), out));
+    for dialect in [Dialect::Ptx, Dialect::Wgsl, Dialect::Cpu, Dialect::CpuBase] {
+        let kernel = legal(kernel(1, types.clone(), uniforms.clone(), top.clone()), dialect);
+        let Some(Stmt::Loop { carried, body, .. }) = kernel.body.iter().rev().nth(1) else {
+            panic!("{kernel} has a loop");
+        };
+        let Some(Stmt::Let(last, Expr::Apply(Op::Select, _))) = body.last() else {
+            panic!("{kernel} selects")
+        };
+        assert_eq!((carried[0].next, carried[0].out), (*last, out), "{kernel}");
+    }
+}
+
+/// The lanes of a vector loop are combined by the CPU itself, in operations that it has.
+#[test]
+fn folds_of_lanes_stay() {
+    let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut vector, mut function) = (Vec::new(), Vec::new());
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
+    let n = b.uniform(Uniform { name: "n".into(), dtype: DType::Index, arg: UniformArg::End });
+    let (zero, low) = (b.index(0), b.f32(-1.0));
+    let (left, right, out) = (b.declare(F32), b.declare(F32), b.declare(F32));
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
+    let over = b.bind(Type { lanes: Lanes::Loop, ..F32 }, Expr::Load(At::new(BufferId(0), zero)));
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
+    let both = b.apply(Op::Max, &[left, right]);
+    let one = |value| vec![value];
+    let (identity, results) = (one(low), one(both));
+    let (over, left, right, out) = (one(over), one(left), one(right), one(out));
+    top.push(Stmt::Vector {
+        len: n,
+        body: vector,
+        folds: vec![Fold { over, identity, left, right, body: function, results, out: out.clone() }],
+    });
+    top.push(Stmt::Store(At::new(BufferId(1), zero), out[0]));
+    let kernel = legal(kernel(1, types, uniforms, top), Dialect::Cpu);
+    let Some(Stmt::Vector { folds, .. }) = kernel.body.iter().rev().nth(1) else {
+        panic!("{kernel} has a vector loop")
+    };
+    assert_eq!((folds.len(), &folds[0].out), (1, &out));
+    assert!(
+        matches!(folds[0].body.last(), Some(Stmt::Let(last, Expr::Apply(Op::Select, _))) if folds[0].results == [*last])
+    );
+}

@@ -1,0 +1,42 @@
+//! The dims that must have elements, because a result is made of the largest or the smallest along them.
+//!
+//! Where the result has the dim too, as of a softmax, or sums over it, nobody sees that there is none: without elements
+//! along the dim nothing asks for it.
+
+use std::collections::BTreeSet;
+
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeKind, Reduce};
+
+/// The axes, by number.
+pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
+    let all: AxisSet = (0..graph.axes.len() as u8).map(AxisId).collect();
+    // For each node, the axes that it is asked for without an element along them.
+    let mut asked = vec![AxisSet::EMPTY; graph.nodes.len()];
+    for output in &graph.outputs {
+        let without = &mut asked[output.node.0 as usize];
+        *without = without.union(all.minus(graph.parts(&output.axes).into_iter().collect()));
+    }
+    let mut nonempty = BTreeSet::new();
+    for (id, node) in graph.iter().rev() {
+        let without = asked[id.0 as usize];
+        let (of_args, extreme) = match node.kind {
+            NodeKind::Reduce(Reduce::Max | Reduce::Min, along) => (without.minus(along), along),
+            NodeKind::Reduce(Reduce::Sum | Reduce::Prod, along) => (without.minus(along), AxisSet::EMPTY),
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::At(..) => (without, AxisSet::EMPTY),
+        };
+        nonempty.extend(extreme.iter().filter(|&axis| without.contains(axis)));
+        for arg in &node.args {
+            let known = &mut asked[arg.0 as usize];
+            *known = known.union(of_args);
+        }
+    }
+    let is_known = |axis: &AxisId| graph.axis(*axis).extent.as_const().is_some_and(|extent| extent > 0);
+    nonempty.into_iter().filter(|axis| !is_known(axis)).collect()
+}

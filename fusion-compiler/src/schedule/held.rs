@@ -1,0 +1,125 @@
+//! What of the elements of a row is kept from one run along it to the next.
+//!
+//! A run makes anew whatever it needs of each element. What costs too much for that is made in the first run that needs
+//! it, and held in memory close by.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Work;
+use crate::fuse::{Load, is_transcendental};
+use crate::ir::dtype::DType;
+use crate::ir::graph::{NodeId, NodeKind, Reduce};
+use crate::ir::kernel::BufferId;
+use crate::target::{RowMemory, TargetFacts};
+
+/// The values of the elements of a row that are kept, because several runs along it need them and it costs too much to
+/// make them again: what is transcendental, and what is read from far.
+pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
+    let mut held = BTreeSet::new();
+    let runs = runs(work, &held);
+    let again = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1) && is_element(work, id);
+    let mut costly: BTreeSet<NodeId> = BTreeSet::new();
+    for &id in work.group.nodes.iter().filter(|&&id| again(id)) {
+        let node = work.graph.node(id);
+        let op_costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
+        if !op_costs && !node.args.iter().any(|arg| costly.contains(arg)) {
+            continue;
+        }
+        let within = |user: &&NodeId| again(**user) && !is_reduced(work, **user);
+        let users = || work.group.nodes.iter().filter(|&&user| work.graph.node(user).args.contains(&id));
+        let stored = work.group.stores.iter().any(|store| store.node == id);
+        // Kept where it leaves what all of those runs make.
+        if stored || users().any(|user| !within(&user)) {
+            held.insert(id);
+        } else {
+            costly.insert(id);
+        }
+    }
+    if facts.row_memory != RowMemory::Scratch {
+        let runs = self::runs(work, &held);
+        let far = |id: &NodeId| load_of(work, *id).is_some() && is_element(work, *id);
+        let again = runs.iter().filter(|(id, runs)| far(id) && runs.len() > 1);
+        held.extend(again.map(|(id, _)| *id).collect::<Vec<_>>());
+    }
+    held.into_iter().collect()
+}
+
+/// Whether a value is an `f32` of each element of a row.
+fn is_element(work: &Work<'_>, id: NodeId) -> bool {
+    let node = work.graph.node(id);
+    node.dtype == DType::F32 && work.group.cols.iter().all(|&axis| node.axes.contains(axis))
+}
+
+fn is_reduced(work: &Work<'_>, id: NodeId) -> bool {
+    !work.graph.looped_axes(id).is_empty()
+}
+
+/// The buffer that a value is read from.
+fn load_of(work: &Work<'_>, id: NodeId) -> Option<BufferId> {
+    let param = match work.graph.node(id).kind {
+        NodeKind::Input(param) => Some(Load::Param(param)),
+        NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::Reduce(..)
+        | NodeKind::At(..) => None,
+    };
+    work.loads.get(&param.unwrap_or(Load::Stored(id))).copied()
+}
+
+/// The runs along a row that make each value anew, by number; those `held` are made in the first that needs them.
+fn runs(work: &Work<'_>, held: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeSet<usize>> {
+    let mut roots = steps(work);
+    let elements = work.group.stores.iter().filter(|store| store.order != work.group.order);
+    roots.extend(elements.map(|store| (usize::MAX, store.node)));
+    roots.sort();
+    let mut runs: BTreeMap<NodeId, BTreeSet<usize>> = BTreeMap::new();
+    for (run, root) in roots {
+        let mut open = vec![root];
+        while let Some(id) = open.pop() {
+            let before = runs.entry(id).or_default();
+            let kept = held.contains(&id) && before.iter().any(|&other| other != run);
+            let known = !before.insert(run) && id != root;
+            // What is combined along the row is known from the runs before.
+            let combined = id != root && is_reduced(work, id);
+            if !kept && !known && !combined && !work.loads.contains_key(&Load::Stored(id)) {
+                open.extend(&work.graph.node(id).args);
+            }
+        }
+    }
+    runs
+}
+
+/// What is combined along rows, each with how many times the row has to have been gone through before.
+pub(super) fn steps(work: &Work<'_>) -> Vec<(usize, NodeId)> {
+    let mut steps: Vec<(usize, NodeId)> = Vec::new();
+    let mut depth = vec![0usize; work.graph.nodes.len()];
+    for &id in &work.group.nodes {
+        let node = work.graph.node(id);
+        let before = node.args.iter().map(|arg| depth[arg.0 as usize]).max().unwrap_or(0);
+        let combines = !work.graph.looped_axes(id).is_empty();
+        depth[id.0 as usize] = before + usize::from(combines);
+        if combines {
+            steps.push((before, id));
+        }
+    }
+    steps
+}
+
+/// How a value is combined along rows.
+pub(super) fn reduce_of(work: &Work<'_>, id: NodeId) -> Reduce {
+    match work.graph.node(id).kind {
+        NodeKind::Reduce(reduce, _) => reduce,
+        NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::At(..) => unreachable!("only reductions combine"),
+    }
+}

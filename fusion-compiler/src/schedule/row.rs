@@ -1,0 +1,465 @@
+//! Row groups: values combined along rows, and what is made of them for each row or each of its elements.
+//!
+//! A row is gone through once for each step of what it takes: first what is combined of its elements alone, then what
+//! needs those results, and last for what is stored of its elements. On GPUs a team of threads shares a row, each
+//! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
+//! for itself, in vector loops, and the cache holds them.
+
+use super::body::{Body, Place, Sight, combine};
+use super::held::{held, reduce_of, steps};
+use super::space::{SpaceDim, cols, dims, width_conditions, widths};
+use super::{Scheduled, Work};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{Access, NodeId};
+use crate::ir::kernel::{
+    Carried, Expr, Fold, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Type, Value,
+};
+use crate::ir::ops::Op;
+use crate::ir::plan::{Condition, Reach, Space, UniformArg};
+use crate::target::{RowMemory, TargetFacts, Team, Vectors};
+
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+
+/// The ways to run a row group.
+pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
+    let rows = dims(work.graph, work.group, &work.operands);
+    let cols = cols(work.graph, work.group, &work.operands);
+    let shape = Shape { rows: rows.len(), dims: [rows, cols].concat() };
+    match facts.vector {
+        Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
+        Vectors::Lanes(lanes) => {
+            let held = held_values(work, facts, &shape);
+            let mut ways = Vec::new();
+            for index in widths(work, facts) {
+                for lanes in [lanes, 1] {
+                    ways.extend(ways_of(facts, index, lanes, !held.is_empty()));
+                }
+            }
+            let mut scheduled: Vec<Scheduled> =
+                ways.iter().map(|way| on_gpu(work, facts, &shape, way, &held)).collect();
+            // The last must do for whatever the others do not.
+            if let Some(last) = scheduled.last_mut() {
+                last.when.clear();
+            }
+            scheduled
+        }
+    }
+}
+
+/// The teams that may share a row, and then what does for rows that none of them can hold. Few devices ever need wide
+/// positions, and those have long rows or many.
+fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Vec<Way> {
+    let way = |team, holds| Way { index, lanes, team, holds };
+    let middle = facts.teams.get(1).or(facts.teams.first()).copied();
+    let rest = middle.map(|team| way(Team { row_max: i64::MAX, ..team }, false));
+    let teams: &[Team] = match (index, holds) {
+        (IndexWidth::Bits64, _) => &[],
+        (IndexWidth::Bits32, true) => facts.teams,
+        (IndexWidth::Bits32, false) => &facts.teams[..1],
+    };
+    teams.iter().map(|&team| way(team, holds)).chain(rest).collect()
+}
+
+/// The dims of a row group: of the space that has an element for each row, then of a row.
+struct Shape {
+    rows: usize,
+    dims: Vec<SpaceDim>,
+}
+
+impl Shape {
+    fn cols(&self) -> &[SpaceDim] {
+        &self.dims[self.rows..]
+    }
+
+    fn innermost(&self) -> &SpaceDim {
+        &self.dims[self.dims.len() - 1]
+    }
+}
+
+/// A variant of a GPU kernel.
+struct Way {
+    index: IndexWidth,
+    lanes: u8,
+    team: Team,
+    /// Whether elements that are needed again are held in shared memory.
+    holds: bool,
+}
+
+fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[NodeId]) -> Scheduled {
+    let threads = way.team.threads;
+    let vector = if way.lanes > 1 { format!("_v{}", way.lanes) } else { String::new() };
+    let wide = if way.index == IndexWidth::Bits64 { "_wide" } else { "" };
+    let holds = if way.holds { "_held" } else { "" };
+    let name = format!("{}_t{threads}{holds}{vector}{wide}", work.name);
+    let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
+    body.set_team(threads);
+    let start = body.uniform(UniformArg::Start, DType::Index, "start");
+    let end = body.uniform(UniformArg::End, DType::Index, "end");
+    let mut top = body.top();
+    let (thread, lanes) = (top.bind(INDEX, Expr::TeamId), top.index(i64::from(way.lanes)));
+    let first = top.apply(Op::Mul, &[thread, lanes]);
+    let step = top.index(i64::from(threads) * i64::from(way.lanes));
+    if way.holds {
+        hold(facts, shape, &mut body, held);
+    }
+    let along = Along::Team { thread, first, step, lanes: way.lanes };
+    rows(work, shape, &mut body, &along, (LoopKind::Team, start, end));
+    let at_launch = way.holds && facts.row_memory == RowMemory::AtLaunch;
+    let row_memory = if at_launch { bytes(shape, held) } else { DimExpr::constant(0) };
+    let when = conditions(work, facts, shape, way, held);
+    Scheduled { row_memory, ..scheduled(shape, body, when) }
+}
+
+/// Bytes of held values of a row.
+fn bytes(shape: &Shape, held: &[NodeId]) -> DimExpr {
+    shape.innermost().extent.clone() * DimExpr::constant(held.len() as i64 * 4)
+}
+
+/// Bytes for what threads combine, beside the elements of rows.
+const FOLD_BYTES: i64 = 1024;
+
+/// What a variant asks for.
+fn conditions(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    shape: &Shape,
+    way: &Way,
+    held: &[NodeId],
+) -> Vec<Condition> {
+    let inner = &shape.innermost().extent;
+    let mut when = width_conditions(work, facts, way.index);
+    if way.lanes > 1 {
+        when.push(Condition::Divides(inner.clone(), i64::from(way.lanes)));
+    }
+    if way.team.row_max < i64::MAX {
+        when.push(Condition::AtMost(inner.clone(), way.team.row_max));
+    }
+    match facts.row_memory {
+        RowMemory::AtLaunch if way.holds => {
+            let bytes = bytes(shape, held) * DimExpr::constant(way.team.per_block.into());
+            when.push(Condition::Shares(bytes + DimExpr::constant(FOLD_BYTES)));
+        }
+        RowMemory::Fixed(elements) if way.holds => {
+            when.push(Condition::AtMost(bytes(shape, held), 4 * i64::from(elements)));
+        }
+        RowMemory::AtLaunch | RowMemory::Fixed(_) | RowMemory::Scratch => {}
+    }
+    when
+}
+
+/// What is kept of each element of a row, if rows are a line.
+fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<NodeId> {
+    if shape.cols().len() > 1 || !work.group.unrolled.is_empty() { vec![] } else { held(work, facts) }
+}
+
+/// Gives each of these values a part of the memory for rows.
+fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, held: &[NodeId]) {
+    let len = match facts.row_memory {
+        RowMemory::AtLaunch => SharedLen::AtLaunch,
+        RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
+        RowMemory::Scratch => {
+            for &id in held {
+                let memory = body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch });
+                let first = body.top().index(0);
+                body.hold(id, memory, first);
+            }
+            return;
+        }
+    };
+    let memory = body.share(Shared { dtype: DType::F32, len });
+    let cols = body.extent(&shape.innermost().extent);
+    let mut top = body.top();
+    let (slot, count) = (top.bind(INDEX, Expr::TeamSlot), top.index(held.len() as i64));
+    let before = top.apply(Op::Mul, &[slot, count]);
+    for (i, &id) in held.iter().enumerate() {
+        let mut top = body.top();
+        let number = top.index(i as i64);
+        let place = top.apply(Op::Add, &[before, number]);
+        let first = top.apply(Op::Mul, &[place, cols]);
+        body.hold(id, memory, first);
+    }
+}
+
+fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
+    let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
+    let (zero, one) = (body.top().index(0), body.top().index(1));
+    let held = held_values(work, facts, shape);
+    hold(facts, shape, &mut body, &held);
+    rows(work, shape, &mut body, &Along::Vector, (LoopKind::Grid, zero, one));
+    Scheduled { row_memory: bytes(shape, &held), ..scheduled(shape, body, vec![]) }
+}
+
+fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
+    let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
+    let (rows, each) = (product(&shape.dims[..shape.rows]), product(shape.cols()));
+    let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each };
+    let (kernel, buffers) = body.finish();
+    for buffer in &buffers {
+        let linear = matches!(buffer.reach, Reach::Linear(_));
+        debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
+    }
+    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
+}
+
+/// How the elements of a row are gone through.
+enum Along {
+    /// As the lanes of a vector loop.
+    Vector,
+    /// Some by each thread of a team.
+    Team {
+        /// Number of the thread in the team.
+        thread: Value,
+        /// Its first element.
+        first: Value,
+        /// Elements from one that it takes to the next.
+        step: Value,
+        /// Elements at a time.
+        lanes: u8,
+    },
+}
+
+/// All rows, one after another.
+fn rows(
+    work: &Work<'_>,
+    shape: &Shape,
+    body: &mut Body<'_>,
+    along: &Along,
+    (kind, start, end): (LoopKind, Value, Value),
+) {
+    let row = body.top().declare(INDEX);
+    let coordinates = body.decode_dims(row, shape.rows);
+    let mut steps = steps(work);
+    steps.sort_by_key(|(step, _)| *step);
+    for reduces in steps.chunk_by(|a, b| a.0 == b.0) {
+        let reduces: Vec<NodeId> = reduces.iter().map(|(_, id)| *id).collect();
+        let pass = Pass { work, shape, along, row, coordinates: &coordinates, reduces: &reduces };
+        let whole = pass.combine(body);
+        reduces.iter().zip(whole).for_each(|(&id, value)| body.set_of_row(id, value));
+    }
+    let elements = |store: &crate::fuse::Store| store.order != work.group.order;
+    if work.group.stores.iter().any(elements) {
+        Pass { work, shape, along, row, coordinates: &coordinates, reduces: &[] }.store(body);
+    }
+    let place = Place { element: row, coordinates, lanes: Lanes::ONE };
+    let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
+    let stores: Vec<Stmt> = stores.map(|(store, &buffer)| body.store(buffer, store.node, &place)).collect();
+    match along {
+        Along::Team { thread, .. } if !stores.is_empty() => {
+            let zero = body.top().index(0);
+            let cond = body.item().apply(Op::Eq, &[*thread, zero]);
+            body.item().body.push(Stmt::If { cond, body: stores });
+        }
+        Along::Team { .. } | Along::Vector => body.item().body.extend(stores),
+    }
+    let step = body.top().index(1);
+    let (inside, _) = body.take();
+    body.push(Stmt::Loop { var: row, kind, start, end, step, carried: vec![], body: inside });
+}
+
+/// Once through the elements of a row.
+struct Pass<'p> {
+    work: &'p Work<'p>,
+    shape: &'p Shape,
+    along: &'p Along,
+    row: Value,
+    coordinates: &'p [Value],
+    /// What is combined.
+    reduces: &'p [NodeId],
+}
+
+/// Where in a row: a counter for each of its dims but the innermost, and the first element of a run along that.
+struct Run {
+    counters: Vec<Value>,
+    first: Value,
+    /// What is done there.
+    body: Vec<Stmt>,
+    /// What is combined there.
+    terms: Vec<Value>,
+}
+
+impl Pass<'_> {
+    /// What is combined of all elements.
+    fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
+        let run = self.run(body, |pass, body, place| {
+            let term = |&id: &NodeId| {
+                let term = body.value(pass.work.graph.node(id).args[0], &vec![], place);
+                body.inner().splat(term, place.lanes)
+            };
+            pass.reduces.iter().map(term).collect()
+        });
+        let starts: Vec<Value> = self.reduces.iter().map(|&id| self.identity(body, id)).collect();
+        let (stmts, made) = self.loops(body, self.outer(), &run, starts);
+        body.item().body.extend(stmts);
+        self.together(body, made)
+    }
+
+    /// Stores what is stored of elements.
+    fn store(&self, body: &mut Body<'_>) {
+        let run = self.run(body, |pass, body, place| {
+            let work = pass.work;
+            let stores = work.group.stores.iter().zip(&work.stores);
+            let elements = stores.filter(|(store, _)| store.order != work.group.order);
+            // After all that is computed: a parameter is read before it is written.
+            let stores: Vec<Stmt> =
+                elements.map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
+            body.inner().body.extend(stores);
+            vec![]
+        });
+        let (stmts, _) = self.loops(body, self.outer(), &run, vec![]);
+        body.item().body.extend(stmts);
+    }
+
+    fn outer(&self) -> &[SpaceDim] {
+        let cols = self.shape.cols();
+        &cols[..cols.len() - 1]
+    }
+
+    fn lanes(&self) -> Lanes {
+        match self.along {
+            Along::Vector => Lanes::Loop,
+            Along::Team { lanes, .. } => Lanes::Const(*lanes),
+        }
+    }
+
+    /// What is done at a run of elements.
+    fn run<'w>(
+        &self,
+        body: &mut Body<'w>,
+        make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Value>,
+    ) -> Run {
+        let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
+        let first = match self.along {
+            Along::Vector => body.top().index(0),
+            Along::Team { .. } => body.top().declare(INDEX),
+        };
+        let coordinates = self.coordinates.iter().chain(&counters).chain([&first]).copied().collect();
+        let place = Place { element: self.row, coordinates, lanes: self.lanes() };
+        let terms = make(self, body, &place);
+        Run { counters, first, body: body.take_inner(), terms }
+    }
+
+    /// The loops over the outer dims that are left, and what they make of `starts`.
+    fn loops(
+        &self,
+        body: &mut Body<'_>,
+        outer: &[SpaceDim],
+        run: &Run,
+        starts: Vec<Value>,
+    ) -> (Vec<Stmt>, Vec<Value>) {
+        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, run, &starts) };
+        let given = fresh(body, &starts);
+        let (inside, made) = self.loops(body, rest, run, given.clone());
+        let out = fresh(body, &starts);
+        let (start, step, end) = (body.top().index(0), body.top().index(1), body.extent(&dim.extent));
+        let var = run.counters[self.outer().len() - outer.len()];
+        let carried = (0..out.len())
+            .map(|i| Carried { start: starts[i], var: given[i], next: made[i], out: out[i] })
+            .collect();
+        (vec![Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body: inside }], out)
+    }
+
+    /// The loop over the elements along the innermost dim, and what it makes of `starts`.
+    fn innermost(&self, body: &mut Body<'_>, run: &Run, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
+        let end = body.extent(&self.shape.innermost().extent);
+        match *self.along {
+            Along::Team { first, step, .. } => {
+                let (given, out) = (fresh(body, starts), fresh(body, starts));
+                let mut inside = run.body.clone();
+                let next = self.combined(body, &mut inside, &given, &run.terms);
+                let carried = (0..out.len())
+                    .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })
+                    .collect();
+                let (var, kind) = (run.first, LoopKind::Serial);
+                (vec![Stmt::Loop { var, kind, start: first, end, step, carried, body: inside }], out)
+            }
+            Along::Vector => {
+                let folds: Vec<Fold> =
+                    (0..starts.len()).map(|i| self.fold(body, i..i + 1, vec![run.terms[i]])).collect();
+                let made: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
+                let mut stmts = vec![Stmt::Vector { len: end, body: run.body.clone(), folds }];
+                let all = self.combined(body, &mut stmts, starts, &made);
+                (stmts, all)
+            }
+        }
+    }
+
+    /// What all lanes and threads have, combined.
+    fn together(&self, body: &mut Body<'_>, made: Vec<Value>) -> Vec<Value> {
+        let Along::Team { lanes, .. } = *self.along else { return made };
+        let each_lane = |body: &mut Body<'_>, lane: u8| -> Vec<Value> {
+            let mut b = body.item();
+            let lane_of = |&value: &Value| {
+                let ty = Type { lanes: Lanes::ONE, ..b.ty(value) };
+                b.bind(ty, Expr::Lane(value, lane))
+            };
+            if lanes == 1 { made.clone() } else { made.iter().map(lane_of).collect() }
+        };
+        let mut all = each_lane(body, 0);
+        for lane in 1..lanes {
+            let next = each_lane(body, lane);
+            let mut stmts = Vec::new();
+            all = self.combined(body, &mut stmts, &all, &next);
+            body.item().body.extend(stmts);
+        }
+        let fold = self.fold(body, 0..self.reduces.len(), all);
+        let out = fold.out.clone();
+        body.item().body.push(Stmt::Team(fold));
+        out
+    }
+
+    /// The pairs of these, combined.
+    fn combined(
+        &self,
+        body: &mut Body<'_>,
+        into: &mut Vec<Stmt>,
+        left: &[Value],
+        right: &[Value],
+    ) -> Vec<Value> {
+        let mut b = body.writer(into);
+        let pairs = left.iter().zip(right).zip(self.reduces);
+        pairs.map(|((&left, &right), &id)| b.apply(operation(self.work, id), &[left, right])).collect()
+    }
+
+    /// Some of what is combined as a fold over what lanes or threads have.
+    fn fold(&self, body: &mut Body<'_>, which: std::ops::Range<usize>, over: Vec<Value>) -> Fold {
+        let reduces = &self.reduces[which];
+        let one = |&id: &NodeId| Type { dtype: self.work.graph.node(id).dtype, lanes: Lanes::ONE };
+        let declare =
+            |body: &mut Body<'_>| reduces.iter().map(|id| body.top().declare(one(id))).collect::<Vec<_>>();
+        let (left, right, out) = (declare(body), declare(body), declare(body));
+        let identity = reduces.iter().map(|&id| identity(self.work, body, id)).collect();
+        let mut function = Vec::new();
+        let mut b = body.writer(&mut function);
+        let pairs = left.iter().zip(&right).zip(reduces);
+        let results =
+            pairs.map(|((&left, &right), &id)| b.apply(operation(self.work, id), &[left, right])).collect();
+        Fold { over, identity, left, right, body: function, results, out }
+    }
+
+    /// What a thread starts with.
+    fn identity(&self, body: &mut Body<'_>, id: NodeId) -> Value {
+        let identity = identity(self.work, body, id);
+        match self.along {
+            Along::Vector => identity,
+            Along::Team { .. } => body.top().splat(identity, self.lanes()),
+        }
+    }
+}
+
+/// Values of the same types.
+fn fresh(body: &mut Body<'_>, like: &[Value]) -> Vec<Value> {
+    let mut b = body.top();
+    like.iter().map(|&value| b.declare(b.ty(value))).collect()
+}
+
+fn operation(work: &Work<'_>, id: NodeId) -> Op {
+    combine(reduce_of(work, id))
+}
+
+/// What changes nothing that it is combined with.
+fn identity(work: &Work<'_>, body: &mut Body<'_>, id: NodeId) -> Value {
+    let dtype = work.graph.node(id).dtype;
+    let value = reduce_of(work, id).identity(dtype);
+    body.top().constant(dtype, value)
+}

@@ -1,0 +1,274 @@
+//! Functions of the library along dims, by the reference interpreter, against formulas in f64 that are written from
+//! PyTorch's documentation.
+#![cfg(feature = "syntax")]
+
+use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::reference::{Rounding, interpret};
+
+const NAN: f64 = f64::NAN;
+const INF: f64 = f64::INFINITY;
+
+/// Three rows of five.
+const X: [[f64; 5]; 3] =
+    [[1.5, -2.0, 0.25, 3.0, -0.5], [4.0, 4.0, -1.0, 4.0, 0.0], [-30.0, 0.0, 90.0, 1e-3, -2.5]];
+
+/// The results of `body`, of the declared dims, for `x: f32[N, D]` and `t: i32[N]`.
+fn results(body: &str, dims: &str, x: &[[f64; 5]], targets: &[f64]) -> Vec<f64> {
+    let source = format!("pub fn f(x: f32[N, D], t: i32[N]) -> {dims} {{ let _ = t; {body} }}");
+    let functions = match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(functions)) => functions,
+        other => panic!("{source} is right: {other:?}"),
+    };
+    let params = [x.concat(), targets.to_vec()];
+    interpret(&functions[0].graph, &params, &[x.len() as i64, 5], Rounding::None).remove(0)
+}
+
+fn close(got: &[f64], expect: &[f64], what: &str) {
+    assert_eq!(got.len(), expect.len(), "{what}");
+    for (got, expect) in got.iter().zip(expect) {
+        let same = got == expect || got.is_nan() && expect.is_nan();
+        assert!(same || (got - expect).abs() <= 1e-14 * (1.0 + expect.abs()), "{what}: {got}, not {expect}");
+    }
+}
+
+/// A number for each row.
+fn check_rows(body: &str, of_row: impl Fn(&[f64]) -> f64) {
+    let expect: Vec<f64> = X.iter().map(|row| of_row(row)).collect();
+    close(&results(body, "f32[N]", &X, &[0.0; 3]), &expect, body);
+}
+
+/// A number for each element.
+fn check_elements(body: &str, of_row: impl Fn(&[f64]) -> Vec<f64>) {
+    let expect: Vec<f64> = X.iter().flat_map(|row| of_row(row)).collect();
+    close(&results(body, "f32[N, D]", &X, &[0.0; 3]), &expect, body);
+}
+
+/// One number.
+fn check_all(body: &str, of_all: impl Fn(&[f64]) -> f64) {
+    close(&results(body, "f32[]", &X, &[0.0; 3]), &[of_all(&X.concat())], body);
+}
+
+fn sum(x: &[f64]) -> f64 {
+    x.iter().sum()
+}
+
+fn mean(x: &[f64]) -> f64 {
+    sum(x) / x.len() as f64
+}
+
+fn map(x: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
+    x.iter().map(|&x| f(x)).collect()
+}
+
+/// The squares of the distances from the mean, summed.
+fn squares(x: &[f64]) -> f64 {
+    sum(&map(x, |one| (one - mean(x)).powi(2)))
+}
+
+fn log_sum_exp(x: &[f64]) -> f64 {
+    let most = x.iter().copied().fold(-INF, f64::max);
+    most + sum(&map(x, |x| (x - most).exp())).ln()
+}
+
+#[test]
+fn statistics() {
+    check_rows("var(x, D)", |row| squares(row) / 4.0);
+    check_rows("std(x, D)", |row| (squares(row) / 4.0).sqrt());
+    check_rows("norm(x, D)", |row| sum(&map(row, |x| x * x)).sqrt());
+    check_rows("logsumexp(x, D)", log_sum_exp);
+    check_all("var(x)", |all| squares(all) / 14.0);
+    check_all("std(x, (D, N))", |all| (squares(all) / 14.0).sqrt());
+    check_all("norm(x)", |all| sum(&map(all, |x| x * x)).sqrt());
+    check_all("logsumexp(x)", log_sum_exp);
+}
+
+#[test]
+fn shares_of_a_row() {
+    check_elements("softmax(x, D)", |row| map(row, |x| (x - log_sum_exp(row)).exp()));
+    check_elements("log_softmax(x, D)", |row| map(row, |x| x - log_sum_exp(row)));
+    let all = X.concat();
+    check_elements("softmax(x, (N, D))", |row| map(row, |x| (x - log_sum_exp(&all)).exp()));
+}
+
+#[test]
+fn normalisations() {
+    let scale = |row: &[f64], eps: f64| 1.0 / (squares(row) / row.len() as f64 + eps).sqrt();
+    check_elements("layer_norm(x, D)", |row| map(row, |x| (x - mean(row)) * scale(row, 1e-5)));
+    check_elements("layer_norm(x, D, 0.5)", |row| map(row, |x| (x - mean(row)) * scale(row, 0.5)));
+    check_elements("batch_norm(x, D)", |row| map(row, |x| (x - mean(row)) * scale(row, 1e-5)));
+    check_elements("batch_norm(x, (D), eps = 2.0)", |row| map(row, |x| (x - mean(row)) * scale(row, 2.0)));
+    let all = X.concat();
+    check_elements("batch_norm(x, (N, D))", |row| map(row, |x| (x - mean(&all)) * scale(&all, 1e-5)));
+    check_elements("batch_norm(x, 0.5, sum(x, D) * 0.0 + 3.0, 1.0)", |row| map(row, |x| (x - 0.5) / 2.0));
+    let squared = |row: &[f64]| mean(&map(row, |x| x * x));
+    check_elements("rms_norm(x, D)", |row| map(row, |x| x / (squared(row) + 1e-6).sqrt()));
+    check_elements("x.rms_norm(D, eps = 0.25)", |row| map(row, |x| x / (squared(row) + 0.25).sqrt()));
+}
+
+#[test]
+fn losses() {
+    let huber = |x: f64, delta: f64| {
+        let d = (x - 1.0).abs();
+        if d < delta { 0.5 * d * d } else { delta * (d - 0.5 * delta) }
+    };
+    check_all("mse(x, 1.0)", |all| mean(&map(all, |x| (x - 1.0).powi(2))));
+    check_rows("mse(1.0, x, D)", |row| mean(&map(row, |x| (x - 1.0).powi(2))));
+    check_all("l1(x, 1.0)", |all| mean(&map(all, |x| (x - 1.0).abs())));
+    check_all("huber(x, 1.0)", |all| mean(&map(all, |x| huber(x, 1.0))));
+    check_rows("huber(x, 1.0, D, 3.0)", |row| mean(&map(row, |x| huber(x, 3.0))));
+    check_all("huber(x, 1.0, delta = 0.25)", |all| mean(&map(all, |x| huber(x, 0.25))));
+    let point = |x: f64| {
+        let p = x.abs();
+        if p == 0.0 { 0.0 } else { p * (p.ln() - 0.75 * x) }
+    };
+    check_all("kl_div(0.75 * x, abs(x))", |all| mean(&map(all, point)));
+    check_rows("kl_div(0.75 * x, abs(x), D)", |row| mean(&map(row, point)));
+    // What has no share counts for nothing, however unlikely it was thought.
+    let of_zero = results("kl_div(x * 0.0 - 1e30, x * 0.0)", "f32[]", &X, &[0.0; 3]);
+    assert_eq!(of_zero, [0.0]);
+}
+
+/// The loss of a row, by PyTorch's definition.
+fn cross_entropy(row: &[f64], class: usize, smoothing: f64) -> f64 {
+    let log_q = map(row, |x| x - log_sum_exp(row));
+    -(1.0 - smoothing) * log_q[class] - smoothing * mean(&log_q)
+}
+
+#[test]
+fn cross_entropies() {
+    let targets = [3.0, 0.0, 4.0];
+    let each = |smoothing: f64| {
+        let rows = X.iter().zip(targets);
+        rows.map(|(row, class)| cross_entropy(row, class as usize, smoothing)).collect::<Vec<f64>>()
+    };
+    let check = |body: &str, targets: &[f64], expect: &[f64]| {
+        let dims = if expect.len() == 1 { "f32[]" } else { "f32[N]" };
+        close(&results(body, dims, &X, targets), expect, body);
+    };
+    check("cross_entropy(x, D, t)", &targets, &each(0.0));
+    check("cross_entropy(x, D, t, 0.1)", &targets, &each(0.1));
+    check("cross_entropy_mean(x, D, t, label_smoothing = 0.25)", &targets, &[mean(&each(0.25))]);
+    let [first, _, last] = each(0.0)[..] else { panic!("three rows") };
+    check("cross_entropy(x, D, t)", &[3.0, -100.0, 4.0], &[first, 0.0, last]);
+    check("cross_entropy_mean(x, D, t)", &[3.0, -100.0, 4.0], &[(first + last) / 2.0]);
+    check("cross_entropy_mean(x, D, t, ignore_index = 3)", &[3.0, 3.0, 4.0], &[last]);
+    check("cross_entropy_mean(x, D, t)", &[-100.0; 3], &[NAN]);
+    // A class that there is not.
+    check("cross_entropy(x, D, t)", &[5.0, -1.0, 4.0], &[NAN, NAN, last]);
+}
+
+#[test]
+fn impossible_classes() {
+    let x = [[-INF, 1.0, -INF, 2.0, -INF], [-INF; 5]];
+    let bodies = ["cross_entropy(x, D, t)", "cross_entropy(x, D, t, 0.0, -100)"];
+    for body in bodies {
+        let expect = [(1.0 + (-1f64).exp()).ln(), NAN];
+        close(&results(body, "f32[N]", &x, &[3.0, 0.0]), &expect, body);
+        close(&results(body, "f32[N]", &x, &[0.0, 0.0]), &[INF, NAN], body);
+    }
+    let shares = results("softmax(x, D)", "f32[N, D]", &x, &[0.0; 2]);
+    let second = 1.0 / (1.0 + (-1f64).exp());
+    close(&shares, &[&[0.0, 1.0 - second, 0.0, second, 0.0], [NAN; 5].as_slice()].concat(), "softmax");
+    let sums = results("logsumexp(x, D)", "f32[N]", &x, &[0.0; 2]);
+    close(&sums, &[2.0 + (1.0 + (-1f64).exp()).ln(), -INF], "logsumexp");
+    close(&results("logsumexp(-x, D)", "f32[N]", &x, &[0.0; 2]), &[INF, INF], "logsumexp");
+}
+
+#[test]
+fn places_and_whether() {
+    let x = [[1.0, 7.0, 7.0, -2.0, -2.0], [0.0, -0.0, 0.0, -0.0, 0.0], [3.0, NAN, 9.0, NAN, -INF]];
+    let check = |body: &str, expect: &[f64]| {
+        let dims = if expect.len() == 1 { "i32[]" } else { "i32[N]" };
+        close(&results(body, dims, &x, &[0.0; 3]), expect, body);
+    };
+    check("argmax(x, D)", &[1.0, 0.0, 1.0]);
+    check("argmin(x, D)", &[3.0, 0.0, 1.0]);
+    check("any(x > 6, D) as i32", &[1.0, 0.0, 1.0]);
+    check("all(x > -3, D) as i32", &[1.0, 1.0, 0.0]);
+    check("any(x > 6) as i32", &[1.0]);
+    check("all(x > 6) as i32", &[0.0]);
+    let by_column = results("argmax(x, N)", "i32[D]", &x, &[0.0; 3]);
+    assert_eq!(by_column, [2.0, 2.0, 2.0, 2.0, 1.0]);
+}
+
+#[test]
+fn dims_of_templates() {
+    let of = |template: &str, call: &str, dims: &str| {
+        let source = format!("{template} pub fn f(x: f32[N, D]) -> f32[{dims}] {{ {call} }}");
+        let functions = match front_end(source.parse().expect("tokens")) {
+            Ok(Source::Items(functions)) => functions,
+            other => panic!("{source} is right: {other:?}"),
+        };
+        let exported = functions.last().expect("a function");
+        interpret(&exported.graph, &[X.concat()], &[3, 5], Rounding::None).remove(0)
+    };
+    let count = "fn count(x, A: dim = all) { sum(x * 0.0 + 1.0, A) + 100.0 * A }";
+    assert_eq!(of(count, "count(x, D)", "N"), [505.0; 3]);
+    assert_eq!(of(count, "count(x, (N, D))", ""), [1515.0]);
+    assert_eq!(of(count, "count(x)", ""), [1515.0]);
+    assert_eq!(of(count, "x.count(A = N)", "D"), [303.0; 5]);
+    let nested =
+        "fn outer(x, A: dim) { inner(x, (A)) + inner(x) } fn inner(x, B: dim = all) { sum(x * 0.0, B) + B }";
+    assert_eq!(of(nested, "outer(x, (D, N))", ""), [30.0]);
+    assert_eq!(of(nested, "outer(x, D)", "N"), [20.0; 3]);
+    // All dims of the values before it, those of a condition too.
+    let both = "fn both(x, y, A: dim = all) { sum(x, A) * 0.0 + A + 0.0 * sum(y, A) }";
+    let masked = "both(x + 1.0, if x > 0.0 { 1.0 } else { 0.0 })";
+    assert_eq!(of(both, masked, ""), [15.0]);
+    let position = "fn places(x, A: dim = all) { index(A) as f32 + 0.0 * x }";
+    assert_eq!(
+        of(position, "places(x, N)", "N, D"),
+        [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    );
+}
+
+#[test]
+fn renamed_dims() {
+    let of = |body: &str, dims: &str| results(body, dims, &X, &[0.0; 3]);
+    let cell = |i: usize, j: usize| X[i][j];
+    let pairs: Vec<f64> =
+        (0..9).map(|i| (0..5).map(|k| cell(i / 3, k) * cell(i % 3, k)).sum::<f64>()).collect();
+    close(&of("sum(x * rename(x, N -> M), D)", "f32[N, M]"), &pairs, "the products of rows");
+    let picked: Vec<f64> = (0..3).map(|i| cell(i, (i + 1) % 5)).collect();
+    let body = "sum(if index(K) == index(N) + 1 { x.rename(D -> K) } else { 0.0 }, K)";
+    close(&of(body, "f32[N]"), &picked, "a place along a renamed dim");
+    close(
+        &of("rename(x * index(D) as f32, D -> K)", "f32[N, K]"),
+        &of("x * index(D) as f32", "f32[N, D]"),
+        "a name",
+    );
+    close(&of("rename(rename(x, D -> K), K -> D)", "f32[N, D]"), &X.concat(), "there and back");
+    close(
+        &of("x - rename(max(x, D), N -> M)", "f32[N, M, D]").as_slice()[..5],
+        &[-1.5, -5.0, -2.75, 0.0, -3.5],
+        "maxima",
+    );
+}
+
+#[test]
+fn dims_that_are_several() {
+    let of = |body: &str, dims: &str| results(body, dims, &X, &[0.0; 3]);
+    let mean = |i: usize| mean(&X[i]);
+    let centred: Vec<f64> = (0..15).map(|i| X[i / 5][i % 5] - mean(i / 5)).collect();
+    let merged = "x - mean(x, D)";
+    close(&of(&format!("let y = {merged}; merge(y, (N, D) -> C)"), "f32[C]"), &centred, "merged");
+    let all = "let y = merge(x, (N, D) -> C); y.split(C -> (N, D)) + 0.0 * sum(y, C) - mean(x, D)";
+    close(&of(all, "f32[N, D]"), &centred, "there and back");
+    let places: Vec<f64> = (0..15).map(f64::from).collect();
+    close(&of("merge(x, (N, D) -> C) * 0.0 + index(C) as f32", "f32[C]"), &places, "coordinates");
+}
+
+#[test]
+fn groups_of_channels() {
+    let group = |x: &[f64]| map(x, |one| (one - mean(x)) / (squares(x) / x.len() as f64 + 1e-5).sqrt());
+    let source = "pub fn f(x: f32[C], G: dim, D: dim) -> f32[C, D] { \
+                  let y = x + 0.0 * index(D) as f32; 2.0 * group_norm(group_norm(y, C, G, D), C, G, D) }";
+    let functions = match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(functions)) => functions,
+        other => panic!("{source} is right: {other:?}"),
+    };
+    let x = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0];
+    let got = interpret(&functions[0].graph, &[x.to_vec(), vec![2.0], vec![1.0]], &[6, 2, 1], Rounding::None);
+    let expect: Vec<f64> = x.chunks(3).flat_map(|x| map(&group(&group(x)), |x| 2.0 * x)).collect();
+    close(&got[0], &expect, "twice");
+}

@@ -1,0 +1,178 @@
+//! What lanes and iterations make together, in the order that the Kernel IR says, against plain loops in that order.
+
+use fusion_compiler::ir::dim::DimExpr;
+use fusion_compiler::ir::dtype::Const;
+use fusion_compiler::ir::kernel::{
+    BufferId, Builder, Carried, IndexWidth, LoopKind, Type, Uniform, UniformArg,
+};
+use fusion_compiler::ir::ops::Op;
+use fusion_compiler::ir::verify_kernel;
+
+use super::*;
+use crate::kernel::{CpuBuffer, CpuUniform};
+
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
+const F32S: Type = Type { dtype: DType::F32, lanes: Lanes::Loop };
+
+/// Lanes of no, part of, and several tiles.
+const LENGTHS: [usize; 12] = [0, 1, 5, 33, 127, 128, 129, 256, 511, 512, 1025, 5000];
+
+/// Writes a kernel part by part: the values and the body that is at hand.
+struct Writer {
+    types: Vec<Type>,
+    uniforms: Vec<Uniform>,
+    body: Vec<Stmt>,
+}
+
+impl Writer {
+    fn builder<'b>(&'b mut self, body: &'b mut Vec<Stmt>) -> Builder<'b> {
+        Builder { types: &mut self.types, uniforms: &mut self.uniforms, body }
+    }
+
+    /// What the outermost body makes.
+    fn top(&mut self) -> Builder<'_> {
+        Builder { types: &mut self.types, uniforms: &mut self.uniforms, body: &mut self.body }
+    }
+
+    fn declare(&mut self, types: &[Type]) -> Vec<Value> {
+        types.iter().map(|&ty| self.top().declare(ty)).collect()
+    }
+
+    /// A fold over the lanes of `run`'s values by the function that `make` writes; what it makes.
+    fn fold(
+        &mut self,
+        len: Value,
+        identity: Vec<Value>,
+        run: impl FnOnce(&mut Builder<'_>) -> Vec<Value>,
+        make: impl FnOnce(&mut Builder<'_>, &[Value], &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let (mut vector, mut function) = (Vec::new(), Vec::new());
+        let over = run(&mut self.builder(&mut vector));
+        let types: Vec<Type> =
+            over.iter().map(|&value| Type { lanes: Lanes::ONE, ..self.top().ty(value) }).collect();
+        let (left, right) = (self.declare(&types), self.declare(&types));
+        let results = make(&mut self.builder(&mut function), &left, &right);
+        let out = self.declare(&types);
+        let fold = Fold { over, identity, left, right, body: function, results, out: out.clone() };
+        self.body.push(Stmt::Vector { len, body: vector, folds: vec![fold] });
+        out
+    }
+}
+
+/// Runs a kernel that writes one number, of the elements of `a` and their number.
+fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
+    let mut writer = Writer { types: vec![], uniforms: vec![], body: vec![] };
+    let arg = UniformArg::Extent(DimExpr::constant(0));
+    let n = writer.top().uniform(Uniform { name: "n".into(), dtype: DType::Index, arg });
+    let value = make(&mut writer, n);
+    let zero = writer.top().index(0);
+    writer.body.push(Stmt::Store(At::new(BufferId(1), zero), value));
+    let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access };
+    let Writer { types, uniforms, body } = writer;
+    let kernel = Kernel {
+        name: "sample".into(),
+        buffers: vec![buffer("a", Access::Read), buffer("out", Access::Write)],
+        uniforms,
+        types,
+        body,
+        index: IndexWidth::Bits64,
+        team: 1,
+        shared: vec![],
+    };
+    assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
+    let (mut a, mut out) = (a.to_vec(), [f32::NAN]);
+    let buffer = |of: &mut [f32], access| CpuBuffer {
+        ptr: of.as_mut_ptr().cast(),
+        len: of.len(),
+        first: 0,
+        per: 0,
+        dtype: DType::F32,
+        access,
+        taken: false,
+    };
+    let uniforms = [CpuUniform::Index(a.len())];
+    let mut buffers = [buffer(&mut a, Access::Read), buffer(&mut out, Access::Write)];
+    // SAFETY: the buffers are of these lengths, are not the same, and live until the kernel has run.
+    let mut args = unsafe { CpuArgs::new((0, 1), &mut buffers, &uniforms, &mut []) };
+    run(&kernel, &mut args);
+    out[0]
+}
+
+fn elements(len: usize) -> Vec<f32> {
+    (0..len as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 8) as f32 / (1 << 20) as f32 - 8.0).collect()
+}
+
+/// The documented order: lane by lane into as many sums as there are partial results, then halves.
+#[test]
+fn lanes_are_added_in_the_documented_order() {
+    for len in LENGTHS {
+        let a = elements(len);
+        let mut parts = [0.0_f32; FOLD_LANES];
+        a.iter().enumerate().for_each(|(i, x)| parts[i % FOLD_LANES] += x);
+        for half in (0..FOLD_LANES.ilog2()).rev().map(|bit| 1 << bit) {
+            (0..half).for_each(|i| parts[i] += parts[i + half]);
+        }
+        let got = number(&a, |w, n| {
+            let (first, zero) = (w.top().index(0), w.top().f32(0.0));
+            let load = |b: &mut Builder<'_>| vec![b.bind(F32S, Expr::Load(At::new(BufferId(0), first)))];
+            w.fold(n, vec![zero], load, |b, left, right| vec![b.apply(Op::Add, &[left[0], right[0]])])[0]
+        });
+        assert_eq!(got.to_bits(), parts[0].to_bits(), "{len} lanes");
+    }
+}
+
+/// The first of the largest: a fold of two components, whose function asks for values from outside of it.
+#[test]
+fn components_are_folded_together() {
+    for len in LENGTHS.into_iter().filter(|&len| len > 0) {
+        // Each value several times.
+        let a: Vec<f32> = elements(len).into_iter().map(|x| (x * 2.0).floor()).collect();
+        let most = a.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let expected = a.iter().position(|&x| x == most).expect("it is one of them");
+        let got = number(&a, |w, n| {
+            let mut b = w.top();
+            let low = b.constant(DType::F32, Const::Float(f64::NEG_INFINITY));
+            let (first, shift) = (b.index(0), b.f32(1.0));
+            let run = |b: &mut Builder<'_>| {
+                let x = b.bind(F32S, Expr::Load(At::new(BufferId(0), first)));
+                vec![x, b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::LaneIndex)]
+            };
+            let out = w.fold(n, vec![low, n], run, |b, left, right| {
+                // The same on both sides.
+                let (l, r) = (b.apply(Op::Add, &[left[0], shift]), b.apply(Op::Add, &[right[0], shift]));
+                let (larger, same) = (b.apply(Op::Gt, &[r, l]), b.apply(Op::Eq, &[r, l]));
+                let before = b.apply(Op::Lt, &[right[1], left[1]]);
+                let before = b.apply(Op::And, &[same, before]);
+                let takes = b.apply(Op::Or, &[larger, before]);
+                [0, 1].map(|i| b.apply(Op::Select, &[takes, right[i], left[i]])).into()
+            });
+            let place = w.top().cast(out[1], DType::I32);
+            w.top().cast(place, DType::F32)
+        });
+        assert_eq!(got, expected as f32, "{len} lanes");
+    }
+}
+
+/// Values that change places from one iteration to the next: each is handed on before any is replaced.
+#[test]
+fn carried_values_are_handed_on_together() {
+    for (len, expected) in [(0, 0.0), (1, 1.0), (2, 1.0), (3, 2.0), (10, 55.0), (30, 832_040.0)] {
+        let got = number(&elements(len), |w, n| {
+            let mut b = w.top();
+            let (start, step, zero, one) = (b.index(0), b.index(1), b.f32(0.0), b.f32(1.0));
+            let var = b.declare(INDEX);
+            let values = w.declare(&[F32; 4]);
+            let mut body = Vec::new();
+            // Fibonacci's numbers: the later one, and the sum of both.
+            let sum = w.builder(&mut body).apply(Op::Add, &[values[0], values[1]]);
+            let carried = vec![
+                Carried { start: zero, var: values[0], next: values[1], out: values[2] },
+                Carried { start: one, var: values[1], next: sum, out: values[3] },
+            ];
+            w.body.push(Stmt::Loop { var, kind: LoopKind::Serial, start, end: n, step, carried, body });
+            values[2]
+        });
+        assert_eq!(got, expected, "{len} iterations");
+    }
+}

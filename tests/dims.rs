@@ -1,0 +1,193 @@
+//! `rename`, `split` and `merge`, on every device: the same tensor in other dims, and no copy of it.
+
+mod devices;
+
+use devices::on_devices;
+use fusion::prelude::*;
+
+fuse! {
+    pub(crate) fn distances(x: f32[T]) -> f32[T, S] { abs(x - rename(x, T -> S)) }
+    pub(crate) fn squared_distances(x: f32[N, D]) -> f32[N, M] {
+        let other = x.rename(N -> M);
+        sum(square(x - other), D)
+    }
+    /// The matrix is square: what is renamed has its dims in the other order.
+    pub(crate) fn symmetric(x: f32[N, M], y: f32[N]) -> f32[N, M] {
+        let swapped = rename(x + y, N -> K);
+        x + sum(if index(K) == index(M) { swapped } else { 0.0 }, K)
+    }
+    /// Coordinates go with their dim.
+    pub(crate) fn later(x: f32[T]) -> f32[T, S] {
+        let dated = x * 10.0 + index(T) as f32;
+        if index(S) > index(T) { rename(dated, T -> S) } else { dated }
+    }
+    /// A reduced value, and a dim that nothing else has.
+    pub(crate) fn from_means(x: f32[N, D]) -> (f32[N], f32[N]) {
+        let mu = mean(x, D);
+        (sum(abs(mu - rename(mu, N -> Other)), Other), mu)
+    }
+    /// The old value is read at other places than the new one is written to.
+    pub(crate) fn spread(p: &mut f32[N]) { p = p + 0.5 * sum(rename(p, N -> M), M); }
+    pub(crate) fn twice(x: f32[N, C = 3]) -> f32[N, M, C] {
+        let y = rename(x, N -> M);
+        y.rename(M -> N) * 100.0 + y
+    }
+}
+
+fuse! {
+    /// Every head by itself.
+    pub(crate) fn heads(x: f32[N, C], H: dim) -> f32[N, H, D] { split(x, C -> (H, D)) }
+    pub(crate) fn head_sums(x: f32[N, C], w: f32[H]) -> f32[H, N] { sum(split(x, C -> (H, D)), D) * w }
+    pub(crate) fn together(x: f32[N, H, D], bias: f32[C]) -> f32[N, C] {
+        x.merge((H, D) -> C) * 2.0 + bias + index(C) as f32
+    }
+    /// The outer of the two dims is the inner one in memory.
+    pub(crate) fn across(x: f32[D, N, H]) -> f32[N, C] { merge(x, (H, D) -> C) }
+    /// There and back, in place, with a reduction in between.
+    pub(crate) fn centred(p: &mut f32[N, C], G: dim) {
+        let y = split(p, C -> (G, K));
+        p -= merge(mean(y, K) + y * 0.0, (G, K) -> C);
+    }
+    pub(crate) fn patches(x: f32[H = 4, W = 6], y: f32[A = 2, B = 3]) -> f32[P, Q] {
+        sum(x.split(H -> (P, A)).split(W -> (Q, B)) * y, (A, B))
+    }
+}
+
+/// Whole numbers, so that sums are exact.
+fn numbers(count: usize) -> Vec<f32> {
+    (0..count).map(|i| (i * 37 % 23) as f32 - 11.0).collect()
+}
+
+fn grid(rows: usize, cols: usize, at: impl Fn(usize, usize) -> f32) -> Vec<f32> {
+    (0..rows * cols).map(|i| at(i / cols, i % cols)).collect()
+}
+
+#[test]
+fn one_tensor_at_two_places() {
+    on_devices(|device| {
+        for n in [0usize, 1, 2, 33, 130] {
+            let a = numbers(n);
+            let x = Tensor::from_slice(device, &a, [n])?;
+            let y = distances(&x)?;
+            assert_eq!(y.shape().dims(), [n, n]);
+            assert_eq!(y.to_vec()?, grid(n, n, |t, s| (a[t] - a[s]).abs()), "{device}: {n} distances");
+            let expected = grid(n, n, |t, s| a[t.max(s)] * 10.0 + t.max(s) as f32);
+            assert_eq!(later(&x)?.to_vec()?, expected, "{device}: {n} later ones");
+            let inline = fuse!(x[T] * rename(x[T], T -> S) => [S, T])?;
+            assert_eq!(inline.to_vec()?, grid(n, n, |s, t| a[s] * a[t]), "{device}: {n} products");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn reductions_of_pairs() {
+    on_devices(|device| {
+        for (n, d) in [(1, 1), (5, 33), (12, 4), (3, 1030)] {
+            let a = numbers(n * d);
+            let x = Tensor::from_slice(device, &a, [n, d])?;
+            let pair =
+                |i: usize, j: usize| (0..d).map(|k| (a[i * d + k] - a[j * d + k]).powi(2)).sum::<f32>();
+            assert_eq!(squared_distances(&x)?.to_vec()?, grid(n, n, pair), "{device}: {n}x{d}");
+            let (spread, mu) = from_means(&x)?;
+            let mu = mu.to_vec()?;
+            let spread = spread.to_vec()?;
+            for (i, got) in spread.into_iter().enumerate() {
+                let expected: f32 = mu.iter().map(|other| (mu[i] - other).abs()).sum();
+                assert!((got - expected).abs() <= 1e-5, "{device}: {n}x{d}: {got}, not {expected}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn other_orders_and_places_in_memory() {
+    on_devices(|device| {
+        let n = 7;
+        let (a, b) = (numbers(n * n), numbers(n));
+        let (x, y) = (Tensor::from_slice(device, &a, [n, n])?, Tensor::from_slice(device, &b, [n])?);
+        let expected = grid(n, n, |i, j| a[i * n + j] + a[j * n + j] + b[j]);
+        assert_eq!(symmetric(&x, &y)?.to_vec()?, expected, "{device}");
+        let mut p = y.clone();
+        spread(&mut p)?;
+        let half = 0.5 * b.iter().sum::<f32>();
+        assert_eq!(p.to_vec()?, b.iter().map(|p| p + half).collect::<Vec<f32>>(), "{device}");
+        assert_eq!(y.to_vec()?, b, "{device}");
+        let x = Tensor::from_slice(device, &a[..6], [2, 3])?;
+        let expected: Vec<f32> = (0..12)
+            .map(|i| (i / 6, i / 3 % 2, i % 3))
+            .map(|(n, m, c)| a[n * 3 + c] * 100.0 + a[m * 3 + c])
+            .collect();
+        assert_eq!(twice(&x)?.to_vec()?, expected, "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn several_dims_for_one() {
+    on_devices(|device| {
+        for (n, h, d) in [(3, 2, 5), (1, 1, 1), (2, 4, 33), (0, 2, 3), (5, 8, 4)] {
+            let c = h * d;
+            let (a, w) = (numbers(n * c), numbers(h));
+            let x = Tensor::from_slice(device, &a, [n, c])?;
+            let y = heads(&x, h)?;
+            assert_eq!(y.shape().dims(), [n, h, d]);
+            assert_eq!(y.to_vec()?, a, "{device}");
+            let sums = head_sums(&x, &Tensor::from_slice(device, &w, [h])?)?;
+            let sum = |i: usize, j: usize| a[j * c + i * d..][..d].iter().sum::<f32>() * w[i];
+            assert_eq!(sums.to_vec()?, grid(h, n, sum), "{device}: sums of {n}x{h}x{d}");
+            let bias = Tensor::from_slice(device, &numbers(c), [c])?;
+            let merged = together(&y, &bias)?;
+            assert_eq!(merged.shape().dims(), [n, c]);
+            let expected = grid(n, c, |i, j| a[i * c + j] * 2.0 + numbers(c)[j] + j as f32);
+            assert_eq!(merged.to_vec()?, expected, "{device}: merged {n}x{h}x{d}");
+            let x = Tensor::from_slice(device, &a, [d, n, h])?;
+            let expected = grid(n, c, |i, j| a[(j % d * n + i) * h + j / d]);
+            assert_eq!(across(&x)?.to_vec()?, expected, "{device}: across {n}x{h}x{d}");
+            let mut p = Tensor::from_slice(device, &a, [n, c])?;
+            centred(&mut p, h)?;
+            let mean = |i: usize, j: usize| a[i * c + j / d * d..][..d].iter().sum::<f32>() / d as f32;
+            let expected = grid(n, c, |i, j| a[i * c + j] - mean(i, j));
+            for (got, expected) in p.to_vec()?.into_iter().zip(expected) {
+                assert!((got - expected).abs() < 1e-5, "{device}: {got}, not {expected}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn sums_of_patches() {
+    on_devices(|device| {
+        let (a, b) = (numbers(24), numbers(6));
+        let (x, y) = (Tensor::from_slice(device, &a, [4, 6])?, Tensor::from_slice(device, &b, [2, 3])?);
+        let patch = |p: usize, q: usize| -> f32 {
+            (0..6).map(|i| a[(p * 2 + i / 3) * 6 + q * 3 + i % 3] * b[i]).sum()
+        };
+        assert_eq!(patches(&x, &y)?.to_vec()?, grid(2, 2, patch), "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn extents_that_do_not_divide() {
+    on_devices(|device| {
+        let x = Tensor::zeros(device, [2, 7])?;
+        let error = heads(&x, 2).map(drop).expect_err("7 elements are no 2 heads").to_string();
+        assert_eq!(error, "`heads`: dim `C` is 7, but it is [H, D] together, which come to 2 × 3");
+        assert!(heads(&x, 0).is_err());
+        let bias = Tensor::zeros(device, [5])?;
+        let error = together(&heads(&x, 7)?, &bias).map(drop).expect_err("7 elements are no 5").to_string();
+        assert_eq!(error, "`together`: dim `C` is 5, but it is [H, D] together, which come to 7 × 1");
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_is_copied() {
+    assert_eq!((heads::report().kernels(), together::report().kernels()), (1, 1));
+    assert_eq!(head_sums::report().kernels(), 1);
+    assert_eq!((distances::report().kernels(), later::report().kernels()), (1, 1));
+    assert_eq!(squared_distances::report().kernels(), 1);
+}

@@ -1,0 +1,415 @@
+//! Layers and losses of the library: against PyTorch's values, and against plain loops in f64, on every device.
+//!
+//! Each bound stands next to what it is for. The largest errors that were measured, on the CPU, the software Vulkan and the
+//! simulated NVIDIA GPU alike, are a tenth to two fifths of it; for softmax, whose small shares inherit the rounding of what is
+//! subtracted, seven tenths. `--nocapture` shows them.
+
+mod devices;
+
+use devices::{exact_devices, on_devices};
+use fusion::prelude::*;
+use safetensors::{Dtype, SafeTensors};
+
+fuse! {
+    pub(crate) fn softmax_rows(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
+    pub(crate) fn log_softmax_rows(x: f32[N, D]) -> f32[N, D] { log_softmax(x, D) }
+    pub(crate) fn layer_norm_rows(x: f32[N, D], gamma: f32[D], beta: f32[D]) -> f32[N, D] {
+        layer_norm(x, D) * gamma + beta
+    }
+    pub(crate) fn rms_norm_rows(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { rms_norm(x, D) * gamma }
+    pub(crate) fn group_norm_planes(x: f32[N, C, H, W], gamma: f32[C], beta: f32[C], G: dim) -> f32[N, C, H, W] {
+        group_norm(x, C, G, (H, W)) * gamma + beta
+    }
+    pub(crate) fn swiglu(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { silu(x) * y }
+    pub(crate) fn mean_loss(x: f32[N, V], t: i32[N]) -> f32[] { cross_entropy_mean(x, V, t) }
+}
+
+static GOLDEN: &[u8] = include_bytes!("golden/layers.safetensors");
+
+/// A tensor of the file, and its shape.
+fn golden(name: &str) -> (Vec<f32>, Vec<usize>) {
+    let file = SafeTensors::deserialize(GOLDEN).expect("the file is whole");
+    let tensor = file.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(tensor.dtype(), Dtype::F32, "{name}");
+    let elements = tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
+    (elements.collect(), tensor.shape().to_vec())
+}
+
+fn classes(name: &str) -> Vec<i32> {
+    let file = SafeTensors::deserialize(GOLDEN).expect("the file is whole");
+    let tensor = file.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(tensor.dtype(), Dtype::I64, "{name}");
+    let elements = tensor.data().chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap()));
+    elements.map(|class| i32::try_from(class).expect("a class")).collect()
+}
+
+fn input(device: &Device, name: &str) -> Result<Tensor<f32>> {
+    let (elements, shape) = golden(name);
+    Tensor::from_slice(device, &elements, shape)
+}
+
+/// Each element is off by at most `relative` times its size and `absolute`.
+fn check(device: &Device, what: &str, got: &[f32], expected: &[f64], (relative, absolute): (f64, f64)) {
+    assert_eq!(got.len(), expected.len(), "{device}: {what}");
+    let mut worst = 0f64;
+    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+        let same = f64::from(got) == expected || got.is_nan() && expected.is_nan();
+        let (error, bound) = ((f64::from(got) - expected).abs(), relative * expected.abs() + absolute);
+        assert!(same || error <= bound, "{device}: {what}: [{i}] is {got}, not {expected}");
+        worst = if same { worst } else { worst.max(error / bound) };
+    }
+    eprintln!("{device}: {what}: {:.0} % of the bound", 100.0 * worst);
+}
+
+fn check_golden(device: &Device, name: &str, got: &Tensor<f32>, bound: (f64, f64)) -> Result<()> {
+    let (expected, _) = golden(name);
+    let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
+    check(device, name, &got.to_vec()?, &expected, bound);
+    Ok(())
+}
+
+/// Ulps of f32, as a relative bound.
+const fn ulps(count: f64) -> f64 {
+    count * 1.2e-7
+}
+
+#[test]
+fn values_of_pytorch() {
+    on_devices(|device| {
+        let x = |layer: &str| input(device, &format!("{layer}.in.x"));
+        let of = |name: &str| input(device, name);
+        check_golden(device, "softmax.out.y", &softmax_rows(&x("softmax")?)?, (ulps(12.0), 0.0))?;
+        let y = log_softmax_rows(&x("log_softmax")?)?;
+        check_golden(device, "log_softmax.out.y", &y, (ulps(2.0), 1e-6))?;
+        let y = layer_norm_rows(&x("layer_norm")?, &of("layer_norm.in.gamma")?, &of("layer_norm.in.beta")?)?;
+        check_golden(device, "layer_norm.out.y", &y, (ulps(4.0), 5e-7))?;
+        let y = rms_norm_rows(&x("rms_norm")?, &of("rms_norm.in.gamma")?)?;
+        check_golden(device, "rms_norm.out.y", &y, (ulps(5.0), 0.0))?;
+        let y = swiglu(&x("swiglu")?, &of("swiglu.in.y")?)?;
+        check_golden(device, "swiglu.out.y", &y, (ulps(4.0), 0.0))?;
+        let targets = classes("cross_entropy.in.target");
+        let targets = Tensor::from_slice(device, &targets, [targets.len()])?;
+        let y = mean_loss(&x("cross_entropy")?, &targets)?;
+        check_golden(device, "cross_entropy.out.y", &y, (ulps(2.0), 0.0))?;
+        let (gamma, beta) = (of("group_norm.in.gamma")?, of("group_norm.in.beta")?);
+        let y = group_norm_planes(&x("group_norm")?, &gamma, &beta, 2)?;
+        check_golden(device, "group_norm.out.y", &y, (ulps(4.0), 5e-7))
+    });
+}
+
+fuse! {
+    pub(crate) fn statistics(x: f32[N, D]) -> (f32[N], f32[N], f32[N], f32[N]) {
+        (var(x, D), std(x, D), norm(x, D), logsumexp(x, D))
+    }
+    pub(crate) fn of_all(x: f32[N, D]) -> (f32[], f32[]) { (var(x), norm(x)) }
+    pub(crate) fn of_columns(x: f32[N, D]) -> f32[D] { std(x, N) }
+    pub(crate) fn of_batch(x: f32[N, C, H]) -> f32[N, C, H] { batch_norm(x, (N, H)) }
+    pub(crate) fn of_running(x: f32[N, C, H], m: f32[C], v: f32[C]) -> f32[N, C, H] { batch_norm(x, m, v, eps = 1e-3) }
+    pub(crate) fn losses(x: f32[N, D], y: f32[N, D]) -> (f32[N], f32[N], f32[N], f32[N]) {
+        (mse(x, y, D), l1(x, y, D), huber(x, y, D, 0.5), kl_div(log_softmax(x, D), softmax(y, D), D))
+    }
+    pub(crate) fn loss_of_all(x: f32[N, D], y: f32[N, D]) -> f32[] { mse(x, y) }
+    pub(crate) fn row_losses(x: f32[N, V], t: i32[N], smoothing: f32) -> (f32[N], f32[N]) {
+        (cross_entropy(x, V, t), cross_entropy(x, V, t, smoothing))
+    }
+    pub(crate) fn smoothed_mean(x: f32[N, V], t: i32[N]) -> f32[] {
+        cross_entropy_mean(x, V, t, label_smoothing = 0.1, ignore_index = 0)
+    }
+    pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
+    pub(crate) fn place_in_column(x: f32[N, D]) -> i32[D] { argmax(x, N) }
+    pub(crate) fn integer_places(x: i32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
+    pub(crate) fn tests(x: f32[N, D]) -> (i32[N], i32[N], f32[N, D]) {
+        (any(x > 1.9, D) as i32, all(x > -1.9, D) as i32, if any(x > 1.9, D) { x } else { 0.0 })
+    }
+    pub(crate) fn test_of_all(x: f32[N, D]) -> i32[] { all(x < 1.9) as i32 }
+}
+
+const EXTENTS: [(usize, usize); 6] = [(1, 1), (3, 2), (5, 33), (4, 257), (2, 1030), (0, 5)];
+
+/// Numbers from −2 to 2, in no order.
+fn numbers(count: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 22) as f32 - 2.0
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+fn rows(x: &[f32], d: usize) -> Vec<Vec<f64>> {
+    x.chunks_exact(d).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
+}
+
+fn each(rows: &[Vec<f64>], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    rows.iter().map(|row| f(row)).collect()
+}
+
+fn sum(x: &[f64], f: impl Fn(f64) -> f64) -> f64 {
+    x.iter().map(|&x| f(x)).sum()
+}
+
+fn mean(x: &[f64]) -> f64 {
+    sum(x, |x| x) / x.len() as f64
+}
+
+fn variance(x: &[f64]) -> f64 {
+    let mean = mean(x);
+    let count = x.len() as f64 - 1.0;
+    if count > 0.0 { sum(x, |x| (x - mean).powi(2)) / count } else { f64::NAN }
+}
+
+fn log_sum_exp(x: &[f64]) -> f64 {
+    sum(x, f64::exp).ln()
+}
+
+#[test]
+fn statistics_of_rows_columns_and_all() {
+    on_devices(|device| {
+        for (n, d) in EXTENTS {
+            let data = numbers(n * d, 11);
+            let x = Tensor::from_slice(device, &data, [n, d])?;
+            let rows = rows(&data, d);
+            let (var, std, norm, sums) = statistics(&x)?;
+            let what = |name: &str| format!("{name} of {n}x{d}");
+            check(device, &what("var"), &var.to_vec()?, &each(&rows, variance), (ulps(4.0), 0.0));
+            let deviation = each(&rows, |row| variance(row).sqrt());
+            check(device, &what("std"), &std.to_vec()?, &deviation, (ulps(4.0), 0.0));
+            let length = each(&rows, |row| sum(row, |x| x * x).sqrt());
+            check(device, &what("norm"), &norm.to_vec()?, &length, (ulps(4.0), 0.0));
+            check(device, &what("logsumexp"), &sums.to_vec()?, &each(&rows, log_sum_exp), (ulps(4.0), 2e-7));
+            let all = rows.concat();
+            let (var, norm) = of_all(&x)?;
+            if n * d != 1 && n != 0 {
+                check(device, &what("var of all"), &[var.item()?], &[variance(&all)], (ulps(4.0), 0.0));
+            } else {
+                assert!(var.item()?.is_nan(), "{device}: var of {n}x{d} is {}", var.item()?);
+            }
+            check(
+                device,
+                &what("norm of all"),
+                &[norm.item()?],
+                &[sum(&all, |x| x * x).sqrt()],
+                (ulps(4.0), 0.0),
+            );
+            let columns: Vec<Vec<f64>> = (0..d).map(|i| rows.iter().map(|row| row[i]).collect()).collect();
+            let deviation = each(&columns, |column| variance(column).sqrt());
+            check(device, &what("std of columns"), &of_columns(&x)?.to_vec()?, &deviation, (ulps(4.0), 0.0));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn batch_statistics() {
+    on_devices(|device| {
+        let (n, c, h) = (6, 3, 7);
+        let data = numbers(n * c * h, 5);
+        let x = Tensor::from_slice(device, &data, [n, c, h])?;
+        let at = |i: usize| f64::from(data[i]);
+        let channel = |i: usize| i / h % c;
+        let of = |k: usize| (0..data.len()).filter(|&i| channel(i) == k).map(at).collect::<Vec<f64>>();
+        let normal = |i: usize| {
+            let all = of(channel(i));
+            let mean = mean(&all);
+            (at(i) - mean) / (sum(&all, |x| (x - mean).powi(2)) / all.len() as f64 + 1e-5).sqrt()
+        };
+        let expected: Vec<f64> = (0..data.len()).map(normal).collect();
+        check(device, "batch statistics", &of_batch(&x)?.to_vec()?, &expected, (ulps(4.0), 2e-7));
+        let (m, v) = ([0.5f32, -1.0, 0.0], [1.0f32, 0.25, 3.0]);
+        let y = of_running(&x, &Tensor::from_slice(device, &m, [c])?, &Tensor::from_slice(device, &v, [c])?)?;
+        let normal = |i: usize| (at(i) - f64::from(m[channel(i)])) / (f64::from(v[channel(i)]) + 1e-3).sqrt();
+        let expected: Vec<f64> = (0..data.len()).map(normal).collect();
+        check(device, "running statistics", &y.to_vec()?, &expected, (ulps(4.0), 0.0));
+        Ok(())
+    });
+}
+
+#[test]
+fn losses_of_rows_and_all() {
+    on_devices(|device| {
+        for (n, d) in EXTENTS {
+            let (a, b) = (numbers(n * d, 3), numbers(n * d, 8));
+            let (x, y) = (Tensor::from_slice(device, &a, [n, d])?, Tensor::from_slice(device, &b, [n, d])?);
+            let pairs: Vec<(Vec<f64>, Vec<f64>)> = rows(&a, d).into_iter().zip(rows(&b, d)).collect();
+            let of = |point: fn(f64, f64) -> f64| -> Vec<f64> {
+                let row = |(x, y): &(Vec<f64>, Vec<f64>)| {
+                    x.iter().zip(y).map(|(&x, &y)| point(x, y)).sum::<f64>() / d as f64
+                };
+                pairs.iter().map(row).collect()
+            };
+            let huber = |x: f64, y: f64| {
+                let d = (x - y).abs();
+                if d < 0.5 { 0.5 * d * d } else { 0.5 * (d - 0.25) }
+            };
+            let divergence = pairs.iter().map(|(x, y)| {
+                let (p, q) = (log_sum_exp(y), log_sum_exp(x));
+                let point = |(&x, &y): (&f64, &f64)| (y - p).exp() * ((y - p) - (x - q));
+                x.iter().zip(y).map(point).sum::<f64>() / d as f64
+            });
+            let (squared, absolute, robust, kl) = losses(&x, &y)?;
+            let what = |name: &str| format!("{name} of {n}x{d}");
+            check(device, &what("mse"), &squared.to_vec()?, &of(|x, y| (x - y).powi(2)), (ulps(4.0), 0.0));
+            check(device, &what("l1"), &absolute.to_vec()?, &of(|x, y| (x - y).abs()), (ulps(4.0), 0.0));
+            check(device, &what("huber"), &robust.to_vec()?, &of(huber), (ulps(4.0), 0.0));
+            check(device, &what("kl_div"), &kl.to_vec()?, &divergence.collect::<Vec<f64>>(), (0.0, 2e-7));
+            if n > 0 {
+                let all = mean(&of(|x, y| (x - y).powi(2)));
+                check(device, &what("mse of all"), &[loss_of_all(&x, &y)?.item()?], &[all], (ulps(4.0), 0.0));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn cross_entropies() {
+    on_devices(|device| {
+        for (n, v) in EXTENTS {
+            let data = numbers(n * v, 17);
+            let targets: Vec<i32> =
+                (0..n).map(|i| if i % 4 == 2 { -100 } else { (i * 7919 % v) as i32 }).collect();
+            let (x, t) =
+                (Tensor::from_slice(device, &data, [n, v])?, Tensor::from_slice(device, &targets, [n])?);
+            let rows = rows(&data, v);
+            let loss = |smoothing: f64, ignored: i32| -> Vec<f64> {
+                let row = |(row, &target): (&Vec<f64>, &i32)| match usize::try_from(target) {
+                    _ if target == ignored => 0.0,
+                    Err(_) => f64::NAN,
+                    Ok(class) => {
+                        let total = log_sum_exp(row);
+                        (1.0 - smoothing) * (total - row[class]) + smoothing * (total - mean(row))
+                    }
+                };
+                rows.iter().zip(&targets).map(row).collect()
+            };
+            let (plain, smoothed) = row_losses(&x, &t, 0.25)?;
+            let what = |name: &str| format!("{name} of {n}x{v}");
+            check(device, &what("cross entropy"), &plain.to_vec()?, &loss(0.0, -100), (ulps(4.0), 2e-7));
+            check(device, &what("smoothed"), &smoothed.to_vec()?, &loss(0.25, -100), (ulps(4.0), 2e-7));
+            // Now class 0 is ignored, and −100 is no class.
+            let losses = loss(0.1, 0);
+            let counted = targets.iter().filter(|&&target| target != 0).count();
+            let expected = losses.iter().sum::<f64>() / counted as f64;
+            check(device, &what("mean"), &[smoothed_mean(&x, &t)?.item()?], &[expected], (ulps(4.0), 2e-7));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn places_and_tests() {
+    on_devices(|device| {
+        for (n, d) in EXTENTS {
+            // Few values, so that there are equal ones.
+            let data: Vec<f32> = numbers(n * d, 23).into_iter().map(|x| (x * 4.0).round() / 2.0).collect();
+            let x = Tensor::from_slice(device, &data, [n, d])?;
+            let first = |row: &[f32], better: fn(f32, f32) -> bool| {
+                (1..row.len()).fold(0, |best, i| if better(row[i], row[best]) { i } else { best }) as i32
+            };
+            let of = |better| data.chunks_exact(d).map(|row| first(row, better)).collect::<Vec<i32>>();
+            let (most, least) = places(&x)?;
+            assert_eq!(most.to_vec()?, of(|x, best| x > best), "{device}: argmax of {n}x{d}");
+            assert_eq!(least.to_vec()?, of(|x, best| x < best), "{device}: argmin of {n}x{d}");
+            let whole: Vec<i32> = data.iter().map(|&x| x as i32).collect();
+            let (most, least) = integer_places(&Tensor::from_slice(device, &whole, [n, d])?)?;
+            let data_of = data.clone();
+            let data: Vec<f32> = whole.iter().map(|&x| x as f32).collect();
+            let of = |better| data.chunks_exact(d).map(|row| first(row, better)).collect::<Vec<i32>>();
+            assert_eq!(most.to_vec()?, of(|x, best| x > best), "{device}: argmax of integers, {n}x{d}");
+            assert_eq!(least.to_vec()?, of(|x, best| x < best), "{device}: argmin of integers, {n}x{d}");
+            let (data, some) = (data_of, |row: &[f32]| row.iter().any(|&x| x > 1.9));
+            let (any, all, kept) = tests(&x)?;
+            let of = |test: &dyn Fn(&[f32]) -> bool| -> Vec<i32> {
+                data.chunks_exact(d).map(|row| i32::from(test(row))).collect()
+            };
+            assert_eq!(any.to_vec()?, of(&some), "{device}: any of {n}x{d}");
+            assert_eq!(all.to_vec()?, of(&|row| row.iter().all(|&x| x > -1.9)), "{device}: all of {n}x{d}");
+            let rows = data.chunks_exact(d);
+            let masked: Vec<f32> =
+                rows.flat_map(|row| row.iter().map(|&x| if some(row) { x } else { 0.0 })).collect();
+            assert_eq!(kept.to_vec()?, masked, "{device}: rows of {n}x{d}");
+            let every = i32::from(data.iter().all(|&x| x < 1.9));
+            assert_eq!(test_of_all(&x)?.item()?, every, "{device}: all of {n}x{d}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn nan_and_infinities() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let data = [[-inf, -inf, -inf], [1.0, nan, nan], [-inf, 0.0, 0.0], [inf, 0.0, inf]];
+    for device in exact_devices() {
+        let test = || -> Result<()> {
+            let x = Tensor::from_slice(&device, &data.concat(), [4, 3])?;
+            let half = 2f64.ln();
+            let bound = (ulps(4.0), 0.0);
+            let nans = [f64::NAN; 3];
+            let expected = [nans, nans, [0.0, 0.5, 0.5], nans].concat();
+            check(&device, "softmax", &softmax_rows(&x)?.to_vec()?, &expected, bound);
+            let expected = [nans, nans, [f64::NEG_INFINITY, -half, -half], nans].concat();
+            check(&device, "log_softmax", &log_softmax_rows(&x)?.to_vec()?, &expected, bound);
+            let (.., sums) = statistics(&x)?;
+            let expected = [f64::NEG_INFINITY, f64::NAN, half, f64::INFINITY];
+            check(&device, "logsumexp", &sums.to_vec()?, &expected, bound);
+            let (most, least) = places(&x)?;
+            assert_eq!((most.to_vec()?, least.to_vec()?), (vec![0, 1, 1, 0], vec![0, 1, 0, 1]), "{device}");
+            let column = place_in_column(&x)?.to_vec()?;
+            assert_eq!(column, [3, 1, 1], "{device}");
+            Ok(())
+        };
+        test().unwrap_or_else(|error| panic!("{device}: {error}"));
+    }
+}
+
+fuse! {
+    pub(crate) fn largest(x: f32[N, Depth]) -> f32[N] { max(x, Depth) }
+    pub(crate) fn smallest_of_all(x: f32[N, Depth]) -> f32[] { min(x) }
+    pub(crate) fn place(x: f32[N, Depth]) -> i32[N] { argmin(x, Depth) }
+    pub(crate) fn averages(x: f32[N, Depth]) -> (f32[N], f32[N], f32[N], i32[N]) {
+        (sum(x, Depth), prod(x, Depth), mean(x, Depth), all(x > 0.0, Depth) as i32)
+    }
+}
+
+#[test]
+fn rows_without_elements() {
+    let says = |error: Error, function: &str, dim: &str| {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Empty { .. }), "{text}");
+        assert!(text.contains(&format!("`{function}`: dim `{dim}` is 0")), "{text}");
+    };
+    on_devices(|device| {
+        let x = Tensor::zeros(device, [3, 0])?;
+        says(largest(&x).expect_err("there is no largest"), "largest", "Depth");
+        says(place(&x).expect_err("there is no place"), "place", "Depth");
+        says(smallest_of_all(&x).expect_err("there is no smallest"), "smallest_of_all", "Depth");
+        let none = Tensor::zeros(device, [0, 3])?;
+        says(smallest_of_all(&none).expect_err("there is no smallest"), "smallest_of_all", "N");
+        assert!(largest(&none)?.to_vec()?.is_empty());
+        // Nothing asks for the largest of nothing.
+        assert!(softmax_rows(&x)?.to_vec()?.is_empty());
+        let (sum, product, mean, all) = averages(&x)?;
+        assert_eq!(
+            (sum.to_vec()?, product.to_vec()?, all.to_vec()?),
+            (vec![0.0; 3], vec![1.0; 3], vec![1; 3])
+        );
+        assert!(mean.to_vec()?.iter().all(|mean| mean.is_nan()), "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn one_kernel_for_each_layer() {
+    let kernels = [
+        softmax_rows::report().kernels(),
+        log_softmax_rows::report().kernels(),
+        layer_norm_rows::report().kernels(),
+        rms_norm_rows::report().kernels(),
+        row_losses::report().kernels(),
+        places::report().kernels(),
+        statistics::report().kernels(),
+        losses::report().kernels(),
+        group_norm_planes::report().kernels(),
+    ];
+    assert_eq!(kernels, [1; 9]);
+}

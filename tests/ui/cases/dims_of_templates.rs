@@ -1,0 +1,25 @@
+//! Dims of templates, which may be several.
+
+use fusion::fuse;
+
+fuse! {
+    fn place(x, D: dim) { x + index(D) as f32 }
+    pub fn two_places(x: f32[N, H, W]) -> f32[N, H, W] { place(x, (H, W)) }
+    fn first(x, D: dim = all) { at(x, D, 0) }
+    pub fn first_of_all(x: f32[N, C = 3]) -> f32[N] { first(x) }
+    pub fn total(x: f32[N, D]) -> f32[N] { sum(x, D) }
+    fn totals(x, D: dim) { total(x) / D }
+    pub fn two_totals(x: f32[N, H, W]) -> f32[N] { totals(x, (H, W)) }
+    fn sized(x: f32[N], D: dim) -> f32[N] { x * D }
+    pub fn two_sizes(x: f32[N], y: f32[H, W]) -> f32[N] { sized(x, (H, W)) + 0.0 * sum(y) }
+    fn five(x, D: dim = 5) { sum(x, D) }
+    fn other(x, D: dim = N) { sum(x, D) }
+    pub fn exported(x: f32[N], D: dim = all) -> f32[N] { x * D }
+    fn per(x, D: dim) { x / D }
+    pub fn a_list_of_values(x: f32[N]) -> f32[N] { per(x, (N, x)) }
+    fn mean_of(x, D: dim = all) { mean(x, D) }
+    pub fn of_no_dims(x: f32[]) -> f32[] { mean_of(x) }
+    pub fn in_an_argument(x: f32[N, D]) -> f32[] { mean_of(softmax(x, Q)) }
+}
+
+fn main() {}

@@ -1,0 +1,28 @@
+//! Functions of the library along dims.
+
+use fusion::fuse;
+
+fuse! {
+    pub fn no_dim(x: f32[N, D]) -> f32[N, D] { softmax(x) }
+    pub fn number(x: f32[N, D]) -> f32[N, D] { layer_norm(x, 1e-5) }
+    pub fn value(x: f32[N, D], y: f32[N]) -> f32[N] { logsumexp(x, y) }
+    pub fn absent(x: f32[N, D], _y: f32[C]) -> f32[N, D] { softmax(x, C) }
+    pub fn absent_of_two(x: f32[N, D], _y: f32[C]) -> f32[] { var(x, (N, C)) }
+    pub fn unknown(x: f32[N, Depth]) -> f32[N, Depth] { rms_norm(x, Dept) }
+    pub fn twice(x: f32[N, D]) -> f32[N, D] { softmax(x, (D, D)) }
+    pub fn gone(x: f32[N, D]) -> f32[N, D] { std(x, D) }
+    pub fn all_gone(x: f32[N, D]) -> f32[N] { norm(x) }
+    pub fn nothing(x: f32[]) -> f32[] { var(x) }
+    pub fn place_in_two(x: f32[N, H, W]) -> i32[N] { argmax(x, (H, W)) }
+    pub fn place_is_whole(x: f32[N, D]) -> f32[N] { argmin(x, D) }
+    pub fn any_number(x: f32[N, D]) -> i32[N] { any(x, D) as i32 }
+    pub fn truth(x: f32[N, D]) -> f32[N] { all(x > 0.0, D) }
+    pub fn of_integers(k: i32[N, D]) -> i32[N, D] { softmax(k, D) }
+    pub fn float_classes(x: f32[N, V], k: f32[N]) -> f32[N] { cross_entropy(x, V, k) }
+    pub fn classes_first(x: f32[N, V], k: i32[N]) -> f32[N] { cross_entropy(x, k, V) }
+    pub fn one_statistic(x: f32[N, C], m: f32[C]) -> f32[N, C] { batch_norm(x, m) }
+    pub fn label(x: f32[N, D]) -> f32[N, D] { layer_norm(x, D, epsilon = 1e-6) }
+    pub fn groups(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
+}
+
+fn main() {}

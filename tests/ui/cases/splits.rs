@@ -1,0 +1,22 @@
+//! One dim for several, and several for one.
+
+use fusion::fuse;
+
+fuse! {
+    pub fn no_arrow(x: f32[N, C]) -> f32[N] { sum(split(x, C)) }
+    pub fn one_part(x: f32[C]) -> f32[H] { split(x, C -> H) }
+    pub fn number(x: f32[C]) -> f32[H] { sum(split(x, C -> (H, 2)), D) }
+    pub fn merged_to_none(x: f32[H, D]) -> f32[C] { merge(x, (H, D)) }
+    pub fn merged_to_two(x: f32[H, D]) -> f32[C] { merge(x, H -> (C, D)) }
+    pub fn two_new(x: f32[N, C]) -> f32[N] { sum(split(x, C -> (H, D)), (H, D)) }
+    pub fn absent(x: f32[N], _y: f32[C, H]) -> f32[N] { sum(split(x, C -> (H, D)), D) }
+    pub fn merged_absent(x: f32[N, H], _y: f32[D]) -> f32[N] { sum(merge(x, (H, D) -> C), C) }
+    pub fn two_ways(x: f32[C], H: dim) -> f32[C] {
+        x + merge(split(x, C -> (H, D)) + split(x, C -> (E, H)), (H, D) -> C)
+    }
+    pub fn beside(x: f32[C], w: f32[H]) -> f32[C, H] { x * w + merge(split(x, C -> (H, D)), (H, D) -> C) }
+    pub fn picked(x: f32[C = 6], H: dim) -> f32[H, D] { split(x, C -> (H, D)) + at(x, C, 0) }
+    pub fn gone(x: f32[N, C], H: dim) -> f32[N, C] { split(x, C -> (H, D)) }
+}
+
+fn main() {}
