@@ -169,7 +169,11 @@ impl DriverCopy {
                 match code {
                     2 => {
                         let device = device.to_string();
-                        return Err(Error::OutOfMemory { bytes, device, tensor_bytes_max: None });
+                        return Err(Error::OutOfMemory {
+                            bytes: Some(bytes),
+                            device,
+                            tensor_bytes_max: None,
+                        });
                     }
                     code => told(device, "cuMemAlloc", code)?,
                 }

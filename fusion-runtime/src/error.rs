@@ -180,8 +180,8 @@ pub enum Error {
     /// The device has not the memory for a tensor.
     #[error("out of memory on {device}: {}; {}", Request(*bytes), Relief(*tensor_bytes_max))]
     OutOfMemory {
-        /// The size of the request; 0 where the driver needed memory for itself and does not say how much.
-        bytes: usize,
+        /// The size of the request, unless the driver needed memory for itself: it does not say how much.
+        bytes: Option<usize>,
         /// The device.
         device: String,
         /// Most bytes that one tensor has there, where the request is beyond it, however much memory is free.
@@ -208,6 +208,19 @@ pub enum Error {
         device: String,
         /// What its driver said.
         why: String,
+    },
+    /// A kernel did what it must not, as to use an illegal address. What lives on the device is lost.
+    #[error(
+        "{device}: a kernel failed: {why}{}; a kernel launched since the last wait is at fault: run the program with CUDA_LAUNCH_BLOCKING=1 to be told at its launch, and under `compute-sanitizer` or on the simulator of Fusion's tests/cuda-sim to see where in it; what was on it is gone, and it works again in a new process",
+        LastLaunched(last.as_deref())
+    )]
+    KernelFault {
+        /// The device.
+        device: String,
+        /// What its driver said.
+        why: String,
+        /// Name of the kernel launched last. The driver tells of a failure later, and not of which kernel.
+        last: Option<String>,
     },
     /// The device cannot do what is asked.
     #[error("{device} does not support {what}")]
@@ -262,14 +275,23 @@ pub enum Error {
 }
 
 /// What there is no memory for, for a message.
-struct Request(usize);
+struct Request(Option<usize>);
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            0 => f.write_str("the driver has none left for its own needs"),
-            bytes => write!(f, "{bytes} bytes could not be allocated"),
+            None => f.write_str("the driver has none left for its own needs"),
+            Some(bytes) => write!(f, "{bytes} bytes could not be allocated"),
         }
+    }
+}
+
+/// The kernel launched last, for a message.
+struct LastLaunched<'a>(Option<&'a str>);
+
+impl fmt::Display for LastLaunched<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |last| write!(f, " (the last launched was `{last}`)"))
     }
 }
 

@@ -71,7 +71,11 @@ impl Backend for Cpu {
 
     fn allocate(&self, bytes: usize) -> Result<Memory> {
         let memory = self.pool.allocate(bytes).map(Memory::Cpu);
-        memory.ok_or_else(|| Error::OutOfMemory { bytes, device: self.name.clone(), tensor_bytes_max: None })
+        memory.ok_or_else(|| Error::OutOfMemory {
+            bytes: Some(bytes),
+            device: self.name.clone(),
+            tensor_bytes_max: None,
+        })
     }
 
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {

@@ -36,7 +36,8 @@ impl CudaMemory {
 /// Memory for so many bytes. When the device has none left, what the pool keeps is given back and the driver is
 /// asked once more.
 pub(super) fn allocate(device: &Arc<Shared>, bytes: usize) -> Result<CudaMemory> {
-    let out_of_memory = || Error::OutOfMemory { bytes, device: device.name.clone(), tensor_bytes_max: None };
+    let out_of_memory =
+        || Error::OutOfMemory { bytes: Some(bytes), device: device.name.clone(), tensor_bytes_max: None };
     let _current = device.enter()?;
     let class = size_class(bytes).ok_or_else(out_of_memory)?;
     let kept = device.pool.lock().unwrap_or_else(PoisonError::into_inner).take(class);

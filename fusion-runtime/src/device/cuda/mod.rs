@@ -81,28 +81,23 @@ impl Shared {
     fn error(&self, call: &'static str, failure: Failure) -> Error {
         let (device, why) = (self.name.clone(), failure.to_string());
         if failure.loses_context() {
-            let mut why = format!("{why}, reported by {call}");
-            if failure.is_of_a_kernel() {
-                why += &self.whose_fault();
-            }
-            self.lost.get_or_init(|| Error::DeviceLost { device, why }).clone()
+            let why = format!("{why}, reported by {call}");
+            let lost = if failure.is_of_a_kernel() {
+                Error::KernelFault { device, why, last: self.last_launched() }
+            } else {
+                Error::DeviceLost { device, why }
+            };
+            self.lost.get_or_init(|| lost).clone()
         } else if failure == Failure::OUT_OF_MEMORY {
-            Error::OutOfMemory { bytes: 0, device, tensor_bytes_max: None }
+            Error::OutOfMemory { bytes: None, device, tensor_bytes_max: None }
         } else {
             Error::Driver { device, call, why }
         }
     }
 
-    /// How to find the kernel that failed. The driver tells of it later, and not of which.
-    fn whose_fault(&self) -> String {
+    fn last_launched(&self) -> Option<String> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let last =
-            last.as_ref().map_or_else(String::new, |last| format!(" (the last launched was `{last}`)"));
-        format!(
-            "; a kernel launched since the last wait is at fault{last}: run the program with CUDA_LAUNCH_BLOCKING=1 to be \
-             told at its launch, and under `compute-sanitizer` or on the simulator of Fusion's tests/cuda-sim to see \
-             where in it"
-        )
+        last.as_deref().map(String::from)
     }
 
     /// Queues a copy to or from memory of the host, and waits for it and what was queued before, but not for what

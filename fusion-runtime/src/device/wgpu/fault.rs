@@ -94,7 +94,7 @@ impl Gpu {
     }
 
     pub(super) fn out_of_memory(&self, bytes: usize, tensor_bytes_max: Option<u64>) -> Error {
-        Error::OutOfMemory { bytes, device: self.name.to_string(), tensor_bytes_max }
+        Error::OutOfMemory { bytes: Some(bytes), device: self.name.to_string(), tensor_bytes_max }
     }
 
     pub(super) fn unsupported(&self, what: String) -> Error {

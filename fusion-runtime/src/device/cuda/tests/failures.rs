@@ -48,7 +48,6 @@ fn scale_128(device: &Device, text: &'static str, elements: i64) -> Result<()> {
 }
 
 fn check_lost(device: &Device, error: &Error, code: &str) {
-    assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}");
     for part in ["CUDA simulator", code, "what was on it is gone", "in a new process"] {
         assert!(error.to_string().contains(part), "{error}");
     }
@@ -138,7 +137,7 @@ fn memory_that_is_used_up() {
         let device = device();
         let half = device.0.allocate(1 << 19).unwrap();
         let error = device.0.allocate(1 << 20).unwrap_err();
-        assert!(matches!(&error, Error::OutOfMemory { bytes: 0x10_0000, .. }), "{error:?}");
+        assert!(matches!(&error, Error::OutOfMemory { bytes: Some(0x10_0000), .. }), "{error:?}");
         for part in ["CUDA simulator", "1048576 bytes", "drop tensors"] {
             assert!(error.to_string().contains(part), "{error}");
         }
@@ -157,7 +156,7 @@ fn an_allocation_that_fails() {
         let device = device();
         let first = device.0.allocate(16).unwrap();
         let error = device.0.allocate(16).unwrap_err();
-        assert!(matches!(error, Error::OutOfMemory { bytes: 16, .. }), "{error:?}");
+        assert!(matches!(error, Error::OutOfMemory { bytes: Some(16), .. }), "{error:?}");
         let _third = device.0.allocate(16).unwrap();
         let error = device.0.allocate(16).unwrap_err();
         assert!(matches!(error, Error::Driver { call: "cuMemAlloc", .. }), "{error:?}");
@@ -178,7 +177,20 @@ fn a_launch_that_fails() {
         }
         assert_eq!(scale(&device, 3), [0.0, 0.5, 1.0], "the device goes on");
         let error = scale_128(&device, SCALE, 128).unwrap_err();
+        assert!(matches!(error, Error::KernelFault { .. }), "{error:?}");
         check_lost(&device, &error, "CUDA_ERROR_LAUNCH_FAILED (719)");
+    }
+}
+
+#[test]
+fn memory_that_breaks() {
+    if in_child("memory_that_breaks", &[("CUDA_SIM_FAIL", "cuStreamSynchronize:1=214")]) {
+        let device = device();
+        scale_128(&device, SCALE, 128).unwrap();
+        let error = device.synchronize().unwrap_err();
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}");
+        check_lost(&device, &error, "CUDA_ERROR_ECC_UNCORRECTABLE (214)");
+        assert!(!error.to_string().contains("compute-sanitizer"), "no kernel did it: {error}");
     }
 }
 
@@ -188,6 +200,7 @@ fn an_illegal_address() {
         let device = device();
         scale_128(&device, SCALE, 129).unwrap();
         let error = device.synchronize().unwrap_err();
+        assert!(matches!(error, Error::KernelFault { .. }), "{error:?}");
         check_lost(&device, &error, "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
         for part in
             ["the last launched was `scale`", "CUDA_LAUNCH_BLOCKING=1", "compute-sanitizer", "cuda-sim"]
@@ -211,7 +224,11 @@ fn loading_that_fails() {
         ] {
             let error = scale_128(&device, SCALE, 128).unwrap_err();
             assert!(error.to_string().contains(expect), "{call}: {error}");
-            assert_eq!(matches!(error, Error::OutOfMemory { bytes: 0, .. }), call == 1, "{call}: {error:?}");
+            assert_eq!(
+                matches!(error, Error::OutOfMemory { bytes: None, .. }),
+                call == 1,
+                "{call}: {error:?}"
+            );
             assert_eq!(error.to_string().contains("`FUSION_DUMP=dir`"), call != 1, "{call}: {error}");
         }
         assert_eq!(scale(&device, 3), [0.0, 0.5, 1.0], "the device goes on");
@@ -227,7 +244,7 @@ fn copies_that_fail_leave_memory_alone() {
         let memory = device.0.allocate(16).unwrap();
         let mut host = LockedBuffer::new(&0_u8, 16).unwrap();
         let error = device.0.write(&memory, 0, &[9; 16]).unwrap_err();
-        assert!(matches!(error, Error::OutOfMemory { bytes: 0, .. }), "{error:?}");
+        assert!(matches!(error, Error::OutOfMemory { bytes: None, .. }), "{error:?}");
         assert!(error.to_string().contains("for its own needs; drop tensors"), "{error}");
         for (round, fails) in [(1, true), (2, true), (3, false), (4, true), (5, false)] {
             host.fill(round);

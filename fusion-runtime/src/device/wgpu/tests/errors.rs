@@ -60,8 +60,11 @@ fn memory_beyond_the_limit() {
     on_device(PLAIN, |gpu| {
         let most = gpu.gpu.device.limits().max_buffer_size;
         for bytes in [usize::MAX, usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)] {
-            let expected =
-                Error::OutOfMemory { bytes, device: gpu.name().into(), tensor_bytes_max: Some(most) };
+            let expected = Error::OutOfMemory {
+                bytes: Some(bytes),
+                device: gpu.name().into(),
+                tensor_bytes_max: Some(most),
+            };
             assert_eq!(gpu.allocate(bytes).err(), Some(expected.clone()));
             let mend = format!(
                 "one tensor there has at most {most}, so work on smaller pieces, or on another device"
