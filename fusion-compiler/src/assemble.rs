@@ -11,7 +11,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, SpanId};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
-    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Product, Program, Slot, Step, Summary,
+    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Summary,
     Target, Temporary, Text, Variant,
 };
 use crate::schedule::{Operand, Work};
@@ -94,6 +94,16 @@ pub fn products(graph: &Graph) -> Vec<Product> {
     graph.splits.iter().map(product).collect()
 }
 
+/// The dims that are others one after another.
+pub fn sums(graph: &Graph) -> Vec<Sum> {
+    let dim = |axis: &graph::Axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() };
+    let sum = |sum: &graph::Sum| Sum {
+        whole: dims(graph, &[sum.whole]).remove(0),
+        parts: sum.parts.iter().map(dim).collect(),
+    };
+    graph.sums.iter().map(sum).collect()
+}
+
 /// The dims of these axes.
 pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
     let axes = axes.iter().map(|&axis| graph.axis(axis));
@@ -164,14 +174,9 @@ fn work<'g>(
             Load::Stored(node) => slots[&node].clone(),
         };
         loads.insert(load, BufferId(operands.len() as u16));
-        operands.push(operand(
-            graph,
-            slot,
-            load_name(graph, load),
-            load_dtype(graph, load),
-            Access::Read,
-            axes,
-        ));
+        let (name, dtype) = (load_name(graph, load), load_dtype(graph, load));
+        let moved = group.moved.contains_key(&load);
+        operands.push(Operand { moved, ..operand(graph, slot, name, dtype, Access::Read, axes) });
     }
     let mut stores = Vec::new();
     for store in &group.stores {
@@ -198,7 +203,7 @@ fn operand(
 ) -> Operand {
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
-    Operand { slot, name, dtype, access, axes }
+    Operand { slot, name, dtype, access, axes, moved: false }
 }
 
 /// The parameter whose memory one is read from.
@@ -293,6 +298,7 @@ fn reason_text(graph: &Graph, reason: &Reason) -> Text {
             format!("what uses it is not made of whole rows along {names}, innermost in what is written")
                 .into()
         }
+        Reason::Moved => "index operations need it at other places than its own, and reading it there costs less than computing it again".into(),
         Reason::Order => "no result before has these dims in this order".into(),
         Reason::Waits => {
             "it needs what another kernel makes of the results that it would be written with".into()

@@ -6,14 +6,17 @@
 //! store, and which stores share a kernel. Both start from the results of the function and add stores until no rule is
 //! broken: deterministic, and the same for every target but for the budget of buffers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
     AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, ParamKind,
 };
 use crate::ir::ops::{Lower, Op};
+use crate::ir::point::{Moves, point};
 use crate::target::TargetFacts;
+
+mod points;
 
 /// A value computed more than once may have at most this many loads …
 const CHEAP_LOADS: usize = 4;
@@ -46,6 +49,9 @@ pub struct Group {
     pub nodes: Vec<NodeId>,
     /// What is read.
     pub loads: BTreeSet<Load>,
+    /// What of it is read at other places than those of the elements at hand, and the axes of what is read of it, as far
+    /// as they are known.
+    pub moved: BTreeMap<Load, AxisSet>,
     /// Fixed axes that each thread runs through by itself, innermost in `order` where they are in it.
     pub unrolled: AxisSet,
 }
@@ -81,6 +87,8 @@ pub enum Reason {
     Layout(AxisId),
     /// It is combined along these axes, and what uses it is no value of the rows that they make.
     Rows(AxisSet),
+    /// It is needed at other places than its own, and computing it for each of them costs more than reading it.
+    Moved,
     /// More buffers than a kernel can bind: how many, and the most allowed.
     Buffers(usize, usize),
     /// No kernel before writes these axes in this order.
@@ -119,7 +127,7 @@ fn finish(
     let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
         Dest::InPlace(param) => {
             let elsewhere = other_reads(&groups, i, param) || row_reads(&groups, i, param);
-            (elsewhere || view_reads(graph, &groups, param)).then_some(param)
+            (elsewhere || view_reads(graph, &groups, param) || moved_reads(&groups, param)).then_some(param)
         }
         Dest::Fresh => None,
     });
@@ -148,6 +156,11 @@ fn view_reads(graph: &Graph, groups: &[Group], param: ParamId) -> bool {
         Load::Stored(_) => false,
     };
     groups.iter().any(|group| group.loads.iter().any(views))
+}
+
+/// Whether an index operation reads the parameter at other places than those that an element is written to.
+fn moved_reads(groups: &[Group], param: ParamId) -> bool {
+    groups.iter().any(|group| group.moved.contains_key(&Load::Param(param)))
 }
 
 /// The groups in an order in which each comes after those it reads from.
@@ -193,6 +206,11 @@ fn assign(
             if both.space_of(graph).is_err() {
                 return Some(Reason::Order);
             }
+            if points::misplaced(graph, &both)
+                .is_some_and(|id| both.stores.iter().any(|store| store.node == id))
+            {
+                return Some(Reason::Moved);
+            }
             let needed = both.buffers();
             if needed > buffers_max {
                 return Some(Reason::Buffers(needed, buffers_max));
@@ -222,6 +240,7 @@ fn assign(
         if let Ok((order, cols)) = group.space_of(graph) {
             (group.order, group.cols) = (order, cols);
         }
+        group.moved = points::moved(graph, group);
     }
     (groups, apart)
 }
@@ -291,7 +310,8 @@ fn sources(graph: &Graph, groups: &[Group], stores: &[Store]) -> impl Iterator<I
 impl Group {
     fn new(store: Store) -> Group {
         let (order, cols, nodes, loads) = (store.order.clone(), Vec::new(), Vec::new(), BTreeSet::new());
-        Group { stores: vec![store], order, cols, nodes, loads, unrolled: AxisSet::EMPTY }
+        let (moved, unrolled) = (BTreeMap::new(), AxisSet::EMPTY);
+        Group { stores: vec![store], order, cols, nodes, loads, moved, unrolled }
     }
 
     /// Finds what is computed and read, given which values are stored elsewhere.
@@ -312,7 +332,10 @@ impl Group {
                 NodeKind::Reduce(_, axes) if !graph.is_looped(axes) => {
                     self.unrolled = self.unrolled.union(axes);
                 }
-                NodeKind::At(axis, _) => self.unrolled = self.unrolled.with(axis),
+                NodeKind::At(_) => {
+                    let picked = graph.picked(id).map(|(axis, _)| axis);
+                    self.unrolled = self.unrolled.union(picked.into_iter().collect());
+                }
                 NodeKind::Reduce(..)
                 | NodeKind::Scalar(_)
                 | NodeKind::Literal(_)
@@ -344,7 +367,7 @@ impl Group {
         let in_the_way = |&&id: &&NodeId| match graph.node(id).kind {
             NodeKind::Reduce(_, axes) if graph.is_looped(axes) => space(id) != space(hero),
             NodeKind::Reduce(_, axes) => in_loops.minus(axes) != in_loops,
-            NodeKind::At(axis, _) => in_loops.contains(axis),
+            NodeKind::At(_) => graph.picked(id).is_some_and(|(axis, _)| in_loops.contains(axis)),
             NodeKind::Input(_)
             | NodeKind::Scalar(_)
             | NodeKind::Literal(_)
@@ -401,7 +424,7 @@ impl Group {
 fn along(graph: &Graph, id: NodeId) -> AxisSet {
     match graph.node(id).kind {
         NodeKind::Reduce(_, axes) => axes,
-        NodeKind::At(axis, _) => AxisSet::EMPTY.with(axis),
+        NodeKind::At(axis) => AxisSet::EMPTY.with(axis),
         NodeKind::Input(_)
         | NodeKind::Scalar(_)
         | NodeKind::Literal(_)
@@ -426,7 +449,9 @@ fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
 fn broken_rule(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(NodeId, Reason)> {
     let rows = groups.iter().find_map(|group| group.space_of(graph).err());
     let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
+    let moved = || groups.iter().find_map(|group| points::misplaced(graph, group));
     rows.or_else(shared)
+        .or_else(|| moved().map(|node| (node, Reason::Moved)))
         .or_else(|| layout(graph, groups))
         .or_else(|| buffers(graph, groups, facts.buffers_max))
 }
@@ -442,18 +467,26 @@ fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
 
 /// Whether a value costs little to compute, given what can be read.
 fn is_cheap(graph: &Graph, id: NodeId, stored: impl Fn(NodeId) -> bool) -> bool {
-    let (mut nodes, mut loads) = (BTreeSet::new(), 0);
-    walk(graph, id, &mut |node| {
-        let read = stored(node) || matches!(graph.node(node).kind, NodeKind::Input(_));
+    let (mut moves, mut seen) = (Moves::default(), HashSet::new());
+    let (mut loads, mut ops, mut open) = (0, 0, vec![point(graph, id, &[])]);
+    while let Some(point) = open.pop() {
+        if !seen.insert(point.clone()) {
+            continue;
+        }
+        let node = graph.node(point.0);
+        let read = stored(point.0) || matches!(node.kind, NodeKind::Input(_));
+        let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
         loads += usize::from(read);
-        !read && nodes.insert(node)
-    });
-    let ops = nodes.iter().filter(|&&id| is_op(graph.node(id))).count();
-    let costly = nodes.iter().any(|&id| {
-        let transcendental = matches!(graph.node(id).kind, NodeKind::Apply(op) if is_transcendental(op));
-        transcendental || !graph.looped_axes(id).is_empty()
-    });
-    loads <= CHEAP_LOADS && ops <= CHEAP_OPS && !costly
+        ops += usize::from(!read && is_op(node));
+        let costly = !read && (costs || !graph.looped_axes(point.0).is_empty());
+        if costly || loads > CHEAP_LOADS || ops > CHEAP_OPS {
+            return false;
+        }
+        if !read {
+            open.extend(points::operands(graph, &mut moves, &point));
+        }
+    }
+    true
 }
 
 /// Whether an operation is an approximation that even the CPU has to be taught.
@@ -470,7 +503,7 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
         let &axis = outer.iter().find(|&&axis| group.unrolled.contains(axis))?;
         let node = group.nodes.iter().copied().find(|&id| match graph.node(id).kind {
             NodeKind::Reduce(_, axes) => axes.contains(axis) && !graph.is_looped(axes),
-            NodeKind::At(at, _) => at == axis,
+            NodeKind::At(_) => graph.picked(id).is_some_and(|(at, _)| at == axis),
             NodeKind::Input(_)
             | NodeKind::Scalar(_)
             | NodeKind::Literal(_)
@@ -538,6 +571,8 @@ pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (
         }
         Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
     });
+    let loads = group.loads.iter().zip(loads);
+    let loads = loads.map(|(load, (axes, dtype))| (group.moved.get(load).copied().unwrap_or(axes), dtype));
     let stores = group
         .stores
         .iter()

@@ -105,6 +105,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: assemble::Locate<'_>) -
         params: assemble::params(&graph).into(),
         nonempty: assemble::dims(&graph, &nonempty::axes(&graph)).into(),
         products: assemble::products(&graph).into(),
+        sums: assemble::sums(&graph).into(),
         outputs: memory.plan_outputs().into(),
         programs: programs.into(),
         summary: assemble::summary(&graph, &fused[0], &unfused, locate),

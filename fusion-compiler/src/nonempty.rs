@@ -28,8 +28,9 @@ pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
             | NodeKind::Coord(_)
             | NodeKind::Extent(_)
             | NodeKind::Apply(_)
-            | NodeKind::Cast
-            | NodeKind::At(..) => (without, AxisSet::EMPTY),
+            | NodeKind::Cast => (without, AxisSet::EMPTY),
+            // Where there is an element, there is one along the axis.
+            NodeKind::At(axis) => (without.minus(AxisSet::EMPTY.with(axis)), AxisSet::EMPTY),
         };
         nonempty.extend(extreme.iter().filter(|&axis| without.contains(axis)));
         for arg in &node.args {

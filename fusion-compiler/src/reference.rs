@@ -88,12 +88,15 @@ impl Run<'_> {
             }
             NodeKind::Cast => cast(args[0].at(axes, point), node.dtype),
             NodeKind::Reduce(reduce, over) => self.reduce(*reduce, *over, args[0], node.dtype, (axes, point)),
-            NodeKind::At(axis, index) => {
-                let (mut axes, mut point) = (axes.to_vec(), point.to_vec());
-                axes.push(*axis);
-                point.push(usize::try_from(*index).expect("a coordinate is not negative"));
+            NodeKind::At(axis) if args.get(2).is_none_or(|within| within.at(axes, point).to_i64() != 0) => {
+                let index = args[1].at(axes, point).to_i64();
+                let index = usize::try_from(index).expect("a coordinate is not negative");
+                assert!(index < self.extent(*axis), "a coordinate is below the extent");
+                let others = axes.iter().zip(point).filter(|(other, _)| *other != axis);
+                let (axes, point): (Vec<AxisId>, Vec<usize>) = others.chain([(axis, &index)]).unzip();
                 args[0].at(&axes, &point)
             }
+            NodeKind::At(_) => Element::of(node.dtype, 0.0),
         }
     }
 

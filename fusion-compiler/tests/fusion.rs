@@ -447,3 +447,77 @@ fn a_parameter_of_rows_is_replaced() {
         1
     );
 }
+
+const MOVED: &str = "index operations need it at other places than its own, and reading it there costs less than computing it again";
+
+#[test]
+fn elements_at_other_places_are_read_there() {
+    check(
+        "pub fn f(x: f32[T, D], c: f32[T, H], s: f32[T, H]) -> f32[T, D] {
+            let (a, b) = (slice(x, D -> H, ..D / 2), slice(x, D -> H, D / 2..));
+            concat((a * c - b * s, H), (a * s + b * c, H) -> D)
+        }",
+        &["[T, D] x c s -> result"],
+    );
+    check(
+        "pub fn f(table: f32[V, D], ids: i32[N]) -> f32[N, D] { rms_norm(take(table, V, ids), D) }",
+        &["[N, D] table ids -> result"],
+    );
+    // A costly value at one place is computed there.
+    check("pub fn f(x: f32[N]) -> f32[N] { flip(exp(x), N) }", &["[N] x -> result"]);
+    // A cheap one at several.
+    check("pub fn f(x: f32[N]) -> f32[N] { let y = x + 1.0; y * flip(y, N) }", &["[N] x -> result"]);
+}
+
+#[test]
+fn costly_values_at_several_places_are_stored_once() {
+    check(
+        "pub fn f(x: f32[N]) -> f32[M] { let y = exp(x); slice(y, N -> M, 1..) - slice(y, N -> M, ..N - 1) }",
+        &["[N] x -> exp", "[M] exp -> result", &format!("1:41 exp: {MOVED}")],
+    );
+    check(
+        "pub fn f(x: f32[N]) -> (f32[N], f32[N]) { let y = exp(x); (y, flip(y, N)) }",
+        &["[N] x -> result", "[N] exp -> result", &format!("1:63 result: {MOVED}")],
+    );
+    // Twice as many of the one before in each.
+    let steps = "let x = x - roll(x, N, 1);\n".repeat(6);
+    let fourth = format!("let y = x;\n{}y", steps.replace("let x = x - roll(x", "let y = y - roll(y"));
+    let source = format!("pub fn f(x: f32[N]) -> f32[N] {{\n{fourth} }}");
+    let plan = plan(&source, Target::Cpu);
+    assert!((2..=4).contains(&plan.summary.groups.len()), "{:?}", decisions(&plan));
+}
+
+#[test]
+fn sums_of_other_rows_are_stored_first() {
+    check(
+        "pub fn f(x: f32[N, D]) -> f32[N] { let y = sum(x, D); y - flip(y, N) }",
+        &["[N, D] x -> sum", "[N] sum -> result", &format!("1:44 sum: {MOVED}")],
+    );
+}
+
+#[test]
+fn a_parameter_read_at_other_places_is_not_overwritten() {
+    for body in ["p = roll(p, N, 1);", "p = p + flip(p, N);", "p = slice(pad(p, N -> P, 1, 0), P -> N, ..N);"]
+    {
+        let plan = plan(&format!("pub fn f(p: &mut f32[N]) {{ {body} }}"), Target::Cpu);
+        assert_eq!(plan.outputs[0].dest, Dest::Replaces(0), "{body}");
+        assert_eq!(plan.summary.groups.len(), 1, "{body}");
+    }
+    let own = plan("pub fn f(p: &mut f32[N], x: f32[N]) { p = p + flip(x, N); }", Target::Cpu);
+    assert!(own.outputs.is_empty(), "it is overwritten");
+}
+
+#[test]
+fn reports_count_what_is_read() {
+    let bytes = |source: &str, symbols: &[i64]| {
+        let plan = plan(source, Target::Ptx);
+        plan.summary.fused_bytes.eval(symbols).expect("an extent")
+    };
+    // Symbols are numbered as the signature names them: V, D, N.
+    let rows = bytes("pub fn f(t: f32[V, D], ids: i32[N]) -> f32[N, D] { take(t, V, ids) }", &[1000, 8, 3]);
+    assert_eq!(rows, 4 * (3 * 8 + 3 + 3 * 8));
+    let part = bytes("pub fn f(x: f32[D]) -> f32[K] { slice(x, D -> K, 0..10) }", &[1000]);
+    assert_eq!(part, 4 * (10 + 10));
+    let padded = bytes("pub fn f(x: f32[D]) -> f32[P] { pad(x, D -> P, 5, 5) }", &[100]);
+    assert_eq!(padded, 4 * (100 + 110));
+}

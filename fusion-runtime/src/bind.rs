@@ -4,7 +4,7 @@
 
 use fusion_compiler::ir::dim::{DimExpr, DimOp};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Dim, Output, Param, ParamKind, Product};
+use fusion_compiler::ir::plan::{Dim, Output, Param, ParamKind, Product, Sum};
 use smallvec::{SmallVec, smallvec};
 
 use crate::device::Device;
@@ -72,6 +72,7 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
         any_shape: any.and_then(|i: usize| tensor(&args[i])).map(|tensor| tensor.shape().clone()),
     };
     check_computed(plan, args, &bound.symbols)?;
+    check_sums(plan, &bound.symbols)?;
     check_nonempty(plan, &bound.symbols)?;
     check_products(plan, &bound.symbols)?;
     Ok(bound)
@@ -263,6 +264,31 @@ fn check_products(plan: &Plan, symbols: &[i64]) -> Result<()> {
                 parts: names.join(", "),
                 extents: extents.join(" × "),
             });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the dims that are others one after another, and whose coordinates are computed with.
+fn check_sums(plan: &Plan, symbols: &[i64]) -> Result<()> {
+    for Sum { whole, parts } in plan.sums.iter() {
+        let extent = extent_of(plan, whole, symbols)?;
+        let (function, dim) = (plan.name.to_string(), whole.name.to_string());
+        if i32::try_from(extent).is_err() {
+            return Err(Error::TooLong { function, dim, extent });
+        }
+        let invalid =
+            |part: &Dim| Error::InvalidExtent { function: function.clone(), dim: part.name.to_string() };
+        let value = |part: &Dim| part.extent.eval(symbols).ok_or_else(|| invalid(part));
+        let extents: Vec<i64> = parts.iter().map(value).collect::<Result<_>>()?;
+        let sum = extents.iter().try_fold(0, |sum: i64, &part| sum.checked_add(part));
+        if extents.iter().any(|&part| part < 0)
+            || sum.and_then(|sum| usize::try_from(sum).ok()) != Some(extent)
+        {
+            let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
+            let extents: Vec<String> = extents.iter().map(i64::to_string).collect();
+            let (parts, extents) = (names.join(", "), extents.join(", "));
+            return Err(Error::Parts { function, dim, extent, parts, extents });
         }
     }
     Ok(())

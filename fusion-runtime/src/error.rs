@@ -95,6 +95,35 @@ pub enum Error {
         /// Their extents, as a product.
         extents: String,
     },
+    /// The elements of a dim are not those of others one after another, of which each has at least none.
+    #[error(
+        "`{function}`: dim `{dim}` is {extent}, but it is [{parts}] one after another, which are [{extents}]"
+    )]
+    Parts {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+        /// Its extent.
+        extent: usize,
+        /// The others, joined by commas.
+        parts: String,
+        /// Their extents, joined by commas.
+        extents: String,
+    },
+    /// A dim whose coordinates are computed with has too many elements for them.
+    #[error(
+        "`{function}`: dim `{dim}` is {extent}, and coordinates that are computed with end at {}",
+        i32::MAX
+    )]
+    TooLong {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+        /// Its extent.
+        extent: usize,
+    },
     /// A dim was named that the function does not have.
     #[error("`{function}` has no dim `{dim}`; its dims are [{known}]")]
     UnknownDim {

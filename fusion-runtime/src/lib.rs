@@ -43,7 +43,7 @@ pub mod __private {
     pub use fusion_compiler::ir::kernel::IndexWidth;
     pub use fusion_compiler::ir::plan::{
         self, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch, Output, Param,
-        ParamKind, Product, Program, Reach, Slot, Space, Step, Summary, Target, Temporary, UniformArg,
+        ParamKind, Product, Program, Reach, Slot, Space, Step, Sum, Summary, Target, Temporary, UniformArg,
         Variant,
     };
 }

@@ -212,6 +212,7 @@ mod tests {
             params: Borrowed(&[]),
             nonempty: Borrowed(&[]),
             products: Borrowed(&[]),
+            sums: Borrowed(&[]),
             outputs: Borrowed(&[]),
             programs: Borrowed(&[]),
             summary: Summary {

@@ -414,6 +414,7 @@ mod tests {
             params: Owned(vec![param("p"), param("g")]),
             nonempty: Owned(Vec::new()),
             products: Owned(Vec::new()),
+            sums: Owned(Vec::new()),
             outputs: Owned(Vec::new()),
             programs: Owned(Vec::new()),
             summary,

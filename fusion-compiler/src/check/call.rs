@@ -5,7 +5,7 @@
 
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
 use super::expr::{self, Operand, dtype_of, single, typed};
-use super::{dims, function, inline, library, reduce, rename, split, weak};
+use super::{dims, function, index, inline, library, reduce, rename, split, weak};
 use crate::diag;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
@@ -13,23 +13,8 @@ use crate::ir::ops::{Op, Typing};
 use crate::parse::ast::{Arg, At, Broken, Expr, Function, Name, Param, ParamKind, Returns, TensorType};
 
 /// Functions of the language that are still to come.
-const LATER: [&str; 15] = [
-    "slice",
-    "concat",
-    "pad",
-    "flip",
-    "roll",
-    "take",
-    "matmul",
-    "conv2d",
-    "detach",
-    "dropout",
-    "cumsum",
-    "scatter_add",
-    "topk",
-    "max_pool2d",
-    "avg_pool2d",
-];
+const LATER: [&str; 9] =
+    ["matmul", "conv2d", "detach", "dropout", "cumsum", "scatter_add", "topk", "max_pool2d", "avg_pool2d"];
 
 /// Most calls that are expanded in one function.
 const CALLS_MAX: u32 = 1 << 14;
@@ -46,9 +31,11 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     {
         return reduce::reduce(b, env, at, kind, args);
     }
+    if let Some(kind) = index::Kind::from_name(name) {
+        return index::index(b, env, at, kind, args);
+    }
     match name {
         "index" => return reduce::index(b, env, at, args),
-        "at" => return reduce::at(b, env, at, args),
         "rename" => return rename::rename(b, env, at, args),
         "split" => return split::regroup(b, env, at, split::Way::Split, args),
         "merge" => return split::regroup(b, env, at, split::Way::Merge, args),

@@ -43,7 +43,9 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
             b.error(e.at, diag::outside_call(format!("{} -> {}", Operand::of(from), Operand::of(to))))
         }
         ExprKind::Range(from, to) => {
-            b.error(e.at, diag::outside_call(format!("{}..{}", Operand::of(from), Operand::of(to))))
+            let [from, to] =
+                [from, to].map(|bound| bound.as_ref().map_or(String::new(), |e| Operand::of(e).to_string()));
+            b.error(e.at, diag::outside_call(format!("{from}..{to}")))
         }
         ExprKind::Capture(number) => inline::capture(b, *number),
         ExprKind::Host(number) => inline::host(b, *number),

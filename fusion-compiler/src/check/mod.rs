@@ -8,6 +8,7 @@ mod call;
 mod dims;
 mod expr;
 mod function;
+mod index;
 mod inline;
 mod library;
 mod reduce;

@@ -1,4 +1,4 @@
-//! Operations along dims: reductions, `index`, `at`.
+//! Operations along dims: reductions and `index`.
 //!
 //! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
 
@@ -15,8 +15,10 @@ use crate::parse::ast::{Arg, At, Expr, ExprKind};
 use super::weak::{self, Weak};
 
 /// Names of what goes along dims and is not written in the language.
-pub(super) const NAMES: [&str; 10] =
-    ["sum", "mean", "prod", "max", "min", "index", "at", "rename", "split", "merge"];
+pub(super) const NAMES: [&str; 16] = [
+    "sum", "mean", "prod", "max", "min", "index", "at", "rename", "split", "merge", "slice", "flip", "roll",
+    "pad", "concat", "take",
+];
 
 /// What a reduction gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,39 +184,4 @@ pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Val
     };
     let span = b.place(at);
     known(b.leaf(NodeKind::Coord(axis), DType::I32, AxisSet::EMPTY.with(axis), span))
-}
-
-/// `at(x, C, 0)`: the elements at one position of a dim of fixed extent.
-pub(super) fn at(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
-    if b.form == Form::AnyShape {
-        return b.error(at, diag::inline_needs_dims("at"));
-    }
-    let [operand, along, position] = args else { return b.error(at, diag::at_arguments()) };
-    if args.iter().any(|arg| arg.name.is_some()) {
-        return b.error(at, diag::at_arguments());
-    }
-    let value = single(b, env, &operand.value);
-    let Some(axis) = dims::one(b, env, &along.value, "at", &diag::at_arguments()) else {
-        return Value::Unknown;
-    };
-    let ExprKind::Int(position, None) = position.value.kind else {
-        return b.error(position.value.at, diag::at_position());
-    };
-    let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
-    let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
-    let (has, name) = (b.graph.node(id).axes, b.graph.axis(axis).name.clone());
-    if !has.contains(axis) {
-        let has = b.axes_text(has);
-        return b.error(along.value.at, diag::no_such_axis(name, has));
-    }
-    let Some(extent) = b.graph.axis(axis).extent.as_const() else {
-        return b.error(at, diag::at_unknown_extent(name));
-    };
-    match i64::try_from(position) {
-        Ok(position) if position < extent => {
-            let (axes, span) = (has.minus(AxisSet::EMPTY.with(axis)), b.place(at));
-            known(b.push(Node { kind: NodeKind::At(axis, position), args: vec![id], dtype, axes, span }))
-        }
-        Ok(_) | Err(_) => b.error(args[2].value.at, diag::at_out_of_range(position, name, extent)),
-    }
 }

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::build::{Builder, Env, Form, Value, only};
 use super::expr::{dtype_of, single, typed};
-use super::{dims, split};
+use super::{dims, index, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind};
 use crate::parse;
-use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Stmt};
+use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
 
 /// The value of `rename(x, T -> S)`.
 pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
@@ -118,15 +118,16 @@ fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Re
         let order = order(b, id, &kind);
         let kind = match kind {
             NodeKind::Coord(axis) => NodeKind::Coord(swap(axis)),
-            // What is combined or picked along the old axis does not have it.
+            // What is picked from has the old axis too, where the result has it.
+            NodeKind::At(axis) => NodeKind::At(swap(axis)),
+            // What is combined along the old axis does not have it.
             kind @ (NodeKind::Input(_)
             | NodeKind::Scalar(_)
             | NodeKind::Literal(_)
             | NodeKind::Extent(_)
             | NodeKind::Apply(_)
             | NodeKind::Cast
-            | NodeKind::Reduce(..)
-            | NodeKind::At(..)) => kind,
+            | NodeKind::Reduce(..)) => kind,
         };
         let args = args.iter().map(|arg| made.get(arg).copied().unwrap_or(*arg)).collect();
         let axes = axes.iter().map(swap).collect();
@@ -176,8 +177,24 @@ pub(super) fn declare_inline(b: &mut Builder<'_>, env: &mut Env, value: &Expr, f
     declare_all(b, env, &found, fixed);
 }
 
-fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Arrow<'_>], fixed: &[(String, i64)]) {
-    for &Arrow { function, from, to } in found {
+fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Found<'_>], fixed: &[(String, i64)]) {
+    let mut lets = Vec::new();
+    for found in found {
+        let (function, args) = match *found {
+            Found::Let(name, value) => {
+                lets.push((name, value));
+                continue;
+            }
+            Found::Call(function, args) => (function, args),
+        };
+        if let Some(kind) = index::Kind::from_name(function) {
+            index::declare(b, env, (kind, args), &lets, fixed);
+        }
+        let arrow = args.iter().find_map(|arg| match &arg.value.kind {
+            ExprKind::Arrow(from, to) => Some((&**from, &**to)),
+            _ => None,
+        });
+        let Some((from, to)) = arrow else { continue };
         split::declare(b, env, function, (from, to), fixed);
         let (ExprKind::Name(from), ExprKind::Name(to)) = (&from.kind, &to.kind) else { continue };
         let is_fixed = fixed.iter().any(|(name, _)| name == to);
@@ -188,33 +205,32 @@ fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Arrow<'_>], fixed: &
     }
 }
 
-/// `rename(…, from -> to)`, of any function.
-#[derive(Clone, Copy)]
-struct Arrow<'e> {
-    function: &'e str,
-    from: &'e Expr,
-    to: &'e Expr,
+/// What dims may follow from.
+enum Found<'e> {
+    /// `let name = value;`.
+    Let(&'e str, &'e Expr),
+    /// `name(args)`.
+    Call(&'e str, &'e [Arg]),
 }
 
-fn in_block<'e>(block: &'e Block, found: &mut Vec<Arrow<'e>>) {
+fn in_block<'e>(block: &'e Block, found: &mut Vec<Found<'e>>) {
     for stmt in &block.stmts {
         match stmt {
             Stmt::Let(_, value) | Stmt::Assign(_, _, value, _) => in_expr(value, found),
+        }
+        if let Stmt::Let(Pattern::Name(name), value) = stmt {
+            found.push(Found::Let(&name.text, value));
         }
     }
     block.tail.iter().for_each(|tail| in_expr(tail, found));
 }
 
 /// In the order of their evaluation.
-fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Arrow<'e>>) {
+fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Found<'e>>) {
     match &e.kind {
         ExprKind::Call(name, args) | ExprKind::Method(name, args) => {
-            for arg in args {
-                in_expr(&arg.value, found);
-                if let ExprKind::Arrow(from, to) = &arg.value.kind {
-                    found.push(Arrow { function: name, from, to });
-                }
-            }
+            args.iter().for_each(|arg| in_expr(&arg.value, found));
+            found.push(Found::Call(name, args));
         }
         ExprKind::Unary(_, x) | ExprKind::Cast(x, _) => in_expr(x, found),
         ExprKind::Chain(first, links) => {
@@ -226,12 +242,13 @@ fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Arrow<'e>>) {
             in_block(then, found);
             in_block(other, found);
         }
+        // As of the last part of `concat`.
+        ExprKind::Arrow(from, _) => in_expr(from, found),
         ExprKind::Tuple(parts) => parts.iter().for_each(|part| in_expr(part, found)),
         ExprKind::Int(..)
         | ExprKind::Float(..)
         | ExprKind::Bool(_)
         | ExprKind::Name(_)
-        | ExprKind::Arrow(..)
         | ExprKind::Range(..)
         | ExprKind::Capture(_)
         | ExprKind::Host(_) => {}

@@ -250,7 +250,7 @@ fn beside(b: &mut Builder<'_>) -> bool {
             let is_first = node.args.iter().all(|&arg| part(b.graph.node(arg)).is_none());
             if let (Some(part), true) = (part(node), is_first) {
                 found.push((node.span, diag::split_beside(name(*whole), name(part))));
-            } else if matches!(node.kind, NodeKind::At(axis, _) if axis == *whole) {
+            } else if matches!(node.kind, NodeKind::At(axis) if axis == *whole) {
                 found.push((node.span, diag::split_at(name(*whole))));
             }
         }

@@ -35,7 +35,7 @@ fn too_far(graph: &Graph, order: &[AxisId]) -> Vec<(NodeId, AxisSet)> {
     let runs: Vec<(NodeId, AxisSet)> = graph
         .iter()
         .filter(|(id, _)| needed[id.0 as usize].is_some())
-        .map(|(id, node)| (id, runs_along(graph, node)))
+        .map(|(id, _)| (id, runs_along(graph, id)))
         .collect();
     let unrolled = runs.iter().fold(AxisSet::EMPTY, |all, (_, axes)| all.union(*axes));
     let kept = both(order.iter().copied().collect(), unrolled);
@@ -54,17 +54,10 @@ fn too_far(graph: &Graph, order: &[AxisId]) -> Vec<(NodeId, AxisSet)> {
 }
 
 /// The axes that are run through for a node, one element after the other.
-fn runs_along(graph: &Graph, node: &Node) -> AxisSet {
-    match node.kind {
-        NodeKind::Reduce(..) => combined(graph, node),
-        NodeKind::At(axis, _) => AxisSet::EMPTY.with(axis),
-        NodeKind::Input(_)
-        | NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast => AxisSet::EMPTY,
+fn runs_along(graph: &Graph, id: NodeId) -> AxisSet {
+    match graph.picked(id) {
+        Some((axis, _)) => AxisSet::EMPTY.with(axis),
+        None => combined(graph, graph.node(id)),
     }
 }
 

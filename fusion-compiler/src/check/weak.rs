@@ -126,6 +126,33 @@ pub(super) fn axes(b: &Builder<'_>, weak: &Weak) -> AxisSet {
     }
 }
 
+/// The number of elements that a whole number stands for, if it is made of extents and `+ - * /` alone.
+pub(super) fn as_extent(weak: &Weak) -> Option<DimExpr> {
+    match &weak.kind {
+        WeakKind::Literal(Const::Int(value)) => Some(DimExpr::constant(*value)),
+        WeakKind::Extent(extent) => Some(extent.clone()),
+        WeakKind::Apply(Op::Neg, _, args) => extent_op(Op::Sub, DimExpr::constant(0), as_extent(&args[0])?),
+        WeakKind::Apply(op, _, args) if args.len() == 2 => {
+            extent_op(*op, as_extent(&args[0])?, as_extent(&args[1])?)
+        }
+        WeakKind::Literal(Const::Float(_) | Const::Bool(_)) | WeakKind::Apply(..) | WeakKind::Select(..) => {
+            None
+        }
+    }
+}
+
+/// An operation on numbers of elements.
+pub(super) fn extent_op(op: Op, left: DimExpr, right: DimExpr) -> Option<DimExpr> {
+    match op {
+        Op::Add => Some(left + right),
+        Op::Sub if left == right => Some(DimExpr::constant(0)),
+        Op::Sub => Some(left - right),
+        Op::Mul => Some(left * right),
+        Op::Div => Some(left.floor_div(right)),
+        _ => None,
+    }
+}
+
 /// The literal in a dtype, if it fits.
 pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: SpanId) -> Option<Const> {
     match value {

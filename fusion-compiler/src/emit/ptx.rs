@@ -321,7 +321,12 @@ impl<'k> Emitter<'k> {
             Expr::LaneIndex => {
                 d.iter().enumerate().for_each(|(lane, d)| self.line(format!("mov.{t} {d}, {lane};")));
             }
-            Expr::Load(at) => self.load(&d, dtype, at),
+            Expr::Load(at) => self.load(&d, dtype, at, &[]),
+            Expr::LoadWhere(at, mask) => {
+                let mask = self.registers[mask.0 as usize].clone();
+                d.iter().for_each(|d| self.line(format!("mov.{t} {d}, {};", zero(dtype))));
+                self.load(&d, dtype, at, &mask);
+            }
             Expr::LoadShared(id, index) => {
                 let place = self.shared(*id, *index);
                 let (vector, parts) = group(&d);
@@ -368,6 +373,7 @@ impl<'k> Emitter<'k> {
             | Expr::Bitcast(_)
             | Expr::LaneIndex
             | Expr::Load(_)
+            | Expr::LoadWhere(..)
             | Expr::TeamId
             | Expr::TeamSlot
             | Expr::Shuffle(..)
@@ -491,16 +497,27 @@ impl<'k> Emitter<'k> {
         lanes(ty) > 1 && at.stride == 1 && self.kernel.ty(at.index).lanes == Lanes::ONE
     }
 
-    fn load(&mut self, d: &[String], dtype: DType, at: &At) {
+    /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.
+    fn load(&mut self, d: &[String], dtype: DType, at: &At, mask: &[String]) {
         let ty = Type { dtype, lanes: Lanes::Const(d.len() as u8) };
         let places = self.places(ty, at);
         let cached = if self.kernel.buffer(at.buffer).access == Access::Read { ".nc" } else { "" };
         let t = suffix(self.kernel, dtype);
-        if self.is_vector(ty, at) {
-            self.line(format!("ld.global{cached}.v{}.{t} {{{}}}, {};", d.len(), d.join(", "), places[0]));
+        let guard = |lane: usize| {
+            let predicate = mask.get(lane).or(mask.first());
+            predicate.map_or_else(String::new, |predicate| format!("@{predicate} "))
+        };
+        if self.is_vector(ty, at) && mask.len() <= 1 {
+            let guard = guard(0);
+            self.line(format!(
+                "{guard}ld.global{cached}.v{}.{t} {{{}}}, {};",
+                d.len(),
+                d.join(", "),
+                places[0]
+            ));
         } else {
-            for (d, place) in d.iter().zip(places) {
-                self.line(format!("ld.global{cached}.{t} {d}, {place};"));
+            for (lane, (d, place)) in d.iter().zip(places).enumerate() {
+                self.line(format!("{}ld.global{cached}.{t} {d}, {place};", guard(lane)));
             }
         }
     }
@@ -556,6 +573,10 @@ fn suffix(kernel: &Kernel, dtype: DType) -> &'static str {
         (DType::Bool, _) => "pred",
         (DType::F16 | DType::BF16 | DType::I8 | DType::U8, _) => unreachable!("{dtype} is not computed with"),
     }
+}
+
+fn zero(dtype: DType) -> String {
+    literal(if dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) }, dtype)
 }
 
 fn literal(constant: Const, dtype: DType) -> String {

@@ -10,7 +10,7 @@ use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    At, BufferId, Carried, Expr, FOLD_LANES, Fold, Kernel, Lanes, SharedId, Stmt, Value,
+    At, BufferId, Carried, Expr, FOLD_LANES, Fold, Kernel, Lanes, SharedId, Stmt, Type, Value,
 };
 use crate::target::Dialect;
 
@@ -174,7 +174,7 @@ impl Emitter<'_> {
             return self.folded(out, len, &lanes, &streams, folds);
         }
         out.block(format!("for j in 0..v{} {{", len.0), |out| {
-            if asks_for_lanes(&lanes) {
+            if asks_for_lanes(self.kernel, &lanes) {
                 out.line("let lane = j;");
             }
             self.sequence(out, &lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
@@ -191,7 +191,7 @@ impl Emitter<'_> {
         }
         let round = |out: &mut Writer, count: String, base: &str| {
             out.block(format!("for j in 0..{count} {{"), |out| {
-                if asks_for_lanes(lanes) {
+                if asks_for_lanes(self.kernel, lanes) {
                     out.line(format!("let lane = {base} * {FOLD_LANES} + j;"));
                 }
                 self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, streams));
@@ -320,6 +320,24 @@ impl Emitter<'_> {
         }
     }
 
+    /// An element, or 0. Positions of what is not there are any: those are no runs to be sliced, and may wrap.
+    fn element_where(&self, ty: Type, at: &At, mask: Value) -> String {
+        let lane = if is_from(self.kernel, ty, at) {
+            format!(".wrapping_add({} * lane)", at.stride)
+        } else {
+            String::new()
+        };
+        let start = match self.kernel.buffer(at.buffer).access {
+            Access::Read => String::new(),
+            Access::Write | Access::ReadWrite => format!(".wrapping_sub(s{})", at.buffer.0),
+        };
+        let place = format!("v{}{lane}{start}.wrapping_add({})", at.index.0, at.phase);
+        let zero = if ty.dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) };
+        let zero = literal(zero, ty.dtype);
+        let name = self.name(at.buffer);
+        format!("if v{} {{ {name}.get({place}).copied().unwrap_or({zero}) }} else {{ {zero} }}", mask.0)
+    }
+
     fn expr(&self, value: Value, expr: &Expr, streams: &[Stream]) -> String {
         let ty = self.kernel.ty(value);
         match expr {
@@ -339,6 +357,7 @@ impl Emitter<'_> {
             Expr::LoadShared(id, index) => held_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.lane_element(at, streams),
             Expr::Load(at) => format!("{}[{} + {}]", self.name(at.buffer), self.position(at), at.phase),
+            Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
             Expr::RangeStart => "first".into(),
             Expr::RangeEnd => "end".into(),
             Expr::Pack(_)
@@ -387,8 +406,15 @@ impl Emitter<'_> {
     }
 }
 
-fn asks_for_lanes(lanes: &[Stmt]) -> bool {
-    lanes.iter().any(|stmt| matches!(stmt, Stmt::Let(_, Expr::LaneIndex)))
+fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
+    let counts = |stmt: &Stmt| matches!(stmt, Stmt::Let(_, Expr::LaneIndex));
+    let reads = |stmt: &Stmt| matches!(stmt, Stmt::Let(v, Expr::LoadWhere(at, _)) if is_from(kernel, kernel.ty(*v), at));
+    lanes.iter().any(|stmt| counts(stmt) || reads(stmt))
+}
+
+/// Whether the lanes of an access follow each other from its index on.
+fn is_from(kernel: &Kernel, ty: Type, at: &At) -> bool {
+    ty.lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE
 }
 
 /// The run of held elements from an index on.

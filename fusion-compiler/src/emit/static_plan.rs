@@ -12,23 +12,24 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
     Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch, Output, Param,
-    ParamKind, Plan, Product, Program, Reach, Slot, Step, Summary, Target, Temporary, UniformArg, Variant,
+    ParamKind, Plan, Product, Program, Reach, Slot, Step, Sum, Summary, Target, Temporary, UniformArg,
+    Variant,
 };
 
 /// The plan as an expression, in a scope where `p` is `::fusion::__private`, `cpu` holds the functions, and
 /// `PTX` and `WGSL` are the first texts.
 pub(super) fn plan(plan: &Plan<CpuKernels>) -> TokenStream {
-    let Plan { name, symbols, params, nonempty, products, outputs, programs, summary: whole } = plan;
+    let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, summary: whole } = plan;
     let symbols = list(symbols, |symbol| text(symbol));
     let (params, outputs) = (list(params, param), list(outputs, output));
-    let (nonempty, products) = (list(nonempty, dim), list(products, product));
+    let (nonempty, products, sums) = (list(nonempty, dim), list(products, product), list(sums, sum));
     let first = |target| first_text(plan, target).unwrap_or_default();
     let first = Firsts { ptx: first(Target::Ptx), wgsl: first(Target::Wgsl) };
     let programs = list(programs, |one| program(one, &first));
     let (name, summary) = (text(name), summary(whole));
     quote!(p::Plan {
         name: #name, symbols: #symbols, params: #params, nonempty: #nonempty, products: #products,
-        outputs: #outputs, programs: #programs, summary: #summary,
+        sums: #sums, outputs: #outputs, programs: #programs, summary: #summary,
     })
 }
 
@@ -95,6 +96,11 @@ fn dim(dim: &Dim) -> TokenStream {
 fn product(product: &Product) -> TokenStream {
     let (whole, parts) = (dim(&product.whole), list(&product.parts, dim));
     quote!(p::Product { whole: #whole, parts: #parts })
+}
+
+fn sum(sum: &Sum) -> TokenStream {
+    let (whole, parts) = (dim(&sum.whole), list(&sum.parts, dim));
+    quote!(p::Sum { whole: #whole, parts: #parts })
 }
 
 fn param(param: &Param) -> TokenStream {

@@ -69,6 +69,7 @@ impl Emitter<'_> {
         match stmt {
             // Constants are written where they are used.
             Stmt::Let(value, Expr::Const(constant)) => self.constant(out, *value, *constant),
+            Stmt::Let(value, Expr::LoadWhere(at, mask)) => self.load_where(out, *value, at, *mask),
             Stmt::Let(value, expr) => {
                 let text = self.expr(*value, expr);
                 out.line(format!("let v{}: {} = {text};", value.0, self.type_name(self.kernel.ty(*value))));
@@ -148,6 +149,7 @@ impl Emitter<'_> {
             Expr::Lane(arg, lane) => format!("v{}[{lane}]", arg.0),
             Expr::LaneIndex => format!("{}(0u, 1u, 2u, 3u)", self.type_name(ty)),
             Expr::Load(at) => self.load(ty, at),
+            Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
             Expr::LoadShared(id, index) => match self.shared(ty, *id, *index).as_slice() {
                 [one] => one.clone(),
                 parts => format!("{}({})", self.type_name(ty), parts.join(", ")),
@@ -170,8 +172,26 @@ impl Emitter<'_> {
         (0..u32::from(lanes(ty))).map(place).collect()
     }
 
+    /// A variable is 0 until it is written.
+    fn load_where(&self, out: &mut Writer, value: Value, at: &At, mask: Value) {
+        let (v, m, ty) = (value.0, mask.0, self.kernel.ty(value));
+        let lanes_of = lanes(self.kernel.ty(mask));
+        out.line(format!("var c{v}: {};", self.type_name(ty)));
+        match self.elements(ty, at, lanes_of) {
+            Elements::Each(parts) if lanes_of > 1 => {
+                for (lane, part) in parts.iter().enumerate() {
+                    out.line(format!("if v{m}[{lane}] {{ c{v}[{lane}] = {part}; }}"));
+                }
+            }
+            Elements::Vector(_) | Elements::Each(_) => {
+                out.line(format!("if v{m} {{ c{v} = {}; }}", self.load(ty, at)));
+            }
+        }
+        out.line(format!("let v{v}: {} = c{v};", self.type_name(ty)));
+    }
+
     fn load(&self, ty: Type, at: &At) -> String {
-        match self.elements(ty, at) {
+        match self.elements(ty, at, 1) {
             Elements::Vector(text) => text,
             Elements::Each(parts) if parts.len() == 1 => parts[0].clone(),
             Elements::Each(parts) => format!("{}({})", self.type_name(ty), parts.join(", ")),
@@ -180,7 +200,7 @@ impl Emitter<'_> {
 
     fn store(&self, out: &mut Writer, at: &At, value: Value) {
         let v = value.0;
-        match self.elements(self.kernel.ty(value), at) {
+        match self.elements(self.kernel.ty(value), at, 1) {
             Elements::Vector(place) => out.line(format!("{place} = v{v};")),
             Elements::Each(places) if places.len() == 1 => out.line(format!("{} = v{v};", places[0])),
             Elements::Each(places) => {
@@ -191,12 +211,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// The places of a buffer that an access of this type touches.
-    fn elements(&self, ty: Type, at: &At) -> Elements {
+    /// The places of a buffer that an access of this type touches, under so many conditions.
+    fn elements(&self, ty: Type, at: &At, conditions: u8) -> Elements {
         let lanes = lanes(ty);
         let index = format!("v{}", at.index.0);
         let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
-        if lanes == 4 && at.stride == 1 && !gathers {
+        if is_wide(self.kernel, ty, at, conditions) {
             return Elements::Vector(format!("{}[{} >> 2u]", self.name(at.buffer), plus(&index, at.phase)));
         }
         let place = |lane: u32| {
@@ -244,18 +264,24 @@ fn wide_buffers(kernel: &Kernel) -> Vec<bool> {
 
 fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
     for stmt in body {
-        let (ty, at) = match stmt {
-            Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at),
-            Stmt::Store(at, value) => (kernel.ty(*value), at),
+        let (ty, at, conditions) = match stmt {
+            Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at, 1),
+            Stmt::Let(value, Expr::LoadWhere(at, mask)) => (kernel.ty(*value), at, lanes(kernel.ty(*mask))),
+            Stmt::Store(at, value) => (kernel.ty(*value), at, 1),
             Stmt::Let(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::Team(_) => continue,
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 mark(kernel, body, wide);
                 continue;
             }
         };
-        let gathers = kernel.ty(at.index).lanes != Lanes::ONE;
-        wide[usize::from(at.buffer.0)] |= lanes(ty) == 4 && at.stride == 1 && !gathers;
+        wide[usize::from(at.buffer.0)] |= is_wide(kernel, ty, at, conditions);
     }
+}
+
+/// Whether an access takes four elements at once.
+fn is_wide(kernel: &Kernel, ty: Type, at: &At, conditions: u8) -> bool {
+    let gathers = kernel.ty(at.index).lanes != Lanes::ONE;
+    lanes(ty) == 4 && at.stride == 1 && !gathers && conditions == 1
 }
 
 fn plus(index: &str, offset: u32) -> String {

@@ -93,6 +93,15 @@ pub struct Split {
     pub parts: Vec<AxisId>,
 }
 
+/// An axis whose elements are those of several others one after another: what its coordinates follow from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sum {
+    /// Its extent is the sum of theirs, and within `i32`; a call checks both.
+    pub whole: AxisId,
+    /// In order, by name; none has a negative extent.
+    pub parts: Vec<Axis>,
+}
+
 /// A named dimension.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -206,8 +215,10 @@ pub enum NodeKind {
     Cast,
     /// Combines all elements along axes of the argument, which the result lacks.
     Reduce(Reduce, AxisSet),
-    /// The argument's elements at one coordinate of an axis, which the result lacks.
-    At(AxisId, i64),
+    /// The first argument's elements where an axis that it has is what the second says, an `i32`: along the other axes of
+    /// the first and those of the second. A third, a truth value, says where there is such an element: elsewhere nothing
+    /// is read, and the result is 0. Without a third there is one everywhere.
+    At(AxisId),
 }
 
 /// One SSA value.
@@ -267,6 +278,8 @@ pub struct Graph {
     pub params: Vec<Param>,
     /// Axes that are others together.
     pub splits: Vec<Split>,
+    /// Axes that are others one after another.
+    pub sums: Vec<Sum>,
     /// Topologically ordered.
     pub nodes: Vec<Node>,
     /// Results: in-place ones first, in the order of their parameters, then the returned ones.
@@ -286,6 +299,7 @@ impl Graph {
             axes: Vec::new(),
             params: Vec::new(),
             splits: Vec::new(),
+            sums: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
@@ -344,6 +358,14 @@ impl Graph {
             | NodeKind::Cast
             | NodeKind::At(..) => AxisSet::EMPTY,
         }
+    }
+
+    /// The fixed axis that a node picks one place of, and which.
+    pub fn picked(&self, id: NodeId) -> Option<(AxisId, i64)> {
+        let node = self.node(id);
+        let (NodeKind::At(axis), [_, index]) = (&node.kind, node.args.as_slice()) else { return None };
+        let NodeKind::Literal(Const::Int(at)) = self.node(*index).kind else { return None };
+        self.axis(*axis).extent.as_const().map(|_| (*axis, at))
     }
 
     /// Appends a node.

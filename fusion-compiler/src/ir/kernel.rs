@@ -272,6 +272,9 @@ pub enum Expr {
     LaneIndex,
     /// Reads elements.
     Load(At),
+    /// Reads the elements for which a truth value of each lane, or of all, holds. Nothing is read of the others, whose
+    /// positions may lie outside of the buffer: they are 0.
+    LoadWhere(At, Value),
     /// Number of this thread in its team; GPUs only.
     TeamId,
     /// The same value of another thread of the warp; GPUs only, made by `legalize`.
@@ -354,7 +357,7 @@ impl Fold {
 impl Expr {
     /// Whether its value depends on nothing but its operands and the thread.
     pub fn is_pure(&self) -> bool {
-        !matches!(self, Expr::Load(_) | Expr::LoadShared(..))
+        !matches!(self, Expr::Load(_) | Expr::LoadWhere(..) | Expr::LoadShared(..))
     }
 
     /// Visits the operands.
@@ -368,6 +371,7 @@ impl Expr {
             | Expr::Shuffle(arg, _)
             | Expr::LoadShared(_, arg) => visit(arg),
             Expr::Load(at) => visit(&mut at.index),
+            Expr::LoadWhere(at, mask) => [&mut at.index, mask].into_iter().for_each(visit),
             Expr::Const(_)
             | Expr::Uniform(_)
             | Expr::LaneIndex

@@ -11,6 +11,7 @@ pub mod kernel;
 mod op_info;
 pub mod ops;
 pub mod plan;
+pub mod point;
 pub mod print;
 pub mod print_kernel;
 pub mod scalar;

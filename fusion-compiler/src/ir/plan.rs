@@ -31,6 +31,8 @@ pub struct Plan<C: Clone + 'static> {
     pub nonempty: List<Dim>,
     /// Dims that are others together.
     pub products: List<Product>,
+    /// Dims that are others one after another.
+    pub sums: List<Sum>,
     /// Tensors that a call makes.
     pub outputs: List<Output>,
     /// One per target that the function is compiled for.
@@ -42,9 +44,9 @@ pub struct Plan<C: Clone + 'static> {
 impl<C: Clone + 'static> Plan<C> {
     /// The same plan with what the CPU runs replaced.
     pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(C) -> D) -> Plan<D> {
-        let Plan { name, symbols, params, nonempty, products, outputs, programs, summary } = self;
+        let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, summary } = self;
         let programs = programs.into_owned().into_iter().map(|program| program.map_code(&mut map)).collect();
-        Plan { name, symbols, params, nonempty, products, outputs, programs, summary }
+        Plan { name, symbols, params, nonempty, products, sums, outputs, programs, summary }
     }
 }
 
@@ -149,6 +151,15 @@ pub struct Product {
     /// Its extent is the product of theirs: a call checks it.
     pub whole: Dim,
     /// Outermost first.
+    pub parts: List<Dim>,
+}
+
+/// A dim that is several others one after another, and whose coordinates are computed with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sum {
+    /// Its extent is the sum of theirs, and fits in an `i32`: a call checks both.
+    pub whole: Dim,
+    /// In order; none has a negative extent.
     pub parts: List<Dim>,
 }
 

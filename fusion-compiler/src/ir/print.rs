@@ -30,6 +30,12 @@ impl fmt::Display for Graph {
             let whole = &self.axis(split.whole).name;
             writeln!(f, "  {whole} is {}", self.order_text(&split.parts))?;
         }
+        for sum in &self.sums {
+            let parts =
+                sum.parts.iter().map(|part| format!("{}: {}", part.name, part.extent.display(&self.symbols)));
+            let parts = parts.collect::<Vec<_>>().join(" + ");
+            writeln!(f, "  {} is {parts}", self.axis(sum.whole).name)?;
+        }
         for (id, node) in self.iter() {
             let axes = self.set_text(node.axes);
             writeln!(f, "  {id}: {}{axes} = {}", node.dtype, self.node_text(node))?;
@@ -86,7 +92,15 @@ impl Graph {
             NodeKind::Reduce(reduce, axes) => {
                 format!("{} {args} over {}", reduce_text(*reduce), self.set_text(*axes))
             }
-            NodeKind::At(axis, position) => format!("at {args}, {} {position}", self.axis(*axis).name),
+            NodeKind::At(axis) => match node.args.as_slice() {
+                [x, index, within] => {
+                    format!("at {x}, {} = {index} where {within}", self.axis(*axis).name)
+                }
+                args => {
+                    let args: Vec<String> = args.iter().map(NodeId::to_string).collect();
+                    format!("at {}", args.join(&format!(", {} = ", self.axis(*axis).name)))
+                }
+            },
         }
     }
 

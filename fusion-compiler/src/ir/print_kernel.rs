@@ -133,6 +133,7 @@ fn expression(kernel: &Kernel, expr: &Expr) -> String {
         Expr::Lane(arg, lane) => format!("lane {lane} of {arg}"),
         Expr::LaneIndex => "lane index".into(),
         Expr::Load(at) => format!("load {}", place(kernel, at)),
+        Expr::LoadWhere(at, mask) => format!("load {} where {mask}", place(kernel, at)),
         Expr::TeamId => "team id".into(),
         Expr::TeamSlot => "team slot".into(),
         Expr::Shuffle(arg, distance) => match distance {

@@ -260,6 +260,7 @@ fn inline(
         | Expr::Blocks
         | Expr::GridId
         | Expr::GridSize
+        | Expr::LoadWhere(..)
         | Expr::RangeStart
         | Expr::RangeEnd => unreachable!("an expansion computes from its operands alone"),
     };

@@ -18,6 +18,12 @@ pub fn graph(graph: &Graph) -> Result<(), String> {
         let known = axis.extent.symbols().all(|sym| usize::from(sym) < graph.symbols.len());
         ensure(known, || format!("axis {}: unknown symbol in its extent", axis.name))?;
     }
+    for sum in &graph.sums {
+        let symbols = || sum.parts.iter().flat_map(|part| part.extent.symbols());
+        let known = usize::from(sum.whole.0) < graph.axes.len()
+            && symbols().all(|sym| usize::from(sym) < graph.symbols.len());
+        ensure(known, || String::from("a sum of unknown extents"))?;
+    }
     let is_view = |param: &Param| matches!(param.kind, ParamKind::View { .. });
     let ordered = graph.params.windows(2).all(|pair| !is_view(&pair[0]) || is_view(&pair[1]));
     ensure(ordered, || String::from("a view before a parameter"))?;
@@ -107,7 +113,8 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
         | NodeKind::Coord(_)
         | NodeKind::Extent(_) => 0,
         NodeKind::Apply(op) => op.info().arity,
-        NodeKind::Cast | NodeKind::Reduce(..) | NodeKind::At(..) => 1,
+        NodeKind::Cast | NodeKind::Reduce(..) => 1,
+        NodeKind::At(_) => args.len().clamp(2, 3),
     };
     ensure(args.len() == arity, || format!("{} operands, takes {arity}", args.len()))?;
     ensure(node.dtype != DType::Index, || String::from("a position"))?;
@@ -134,13 +141,7 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
         NodeKind::Cast if node.axes.contains_all(union) => node.axes,
         NodeKind::Cast => union,
         NodeKind::Reduce(_, axes) => reduced(&args, union, *axes, node.dtype)?,
-        NodeKind::At(axis, position) => {
-            let extent = graph.axes.get(usize::from(axis.0)).and_then(|axis| axis.extent.as_const());
-            ensure(extent.is_none_or(|extent| (0..extent).contains(position)), || {
-                format!("position {position}")
-            })?;
-            reduced(&args, union, AxisSet::EMPTY.with(*axis), node.dtype)?
-        }
+        NodeKind::At(axis) => elements_at(graph, *axis, &args, node.dtype)?,
     };
     let known = node.axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len());
     ensure(known && node.axes == expect, || String::from("its axes do not follow from its operands"))
@@ -192,6 +193,21 @@ fn reduced(args: &[&Node], has: AxisSet, gone: AxisSet, dtype: DType) -> Result<
     ensure(!gone.is_empty() && has.contains_all(gone), || String::from("the operand lacks the axes"))?;
     ensure(args.iter().all(|arg| arg.dtype == dtype), || String::from("its dtype is not its operand's"))?;
     Ok(has.minus(gone))
+}
+
+/// The axes of the elements at some coordinates along an axis.
+fn elements_at(graph: &Graph, axis: AxisId, args: &[&Node], dtype: DType) -> Result<AxisSet, String> {
+    let (of, rest) = (args[0], &args[1..]);
+    let dtypes = rest.iter().map(|arg| arg.dtype).zip([DType::I32, DType::Bool]);
+    ensure(dtypes.into_iter().all(|(is, wants)| is == wants), || {
+        String::from("no coordinate along the axis")
+    })?;
+    let extent = graph.axes.get(usize::from(axis.0)).and_then(|axis| axis.extent.as_const());
+    if let ([Node { kind: NodeKind::Literal(Const::Int(at)), .. }], Some(extent)) = (rest, extent) {
+        ensure((0..extent).contains(at), || format!("position {at}"))?;
+    }
+    let left = reduced(&args[..1], of.axes, AxisSet::EMPTY.with(axis), dtype)?;
+    Ok(rest.iter().fold(left, |axes, arg| axes.union(arg.axes)))
 }
 
 fn check_output(graph: &Graph, output: &Output) -> Result<(), String> {
@@ -263,6 +279,12 @@ mod tests {
             Output { node: NodeId(0), axes: vec![C, N], dest: Dest::Fresh },
         ];
         sample
+    }
+
+    /// The elements of a node at one place along C.
+    fn pick(graph: &mut Graph, of: u32, place: Const, dtype: DType) {
+        let index = graph.push(node(NodeKind::Literal(place), &[], dtype, &[]));
+        graph.push(node(NodeKind::At(C), &[of, index.0], DType::F32, &[N]));
     }
 
     type Spoil = fn(&mut Graph);
@@ -357,16 +379,42 @@ mod tests {
     #[test]
     fn refuses_axes_that_are_not_there() {
         check(&[
-            (|g| g.nodes[1].kind = NodeKind::At(C, 3), "%1: position 3"),
-            (|g| g.nodes[1].kind = NodeKind::At(C, -1), "%1: position -1"),
+            (|g| pick(g, 0, Const::Int(3), DType::I32), "%8: position 3"),
+            (|g| pick(g, 0, Const::Int(-1), DType::I32), "%8: position -1"),
+            (|g| pick(g, 0, Const::Float(1.0), DType::F32), "%8: no coordinate along the axis"),
+            (|g| pick(g, 2, Const::Int(0), DType::I32), "%8: the operand lacks the axes"),
+            (|g| g.nodes[1].kind = NodeKind::At(C), "%1: 1 operands, takes 2"),
+            (
+                |g| {
+                    pick(g, 0, Const::Int(0), DType::I32);
+                    g.nodes[8].args.push(NodeId(3));
+                },
+                "%8: no coordinate along the axis",
+            ),
+            (
+                |g| {
+                    pick(g, 0, Const::Int(0), DType::I32);
+                    g.nodes[8].axes = AxisSet::EMPTY;
+                },
+                "%8: its axes do not follow from its operands",
+            ),
             (
                 |g| g.nodes[1].kind = NodeKind::Reduce(Reduce::Sum, AxisSet::EMPTY),
                 "%1: the operand lacks the axes",
             ),
-            (|g| g.nodes[2].kind = NodeKind::At(C, 0), "%2: the operand lacks the axes"),
             (|g| g.nodes[1].dtype = DType::I32, "%1: its dtype is not its operand's"),
             (|g| g.nodes[1].kind = NodeKind::Cast, "%1: its axes do not follow from its operands"),
         ]);
+    }
+
+    #[test]
+    fn elements_are_picked_where_a_value_says() {
+        let mut picks = sample();
+        pick(&mut picks, 0, Const::Int(2), DType::I32);
+        // At a coordinate, where a condition holds: the axis is gone, and back.
+        picks.push(node(NodeKind::Coord(C), &[], DType::I32, &[C]));
+        picks.push(node(NodeKind::At(C), &[0, 9, 4], DType::F32, &[N, C]));
+        assert_eq!(graph(&picks), Ok(()));
     }
 
     #[test]

@@ -220,6 +220,13 @@ impl Verifier<'_> {
                 Lanes::Const(_) | Lanes::Loop => Err(format!("{arg} has no lane {lane}")),
             },
             Expr::Load(at) => self.access(at, ty, Access::Read),
+            Expr::LoadWhere(at, mask) => {
+                let is = self.kernel.ty(*mask);
+                if is.dtype != DType::Bool || is.lanes != Lanes::ONE && is.lanes != ty.lanes {
+                    return Err(format!("{mask} is {is}, which does not say what of {ty} is read"));
+                }
+                self.access(at, ty, Access::Read)
+            }
             Expr::Uniform(id) => {
                 let Some(uniform) = self.kernel.uniforms.get(usize::from(id.0)) else {
                     return Err(format!("there is no uniform {}", id.0));

@@ -45,8 +45,8 @@ pub(crate) enum ExprKind {
     Tuple(Vec<Expr>),
     /// `T -> S` among the arguments of a call.
     Arrow(Box<Expr>, Box<Expr>),
-    /// `0..D` among the arguments of a call.
-    Range(Box<Expr>, Box<Expr>),
+    /// `0..D`, `1..` or `..D` among the arguments of a call.
+    Range(Option<Box<Expr>>, Option<Box<Expr>>),
     /// Inline: a path, a braced Rust expression, or anything with dims; the number of the capture.
     Capture(usize),
     /// Inline: `scalar(…)`; the number of the capture.

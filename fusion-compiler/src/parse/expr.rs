@@ -224,16 +224,27 @@ fn argument(parser: &mut Parser<'_, '_>) -> Parsed<Arg> {
         }
         parser.seek(before);
     }
+    if let Some(at) = parser.eat("..") {
+        return range(parser, None, at);
+    }
     let left = nested(parser, expr)?;
-    let make: fn(Box<Expr>, Box<Expr>) -> ExprKind = match parser.symbol() {
-        Some("->") => ExprKind::Arrow,
-        Some("..") => ExprKind::Range,
-        Some(_) | None => return Ok(Arg { name: None, value: left }),
-    };
-    let at = parser.eat("->").or_else(|| parser.eat("..")).unwrap_or(left.at);
+    if let Some(at) = parser.eat("..") {
+        return range(parser, Some(left), at);
+    }
+    let Some(at) = parser.eat("->") else { return Ok(Arg { name: None, value: left }) };
     let right = nested(parser, expr)?;
     let depth = left.depth.max(right.depth);
-    Ok(Arg { name: None, value: node(parser, make(Box::new(left), Box::new(right)), at, depth)? })
+    let arrow = ExprKind::Arrow(Box::new(left), Box::new(right));
+    Ok(Arg { name: None, value: node(parser, arrow, at, depth)? })
+}
+
+/// What follows the `..` of a range.
+fn range(parser: &mut Parser<'_, '_>, start: Option<Expr>, at: At) -> Parsed<Arg> {
+    let open = parser.at_end() || parser.symbol() == Some(",");
+    let end = if open { None } else { Some(nested(parser, expr)?) };
+    let depth = [&start, &end].into_iter().flatten().map(|bound| bound.depth).max().unwrap_or(0);
+    let range = ExprKind::Range(start.map(Box::new), end.map(Box::new));
+    Ok(Arg { name: None, value: node(parser, range, at, depth)? })
 }
 
 /// `(x)`, or the tuple `(x, y)`.
@@ -500,7 +511,10 @@ mod tests {
             }
             ExprKind::Tuple(parts) => list("tuple", &parts.iter().collect::<Vec<_>>()),
             ExprKind::Arrow(x, y) => list("->", &[x, y]),
-            ExprKind::Range(x, y) => list("..", &[x, y]),
+            ExprKind::Range(x, y) => {
+                let bounds: Vec<&Expr> = [x, y].into_iter().flatten().map(|bound| &**bound).collect();
+                list(&format!("{}..", if x.is_none() { "to" } else { "" }), &bounds)
+            }
             ExprKind::Capture(i) => format!("capture{i}"),
             ExprKind::Host(i) => format!("host{i}"),
         }
@@ -550,6 +564,9 @@ mod tests {
         check("(a + b) * c", "(* (+ a b) c)");
         check("1f32 + 0xff_u32 + 1_000", "(+ (+ 1.0f32 255u32) 1000)");
         check("slice(x, D -> K, 0..D / 2)", "(slice x (-> D K) (.. 0 (/ D 2)))");
+        check("slice(x, D -> K, 1..)", "(slice x (-> D K) (.. 1))");
+        check("slice(x, D -> K, ..D - 1,)", "(slice x (-> D K) (to.. (- D 1)))");
+        check("f(..)", "(f (to.. ))");
         check("rename(x, T -> S)", "(rename x (-> T S))");
         check("true != false", "(!= true false)");
     }

@@ -6,18 +6,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::space::{SpaceDim, bytes, reach, stride};
-use super::{Access, Operand, Work, pointwise};
+use super::space::{SpaceDim, bytes, reach};
+use super::{Access, Operand, Work};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisId, AxisSet, Node, NodeId, NodeKind, ParamId, Reduce};
+use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Reduce};
 use crate::ir::kernel::{
-    At, Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
+    Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
     UniformId, Value,
 };
 use crate::ir::ops::Op;
-use crate::ir::plan::{BufferArg, IndexMap, Reach, UniformArg};
+use crate::ir::plan::{BufferArg, Reach, UniformArg};
+use crate::ir::point::{Coordinate, Coordinates, MoveId, Moves, Picked, Point, point};
 use crate::target::TargetFacts;
 
 /// Where in the space a body works.
@@ -42,18 +43,17 @@ pub(super) enum Sight {
 /// Bytes that every device binds at once: the default limit of WebGPU.
 const BINDING_BYTES: i64 = 128 << 20;
 
-/// Whether an operand is read out of order and may not fit in one binding.
+/// Whether an operand is read out of order, at places that follow from those of the elements, and may not fit in one
+/// binding.
 pub(super) fn is_windowed(work: &Work<'_>, operand: &Operand) -> bool {
-    reach(work.graph, work.group, operand) == Reach::Whole
+    !operand.moved
+        && reach(work.graph, work.group, operand) == Reach::Whole
         && bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
 }
 
-/// Coordinates along unrolled axes.
-type Unrolled = Vec<(AxisId, i64)>;
-
 /// A level of the body, outermost first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+pub(super) enum Level {
     Top,
     Item,
     Inner,
@@ -71,29 +71,33 @@ struct Held {
 
 /// A kernel that grows.
 pub(super) struct Body<'w> {
-    work: &'w Work<'w>,
-    rebased: bool,
-    sight: Sight,
+    pub(super) work: &'w Work<'w>,
+    pub(super) rebased: bool,
+    pub(super) sight: Sight,
     /// Those of the space, and then those of a row if it has rows.
-    dims: &'w [SpaceDim],
+    pub(super) dims: &'w [SpaceDim],
     /// Which of them vectors run along.
-    vector: usize,
+    pub(super) vector: usize,
     /// Whether that is over neighbouring rows, not along each.
     across: bool,
     /// Values that exist once a row has been gone through.
     of_rows: HashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
     held: HashMap<NodeId, Held>,
-    kernel: Kernel,
+    /// Where else than at the element at hand values are asked for.
+    pub(super) moves: Moves,
+    /// Which of them follow from what is combined along the row.
+    row_moves: Vec<bool>,
+    pub(super) kernel: Kernel,
     /// What is behind the kernel's buffers.
-    buffers: Vec<BufferArg>,
+    pub(super) buffers: Vec<BufferArg>,
     /// Whether what the current element reads lies within its windows, one for each.
-    within: Vec<Value>,
+    pub(super) within: Vec<Value>,
     /// Those of the kernel, in its order.
     uniforms: Vec<Value>,
     item: Vec<Stmt>,
     inner: Vec<Stmt>,
-    values: HashMap<(NodeId, Unrolled), (Level, Value)>,
+    pub(super) values: HashMap<Point, (Level, Value)>,
 }
 
 impl<'w> Body<'w> {
@@ -123,6 +127,8 @@ impl<'w> Body<'w> {
             across: false,
             of_rows: of_rows(work),
             held: HashMap::new(),
+            moves: Moves::default(),
+            row_moves: vec![],
             kernel,
             buffers: vec![],
             within: vec![],
@@ -138,7 +144,7 @@ impl<'w> Body<'w> {
     }
 
     /// Another buffer of the kernel.
-    fn bind(&mut self, operand: &Operand, reach: Reach) -> BufferId {
+    pub(super) fn bind(&mut self, operand: &Operand, reach: Reach) -> BufferId {
         let Operand { slot, dtype, access, .. } = *operand;
         self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access });
         self.buffers.push(BufferArg { slot, access, dtype, reach });
@@ -165,7 +171,7 @@ impl<'w> Body<'w> {
         self.at(Level::Inner)
     }
 
-    fn at(&mut self, level: Level) -> Builder<'_> {
+    pub(super) fn at(&mut self, level: Level) -> Builder<'_> {
         let body = match level {
             Level::Top => &mut self.kernel.body,
             Level::Item => &mut self.item,
@@ -185,7 +191,7 @@ impl<'w> Body<'w> {
     }
 
     /// Whether a value differs from lane to lane.
-    fn is_along_vectors(&self, axes: AxisSet) -> bool {
+    pub(super) fn is_along_vectors(&self, axes: AxisSet) -> bool {
         self.dims[self.vector].axes.iter().any(|&axis| axes.contains(axis))
     }
 
@@ -228,20 +234,20 @@ impl<'w> Body<'w> {
 
     /// Writes a value of the row, or of the lanes at a place in it, to a buffer.
     pub(super) fn store(&mut self, buffer: BufferId, id: NodeId, place: &Place) -> Stmt {
-        let of_row = self.level(id) != Level::Inner;
+        let of_row = self.level(&(id, vec![])) != Level::Inner;
         let value = self.value(id, &vec![], place);
         if of_row {
-            let at = self.position(buffer, Level::Item, &vec![], place);
+            let at = self.position(buffer, Level::Item, (&vec![], Lanes::ONE), place);
             return Stmt::Store(at, value);
         }
-        let at = self.position(buffer, Level::Inner, &vec![], place);
+        let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
         Stmt::Store(at, self.inner().splat(value, place.lanes))
     }
 
     /// Writes values of neighbouring rows.
     pub(super) fn store_across(&mut self, buffer: BufferId, id: NodeId, place: &Place) -> Stmt {
         let value = self.value(id, &vec![], place);
-        let at = self.position(buffer, Level::Inner, &vec![], place);
+        let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
         Stmt::Store(at, self.inner().splat(value, place.lanes))
     }
 
@@ -333,7 +339,7 @@ impl<'w> Body<'w> {
             let axes: AxisSet = operand.axes.iter().copied().collect();
             for unrolled in self.assignments(axes) {
                 let value = self.value(store.node, &unrolled, place);
-                let at = self.position(buffer, Level::Item, &unrolled, place);
+                let at = self.position(buffer, Level::Item, (&unrolled, place.lanes), place);
                 stores.push((at, value));
             }
         }
@@ -349,25 +355,27 @@ impl<'w> Body<'w> {
     }
 
     /// All coordinates along the unrolled axes among `axes`.
-    fn assignments(&self, axes: AxisSet) -> Vec<Unrolled> {
-        let mut all: Vec<Unrolled> = vec![vec![]];
+    fn assignments(&self, axes: AxisSet) -> Vec<Coordinates> {
+        let mut all: Vec<Coordinates> = vec![vec![]];
         for axis in axes.iter().filter(|&axis| self.work.group.unrolled.contains(axis)) {
             let extent = self.work.graph.axis(axis).extent.as_const();
             let extent = extent.unwrap_or_else(|| unreachable!("only fixed axes are unrolled"));
-            let longer = |partial: &Unrolled, at| partial.iter().copied().chain([(axis, at)]).collect();
+            let longer = |partial: &Coordinates, at| {
+                partial.iter().copied().chain([(axis, Coordinate::Fixed(at))]).collect()
+            };
             all = all.iter().flat_map(|partial| (0..extent).map(move |at| longer(partial, at))).collect();
         }
         all
     }
 
-    fn level(&self, id: NodeId) -> Level {
-        let axes = self.work.graph.node(id).axes;
+    pub(super) fn level(&self, point: &Point) -> Level {
+        let axes = self.moves.axes(self.work.graph, point);
         let cols = &self.work.group.cols;
         if !cols.is_empty() {
             let in_row = cols.iter().any(|&axis| axes.contains(axis));
             return match () {
                 () if in_row || self.is_along_vectors(axes) => Level::Inner,
-                () if axes.is_empty() && !self.of_rows.contains(&id) => Level::Top,
+                () if axes.is_empty() && !self.is_of_row(point) => Level::Top,
                 () => Level::Item,
             };
         }
@@ -385,6 +393,24 @@ impl<'w> Body<'w> {
         }
     }
 
+    /// Whether it, or where it is asked for, follows from what is combined along the row.
+    fn is_of_row(&self, (id, at): &Point) -> bool {
+        let by_row = |coordinate: &Coordinate| match coordinate {
+            Coordinate::Fixed(_) => false,
+            Coordinate::Moved(moved) => self.row_moves[moved.0 as usize],
+        };
+        self.of_rows.contains(id) || at.iter().any(|(_, coordinate)| by_row(coordinate))
+    }
+
+    /// Finds which of the new moves follow from what is combined along the row.
+    fn note_moves(&mut self) {
+        while self.row_moves.len() < self.moves.len() {
+            let next = self.moves.get(MoveId(self.row_moves.len() as u32));
+            let by_row = [&next.index].into_iter().chain(&next.within).any(|point| self.is_of_row(point));
+            self.row_moves.push(by_row);
+        }
+    }
+
     /// Whether the space is one element, and the kernel reads a buffer that it writes.
     fn is_one_in_place(&self) -> bool {
         let updates = |operand: &Operand| operand.access == Access::ReadWrite;
@@ -392,8 +418,8 @@ impl<'w> Body<'w> {
     }
 
     /// The value of a node, once what it is made of has one. With a stack of its own: graphs are deep.
-    pub(super) fn value(&mut self, id: NodeId, unrolled: &Unrolled, place: &Place) -> Value {
-        let wanted = self.key(id, unrolled);
+    pub(super) fn value(&mut self, id: NodeId, at: &Coordinates, place: &Place) -> Value {
+        let wanted = point(self.work.graph, id, at);
         let mut open = vec![wanted.clone()];
         while let Some(key) = open.pop() {
             if self.values.contains_key(&key) {
@@ -411,44 +437,54 @@ impl<'w> Body<'w> {
         self.values[&wanted].1
     }
 
-    /// What a value goes by: a node, and where along those unrolled axes that it has.
-    fn key(&self, id: NodeId, unrolled: &Unrolled) -> (NodeId, Unrolled) {
-        let axes = self.work.graph.node(id).axes;
-        (id, unrolled.iter().copied().filter(|&(axis, _)| axes.contains(axis)).collect())
+    /// What is held of a value, if that is asked for at the element at hand.
+    fn held(&self, (id, at): &Point) -> Option<Held> {
+        self.held.get(id).filter(|_| at.is_empty()).copied()
     }
 
-    /// The values that one is made of, in the order in which they are asked for.
-    fn operands(&self, (id, unrolled): &(NodeId, Unrolled)) -> Vec<(NodeId, Unrolled)> {
-        let held = self.held.get(id).is_some_and(|held| held.filled);
-        if held || self.work.loads.contains_key(&Load::Stored(*id)) {
+    /// The values that one is made of, in the order in which they are asked for: for what is read, what says where.
+    fn operands(&mut self, of: &Point) -> Vec<Point> {
+        let (id, at) = of;
+        if self.held(of).is_some_and(|held| held.filled) {
             return vec![];
         }
-        let node = self.work.graph.node(*id);
+        let graph = self.work.graph;
+        let node = graph.node(*id);
+        if self.is_read(*id) {
+            return self.moved_by(at);
+        }
         match &node.kind {
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Coord(_) => vec![],
+            NodeKind::Coord(axis) => self.moved_along(at, *axis).into_iter().collect(),
+            NodeKind::Input(_) | NodeKind::Scalar(_) | NodeKind::Literal(_) | NodeKind::Extent(_) => vec![],
             NodeKind::Apply(_) | NodeKind::Cast => {
-                node.args.iter().map(|&arg| self.key(arg, unrolled)).collect()
+                node.args.iter().map(|&arg| point(graph, arg, at)).collect()
             }
             NodeKind::Reduce(_, axes) => {
                 let parts = self.assignments(*axes).into_iter();
-                parts.map(|part| self.key(node.args[0], &[unrolled.as_slice(), &part].concat())).collect()
+                parts.map(|part| point(graph, node.args[0], &[at.as_slice(), &part].concat())).collect()
             }
-            NodeKind::At(axis, at) => {
-                vec![self.key(node.args[0], &[unrolled.as_slice(), &[(*axis, *at)]].concat())]
+            NodeKind::At(_) => {
+                let Picked { of, by } = self.moves.picked(graph, of);
+                self.note_moves();
+                // What is read where there is something is 0 elsewhere already.
+                let within = by.into_iter().skip(if self.is_read(of.0) { 2 } else { 1 });
+                [of].into_iter().chain(within).collect()
             }
         }
     }
 
+    /// Whether a value is read from memory.
+    fn is_read(&self, id: NodeId) -> bool {
+        let input = matches!(self.work.graph.node(id).kind, NodeKind::Input(_));
+        input || self.work.loads.contains_key(&Load::Stored(id))
+    }
+
     /// Makes a value of operands that are there.
-    fn place(&mut self, key: (NodeId, Unrolled), place: &Place) {
-        let (id, unrolled) = &key;
-        let node = self.work.graph.node(*id);
-        let level = self.level(*id);
-        let held = self.held.get(id).copied();
+    fn place(&mut self, key: Point, place: &Place) {
+        let id = key.0;
+        let node = self.work.graph.node(id);
+        let level = self.level(&key);
+        let held = self.held(&key);
         if let Some(held) = held.filter(|held| held.filled) {
             let ty = Type { dtype: node.dtype, lanes: place.lanes };
             let index = self.held_at(&held, place);
@@ -456,8 +492,8 @@ impl<'w> Body<'w> {
             self.values.insert(key, (level, value));
             return;
         }
-        let mut value = if let Some(&buffer) = self.work.loads.get(&Load::Stored(*id)) {
-            self.load(buffer, node, level, unrolled, place)
+        let mut value = if let Some(&buffer) = self.work.loads.get(&Load::Stored(id)) {
+            self.load(buffer, &key, level, place)
         } else {
             self.make(key.clone(), level, place)
         };
@@ -469,20 +505,21 @@ impl<'w> Body<'w> {
         self.values.insert(key, (level, value));
     }
 
-    fn make(&mut self, key: (NodeId, Unrolled), level: Level, place: &Place) -> Value {
+    fn make(&mut self, key: Point, level: Level, place: &Place) -> Value {
         let operands: Vec<Value> = self.operands(&key).iter().map(|key| self.values[key].1).collect();
-        let (node, unrolled) = (self.work.graph.node(key.0), &key.1);
+        let node = self.work.graph.node(key.0);
         match &node.kind {
             NodeKind::Input(param) => {
                 let buffer = self.work.loads[&Load::Param(*param)];
-                self.load(buffer, node, level, unrolled, place)
+                self.load(buffer, &key, level, place)
             }
             NodeKind::Scalar(ParamId(param)) => {
                 let name = &self.work.graph.param(ParamId(*param)).name;
                 self.uniform(UniformArg::Scalar(*param), node.dtype, name)
             }
             NodeKind::Literal(value) => self.top().constant(node.dtype, *value),
-            NodeKind::Coord(axis) => self.coordinate(*axis, level, unrolled, place),
+            NodeKind::Coord(_) if !operands.is_empty() => operands[0],
+            NodeKind::Coord(axis) => self.coordinate(*axis, level, &key.1, place),
             NodeKind::Extent(extent) => {
                 let extent = self.extent(extent);
                 self.top().cast(extent, node.dtype)
@@ -494,22 +531,27 @@ impl<'w> Body<'w> {
                 let sum = operands.into_iter().reduce(|sum, x| self.at(level).apply(op, &[sum, x]));
                 sum.unwrap_or_else(|| unreachable!("fixed extents are positive"))
             }
-            NodeKind::At(..) => operands[0],
+            NodeKind::At(_) => {
+                let [x, ref within @ ..] = operands[..] else { unreachable!("something is picked from") };
+                let Some(&within) = within.first() else { return x };
+                let zero = if node.dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) };
+                let zero = self.top().constant(node.dtype, zero);
+                self.at(level).apply(Op::Select, &[within, x, zero])
+            }
         }
     }
 
-    fn load(
-        &mut self,
-        buffer: BufferId,
-        node: &Node,
-        level: Level,
-        unrolled: &Unrolled,
-        place: &Place,
-    ) -> Value {
-        let per_lane = level == Level::Inner && self.is_along_vectors(node.axes);
-        let lanes = if per_lane { place.lanes } else { Lanes::ONE };
-        let at = self.position(buffer, self.base(level), unrolled, place);
-        self.at(level).bind(Type { dtype: node.dtype, lanes }, Expr::Load(at))
+    fn load(&mut self, buffer: BufferId, point: &Point, level: Level, place: &Place) -> Value {
+        let graph = self.work.graph;
+        let per_lane = level == Level::Inner && self.is_along_vectors(self.moves.axes(graph, point));
+        let ty =
+            Type { dtype: graph.node(point.0).dtype, lanes: if per_lane { place.lanes } else { Lanes::ONE } };
+        let at = self.position(buffer, self.base(level), (&point.1, ty.lanes), place);
+        let within = self.moves.within(&point.1);
+        let within: Vec<Value> = within.iter().map(|point| self.values[point].1).collect();
+        let mask = within.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
+        let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
+        self.at(level).bind(ty, read)
     }
 
     /// The elements of held values at a place.
@@ -527,128 +569,6 @@ impl<'w> Body<'w> {
             Level::Inner if self.work.group.cols.is_empty() => Level::Item,
             Level::Top | Level::Item | Level::Inner => level,
         }
-    }
-
-    fn coordinate(&mut self, axis: AxisId, level: Level, unrolled: &Unrolled, place: &Place) -> Value {
-        if let Some(&(_, at)) = unrolled.iter().find(|(a, _)| *a == axis) {
-            return self.top().constant(DType::I32, Const::Int(at));
-        }
-        let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
-        let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
-        let mut first = place.coordinates[dim];
-        if level == Level::Inner && place.lanes != Lanes::ONE && dim == self.vector {
-            let lane = pointwise::lane_index(self, place.lanes);
-            first = self.inner().apply(Op::Add, &[first, lane]);
-        }
-        self.at(level).cast(first, DType::I32)
-    }
-
-    /// The elements of a buffer that the lanes at a place touch.
-    fn position(&mut self, buffer: BufferId, level: Level, unrolled: &Unrolled, place: &Place) -> At {
-        let work = self.work;
-        let operand = &work.operands[usize::from(buffer.0)];
-        match reach(work.graph, work.group, operand) {
-            // What lacks every axis of the space is read once, before there is an element.
-            Reach::Linear(per) if level != Level::Top && work.group.cols.is_empty() => {
-                let per =
-                    per.as_const().unwrap_or_else(|| unreachable!("what is not in the space is unrolled"));
-                let phase = unrolled
-                    .iter()
-                    .filter_map(|&(axis, at)| Some(stride(work.graph, operand, axis)?.as_const()? * at));
-                let phase = phase.sum::<i64>() as u32;
-                let mut b = self.at(level);
-                let per_value = b.index(per);
-                let index =
-                    if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
-                At { buffer, index: self.rebase(buffer, level, index), stride: per as u32, phase }
-            }
-            Reach::Linear(_) | Reach::Whole | Reach::Windows(_) => {
-                self.strided(buffer, level, unrolled, place)
-            }
-        }
-    }
-
-    /// A position from the coordinates of its place, dim by dim.
-    fn strided(&mut self, buffer: BufferId, level: Level, unrolled: &Unrolled, place: &Place) -> At {
-        let (graph, operand) = (self.work.graph, &self.work.operands[usize::from(buffer.0)]);
-        let (mut index, mut start) = (None, DimExpr::constant(0));
-        for &(axis, at) in unrolled.iter().filter(|(_, at)| *at != 0) {
-            if let Some(stride) = stride(graph, operand, axis) {
-                let stride = stride * DimExpr::constant(at);
-                let ahead = self.extent(&stride);
-                index = Some(self.sum(level, index, ahead));
-                start = start + stride;
-            }
-        }
-        let strides: Vec<Option<DimExpr>> =
-            self.dims.iter().map(|dim| stride(graph, operand, *dim.axes.last()?)).collect();
-        for (stride, &coordinate) in strides.iter().zip(&place.coordinates) {
-            if let Some(stride) = stride {
-                let ahead = self.product(level, coordinate, stride);
-                index = Some(self.sum(level, index, ahead));
-            }
-        }
-        let index = index.unwrap_or_else(|| self.at(level).index(0));
-        if self.sight == Sight::Windows && is_windowed(self.work, operand) {
-            return self.through_window(buffer, index, start, strides);
-        }
-        let index = self.rebase(buffer, level, index);
-        let Some(Some(along)) = strides.get(self.vector) else { return At::new(buffer, index) };
-        if place.lanes == Lanes::ONE || along.as_const() == Some(1) {
-            return At::new(buffer, index);
-        }
-        let lane = pointwise::lane_index(self, place.lanes);
-        let along = self.extent(along);
-        let mut b = self.inner();
-        let ahead = b.apply(Op::Mul, &[lane, along]);
-        At::new(buffer, b.apply(Op::Add, &[index, ahead]))
-    }
-
-    /// A place that is read through a window of its own. The element waits where it lies outside.
-    fn through_window(
-        &mut self,
-        operand: BufferId,
-        index: Value,
-        start: DimExpr,
-        strides: Vec<Option<DimExpr>>,
-    ) -> At {
-        let strides = strides.into_iter().map(|stride| stride.unwrap_or_else(|| DimExpr::constant(0)));
-        let dims = self.dims.iter().map(|dim| dim.extent.clone()).zip(strides).collect();
-        let reach = Reach::Windows(IndexMap { start, dims });
-        let known = &mut self.buffers[usize::from(operand.0)].reach;
-        let buffer = if *known == Reach::Whole {
-            *known = reach;
-            operand
-        } else {
-            self.bind(&self.work.operands[usize::from(operand.0)], reach)
-        };
-        let index = self.rebase(buffer, Level::Item, index);
-        let name = format!("window of {}", self.kernel.buffer(buffer).name);
-        let window = self.uniform(UniformArg::Window(buffer.0), DType::Index, &name);
-        let within = self.item().apply(Op::Lt, &[index, window]);
-        self.within.push(within);
-        At::new(buffer, index)
-    }
-
-    fn sum(&mut self, level: Level, index: Option<Value>, ahead: Value) -> Value {
-        index.map_or(ahead, |index| self.at(level).apply(Op::Add, &[index, ahead]))
-    }
-
-    fn product(&mut self, level: Level, coordinate: Value, stride: &DimExpr) -> Value {
-        if stride.as_const() == Some(1) {
-            return coordinate;
-        }
-        let stride = self.extent(stride);
-        self.at(level).apply(Op::Mul, &[coordinate, stride])
-    }
-
-    fn rebase(&mut self, buffer: BufferId, level: Level, index: Value) -> Value {
-        if !self.rebased {
-            return index;
-        }
-        let name = format!("offset of {}", self.kernel.buffer(buffer).name);
-        let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, &name);
-        self.at(level).apply(Op::Add, &[index, offset])
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
     }
     if facts.row_memory != RowMemory::Scratch {
         let runs = self::runs(work, &held);
-        let far = |id: &NodeId| load_of(work, *id).is_some() && is_element(work, *id);
+        let far = |id: &NodeId| is_far(work, *id) && is_element(work, *id);
         let again = runs.iter().filter(|(id, runs)| far(id) && runs.len() > 1);
         held.extend(again.map(|(id, _)| *id).collect::<Vec<_>>());
     }
@@ -52,6 +52,12 @@ fn is_element(work: &Work<'_>, id: NodeId) -> bool {
 
 fn is_reduced(work: &Work<'_>, id: NodeId) -> bool {
     !work.graph.looped_axes(id).is_empty()
+}
+
+/// Whether a value is read from far: from memory, at its own place or at another.
+fn is_far(work: &Work<'_>, id: NodeId) -> bool {
+    let picks = matches!(work.graph.node(id).kind, NodeKind::At(_));
+    load_of(work, id).is_some() || picks && work.graph.picked(id).is_none()
 }
 
 /// The buffer that a value is read from.
@@ -86,7 +92,9 @@ fn runs(work: &Work<'_>, held: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeSet<u
             // What is combined along the row is known from the runs before.
             let combined = id != root && is_reduced(work, id);
             if !kept && !known && !combined && !work.loads.contains_key(&Load::Stored(id)) {
-                open.extend(&work.graph.node(id).args);
+                let args = &work.graph.node(id).args;
+                // What is picked from is another value than that of the element.
+                open.extend(if is_far(work, id) { args.get(1..).unwrap_or_default() } else { args });
             }
         }
     }

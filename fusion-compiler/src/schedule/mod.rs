@@ -16,6 +16,7 @@ mod body;
 mod column;
 mod held;
 mod pointwise;
+mod position;
 mod row;
 mod space;
 
@@ -65,6 +66,8 @@ pub struct Operand {
     pub access: Access,
     /// Outermost first.
     pub axes: Vec<AxisId>,
+    /// Whether it is read at other places than those of the elements at hand.
+    pub moved: bool,
 }
 
 /// One way to run a group.

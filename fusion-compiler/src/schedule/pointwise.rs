@@ -25,8 +25,7 @@ pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> 
         Vectors::Lanes(lanes) => {
             let one = dims.iter().all(|dim| dim.extent.as_const() == Some(1));
             let lanes = if one || !work.group.unrolled.is_empty() { vec![1] } else { vec![lanes, 1] };
-            // A line needs no variant of one lane: the last elements are done one by one.
-            let lanes = if dims.len() == 1 { &lanes[..1] } else { &lanes[..] };
+            let lanes = if is_line(work, &dims) { &lanes[..1] } else { &lanes[..] };
             let widths = widths(work, facts);
             let way = |index, lanes| Way { index, lanes, sight: Sight::Whole };
             let mut ways: Vec<Way> =
@@ -55,7 +54,7 @@ struct Way {
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> Scheduled {
     let lanes = i64::from(way.lanes);
     let mut when = width_conditions(work, facts, way.index);
-    if lanes > 1 && dims.len() > 1 {
+    if lanes > 1 && !is_line(work, dims) {
         when.push(Condition::Divides(dims[dims.len() - 1].extent.clone(), lanes));
     }
     if facts.rebased {
@@ -74,7 +73,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     if lanes == 1 {
         grid_loop(&mut body, (start, end), 1);
-    } else if dims.len() > 1 {
+    } else if !is_line(work, dims) {
         grid_loop(&mut body, (start, end), way.lanes);
     } else {
         let mut b = body.top();
@@ -86,6 +85,12 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
         rest_loop(&mut body, (whole, end), way.lanes);
     }
     scheduled(dims, body, when, u32::from(way.lanes))
+}
+
+/// Whether positions are those of elements in a line. It needs no variant of one lane: the last elements are done one by
+/// one. What is read at other places is not on it, and starts at multiples of the lanes only if the extent is one.
+fn is_line(work: &Work<'_>, dims: &[SpaceDim]) -> bool {
+    dims.len() == 1 && !work.operands.iter().any(|operand| operand.moved)
 }
 
 /// A loop over elements, dealt out to all threads, `lanes` at a time.

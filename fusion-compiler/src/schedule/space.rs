@@ -5,7 +5,7 @@
 
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AxisId, AxisSet, Graph, NodeKind};
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{Condition, Reach};
 use crate::target::TargetFacts;
@@ -35,7 +35,7 @@ pub(super) fn cols(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<Sp
 }
 
 fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -> Vec<SpaceDim> {
-    let asked: AxisSet = group.nodes.iter().filter_map(|&id| coordinate(&graph.node(id).kind)).collect();
+    let asked: AxisSet = group.nodes.iter().filter_map(|&id| coordinate(graph, id)).collect();
     let mut dims: Vec<SpaceDim> = Vec::new();
     for &axis in axes {
         let extent = graph.axis(axis).extent.clone();
@@ -53,17 +53,18 @@ fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -
     dims
 }
 
-fn coordinate(kind: &NodeKind) -> Option<AxisId> {
-    match kind {
-        NodeKind::Coord(axis) => Some(*axis),
+/// The axis whose coordinates a node asks for, or replaces.
+fn coordinate(graph: &Graph, id: NodeId) -> Option<AxisId> {
+    match graph.node(id).kind {
+        NodeKind::Coord(axis) => Some(axis),
+        NodeKind::At(axis) => Some(axis).filter(|_| graph.picked(id).is_none()),
         NodeKind::Input(_)
         | NodeKind::Scalar(_)
         | NodeKind::Literal(_)
         | NodeKind::Extent(_)
         | NodeKind::Apply(_)
         | NodeKind::Cast
-        | NodeKind::Reduce(..)
-        | NodeKind::At(..) => None,
+        | NodeKind::Reduce(..) => None,
     }
 }
 
@@ -94,6 +95,9 @@ pub(super) fn bytes(graph: &Graph, operand: &Operand) -> DimExpr {
 
 /// How positions in an operand follow from those in the space.
 pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
+    if operand.moved {
+        return Reach::Whole;
+    }
     let space = group.space();
     let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else { return Reach::Whole };
     let per = DimExpr::product(inner.iter().map(|&axis| &graph.axis(axis).extent));

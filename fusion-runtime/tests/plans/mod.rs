@@ -46,6 +46,7 @@ pub(crate) static RELU: Plan = Plan {
     params: Borrowed(&[any("a"), any("b"), any("c")]),
     nonempty: Borrowed(&[]),
     products: Borrowed(&[]),
+    sums: Borrowed(&[]),
     outputs: Borrowed(&[Output {
         dtype: DType::F32,
         dims: Borrowed(&[]),
@@ -109,6 +110,7 @@ pub(crate) static AXPY: Plan = Plan {
     ]),
     nonempty: Borrowed(&[]),
     products: Borrowed(&[]),
+    sums: Borrowed(&[]),
     outputs: Borrowed(&[]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
@@ -187,6 +189,7 @@ pub(crate) static BROADCAST: Plan = Plan {
     ]),
     nonempty: Borrowed(&[]),
     products: Borrowed(&[]),
+    sums: Borrowed(&[]),
     outputs: Borrowed(&[
         Output { dtype: DType::F32, dims: Borrowed(ND), any_shape: false, dest: Dest::Returned },
         Output {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a function depends on its seed alone; what jumps (comparisons, rounding, casts) is applied only to
 //! inputs, integers and coordinates, which are the same in every arithmetic. Each third function combines elements along
-//! dims of any extent, too.
+//! dims of any extent, too, and each fourth asks for values at other places.
 
 use std::fmt::Write;
 
@@ -192,6 +192,8 @@ pub fn function(seed: u64) -> Function {
 
 struct Writer {
     random: Random,
+    /// Whether values may be asked for at other places.
+    moves: bool,
     /// Whether elements may be combined along `N` and `D` …
     rows: bool,
     /// … and whether they have been.
@@ -215,6 +217,7 @@ impl Writer {
     fn new(seed: u64) -> Writer {
         Writer {
             random: Random(seed ^ 0x5eed_c0de),
+            moves: seed % 4 == 1,
             rows: seed % 3 == 2,
             combines: false,
             has_extremes: false,
@@ -307,6 +310,7 @@ impl Writer {
     /// Appends a `let`, unless its value would be out of hand.
     fn step(&mut self) {
         let (text, mut value) = match self.random.below(if self.rows { 18 } else { 12 }) {
+            _ if self.moves && self.random.one_in(3) => self.moved(),
             0..=3 => self.unary(),
             4..=6 => self.binary(),
             7 => self.choice(),
@@ -438,6 +442,40 @@ impl Writer {
             }
             None => self.unary(),
         }
+    }
+
+    /// Elements at other places along a dim.
+    fn moved(&mut self) -> (String, Float) {
+        let x = self.value();
+        let dims: Vec<usize> = (0..3).filter(|i| x.axes >> i & 1 == 1).collect();
+        if dims.is_empty() {
+            return self.unary();
+        }
+        let dim = *self.random.pick(&dims);
+        let (v, d, n) = (&x.name, DIMS[dim], self.values.len());
+        let mut axes = x.axes;
+        let text = match self.random.below(6) {
+            0 => format!("flip({v}, {d})"),
+            1 => {
+                let (by, more) = self.int();
+                axes |= more;
+                format!("roll({v}, {d}, {by})")
+            }
+            2 => format!("roll({v}, {d}, {})", [1, -1, 2, -3, 17][self.random.below(5)]),
+            3 => {
+                format!("pad(slice({v}, {d} -> S{n}, ..{d} / 2), S{n} -> {d}, {d} - {d} / 2, 0, value = 0.5)")
+            }
+            4 => format!(
+                "concat((slice({v}, {d} -> R{n}, {d} / 2..), R{n}), (slice({v}, {d} -> S{n}, ..{d} / 2), S{n}) -> {d})"
+            ),
+            _ => {
+                let (ids, more) = self.int();
+                axes = axes & !(1 << dim) | more;
+                format!("if {ids} >= 0 && {ids} < {d} {{ take({v}, {d}, {ids}) }} else {{ 0.25 }}")
+            }
+        };
+        let value = Float::new(axes, |i| Bound { max: x.bounds[i].max.max(0.5), ..x.bounds[i] });
+        (text, Float { exact: x.exact, ..value })
     }
 
     fn reduction(&mut self) -> (String, Float) {

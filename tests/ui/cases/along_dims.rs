@@ -3,7 +3,7 @@
 use fusion::fuse;
 
 fuse! {
-    pub fn at_unknown_extent(x: f32[N, D]) -> f32[N] { at(x, D, 0) }
+    pub fn at_a_value(x: f32[N, D], i: i32) -> f32[N] { at(x, D, i) }
     pub fn absent(x: f32[N], _y: f32[C = 3]) -> f32[N] { sum(x, C) }
     pub fn absent_at(x: f32[N], _y: f32[C = 3]) -> f32[N] { at(x, C, 1) }
     pub fn absent_of_two(x: f32[N, D], _y: f32[C]) -> f32[] { mean(x, (N, C)) }
@@ -19,7 +19,7 @@ fuse! {
     pub fn ambiguous(x: f32[N, 3]) -> f32[N] { max(x, 3) }
     pub fn named(x: f32[N, C = 3]) -> f32[N] { sum(x, dim = C) }
     pub fn outside(x: f32[N, C = 3]) -> f32[N] { at(x, C, 3) }
-    pub fn position(x: f32[N, C = 3]) -> f32[N] { at(x, C, C - 1) }
+    pub fn position(x: f32[N, C = 3]) -> f32[N] { at(x, C, C + 1) }
     pub fn too_few(x: f32[N, C = 3]) -> f32[N] { at(x, C) }
     pub fn picked_of_two(x: f32[N, C = 3, D = 3]) -> f32[N] { at(x, (C, D), 0) }
     pub fn coordinate_of_value(x: f32[N]) -> f32[N] { x * index(x + 1.0) as f32 }

@@ -88,7 +88,7 @@ fn results() {
     );
     refused(
         "pub fn f(x: f32[N, D], y: f32[N]) -> f32[D, N] { y + at(x, D, 0) } ",
-        &["`at` over a dim of unknown extent is not available yet: `D` needs a fixed extent, like `D = 3`"],
+        &["the result is declared [D, N], but this value has no dim `D`: declare `[N]`"],
     );
     refused(
         "pub fn f(x: f32[N, C = 2]) -> f32[C, N] { sum(x, C) }",

@@ -3,7 +3,7 @@
 //! Invariant: every operation means what the op table says, rounded as its type; the generated Rust computes the
 //! same bits. Memory is reached through the same checked windows as that of generated code.
 
-use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{At, Buffer, Expr, FOLD_LANES, Fold, Kernel, Lanes, Stmt, Uniform, Value};
 use fusion_compiler::ir::scalar::Scalar;
@@ -304,6 +304,17 @@ impl Interpreter<'_, '_> {
                     Place::Gather(places) => places.indices().for_each(|i| memory.load(i, 1, 1, out)),
                 }
             }
+            Expr::LoadWhere(at, mask) => {
+                let (memory, mask) = (&self.memory[usize::from(at.buffer.0)], column(mask));
+                for lane in 0..tile.count {
+                    let holds = matches!(mask.get(lane.min(mask.len() - 1)), Scalar::Bool(true));
+                    match self.place(at, Tile { first: tile.first + lane, count: 1 }) {
+                        Place::Run { first, .. } if holds => memory.load(first, 1, 1, out),
+                        Place::Gather(places) if holds => memory.load(places.index(lane), 1, 1, out),
+                        Place::Run { .. } | Place::Gather(_) => out.push(zero(out.dtype())),
+                    }
+                }
+            }
             Expr::LoadShared(id, index) => {
                 let (first, Column::F32(out)) = (self.index(*index) + tile.first, out) else {
                     unreachable!("what is held is f32")
@@ -338,7 +349,9 @@ impl Interpreter<'_, '_> {
             Lanes::Loop => Place::Gather(indices),
             Lanes::Const(_) => {
                 let (stride, phase) = (at.stride as usize, at.phase as usize);
-                Place::Run { first: self.index(at.index) + tile.first * stride + phase, stride }
+                // Where nothing is read, it may be anywhere.
+                let first = self.index(at.index).wrapping_add(tile.first * stride + phase);
+                Place::Run { first, stride }
             }
         }
     }
@@ -356,6 +369,10 @@ enum Place<'a> {
 
 fn position(i: usize) -> Scalar {
     Scalar::Int(DType::Index, i as i64)
+}
+
+fn zero(dtype: DType) -> Scalar {
+    Scalar::new(dtype, if dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) })
 }
 
 fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {

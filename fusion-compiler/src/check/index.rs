@@ -1,0 +1,555 @@
+//! `at`, `slice`, `flip`, `roll`, `pad`, `concat` and `take`: elements of a value at other places, of which none is moved.
+//!
+//! Each says of every element of its result where along a dim it is picked from. Invariant: without a condition there is an
+//! element at each such place, because extents are checked here, where they are known, and by `Graph::sums` at each call.
+
+use super::build::{Builder, Env, Form, Value};
+use super::expr::{dtype_of, known, single, typed};
+use super::weak::{self, Weak};
+use super::{dims, rename};
+use crate::diag::{self, Message};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Sum};
+use crate::ir::ops::Op;
+use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Unary};
+
+/// Which of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    At,
+    Slice,
+    Flip,
+    Roll,
+    Pad,
+    Concat,
+    Take,
+}
+
+impl Kind {
+    pub(super) fn from_name(name: &str) -> Option<Kind> {
+        use Kind::{At, Concat, Flip, Pad, Roll, Slice, Take};
+        [At, Slice, Flip, Roll, Pad, Concat, Take].into_iter().find(|kind| kind.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::At => "at",
+            Kind::Slice => "slice",
+            Kind::Flip => "flip",
+            Kind::Roll => "roll",
+            Kind::Pad => "pad",
+            Kind::Concat => "concat",
+            Kind::Take => "take",
+        }
+    }
+
+    fn usage(self) -> Message {
+        match self {
+            Kind::At => diag::at_arguments(),
+            Kind::Slice => diag::slice_arguments(),
+            Kind::Flip => diag::flip_arguments(),
+            Kind::Roll => diag::roll_arguments(),
+            Kind::Pad => diag::pad_arguments(),
+            Kind::Concat => diag::concat_arguments(),
+            Kind::Take => diag::take_arguments(),
+        }
+    }
+}
+
+/// The value of a call of one of them.
+pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
+    if b.form == Form::AnyShape {
+        return b.error(at, diag::inline_needs_dims(kind.name()));
+    }
+    let span = b.place(at);
+    if b.is_full() {
+        return b.error_span(span, diag::too_many_terms());
+    }
+    let mut call = Call { b, env, kind, at, span };
+    let value = match kind {
+        Kind::At => call.at(args),
+        Kind::Slice => call.slice(args),
+        Kind::Flip => call.flip(args),
+        Kind::Roll => call.roll(args),
+        Kind::Pad => call.pad(args),
+        Kind::Concat => call.concat(args),
+        Kind::Take => call.take(args),
+    };
+    known(value)
+}
+
+struct Call<'c, 'a> {
+    b: &'c mut Builder<'a>,
+    env: &'c mut Env,
+    kind: Kind,
+    at: At,
+    span: SpanId,
+}
+
+/// A value along a dim that it has.
+struct Operand {
+    id: NodeId,
+    axis: AxisId,
+    extent: DimExpr,
+}
+
+impl Call<'_, '_> {
+    fn at(&mut self, args: &[Arg]) -> Option<NodeId> {
+        let [x, along, position] = self.plain(args)?;
+        let x = self.operand(x, along)?;
+        let place = self.amount(position)?;
+        let (at, extent) = (place.as_const(), x.extent.as_const());
+        if at.is_some_and(|at| at < 0 || extent.is_some_and(|extent| at >= extent)) {
+            let symbols = &self.b.graph.symbols;
+            let [place, extent] = [&place, &x.extent].map(|e| e.display(symbols).to_string());
+            let name = &self.b.graph.axis(x.axis).name;
+            let message = diag::at_out_of_range(place, name, extent);
+            return self.refuse(position.at, message);
+        }
+        let one = DimExpr::constant(1);
+        let rest = difference(&x.extent, &(place.clone() + one.clone()));
+        let text = place.display(&self.b.graph.symbols).to_string();
+        let before = named(format!("..{text}"), place.clone());
+        self.sum(position.at, x.axis, vec![before, named(text, one), named("rest".into(), rest)])?;
+        let index = self.extent(&place)?;
+        self.elements(&x, index, None)
+    }
+
+    fn slice(&mut self, args: &[Arg]) -> Option<NodeId> {
+        let [x, arrow, range] = self.plain(args)?;
+        let (from, to) = self.arrow(arrow)?;
+        let ExprKind::Range(start, end) = &range.kind else { return self.misused(range.at) };
+        let x = self.operand(x, from)?;
+        let start = match start {
+            Some(start) => self.amount(start)?,
+            None => DimExpr::constant(0),
+        };
+        let end = match end {
+            Some(end) => self.amount(end)?,
+            None => x.extent.clone(),
+        };
+        let [first, last, extent] = [&start, &end, &x.extent].map(DimExpr::as_const);
+        let behind = |a: Option<i64>, b: Option<i64>| a.zip(b).is_some_and(|(a, b)| a > b);
+        if behind(Some(0), first) || behind(first, last) || behind(last, extent) {
+            let symbols = &self.b.graph.symbols;
+            let [start, end, extent] = [&start, &end, &x.extent].map(|e| e.display(symbols).to_string());
+            let name = &self.b.graph.axis(x.axis).name;
+            let message = diag::slice_range(start, end, name, extent);
+            return self.refuse(range.at, message);
+        }
+        let length = difference(&end, &start);
+        let new = self.new_axis(&x, to, length)?;
+        let rest = difference(&x.extent, &end);
+        let symbols = &self.b.graph.symbols;
+        let names = [format!("..{}", start.display(symbols)), format!("{}..", end.display(symbols))];
+        let [before, after] = names;
+        let part = self.b.graph.axis(new).clone();
+        self.sum(range.at, x.axis, vec![named(before, start.clone()), part, named(after, rest)])?;
+        let index = self.shifted(new, Op::Add, &start)?;
+        self.elements(&x, index, None)
+    }
+
+    fn flip(&mut self, args: &[Arg]) -> Option<NodeId> {
+        let [x, along] = self.plain(args)?;
+        let x = self.operand(x, along)?;
+        self.reaches(&x)?;
+        let (extent, one) = (self.extent(&x.extent)?, self.number(1)?);
+        let last = self.apply(Op::Sub, &[extent, one]);
+        let own = self.coordinate(x.axis)?;
+        let index = self.apply(Op::Sub, &[last, own]);
+        self.elements(&x, index, None)
+    }
+
+    /// Of `i` and a distance of either sign, `(i - distance) mod D`, without leaving `i32` on the way.
+    fn roll(&mut self, args: &[Arg]) -> Option<NodeId> {
+        let [x, along, distance] = self.plain(args)?;
+        let x = self.operand(x, along)?;
+        let at = distance.at;
+        let distance = single(self.b, self.env, distance);
+        let is = dtype_of(self.b, &distance)?;
+        if is != DType::I32 {
+            return self.refuse(at, diag::roll_distance(is));
+        }
+        let distance = typed(self.b, &distance, is)?;
+        self.reaches(&x)?;
+        let extent = self.extent(&x.extent)?;
+        let rest = self.apply(Op::Rem, &[distance, extent]);
+        let distance = self.wrapped(rest, extent)?;
+        let own = self.coordinate(x.axis)?;
+        let index = self.apply(Op::Sub, &[own, distance]);
+        let index = self.wrapped(index, extent)?;
+        self.elements(&x, index, None)
+    }
+
+    fn pad(&mut self, args: &[Arg]) -> Option<NodeId> {
+        let (args, fill) = match args {
+            [args @ .., fill] if args.len() == 4 => (args, Some(fill)),
+            args => (args, None),
+        };
+        let is_fill = |arg: &Arg| arg.name.as_ref().is_none_or(|name| name.text == "value");
+        if !fill.is_none_or(is_fill) {
+            return self.misused(self.at);
+        }
+        let [x, arrow, before, after] = self.plain(args)?;
+        let (from, to) = self.arrow(arrow)?;
+        let x = self.operand(x, from)?;
+        let mut amounts = Vec::new();
+        for amount in [before, after] {
+            let extent = self.amount(amount)?;
+            if extent.as_const().is_some_and(|extent| extent < 0) {
+                return self.refuse(amount.at, diag::pad_negative());
+            }
+            amounts.push(extent);
+        }
+        let after = amounts.remove(1);
+        let before = amounts.remove(0);
+        let whole = self.new_axis(&x, to, before.clone() + x.extent.clone() + after.clone())?;
+        let own = self.b.graph.axis(x.axis).clone();
+        let parts = vec![named("before".into(), before.clone()), own, named("after".into(), after)];
+        self.sum(to.at, whole, parts)?;
+        let index = self.shifted(whole, Op::Sub, &before)?;
+        let within = self.inside(index, &x.extent)?;
+        let picked = self.elements(&x, index, Some(within))?;
+        let Some(fill) = fill else { return Some(picked) };
+        let (at, dtype) = (fill.value.at, self.b.graph.node(picked).dtype);
+        let fill = single(self.b, self.env, &fill.value);
+        let is = dtype_of(self.b, &fill)?;
+        let weak_float = matches!(&fill, Value::Weak(number) if number.is_float);
+        let fits = matches!(fill, Value::Weak(_)) && !(weak_float && dtype.is_int());
+        if is != dtype && !fits {
+            return self.refuse(at, diag::mixed_arguments(dtype, is));
+        }
+        let fill = typed(self.b, &fill, dtype)?;
+        let is_zero = |value: Const| match value {
+            Const::Float(x) => x == 0.0 && x.is_sign_positive(),
+            Const::Int(x) => x == 0,
+            Const::Bool(_) => false,
+        };
+        if let NodeKind::Literal(value) = self.b.graph.node(fill).kind
+            && is_zero(value)
+        {
+            return Some(picked);
+        }
+        Some(self.apply(Op::Select, &[within, picked, fill]))
+    }
+
+    fn concat(&mut self, args: &[Arg]) -> Option<NodeId> {
+        let Some((to, parts)) = parts(args) else { return self.misused(self.at) };
+        let mut operands: Vec<Operand> = Vec::new();
+        for &(value, along) in &parts {
+            let next = self.operand(value, along)?;
+            let dtype = |operand: &Operand| self.b.graph.node(operand.id).dtype;
+            if let Some(first) = operands.first()
+                && dtype(first) != dtype(&next)
+            {
+                let message = diag::mixed_arguments(dtype(first), dtype(&next));
+                return self.refuse(value.at, message);
+            }
+            operands.push(next);
+        }
+        let total = operands.iter().map(|operand| operand.extent.clone()).reduce(|sum, next| sum + next)?;
+        let mut whole = None;
+        for operand in &operands {
+            whole = Some(self.new_axis(operand, to, total.clone())?);
+        }
+        let whole = whole?;
+        let names = operands.iter().map(|operand| self.b.graph.axis(operand.axis).clone()).collect();
+        self.sum(to.at, whole, names)?;
+        let mut before = DimExpr::constant(0);
+        // What each part gives, and where it ends.
+        let mut picked: Vec<(NodeId, NodeId)> = Vec::new();
+        for operand in &operands {
+            let index = self.shifted(whole, Op::Sub, &before)?;
+            let within = self.inside(index, &operand.extent)?;
+            before = before + operand.extent.clone();
+            let (own, end) = (self.coordinate(whole)?, self.extent(&before)?);
+            let ahead = self.apply(Op::Lt, &[own, end]);
+            picked.push((self.elements(operand, index, Some(within))?, ahead));
+        }
+        let (mut all, _) = picked.pop()?;
+        while let Some((part, ahead)) = picked.pop() {
+            all = self.apply(Op::Select, &[ahead, part, all]);
+        }
+        Some(all)
+    }
+
+    fn take(&mut self, args: &[Arg]) -> Option<NodeId> {
+        let [table, along, ids] = self.plain(args)?;
+        let table = self.operand(table, along)?;
+        let at = ids.at;
+        let ids = single(self.b, self.env, ids);
+        let is = dtype_of(self.b, &ids)?;
+        if !is.is_int() {
+            return self.refuse(at, diag::take_ids(is));
+        }
+        let mut ids = typed(self.b, &ids, is)?;
+        if is != DType::I32 {
+            // What is too large for an `i32` becomes negative, and is out of range as it was.
+            let (axes, span) = (self.b.graph.node(ids).axes, self.span);
+            let kind = NodeKind::Cast;
+            ids = self.b.push(Node { kind, args: vec![ids], dtype: DType::I32, axes, span })?;
+        }
+        self.reaches(&table)?;
+        let within = self.inside(ids, &table.extent)?;
+        let picked = self.elements(&table, ids, Some(within))?;
+        let dtype = self.b.graph.node(picked).dtype;
+        if !dtype.is_float() {
+            return Some(picked);
+        }
+        let nothing =
+            self.b.leaf(NodeKind::Literal(Const::Float(f64::NAN)), dtype, AxisSet::EMPTY, self.span)?;
+        Some(self.apply(Op::Select, &[within, picked, nothing]))
+    }
+
+    /// As many arguments without names.
+    fn plain<'e, const N: usize>(&mut self, args: &'e [Arg]) -> Option<[&'e Expr; N]> {
+        let plain: Vec<&Expr> = args.iter().filter(|arg| arg.name.is_none()).map(|arg| &arg.value).collect();
+        match <[&Expr; N]>::try_from(plain) {
+            Ok(plain) if args.len() == N => Some(plain),
+            Ok(_) | Err(_) => self.misused(self.at),
+        }
+    }
+
+    fn arrow<'e>(&mut self, e: &'e Expr) -> Option<(&'e Expr, &'e Expr)> {
+        match &e.kind {
+            ExprKind::Arrow(from, to) => Some((from, to)),
+            _ => self.misused(e.at),
+        }
+    }
+
+    /// A value of numbers, along a dim that it has.
+    fn operand(&mut self, value: &Expr, along: &Expr) -> Option<Operand> {
+        let (name, usage) = (self.kind.name(), self.kind.usage());
+        let number = single(self.b, self.env, value);
+        let axis = dims::one(self.b, self.env, along, name, &usage)?;
+        let dtype = dtype_of(self.b, &number)?;
+        let picks = self.kind == Kind::At && self.b.graph.axis(axis).extent.as_const().is_some();
+        if dtype == DType::Bool && !picks {
+            return self.refuse(value.at, diag::wants_number(name, dtype));
+        }
+        let id = typed(self.b, &number, dtype)?;
+        let has = self.b.graph.node(id).axes;
+        if !has.contains(axis) {
+            let (dim, has) = (self.b.graph.axis(axis).name.clone(), self.b.axes_text(has));
+            return self.refuse(along.at, diag::no_such_axis(dim, has));
+        }
+        Some(Operand { id, axis, extent: self.b.graph.axis(axis).extent.clone() })
+    }
+
+    /// A number of elements, known from extents.
+    fn amount(&mut self, e: &Expr) -> Option<DimExpr> {
+        let value = single(self.b, self.env, e);
+        let extent = match &value {
+            Value::Unknown => return None,
+            Value::Weak(number) => weak::as_extent(number),
+            Value::Node(_) | Value::Tuple(_) => None,
+        };
+        match extent {
+            Some(extent) => Some(extent),
+            None if self.kind == Kind::At => self.refuse(e.at, diag::at_position()),
+            None => self.refuse(e.at, diag::amount(self.kind.name())),
+        }
+    }
+
+    /// The axis of the result, of this extent, which the operand has not.
+    fn new_axis(&mut self, operand: &Operand, to: &Expr, extent: DimExpr) -> Option<AxisId> {
+        let name = match &to.kind {
+            ExprKind::Name(name) => name.clone(),
+            ExprKind::Int(extent, None) => extent.to_string(),
+            _ => return self.misused(to.at),
+        };
+        let is_value = self.env.var(&name).is_some();
+        if is_value || self.env.dim(&name).is_none() && matches!(to.kind, ExprKind::Name(_)) {
+            return rename::new_dim(self.b, self.env, to, extent);
+        }
+        let usage = self.kind.usage();
+        let axis = dims::one(self.b, self.env, to, self.kind.name(), &usage)?;
+        if self.b.graph.node(operand.id).axes.contains(axis) {
+            return self.refuse(to.at, diag::index_taken(self.kind.name(), name));
+        }
+        let is = self.b.graph.axis(axis).extent.as_const();
+        if let (Some(is), Some(wants)) = (is, extent.as_const())
+            && is != wants
+        {
+            return self.refuse(to.at, diag::index_extent(self.kind.name(), name, wants, is));
+        }
+        Some(axis)
+    }
+
+    /// Has a call check that the elements of an axis are those of others one after another.
+    fn sum(&mut self, at: At, whole: AxisId, parts: Vec<Axis>) -> Option<()> {
+        let total = parts.iter().map(|part| part.extent.clone()).reduce(|sum, next| sum + next)?;
+        let axis = self.b.graph.axis(whole);
+        if let (Some(is), Some(wants)) = (axis.extent.as_const(), total.as_const()) {
+            if is != wants {
+                let name = axis.name.clone();
+                return self.refuse(at, diag::index_extent(self.kind.name(), name, wants, is));
+            }
+            return Some(());
+        }
+        let sum = Sum { whole, parts };
+        if !self.b.graph.sums.contains(&sum) {
+            self.b.graph.sums.push(sum);
+        }
+        Some(())
+    }
+
+    /// Has a call check that coordinates along a dim are within `i32`.
+    fn reaches(&mut self, operand: &Operand) -> Option<()> {
+        let own = self.b.graph.axis(operand.axis).clone();
+        self.sum(self.at, operand.axis, vec![own])
+    }
+
+    /// The coordinate along an axis, and a distance from it.
+    fn shifted(&mut self, axis: AxisId, op: Op, distance: &DimExpr) -> Option<NodeId> {
+        let own = self.coordinate(axis)?;
+        if distance.as_const() == Some(0) {
+            return Some(own);
+        }
+        let distance = self.extent(distance)?;
+        Some(self.apply(op, &[own, distance]))
+    }
+
+    /// `i`, or `i + extent` below 0.
+    fn wrapped(&mut self, i: NodeId, extent: NodeId) -> Option<NodeId> {
+        let zero = self.number(0)?;
+        let (below, above) = (self.apply(Op::Lt, &[i, zero]), self.apply(Op::Add, &[i, extent]));
+        Some(self.apply(Op::Select, &[below, above, i]))
+    }
+
+    /// Whether a coordinate is one of an extent.
+    fn inside(&mut self, index: NodeId, extent: &DimExpr) -> Option<NodeId> {
+        let (zero, end) = (self.number(0)?, self.extent(extent)?);
+        let (from, to) = (self.apply(Op::Ge, &[index, zero]), self.apply(Op::Lt, &[index, end]));
+        Some(self.apply(Op::And, &[from, to]))
+    }
+
+    fn elements(&mut self, of: &Operand, index: NodeId, within: Option<NodeId>) -> Option<NodeId> {
+        let graph = &self.b.graph;
+        let Node { dtype, axes, .. } = *graph.node(of.id);
+        let args: Vec<NodeId> = [of.id, index].into_iter().chain(within).collect();
+        let left = axes.minus(AxisSet::EMPTY.with(of.axis));
+        let axes = args[1..].iter().fold(left, |axes, &arg| axes.union(graph.node(arg).axes));
+        self.b.push(Node { kind: NodeKind::At(of.axis), args, dtype, axes, span: self.span })
+    }
+
+    fn coordinate(&mut self, axis: AxisId) -> Option<NodeId> {
+        self.b.leaf(NodeKind::Coord(axis), DType::I32, AxisSet::EMPTY.with(axis), self.span)
+    }
+
+    fn extent(&mut self, extent: &DimExpr) -> Option<NodeId> {
+        weak::resolve(self.b, &Weak::extent(extent.clone(), self.span), DType::I32)
+    }
+
+    fn number(&mut self, value: i64) -> Option<NodeId> {
+        self.extent(&DimExpr::constant(value))
+    }
+
+    fn apply(&mut self, op: Op, args: &[NodeId]) -> NodeId {
+        self.b.graph.apply(op, args, self.span)
+    }
+
+    fn misused<T>(&mut self, at: At) -> Option<T> {
+        let usage = self.kind.usage();
+        self.refuse(at, usage)
+    }
+
+    fn refuse<T>(&mut self, at: At, message: Message) -> Option<T> {
+        self.b.error(at, message);
+        None
+    }
+}
+
+/// `(x, A), (y, B) -> D` as `D` and the pairs; at least two.
+fn parts(args: &[Arg]) -> Option<(&Expr, Vec<(&Expr, &Expr)>)> {
+    let (last, first) = args.split_last()?;
+    let ExprKind::Arrow(last, to) = &last.value.kind else { return None };
+    let all = first.iter().map(|arg| &arg.value).chain([&**last]);
+    let mut pairs = Vec::new();
+    for e in all {
+        let ExprKind::Tuple(pair) = &e.kind else { return None };
+        let [value, along] = pair.as_slice() else { return None };
+        pairs.push((value, along));
+    }
+    let plain = args.iter().all(|arg| arg.name.is_none());
+    (plain && pairs.len() > 1).then_some((to, pairs))
+}
+
+fn named(name: String, extent: DimExpr) -> Axis {
+    Axis { name, extent }
+}
+
+fn difference(a: &DimExpr, b: &DimExpr) -> DimExpr {
+    if a == b { DimExpr::constant(0) } else { a.clone() - b.clone() }
+}
+
+/// Makes the dim of the result of a call known, if its extent follows from names alone. `lets` are the values of names
+/// before the call.
+pub(super) fn declare(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    (kind, args): (Kind, &[Arg]),
+    lets: &[(&str, &Expr)],
+    fixed: &[(String, i64)],
+) {
+    let of = |e: &Expr| extent(b, env, lets, e, lets.len());
+    let arrow = args.iter().find_map(|arg| match &arg.value.kind {
+        ExprKind::Arrow(from, to) => Some((&**from, &**to)),
+        _ => None,
+    });
+    let Some((from, to)) = arrow else { return };
+    let length = match (kind, args) {
+        (Kind::Slice, [_, _, Arg { value: Expr { kind: ExprKind::Range(start, end), .. }, .. }]) => {
+            let start = start.as_ref().map_or(Some(DimExpr::constant(0)), |start| of(start));
+            let end = end.as_ref().map_or_else(|| of(from), |end| of(end));
+            end.zip(start).map(|(end, start)| difference(&end, &start))
+        }
+        (Kind::Pad, [_, _, before, after, ..]) => {
+            let all = [&before.value, from, &after.value].map(of);
+            let [before, own, after] = all;
+            before.zip(own).zip(after).map(|((before, own), after)| before + own + after)
+        }
+        (Kind::Concat, _) => parts(args).and_then(|(_, parts)| {
+            let extents: Option<Vec<DimExpr>> = parts.iter().map(|(_, along)| of(along)).collect();
+            extents?.into_iter().reduce(|sum, next| sum + next)
+        }),
+        (Kind::At | Kind::Slice | Kind::Pad | Kind::Flip | Kind::Roll | Kind::Take, _) => None,
+    };
+    let (Some(length), ExprKind::Name(name)) = (length, &to.kind) else { return };
+    if env.dim(name).is_none() && !fixed.iter().any(|(fixed, _)| fixed == name) {
+        rename::create(b, env, length, name);
+    }
+}
+
+/// The extent that an expression of names and whole numbers stands for; of `lets` only the first `known` count.
+fn extent(b: &Builder<'_>, env: &Env, lets: &[(&str, &Expr)], e: &Expr, known: usize) -> Option<DimExpr> {
+    match &e.kind {
+        ExprKind::Int(value, None) => match env.axis(&value.to_string()) {
+            Some(axis) => Some(b.graph.axis(axis).extent.clone()),
+            None => i64::try_from(*value).ok().map(DimExpr::constant),
+        },
+        ExprKind::Name(name) => match env.dim(name) {
+            Some(axes) => Some(DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent))),
+            None => {
+                let place = lets[..known].iter().rposition(|(known, _)| known == name)?;
+                extent(b, env, lets, lets[place].1, place)
+            }
+        },
+        ExprKind::Unary(Unary::Neg, x) => {
+            extent(b, env, lets, x, known).map(|x| difference(&DimExpr::constant(0), &x))
+        }
+        ExprKind::Chain(first, links) => {
+            let first = extent(b, env, lets, first, known);
+            links.iter().fold(first, |left, link| {
+                let (left, right) = (left?, extent(b, env, lets, &link.operand, known)?);
+                weak::extent_op(table_op(link.op)?, left, right)
+            })
+        }
+        _ => None,
+    }
+}
+
+fn table_op(op: Binary) -> Option<Op> {
+    matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div).then(|| super::expr::table_op(op))
+}

@@ -1,0 +1,124 @@
+//! Where along its axes a group wants each value, as index operations ask for it.
+//!
+//! A value at another place than that of the element at hand is computed once more, for that place alone. Invariant: in a
+//! group, nothing that is combined in a loop is computed for another place, and what is computed for several is cheap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Group, Load, is_cheap, storable};
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
+use crate::ir::point::{Coordinate, Coordinates, Moves, Picked, Point, is_moved, point};
+
+/// The points of each value.
+type Points = BTreeMap<NodeId, BTreeSet<Coordinates>>;
+
+/// The last value that a group must not compute at all the places where it needs it.
+pub(super) fn misplaced(graph: &Graph, group: &Group) -> Option<NodeId> {
+    points(graph, group).err()
+}
+
+/// What is read at other places, and the axes of what is read of it.
+pub(super) fn moved(graph: &Graph, group: &Group) -> BTreeMap<Load, AxisSet> {
+    let Ok((points, moves)) = points(graph, group) else { return BTreeMap::new() };
+    let mut moved = BTreeMap::new();
+    for &load in &group.loads {
+        let read = points.iter().filter(|(id, _)| load_of(graph, group, **id) == Some(load));
+        let all: BTreeSet<(NodeId, &Coordinates)> =
+            read.flat_map(|(&id, points)| points.iter().map(move |at| (id, at))).collect();
+        if all.iter().any(|(_, at)| is_moved(at)) {
+            moved.insert(load, read_axes(graph, &moves, &all));
+        }
+    }
+    moved
+}
+
+/// The axes of what is read of a tensor at these points: its own, unless it is read at one, and all that is asked for
+/// there.
+fn read_axes(graph: &Graph, moves: &Moves, all: &BTreeSet<(NodeId, &Coordinates)>) -> AxisSet {
+    let own = all.first().map_or(AxisSet::EMPTY, |(id, _)| graph.node(*id).axes);
+    match all.first() {
+        Some(&(id, at)) if all.len() == 1 && (moves.within(at).is_empty() || gathers(graph, moves, at)) => {
+            moves.axes(graph, &(id, at.clone()))
+        }
+        Some(_) | None => own,
+    }
+}
+
+/// Whether a tensor says where.
+fn gathers(graph: &Graph, moves: &Moves, at: &[(AxisId, Coordinate)]) -> bool {
+    let by_tensor = |id: NodeId| {
+        let mut found = false;
+        super::walk(graph, id, &mut |node| {
+            found |= matches!(graph.node(node).kind, NodeKind::Input(_));
+            !found
+        });
+        found
+    };
+    at.iter().any(|(_, coordinate)| match coordinate {
+        Coordinate::Fixed(_) => false,
+        Coordinate::Moved(moved) => by_tensor(moves.get(*moved).index.0),
+    })
+}
+
+/// What is read for a value, if it is read.
+fn load_of(graph: &Graph, group: &Group, id: NodeId) -> Option<Load> {
+    match graph.node(id).kind {
+        NodeKind::Input(param) => Some(Load::Param(param)),
+        NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::Reduce(..)
+        | NodeKind::At(_) => Some(Load::Stored(id)).filter(|load| group.loads.contains(load)),
+    }
+}
+
+/// All points of what a group computes and reads, or the last value that breaks the invariant.
+fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
+    let (mut points, mut moves) = (Points::new(), Moves::default());
+    let moving = |&id: &NodeId| matches!(graph.node(id).kind, NodeKind::At(_)) && graph.picked(id).is_none();
+    if !group.nodes.iter().any(moving) {
+        return Ok((points, moves));
+    }
+    for store in &group.stores {
+        points.entry(store.node).or_default().insert(vec![]);
+    }
+    let storable = storable(graph);
+    let read = |id: NodeId| load_of(graph, group, id).is_some();
+    // Whoever needs a value comes after it.
+    for &id in group.nodes.iter().rev().filter(|&&id| !read(id)) {
+        let all: Vec<Coordinates> = points.get(&id).into_iter().flatten().cloned().collect();
+        let combined = !graph.looped_axes(id).is_empty() && all.iter().any(|at| is_moved(at));
+        if combined || all.len() > 1 && storable(&id) && !is_cheap(graph, id, read) {
+            return Err(id);
+        }
+        for at in all {
+            for (id, at) in operands(graph, &mut moves, &(id, at)) {
+                points.entry(id).or_default().insert(at);
+            }
+        }
+    }
+    Ok((points, moves))
+}
+
+/// The points that a value is made of. What a thread runs through by itself counts as one.
+pub(super) fn operands(graph: &Graph, moves: &mut Moves, of: &Point) -> Vec<Point> {
+    let node = graph.node(of.0);
+    match node.kind {
+        NodeKind::At(_) => {
+            let Picked { of: (id, mut at), by } = moves.picked(graph, of);
+            at.retain(|(_, coordinate)| matches!(coordinate, Coordinate::Moved(_)));
+            [(id, at)].into_iter().chain(by).collect()
+        }
+        NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::Reduce(..) => node.args.iter().map(|&arg| point(graph, arg, &of.1)).collect(),
+    }
+}

@@ -1,0 +1,276 @@
+//! Where in a buffer the lanes at a place read and write.
+//!
+//! Positions follow from the coordinates of the place, but along axes that index operations move: there a value says where.
+//! Invariant: four lanes of a GPU are one access only where their positions start at a multiple of four.
+
+use super::body::{Body, Level, Place, Sight, is_windowed};
+use super::pointwise::lane_index;
+use super::space::{reach, stride};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{AxisId, NodeKind};
+use crate::ir::kernel::{At, BufferId, Lanes, Value};
+use crate::ir::ops::Op;
+use crate::ir::plan::{IndexMap, Reach, UniformArg};
+use crate::ir::point::{Coordinate, Coordinates, Point, point};
+
+/// Most steps that are followed to find that lanes lie side by side.
+const STEPS_MAX: u32 = 64;
+
+impl Body<'_> {
+    /// The coordinate along an axis that is not moved.
+    pub(super) fn coordinate(
+        &mut self,
+        axis: AxisId,
+        level: Level,
+        at: &Coordinates,
+        place: &Place,
+    ) -> Value {
+        if let Some(&(_, Coordinate::Fixed(at))) = at.iter().find(|(a, _)| *a == axis) {
+            return self.top().constant(DType::I32, Const::Int(at));
+        }
+        let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
+        let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
+        let mut first = place.coordinates[dim];
+        if level == Level::Inner && place.lanes != Lanes::ONE && dim == self.vector {
+            let lane = lane_index(self, place.lanes);
+            first = self.inner().apply(Op::Add, &[first, lane]);
+        }
+        self.at(level).cast(first, DType::I32)
+    }
+
+    /// What says where the coordinate along an axis is.
+    pub(super) fn moved_along(&self, at: &Coordinates, axis: AxisId) -> Option<Point> {
+        at.iter().find_map(|&(other, coordinate)| match coordinate {
+            Coordinate::Moved(moved) if other == axis => Some(self.moves.get(moved).index.clone()),
+            Coordinate::Moved(_) | Coordinate::Fixed(_) => None,
+        })
+    }
+
+    /// What says where, and whether there is anything.
+    pub(super) fn moved_by(&self, at: &Coordinates) -> Vec<Point> {
+        let by = at.iter().filter_map(|&(axis, _)| self.moved_along(at, axis));
+        by.chain(self.moves.within(at)).collect()
+    }
+
+    /// The elements of a buffer that the lanes at a place touch, or one element for all of them.
+    pub(super) fn position(
+        &mut self,
+        buffer: BufferId,
+        level: Level,
+        (at, lanes): (&Coordinates, Lanes),
+        place: &Place,
+    ) -> At {
+        let work = self.work;
+        let operand = &work.operands[usize::from(buffer.0)];
+        match reach(work.graph, work.group, operand) {
+            // What lacks every axis of the space is read once, before there is an element.
+            Reach::Linear(per) if level != Level::Top && work.group.cols.is_empty() => {
+                let per =
+                    per.as_const().unwrap_or_else(|| unreachable!("what is not in the space is unrolled"));
+                let phase = at.iter().filter_map(|&(axis, coordinate)| {
+                    let Coordinate::Fixed(at) = coordinate else {
+                        unreachable!("what is moved is not linear")
+                    };
+                    Some(stride(work.graph, operand, axis)?.as_const()? * at)
+                });
+                let phase = phase.sum::<i64>() as u32;
+                let mut b = self.at(level);
+                let per_value = b.index(per);
+                let index =
+                    if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
+                At { buffer, index: self.rebase(buffer, level, index), stride: per as u32, phase }
+            }
+            Reach::Linear(_) | Reach::Whole | Reach::Windows(_) => {
+                self.strided(buffer, level, (at, lanes), place)
+            }
+        }
+    }
+
+    /// A position from the coordinates of its place, dim by dim.
+    fn strided(
+        &mut self,
+        buffer: BufferId,
+        level: Level,
+        (at, lanes): (&Coordinates, Lanes),
+        place: &Place,
+    ) -> At {
+        let (graph, operand) = (self.work.graph, &self.work.operands[usize::from(buffer.0)]);
+        let (mut index, mut start) = (None, DimExpr::constant(0));
+        for &(axis, coordinate) in at {
+            let (Coordinate::Fixed(at @ 1..), Some(stride)) = (coordinate, stride(graph, operand, axis))
+            else {
+                continue;
+            };
+            let stride = stride * DimExpr::constant(at);
+            let ahead = self.extent(&stride);
+            index = Some(self.sum(level, index, ahead));
+            start = start + stride;
+        }
+        let own = |axis: &AxisId| at.iter().all(|(other, _)| other != axis);
+        let axes = self.dims.iter().map(|dim| dim.axes.last().filter(|axis| own(axis)));
+        let strides: Vec<Option<DimExpr>> =
+            axes.map(|axis| axis.and_then(|&axis| stride(graph, operand, axis))).collect();
+        for (stride, &coordinate) in strides.iter().zip(&place.coordinates) {
+            if let Some(stride) = stride {
+                let ahead = self.product(level, coordinate, stride);
+                index = Some(self.sum(level, index, ahead));
+            }
+        }
+        let mut along = strides.get(self.vector).cloned().flatten();
+        let (mut ahead, run) = (None, self.run(at, level, along.is_some(), place));
+        for &(axis, coordinate) in at {
+            let (Coordinate::Moved(moved), Some(stride)) = (coordinate, stride(graph, operand, axis)) else {
+                continue;
+            };
+            let (of, value) = self.values[&self.moves.get(moved).index];
+            let (of, value) = match run {
+                Some((moved, first)) if moved == axis => {
+                    along = Some(stride.clone());
+                    (level, first)
+                }
+                Some(_) | None => (if of == Level::Inner { of } else { level }, value),
+            };
+            let value = self.at(of).cast(value, DType::Index);
+            let part = self.product(of, value, &stride);
+            let sum = if of == level { &mut index } else { &mut ahead };
+            let so_far = sum.take();
+            let so_far = self.sum(of, so_far, part);
+            *(if of == level { &mut index } else { &mut ahead }) = Some(so_far);
+        }
+        let index = index.unwrap_or_else(|| self.at(level).index(0));
+        if self.sight == Sight::Windows && is_windowed(self.work, operand) {
+            return self.through_window(buffer, index, start, strides);
+        }
+        let index = self.rebase(buffer, level, index);
+        let index = ahead.map_or(index, |ahead| self.inner().apply(Op::Add, &[index, ahead]));
+        self.lanes(buffer, index, along.filter(|_| place.lanes != Lanes::ONE), lanes)
+    }
+
+    /// The elements of `lanes` from those of the first, or from all, and the distance from one to the next.
+    fn lanes(&mut self, buffer: BufferId, index: Value, along: Option<DimExpr>, lanes: Lanes) -> At {
+        let is_one = self.kernel.ty(index).lanes == Lanes::ONE;
+        match along {
+            Some(along) if along.as_const() != Some(1) || !is_one => {
+                let lane = lane_index(self, lanes);
+                let along = self.extent(&along);
+                let mut b = self.inner();
+                let ahead = b.apply(Op::Mul, &[lane, along]);
+                At::new(buffer, b.apply(Op::Add, &[index, ahead]))
+            }
+            None if is_one && lanes != Lanes::ONE => At::new(buffer, self.inner().splat(index, lanes)),
+            Some(_) | None => At::new(buffer, index),
+        }
+    }
+
+    /// The axis along which what says where goes up by one from lane to lane, and the coordinate of the first lane: in
+    /// loops, where lanes side by side may start anywhere.
+    fn run(
+        &mut self,
+        at: &Coordinates,
+        level: Level,
+        is_along: bool,
+        place: &Place,
+    ) -> Option<(AxisId, Value)> {
+        if place.lanes != Lanes::Loop || is_along {
+            return None;
+        }
+        let by = at.iter().filter_map(|&(axis, _)| Some((axis, self.moved_along(at, axis)?)));
+        let varies = |point: &Point| self.kernel.ty(self.values[point].1).lanes != Lanes::ONE;
+        let varying: Vec<(AxisId, Point)> = by.filter(|(_, point)| varies(point)).collect();
+        let [(axis, by)] = varying.as_slice() else { return None };
+        Some((*axis, self.first(by, level, place, STEPS_MAX)?))
+    }
+
+    /// The value for the first lane, of what goes up by one from each lane to the next.
+    fn first(&mut self, of: &Point, level: Level, place: &Place, steps: u32) -> Option<Value> {
+        let (graph, (id, at)) = (self.work.graph, of);
+        let node = graph.node(*id);
+        let steps = steps.checked_sub(1)?;
+        match &node.kind {
+            NodeKind::Coord(axis) => match self.moved_along(at, *axis) {
+                Some(by) => self.first(&by, level, place, steps),
+                None if at.is_empty() && self.dims[self.vector].axes == [*axis] => {
+                    let first = place.coordinates[self.vector];
+                    Some(self.at(level).cast(first, DType::I32))
+                }
+                None => None,
+            },
+            NodeKind::Apply(op @ (Op::Add | Op::Sub)) => {
+                let [left, right] = [0, 1].map(|i| point(graph, node.args[i], at));
+                let (run, same) = match self.same(&left, level) {
+                    Some(same) if *op == Op::Add => (right, same),
+                    Some(_) | None => (left, self.same(&right, level)?),
+                };
+                let run = self.first(&run, level, place, steps)?;
+                Some(self.at(level).apply(*op, &[run, same]))
+            }
+            NodeKind::At(_) if node.args.len() == 2 => {
+                let of = self.moves.picked(graph, of).of;
+                self.first(&of, level, place, steps)
+            }
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::Reduce(..)
+            | NodeKind::At(_) => None,
+        }
+    }
+
+    /// The value, if it is the same for all lanes and known at a level.
+    fn same(&self, of: &Point, level: Level) -> Option<Value> {
+        let &(known, value) = self.values.get(of)?;
+        let one = self.kernel.ty(value).lanes == Lanes::ONE;
+        (one && (known != Level::Inner || level == Level::Inner)).then_some(value)
+    }
+
+    /// A place that is read through a window of its own. The element waits where it lies outside.
+    fn through_window(
+        &mut self,
+        operand: BufferId,
+        index: Value,
+        start: DimExpr,
+        strides: Vec<Option<DimExpr>>,
+    ) -> At {
+        let strides = strides.into_iter().map(|stride| stride.unwrap_or_else(|| DimExpr::constant(0)));
+        let dims = self.dims.iter().map(|dim| dim.extent.clone()).zip(strides).collect();
+        let reach = Reach::Windows(IndexMap { start, dims });
+        let known = &mut self.buffers[usize::from(operand.0)].reach;
+        let buffer = if *known == Reach::Whole {
+            *known = reach;
+            operand
+        } else {
+            self.bind(&self.work.operands[usize::from(operand.0)], reach)
+        };
+        let index = self.rebase(buffer, Level::Item, index);
+        let name = format!("window of {}", self.kernel.buffer(buffer).name);
+        let window = self.uniform(UniformArg::Window(buffer.0), DType::Index, &name);
+        let within = self.item().apply(Op::Lt, &[index, window]);
+        self.within.push(within);
+        At::new(buffer, index)
+    }
+
+    fn sum(&mut self, level: Level, index: Option<Value>, ahead: Value) -> Value {
+        index.map_or(ahead, |index| self.at(level).apply(Op::Add, &[index, ahead]))
+    }
+
+    fn product(&mut self, level: Level, coordinate: Value, stride: &DimExpr) -> Value {
+        if stride.as_const() == Some(1) {
+            return coordinate;
+        }
+        let stride = self.extent(stride);
+        self.at(level).apply(Op::Mul, &[coordinate, stride])
+    }
+
+    fn rebase(&mut self, buffer: BufferId, level: Level, index: Value) -> Value {
+        if !self.rebased {
+            return index;
+        }
+        let name = format!("offset of {}", self.kernel.buffer(buffer).name);
+        let offset = self.uniform(UniformArg::Offset(buffer.0), DType::Index, &name);
+        self.at(level).apply(Op::Add, &[index, offset])
+    }
+}
