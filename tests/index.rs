@@ -92,6 +92,37 @@ fuse! {
     pub(crate) fn of_one(table: f32[V, D], id: i32) -> f32[D] { take(table, V, id) * 2.0 }
 }
 
+fuse! {
+    /// Dims of any extent, from either end.
+    pub(crate) fn ends(x: f32[N, T]) -> (f32[N], f32[T]) { (at(x, T, T - 1) - at(x, T, 0), at(x * 2.0, N, 1)) }
+    /// Heads in the other order, each of them one step on.
+    pub(crate) fn regrouped(x: f32[N, C], H: dim) -> f32[N, C] {
+        let y = flip(split(x, C -> (H, D)), H);
+        merge(roll(y, D, 1), (H, D) -> C)
+    }
+    pub(crate) fn against_others(x: f32[T]) -> f32[T, S] { flip(x, T) - rename(flip(x, T), T -> S) * 2.0 }
+    /// Neighbouring rows, combined along what is not innermost.
+    pub(crate) fn correlation(x: f32[N, D]) -> f32[D] { sum(x * roll(x, N, 1), N) }
+    /// Where the row itself says: how many of its elements are positive.
+    pub(crate) fn by_count(x: f32[N, D], table: f32[V]) -> f32[N, D] {
+        let count = sum(if x > 0.0 { 1.0 } else { 0.0 }, D) as i32;
+        x + take(table, V, count)
+    }
+    /// One after another, from the inside: 3 steps on, 5 more before, the last first, the first half.
+    pub(crate) fn many_steps(x: f32[N]) -> f32[M] {
+        let y = flip(pad(roll(x, N, 3), N -> P, 5, 0, value = 1.0), P);
+        slice(concat((y, P), (x, N) -> Q), Q -> M, ..Q / 2) + 0.5
+    }
+    /// Fixed dims that one thread runs through, at other places.
+    pub(crate) fn channels(x: f32[N, C = 3], w: f32[C]) -> (f32[N], f32[N, C]) {
+        let y = roll(x, C, 1) * w;
+        (sum(y, C) + at(flip(x, C), C, 0), x - max(flip(y, C), C))
+    }
+    fn steps_of(x, T: dim, S: dim) { slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1) }
+    pub(crate) fn of_a_template(x: f32[N, T], S: dim) -> f32[N, S] { steps_of(x, T, S) }
+    pub(crate) fn long(x: f32[N, T]) -> f32[T, N] { flip(x, N) }
+}
+
 /// Whole numbers, so that sums are exact.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 37 % 23) as f32 - 11.0).collect()
@@ -410,6 +441,56 @@ fn taken_within_rows() {
 }
 
 #[test]
+fn compositions() {
+    on_devices(|device| {
+        for (n, d) in [(2, 4), (3, 6), (5, 34), (4, 128), (2, 1030)] {
+            let (a, what) = (numbers(n * d), format!("{device}: {n}x{d}"));
+            let x = Tensor::from_slice(device, &a, [n, d])?;
+            let (along, second) = ends(&x)?;
+            same(&along.to_vec()?, &grid(n, 1, |i, _| a[i * d + d - 1] - a[i * d]), &what);
+            same(&second.to_vec()?, &grid(d, 1, |j, _| a[d + j] * 2.0), &what);
+            for h in [1, 2, d] {
+                let k = d / h;
+                let from = |j: usize| (h - 1 - j / k) * k + (j % k + k - 1) % k;
+                let expected = grid(n, d, |i, j| a[i * d + from(j)]);
+                same(&regrouped(&x, h)?.to_vec()?, &expected, &format!("{what} in {h}"));
+            }
+            let expected = grid(d, 1, |j, _| (0..n).map(|i| a[i * d + j] * a[(i + n - 1) % n * d + j]).sum());
+            same(&correlation(&x)?.to_vec()?, &expected, &what);
+            let table = numbers(d / 2 + 1);
+            let count = |i: usize| a[i * d..][..d].iter().filter(|x| **x > 0.0).count();
+            let of = |i: usize| table.get(count(i)).copied().unwrap_or(f32::NAN);
+            let got = by_count(&x, &Tensor::from_slice(device, &table, [d / 2 + 1])?)?;
+            same(&got.to_vec()?, &grid(n, d, |i, j| a[i * d + j] + of(i)), &what);
+            let expected = grid(n, d - 1, |i, j| a[i * d + j + 1] - a[i * d + j]);
+            same(&of_a_template(&x, d - 1)?.to_vec()?, &expected, &what);
+        }
+        for n in [1usize, 4, 33, 260] {
+            let (a, what) = (numbers(n), format!("{device}: {n}"));
+            let x = Tensor::from_slice(device, &a, [n])?;
+            let expected = grid(n, n, |t, s| a[n - 1 - t] - a[n - 1 - s] * 2.0);
+            same(&against_others(&x)?.to_vec()?, &expected, &what);
+            let rolled: Vec<f32> = (0..n).map(|i| a[(i + 3 * n - 3) % n]).collect();
+            let mut all: Vec<f32> = [&[1.0; 5], &*rolled].concat();
+            all.reverse();
+            all.extend(&a);
+            let expected: Vec<f32> = all[..all.len() / 2].iter().map(|x| x + 0.5).collect();
+            same(&many_steps(&x)?.to_vec()?, &expected, &what);
+            let c = numbers(3 * n);
+            let w = [2.0, -1.0, 3.0];
+            let y = |i: usize, j: usize| c[i * 3 + (j + 2) % 3] * w[j];
+            let x = Tensor::from_slice(device, &c, [n, 3])?;
+            let (sums, rest) = channels(&x, &Tensor::from_slice(device, &w, [3])?)?;
+            let expected = grid(n, 1, |i, _| y(i, 0) + y(i, 1) + y(i, 2) + c[i * 3 + 2]);
+            same(&sums.to_vec()?, &expected, &what);
+            let expected = grid(n, 3, |i, j| c[i * 3 + j] - y(i, 0).max(y(i, 1)).max(y(i, 2)));
+            same(&rest.to_vec()?, &expected, &what);
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn parts_that_do_not_fit_are_errors() {
     let device = Device::cpu();
     let on = |shape: &[usize]| Tensor::<f32>::zeros(&device, shape.to_vec());
@@ -425,6 +506,22 @@ fn parts_that_do_not_fit_are_errors() {
         (
             rope(&on(&[2, 5]).unwrap(), &on(&[2, 2]).unwrap(), &on(&[2, 2]).unwrap()).err(),
             "`rope`: dim `D` is 5, but it is [..D/2, H, D..] one after another, which are [2, 2, 0]",
+        ),
+        (
+            ends(&on(&[2, 0]).unwrap()).err(),
+            "`ends`: dim `T` is 0, but it is [..T - 1, T - 1, rest] one after another, which are [-1, 1, 0]",
+        ),
+        (
+            ends(&on(&[1, 3]).unwrap()).err(),
+            "`ends`: dim `N` is 1, but it is [..1, 1, rest] one after another, which are [1, 1, -1]",
+        ),
+        (
+            of_a_template(&on(&[2, 3]).unwrap(), 3).err(),
+            "`of_a_template`: dim `T` is 3, but it is [..1, S, T..] one after another, which are [1, 3, 0]",
+        ),
+        (
+            long(&on(&[1 << 31, 0]).unwrap()).err(),
+            "`long`: dim `N` is 2147483648, and coordinates that are computed with end at 2147483647",
         ),
         (neighbours(&on(&[3]).unwrap()).err(), ""),
     ];

@@ -245,7 +245,7 @@ catalogue! {
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
-    split_at(dim) = "`at` along `{dim}`, which is split, is not available: pick along its parts";
+    split_at(function, dim) = "`{function}` along `{dim}`, which is split, is not available: go along its parts";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";
     flip_arguments() = "`flip` takes a value and a dim: write `flip(x, D)`";
     roll_arguments() = "`roll` takes a value, a dim and a distance: write `roll(x, D, 1)`";

@@ -251,7 +251,7 @@ fn beside(b: &mut Builder<'_>) -> bool {
             if let (Some(part), true) = (part(node), is_first) {
                 found.push((node.span, diag::split_beside(name(*whole), name(part))));
             } else if matches!(node.kind, NodeKind::At(axis) if axis == *whole) {
-                found.push((node.span, diag::split_at(name(*whole))));
+                found.push((node.span, diag::split_at(b.token(node.span), name(*whole))));
             }
         }
     }

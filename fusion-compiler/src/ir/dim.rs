@@ -100,33 +100,35 @@ impl DimExpr {
     }
 
     fn infix<S: AsRef<str>>(&self, names: &[S]) -> String {
-        let mut stack: Vec<(String, bool)> = Vec::new();
+        // How tightly the outermost operation of each binds: a sum, a quotient, a product, a name.
+        let mut stack: Vec<(String, u8)> = Vec::new();
         for &op in self.0.iter() {
-            let (symbol, sum) = match op {
+            // With it, how tightly its operands have to bind to stand without parentheses.
+            let (symbol, binds, (of_left, of_right)) = match op {
                 DimOp::Const(extent) => {
-                    stack.push((extent.to_string(), false));
+                    stack.push((extent.to_string(), 3));
                     continue;
                 }
                 DimOp::Sym(sym) => {
                     let name = names
                         .get(usize::from(sym))
                         .map_or_else(|| format!("?{sym}"), |name| name.as_ref().into());
-                    stack.push((name, false));
+                    stack.push((name, 3));
                     continue;
                 }
-                DimOp::Add => (" + ", true),
-                DimOp::Sub => (" - ", true),
-                DimOp::Mul => ("*", false),
-                DimOp::FloorDiv => ("/", false),
-                DimOp::CeilDiv => ("⌈/⌉", false),
+                DimOp::Add => (" + ", 0, (0, 0)),
+                DimOp::Sub => (" - ", 0, (0, 1)),
+                DimOp::Mul => ("*", 2, (1, 2)),
+                DimOp::FloorDiv => ("/", 1, (1, 3)),
+                DimOp::CeilDiv => ("⌈/⌉", 1, (1, 3)),
             };
             let (right, left) = (stack.pop(), stack.pop());
-            let part = |part: Option<(String, bool)>| match part {
-                Some((text, true)) if !sum => format!("({text})"),
+            let part = |part: Option<(String, u8)>, least: u8| match part {
+                Some((text, binds)) if binds < least => format!("({text})"),
                 Some((text, _)) => text,
                 None => String::from("?"),
             };
-            stack.push((format!("{}{symbol}{}", part(left), part(right)), sum));
+            stack.push((format!("{}{symbol}{}", part(left, of_left), part(right, of_right)), binds));
         }
         stack.pop().map_or_else(String::new, |(text, _)| text)
     }
@@ -200,6 +202,12 @@ mod tests {
         let expr = (n.clone() + DimExpr::constant(1)) * d.ceil_div(DimExpr::constant(4));
         assert_eq!(expr.eval(&[2, 9]), Some(9));
         assert_eq!(expr.display(&["N", "D"]).to_string(), "(N + 1)*D⌈/⌉4");
+        let (a, b, c) = (DimExpr::sym(0), DimExpr::sym(1), DimExpr::sym(2));
+        let text = |expr: DimExpr| expr.display(&["A", "B", "C"]).to_string();
+        assert_eq!(text(a.clone() - (b.clone() - c.clone())), "A - (B - C)");
+        assert_eq!(text(a.clone() - b.clone() + c.clone()), "A - B + C");
+        assert_eq!(text(a.clone().floor_div(b.clone() * c.clone())), "A/(B*C)");
+        assert_eq!(text(a * b.floor_div(c)), "A*(B/C)");
         assert_eq!((n.clone() * DimExpr::constant(1)), n);
         assert_eq!(DimExpr::constant(7).floor_div(DimExpr::constant(2)).as_const(), Some(3));
     }

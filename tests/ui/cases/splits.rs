@@ -16,6 +16,7 @@ fuse! {
     }
     pub fn beside(x: f32[C], w: f32[H]) -> f32[C, H] { x * w + merge(split(x, C -> (H, D)), (H, D) -> C) }
     pub fn picked(x: f32[C = 6], H: dim) -> f32[H, D] { split(x, C -> (H, D)) + at(x, C, 0) }
+    pub fn turned(x: f32[C], H: dim) -> f32[C] { flip(x, C) + merge(split(x, C -> (H, D)), (H, D) -> C) }
     pub fn gone(x: f32[N, C], H: dim) -> f32[N, C] { split(x, C -> (H, D)) }
 }
 

@@ -220,3 +220,26 @@ fn refuses_accesses_that_do_not_fit() {
         (|k| k.buffers[1].access = Access::Read, "an access of f32 at index does not fit buffer out"),
     ]);
 }
+
+#[test]
+fn reads_under_conditions_that_do_not_fit() {
+    let mut conditional = sample();
+    *maker(&mut conditional, X) = Expr::LoadWhere(At::new(A, I), INSIDE);
+    // One for all lanes.
+    *maker(&mut conditional, FOUR) = Expr::LoadWhere(At::new(A, I), INSIDE);
+    assert_eq!(kernel(&conditional), Ok(()));
+    check(&[
+        (
+            |k| *maker(k, X) = Expr::LoadWhere(At::new(A, I), HALF),
+            "%2 is f32, which does not say what of f32 is read",
+        ),
+        (
+            |k| *maker(k, X) = Expr::LoadWhere(At::new(OUT, I), INSIDE),
+            "an access of f32 at index does not fit buffer out",
+        ),
+        (
+            |k| *maker(k, HALVES) = Expr::LoadWhere(At::new(A, ZERO), RUN),
+            "%11 is f32x*, which does not say what of f32x* is read",
+        ),
+    ]);
+}
