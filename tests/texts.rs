@@ -108,6 +108,7 @@ fn rows_access_128_bits() {
         ("fuse_largest_and_sum_0_t32_v4", [1, 1, 0, 2]),
         // Over neighbouring rows.
         ("fuse_of_columns_0_v4", [1, 1, 1, 1]),
+        ("fuse_softmax_columns_0_v4", [2, 2, 1, 1]),
     ];
     let texts = texts(Target::Ptx);
     for (kernel, expect) in cases {

@@ -30,6 +30,15 @@ fuse! {
         let var = mean(square(x - mu), D);
         (x - mu) * rsqrt(var + eps) * gamma + beta
     }
+
+    /// Two reads and a write: rows lie side by side.
+    pub fn softmax_columns(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }
+
+    /// Three reads, and one of what each row has.
+    pub fn layer_norm_columns(x: f32[N, D], gamma: f32[D], beta: f32[D]) -> f32[N, D] {
+        let y = x - mean(x, N);
+        y * rsqrt(mean(square(y), N) + 1e-5) * gamma + beta
+    }
 }
 
 /// Names the report of the process that runs the kernels.
@@ -155,4 +164,33 @@ fn a_layer_norm_reads_each_element_once_and_its_parameters_for_each_row() {
         [3 * X, X],
         |x, [gamma, beta]| layer_norm(x, gamma, beta, 1e-5).map(|_| ()),
     );
+}
+
+#[test]
+fn a_softmax_over_columns_reads_each_element_twice() {
+    let bytes = [2 * X, X];
+    check_rows("a_softmax_over_columns_reads_each_element_twice", bytes, |x, _| {
+        softmax_columns(x).map(|_| ())
+    });
+}
+
+#[test]
+fn a_layer_norm_over_columns_reads_each_element_thrice_and_its_parameters_once() {
+    check_rows(
+        "a_layer_norm_over_columns_reads_each_element_thrice_and_its_parameters_once",
+        [3 * X + 8 * COLS as u64, X],
+        |x, [gamma, beta]| layer_norm_columns(x, gamma, beta).map(|_| ()),
+    );
+}
+
+/// Few columns are a team's each, which holds them: what threads read and write at a time is apart.
+#[test]
+fn few_long_columns_are_read_once() {
+    let (n, d) = (5000, 3);
+    let moved = measured("few_long_columns_are_read_once", |device| {
+        softmax_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ())
+    });
+    if let Some([loaded, stored, ..]) = moved {
+        assert_eq!([loaded, stored], [4 * (n * d) as u64; 2]);
+    }
 }

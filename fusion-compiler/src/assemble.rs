@@ -295,7 +295,7 @@ fn reason_text(graph: &Graph, reason: &Reason) -> Text {
         Reason::Rows(axes) => {
             let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", graph.axis(axis).name)).collect();
             let names = names.join(", ");
-            format!("what uses it is not made of whole rows along {names}, innermost in what is written")
+            format!("what uses it is not made of whole rows along {names}, one after another or side by side in what is read and written")
                 .into()
         }
         Reason::Moved => "index operations need it at other places than its own, and reading it there costs less than computing it again".into(),

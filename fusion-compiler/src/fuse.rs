@@ -143,7 +143,7 @@ fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
 /// Whether the group that writes output `i` for each row by one thread reads the parameter, as others may do later.
 fn row_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
     let by_row = |group: &Group| {
-        let of_row = |store: &Store| store.output == Some(i) && store.order == group.order;
+        let of_row = |store: &Store| store.output == Some(i) && !group.is_of_elements(store);
         !group.cols.is_empty() && group.stores.iter().any(of_row)
     };
     groups.iter().any(|group| by_row(group) && group.loads.contains(&Load::Param(param)))
@@ -275,6 +275,23 @@ fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
     }
 }
 
+/// Whether rows with elements along `cols` lie side by side in a tensor of these axes, or it is of all rows alike.
+pub fn lies_beside(axes: &[AxisId], cols: AxisSet) -> bool {
+    let outer = axes.iter().any(|&axis| !cols.contains(axis));
+    !outer || axes.last().is_some_and(|&last| !cols.contains(last))
+}
+
+/// The axes of what is read, outermost first.
+fn load_order(graph: &Graph, load: Load) -> Vec<AxisId> {
+    match load {
+        Load::Param(param) => graph.param(param).kind.axes().cloned().unwrap_or_default(),
+        Load::Stored(node) => {
+            let result = graph.outputs.iter().find(|output| output.node == node);
+            result.map_or_else(|| natural_order(graph, node), |output| graph.parts(&output.axes))
+        }
+    }
+}
+
 /// Whether the group would wait for itself if it wrote the store too: a group that the store reads from reads,
 /// directly or through others, from this one.
 fn separates(graph: &Graph, groups: &[Group], home: usize, store: &Store) -> bool {
@@ -384,26 +401,41 @@ impl Group {
     }
 
     /// The axes of rows and those of their elements, if everything stored has those of the rows that `reduce` gives a
-    /// value for, or those of their elements, too.
+    /// value for, or those of their elements, too: rows one after another, or side by side where they are read so.
     fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<(Vec<AxisId>, Vec<AxisId>)> {
         let (rows, cols) = (graph.node(reduce).axes, graph.looped_axes(reduce));
-        let count = rows.iter().count();
-        let whole = self.stores.iter().find(|store| store.order.len() > count);
-        let order = match whole {
+        let in_row = |axis: &AxisId| cols.contains(*axis);
+        let order = match self.stores.iter().find(|store| store.order.iter().any(in_row)) {
             Some(store) => store.order.clone(),
             None => {
-                let inner = natural_order(graph, graph.node(reduce).args[0]);
-                let inner = inner.into_iter().filter(|&axis| cols.contains(axis));
+                let inner = natural_order(graph, graph.node(reduce).args[0]).into_iter().filter(in_row);
                 self.stores[0].order.iter().copied().chain(inner).collect()
             }
         };
-        let (of_rows, of_cols) = order.split_at_checked(count)?;
+        let (of_cols, of_rows): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|axis| in_row(axis));
+        let first = order.iter().position(in_row)?;
+        let together = order[first..].starts_with(&of_cols);
+        let beside = first + of_cols.len() < order.len();
         let fits = |store: &Store| store.order == of_rows || store.order == order;
         let (is_rows, is_cols) = (
             of_rows.iter().copied().collect::<AxisSet>() == rows,
             of_cols.iter().copied().collect::<AxisSet>() == cols,
         );
-        (is_rows && is_cols && self.stores.iter().all(fits)).then(|| (of_rows.to_vec(), of_cols.to_vec()))
+        let whole = is_rows && is_cols && together && self.stores.iter().all(fits);
+        let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols);
+        let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
+        (whole && reads).then_some((of_rows, of_cols))
+    }
+
+    /// Whether a store of a group with rows is of their elements, and not of rows.
+    pub fn is_of_elements(&self, store: &Store) -> bool {
+        store.order.iter().any(|axis| self.cols.contains(axis))
+    }
+
+    /// Whether rows lie side by side in what is stored of their elements.
+    pub fn writes_beside(&self) -> bool {
+        let inner_is_row = |store: &Store| store.order.last().is_some_and(|last| !self.cols.contains(last));
+        self.stores.iter().any(|store| self.is_of_elements(store) && inner_is_row(store))
     }
 
     fn has_result(&self) -> bool {

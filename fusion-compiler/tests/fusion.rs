@@ -324,21 +324,46 @@ fn what_is_made_of_rows_is_one_kernel() {
     check("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - mean(x, C) }", &["[N, C] x -> result"]);
 }
 
-/// What is written has other dims innermost than those that are combined.
+/// Rows that lie side by side in what is read and written: their elements are as far apart as there are rows.
 #[test]
-fn rows_across_what_is_written_are_kernels_of_their_own() {
+fn what_is_made_of_columns_is_one_kernel() {
+    let softmax = "let e = exp(x - max(x, D)); e / sum(e, D)";
+    check(&format!("pub fn f(x: f32[D, N]) -> f32[D, N] {{ {softmax} }}"), &["[N, D] x -> result"]);
+    check(&format!("pub fn f(x: f32[B, D, N]) -> f32[B, D, N] {{ {softmax} }}"), &["[B, N, D] x -> result"]);
     check(
-        "pub fn f(x: f32[N, D]) -> f32[N, D] {\n    let e = exp(x - max(x, N));\n    e / sum(e, N)\n}",
+        "pub fn f(x: f32[N, D]) -> f32[N, D] { let y = x - max(x, N); y - log(sum(exp(y), N)) }",
+        &["[D, N] x -> result"],
+    );
+    let norm = "let mu = mean(x, (N, H)); (x - mu) * rsqrt(mean(square(x - mu), (N, H)) + eps) * g + b";
+    check(
+        &format!("pub fn f(x: f32[N, H, C], g: f32[C], b: f32[C], eps: f32) -> f32[N, H, C] {{ {norm} }}"),
+        &["[C, N, H] x g b -> result"],
+    );
+    // Results of rows and of elements, and what they are made of in place.
+    check(
+        "pub fn f(x: f32[N, D], m: &mut f32[D]) -> (f32[N, D], f32[D]) {
+            let mu = mean(x, N);
+            m = 0.9 * m + 0.1 * mu;
+            (x - mu, mean(square(x - mu), N))
+        }",
+        &["[D, N] x m -> m result result"],
+    );
+    // Elements of a row lie together in what is read, and apart in what is written.
+    check(
+        &format!("pub fn f(x: f32[N, D]) -> f32[D, N] {{\n    {softmax}\n}}"),
         &[
-            "[D, N] x -> max",
-            "[N, D] x max -> exp",
-            "[D, N] exp -> sum",
-            "[N, D] exp sum -> result",
-            "2:21 max: what uses it is not made of whole rows along `N`, innermost in what is written",
+            "[N, D] x -> max",
+            "[D, N] x max -> exp",
+            "[N, D] exp -> sum result",
+            "2:21 max: what uses it is not made of whole rows along `D`, one after another or side by side in what is read and written",
             "2:13 exp: several kernels need it, and reading it costs less than computing it again",
-            "3:9 sum: what uses it is not made of whole rows along `N`, innermost in what is written",
         ],
     );
+}
+
+/// Rows whose elements lie neither together nor side by side.
+#[test]
+fn rows_in_pieces_are_kernels_of_their_own() {
     // Statistics of a batch: of each channel, then the same for every pixel.
     check(
         "pub fn f(x: f32[N, C, H, W], eps: f32) -> f32[N, C, H, W] {
@@ -349,8 +374,8 @@ fn rows_across_what_is_written_are_kernels_of_their_own() {
         &[
             "[C, N, H, W] x -> sum sum",
             "[N, C, H, W] x sum sum -> result",
-            "2:14 sum: what uses it is not made of whole rows along `N`, `H`, `W`, innermost in what is written",
-            "3:15 sum: what uses it is not made of whole rows along `N`, `H`, `W`, innermost in what is written",
+            "2:14 sum: what uses it is not made of whole rows along `N`, `H`, `W`, one after another or side by side in what is read and written",
+            "3:15 sum: what uses it is not made of whole rows along `N`, `H`, `W`, one after another or side by side in what is read and written",
         ],
     );
     check(
@@ -367,7 +392,7 @@ fn rows_across_what_is_written_are_kernels_of_their_own() {
             "[N, D] x -> exp sum",
             "[D, N] exp sum -> result",
             "2:13 exp: several kernels need it, and reading it costs less than computing it again",
-            "4:5 sum: what uses it is not made of whole rows along `D`, innermost in what is written",
+            "4:5 sum: what uses it is not made of whole rows along `D`, one after another or side by side in what is read and written",
         ],
     );
 }
@@ -397,7 +422,7 @@ fn a_matrix_product_is_rows_so_far() {
         &[
             "[N, M, K] x w -> sum",
             "[N, M] sum -> result",
-            "2:13 sum: what uses it is not made of whole rows along `K`, innermost in what is written",
+            "2:13 sum: what uses it is not made of whole rows along `K`, one after another or side by side in what is read and written",
         ],
     );
 }
@@ -434,14 +459,16 @@ fn a_parameter_of_rows_is_replaced() {
     assert_eq!(replaced(only_written, &["[N, D] x -> s"]), 0);
     let elements = "pub fn f(p: &mut f32[N, D]) { p = p - mean(p, D); }";
     assert_eq!(replaced(elements, &["[N, D] p -> p"]), 0);
-    let columns = "pub fn f(p: &mut f32[N, D]) {\n    p = p - mean(p, N);\n}";
+    let columns = "pub fn f(p: &mut f32[N, D]) { p = p - mean(p, N); }";
+    assert_eq!(replaced(columns, &["[D, N] p -> p"]), 0);
+    let pieces = "pub fn f(p: &mut f32[N, C, H]) {\n    p = p - mean(p, (N, H));\n}";
     assert_eq!(
         replaced(
-            columns,
+            pieces,
             &[
-                "[D, N] p -> sum",
-                "[N, D] p sum -> p",
-                "2:13 sum: what uses it is not made of whole rows along `N`, innermost in what is written",
+                "[C, N, H] p -> sum",
+                "[N, C, H] p sum -> p",
+                "2:13 sum: what uses it is not made of whole rows along `N`, `H`, one after another or side by side in what is read and written",
             ]
         ),
         1

@@ -12,6 +12,7 @@ use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan;
 
 use crate::tensor::Element;
+use crate::window::{Beside, Window};
 
 /// A compiled function.
 pub type Plan = plan::Plan<CpuCode>;
@@ -74,7 +75,7 @@ pub fn interpreted(plan: plan::Plan<CpuKernels>) -> Plan {
 /// The arguments of a CPU function, as generated code sees them.
 ///
 /// `range()` are the items to run. `read::<T>(i)` is the whole of buffer `i`; `write::<T>(i)` is the part of buffer
-/// `i` that belongs to these items, with the number of its first element, and may be asked for once.
+/// `i` that belongs to these items, and may be asked for once.
 /// `index(i)`, `f32(i)`, `i32(i)`, `u32(i)` and `bool(i)` are uniforms. Asking for what the launch does not
 /// have is a bug in the compiler and panics.
 #[derive(Debug)]
@@ -103,6 +104,10 @@ pub(crate) struct CpuBuffer {
     pub(crate) access: Access,
     /// Whether the window has been handed out.
     pub(crate) taken: bool,
+    /// How rows lie side by side in it, if they do; then this is all of the buffer.
+    pub(crate) beside: Option<Beside>,
+    /// The elements of the space that are the items'.
+    pub(crate) own: (usize, usize),
 }
 
 /// A uniform, resolved.
@@ -120,8 +125,8 @@ impl<'a> CpuArgs<'a> {
     /// # Safety
     ///
     /// For `'a`, each buffer is initialised memory of `len` elements of its `dtype`, aligned to them; what is not
-    /// `Access::Read` is overlapped by nothing else that is accessed meanwhile, here or on another thread; and
-    /// nothing writes what is `Access::Read`. No buffer is `taken`.
+    /// `Access::Read`, or of what is `beside` the elements of `own`, is overlapped by nothing else that is accessed
+    /// meanwhile, here or on another thread; and nothing writes what is `Access::Read`. No buffer is `taken`.
     pub(crate) unsafe fn new(
         range: (usize, usize),
         buffers: &'a mut [CpuBuffer],
@@ -160,17 +165,24 @@ impl<'a> CpuArgs<'a> {
         unsafe { std::slice::from_raw_parts(buffer.ptr.cast::<T>(), buffer.len) }
     }
 
-    /// The part of buffer `i` that belongs to these items, and the number of its first element. Once only.
+    /// The part of buffer `i` that belongs to these items. Once only.
     #[inline]
-    pub fn write<T: Element>(&mut self, i: usize) -> (&'a mut [T], usize) {
+    pub fn write<T: Element>(&mut self, i: usize) -> Window<'a, T> {
         let buffer = &mut self.buffers[i];
         let writable = buffer.access != Access::Read && !buffer.taken;
         assert!(writable && buffer.dtype == T::DTYPE, "{}", mismatch("write", i, buffer));
         buffer.taken = true;
+        if let Some(beside) = buffer.beside {
+            // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a`, and nothing else accesses
+            // those of the items' own; `taken` keeps a second window from being made.
+            return unsafe {
+                Window::beside(buffer.ptr.cast::<T>(), buffer.len, beside, buffer.own.0..buffer.own.1)
+            };
+        }
         // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing else
         // accesses it; `taken` keeps a second slice from being made.
         let window = unsafe { std::slice::from_raw_parts_mut(buffer.ptr.cast::<T>(), buffer.len) };
-        (window, buffer.first)
+        Window::run_of(window, buffer.first)
     }
 
     /// Uniform `i`, an extent.

@@ -16,6 +16,7 @@ pub mod report;
 pub mod run;
 pub mod shape;
 pub mod tensor;
+mod window;
 
 pub use device::{Device, DeviceFacts};
 pub use error::{Error, Result};

@@ -75,7 +75,7 @@ impl Emitter<'_> {
             match buffer.access {
                 Access::Read => out.line(format!("let {name} = args.read::<{dtype}>({i});")),
                 Access::Write | Access::ReadWrite => {
-                    out.line(format!("let ({name}, s{i}) = args.write::<{dtype}>({i});"));
+                    out.line(format!("let mut {name} = args.write::<{dtype}>({i});"));
                 }
             }
         }
@@ -121,8 +121,7 @@ impl Emitter<'_> {
                 out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, &[])));
             }
             Stmt::Store(at, value) => {
-                let place = format!("{} + {}", self.position(at), at.phase);
-                out.line(format!("{}[{place}] = v{};", self.name(at.buffer), value.0));
+                out.line(format!("{} = v{};", self.element(at), value.0));
             }
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for Carried { start, var, .. } in carried {
@@ -152,17 +151,16 @@ impl Emitter<'_> {
         for (i, stream) in streams.iter().enumerate() {
             let written = self.is_written(stream);
             let borrow = if written { "&mut " } else { "&" };
+            let (index, len) = (stream.index.0, times(stream.stride, len));
             let run = match stream.memory {
-                Place::Buffer(buffer) => {
-                    let at = At { buffer, index: stream.index, stride: stream.stride, phase: 0 };
-                    format!("{}[{}..]", self.name(buffer), self.position(&at))
-                }
-                Place::Shared(id) => format!("r{}[v{}..]", id.0, stream.index.0),
+                Place::Buffer(buffer) if written => format!("{}.run(v{index}, {len})", self.name(buffer)),
+                Place::Buffer(buffer) => format!("&{}[v{index}..][..{len}]", self.name(buffer)),
+                Place::Shared(id) => format!("{borrow}r{}[v{index}..][..{len}]", id.0),
             };
             let chunks = if written { "as_chunks_mut" } else { "as_chunks" };
             match stream.stride {
-                1 => out.line(format!("let p{i} = {borrow}{run}[..v{}];", len.0)),
-                k => out.line(format!("let p{i} = {borrow}{run}[..{k} * v{0}].{chunks}::<{k}>().0;", len.0)),
+                1 => out.line(format!("let p{i} = {run};")),
+                k => out.line(format!("let p{i} = ({run}).{chunks}::<{k}>().0;")),
             }
         }
         let strided: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].stride > 1).collect();
@@ -316,7 +314,7 @@ impl Emitter<'_> {
         match streams.iter().position(|known| Some(*known) == stream) {
             Some(i) if at.stride == 1 => format!("p{i}[j]"),
             Some(i) => format!("p{i}[j][{}]", at.phase),
-            None => format!("{}[{}]", self.name(at.buffer), self.position(at)),
+            None => self.element(at),
         }
     }
 
@@ -327,11 +325,12 @@ impl Emitter<'_> {
         } else {
             String::new()
         };
-        let start = match self.kernel.buffer(at.buffer).access {
-            Access::Read => String::new(),
-            Access::Write | Access::ReadWrite => format!(".wrapping_sub(s{})", at.buffer.0),
-        };
-        let place = format!("v{}{lane}{start}.wrapping_add({})", at.index.0, at.phase);
+        debug_assert_eq!(
+            self.kernel.buffer(at.buffer).access,
+            Access::Read,
+            "what is written is at its own place"
+        );
+        let place = format!("v{}{lane}.wrapping_add({})", at.index.0, at.phase);
         let zero = if ty.dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) };
         let zero = literal(zero, ty.dtype);
         let name = self.name(at.buffer);
@@ -356,7 +355,7 @@ impl Emitter<'_> {
             Expr::LaneIndex => "lane".into(),
             Expr::LoadShared(id, index) => held_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.lane_element(at, streams),
-            Expr::Load(at) => format!("{}[{} + {}]", self.name(at.buffer), self.position(at), at.phase),
+            Expr::Load(at) => self.element(at),
             Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
             Expr::RangeStart => "first".into(),
             Expr::RangeEnd => "end".into(),
@@ -393,11 +392,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// The position of an access in the slice that it goes to.
-    fn position(&self, at: &At) -> String {
+    /// One element of what is read, or of the window of what is written.
+    fn element(&self, at: &At) -> String {
+        let (name, place) = (self.name(at.buffer), format!("v{} + {}", at.index.0, at.phase));
         match self.kernel.buffer(at.buffer).access {
-            Access::Read => format!("v{}", at.index.0),
-            Access::Write | Access::ReadWrite => format!("v{} - s{}", at.index.0, at.buffer.0),
+            Access::Read => format!("{name}[{place}]"),
+            Access::Write | Access::ReadWrite => format!("*{name}.at({place})"),
         }
     }
 
@@ -415,6 +415,11 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
 /// Whether the lanes of an access follow each other from its index on.
 fn is_from(kernel: &Kernel, ty: Type, at: &At) -> bool {
     ty.lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE
+}
+
+/// A multiple of an index.
+fn times(count: u32, index: Value) -> String {
+    if count == 1 { format!("v{}", index.0) } else { format!("{count} * v{}", index.0) }
 }
 
 /// The run of held elements from an index on.

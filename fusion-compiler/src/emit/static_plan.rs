@@ -160,6 +160,10 @@ fn condition(condition: &Condition) -> TokenStream {
             let extent = extent(of);
             quote!(AtMost(#extent, #max))
         }
+        Condition::AtLeast(of, min) => {
+            let extent = extent(of);
+            quote!(AtLeast(#extent, #min))
+        }
         Condition::Shares(bytes) => {
             let bytes = extent(bytes);
             quote!(Shares(#bytes))
@@ -225,6 +229,10 @@ fn buffer(buffer: &BufferArg) -> TokenStream {
         Reach::Linear(per) => {
             let per = extent(per);
             quote!(Linear(#per))
+        }
+        Reach::Beside { each, inner } => {
+            let (each, inner) = (extent(each), extent(inner));
+            quote!(Beside { each: #each, inner: #inner })
         }
         Reach::Whole => quote!(Whole),
         Reach::Windows(IndexMap { start, dims }) => {

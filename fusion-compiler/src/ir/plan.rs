@@ -232,6 +232,8 @@ pub enum Condition {
     Divides(DimExpr, i64),
     /// The extent is at most the number.
     AtMost(DimExpr, i64),
+    /// The extent is at least the number.
+    AtLeast(DimExpr, i64),
     /// A kernel of the device sees this many bytes of a buffer at once.
     Binds(DimExpr),
     /// The device has this many bytes of memory that the threads of a block share.
@@ -253,6 +255,7 @@ impl Condition {
         match self {
             Condition::Divides(extent, divisor) => extent.as_const().map(|x| x % divisor == 0),
             Condition::AtMost(extent, max) => extent.as_const().map(|x| x <= *max),
+            Condition::AtLeast(extent, min) => extent.as_const().map(|x| x >= *min),
             Condition::Binds(_) | Condition::Shares(_) => None,
         }
     }
@@ -266,6 +269,7 @@ impl Condition {
         match self {
             Condition::Divides(extent, divisor) => extent.eval(symbols).is_some_and(|x| x % divisor == 0),
             Condition::AtMost(extent, max) => extent.eval(symbols).is_some_and(|x| x <= *max),
+            Condition::AtLeast(extent, min) => extent.eval(symbols).is_some_and(|x| x >= *min),
             Condition::Binds(bytes) => within(bytes, limits.binding_bytes),
             Condition::Shares(bytes) => within(bytes, limits.shared_bytes),
         }
@@ -373,6 +377,15 @@ pub enum Reach {
     /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
     /// chunks, and CPU items own their part of it. Whatever is written is linear.
     Linear(DimExpr),
+    /// Rows lie side by side: of each run of `inner` elements of the space the buffer has `each` runs, one after another.
+    /// Element `i` of the space is elements `(⌊i / inner⌋·each + e)·inner + i mod inner` of it, for all `e` below `each`.
+    /// Only of what is written.
+    Beside {
+        /// Elements of a row.
+        each: DimExpr,
+        /// Rows that lie side by side.
+        inner: DimExpr,
+    },
     /// Any element may be read; all are seen at once.
     Whole,
     /// Elements are read where the map says, through a window on part of the buffer. The kernel leaves alone the

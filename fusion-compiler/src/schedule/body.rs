@@ -211,6 +211,23 @@ impl<'w> Body<'w> {
         self.held.insert(id, Held { memory, first, filled: false });
     }
 
+    /// Keeps a value of four bytes in shared memory, which holds `f32`.
+    pub(super) fn keep(&mut self, memory: SharedId, index: Value, value: Value) {
+        let bits = if self.kernel.ty(value).dtype == DType::F32 {
+            value
+        } else {
+            self.inner().bitcast(value, DType::F32)
+        };
+        self.inner.push(Stmt::StoreShared(memory, index, bits));
+    }
+
+    /// A value that is kept there.
+    pub(super) fn recall(&mut self, memory: SharedId, index: Value, ty: Type) -> Value {
+        let bits = Type { dtype: DType::F32, ..ty };
+        let value = self.inner().bind(bits, Expr::LoadShared(memory, index));
+        if ty.dtype == DType::F32 { value } else { self.inner().bitcast(value, ty.dtype) }
+    }
+
     /// The statements per lane so far: the next run along the row starts afresh, and finds what was read.
     pub(super) fn take_inner(&mut self) -> Vec<Stmt> {
         for (id, held) in &mut self.held {
@@ -486,9 +503,8 @@ impl<'w> Body<'w> {
         let level = self.level(&key);
         let held = self.held(&key);
         if let Some(held) = held.filter(|held| held.filled) {
-            let ty = Type { dtype: node.dtype, lanes: place.lanes };
             let index = self.held_at(&held, place);
-            let value = self.inner().bind(ty, Expr::LoadShared(held.memory, index));
+            let value = self.recall(held.memory, index, Type { dtype: node.dtype, lanes: place.lanes });
             self.values.insert(key, (level, value));
             return;
         }
@@ -500,7 +516,7 @@ impl<'w> Body<'w> {
         if let Some(held) = held {
             let index = self.held_at(&held, place);
             value = self.inner().splat(value, place.lanes);
-            self.inner.push(Stmt::StoreShared(held.memory, index, value));
+            self.keep(held.memory, index, value);
         }
         self.values.insert(key, (level, value));
     }

@@ -1,18 +1,22 @@
 //! Row groups whose rows lie side by side: what is combined for a row is far apart, and next to it is the same of the next row.
 //!
-//! So vectors run over neighbouring rows, and each lane goes through a row of its own. On GPUs what is combined so far
-//! stays in registers, on the CPU in memory of the thread, one element for each row of a run of them.
+//! So vectors run over neighbouring rows, and each lane goes through a row of its own: once for each step of what is
+//! combined, and once more for what is stored of elements. On GPUs what is made of a row stays in registers, on the CPU in
+//! memory of the thread, one element for each row of a block of them. What several runs (`runs.rs`) need of the elements is read
+//! and made again; nothing of them is held. Where rows are few and long, GPUs give each to a team, as `row.rs` does.
 
-use super::body::{Body, Place, Sight, combine};
-use super::held::{reduce_of, steps};
+use std::collections::BTreeSet;
+
+use super::body::{Body, Place, Sight};
+use super::runs::{Run, Runs, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
-use super::{Scheduled, Work};
-use crate::fuse::Load;
+use super::{Scheduled, Work, row};
+use crate::fuse::{Load, is_op, lies_beside};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, NodeId};
+use crate::ir::graph::{AxisSet, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{
-    Carried, Expr, IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value,
+    Carried, IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value,
 };
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Space, UniformArg};
@@ -22,19 +26,18 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 /// Rows that a thread of the CPU goes through together: their partial results stay in the smallest cache.
 const GRAIN: u32 = 512;
 
-/// Whether rows lie side by side in all that is read of their elements, and only rows have results.
+/// Whether rows lie side by side in all that is read and stored of their elements.
 pub(super) fn fits(work: &Work<'_>) -> bool {
     let group = work.group;
-    let in_row = |axis: &AxisId| group.cols.contains(axis);
-    let beside = |load: &Load| {
-        let axes = &work.operands[usize::from(work.loads[load].0)].axes;
-        !axes.iter().any(in_row) || axes.last().is_some_and(|last| !in_row(last))
-    };
-    let of_rows = group.stores.iter().all(|store| store.order == group.order);
-    let float = |id: &NodeId| work.graph.node(*id).dtype == DType::F32;
-    let combined = group.nodes.iter().filter(|id| !work.graph.looped_axes(**id).is_empty());
+    if group.writes_beside() {
+        // Fusion has seen to what is read.
+        return true;
+    }
+    let cols: AxisSet = group.cols.iter().copied().collect();
+    let beside = |load: &Load| lies_beside(&work.operands[usize::from(work.loads[load].0)].axes, cols);
+    let of_rows = !group.stores.iter().any(|store| group.is_of_elements(store));
     let line = !group.order.is_empty() && group.unrolled.is_empty();
-    line && of_rows && group.loads.iter().all(beside) && { combined }.all(float)
+    line && of_rows && group.loads.iter().all(beside)
 }
 
 /// The ways to run such a group.
@@ -47,7 +50,8 @@ pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(lanes) => {
             let ways = widths(work, facts).into_iter().flat_map(|index| [(index, lanes), (index, 1)]);
-            let mut scheduled: Vec<Scheduled> = ways.map(|way| on_gpu(work, facts, &shape, way)).collect();
+            let mut scheduled = if work.group.writes_beside() { row::few(work, facts) } else { vec![] };
+            scheduled.extend(ways.map(|way| on_gpu(work, facts, &shape, way)));
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {
                 last.when.clear();
@@ -80,11 +84,36 @@ impl Shape {
     }
 }
 
-/// What is combined in each run along the rows, in order.
-fn runs(work: &Work<'_>) -> Vec<Vec<NodeId>> {
-    let mut steps = steps(work);
-    steps.sort();
-    steps.chunk_by(|a, b| a.0 == b.0).map(|run| run.iter().map(|(_, id)| *id).collect()).collect()
+/// What is stored of elements, if anything is.
+fn stored_elements(work: &Work<'_>) -> Vec<NodeId> {
+    let stores = work.group.stores.iter().filter(|store| work.group.is_of_elements(store));
+    stores.map(|store| store.node).collect()
+}
+
+/// The values of rows that values of elements are made of, other than what is combined: those for which `keeps` holds, and of
+/// others what they are made of. In order.
+fn of_rows_in(
+    work: &Work<'_>,
+    body: &Body<'_>,
+    elements: &[NodeId],
+    keeps: impl Fn(NodeId) -> bool,
+) -> Vec<NodeId> {
+    let (mut seen, mut found, mut open) = (BTreeSet::new(), BTreeSet::new(), elements.to_vec());
+    while let Some(id) = open.pop() {
+        let node = work.graph.node(id);
+        let combined = !work.graph.looped_axes(id).is_empty();
+        if !seen.insert(id) || combined {
+            continue;
+        }
+        let of_element = work.group.cols.iter().any(|&axis| node.axes.contains(axis));
+        let along = body.is_along_vectors(node.axes);
+        if !of_element && along && keeps(id) {
+            found.insert(id);
+        } else if !work.loads.contains_key(&Load::Stored(id)) {
+            open.extend(&node.args);
+        }
+    }
+    found.into_iter().collect()
 }
 
 fn on_gpu(
@@ -107,17 +136,33 @@ fn on_gpu(
     let (step, element) = (body.top().index(lanes.into()), body.top().declare(INDEX));
     let rows = body.decode_dims(element, shape.rows);
     let lanes_of = Lanes::Const(lanes);
-    for reduces in runs(work) {
+    let row = Place { element, coordinates: rows.clone(), lanes: lanes_of };
+    for run in runs(work, Runs::Fewest) {
+        in_registers(work, &mut body, &run.terms(work), &row);
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
-        let terms = terms(work, &mut body, &reduces, &place);
+        let terms = terms(work, &mut body, &run, &place);
         let inside = body.take_inner();
-        let starts: Vec<Value> = reduces.iter().map(|&id| identity(work, &mut body, id, lanes_of)).collect();
-        let (stmts, made) =
-            registers(work, &mut body, (shape.cols(), &vars), (&reduces, &terms, inside), starts);
+        let parts = run.reduces(work);
+        let starts: Vec<Value> = parts.iter().map(|&part| identity(&mut body, part, lanes_of)).collect();
+        let (stmts, mut made) =
+            registers(work, &mut body, (shape.cols(), &vars), (&run, &terms, inside), starts);
         body.item().body.extend(stmts);
-        reduces.iter().zip(made).for_each(|(&id, value)| body.set_of_row(id, value));
+        let alone = run.alone.len();
+        for (pair, made) in run.pairs.iter().zip(made[alone..].chunks_exact_mut(2)) {
+            made[1] = pair.finish(&mut body.item(), [made[0], made[1]]);
+        }
+        run.made().into_iter().zip(made).for_each(|(id, value)| body.set_of_row(id, value));
     }
-    let stores = stores(work, &mut body, &Place { element, coordinates: rows, lanes: lanes_of });
+    let elements = stored_elements(work);
+    if !elements.is_empty() {
+        in_registers(work, &mut body, &elements, &row);
+        let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
+        let inside = stores(work, &mut body, Stored::Elements, &place);
+        let (stmts, _) =
+            registers(work, &mut body, (shape.cols(), &vars), (&Run::default(), &[], inside), vec![]);
+        body.item().body.extend(stmts);
+    }
+    let stores = stores(work, &mut body, Stored::Rows, &row);
     body.item().body.extend(stores);
     let (inside, _) = body.take();
     let kind = LoopKind::Grid;
@@ -125,25 +170,31 @@ fn on_gpu(
     scheduled(body, when, shape.space(lanes.into()), DimExpr::constant(0))
 }
 
+/// Makes the values of rows that these of elements are made of, before the loop over those.
+fn in_registers(work: &Work<'_>, body: &mut Body<'_>, elements: &[NodeId], row: &Place) {
+    let is_read = |id| matches!(work.graph.node(id).kind, NodeKind::Input(_));
+    let of_rows = of_rows_in(work, body, elements, |id| is_op(work.graph.node(id)) || is_read(id));
+    let made: Vec<Value> = of_rows.iter().map(|&id| body.value(id, &vec![], row)).collect();
+    let stmts = body.take_inner();
+    body.item().body.extend(stmts);
+    of_rows.into_iter().zip(made).for_each(|(id, value)| body.set_of_row(id, value));
+}
+
 /// The loops along the rows that are left, whose partial results go from one iteration to the next.
 fn registers(
     work: &Work<'_>,
     body: &mut Body<'_>,
     (cols, vars): (&[SpaceDim], &[Value]),
-    (reduces, terms, inside): (&[NodeId], &[Value], Vec<Stmt>),
+    (run, terms, inside): (&Run, &[Value], Vec<Stmt>),
     starts: Vec<Value>,
 ) -> (Vec<Stmt>, Vec<Value>) {
     let (Some((dim, cols)), Some((&var, vars))) = (cols.split_first(), vars.split_first()) else {
         let mut inside = inside;
-        let mut b = body.writer(&mut inside);
-        let pairs = starts.iter().zip(terms).zip(reduces);
-        let made =
-            pairs.map(|((&so_far, &term), &id)| b.apply(combine(reduce_of(work, id)), &[so_far, term]));
-        let made = made.collect();
+        let made = run.next(work, &mut body.writer(&mut inside), &starts, terms);
         return (inside, made);
     };
     let given: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
-    let (inside, next) = registers(work, body, (cols, vars), (reduces, terms, inside), given.clone());
+    let (inside, next) = registers(work, body, (cols, vars), (run, terms, inside), given.clone());
     let out: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
     let carried = (0..out.len())
         .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })
@@ -174,55 +225,109 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let len = b.apply(Op::Min, &[left, grain]);
     let mut rows = body.decode_dims(row, shape.rows - 1);
     rows.push(first);
-    let mut count = 0;
-    for reduces in runs(work) {
-        let memory: Vec<SharedId> = reduces
-            .iter()
-            .map(|_| body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch }))
-            .collect();
-        count += memory.len() as i64;
-        for (&id, &memory) in reduces.iter().zip(&memory) {
-            let identity = identity(work, &mut body, id, Lanes::ONE);
-            let start = body.inner().splat(identity, Lanes::Loop);
-            body.inner().body.push(Stmt::StoreShared(memory, zero, start));
-        }
-        let starts = Stmt::Vector { len, body: body.take_inner(), folds: vec![] };
-        let (vars, place) = place(&mut body, shape, (item, &rows), Lanes::Loop);
-        let terms = terms(work, &mut body, &reduces, &place);
-        for ((&id, &memory), term) in reduces.iter().zip(&memory).zip(terms) {
-            let ty = Type { dtype: DType::F32, lanes: Lanes::Loop };
-            let so_far = body.inner().bind(ty, Expr::LoadShared(memory, zero));
-            let next = body.inner().apply(combine(reduce_of(work, id)), &[so_far, term]);
-            body.inner().body.push(Stmt::StoreShared(memory, zero, next));
-        }
-        let mut stmts = vec![Stmt::Vector { len, body: body.take_inner(), folds: vec![] }];
-        for (dim, &var) in shape.cols().iter().zip(&vars).rev() {
-            let end = body.extent(&dim.extent);
-            let kind = LoopKind::Serial;
-            stmts = vec![Stmt::Loop { var, kind, start: zero, end, step: one, carried: vec![], body: stmts }];
-        }
-        body.item().body.push(starts);
+    let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop };
+    let mut block = Block { work, shape, row, len, kept: BTreeSet::new(), zero, one };
+    runs(work, Runs::Each).iter().for_each(|run| block.combine(&mut body, run));
+    let elements = stored_elements(work);
+    if !elements.is_empty() {
+        block.keep_of_rows(&mut body, &elements);
+        let (vars, place) = place(&mut body, shape, (item, &block.row.coordinates), Lanes::Loop);
+        let inside = stores(work, &mut body, Stored::Elements, &place);
+        let stmts = block.along(&mut body, &vars, inside);
         body.item().body.extend(stmts);
-        for (&id, memory) in reduces.iter().zip(memory) {
-            body.hold(id, memory, zero);
-            body.fill(id);
-        }
     }
-    let stores = stores(work, &mut body, &Place { element: item, coordinates: rows, lanes: Lanes::Loop });
-    body.item().body.push(Stmt::Vector { len, body: stores, folds: vec![] });
+    let stores = stores(work, &mut body, Stored::Rows, &block.row);
+    if !stores.is_empty() {
+        body.item().body.push(Stmt::Vector { len, body: stores, folds: vec![] });
+    }
+    let memory = DimExpr::constant(block.kept.len() as i64 * 4 * i64::from(GRAIN));
     let (inside, _) = body.take();
     let kind = LoopKind::Grid;
-    body.push(Stmt::Loop {
-        var: item,
-        kind,
-        start: zero,
-        end: one,
-        step: one,
-        carried: vec![],
-        body: inside,
-    });
-    let memory = DimExpr::constant(count * 4 * i64::from(GRAIN));
+    let (start, end, step) = (zero, one, one);
+    body.push(Stmt::Loop { var: item, kind, start, end, step, carried: vec![], body: inside });
     scheduled(body, vec![], shape.space(GRAIN), memory)
+}
+
+/// Neighbouring rows that a thread of the CPU goes through together.
+struct Block<'b> {
+    work: &'b Work<'b>,
+    shape: &'b Shape,
+    /// The first of them.
+    row: Place,
+    /// How many.
+    len: Value,
+    /// The values of rows that are in memory of the thread.
+    kept: BTreeSet<NodeId>,
+    zero: Value,
+    one: Value,
+}
+
+impl Block<'_> {
+    /// Goes through the rows once.
+    fn combine(&mut self, body: &mut Body<'_>, run: &Run) {
+        let (work, len) = (self.work, self.len);
+        self.keep_of_rows(body, &run.terms(work));
+        let parts = run.reduces(work);
+        let memory: Vec<SharedId> = parts.iter().map(|_| share(body)).collect();
+        for (&part, &memory) in parts.iter().zip(&memory) {
+            let identity = identity(body, part, Lanes::ONE);
+            let start = body.inner().splat(identity, Lanes::Loop);
+            body.keep(memory, self.zero, start);
+        }
+        let starts = Stmt::Vector { len, body: body.take_inner(), folds: vec![] };
+        let (vars, place) = place(body, self.shape, (self.row.element, &self.row.coordinates), Lanes::Loop);
+        let terms = terms(work, body, run, &place);
+        let so_far = parts.iter().zip(&memory);
+        let so_far: Vec<Value> = so_far
+            .map(|(&(_, dtype), &memory)| body.recall(memory, self.zero, Type { dtype, lanes: Lanes::Loop }))
+            .collect();
+        let next = run.next(work, &mut body.inner(), &so_far, &terms);
+        memory.iter().zip(next).for_each(|(&memory, next)| body.keep(memory, self.zero, next));
+        let inside = body.take_inner();
+        let stmts = self.along(body, &vars, inside);
+        body.item().body.push(starts);
+        body.item().body.extend(stmts);
+        for (id, memory) in run.made().into_iter().zip(memory) {
+            body.hold(id, memory, self.zero);
+            body.fill(id);
+            self.kept.insert(id);
+        }
+    }
+
+    /// Makes and keeps the values of rows that these of elements are made of, before the loop over those.
+    fn keep_of_rows(&mut self, body: &mut Body<'_>, elements: &[NodeId]) {
+        let graph = self.work.graph;
+        let keeps = |id: NodeId| is_op(graph.node(id)) && graph.node(id).dtype != DType::Bool;
+        let of_rows = of_rows_in(self.work, body, elements, keeps);
+        let fresh: Vec<NodeId> = of_rows.into_iter().filter(|&id| self.kept.insert(id)).collect();
+        for &id in &fresh {
+            let memory = share(body);
+            body.hold(id, memory, self.zero);
+        }
+        for &id in &fresh {
+            body.value(id, &vec![], &self.row);
+        }
+        if !fresh.is_empty() {
+            let inside = body.take_inner();
+            body.item().body.push(Stmt::Vector { len: self.len, body: inside, folds: vec![] });
+        }
+    }
+
+    /// The loops along the rows.
+    fn along(&self, body: &mut Body<'_>, vars: &[Value], inside: Vec<Stmt>) -> Vec<Stmt> {
+        let mut stmts = vec![Stmt::Vector { len: self.len, body: inside, folds: vec![] }];
+        for (dim, &var) in self.shape.cols().iter().zip(vars).rev() {
+            let (start, end, step) = (self.zero, body.extent(&dim.extent), self.one);
+            let kind = LoopKind::Serial;
+            stmts = vec![Stmt::Loop { var, kind, start, end, step, carried: vec![], body: stmts }];
+        }
+        stmts
+    }
+}
+
+/// Memory of the thread, for a value of each row.
+fn share(body: &mut Body<'_>) -> SharedId {
+    body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch })
 }
 
 fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, row_memory: DimExpr) -> Scheduled {
@@ -243,24 +348,34 @@ fn place(
 }
 
 /// What is combined, of the elements at a place.
-fn terms(work: &Work<'_>, body: &mut Body<'_>, reduces: &[NodeId], place: &Place) -> Vec<Value> {
-    let term = |&id: &NodeId| {
-        let term = body.value(work.graph.node(id).args[0], &vec![], place);
+fn terms(work: &Work<'_>, body: &mut Body<'_>, run: &Run, place: &Place) -> Vec<Value> {
+    let term = |id: NodeId| {
+        let term = body.value(id, &vec![], place);
         body.inner().splat(term, place.lanes)
     };
-    reduces.iter().map(term).collect()
+    run.terms(work).into_iter().map(term).collect()
 }
 
-fn stores(work: &Work<'_>, body: &mut Body<'_>, place: &Place) -> Vec<Stmt> {
+/// What is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stored {
+    Rows,
+    Elements,
+}
+
+fn stores(work: &Work<'_>, body: &mut Body<'_>, which: Stored, place: &Place) -> Vec<Stmt> {
+    let of_elements = which == Stored::Elements;
     let stores = work.group.stores.iter().zip(&work.stores);
+    let stores = stores.filter(|(store, _)| work.group.is_of_elements(store) == of_elements);
+    // After all that is computed: a parameter is read before it is written.
     let stores: Vec<Stmt> =
         stores.map(|(store, &buffer)| body.store_across(buffer, store.node, place)).collect();
     body.inner().body.extend(stores);
     body.take_inner()
 }
 
-fn identity(work: &Work<'_>, body: &mut Body<'_>, id: NodeId, lanes: Lanes) -> Value {
-    let dtype = work.graph.node(id).dtype;
-    let value = body.top().constant(dtype, reduce_of(work, id).identity(dtype));
+/// What changes nothing that it is combined with.
+fn identity(body: &mut Body<'_>, (reduce, dtype): (Reduce, DType), lanes: Lanes) -> Value {
+    let value = body.top().constant(dtype, reduce.identity(dtype));
     body.top().splat(value, lanes)
 }

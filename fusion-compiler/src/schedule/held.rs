@@ -79,7 +79,7 @@ fn load_of(work: &Work<'_>, id: NodeId) -> Option<BufferId> {
 /// The runs along a row that make each value anew, by number; those `held` are made in the first that needs them.
 fn runs(work: &Work<'_>, held: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeSet<usize>> {
     let mut roots = steps(work);
-    let elements = work.group.stores.iter().filter(|store| store.order != work.group.order);
+    let elements = work.group.stores.iter().filter(|store| work.group.is_of_elements(store));
     roots.extend(elements.map(|store| (usize::MAX, store.node)));
     roots.sort();
     let mut runs: BTreeMap<NodeId, BTreeSet<usize>> = BTreeMap::new();

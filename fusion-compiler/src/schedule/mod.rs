@@ -18,6 +18,7 @@ mod held;
 mod pointwise;
 mod position;
 mod row;
+mod runs;
 mod space;
 
 /// The ways to run a group, of which some call may take each.

@@ -81,7 +81,7 @@ impl Body<'_> {
                     if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
                 At { buffer, index: self.rebase(buffer, level, index), stride: per as u32, phase }
             }
-            Reach::Linear(_) | Reach::Whole | Reach::Windows(_) => {
+            Reach::Linear(_) | Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => {
                 self.strided(buffer, level, (at, lanes), place)
             }
         }

@@ -1,19 +1,21 @@
 //! Row groups: values combined along rows, and what is made of them for each row or each of its elements.
 //!
 //! A row is gone through once for each step of what it takes: first what is combined of its elements alone, then what
-//! needs those results, and last for what is stored of its elements. On GPUs a team of threads shares a row, each
+//! needs those results, and last for what is stored of its elements (`runs.rs`). On GPUs a team of threads shares a row, each
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
 use super::body::{Body, Place, Sight, combine};
-use super::held::{held, reduce_of, steps};
+use super::held::held;
+use super::runs::{Exponentials, Run, Runs, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
 use super::{Scheduled, Work};
+use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, NodeId};
+use crate::ir::graph::{Access, NodeId, Reduce};
 use crate::ir::kernel::{
-    Carried, Expr, Fold, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Type, Value,
+    Builder, Carried, Expr, Fold, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Type, Value,
 };
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
@@ -45,6 +47,32 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             scheduled
         }
     }
+}
+
+/// Rows below which there are too few for a thread each to keep a GPU at work …
+const FEW_ROWS: i64 = 4096;
+/// … and the elements of a row that then give a team enough to do.
+const LONG_ROW: i64 = 256;
+
+/// The ways to run a group whose rows lie side by side, are few and are long: what a team reads and writes at a time is
+/// far apart, but each row has many threads.
+pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
+    let rows = dims(work.graph, work.group, &work.operands);
+    let cols = cols(work.graph, work.group, &work.operands);
+    let shape = Shape { rows: rows.len(), dims: [rows, cols].concat() };
+    let Some(&team) = facts.teams.get(1) else { return vec![] };
+    let held = held_values(work, facts, &shape);
+    let team = Team { row_max: i64::MAX, ..team };
+    let way = |holds| Way { index: IndexWidth::Bits32, lanes: 1, team, holds };
+    let ways = if held.is_empty() { vec![way(false)] } else { vec![way(true), way(false)] };
+    let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
+    let scheduled = ways.iter().map(|way| {
+        let mut scheduled = on_gpu(work, facts, &shape, way, &held);
+        scheduled.when.push(Condition::AtMost(product(&shape.dims[..shape.rows]), FEW_ROWS));
+        scheduled.when.push(Condition::AtLeast(product(shape.cols()), LONG_ROW));
+        scheduled
+    });
+    scheduled.collect()
 }
 
 /// The teams that may share a row, and then what does for rows that none of them can hold. Few devices ever need wide
@@ -104,7 +132,8 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
         hold(facts, shape, &mut body, held);
     }
     let along = Along::Team { thread, first, step, lanes: way.lanes };
-    rows(work, shape, &mut body, &along, (LoopKind::Team, start, end));
+    let how_many = Runs::Each;
+    rows(work, shape, &mut body, (&along, how_many), (LoopKind::Team, start, end));
     let at_launch = way.holds && facts.row_memory == RowMemory::AtLaunch;
     let row_memory = if at_launch { bytes(shape, held) } else { DimExpr::constant(0) };
     let when = conditions(work, facts, shape, way, held);
@@ -186,7 +215,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let (zero, one) = (body.top().index(0), body.top().index(1));
     let held = held_values(work, facts, shape);
     hold(facts, shape, &mut body, &held);
-    rows(work, shape, &mut body, &Along::Vector, (LoopKind::Grid, zero, one));
+    rows(work, shape, &mut body, (&Along::Vector, Runs::Each), (LoopKind::Grid, zero, one));
     Scheduled { row_memory: bytes(shape, &held), ..scheduled(shape, body, vec![]) }
 }
 
@@ -196,8 +225,8 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let linear = matches!(buffer.reach, Reach::Linear(_));
-        debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
+        let known = matches!(buffer.reach, Reach::Linear(_) | Reach::Beside { .. });
+        debug_assert!(buffer.access == Access::Read || known, "rows own what is written of them");
     }
     Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
 }
@@ -224,22 +253,19 @@ fn rows(
     work: &Work<'_>,
     shape: &Shape,
     body: &mut Body<'_>,
-    along: &Along,
+    (along, how_many): (&Along, Runs),
     (kind, start, end): (LoopKind, Value, Value),
 ) {
     let row = body.top().declare(INDEX);
     let coordinates = body.decode_dims(row, shape.rows);
-    let mut steps = steps(work);
-    steps.sort_by_key(|(step, _)| *step);
-    for reduces in steps.chunk_by(|a, b| a.0 == b.0) {
-        let reduces: Vec<NodeId> = reduces.iter().map(|(_, id)| *id).collect();
-        let pass = Pass { work, shape, along, row, coordinates: &coordinates, reduces: &reduces };
-        let whole = pass.combine(body);
-        reduces.iter().zip(whole).for_each(|(&id, value)| body.set_of_row(id, value));
+    for run in &runs(work, how_many) {
+        let whole = Pass { work, shape, along, row, coordinates: &coordinates, run }.combine(body);
+        run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
-    let elements = |store: &crate::fuse::Store| store.order != work.group.order;
+    let elements = |store: &Store| work.group.is_of_elements(store);
     if work.group.stores.iter().any(elements) {
-        Pass { work, shape, along, row, coordinates: &coordinates, reduces: &[] }.store(body);
+        let run = &Run::default();
+        Pass { work, shape, along, row, coordinates: &coordinates, run }.store(body);
     }
     let place = Place { element: row, coordinates, lanes: Lanes::ONE };
     let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
@@ -265,11 +291,11 @@ struct Pass<'p> {
     row: Value,
     coordinates: &'p [Value],
     /// What is combined.
-    reduces: &'p [NodeId],
+    run: &'p Run,
 }
 
 /// Where in a row: a counter for each of its dims but the innermost, and the first element of a run along that.
-struct Run {
+struct Visit {
     counters: Vec<Value>,
     first: Value,
     /// What is done there.
@@ -281,32 +307,43 @@ struct Run {
 impl Pass<'_> {
     /// What is combined of all elements.
     fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
-        let run = self.run(body, |pass, body, place| {
-            let term = |&id: &NodeId| {
-                let term = body.value(pass.work.graph.node(id).args[0], &vec![], place);
+        let visit = self.visit(body, |pass, body, place| {
+            let term = |id: NodeId| {
+                let term = body.value(id, &vec![], place);
                 body.inner().splat(term, place.lanes)
             };
-            pass.reduces.iter().map(term).collect()
+            pass.run.terms(pass.work).into_iter().map(term).collect()
         });
-        let starts: Vec<Value> = self.reduces.iter().map(|&id| self.identity(body, id)).collect();
-        let (stmts, made) = self.loops(body, self.outer(), &run, starts);
+        let parts = self.run.reduces(self.work);
+        let starts: Vec<Value> = parts.iter().map(|&part| self.start(body, part)).collect();
+        let (stmts, mut made) = self.loops(body, self.outer(), &visit, starts);
         body.item().body.extend(stmts);
-        self.together(body, made)
+        let alone = self.run.alone.len();
+        let pairs = made.split_off(alone);
+        let mut all = self.together(body, &parts[..alone], made);
+        for (exponentials, pair) in self.run.pairs.iter().zip(pairs.chunks_exact(2)) {
+            let pair = [pair[0], pair[1]];
+            let largest = self.together(body, &[(Reduce::Max, DType::F32)], vec![pair[0]])[0];
+            let scaled = Exponentials::scaled(&mut body.item(), pair, largest);
+            let sum = self.together(body, &[(Reduce::Sum, DType::F32)], vec![scaled])[0];
+            all.extend([largest, exponentials.finish(&mut body.item(), [largest, sum])]);
+        }
+        all
     }
 
     /// Stores what is stored of elements.
     fn store(&self, body: &mut Body<'_>) {
-        let run = self.run(body, |pass, body, place| {
+        let visit = self.visit(body, |pass, body, place| {
             let work = pass.work;
             let stores = work.group.stores.iter().zip(&work.stores);
-            let elements = stores.filter(|(store, _)| store.order != work.group.order);
+            let elements = stores.filter(|(store, _)| work.group.is_of_elements(store));
             // After all that is computed: a parameter is read before it is written.
             let stores: Vec<Stmt> =
                 elements.map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
             body.inner().body.extend(stores);
             vec![]
         });
-        let (stmts, _) = self.loops(body, self.outer(), &run, vec![]);
+        let (stmts, _) = self.loops(body, self.outer(), &visit, vec![]);
         body.item().body.extend(stmts);
     }
 
@@ -323,11 +360,11 @@ impl Pass<'_> {
     }
 
     /// What is done at a run of elements.
-    fn run<'w>(
+    fn visit<'w>(
         &self,
         body: &mut Body<'w>,
         make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Value>,
-    ) -> Run {
+    ) -> Visit {
         let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
             Along::Vector => body.top().index(0),
@@ -336,7 +373,7 @@ impl Pass<'_> {
         let coordinates = self.coordinates.iter().chain(&counters).chain([&first]).copied().collect();
         let place = Place { element: self.row, coordinates, lanes: self.lanes() };
         let terms = make(self, body, &place);
-        Run { counters, first, body: body.take_inner(), terms }
+        Visit { counters, first, body: body.take_inner(), terms }
     }
 
     /// The loops over the outer dims that are left, and what they make of `starts`.
@@ -344,15 +381,15 @@ impl Pass<'_> {
         &self,
         body: &mut Body<'_>,
         outer: &[SpaceDim],
-        run: &Run,
+        visit: &Visit,
         starts: Vec<Value>,
     ) -> (Vec<Stmt>, Vec<Value>) {
-        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, run, &starts) };
+        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, visit, &starts) };
         let given = fresh(body, &starts);
-        let (inside, made) = self.loops(body, rest, run, given.clone());
+        let (inside, made) = self.loops(body, rest, visit, given.clone());
         let out = fresh(body, &starts);
         let (start, step, end) = (body.top().index(0), body.top().index(1), body.extent(&dim.extent));
-        let var = run.counters[self.outer().len() - outer.len()];
+        let var = visit.counters[self.outer().len() - outer.len()];
         let carried = (0..out.len())
             .map(|i| Carried { start: starts[i], var: given[i], next: made[i], out: out[i] })
             .collect();
@@ -360,33 +397,37 @@ impl Pass<'_> {
     }
 
     /// The loop over the elements along the innermost dim, and what it makes of `starts`.
-    fn innermost(&self, body: &mut Body<'_>, run: &Run, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
+    fn innermost(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
         let end = body.extent(&self.shape.innermost().extent);
         match *self.along {
             Along::Team { first, step, .. } => {
                 let (given, out) = (fresh(body, starts), fresh(body, starts));
-                let mut inside = run.body.clone();
-                let next = self.combined(body, &mut inside, &given, &run.terms);
+                let mut inside = visit.body.clone();
+                let next = self.run.next(self.work, &mut body.writer(&mut inside), &given, &visit.terms);
                 let carried = (0..out.len())
                     .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })
                     .collect();
-                let (var, kind) = (run.first, LoopKind::Serial);
+                let (var, kind) = (visit.first, LoopKind::Serial);
                 (vec![Stmt::Loop { var, kind, start: first, end, step, carried, body: inside }], out)
             }
             Along::Vector => {
-                let folds: Vec<Fold> =
-                    (0..starts.len()).map(|i| self.fold(body, i..i + 1, vec![run.terms[i]])).collect();
+                let parts = self.run.reduces(self.work);
+                let terms = parts.iter().zip(&visit.terms);
+                let folds: Vec<Fold> = terms.map(|(&part, &term)| fold(body, &[part], vec![term])).collect();
                 let made: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
-                let mut stmts = vec![Stmt::Vector { len: end, body: run.body.clone(), folds }];
-                let all = self.combined(body, &mut stmts, starts, &made);
+                let mut stmts = vec![Stmt::Vector { len: end, body: visit.body.clone(), folds }];
+                let all = combined(&mut body.writer(&mut stmts), &parts, starts, &made);
                 (stmts, all)
             }
         }
     }
 
     /// What all lanes and threads have, combined.
-    fn together(&self, body: &mut Body<'_>, made: Vec<Value>) -> Vec<Value> {
+    fn together(&self, body: &mut Body<'_>, parts: &[Part], made: Vec<Value>) -> Vec<Value> {
         let Along::Team { lanes, .. } = *self.along else { return made };
+        if made.is_empty() {
+            return made;
+        }
         let each_lane = |body: &mut Body<'_>, lane: u8| -> Vec<Value> {
             let mut b = body.item();
             let lane_of = |&value: &Value| {
@@ -398,53 +439,43 @@ impl Pass<'_> {
         let mut all = each_lane(body, 0);
         for lane in 1..lanes {
             let next = each_lane(body, lane);
-            let mut stmts = Vec::new();
-            all = self.combined(body, &mut stmts, &all, &next);
-            body.item().body.extend(stmts);
+            all = combined(&mut body.item(), parts, &all, &next);
         }
-        let fold = self.fold(body, 0..self.reduces.len(), all);
+        let fold = fold(body, parts, all);
         let out = fold.out.clone();
         body.item().body.push(Stmt::Team(fold));
         out
     }
 
-    /// The pairs of these, combined.
-    fn combined(
-        &self,
-        body: &mut Body<'_>,
-        into: &mut Vec<Stmt>,
-        left: &[Value],
-        right: &[Value],
-    ) -> Vec<Value> {
-        let mut b = body.writer(into);
-        let pairs = left.iter().zip(right).zip(self.reduces);
-        pairs.map(|((&left, &right), &id)| b.apply(operation(self.work, id), &[left, right])).collect()
-    }
-
-    /// Some of what is combined as a fold over what lanes or threads have.
-    fn fold(&self, body: &mut Body<'_>, which: std::ops::Range<usize>, over: Vec<Value>) -> Fold {
-        let reduces = &self.reduces[which];
-        let one = |&id: &NodeId| Type { dtype: self.work.graph.node(id).dtype, lanes: Lanes::ONE };
-        let declare =
-            |body: &mut Body<'_>| reduces.iter().map(|id| body.top().declare(one(id))).collect::<Vec<_>>();
-        let (left, right, out) = (declare(body), declare(body), declare(body));
-        let identity = reduces.iter().map(|&id| identity(self.work, body, id)).collect();
-        let mut function = Vec::new();
-        let mut b = body.writer(&mut function);
-        let pairs = left.iter().zip(&right).zip(reduces);
-        let results =
-            pairs.map(|((&left, &right), &id)| b.apply(operation(self.work, id), &[left, right])).collect();
-        Fold { over, identity, left, right, body: function, results, out }
-    }
-
     /// What a thread starts with.
-    fn identity(&self, body: &mut Body<'_>, id: NodeId) -> Value {
-        let identity = identity(self.work, body, id);
+    fn start(&self, body: &mut Body<'_>, part: Part) -> Value {
+        let identity = identity(body, part);
         match self.along {
             Along::Vector => identity,
             Along::Team { .. } => body.top().splat(identity, self.lanes()),
         }
     }
+}
+
+/// How a value is combined, and what it is.
+type Part = (Reduce, DType);
+
+/// The pairs of these, combined.
+fn combined(b: &mut Builder<'_>, parts: &[Part], left: &[Value], right: &[Value]) -> Vec<Value> {
+    let pairs = left.iter().zip(right).zip(parts);
+    pairs.map(|((&left, &right), &(reduce, _))| b.apply(combine(reduce), &[left, right])).collect()
+}
+
+/// What is combined as a fold over what lanes or threads have.
+fn fold(body: &mut Body<'_>, parts: &[Part], over: Vec<Value>) -> Fold {
+    let one = |&(_, dtype): &Part| Type { dtype, lanes: Lanes::ONE };
+    let declare =
+        |body: &mut Body<'_>| parts.iter().map(|part| body.top().declare(one(part))).collect::<Vec<_>>();
+    let (left, right, out) = (declare(body), declare(body), declare(body));
+    let identity = parts.iter().map(|&part| identity(body, part)).collect();
+    let mut function = Vec::new();
+    let results = combined(&mut body.writer(&mut function), parts, &left, &right);
+    Fold { over, identity, left, right, body: function, results, out }
 }
 
 /// Values of the same types.
@@ -453,13 +484,7 @@ fn fresh(body: &mut Body<'_>, like: &[Value]) -> Vec<Value> {
     like.iter().map(|&value| b.declare(b.ty(value))).collect()
 }
 
-fn operation(work: &Work<'_>, id: NodeId) -> Op {
-    combine(reduce_of(work, id))
-}
-
 /// What changes nothing that it is combined with.
-fn identity(work: &Work<'_>, body: &mut Body<'_>, id: NodeId) -> Value {
-    let dtype = work.graph.node(id).dtype;
-    let value = reduce_of(work, id).identity(dtype);
-    body.top().constant(dtype, value)
+fn identity(body: &mut Body<'_>, (reduce, dtype): Part) -> Value {
+    body.top().constant(dtype, reduce.identity(dtype))
 }

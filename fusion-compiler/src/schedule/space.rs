@@ -5,7 +5,7 @@
 
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{Condition, Reach};
 use crate::target::TargetFacts;
@@ -99,7 +99,10 @@ pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
         return Reach::Whole;
     }
     let space = group.space();
-    let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else { return Reach::Whole };
+    let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else {
+        let beside = || beside(graph, group, operand);
+        return if operand.access == Access::Read { None } else { beside() }.unwrap_or(Reach::Whole);
+    };
     let per = DimExpr::product(inner.iter().map(|&axis| &graph.axis(axis).extent));
     // In the space's own order, a run of the rest for each of its elements.
     if per.as_const().is_none_or(|per| u32::try_from(per).is_ok()) {
@@ -107,6 +110,16 @@ pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
     } else {
         Reach::Whole
     }
+}
+
+/// How positions follow where rows lie side by side.
+fn beside(graph: &Graph, group: &Group, operand: &Operand) -> Option<Reach> {
+    let first = operand.axes.iter().position(|axis| group.cols.contains(axis))?;
+    let (outer, rest) = operand.axes.split_at(first);
+    let inner = rest.strip_prefix(group.cols.as_slice())?;
+    let product = |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
+    let is_rows = [outer, inner].concat() == group.space();
+    is_rows.then(|| Reach::Beside { each: product(&group.cols), inner: product(inner) })
 }
 
 /// The numbers of elements of the operands, each once, that 32-bit positions may not reach.

@@ -83,7 +83,7 @@ pub(crate) static RELU: Plan = Plan {
 #[inline(always)]
 fn relu_body(args: &mut CpuArgs<'_>) {
     let (b0, b1, b2) = (args.read::<f32>(0), args.read::<f32>(1), args.read::<f32>(2));
-    let (b3, s3) = args.write::<f32>(3);
+    let (b3, s3) = args.write::<f32>(3).neighbours();
     let u0 = args.index(0);
     let (first, end) = args.range();
     for v0 in first..end {
@@ -151,7 +151,7 @@ fn axpy_base(args: &mut CpuArgs<'_>) {
 fn axpy(args: &mut CpuArgs<'_>, f: impl Fn(f32, f32, f32) -> f32) {
     let alpha = args.f32(0);
     let x = args.read::<f32>(1);
-    let (y, start) = args.write::<f32>(0);
+    let (y, start) = args.write::<f32>(0).neighbours();
     let x = &x[start..][..y.len()];
     for j in 0..y.len() {
         y[j] = f(alpha, x[j], y[j]);
@@ -235,7 +235,8 @@ const DOUBLE: Launch<fusion_runtime::__private::CpuCode> = Launch {
 #[inline(always)]
 fn double_body(args: &mut CpuArgs<'_>) {
     let bias = args.read::<f32>(0);
-    let ((temp, start), (out, _)) = (args.write::<f32>(1), args.write::<f32>(2));
+    let (temp, start) = args.write::<f32>(1).neighbours();
+    let (out, _) = args.write::<f32>(2).neighbours();
     for j in 0..temp.len() {
         temp[j] = bias[start + j] * 2.0;
         out[j] = temp[j];
@@ -260,7 +261,7 @@ const ADD: Launch<fusion_runtime::__private::CpuCode> = Launch {
 #[inline(always)]
 fn add_body(args: &mut CpuArgs<'_>) {
     let (x, bias) = (args.read::<f32>(0), args.read::<f32>(1));
-    let (z, s) = args.write::<f32>(2);
+    let (z, s) = args.write::<f32>(2).neighbours();
     let d = args.index(0);
     let (first, end) = args.range();
     let per_row = d.div_ceil(8);

@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
@@ -15,6 +16,7 @@ use super::{at, stream, tile};
 use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Isa, Launch};
+use crate::window::Beside;
 
 /// Elements above which all threads are woken at once …
 const PARALLEL_MIN: usize = 1 << 18;
@@ -95,15 +97,21 @@ impl<'a> Work<'a> {
         let mut buffers = SmallVec::new();
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
-            let per = match &arg.reach {
-                Reach::Linear(per) => usize::try_from(per.eval(call.symbols)?).ok()?,
-                Reach::Whole | Reach::Windows(_) => 0,
+            let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
+            let (per, beside) = match &arg.reach {
+                Reach::Linear(per) => (extent(per)?, None),
+                Reach::Beside { each, inner } => {
+                    let beside = Beside { each: extent(each)?, inner: extent(inner)? };
+                    (beside.each, Some(beside))
+                }
+                Reach::Whole | Reach::Windows(_) => (0, None),
             };
             if arg.access != Access::Read && region.len != items.elements.checked_mul(per)? {
                 return None;
             }
             let (len, dtype, access) = (region.len, arg.dtype, arg.access);
-            buffers.push(CpuBuffer { ptr, len, first: 0, per, dtype, access, taken: false });
+            let own = (0, 0);
+            buffers.push(CpuBuffer { ptr, len, first: 0, per, dtype, access, taken: false, beside, own });
         }
         let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
         let matching = buffers.len() == launch.buffers.len();
@@ -173,6 +181,10 @@ impl<'a> Work<'a> {
         let mut buffers = self.buffers.clone();
         for (i, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.access != Access::Read)
         {
+            if buffer.beside.is_some() {
+                buffer.own = (from, to);
+                continue;
+            }
             buffer.first = from * buffer.per;
             buffer.len = (to - from) * buffer.per;
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
@@ -180,8 +192,8 @@ impl<'a> Work<'a> {
             redirect(i, buffer, len);
         }
         // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
-        // memory is initialised and aligned to 16; windows are within their buffers (`to <= elements`) and
-        // disjoint from those of other items, and the executor lets no other argument overlap what is written.
+        // memory is initialised and aligned to 16; windows, and the elements of `own`, are within their buffers
+        // (`to <= elements`) and disjoint from those of other items, and the executor lets no other argument overlap what is written.
         let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) };
         match self.program {
             // SAFETY: `launch` chose the function by what this processor has.

@@ -45,7 +45,9 @@ pub(super) fn tile_items(work: &Work<'_>) -> Option<usize> {
             .map(|buffer| buffer.len * buffer.dtype.size())
             .sum()
     };
+    let scattered = work.buffers.iter().any(|buffer| buffer.beside.is_some());
     if !cfg!(target_arch = "x86_64")
+        || scattered
         || bytes(|_| true) < stream_min()
         || bytes(|access| access == Access::Write) == 0
     {

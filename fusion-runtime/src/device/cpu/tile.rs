@@ -11,6 +11,7 @@ use fusion_compiler::ir::scalar::Scalar;
 use super::column::{Column, apply};
 use crate::kernel::CpuArgs;
 use crate::tensor::Element;
+use crate::window::Window;
 
 /// Bytes that the lanes of all values of a kernel may take: most of a small L1 cache.
 const TILE_BYTES: usize = 24 << 10;
@@ -41,10 +42,10 @@ enum Memory<'m> {
     U32(Slice<'m, u32>),
 }
 
-/// The whole of what is read, or the window of what is written and the number of its first element.
+/// The whole of what is read, or the window of what is written.
 enum Slice<'m, T> {
     Read(&'m [T]),
-    Write(&'m mut [T], usize),
+    Write(Window<'m, T>),
 }
 
 impl<'m> Memory<'m> {
@@ -59,7 +60,7 @@ impl<'m> Memory<'m> {
         }
     }
 
-    fn load(&self, first: usize, stride: usize, count: usize, out: &mut Column) {
+    fn load(&mut self, first: usize, stride: usize, count: usize, out: &mut Column) {
         match (self, out) {
             (Memory::F32(slice), Column::F32(out)) => out.extend(slice.run(first, stride, count)),
             (Memory::I32(slice), Column::Int(_, out)) => {
@@ -90,24 +91,23 @@ impl<'m, T: Element> Slice<'m, T> {
     fn new(args: &mut CpuArgs<'m>, i: usize, access: Access) -> Slice<'m, T> {
         match access {
             Access::Read => Slice::Read(args.read(i)),
-            Access::Write | Access::ReadWrite => {
-                let (window, first) = args.write(i);
-                Slice::Write(window, first)
-            }
+            Access::Write | Access::ReadWrite => Slice::Write(args.write(i)),
         }
     }
 
-    fn run(&self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
+    fn run(&mut self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
+        let len = (count - 1) * stride + 1;
         let run = match self {
-            Slice::Read(all) => &all[first..],
-            Slice::Write(window, start) => &window[first - start..],
+            Slice::Read(all) => &all[first..][..len],
+            Slice::Write(window) => window.run(first, len),
         };
-        run[..(count - 1) * stride + 1].iter().step_by(stride).copied()
+        run.iter().step_by(stride).copied()
     }
 
-    fn store(&mut self, first: usize, stride: usize, lanes: impl Iterator<Item = T>) {
-        let Slice::Write(window, start) = self else { unreachable!("what is stored to is written") };
-        window[first - *start..].iter_mut().step_by(stride).zip(lanes).for_each(|(to, x)| *to = x);
+    fn store(&mut self, first: usize, stride: usize, lanes: impl ExactSizeIterator<Item = T>) {
+        let Slice::Write(window) = self else { unreachable!("what is stored to is written") };
+        let run = window.run(first, (lanes.len() - 1) * stride + 1);
+        run.iter_mut().step_by(stride).zip(lanes).for_each(|(to, x)| *to = x);
     }
 }
 
@@ -264,7 +264,11 @@ impl Interpreter<'_, '_> {
                 // The operands are other values, so that the memory of this one can be taken out meanwhile.
                 let mut column = std::mem::take(&mut self.columns[value.0 as usize]);
                 column.clear();
-                self.expr(expr, tile, &mut column);
+                match expr {
+                    Expr::Load(at) => self.load(at, tile, &mut column),
+                    Expr::LoadWhere(at, mask) => self.load_where(at, *mask, tile, &mut column),
+                    expr => self.expr(expr, tile, &mut column),
+                }
                 self.columns[value.0 as usize] = column;
             }
             Stmt::Store(at, value) => self.store(at, *value, tile),
@@ -297,24 +301,7 @@ impl Interpreter<'_, '_> {
                 let lanes = tile.first..tile.first + tile.count;
                 lanes.for_each(|lane| out.push(position(lane)));
             }
-            Expr::Load(at) => {
-                let memory = &self.memory[usize::from(at.buffer.0)];
-                match self.place(at, tile) {
-                    Place::Run { first, stride } => memory.load(first, stride, tile.count, out),
-                    Place::Gather(places) => places.indices().for_each(|i| memory.load(i, 1, 1, out)),
-                }
-            }
-            Expr::LoadWhere(at, mask) => {
-                let (memory, mask) = (&self.memory[usize::from(at.buffer.0)], column(mask));
-                for lane in 0..tile.count {
-                    let holds = matches!(mask.get(lane.min(mask.len() - 1)), Scalar::Bool(true));
-                    match self.place(at, Tile { first: tile.first + lane, count: 1 }) {
-                        Place::Run { first, .. } if holds => memory.load(first, 1, 1, out),
-                        Place::Gather(places) if holds => memory.load(places.index(lane), 1, 1, out),
-                        Place::Run { .. } | Place::Gather(_) => out.push(zero(out.dtype())),
-                    }
-                }
-            }
+            Expr::Load(_) | Expr::LoadWhere(..) => unreachable!("memory is not read here"),
             Expr::LoadShared(id, index) => {
                 let (first, Column::F32(out)) = (self.index(*index) + tile.first, out) else {
                     unreachable!("what is held is f32")
@@ -336,24 +323,32 @@ impl Interpreter<'_, '_> {
         }
     }
 
+    fn load(&mut self, at: &At, tile: Tile, out: &mut Column) {
+        let place = place(self.kernel, &self.columns, at, tile);
+        let memory = &mut self.memory[usize::from(at.buffer.0)];
+        match place {
+            Place::Run { first, stride } => memory.load(first, stride, tile.count, out),
+            Place::Gather(places) => places.indices().for_each(|i| memory.load(i, 1, 1, out)),
+        }
+    }
+
+    fn load_where(&mut self, at: &At, mask: Value, tile: Tile, out: &mut Column) {
+        let (memory, mask) = (&mut self.memory[usize::from(at.buffer.0)], &self.columns[mask.0 as usize]);
+        for lane in 0..tile.count {
+            let holds = matches!(mask.get(lane.min(mask.len() - 1)), Scalar::Bool(true));
+            match place(self.kernel, &self.columns, at, Tile { first: tile.first + lane, count: 1 }) {
+                Place::Run { first, .. } if holds => memory.load(first, 1, 1, out),
+                Place::Gather(places) if holds => memory.load(places.index(lane), 1, 1, out),
+                Place::Run { .. } | Place::Gather(_) => out.push(zero(out.dtype())),
+            }
+        }
+    }
+
     fn store(&mut self, at: &At, value: Value, tile: Tile) {
-        let Place::Run { first, stride } = self.place(at, tile) else {
+        let Place::Run { first, stride } = place(self.kernel, &self.columns, at, tile) else {
             unreachable!("what is written is a run")
         };
         self.memory[usize::from(at.buffer.0)].store(first, stride, &self.columns[value.0 as usize]);
-    }
-
-    fn place(&self, at: &At, tile: Tile) -> Place<'_> {
-        let indices = &self.columns[at.index.0 as usize];
-        match self.kernel.ty(at.index).lanes {
-            Lanes::Loop => Place::Gather(indices),
-            Lanes::Const(_) => {
-                let (stride, phase) = (at.stride as usize, at.phase as usize);
-                // Where nothing is read, it may be anywhere.
-                let first = self.index(at.index).wrapping_add(tile.first * stride + phase);
-                Place::Run { first, stride }
-            }
-        }
     }
 
     fn index(&self, value: Value) -> usize {
@@ -365,6 +360,19 @@ impl Interpreter<'_, '_> {
 enum Place<'a> {
     Run { first: usize, stride: usize },
     Gather(&'a Column),
+}
+
+fn place<'a>(kernel: &Kernel, columns: &'a [Column], at: &At, tile: Tile) -> Place<'a> {
+    let indices = &columns[at.index.0 as usize];
+    match kernel.ty(at.index).lanes {
+        Lanes::Loop => Place::Gather(indices),
+        Lanes::Const(_) => {
+            let (stride, phase) = (at.stride as usize, at.phase as usize);
+            // Where nothing is read, it may be anywhere.
+            let first = indices.index(0).wrapping_add(tile.first * stride + phase);
+            Place::Run { first, stride }
+        }
+    }
 }
 
 fn position(i: usize) -> Scalar {

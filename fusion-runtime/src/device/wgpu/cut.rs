@@ -94,7 +94,7 @@ impl Cut {
                     let per = extent(backend, launch, call, per)?;
                     binding(arg, region, Chunk { start: chunk.start * per, end: chunk.end * per }, align)
                 }
-                Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
+                Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
             });
             if let Reach::Windows(map) = &arg.reach {
                 let added = cut.add(launch, call, (i, map), region.offset as u64 % align);
@@ -137,7 +137,7 @@ impl Cut {
         let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
         let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].reach {
             Reach::Windows(other) => other.dims == map.dims,
-            Reach::Linear(_) | Reach::Whole => false,
+            Reach::Linear(_) | Reach::Beside { .. } | Reach::Whole => false,
         };
         if let Some(slide) = self.slides.iter_mut().find(same) {
             slide.buffers.push(read);
@@ -184,7 +184,7 @@ pub(super) fn chunk_elements(
                 step = step.min(room);
                 if room == 0 { quantum * size * per + align + GRANULE } else { 0 }
             }
-            Reach::Whole => all.end - all.start,
+            Reach::Beside { .. } | Reach::Whole => all.end - all.start,
             Reach::Windows(_) if region.len as u64 > POSITIONS => {
                 let what = format!(
                     "`{}` reading {} elements of one tensor out of order: at most 2³² can be; call it on pieces of the tensor",

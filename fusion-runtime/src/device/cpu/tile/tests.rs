@@ -90,6 +90,8 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
         dtype: DType::F32,
         access,
         taken: false,
+        beside: None,
+        own: (0, 0),
     };
     let uniforms = [CpuUniform::Index(a.len())];
     let mut buffers = [buffer(&mut a, Access::Read), buffer(&mut out, Access::Write)];

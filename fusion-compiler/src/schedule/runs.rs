@@ -1,0 +1,191 @@
+//! The runs along a row: what is combined in each of them, in order.
+//!
+//! A run combines what needs nothing but the results of those before. The largest of a row and the sum of the exponentials of
+//! what its elements exceed it by take two, or one: with the largest so far goes the sum so far, of exp(x − largest), which a
+//! larger element scales down (Milakov and Gimelshein 2018). That costs an exponential more for each element that is read
+//! again, so it is for rows that have to be read from afar. What is infinite or no number comes out as of two runs.
+
+use super::Work;
+use super::body::combine;
+use super::held::{reduce_of, steps};
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{NodeId, NodeKind, Reduce};
+use crate::ir::kernel::{Builder, Value};
+use crate::ir::ops::Op;
+
+/// How many runs there are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// One for each step.
+    Each,
+    /// As few as possible.
+    Fewest,
+}
+
+/// Once along a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Run {
+    /// What is combined by itself.
+    pub(super) alone: Vec<NodeId>,
+    /// What is combined in pairs.
+    pub(super) pairs: Vec<Exponentials>,
+}
+
+/// The largest element of a row, and the sum of the exponentials of what its elements exceed it by.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Exponentials {
+    /// The elements.
+    pub(super) x: NodeId,
+    pub(super) max: NodeId,
+    pub(super) sum: NodeId,
+    infinite: Infinite,
+}
+
+/// What the elements are taken to exceed where the largest is infinite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Infinite {
+    /// The largest as it is: the sum is NaN.
+    Itself,
+    /// Zero: the sum is that of the exponentials themselves.
+    Zero,
+}
+
+impl Run {
+    /// What it gives, in the order of its values: what is combined alone, then each pair.
+    pub(super) fn made(&self) -> Vec<NodeId> {
+        let pairs = self.pairs.iter().flat_map(|pair| [pair.max, pair.sum]);
+        self.alone.iter().copied().chain(pairs).collect()
+    }
+
+    /// What it is made of: a term for each value that is combined alone, and for each pair.
+    pub(super) fn terms(&self, work: &Work<'_>) -> Vec<NodeId> {
+        let alone = self.alone.iter().map(|&id| work.graph.node(id).args[0]);
+        alone.chain(self.pairs.iter().map(|pair| pair.x)).collect()
+    }
+
+    /// How the parts of what is so far are combined, in the order of `made`.
+    pub(super) fn reduces(&self, work: &Work<'_>) -> Vec<(Reduce, DType)> {
+        let alone = self.alone.iter().map(|&id| (reduce_of(work, id), work.graph.node(id).dtype));
+        let pair = [(Reduce::Max, DType::F32), (Reduce::Sum, DType::F32)];
+        alone.chain(self.pairs.iter().flat_map(|_| pair)).collect()
+    }
+
+    /// What was so far and one more term of each, combined.
+    pub(super) fn next(
+        &self,
+        work: &Work<'_>,
+        b: &mut Builder<'_>,
+        so_far: &[Value],
+        terms: &[Value],
+    ) -> Vec<Value> {
+        let (alone, pairs) = so_far.split_at(self.alone.len());
+        let with = alone.iter().zip(terms).zip(&self.alone);
+        let mut next: Vec<Value> = with
+            .map(|((&so_far, &term), &id)| b.apply(combine(reduce_of(work, id)), &[so_far, term]))
+            .collect();
+        for (pair, &x) in pairs.chunks_exact(2).zip(&terms[alone.len()..]) {
+            next.extend(with_element(b, [pair[0], pair[1]], x));
+        }
+        next
+    }
+}
+
+/// The largest and the sum with one more element. That exceeds the largest, or the largest exceeds it: so there is one exponential.
+fn with_element(b: &mut Builder<'_>, [largest, sum]: [Value; 2], x: Value) -> [Value; 2] {
+    let (most, one) = (b.apply(Op::Max, &[largest, x]), b.f32(1.0));
+    let (part, larger) = (smaller_part(b, largest, x), b.apply(Op::Gt, &[x, largest]));
+    let scaled = b.apply(Op::Mul, &[sum, part]);
+    let (grown, added) = (b.apply(Op::Add, &[scaled, one]), b.apply(Op::Add, &[sum, part]));
+    [most, b.apply(Op::Select, &[larger, grown, added])]
+}
+
+/// exp(−|a − b|): 1 where both are the same, infinite or not; NaN where one is.
+fn smaller_part(b: &mut Builder<'_>, left: Value, right: Value) -> Value {
+    let (same, zero) = (b.apply(Op::Eq, &[left, right]), b.f32(0.0));
+    let difference = b.apply(Op::Sub, &[left, right]);
+    let distance = b.apply(Op::Abs, &[difference]);
+    let below = b.apply(Op::Neg, &[distance]);
+    let exponent = b.apply(Op::Select, &[same, zero, below]);
+    b.apply(Op::Exp, &[exponent])
+}
+
+impl Exponentials {
+    /// A sum as it is relative to the largest of all, which is no less than its own.
+    pub(super) fn scaled(b: &mut Builder<'_>, [largest, sum]: [Value; 2], of_all: Value) -> Value {
+        let lanes = b.ty(largest).lanes;
+        let of_all = b.splat(of_all, lanes);
+        let part = smaller_part(b, largest, of_all);
+        b.apply(Op::Mul, &[sum, part])
+    }
+
+    /// The sum that is asked for, of that of all: as long as the largest is infinite, it has counted those elements that
+    /// are.
+    pub(super) fn finish(&self, b: &mut Builder<'_>, [largest, sum]: [Value; 2]) -> Value {
+        let (infinite, zero) = (b.apply(Op::IsInf, &[largest]), b.f32(0.0));
+        match self.infinite {
+            Infinite::Itself => {
+                let any = b.apply(Op::Gt, &[sum, zero]);
+                let (wrong, nan) = (b.apply(Op::And, &[infinite, any]), b.f32(f32::NAN));
+                b.apply(Op::Select, &[wrong, nan, sum])
+            }
+            Infinite::Zero => {
+                let whole = b.apply(Op::Max, &[largest, zero]);
+                b.apply(Op::Select, &[infinite, whole, sum])
+            }
+        }
+    }
+}
+
+/// The runs along the rows of a group.
+pub(super) fn runs(work: &Work<'_>, how_many: Runs) -> Vec<Run> {
+    let mut steps = steps(work);
+    steps.sort();
+    let mut runs: Vec<Run> = Vec::new();
+    for step in steps.chunk_by(|a, b| a.0 == b.0) {
+        let alone: Vec<NodeId> = step.iter().map(|(_, id)| *id).collect();
+        let pairs: Option<Vec<Exponentials>> = match (how_many, runs.last()) {
+            (Runs::Fewest, Some(before)) => alone.iter().map(|&id| exponentials(work, before, id)).collect(),
+            (Runs::Fewest, None) | (Runs::Each, _) => None,
+        };
+        match (pairs, runs.last_mut()) {
+            (Some(pairs), Some(before)) => {
+                before.alone.retain(|id| !pairs.iter().any(|pair| pair.max == *id));
+                before.pairs.extend(pairs);
+            }
+            (_, _) => runs.push(Run { alone, pairs: vec![] }),
+        }
+    }
+    runs
+}
+
+/// A sum of exponentials of what elements exceed the largest by that the run before gives.
+fn exponentials(work: &Work<'_>, before: &Run, sum: NodeId) -> Option<Exponentials> {
+    let applied = |id: NodeId, wanted: Op| match work.graph.node(id).kind {
+        NodeKind::Apply(op) => (op == wanted).then(|| work.graph.node(id).args.as_slice()),
+        NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Cast
+        | NodeKind::Reduce(..)
+        | NodeKind::At(..) => None,
+    };
+    let node = work.graph.node(sum);
+    if reduce_of(work, sum) != Reduce::Sum || node.dtype != DType::F32 {
+        return None;
+    }
+    let [exponent] = applied(node.args[0], Op::Exp)? else { return None };
+    let [x, most] = *applied(*exponent, Op::Sub)? else { return None };
+    let largest = |id: NodeId| {
+        let is_largest = before.alone.contains(&id) && reduce_of(work, id) == Reduce::Max;
+        is_largest && work.graph.node(id).args[0] == x
+    };
+    if largest(most) {
+        return Some(Exponentials { x, max: most, sum, infinite: Infinite::Itself });
+    }
+    let [infinite, zero, max] = *applied(most, Op::Select)? else { return None };
+    let is_zero = matches!(work.graph.node(zero).kind, NodeKind::Literal(Const::Float(0.0)));
+    let of_largest = applied(infinite, Op::IsInf)? == [max];
+    (is_zero && of_largest && largest(max)).then_some(Exponentials { x, max, sum, infinite: Infinite::Zero })
+}

@@ -1,0 +1,307 @@
+//! Rows that lie side by side, in what is read and in what is written: combined along an outer dim or one in the middle.
+
+use fusion::prelude::*;
+
+use crate::devices::{Kind, devices, exact_devices, on_devices};
+use crate::{Host, Sum, UNIT, check, positions};
+
+fuse! {
+    pub(crate) fn soft(x: f32[L, C]) -> f32[L, C] { softmax(x, L) }
+    pub(crate) fn soft_in_the_middle(x: f32[B, L, C]) -> f32[B, L, C] { softmax(x, L) }
+    pub(crate) fn log_soft(x: f32[L, C]) -> f32[L, C] { log_softmax(x, L) }
+    pub(crate) fn log_sum(x: f32[L, C]) -> f32[C] { logsumexp(x, L) }
+
+    /// Parameters of each row, which are read once, and of each element.
+    pub(crate) fn normal(x: f32[B, L, C], gamma: f32[C], beta: f32[L], eps: f32) -> f32[B, L, C] {
+        layer_norm(x, L, eps) * exp(gamma) + beta
+    }
+
+    /// Statistics of a batch, in place, and those of all batches.
+    pub(crate) fn batch(x: &mut f32[N, H, C], running: &mut f32[C], momentum: f32) -> (f32[C], f32[N, H, C]) {
+        let old = x;
+        let mu = mean(old, (N, H));
+        running = lerp(running, mu, momentum);
+        x = batch_norm(old, (N, H));
+        (mean(square(old - mu), (N, H)), old - max(old, (N, H)))
+    }
+
+    /// Places, truth values and integers of rows.
+    pub(crate) fn peaks(x: f32[L, C]) -> (f32[L, C], i32[C], i32[L, C]) {
+        let (place, low) = (argmax(x, L), min(x, L));
+        let above = (if any(x > 1.5, L) { 1.0 } else { -1.0 }) * x;
+        (if index(L) == place { above } else { low }, place + index(C), index(L) - place)
+    }
+
+    pub(crate) fn whole_numbers(x: i32[L, C]) -> (i32[L, C], i32[C]) { (x - sum(x, L), max(x, L)) }
+
+    /// Vectors cannot run over two dims at once where an operand lacks one of them.
+    pub(crate) fn weighted(x: f32[L, H, W], w: f32[W], h: f32[H]) -> f32[L, H, W] { x * w - h * sum(x * w, L) }
+}
+
+const COUNTS: [usize; 4] = [1, 3, 4, 4096];
+const LENGTHS: [usize; 6] = [0, 1, 2, 31, 33, 1025];
+
+/// Elements that a device, or a reference that is not optimised, takes a second or so for.
+const MOST: usize = 160_000;
+
+/// Runs a test on each device with each length of rows, and as many rows in two ways: all side by side, or some.
+fn each_size(test: impl Fn(&Device, [usize; 3]) -> Result<()>) {
+    for (kind, device) in devices() {
+        let most = if kind == Kind::Cpu { 4096 * 1025 } else { MOST };
+        for [count, len] in COUNTS.into_iter().flat_map(|count| LENGTHS.map(|len| [count, len])) {
+            if count * len <= most {
+                let shapes = [[1, len, count], [count.div_ceil(1030), len, count.min(1030)]];
+                shapes.into_iter().try_for_each(|shape| test(&device, shape)).unwrap_or_else(|error| {
+                    panic!("{device}: {count} rows of {len}: {error}");
+                });
+            }
+        }
+    }
+}
+
+/// The rows along the middle dim, each of which is put through `f`, in the places where they were.
+fn along_the_middle(host: &Host, f: impl Fn(&[f64]) -> Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let [b, l, c] = host.shape[..] else { panic!("it has three dims") };
+    let mut all = vec![(f64::NAN, 0.0); b * l * c];
+    for row in positions(&[b, c]) {
+        let place = |i: usize| (row[0] * l + i) * c + row[1];
+        let elements: Vec<f64> = (0..l).map(|i| f64::from(host.elements[place(i)])).collect();
+        f(&elements).into_iter().enumerate().for_each(|(i, element)| all[place(i)] = element);
+    }
+    all
+}
+
+/// Additions one after another, and a few roundings more.
+fn roundings(terms: usize) -> f64 {
+    (terms + 40) as f64 * UNIT
+}
+
+/// Two runs in f64, whatever the elements.
+fn exponentials(row: &[f64]) -> (Vec<f64>, f64, f64) {
+    let nan = row.iter().any(|x| x.is_nan());
+    let most = if nan { f64::NAN } else { row.iter().copied().fold(f64::NEG_INFINITY, f64::max) };
+    let e: Vec<f64> = row.iter().map(|x| (x - most).exp()).collect();
+    let sum = e.iter().sum();
+    (e, most, sum)
+}
+
+#[test]
+fn softmax_over_an_outer_dim() {
+    each_size(|device, [b, l, c]| {
+        let host = Host::new(3, &[b, l, c]);
+        let shares = along_the_middle(&host, |row| {
+            let (e, _, sum) = exponentials(row);
+            e.into_iter().map(|e| (e / sum, roundings(l) * e / sum)).collect()
+        });
+        let got = soft_in_the_middle(&host.on(device)?)?;
+        check("softmax", &got, &[b, l, c], shares.iter().copied());
+        if b == 1 {
+            let flat = Host::of(&[l, c], host.elements.clone()).on(device)?;
+            check("softmax", &soft(&flat)?, &[l, c], shares);
+            let logs = along_the_middle(&host, |row| {
+                let (_, most, sum) = exponentials(row);
+                row.iter().map(|x| (x - most - sum.ln(), roundings(l) + 1e-6)).collect()
+            });
+            check("log softmax", &log_soft(&flat)?, &[l, c], logs);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn layer_norm_over_an_outer_dim() {
+    each_size(|device, [b, l, c]| {
+        let (x, gamma, beta) = (Host::new(5, &[b, l, c]), Host::new(6, &[c]), Host::new(7, &[l]));
+        let got = normal(&x.on(device)?, &gamma.on(device)?, &beta.on(device)?, 0.5)?;
+        let normal = along_the_middle(&x, |row| {
+            let (len, sum) = (row.len() as f64, Sum::of(row.iter().copied()));
+            let mean = sum.value / len;
+            let scale = (row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len + 0.5).sqrt().recip();
+            let shift = roundings(l) * sum.magnitude / len;
+            let element = |x: &f64| {
+                let z = (x - mean) * scale;
+                (z, shift * scale * (1.0 + z.abs()) + roundings(l) * z.abs())
+            };
+            row.iter().map(element).collect()
+        });
+        let expected = positions(&[b, l, c]).zip(normal).map(|(at, (z, error))| {
+            let (g, b) = (gamma.at(&at[2..]).exp(), beta.at(&at[1..2]));
+            (z * g + b, error * g + 8.0 * UNIT * ((z * g).abs() + b.abs()))
+        });
+        check("layer norm", &got, &[b, l, c], expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn statistics_of_a_batch_in_place() {
+    each_size(|device, [n, h, c]| {
+        let (host, before) = (Host::new(8, &[n, h, c]), Host::new(9, &[c]));
+        let (mut x, mut running) = (host.on(device)?, before.on(device)?);
+        if n * h == 0 {
+            let (variance, below) = batch(&mut x, &mut running, 0.25)?;
+            let nothing = variance.to_vec()?.into_iter().chain(running.to_vec()?);
+            assert!({ nothing }.all(f32::is_nan) && below.to_vec()?.is_empty(), "{device}: means of nothing");
+            return Ok(());
+        }
+        let (variance, below) = batch(&mut x, &mut running, 0.25)?;
+        // The middle dim with all of the batch, as one.
+        let all = Host::of(&[1, n * h, c], host.elements.clone());
+        let of = |f: &dyn Fn(&[f64], f64, f64) -> Vec<(f64, f64)>| {
+            along_the_middle(&all, |row| {
+                let mean = row.iter().sum::<f64>() / row.len() as f64;
+                let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
+                f(row, mean, variance)
+            })
+        };
+        let rounding = roundings(n * h);
+        let normal = of(&|row, mean, variance| {
+            let scale = (variance + 1e-5).sqrt().recip();
+            let element = |x: &f64| {
+                let z = (x - mean) * scale;
+                (z, 2.0 * rounding * scale * (1.0 + z.abs()) + rounding * z.abs())
+            };
+            row.iter().map(element).collect()
+        });
+        check("normal", &x, &[n, h, c], normal);
+        let largest = of(&|row, _, _| {
+            let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            row.iter().map(|x| (x - most, 4.0 * UNIT)).collect()
+        });
+        check("below", &below, &[n, h, c], largest);
+        let first = |all: Vec<(f64, f64)>| all.into_iter().take(c);
+        let moments = first(of(&|row, mean, _| vec![(mean, 2.0 * rounding); row.len()]));
+        let moments = moments.enumerate().map(|(i, (mean, error))| {
+            let old = before.at(&[i]);
+            (old + 0.25 * (mean - old), error + 4.0 * UNIT * 2.0)
+        });
+        check("running", &running, &[c], moments);
+        let spread = first(of(&|row, _, variance| vec![(variance, 16.0 * rounding); row.len()]));
+        check("variance", &variance, &[c], spread);
+        Ok(())
+    });
+}
+
+#[test]
+fn places_and_truth_values_of_columns() {
+    on_devices(|device| {
+        for [l, c] in [[1, 1], [2, 5], [33, 4], [31, 700], [1025, 3]] {
+            // Few values, so that there are equal ones.
+            let elements: Vec<f32> =
+                Host::new(23, &[l, c]).elements.into_iter().map(|x| (x * 4.0).round() / 4.0).collect();
+            let (marked, places, distances) = peaks(&Tensor::from_slice(device, &elements, [l, c])?)?;
+            let column = |j: usize| (0..l).map(move |i| i * c + j);
+            let better = |best: usize, i: usize| if elements[i] > elements[best] { i } else { best };
+            let place = |j: usize| column(j).reduce(better).expect("it has elements") / c;
+            let expect: Vec<i32> = (0..c).map(|j| (place(j) + j) as i32).collect();
+            assert_eq!(places.to_vec()?, expect, "{device}: places of {l}x{c}");
+            let expect: Vec<i32> = (0..l * c).map(|at| (at / c) as i32 - place(at % c) as i32).collect();
+            assert_eq!(distances.to_vec()?, expect, "{device}: distances of {l}x{c}");
+            let expect = (0..l * c).map(|at| {
+                let least = column(at % c).map(|i| elements[i]).fold(f32::INFINITY, f32::min);
+                let sign = if column(at % c).any(|i| elements[i] > 1.5) { 1.0 } else { -1.0 };
+                if place(at % c) == at / c { sign * elements[at] } else { least }
+            });
+            assert_eq!(marked.to_vec()?, expect.collect::<Vec<f32>>(), "{device}: peaks of {l}x{c}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn integers_of_columns() {
+    on_devices(|device| {
+        for [l, c] in [[1, 1], [2, 5], [33, 4], [31, 700], [1025, 3]] {
+            let elements: Vec<i32> =
+                (0..l * c).map(|i| (i as i32).wrapping_mul(0x9e37_79b1_u32 as i32)).collect();
+            let (rest, most) = whole_numbers(&Tensor::from_slice(device, &elements, [l, c])?)?;
+            let column = |j: usize| (0..l).map(move |i| i * c + j).map(|at| elements[at]);
+            let expect: Vec<i32> = (0..l * c)
+                .map(|at| elements[at].wrapping_sub(column(at % c).fold(0, i32::wrapping_add)))
+                .collect();
+            assert_eq!(rest.to_vec()?, expect, "{device}: {l}x{c}");
+            let expect: Vec<i32> = (0..c).map(|j| column(j).max().expect("it has elements")).collect();
+            assert_eq!(most.to_vec()?, expect, "{device}: largest of {l}x{c}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn operands_that_lack_a_dim_of_the_rows() {
+    on_devices(|device| {
+        for [l, h, w] in [[1, 1, 1], [5, 3, 4], [33, 2, 700], [7, 600, 3]] {
+            let (x, by, per) = (Host::new(1, &[l, h, w]), Host::new(2, &[w]), Host::new(3, &[h]));
+            let got = weighted(&x.on(device)?, &by.on(device)?, &per.on(device)?)?;
+            let sums = crate::sums(&[l, h, w], &[0], |at| x.at(at) * by.at(&at[2..]));
+            let expected = positions(&[l, h, w]).map(|at| {
+                let (sum, term) = (sums[at[1] * w + at[2]], x.at(&at) * by.at(&at[2..]));
+                let error = 2.0 * roundings(l) * sum.magnitude + 8.0 * UNIT * (4.0 + 2.0 * sum.magnitude);
+                (term - per.at(&at[1..2]) * sum.value, error)
+            });
+            check("weighted", &got, &[l, h, w], expected);
+        }
+        Ok(())
+    });
+}
+
+/// Infinities and NaN wherever they are come out as if the largest were known before anything is added.
+#[test]
+fn infinities_in_columns() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let columns: [[f32; 4]; 12] = [
+        [-inf, -inf, -inf, -inf],
+        [-inf, -inf, 1.0, -inf],
+        [1.0, -inf, 2.0, 0.5],
+        [-inf, 3.0, 3.0, 3.0],
+        [inf, 1.0, 2.0, 3.0],
+        [1.0, 2.0, 3.0, inf],
+        [-inf, inf, -inf, inf],
+        [nan, 1.0, 2.0, 3.0],
+        [1.0, 2.0, 3.0, nan],
+        [-inf, nan, inf, 1.0],
+        [3e38, -3e38, 3e38, 0.0],
+        [0.0, -0.0, 100.0, -100.0],
+    ];
+    for device in exact_devices() {
+        let of = || -> Result<()> {
+            let c = columns.len();
+            let at = |i: usize| columns[i % c][i / c];
+            let x = Tensor::from_slice(&device, &(0..4 * c).map(at).collect::<Vec<_>>(), [4, c])?;
+            let (shares, sums) = (soft(&x)?.to_vec()?, log_sum(&x)?.to_vec()?);
+            for (j, column) in columns.iter().enumerate() {
+                let row: Vec<f64> = column.iter().map(|&x| f64::from(x)).collect();
+                let (e, most, sum) = exponentials(&row);
+                let close = |got: f32, expect: f64| {
+                    f64::from(got) == expect
+                        || got.is_nan() && expect.is_nan()
+                        || (f64::from(got) - expect).abs() <= 1e-6 * expect.abs().max(1e-30)
+                };
+                for i in 0..4 {
+                    let (got, expect) = (shares[i * c + j], e[i] / sum);
+                    assert!(close(got, expect), "{device}: share {i} of {column:?} is {got}, not {expect}");
+                }
+                let expect = if most.is_infinite() { most } else { most + sum.ln() };
+                assert!(close(sums[j], expect), "{device}: {} of {column:?}, not {expect}", sums[j]);
+            }
+            Ok(())
+        };
+        of().unwrap_or_else(|error| panic!("{device}: {error}"));
+    }
+}
+
+#[test]
+fn each_is_one_kernel() {
+    let kernels = [
+        soft::report().kernels(),
+        soft_in_the_middle::report().kernels(),
+        log_soft::report().kernels(),
+        log_sum::report().kernels(),
+        normal::report().kernels(),
+        batch::report().kernels(),
+        peaks::report().kernels(),
+        whole_numbers::report().kernels(),
+        weighted::report().kernels(),
+    ];
+    assert_eq!(kernels, [1; 9]);
+}
