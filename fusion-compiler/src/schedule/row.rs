@@ -132,7 +132,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
         hold(facts, shape, &mut body, held);
     }
     let along = Along::Team { thread, first, step, lanes: way.lanes };
-    let how_many = Runs::Each;
+    let how_many = if way.holds { Runs::Each } else { Runs::Fewest };
     rows(work, shape, &mut body, (&along, how_many), (LoopKind::Team, start, end));
     let at_launch = way.holds && facts.row_memory == RowMemory::AtLaunch;
     let row_memory = if at_launch { bytes(shape, held) } else { DimExpr::constant(0) };
