@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 
 use fusion_compiler::check::Function;
 use fusion_compiler::ir::dim::DimExpr;
-use fusion_compiler::ir::plan::{Code, Condition, Plan, Step, Target};
+use fusion_compiler::ir::plan::{Code, Condition, Plan, Step, Target, Variant};
 use fusion_compiler::{CpuKernels, optimize};
 
 mod kernels;
@@ -65,12 +65,18 @@ fn snapshot(function: &Function) -> String {
     for (title, target) in [("Kernel IR", Target::Cpu), ("PTX", Target::Ptx), ("WGSL", Target::Wgsl)] {
         let _ = write!(out, "\n# {title}\n\n{}", variants(&plan, target));
         for step in kernels::steps(&plan, target) {
-            for launch in step.variants[0].launches.iter() {
+            for launch in whole(step).launches.iter() {
                 let _ = write!(out, "\n{}", text(&launch.code));
             }
         }
     }
     out
+}
+
+/// The first variant that does all in one kernel: others are for rows that are cut into parts.
+fn whole(step: &Step<CpuKernels>) -> &Variant<CpuKernels> {
+    let alone = step.variants.iter().find(|variant| variant.launches.len() == 1);
+    alone.expect("what fits no other variant is one kernel")
 }
 
 /// The kernels of each step with the conditions under which they run.

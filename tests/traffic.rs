@@ -44,6 +44,17 @@ fuse! {
     pub fn logsumexp_rows(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }
 }
 
+fuse! {
+    /// Functions of one long row.
+    pub fn everything(x: f32[N]) -> (f32[], f32[]) { (sum(x), max(x)) }
+    pub fn variance(x: f32[N]) -> f32[] { var(x) }
+    pub fn logs(x: f32[N]) -> f32[] { logsumexp(x) }
+    pub fn shares(x: f32[N]) -> f32[N] { softmax(x, N) }
+    pub fn standard(x: f32[N]) -> f32[N] { layer_norm(x, N) }
+    pub fn clipped(p: &mut f32[N], most: f32) { p *= min(1.0, most / norm(p)); }
+    pub fn peak(x: f32[N]) -> i32[] { argmax(x, N) }
+}
+
 /// Names the report of the process that runs the kernels.
 const CHILD: &str = "FUSION_TRAFFIC";
 
@@ -56,6 +67,12 @@ fn number(line: &str, key: &str) -> u64 {
 /// Bytes loaded and stored, and sectors of 32 bytes touched, by all launches of `test` in a process of its own; none
 /// in that process itself, or where there is no simulated GPU.
 fn measured(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<[u64; 4]> {
+    let total = total(test, body)?;
+    Some(["loaded", "stored", "load_sectors", "store_sectors"].map(|key| number(&total, key)))
+}
+
+/// The sums that are reported of all launches of `test`.
+fn total(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<String> {
     let device = Kind::Cuda.open()?;
     if std::env::var_os(CHILD).is_some() {
         body(&device).and_then(|()| device.synchronize()).unwrap_or_else(|error| panic!("{error}"));
@@ -72,8 +89,7 @@ fn measured(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<[u64
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
     let text = std::fs::read_to_string(&report).expect("it was written");
     std::fs::remove_file(&report).expect("it was written");
-    let total = text.lines().find(|line| line.starts_with("total ")).expect("the process ended");
-    Some(["loaded", "stored", "load_sectors", "store_sectors"].map(|key| number(total, key)))
+    Some(text.lines().find(|line| line.starts_with("total ")).expect("the process ended").into())
 }
 
 fn inputs(device: &Device, n: usize) -> Result<[Tensor<f32>; 3]> {
@@ -221,4 +237,64 @@ fn a_logsumexp_of_long_rows_reads_each_element_once() {
         let bytes = 8 * LONG as u64;
         assert_eq!(moved, [bytes, 8, bytes / 32, 2]);
     }
+}
+/// Elements of a long row, and of a part of one.
+const LONG: usize = 300_000;
+const PART: usize = 8192;
+
+/// Launches, bytes loaded and bytes stored by a function of a long row.
+fn check_long(test: &str, expected: [usize; 3], call: fn(&Tensor<f32>) -> Result<()>) {
+    let elements = || (0..LONG).map(|i| (i % 97) as f32 * 0.125 - 6.0).collect::<Vec<f32>>();
+    let total = total(test, |device| call(&Tensor::from_slice(device, &elements(), [LONG])?));
+    if let Some(total) = total {
+        assert_eq!(["launches", "loaded", "stored"].map(|key| number(&total, key) as usize), expected);
+    }
+}
+
+/// Bytes of a row, and of a number for each of its parts.
+const ROW: usize = 4 * LONG;
+const PARTS: usize = 4 * LONG.div_ceil(PART);
+
+#[test]
+fn a_long_row_is_reduced_in_two_launches() {
+    let expected = [2, ROW + 2 * PARTS, 2 * PARTS + 8];
+    check_long("a_long_row_is_reduced_in_two_launches", expected, |x| everything(x).map(|_| ()));
+}
+
+/// Each part is read once: a block holds it. The row's mean is made before the squares, of the same numbers.
+#[test]
+fn the_variance_of_a_long_row_takes_two_launches() {
+    let expected = [2, ROW + 3 * PARTS, 2 * PARTS + 4];
+    check_long("the_variance_of_a_long_row_takes_two_launches", expected, |x| variance(x).map(|_| ()));
+}
+
+#[test]
+fn the_exponentials_of_a_long_row_take_two_launches() {
+    let expected = [2, ROW + 3 * PARTS, 2 * PARTS + 4];
+    check_long("the_exponentials_of_a_long_row_take_two_launches", expected, |x| logs(x).map(|_| ()));
+}
+
+/// A third launch writes elements, and reads them again; what it needs of the row is read by each of its threads.
+#[test]
+fn elements_of_a_long_row_take_a_third_launch() {
+    let test = "elements_of_a_long_row_take_a_third_launch";
+    let long = |device: &Device| Tensor::from_slice(device, &vec![0.5; LONG], [LONG]);
+    let total = total(test, |device| {
+        shares(&long(device)?)?;
+        standard(&long(device)?)?;
+        clipped(&mut long(device)?, 1.0)
+    });
+    if let Some(total) = total {
+        assert_eq!((number(&total, "launches"), number(&total, "stored") / 1000), (9, 3 * ROW as u64 / 1000));
+        assert!(number(&total, "loaded") < 7 * ROW as u64, "{total}");
+    }
+}
+
+/// Where the largest is follows from what it is, so there are two rounds.
+#[test]
+fn places_in_a_long_row_take_four_launches() {
+    let total = total("places_in_a_long_row_take_four_launches", |device| {
+        peak(&Tensor::from_slice(device, &vec![0.5; LONG], [LONG])?).map(|_| ())
+    });
+    assert!(total.is_none_or(|total| number(&total, "launches") == 4));
 }

@@ -14,7 +14,7 @@ use crate::ir::plan::{
     Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Summary,
     Target, Temporary, Text, Variant,
 };
-use crate::schedule::{Operand, Work};
+use crate::schedule::{Operand, Scratch, Work};
 
 /// Lines and columns of the user's source.
 pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
@@ -115,7 +115,7 @@ pub fn program<C: Clone>(
     memory: &Memory<'_>,
     fused: &Fused,
     target: Target,
-    mut compile: impl FnMut(&Work<'_>) -> Vec<Variant<C>>,
+    mut compile: impl FnMut(&Work<'_>) -> (Vec<Variant<C>>, Vec<Scratch>),
 ) -> Program<C> {
     let graph = memory.graph;
     let mut slots: BTreeMap<NodeId, (Slot, Vec<AxisId>)> = BTreeMap::new();
@@ -133,8 +133,11 @@ pub fn program<C: Clone>(
             slots.entry(store.node).or_insert((slot, store.order.clone()));
         }
         let name = kernel_name(graph, i);
-        let work = work(memory, group, &name, &slots);
-        steps.push(Step { variants: compile(&work).into() });
+        let work = Work { temporaries: temporaries.len() as u16, ..work(memory, group, &name, &slots) };
+        let (variants, scratch) = compile(&work);
+        let within = |Scratch { dtype, len }| Temporary { dtype, len, first: i as u16, last: i as u16 };
+        temporaries.extend(scratch.into_iter().map(within));
+        steps.push(Step { variants: variants.into() });
     }
     Program { target, temporaries: temporaries.into(), steps: steps.into() }
 }
@@ -190,7 +193,7 @@ fn work<'g>(
         }
         stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
     }
-    Work { graph, group, name, operands, loads, stores }
+    Work { graph, group, name, operands, loads, stores, temporaries: 0 }
 }
 
 fn operand(

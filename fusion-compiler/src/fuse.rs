@@ -332,7 +332,7 @@ impl Group {
     }
 
     /// Finds what is computed and read, given which values are stored elsewhere.
-    fn fill(&mut self, graph: &Graph, elsewhere: impl Fn(NodeId) -> bool) {
+    pub(crate) fn fill(&mut self, graph: &Graph, elsewhere: impl Fn(NodeId) -> bool) {
         let mut nodes = BTreeSet::new();
         for store in &self.stores {
             walk(graph, store.node, &mut |node| {

@@ -11,7 +11,7 @@ use ir::kernel::{Kernel, Uniform};
 use ir::plan::{Code, Launch, Plan, Program, Target, Variant};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
-use schedule::{Scheduled, Work};
+use schedule::{Scheduled, Scratch, Way, Work};
 use target::Dialect;
 
 pub mod assemble;
@@ -141,30 +141,24 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// The kernels of one group on one target.
-fn variants(work: &Work<'_>, target: Target) -> Vec<Variant<CpuKernels>> {
-    let scheduled = schedule::schedule(work, &target::facts(target));
-    scheduled.into_iter().map(|scheduled| variant(target, scheduled)).collect()
+/// The kernels of one group on one target, and the memory between them.
+fn variants(work: &Work<'_>, target: Target) -> (Vec<Variant<CpuKernels>>, Vec<Scratch>) {
+    let (ways, scratch) = schedule::schedule(work, &target::facts(target));
+    let variant = |way: Way| Variant {
+        when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
+        launches: way.into_iter().map(|scheduled| launch(target, scheduled)).collect(),
+    };
+    (ways.into_iter().map(variant).collect(), scratch)
 }
 
-fn variant(target: Target, scheduled: Scheduled) -> Variant<CpuKernels> {
-    let Scheduled { when, kernel, buffers, space, row_memory } = scheduled;
+fn launch(target: Target, scheduled: Scheduled) -> Launch<CpuKernels> {
+    let Scheduled { kernel, buffers, space, row_memory, .. } = scheduled;
     let kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
     let (code, uniforms) = code(kernel, target);
     let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
-    let launch = Launch {
-        kernel: name.into(),
-        index,
-        code,
-        buffers: buffers.into(),
-        uniforms,
-        space,
-        team,
-        row_memory,
-    };
-    Variant { when: when.into(), launches: vec![launch].into() }
+    Launch { kernel: name.into(), index, code, buffers: buffers.into(), uniforms, space, team, row_memory }
 }
 
 /// What a target runs, and the uniforms that it asks for.

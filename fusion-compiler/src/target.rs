@@ -21,6 +21,21 @@ pub struct TargetFacts {
     pub teams: &'static [Team],
     /// Where teams hold the elements of a row that they need more than once.
     pub row_memory: RowMemory,
+    /// How rows that are few and long are cut into parts.
+    pub parts: Parts,
+}
+
+/// How rows that are few and long are cut into parts, so that all of the device works on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Elements of a part: a multiple of a vector, and few enough to be in a cache when they are needed again.
+    pub len: i64,
+    /// More rows than this keep the device busy by themselves.
+    pub rows_max: i64,
+    /// Elements of the shortest rows that are worth a second kernel …
+    pub row_min: i64,
+    /// … and of those worth a third, where elements are stored.
+    pub stored_row_min: i64,
 }
 
 /// Threads that work on a row together.
@@ -74,6 +89,7 @@ pub fn facts(target: Target) -> TargetFacts {
             wide: true,
             teams: &PTX_TEAMS,
             row_memory: RowMemory::AtLaunch,
+            parts: GPU_PARTS,
         },
         // Eight storage buffers, and 256 threads of a group, are what every WebGPU device has.
         Target::Wgsl => TargetFacts {
@@ -84,6 +100,7 @@ pub fn facts(target: Target) -> TargetFacts {
             teams: &WGSL_TEAMS,
             // Of the 16 KiB that every device has; the rest is for what threads combine.
             row_memory: RowMemory::Fixed(3072),
+            parts: GPU_PARTS,
         },
         // Sixteen kilobytes of each f32 array: a handful of arrays stays in the first two caches.
         Target::Cpu => TargetFacts {
@@ -93,6 +110,7 @@ pub fn facts(target: Target) -> TargetFacts {
             wide: false,
             teams: &[],
             row_memory: RowMemory::Scratch,
+            parts: Parts { len: 1 << 14, rows_max: 16, row_min: 1 << 16, stored_row_min: 1 << 18 },
         },
     }
 }
@@ -100,6 +118,10 @@ pub fn facts(target: Target) -> TargetFacts {
 /// A warp, blocks small enough that several share a multiprocessor, and the largest.
 const PTX_TEAMS: [Team; 3] = [team(32, 1024, 4), team(256, 8192, 1), team(1024, i64::MAX, 1)];
 const WGSL_TEAMS: [Team; 2] = [team(64, 1024, 1), team(256, i64::MAX, 1)];
+
+/// Eight 128-bit accesses for each thread of a block, and fewer rows than a large GPU has room for blocks. What a block can
+/// hold of a row it need not read twice, so elements are stored by parts only of longer ones.
+const GPU_PARTS: Parts = Parts { len: 1 << 13, rows_max: 512, row_min: 1 << 15, stored_row_min: 1 << 16 };
 
 const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
     Team { threads, row_max, per_block }

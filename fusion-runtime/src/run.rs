@@ -6,7 +6,9 @@
 use std::ops::Range;
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Condition, Dest, Limits, Output, Param, ParamKind, Program, Slot, Step};
+use fusion_compiler::ir::plan::{
+    Condition, Dest, Limits, Output, Param, ParamKind, Program, Slot, Step, Temporary,
+};
 use smallvec::SmallVec;
 
 use crate::bind::{Bound, argument, bind, tensor};
@@ -269,15 +271,7 @@ type Temps = SmallVec<[Option<(Memory, usize)>; 4]>;
 fn run_steps(program: &Program<CpuCode>, state: &State<'_>) -> Result<()> {
     let mut temps: Temps = program.temporaries.iter().map(|_| None).collect();
     for (number, step) in program.steps.iter().enumerate() {
-        for (temp, memory) in program.temporaries.iter().zip(&mut temps) {
-            if usize::from(temp.first) == number {
-                let len = temp.len.eval(&state.bound.symbols).and_then(|len| usize::try_from(len).ok());
-                let bytes = len.and_then(|len| Some((len, len.checked_mul(temp.dtype.size())?)));
-                let (len, bytes) = bytes.ok_or_else(|| state.no_extent("a temporary"))?;
-                *memory = Some((state.bound.device.0.allocate(bytes)?, len));
-            }
-        }
-        run_step(step, state, &temps)?;
+        run_step(step, state, &program.temporaries, &mut temps)?;
         for (temp, memory) in program.temporaries.iter().zip(&mut temps) {
             if usize::from(temp.last) == number {
                 *memory = None;
@@ -287,7 +281,12 @@ fn run_steps(program: &Program<CpuCode>, state: &State<'_>) -> Result<()> {
     Ok(())
 }
 
-fn run_step(step: &Step<CpuCode>, state: &State<'_>, temps: &Temps) -> Result<()> {
+fn run_step(
+    step: &Step<CpuCode>,
+    state: &State<'_>,
+    temporaries: &[Temporary],
+    temps: &mut Temps,
+) -> Result<()> {
     let symbols = &state.bound.symbols;
     let facts = state.bound.device.facts();
     let limits =
@@ -301,12 +300,29 @@ fn run_step(step: &Step<CpuCode>, state: &State<'_>, temps: &Temps) -> Result<()
         if elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0 {
             continue;
         }
+        for buffer in launch.buffers.iter() {
+            allocate(buffer.slot, state, temporaries, temps)?;
+        }
         let buffers: SmallVec<[Region<'_>; 8]> =
             launch.buffers.iter().map(|buffer| state.region(buffer.slot, temps)).collect::<Result<_>>()?;
         check_alias(state.plan, launch, &buffers)?;
         let call = Call { symbols, scalars: &state.bound.scalars, buffers: &buffers };
         state.bound.device.0.launch(launch, &call)?;
     }
+    Ok(())
+}
+
+/// Gives a temporary memory, if it is the first launch that asks for it.
+fn allocate(slot: Slot, state: &State<'_>, temporaries: &[Temporary], temps: &mut Temps) -> Result<()> {
+    let Slot::Temp(i) = slot else { return Ok(()) };
+    let (Some(temp), Some(memory @ None)) = (temporaries.get(usize::from(i)), temps.get_mut(usize::from(i)))
+    else {
+        return Ok(());
+    };
+    let len = temp.len.eval(&state.bound.symbols).and_then(|len| usize::try_from(len).ok());
+    let bytes = len.and_then(|len| Some((len, len.checked_mul(temp.dtype.size())?)));
+    let (len, bytes) = bytes.ok_or_else(|| state.no_extent("a temporary"))?;
+    *memory = Some((state.bound.device.0.allocate(bytes)?, len));
     Ok(())
 }
 

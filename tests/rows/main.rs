@@ -11,6 +11,7 @@ mod dims;
 mod edges;
 mod lengths;
 mod results;
+mod split;
 
 use fusion::prelude::*;
 

@@ -203,7 +203,8 @@ pub struct Temporary {
     pub dtype: DType,
     /// Number of elements.
     pub len: DimExpr,
-    /// The steps that need it: from the one that writes it to the last that reads it.
+    /// The steps that may need it: from the one that writes it to the last that reads it. A step whose variant has no
+    /// use for it does without.
     pub first: u16,
     /// Inclusive.
     pub last: u16,

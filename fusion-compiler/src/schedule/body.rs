@@ -84,6 +84,8 @@ pub(super) struct Body<'w> {
     of_rows: HashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
     held: HashMap<NodeId, Held>,
+    /// The element of a row that the first of those values is of, if not the first of all.
+    held_from: Option<Value>,
     /// Where else than at the element at hand values are asked for.
     pub(super) moves: Moves,
     /// Which of them follow from what is combined along the row.
@@ -127,6 +129,7 @@ impl<'w> Body<'w> {
             across: false,
             of_rows: of_rows(work),
             held: HashMap::new(),
+            held_from: None,
             moves: Moves::default(),
             row_moves: vec![],
             kernel,
@@ -209,6 +212,11 @@ impl<'w> Body<'w> {
     /// Holds a value of each element of a row in shared memory, from the element `first` on, once it is made.
     pub(super) fn hold(&mut self, id: NodeId, memory: SharedId, first: Value) {
         self.held.insert(id, Held { memory, first, filled: false });
+    }
+
+    /// Says that values are held from this element of a row on.
+    pub(super) fn hold_from(&mut self, element: Value) {
+        self.held_from = Some(element);
     }
 
     /// Keeps a value of four bytes in shared memory, which holds `f32`.
@@ -575,7 +583,10 @@ impl<'w> Body<'w> {
         if self.across {
             return held.first;
         }
-        let col = place.coordinates[place.coordinates.len() - 1];
+        let mut col = place.coordinates[place.coordinates.len() - 1];
+        if let Some(from) = self.held_from {
+            col = self.inner().apply(Op::Sub, &[col, from]);
+        }
         self.inner().apply(Op::Add, &[held.first, col])
     }
 

@@ -50,7 +50,7 @@ pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(lanes) => {
             let ways = widths(work, facts).into_iter().flat_map(|index| [(index, lanes), (index, 1)]);
-            let mut scheduled = if work.group.writes_beside() { row::few(work, facts) } else { vec![] };
+            let mut scheduled = if work.group.writes_beside() { row::beside(work, facts) } else { vec![] };
             scheduled.extend(ways.map(|way| on_gpu(work, facts, &shape, way)));
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Work;
 use crate::fuse::{Load, is_transcendental};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{NodeId, NodeKind, Reduce};
+use crate::ir::graph::{Node, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::BufferId;
 use crate::target::{RowMemory, TargetFacts};
 
@@ -119,7 +119,12 @@ pub(super) fn steps(work: &Work<'_>) -> Vec<(usize, NodeId)> {
 
 /// How a value is combined along rows.
 pub(super) fn reduce_of(work: &Work<'_>, id: NodeId) -> Reduce {
-    match work.graph.node(id).kind {
+    reduction(work.graph.node(id))
+}
+
+/// How a reduction combines.
+pub(super) fn reduction(node: &Node) -> Reduce {
+    match node.kind {
         NodeKind::Reduce(reduce, _) => reduce,
         NodeKind::Input(_)
         | NodeKind::Scalar(_)

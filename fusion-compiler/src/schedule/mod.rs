@@ -15,27 +15,57 @@ use crate::target::TargetFacts;
 mod body;
 mod column;
 mod held;
+mod merge;
 mod pointwise;
 mod position;
 mod row;
 mod runs;
 mod space;
+mod split;
 
-/// The ways to run a group, of which some call may take each.
-pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let mut ways = if work.group.cols.is_empty() {
-        pointwise::pointwise(work, facts)
+/// The ways to run a group, in order of preference, of which some call may take each, and the memory that their kernels
+/// pass values through.
+pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
+    let alone = |ways: Vec<Scheduled>| ways.into_iter().map(|scheduled| vec![scheduled]).collect();
+    let (mut ways, scratch) = if work.group.cols.is_empty() {
+        (alone(pointwise::pointwise(work, facts)), vec![])
     } else if column::fits(work) {
-        column::column(work, facts)
+        (alone(column::column(work, facts)), vec![])
     } else {
-        row::row(work, facts)
+        let (split, scratch) = split::split(work, facts);
+        let mut ways: Vec<Way> = alone(row::row(work, facts));
+        let before = split::before(work, facts, &ways);
+        ways.splice(before..before, split);
+        (ways, scratch)
     };
-    ways.retain(|way| way.when.iter().all(|condition| condition.known() != Some(false)));
-    ways.iter_mut().for_each(|way| way.when.retain(|condition| condition.known() != Some(true)));
-    if let Some(sure) = ways.iter().position(|way| way.when.is_empty()) {
+    drop_unreachable(&mut ways);
+    (ways, scratch)
+}
+
+/// Drops the ways that constant extents rule out, and those after one that always will do.
+fn drop_unreachable(ways: &mut Vec<Way>) {
+    let known = |way: &Way, holds| {
+        way.iter().flat_map(|kernel| &kernel.when).any(|condition| condition.known() == Some(holds))
+    };
+    ways.retain(|way| !known(way, false));
+    for kernel in ways.iter_mut().flatten() {
+        kernel.when.retain(|condition| condition.known() != Some(true));
+    }
+    if let Some(sure) = ways.iter().position(|way| way.iter().all(|kernel| kernel.when.is_empty())) {
         ways.truncate(sure + 1);
     }
-    ways
+}
+
+/// One way to run a group: its kernels, one after another. It may be used when all of them may.
+pub type Way = Vec<Scheduled>;
+
+/// Memory that only the kernels of one group use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scratch {
+    /// Of its elements.
+    pub dtype: DType,
+    /// Number of elements.
+    pub len: DimExpr,
 }
 
 /// A group with the memory that it reads and writes.
@@ -52,6 +82,8 @@ pub struct Work<'g> {
     pub loads: BTreeMap<Load, BufferId>,
     /// Which of them each store writes.
     pub stores: Vec<BufferId>,
+    /// How many temporaries there are beside those of its own kernels.
+    pub temporaries: u16,
 }
 
 /// A tensor that a kernel reads or writes.
@@ -71,7 +103,7 @@ pub struct Operand {
     pub moved: bool,
 }
 
-/// One way to run a group.
+/// One kernel.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
     /// When it may be used; of several the first that may.

@@ -25,9 +25,7 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let rows = dims(work.graph, work.group, &work.operands);
-    let cols = cols(work.graph, work.group, &work.operands);
-    let shape = Shape { rows: rows.len(), dims: [rows, cols].concat() };
+    let shape = Shape::new(work, None);
     match facts.vector {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(lanes) => {
@@ -56,13 +54,10 @@ const LONG_ROW: i64 = 256;
 
 /// The ways to run a group whose rows lie side by side, are few and are long: what a team reads and writes at a time is
 /// far apart, but each row has many threads.
-pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let rows = dims(work.graph, work.group, &work.operands);
-    let cols = cols(work.graph, work.group, &work.operands);
-    let shape = Shape { rows: rows.len(), dims: [rows, cols].concat() };
-    let Some(&team) = facts.teams.get(1) else { return vec![] };
+pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
+    let shape = Shape::new(work, None);
+    let Some(team) = middle_team(facts) else { return vec![] };
     let held = held_values(work, facts, &shape);
-    let team = Team { row_max: i64::MAX, ..team };
     let way = |holds| Way { index: IndexWidth::Bits32, lanes: 1, team, holds };
     let ways = if held.is_empty() { vec![way(false)] } else { vec![way(true), way(false)] };
     let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
@@ -79,8 +74,7 @@ pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 /// positions, and those have long rows or many.
 fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Vec<Way> {
     let way = |team, holds| Way { index, lanes, team, holds };
-    let middle = facts.teams.get(1).or(facts.teams.first()).copied();
-    let rest = middle.map(|team| way(Team { row_max: i64::MAX, ..team }, false));
+    let rest = middle_team(facts).map(|team| way(team, false));
     let teams: &[Team] = match (index, holds) {
         (IndexWidth::Bits64, _) => &[],
         (IndexWidth::Bits32, true) => facts.teams,
@@ -89,19 +83,74 @@ fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Ve
     teams.iter().map(|&team| way(team, holds)).chain(rest).collect()
 }
 
+/// Rows that are parts of longer ones, of `len` elements but for the last; the last coordinate of rows is the number of the
+/// part. A block or a CPU thread has each for itself.
+pub(super) fn parts(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    len: i64,
+    (index, lanes): (IndexWidth, u8),
+) -> Scheduled {
+    let shape = Shape::new(work, Some(len));
+    match middle_team(facts) {
+        None => on_cpu(work, facts, &shape),
+        Some(team) => {
+            let held = held_values(work, facts, &shape);
+            let holds = held.len() == 1 && facts.row_memory == RowMemory::AtLaunch;
+            let scheduled = on_gpu(work, facts, &shape, &Way { index, lanes, team, holds }, &held);
+            Scheduled { when: vec![], ..scheduled }
+        }
+    }
+}
+
+/// Rows that are few and short: a block or a CPU thread has each for itself.
+pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
+    let shape = Shape::new(work, None);
+    match middle_team(facts) {
+        None => on_cpu(work, facts, &shape),
+        Some(team) => {
+            let way = Way { index: IndexWidth::Bits32, lanes: 1, team, holds: false };
+            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
+        }
+    }
+}
+
+fn middle_team(facts: &TargetFacts) -> Option<Team> {
+    let team = facts.teams.get(1).or(facts.teams.first()).copied();
+    team.map(|team| Team { row_max: i64::MAX, ..team })
+}
+
 /// The dims of a row group: of the space that has an element for each row, then of a row.
 struct Shape {
     rows: usize,
     dims: Vec<SpaceDim>,
+    /// Elements along the innermost dim of all rows but the last, where each is a part of a longer one.
+    part: Option<i64>,
 }
 
 impl Shape {
+    fn new(work: &Work<'_>, part: Option<i64>) -> Shape {
+        let rows = dims(work.graph, work.group, &work.operands);
+        let cols = cols(work.graph, work.group, &work.operands);
+        Shape { rows: rows.len(), dims: [rows, cols].concat(), part }
+    }
+
+    /// Most elements of a row along the innermost dim.
+    fn len(&self) -> DimExpr {
+        self.part.map_or_else(|| self.innermost().extent.clone(), DimExpr::constant)
+    }
+
     fn cols(&self) -> &[SpaceDim] {
         &self.dims[self.rows..]
     }
 
     fn innermost(&self) -> &SpaceDim {
         &self.dims[self.dims.len() - 1]
+    }
+
+    /// The dims of a row but the innermost.
+    fn outer(&self) -> &[SpaceDim] {
+        &self.dims[self.rows..self.dims.len() - 1]
     }
 }
 
@@ -142,7 +191,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
 
 /// Bytes of held values of a row.
 fn bytes(shape: &Shape, held: &[NodeId]) -> DimExpr {
-    shape.innermost().extent.clone() * DimExpr::constant(held.len() as i64 * 4)
+    shape.len() * DimExpr::constant(held.len() as i64 * 4)
 }
 
 /// Bytes for what threads combine, beside the elements of rows.
@@ -197,7 +246,7 @@ fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, held: &[NodeId]
         }
     };
     let memory = body.share(Shared { dtype: DType::F32, len });
-    let cols = body.extent(&shape.innermost().extent);
+    let cols = body.extent(&shape.len());
     let mut top = body.top();
     let (slot, count) = (top.bind(INDEX, Expr::TeamSlot), top.index(held.len() as i64));
     let before = top.apply(Op::Mul, &[slot, count]);
@@ -221,7 +270,8 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
 
 fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
-    let (rows, each) = (product(&shape.dims[..shape.rows]), product(shape.cols()));
+    let (rows, outer) = (product(&shape.dims[..shape.rows]), product(shape.outer()));
+    let each = outer * shape.len();
     let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
@@ -231,7 +281,27 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
 }
 
+/// The part of a row, along the innermost dim.
+struct Range {
+    start: Value,
+    end: Value,
+    len: Value,
+}
+
+/// The part whose number is the last of these coordinates.
+fn range(shape: &Shape, part: i64, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
+    let (part, extent) = (body.top().index(part), body.extent(&shape.innermost().extent));
+    let mut b = body.item();
+    let start = b.apply(Op::Mul, &[coordinates[shape.rows - 1], part]);
+    let left = b.apply(Op::Sub, &[extent, start]);
+    let len = b.apply(Op::Min, &[left, part]);
+    let end = b.apply(Op::Add, &[start, len]);
+    body.hold_from(start);
+    Range { start, end, len }
+}
+
 /// How the elements of a row are gone through.
+#[derive(Clone, Copy)]
 enum Along {
     /// As the lanes of a vector loop.
     Vector,
@@ -248,6 +318,19 @@ enum Along {
     },
 }
 
+impl Along {
+    /// The same from the start of a part on.
+    fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> Along {
+        match (*self, range) {
+            (Along::Team { thread, first, step, lanes }, Some(range)) => {
+                let first = body.item().apply(Op::Add, &[range.start, first]);
+                Along::Team { thread, first, step, lanes }
+            }
+            (along @ (Along::Team { .. } | Along::Vector), _) => along,
+        }
+    }
+}
+
 /// All rows, one after another.
 fn rows(
     work: &Work<'_>,
@@ -258,14 +341,18 @@ fn rows(
 ) {
     let row = body.top().declare(INDEX);
     let coordinates = body.decode_dims(row, shape.rows);
-    for run in &runs(work, how_many) {
-        let whole = Pass { work, shape, along, row, coordinates: &coordinates, run }.combine(body);
+    let range = shape.part.map(|part| range(shape, part, body, &coordinates));
+    let along = &along.within(body, range.as_ref());
+    let no_run = Run::default();
+    let pass = |run| Pass { work, shape, along, row, range: range.as_ref(), coordinates: &coordinates, run };
+    let runs = runs(work, how_many);
+    for run in &runs {
+        let whole = pass(run).combine(body);
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
     let elements = |store: &Store| work.group.is_of_elements(store);
     if work.group.stores.iter().any(elements) {
-        let run = &Run::default();
-        Pass { work, shape, along, row, coordinates: &coordinates, run }.store(body);
+        pass(&no_run).store(body);
     }
     let place = Place { element: row, coordinates, lanes: Lanes::ONE };
     let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
@@ -289,6 +376,7 @@ struct Pass<'p> {
     shape: &'p Shape,
     along: &'p Along,
     row: Value,
+    range: Option<&'p Range>,
     coordinates: &'p [Value],
     /// What is combined.
     run: &'p Run,
@@ -316,7 +404,7 @@ impl Pass<'_> {
         });
         let parts = self.run.reduces(self.work);
         let starts: Vec<Value> = parts.iter().map(|&part| self.start(body, part)).collect();
-        let (stmts, mut made) = self.loops(body, self.outer(), &visit, starts);
+        let (stmts, mut made) = self.loops(body, self.shape.outer(), &visit, starts);
         body.item().body.extend(stmts);
         let alone = self.run.alone.len();
         let pairs = made.split_off(alone);
@@ -343,13 +431,8 @@ impl Pass<'_> {
             body.inner().body.extend(stores);
             vec![]
         });
-        let (stmts, _) = self.loops(body, self.outer(), &visit, vec![]);
+        let (stmts, _) = self.loops(body, self.shape.outer(), &visit, vec![]);
         body.item().body.extend(stmts);
-    }
-
-    fn outer(&self) -> &[SpaceDim] {
-        let cols = self.shape.cols();
-        &cols[..cols.len() - 1]
     }
 
     fn lanes(&self) -> Lanes {
@@ -365,9 +448,9 @@ impl Pass<'_> {
         body: &mut Body<'w>,
         make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Value>,
     ) -> Visit {
-        let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
+        let counters: Vec<Value> = self.shape.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
-            Along::Vector => body.top().index(0),
+            Along::Vector => self.range.map_or_else(|| body.top().index(0), |range| range.start),
             Along::Team { .. } => body.top().declare(INDEX),
         };
         let coordinates = self.coordinates.iter().chain(&counters).chain([&first]).copied().collect();
@@ -389,7 +472,7 @@ impl Pass<'_> {
         let (inside, made) = self.loops(body, rest, visit, given.clone());
         let out = fresh(body, &starts);
         let (start, step, end) = (body.top().index(0), body.top().index(1), body.extent(&dim.extent));
-        let var = visit.counters[self.outer().len() - outer.len()];
+        let var = visit.counters[self.shape.outer().len() - outer.len()];
         let carried = (0..out.len())
             .map(|i| Carried { start: starts[i], var: given[i], next: made[i], out: out[i] })
             .collect();
@@ -398,7 +481,7 @@ impl Pass<'_> {
 
     /// The loop over the elements along the innermost dim, and what it makes of `starts`.
     fn innermost(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
-        let end = body.extent(&self.shape.innermost().extent);
+        let end = self.range.map_or_else(|| body.extent(&self.shape.innermost().extent), |range| range.end);
         match *self.along {
             Along::Team { first, step, .. } => {
                 let (given, out) = (fresh(body, starts), fresh(body, starts));
@@ -411,11 +494,12 @@ impl Pass<'_> {
                 (vec![Stmt::Loop { var, kind, start: first, end, step, carried, body: inside }], out)
             }
             Along::Vector => {
+                let len = self.range.map_or(end, |range| range.len);
                 let parts = self.run.reduces(self.work);
                 let terms = parts.iter().zip(&visit.terms);
                 let folds: Vec<Fold> = terms.map(|(&part, &term)| fold(body, &[part], vec![term])).collect();
                 let made: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
-                let mut stmts = vec![Stmt::Vector { len: end, body: visit.body.clone(), folds }];
+                let mut stmts = vec![Stmt::Vector { len, body: visit.body.clone(), folds }];
                 let all = combined(&mut body.writer(&mut stmts), &parts, starts, &made);
                 (stmts, all)
             }

@@ -92,7 +92,9 @@ impl Cut {
             cut.windows.push(match &arg.reach {
                 Reach::Linear(per) => {
                     let per = extent(backend, launch, call, per)?;
-                    binding(arg, region, Chunk { start: chunk.start * per, end: chunk.end * per }, align)
+                    // What the last element of the space reads may be less than others do.
+                    let at = |element: u64| (element * per).min(region.len as u64);
+                    binding(arg, region, Chunk { start: at(chunk.start), end: at(chunk.end) }, align)
                 }
                 Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
             });
@@ -179,8 +181,11 @@ pub(super) fn chunk_elements(
         let needed = match &arg.reach {
             Reach::Linear(per) => {
                 let per = extent(backend, launch, call, per)?;
-                let quantum = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());
-                let room = most.saturating_sub(align + GRANULE) / (size * per) / quantum * quantum;
+                let room = most.saturating_sub(align + GRANULE) / (size * per);
+                let aligned = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());
+                // What is done one by one, like rows by teams, may start anywhere; only long rows need to.
+                let quantum = if launch.space.grain == 1 && room < aligned { 1 } else { aligned };
+                let room = room / quantum * quantum;
                 step = step.min(room);
                 if room == 0 { quantum * size * per + align + GRANULE } else { 0 }
             }

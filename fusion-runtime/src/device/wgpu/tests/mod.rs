@@ -17,6 +17,7 @@ use crate::kernel::{Launch, ScalarValue};
 mod errors;
 mod launches;
 mod reuse;
+mod rows;
 mod windows;
 
 /// `out = relu(a + b) * c` in vectors of four with a scalar tail.

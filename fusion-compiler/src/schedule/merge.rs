@@ -1,0 +1,236 @@
+//! What is combined relative to what else is combined, in one run along the parts of a row.
+//!
+//! The squares of the distances from the mean, and exponentials of the distances from the largest, take two runs along a
+//! row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is relative to
+//! the row's follows from both.
+
+use std::collections::BTreeMap;
+
+use super::split::{Copy, Cut};
+use crate::fuse::Group;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Reduce, SpanId};
+use crate::ir::ops::Op;
+
+/// A reduction that can be made of parts, although it needs another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Merge {
+    /// `Σ (t − m)²` where `m` is the mean of `t`.
+    Squares {
+        /// The sum of squares.
+        reduce: NodeId,
+        /// `m`.
+        mean: NodeId,
+        /// `Σ t`.
+        sum: NodeId,
+    },
+    /// `Σ exp(t − s)` where `s` is the largest `t`, or 0 in its place where that is infinite.
+    Exponentials {
+        /// The sum.
+        reduce: NodeId,
+        /// `t − s`.
+        difference: NodeId,
+        /// `s`.
+        shift: NodeId,
+        /// The largest `t`.
+        most: NodeId,
+    },
+}
+
+/// Those of the candidates that can be made of parts, given what else is.
+pub(super) fn merges(
+    graph: &Graph,
+    group: &Group,
+    candidates: impl Iterator<Item = NodeId>,
+    known: &[NodeId],
+) -> Vec<Merge> {
+    let inside = |merge: &Merge| merge.needs().iter().all(|id| group.nodes.contains(id));
+    let merge = |id| squares(graph, group, id, known).or_else(|| exponentials(graph, id, known));
+    candidates.filter_map(merge).filter(inside).collect()
+}
+
+fn squares(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
+    let (axes, square) = combined(graph, reduce, Reduce::Sum)?;
+    let [distance, same] = operands(graph, square, Op::Mul)?;
+    let [of, mean] = operands(graph, distance, Op::Sub)?;
+    let [sum, count] = operands(graph, mean, Op::Div)?;
+    let all_elements =
+        combined(graph, sum, Reduce::Sum)? == (axes, of) && is_count(graph, group, count, axes);
+    (distance == same && known.contains(&sum) && all_elements).then_some(Merge::Squares { reduce, mean, sum })
+}
+
+fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
+    let (axes, exponential) = combined(graph, reduce, Reduce::Sum)?;
+    let [difference] = operands(graph, exponential, Op::Exp)?;
+    let [of, shift] = operands(graph, difference, Op::Sub)?;
+    let most = match operands(graph, shift, Op::Select) {
+        None => shift,
+        Some([condition, _, most]) => (operands(graph, condition, Op::IsInf)? == [most]).then_some(most)?,
+    };
+    let zero = |[_, zero, _]: [NodeId; 3]| is_zero(graph, zero);
+    let finite = operands(graph, shift, Op::Select).is_none_or(zero);
+    let all_elements = combined(graph, most, Reduce::Max)? == (axes, of);
+    (finite && known.contains(&most) && all_elements).then_some(Merge::Exponentials {
+        reduce,
+        difference,
+        shift,
+        most,
+    })
+}
+
+/// The axes that floats are combined along in this way, and what is combined.
+fn combined(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, NodeId)> {
+    let node = graph.node(id);
+    match node.kind {
+        NodeKind::Reduce(reduce, axes) if reduce == how && node.dtype == DType::F32 => {
+            Some((axes, node.args[0]))
+        }
+        NodeKind::Reduce(..)
+        | NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Literal(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Extent(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::At(..) => None,
+    }
+}
+
+/// The operands of an operation, if it is this one.
+fn operands<const N: usize>(graph: &Graph, id: NodeId, op: Op) -> Option<[NodeId; N]> {
+    let node = graph.node(id);
+    if node.kind == NodeKind::Apply(op) { node.args.as_slice().try_into().ok() } else { None }
+}
+
+/// Whether a number is that of the elements along these axes.
+fn is_count(graph: &Graph, group: &Group, id: NodeId, axes: AxisSet) -> bool {
+    let product = |order: &mut dyn Iterator<Item = AxisId>| {
+        let extents: Vec<&DimExpr> = order.map(|axis| &graph.axis(axis).extent).collect();
+        DimExpr::product(extents)
+    };
+    let counts = [product(&mut axes.iter()), product(&mut group.cols.iter().copied())];
+    match &graph.node(id).kind {
+        NodeKind::Extent(extent) => counts.contains(extent),
+        NodeKind::Literal(Const::Float(x)) => counts[0].as_const().is_some_and(|count| count as f64 == *x),
+        NodeKind::Literal(Const::Int(_) | Const::Bool(_))
+        | NodeKind::Input(_)
+        | NodeKind::Scalar(_)
+        | NodeKind::Coord(_)
+        | NodeKind::Apply(_)
+        | NodeKind::Cast
+        | NodeKind::Reduce(..)
+        | NodeKind::At(..) => false,
+    }
+}
+
+fn is_zero(graph: &Graph, id: NodeId) -> bool {
+    graph.node(id).kind == NodeKind::Literal(Const::Float(0.0))
+}
+
+impl Merge {
+    /// The reduction.
+    pub(super) fn reduce(&self) -> NodeId {
+        match *self {
+            Merge::Squares { reduce, .. } | Merge::Exponentials { reduce, .. } => reduce,
+        }
+    }
+
+    /// What the group has to compute for it.
+    fn needs(&self) -> Vec<NodeId> {
+        match *self {
+            Merge::Squares { mean, sum, .. } => vec![mean, sum],
+            Merge::Exponentials { difference, shift, most, .. } => vec![difference, shift, most],
+        }
+    }
+
+    /// What stands in the place of a node where parts are combined, if something does: the mean and the largest of the part.
+    pub(super) fn of_part(&self, id: NodeId, node: &Node, copy: &mut Copy, cut: &Cut) -> Option<NodeId> {
+        match *self {
+            Merge::Squares { mean, sum, .. } if mean == id => {
+                let sum = copy.of(sum);
+                let mut write = Writer { graph: &mut copy.graph, span: node.span };
+                let count = write.count(cut);
+                Some(write.apply(Op::Div, &[sum, count]))
+            }
+            Merge::Exponentials { difference, most, .. } if difference == id => {
+                let (of, most) = (copy.of(node.args[0]), copy.of(most));
+                let mut write = Writer { graph: &mut copy.graph, span: node.span };
+                let shift = write.finite(most);
+                Some(write.apply(Op::Sub, &[of, shift]))
+            }
+            Merge::Squares { .. } | Merge::Exponentials { .. } => None,
+        }
+    }
+
+    /// What a part adds to the reduction, from what `partials` give by the old nodes.
+    pub(super) fn term(&self, copy: &mut Copy, cut: &Cut, partials: &BTreeMap<NodeId, NodeId>) -> NodeId {
+        let own = partials[&self.reduce()];
+        let span = copy.graph.node(own).span;
+        match *self {
+            // The squares of the distances from another mean are more by that of the means, for each element (Chan,
+            // Golub and LeVeque 1979).
+            Merge::Squares { mean, sum, .. } => {
+                let mean = copy.of(mean);
+                let mut write = Writer { graph: &mut copy.graph, span };
+                let count = write.count(cut);
+                let of_part = write.apply(Op::Div, &[partials[&sum], count]);
+                let distance = write.apply(Op::Sub, &[of_part, mean]);
+                let square = write.apply(Op::Mul, &[distance, distance]);
+                let more = write.apply(Op::Mul, &[count, square]);
+                write.apply(Op::Add, &[own, more])
+            }
+            // Σ exp(t − s) = exp(s' − s) Σ exp(t − s') (Milakov and Gimelshein 2018). Without any finite element a part has
+            // nothing to add, but NaN where it would have: −∞ − −∞.
+            Merge::Exponentials { shift, most, .. } => {
+                let shift = copy.of(shift);
+                let mut write = Writer { graph: &mut copy.graph, span };
+                let of_part = write.finite(partials[&most]);
+                let distance = write.apply(Op::Sub, &[of_part, shift]);
+                let factor = write.apply(Op::Exp, &[distance]);
+                let scaled = write.apply(Op::Mul, &[own, factor]);
+                let zero = write.literal(0.0);
+                let none = write.apply(Op::Eq, &[own, zero]);
+                let nothing = write.apply(Op::Mul, &[zero, shift]);
+                write.apply(Op::Select, &[none, nothing, scaled])
+            }
+        }
+    }
+}
+
+/// Appends to a graph.
+struct Writer<'g> {
+    graph: &'g mut Graph,
+    span: SpanId,
+}
+
+impl Writer<'_> {
+    fn apply(&mut self, op: Op, args: &[NodeId]) -> NodeId {
+        self.graph.apply(op, args, self.span)
+    }
+
+    fn literal(&mut self, value: f64) -> NodeId {
+        self.graph.literal(Const::Float(value), DType::F32, self.span)
+    }
+
+    fn leaf(&mut self, kind: NodeKind, dtype: DType, axes: AxisSet) -> NodeId {
+        self.graph.push(Node { kind, args: vec![], dtype, axes, span: self.span })
+    }
+
+    /// A number, or 0 in the place of an infinite one.
+    fn finite(&mut self, x: NodeId) -> NodeId {
+        let (zero, infinite) = (self.literal(0.0), self.apply(Op::IsInf, &[x]));
+        self.apply(Op::Select, &[infinite, zero, x])
+    }
+
+    /// The elements of a part: as all have, but for the last.
+    fn count(&mut self, cut: &Cut) -> NodeId {
+        let number = self.leaf(NodeKind::Coord(cut.part), DType::I32, AxisSet::EMPTY.with(cut.part));
+        let last = self.leaf(NodeKind::Extent(cut.last()), DType::I32, AxisSet::EMPTY);
+        let rest = self.leaf(NodeKind::Extent(cut.rest()), DType::F32, AxisSet::EMPTY);
+        let is_last = self.apply(Op::Eq, &[number, last]);
+        let len = self.literal(cut.len as f64);
+        self.apply(Op::Select, &[is_last, rest, len])
+    }
+}

@@ -1,0 +1,548 @@
+//! Rows that are few and long: each is cut into parts, which blocks or CPU threads combine by themselves, and a second kernel
+//! combines what they made of each row. If elements are stored, a third makes them.
+//!
+//! Each of these kernels is a group of its own, of a graph in which parts are one more axis; so the schedules of rows and
+//! elements write them. What several times through a row would give takes as many rounds, unless `merge.rs` knows better.
+//! Parts depend on extents alone, and so does the order of every sum.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::body::is_windowed;
+use super::held::{reduction, steps};
+use super::merge::{Merge, merges};
+use super::space::{bytes, cols, width_conditions, widths};
+use super::{Operand, Scheduled, Scratch, Way, Work, pointwise, row};
+use crate::fuse::{Group, Load, Store};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{AXES_MAX, Access, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
+use crate::ir::kernel::{BufferId, IndexWidth};
+use crate::ir::plan::{Condition, Reach, Slot};
+use crate::target::{TargetFacts, Vectors};
+
+/// The ways to run a row group whose rows are few and long, and the memory between their kernels.
+pub(super) fn split(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
+    let Some((cut, when)) = cut(work, facts) else { return (vec![], vec![]) };
+    let mut split = Split { work, cut, scratch: vec![], stages: vec![] };
+    let mut left = Some(split.all());
+    while let Some(stage) = left {
+        left = match stage.over {
+            Over::Elements => {
+                split.stages.push(stage);
+                None
+            }
+            Over::Parts | Over::Rows => split.round(&stage),
+        };
+    }
+    (ways(&split, facts, &when), split.scratch)
+}
+
+/// How many of the ways to run a row group as a whole come first: those that are for shorter rows alone.
+pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usize {
+    let all = cols(work.graph, work.group, &work.operands);
+    let shorter = |condition: &Condition| match condition {
+        Condition::AtMost(extent, most) => {
+            all.len() == 1 && *extent == all[0].extent && *most < facts.parts.row_min
+        }
+        Condition::AtLeast(..) | Condition::Divides(..) | Condition::Binds(_) | Condition::Shares(_) => false,
+    };
+    ways.iter().take_while(|way| way.iter().any(|scheduled| scheduled.when.iter().any(shorter))).count()
+}
+
+/// How rows are cut into parts.
+pub(super) struct Cut {
+    /// The number of the part.
+    pub(super) part: AxisId,
+    /// Axes of a row that a part has one coordinate of.
+    outer: Vec<AxisId>,
+    /// The others, side by side in memory.
+    inner: Vec<AxisId>,
+    /// The elements along them …
+    extent: DimExpr,
+    /// … and of them in each part but the last.
+    pub(super) len: i64,
+    count: DimExpr,
+}
+
+impl Cut {
+    /// Elements of the last part.
+    pub(super) fn rest(&self) -> DimExpr {
+        self.extent.clone() - self.last() * DimExpr::constant(self.len)
+    }
+
+    /// Its number.
+    pub(super) fn last(&self) -> DimExpr {
+        self.count.clone() - DimExpr::constant(1)
+    }
+
+    /// The axes of the parts of a row.
+    fn parts(&self) -> Vec<AxisId> {
+        [self.outer.as_slice(), &[self.part]].concat()
+    }
+}
+
+/// Fewer elements along the innermost dims are no work for a block.
+const INNER_MIN: i64 = 1024;
+
+/// How to cut the rows, and when it pays, if it may.
+fn cut(work: &Work<'_>, facts: &TargetFacts) -> Option<(Cut, Vec<Condition>)> {
+    let (graph, group) = (work.graph, work.group);
+    // Rows side by side have a schedule of their own, and parts are of elements at their own places.
+    let plain = group.unrolled.is_empty() && group.moved.is_empty() && !group.writes_beside();
+    if !plain || graph.axes.len() == AXES_MAX {
+        return None;
+    }
+    let all = cols(graph, group, &work.operands);
+    let (inner, outer) = all.split_last()?;
+    let extents = |axes: &[AxisId]| {
+        let axes: AxisSet = axes.iter().copied().collect();
+        DimExpr::product(axes.iter().map(|axis| &graph.axis(axis).extent))
+    };
+    let of_elements = group.stores.iter().any(|store| group.is_of_elements(store));
+    let row_min = if of_elements { facts.parts.stored_row_min } else { facts.parts.row_min };
+    let mut when = vec![
+        Condition::AtMost(extents(&group.order), facts.parts.rows_max),
+        Condition::AtLeast(DimExpr::product(all.iter().map(|dim| &dim.extent)), row_min),
+    ];
+    if !outer.is_empty() {
+        when.push(Condition::AtLeast(inner.extent.clone(), INNER_MIN));
+    }
+    if when.iter().any(|condition| fixed(condition) == Some(false)) {
+        return None;
+    }
+    when.retain(|condition| fixed(condition).is_none());
+    let len = facts.parts.len;
+    let cut = Cut {
+        part: AxisId(graph.axes.len() as u8),
+        outer: outer.iter().flat_map(|dim| dim.axes.clone()).collect(),
+        inner: inner.axes.clone(),
+        extent: inner.extent.clone(),
+        len,
+        count: inner.extent.clone().ceil_div(DimExpr::constant(len)),
+    };
+    Some((cut, when))
+}
+
+/// Whether a condition on extents holds, if they are the same in all calls.
+fn fixed(condition: &Condition) -> Option<bool> {
+    match condition {
+        Condition::AtMost(extent, most) => Some(extent.as_const()? <= *most),
+        Condition::AtLeast(extent, least) => Some(extent.as_const()? >= *least),
+        Condition::Divides(..) | Condition::Binds(_) | Condition::Shares(_) => None,
+    }
+}
+
+/// What a kernel of a split works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Parts,
+    Rows,
+    Elements,
+}
+
+/// A kernel: a group of its own, and the memory behind it.
+struct Stage {
+    over: Over,
+    graph: Graph,
+    group: Group,
+    name: String,
+    /// What can be read.
+    known: BTreeMap<Load, Operand>,
+    /// Where each store of the group goes.
+    stores: Vec<Operand>,
+}
+
+impl Stage {
+    fn new(
+        over: Over,
+        graph: Graph,
+        known: BTreeMap<Load, Operand>,
+        of_rows: (Vec<AxisId>, Vec<AxisId>),
+    ) -> Stage {
+        let (order, cols) = of_rows;
+        let (nodes, loads, unrolled) = (vec![], BTreeSet::new(), AxisSet::EMPTY);
+        let moved = BTreeMap::new();
+        let group = Group { stores: vec![], order, cols, nodes, loads, unrolled, moved };
+        Stage { over, graph, group, name: String::new(), known, stores: vec![] }
+    }
+
+    fn store(&mut self, store: Store, operand: Operand) {
+        self.group.stores.push(store);
+        self.stores.push(operand);
+    }
+
+    /// Finds what is computed and read for the stores, where `also` can be read, too.
+    fn fill(&mut self, also: &[NodeId]) {
+        let Stage { graph, group, known, .. } = self;
+        group.fill(graph, |node| known.contains_key(&Load::Stored(node)) || also.contains(&node));
+    }
+
+    fn work(&self) -> Work<'_> {
+        let Stage { graph, group, name, .. } = self;
+        let mut operands: Vec<Operand> = Vec::new();
+        let mut loads = BTreeMap::new();
+        for &load in &group.loads {
+            loads.insert(load, BufferId(operands.len() as u16));
+            operands.push(Operand { access: Access::Read, ..self.known[&load].clone() });
+        }
+        let mut stores = Vec::new();
+        for store in &self.stores {
+            let read = operands.iter().position(|operand| operand.slot == store.slot);
+            if let Some(read) = read {
+                operands[read].access = Access::ReadWrite;
+            } else {
+                operands.push(Operand { access: Access::Write, ..store.clone() });
+            }
+            stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
+        }
+        Work { graph, group, name, operands, loads, stores, temporaries: 0 }
+    }
+
+    /// Whether something is combined in a loop.
+    fn combines(&self) -> bool {
+        self.group.nodes.iter().any(|&id| !self.graph.looped_axes(id).is_empty())
+    }
+
+    /// Whether a store is of rows, and needs nothing that has to be combined but `reduces`.
+    fn is_ready(&self, store: &Store, reduces: &[NodeId]) -> bool {
+        let (mut open, mut seen) = (vec![store.node], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) || reduces.contains(&id) || self.known.contains_key(&Load::Stored(id)) {
+                continue;
+            }
+            if !self.graph.looped_axes(id).is_empty() {
+                return false;
+            }
+            open.extend(&self.graph.node(id).args);
+        }
+        store.order == self.group.order
+    }
+}
+
+/// A graph made anew from another.
+pub(super) struct Copy {
+    pub(super) graph: Graph,
+    /// The new number of each old node.
+    map: Vec<NodeId>,
+}
+
+impl Copy {
+    fn new(of: &Graph) -> Copy {
+        Copy { graph: Graph { nodes: vec![], ..of.clone() }, map: vec![] }
+    }
+
+    pub(super) fn of(&self, id: NodeId) -> NodeId {
+        self.map[id.0 as usize]
+    }
+
+    /// A node of new operands, which also has those of their axes that are `within`.
+    fn node(&mut self, node: &Node, within: AxisSet) -> NodeId {
+        let args: Vec<NodeId> = node.args.iter().map(|&arg| self.of(arg)).collect();
+        let all = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
+        let axes = node.axes.union(all.minus(all.minus(within)));
+        self.graph.push(Node { args, axes, ..node.clone() })
+    }
+
+    /// What a reduction gives for each part.
+    fn partial(&mut self, node: &Node, cut: &Cut, parts: AxisSet) -> NodeId {
+        let args = node.args.iter().map(|&arg| self.of(arg)).collect();
+        let kind = NodeKind::Reduce(reduction(node), cut.inner.iter().copied().collect());
+        self.graph.push(Node { kind, args, axes: parts, ..node.clone() })
+    }
+
+    fn known(&self, known: &BTreeMap<Load, Operand>) -> BTreeMap<Load, Operand> {
+        let load = |load: &Load| match *load {
+            Load::Param(param) => Load::Param(param),
+            Load::Stored(node) => Load::Stored(self.of(node)),
+        };
+        known.iter().map(|(of, operand)| (load(of), operand.clone())).collect()
+    }
+}
+
+/// What a round goes through.
+struct Round<'s> {
+    stage: &'s Stage,
+    /// What is combined: of the elements alone …
+    reduces: Vec<NodeId>,
+    /// … and, among them, relative to what the part alone gives.
+    merges: Vec<Merge>,
+    /// The axes of parts.
+    order: Vec<AxisId>,
+    /// What the parts give, by the nodes.
+    partials: BTreeMap<NodeId, Operand>,
+}
+
+/// A split while it is made.
+struct Split<'w> {
+    work: &'w Work<'w>,
+    cut: Cut,
+    scratch: Vec<Scratch>,
+    stages: Vec<Stage>,
+}
+
+impl Split<'_> {
+    /// All that is to be done, with parts as an axis.
+    fn all(&self) -> Stage {
+        let Work { graph, group, operands, loads, stores, .. } = self.work;
+        let mut graph = (*graph).clone();
+        graph.axes.push(Axis { name: "part".into(), extent: self.cut.count.clone() });
+        let operand = |buffer: &BufferId| operands[usize::from(buffer.0)].clone();
+        Stage {
+            over: Over::Rows,
+            graph,
+            group: (*group).clone(),
+            name: String::new(),
+            known: loads.iter().map(|(&load, buffer)| (load, operand(buffer))).collect(),
+            stores: stores.iter().map(operand).collect(),
+        }
+    }
+
+    /// Combines what is made of the elements alone, and says what is left to be done.
+    fn round(&mut self, stage: &Stage) -> Option<Stage> {
+        let steps = steps(&stage.work());
+        let of_step = |wanted| steps.iter().filter(move |(step, _)| *step == wanted).map(|(_, id)| *id);
+        let mut reduces: Vec<NodeId> = of_step(0).collect();
+        let merges = merges(&stage.graph, &stage.group, of_step(1), &reduces);
+        reduces.extend(merges.iter().map(Merge::reduce));
+        let order = [stage.group.order.clone(), self.cut.parts()].concat();
+        let part_of = |id| format!("parts of {}", word(&stage.graph, id));
+        let partials = reduces.iter().map(|&id| {
+            let dtype = stage.graph.node(id).dtype;
+            (id, self.memory(&stage.graph, part_of(id), dtype, order.clone()))
+        });
+        let partials = partials.collect();
+        let round = Round { stage, reduces, merges, order, partials };
+        self.parts(&round);
+        self.whole(&round)
+    }
+
+    /// The kernel that combines each part.
+    fn parts(&mut self, round: &Round<'_>) {
+        let Round { stage, order, .. } = round;
+        let axes: AxisSet = order.iter().copied().collect();
+        let mut copy = Copy::new(&stage.graph);
+        let part = Node {
+            kind: NodeKind::Coord(self.cut.part),
+            args: vec![],
+            dtype: DType::I32,
+            axes: AxisSet::EMPTY.with(self.cut.part),
+            span: SpanId(0),
+        };
+        let part = copy.graph.push(part);
+        for (id, node) in stage.graph.iter() {
+            let merged = round.merges.iter().find_map(|merge| merge.of_part(id, node, &mut copy, &self.cut));
+            let made = match merged {
+                Some(made) => made,
+                None if round.reduces.contains(&id) => copy.partial(node, &self.cut, axes),
+                None => copy.node(node, axes),
+            };
+            copy.map.push(made);
+        }
+        let known = copy.known(&stage.known);
+        let mut made = Stage::new(Over::Parts, copy.graph, known, (order.clone(), self.cut.inner.clone()));
+        for &id in &round.reduces {
+            let store = Store { node: copy.map[id.0 as usize], output: None, order: order.clone() };
+            made.store(store, round.partials[&id].clone());
+        }
+        made.fill(&[]);
+        // So that it stays a dim by itself.
+        made.group.nodes.insert(0, part);
+        self.push(made, "parts");
+    }
+
+    /// The kernel that combines the parts of each row, and what is left to be done then.
+    fn whole(&mut self, round: &Round<'_>) -> Option<Stage> {
+        let Round { stage, order, .. } = round;
+        let (axes, parts) = (order.iter().copied().collect(), self.cut.parts());
+        let along: AxisSet = parts.iter().copied().collect();
+        let mut copy = Copy::new(&stage.graph);
+        let mut partials = BTreeMap::new();
+        for (id, node) in stage.graph.iter() {
+            let made = if round.reduces.contains(&id) {
+                let partial = copy.partial(node, &self.cut, axes);
+                partials.insert(id, partial);
+                let merge = round.merges.iter().find(|merge| merge.reduce() == id);
+                let term = merge.map_or(partial, |merge| merge.term(&mut copy, &self.cut, &partials));
+                let kind = NodeKind::Reduce(reduction(node), along);
+                copy.graph.push(Node { kind, args: vec![term], ..node.clone() })
+            } else {
+                copy.node(node, AxisSet::EMPTY)
+            };
+            copy.map.push(made);
+        }
+        let known = copy.known(&stage.known);
+        let rest = self.rest(round, &copy, &known);
+        let cols = if copy.graph.is_looped(along) { parts } else { vec![] };
+        let mut made = Stage::new(Over::Rows, copy.graph.clone(), known, (stage.group.order.clone(), cols));
+        for (id, partial) in partials {
+            made.known.insert(Load::Stored(partial), round.partials[&id].clone());
+        }
+        for (store, operand) in stage.group.stores.iter().zip(&stage.stores) {
+            if stage.is_ready(store, &round.reduces) {
+                made.store(Store { node: copy.of(store.node), ..store.clone() }, operand.clone());
+            }
+        }
+        // What the rest needs is stored for it.
+        for load in rest.iter().flat_map(|rest| &rest.group.loads) {
+            if let (Load::Stored(node), Some(rest)) = (*load, &rest)
+                && !made.known.contains_key(load)
+            {
+                let order = stage.group.order.clone();
+                made.store(Store { node, output: None, order }, rest.known[load].clone());
+            }
+        }
+        made.fill(&[]);
+        self.push(made, "whole");
+        rest
+    }
+
+    /// What is left to be done once rows have been combined.
+    fn rest(&mut self, round: &Round<'_>, copy: &Copy, known: &BTreeMap<Load, Operand>) -> Option<Stage> {
+        let Round { stage, reduces, .. } = round;
+        let of = &stage.group;
+        let of_rows = (of.order.clone(), of.cols.clone());
+        let mut rest = Stage::new(Over::Rows, copy.graph.clone(), known.clone(), of_rows);
+        for (store, operand) in of.stores.iter().zip(&stage.stores) {
+            if !stage.is_ready(store, reduces) {
+                rest.store(Store { node: copy.of(store.node), ..store.clone() }, operand.clone());
+            }
+        }
+        if rest.stores.is_empty() {
+            return None;
+        }
+        let reduces: Vec<NodeId> = reduces.iter().map(|&id| copy.of(id)).collect();
+        rest.fill(&reduces);
+        for id in reduces.into_iter().filter(|&id| rest.group.loads.contains(&Load::Stored(id))) {
+            let (name, dtype) = (word(&rest.graph, id), rest.graph.node(id).dtype);
+            let operand = self.memory(&rest.graph, name, dtype, of.order.clone());
+            rest.known.insert(Load::Stored(id), operand);
+        }
+        if !rest.combines() {
+            rest.over = Over::Elements;
+            let cols = std::mem::take(&mut rest.group.cols);
+            rest.group.order.extend(cols);
+            self.name(&mut rest, "elements");
+        }
+        Some(rest)
+    }
+
+    /// Memory between kernels for a value of these axes.
+    fn memory(&mut self, graph: &Graph, name: String, dtype: DType, axes: Vec<AxisId>) -> Operand {
+        let slot = Slot::Temp(self.work.temporaries + self.scratch.len() as u16);
+        let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
+        self.scratch.push(Scratch { dtype, len });
+        Operand { slot, name, dtype, access: Access::Read, axes, moved: false }
+    }
+
+    fn name(&self, stage: &mut Stage, what: &str) {
+        let rounds = self.stages.len() / 2;
+        let number = if rounds > 0 { format!("_{rounds}") } else { String::new() };
+        stage.name = format!("{}_{what}{number}", self.work.name);
+    }
+
+    fn push(&mut self, mut stage: Stage, what: &str) {
+        self.name(&mut stage, what);
+        self.stages.push(stage);
+    }
+}
+
+/// What a value is called in texts.
+fn word(graph: &Graph, id: NodeId) -> String {
+    format!("{:?}", reduction(graph.node(id))).to_lowercase()
+}
+
+/// The kernels in the ways in which parts can be gone through.
+fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> {
+    let lanes: &[u8] = match facts.vector {
+        Vectors::Loops(_) => &[1],
+        Vectors::Lanes(lanes) => &[lanes, 1],
+    };
+    let binds = if facts.rebased { binds(split, facts) } else { vec![] };
+    let way = |index: IndexWidth, lanes: u8| {
+        let mut when = [when, &width_conditions(split.work, facts, index), &binds].concat();
+        if lanes > 1 {
+            when.push(Condition::Divides(split.cut.extent.clone(), lanes.into()));
+        }
+        let mut launches: Vec<Scheduled> = split
+            .stages
+            .iter()
+            .map(|stage| launch(stage, &split.cut, facts, (index, lanes), &when))
+            .collect();
+        launches[0].when = when;
+        launches
+    };
+    let widths = widths(split.work, facts).into_iter();
+    widths
+        .flat_map(|index| lanes.iter().map(move |&lanes| (index, lanes)))
+        .map(|(index, lanes)| way(index, lanes))
+        .collect()
+}
+
+/// A kernel as it is in a way of these conditions.
+fn launch(
+    stage: &Stage,
+    cut: &Cut,
+    facts: &TargetFacts,
+    (index, lanes): (IndexWidth, u8),
+    when: &[Condition],
+) -> Scheduled {
+    let work = stage.work();
+    let mut made = match stage.over {
+        Over::Parts => row::parts(&work, facts, cut.len, (index, lanes)),
+        Over::Rows if !stage.group.cols.is_empty() => row::few(&work, facts),
+        Over::Rows | Over::Elements => {
+            let mut ways = pointwise::pointwise(&work, facts);
+            let holds = |way: &Scheduled| way.when.iter().all(|condition| follows(condition, when));
+            let first = ways.iter().position(holds);
+            ways.swap_remove(first.unwrap_or_else(|| unreachable!("the last way has no conditions")))
+        }
+    };
+    if stage.over == Over::Parts && facts.rebased {
+        for (operand, buffer) in work.operands.iter().zip(&mut made.buffers) {
+            if is_line(stage, cut, operand) {
+                buffer.reach = Reach::Linear(DimExpr::constant(cut.len));
+            }
+        }
+    }
+    made.when.clear();
+    made
+}
+
+/// Whether a condition holds where those of a way do.
+fn follows(condition: &Condition, when: &[Condition]) -> bool {
+    when.iter().any(|known| match (known, condition) {
+        (Condition::AtMost(extent, known), Condition::AtMost(other, most)) => {
+            extent == other && known <= most
+        }
+        (known, condition) => known == condition,
+    })
+}
+
+/// Whether the parts of an operand follow each other in it, as they do in all.
+fn is_line(stage: &Stage, cut: &Cut, operand: &Operand) -> bool {
+    stage.group.order == [cut.part] && operand.access == Access::Read && operand.axes == cut.inner
+}
+
+/// What must be bound for elements to be read in any order.
+fn binds(split: &Split<'_>, facts: &TargetFacts) -> Vec<Condition> {
+    let mut all: Vec<Condition> = Vec::new();
+    for stage in &split.stages {
+        let work = stage.work();
+        let needed: Vec<Condition> = match stage.over {
+            Over::Parts => {
+                let whole = work.operands.iter().filter(|operand| is_windowed(&work, operand));
+                let whole = whole.filter(|operand| !is_line(stage, &split.cut, operand));
+                whole.map(|operand| Condition::Binds(bytes(work.graph, operand))).collect()
+            }
+            // Few, and each read where it is written.
+            Over::Rows => vec![],
+            Over::Elements => {
+                let ways = pointwise::pointwise(&work, facts);
+                let conditions = ways.into_iter().flat_map(|way| way.when);
+                conditions.filter(|condition| matches!(condition, Condition::Binds(_))).collect()
+            }
+        };
+        all.extend(needed.into_iter().filter(|condition| !all.contains(condition)).collect::<Vec<_>>());
+    }
+    all
+}

@@ -1,0 +1,139 @@
+//! Rows that are few and long: how many kernels they take, what lies between these, and when they are used.
+#![cfg(feature = "syntax")]
+
+use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::ir::plan::{Condition, Limits, Plan, Slot, Target, Variant};
+use fusion_compiler::{CpuKernels, compile};
+
+fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
+    let functions = match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(functions)) => functions,
+        other => panic!("{source} is right: {other:?}"),
+    };
+    compile(functions[0].graph.clone(), &[target], &|_| (0, 0))
+}
+
+/// What a device has that is like many.
+const LIMITS: Limits = Limits { binding_bytes: 128 << 20, shared_bytes: 96 << 10 };
+
+/// What runs of the only step for these extents.
+fn variant<'p>(plan: &'p Plan<CpuKernels>, extents: &[i64]) -> &'p Variant<CpuKernels> {
+    let [step] = &*plan.programs[0].steps else { panic!("there is one step") };
+    let holds = |variant: &&Variant<CpuKernels>| variant.when.iter().all(|one| one.holds(extents, &LIMITS));
+    step.variants.iter().find(holds).expect("one variant has no conditions")
+}
+
+/// Asserts how many kernels run for each extents, on every target.
+fn check(source: &str, cases: &[(&[i64], usize)]) {
+    for target in Target::ALL {
+        let plan = plan(source, target);
+        for (extents, kernels) in cases {
+            let launches = &variant(&plan, extents).launches;
+            assert_eq!(launches.len(), *kernels, "{target:?}: {source} of {extents:?}");
+        }
+    }
+}
+
+const MILLION: i64 = 1_000_003;
+
+#[test]
+fn reductions_take_two_kernels() {
+    let lengths: [(&[i64], usize); 5] =
+        [(&[0], 1), (&[1], 1), (&[30_000], 1), (&[70_000], 2), (&[MILLION], 2)];
+    check("pub fn f(x: f32[N]) -> f32[] { sum(x) }", &lengths);
+    check("pub fn f(x: f32[N]) -> (f32[], f32[], f32[]) { (mean(x), max(x), norm(x)) }", &lengths);
+    check("pub fn f(x: f32[N]) -> (f32[], f32[]) { (var(x), std(x)) }", &lengths);
+    check("pub fn f(x: f32[N], y: f32[N]) -> f32[] { mse(x, y) }", &lengths);
+    check("pub fn f(x: f32[N]) -> f32[] { logsumexp(x) }", &lengths);
+    let rows: [(&[i64], usize); 5] = [
+        (&[1, MILLION], 2),
+        (&[16, MILLION], 2),
+        (&[1000, MILLION], 1),
+        (&[16, 8000], 1),
+        (&[0, MILLION], 2),
+    ];
+    check("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &rows);
+    check("pub fn f(x: f32[N, D], y: f32[D]) -> (f32[N], f32[N]) { (var(x * y, D), max(x, D)) }", &rows);
+}
+
+/// A kernel for the parts, one for rows, and one for elements; and two more for what only a third time through rows gives.
+#[test]
+fn elements_take_a_third_kernel() {
+    let rows: [(&[i64], usize); 3] = [(&[1, 30_000], 1), (&[3, MILLION], 3), (&[1000, MILLION], 1)];
+    check("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", &rows);
+    check("pub fn f(x: f32[N, D]) -> f32[N, D] { layer_norm(x, D) }", &rows);
+    check("pub fn f(x: f32[N, D]) -> (f32[N, D], f32[N]) { (x - max(x, D), sum(x, D)) }", &rows);
+    check(
+        "pub fn f(p: &mut f32[N], c: f32) { p *= min(1.0, c / norm(p)); }",
+        &[(&[MILLION], 3), (&[9000], 1)],
+    );
+    check("pub fn f(x: f32[N, D]) -> i32[N] { argmax(x, D) }", &[(&[3, MILLION], 4)]);
+    check("pub fn f(x: f32[N, D]) -> f32[N, D] { if x == max(x, D) { index(D) as f32 } else { x } }", &rows);
+}
+
+/// The squares of distances from what is not the mean, and exponentials that the largest does not bound, are made of the
+/// row's own.
+#[test]
+fn what_parts_cannot_make_takes_another_round() {
+    for body in [
+        "sum(square(x - max(x)))",
+        "sum(square(x - sum(x) / 3.0))",
+        "sum(exp(x - min(x)))",
+        "sum(exp(x - mean(x)))",
+        "sum(exp(x - max(abs(x))))",
+        "max(exp(x - max(x)))",
+    ] {
+        check(&format!("pub fn f(x: f32[N]) -> f32[] {{ {body} }}"), &[(&[MILLION], 4)]);
+    }
+}
+
+#[test]
+fn short_rows_are_never_cut() {
+    for source in [
+        "pub fn f(x: f32[N, D = 1000]) -> f32[N] { sum(x, D) }",
+        "pub fn f(x: f32[N = 4096, D]) -> f32[N] { sum(x, D) }",
+        "pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }",
+        "pub fn f(x: f32[N, D]) -> f32[N, D] { relu(x) }",
+    ] {
+        for target in Target::ALL {
+            let plan = plan(source, target);
+            let all = plan.programs[0].steps.iter().flat_map(|step| step.variants.iter());
+            assert!(all.into_iter().all(|variant| variant.launches.len() == 1), "{target:?}: {source}");
+            assert!(plan.programs[0].temporaries.is_empty(), "{target:?}: {source}");
+        }
+    }
+}
+
+/// What lies between kernels is little, and belongs to the step.
+#[test]
+fn partial_results_are_temporaries_of_the_step() {
+    for (target, parts) in [(Target::Ptx, 123), (Target::Wgsl, 123), (Target::Cpu, 62)] {
+        let plan = plan("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", target);
+        let temporaries = &plan.programs[0].temporaries;
+        let lens: Vec<Option<i64>> = temporaries.iter().map(|one| one.len.eval(&[3, MILLION])).collect();
+        // The largest and the sum, of parts and of rows.
+        assert_eq!(lens, [3 * parts, 3 * parts, 3, 3].map(Some), "{target:?}");
+        assert!(temporaries.iter().all(|one| (one.first, one.last) == (0, 0)));
+        let launches = &variant(&plan, &[3, MILLION]).launches;
+        let elements: Vec<Option<i64>> =
+            launches.iter().map(|launch| launch.space.elements(&[3, MILLION])).collect();
+        assert_eq!(elements, [3 * parts, 3, 3 * MILLION].map(Some), "{target:?}");
+        let slots = launches.iter().flat_map(|launch| launch.buffers.iter());
+        assert!({ slots }.all(|buffer| !matches!(buffer.slot, Slot::Temp(i) if i > 3)), "{target:?}");
+    }
+}
+
+/// Whole vectors where rows are made of them, and wide positions where a tensor needs them.
+#[test]
+fn variants_of_parts() {
+    let plan = plan("pub fn f(x: f32[N]) -> f32[] { sum(x) }", Target::Ptx);
+    let first = |n| variant(&plan, &[n]).launches[0].kernel.to_string();
+    assert_eq!(first(1 << 20), "fuse_f_0_parts_t256_v4");
+    assert_eq!(first(MILLION), "fuse_f_0_parts_t256");
+    assert_eq!(first(1 << 31), "fuse_f_0_parts_t256_v4_wide");
+    assert_eq!(first((1 << 31) + 1), "fuse_f_0_parts_t256_wide");
+    let asks = |variant: &Variant<CpuKernels>| {
+        variant.when.iter().any(|one| matches!(one, Condition::AtLeast(_, least) if *least == 1 << 15))
+    };
+    assert!(asks(variant(&plan, &[1 << 20])));
+}

@@ -1,0 +1,464 @@
+//! Rows that are few and long, which are cut into parts: the same values as of whole rows, within tighter bounds, by few
+//! kernels, and the same bits however many threads or rows there are.
+
+use fusion::prelude::*;
+
+use crate::devices::{Kind, devices, exact_devices, on_devices};
+use crate::{Host, Sum, UNIT, check};
+
+fuse! {
+    pub(crate) fn all_sums(x: f32[N]) -> (f32[], f32[], f32[]) { (sum(x), mean(x), norm(x)) }
+    pub(crate) fn all_ends(x: f32[N]) -> (f32[], f32[]) { (max(x), min(x)) }
+    pub(crate) fn all_spread(x: f32[N]) -> (f32[], f32[]) { (var(x), std(x)) }
+    pub(crate) fn all_logs(x: f32[N]) -> f32[] { logsumexp(x) }
+
+    pub(crate) fn row_sums(x: f32[N, D]) -> (f32[N], f32[N], f32[N]) { (sum(x, D), mean(x, D), norm(x, D)) }
+    pub(crate) fn row_ends(x: f32[N, D]) -> (f32[N], f32[N]) { (max(x, D), min(x, D)) }
+    pub(crate) fn row_spread(x: f32[N, D]) -> (f32[N], f32[N]) { (var(x, D), std(x, D)) }
+    pub(crate) fn row_logs(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }
+    pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
+    pub(crate) fn whether(x: f32[N, D]) -> (i32[N], u32[N], u32[N]) {
+        let count = sum(if x > 1.999 { 1 } else { 0 }, D);
+        let one = if any(x > 1.999, D) { 1 } else { 0 };
+        let every = if all(x > -3.0, D) { 1 } else { 0 };
+        (count, one as u32, every as u32)
+    }
+
+    pub(crate) fn shares(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
+    pub(crate) fn normal(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { layer_norm(x, D) * gamma }
+
+    // Operands that lack the row, or all but the innermost dim of it.
+    pub(crate) fn weighted(x: f32[N, D], y: f32[D], z: f32[N]) -> f32[] { sum(x * y * z) }
+    pub(crate) fn weighted_mean(x: f32[N, D], y: f32[D]) -> f32[] {
+        let mu = mean(x * y);
+        mean(square(x * y - mu))
+    }
+    pub(crate) fn squares(x: f32[N, D], y: f32[N, D]) -> f32[] { mse(x, y) }
+
+    // So few parts that one thread combines them.
+    pub(crate) fn fixed(x: f32[N, D = 70_000]) -> (f32[N], f32[N]) { (sum(x, D), var(x, D)) }
+
+    // The update and the norm that it needs.
+    pub(crate) fn clipped(p: &mut f32[N], most: f32) -> f32[] {
+        let length = norm(p);
+        p *= min(1.0, most / length);
+        length
+    }
+    pub(crate) fn both_in_place(p: &mut f32[N, D], s: &mut f32[N], g: f32[D]) -> (f32[N], f32[N, D]) {
+        let mu = mean(p, D);
+        let old = p;
+        p = (p - mu) * g + s;
+        s = 0.5 * s + mu;
+        (mu, 2.0 * old)
+    }
+    pub(crate) fn one_after_another(x: f32[N, D]) -> (f32[N], f32[N], f32[N, D]) {
+        let low = min(x, D);
+        let next = min(if x > low { x } else { INF }, D);
+        let mid = sum(if x > next { 1.0 } else { 0.0 }, D);
+        (next, mid, x - next)
+    }
+}
+
+const LENGTHS: [usize; 5] = [1, 1023, 65_536, 65_537, (1 << 20) + 1];
+const COUNTS: [usize; 4] = [1, 2, 3, 33];
+
+/// Elements that take a device, or a reference that is not optimised, a second or so.
+fn most(kind: Kind) -> usize {
+    match kind {
+        Kind::Cpu | Kind::Wgpu => 3 << 20,
+        Kind::Cuda => 1 << 20,
+    }
+}
+
+/// Runs a test on each device with each number and length of rows.
+fn each_size(test: impl Fn(&Device, &Host) -> Result<()>) {
+    for (kind, device) in devices() {
+        for count in COUNTS {
+            for len in LENGTHS.into_iter().filter(|len| count * len <= most(kind) + 1) {
+                let host = Host::new((count + len) as u32, &[count, len]);
+                test(&device, &host)
+                    .unwrap_or_else(|error| panic!("{device}: {count} rows of {len}: {error}"));
+            }
+        }
+    }
+}
+
+/// Roundings of a sum of so many: a hundred or so in a part, and as many of the parts.
+fn unit(len: usize) -> f64 {
+    (len / 512 + 300).min(len + 8) as f64 * UNIT
+}
+
+/// Sum, mean and Euclidean norm of each row, with what they may be off by.
+fn expected_sums(host: &Host) -> [Vec<(f64, f64)>; 3] {
+    let sums: Vec<(Sum, Sum)> =
+        host.rows().map(|row| (Sum::of(row.iter().copied()), Sum::of(row.iter().map(|x| x * x)))).collect();
+    let of =
+        |f: &dyn Fn(&Sum, &Sum) -> (f64, f64)| sums.iter().map(|(sum, squares)| f(sum, squares)).collect();
+    let bound = |sum: &Sum| unit(sum.terms) * sum.magnitude;
+    [
+        of(&|sum, _| (sum.value, bound(sum))),
+        of(&|sum, _| (sum.value / sum.terms as f64, (bound(sum) + UNIT * sum.magnitude) / sum.terms as f64)),
+        of(&|_, squares| (squares.value.sqrt(), unit(squares.terms) * squares.value.sqrt())),
+    ]
+}
+
+#[test]
+fn sums_means_and_norms() {
+    each_size(|device, host| {
+        let (n, expected) = (host.shape[0], expected_sums(host));
+        let x = host.on(device)?;
+        let (sum, mean, norm) = row_sums(&x)?;
+        for ((what, got), expected) in [("sum", sum), ("mean", mean), ("norm", norm)].iter().zip(&expected) {
+            check(what, got, &[n], expected.iter().copied());
+        }
+        let line = Host::of(&[host.elements.len()], host.elements.clone());
+        let of_all = expected_sums(&Host::of(&[1, host.elements.len()], host.elements.clone()));
+        let (sum, mean, norm) = all_sums(&line.on(device)?)?;
+        for ((what, got), expected) in [("sum", sum), ("mean", mean), ("norm", norm)].iter().zip(&of_all) {
+            check(what, got, &[], expected.iter().copied());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn extremes_and_where_they_are() {
+    each_size(|device, host| {
+        let (n, d) = (host.shape[0], host.shape[1]);
+        let x = host.on(device)?;
+        let exact = |f: fn(f64, f64) -> f64| -> Vec<(f64, f64)> {
+            host.rows().map(|row| (row.into_iter().reduce(f).expect("it has elements"), 0.0)).collect()
+        };
+        let (most, least) = row_ends(&x)?;
+        check("max", &most, &[n], exact(f64::max));
+        check("min", &least, &[n], exact(f64::min));
+        let first =
+            |row: &[f64], extreme: f64| row.iter().position(|&x| x == extreme).expect("it is there") as i32;
+        let (largest, smallest) = places(&x)?;
+        let at = |of: &[(f64, f64)]| -> Vec<i32> {
+            host.rows().zip(of).map(|(row, (extreme, _))| first(&row, *extreme)).collect()
+        };
+        assert_eq!(largest.to_vec()?, at(&exact(f64::max)), "{device}: argmax of {n}x{d}");
+        assert_eq!(smallest.to_vec()?, at(&exact(f64::min)), "{device}: argmin of {n}x{d}");
+        let (most, least) = all_ends(&Tensor::from_slice(device, &host.elements, [n * d])?)?;
+        let whole = |f: fn(f64, f64) -> f64| exact(f).into_iter().map(|(x, _)| x).reduce(f).expect("rows");
+        assert_eq!((f64::from(most.item()?), f64::from(least.item()?)), (whole(f64::max), whole(f64::min)));
+        let (count, one, every) = whether(&x)?;
+        let counts: Vec<i32> =
+            host.rows().map(|row| row.iter().filter(|x| **x > 1.999).count() as i32).collect();
+        let any: Vec<u32> = counts.iter().map(|&count| u32::from(count > 0)).collect();
+        assert_eq!((count.to_vec()?, one.to_vec()?, every.to_vec()?), (counts, any, vec![1; n]), "{device}");
+        Ok(())
+    });
+}
+
+/// Variance and deviation of a row, with bounds: relative, because both are of squares of small distances.
+fn expected_spread(row: &[f64]) -> [(f64, f64); 2] {
+    let len = row.len() as f64;
+    let mean = row.iter().sum::<f64>() / len;
+    let var = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (len - 1.0);
+    // A distance is off by a rounding of the element and of the mean.
+    let most = row.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+    let bound = unit(row.len()) * var + 8.0 * UNIT * most * var.sqrt();
+    [(var, bound), (var.sqrt(), bound / var.sqrt())]
+}
+
+#[test]
+fn variances_far_from_zero() {
+    for offset in [0.0, 1000.0, -1e6] {
+        each_size(|device, host| {
+            let (n, d) = (host.shape[0], host.shape[1]);
+            let mut host = host.clone();
+            host.elements.iter_mut().for_each(|x| *x += offset);
+            let (var, std) = row_spread(&host.on(device)?)?;
+            if d == 1 {
+                assert!(var.to_vec()?.iter().chain(&std.to_vec()?).all(|x| x.is_nan()), "{device}");
+                return Ok(());
+            }
+            let spread: Vec<[(f64, f64); 2]> = host.rows().map(|row| expected_spread(&row)).collect();
+            check("var", &var, &[n], spread.iter().map(|both| both[0]));
+            check("std", &std, &[n], spread.iter().map(|both| both[1]));
+            if n == 1 {
+                let (var, std) = all_spread(&Tensor::from_slice(device, &host.elements, [d])?)?;
+                check("var", &var, &[], spread.iter().map(|both| both[0]));
+                check("std", &std, &[], spread.iter().map(|both| both[1]));
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn exponentials() {
+    each_size(|device, host| {
+        let (n, d) = (host.shape[0], host.shape[1]);
+        // From −100 to 100: parts whose largest is far from that of the row.
+        let elements: Vec<f32> =
+            host.elements.iter().enumerate().map(|(i, x)| x * (1.0 + (i / 9000 % 7) as f32 * 8.0)).collect();
+        let host = Host::of(&[n, d], elements);
+        let of = |row: &[f64]| {
+            let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            (most, row.iter().map(|x| (x - most).exp()).sum::<f64>())
+        };
+        let logs: Vec<(f64, f64)> = host
+            .rows()
+            .map(|row| of(&row))
+            .map(|(most, sum)| (most + sum.ln(), unit(d) + 64.0 * UNIT + 2.0 * UNIT * most.abs()))
+            .collect();
+        let x = host.on(device)?;
+        check("logsumexp", &row_logs(&x)?, &[n], logs.iter().copied());
+        if n == 1 {
+            check("logsumexp", &all_logs(&Tensor::from_slice(device, &host.elements, [d])?)?, &[], logs);
+        }
+        let expected = host.rows().flat_map(|row| {
+            let (most, sum) = of(&row);
+            row.into_iter().map(move |x| ((x - most).exp() / sum, x - most))
+        });
+        // The difference is rounded before it is an exponent; the smallest shares are denormal, where GPUs round coarsely.
+        let bounded =
+            expected.map(|(share, shift)| (share, (unit(d) + (32.0 + shift.abs()) * UNIT) * share + 1e-37));
+        check("softmax", &shares(&x)?, &[n, d], bounded);
+        Ok(())
+    });
+}
+
+#[test]
+fn normalised_rows() {
+    each_size(|device, host| {
+        let (n, d) = (host.shape[0], host.shape[1]);
+        let gamma = Host::new(17, &[d]);
+        let expected = host.rows().flat_map(|row| {
+            let len = row.len() as f64;
+            let mean = row.iter().sum::<f64>() / len;
+            let var = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len;
+            let scale = (var + f64::from(1e-5_f32)).sqrt().recip();
+            let shift = 2.0 * unit(row.len()) * scale;
+            let gamma = &gamma;
+            let element = move |(i, x): (usize, f64)| {
+                let (z, g) = ((x - mean) * scale, gamma.at(&[i]));
+                (z * g, (shift + (unit(d) + 8.0 * UNIT) * z.abs()) * g.abs())
+            };
+            row.into_iter().enumerate().map(element).collect::<Vec<_>>()
+        });
+        check("layer norm", &normal(&host.on(device)?, &gamma.on(device)?)?, &[n, d], expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn rows_of_several_dims() {
+    let shapes = [[1, 65_537], [3, 40_001], [40, 5003], [40_000, 3], [1100, 65]];
+    on_devices(|device| {
+        for [n, d] in shapes {
+            let (x, y, z) = (Host::new(1, &[n, d]), Host::new(2, &[d]), Host::new(3, &[n]));
+            let at = |i: usize| [i / d, i % d];
+            let terms: Vec<f64> = (0..n * d).map(|i| x.at(&at(i)) * y.at(&[i % d])).collect();
+            let sum = Sum::of(terms.iter().enumerate().map(|(i, t)| t * z.at(&[i / d])));
+            let (gx, gy, gz) = (x.on(device)?, y.on(device)?, z.on(device)?);
+            let loose = (n * d) as f64 / 32.0 + 64.0;
+            let got = weighted(&gx, &gy, &gz)?;
+            check("weighted sum", &got, &[], [(sum.value, loose * UNIT * sum.magnitude)]);
+            let mean = terms.iter().sum::<f64>() / (n * d) as f64;
+            let var = terms.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n * d) as f64;
+            check("weighted mean", &weighted_mean(&gx, &gy)?, &[], [(var, loose * UNIT * var)]);
+            let other = Host::new(9, &[n, d]);
+            let square = |(x, y): (&f32, &f32)| (f64::from(*x) - f64::from(*y)).powi(2);
+            let mse = x.elements.iter().zip(&other.elements).map(square).sum::<f64>() / (n * d) as f64;
+            check(
+                "squares",
+                &squares(&gx, &other.on(device)?)?,
+                &[],
+                [(mse, (unit(n * d) + 4.0 * UNIT) * mse)],
+            );
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn rows_of_a_fixed_length() {
+    on_devices(|device| {
+        let host = Host::new(51, &[3, 70_000]);
+        let (sum, var) = fixed(&host.on(device)?)?;
+        check("sum", &sum, &[3], expected_sums(&host)[0].iter().copied());
+        check("var", &var, &[3], host.rows().map(|row| expected_spread(&row)[0]));
+        Ok(())
+    });
+}
+
+#[test]
+fn updates_in_place() {
+    on_devices(|device| {
+        for d in [5, 65_537, 300_001] {
+            let host = Host::new(23, &[d]);
+            let length = host.elements.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+            let mut p = host.on(device)?;
+            let kept = p.clone();
+            let got = clipped(&mut p, 2.0)?;
+            check("length", &got, &[], [(length, unit(d) * length)]);
+            let scale = (2.0 / length).min(1.0);
+            let scaled =
+                |x: &f32| (f64::from(*x) * scale, (unit(d) + 4.0 * UNIT) * scale * f64::from(x.abs()));
+            check("clipped", &p, &[d], host.elements.iter().map(scaled));
+            assert_eq!(kept.to_vec()?, host.elements, "{device}: a clone keeps its elements");
+
+            let (n, old) = (3, Host::new(29, &[3, d]));
+            let (s, g) = (Host::new(31, &[n]), Host::new(37, &[d]));
+            let (mut p, mut t) = (old.on(device)?, s.on(device)?);
+            let (mu, twice) = both_in_place(&mut p, &mut t, &g.on(device)?)?;
+            let means: Vec<f64> = old.rows().map(|row| row.iter().sum::<f64>() / d as f64).collect();
+            let off = 2.0 * unit(d);
+            check("mean", &mu, &[n], means.iter().map(|&mean| (mean, off)));
+            check("twice", &twice, &[n, d], old.elements.iter().map(|&x| (2.0 * f64::from(x), 0.0)));
+            check("s", &t, &[n], (0..n).map(|i| (0.5 * s.at(&[i]) + means[i], off + 4.0 * UNIT)));
+            let element = |i: usize| {
+                let value = (f64::from(old.elements[i]) - means[i / d]) * g.at(&[i % d]) + s.at(&[i / d]);
+                (value, 2.0 * off + 16.0 * UNIT)
+            };
+            check("p", &p, &[n, d], (0..n * d).map(element));
+        }
+        Ok(())
+    });
+}
+
+/// What no part can combine by itself takes a round for each time through the rows.
+#[test]
+fn one_round_after_another() {
+    on_devices(|device| {
+        for [n, d] in [[2, 70_001], [1, 262_145]] {
+            let host = Host::new(41, &[n, d]);
+            let (next, mid, above) = one_after_another(&host.on(device)?)?;
+            let expected: Vec<(f64, f64)> = host
+                .rows()
+                .map(|row| {
+                    let low = row.iter().copied().fold(f64::INFINITY, f64::min);
+                    let next = row.iter().copied().filter(|&x| x > low).fold(f64::INFINITY, f64::min);
+                    (next, row.iter().filter(|&&x| x > next).count() as f64)
+                })
+                .collect();
+            check("next", &next, &[n], expected.iter().map(|&(next, _)| (next, 0.0)));
+            check("mid", &mid, &[n], expected.iter().map(|&(_, mid)| (mid, 0.0)));
+            let element = |i: usize| (f64::from(host.elements[i]) - expected[i / d].0, 4.0 * UNIT);
+            check("above", &above, &[n, d], (0..n * d).map(element));
+        }
+        Ok(())
+    });
+}
+
+/// As of whole rows: NaN anywhere is NaN, infinities are what IEEE says, and a row of −∞ has no shares.
+#[test]
+fn no_numbers() {
+    const D: usize = 70_000;
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    // Where, what; nothing else is special.
+    let cases: [&[(usize, f32)]; 7] = [
+        &[(0, nan)],
+        &[(D - 1, nan)],
+        &[(20_000, inf)],
+        &[(20_000, -inf)],
+        &[(3, inf), (60_000, -inf)],
+        &[(3, inf), (4, inf)],
+        &[(3, -inf), (60_000, -inf)],
+    ];
+    let nearly = |got: f32, expected: f64| {
+        let got = f64::from(got);
+        got == expected
+            || got.is_nan() && expected.is_nan()
+            || (got - expected).abs() <= 1e-4 * (1.0 + expected.abs())
+    };
+    for device in exact_devices() {
+        for base in [0.5, -200.0, -inf] {
+            for case in cases {
+                let mut row = vec![base; D];
+                case.iter().for_each(|&(at, x)| row[at] = x);
+                // A part of −∞ in a row of numbers.
+                row[30_000..50_000].fill(-inf);
+                let x = Tensor::from_slice(&device, &row, [1, D]).expect("it fits");
+                let wide: Vec<f64> = row.iter().map(|&x| f64::from(x)).collect();
+                let any_nan = wide.iter().any(|x| x.is_nan());
+                let sum: f64 = wide.iter().sum();
+                let most =
+                    if any_nan { f64::NAN } else { wide.iter().copied().fold(-f64::INFINITY, f64::max) };
+                let least =
+                    if any_nan { f64::NAN } else { wide.iter().copied().fold(f64::INFINITY, f64::min) };
+                let what = format!("{device}: {base} but for {case:?}");
+                let one = |tensor: Tensor<f32>| tensor.to_vec().expect("it runs")[0];
+                let sums = row_sums(&x).expect("it runs");
+                assert!(nearly(one(sums.0), sum), "sum of {what}");
+                let ends = row_ends(&x).expect("it runs");
+                assert!(nearly(one(ends.0), most) && nearly(one(ends.1), least), "ends of {what}");
+                let spread = row_spread(&x).expect("it runs");
+                assert!(one(spread.0).is_nan() && one(spread.1).is_nan(), "spread of {what}: −∞ is in it");
+                let shift = if most.is_infinite() { 0.0 } else { most };
+                let log = wide.iter().map(|x| (x - shift).exp()).sum::<f64>().ln() + shift;
+                assert!(nearly(one(row_logs(&x).expect("it runs")), log), "logsumexp of {what}");
+                let total: f64 = wide.iter().map(|x| (x - most).exp()).sum();
+                let got = shares(&x).and_then(|got| got.to_vec()).expect("it runs");
+                for at in [0, 3, 20_000, 40_000, D - 1] {
+                    let share = (wide[at] - most).exp() / total;
+                    assert!(nearly(got[at], share), "share {at} of {what}: {}, not {share}", got[at]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bits() {
+    on_devices(|device| {
+        for d in [65_537, 300_001] {
+            let row = Host::new(43, &[d]).elements;
+            let bits = |n: usize| -> Result<Vec<u32>> {
+                let x = Tensor::from_slice(device, &row.repeat(n), [n, d])?;
+                let (sum, mean, norm) = row_sums(&x)?;
+                let (var, std) = row_spread(&x)?;
+                let mut all = Vec::new();
+                for tensor in [sum, mean, norm, var, std, row_logs(&x)?] {
+                    let got: Vec<u32> = tensor.to_vec()?.into_iter().map(f32::to_bits).collect();
+                    assert!(got.iter().all(|bits| *bits == got[0]), "{device}: equal rows of {d}");
+                    all.push(got[0]);
+                }
+                Ok(all)
+            };
+            let first = bits(1)?;
+            assert_eq!(first, bits(1)?, "{device}: again");
+            assert_eq!(first, bits(3)?, "{device}: beside others");
+        }
+        Ok(())
+    });
+}
+
+/// However many threads there are, to the bit.
+#[test]
+fn threads_do_not_change_the_bits() {
+    let device = Device::cpu();
+    let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
+    let pools: Vec<rayon::ThreadPool> = [1, 2, 3, 8].into_iter().map(pool).collect();
+    for [n, d] in [[1, 1_000_003], [3, 300_001]] {
+        let x = Host::new(47, &[n, d]).on(&device).expect("it fits");
+        let run = || -> Vec<u32> {
+            let (sum, mean, norm) = row_sums(&x).expect("it runs");
+            let (var, std) = row_spread(&x).expect("it runs");
+            let all =
+                [sum, mean, norm, var, std, row_logs(&x).expect("it runs"), shares(&x).expect("it runs")];
+            all.iter().flat_map(|one| one.to_vec().expect("it runs")).map(f32::to_bits).collect()
+        };
+        let all: Vec<Vec<u32>> = pools.iter().map(|pool| pool.install(run)).collect();
+        assert!(all.iter().all(|bits| *bits == all[0]), "{n} rows of {d}");
+    }
+}
+
+/// The bounds, relative to the magnitudes of what is added; those of parts are far tighter.
+#[test]
+fn sums_are_accurate() {
+    on_devices(|device| {
+        for (len, most) in [(4, 1.7e-6), (1 << 10, 3.3e-5), (1 << 16, 1e-6), (1 << 20, 1e-6)] {
+            let host = Host::new(len as u32, &[len]);
+            let sum = Sum::of(host.elements.iter().map(|&x| f64::from(x)));
+            let got = all_sums(&host.on(device)?)?.0.item()?;
+            let error = (f64::from(got) - sum.value).abs() / sum.magnitude;
+            assert!(error <= most, "{device}: sum of {len} is off by {error:e}");
+        }
+        Ok(())
+    });
+}
