@@ -56,6 +56,23 @@ fn reductions_take_two_kernels() {
     check("pub fn f(x: f32[N, D], y: f32[D]) -> (f32[N], f32[N]) { (var(x * y, D), max(x, D)) }", &rows);
 }
 
+/// Along the innermost dim if that is long, else along the outermost.
+#[test]
+fn rows_of_several_dims() {
+    let cases: [(&[i64], usize); 5] =
+        [(&[3, MILLION], 2), (&[MILLION, 3], 2), (&[2000, 2000], 2), (&[100, 100], 1), (&[MILLION, 0], 1)];
+    check("pub fn f(x: f32[N, D], y: f32[D]) -> f32[] { sum(x * y) }", &cases);
+    check("pub fn f(x: f32[N, D], y: f32[D]) -> f32[] { var(x * y) }", &cases);
+    check(
+        "pub fn f(x: f32[N, D = 3], y: f32[D = 3]) -> f32[] { sum(x * y) }",
+        &[(&[MILLION], 2), (&[10], 1)],
+    );
+    check(
+        "pub fn f(x: f32[N, C, D]) -> f32[C] { sum(x, (N, D)) }",
+        &[(&[MILLION, 2, 3], 2), (&[3, 2, MILLION], 2)],
+    );
+}
+
 /// A kernel for the parts, one for rows, and one for elements; and two more for what only a third time through rows gives.
 #[test]
 fn elements_take_a_third_kernel() {

@@ -257,7 +257,12 @@ fn rows_of_several_dims() {
             let (gx, gy, gz) = (x.on(device)?, y.on(device)?, z.on(device)?);
             let loose = (n * d) as f64 / 32.0 + 64.0;
             let got = weighted(&gx, &gy, &gz)?;
-            check("weighted sum", &got, &[], [(sum.value, loose * UNIT * sum.magnitude)]);
+            check(
+                &format!("weighted sum of {n}x{d}"),
+                &got,
+                &[],
+                [(sum.value, loose * UNIT * sum.magnitude)],
+            );
             let mean = terms.iter().sum::<f64>() / (n * d) as f64;
             let var = terms.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n * d) as f64;
             check("weighted mean", &weighted_mean(&gx, &gy)?, &[], [(var, loose * UNIT * var)]);

@@ -228,9 +228,9 @@ impl Writer<'_> {
     fn count(&mut self, cut: &Cut) -> NodeId {
         let number = self.leaf(NodeKind::Coord(cut.part), DType::I32, AxisSet::EMPTY.with(cut.part));
         let last = self.leaf(NodeKind::Extent(cut.last()), DType::I32, AxisSet::EMPTY);
-        let rest = self.leaf(NodeKind::Extent(cut.rest()), DType::F32, AxisSet::EMPTY);
+        let [rest, whole] = [cut.rest(), cut.whole()]
+            .map(|count| self.leaf(NodeKind::Extent(count), DType::F32, AxisSet::EMPTY));
         let is_last = self.apply(Op::Eq, &[number, last]);
-        let len = self.literal(cut.len as f64);
-        self.apply(Op::Select, &[is_last, rest, len])
+        self.apply(Op::Select, &[is_last, rest, whole])
     }
 }

@@ -83,16 +83,18 @@ fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Ve
     teams.iter().map(|&team| way(team, holds)).chain(rest).collect()
 }
 
-/// Rows that are parts of longer ones, of `len` elements but for the last; the last coordinate of rows is the number of the
-/// part. A block or a CPU thread has each for itself.
+/// Rows that are parts of longer ones, of `len` coordinates along the outermost dim of a row but for the last; the last
+/// coordinate of rows is the number of the part. A block or a CPU thread has each for itself; a smaller team, where it is
+/// several short runs.
 pub(super) fn parts(
     work: &Work<'_>,
     facts: &TargetFacts,
-    len: i64,
+    len: &DimExpr,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let shape = Shape::new(work, Some(len));
-    match middle_team(facts) {
+    let shape = Shape::new(work, Some(len.clone()));
+    let smallest = facts.teams.first().map(|&team| Team { row_max: i64::MAX, ..team });
+    match if shape.outer().is_empty() { middle_team(facts) } else { smallest } {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let held = held_values(work, facts, &shape);
@@ -124,12 +126,12 @@ fn middle_team(facts: &TargetFacts) -> Option<Team> {
 struct Shape {
     rows: usize,
     dims: Vec<SpaceDim>,
-    /// Elements along the innermost dim of all rows but the last, where each is a part of a longer one.
-    part: Option<i64>,
+    /// Coordinates along the outermost dim of all rows but the last, where each is a part of a longer one.
+    part: Option<DimExpr>,
 }
 
 impl Shape {
-    fn new(work: &Work<'_>, part: Option<i64>) -> Shape {
+    fn new(work: &Work<'_>, part: Option<DimExpr>) -> Shape {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
         Shape { rows: rows.len(), dims: [rows, cols].concat(), part }
@@ -137,7 +139,15 @@ impl Shape {
 
     /// Most elements of a row along the innermost dim.
     fn len(&self) -> DimExpr {
-        self.part.map_or_else(|| self.innermost().extent.clone(), DimExpr::constant)
+        let part = self.part.as_ref().filter(|_| self.outer().is_empty());
+        part.unwrap_or(&self.innermost().extent).clone()
+    }
+
+    /// Most elements of a row.
+    fn each(&self) -> DimExpr {
+        let (outermost, rest) = (&self.cols()[0], &self.cols()[1..]);
+        let outermost = self.part.as_ref().unwrap_or(&outermost.extent);
+        DimExpr::product([outermost].into_iter().chain(rest.iter().map(|dim| &dim.extent)))
     }
 
     fn cols(&self) -> &[SpaceDim] {
@@ -270,9 +280,8 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
 
 fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
-    let (rows, outer) = (product(&shape.dims[..shape.rows]), product(shape.outer()));
-    let each = outer * shape.len();
-    let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each };
+    let rows = product(&shape.dims[..shape.rows]);
+    let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: shape.each() };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
         let known = matches!(buffer.reach, Reach::Linear(_) | Reach::Beside { .. });
@@ -281,7 +290,7 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
 }
 
-/// The part of a row, along the innermost dim.
+/// The part of a row, along its outermost dim.
 struct Range {
     start: Value,
     end: Value,
@@ -289,14 +298,16 @@ struct Range {
 }
 
 /// The part whose number is the last of these coordinates.
-fn range(shape: &Shape, part: i64, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
-    let (part, extent) = (body.top().index(part), body.extent(&shape.innermost().extent));
+fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
+    let (part, extent) = (body.extent(part), body.extent(&shape.cols()[0].extent));
     let mut b = body.item();
     let start = b.apply(Op::Mul, &[coordinates[shape.rows - 1], part]);
     let left = b.apply(Op::Sub, &[extent, start]);
     let len = b.apply(Op::Min, &[left, part]);
     let end = b.apply(Op::Add, &[start, len]);
-    body.hold_from(start);
+    if shape.outer().is_empty() {
+        body.hold_from(start);
+    }
     Range { start, end, len }
 }
 
@@ -341,8 +352,8 @@ fn rows(
 ) {
     let row = body.top().declare(INDEX);
     let coordinates = body.decode_dims(row, shape.rows);
-    let range = shape.part.map(|part| range(shape, part, body, &coordinates));
-    let along = &along.within(body, range.as_ref());
+    let range = shape.part.as_ref().map(|part| range(shape, part, body, &coordinates));
+    let along = &along.within(body, range.as_ref().filter(|_| shape.outer().is_empty()));
     let no_run = Run::default();
     let pass = |run| Pass { work, shape, along, row, range: range.as_ref(), coordinates: &coordinates, run };
     let runs = runs(work, how_many);
@@ -435,6 +446,11 @@ impl Pass<'_> {
         body.item().body.extend(stmts);
     }
 
+    /// The part of a row, if it is one along the innermost dim.
+    fn innermost_range(&self) -> Option<&Range> {
+        self.range.filter(|_| self.shape.outer().is_empty())
+    }
+
     fn lanes(&self) -> Lanes {
         match self.along {
             Along::Vector => Lanes::Loop,
@@ -450,7 +466,7 @@ impl Pass<'_> {
     ) -> Visit {
         let counters: Vec<Value> = self.shape.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
-            Along::Vector => self.range.map_or_else(|| body.top().index(0), |range| range.start),
+            Along::Vector => self.innermost_range().map_or_else(|| body.top().index(0), |range| range.start),
             Along::Team { .. } => body.top().declare(INDEX),
         };
         let coordinates = self.coordinates.iter().chain(&counters).chain([&first]).copied().collect();
@@ -471,7 +487,11 @@ impl Pass<'_> {
         let given = fresh(body, &starts);
         let (inside, made) = self.loops(body, rest, visit, given.clone());
         let out = fresh(body, &starts);
-        let (start, step, end) = (body.top().index(0), body.top().index(1), body.extent(&dim.extent));
+        let cut = self.range.filter(|_| outer.len() == self.shape.outer().len());
+        let (start, step, end) = match cut {
+            None => (body.top().index(0), body.top().index(1), body.extent(&dim.extent)),
+            Some(range) => (range.start, body.top().index(1), range.end),
+        };
         let var = visit.counters[self.shape.outer().len() - outer.len()];
         let carried = (0..out.len())
             .map(|i| Carried { start: starts[i], var: given[i], next: made[i], out: out[i] })
@@ -481,7 +501,8 @@ impl Pass<'_> {
 
     /// The loop over the elements along the innermost dim, and what it makes of `starts`.
     fn innermost(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
-        let end = self.range.map_or_else(|| body.extent(&self.shape.innermost().extent), |range| range.end);
+        let range = self.innermost_range();
+        let end = range.map_or_else(|| body.extent(&self.shape.innermost().extent), |range| range.end);
         match *self.along {
             Along::Team { first, step, .. } => {
                 let (given, out) = (fresh(body, starts), fresh(body, starts));
@@ -494,7 +515,7 @@ impl Pass<'_> {
                 (vec![Stmt::Loop { var, kind, start: first, end, step, carried, body: inside }], out)
             }
             Along::Vector => {
-                let len = self.range.map_or(end, |range| range.len);
+                let len = range.map_or(end, |range| range.len);
                 let parts = self.run.reduces(self.work);
                 let terms = parts.iter().zip(&visit.terms);
                 let folds: Vec<Fold> = terms.map(|(&part, &term)| fold(body, &[part], vec![term])).collect();

@@ -22,19 +22,23 @@ use crate::target::{TargetFacts, Vectors};
 
 /// The ways to run a row group whose rows are few and long, and the memory between their kernels.
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
-    let Some((cut, when)) = cut(work, facts) else { return (vec![], vec![]) };
-    let mut split = Split { work, cut, scratch: vec![], stages: vec![] };
-    let mut left = Some(split.all());
-    while let Some(stage) = left {
-        left = match stage.over {
-            Over::Elements => {
-                split.stages.push(stage);
-                None
-            }
-            Over::Parts | Over::Rows => split.round(&stage),
-        };
+    let (mut all, mut scratch) = (Vec::new(), Vec::new());
+    for (cut, when) in cuts(work, facts) {
+        let mut split = Split { work, cut, scratch, stages: vec![] };
+        let mut left = Some(split.all());
+        while let Some(stage) = left {
+            left = match stage.over {
+                Over::Elements => {
+                    split.stages.push(stage);
+                    None
+                }
+                Over::Parts | Over::Rows => split.round(&stage),
+            };
+        }
+        all.extend(ways(&split, facts, &when));
+        scratch = split.scratch;
     }
-    (ways(&split, facts, &when), split.scratch)
+    (all, scratch)
 }
 
 /// How many of the ways to run a row group as a whole come first: those that are for shorter rows alone.
@@ -55,81 +59,98 @@ pub(super) struct Cut {
     pub(super) part: AxisId,
     /// Axes of a row that a part has one coordinate of.
     outer: Vec<AxisId>,
-    /// The others, side by side in memory.
+    /// The others, outermost first …
     inner: Vec<AxisId>,
-    /// The elements along them …
+    /// … and which of them has to stay a dim by itself, which runs of its coordinates are parts of.
+    alone: Option<AxisId>,
+    /// Coordinates along the dim that is cut …
     extent: DimExpr,
-    /// … and of them in each part but the last.
-    pub(super) len: i64,
+    /// … those of each part but the last …
+    len: DimExpr,
+    /// … and elements of each.
+    each: DimExpr,
     count: DimExpr,
+    /// Elements along the innermost dim.
+    innermost: DimExpr,
 }
 
 impl Cut {
-    /// Elements of the last part.
-    pub(super) fn rest(&self) -> DimExpr {
-        self.extent.clone() - self.last() * DimExpr::constant(self.len)
-    }
-
-    /// Its number.
+    /// The number of the last part.
     pub(super) fn last(&self) -> DimExpr {
         self.count.clone() - DimExpr::constant(1)
+    }
+
+    /// Its elements.
+    pub(super) fn rest(&self) -> DimExpr {
+        (self.extent.clone() - self.last() * self.len.clone()) * self.each.clone()
+    }
+
+    /// Those of the others.
+    pub(super) fn whole(&self) -> DimExpr {
+        self.len.clone() * self.each.clone()
     }
 
     /// The axes of the parts of a row.
     fn parts(&self) -> Vec<AxisId> {
         [self.outer.as_slice(), &[self.part]].concat()
     }
+
+    /// What tells kernels of several cuts apart.
+    fn tag(&self) -> &'static str {
+        if self.alone.is_some() { "_runs" } else { "" }
+    }
 }
 
-/// Fewer elements along the innermost dims are no work for a block.
+/// Fewer elements along the innermost dim are no work for a block.
 const INNER_MIN: i64 = 1024;
 
-/// How to cut the rows, and when it pays, if it may.
-fn cut(work: &Work<'_>, facts: &TargetFacts) -> Option<(Cut, Vec<Condition>)> {
+/// How to cut the rows, and when it pays: along the innermost dim where that is long, else along the outermost axis.
+fn cuts(work: &Work<'_>, facts: &TargetFacts) -> Vec<(Cut, Vec<Condition>)> {
     let (graph, group) = (work.graph, work.group);
     // Rows side by side have a schedule of their own, and parts are of elements at their own places.
     let plain = group.unrolled.is_empty() && group.moved.is_empty() && !group.writes_beside();
     if !plain || graph.axes.len() == AXES_MAX {
-        return None;
+        return vec![];
     }
     let all = cols(graph, group, &work.operands);
-    let (inner, outer) = all.split_last()?;
-    let extents = |axes: &[AxisId]| {
-        let axes: AxisSet = axes.iter().copied().collect();
-        DimExpr::product(axes.iter().map(|axis| &graph.axis(axis).extent))
-    };
+    let Some((inner, outer)) = all.split_last() else { return vec![] };
+    let product = |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
     let of_elements = group.stores.iter().any(|store| group.is_of_elements(store));
     let row_min = if of_elements { facts.parts.stored_row_min } else { facts.parts.row_min };
-    let mut when = vec![
-        Condition::AtMost(extents(&group.order), facts.parts.rows_max),
+    // In the order of operands' lengths.
+    let rows: Vec<AxisId> = group.order.iter().copied().collect::<AxisSet>().iter().collect();
+    let when = vec![
+        Condition::AtMost(product(&rows), facts.parts.rows_max),
         Condition::AtLeast(DimExpr::product(all.iter().map(|dim| &dim.extent)), row_min),
     ];
+    let (part, len) = (AxisId(graph.axes.len() as u8), DimExpr::constant(facts.parts.len));
+    let (extent, innermost) = (inner.extent.clone(), inner.extent.clone());
+    let mut cuts = vec![(
+        Cut {
+            part,
+            outer: outer.iter().flat_map(|dim| dim.axes.clone()).collect(),
+            inner: inner.axes.clone(),
+            alone: None,
+            count: extent.clone().ceil_div(len.clone()),
+            extent,
+            len: len.clone(),
+            each: DimExpr::constant(1),
+            innermost: innermost.clone(),
+        },
+        when.clone(),
+    )];
     if !outer.is_empty() {
-        when.push(Condition::AtLeast(inner.extent.clone(), INNER_MIN));
+        cuts[0].1.push(Condition::AtLeast(innermost.clone(), INNER_MIN));
+        let (&alone, rest) = group.cols.split_first().unwrap_or_else(|| unreachable!("a row has axes"));
+        let (extent, each) = (graph.axis(alone).extent.clone(), product(rest));
+        let len = len.ceil_div(each.clone());
+        let count = extent.clone().ceil_div(len.clone());
+        let (outer, inner, alone) = (vec![], group.cols.clone(), Some(alone));
+        cuts.push((Cut { part, outer, inner, alone, extent, len, each, count, innermost }, when));
     }
-    if when.iter().any(|condition| fixed(condition) == Some(false)) {
-        return None;
-    }
-    when.retain(|condition| fixed(condition).is_none());
-    let len = facts.parts.len;
-    let cut = Cut {
-        part: AxisId(graph.axes.len() as u8),
-        outer: outer.iter().flat_map(|dim| dim.axes.clone()).collect(),
-        inner: inner.axes.clone(),
-        extent: inner.extent.clone(),
-        len,
-        count: inner.extent.clone().ceil_div(DimExpr::constant(len)),
-    };
-    Some((cut, when))
-}
-
-/// Whether a condition on extents holds, if they are the same in all calls.
-fn fixed(condition: &Condition) -> Option<bool> {
-    match condition {
-        Condition::AtMost(extent, most) => Some(extent.as_const()? <= *most),
-        Condition::AtLeast(extent, least) => Some(extent.as_const()? >= *least),
-        Condition::Divides(..) | Condition::Binds(_) | Condition::Shares(_) => None,
-    }
+    cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));
+    cuts.iter_mut().for_each(|(_, when)| when.retain(|condition| condition.known().is_none()));
+    cuts
 }
 
 /// What a kernel of a split works on.
@@ -235,6 +256,11 @@ impl Copy {
         self.map[id.0 as usize]
     }
 
+    fn coordinate(&mut self, axis: AxisId) -> NodeId {
+        let (kind, axes) = (NodeKind::Coord(axis), AxisSet::EMPTY.with(axis));
+        self.graph.push(Node { kind, args: vec![], dtype: DType::I32, axes, span: SpanId(0) })
+    }
+
     /// A node of new operands, which also has those of their axes that are `within`.
     fn node(&mut self, node: &Node, within: AxisSet) -> NodeId {
         let args: Vec<NodeId> = node.args.iter().map(|&arg| self.of(arg)).collect();
@@ -321,14 +347,11 @@ impl Split<'_> {
         let Round { stage, order, .. } = round;
         let axes: AxisSet = order.iter().copied().collect();
         let mut copy = Copy::new(&stage.graph);
-        let part = Node {
-            kind: NodeKind::Coord(self.cut.part),
-            args: vec![],
-            dtype: DType::I32,
-            axes: AxisSet::EMPTY.with(self.cut.part),
-            span: SpanId(0),
-        };
-        let part = copy.graph.push(part);
+        let asked: Vec<NodeId> = [Some(self.cut.part), self.cut.alone]
+            .into_iter()
+            .flatten()
+            .map(|axis| copy.coordinate(axis))
+            .collect();
         for (id, node) in stage.graph.iter() {
             let merged = round.merges.iter().find_map(|merge| merge.of_part(id, node, &mut copy, &self.cut));
             let made = match merged {
@@ -345,8 +368,8 @@ impl Split<'_> {
             made.store(store, round.partials[&id].clone());
         }
         made.fill(&[]);
-        // So that it stays a dim by itself.
-        made.group.nodes.insert(0, part);
+        // So that they stay dims by themselves.
+        made.group.nodes.splice(0..0, asked);
         self.push(made, "parts");
     }
 
@@ -437,7 +460,7 @@ impl Split<'_> {
     fn name(&self, stage: &mut Stage, what: &str) {
         let rounds = self.stages.len() / 2;
         let number = if rounds > 0 { format!("_{rounds}") } else { String::new() };
-        stage.name = format!("{}_{what}{number}", self.work.name);
+        stage.name = format!("{}_{what}{number}{}", self.work.name, self.cut.tag());
     }
 
     fn push(&mut self, mut stage: Stage, what: &str) {
@@ -461,7 +484,7 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
     let way = |index: IndexWidth, lanes: u8| {
         let mut when = [when, &width_conditions(split.work, facts, index), &binds].concat();
         if lanes > 1 {
-            when.push(Condition::Divides(split.cut.extent.clone(), lanes.into()));
+            when.push(Condition::Divides(split.cut.innermost.clone(), lanes.into()));
         }
         let mut launches: Vec<Scheduled> = split
             .stages
@@ -488,7 +511,7 @@ fn launch(
 ) -> Scheduled {
     let work = stage.work();
     let mut made = match stage.over {
-        Over::Parts => row::parts(&work, facts, cut.len, (index, lanes)),
+        Over::Parts => row::parts(&work, facts, &cut.len, (index, lanes)),
         Over::Rows if !stage.group.cols.is_empty() => row::few(&work, facts),
         Over::Rows | Over::Elements => {
             let mut ways = pointwise::pointwise(&work, facts);
@@ -500,7 +523,7 @@ fn launch(
     if stage.over == Over::Parts && facts.rebased {
         for (operand, buffer) in work.operands.iter().zip(&mut made.buffers) {
             if is_line(stage, cut, operand) {
-                buffer.reach = Reach::Linear(DimExpr::constant(cut.len));
+                buffer.reach = Reach::Linear(cut.whole());
             }
         }
     }
