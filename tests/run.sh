@@ -46,6 +46,7 @@ main() {
     step "examples, with cuda" run_examples_with_cuda
     step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
     step "devices" cargo run --quiet --release --example devices
+    step "example explain" explain
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
     step "dump of the kernels" dump_kernels
@@ -175,19 +176,28 @@ run_examples_with_cuda() {
         cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
 }
 
+# The reports of three layers, and their pictures.
+explain() {
+    local folder=$target/explain
+    rm -rf "$folder"
+    cargo run --quiet --release --example explain -- "$folder" &&
+        grep -q '^digraph' "$folder"/layer_norm.dot && grep -q '</svg>' "$folder"/layer_norm.svg
+}
+
 run_tonemap() {
     local photos=(examples/data/*.png) result=$target/tonemap.png
     rm -f "$result"
     cargo run --quiet --release --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
 }
 
-# What a build writes on demand. The example is built already: setting the variable has to expand it again.
+# What a build writes on demand: graph, report and kernels. The example is built already: setting the variable has to expand it again.
 dump_kernels() {
     local dump=$target/dump
     rm -rf "$dump"
     FUSION_DUMP=$dump cargo build --quiet --release --example quickstart || return
     # One `fuse!`, one folder.
     (cd "$dump"/quickstart/* && wc -c ./* && test -s gate.graph && test -s fuse_gate_0.rs &&
+        grep -q '^Fusion: 3 → 1 kernels' gate.txt && grep -q '^digraph' gate.dot && grep -q '</svg>' gate.svg &&
         grep -q 'visible .entry' fuse_gate_0*.ptx && grep -q '@compute' fuse_gate_0*.wgsl)
 }
 

@@ -1,4 +1,4 @@
-//! Groups → plan: which memory each value lives in, and what a caller is told.
+//! Groups → plan: which memory each value lives in.
 //!
 //! Invariant: slots mean the same in the programs of all targets. Where one target cannot overwrite a
 //! parameter in place, none does.
@@ -8,16 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fuse::{Fused, Group, Load, Reason, Store, traffic};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, SpanId};
+use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
-    Boundary, Dest, Dim, GroupSummary, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Summary,
-    Target, Temporary, Text, Variant,
+    Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Target, Temporary, Text, Variant,
 };
 use crate::schedule::{Operand, Scratch, Work};
-
-/// Lines and columns of the user's source.
-pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
 
 /// Where every stored value lives.
 pub struct Memory<'g> {
@@ -143,7 +139,7 @@ pub fn program<C: Clone>(
 }
 
 /// Raw identifiers are no names in other languages.
-fn kernel_name(graph: &Graph, i: usize) -> String {
+pub(crate) fn kernel_name(graph: &Graph, i: usize) -> String {
     let plain: String = graph.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     format!("fuse_{}_{i}", plain.trim_matches('_'))
 }
@@ -217,14 +213,16 @@ fn memory_of(graph: &Graph, param: ParamId) -> ParamId {
     }
 }
 
-fn load_name(graph: &Graph, load: Load) -> String {
+/// What is read, by name.
+pub(crate) fn load_name(graph: &Graph, load: Load) -> String {
     match load {
         Load::Param(param) => graph.param(param).name.clone(),
         Load::Stored(node) => value_name(graph, node),
     }
 }
 
-fn load_dtype(graph: &Graph, load: Load) -> DType {
+/// Type of the elements of what is read.
+pub(crate) fn load_dtype(graph: &Graph, load: Load) -> DType {
     match load {
         Load::Param(param) => graph.param(param).dtype,
         Load::Stored(node) => graph.node(node).dtype,
@@ -240,7 +238,7 @@ fn store_name(graph: &Graph, slot: Slot, node: NodeId) -> String {
 }
 
 /// A value without a name of its own, by what makes it.
-fn value_name(graph: &Graph, id: NodeId) -> String {
+pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
     match &graph.node(id).kind {
         NodeKind::Input(param) | NodeKind::Scalar(param) => graph.param(*param).name.clone(),
         NodeKind::Apply(op) => match op.info().name {
@@ -259,35 +257,16 @@ fn value_name(graph: &Graph, id: NodeId) -> String {
     }
 }
 
-/// What was fused, against every op on its own.
-pub fn summary(graph: &Graph, fused: &Fused, unfused: &Fused, locate: Locate<'_>) -> Summary {
-    let groups = fused.groups.iter().enumerate().map(|(i, group)| group_summary(graph, group, i));
-    let boundary = |node: NodeId, value: Text, reason: &Reason| {
-        let (line, column) = locate(graph.node(node).span);
-        Boundary { value, reason: reason_text(graph, reason), line, column }
-    };
-    let stored = fused.boundaries.iter();
-    let stored = stored.map(|(&node, reason)| boundary(node, value_name(graph, node).into(), reason));
-    let apart = fused.apart.iter().filter(|(_, reason)| **reason != Reason::Off);
-    let apart = apart.map(|(&i, reason)| boundary(graph.outputs[i].node, result_name(graph, i), reason));
-    Summary {
-        ops: unfused.groups.len() as u32,
-        unfused_bytes: all_bytes(graph, unfused),
-        fused_bytes: all_bytes(graph, fused),
-        groups: groups.collect(),
-        boundaries: stored.chain(apart).collect(),
-    }
-}
-
 /// A result, by the parameter that it changes.
-fn result_name(graph: &Graph, i: usize) -> Text {
+pub(crate) fn result_name(graph: &Graph, i: usize) -> Text {
     match graph.outputs[i].dest {
         graph::Dest::InPlace(param) => graph.param(param).name.clone().into(),
         graph::Dest::Fresh => "result".into(),
     }
 }
 
-fn reason_text(graph: &Graph, reason: &Reason) -> Text {
+/// Why, in words of users.
+pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
     match reason {
         Reason::Off => "fusion is off for this function".into(),
         Reason::Shared => "several kernels need it, and reading it costs less than computing it again".into(),
@@ -312,40 +291,18 @@ fn reason_text(graph: &Graph, reason: &Reason) -> Text {
     }
 }
 
-fn group_summary(graph: &Graph, group: &Group, i: usize) -> GroupSummary {
-    let ops = group.nodes.iter().filter(|&&id| crate::fuse::is_op(graph.node(id)));
-    let space = group
-        .order
-        .iter()
-        .chain(&group.cols)
-        .map(|&axis| graph.axis(axis).name.as_str())
-        .collect::<Vec<_>>()
-        .join(", ");
-    let writes = group.stores.iter().map(|store| match store.output {
-        Some(output) => result_name(graph, output),
-        None => value_name(graph, store.node).into(),
-    });
-    GroupSummary {
-        kernel: kernel_name(graph, i).into(),
-        schedule: if group.cols.is_empty() { "pointwise" } else { "row" }.into(),
-        ops: ops.map(|&id| Text::from(value_name(graph, id))).collect(),
-        space: format!("[{space}]").into(),
-        reads: group.loads.iter().map(|&load| Text::from(load_name(graph, load))).collect(),
-        writes: writes.collect(),
-        bytes: bytes(graph, group),
-    }
-}
-
-fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
+/// Bytes that all groups move.
+pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
     collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
 }
 
-fn bytes(graph: &Graph, group: &Group) -> DimExpr {
+/// Bytes that a group moves.
+pub(crate) fn group_bytes(graph: &Graph, group: &Group) -> DimExpr {
     collect_terms(graph, traffic(graph, group))
 }
 
 /// Sums arrays of one shape first, so that the formula reads `12*N*D + 4*D`.
-fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (AxisSet, DType)>) -> DimExpr {
+pub(crate) fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (AxisSet, DType)>) -> DimExpr {
     let mut terms: Vec<(AxisSet, i64)> = Vec::new();
     for (axes, dtype) in arrays {
         match terms.iter_mut().find(|(known, _)| *known == axes) {

@@ -1,14 +1,21 @@
-//! What a build writes under `FUSION_DUMP`: every function's graph and every kernel in its own language.
+//! What a build writes under `FUSION_DUMP`: every function's graph, its report, and every kernel in its own language.
 
 use crate::CpuKernels;
 use crate::emit::rust;
 use crate::ir::graph::Graph;
 use crate::ir::plan::{Code, Plan};
+use crate::report::Report;
 use crate::target::Dialect;
 
-/// Names and texts, the graph first.
+/// Names and texts, the graph and the report first.
 pub(crate) fn dump(graph: &Graph, plan: &Plan<CpuKernels>) -> Vec<(String, String)> {
-    let mut files = vec![(format!("{}.graph", plan.name), graph.to_string())];
+    let (name, report) = (&plan.name, Report::new(plan));
+    let mut files = vec![
+        (format!("{name}.graph"), graph.to_string()),
+        (format!("{name}.txt"), format!("{report}\n")),
+        (format!("{name}.dot"), report.to_dot()),
+        (format!("{name}.svg"), report.to_svg()),
+    ];
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     for launch in steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter())) {
         let kernel = &launch.kernel;

@@ -8,10 +8,11 @@ use check::Source;
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph};
 use ir::kernel::{Kernel, Uniform};
-use ir::plan::{Code, Launch, Plan, Program, Target, Variant};
+use ir::plan::{Code, Launch, Plan, Target, Variant, Ways};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
-use schedule::{Scheduled, Scratch, Way, Work};
+use schedule::{Schedule, Scheduled, Scratch, Way, Work};
+use summary::{Locate, Made};
 use target::Dialect;
 
 pub mod assemble;
@@ -29,46 +30,56 @@ mod nonempty;
 #[cfg(feature = "syntax")]
 mod parse;
 pub mod reference;
+pub mod report;
 pub mod rewrite;
 pub mod schedule;
+pub mod summary;
 pub mod target;
 #[cfg(feature = "syntax")]
 pub mod ulp;
+mod ways;
 
 /// What `fuse!` emits, and what is worth reading of it.
 #[cfg(feature = "syntax")]
 pub struct Expansion {
     /// The Rust code.
     pub tokens: TokenStream,
-    /// Names and texts: the graph, and each kernel in each language.
-    pub dumps: Vec<(String, String)>,
+    /// What it was made of.
+    made: Vec<(Graph, Plan<CpuKernels>)>,
+}
+
+#[cfg(feature = "syntax")]
+impl Expansion {
+    /// Names and texts: of each function its graph, its report, and each kernel in each language.
+    pub fn dumps(&self) -> Vec<(String, String)> {
+        self.made.iter().flat_map(|(graph, plan)| dump::dump(graph, plan)).collect()
+    }
 }
 
 /// Everything that `fuse!` does.
 #[cfg(feature = "syntax")]
 pub fn expand(tokens: TokenStream) -> Expansion {
-    let mut dumps = Vec::new();
-    let mut made = |graph: &Graph, targets: &[Target], spans: &[Span]| {
+    let made_of = |graph: &Graph, targets: &[Target], spans: &[Span]| {
         let plan = compile(graph.clone(), targets, &|span| location(spans, span));
-        dumps.extend(dump::dump(graph, &plan));
-        plan
+        (graph.clone(), plan)
     };
+    let mut made = Vec::new();
     let is_expression = !parse::is_items(&tokens);
     let tokens = match check::front_end(tokens) {
         Ok(Source::Items(functions)) => {
             let functions = functions.iter().map(|function| {
-                let plan = made(&function.graph, &function.options.targets, &function.spans);
-                emit::host::function(function, &plan)
+                made.push(made_of(&function.graph, &function.options.targets, &function.spans));
+                emit::host::function(function, &made[made.len() - 1].1)
             });
             functions.collect()
         }
         Ok(Source::Inline(inline)) => {
-            let plan = made(&inline.graph, &inline.options.targets, &inline.spans);
-            emit::host::inline(&inline, &plan)
+            made.push(made_of(&inline.graph, &inline.options.targets, &inline.spans));
+            emit::host::inline(&inline, &made[0].1)
         }
         Err(failure) => emit::host::failure(&failure, is_expression),
     };
-    Expansion { tokens, dumps }
+    Expansion { tokens, made }
 }
 
 /// Line and column of a token, both from 1.
@@ -88,15 +99,16 @@ pub struct CpuKernels {
 }
 
 /// Everything between a checked function and its plan.
-pub fn compile(graph: Graph, targets: &[Target], locate: assemble::Locate<'_>) -> Plan<CpuKernels> {
+pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<CpuKernels> {
     let graph = optimize(graph);
     let fused: Vec<_> = targets.iter().map(|&target| fuse::fuse(&graph, &target::facts(target))).collect();
     let memory = assemble::Memory::new(&graph, &fused);
-    let programs: Vec<Program<CpuKernels>> = targets
-        .iter()
-        .zip(&fused)
-        .map(|(&target, fused)| assemble::program(&memory, fused, target, |work| variants(work, target)))
-        .collect();
+    let (mut programs, mut made) = (Vec::new(), Vec::new());
+    for (&target, fused) in targets.iter().zip(&fused) {
+        let mut kernels = Vec::new();
+        programs.push(assemble::program(&memory, fused, target, |work| variants(work, target, &mut kernels)));
+        made.push(Made { target, fused, kernels });
+    }
     let off = Graph { fusing: Fusing::Off, ..graph.clone() };
     let unfused = fuse::fuse(&off, &target::facts(targets[0]));
     Plan {
@@ -108,7 +120,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: assemble::Locate<'_>) -
         sums: assemble::sums(&graph).into(),
         outputs: memory.plan_outputs().into(),
         programs: programs.into(),
-        summary: assemble::summary(&graph, &fused[0], &unfused, locate),
+        summary: summary::summary(&graph, &made, &unfused, locate),
     }
 }
 
@@ -141,9 +153,14 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// The kernels of one group on one target, and the memory between them.
-fn variants(work: &Work<'_>, target: Target) -> (Vec<Variant<CpuKernels>>, Vec<Scratch>) {
+/// The kernels of one group on one target and the memory between them; `kernels` gets what a report tells.
+fn variants(
+    work: &Work<'_>,
+    target: Target,
+    kernels: &mut Vec<(Schedule, Ways)>,
+) -> (Vec<Variant<CpuKernels>>, Vec<Scratch>) {
     let (ways, scratch) = schedule::schedule(work, &target::facts(target));
+    kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
     let variant = |way: Way| Variant {
         when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
         launches: way.into_iter().map(|scheduled| launch(target, scheduled)).collect(),

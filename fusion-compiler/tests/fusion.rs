@@ -3,7 +3,7 @@
 
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Dest, Plan, Target};
+use fusion_compiler::ir::plan::{Dest, Plan, Target, Traffic};
 use fusion_compiler::{CpuKernels, compile};
 
 fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
@@ -19,11 +19,13 @@ fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
 
 /// Kernels as `what is read -> what is written`, in order, then `line:column value: why` for each boundary.
 fn decisions(plan: &Plan<CpuKernels>) -> Vec<String> {
-    let kernels = plan
-        .summary
-        .groups
-        .iter()
-        .map(|group| format!("{} {} -> {}", group.space, group.reads.join(" "), group.writes.join(" ")));
+    let names = |moved: &[Traffic]| {
+        let names = moved.iter().map(|moved| &*plan.summary.arrays[usize::from(moved.array)].name);
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let kernels = plan.summary.groups.iter();
+    let kernels =
+        kernels.map(|group| format!("{} {} -> {}", group.space, names(&group.reads), names(&group.writes)));
     let boundaries = plan.summary.boundaries.iter();
     let boundaries =
         boundaries.map(|one| format!("{}:{} {}: {}", one.line, one.column, one.value, one.reason));

@@ -43,8 +43,8 @@ pub mod __private {
     pub use fusion_compiler::ir::graph::Access;
     pub use fusion_compiler::ir::kernel::IndexWidth;
     pub use fusion_compiler::ir::plan::{
-        self, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch, Output, Param,
-        ParamKind, Product, Program, Reach, Slot, Space, Step, Sum, Summary, Target, Temporary, UniformArg,
-        Variant,
+        self, Array, ArrayKind, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap,
+        Launch, Output, Param, ParamKind, Product, Program, Reach, Slot, Space, Step, Sum, Summary, Target,
+        Temporary, Traffic, UniformArg, Variant, Ways,
     };
 }

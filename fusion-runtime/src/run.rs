@@ -421,8 +421,11 @@ mod tests {
             ops: 0,
             unfused_bytes: zero.clone(),
             fused_bytes: zero,
+            arrays: Owned(Vec::new()),
             groups: Owned(Vec::new()),
             boundaries: Owned(Vec::new()),
+            targets: Owned(Vec::new()),
+            others: Owned(Vec::new()),
         };
         let plan = Plan {
             name: Borrowed("f"),

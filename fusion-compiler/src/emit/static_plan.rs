@@ -11,9 +11,9 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
-    Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch, Output, Param,
-    ParamKind, Plan, Product, Program, Reach, Slot, Step, Sum, Summary, Target, Temporary, UniformArg,
-    Variant,
+    Array, ArrayKind, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch,
+    Output, Param, ParamKind, Plan, Product, Program, Reach, Slot, Step, Sum, Summary, Target, Temporary,
+    Traffic, UniformArg, Variant, Ways,
 };
 
 /// The plan as an expression, in a scope where `p` is `::fusion::__private`, `cpu` holds the functions, and
@@ -263,27 +263,49 @@ fn uniform(uniform: &UniformArg) -> TokenStream {
     quote!(p::UniformArg::#arg)
 }
 
-fn summary(summary: &Summary) -> TokenStream {
-    let Summary { ops, .. } = summary;
-    let (before, after) = (extent(&summary.unfused_bytes), extent(&summary.fused_bytes));
-    let (groups, boundaries) = (list(&summary.groups, group), list(&summary.boundaries, boundary));
+fn summary(whole: &Summary) -> TokenStream {
+    let Summary { ops, .. } = whole;
+    let (before, after) = (extent(&whole.unfused_bytes), extent(&whole.fused_bytes));
+    let (arrays, groups) = (list(&whole.arrays, array), list(&whole.groups, group));
+    let boundaries = list(&whole.boundaries, boundary);
+    let (targets, others) = (list(&whole.targets, |one| target(*one)), list(&whole.others, summary));
     quote!(p::Summary {
-        ops: #ops, unfused_bytes: #before, fused_bytes: #after, groups: #groups, boundaries: #boundaries,
+        ops: #ops, unfused_bytes: #before, fused_bytes: #after, arrays: #arrays, groups: #groups,
+        boundaries: #boundaries, targets: #targets, others: #others,
     })
 }
 
+fn array(array: &Array) -> TokenStream {
+    let (name, shape, bytes) = (text(&array.name), text(&array.shape), extent(&array.bytes));
+    let kind = match array.kind {
+        ArrayKind::Param => quote!(Param),
+        ArrayKind::InPlace => quote!(InPlace),
+        ArrayKind::Returned(i) => quote!(Returned(#i)),
+        ArrayKind::Temporary => quote!(Temporary),
+    };
+    quote!(p::Array { name: #name, shape: #shape, bytes: #bytes, kind: p::ArrayKind::#kind })
+}
+
 fn group(group: &GroupSummary) -> TokenStream {
-    let texts = |texts: &[_]| list(texts, |text_: &crate::ir::plan::Text| text(text_));
-    let (kernel, schedule, space) = (text(&group.kernel), text(&group.schedule), text(&group.space));
-    let (ops, reads, writes) = (texts(&group.ops), texts(&group.reads), texts(&group.writes));
-    let bytes = extent(&group.bytes);
+    let moved = |Traffic { array, bytes }: &Traffic| {
+        let bytes = extent(bytes);
+        quote!(p::Traffic { array: #array, bytes: #bytes })
+    };
+    let (kernel, schedule, hero) = (text(&group.kernel), text(&group.schedule), text(&group.hero));
+    let (ops, space, bytes) = (list(&group.ops, |op| text(op)), text(&group.space), extent(&group.bytes));
+    let (reads, writes) = (list(&group.reads, moved), list(&group.writes, moved));
+    let ways = list(&group.ways, |Ways { target: of, variants, kinds }| {
+        let (target, kinds) = (target(*of), list(kinds, |kind| text(kind)));
+        quote!(p::Ways { target: #target, variants: #variants, kinds: #kinds })
+    });
     quote!(p::GroupSummary {
-        kernel: #kernel, schedule: #schedule, ops: #ops, space: #space, reads: #reads, writes: #writes, bytes: #bytes,
+        kernel: #kernel, schedule: #schedule, hero: #hero, ops: #ops, space: #space, reads: #reads,
+        writes: #writes, bytes: #bytes, ways: #ways,
     })
 }
 
 fn boundary(boundary: &Boundary) -> TokenStream {
-    let Boundary { line, column, .. } = boundary;
+    let Boundary { array, line, column, .. } = boundary;
     let (value, reason) = (text(&boundary.value), text(&boundary.reason));
-    quote!(p::Boundary { value: #value, reason: #reason, line: #line, column: #column })
+    quote!(p::Boundary { value: #value, array: #array, reason: #reason, line: #line, column: #column })
 }

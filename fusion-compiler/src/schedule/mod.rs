@@ -23,20 +23,53 @@ mod runs;
 mod space;
 mod split;
 
+/// How the work of a group is spread over threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Every element by itself.
+    Pointwise,
+    /// What is combined along rows, whose elements lie next to each other.
+    Row,
+    /// What is combined along rows that lie side by side.
+    Column,
+}
+
+impl Schedule {
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Schedule::Pointwise => "pointwise",
+            Schedule::Row => "row",
+            Schedule::Column => "column",
+        }
+    }
+}
+
+/// The schedule for a group.
+pub fn chosen(work: &Work<'_>) -> Schedule {
+    if work.group.cols.is_empty() {
+        Schedule::Pointwise
+    } else if column::fits(work) {
+        Schedule::Column
+    } else {
+        Schedule::Row
+    }
+}
+
 /// The ways to run a group, in order of preference, of which some call may take each, and the memory that their kernels
 /// pass values through.
 pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
     let alone = |ways: Vec<Scheduled>| ways.into_iter().map(|scheduled| vec![scheduled]).collect();
-    let (mut ways, scratch) = if work.group.cols.is_empty() {
-        (alone(pointwise::pointwise(work, facts)), vec![])
-    } else if column::fits(work) {
-        (alone(column::column(work, facts)), vec![])
-    } else {
-        let (split, scratch) = split::split(work, facts);
-        let mut ways: Vec<Way> = alone(row::row(work, facts));
-        let before = split::before(work, facts, &ways);
-        ways.splice(before..before, split);
-        (ways, scratch)
+    let (mut ways, scratch) = match chosen(work) {
+        Schedule::Pointwise => (alone(pointwise::pointwise(work, facts)), vec![]),
+        Schedule::Column => (alone(column::column(work, facts)), vec![]),
+        Schedule::Row => {
+            let (split, scratch) = split::split(work, facts);
+            let mut ways: Vec<Way> = alone(row::row(work, facts));
+            let before = split::before(work, facts, &ways);
+            ways.splice(before..before, split);
+            (ways, scratch)
+        }
     };
     drop_unreachable(&mut ways);
     (ways, scratch)

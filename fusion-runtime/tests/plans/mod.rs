@@ -14,8 +14,11 @@ const SUMMARY: Summary = Summary {
     ops: 3,
     unfused_bytes: NONE,
     fused_bytes: NONE,
+    arrays: Borrowed(&[]),
     groups: Borrowed(&[]),
     boundaries: Borrowed(&[]),
+    targets: Borrowed(&[]),
+    others: Borrowed(&[]),
 };
 
 const fn vector(name: &'static str, access: Access) -> Param {

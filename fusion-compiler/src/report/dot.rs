@@ -1,0 +1,134 @@
+//! The report for Graphviz: kernels as boxes, tensors between them, and why they lie there on the edges.
+//!
+//! Invariant: whatever a name holds, the text is a valid graph of the DOT language.
+
+use std::fmt::Write;
+
+use super::table::wrap;
+use super::text::place;
+use super::{Report, Section, variants, work};
+use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Traffic};
+
+/// Characters of a line in a box, and on an edge.
+const BOX: usize = 48;
+const EDGE: usize = 36;
+
+impl Report {
+    /// The report as a graph of the DOT language: `dot -Tsvg`.
+    pub fn to_dot(&self) -> String {
+        let mut out = format!("digraph {} {{\n", quoted(&self.name));
+        out.push_str("  graph [rankdir=TB, labelloc=t, fontname=\"monospace\", nodesep=0.4, ranksep=0.5];\n");
+        out.push_str("  node [fontname=\"monospace\", fontsize=11, style=filled, color=\"#57606a\", fillcolor=\"#f6f8fa\"];\n");
+        out.push_str("  edge [fontname=\"monospace\", fontsize=10, color=\"#57606a\"];\n");
+        if let [section] = &self.sections[..] {
+            let _ = writeln!(out, "  label={};", quoted(&self.title(section)));
+        }
+        for (i, section) in self.sections.iter().enumerate() {
+            self.graph(&mut out, i, section);
+        }
+        out.push_str("}\n");
+        out
+    }
+
+    fn title(&self, section: &Section) -> String {
+        format!("{}\n{}\n{}", self.name, self.totals(section), self.memory(section))
+    }
+
+    /// The kernels and tensors of a section; one of several in a frame of its own.
+    fn graph(&self, out: &mut String, i: usize, section: &Section) {
+        let several = self.sections.len() > 1;
+        if several {
+            let title = quoted(&self.title(section));
+            let _ = writeln!(out, "  subgraph \"cluster_{i}\" {{\n  label={title};");
+        }
+        for (number, _) in section.summary.arrays.iter().enumerate() {
+            let _ = writeln!(out, "  a{i}_{number} {};", self.array_node(section, number as u16));
+        }
+        for (number, group) in section.summary.groups.iter().enumerate() {
+            let _ = writeln!(out, "  k{i}_{number} {};", kernel_node(&self.kernel_lines(group, BOX)));
+            for &Traffic { array, .. } in group.reads.iter() {
+                let why = section.boundary(array).filter(|_| section.is_temporary(array));
+                let attributes = why.map(dashed).unwrap_or_default();
+                let _ = writeln!(out, "  a{i}_{array} -> k{i}_{number}{attributes};");
+            }
+            for &Traffic { array, .. } in group.writes.iter() {
+                let why = section.boundary(array).filter(|_| !section.is_temporary(array));
+                let attributes = why.map(dashed).unwrap_or_default();
+                let _ = writeln!(out, "  k{i}_{number} -> a{i}_{array}{attributes};");
+            }
+        }
+        if several {
+            out.push_str("  }\n");
+        }
+    }
+
+    /// What a kernel's box says, in lines of at most so many characters if its words allow.
+    pub(super) fn kernel_lines(&self, group: &GroupSummary, width: usize) -> Vec<String> {
+        let work = work(group).join(" ");
+        let moved = format!("{} moved", self.amount(&group.bytes));
+        let texts = [group.kernel.to_string(), group.hero.to_string(), work, moved];
+        texts.into_iter().chain(variants(group)).flat_map(|text| wrap(&text, width)).collect()
+    }
+
+    /// What a tensor's box says.
+    pub(super) fn array_lines(&self, section: &Section, number: u16) -> Vec<String> {
+        let array = section.array(number);
+        vec![section.name(number), array.shape.to_string(), self.amount(&array.bytes)]
+    }
+
+    fn array_node(&self, section: &Section, number: u16) -> String {
+        let look = match section.array(number).kind {
+            ArrayKind::Param => "shape=ellipse",
+            ArrayKind::InPlace | ArrayKind::Returned(_) => "shape=ellipse, fillcolor=\"#dafbe1\"",
+            ArrayKind::Temporary => "shape=note, fillcolor=\"#fff8c5\"",
+        };
+        format!("[{look}, fontcolor=black, label={}]", quoted(&self.array_lines(section, number).join("\n")))
+    }
+}
+
+impl Section {
+    /// Why a tensor lies between kernels, or a result has one of its own.
+    pub(super) fn boundary(&self, array: u16) -> Option<&Boundary> {
+        self.summary.boundaries.iter().find(|boundary| boundary.array == array)
+    }
+
+    fn is_temporary(&self, array: u16) -> bool {
+        self.array(array).kind == ArrayKind::Temporary
+    }
+}
+
+/// The reason with its place, as users read it beside a tensor.
+pub(super) fn reason(boundary: &Boundary) -> String {
+    if boundary.line == 0 {
+        boundary.reason.to_string()
+    } else {
+        format!("{} ({})", boundary.reason, place(boundary))
+    }
+}
+
+fn kernel_node(lines: &[String]) -> String {
+    let label = quoted(&lines.join("\n"));
+    format!(
+        "[shape=box, fontcolor=black, fillcolor=\"#ddf4ff\", color=\"#0969da\", penwidth=1.5, label={label}]"
+    )
+}
+
+fn dashed(boundary: &Boundary) -> String {
+    format!(" [style=dashed, label={}]", quoted(&wrap(&reason(boundary), EDGE).join("\n")))
+}
+
+/// A quoted string of the DOT language: with `\"` for `"`, and the escapes of labels for the rest.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            c if c.is_control() => quoted.push(' '),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,297 @@
+//! The report of a plan: what fused, what did not and why, and the bytes saved, as text, for Graphviz and as a picture.
+//!
+//! Invariant: everything shown comes from the plan; amounts are formulas of the dims until extents are given.
+
+use crate::ir::dim::DimExpr;
+use crate::ir::plan::{
+    Array, ArrayKind, GroupSummary, Plan, Program, Summary, Target, Temporary, Text, Ways,
+};
+
+mod dot;
+mod layout;
+mod svg;
+mod table;
+mod terms;
+mod text;
+
+use terms::Terms;
+
+/// What was fused in a function.
+#[derive(Clone, Debug)]
+pub struct Report {
+    name: Text,
+    symbols: Vec<String>,
+    /// Extents given so far, by symbol.
+    extents: Vec<Option<i64>>,
+    /// What targets with the same kernels have; the first target's is the first.
+    sections: Vec<Section>,
+}
+
+#[derive(Clone, Debug)]
+struct Section {
+    summary: Summary,
+    /// Of each of its targets.
+    temporaries: Vec<Vec<Temporary>>,
+}
+
+/// Why a dim is not given an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The function does not have it.
+    UnknownDim,
+    /// The extent takes more than 63 bits.
+    TooLarge,
+}
+
+impl Report {
+    /// The report of a plan.
+    pub fn new<C: Clone>(plan: &Plan<C>) -> Report {
+        let symbols: Vec<String> = plan.symbols.iter().map(|symbol| symbol.to_string()).collect();
+        let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
+        let section = |summary: &Summary| {
+            let ours = |program: &&Program<C>| summary.targets.contains(&program.target);
+            let temporaries = plan.programs.iter().filter(ours).map(|program| program.temporaries.to_vec());
+            Section {
+                summary: Summary { others: Vec::new().into(), ..summary.clone() },
+                temporaries: temporaries.collect(),
+            }
+        };
+        Report {
+            name: plan.name.clone(),
+            extents: vec![None; symbols.len()],
+            symbols,
+            sections: summaries.map(section).collect(),
+        }
+    }
+
+    /// Name of the function.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names of the dims that can be given extents.
+    pub fn dims(&self) -> &[String] {
+        &self.symbols
+    }
+
+    /// Kernels of the fused function.
+    pub fn kernels(&self) -> usize {
+        self.sections[0].summary.groups.len()
+    }
+
+    /// Kernels without fusion.
+    pub fn ops(&self) -> usize {
+        self.sections[0].summary.ops as usize
+    }
+
+    /// Bytes read and written by the fused kernels; nothing while an extent in it is not given, or it overflows.
+    pub fn bytes(&self) -> Option<u64> {
+        self.value(&self.sections[0].summary.fused_bytes)
+    }
+
+    /// Bytes read and written without fusion; nothing while an extent in it is not given, or it overflows.
+    pub fn unfused_bytes(&self) -> Option<u64> {
+        self.value(&self.sections[0].summary.unfused_bytes)
+    }
+
+    /// Most bytes of temporaries that live at once; nothing while an extent in it is not given, or it overflows.
+    pub fn peak_temporary_bytes(&self) -> Option<u64> {
+        self.most(&Report::steps(&self.sections[0]))
+    }
+
+    /// `bytes` as a formula of the dims that are not given.
+    pub fn bytes_formula(&self) -> String {
+        self.formula(&self.sections[0].summary.fused_bytes)
+    }
+
+    /// `unfused_bytes` as a formula of the dims that are not given.
+    pub fn unfused_bytes_formula(&self) -> String {
+        self.formula(&self.sections[0].summary.unfused_bytes)
+    }
+
+    /// `peak_temporary_bytes` as a formula of the dims that are not given: where that is the largest of too many, the one
+    /// that is the largest where all dims are equal.
+    pub fn peak_temporary_bytes_formula(&self) -> String {
+        self.most_formula(&Report::steps(&self.sections[0]))
+    }
+
+    /// Gives a dim its extent.
+    ///
+    /// # Errors
+    /// If the function does not have the dim, or the extent is beyond 63 bits.
+    pub fn bind(&mut self, dim: &str, extent: usize) -> Result<(), Refused> {
+        let symbol = self.symbols.iter().position(|symbol| symbol == dim).ok_or(Refused::UnknownDim)?;
+        self.extents[symbol] = Some(i64::try_from(extent).map_err(|_| Refused::TooLarge)?);
+        Ok(())
+    }
+
+    /// The value of a formula, if all its dims are given.
+    fn value(&self, formula: &DimExpr) -> Option<u64> {
+        let given = |symbol: u16| self.extents.get(usize::from(symbol)).is_some_and(Option::is_some);
+        if !formula.symbols().all(given) {
+            return None;
+        }
+        let extents: Vec<i64> = self.extents.iter().map(|extent| extent.unwrap_or_default()).collect();
+        formula.eval(&extents).and_then(|bytes| u64::try_from(bytes).ok())
+    }
+
+    fn terms(&self, formula: &DimExpr) -> Option<Terms> {
+        Terms::of(formula, &self.symbols, &self.extents)
+    }
+
+    fn formula(&self, formula: &DimExpr) -> String {
+        self.terms(formula).map_or_else(|| formula.display(&self.symbols).to_string(), |terms| terms.text())
+    }
+
+    /// A number of bytes if it is known, else its formula.
+    fn amount(&self, formula: &DimExpr) -> String {
+        self.value(formula).map_or_else(|| format!("{} bytes", self.formula(formula)), size)
+    }
+
+    /// The same, short enough for tables.
+    fn brief(&self, formula: &DimExpr) -> String {
+        self.value(formula).map_or_else(|| format!("{} B", self.formula(formula)), size)
+    }
+
+    /// The bytes that fusion saves.
+    fn saved(&self, summary: &Summary) -> String {
+        let (before, after) = (&summary.unfused_bytes, &summary.fused_bytes);
+        if let (Some(before), Some(after)) = (self.value(before), self.value(after)) {
+            return size(before.saturating_sub(after));
+        }
+        let terms = self.terms(before).zip(self.terms(after));
+        match terms.and_then(|(before, after)| before.without(&after)) {
+            Some(saved) => format!("{} bytes of", saved.text()),
+            None => format!("{} - ({}) bytes of", self.formula(before), self.formula(after)),
+        }
+    }
+
+    /// The bytes of temporaries that live during each step of a program.
+    fn alive(temporaries: &[Temporary]) -> Vec<DimExpr> {
+        let steps = temporaries.iter().map(|one| one.last + 1).max().unwrap_or(0);
+        let bytes = |one: &Temporary| one.len.clone() * DimExpr::constant(one.dtype.size() as i64);
+        let alive = |step: u16| {
+            let alive = temporaries.iter().filter(move |one| (one.first..=one.last).contains(&step));
+            alive.fold(DimExpr::constant(0), |sum, one| sum + bytes(one))
+        };
+        (0..steps).map(alive).collect()
+    }
+
+    /// The bytes of temporaries during each step on each target of a section.
+    fn steps(section: &Section) -> Vec<DimExpr> {
+        section.temporaries.iter().flat_map(|one| Report::alive(one)).collect()
+    }
+
+    /// The largest of these; nothing while an extent in them is not given.
+    fn most(&self, amounts: &[DimExpr]) -> Option<u64> {
+        amounts.iter().map(|bytes| self.value(bytes)).try_fold(0, |most, bytes| Some(most.max(bytes?)))
+    }
+
+    /// The same as a formula.
+    fn most_formula(&self, amounts: &[DimExpr]) -> String {
+        let mut largest: Vec<Terms> = Vec::new();
+        for terms in amounts.iter().filter_map(|amount| self.terms(amount)) {
+            if !largest.iter().any(|known| known.without(&terms).is_some()) {
+                largest.retain(|known| terms.without(known).is_none());
+                largest.push(terms);
+            }
+        }
+        let all = largest.iter().map(Terms::text).collect::<Vec<_>>().join(", ");
+        match &largest[..] {
+            [] => "0".into(),
+            [_] => all,
+            [..] if all.len() <= FORMULA_MAX => format!("max({all})"),
+            [..] => {
+                let most = largest.iter().max_by(|a, b| a.weight().total_cmp(&b.weight()));
+                most.map(Terms::text).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// Longest formula of several steps that is worth reading.
+const FORMULA_MAX: usize = 60;
+
+impl Section {
+    /// What a tensor is called: of several results or temporaries of one name, which.
+    fn name(&self, number: u16) -> String {
+        let arrays = &self.summary.arrays;
+        let array = &arrays[usize::from(number)];
+        let alike = |kind: fn(&ArrayKind) -> bool| {
+            arrays.iter().enumerate().filter(move |(_, other)| kind(&other.kind) && other.name == array.name)
+        };
+        let returned = |kind: &ArrayKind| matches!(kind, ArrayKind::Returned(_));
+        let temporary = |kind: &ArrayKind| *kind == ArrayKind::Temporary;
+        match array.kind {
+            ArrayKind::Returned(i) if alike(returned).count() > 1 => format!("{}.{i}", array.name),
+            ArrayKind::Temporary if alike(temporary).count() > 1 => {
+                let place = alike(temporary).take_while(|(i, _)| *i < usize::from(number)).count();
+                format!("{} #{}", array.name, place + 1)
+            }
+            ArrayKind::Param | ArrayKind::InPlace | ArrayKind::Returned(_) | ArrayKind::Temporary => {
+                array.name.to_string()
+            }
+        }
+    }
+
+    fn array(&self, number: u16) -> &Array {
+        &self.summary.arrays[usize::from(number)]
+    }
+
+    /// Names of its targets.
+    fn targets(&self) -> String {
+        names(self.summary.targets.iter().copied())
+    }
+}
+
+fn names(targets: impl Iterator<Item = Target>) -> String {
+    targets.map(Target::name).collect::<Vec<_>>().join(", ")
+}
+
+/// What a kernel does, each operation once, with how many there are. One without operations still moves something.
+fn work(group: &GroupSummary) -> Vec<String> {
+    match (group.ops.is_empty(), group.reads.is_empty()) {
+        (true, false) => return vec!["copy".into()],
+        (true, true) => return vec!["fill".into()],
+        (false, _) => {}
+    }
+    let mut counts: Vec<(&Text, usize)> = Vec::new();
+    for op in group.ops.iter() {
+        match counts.iter_mut().find(|(known, _)| *known == op) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((op, 1)),
+        }
+    }
+    let times =
+        |(op, count): (&Text, usize)| if count == 1 { op.to_string() } else { format!("{op}×{count}") };
+    counts.into_iter().map(times).collect()
+}
+
+/// What there is of a kernel, for each target or for several that have the same.
+fn variants(group: &GroupSummary) -> Vec<String> {
+    let mut alike: Vec<Vec<&Ways>> = Vec::new();
+    for ways in group.ways.iter() {
+        match alike.iter_mut().find(|known| known[0].kinds == ways.kinds) {
+            Some(known) => known.push(ways),
+            None => alike.push(vec![ways]),
+        }
+    }
+    let line = |ways: &Vec<&Ways>| {
+        format!("{}: {}", names(ways.iter().map(|one| one.target)), ways[0].kinds.join(", "))
+    };
+    alike.iter().map(line).collect()
+}
+
+/// A number of bytes, as people read it; units are powers of 1024.
+fn size(bytes: u64) -> String {
+    let units = ["KB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let power = bytes.ilog2() / 10;
+    let unit = units[power as usize - 1];
+    format!("{:.1}{unit}", bytes as f64 / (1u64 << (10 * power)) as f64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Extents as sums of products, so that formulas are short and can be compared.
+//!
+//! Invariant: equal sums have one form, whatever the order in which they were added up.
+
+use std::collections::BTreeMap;
+
+use crate::ir::dim::{DimExpr, DimOp};
+
+/// What is multiplied: a dim by its number and name, or a quotient, after all dims, by its text.
+type Factor = (u16, String);
+
+/// `Σ coefficient · Π factors`, by the factors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Terms(BTreeMap<Vec<Factor>, i64>);
+
+impl Terms {
+    /// The terms of an extent, given the dims' names and what is known of their extents; nothing if one overflows.
+    pub(super) fn of(extent: &DimExpr, names: &[String], known: &[Option<i64>]) -> Option<Terms> {
+        let mut stack: Vec<Terms> = Vec::new();
+        for &op in extent.0.iter() {
+            let terms = match op {
+                DimOp::Const(number) => Terms::number(number),
+                DimOp::Sym(symbol) => Terms::symbol(symbol, names, known)?,
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => {
+                    let (right, left) = (stack.pop()?, stack.pop()?);
+                    left.apply(op, &right)?
+                }
+            };
+            stack.push(terms);
+        }
+        stack.pop()
+    }
+
+    fn number(number: i64) -> Terms {
+        Terms(if number == 0 { BTreeMap::new() } else { BTreeMap::from([(vec![], number)]) })
+    }
+
+    fn symbol(symbol: u16, names: &[String], known: &[Option<i64>]) -> Option<Terms> {
+        match known.get(usize::from(symbol))? {
+            Some(extent) => Some(Terms::number(*extent)),
+            None => {
+                let factor = (symbol, names.get(usize::from(symbol))?.clone());
+                Some(Terms(BTreeMap::from([(vec![factor], 1)])))
+            }
+        }
+    }
+
+    fn apply(&self, op: DimOp, right: &Terms) -> Option<Terms> {
+        match op {
+            DimOp::Add => self.plus(right, 1),
+            DimOp::Sub => self.plus(right, -1),
+            DimOp::Mul => self.times(right),
+            DimOp::FloorDiv => self.over(right, ("⌊", "⌋"), i64::checked_div_euclid),
+            DimOp::CeilDiv => {
+                let up = |a: i64, b: i64| a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b);
+                self.over(right, ("⌈", "⌉"), up)
+            }
+            DimOp::Const(_) | DimOp::Sym(_) => unreachable!("a leaf takes no operands"),
+        }
+    }
+
+    fn plus(&self, right: &Terms, sign: i64) -> Option<Terms> {
+        let mut sum = self.0.clone();
+        for (factors, &count) in &right.0 {
+            let all = sum.entry(factors.clone()).or_default();
+            *all = all.checked_add(count.checked_mul(sign)?)?;
+        }
+        sum.retain(|_, count| *count != 0);
+        Some(Terms(sum))
+    }
+
+    fn times(&self, right: &Terms) -> Option<Terms> {
+        let mut product = Terms::default();
+        for (left, &a) in &self.0 {
+            for (right, &b) in &right.0 {
+                let mut factors = [left.as_slice(), right].concat();
+                factors.sort();
+                let term = Terms(BTreeMap::from([(factors, a.checked_mul(b)?)]));
+                product = product.plus(&term, 1)?;
+            }
+        }
+        Some(product)
+    }
+
+    fn over(
+        &self,
+        right: &Terms,
+        (open, close): (&str, &str),
+        divide: impl Fn(i64, i64) -> Option<i64>,
+    ) -> Option<Terms> {
+        if let (Some(a), Some(b)) = (self.as_number(), right.as_number()) {
+            return divide(a, b).map(Terms::number);
+        }
+        let part =
+            |terms: &Terms, alone: bool| if alone { terms.text() } else { format!("({})", terms.text()) };
+        let (above, below) = (part(self, self.0.len() < 2), part(right, right.is_factor()));
+        let factor = (u16::MAX, format!("{open}{above}/{below}{close}"));
+        Some(Terms(BTreeMap::from([(vec![factor], 1)])))
+    }
+
+    fn as_number(&self) -> Option<i64> {
+        match self.0.iter().next() {
+            None => Some(0),
+            Some((factors, &count)) if factors.is_empty() && self.0.len() == 1 => Some(count),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether it is a number or a dim, which needs no parentheses.
+    fn is_factor(&self) -> bool {
+        let mut terms = self.0.iter();
+        let first = terms
+            .next()
+            .is_none_or(|(factors, &count)| factors.is_empty() || factors.len() == 1 && count == 1);
+        first && terms.next().is_none()
+    }
+
+    /// What is left without others; nothing where that may be negative.
+    pub(super) fn without(&self, right: &Terms) -> Option<Terms> {
+        self.plus(right, -1).filter(|rest| rest.0.values().all(|count| *count > 0))
+    }
+
+    /// A number to compare with others: the value where all dims that are not known are 1024.
+    pub(super) fn weight(&self) -> f64 {
+        self.0.iter().map(|(factors, &count)| count as f64 * 1024f64.powi(factors.len() as i32)).sum()
+    }
+
+    /// As users would write it, the products of most factors first.
+    pub(super) fn text(&self) -> String {
+        let mut terms: Vec<(&Vec<Factor>, &i64)> = self.0.iter().collect();
+        terms.sort_by_key(|(factors, _)| std::cmp::Reverse(factors.len()));
+        let mut text = String::new();
+        for (i, (factors, &count)) in terms.into_iter().enumerate() {
+            text.push_str(match (i, count < 0) {
+                (0, false) => "",
+                (0, true) => "-",
+                (_, false) => " + ",
+                (_, true) => " - ",
+            });
+            let number =
+                (count.unsigned_abs() != 1 || factors.is_empty()).then(|| count.unsigned_abs().to_string());
+            let factors = factors.iter().map(|(_, name)| name.clone());
+            text.push_str(&number.into_iter().chain(factors).collect::<Vec<_>>().join("*"));
+        }
+        if text.is_empty() { "0".into() } else { text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(extent: &DimExpr, known: [Option<i64>; 2]) -> Terms {
+        Terms::of(extent, &["N".to_owned(), "D".to_owned()], &known).expect("nothing overflows")
+    }
+
+    #[test]
+    fn one_form_whatever_the_order() {
+        let (n, d, number) = (DimExpr::sym(0), DimExpr::sym(1), DimExpr::constant);
+        let sum =
+            d.clone() * number(8) + n.clone() * d.clone() * number(4) + d.clone() * n.clone() + number(3);
+        assert_eq!(of(&sum, [None; 2]).text(), "5*N*D + 8*D + 3");
+        assert_eq!(of(&sum, [Some(2), None]).text(), "18*D + 3");
+        assert_eq!(of(&sum, [Some(2), Some(10)]).text(), "183");
+        assert_eq!(of(&(n.clone() - n.clone()), [None; 2]).text(), "0");
+        assert_eq!(of(&(n.clone() - (d.clone() + number(1))), [None; 2]).text(), "N - D - 1");
+        assert_eq!(of(&(number(-1) * n.clone()), [None; 2]).text(), "-N");
+        let huge = number(i64::MAX) * n + number(i64::MAX) * DimExpr::sym(0);
+        assert_eq!(Terms::of(&huge, &["N".to_owned()], &[None]), None);
+    }
+
+    #[test]
+    fn quotients_are_factors() {
+        let (n, d, number) = (DimExpr::sym(0), DimExpr::sym(1), DimExpr::constant);
+        let parts = n.clone().ceil_div(number(256)) * d.clone() * number(4);
+        assert_eq!(of(&parts, [None; 2]).text(), "4*D*⌈N/256⌉");
+        assert_eq!(of(&parts, [Some(257), None]).text(), "8*D");
+        assert_eq!(
+            of(&(n.clone() + number(1)).floor_div(d.clone() * number(2)), [None; 2]).text(),
+            "⌊(N + 1)/(2*D)⌋"
+        );
+    }
+
+    #[test]
+    fn differences_that_may_be_negative_are_none() {
+        let (n, d) = (of(&DimExpr::sym(0), [None; 2]), of(&DimExpr::sym(1), [None; 2]));
+        let both = n.plus(&d, 1).expect("nothing overflows");
+        assert_eq!(both.without(&n), Some(d.clone()));
+        assert_eq!((n.without(&both), n.without(&d)), (None, None));
+        assert_eq!(n.without(&n).map(|rest| rest.text()), Some("0".to_owned()));
+        assert!(both.weight() > n.weight());
+    }
+}

@@ -1,0 +1,194 @@
+//! Groups and their kernels → what a report tells of them.
+//!
+//! Invariant: names are the user's or those of operations; everything else is numbers and formulas.
+
+use std::collections::BTreeMap;
+
+use crate::assemble::{
+    all_bytes, collect_terms, group_bytes, kernel_name, load_dtype, load_name, reason_text, result_name,
+    value_name,
+};
+use crate::fuse::{Fused, Group, Load, Reason, Store, is_op, traffic};
+use crate::ir::dtype::DType;
+use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, SpanId};
+use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Target, Text, Traffic, Ways};
+use crate::schedule::Schedule;
+
+/// Lines and columns of the user's source.
+pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
+
+/// What was made for one target.
+pub struct Made<'f> {
+    /// For which.
+    pub target: Target,
+    /// What shares a kernel.
+    pub fused: &'f Fused,
+    /// How each group is spread over threads, and the variants of its kernel.
+    pub kernels: Vec<(Schedule, Ways)>,
+}
+
+/// What was fused, against every op on its own. Targets with the same kernels share one summary.
+pub fn summary(graph: &Graph, made: &[Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
+    let mut alike: Vec<Vec<&Made<'_>>> = Vec::new();
+    for one in made {
+        match alike.iter_mut().find(|known| known[0].fused.groups == one.fused.groups) {
+            Some(known) => known.push(one),
+            None => alike.push(vec![one]),
+        }
+    }
+    let mut summaries = alike.iter().map(|made| summary_of(graph, made, unfused, locate));
+    let first = summaries.next().unwrap_or_else(|| unreachable!("a function has a target"));
+    Summary { others: summaries.collect(), ..first }
+}
+
+fn summary_of(graph: &Graph, made: &[&Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
+    let fused = made[0].fused;
+    let arrays = Arrays::new(graph, fused);
+    let group = |(i, group): (usize, &Group)| {
+        let kernels: Vec<&(Schedule, Ways)> = made.iter().map(|made| &made.kernels[i]).collect();
+        group_summary(graph, &arrays, (i, group), &kernels)
+    };
+    let boundary = |node: NodeId, (value, array): (Text, u16), reason: &Reason| {
+        let (line, column) = locate(graph.node(node).span);
+        Boundary { value, array, reason: reason_text(graph, reason), line, column }
+    };
+    let stored = fused.boundaries.iter().map(|(&node, reason)| {
+        boundary(node, (value_name(graph, node).into(), arrays.loads[&Load::Stored(node)]), reason)
+    });
+    let apart = fused.apart.iter().filter(|(_, reason)| **reason != Reason::Off).map(|(&i, reason)| {
+        boundary(graph.outputs[i].node, (result_name(graph, i), arrays.outputs[&i]), reason)
+    });
+    Summary {
+        ops: unfused.groups.len() as u32,
+        unfused_bytes: all_bytes(graph, unfused),
+        fused_bytes: all_bytes(graph, fused),
+        groups: fused.groups.iter().enumerate().map(group).collect(),
+        boundaries: stored.chain(apart).collect(),
+        targets: made.iter().map(|made| made.target).collect(),
+        others: Vec::new().into(),
+        arrays: arrays.all.into(),
+    }
+}
+
+/// What kernels read and write.
+struct Arrays {
+    all: Vec<Array>,
+    /// By what is read.
+    loads: BTreeMap<Load, u16>,
+    /// By position in the graph's outputs.
+    outputs: BTreeMap<usize, u16>,
+}
+
+impl Arrays {
+    fn new(graph: &Graph, fused: &Fused) -> Arrays {
+        let mut arrays = Arrays { all: Vec::new(), loads: BTreeMap::new(), outputs: BTreeMap::new() };
+        for &load in fused.groups.iter().flat_map(|group| &group.loads) {
+            if let Load::Param(param) = load
+                && !arrays.loads.contains_key(&load)
+            {
+                let axes = graph.param(param).kind.axes().map_or(&[][..], Vec::as_slice);
+                let name = load_name(graph, load).into();
+                let number = arrays.push(graph, name, (load_dtype(graph, load), axes), ArrayKind::Param);
+                arrays.loads.insert(load, number);
+            }
+        }
+        for store in fused.groups.iter().flat_map(|group| &group.stores) {
+            arrays.add_store(graph, store);
+        }
+        arrays
+    }
+
+    fn add_store(&mut self, graph: &Graph, store: &Store) {
+        let dtype = graph.node(store.node).dtype;
+        let (name, kind) = match store.output {
+            Some(i) => (result_name(graph, i), output_kind(graph, i)),
+            None => (value_name(graph, store.node).into(), ArrayKind::Temporary),
+        };
+        // Others see a result by the dims that it is declared with.
+        let axes = store.output.map_or(&store.order, |i| &graph.outputs[i].axes);
+        let number = self.push(graph, name, (dtype, axes), kind);
+        self.loads.entry(Load::Stored(store.node)).or_insert(number);
+        if let Some(i) = store.output {
+            self.outputs.insert(i, number);
+        }
+    }
+
+    fn push(&mut self, graph: &Graph, name: Text, (dtype, axes): (DType, &[AxisId]), kind: ArrayKind) -> u16 {
+        let set: AxisSet = graph.parts(axes).into_iter().collect();
+        let bytes = collect_terms(graph, std::iter::once((set, dtype)));
+        let shape = format!("{dtype}{}", dims(graph, axes)).into();
+        self.all.push(Array { name, shape, bytes, kind });
+        self.all.len() as u16 - 1
+    }
+}
+
+fn output_kind(graph: &Graph, i: usize) -> ArrayKind {
+    let fresh = |i: &usize| graph.outputs[*i].dest == Dest::Fresh;
+    if fresh(&i) { ArrayKind::Returned((0..i).filter(fresh).count() as u16) } else { ArrayKind::InPlace }
+}
+
+/// Dims as users write them.
+fn dims(graph: &Graph, axes: &[AxisId]) -> String {
+    let dim = |&axis: &AxisId| {
+        let axis = graph.axis(axis);
+        match axis.extent.as_const() {
+            Some(extent) if axis.name != extent.to_string() => format!("{} = {extent}", axis.name),
+            Some(_) | None => axis.name.clone(),
+        }
+    };
+    format!("[{}]", axes.iter().map(dim).collect::<Vec<_>>().join(", "))
+}
+
+fn group_summary(
+    graph: &Graph,
+    arrays: &Arrays,
+    (i, group): (usize, &Group),
+    kernels: &[&(Schedule, Ways)],
+) -> GroupSummary {
+    let ops = group.nodes.iter().filter(|&&id| is_op(graph.node(id)));
+    let names = group.order.iter().chain(&group.cols).map(|&axis| graph.axis(axis).name.as_str());
+    let loads = group.loads.iter().map(|load| arrays.loads[load]);
+    let stores = group.stores.iter().map(|store| match store.output {
+        Some(output) => arrays.outputs[&output],
+        None => arrays.loads[&Load::Stored(store.node)],
+    });
+    // What is read, then what is written.
+    let bytes = traffic(graph, group).map(|array| collect_terms(graph, std::iter::once(array)));
+    let moved = loads.chain(stores).zip(bytes).map(|(array, bytes)| Traffic { array, bytes });
+    let mut reads: Vec<Traffic> = moved.collect();
+    let writes = reads.split_off(group.loads.len());
+    let schedule = kernels[0].0;
+    GroupSummary {
+        kernel: kernel_name(graph, i).into(),
+        schedule: schedule.name().into(),
+        hero: hero(graph, group, schedule).into(),
+        ops: ops.map(|&id| Text::from(value_name(graph, id))).collect(),
+        space: format!("[{}]", names.collect::<Vec<_>>().join(", ")).into(),
+        reads: reads.into(),
+        writes: writes.into(),
+        bytes: group_bytes(graph, group),
+        ways: kernels.iter().map(|(_, ways)| ways.clone()).collect(),
+    }
+}
+
+/// What the kernel is about: `row reduction along D: max, sum`.
+fn hero(graph: &Graph, group: &Group, schedule: Schedule) -> String {
+    let mut reduces: Vec<String> = Vec::new();
+    let mut along: Vec<&str> = Vec::new();
+    for &id in group.nodes.iter().filter(|&&id| !graph.looped_axes(id).is_empty()) {
+        let name = value_name(graph, id);
+        if !reduces.contains(&name) {
+            reduces.push(name);
+        }
+        let axes = group.cols.iter().filter(|&&axis| graph.looped_axes(id).contains(axis));
+        for name in axes.map(|&axis| graph.axis(axis).name.as_str()) {
+            if !along.contains(&name) {
+                along.push(name);
+            }
+        }
+    }
+    if reduces.is_empty() {
+        return schedule.name().into();
+    }
+    format!("{} reduction along {}: {}", schedule.name(), along.join(", "), reduces.join(", "))
+}

@@ -1,0 +1,95 @@
+//! Kernels of a group → the kinds of variants that a report tells of.
+//!
+//! Invariant: seen from the kernels alone, before they are made legal for a target.
+
+use crate::ir::kernel::{IndexWidth, Lanes, Type};
+use crate::ir::plan::{BufferArg, Reach, Target, Text, Ways};
+use crate::schedule::Scheduled;
+
+/// What may set a variant apart.
+struct Traits {
+    /// Kernels, one after another.
+    launches: usize,
+    /// Elements of the widest values.
+    lanes: u8,
+    /// Threads that work on a row together.
+    team: u32,
+    /// Whether memory of the block, or of a CPU's thread, holds elements.
+    holds: bool,
+    /// Whether positions have 64 bits.
+    wide: bool,
+    /// Whether large operands are seen through windows.
+    windows: bool,
+}
+
+/// What there is of a kernel for a target: of each way to run it, the launches.
+pub(crate) fn ways<'s>(target: Target, ways: impl Iterator<Item = &'s [Scheduled]>) -> Ways {
+    let traits: Vec<Traits> = ways.map(traits).collect();
+    let kinds = match target {
+        Target::Cpu => on_cpu(&traits),
+        Target::Ptx | Target::Wgsl => on_gpu(&traits),
+    };
+    Ways { target, variants: traits.len() as u16, kinds: kinds.into_iter().map(Text::from).collect() }
+}
+
+fn traits(launches: &[Scheduled]) -> Traits {
+    let lanes = |ty: &Type| match ty.lanes {
+        Lanes::Const(lanes) => lanes,
+        Lanes::Loop => 1,
+    };
+    let windows = |buffer: &BufferArg| matches!(buffer.reach, Reach::Windows(_));
+    let kernels = || launches.iter().map(|launch| &launch.kernel);
+    Traits {
+        launches: launches.len(),
+        lanes: kernels().flat_map(|kernel| &kernel.types).map(lanes).max().unwrap_or(1),
+        team: kernels().map(|kernel| kernel.team).max().unwrap_or(1),
+        holds: kernels().any(|kernel| !kernel.shared.is_empty()),
+        wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
+        windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
+    }
+}
+
+fn on_cpu(traits: &[Traits]) -> Vec<String> {
+    let held = traits.iter().any(|one| one.holds).then(|| "held in cache".to_owned());
+    ["vector loops".to_owned()].into_iter().chain(launches(traits)).chain(held).collect()
+}
+
+fn on_gpu(traits: &[Traits]) -> Vec<String> {
+    let mut kinds = vec![either(traits, |one| match one.lanes {
+        1 => "scalar".into(),
+        lanes => format!("vec{lanes}"),
+    })];
+    if traits.iter().any(|one| one.team > 1) {
+        kinds.push(either(traits, |one| one.team.to_string()) + " threads a row");
+    }
+    kinds.extend(launches(traits));
+    let word = |text: &str| text.to_owned();
+    if traits.iter().any(|one| one.holds) {
+        let rows = either(traits, |one| word(if one.holds { "held" } else { "reread" }));
+        kinds.push(format!("rows {rows}"));
+    }
+    if traits.iter().any(|one| one.wide) {
+        kinds.push(either(traits, |one| word(if one.wide { "64" } else { "32" })) + "-bit index");
+    }
+    if traits.iter().any(|one| one.windows) {
+        kinds.push(either(traits, |one| word(if one.windows { "windowed" } else { "whole" })) + " operands");
+    }
+    kinds
+}
+
+/// Whether what is combined may be so in parts, by one kernel, which the next combines.
+fn launches(traits: &[Traits]) -> Option<String> {
+    let several = traits.iter().any(|one| one.launches > 1);
+    several.then(|| either(traits, |one| one.launches.to_string()) + " launches")
+}
+
+/// What the variants have, each once, in order of preference.
+fn either(traits: &[Traits], of: impl Fn(&Traits) -> String) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for one in traits.iter().map(of) {
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    all.join("|")
+}

@@ -1,0 +1,306 @@
+//! Reports as users see them: text as reviewed, and for whatever function a graph and a picture that are well-formed and say
+//! all there is to say.
+//!
+//! A snapshot per function stands beside the source: `reports/<function>.snap`. `INSTA_UPDATE=always` writes them anew.
+
+use std::collections::BTreeSet;
+use std::panic::catch_unwind;
+
+use fusion::prelude::*;
+use fusion_compiler::check::{Function, Source, front_end};
+use fusion_compiler::ir::plan::{Plan, Summary, Target, Traffic};
+use fusion_compiler::report;
+use fusion_compiler::{CpuKernels, compile};
+
+#[allow(dead_code, reason = "the texts are for other tests")]
+mod kernels;
+
+const FUNCTIONS: &str = include_str!("reports/functions.fuse");
+
+fn functions() -> Vec<Function> {
+    match front_end(FUNCTIONS.parse().expect("the functions are tokens")) {
+        Ok(Source::Items(functions)) => functions,
+        other => panic!("the functions have no mistakes: {other:?}"),
+    }
+}
+
+fn plan(function: &Function) -> Plan<CpuKernels> {
+    compile(function.graph.clone(), &Target::ALL, &|span| {
+        let start = function.spans[span.0 as usize].start();
+        (start.line as u32, start.column as u32 + 1)
+    })
+}
+
+/// A report with 2^10, 2^9, 2^8, … for its dims.
+fn bound(plan: &Plan<CpuKernels>) -> report::Report {
+    let mut report = report::Report::new(plan);
+    for (i, dim) in plan.symbols.iter().enumerate() {
+        report.bind(dim, 1024 >> i).expect("a dim of the function");
+    }
+    report
+}
+
+/// Formulas, numbers, a narrow page, and the graph.
+#[test]
+fn reports_are_as_reviewed() {
+    let changed: Vec<String> = functions()
+        .iter()
+        .map(|function| {
+            let (plan, name) = (plan(function), function.graph.name.clone());
+            let (formulas, numbers) = (report::Report::new(&plan), bound(&plan));
+            let dot = formulas.to_dot();
+            (name, format!("{formulas}\n\n# With numbers\n\n{numbers}\n\n# 80 columns\n\n{numbers:80}\n\n# Graph\n\n{dot}"))
+        })
+        .filter(|(name, text)| catch_unwind(|| check(name, text)).is_err())
+        .map(|(name, _)| name)
+        .collect();
+    assert!(changed.is_empty(), "the reports of {changed:?} are others than the snapshots show");
+}
+
+fn check(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("reports");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+/// All plans that there are: of this file and of the kernels whose texts are reviewed.
+fn plans() -> Vec<Plan<CpuKernels>> {
+    functions().iter().map(plan).chain(kernels::functions().iter().map(kernels::plan)).collect()
+}
+
+/// What a report is of: kernels, tensors and boundaries of all targets.
+fn summaries(plan: &Plan<CpuKernels>) -> Vec<&Summary> {
+    [&plan.summary].into_iter().chain(plan.summary.others.iter()).collect()
+}
+
+#[test]
+fn every_kernel_but_the_first_has_a_reason() {
+    for plan in plans() {
+        for summary in summaries(&plan) {
+            let begins = |writes: &[Traffic]| {
+                let written = |array| writes.iter().any(|write| write.array == array);
+                summary.boundaries.iter().any(|boundary| written(boundary.array))
+            };
+            let without: Vec<&str> = summary
+                .groups
+                .iter()
+                .filter(|group| !begins(&group.writes))
+                .map(|group| &*group.kernel)
+                .collect();
+            assert!(without.len() <= 1, "{}: {without:?}", plan.name);
+            for boundary in summary.boundaries.iter() {
+                assert!(boundary.line > 0 && boundary.column > 0, "{}: {boundary:?}", plan.name);
+            }
+        }
+    }
+}
+
+/// The bytes of tensors are those of the kernels that read and write them.
+#[test]
+fn bytes_of_tensors_are_those_of_kernels() {
+    for plan in plans() {
+        let extents: Vec<i64> = (0..plan.symbols.len()).map(|i| 1024 >> i).collect();
+        for summary in summaries(&plan) {
+            let mut all = 0;
+            for group in summary.groups.iter() {
+                let moved = group.reads.iter().chain(group.writes.iter());
+                let bytes = moved.map(|one| one.bytes.eval(&extents).unwrap());
+                assert_eq!(Some(bytes.sum()), group.bytes.eval(&extents), "{}", group.kernel);
+                all += group.bytes.eval(&extents).unwrap();
+            }
+            assert_eq!(Some(all), summary.fused_bytes.eval(&extents), "{}", plan.name);
+        }
+    }
+}
+
+#[test]
+fn text_is_tidy() {
+    for plan in plans() {
+        for width in [80, 120, 200] {
+            let text = format!("{:width$}", bound(&plan));
+            assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+            // Names are never broken; these are short.
+            assert!(text.lines().skip(2).all(|line| line.chars().count() <= width.max(110)), "{text}");
+        }
+    }
+}
+
+/// Statements of the DOT language, with quoted strings replaced by their number.
+fn dot_statements(dot: &str) -> (Vec<String>, Vec<String>) {
+    let (mut plain, mut strings) = (String::new(), Vec::new());
+    let mut chars = dot.chars();
+    while let Some(c) = chars.next() {
+        if c != '"' {
+            plain.push(c);
+            continue;
+        }
+        let mut string = String::new();
+        loop {
+            match chars.next().expect("a string ends") {
+                '"' => break,
+                '\\' => match chars.next().expect("an escape is whole") {
+                    'n' => string.push('\n'),
+                    c @ ('"' | '\\') => string.push(c),
+                    c => panic!("\\{c} is no escape of ours"),
+                },
+                c => {
+                    assert!(!c.is_control(), "{string:?} is one line");
+                    string.push(c);
+                }
+            }
+        }
+        plain.push_str(&format!("${}", strings.len()));
+        strings.push(string);
+    }
+    (plain.lines().map(|line| line.trim().to_owned()).collect(), strings)
+}
+
+#[test]
+fn graphs_are_well_formed_and_whole() {
+    for plan in plans() {
+        let dot = report::Report::new(&plan).to_dot();
+        let (statements, strings) = dot_statements(&dot);
+        let (mut depth, mut nodes, mut edges) = (0, BTreeSet::new(), Vec::new());
+        for statement in &statements {
+            assert_eq!(statement.matches('[').count(), statement.matches(']').count(), "{statement}");
+            match statement.as_str() {
+                "}" => depth -= 1,
+                _ if statement.ends_with('{') => depth += 1,
+                _ => {
+                    let statement = statement.strip_suffix(';').unwrap_or_else(|| panic!("{statement} ends"));
+                    let name = statement.split(' ').next().unwrap_or_default();
+                    match statement.split_once(" -> ") {
+                        Some((from, rest)) => {
+                            let to = rest.split(' ').next().unwrap_or_default();
+                            edges.push((from.to_owned(), to.to_owned()));
+                        }
+                        None => drop(nodes.insert(name.to_owned())),
+                    }
+                }
+            }
+            assert!(depth >= 0, "{dot}");
+        }
+        assert_eq!(depth, 0, "{dot}");
+        assert!(edges.iter().all(|(from, to)| nodes.contains(from) && nodes.contains(to)), "{dot}");
+        let mut expected = 0;
+        for summary in summaries(&plan) {
+            expected +=
+                summary.groups.iter().map(|group| group.reads.len() + group.writes.len()).sum::<usize>();
+            let said = |text: &str| {
+                let text = words(text);
+                strings.iter().any(|string| words(string).contains(&text))
+            };
+            assert!(summary.groups.iter().all(|group| said(&group.kernel) && said(&group.hero)), "{dot}");
+            for boundary in summary.boundaries.iter() {
+                let reason = format!("{} ({}:{})", boundary.reason, boundary.line, boundary.column);
+                assert!(said(&reason), "{reason}\n{dot}");
+            }
+        }
+        assert_eq!(edges.len(), expected, "{dot}");
+    }
+}
+
+/// The words of a text, however it is broken into lines.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A rectangle: left, top, right, bottom.
+type Rect = [f64; 4];
+
+fn rect(node: roxmltree::Node<'_, '_>) -> Rect {
+    let number = |name: &str| node.attribute(name).map_or(0.0, |number| number.parse().expect("a number"));
+    let (x, y) = (number("x"), number("y"));
+    [x, y, x + number("width"), y + number("height")]
+}
+
+fn holds(outer: &Rect, inner: &Rect) -> bool {
+    outer[0] <= inner[0] && outer[1] <= inner[1] && inner[2] <= outer[2] && inner[3] <= outer[3]
+}
+
+#[test]
+fn pictures_are_well_formed_and_readable() {
+    for plan in plans() {
+        let svg = bound(&plan).to_svg();
+        let document = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}\n{svg}"));
+        let of = |name: &'static str| {
+            document.descendants().filter(move |node| node.has_tag_name(("http://www.w3.org/2000/svg", name)))
+        };
+        let rects: Vec<Rect> = of("rect").map(rect).collect();
+        let (page, boxes) = rects.split_first().expect("a ground");
+        for (i, one) in boxes.iter().enumerate() {
+            assert!(holds(page, one), "{}: box {i} is on the page", plan.name);
+            let apart = |other: &Rect| {
+                one[2] <= other[0] || other[2] <= one[0] || one[3] <= other[1] || other[3] <= one[1]
+            };
+            assert!(boxes[..i].iter().all(apart), "{}: box {i} is on another", plan.name);
+        }
+        for text in of("text") {
+            let [x, y, ..] = rect(text);
+            let line = text.text().unwrap_or_default();
+            // Most monospaced fonts are 0.602 em wide.
+            let ink = [x, y - 10.0, x + line.chars().count() as f64 * 12.0 * 0.605, y + 3.0];
+            let starts_in = |one: &&Rect| holds(one, &[x, y, x, y]);
+            let around = boxes.iter().find(starts_in).unwrap_or(page);
+            assert!(holds(around, &ink), "{}: `{line}` is in its box", plan.name);
+        }
+        let said = words(&of("text").filter_map(|text| text.text()).collect::<Vec<_>>().join(" "));
+        let summaries = summaries(&plan);
+        let arrays: usize = summaries.iter().map(|summary| summary.arrays.len() + summary.groups.len()).sum();
+        assert_eq!(boxes.len(), arrays, "{}: a box for each kernel and tensor", plan.name);
+        for summary in summaries {
+            assert!(summary.groups.iter().all(|group| said.contains(&*group.kernel)), "{svg}");
+            for boundary in summary.boundaries.iter() {
+                let reason = format!("{} ({}:{})", boundary.reason, boundary.line, boundary.column);
+                assert!(said.contains(&words(&reason)), "{reason}\n{svg}");
+            }
+        }
+    }
+}
+
+/// What a build writes of a function.
+#[test]
+fn dumps_hold_the_report() {
+    let source = "pub fn shifted(x: f32[N, D], b: f32[D]) -> f32[N, D] { x + b }";
+    let dumps = fusion_compiler::expand(source.parse().expect("tokens")).dumps();
+    let file =
+        |name: &str| &dumps.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1;
+    assert!(file("shifted.graph").contains("shifted"));
+    assert!(
+        file("shifted.txt").starts_with("Fusion: 1 → 1 kernels (0% reduction), 0 bytes of memory saved\n")
+    );
+    assert!(file("shifted.dot").starts_with("digraph \"shifted\" {\n"));
+    assert!(file("shifted.svg").ends_with("</svg>\n"));
+    assert!(file("fuse_shifted_0_v4.ptx").contains(".entry fuse_shifted_0_v4"));
+}
+
+fuse! {
+    pub(crate) fn centred(x: f32[N, D]) -> f32[D, N] {
+        x - mean(x, D)
+    }
+}
+
+/// What `fuse!` makes has the report that the compiler has, at the lines of this file.
+#[test]
+fn reports_of_the_macro() -> Result<()> {
+    let report = centred::report();
+    assert_eq!((report.kernels(), report.ops()), (2, 3));
+    assert_eq!((report.bytes(), report.peak_temporary_bytes()), (None, None));
+    assert_eq!(report.peak_temporary_bytes_formula(), "4*N");
+    let reduction = "what uses it is not made of whole rows along `D`, innermost in what is written";
+    let text = report.to_string();
+    let line = include_str!("reports.rs")
+        .lines()
+        .position(|line| line == "        x - mean(x, D)")
+        .expect("is there")
+        + 1;
+    assert!(text.ends_with(&format!("Not fused:\n  {line}:13  `sum` is stored: {reduction}")), "{text}");
+    let report = report.bind(&[("N", 1000), ("D", 10)])?;
+    assert_eq!((report.bytes(), report.peak_temporary_bytes()), (Some(128_000), Some(4000)));
+    for text in [report.to_string(), report.to_dot(), report.to_svg()] {
+        assert!(text.contains("125.0KB instead of") && text.contains("3.9KB"), "{text}");
+    }
+    Ok(())
+}
