@@ -160,7 +160,7 @@ impl Report {
             return size(before.saturating_sub(after));
         }
         let terms = self.terms(before).zip(self.terms(after));
-        match terms.and_then(|(before, after)| before.without(&after)) {
+        match terms.and_then(|(before, after)| before.minus(&after)) {
             Some(saved) => format!("{} bytes of", saved.text()),
             None => format!("{} - ({}) bytes of", self.formula(before), self.formula(after)),
         }
@@ -191,8 +191,8 @@ impl Report {
     fn most_formula(&self, amounts: &[DimExpr]) -> String {
         let mut largest: Vec<Terms> = Vec::new();
         for terms in amounts.iter().filter_map(|amount| self.terms(amount)) {
-            if !largest.iter().any(|known| known.without(&terms).is_some()) {
-                largest.retain(|known| terms.without(known).is_none());
+            if !largest.iter().any(|known| known.covers(&terms)) {
+                largest.retain(|known| !terms.covers(known));
                 largest.push(terms);
             }
         }

@@ -15,8 +15,10 @@ const CHAR: f64 = 7.35;
 const LINE: f64 = 16.0;
 const PAD: f64 = 10.0;
 const MARGIN: f64 = 24.0;
+/// Length of the head of an arrow.
+const HEAD: f64 = 8.0;
 /// Characters of a line in a kernel's box, and in a tensor's.
-const KERNEL: usize = 52;
+const KERNEL: usize = 56;
 const TENSOR: usize = 34;
 
 /// Colours by class; viewers that know of dark surroundings take the second ones.
@@ -133,7 +135,10 @@ impl Report {
         };
         let lines = self.array_lines(section, array).into_iter().enumerate();
         let lines = lines.map(|(i, text)| Line { class: if i == 0 { "bold" } else { "" }, text });
-        let why = section.boundary(array).map(|boundary| wrap(&reason(boundary), TENSOR)).unwrap_or_default();
+        let why = section
+            .boundary(array)
+            .map(|boundary| wrap(&format!("not fused: {}", reason(boundary)), TENSOR))
+            .unwrap_or_default();
         let why = why.into_iter().map(|text| Line { class: "dim", text });
         Shape { class, lines: lines.chain(why).collect() }
     }
@@ -144,11 +149,12 @@ fn size(shape: &Shape) -> Point {
     (chars as f64 * CHAR + 2.0 * PAD, shape.lines.len() as f64 * LINE + 2.0 * PAD)
 }
 
-/// An arrow: straight within layers, in curves between them.
+/// An arrow: straight within layers and where its head is, in curves between layers.
 fn path(out: &mut String, points: &[Point], top: f64) {
     let at = |(x, y): Point| format!("{},{}", number(x + MARGIN), number(y + top));
     let mut line = String::new();
     for (i, &point) in points.iter().enumerate() {
+        let point = if i + 2 == points.len() { (point.0, point.1 - HEAD) } else { point };
         if i == 0 {
             let _ = write!(line, "M{}", at(point));
         } else if i.is_multiple_of(2) {

@@ -1,10 +1,12 @@
 //! Tables of text: columns as wide as they need to be, and no wider than the page.
 //!
-//! Invariant: no line ends with a space, and a word is never broken.
+//! Invariant: no line ends with a space, and a word is never broken, nor what `TIE` makes one.
 
 /// What stands in a cell: paragraphs, each on lines of its own.
 pub(super) type Cell = Vec<String>;
 
+/// A space where no line ends.
+pub(super) const TIE: char = '\u{a0}';
 /// Between columns.
 const GAP: &str = "  ";
 
@@ -69,7 +71,7 @@ fn row(cells: &[Cell], widths: &[usize]) -> Vec<String> {
             line.push_str(text);
             line.push_str(&" ".repeat(width.saturating_sub(count(text)) + GAP.len()));
         }
-        line.trim_end().to_owned()
+        line.replace(TIE, " ").trim_end().to_owned()
     };
     (0..height).map(line).collect()
 }
@@ -136,5 +138,6 @@ mod tests {
         assert_eq!(wrap("", 4), [""]);
         let rows = [vec![cell("2:13"), cell("exp")]];
         assert_eq!(table(&[], &rows, 3), ["2:13  exp"]);
+        assert_eq!(table(&[], &[vec![cell(&format!("x{TIE}4 y"))]], 3), ["x 4", "y"]);
     }
 }

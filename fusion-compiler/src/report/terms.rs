@@ -115,9 +115,14 @@ impl Terms {
         first && terms.next().is_none()
     }
 
-    /// What is left without others; nothing where that may be negative.
-    pub(super) fn without(&self, right: &Terms) -> Option<Terms> {
-        self.plus(right, -1).filter(|rest| rest.0.values().all(|count| *count > 0))
+    /// The difference; nothing where it overflows.
+    pub(super) fn minus(&self, right: &Terms) -> Option<Terms> {
+        self.plus(right, -1)
+    }
+
+    /// Whether it is at least as large, whatever the extents.
+    pub(super) fn covers(&self, right: &Terms) -> bool {
+        self.minus(right).is_some_and(|rest| rest.0.values().all(|count| *count > 0))
     }
 
     /// A number to compare with others: the value where all dims that are not known are 1024.
@@ -182,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn differences_that_may_be_negative_are_none() {
+    fn sums_cover_their_parts() {
         let (n, d) = (of(&DimExpr::sym(0), [None; 2]), of(&DimExpr::sym(1), [None; 2]));
         let both = n.plus(&d, 1).expect("nothing overflows");
-        assert_eq!(both.without(&n), Some(d.clone()));
-        assert_eq!((n.without(&both), n.without(&d)), (None, None));
-        assert_eq!(n.without(&n).map(|rest| rest.text()), Some("0".to_owned()));
+        assert_eq!(both.minus(&n), Some(d.clone()));
+        assert_eq!(n.minus(&both).map(|rest| rest.text()), Some("-D".to_owned()));
+        assert!(both.covers(&n) && n.covers(&n) && !n.covers(&both) && !n.covers(&d));
         assert!(both.weight() > n.weight());
     }
 }

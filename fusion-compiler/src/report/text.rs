@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::table::{Cell, table};
+use super::table::{Cell, TIE, table};
 use super::{Report, Section, size, variants, work};
 use crate::ir::dim::DimExpr;
 use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Traffic};
@@ -71,7 +71,9 @@ impl Report {
 
     fn row(&self, section: &Section, i: usize, group: &GroupSummary) -> Vec<Cell> {
         let list = |moved: &[Traffic]| -> Cell {
-            let line = |one: &Traffic| format!("{} {}", section.name(one.array), self.brief(&one.bytes));
+            let tied = |text: String| text.replace(' ', &TIE.to_string());
+            let line =
+                |one: &Traffic| tied(format!("{} {}", section.name(one.array), self.brief(&one.bytes)));
             if moved.is_empty() { vec!["nothing".into()] } else { moved.iter().map(line).collect() }
         };
         let alive = section.temporaries.iter().filter_map(|one| Report::alive(one).into_iter().nth(i));
