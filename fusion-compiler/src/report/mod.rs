@@ -161,6 +161,7 @@ impl Report {
         }
         let terms = self.terms(before).zip(self.terms(after));
         match terms.and_then(|(before, after)| before.minus(&after)) {
+            Some(saved) if saved == Terms::default() => size(0),
             Some(saved) => format!("{} bytes of", saved.text()),
             None => format!("{} - ({}) bytes of", self.formula(before), self.formula(after)),
         }
