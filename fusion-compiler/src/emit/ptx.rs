@@ -29,8 +29,11 @@ pub fn ptx(kernel: &Kernel) -> String {
     }
     out.line(format!(".visible .entry {}(", kernel.name));
     out.line(parameters(kernel).join(",\n"));
-    // With as many threads, that many registers do not fit.
-    let limit = if kernel.team > 32 { format!("\n.maxntid {}, 1, 1", kernel.team) } else { String::new() };
+    // With as many threads, that many registers do not fit. Asked for few blocks, ptxas does not spill any to fit more.
+    let limit = match kernel.team {
+        ..=32 => String::new(),
+        team => format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1)),
+    };
     out.block(format!("){limit}\n{{"), |out| {
         for (bank, count) in Bank::ALL.iter().zip(emitter.counts) {
             if count > 0 {

@@ -84,8 +84,6 @@ pub(super) struct Body<'w> {
     of_rows: HashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
     held: HashMap<NodeId, Held>,
-    /// Whether the elements of the space have numbers below 2³², whatever positions have.
-    few: bool,
     /// The element of a row that the first of those values is of, if not the first of all.
     held_from: Option<Value>,
     /// Where else than at the element at hand values are asked for.
@@ -131,7 +129,6 @@ impl<'w> Body<'w> {
             across: false,
             of_rows: of_rows(work),
             held: HashMap::new(),
-            few: false,
             held_from: None,
             moves: Moves::default(),
             row_moves: vec![],
@@ -215,11 +212,6 @@ impl<'w> Body<'w> {
     /// Holds a value of each element of a row in shared memory, from the element `first` on, once it is made.
     pub(super) fn hold(&mut self, id: NodeId, memory: SharedId, first: Value) {
         self.held.insert(id, Held { memory, first, filled: false });
-    }
-
-    /// Says that the space has fewer than 2³² elements: they are divided by 32 bits, for which GPUs call no function.
-    pub(super) fn count_few(&mut self) {
-        self.few = true;
     }
 
     /// Says that values are held from this element of a row on.
@@ -358,15 +350,8 @@ impl<'w> Body<'w> {
 
     /// Quotient and remainder, by one division: GPUs have no instruction for it.
     fn divide(&mut self, position: Value, extent: Value) -> (Value, Value) {
-        let few = self.few;
         let mut b = self.item();
-        let quotient = if few {
-            let [position, extent] = [position, extent].map(|value| b.cast(value, DType::U32));
-            let quotient = b.apply(Op::IntDiv, &[position, extent]);
-            b.cast(quotient, DType::Index)
-        } else {
-            b.apply(Op::IntDiv, &[position, extent])
-        };
+        let quotient = b.apply(Op::IntDiv, &[position, extent]);
         let whole = b.apply(Op::Mul, &[quotient, extent]);
         (quotient, b.apply(Op::Sub, &[position, whole]))
     }

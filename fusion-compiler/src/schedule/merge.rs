@@ -151,8 +151,8 @@ impl Merge {
             Merge::Squares { mean, sum, .. } if mean == id => {
                 let sum = copy.of(sum);
                 let mut write = Writer { graph: &mut copy.graph, span: node.span };
-                let (_, inverse) = write.count(cut);
-                Some(write.apply(Op::Mul, &[sum, inverse]))
+                let count = write.count(cut);
+                Some(write.apply(Op::Div, &[sum, count]))
             }
             Merge::Exponentials { difference, most, .. } if difference == id => {
                 let (of, most) = (copy.of(node.args[0]), copy.of(most));
@@ -174,8 +174,8 @@ impl Merge {
             Merge::Squares { mean, sum, .. } => {
                 let mean = copy.of(mean);
                 let mut write = Writer { graph: &mut copy.graph, span };
-                let (count, inverse) = write.count(cut);
-                let of_part = write.apply(Op::Mul, &[partials[&sum], inverse]);
+                let count = write.count(cut);
+                let of_part = write.apply(Op::Div, &[partials[&sum], count]);
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
                 let square = write.apply(Op::Mul, &[distance, distance]);
                 let more = write.apply(Op::Mul, &[count, square]);
@@ -224,40 +224,15 @@ impl Writer<'_> {
         self.apply(Op::Select, &[infinite, zero, x])
     }
 
-    /// The elements of a part, as all have but the last; and one over them.
-    fn count(&mut self, cut: &Cut) -> (NodeId, NodeId) {
+    /// The elements of a part: as all have, but for the last.
+    fn count(&mut self, cut: &Cut) -> NodeId {
         let number = self.leaf(NodeKind::Coord(cut.part), DType::I32, AxisSet::EMPTY.with(cut.part));
         let last = self.leaf(NodeKind::Extent(cut.last()), DType::I32, AxisSet::EMPTY);
-        let is_last = self.apply(Op::Eq, &[number, last]);
-        let counts = [cut.rest(), cut.whole()].map(|count| match count.as_const() {
-            Some(count) => (self.literal(count as f64), self.literal(1.0 / count as f64)),
-            None => self.inverse(count),
+        let [rest, whole] = [cut.rest(), cut.whole()].map(|count| match count.as_const() {
+            Some(count) => self.literal(count as f64),
+            None => self.leaf(NodeKind::Extent(count), DType::F32, AxisSet::EMPTY),
         });
-        let [(rest, of_rest), (whole, of_whole)] = counts;
-        (
-            self.apply(Op::Select, &[is_last, rest, whole]),
-            self.apply(Op::Select, &[is_last, of_rest, of_whole]),
-        )
-    }
-
-    /// A number of elements, and one over it to an ulp or two: squares around what is so near to the mean are as small. By
-    /// Newton's method from whole numbers, because GPUs call functions to divide floats, around which registers spill.
-    fn inverse(&mut self, count: DimExpr) -> (NodeId, NodeId) {
-        let about = DimExpr::constant(NEWTON).floor_div(count.clone());
-        let [count, about] =
-            [count, about].map(|extent| self.leaf(NodeKind::Extent(extent), DType::F32, AxisSet::EMPTY));
-        let (one, scale) = (self.literal(1.0), self.literal(1.0 / NEWTON as f64));
-        let mut inverse = self.apply(Op::Mul, &[about, scale]);
-        for _ in 0..2 {
-            let product = self.apply(Op::Mul, &[count, inverse]);
-            let error = self.apply(Op::Sub, &[one, product]);
-            let more = self.apply(Op::Mul, &[inverse, error]);
-            inverse = self.apply(Op::Add, &[inverse, more]);
-        }
-        (count, inverse)
+        let is_last = self.apply(Op::Eq, &[number, last]);
+        self.apply(Op::Select, &[is_last, rest, whole])
     }
 }
-
-/// What is divided by numbers of elements. The quotient is off by as much, relatively, as it is small: by 2⁻⁶ for 2²⁴ elements,
-/// which Newton's method squares twice.
-const NEWTON: i64 = 1 << 30;

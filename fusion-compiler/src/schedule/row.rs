@@ -181,9 +181,6 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let name = format!("{}_t{threads}{holds}{vector}{wide}", work.name);
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(threads);
-    if shape.part.is_some() && way.index == IndexWidth::Bits64 {
-        body.count_few();
-    }
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     let mut top = body.top();
