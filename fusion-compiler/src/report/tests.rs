@@ -133,7 +133,7 @@ Fusion: 10 → 1 kernels (90% reduction), 64.0KB memory saved
 Memory moved: 12.0KB instead of 76.0KB; temporaries: none
 
 group  hero       ops         reads    writes        temporaries  variants
-─────  ─────────  ──────────  ───────  ────────────  ───────────  ──────────────────────────────────────
+─────  ─────────  ──────────  ───────  ────────────  ───────────  ───────────────────────────────────────
 f_0    pointwise  add×2 relu  a 4.0KB  result 4.0KB  none         ptx, wgsl: vec4|scalar, 32|64-bit index
                               b 4.0KB                             cpu: vector loops"
     );
@@ -232,5 +232,5 @@ fn odd_names_are_escaped() {
     assert!(dot.contains(r#"label="a\"<b>&\\c\n \nf32[N]\n4*N bytes""#), "{dot}");
     assert!(dot.contains(r#"because \"x\" < y (3:9)"#), "{dot}");
     assert!(svg.contains(">a&quot;&lt;b&gt;&amp;\\c  </text>"), "{svg}");
-    assert!(svg.contains(">because &quot;x&quot; &lt; y (3:9)</text>"), "{svg}");
+    assert!(svg.contains(">not fused: because &quot;x&quot; &lt; y (3:9)</text>"), "{svg}");
 }
