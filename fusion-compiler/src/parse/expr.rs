@@ -566,8 +566,6 @@ mod tests {
         check("slice(x, D -> K, 0..D / 2)", "(slice x (-> D K) (.. 0 (/ D 2)))");
         check("slice(x, D -> K, 1..)", "(slice x (-> D K) (.. 1))");
         check("slice(x, D -> K, ..D - 1,)", "(slice x (-> D K) (to.. (- D 1)))");
-        check("f(..)", "(f (to.. ))");
-        check("rename(x, T -> S)", "(rename x (-> T S))");
         check("true != false", "(!= true false)");
     }
 
