@@ -39,9 +39,6 @@ fuse! {
         let y = x - mean(x, N);
         y * rsqrt(mean(square(y), N) + 1e-5) * gamma + beta
     }
-
-    /// One read.
-    pub fn logsumexp_rows(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }
 }
 
 fuse! {
@@ -214,30 +211,20 @@ fn few_long_columns_are_read_once() {
     }
 }
 
-/// Elements of a row that no block can hold.
-const LONG: usize = 1 << 16;
+/// Elements of a row that no block can hold, and that is too short to be worth three kernels.
+const UNHELD: usize = (1 << 16) - 8;
 
 #[test]
 fn a_softmax_of_long_rows_reads_each_element_twice() {
     let moved = measured("a_softmax_of_long_rows_reads_each_element_twice", |device| {
-        softmax_rows(&Tensor::full(device, 1.0, [2, LONG])?).map(|_| ())
+        softmax_rows(&Tensor::full(device, 1.0, [2, UNHELD])?).map(|_| ())
     });
     if let Some(moved) = moved {
-        let bytes = 8 * LONG as u64;
+        let bytes = 8 * UNHELD as u64;
         assert_eq!(moved, [2 * bytes, bytes, 2 * bytes / 32, bytes / 32]);
     }
 }
 
-#[test]
-fn a_logsumexp_of_long_rows_reads_each_element_once() {
-    let moved = measured("a_logsumexp_of_long_rows_reads_each_element_once", |device| {
-        logsumexp_rows(&Tensor::full(device, 1.0, [2, LONG])?).map(|_| ())
-    });
-    if let Some(moved) = moved {
-        let bytes = 8 * LONG as u64;
-        assert_eq!(moved, [bytes, 8, bytes / 32, 2]);
-    }
-}
 /// Elements of a long row, and of a part of one.
 const LONG: usize = 300_000;
 const PART: usize = 8192;

@@ -90,7 +90,7 @@ fn other_spaces_are_other_kernels() {
         "pub fn f(x: f32[N, D], y: f32[N]) -> (f32[N, D], f32[N]) { let z = 2.0 * y + 1.0; (x * z, z) }",
         &[
             "[N] y -> result",
-            "[N, D] x fma -> result",
+            "[N, D] x result -> result",
             "1:86 result: no result before has these dims in this order",
         ],
     );
@@ -165,8 +165,8 @@ fn kernels_that_would_wait_for_each_other_do_not_merge() {
         }",
         &[
             "[N, D] x -> result",
-            "[D, N] exp -> result",
-            "[N, D] exp exp -> result",
+            "[D, N] result -> result",
+            "[N, D] result result -> result",
             "3:21 result: no result before has these dims in this order",
             "4:22 result: it needs what another kernel makes of the results that it would be written with",
         ],
@@ -184,8 +184,8 @@ fn kernels_that_would_wait_for_each_other_as_a_whole_do_not_merge() {
         }",
         &[
             "[D, N] y -> result",
-            "[N, D] x exp -> result result",
-            "[D, N] exp -> result",
+            "[N, D] x result -> result result",
+            "[D, N] result -> result",
             "2:35 result: no result before has these dims in this order",
             "3:29 result: it needs what another kernel makes of the results that it would be written with",
         ],
@@ -507,7 +507,7 @@ fn costly_values_at_several_places_are_stored_once() {
     );
     check(
         "pub fn f(x: f32[N]) -> (f32[N], f32[N]) { let y = exp(x); (y, flip(y, N)) }",
-        &["[N] x -> result", "[N] exp -> result", &format!("1:63 result: {MOVED}")],
+        &["[N] x -> result", "[N] result -> result", &format!("1:63 result: {MOVED}")],
     );
     // Twice as many of the one before in each.
     let steps = "let x = x - roll(x, N, 1);\n".repeat(6);

@@ -201,7 +201,7 @@ mod tests {
         let (n, d) = (DimExpr::sym(0), DimExpr::sym(1));
         let expr = (n.clone() + DimExpr::constant(1)) * d.ceil_div(DimExpr::constant(4));
         assert_eq!(expr.eval(&[2, 9]), Some(9));
-        assert_eq!(expr.display(&["N", "D"]).to_string(), "(N + 1)*D⌈/⌉4");
+        assert_eq!(expr.display(&["N", "D"]).to_string(), "(N + 1)*(D⌈/⌉4)");
         let (a, b, c) = (DimExpr::sym(0), DimExpr::sym(1), DimExpr::sym(2));
         let text = |expr: DimExpr| expr.display(&["A", "B", "C"]).to_string();
         assert_eq!(text(a.clone() - (b.clone() - c.clone())), "A - (B - C)");

@@ -210,6 +210,13 @@ pub struct Temporary {
     pub last: u16,
 }
 
+impl Temporary {
+    /// Whether it is a value of one step for another, and not what the launches of one step pass on.
+    pub fn is_between_steps(&self) -> bool {
+        self.first < self.last
+    }
+}
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<C: Clone + 'static> {

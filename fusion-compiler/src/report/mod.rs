@@ -50,7 +50,10 @@ impl Report {
         let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
         let section = |summary: &Summary| {
             let ours = |program: &&Program<C>| summary.targets.contains(&program.target);
-            let temporaries = plan.programs.iter().filter(ours).map(|program| program.temporaries.to_vec());
+            let temporaries = plan.programs.iter().filter(ours).map(|program| {
+                let between = program.temporaries.iter().filter(|one| one.is_between_steps());
+                between.cloned().collect()
+            });
             Section {
                 summary: Summary { others: Vec::new().into(), ..summary.clone() },
                 temporaries: temporaries.collect(),
@@ -94,7 +97,8 @@ impl Report {
         self.value(&self.sections[0].summary.unfused_bytes)
     }
 
-    /// Most bytes of temporaries that live at once; nothing while an extent in it is not given, or it overflows.
+    /// Most bytes of the values between kernels that live at once; nothing while an extent in it is not given, or it
+    /// overflows. What the parts of a long row give, a number or two for each 8,192 elements, is not counted.
     pub fn peak_temporary_bytes(&self) -> Option<u64> {
         self.most(&Report::steps(&self.sections[0]))
     }

@@ -202,11 +202,12 @@ fn the_peak_is_a_formula_if_that_is_short() {
     assert_eq!(report.peak_temporary_bytes_formula(), "max(4*N + 4, 4*D + 4)");
     assert_eq!(report.peak_temporary_bytes(), None);
     assert_eq!(bound(report, 8).peak_temporary_bytes_formula(), "max(36, 4*D + 4)");
-    // Ten steps of which none is always the largest, the last with most factors.
+    // Ten pairs of steps of which none is always the largest, the last with most factors.
     let power = |i: u16| (0..i).fold(times(10 - i64::from(i), n()), |all, _| all * DimExpr::sym(1));
-    let many: Vec<(DimExpr, u16, u16)> = (0..10).map(|i| (power(i), i, i)).collect();
+    let many: Vec<(DimExpr, u16, u16)> = (0..10).map(|i| (power(i), 2 * i, 2 * i + 1)).collect();
     assert_eq!(with_temporaries(&many).peak_temporary_bytes_formula(), "4*N*D*D*D*D*D*D*D*D*D");
     assert_eq!(with_temporaries(&[]).peak_temporary_bytes(), Some(0));
+    assert_eq!(with_temporaries(&[(n(), 1, 1)]).peak_temporary_bytes(), Some(0), "parts of rows");
 }
 
 /// What a target has that binds fewer buffers.
