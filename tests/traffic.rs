@@ -42,13 +42,25 @@ fuse! {
 }
 
 fuse! {
-    /// Functions of one long row.
+    /// Two numbers of one row.
     pub fn everything(x: f32[N]) -> (f32[], f32[]) { (sum(x), max(x)) }
+
+    /// What needs the mean, too.
     pub fn variance(x: f32[N]) -> f32[] { var(x) }
+
+    /// What needs the largest, too.
     pub fn logs(x: f32[N]) -> f32[] { logsumexp(x) }
+
+    /// The same, and elements.
     pub fn shares(x: f32[N]) -> f32[N] { softmax(x, N) }
+
+    /// Elements of what needs the mean.
     pub fn standard(x: f32[N]) -> f32[N] { layer_norm(x, N) }
+
+    /// Elements in place.
     pub fn clipped(p: &mut f32[N], most: f32) { p *= min(1.0, most / norm(p)); }
+
+    /// What is combined after something else is.
     pub fn peak(x: f32[N]) -> i32[] { argmax(x, N) }
 }
 

@@ -2,7 +2,7 @@
 //! combines what they made of each row. If elements are stored, a third makes them.
 //!
 //! Each of these kernels is a group of its own, of a graph in which parts are one more axis; so the schedules of rows and
-//! elements write them. What several times through a row would give takes as many rounds, unless `merge.rs` knows better.
+//! elements write them. What takes several runs along a row takes as many rounds, unless `merge.rs` knows better.
 //! Parts depend on extents alone, and so does the order of every sum.
 
 use std::collections::{BTreeMap, BTreeSet};
