@@ -11,6 +11,10 @@ fuse! {
     pub(crate) fn log_soft(x: f32[L, C]) -> f32[L, C] { log_softmax(x, L) }
     pub(crate) fn log_sum(x: f32[L, C]) -> f32[C] { logsumexp(x, L) }
 
+    // Along rows that lie one after another.
+    pub(crate) fn soft_rows(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
+    pub(crate) fn log_sum_rows(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }
+
     /// Parameters of each row, which are read once, and of each element.
     pub(crate) fn normal(x: f32[B, L, C], gamma: f32[C], beta: f32[L], eps: f32) -> f32[B, L, C] {
         layer_norm(x, L, eps) * exp(gamma) + beta
@@ -245,11 +249,10 @@ fn operands_that_lack_a_dim_of_the_rows() {
     });
 }
 
-/// Infinities and NaN wherever they are come out as if the largest were known before anything is added.
-#[test]
-fn infinities_in_columns() {
+/// Rows with infinities and NaN in all places.
+fn special_rows() -> [[f32; 4]; 12] {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
-    let columns: [[f32; 4]; 12] = [
+    [
         [-inf, -inf, -inf, -inf],
         [-inf, -inf, 1.0, -inf],
         [1.0, -inf, 2.0, 0.5],
@@ -262,27 +265,58 @@ fn infinities_in_columns() {
         [-inf, nan, inf, 1.0],
         [3e38, -3e38, 3e38, 0.0],
         [0.0, -0.0, 100.0, -100.0],
-    ];
+    ]
+}
+
+/// Asserts a softmax and a logsumexp to be as if the largest element were known before anything is added.
+#[track_caller]
+fn check_exponentials(device: &Device, row: &[f32], shares: impl Iterator<Item = f32>, log: f32) {
+    let elements: Vec<f64> = row.iter().map(|&x| f64::from(x)).collect();
+    let (e, most, sum) = exponentials(&elements);
+    let close = |got: f32, expect: f64| {
+        let error = (f64::from(got) - expect).abs();
+        f64::from(got) == expect || got.is_nan() && expect.is_nan() || error <= 4e-6 * expect.abs() + 1e-36
+    };
+    let first = &row[..4];
+    for (i, (got, e)) in shares.zip(e).enumerate() {
+        assert!(close(got, e / sum), "{device}: share {i} of {first:?}… is {got}, not {}", e / sum);
+    }
+    let expect = if most.is_infinite() { most } else { most + sum.ln() };
+    assert!(close(log, expect), "{device}: {log} of {first:?}…, not {expect}");
+}
+
+#[test]
+fn infinities_in_columns() {
+    let columns = special_rows();
+    let c = columns.len();
+    let elements: Vec<f32> = (0..4 * c).map(|i| columns[i % c][i / c]).collect();
     for device in exact_devices() {
         let of = || -> Result<()> {
-            let c = columns.len();
-            let at = |i: usize| columns[i % c][i / c];
-            let x = Tensor::from_slice(&device, &(0..4 * c).map(at).collect::<Vec<_>>(), [4, c])?;
-            let (shares, sums) = (soft(&x)?.to_vec()?, log_sum(&x)?.to_vec()?);
+            let x = Tensor::from_slice(&device, &elements, [4, c])?;
+            let (shares, logs) = (soft(&x)?.to_vec()?, log_sum(&x)?.to_vec()?);
             for (j, column) in columns.iter().enumerate() {
-                let row: Vec<f64> = column.iter().map(|&x| f64::from(x)).collect();
-                let (e, most, sum) = exponentials(&row);
-                let close = |got: f32, expect: f64| {
-                    f64::from(got) == expect
-                        || got.is_nan() && expect.is_nan()
-                        || (f64::from(got) - expect).abs() <= 1e-6 * expect.abs().max(1e-30)
-                };
-                for i in 0..4 {
-                    let (got, expect) = (shares[i * c + j], e[i] / sum);
-                    assert!(close(got, expect), "{device}: share {i} of {column:?} is {got}, not {expect}");
-                }
-                let expect = if most.is_infinite() { most } else { most + sum.ln() };
-                assert!(close(sums[j], expect), "{device}: {} of {column:?}, not {expect}", sums[j]);
+                check_exponentials(&device, column, shares.iter().skip(j).step_by(c).copied(), logs[j]);
+            }
+            Ok(())
+        };
+        of().unwrap_or_else(|error| panic!("{device}: {error}"));
+    }
+}
+
+/// Rows that no block of a GPU can hold; the last elements are as special as the first.
+#[test]
+fn infinities_in_long_rows() {
+    let row = |len: usize, special: [f32; 4]| {
+        let between = std::iter::repeat_n(special[0].min(-5.0), len - 6);
+        special[..2].iter().copied().chain(between).chain(special).collect::<Vec<f32>>()
+    };
+    for (device, len) in exact_devices().iter().flat_map(|device| [(device, 60_000), (device, 60_001)]) {
+        let rows = special_rows().map(|special| row(len, special));
+        let of = || -> Result<()> {
+            let x = Tensor::from_slice(device, &rows.concat(), [rows.len(), len])?;
+            let (shares, logs) = (soft_rows(&x)?.to_vec()?, log_sum_rows(&x)?.to_vec()?);
+            for ((row, shares), log) in rows.iter().zip(shares.chunks_exact(len)).zip(logs) {
+                check_exponentials(device, row, shares.iter().copied(), log);
             }
             Ok(())
         };
