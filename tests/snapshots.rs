@@ -100,6 +100,7 @@ fn variants(plan: &Plan<CpuKernels>, target: Target) -> String {
         Condition::Divides(extent, by) => format!("{} % {by} == 0", named(plan, extent)),
         Condition::AtMost(extent, max) => format!("{} <= {max}", named(plan, extent)),
         Condition::AtLeast(extent, min) => format!("{} >= {min}", named(plan, extent)),
+        Condition::Subgroups(threads) => format!("{threads} threads are subgroups of one size"),
         Condition::Shares(bytes) => format!("a block shares {} bytes", named(plan, bytes)),
         Condition::Binds(bytes) => format!("{} bytes fit in a binding", named(plan, bytes)),
     };

@@ -3,6 +3,8 @@
 //! Invariant: afterwards every loop is `LoopKind::Serial`, no `Stmt::Team` is left, every `Apply` is `Native` in the
 //! dialect's column, and every cast is one that the target's own conversion gets right.
 
+mod subgroups;
+
 use std::collections::HashMap;
 
 use crate::ir::dtype::{Const, DType};
@@ -12,6 +14,7 @@ use crate::ir::kernel::{
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
+pub use subgroups::by_subgroups;
 
 /// Rewrites a kernel into what the dialect has.
 pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {

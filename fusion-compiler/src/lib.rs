@@ -8,7 +8,7 @@ use check::Source;
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph};
 use ir::kernel::{Kernel, Uniform};
-use ir::plan::{Code, Launch, Plan, Target, Variant, Ways};
+use ir::plan::{Code, Condition, Launch, Plan, Target, Variant, Ways};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
 use schedule::{Schedule, Scheduled, Scratch, Way, Work};
@@ -160,12 +160,27 @@ fn variants(
     kernels: &mut Vec<(Schedule, Ways)>,
 ) -> (Vec<Variant<CpuKernels>>, Vec<Scratch>) {
     let (ways, scratch) = schedule::schedule(work, &target::facts(target));
+    let ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
     kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
     let variant = |way: Way| Variant {
         when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
         launches: way.into_iter().map(|scheduled| launch(target, scheduled)).collect(),
     };
     (ways.into_iter().map(variant).collect(), scratch)
+}
+
+/// The ways for a team to combine what its threads have, in order of preference. Parts of rows are too long for that to
+/// matter.
+fn forms(target: Target, way: Way) -> Vec<Way> {
+    match (target, way.as_slice()) {
+        (Target::Wgsl, [scheduled]) if scheduled.kernel.team > 1 => {
+            let mut by_subgroups = scheduled.clone();
+            by_subgroups.when.push(Condition::Subgroups(scheduled.kernel.team));
+            by_subgroups.kernel = verified_kernel(legalize::by_subgroups(by_subgroups.kernel));
+            vec![vec![by_subgroups], way]
+        }
+        (Target::Ptx | Target::Wgsl | Target::Cpu, _) => vec![way],
+    }
 }
 
 fn launch(target: Target, scheduled: Scheduled) -> Launch<CpuKernels> {

@@ -14,7 +14,7 @@ fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
 }
 
 /// What a device has that is like many.
-const LIMITS: Limits = Limits { binding_bytes: 128 << 20, shared_bytes: 96 << 10 };
+const LIMITS: Limits = Limits { binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0 };
 
 /// What runs of the only step for these extents.
 fn variant<'p>(plan: &'p Plan<CpuKernels>, extents: &[i64]) -> &'p Variant<CpuKernels> {

@@ -119,6 +119,7 @@ fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64, sh
         binding_bytes_max: memory,
         buffer_bytes_max: memory,
         block_shared_bytes_max: shared,
+        subgroup_size: 32,
     }
 }
 

@@ -289,8 +289,11 @@ fn run_step(
 ) -> Result<()> {
     let symbols = &state.bound.symbols;
     let facts = state.bound.device.facts();
-    let limits =
-        Limits { binding_bytes: facts.binding_bytes_max, shared_bytes: facts.block_shared_bytes_max.into() };
+    let limits = Limits {
+        binding_bytes: facts.binding_bytes_max,
+        shared_bytes: facts.block_shared_bytes_max.into(),
+        subgroup: facts.subgroup_size,
+    };
     let holds = |condition: &Condition| condition.holds(symbols, &limits);
     let fits = step.variants.iter().find(|variant| variant.when.iter().all(holds));
     let variant =

@@ -339,6 +339,7 @@ impl<'k> Emitter<'k> {
                 let (mode, from) = match from {
                     Shuffle::Down(distance) => ("down", *distance),
                     Shuffle::First => ("idx", 0),
+                    Shuffle::DownBy(_) => unreachable!("it is known how many threads a warp has"),
                 };
                 let (d, arg) = (&d[0], self.one(*arg));
                 self.line(format!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, 31, 0xffffffff;"));
@@ -347,6 +348,9 @@ impl<'k> Emitter<'k> {
             Expr::BlockId => self.special(&d[0], "%ctaid.x"),
             Expr::Blocks => self.special(&d[0], "%nctaid.x"),
             Expr::TeamId | Expr::TeamSlot => unreachable!("legalize tells threads by their blocks"),
+            Expr::SubgroupLane | Expr::SubgroupSize => {
+                unreachable!("it is known how many threads a warp has")
+            }
             Expr::GridId => self.grid(&d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
             Expr::GridSize => self.grid(&d[0], ["%nctaid.x", "%ntid.x"], None),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
@@ -381,6 +385,8 @@ impl<'k> Emitter<'k> {
             | Expr::TeamSlot
             | Expr::Shuffle(..)
             | Expr::LoadShared(..)
+            | Expr::SubgroupLane
+            | Expr::SubgroupSize
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks

@@ -364,6 +364,8 @@ impl Emitter<'_> {
             | Expr::TeamId
             | Expr::TeamSlot
             | Expr::Shuffle(..)
+            | Expr::SubgroupLane
+            | Expr::SubgroupSize
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks

@@ -164,6 +164,7 @@ fn condition(condition: &Condition) -> TokenStream {
             let extent = extent(of);
             quote!(AtLeast(#extent, #min))
         }
+        Condition::Subgroups(threads) => quote!(Subgroups(#threads)),
         Condition::Shares(bytes) => {
             let bytes = extent(bytes);
             quote!(Shares(#bytes))

@@ -6,9 +6,11 @@
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Stmt, Type, Value};
+use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value};
 use crate::target::Dialect;
 
+/// What a text begins with that asks for subgroups. Not all who know them know this line.
+pub const SUBGROUPS: &str = "enable subgroups;\n";
 /// The declaration of the uniforms that a device with immediates may replace.
 pub const UNIFORM_DECLARATION: &str = "@group(1) @binding(0) var<uniform> args: Args;";
 /// What it is replaced by.
@@ -18,12 +20,20 @@ pub const IMMEDIATE_DECLARATION: &str = "var<immediate> args: Args;";
 pub fn wgsl(kernel: &Kernel) -> String {
     let mut out = Writer::new();
     let emitter = Emitter { kernel, wide: wide_buffers(kernel) };
+    let subgroups = asks_for_subgroups(&kernel.body);
+    if subgroups {
+        out.text.push_str(SUBGROUPS);
+    }
     emitter.declarations(&mut out);
     out.line("@compute @workgroup_size(block)");
     out.line(format!("fn {}(", kernel.name));
     out.line("    @builtin(workgroup_id) group: vec3<u32>,");
     out.line("    @builtin(num_workgroups) groups: vec3<u32>,");
     out.line("    @builtin(local_invocation_index) local: u32,");
+    if subgroups {
+        out.line("    @builtin(subgroup_invocation_id) lane: u32,");
+        out.line("    @builtin(subgroup_size) lanes: u32,");
+    }
     out.block(") {", |out| {
         out.line("let thread = (group.y * groups.x + group.x) * block + local;");
         out.line("let threads = groups.x * groups.y * block;");
@@ -157,8 +167,14 @@ impl Emitter<'_> {
             Expr::ThreadId => "local".into(),
             Expr::BlockId => "group.y * groups.x + group.x".into(),
             Expr::Blocks => "groups.x * groups.y".into(),
-            Expr::TeamId | Expr::TeamSlot | Expr::Shuffle(..) => {
-                unreachable!("a team is a group, and uses its memory")
+            Expr::SubgroupLane => "lane".into(),
+            Expr::SubgroupSize => "lanes".into(),
+            Expr::Shuffle(arg, Shuffle::First) => format!("subgroupBroadcastFirst(v{})", arg.0),
+            Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
+                format!("subgroupShuffleDown(v{}, v{})", arg.0, distance.0)
+            }
+            Expr::TeamId | Expr::TeamSlot | Expr::Shuffle(_, Shuffle::Down(_)) => {
+                unreachable!("a team is a group, whose subgroups are of who knows how many")
             }
             Expr::GridId => "thread".into(),
             Expr::GridSize => "threads".into(),
@@ -253,6 +269,16 @@ enum Elements {
     Vector(String),
     /// Lane by lane.
     Each(Vec<String>),
+}
+
+fn asks_for_subgroups(body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| match stmt {
+        Stmt::Let(_, expr) => matches!(expr, Expr::SubgroupLane | Expr::SubgroupSize | Expr::Shuffle(..)),
+        Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+            asks_for_subgroups(body)
+        }
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::Team(_) => false,
+    })
 }
 
 /// Which buffers some access takes four elements of at once.

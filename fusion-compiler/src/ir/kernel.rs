@@ -245,6 +245,8 @@ impl At {
 pub enum Shuffle {
     /// The one whose number is greater by this; for the last ones themselves.
     Down(u32),
+    /// The one whose number is greater by this value, the same for all; of the last ones who knows which.
+    DownBy(Value),
     /// The first.
     First,
 }
@@ -283,6 +285,10 @@ pub enum Expr {
     TeamSlot,
     /// Reads elements of shared memory, from the index on.
     LoadShared(SharedId, Value),
+    /// Number of this thread in its subgroup; WGSL only, made by `legalize`.
+    SubgroupLane,
+    /// Threads of a subgroup; WGSL only, made by `legalize`.
+    SubgroupSize,
     /// Number of this thread in its block; GPUs only, made by `legalize`.
     ThreadId,
     /// Number of this thread's block; GPUs only, made by `legalize`.
@@ -368,8 +374,9 @@ impl Expr {
             | Expr::Bitcast(arg)
             | Expr::Splat(arg)
             | Expr::Lane(arg, _)
-            | Expr::Shuffle(arg, _)
+            | Expr::Shuffle(arg, Shuffle::Down(_) | Shuffle::First)
             | Expr::LoadShared(_, arg) => visit(arg),
+            Expr::Shuffle(arg, Shuffle::DownBy(distance)) => [arg, distance].into_iter().for_each(visit),
             Expr::Load(at) => visit(&mut at.index),
             Expr::LoadWhere(at, mask) => [&mut at.index, mask].into_iter().for_each(visit),
             Expr::Const(_)
@@ -377,6 +384,8 @@ impl Expr {
             | Expr::LaneIndex
             | Expr::TeamId
             | Expr::TeamSlot
+            | Expr::SubgroupLane
+            | Expr::SubgroupSize
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks

@@ -246,6 +246,8 @@ pub enum Condition {
     Binds(DimExpr),
     /// The device has this many bytes of memory that the threads of a block share.
     Shares(DimExpr),
+    /// The subgroups of the device are all of one size, and blocks of this many threads are some of them.
+    Subgroups(u32),
 }
 
 /// What a device has of what variants ask for.
@@ -255,6 +257,8 @@ pub struct Limits {
     pub binding_bytes: u64,
     /// Most bytes of memory that the threads of a block share.
     pub shared_bytes: u64,
+    /// Threads of each subgroup; 0 where there are none, or of several sizes.
+    pub subgroup: u32,
 }
 
 impl Condition {
@@ -264,7 +268,7 @@ impl Condition {
             Condition::Divides(extent, divisor) => extent.as_const().map(|x| x % divisor == 0),
             Condition::AtMost(extent, max) => extent.as_const().map(|x| x <= *max),
             Condition::AtLeast(extent, min) => extent.as_const().map(|x| x >= *min),
-            Condition::Binds(_) | Condition::Shares(_) => None,
+            Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) => None,
         }
     }
 
@@ -280,6 +284,7 @@ impl Condition {
             Condition::AtLeast(extent, min) => extent.eval(symbols).is_some_and(|x| x >= *min),
             Condition::Binds(bytes) => within(bytes, limits.binding_bytes),
             Condition::Shares(bytes) => within(bytes, limits.shared_bytes),
+            Condition::Subgroups(threads) => limits.subgroup > 0 && threads % limits.subgroup == 0,
         }
     }
 }
@@ -577,10 +582,13 @@ mod tests {
     #[test]
     fn a_binding_holds_at_most_its_limit() {
         let bytes = Condition::Binds(DimExpr::sym(0) * DimExpr::constant(4));
-        let limits = |binding_bytes| Limits { binding_bytes, shared_bytes: 0 };
+        let limits = |binding_bytes| Limits { binding_bytes, shared_bytes: 0, subgroup: 32 };
         assert!(bytes.holds(&[25], &limits(100)) && !bytes.holds(&[26], &limits(100)));
         assert!(!bytes.holds(&[i64::MAX], &limits(u64::MAX)), "what overflows fits nowhere");
         let shared = Condition::Shares(DimExpr::sym(0));
         assert!(shared.holds(&[0], &limits(0)) && !shared.holds(&[1], &limits(9)));
+        let subgroups =
+            |threads, subgroup| Condition::Subgroups(threads).holds(&[], &Limits { subgroup, ..limits(0) });
+        assert!(subgroups(64, 32) && subgroups(64, 64) && !subgroups(64, 128) && !subgroups(64, 0));
     }
 }

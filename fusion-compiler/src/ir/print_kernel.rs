@@ -138,9 +138,12 @@ fn expression(kernel: &Kernel, expr: &Expr) -> String {
         Expr::TeamSlot => "team slot".into(),
         Expr::Shuffle(arg, distance) => match distance {
             Shuffle::Down(distance) => format!("shuffle {arg} down {distance}"),
+            Shuffle::DownBy(distance) => format!("shuffle {arg} down {distance}"),
             Shuffle::First => format!("shuffle {arg} from the first"),
         },
         Expr::LoadShared(id, index) => format!("load shared {}[{index}]", id.0),
+        Expr::SubgroupLane => "subgroup lane".into(),
+        Expr::SubgroupSize => "subgroup size".into(),
         Expr::ThreadId => "thread id".into(),
         Expr::BlockId => "block id".into(),
         Expr::Blocks => "blocks".into(),

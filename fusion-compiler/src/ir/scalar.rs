@@ -255,6 +255,8 @@ fn inline(
         | Expr::TeamSlot
         | Expr::Shuffle(..)
         | Expr::LoadShared(..)
+        | Expr::SubgroupLane
+        | Expr::SubgroupSize
         | Expr::ThreadId
         | Expr::BlockId
         | Expr::Blocks

@@ -5,7 +5,7 @@
 
 use super::dtype::DType;
 use super::graph::Access;
-use super::kernel::{At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, SharedId, Stmt, Type, Value};
+use super::kernel::{At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, SharedId, Shuffle, Stmt, Type, Value};
 use super::ops::{Op, Typing};
 
 /// Checks a kernel; the error says what is wrong with which statement.
@@ -237,13 +237,18 @@ impl Verifier<'_> {
             Expr::Shuffle(..) if self.conditional => {
                 Err("a shuffle that not all threads of a warp come to".into())
             }
-            Expr::Shuffle(arg, _) => {
+            Expr::Shuffle(arg, from) => {
+                if let Shuffle::DownBy(distance) = from {
+                    self.expect(*distance, INDEX)?;
+                }
                 self.expect(*arg, ty)?;
                 self.expect(value, Type { lanes: Lanes::ONE, ..ty })
             }
             Expr::LoadShared(id, index) => self.shared(*id, *index, ty),
             Expr::TeamId
             | Expr::TeamSlot
+            | Expr::SubgroupLane
+            | Expr::SubgroupSize
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
@@ -286,7 +291,7 @@ impl Verifier<'_> {
 
 /// Whether each thread has its own.
 fn is_of_thread(expr: &Expr) -> bool {
-    matches!(expr, Expr::TeamId | Expr::ThreadId | Expr::GridId | Expr::Shuffle(..))
+    matches!(expr, Expr::TeamId | Expr::SubgroupLane | Expr::ThreadId | Expr::GridId | Expr::Shuffle(..))
 }
 
 #[cfg(test)]

@@ -48,7 +48,11 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usiz
         Condition::AtMost(extent, most) => {
             all.len() == 1 && *extent == all[0].extent && *most < facts.parts.row_min
         }
-        Condition::AtLeast(..) | Condition::Divides(..) | Condition::Binds(_) | Condition::Shares(_) => false,
+        Condition::AtLeast(..)
+        | Condition::Divides(..)
+        | Condition::Binds(_)
+        | Condition::Shares(_)
+        | Condition::Subgroups(_) => false,
     };
     ways.iter().take_while(|way| way.iter().any(|scheduled| scheduled.when.iter().any(shorter))).count()
 }

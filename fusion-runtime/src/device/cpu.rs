@@ -47,6 +47,7 @@ pub(super) fn open() -> Device {
         binding_bytes_max: isize::MAX as u64,
         buffer_bytes_max: isize::MAX as u64,
         block_shared_bytes_max: 0,
+        subgroup_size: 0,
     };
     Device(Arc::new(Cpu {
         name: format!("CPU ({cores} threads, {})", isa_name(isa)),

@@ -38,6 +38,8 @@ pub struct DeviceFacts {
     pub buffer_bytes_max: u64,
     /// Most bytes of memory that the threads of a block share.
     pub block_shared_bytes_max: u32,
+    /// Threads of each subgroup, if kernels can use those and all are of one size; else 0.
+    pub subgroup_size: u32,
 }
 
 /// Part of the memory of a tensor, given to a launch.

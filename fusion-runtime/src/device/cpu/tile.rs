@@ -315,6 +315,8 @@ impl Interpreter<'_, '_> {
             | Expr::TeamId
             | Expr::TeamSlot
             | Expr::Shuffle(..)
+            | Expr::SubgroupLane
+            | Expr::SubgroupSize
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks

@@ -120,6 +120,7 @@ fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
         binding_bytes_max: bytes as u64,
         buffer_bytes_max: bytes as u64,
         block_shared_bytes_max: fact(device, attribute::BLOCK_SHARED_BYTES_MAX)?,
+        subgroup_size: fact(device, attribute::WARP_SIZE)?,
     })
 }
 

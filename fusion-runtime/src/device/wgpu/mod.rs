@@ -72,11 +72,22 @@ struct Options {
     groups_max: u32,
     /// Lowers the device's limit.
     immediate_bytes_max: u32,
+    subgroups: Subgroups,
+}
+
+/// Whether the threads of a block may combine what they have through subgroups, where those are of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subgroups {
+    Never,
+    /// On hardware. With them the software Vulkan takes up to four times as long.
+    Hardware,
+    Always,
 }
 
 impl Options {
     /// `FUSION_WGPU_CHECKED=1` compiles kernels with wgpu's checks; `FUSION_WGPU_BINDING_MAX=<bytes>` lowers the limit of
-    /// a binding, so that launches are cut earlier; `FUSION_WGPU_UNIFORMS=1` binds uniforms where immediates would do.
+    /// a binding, so that launches are cut earlier; `FUSION_WGPU_UNIFORMS=1` binds uniforms where immediates would do;
+    /// `FUSION_WGPU_SUBGROUPS=0` or `1` has blocks combine through memory or, where that can be, through subgroups.
     fn from_env() -> Options {
         let is_on = |name| std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty());
         let (checked, uniforms) = (is_on("FUSION_WGPU_CHECKED"), is_on("FUSION_WGPU_UNIFORMS"));
@@ -86,6 +97,11 @@ impl Options {
             binding_bytes_max: binding.unwrap_or(u64::MAX),
             groups_max: GROUPS_MAX,
             immediate_bytes_max: if uniforms { 0 } else { u32::MAX },
+            subgroups: match std::env::var("FUSION_WGPU_SUBGROUPS").as_deref() {
+                Ok("0") => Subgroups::Never,
+                Ok("1") => Subgroups::Always,
+                Ok(_) | Err(_) => Subgroups::Hardware,
+            },
         }
     }
 }
@@ -163,7 +179,7 @@ impl WgpuBackend {
         let immediate_bytes_max = device.max_immediate_size.min(options.immediate_bytes_max) as usize;
         let info = gpu.device.adapter_info();
         let software = info.device_type == wgpu::DeviceType::Cpu;
-        let facts = facts(&device, &info, &limits);
+        let facts = facts(&gpu.device, &info, &limits, &options);
         Ok(WgpuBackend {
             pool: Arc::new(Pool::new(gpu.clone(), device.max_buffer_size)),
             pipelines: Pipelines::new(gpu.clone(), options.checks, immediate_bytes_max, uniforms.clone()),
@@ -342,7 +358,17 @@ fn block_of(memory: &Memory) -> &Block {
 
 /// What launches and the choice of variants ask. wgpu does not tell how many multiprocessors there are, so a
 /// middling GPU is assumed; a software adapter has the processor's cores.
-fn facts(device: &wgpu::Limits, info: &wgpu::AdapterInfo, limits: &Limits) -> DeviceFacts {
+fn facts(device: &wgpu::Device, info: &wgpu::AdapterInfo, limits: &Limits, options: &Options) -> DeviceFacts {
+    let wanted = match options.subgroups {
+        Subgroups::Never => false,
+        Subgroups::Hardware => info.device_type != wgpu::DeviceType::Cpu,
+        Subgroups::Always => true,
+    };
+    // Where sizes differ, who knows which a kernel gets.
+    let subgroups = wanted
+        && device.features().contains(wgpu::Features::SUBGROUP)
+        && info.subgroup_min_size == info.subgroup_max_size;
+    let device = device.limits();
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     DeviceFacts {
         warp_size: info.subgroup_min_size.max(1),
@@ -356,5 +382,6 @@ fn facts(device: &wgpu::Limits, info: &wgpu::AdapterInfo, limits: &Limits) -> De
         binding_bytes_max: limits.binding_bytes_max.saturating_sub(limits.offset_align),
         buffer_bytes_max: device.max_buffer_size,
         block_shared_bytes_max: device.max_compute_workgroup_storage_size,
+        subgroup_size: if subgroups { info.subgroup_min_size } else { 0 },
     }
 }

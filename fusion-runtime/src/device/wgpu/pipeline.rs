@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use fusion_compiler::emit::wgsl::{IMMEDIATE_DECLARATION, UNIFORM_DECLARATION};
+use fusion_compiler::emit::wgsl::{IMMEDIATE_DECLARATION, SUBGROUPS, UNIFORM_DECLARATION};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan::Text;
 
@@ -189,7 +189,8 @@ impl Pipelines {
     }
 
     fn module(&self, launch: &Launch, text: &str) -> wgpu::ShaderModule {
-        let source = wgpu::ShaderSource::Wgsl(text.into());
+        // naga knows subgroups, but not yet the line that asks for them.
+        let source = wgpu::ShaderSource::Wgsl(text.trim_start_matches(SUBGROUPS).into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(&launch.kernel), source };
         match self.checks {
             Checks::Checked => self.gpu.device.create_shader_module(descriptor),

@@ -44,14 +44,14 @@ fn a_binding_limit_that_is_too_small() {
         check_unsupported(run(gpu, &bias(), &[4000, 4000], &views), &format!("{what}: {mend}"));
         Ok(())
     });
-    // Less than the smallest chunk of what is read in order.
-    on_device(Options { binding_bytes_max: 256, ..PLAIN }, |gpu| {
+    // Less than the smallest chunk of what is read in order: one element.
+    on_device(Options { binding_bytes_max: 16, ..PLAIN }, |gpu| {
         let memory = upload(gpu, &[1.0; 4000])?;
-        let needed = 256 + gpu.limits.offset_align + 16;
-        let what = format!("binding {needed} bytes of a tensor at once, as `step_0` needs; the most is 256");
+        let needed = 4 + gpu.limits.offset_align + 16;
+        let what = format!("binding {needed} bytes of a tensor at once, as `step_0` needs; the most is 16");
         let got = run_step(gpu, &step(), view(&memory, 0, 4000), 1.0, 1);
         check_unsupported(got, &format!("{what}: {mend}"));
-        run_step(gpu, &step(), view(&memory, 0, 32), 1.0, 1)
+        run_step(gpu, &step(), view(&memory, 0, 4), 1.0, 1)
     });
 }
 

@@ -18,6 +18,7 @@ mod errors;
 mod launches;
 mod reuse;
 mod rows;
+mod subgroups;
 mod windows;
 
 /// `out = relu(a + b) * c` in vectors of four with a scalar tail.
@@ -88,6 +89,7 @@ const PLAIN: Options = Options {
     binding_bytes_max: u64::MAX,
     groups_max: super::GROUPS_MAX,
     immediate_bytes_max: u32::MAX,
+    subgroups: super::Subgroups::Never,
 };
 
 /// Runs a test on a device of its own.

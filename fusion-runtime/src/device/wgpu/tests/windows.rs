@@ -33,7 +33,7 @@ fuse! {
 type F = Tensor<f32>;
 
 /// A device of its own, also as the backend that it is.
-fn device(options: Options) -> Option<(Device, Arc<WgpuBackend>)> {
+pub(super) fn device(options: Options) -> Option<(Device, Arc<WgpuBackend>)> {
     let mut opened = None;
     if let Ok(gpu) = open_with(options) {
         opened = Some(Arc::new(gpu));
