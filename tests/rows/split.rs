@@ -337,6 +337,29 @@ fn updates_in_place() {
     });
 }
 
+/// The CPU stores elements by parts of the longest rows alone.
+#[test]
+fn elements_of_a_row_of_millions() {
+    let (device, d) = (Device::cpu(), (1 << 22) + 3);
+    let host = Host::new(53, &[1, d]);
+    let row: Vec<f64> = host.elements.iter().map(|&x| f64::from(x)).collect();
+    let x = host.on(&device).expect("it fits");
+    let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let mut p = Tensor::from_slice(&device, &host.elements, [d]).expect("it fits");
+    clipped(&mut p, 2.0).expect("it runs");
+    let off = unit(d) + 4.0 * UNIT;
+    check("clipped", &p, &[d], row.iter().map(|x| (2.0 * x / length, off * 2.0 * x.abs() / length)));
+    let total: f64 = row.iter().map(|x| x.exp()).sum();
+    let share = |x: &f64| (x.exp() / total, (off + 64.0 * UNIT) * x.exp() / total);
+    check("softmax", &shares(&x).expect("it runs"), &[1, d], row.iter().map(share));
+    let (next, mid, above) = one_after_another(&x).expect("it runs");
+    let low = row.iter().copied().fold(f64::INFINITY, f64::min);
+    let second = row.iter().copied().filter(|&x| x > low).fold(f64::INFINITY, f64::min);
+    check("next", &next, &[1], [(second, 0.0)]);
+    check("mid", &mid, &[1], [(row.iter().filter(|&&x| x > second).count() as f64, 0.0)]);
+    check("above", &above, &[1, d], row.iter().map(|x| (x - second, 4.0 * UNIT)));
+}
+
 /// What no part can combine by itself takes a round for each time through the rows.
 #[test]
 fn one_round_after_another() {
@@ -450,7 +473,7 @@ fn threads_do_not_change_the_bits() {
     let device = Device::cpu();
     let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
     let pools: Vec<rayon::ThreadPool> = [1, 2, 3, 8].into_iter().map(pool).collect();
-    for [n, d] in [[1, 1_000_003], [3, 300_001]] {
+    for [n, d] in [[1, 1_000_003], [3, 300_001], [1, (1 << 22) + 5]] {
         let x = Host::new(47, &[n, d]).on(&device).expect("it fits");
         let run = || -> Vec<u32> {
             let (sum, mean, norm) = row_sums(&x).expect("it runs");
