@@ -1,6 +1,6 @@
 //! `relu(a + b) * c` over 16M elements, fused and not, on the best device there is.
 //!
-//! `cargo run --release --example quickstart`
+//! `cargo run --release --example quickstart`, or with `-- 1000000` over as many elements.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -20,30 +20,29 @@ fuse! {
     }
 }
 
-const N: usize = 16 << 20;
-
 fn main() -> Result<ExitCode> {
+    let n = std::env::args().nth(1).map_or(16 << 20, |n| n.parse().expect("a number of elements"));
     let device = Device::best();
-    let [a, b, c] = [3, 5, 7].map(wave);
+    let [a, b, c] = [3, 5, 7].map(|step| wave(n, step));
     let [x, y, z] = [
-        Tensor::from_slice(&device, &a, [N])?,
-        Tensor::from_slice(&device, &b, [N])?,
-        Tensor::from_slice(&device, &c, [N])?,
+        Tensor::from_slice(&device, &a, [n])?,
+        Tensor::from_slice(&device, &b, [n])?,
+        Tensor::from_slice(&device, &c, [n])?,
     ];
     println!("device: {}", device.name());
-    println!("{}", gate::report().bind(&[("N", N)])?);
+    println!("{}", gate::report().bind(&[("N", n)])?);
 
-    let mut out = Tensor::zeros(&device, [N])?;
+    let mut out = Tensor::zeros(&device, [n])?;
     let fused = median(&device, || gate::into(&mut out, &x, &y, &z))?;
-    let mut other = Tensor::zeros(&device, [N])?;
+    let mut other = Tensor::zeros(&device, [n])?;
     let unfused = median(&device, || gate_unfused::into(&mut other, &x, &y, &z))?;
     let ratio = unfused.as_secs_f64() / fused.as_secs_f64();
     println!("fused {fused:.2?}, unfused {unfused:.2?}: {ratio:.1} times as fast");
 
-    let wrong = |out: &[f32]| (0..N).find(|&i| out[i] != expected(a[i], b[i], c[i]));
+    let wrong = |out: &[f32]| (0..n).find(|&i| out[i] != expected(a[i], b[i], c[i]));
     match wrong(&out.to_vec()?).or(wrong(&other.to_vec()?)) {
         None => {
-            println!("{N} results are right");
+            println!("{n} results are right");
             Ok(ExitCode::SUCCESS)
         }
         Some(i) => {
@@ -68,8 +67,8 @@ fn median(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<Durat
 }
 
 /// Quarters of both signs, whose sums and products `f32` holds exactly.
-fn wave(step: usize) -> Vec<f32> {
-    (0..N).map(|i| ((i * step) % 401) as f32 / 4.0 - 50.0).collect()
+fn wave(n: usize, step: usize) -> Vec<f32> {
+    (0..n).map(|i| ((i * step) % 401) as f32 / 4.0 - 50.0).collect()
 }
 
 fn expected(a: f32, b: f32, c: f32) -> f32 {

@@ -160,10 +160,12 @@ run_tests_without_features() {
     env -u FUSION_REQUIRE_WGPU cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features
 }
 
-# On the machine's GPU, or on the simulated one.
+# On the machine's GPU, or on the simulated one. What runs on wgpu has run there; the random functions have not.
 run_tests_with_cuda() {
     source tests/cuda-sim/env.sh &&
-        cargo test --quiet "${featured[@]}" --package fusion-corpus --no-fail-fast --features cuda
+        FUSION_TEST_DEVICES=cpu,cuda cargo test --quiet "${featured[@]}" --no-fail-fast --features cuda
+    local code=$?
+    cargo test --quiet --package fusion-corpus --no-fail-fast --features cuda && ((code == 0))
 }
 
 # Built by the tests.
@@ -172,7 +174,7 @@ run_examples_with_cuda() {
     rm -f "$result"
     source tests/cuda-sim/env.sh &&
         cargo run --quiet --features cuda --example devices &&
-        cargo run --quiet --features cuda --example quickstart &&
+        cargo run --quiet --features cuda --example quickstart -- 1000003 &&
         cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
 }
 

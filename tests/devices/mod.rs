@@ -1,7 +1,7 @@
 //! The devices that tests run on: the one place that lists them.
 //!
 //! A device that this build or machine lacks is said on stderr and left out, unless `FUSION_REQUIRE_WGPU=1` or
-//! `FUSION_REQUIRE_CUDA=1` asks for it.
+//! `FUSION_REQUIRE_CUDA=1` asks for it. `FUSION_TEST_DEVICES=cpu,cuda` leaves out the others.
 #![allow(dead_code, reason = "each test crate that includes this uses a part of it")]
 
 use fusion::{Device, Result};
@@ -21,8 +21,13 @@ impl Kind {
     /// All of them; the CPU, which is always there, comes first.
     pub(crate) const ALL: [Kind; 3] = [Kind::Cpu, Kind::Wgpu, Kind::Cuda];
 
-    /// The device, if there is one.
+    /// The device, if there is one and it is wanted.
     pub(crate) fn open(self) -> Option<Device> {
+        let name = format!("{self:?}").to_lowercase();
+        let wanted = std::env::var("FUSION_TEST_DEVICES").ok();
+        if wanted.is_some_and(|wanted| wanted.split(',').all(|one| one != name)) {
+            return None;
+        }
         let (device, require) = match self {
             Kind::Cpu => return Some(Device::cpu()),
             Kind::Wgpu => (Device::wgpu(), "FUSION_REQUIRE_WGPU"),
