@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fuse::{Fused, Group, Load, Reason, Store, traffic};
+use crate::fuse::{Fused, Group, Load, Reason, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
@@ -299,6 +299,24 @@ pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
 /// Bytes that a group moves.
 pub(crate) fn group_bytes(graph: &Graph, group: &Group) -> DimExpr {
     collect_terms(graph, traffic(graph, group))
+}
+
+/// Bytes that a group moves, as factors: elements' axes and size of each array.
+pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (AxisSet, DType)> + 'g {
+    let loads = group.loads.iter().map(|load| match *load {
+        Load::Param(param) => {
+            let param = graph.param(param);
+            (param.kind.axes().into_iter().flatten().copied().collect(), param.dtype)
+        }
+        Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
+    });
+    let loads = group.loads.iter().zip(loads);
+    let loads = loads.map(|(load, (axes, dtype))| (group.moved.get(load).copied().unwrap_or(axes), dtype));
+    let stores = group
+        .stores
+        .iter()
+        .map(|store| (store.order.iter().copied().collect(), graph.node(store.node).dtype));
+    loads.chain(stores)
 }
 
 /// Sums arrays of one shape first, so that the formula reads `12*N*D + 4*D`.

@@ -593,21 +593,3 @@ fn varying(graph: &Graph) -> Vec<bool> {
     }
     varies
 }
-
-/// Bytes that a group moves, as factors: elements' axes and size of each array.
-pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (AxisSet, DType)> + 'g {
-    let loads = group.loads.iter().map(|load| match *load {
-        Load::Param(param) => {
-            let param = graph.param(param);
-            (param.kind.axes().into_iter().flatten().copied().collect(), param.dtype)
-        }
-        Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
-    });
-    let loads = group.loads.iter().zip(loads);
-    let loads = loads.map(|(load, (axes, dtype))| (group.moved.get(load).copied().unwrap_or(axes), dtype));
-    let stores = group
-        .stores
-        .iter()
-        .map(|store| (store.order.iter().copied().collect(), graph.node(store.node).dtype));
-    loads.chain(stores)
-}

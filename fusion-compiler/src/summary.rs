@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::assemble::{
     all_bytes, collect_terms, group_bytes, kernel_name, load_dtype, load_name, reason_text, result_name,
-    value_name,
+    traffic, value_name,
 };
-use crate::fuse::{Fused, Group, Load, Reason, Store, is_op, traffic};
+use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, SpanId};
 use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Target, Text, Traffic, Ways};

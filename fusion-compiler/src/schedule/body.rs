@@ -312,50 +312,6 @@ impl<'w> Body<'w> {
         }
     }
 
-    /// The coordinates of an element, by dim.
-    pub(super) fn decode(&mut self, element: Value) -> Vec<Value> {
-        let Some((last, outer)) = self.dims.split_last() else { return vec![] };
-        if outer.is_empty() {
-            return vec![element];
-        }
-        let extent = self.extent(&last.extent);
-        let (row, col) = self.divide(element, extent);
-        let mut coordinates = self.decode_outer(row);
-        coordinates.push(col);
-        coordinates
-    }
-
-    /// The coordinates of a row, by dim without the innermost.
-    pub(super) fn decode_outer(&mut self, row: Value) -> Vec<Value> {
-        self.decode_dims(row, self.dims.len() - 1)
-    }
-
-    /// The coordinates in the first `count` dims of an element of the space that these make.
-    pub(super) fn decode_dims(&mut self, element: Value, count: usize) -> Vec<Value> {
-        let outer = &self.dims[..count];
-        let (mut rest, mut coordinates) = (element, Vec::new());
-        for (i, dim) in outer.iter().enumerate().rev() {
-            if i == 0 {
-                coordinates.push(rest);
-            } else {
-                let extent = self.extent(&dim.extent);
-                let (quotient, remainder) = self.divide(rest, extent);
-                coordinates.push(remainder);
-                rest = quotient;
-            }
-        }
-        coordinates.reverse();
-        coordinates
-    }
-
-    /// Quotient and remainder, by one division: GPUs have no instruction for it.
-    fn divide(&mut self, position: Value, extent: Value) -> (Value, Value) {
-        let mut b = self.item();
-        let quotient = b.apply(Op::IntDiv, &[position, extent]);
-        let whole = b.apply(Op::Mul, &[quotient, extent]);
-        (quotient, b.apply(Op::Sub, &[position, whole]))
-    }
-
     /// Computes everything at a place and stores what is to be stored.
     pub(super) fn compute(&mut self, place: &Place) {
         let mut stores = Vec::new();
