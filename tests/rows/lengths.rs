@@ -38,13 +38,14 @@ const MOST: usize = 160_000;
 
 /// Runs a test on each device with each number and length of rows, of `MOST` elements.
 fn each_size(test: impl Fn(&Device, [usize; 2]) -> Result<()>) {
-    each_size_of(|_| MOST, test);
+    each_size_and(|_, _| false, test);
 }
 
-fn each_size_of(most: fn(Kind) -> usize, test: impl Fn(&Device, [usize; 2]) -> Result<()>) {
+/// The same, and with some more elements.
+fn each_size_and(also: fn(Kind, [usize; 2]) -> bool, test: impl Fn(&Device, [usize; 2]) -> Result<()>) {
     for (kind, device) in devices() {
         for count in COUNTS {
-            for len in LENGTHS.into_iter().filter(|len| count * len <= most(kind)) {
+            for len in LENGTHS.into_iter().filter(|&len| count * len <= MOST || also(kind, [count, len])) {
                 test(&device, [count, len])
                     .unwrap_or_else(|error| panic!("{device}: {count} rows of {len}: {error}"));
             }
@@ -54,11 +55,11 @@ fn each_size_of(most: fn(Kind) -> usize, test: impl Fn(&Device, [usize; 2]) -> R
 
 #[test]
 fn sums_and_means() {
-    let most = |kind| match kind {
-        Kind::Cpu | Kind::Wgpu => 4096 * 1025,
-        Kind::Cuda => MOST,
+    let also = |kind, size| match kind {
+        Kind::Cpu | Kind::Wgpu => [[4096, 1025], [70_001, 33]].contains(&size),
+        Kind::Cuda => false,
     };
-    each_size_of(most, |device, [n, d]| {
+    each_size_and(also, |device, [n, d]| {
         let host = Host::new(7, &[n, d]);
         let x = host.on(device)?;
         let sums: Vec<Sum> = host.rows().map(Sum::of).collect();

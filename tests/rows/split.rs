@@ -59,14 +59,14 @@ fuse! {
     }
 }
 
-const LENGTHS: [usize; 5] = [1, 1023, 65_536, 65_537, (1 << 20) + 1];
+const LENGTHS: [usize; 6] = [1, 1023, 65_536, 65_537, 300_001, (1 << 20) + 1];
 const COUNTS: [usize; 4] = [1, 2, 3, 33];
 
 /// Elements that take a device, or a reference that is not optimised, a second or so.
 fn most(kind: Kind) -> usize {
     match kind {
-        Kind::Cpu | Kind::Wgpu => 3 << 20,
-        Kind::Cuda => 1 << 18,
+        Kind::Cpu => (1 << 20) + 1,
+        Kind::Wgpu | Kind::Cuda => 1 << 18,
     }
 }
 
