@@ -551,3 +551,29 @@ fn reports_count_what_is_read() {
     let padded = bytes("pub fn f(x: f32[D]) -> f32[P] { pad(x, D -> P, 5, 5) }", &[100]);
     assert_eq!(padded, 4 * (100 + 110));
 }
+
+/// Functions whose kernels once could not be written, on every target, fused and not.
+#[test]
+fn elements_at_other_places_of_what_others_make() {
+    for source in [
+        // A parameter that is a result, too, and is read elsewhere by another kernel.
+        "pub fn f(x: f32[N], y: f32[N, D]) -> (f32[N], f32[N, D]) { (x, y * roll(x, N, 1)) }",
+        "pub fn f(p: &mut f32[N], q: f32[N], x: f32[N, D]) -> f32[N, D] { p = q; x * flip(q, N) }",
+        "pub fn f(x: f32[N], a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], g: f32[N]) -> (f32[N], f32[N]) {
+            (x, roll(x, N, 1) * a * b * c * d * e * g)
+        }",
+        // One index operation in another, of columns.
+        "pub fn f(x: f32[D, N]) -> f32[N] { sum(slice(slice(x, D -> Q, 1..), Q -> R, 1..), R) }",
+        "pub fn f(x: f32[D, N], i: i32[M]) -> f32[M, N] { softmax(take(x * index(D) as f32, D, i), M) }",
+    ] {
+        for attribute in ["", "#[fuse(off)]\n"] {
+            let source = format!("{attribute}{source}");
+            let functions = match front_end(source.parse().expect("tokens")) {
+                Ok(Source::Items(functions)) => functions,
+                other => panic!("{source} is right: {other:?}"),
+            };
+            let plan = compile(functions[0].graph.clone(), &Target::ALL, &|_| (0, 0));
+            assert_eq!(plan.programs.len(), Target::ALL.len());
+        }
+    }
+}

@@ -153,3 +153,13 @@ fn variants_of_parts() {
     };
     assert!(asks(variant(&plan, &[1 << 20])));
 }
+
+/// Parts make more values than a kernel of WebGPU can bind: then rows stay whole.
+#[test]
+fn no_kernel_binds_more_than_its_target_can() {
+    let source = "pub fn f(x: f32[N]) -> (f32[], f32[], f32[], f32[], f32[], f32[]) { \
+                  (mean(x), var(x), max(x), min(x), norm(x), logsumexp(x)) }";
+    let plan = plan(source, Target::Wgsl);
+    let launches = plan.programs[0].steps.iter().flat_map(|step| step.variants.iter());
+    assert!({ launches }.flat_map(|variant| variant.launches.iter()).all(|launch| launch.buffers.len() <= 8));
+}

@@ -151,7 +151,8 @@ fn statistics_of_a_batch_in_place() {
         let (variance, below) = batch(&mut x, &mut running, 0.25)?;
         // The middle dim with all of the batch, as one.
         let all = Host::of(&[1, n * h, c], host.elements.clone());
-        let of = |f: &dyn Fn(&[f64], f64, f64) -> Vec<(f64, f64)>| {
+        type OfRow<'a> = &'a dyn Fn(&[f64], f64, f64) -> Vec<(f64, f64)>;
+        let of = |f: OfRow<'_>| {
             along_the_middle(&all, |row| {
                 let mean = row.iter().sum::<f64>() / row.len() as f64;
                 let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;

@@ -38,9 +38,13 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
     let Some(new) = target(b, env, old, to) else { return Value::Unknown };
     match substitute(b, id, old, new) {
         Ok(value) => value,
-        Err(Taken) => {
-            let name = b.graph.axis(new).name.clone();
-            b.error(to.at, diag::rename_taken(name))
+        Err(refused) => {
+            let [from, name] = [old, new].map(|axis| b.graph.axis(axis).name.clone());
+            let mistake = match refused {
+                Refused::Taken => diag::rename_taken(name),
+                Refused::Regrouped => diag::rename_regrouped(from, name),
+            };
+            b.error(to.at, mistake)
         }
     }
 }
@@ -95,11 +99,16 @@ pub(super) fn create(b: &mut Builder<'_>, env: &mut Env, extent: DimExpr, name: 
     Some(axis)
 }
 
-/// Something that is renamed is made with the new dim already.
-struct Taken;
+/// Why a dim cannot be renamed.
+enum Refused {
+    /// Something that is renamed is made with the new dim already.
+    Taken,
+    /// The dim is others together, or a part of one.
+    Regrouped,
+}
 
 /// The value with one axis for another: its part that has the old one, once more.
-fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Result<Value, Taken> {
+fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Result<Value, Refused> {
     let (mut part, mut open) = (BTreeSet::new(), vec![root]);
     while let Some(id) = open.pop() {
         let node = b.graph.node(id);
@@ -108,7 +117,15 @@ fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Re
         }
     }
     if part.iter().any(|&id| b.graph.node(id).axes.contains(new)) {
-        return Err(Taken);
+        return Err(Refused::Taken);
+    }
+    let regrouped = b.graph.splits.iter().any(|split| split.whole == old || split.parts.contains(&old));
+    let makes_it = |&id: &NodeId| {
+        let node = b.graph.node(id);
+        node.kind == NodeKind::Cast && !node.args.iter().any(|&arg| b.graph.node(arg).axes.contains(old))
+    };
+    if regrouped && part.iter().any(makes_it) {
+        return Err(Refused::Regrouped);
     }
     let swap = |axis: AxisId| if axis == old { new } else { axis };
     let mut made: BTreeMap<NodeId, NodeId> = BTreeMap::new();

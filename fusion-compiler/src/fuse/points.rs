@@ -62,6 +62,10 @@ fn gathers(graph: &Graph, moves: &Moves, at: &[(AxisId, Coordinate)]) -> bool {
 
 /// What is read for a value, if it is read.
 fn load_of(graph: &Graph, group: &Group, id: NodeId) -> Option<Load> {
+    // A parameter may be a result as it is, which another kernel stores.
+    if group.loads.contains(&Load::Stored(id)) {
+        return Some(Load::Stored(id));
+    }
     match graph.node(id).kind {
         NodeKind::Input(param) => Some(Load::Param(param)),
         NodeKind::Scalar(_)
@@ -71,7 +75,7 @@ fn load_of(graph: &Graph, group: &Group, id: NodeId) -> Option<Load> {
         | NodeKind::Apply(_)
         | NodeKind::Cast
         | NodeKind::Reduce(..)
-        | NodeKind::At(_) => Some(Load::Stored(id)).filter(|load| group.loads.contains(load)),
+        | NodeKind::At(_) => None,
     }
 }
 

@@ -106,8 +106,10 @@ fn of_rows_in(
             continue;
         }
         let of_element = work.group.cols.iter().any(|&axis| node.axes.contains(axis));
+        // What index operations pick from has axes of its own.
+        let of_row = node.axes.iter().all(|axis| work.group.order.contains(&axis));
         let along = body.is_along_vectors(node.axes);
-        if !of_element && along && keeps(id) {
+        if !of_element && of_row && along && keeps(id) {
             found.insert(id);
         } else if !work.loads.contains_key(&Load::Stored(id)) {
             open.extend(&node.args);

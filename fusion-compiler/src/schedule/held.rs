@@ -73,7 +73,8 @@ fn load_of(work: &Work<'_>, id: NodeId) -> Option<BufferId> {
         | NodeKind::Reduce(..)
         | NodeKind::At(..) => None,
     };
-    work.loads.get(&param.unwrap_or(Load::Stored(id))).copied()
+    let stored = work.loads.get(&Load::Stored(id));
+    stored.or_else(|| work.loads.get(&param?)).copied()
 }
 
 /// The runs along a row that make each value anew, by number; those `held` are made in the first that needs them.

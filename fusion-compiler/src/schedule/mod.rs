@@ -71,6 +71,11 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>
             (ways, scratch)
         }
     };
+    // The last does for whatever the others do not, and has no more buffers than its group.
+    let binds = |way: &Way| way.iter().all(|kernel| kernel.buffers.len() <= facts.buffers_max);
+    let last = ways.pop();
+    ways.retain(binds);
+    ways.extend(last);
     drop_unreachable(&mut ways);
     (ways, scratch)
 }
