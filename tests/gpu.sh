@@ -85,14 +85,22 @@ run() {
     bash "$out/run.sh" "$@"
 }
 
-# Leaves the suites that have one of the programs: the others are not built.
+# Leaves of the suites the programs that are named: the others are not built.
 choose() {
-    local suite name chosen=()
+    local suite name words flag flags i chosen=()
     for suite in "${suites[@]}"; do
-        for name in "$@"; do
-            # A package's own tests have its name, with `_`.
-            [[ " $suite " == *" ${name//_/-} "* ]] && chosen+=("$suite") && break
+        read -ra words <<<"$suite"
+        flags=()
+        for ((i = 3; i < ${#words[@]}; i++)); do
+            if [[ ${words[i]} == --lib ]]; then
+                # A package's own tests have its name, with `_`.
+                name=${words[2]//-/_} flag=--lib
+            else
+                name=${words[i + 1]} flag="${words[i]} $name" i=$((i + 1))
+            fi
+            if [[ " $* " == *" $name "* ]]; then flags+=("$flag"); fi
         done
+        if ((${#flags[@]} > 0)); then chosen+=("${words[*]:0:3} ${flags[*]}"); fi
     done
     suites=("${chosen[@]:?no such program: $*}")
 }
