@@ -22,7 +22,7 @@ pub(super) fn moved(graph: &Graph, group: &Group) -> BTreeMap<Load, AxisSet> {
     let Ok((points, moves)) = points(graph, group) else { return BTreeMap::new() };
     let mut moved = BTreeMap::new();
     for &load in &group.loads {
-        let read = points.iter().filter(|(id, _)| load_of(graph, group, **id) == Some(load));
+        let read = points.iter().filter(|(id, _)| group.load_of(graph, **id) == Some(load));
         let all: BTreeSet<(NodeId, &Coordinates)> =
             read.flat_map(|(&id, points)| points.iter().map(move |at| (id, at))).collect();
         if all.iter().any(|(_, at)| is_moved(at)) {
@@ -60,22 +60,22 @@ fn gathers(graph: &Graph, moves: &Moves, at: &[(AxisId, Coordinate)]) -> bool {
     })
 }
 
-/// What is read for a value, if it is read.
-fn load_of(graph: &Graph, group: &Group, id: NodeId) -> Option<Load> {
-    // A parameter may be a result as it is, which another kernel stores.
-    if group.loads.contains(&Load::Stored(id)) {
-        return Some(Load::Stored(id));
-    }
-    match graph.node(id).kind {
-        NodeKind::Input(param) => Some(Load::Param(param)),
-        NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Reduce(..)
-        | NodeKind::At(_) => None,
+impl Group {
+    /// What is read for a value, if it is not computed.
+    pub fn load_of(&self, graph: &Graph, id: NodeId) -> Option<Load> {
+        let stored = Some(Load::Stored(id)).filter(|load| self.loads.contains(load));
+        // A parameter may be a result as it is, which another kernel stores.
+        stored.or(match graph.node(id).kind {
+            NodeKind::Input(param) => Some(Load::Param(param)),
+            NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::Reduce(..)
+            | NodeKind::At(..) => None,
+        })
     }
 }
 
@@ -90,7 +90,7 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
         points.entry(store.node).or_default().insert(vec![]);
     }
     let storable = storable(graph);
-    let read = |id: NodeId| load_of(graph, group, id).is_some();
+    let read = |id: NodeId| group.load_of(graph, id).is_some();
     // Whoever needs a value comes after it.
     for &id in group.nodes.iter().rev().filter(|&&id| !read(id)) {
         let all: Vec<Coordinates> = points.get(&id).into_iter().flatten().cloned().collect();

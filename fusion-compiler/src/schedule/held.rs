@@ -62,19 +62,7 @@ fn is_far(work: &Work<'_>, id: NodeId) -> bool {
 
 /// The buffer that a value is read from.
 fn load_of(work: &Work<'_>, id: NodeId) -> Option<BufferId> {
-    let param = match work.graph.node(id).kind {
-        NodeKind::Input(param) => Some(Load::Param(param)),
-        NodeKind::Scalar(_)
-        | NodeKind::Literal(_)
-        | NodeKind::Coord(_)
-        | NodeKind::Extent(_)
-        | NodeKind::Apply(_)
-        | NodeKind::Cast
-        | NodeKind::Reduce(..)
-        | NodeKind::At(..) => None,
-    };
-    let stored = work.loads.get(&Load::Stored(id));
-    stored.or_else(|| work.loads.get(&param?)).copied()
+    work.group.load_of(work.graph, id).and_then(|load| work.loads.get(&load)).copied()
 }
 
 /// The runs along a row that make each value anew, by number; those `held` are made in the first that needs them.
