@@ -24,7 +24,7 @@ fn float_ops(arity: usize) -> impl Iterator<Item = Op> {
 fn stride() -> usize {
     match std::env::var_os("FUSION_EXHAUSTIVE") {
         Some(stride) => stride.to_str().and_then(|stride| stride.parse().ok()).unwrap_or(1),
-        None => 40_009,
+        None => 100_003,
     }
 }
 

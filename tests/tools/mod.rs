@@ -2,9 +2,11 @@
 //!
 //! naga is a library. The others are programs: Tint is optional, and the assembler is the one that `FUSION_PTXAS`
 //! names; where it is missing that is said, and is a failure under `FUSION_REQUIRE_PTXAS=1`.
+//! What a program has accepted is not put before the same program again: the build folder keeps a mark for it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,11 +20,11 @@ const MODULE_LINES: usize = 10_000;
 /// Fails unless naga, and Tint where it is installed, find every text valid.
 pub(crate) fn validate(texts: &[String]) {
     in_parallel(texts, |text| naga(text));
-    if Command::new("tint").arg("--help").output().is_err() {
-        eprintln!("SKIPPED Tint: the command `tint` is not installed");
-        return;
+    // It tells no version.
+    match Command::new("tint").arg("--help").output() {
+        Ok(help) => in_parallel(texts, |text| once(&("tint", &help.stdout, text), || tint(text))),
+        Err(_) => eprintln!("SKIPPED Tint: the command `tint` is not installed"),
     }
-    in_parallel(texts, |text| tint(text));
 }
 
 fn naga(text: &str) {
@@ -44,8 +46,7 @@ fn tint(text: &str) {
     std::fs::remove_file(path).expect("it was written");
 }
 
-/// Fails unless every text assembles for every architecture, or of many for some: without warnings, and with all values in
-/// registers.
+/// Fails unless every text assembles for every architecture: without warnings, and with all values in registers.
 pub(crate) fn assemble(texts: &[String]) {
     let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
         assert_ne!(
@@ -56,23 +57,24 @@ pub(crate) fn assemble(texts: &[String]) {
         eprintln!("SKIPPED: FUSION_PTXAS does not name NVIDIA's assembler");
         return;
     };
+    let version = Command::new(&ptxas).arg("--version").output().expect("FUSION_PTXAS names a program");
     let modules = modules(texts);
-    // Of many modules, each goes to every other architecture.
-    let each = if modules.len() < MANY { 1 } else { 2 };
-    let of =
-        |(i, module)| ARCHITECTURES.into_iter().skip(i % each).step_by(each).map(move |one| (one, module));
-    let all: Vec<(&str, &String)> = modules.iter().enumerate().flat_map(of).collect();
-    in_parallel(&all, |&(architecture, module)| ptxas_for(&ptxas, architecture, module));
+    let of = |module| ARCHITECTURES.into_iter().map(move |architecture| (architecture, module));
+    let all: Vec<(&str, &String)> = modules.iter().flat_map(of).collect();
+    in_parallel(&all, |&(architecture, module)| {
+        let check = || ptxas_for(&ptxas, architecture, module);
+        once(&("ptxas", &version.stdout, OPTIONS, architecture, module), check);
+    });
 }
 
-/// Modules that are many.
-const MANY: usize = 16;
+/// So that a kernel whose values do not fit the registers is a failure.
+const OPTIONS: [&str; 4] = ["-v", "-Werror", "-warn-spills", "-warn-lmem-usage"];
 
 fn ptxas_for(ptxas: &OsString, architecture: &str, text: &str) {
     let path = file("ptx", text);
     let made = path.with_extension("cubin");
     let mut command = Command::new(ptxas);
-    command.args(["-v", "-Werror", "-warn-spills", "-warn-lmem-usage", "-arch", architecture, "-o"]);
+    command.args(OPTIONS).args(["-arch", architecture, "-o"]);
     let output = command.args([&made, &path]).output().expect("FUSION_PTXAS names a program");
     let log = log(&output);
     assert!(output.status.success() && !log.contains("warning"), "{architecture}: {log}\n{text}");
@@ -128,6 +130,21 @@ fn in_parallel<T: Sync>(items: &[T], check: impl Fn(&T) + Sync) {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
+}
+
+/// Runs a check that panics where it fails, unless it has passed before on all that it depends on.
+fn once(of: &impl Hash, check: impl FnOnce()) {
+    // Its numbers are the same in every run.
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    let marks = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("accepted");
+    let mark = marks.join(format!("{:016x}", hasher.finish()));
+    if !mark.exists() {
+        check();
+        std::fs::create_dir_all(marks)
+            .and_then(|()| std::fs::write(mark, ""))
+            .expect("the folder can be written");
+    }
 }
 
 /// A new file with this text.
