@@ -8,12 +8,14 @@ use std::fmt::Write;
 
 /// The dims of a corpus function: two of any extent, and `C = 3`.
 pub const DIMS: [&str; 3] = ["N", "D", "C"];
-/// Extents up to which the bounds of a function hold: of most calls, and of those with very many elements.
-pub const EXTENTS: [[usize; 3]; 2] = [[40, 40, 3], [65_537, 1, 3]];
+/// Extents up to which the bounds of a function hold: of most calls, then of those with many elements.
+pub const EXTENTS: [[usize; 3]; 4] = [[40, 40, 3], [4096, 33, 3], [65_537, 1, 3], [3, 50_257, 3]];
 /// Largest magnitude of the float elements and scalars of an input.
 pub const INPUT_MAX: f64 = 4.0;
-/// Values of larger magnitude are not computed with.
+/// Values of larger magnitude are not computed with …
 const MAGNITUDE_MAX: f64 = 1e3;
+/// … nor those that have so large ones with the larger extents.
+const OVERFLOWING: f64 = 1e18;
 /// Values with a larger error bound, in units of 2⁻²⁴, are not computed with.
 const ERROR_MAX: f64 = 3e4;
 
@@ -50,7 +52,7 @@ pub struct Function {
     /// For the in-place result, if there is one, and then each returned one, with each of `EXTENTS`: the largest
     /// absolute error, for inputs up to `INPUT_MAX`, of arithmetic in `f32` whose functions are right to a few units in
     /// the last place.
-    pub errors: Vec<[f64; 2]>,
+    pub errors: Vec<[f64; EXTENTS.len()]>,
 }
 
 /// Numbers without a pattern, the same in every run (Steele, Lea and Flood 2014: SplitMix64).
@@ -93,7 +95,7 @@ struct Float {
     /// Bit `i` for `DIMS[i]`.
     axes: u8,
     /// With each of `EXTENTS`.
-    bounds: [Bound; 2],
+    bounds: [Bound; EXTENTS.len()],
     /// The same in every arithmetic.
     exact: bool,
 }
@@ -110,7 +112,7 @@ struct Bound {
 impl Float {
     /// A value without a name so far, with a bound that follows from those of others with the same extents.
     fn new(axes: u8, bound: impl FnMut(usize) -> Bound) -> Float {
-        Float { name: String::new(), axes, bounds: [0, 1].map(bound), exact: false }
+        Float { name: String::new(), axes, bounds: std::array::from_fn(bound), exact: false }
     }
 
     fn exact(axes: u8, max: f64) -> Float {
@@ -210,8 +212,91 @@ struct Writer {
     body: String,
 }
 
-/// The bound of a reduction: from that of its elements, their number, and how often a sum of them is rounded.
-type OfReduced = fn(Bound, usize, f64) -> Bound;
+/// What is made of elements along dims.
+#[derive(Clone, Copy)]
+struct Reduction {
+    /// Of the operand `{}` and `{dims}`.
+    text: &'static str,
+    /// Its bound, from that of its elements, their number, and how often a sum of them is rounded.
+    bound: fn(Bound, usize, f64) -> Bound,
+    /// Whether it takes the largest or smallest, which must be one of some.
+    has_extremes: bool,
+    /// Whether it has a value for each element.
+    of_elements: bool,
+    /// Whether it jumps, and has one dim.
+    of_exact: bool,
+}
+
+const SUM: Reduction = Reduction {
+    text: "sum({}, {dims})",
+    bound: added,
+    has_extremes: false,
+    of_elements: false,
+    of_exact: false,
+};
+const MEAN: Reduction = Reduction {
+    text: "mean({}, {dims})",
+    bound: |x, _, roundings| Bound { max: x.max, error: x.error + (roundings + 2.0) * x.max },
+    ..SUM
+};
+const MAX: Reduction = Reduction { text: "max({}, {dims})", bound: |x, _, _| x, has_extremes: true, ..SUM };
+const MIN: Reduction = Reduction { text: "min({}, {dims})", ..MAX };
+const SOFTMAX: Reduction = Reduction {
+    text: "softmax({}, {dims})",
+    bound: |x, _, roundings| Bound { max: 1.0, error: 2.0 * x.error + 4.0 * x.max + roundings + 16.0 },
+    of_elements: true,
+    ..MAX
+};
+
+/// Along `C` alone.
+const OF_FEW: &[Reduction] = &[SUM, SUM, MEAN, MAX, MIN, SOFTMAX];
+
+/// Along dims of any extent.
+const REDUCTIONS: &[Reduction] = &[
+    // Of thousands of elements still in hand; a power of two, so that the product is exact.
+    Reduction {
+        text: "sum({} * 0.03125, {dims})",
+        bound: |x, count, roundings| {
+            added(Bound { max: x.max / 32.0, error: x.error / 32.0 }, count, roundings)
+        },
+        ..SUM
+    },
+    MEAN,
+    MAX,
+    MIN,
+    SOFTMAX,
+    // No factor makes another's error larger.
+    Reduction {
+        text: "prod(clamp({}, -1.0, 1.0), {dims})",
+        bound: |x, count, roundings| Bound { max: 1.0, error: count as f64 * x.error + roundings },
+        ..SUM
+    },
+    // Of one element it is NaN, as it should be.
+    Reduction {
+        text: "var({}, {dims})",
+        bound: |x, _, roundings| {
+            let (away, error) = (2.0 * x.max, 2.0 * x.error + (roundings + 4.0) * x.max);
+            let max = 2.0 * away * away;
+            Bound { max, error: 4.0 * away * error + (roundings + 4.0) * max }
+        },
+        ..SUM
+    },
+    Reduction {
+        text: "logsumexp({}, {dims})",
+        bound: |x, count, roundings| {
+            let max = x.max + (count as f64).ln();
+            Bound { max, error: x.error + 4.0 * x.max + roundings + 4.0 * max + 16.0 }
+        },
+        ..MAX
+    },
+    // As small numbers, so that they are in hand.
+    Reduction {
+        text: "(argmax({}, {dims}) & 63) as f32 * 0.0625",
+        bound: |_, _, _| Bound { max: 4.0, error: 0.0 },
+        of_exact: true,
+        ..MAX
+    },
+];
 
 impl Writer {
     fn new(seed: u64) -> Writer {
@@ -321,7 +406,8 @@ impl Writer {
             _ => self.reduction(),
         };
         let Bound { max, error } = value.bounds[0];
-        if max <= MAGNITUDE_MAX && error <= ERROR_MAX {
+        let overflows = value.bounds.iter().any(|bound| bound.max > OVERFLOWING);
+        if max <= MAGNITUDE_MAX && error <= ERROR_MAX && !overflows {
             value.name = format!("v{}", self.values.len());
             let _ = writeln!(self.body, "    let {} = {text};", value.name);
             self.values.push(value);
@@ -489,29 +575,30 @@ impl Writer {
         if axes == 0 {
             return self.unary();
         }
+        let reduction = self.random.pick(if axes == 4 { OF_FEW } else { REDUCTIONS });
+        if reduction.of_exact && !(x.exact && axes.is_power_of_two()) {
+            return self.unary();
+        }
         self.combines |= axes & 3 != 0;
-        let dims: Vec<&str> = (0..3).filter(|i| axes >> i & 1 == 1).map(|i| DIMS[i]).collect();
-        let kind = self.random.below(5);
-        self.has_extremes |= axes & 3 != 0 && kind > 2;
-        let (text, bound): (&str, OfReduced) = match kind {
-            0 | 1 if axes == 4 => ("sum({}, {dims})", added),
-            // Of thousands of elements still in hand; a power of two, so that the product is exact.
-            0 | 1 => ("sum({} * 0.03125, {dims})", |x, count, roundings| {
-                added(Bound { max: x.max / 32.0, error: x.error / 32.0 }, count, roundings)
-            }),
-            2 => ("mean({}, {dims})", |x, _, roundings| Bound {
-                max: x.max,
-                error: x.error + (roundings + 2.0) * x.max,
-            }),
-            3 => ("max({}, {dims})", |x, _, _| x),
-            _ => ("min({}, {dims})", |x, _, _| x),
-        };
+        self.has_extremes |= axes & 3 != 0 && reduction.has_extremes;
         let of = |i: usize| {
             let extents = (0..3).filter(|dim| axes >> dim & 1 == 1).map(|dim| EXTENTS[i][dim]);
-            bound(x.bounds[i], extents.clone().product(), roundings(extents.sum()))
+            (reduction.bound)(x.bounds[i], extents.clone().product(), roundings(extents.sum()))
         };
-        let dims = if dims.len() == 1 { dims[0].to_owned() } else { format!("({})", dims.join(", ")) };
-        (fill(text, &x.name).replace("{dims}", &dims), Float::new(x.axes & !axes, of))
+        let left = if reduction.of_elements { x.axes } else { x.axes & !axes };
+        let value = Float { exact: reduction.of_exact, ..Float::new(left, of) };
+        let dims: Vec<&str> = (0..3).filter(|i| axes >> i & 1 == 1).map(|i| DIMS[i]).collect();
+        let along = |x: &str, dims: &str| fill(reduction.text, x).replace("{dims}", dims);
+        let text = match dims[..] {
+            [dim] => along(&x.name, dim),
+            // As one dim.
+            [dim, "C"] if self.random.one_in(2) => {
+                let made = along(&format!("merge({}, ({dim}, C) -> {dim}C)", x.name), &format!("{dim}C"));
+                if reduction.of_elements { format!("split({made}, {dim}C -> ({dim}, C))") } else { made }
+            }
+            _ => along(&x.name, &format!("({})", dims.join(", "))),
+        };
+        (text, value)
     }
 
     fn finish(mut self, seed: u64, params: Vec<Kind>, signature: &str) -> Function {
@@ -576,10 +663,10 @@ fn added(x: Bound, count: usize, roundings: f64) -> Bound {
     Bound { max, error: count as f64 * x.error + roundings * max }
 }
 
-/// Additions that an element takes part in, of dims whose extents have this sum: along one dim at least 32 elements are
-/// combined side by side, along the others one after another.
+/// Additions that an element takes part in, of dims whose extents have this sum: all of few, and of many those within a
+/// part, and of the parts.
 fn roundings(extents: usize) -> f64 {
-    (2 * extents + 16) as f64
+    (2 * extents + 16).min(4096) as f64
 }
 
 fn fill(text: &str, name: &str) -> String {
