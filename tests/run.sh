@@ -149,10 +149,10 @@ choose_vulkan_driver() {
     fi
 }
 
-# With the features that users have, and all that has no features. The random functions are compiled once, with all
-# features: it takes minutes.
+# With the features that users have, and all that has no features. The tests that run on every device run on each in one of
+# the steps. The random functions are compiled once, with all features: it takes minutes.
 run_tests() {
-    cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast
+    FUSION_TEST_DEVICES=wgpu cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast
 }
 
 # Without its feature there is no wgpu device to require.
@@ -160,10 +160,10 @@ run_tests_without_features() {
     env -u FUSION_REQUIRE_WGPU cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features
 }
 
-# On the machine's GPU, or on the simulated one. What runs on wgpu has run there; the random functions have not.
+# On the machine's GPU, or on the simulated one; the random functions on all devices.
 run_tests_with_cuda() {
     source tests/cuda-sim/env.sh &&
-        FUSION_TEST_DEVICES=cpu,cuda cargo test --quiet "${featured[@]}" --no-fail-fast --features cuda
+        FUSION_TEST_DEVICES=cuda cargo test --quiet "${featured[@]}" --no-fail-fast --features cuda
     local code=$?
     cargo test --quiet --package fusion-corpus --no-fail-fast --features cuda && ((code == 0))
 }

