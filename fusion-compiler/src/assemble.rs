@@ -202,7 +202,7 @@ fn operand(
 ) -> Operand {
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
-    Operand { slot, name, dtype, access, axes, moved: false }
+    Operand { slot, name, dtype, access, axes, moved: false, turns: None }
 }
 
 /// The parameter whose memory one is read from.

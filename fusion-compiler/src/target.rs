@@ -23,6 +23,8 @@ pub struct TargetFacts {
     pub row_memory: RowMemory,
     /// How rows that are few and long are cut into parts.
     pub parts: Parts,
+    /// How long rows that lie side by side are.
+    pub columns: Columns,
 }
 
 /// How rows that are few and long are cut into parts, so that all of the device works on them.
@@ -35,6 +37,19 @@ pub struct Parts {
     /// Elements of the shortest rows that are worth a second kernel …
     pub row_min: i64,
     /// … and of those worth a third, where elements are stored.
+    pub stored_row_min: i64,
+}
+
+/// How long rows that lie side by side are cut into parts: for all of the device, and so that no sum takes too many steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// Elements that parts should have side by side, where there are fewer rows.
+    pub width: i64,
+    /// Steps of a part where rows are few.
+    pub steps: i64,
+    /// Elements of the shortest rows that are worth a second kernel …
+    pub row_min: i64,
+    /// … and of those worth a third, and a second read, where elements are stored.
     pub stored_row_min: i64,
 }
 
@@ -90,6 +105,7 @@ pub fn facts(target: Target) -> TargetFacts {
             teams: &PTX_TEAMS,
             row_memory: RowMemory::AtLaunch,
             parts: GPU_PARTS,
+            columns: GPU_COLUMNS,
         },
         // Eight storage buffers, and 256 threads of a group, are what every WebGPU device has.
         Target::Wgsl => TargetFacts {
@@ -101,6 +117,7 @@ pub fn facts(target: Target) -> TargetFacts {
             // Of the 16 KiB that every device has; the rest is for what threads combine.
             row_memory: RowMemory::Fixed(3072),
             parts: GPU_PARTS,
+            columns: GPU_COLUMNS,
         },
         // Sixteen kilobytes of each f32 array: a handful of arrays stays in the first two caches.
         Target::Cpu => TargetFacts {
@@ -113,6 +130,8 @@ pub fn facts(target: Target) -> TargetFacts {
             // A quarter of a megabyte of each array, so that what a part takes beside its elements is nothing. One thread
             // alone is no slower for rows this long; of elements, only where memory is what it waits for.
             parts: Parts { len: 1 << 16, rows_max: 16, row_min: 1 << 18, stored_row_min: 1 << 22 },
+            // Half of what a thread goes through together, at least, and half a megabyte of each array.
+            columns: Columns { steps: 256, ..GPU_COLUMNS },
         },
     }
 }
@@ -124,6 +143,9 @@ const WGSL_TEAMS: [Team; 2] = [team(64, 1024, 1), team(256, i64::MAX, 1)];
 /// Eight 128-bit accesses for each thread of a block, and fewer rows than a large GPU has room for blocks. What a block can
 /// hold of a row it need not read twice, so elements are stored by parts only of longer ones.
 const GPU_PARTS: Parts = Parts { len: 1 << 13, rows_max: 512, row_min: 1 << 15, stored_row_min: 1 << 16 };
+
+/// A kilobyte or two side by side. A sum of a thousand is as exact as an f32 can be asked to be.
+const GPU_COLUMNS: Columns = Columns { width: 256, steps: 64, row_min: 1025, stored_row_min: 1 << 13 };
 
 const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
     Team { threads, row_max, per_block }

@@ -3,18 +3,21 @@
 //! So vectors run over neighbouring rows, and each lane goes through a row of its own: once for each step of what is
 //! combined, and once more for what is stored of elements. On GPUs what is made of a row stays in registers, on the CPU in
 //! memory of the thread, one element for each row of a block of them. What several runs (`runs.rs`) need of the elements is read
-//! and made again; nothing of them is held. Where rows are few and long, GPUs give each to a team, as `row.rs` does.
+//! and made again; nothing of them is held. A sum has one running total: long rows are cut into parts (`split.rs`), which lie
+//! side by side as rows do. Where elements of few rows are stored, GPUs give each to a team, as `row.rs` does.
 
 use std::collections::BTreeSet;
 
 use super::body::{Body, Place, Sight};
+use super::cut::Cut;
+use super::position::Range;
 use super::runs::{Run, Runs, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
 use super::{Scheduled, Work, row};
 use crate::fuse::{Load, is_op, lies_beside};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisSet, NodeId, NodeKind, Reduce};
+use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{
     Carried, IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value,
 };
@@ -42,10 +45,7 @@ pub(super) fn fits(work: &Work<'_>) -> bool {
 
 /// The ways to run such a group.
 pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let rows = dims(work.graph, work.group, &work.operands);
-    let cols = cols(work.graph, work.group, &work.operands);
-    let count = rows.len();
-    let shape = Shape { rows: count, dims: [rows, cols].concat() };
+    let shape = Shape::new(work, None);
     match facts.vector {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(lanes) => {
@@ -61,13 +61,88 @@ pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     }
 }
 
+/// Rows that are parts of longer ones.
+pub(super) fn parts(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    cut: &Cut,
+    (index, lanes): (IndexWidth, u8),
+) -> Scheduled {
+    let shape = Shape::new(work, Some(cut));
+    match facts.vector {
+        Vectors::Loops(_) => on_cpu(work, facts, &shape),
+        Vectors::Lanes(_) => on_gpu(work, facts, &shape, (index, lanes)),
+    }
+}
+
+/// What has to be a multiple of the lanes of vectors that go through such parts. Where parts take turns, each vector is of what
+/// has one more step, or of what has not.
+pub(super) fn aligned(work: &Work<'_>, cut: &Cut) -> DimExpr {
+    let shape = Shape::new(work, Some(cut));
+    match shape.turn_beside() {
+        Some(turn) => cut.extent.clone() * turn.each.clone(),
+        None => shape.beside().extent.clone(),
+    }
+}
+
 /// The dims of the space that has an element for each row, then of a row.
 struct Shape {
     rows: usize,
     dims: Vec<SpaceDim>,
+    /// Where each row is a part of a longer one.
+    part: Option<Part>,
+}
+
+/// A part of a row: a run of the coordinates along one of its dims.
+struct Part {
+    /// The dim whose coordinate is the number of the run …
+    number: usize,
+    /// … and that which it is a run of …
+    along: usize,
+    /// … with its coordinates, but for the last.
+    len: DimExpr,
+    /// If it is one of several that share the run.
+    turn: Option<Turn>,
+}
+
+/// Parts that share a run, each taking every so many of its coordinates.
+struct Turn {
+    /// The dim that has the number of the part, outermost of what it is a coordinate of …
+    dim: usize,
+    /// … and elements of that dim for each.
+    each: DimExpr,
+    count: DimExpr,
+}
+
+impl Part {
+    fn new(work: &Work<'_>, cut: &Cut, dims: &[SpaceDim]) -> Part {
+        let dim = |axis: AxisId| dims.iter().position(|dim| dim.axes.contains(&axis));
+        let dim = |axis| dim(axis).unwrap_or_else(|| unreachable!("the axes of parts are those of the space"));
+        let turn = cut.turns.as_ref().map(|turns| {
+            let dim = dim(turns.axis);
+            Turn { dim, each: dims[dim].each(work.graph, turns.axis), count: turns.count.clone() }
+        });
+        Part { number: dim(cut.part), along: dim(cut.along()), len: cut.len.clone(), turn }
+    }
+
+    /// Coordinates along the run, but for the last.
+    fn steps(&self) -> DimExpr {
+        match &self.turn {
+            None => self.len.clone(),
+            Some(turn) => self.len.clone().ceil_div(turn.count.clone()),
+        }
+    }
 }
 
 impl Shape {
+    fn new(work: &Work<'_>, cut: Option<&Cut>) -> Shape {
+        let rows = dims(work.graph, work.group, &work.operands);
+        let cols = cols(work.graph, work.group, &work.operands);
+        let (rows, dims) = (rows.len(), [rows, cols].concat());
+        let part = cut.map(|cut| Part::new(work, cut, &dims));
+        Shape { rows, dims, part }
+    }
+
     fn cols(&self) -> &[SpaceDim] {
         &self.dims[self.rows..]
     }
@@ -77,10 +152,64 @@ impl Shape {
         &self.dims[self.rows - 1]
     }
 
+    /// How parts take turns, if those lie side by side along with rows.
+    fn turn_beside(&self) -> Option<&Turn> {
+        let turn = self.part.as_ref().and_then(|part| part.turn.as_ref());
+        turn.filter(|turn| turn.dim == self.rows - 1)
+    }
+
     fn space(&self, grain: u32) -> Space {
         let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
         let (rows, cols) = (product(&self.dims[..self.rows - 1]), self.beside().extent.clone());
-        Space { rows, cols, grain, each: product(self.cols()) }
+        let along = |(i, dim): (usize, &SpaceDim)| match &self.part {
+            Some(part) if part.along == self.rows + i => part.steps(),
+            Some(_) | None => dim.extent.clone(),
+        };
+        let each: Vec<DimExpr> = self.cols().iter().enumerate().map(along).collect();
+        Space { rows, cols, grain, each: DimExpr::product(&each) }
+    }
+}
+
+/// Where the loops along a row are to go, if not all along it.
+struct Steps {
+    /// The loop that does not, by its dim.
+    along: usize,
+    /// The run that the part shares, or is.
+    run: Range,
+    /// Past the last step.
+    end: Value,
+    step: Value,
+}
+
+impl Steps {
+    /// Those of the part that a row is.
+    fn new(body: &mut Body<'_>, shape: &Shape, rows: &[Value]) -> Option<Steps> {
+        let part = shape.part.as_ref()?;
+        let run = body.range(rows[part.number], &part.len, &shape.dims[part.along].extent);
+        let (end, step) = match &part.turn {
+            None => (run.end, body.top().index(1)),
+            // Steps begin at the first of those that take turns.
+            Some(turn) => {
+                let step = body.extent(&turn.count);
+                let number = match turn.each.as_const() {
+                    Some(1) => rows[turn.dim],
+                    Some(_) | None => {
+                        let each = body.extent(&turn.each);
+                        body.item().apply(Op::IntDiv, &[rows[turn.dim], each])
+                    }
+                };
+                (body.item().apply(Op::Sub, &[run.end, number]), step)
+            }
+        };
+        Some(Steps { along: part.along, run, end, step })
+    }
+
+    /// Start, step and end of the loop along a dim.
+    fn bounds(steps: Option<&Steps>, body: &mut Body<'_>, shape: &Shape, dim: usize) -> [Value; 3] {
+        match steps.filter(|steps| steps.along == dim) {
+            Some(steps) => [steps.run.start, steps.step, steps.end],
+            None => [body.top().index(0), body.top().index(1), body.extent(&shape.dims[dim].extent)],
+        }
     }
 }
 
@@ -118,6 +247,12 @@ fn of_rows_in(
     found.into_iter().collect()
 }
 
+/// Whether a value is the number of a part that takes turns, which costs a division.
+fn is_turn(work: &Work<'_>, id: NodeId) -> bool {
+    let axes = work.operands.iter().filter_map(|operand| operand.turns);
+    axes.map(NodeKind::Coord).any(|turn| work.graph.node(id).kind == turn)
+}
+
 fn on_gpu(
     work: &Work<'_>,
     facts: &TargetFacts,
@@ -139,6 +274,7 @@ fn on_gpu(
     let rows = body.decode_dims(element, shape.rows);
     let lanes_of = Lanes::Const(lanes);
     let row = Place { element, coordinates: rows.clone(), lanes: lanes_of };
+    let steps = Steps::new(&mut body, shape, &rows);
     for run in runs(work, Runs::Fewest) {
         in_registers(work, &mut body, &run.terms(work), &row);
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
@@ -147,7 +283,7 @@ fn on_gpu(
         let parts = run.reduces(work);
         let starts: Vec<Value> = parts.iter().map(|&part| identity(&mut body, part, lanes_of)).collect();
         let (stmts, mut made) =
-            registers(work, &mut body, (shape.cols(), &vars), (&run, &terms, inside), starts);
+            registers(work, &mut body, (shape, steps.as_ref(), &vars), (&run, &terms, inside), starts);
         body.item().body.extend(stmts);
         let alone = run.alone.len();
         for (pair, made) in run.pairs.iter().zip(made[alone..].chunks_exact_mut(2)) {
@@ -161,7 +297,7 @@ fn on_gpu(
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
         let inside = stores(work, &mut body, Stored::Elements, &place);
         let (stmts, _) =
-            registers(work, &mut body, (shape.cols(), &vars), (&Run::default(), &[], inside), vec![]);
+            registers(work, &mut body, (shape, None, &vars), (&Run::default(), &[], inside), vec![]);
         body.item().body.extend(stmts);
     }
     let stores = stores(work, &mut body, Stored::Rows, &row);
@@ -175,7 +311,8 @@ fn on_gpu(
 /// Makes the values of rows that these of elements are made of, before the loop over those.
 fn in_registers(work: &Work<'_>, body: &mut Body<'_>, elements: &[NodeId], row: &Place) {
     let is_read = |id| matches!(work.graph.node(id).kind, NodeKind::Input(_));
-    let of_rows = of_rows_in(work, body, elements, |id| is_op(work.graph.node(id)) || is_read(id));
+    let keeps = |id| is_op(work.graph.node(id)) || is_read(id) || is_turn(work, id);
+    let of_rows = of_rows_in(work, body, elements, keeps);
     let made: Vec<Value> = of_rows.iter().map(|&id| body.value(id, &vec![], row)).collect();
     let stmts = body.take_inner();
     body.item().body.extend(stmts);
@@ -186,22 +323,23 @@ fn in_registers(work: &Work<'_>, body: &mut Body<'_>, elements: &[NodeId], row: 
 fn registers(
     work: &Work<'_>,
     body: &mut Body<'_>,
-    (cols, vars): (&[SpaceDim], &[Value]),
+    (shape, steps, vars): (&Shape, Option<&Steps>, &[Value]),
     (run, terms, inside): (&Run, &[Value], Vec<Stmt>),
     starts: Vec<Value>,
 ) -> (Vec<Stmt>, Vec<Value>) {
-    let (Some((dim, cols)), Some((&var, vars))) = (cols.split_first(), vars.split_first()) else {
+    let Some((&var, inner)) = vars.split_first() else {
         let mut inside = inside;
         let made = run.next(work, &mut body.writer(&mut inside), &starts, terms);
         return (inside, made);
     };
     let given: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
-    let (inside, next) = registers(work, body, (cols, vars), (run, terms, inside), given.clone());
+    let (inside, next) =
+        registers(work, body, (shape, steps, inner), (run, terms, inside), given.clone());
     let out: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
     let carried = (0..out.len())
         .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })
         .collect();
-    let (start, step, end) = (body.top().index(0), body.top().index(1), body.extent(&dim.extent));
+    let [start, step, end] = Steps::bounds(steps, body, shape, shape.dims.len() - vars.len());
     (vec![Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body: inside }], out)
 }
 
@@ -228,7 +366,8 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let mut rows = body.decode_dims(row, shape.rows - 1);
     rows.push(first);
     let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop };
-    let mut block = Block { work, shape, row, len, kept: BTreeSet::new(), zero, one };
+    let steps = Steps::new(&mut body, shape, &row.coordinates);
+    let mut block = Block { work, shape, steps, row, len, kept: BTreeSet::new(), zero, one };
     runs(work, Runs::Each).iter().for_each(|run| block.combine(&mut body, run));
     let elements = stored_elements(work);
     if !elements.is_empty() {
@@ -254,6 +393,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
 struct Block<'b> {
     work: &'b Work<'b>,
     shape: &'b Shape,
+    steps: Option<Steps>,
     /// The first of them.
     row: Place,
     /// How many.
@@ -299,7 +439,9 @@ impl Block<'_> {
     /// Makes and keeps the values of rows that these of elements are made of, before the loop over those.
     fn keep_of_rows(&mut self, body: &mut Body<'_>, elements: &[NodeId]) {
         let graph = self.work.graph;
-        let keeps = |id: NodeId| is_op(graph.node(id)) && graph.node(id).dtype != DType::Bool;
+        let keeps = |id: NodeId| {
+            is_op(graph.node(id)) && graph.node(id).dtype != DType::Bool || is_turn(self.work, id)
+        };
         let of_rows = of_rows_in(self.work, body, elements, keeps);
         let fresh: Vec<NodeId> = of_rows.into_iter().filter(|&id| self.kept.insert(id)).collect();
         for &id in &fresh {
@@ -317,13 +459,32 @@ impl Block<'_> {
 
     /// The loops along the rows.
     fn along(&self, body: &mut Body<'_>, vars: &[Value], inside: Vec<Stmt>) -> Vec<Stmt> {
-        let mut stmts = vec![Stmt::Vector { len: self.len, body: inside, folds: vec![] }];
-        for (dim, &var) in self.shape.cols().iter().zip(vars).rev() {
-            let (start, end, step) = (self.zero, body.extent(&dim.extent), self.one);
+        let (mut stmts, len) = self.len(body, vars);
+        stmts.push(Stmt::Vector { len, body: inside, folds: vec![] });
+        for (i, &var) in vars.iter().enumerate().rev() {
+            let dim = self.shape.rows + i;
+            let [start, step, end] = match self.steps.as_ref().filter(|steps| steps.along == dim) {
+                Some(steps) => [steps.run.start, steps.step, steps.end],
+                None => [self.zero, self.one, body.extent(&self.shape.dims[dim].extent)],
+            };
             let kind = LoopKind::Serial;
             stmts = vec![Stmt::Loop { var, kind, start, end, step, carried: vec![], body: stmts }];
         }
         stmts
+    }
+
+    /// How many rows there are in a step: of parts that take turns, those that have one more.
+    fn len(&self, body: &mut Body<'_>, vars: &[Value]) -> (Vec<Stmt>, Value) {
+        let (mut stmts, shape) = (vec![], self.shape);
+        let (Some(steps), Some(turn)) = (&self.steps, shape.turn_beside()) else { return (stmts, self.len) };
+        let (each, at) = (body.extent(&turn.each), vars[steps.along - shape.rows]);
+        let first = self.row.coordinates[shape.rows - 1];
+        let mut b = body.writer(&mut stmts);
+        let left = b.apply(Op::Sub, &[steps.run.end, at]);
+        let elements = b.apply(Op::Mul, &[left, each]);
+        let left = b.apply(Op::Sub, &[elements, first]);
+        let len = b.apply(Op::Min, &[left, self.len]);
+        (stmts, len)
     }
 }
 

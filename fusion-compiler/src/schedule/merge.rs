@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::split::{Copy, Cut};
+use super::cut::Cut;
+use super::split::Copy;
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -152,7 +153,7 @@ impl Merge {
                 let sum = copy.of(sum);
                 let mut write = Writer { graph: &mut copy.graph, span: node.span };
                 let count = write.count(cut);
-                Some(write.apply(Op::Div, &[sum, count]))
+                Some(write.mean(cut, sum, count))
             }
             Merge::Exponentials { difference, most, .. } if difference == id => {
                 let (of, most) = (copy.of(node.args[0]), copy.of(most));
@@ -175,7 +176,7 @@ impl Merge {
                 let mean = copy.of(mean);
                 let mut write = Writer { graph: &mut copy.graph, span };
                 let count = write.count(cut);
-                let of_part = write.apply(Op::Div, &[partials[&sum], count]);
+                let of_part = write.mean(cut, partials[&sum], count);
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
                 let square = write.apply(Op::Mul, &[distance, distance]);
                 let more = write.apply(Op::Mul, &[count, square]);
@@ -224,15 +225,47 @@ impl Writer<'_> {
         self.apply(Op::Select, &[infinite, zero, x])
     }
 
-    /// The elements of a part: as all have, but for the last.
+    /// The mean of a part, of the sum of so many elements. Of those that take turns some may have none.
+    fn mean(&mut self, cut: &Cut, sum: NodeId, count: NodeId) -> NodeId {
+        let count = match cut.turns {
+            None => count,
+            Some(_) => {
+                let one = self.literal(1.0);
+                self.apply(Op::Max, &[count, one])
+            }
+        };
+        self.apply(Op::Div, &[sum, count])
+    }
+
+    /// The elements of a part: as all have, but for those of the last run.
     fn count(&mut self, cut: &Cut) -> NodeId {
-        let number = self.leaf(NodeKind::Coord(cut.part), DType::I32, AxisSet::EMPTY.with(cut.part));
+        let number = self.coordinate(cut.part);
         let last = self.leaf(NodeKind::Extent(cut.last()), DType::I32, AxisSet::EMPTY);
-        let [rest, whole] = [cut.rest(), cut.whole()].map(|count| match count.as_const() {
-            Some(count) => self.literal(count as f64),
-            None => self.leaf(NodeKind::Extent(count), DType::F32, AxisSet::EMPTY),
-        });
+        let [rest, whole] = match &cut.turns {
+            None => [cut.rest(), cut.whole()].map(|count| self.number(count)),
+            Some(turns) => {
+                let turn = self.coordinate(turns.axis);
+                let each = cut.rest().floor_div(turns.count.clone());
+                let over = cut.rest() - each.clone() * turns.count.clone();
+                let over = self.leaf(NodeKind::Extent(over), DType::I32, AxisSet::EMPTY);
+                let has_more = self.apply(Op::Lt, &[turn, over]);
+                let [more, each] = [each.clone() + DimExpr::constant(1), each].map(|count| self.number(count));
+                let rest = self.apply(Op::Select, &[has_more, more, each]);
+                [rest, self.number(cut.whole().floor_div(turns.count.clone()))]
+            }
+        };
         let is_last = self.apply(Op::Eq, &[number, last]);
         self.apply(Op::Select, &[is_last, rest, whole])
+    }
+
+    fn coordinate(&mut self, axis: AxisId) -> NodeId {
+        self.leaf(NodeKind::Coord(axis), DType::I32, AxisSet::EMPTY.with(axis))
+    }
+
+    fn number(&mut self, count: DimExpr) -> NodeId {
+        match count.as_const() {
+            Some(count) => self.literal(count as f64),
+            None => self.leaf(NodeKind::Extent(count), DType::F32, AxisSet::EMPTY),
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::target::TargetFacts;
 
 mod body;
 mod column;
+mod cut;
 mod held;
 mod merge;
 mod pointwise;
@@ -62,9 +63,13 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>
     let alone = |ways: Vec<Scheduled>| ways.into_iter().map(|scheduled| vec![scheduled]).collect();
     let (mut ways, scratch) = match chosen(work) {
         Schedule::Pointwise => (alone(pointwise::pointwise(work, facts)), vec![]),
-        Schedule::Column => (alone(column::column(work, facts)), vec![]),
+        Schedule::Column => {
+            let (mut ways, scratch) = split::split(work, facts, Schedule::Column);
+            ways.extend(alone(column::column(work, facts)));
+            (ways, scratch)
+        }
         Schedule::Row => {
-            let (split, scratch) = split::split(work, facts);
+            let (split, scratch) = split::split(work, facts, Schedule::Row);
             let mut ways: Vec<Way> = alone(row::row(work, facts));
             let before = split::before(work, facts, &ways);
             ways.splice(before..before, split);
@@ -139,6 +144,15 @@ pub struct Operand {
     pub axes: Vec<AxisId>,
     /// Whether it is read at other places than those of the elements at hand.
     pub moved: bool,
+    /// One of the axes that is none in memory: parts that take turns along the axis before it.
+    pub turns: Option<AxisId>,
+}
+
+impl Operand {
+    /// The axes in memory, outermost first.
+    fn in_memory(&self) -> impl Iterator<Item = AxisId> {
+        self.axes.iter().copied().filter(|&axis| Some(axis) != self.turns)
+    }
 }
 
 /// One kernel.

@@ -17,7 +17,25 @@ use crate::ir::point::{Coordinate, Coordinates, Point, point};
 /// Most steps that are followed to find that lanes lie side by side.
 const STEPS_MAX: u32 = 64;
 
+/// Some of the coordinates along a dim, one after another.
+pub(super) struct Range {
+    pub(super) start: Value,
+    pub(super) end: Value,
+    pub(super) len: Value,
+}
+
 impl Body<'_> {
+    /// Run number `number` of those that are `len` coordinates each along a dim of this extent, but for the last.
+    pub(super) fn range(&mut self, number: Value, len: &DimExpr, extent: &DimExpr) -> Range {
+        let (most, extent) = (self.extent(len), self.extent(extent));
+        let mut b = self.item();
+        let start = b.apply(Op::Mul, &[number, most]);
+        let left = b.apply(Op::Sub, &[extent, start]);
+        let len = b.apply(Op::Min, &[left, most]);
+        let end = b.apply(Op::Add, &[start, len]);
+        Range { start, end, len }
+    }
+
     /// The coordinates of an element, by dim.
     pub(super) fn decode(&mut self, element: Value) -> Vec<Value> {
         let Some((last, outer)) = self.dims.split_last() else { return vec![] };
@@ -79,6 +97,11 @@ impl Body<'_> {
         if level == Level::Inner && place.lanes != Lanes::ONE && dim == self.vector {
             let lane = lane_index(self, place.lanes);
             first = self.inner().apply(Op::Add, &[first, lane]);
+        }
+        if self.dims[dim].axes.len() > 1 {
+            let each = self.dims[dim].each(self.work.graph, axis);
+            let each = self.extent(&each);
+            first = self.at(level).apply(Op::IntDiv, &[first, each]);
         }
         self.at(level).cast(first, DType::I32)
     }

@@ -7,6 +7,7 @@
 
 use super::body::{Body, Place, Sight, combine};
 use super::held::held;
+use super::position::Range;
 use super::runs::{Exponentials, Run, Runs, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
 use super::{Scheduled, Work};
@@ -290,25 +291,13 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
 }
 
-/// The part of a row, along its outermost dim.
-struct Range {
-    start: Value,
-    end: Value,
-    len: Value,
-}
-
-/// The part whose number is the last of these coordinates.
+/// The part of a row along its outermost dim, whose number is the last of these coordinates.
 fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
-    let (part, extent) = (body.extent(part), body.extent(&shape.cols()[0].extent));
-    let mut b = body.item();
-    let start = b.apply(Op::Mul, &[coordinates[shape.rows - 1], part]);
-    let left = b.apply(Op::Sub, &[extent, start]);
-    let len = b.apply(Op::Min, &[left, part]);
-    let end = b.apply(Op::Add, &[start, len]);
+    let range = body.range(coordinates[shape.rows - 1], part, &shape.cols()[0].extent);
     if shape.outer().is_empty() {
-        body.hold_from(start);
+        body.hold_from(range.start);
     }
-    Range { start, end, len }
+    range
 }
 
 /// How the elements of a row are gone through.

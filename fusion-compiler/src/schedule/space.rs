@@ -18,10 +18,18 @@ const BITS32_MAX: i64 = i32::MAX as i64;
 /// Axes that are iterated as one.
 #[derive(Clone, Debug)]
 pub(super) struct SpaceDim {
-    /// Outermost first; one if its coordinate is asked for.
+    /// Outermost first; one if its coordinate is asked for, but for that of parts that take turns.
     pub(super) axes: Vec<AxisId>,
     /// Product of their extents.
     pub(super) extent: DimExpr,
+}
+
+impl SpaceDim {
+    /// Elements of the dim for each coordinate along one of its axes.
+    pub(super) fn each(&self, graph: &Graph, axis: AxisId) -> DimExpr {
+        let inner = self.axes.iter().skip_while(|&&other| other != axis).skip(1);
+        DimExpr::product(inner.map(|&axis| &graph.axis(axis).extent))
+    }
 }
 
 /// The dims of the space of a group, outermost first; at least one.
@@ -36,6 +44,8 @@ pub(super) fn cols(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<Sp
 
 fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -> Vec<SpaceDim> {
     let asked: AxisSet = group.nodes.iter().filter_map(|&id| coordinate(graph, id)).collect();
+    // Whose turn it is follows from the coordinates of the dim that it is outermost in.
+    let asked = asked.minus(operands.iter().filter_map(|operand| operand.turns).collect());
     let mut dims: Vec<SpaceDim> = Vec::new();
     for &axis in axes {
         let extent = graph.axis(axis).extent.clone();
@@ -83,12 +93,13 @@ fn merges(dim: &SpaceDim, axis: AxisId, asked: AxisSet, operands: &[Operand]) ->
 /// Elements of an operand from one coordinate of an axis to the next; nothing if it lacks the axis.
 pub(super) fn stride(graph: &Graph, operand: &Operand, axis: AxisId) -> Option<DimExpr> {
     let place = operand.axes.iter().position(|&a| a == axis)?;
-    Some(DimExpr::product(operand.axes[place + 1..].iter().map(|&axis| &graph.axis(axis).extent)))
+    let inner = operand.axes[place + 1..].iter().filter(|&&inner| Some(inner) != operand.turns);
+    Some(DimExpr::product(inner.map(|&axis| &graph.axis(axis).extent)))
 }
 
 /// The bytes of an operand. Operands of the same axes, in whatever order, have the same expression.
 pub(super) fn bytes(graph: &Graph, operand: &Operand) -> DimExpr {
-    let axes: AxisSet = operand.axes.iter().copied().collect();
+    let axes: AxisSet = operand.in_memory().collect();
     let elements = DimExpr::product(axes.iter().map(|axis| &graph.axis(axis).extent));
     elements * DimExpr::constant(operand.dtype.size() as i64)
 }
@@ -125,7 +136,7 @@ fn beside(graph: &Graph, group: &Group, operand: &Operand) -> Option<Reach> {
 /// The numbers of elements of the operands, each once, that 32-bit positions may not reach.
 pub(super) fn wide_lengths(work: &Work<'_>) -> Vec<DimExpr> {
     // Operands of the same axes, in whatever order, have the same length.
-    let axes = work.operands.iter().map(|operand| operand.axes.iter().copied().collect());
+    let axes = work.operands.iter().map(|operand| operand.in_memory().collect());
     let mut sets: Vec<AxisSet> = Vec::new();
     for set in axes {
         if !sets.contains(&set) {

@@ -1,29 +1,31 @@
-//! Rows that are few and long: each is cut into parts, which blocks or CPU threads combine by themselves, and a second kernel
+//! Rows that are long: each is cut into parts (`cut.rs`), which blocks or CPU threads combine by themselves, and a second kernel
 //! combines what they made of each row. If elements are stored, a third makes them.
 //!
-//! Each of these kernels is a group of its own, of a graph in which parts are one more axis; so the schedules of rows and
-//! elements write them. What takes several runs along a row takes as many rounds, unless `merge.rs` knows better.
+//! Each of these kernels is a group of its own, of a graph in which parts are one more axis, or two; so the schedules of rows,
+//! columns and elements write them. What takes several runs along a row takes as many rounds, unless `merge.rs` knows better.
 //! Parts depend on extents alone, and so does the order of every sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::body::is_windowed;
+use super::cut::{Cut, cuts};
 use super::held::{reduction, steps};
 use super::merge::{Merge, merges};
 use super::space::{bytes, cols, width_conditions, widths};
-use super::{Operand, Scheduled, Scratch, Way, Work, pointwise, row};
+use super::{Operand, Schedule, Scheduled, Scratch, Way, Work, column, pointwise, row};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AXES_MAX, Access, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
 use crate::ir::kernel::{BufferId, IndexWidth};
+use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Slot};
 use crate::target::{TargetFacts, Vectors};
 
-/// The ways to run a row group whose rows are few and long, and the memory between their kernels.
-pub(super) fn split(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
+/// The ways to run a group of this schedule whose rows are long, and the memory between their kernels.
+pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Way>, Vec<Scratch>) {
     let (mut all, mut scratch) = (Vec::new(), Vec::new());
-    for (cut, when) in cuts(work, facts) {
+    for (cut, when) in cuts(work, facts, schedule) {
         let mut split = Split { work, cut, scratch, stages: vec![] };
         let mut left = Some(split.all());
         while let Some(stage) = left {
@@ -55,106 +57,6 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usiz
         | Condition::Subgroups(_) => false,
     };
     ways.iter().take_while(|way| way.iter().any(|scheduled| scheduled.when.iter().any(shorter))).count()
-}
-
-/// How rows are cut into parts.
-pub(super) struct Cut {
-    /// The number of the part.
-    pub(super) part: AxisId,
-    /// Axes of a row that a part has one coordinate of.
-    outer: Vec<AxisId>,
-    /// The others, outermost first …
-    inner: Vec<AxisId>,
-    /// … and which of them has to stay a dim by itself, which runs of its coordinates are parts of.
-    alone: Option<AxisId>,
-    /// Coordinates along the dim that is cut …
-    extent: DimExpr,
-    /// … those of each part but the last …
-    len: DimExpr,
-    /// … and elements of each.
-    each: DimExpr,
-    count: DimExpr,
-    /// Elements along the innermost dim.
-    innermost: DimExpr,
-}
-
-impl Cut {
-    /// The number of the last part.
-    pub(super) fn last(&self) -> DimExpr {
-        self.count.clone() - DimExpr::constant(1)
-    }
-
-    /// Its elements.
-    pub(super) fn rest(&self) -> DimExpr {
-        (self.extent.clone() - self.last() * self.len.clone()) * self.each.clone()
-    }
-
-    /// Those of the others.
-    pub(super) fn whole(&self) -> DimExpr {
-        self.len.clone() * self.each.clone()
-    }
-
-    /// The axes of the parts of a row.
-    fn parts(&self) -> Vec<AxisId> {
-        [self.outer.as_slice(), &[self.part]].concat()
-    }
-
-    /// What tells kernels of several cuts apart.
-    fn tag(&self) -> &'static str {
-        if self.alone.is_some() { "_runs" } else { "" }
-    }
-}
-
-/// Fewer elements along the innermost dim are no work for a block.
-const INNER_MIN: i64 = 1024;
-
-/// How to cut the rows, and when it pays: along the innermost dim where that is long, else along the outermost axis.
-fn cuts(work: &Work<'_>, facts: &TargetFacts) -> Vec<(Cut, Vec<Condition>)> {
-    let (graph, group) = (work.graph, work.group);
-    // Rows side by side have a schedule of their own, and parts are of elements at their own places.
-    let plain = group.unrolled.is_empty() && group.moved.is_empty() && !group.writes_beside();
-    if !plain || graph.axes.len() == AXES_MAX {
-        return vec![];
-    }
-    let all = cols(graph, group, &work.operands);
-    let Some((inner, outer)) = all.split_last() else { return vec![] };
-    let product = |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
-    let of_elements = group.stores.iter().any(|store| group.is_of_elements(store));
-    let row_min = if of_elements { facts.parts.stored_row_min } else { facts.parts.row_min };
-    // In the order of operands' lengths.
-    let rows: Vec<AxisId> = group.order.iter().copied().collect::<AxisSet>().iter().collect();
-    let when = vec![
-        Condition::AtMost(product(&rows), facts.parts.rows_max),
-        Condition::AtLeast(DimExpr::product(all.iter().map(|dim| &dim.extent)), row_min),
-    ];
-    let (part, len) = (AxisId(graph.axes.len() as u8), DimExpr::constant(facts.parts.len));
-    let (extent, innermost) = (inner.extent.clone(), inner.extent.clone());
-    let mut cuts = vec![(
-        Cut {
-            part,
-            outer: outer.iter().flat_map(|dim| dim.axes.clone()).collect(),
-            inner: inner.axes.clone(),
-            alone: None,
-            count: extent.clone().ceil_div(len.clone()),
-            extent,
-            len: len.clone(),
-            each: DimExpr::constant(1),
-            innermost: innermost.clone(),
-        },
-        when.clone(),
-    )];
-    if !outer.is_empty() {
-        cuts[0].1.push(Condition::AtLeast(innermost.clone(), INNER_MIN));
-        let (&alone, rest) = group.cols.split_first().unwrap_or_else(|| unreachable!("a row has axes"));
-        let (extent, each) = (graph.axis(alone).extent.clone(), product(rest));
-        let len = len.ceil_div(each.clone());
-        let count = extent.clone().ceil_div(len.clone());
-        let (outer, inner, alone) = (vec![], group.cols.clone(), Some(alone));
-        cuts.push((Cut { part, outer, inner, alone, extent, len, each, count, innermost }, when));
-    }
-    cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));
-    cuts.iter_mut().for_each(|(_, when)| when.retain(|condition| condition.known().is_none()));
-    cuts
 }
 
 /// What a kernel of a split works on.
@@ -273,6 +175,18 @@ impl Copy {
         self.graph.push(Node { args, axes, ..node.clone() })
     }
 
+    /// A node where parts are combined. The coordinate along what is cut is that of the first of those that take turns.
+    fn of_part(&mut self, node: &Node, cut: &Cut, within: AxisSet) -> NodeId {
+        if let Some(turns) = &cut.turns
+            && node.kind == NodeKind::Coord(cut.along())
+        {
+            let (first, turn) = (self.coordinate(cut.along()), self.coordinate(turns.axis));
+            return self.graph.apply(Op::Add, &[first, turn], node.span);
+        }
+        let node = Node { axes: cut.of_part(node.axes), ..node.clone() };
+        self.node(&node, within)
+    }
+
     /// What a reduction gives for each part.
     fn partial(&mut self, node: &Node, cut: &Cut, parts: AxisSet) -> NodeId {
         let args = node.args.iter().map(|&arg| self.of(arg)).collect();
@@ -315,7 +229,7 @@ impl Split<'_> {
     fn all(&self) -> Stage {
         let Work { graph, group, operands, loads, stores, .. } = self.work;
         let mut graph = (*graph).clone();
-        graph.axes.push(Axis { name: "part".into(), extent: self.cut.count.clone() });
+        self.cut.extend(&mut graph);
         let operand = |buffer: &BufferId| operands[usize::from(buffer.0)].clone();
         Stage {
             over: Over::Rows,
@@ -334,7 +248,7 @@ impl Split<'_> {
         let mut reduces: Vec<NodeId> = of_step(0).collect();
         let merges = merges(&stage.graph, &stage.group, of_step(1), &reduces);
         reduces.extend(merges.iter().map(Merge::reduce));
-        let order = [stage.group.order.clone(), self.cut.parts()].concat();
+        let order = self.cut.order(&stage.group.order);
         let part_of = |id| format!("parts of {}", word(&stage.graph, id));
         let partials = reduces.iter().map(|&id| {
             let dtype = stage.graph.node(id).dtype;
@@ -361,11 +275,12 @@ impl Split<'_> {
             let made = match merged {
                 Some(made) => made,
                 None if round.reduces.contains(&id) => copy.partial(node, &self.cut, axes),
-                None => copy.node(node, axes),
+                None => copy.of_part(node, &self.cut, axes),
             };
             copy.map.push(made);
         }
-        let known = copy.known(&stage.known);
+        let mut known = copy.known(&stage.known);
+        known.values_mut().for_each(|operand| take_turns(operand, &self.cut));
         let mut made = Stage::new(Over::Parts, copy.graph, known, (order.clone(), self.cut.inner.clone()));
         for &id in &round.reduces {
             let store = Store { node: copy.map[id.0 as usize], output: None, order: order.clone() };
@@ -446,8 +361,9 @@ impl Split<'_> {
         }
         if !rest.combines() {
             rest.over = Over::Elements;
-            let cols = std::mem::take(&mut rest.group.cols);
-            rest.group.order.extend(cols);
+            // Where no row is combined all is stored of elements, in one order.
+            rest.group.order = rest.group.stores[0].order.clone();
+            rest.group.cols.clear();
             self.name(&mut rest, "elements");
         }
         Some(rest)
@@ -458,7 +374,7 @@ impl Split<'_> {
         let slot = Slot::Temp(self.work.temporaries + self.scratch.len() as u16);
         let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
         self.scratch.push(Scratch { dtype, len });
-        Operand { slot, name, dtype, access: Access::Read, axes, moved: false }
+        Operand { slot, name, dtype, access: Access::Read, axes, moved: false, turns: None }
     }
 
     fn name(&self, stage: &mut Stage, what: &str) {
@@ -470,6 +386,15 @@ impl Split<'_> {
     fn push(&mut self, mut stage: Stage, what: &str) {
         self.name(&mut stage, what);
         self.stages.push(stage);
+    }
+}
+
+/// Shows parts that take turns what they read: each every so many of the coordinates along what is cut.
+fn take_turns(operand: &mut Operand, cut: &Cut) {
+    let along = operand.axes.iter().position(|&axis| axis == cut.along());
+    if let (Some(along), Some(turns)) = (along, &cut.turns) {
+        operand.axes.insert(along + 1, turns.axis);
+        operand.turns = Some(turns.axis);
     }
 }
 
@@ -488,7 +413,7 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
     let way = |index: IndexWidth, lanes: u8| {
         let mut when = [when, &width_conditions(split.work, facts, index), &binds].concat();
         if lanes > 1 {
-            when.push(Condition::Divides(split.cut.innermost.clone(), lanes.into()));
+            when.extend(aligned(split, facts, lanes.into()));
         }
         let mut launches: Vec<Scheduled> = split
             .stages
@@ -505,6 +430,30 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
         .collect()
 }
 
+/// Conditions for vectors of so many lanes.
+fn aligned(split: &Split<'_>, facts: &TargetFacts, lanes: i64) -> Vec<Condition> {
+    let cut = &split.cut;
+    let of_stage = |stage: &Stage| match (stage.over, cut.schedule) {
+        (Over::Parts, Schedule::Column) => vec![Condition::Divides(column::aligned(&stage.work(), cut), lanes)],
+        (Over::Elements, Schedule::Column) => {
+            let ways = pointwise::pointwise(&stage.work(), facts);
+            let conditions = ways.into_iter().flat_map(|way| way.when);
+            conditions.filter(|condition| matches!(condition, Condition::Divides(_, by) if *by == lanes)).collect()
+        }
+        (Over::Parts, Schedule::Row | Schedule::Pointwise) => {
+            vec![Condition::Divides(cut.innermost.clone(), lanes)]
+        }
+        (Over::Elements, Schedule::Row | Schedule::Pointwise) | (Over::Rows, _) => vec![],
+    };
+    let mut all: Vec<Condition> = Vec::new();
+    for condition in split.stages.iter().flat_map(of_stage) {
+        if !all.contains(&condition) {
+            all.push(condition);
+        }
+    }
+    all
+}
+
 /// A kernel as it is in a way of these conditions.
 fn launch(
     stage: &Stage,
@@ -515,7 +464,10 @@ fn launch(
 ) -> Scheduled {
     let work = stage.work();
     let mut made = match stage.over {
-        Over::Parts => row::parts(&work, facts, &cut.len, (index, lanes)),
+        Over::Parts => match cut.schedule {
+            Schedule::Column => column::parts(&work, facts, cut, (index, lanes)),
+            Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, &cut.len, (index, lanes)),
+        },
         Over::Rows if !stage.group.cols.is_empty() => row::few(&work, facts),
         Over::Rows | Over::Elements => {
             let mut ways = pointwise::pointwise(&work, facts);

@@ -1,0 +1,227 @@
+//! How rows are cut into parts, and when that pays.
+//!
+//! Rows whose elements lie next to each other are cut into runs of those. Of rows side by side a run would be too narrow to
+//! read where they are few: so as many parts as make one wide enough go through a run of all of them together, taking turns, and
+//! lie side by side as rows do. Invariant: parts depend on extents alone.
+
+use super::space::cols;
+use super::{Schedule, Work};
+use crate::fuse::Load;
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph};
+use crate::ir::plan::Condition;
+use crate::target::{TargetFacts, Vectors};
+
+/// How rows are cut into parts.
+#[derive(Clone)]
+pub(super) struct Cut {
+    /// How the elements of rows lie.
+    pub(super) schedule: Schedule,
+    /// The number of the run.
+    pub(super) part: AxisId,
+    /// The parts that share one.
+    pub(super) turns: Option<Turns>,
+    /// Axes of a row that a part has one coordinate of.
+    outer: Vec<AxisId>,
+    /// The others, outermost first …
+    pub(super) inner: Vec<AxisId>,
+    /// … and which of them has to stay a dim by itself, which runs of its coordinates are parts of.
+    pub(super) alone: Option<AxisId>,
+    /// How many of the axes of rows are outside of those of parts.
+    before: usize,
+    /// Coordinates along the dim that is cut …
+    pub(super) extent: DimExpr,
+    /// … those of each run but the last …
+    pub(super) len: DimExpr,
+    /// … and elements of each.
+    each: DimExpr,
+    count: DimExpr,
+    /// Elements along the innermost dim of a row.
+    pub(super) innermost: DimExpr,
+}
+
+/// Parts that go through a run of coordinates together: each takes every so many.
+#[derive(Clone)]
+pub(super) struct Turns {
+    /// The number of the part among them.
+    pub(super) axis: AxisId,
+    /// How many there are.
+    pub(super) count: DimExpr,
+}
+
+impl Cut {
+    /// The number of the last run.
+    pub(super) fn last(&self) -> DimExpr {
+        self.count.clone() - DimExpr::constant(1)
+    }
+
+    /// Its elements.
+    pub(super) fn rest(&self) -> DimExpr {
+        (self.extent.clone() - self.last() * self.len.clone()) * self.each.clone()
+    }
+
+    /// Those of the others.
+    pub(super) fn whole(&self) -> DimExpr {
+        self.len.clone() * self.each.clone()
+    }
+
+    /// The axes of the parts of a row.
+    pub(super) fn parts(&self) -> Vec<AxisId> {
+        let turns = self.turns.as_ref().map(|turns| turns.axis);
+        self.outer.iter().copied().chain([self.part]).chain(turns).collect()
+    }
+
+    /// Those of the parts of all rows, which have these axes.
+    pub(super) fn order(&self, rows: &[AxisId]) -> Vec<AxisId> {
+        let (before, after) = rows.split_at(self.before);
+        [before, &self.parts(), after].concat()
+    }
+
+    /// The axis along which coordinates follow each other in a part.
+    pub(super) fn along(&self) -> AxisId {
+        let last = || *self.inner.last().unwrap_or_else(|| unreachable!("a part has axes"));
+        self.alone.unwrap_or_else(last)
+    }
+
+    /// The axes of a value that has these of whole rows.
+    pub(super) fn of_part(&self, axes: AxisSet) -> AxisSet {
+        let turns = self.turns.iter().filter(|_| axes.contains(self.along()));
+        turns.fold(axes, |axes, turns| axes.with(turns.axis))
+    }
+
+    /// Gives the graph the axes of parts, which come after its own.
+    pub(super) fn extend(&self, graph: &mut Graph) {
+        graph.axes.push(Axis { name: "part".into(), extent: self.count.clone() });
+        if let Some(Turns { count, .. }) = &self.turns {
+            graph.axes.push(Axis { name: "turn".into(), extent: count.clone() });
+        }
+    }
+
+    /// What tells kernels of several cuts apart.
+    pub(super) fn tag(&self) -> &'static str {
+        if self.alone.is_some() { "_runs" } else { "" }
+    }
+}
+
+/// Fewer elements along the innermost dim are no work for a block.
+const INNER_MIN: i64 = 1024;
+
+/// How to cut the rows, and when it pays: along the innermost dim where that is long, else along the outermost axis.
+pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
+    let (graph, group) = (work.graph, work.group);
+    // Parts are of elements at their own places.
+    let plain = group.unrolled.is_empty() && group.moved.is_empty();
+    if !plain || graph.axes.len() + 2 > AXES_MAX {
+        return vec![];
+    }
+    let all = cols(graph, group, &work.operands);
+    let Some((inner, outer)) = all.split_last() else { return vec![] };
+    let part = AxisId(graph.axes.len() as u8);
+    let innermost = inner.extent.clone();
+    let cut = Cut {
+        schedule,
+        part,
+        turns: None,
+        outer: outer.iter().flat_map(|dim| dim.axes.clone()).collect(),
+        inner: inner.axes.clone(),
+        alone: None,
+        before: group.order.len(),
+        extent: innermost.clone(),
+        len: DimExpr::constant(1),
+        each: DimExpr::constant(1),
+        count: innermost.clone(),
+        innermost: innermost.clone(),
+    };
+    let made = match schedule {
+        Schedule::Pointwise => None,
+        Schedule::Row => Some(of_lines(work, facts, cut)),
+        Schedule::Column => of_columns(work, facts, cut),
+    };
+    let Some((cut, mut when)) = made else { return vec![] };
+    when.push(Condition::AtLeast(DimExpr::product(all.iter().map(|dim| &dim.extent)), row_min(work, facts, schedule)));
+    let mut cuts = vec![(cut, when.clone())];
+    if !outer.is_empty() {
+        cuts[0].1.push(Condition::AtLeast(innermost, INNER_MIN));
+        cuts.push((along_outermost(work, &cuts[0].0), when));
+    }
+    cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));
+    cuts.iter_mut().for_each(|(_, when)| when.retain(|condition| condition.known().is_none()));
+    cuts
+}
+
+/// Elements of the shortest rows that it pays for.
+fn row_min(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> i64 {
+    let of_elements = work.group.stores.iter().any(|store| work.group.is_of_elements(store));
+    let (parts, columns) = (facts.parts, facts.columns);
+    match (schedule, of_elements) {
+        (Schedule::Column, false) => columns.row_min,
+        (Schedule::Column, true) => columns.stored_row_min,
+        (Schedule::Row | Schedule::Pointwise, false) => parts.row_min,
+        (Schedule::Row | Schedule::Pointwise, true) => parts.stored_row_min,
+    }
+}
+
+/// The product of the extents of axes, whose order changes nothing.
+fn rows(work: &Work<'_>, axes: &[AxisId]) -> DimExpr {
+    // In the order of operands' lengths.
+    let axes: AxisSet = axes.iter().copied().collect();
+    DimExpr::product(axes.iter().map(|axis| &work.graph.axis(axis).extent))
+}
+
+/// Runs of elements, where rows are few.
+fn of_lines(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> (Cut, Vec<Condition>) {
+    let when = vec![Condition::AtMost(rows(work, &work.group.order), facts.parts.rows_max)];
+    let len = DimExpr::constant(facts.parts.len);
+    let count = cut.extent.clone().ceil_div(len.clone());
+    (Cut { len, count, ..cut }, when)
+}
+
+/// The longest part of rows side by side, in steps, but of rows of more than `STEPS_EACH` for each step that are added up so
+/// that partial results stay few.
+const STEPS_MAX: i64 = 1024;
+const STEPS_EACH: i64 = 1 << 16;
+
+/// Parts of rows side by side. If something is read along what is cut: from there they have their order.
+fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Vec<Condition>)> {
+    let (order, along) = (&work.group.order, cut.along());
+    let place = |axes: &[AxisId], axis| axes.iter().position(|&other| other == axis);
+    let read = work.group.loads.iter().map(|load: &Load| &work.operands[usize::from(work.loads[load].0)]);
+    let widest = read.filter(|operand| operand.axes.contains(&along)).max_by_key(|operand| operand.axes.len())?;
+    let is_after = |axis: &AxisId| place(&widest.axes, *axis) > place(&widest.axes, along);
+    let before = order.iter().position(is_after).unwrap_or(order.len());
+    let number = DimExpr::constant;
+    let columns = facts.columns;
+    // A multiple of what GPUs read at once, and as many as make a run of a few hundred elements.
+    let lanes = match facts.vector {
+        Vectors::Loops(_) => 1,
+        Vectors::Lanes(lanes) => i64::from(lanes),
+    };
+    let wide = number(columns.width).floor_div(number(lanes) * rows(work, &order[before..]));
+    let count = number(lanes) * (number(1) + wide);
+    // More rows need fewer parts to keep a device busy; of the longest rows there would be too many to combine.
+    let all = rows(work, order);
+    let more = number(STEPS_MAX - columns.steps) * all.clone();
+    let steps = number(columns.steps)
+        + more.floor_div(all.clone() + number(STEPS_EACH))
+        + cut.extent.clone().floor_div(number(STEPS_EACH));
+    let len = steps * count.clone();
+    let turns = Some(Turns { axis: AxisId(cut.part.0 + 1), count });
+    let runs = cut.extent.clone().ceil_div(len.clone());
+    Some((Cut { turns, before, len, count: runs, ..cut }, vec![Condition::AtLeast(all, 1)]))
+}
+
+/// The same along the outermost axis, by runs of it.
+fn along_outermost(work: &Work<'_>, cut: &Cut) -> Cut {
+    let (graph, group) = (work.graph, work.group);
+    let (&alone, rest) = group.cols.split_first().unwrap_or_else(|| unreachable!("a row has axes"));
+    let each = DimExpr::product(rest.iter().map(|&axis| &graph.axis(axis).extent));
+    let extent = graph.axis(alone).extent.clone();
+    let steps = match &cut.turns {
+        None => cut.len.clone(),
+        Some(turns) => cut.len.clone().floor_div(turns.count.clone()),
+    };
+    let len = steps.ceil_div(each.clone());
+    let count = extent.clone().ceil_div(len.clone());
+    let (outer, inner, alone) = (vec![], group.cols.clone(), Some(alone));
+    Cut { turns: None, outer, inner, alone, extent, len, each, count, ..cut.clone() }
+}

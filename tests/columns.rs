@@ -1,0 +1,238 @@
+//! Long rows that lie side by side, on every device, against plain loops in f64: they are cut into parts.
+//!
+//! Invariant: sums are within the bounds that are asked of them at each length, whatever the number of columns; the bits depend on
+//! extents alone. The functions are compiled at run time; those of `tests/rows/columns.rs` are compiled as users' are.
+
+mod devices;
+
+use devices::{Kind, devices};
+use fusion::kernel::{Plan, interpreted};
+use fusion::run::{Arg, run};
+use fusion::{Device, Tensor};
+use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::compile;
+use fusion_compiler::ir::plan::Target;
+
+/// The plan of the one function of a text, for all targets.
+fn plan(text: &str) -> Plan {
+    match front_end(text.parse().expect("tokens")) {
+        Ok(Source::Items(functions)) if functions.len() == 1 => {
+            interpreted(compile(functions[0].graph.clone(), &Target::ALL, &|_| (0, 0)))
+        }
+        other => panic!("one function without mistakes: {other:?}"),
+    }
+}
+
+/// Numbers from 0 to 1 that follow no pattern, the same for the same seed.
+fn numbers(seed: u32, count: usize) -> Vec<f32> {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 24) as f32
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+/// What a function of tensors of `f32` gives.
+fn call<const K: usize>(plan: &Plan, device: &Device, args: &[(&[usize], &[f32])]) -> [Tensor<f32>; K] {
+    let tensors: Vec<Tensor<f32>> =
+        args.iter().map(|(shape, x)| Tensor::from_slice(device, x, *shape).expect("it fits")).collect();
+    let mut args: Vec<Arg<'_>> = tensors.iter().map(Arg::from).collect();
+    let results = run::<K>(plan, &mut args).unwrap_or_else(|error| panic!("{device}: {error}"));
+    results.map(|result| Tensor::from_raw(result).expect("it is of f32"))
+}
+
+/// The error that is allowed of a sum of so many, relative to the magnitudes of what is added: 1.7e-6 for 4, 3.3e-5 for a
+/// thousand, and no more for the parts of longer rows, each of which is as exact.
+fn relative(terms: usize) -> f64 {
+    if terms <= 4 { 1.7e-6 } else { 3.3e-5 }
+}
+
+/// The largest error of one rounding, relative to what is rounded.
+const UNIT: f64 = 1.0 / (1 << 24) as f64;
+
+/// Numbers of `[b, n, c]`, column by column.
+#[derive(Clone, Copy)]
+struct Columns<'x> {
+    shape: [usize; 3],
+    x: &'x [f32],
+}
+
+impl<'x> Columns<'x> {
+    fn each(self) -> impl Iterator<Item = Vec<f64>> + use<'x> {
+        let [b, n, c] = self.shape;
+        let at = move |i: usize, j: usize, k: usize| f64::from(self.x[(i * n + j) * c + k]);
+        (0..b).flat_map(move |i| (0..c).map(move |k| (0..n).map(|j| at(i, j, k)).collect()))
+    }
+}
+
+/// Asserts each number within its own bound.
+#[track_caller]
+fn check(what: &str, got: &Tensor<f32>, expected: impl IntoIterator<Item = (f64, f64)>) {
+    let numbers = got.to_vec().expect("results can be read");
+    let expected: Vec<(f64, f64)> = expected.into_iter().collect();
+    assert_eq!(numbers.len(), expected.len(), "{what} on {}", got.device());
+    for (i, (got_i, (expected, bound))) in numbers.into_iter().zip(expected).enumerate() {
+        let error = (f64::from(got_i) - expected).abs();
+        let place = got.device();
+        assert!(error <= bound, "{what} on {place}: {i} is {got_i}, not {expected} ± {bound:e} but {error:e}");
+    }
+}
+
+/// Lengths about those from which rows are cut, and of them.
+const LENGTHS: [usize; 7] = [1, 1023, 1025, 4096, 4099, 8195, 65_536];
+const WIDTHS: [usize; 4] = [1, 3, 4, 33];
+
+/// Numbers that take a simulated GPU, or the interpreter of kernels, a second or so in all.
+const MOST: usize = 70_000;
+
+/// Runs a test on each device with columns of each length and width, one matrix or several.
+fn each_size(test: impl Fn(&Device, [usize; 3])) {
+    for (kind, device) in devices() {
+        for [n, c] in LENGTHS.into_iter().flat_map(|n| WIDTHS.map(|c| [n, c])) {
+            let most = if kind == Kind::Cpu { usize::MAX } else { 4 * MOST };
+            if n * c <= most {
+                test(&device, [1, n, c]);
+            }
+            if 3 * n * c <= MOST {
+                test(&device, [3, n, c]);
+            }
+        }
+    }
+}
+
+fn sums(column: &[f64]) -> (f64, f64) {
+    (column.iter().sum(), relative(column.len()) * column.iter().map(|x| x.abs()).sum::<f64>())
+}
+
+fn mean(column: &[f64]) -> f64 {
+    column.iter().sum::<f64>() / column.len() as f64
+}
+
+fn variance(column: &[f64]) -> f64 {
+    let mean = mean(column);
+    column.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / column.len() as f64
+}
+
+#[test]
+fn sums_and_ends() {
+    let plan = plan("pub fn f(x: f32[B, N, C]) -> (f32[B, C], f32[B, C], f32[B, C]) { (sum(x, N), mean(x, N), max(x, N)) }");
+    let tenths = self::plan("pub fn f(x: f32[B, N, C]) -> f32[B, C] { sum(x * 0.1, N) }");
+    each_size(|device, shape| {
+        let [b, n, c] = shape;
+        let x: Vec<f32> = numbers(n as u32, b * n * c).iter().map(|x| x - 0.25).collect();
+        let columns = || Columns { shape, x: &x }.each();
+        let [sum, means, most] = call(&plan, device, &[(&shape, &x)]);
+        let what = |what: &str| format!("{what} of {shape:?}");
+        check(&what("sum"), &sum, columns().map(|column| sums(&column)));
+        let bound = |column: &[f64]| sums(column).1 / n as f64;
+        check(&what("mean"), &means, columns().map(|column| (mean(&column), bound(&column))));
+        let largest = |column: Vec<f64>| (column.into_iter().fold(f64::NEG_INFINITY, f64::max), 0.0);
+        check(&what("max"), &most, columns().map(largest));
+        // Every rounding of a sum of equal numbers may go the same way.
+        let ones = vec![1.0; b * n * c];
+        let [sum] = call(&tenths, device, &[(&shape, &ones)]);
+        let whole = n as f64 * f64::from(0.1_f32);
+        check(&what("tenths"), &sum, vec![(whole, relative(n) * whole); b * c]);
+    });
+}
+
+#[test]
+fn spread() {
+    let plan = plan("pub fn f(x: f32[B, N, C]) -> (f32[B, C], f32[B, C]) { (mean(x, N), mean(square(x - mean(x, N)), N)) }");
+    each_size(|device, shape| {
+        let [b, n, c] = shape;
+        // Far from zero, where squares of what is not relative to a mean would lose all digits.
+        let x: Vec<f32> = numbers(n as u32, b * n * c).iter().map(|x| x + 1000.0).collect();
+        let columns = || Columns { shape, x: &x }.each();
+        let [means, spread] = call(&plan, device, &[(&shape, &x)]);
+        check("mean", &means, columns().map(|column| (mean(&column), relative(n) * mean(&column))));
+        let bound = |column: &[f64]| (variance(column), 1e-4 * variance(column) + 1e-6);
+        check(&format!("variance of {shape:?}"), &spread, columns().map(|column| bound(&column)));
+    });
+}
+
+#[test]
+fn exponentials() {
+    let plan = plan("pub fn f(x: f32[B, N, C]) -> (f32[B, N, C], f32[B, C]) { (softmax(x, N), logsumexp(x, N)) }");
+    each_size(|device, shape| {
+        let [b, n, c] = shape;
+        // Parts whose largest is far from that of the column.
+        let grow = |(i, x): (usize, f32)| (x - 0.5) * (1.0 + (i / 7000 % 7) as f32 * 8.0);
+        let x: Vec<f32> = numbers(n as u32, b * n * c).into_iter().enumerate().map(grow).collect();
+        let columns: Vec<Vec<f64>> = Columns { shape, x: &x }.each().collect();
+        let of = |column: &[f64]| {
+            let most = column.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            (most, column.iter().map(|x| (x - most).exp()).sum::<f64>())
+        };
+        let [shares, logs] = call(&plan, device, &[(&shape, &x)]);
+        let bound = if n < 8192 { n as f64 * UNIT } else { relative(n) };
+        let log = |(most, sum): (f64, f64)| (most + sum.ln(), bound + 1e-6 * (1.0 + most.abs()));
+        check(&format!("logsumexp of {shape:?}"), &logs, columns.iter().map(|column| log(of(column))));
+        let of: Vec<(f64, f64)> = columns.iter().map(|column| of(column)).collect();
+        let share = |at: usize| {
+            let (most, sum) = of[at / (n * c) * c + at % c];
+            let shift = f64::from(x[at]) - most;
+            let share = shift.exp() / sum;
+            (share, share * (bound + (32.0 + shift.abs()) * UNIT) + 1e-37)
+        };
+        check(&format!("softmax of {shape:?}"), &shares, (0..b * n * c).map(share));
+    });
+}
+
+#[test]
+fn normalised_columns_with_parameters() {
+    let plan = plan(
+        "pub fn f(x: f32[B, N, C], scale: f32[C], shift: f32[N]) -> (f32[B, N, C], f32[B, C]) {
+            (layer_norm(x, N) * scale + shift, 2.0 * mean(x, N))
+        }",
+    );
+    each_size(|device, shape| {
+        let [b, n, c] = shape;
+        let [x, scale, shift] = [b * n * c, c, n].map(|count| numbers(count as u32, count));
+        let x: Vec<f32> = x.iter().map(|x| x + 3.0).collect();
+        let columns: Vec<Vec<f64>> = Columns { shape, x: &x }.each().collect();
+        let [normal, twice] = call(&plan, device, &[(&shape, &x), (&[c], &scale), (&[n], &shift)]);
+        let of: Vec<(f64, f64)> = columns.iter().map(|column| (mean(column), variance(column))).collect();
+        let relative = if n < 8192 { n as f64 * UNIT } else { relative(n) };
+        check("twice the mean", &twice, of.iter().map(|(mean, _)| (2.0 * mean, 2.0 * relative * mean)));
+        let element = |at: usize| {
+            let (mean, variance) = of[at / (n * c) * c + at % c];
+            let scaled = (variance + f64::from(1e-5_f32)).sqrt().recip();
+            let z = (f64::from(x[at]) - mean) * scaled;
+            let (g, s) = (f64::from(scale[at % c]), f64::from(shift[at / c % n]));
+            (z * g + s, (4.0 * relative + 8.0 * UNIT) * (scaled + z.abs()) + 4.0 * UNIT)
+        };
+        check(&format!("layer norm of {shape:?}"), &normal, (0..b * n * c).map(element));
+    });
+}
+
+/// What is added up where, and with what that not all of it has.
+#[test]
+fn coordinates_and_operands_that_lack_axes() {
+    let plan = plan(
+        "pub fn f(x: f32[B, N, C], v: f32[N], w: f32[C]) -> (f32[B, C], f32[B, C], f32[B, C]) {
+            let at = index(N) as f32;
+            (sum(x * at, N), sum(x * v - w, N), sum(x * at + index(C) as f32, N))
+        }",
+    );
+    each_size(|device, shape| {
+        let [b, n, c] = shape;
+        let [x, v, w] = [b * n * c, n, c].map(|count| numbers(count as u32, count));
+        let columns: Vec<Vec<f64>> = Columns { shape, x: &x }.each().collect();
+        let [by_place, weighted, both] = call(&plan, device, &[(&shape, &x), (&[n], &v), (&[c], &w)]);
+        let of = |term: &dyn Fn(f64, usize, usize) -> f64| -> Vec<(f64, f64)> {
+            let column = |(k, column): (usize, &Vec<f64>)| {
+                let terms: Vec<f64> = column.iter().enumerate().map(|(j, &x)| term(x, j, k % c)).collect();
+                sums(&terms)
+            };
+            columns.iter().enumerate().map(column).collect()
+        };
+        let what = |what: &str| format!("{what} of {shape:?}");
+        check(&what("sum by place"), &by_place, of(&|x, j, _| x * j as f64));
+        // The terms are rounded, and larger than what they come to.
+        let weighted_of = of(&|x, j, k| x * f64::from(v[j]) - f64::from(w[k]));
+        check(&what("weighted"), &weighted, weighted_of.iter().map(|(sum, bound)| (*sum, bound + 4.0 * UNIT * n as f64)));
+        check(&what("sum by both"), &both, of(&|x, j, k| x * j as f64 + k as f64));
+    });
+}
