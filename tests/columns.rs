@@ -75,7 +75,10 @@ fn check(what: &str, got: &Tensor<f32>, expected: impl IntoIterator<Item = (f64,
     for (i, (got_i, (expected, bound))) in numbers.into_iter().zip(expected).enumerate() {
         let error = (f64::from(got_i) - expected).abs();
         let place = got.device();
-        assert!(error <= bound, "{what} on {place}: {i} is {got_i}, not {expected} ± {bound:e} but {error:e}");
+        assert!(
+            error <= bound,
+            "{what} on {place}: {i} is {got_i}, not {expected} ± {bound:e} but {error:e}"
+        );
     }
 }
 
@@ -83,18 +86,18 @@ fn check(what: &str, got: &Tensor<f32>, expected: impl IntoIterator<Item = (f64,
 const LENGTHS: [usize; 7] = [1, 1023, 1025, 4096, 4099, 8195, 65_536];
 const WIDTHS: [usize; 4] = [1, 3, 4, 33];
 
-/// Numbers that take a simulated GPU, or the interpreter of kernels, a second or so in all.
-const MOST: usize = 70_000;
+/// Numbers that take a simulated GPU, or the interpreter of kernels, a second or so in all lengths.
+const MOST: usize = 1 << 16;
 
 /// Runs a test on each device with columns of each length and width, one matrix or several.
 fn each_size(test: impl Fn(&Device, [usize; 3])) {
     for (kind, device) in devices() {
+        let most = if kind == Kind::Cpu { 3 * MOST } else { MOST };
         for [n, c] in LENGTHS.into_iter().flat_map(|n| WIDTHS.map(|c| [n, c])) {
-            let most = if kind == Kind::Cpu { usize::MAX } else { 4 * MOST };
             if n * c <= most {
                 test(&device, [1, n, c]);
             }
-            if 3 * n * c <= MOST {
+            if 3 * n * c <= MOST / 2 {
                 test(&device, [3, n, c]);
             }
         }
@@ -115,8 +118,10 @@ fn variance(column: &[f64]) -> f64 {
 }
 
 #[test]
-fn sums_and_ends() {
-    let plan = plan("pub fn f(x: f32[B, N, C]) -> (f32[B, C], f32[B, C], f32[B, C]) { (sum(x, N), mean(x, N), max(x, N)) }");
+fn sums_means_and_ends() {
+    let plan = plan(
+        "pub fn f(x: f32[B, N, C]) -> (f32[B, C], f32[B, C], f32[B, C]) { (sum(x, N), mean(x, N), max(x, N)) }",
+    );
     let tenths = self::plan("pub fn f(x: f32[B, N, C]) -> f32[B, C] { sum(x * 0.1, N) }");
     each_size(|device, shape| {
         let [b, n, c] = shape;
@@ -139,7 +144,9 @@ fn sums_and_ends() {
 
 #[test]
 fn spread() {
-    let plan = plan("pub fn f(x: f32[B, N, C]) -> (f32[B, C], f32[B, C]) { (mean(x, N), mean(square(x - mean(x, N)), N)) }");
+    let plan = plan(
+        "pub fn f(x: f32[B, N, C]) -> (f32[B, C], f32[B, C]) { (mean(x, N), mean(square(x - mean(x, N)), N)) }",
+    );
     each_size(|device, shape| {
         let [b, n, c] = shape;
         // Far from zero, where squares of what is not relative to a mean would lose all digits.
@@ -154,7 +161,8 @@ fn spread() {
 
 #[test]
 fn exponentials() {
-    let plan = plan("pub fn f(x: f32[B, N, C]) -> (f32[B, N, C], f32[B, C]) { (softmax(x, N), logsumexp(x, N)) }");
+    let plan =
+        plan("pub fn f(x: f32[B, N, C]) -> (f32[B, N, C], f32[B, C]) { (softmax(x, N), logsumexp(x, N)) }");
     each_size(|device, shape| {
         let [b, n, c] = shape;
         // Parts whose largest is far from that of the column.
@@ -232,7 +240,82 @@ fn coordinates_and_operands_that_lack_axes() {
         check(&what("sum by place"), &by_place, of(&|x, j, _| x * j as f64));
         // The terms are rounded, and larger than what they come to.
         let weighted_of = of(&|x, j, k| x * f64::from(v[j]) - f64::from(w[k]));
-        check(&what("weighted"), &weighted, weighted_of.iter().map(|(sum, bound)| (*sum, bound + 4.0 * UNIT * n as f64)));
+        check(
+            &what("weighted"),
+            &weighted,
+            weighted_of.iter().map(|(sum, bound)| (*sum, bound + 4.0 * UNIT * n as f64)),
+        );
         check(&what("sum by both"), &both, of(&|x, j, k| x * j as f64 + k as f64));
     });
+}
+
+/// What is cut is the innermost of several dims, several as one, or the outermost where the innermost is short; rows are in any order.
+#[test]
+fn several_dims() {
+    let plan = plan(
+        "pub fn f(x: f32[B, N, H, C], w: f32[H, C]) -> (f32[C, B], f32[B, C], f32[C], f32[B, N, H, C]) {
+            (sum(x, (N, H)), sum(x * w, (N, H)), mean(x, (B, N, H)), batch_norm(x, (B, N, H)))
+        }",
+    );
+    for (_, device) in devices() {
+        for [b, n, h, c] in [[2, 3, 1500, 3], [2, 40, 60, 3], [1, 3000, 3, 5], [7, 1, 1200, 1]] {
+            let (count, shape) = (b * n * h * c, [b, n, h, c]);
+            let [x, w] = [count, h * c].map(|count| numbers(count as u32, count));
+            let [turned, weighted, means, normal] = call(&plan, &device, &[(&shape, &x), (&[h, c], &w)]);
+            let columns: Vec<Vec<f64>> = Columns { shape: [b, n * h, c], x: &x }.each().collect();
+            let what = |what: &str| format!("{what} of {shape:?}");
+            let turn = (0..b * c).map(|at| sums(&columns[at % b * c + at / b]));
+            check(&what("transposed sums"), &turned, turn);
+            let times = |(k, column): (usize, &Vec<f64>)| {
+                let weight = |j: usize| f64::from(w[j % h * c + k % c]);
+                let terms: Vec<f64> = column.iter().enumerate().map(|(j, x)| x * weight(j)).collect();
+                let (sum, bound) = sums(&terms);
+                (sum, bound + 4.0 * UNIT * sum)
+            };
+            check(&what("weighted sums"), &weighted, columns.iter().enumerate().map(times));
+            let all: Vec<Vec<f64>> = Columns { shape: [1, b * n * h, c], x: &x }.each().collect();
+            let of = |column: &Vec<f64>| (mean(column), relative(column.len()) * mean(column));
+            check(&what("means"), &means, all.iter().map(of));
+            let moments: Vec<(f64, f64)> = all.iter().map(|all| (mean(all), variance(all))).collect();
+            let element = |at: usize| {
+                let (mean, variance) = moments[at % c];
+                let z = (f64::from(x[at]) - mean) / (variance + f64::from(1e-5_f32)).sqrt();
+                (z, 4.0 * relative(b * n * h) * (1.0 + z.abs()) / variance.sqrt().min(1.0))
+            };
+            check(&what("batch norm"), &normal, (0..count).map(element));
+        }
+    }
+}
+
+/// A running total of twenty million ones stops at 2²⁴.
+#[test]
+fn the_mean_of_millions() {
+    let plan = plan("pub fn f(x: f32[N, C]) -> f32[C] { mean(x, N) }");
+    let n = 20_000_000;
+    let [mean] = call(&plan, &Device::cpu(), &[(&[n, 1], &vec![1.0; n])]);
+    assert_eq!(mean.to_vec().expect("results can be read"), [1.0]);
+}
+
+/// However many threads there are, and however often.
+#[test]
+fn the_same_bits() {
+    let plan = plan(
+        "pub fn f(x: f32[N, C]) -> (f32[C], f32[C], f32[N, C]) { (sum(x, N), var(x, N), softmax(x, N)) }",
+    );
+    for [n, c] in [[20_003, 3], [1100, 65]] {
+        let x = numbers(7, n * c);
+        let bits = |device: &Device| -> Vec<u32> {
+            let results: [Tensor<f32>; 3] = call(&plan, device, &[(&[n, c], &x)]);
+            results.iter().flat_map(|one| one.to_vec().expect("it runs")).map(f32::to_bits).collect()
+        };
+        for (kind, device) in devices() {
+            let first = bits(&device);
+            assert_eq!(first, bits(&device), "{device}: again");
+            let pools = if kind == Kind::Cpu { &[1, 3, 8][..] } else { &[] };
+            for &threads in pools {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
+                assert_eq!(first, pool.install(|| bits(&device)), "{threads} threads");
+            }
+        }
+    }
 }

@@ -117,7 +117,8 @@ struct Turn {
 impl Part {
     fn new(work: &Work<'_>, cut: &Cut, dims: &[SpaceDim]) -> Part {
         let dim = |axis: AxisId| dims.iter().position(|dim| dim.axes.contains(&axis));
-        let dim = |axis| dim(axis).unwrap_or_else(|| unreachable!("the axes of parts are those of the space"));
+        let dim =
+            |axis| dim(axis).unwrap_or_else(|| unreachable!("the axes of parts are those of the space"));
         let turn = cut.turns.as_ref().map(|turns| {
             let dim = dim(turns.axis);
             Turn { dim, each: dims[dim].each(work.graph, turns.axis), count: turns.count.clone() }
@@ -333,8 +334,7 @@ fn registers(
         return (inside, made);
     };
     let given: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
-    let (inside, next) =
-        registers(work, body, (shape, steps, inner), (run, terms, inside), given.clone());
+    let (inside, next) = registers(work, body, (shape, steps, inner), (run, terms, inside), given.clone());
     let out: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
     let carried = (0..out.len())
         .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })

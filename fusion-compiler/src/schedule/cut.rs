@@ -138,7 +138,10 @@ pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> 
         Schedule::Column => of_columns(work, facts, cut),
     };
     let Some((cut, mut when)) = made else { return vec![] };
-    when.push(Condition::AtLeast(DimExpr::product(all.iter().map(|dim| &dim.extent)), row_min(work, facts, schedule)));
+    when.push(Condition::AtLeast(
+        DimExpr::product(all.iter().map(|dim| &dim.extent)),
+        row_min(work, facts, schedule),
+    ));
     let mut cuts = vec![(cut, when.clone())];
     if !outer.is_empty() {
         cuts[0].1.push(Condition::AtLeast(innermost, INNER_MIN));
@@ -186,7 +189,8 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
     let (order, along) = (&work.group.order, cut.along());
     let place = |axes: &[AxisId], axis| axes.iter().position(|&other| other == axis);
     let read = work.group.loads.iter().map(|load: &Load| &work.operands[usize::from(work.loads[load].0)]);
-    let widest = read.filter(|operand| operand.axes.contains(&along)).max_by_key(|operand| operand.axes.len())?;
+    let widest =
+        read.filter(|operand| operand.axes.contains(&along)).max_by_key(|operand| operand.axes.len())?;
     let is_after = |axis: &AxisId| place(&widest.axes, *axis) > place(&widest.axes, along);
     let before = order.iter().position(is_after).unwrap_or(order.len());
     let number = DimExpr::constant;

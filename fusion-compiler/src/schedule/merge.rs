@@ -249,7 +249,8 @@ impl Writer<'_> {
                 let over = cut.rest() - each.clone() * turns.count.clone();
                 let over = self.leaf(NodeKind::Extent(over), DType::I32, AxisSet::EMPTY);
                 let has_more = self.apply(Op::Lt, &[turn, over]);
-                let [more, each] = [each.clone() + DimExpr::constant(1), each].map(|count| self.number(count));
+                let [more, each] =
+                    [each.clone() + DimExpr::constant(1), each].map(|count| self.number(count));
                 let rest = self.apply(Op::Select, &[has_more, more, each]);
                 [rest, self.number(cut.whole().floor_div(turns.count.clone()))]
             }

@@ -434,11 +434,15 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
 fn aligned(split: &Split<'_>, facts: &TargetFacts, lanes: i64) -> Vec<Condition> {
     let cut = &split.cut;
     let of_stage = |stage: &Stage| match (stage.over, cut.schedule) {
-        (Over::Parts, Schedule::Column) => vec![Condition::Divides(column::aligned(&stage.work(), cut), lanes)],
+        (Over::Parts, Schedule::Column) => {
+            vec![Condition::Divides(column::aligned(&stage.work(), cut), lanes)]
+        }
         (Over::Elements, Schedule::Column) => {
             let ways = pointwise::pointwise(&stage.work(), facts);
             let conditions = ways.into_iter().flat_map(|way| way.when);
-            conditions.filter(|condition| matches!(condition, Condition::Divides(_, by) if *by == lanes)).collect()
+            conditions
+                .filter(|condition| matches!(condition, Condition::Divides(_, by) if *by == lanes))
+                .collect()
         }
         (Over::Parts, Schedule::Row | Schedule::Pointwise) => {
             vec![Condition::Divides(cut.innermost.clone(), lanes)]
