@@ -313,7 +313,8 @@ fn the_same_bits() {
             assert_eq!(first, bits(&device), "{device}: again");
             let pools = if kind == Kind::Cpu { &[1, 3, 8][..] } else { &[] };
             for &threads in pools {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
+                let pool =
+                    rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
                 assert_eq!(first, pool.install(|| bits(&device)), "{threads} threads");
             }
         }

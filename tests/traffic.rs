@@ -31,6 +31,9 @@ fuse! {
         (x - mu) * rsqrt(var + eps) * gamma + beta
     }
 
+    /// Statistics over all but the innermost dim.
+    pub fn batch(x: f32[N, H, W, C]) -> f32[N, H, W, C] { batch_norm(x, (N, H, W)) }
+
     /// Two reads and a write: rows lie side by side.
     pub fn softmax_columns(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }
 
@@ -44,6 +47,9 @@ fuse! {
 fuse! {
     /// Two numbers of one row.
     pub fn everything(x: f32[N]) -> (f32[], f32[]) { (sum(x), max(x)) }
+
+    /// One column for each of few.
+    pub fn column_sums(x: f32[N, C]) -> f32[C] { sum(x * 0.5, N) }
 
     /// What needs the mean, too.
     pub fn variance(x: f32[N]) -> f32[] { var(x) }
@@ -296,4 +302,35 @@ fn places_in_a_long_row_take_four_launches() {
         peak(&Tensor::from_slice(device, &vec![0.5; LONG], [LONG])?).map(|_| ())
     });
     assert!(total.is_none_or(|total| number(&total, "launches") == 4));
+}
+
+/// Runs of 5632 numbers, which 88 parts take turns along: so many as make a run wide where there are three columns.
+#[test]
+fn a_sum_of_few_columns_reads_each_element_once_and_side_by_side() {
+    let test = "a_sum_of_few_columns_reads_each_element_once_and_side_by_side";
+    let (n, c, runs) = (20_000, 3, 4);
+    let total = total(test, |device| column_sums(&Tensor::full(device, 1.0, [n, c])?).map(|_| ()));
+    if let Some(total) = total {
+        let (bytes, partials) = ((4 * n * c) as u64, (4 * runs * 88 * c) as u64);
+        let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        assert_eq!([launches, loaded, stored], [2, bytes + partials, partials + 4 * c as u64]);
+        // Full sectors of the elements; those of partial results are read for each column.
+        assert_eq!(number(&total, "load_sectors"), bytes / 32 + c as u64 * partials / 32);
+    }
+}
+
+/// Batch statistics, and what is made of them: a second read, and a few numbers for each column.
+#[test]
+fn batch_statistics_take_a_reduction_and_a_pointwise_launch() {
+    let test = "batch_statistics_take_a_reduction_and_a_pointwise_launch";
+    let shape = [4, 64, 64, 4];
+    let bytes = 4 * shape.iter().product::<usize>() as u64;
+    let total = total(test, |device| batch(&Tensor::full(device, 1.0, shape)?).map(|_| ()));
+    if let Some(total) = total {
+        let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        assert_eq!(launches, 3);
+        // Mean and squares of a part are two reads, of which a cache has the second.
+        assert!((3 * bytes..7 * bytes / 2).contains(&loaded), "{total}");
+        assert!((bytes..21 * bytes / 20).contains(&stored), "{total}");
+    }
 }
