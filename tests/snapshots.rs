@@ -51,19 +51,21 @@ fn rows_of_blocks_are_as_reviewed() {
     check("row_of_a_block", &texts.collect::<Vec<_>>().join("\n"));
 }
 
-/// A long row: the kernel of its parts, and the one that combines what they give.
+/// Long rows, one after another and side by side: the kernel of their parts, and the one that combines what they give.
 #[test]
 fn parts_of_rows_are_as_reviewed() {
     let functions = kernels::functions();
-    let function = functions.iter().find(|function| function.graph.name == "variance");
-    let plan = kernels::plan(function.expect("the corpus has a long row"));
-    let first = |target| {
-        let split =
-            kernels::steps(&plan, target)[0].variants.iter().find(|variant| variant.launches.len() > 1);
-        split.expect("a long row is cut into parts").launches.iter()
-    };
-    let texts = [Target::Cpu, Target::Ptx, Target::Wgsl].into_iter().flat_map(first);
-    check("parts_of_a_row", &texts.map(|launch| text(&launch.code)).collect::<Vec<_>>().join("\n"));
+    for (name, snapshot) in [("variance", "parts_of_a_row"), ("of_columns", "parts_of_columns")] {
+        let function = functions.iter().find(|function| function.graph.name == name);
+        let plan = kernels::plan(function.expect("the corpus has long rows"));
+        let first = |target| {
+            let split =
+                kernels::steps(&plan, target)[0].variants.iter().find(|variant| variant.launches.len() > 1);
+            split.expect("a long row is cut into parts").launches.iter()
+        };
+        let texts = [Target::Cpu, Target::Ptx, Target::Wgsl].into_iter().flat_map(first);
+        check(snapshot, &texts.map(|launch| text(&launch.code)).collect::<Vec<_>>().join("\n"));
+    }
 }
 
 fn check(name: &str, text: &str) {

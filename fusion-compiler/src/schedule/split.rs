@@ -412,6 +412,12 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
     let binds = if facts.rebased { binds(split, facts) } else { vec![] };
     let way = |index: IndexWidth, lanes: u8| {
         let mut when = [when, &width_conditions(split.work, facts, index), &binds].concat();
+        for stage in split.stages.iter().filter(|stage| stage.over == Over::Elements) {
+            let more = width_conditions(&stage.work(), facts, index);
+            let more: Vec<Condition> =
+                more.into_iter().filter(|condition| !follows(condition, &when)).collect();
+            when.extend(more);
+        }
         if lanes > 1 {
             when.extend(aligned(split, facts, lanes.into()));
         }
@@ -449,8 +455,13 @@ fn aligned(split: &Split<'_>, facts: &TargetFacts, lanes: i64) -> Vec<Condition>
         }
         (Over::Elements, Schedule::Row | Schedule::Pointwise) | (Over::Rows, _) => vec![],
     };
+    once(split.stages.iter().flat_map(of_stage))
+}
+
+/// Conditions, each once.
+fn once(conditions: impl IntoIterator<Item = Condition>) -> Vec<Condition> {
     let mut all: Vec<Condition> = Vec::new();
-    for condition in split.stages.iter().flat_map(of_stage) {
+    for condition in conditions {
         if !all.contains(&condition) {
             all.push(condition);
         }
@@ -525,7 +536,7 @@ fn binds(split: &Split<'_>, facts: &TargetFacts) -> Vec<Condition> {
                 conditions.filter(|condition| matches!(condition, Condition::Binds(_))).collect()
             }
         };
-        all.extend(needed.into_iter().filter(|condition| !all.contains(condition)).collect::<Vec<_>>());
+        all.extend(needed);
     }
-    all
+    once(all)
 }
