@@ -286,6 +286,7 @@ impl<'p, 't> Body<'p, 't> {
         self.p.next();
         self.p.next();
         if self.p.take_dot("branchtargets") {
+            self.p.require(at, ".branchtargets", decode::needs_of(".branchtargets", &[]))?;
             let mut targets = vec![(self.p.name()?, at)];
             while self.p.take(",") {
                 targets.push((self.p.name()?, at));
@@ -388,6 +389,7 @@ impl<'p, 't> Body<'p, 't> {
         }
         self.what = self.p.text[at..self.p.end()].to_owned();
         let op = decode::decode(self, &mut mods)?;
+        self.p.require(at, &self.what, mods.needs())?;
         if let Some(unknown) = mods.unused() {
             return self.wrong(at, format!("the modifier `.{unknown}` is not known here"));
         }

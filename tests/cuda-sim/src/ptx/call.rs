@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::ParseError;
 use super::body::{Body, Scope};
+use super::decode;
 use super::ir::{Guard, Inst, Op};
 use super::lex::Tok;
 use super::module::{Named, Parser};
@@ -65,7 +66,9 @@ impl<'t> Parser<'t> {
         let results = self.formals()?;
         let name = self.name()?;
         let arguments = self.formals()?;
-        while self.take_dot("noreturn") {}
+        while self.take_dot("noreturn") {
+            self.require(self.at(), ".noreturn", decode::needs_of(".noreturn", &[]))?;
+        }
         if !matches!(self.peek(), Tok::Sign("{" | ";")) {
             return self.expected("`{` or `;`");
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::body::{self, Scope};
 use super::call::Argument;
+use super::decode::{self, Needs};
 use super::lex::{self, Tok, Token};
 use super::types::Type;
 use super::{Global, Kernel, Module, Param, ParseError};
@@ -16,8 +17,10 @@ use super::{Global, Kernel, Module, Param, ParseError};
 pub fn parse(text: &str) -> Result<Module, ParseError> {
     let mut parser = Parser::new(text)?;
     parser.find_functions();
-    let mut module =
-        Module { version: parser.version()?, target: parser.target()?, kernels: vec![], globals: vec![] };
+    parser.version = parser.version()?;
+    parser.target = parser.target()?;
+    let (version, target) = (parser.version, parser.target);
+    let mut module = Module { version, target, kernels: vec![], globals: vec![] };
     while *parser.peek() != Tok::End {
         parser.item(&mut module.kernels)?;
     }
@@ -56,6 +59,8 @@ pub(crate) fn header(text: &str) -> Result<Header, ParseError> {
 /// Most bytes of a variable here, and of a kernel's parameter.
 pub(super) const MOST_BYTES: u64 = 1 << 30;
 const MOST_PARAMS: u32 = 32764;
+/// As many bytes of parameters as every version lets a kernel have.
+const FEW_PARAMS: u32 = 4352;
 /// Most braces or parentheses within one another.
 pub(super) const MOST_LEVELS: u32 = 128;
 
@@ -63,6 +68,9 @@ pub(super) const MOST_LEVELS: u32 = 128;
 pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
     whole: Arc<str>,
+    /// What the text says that it is written in, and for.
+    version: (u32, u32),
+    target: u32,
     tokens: Vec<Token<'t>>,
     pos: usize,
     depth: u32,
@@ -128,7 +136,19 @@ impl<'t> Parser<'t> {
     fn new(text: &'t str) -> Result<Parser<'t>, ParseError> {
         let tokens = lex::tokens(text)?;
         let (globals, outer, functions) = (vec![], Scope::default(), HashMap::new());
-        Ok(Parser { text, whole: text.into(), tokens, pos: 0, depth: 0, globals, outer, functions })
+        let (version, target, pos, depth) = ((0, 0), 0, 0, 0);
+        Ok(Parser {
+            text,
+            whole: text.into(),
+            version,
+            target,
+            tokens,
+            pos,
+            depth,
+            globals,
+            outer,
+            functions,
+        })
     }
 
     /// Reads what may hold more of its like, in as many levels as there is stack for.
@@ -249,10 +269,15 @@ impl<'t> Parser<'t> {
         }
         let at = self.at();
         let name = self.name()?;
-        let digits = name.strip_prefix("sm_").map(|digits| digits.trim_end_matches(['a', 'f']));
+        let digits = name.strip_prefix("sm_").map(|digits| digits.trim_end_matches(char::is_alphabetic));
         let Some(target) = digits.and_then(|digits| digits.parse().ok()) else {
             return self.error(at, format!("`{name}` is not a target such as sm_80"));
         };
+        let letter = name.trim_start_matches("sm_").trim_start_matches(char::is_numeric);
+        let Some(version) = decode::target_needs(target, letter) else {
+            return self.error(at, format!("`{name}` is not a target that is known here"));
+        };
+        self.require(at, name, Needs { version, target: 0 })?;
         while self.take(",") {
             let (at, name) = (self.at(), self.name()?);
             if !["debug", "texmode_unified", "texmode_independent"].contains(&name) {
@@ -262,9 +287,20 @@ impl<'t> Parser<'t> {
         Ok(target)
     }
 
+    /// That the text says that it is written in and for what something needs.
+    pub(super) fn require(&self, at: usize, what: &str, needs: Needs) -> Result<(), ParseError> {
+        match needs.missing(self.version, self.target) {
+            None => Ok(()),
+            Some(missing) => self.error(at, format!("`{what}`: {missing}")),
+        }
+    }
+
     fn item(&mut self, kernels: &mut Vec<Kernel>) -> Result<(), ParseError> {
         let mut open = false;
         while let Tok::Dot(word @ ("visible" | "weak" | "extern" | "common")) = *self.peek() {
+            if word == "common" {
+                self.require(self.at(), ".common", decode::needs_of(".common", &[]))?;
+            }
             open |= word == "extern";
             self.next();
         }
@@ -462,6 +498,10 @@ impl<'t> Parser<'t> {
                     return self.expected("`,` or `)`");
                 }
             }
+        }
+        if bytes > FEW_PARAMS {
+            let needs = Needs { version: (8, 1), target: 70 };
+            self.require(self.at(), &format!("more than {FEW_PARAMS} bytes of parameters"), needs)?;
         }
         let (max_threads, required_block) = self.limits()?;
         let (code, static_shared, registers) = body::body(self, names)?;

@@ -3,6 +3,7 @@
 use super::ParseError;
 use super::body::Body;
 use super::call::Argument;
+use super::decode;
 use super::ir::{Addr, Constant, Guard, Inst, Op, PredSrc, Reg, Space, Special, Wide};
 use super::lex::Tok;
 use super::module::{Named, Parser};
@@ -266,6 +267,7 @@ impl<'t> Body<'_, 't> {
         if axis.is_some() {
             self.p.next();
         }
+        self.p.require(at, name, decode::needs_of(name, &[]))?;
         let special = match (name, axis) {
             ("%tid", Some(axis)) => Special::Tid(axis),
             ("%ntid", Some(axis)) => Special::Ntid(axis),

@@ -7,12 +7,15 @@ mod int;
 mod matrix;
 mod memory;
 mod moves;
+mod needs;
 mod sync;
 
 use super::ParseError;
 use super::body::Body;
 use super::ir::{Bits, Float, Int, Op, Round};
 use super::types::Type;
+
+pub(super) use needs::{Needs, of as needs_of, of_target as target_needs};
 
 /// An instruction, or why it is none.
 type Decoded = Result<Op, ParseError>;
