@@ -12,23 +12,36 @@
 //! of the whole block (`if (i >= n) return;`) are not waited for. Stricter than the ISA, it is a fault if a barrier of the
 //! whole block completes without a thread that has ended after it took part in one before, or that its guard led past.
 //!
+//! # What orders accesses
+//!
+//! Barriers, of those threads that they are of; `bar.warp.sync`, the lanes of its mask; and the release and acquire
+//! patterns of the ISA: a fence and then a strong write or an atomic of one thread, that a strong read or an atomic of
+//! another sees, which makes a fence then. A fence alone orders nothing, and a fence of a block (`.cta`) nothing beyond it.
+//! Shuffles, votes and matches order no memory.
+//!
+//! # Addresses of shared memory
+//!
+//! An address that is made of that of one variable and of numbers stays in that variable. Where it may be of one variable
+//! or another, was loaded, or was mixed by bits, the block's whole memory is its bound. `.extern` memory is one variable,
+//! whatever names it has.
+//!
 //! # What is missed
 //!
 //! Let pass:
-//! - A barrier of some of the threads orders all of the block, and `bar.warp.sync` of some lanes all of the warp; so does
-//!   one that lanes reach in different branches.
-//! - Two blocks that both made a fence for the whole GPU are taken to have used it, before or after the accesses.
+//! - A place that more than one block has read may be written by a thread that knows of an event in every block so far.
+//! - The scope of an atomic, of a strong read and of a strong write is taken to reach both threads; that of a fence is not.
+//! - What a release has released goes with all later strong writes of its thread, as if it were a fence.
 //! - Of several atomics of different blocks to one place only the last is known, and of plain writes.
-//! - Blocks whose numbers are 2^24 - 2 apart are one to the detector of races.
+//! - Blocks whose numbers are 2^23 - 2 apart are one to the detector of races.
 //! - Blocks run in order on few cores, and warps in turns: a race that does not show in memory is still found, but a result
 //!   that depends on the order is only what this order gives.
 //! - A copy by `cp.async` lands at the wait, never before, and has read its source where it began.
 //! - Threads that come to one barrier with different counts, or with `bar.sync` and `bar.red`, and a `bar.arrive` that
 //!   nobody waits for.
 //!
-//! The other way around, threads of a block that are ordered by a flag or a lock and fences alone are told to race; and a
-//! mask of a vote, match, reduction or shuffle that names a lane which has exited or never was is a
-//! fault, though hardware lets some of them pass.
+//! The other way around, a shuffle's mask that names a lane which has exited is a fault, and any mask that names one which
+//! never was, though hardware lets some of them pass; and the threads that a fence and a barrier are between are ordered
+//! with another block only where the one that makes the atomic has made a fence too, as the ISA says.
 
 pub mod driver;
 pub mod exec;

@@ -4,20 +4,23 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::float;
 use super::memory::{self, Spot, Who};
+use super::order::{self, Strong};
 use super::race::Touch;
 use super::regs::{LANES, Regs, lanes};
 use super::{FaultKind, Step, Trouble, trouble};
-use crate::ptx::ir::{Atom, AtomOp, Reg, Space, Wide};
+use crate::ptx::ir::{Array, Atom, AtomOp, Reg, Space, Wide};
 use crate::ptx::types::{Class, Type};
 
 pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Atom) -> Step {
     let addresses = memory::addresses(regs, atom.addr);
     let wide = if atom.ty.bytes() == 8 { Wide::Two } else { Wide::One };
     let (mut last, mut global) = (usize::MAX, 0);
+    let mut places = order::places(who.grid);
     for lane in lanes(exec) {
         let (space, address) = memory::resolve(atom.space, addresses[lane]);
         let spot = Spot { lane, address, bytes: u64::from(atom.ty.bytes()) };
-        let at = place(who, spot, space, &mut last, atom.op != AtomOp::Exch || atom.d.is_some())?;
+        let reads = atom.op != AtomOp::Exch || atom.d.is_some();
+        let at = place(who, spot, (space, atom.addr.array), &mut last, reads)?;
         let unused = 64 - 8 * atom.ty.bytes();
         let operand = |reg: Reg| regs.get((reg, wide), lane) << unused >> unused;
         let (b, c) = (operand(atom.b), atom.c.map_or(0, operand));
@@ -31,6 +34,11 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
         if space != Space::Shared {
             global |= 1 << lane;
         }
+        if let Some(places) = &mut places {
+            let how = Strong::Change { read: atom.d.is_some(), wrote: atom.op != AtomOp::Cas || old == b };
+            let place = who.place(space, address);
+            order::strong(who, places, lane, place, how);
+        }
     }
     count(who, atom, global, &addresses);
     Ok(())
@@ -39,14 +47,14 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
 fn place(
     who: &mut Who<'_, '_>,
     spot: Spot,
-    space: Space,
+    (space, array): (Space, Array),
     last: &mut usize,
     reads: bool,
 ) -> Result<*mut u8, Box<Trouble>> {
     match space {
         Space::Shared => {
             who.mem.atomic_reads = reads;
-            memory::shared_spot(who, spot, Touch::Atomic)
+            memory::shared_spot(who, spot, array, Touch::Atomic)
         }
         Space::Global | Space::Generic | Space::Const => memory::global_spot(who, spot, Touch::Atomic, last),
         Space::Local | Space::Param => {

@@ -1,16 +1,18 @@
 //! A block: its shared memory, its warps in turn, and its barriers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::shadows;
-use super::race::{self, Shadow, Stamp};
+use super::order::{Order, Party, Places};
+use super::race::{Shadow, Stamp};
 use super::regs::{Raw, lanes};
 use super::step;
 use super::warp::Warp;
 use super::{Counters, Fault, FaultKind, Launch, Trouble, trouble};
 use crate::memory::{Memory, View};
 use crate::ptx::Kernel;
-use crate::ptx::ir::{Bar, BarRed, Constant, Op, Wide};
+use crate::ptx::ir::{Bar, BarRed, Constant, Op, SharedArray, Wide};
 
 /// What all blocks share.
 pub(super) struct Grid<'g> {
@@ -22,8 +24,10 @@ pub(super) struct Grid<'g> {
     params: Box<[AtomicU64]>,
     /// Who touched each allocation.
     pub(super) shadows: Box<[Shadow]>,
-    /// Which blocks made a fence for the whole GPU.
-    fences: Box<[AtomicBool]>,
+    /// What strong writes released.
+    pub(super) places: Mutex<Places>,
+    /// How many blocks have begun.
+    pub(super) begun: AtomicU64,
     pub(super) blocks: u64,
     pub(super) fast: bool,
     steps: AtomicU64,
@@ -40,7 +44,7 @@ impl<'g> Grid<'g> {
         let view = memory.view();
         let shadows = shadows(view.blocks().len());
         let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
-        let fences = (0..blocks).map(|_| AtomicBool::new(false)).collect();
+        let (places, begun) = (Mutex::default(), AtomicU64::new(0));
         let (fast, steps) = (super::alu::is_fast(), AtomicU64::new(0));
         let params = launch.params.chunks(8).map(|chunk| {
             let mut bytes = [0; 8];
@@ -48,7 +52,7 @@ impl<'g> Grid<'g> {
             AtomicU64::new(u64::from_ne_bytes(bytes))
         });
         let params = params.collect();
-        Grid { kernel, launch, memory, view, params, shadows, fences, blocks, fast, steps, limit }
+        Grid { kernel, launch, memory, view, params, shadows, places, begun, blocks, fast, steps, limit }
     }
 
     /// The parameters from an address on.
@@ -59,17 +63,6 @@ impl<'g> Grid<'g> {
     /// Counts instructions of a warp; whether the limit is not reached.
     pub(super) fn count(&self, steps: u64) -> bool {
         self.steps.fetch_add(steps, Ordering::Relaxed) + steps <= self.limit
-    }
-
-    /// Whether a block, by the number in its stamps, made a fence for the whole GPU.
-    pub(super) fn fenced(&self, stamped: u64) -> bool {
-        let block = stamped.checked_sub(1).and_then(|block| self.fences.get(block as usize));
-        // Of many readers nobody knows who they were.
-        block.is_none_or(|fenced| fenced.load(Ordering::SeqCst))
-    }
-
-    pub(super) fn fence(&self, block: u64) {
-        self.fences[block as usize].store(true, Ordering::SeqCst);
     }
 
     /// Who left a stamp, as seen by `me`.
@@ -96,7 +89,9 @@ impl<'g> Grid<'g> {
                 let address = self.launch.globals.get(number as usize).copied().unwrap_or(0);
                 address.wrapping_add(offset as u64)
             }
-            Constant::Dynamic(offset) => u64::from(self.kernel.code.dynamic_at).wrapping_add(offset as u64),
+            Constant::Shared(array, offset) => {
+                u64::from(self.kernel.code.arrays[usize::from(array)].start).wrapping_add(offset as u64)
+            }
         }
     }
 }
@@ -111,6 +106,8 @@ pub(super) fn position(number: u32, extents: [u32; 3]) -> [u32; 3] {
 pub(super) struct BlockMemory {
     shared: Vec<u64>,
     pub(super) shared_len: u64,
+    /// Where each array of it starts and ends.
+    pub(super) arrays: Box<[(u64, u64)]>,
     pub(super) shared_shadow: Shadow,
     /// For each word of shared memory `thread + 1` whose `cp.async` to it is under way, and how many words have one.
     copying: Vec<u32>,
@@ -125,8 +122,12 @@ pub(super) struct BlockMemory {
     pub(super) at: [u32; 3],
     /// Threads that arrived without waiting, for each barrier.
     pub(super) arrived: [u32; 16],
-    /// Barriers passed.
-    pub(super) barriers: u32,
+    pub(super) threads: u32,
+    /// How many events have ordered anything, and the last that ordered all.
+    pub(super) time: u64,
+    pub(super) barrier: u64,
+    /// What orders some of the threads with one another, and with other blocks.
+    pub(super) order: Option<Box<Order>>,
     /// Whether atomics look at what was there.
     pub(super) atomic_reads: bool,
 }
@@ -159,23 +160,6 @@ impl BlockMemory {
         };
     }
 
-    /// Counts a barrier of the block.
-    fn pass(&mut self, grid: &Grid<'_>) {
-        self.barriers += 1;
-        if self.barriers == race::BARRIERS {
-            self.barriers = 0;
-            self.age(grid, Stamp::before_barriers);
-        }
-    }
-
-    /// Puts back the stamps that this block left anywhere.
-    pub(super) fn age(&self, grid: &Grid<'_>, older: impl Fn(Stamp) -> Stamp) {
-        let block = Stamp::new(self.number, 0, 0, 0).block();
-        for shadow in grid.shadows.iter().chain([&self.shared_shadow]) {
-            shadow.age(block, &older);
-        }
-    }
-
     /// A thread's local memory from an address on; none where it reads what it did not write.
     pub(super) fn local(&mut self, thread: usize, address: u64, bytes: u64, reads: bool) -> Option<*mut u8> {
         let start = thread * self.local_size + address as usize;
@@ -186,6 +170,12 @@ impl BlockMemory {
         written.fill(true);
         Some(self.local.as_mut_ptr().cast::<u8>().wrapping_add(start))
     }
+}
+
+/// Where an array starts and ends in a block that has so many bytes.
+fn extent(array: &SharedArray, len: u64) -> (u64, u64) {
+    let start = u64::from(array.start);
+    (start, array.bytes.map_or(len, |bytes| start + u64::from(bytes)))
 }
 
 pub(super) struct Block {
@@ -210,6 +200,7 @@ impl Block {
             // Vectors of the host start at 16 bytes at least; shared addresses are their own alignment.
             shared: vec![0; shared_len.div_ceil(8) as usize],
             shared_len,
+            arrays: code.arrays.iter().map(|array| extent(array, shared_len)).collect(),
             shared_shadow: Shadow::default(),
             copying: vec![0; shared_len.div_ceil(4) as usize],
             copying_words: 0,
@@ -220,7 +211,10 @@ impl Block {
             number: 0,
             at: [0; 3],
             arrived: [0; 16],
-            barriers: 0,
+            threads,
+            time: 1,
+            barrier: 0,
+            order: None,
             atomic_reads: false,
         };
         Block { warps: warps.collect(), mem, threads }
@@ -256,7 +250,8 @@ impl Block {
         let [x, y, _] = grid.launch.grid.map(u64::from);
         self.mem.at = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
         self.mem.number = number;
-        self.mem.barriers = 0;
+        (self.mem.time, self.mem.barrier, self.mem.order) = (1, 0, None);
+        grid.begun.fetch_max(number + 1, Ordering::SeqCst);
         self.mem.shared_shadow.clear();
         self.mem.local_written.fill(false);
         if std::mem::take(&mut self.mem.copying_words) != 0 {
@@ -322,6 +317,7 @@ impl Block {
                 self.check_ended(grid, warp, lane)?;
             }
             self.reduce(grid, id);
+            let parties = self.parties(id);
             for warp in &mut self.warps {
                 for lane in lanes(warp.waiting) {
                     if warp.barrier[lane] == id {
@@ -331,11 +327,25 @@ impl Block {
                     }
                 }
             }
+            if whole || waiting == self.threads {
+                self.mem.meet_all();
+            } else {
+                self.mem.meet(&parties, Some(id));
+            }
             self.mem.arrived[id as usize] = 0;
-            self.mem.pass(grid);
             released = true;
         }
         Ok(released)
+    }
+
+    /// The lanes that wait at a barrier.
+    fn parties(&self, id: u8) -> Vec<Party> {
+        let at = |warp: &Warp| {
+            lanes(warp.waiting).filter(|&lane| warp.barrier[lane] == id).fold(0, |all, lane| all | 1 << lane)
+        };
+        let parties =
+            self.warps.iter().map(|warp| Party { first: warp.first, lanes: at(warp), meeting: warp.meeting });
+        parties.filter(|party| party.lanes != 0).collect()
     }
 
     /// How many threads a barrier wants, whether they are all of the block, and whether warps come to it together.

@@ -1,8 +1,9 @@
 //! Arithmetic on floats: by the host's instructions where they round as asked, exactly and then rounded
 //! elsewhere.
 
-use half::{bf16, f16};
+use ::half::{bf16, f16};
 
+use super::half;
 use super::regs::{Lane, Regs, lanes};
 use super::soft::{self, Exactly, Format};
 use crate::ptx::ir::{Float, FloatBin, FloatUn, Mode, PLAIN, Reg, Round, Test, Wide};
@@ -68,7 +69,7 @@ real! {
 /// The NaN that hardware makes instead of any other; f64 keeps what it has. By bits: the optimiser may take
 /// any NaN for any other.
 #[inline(always)]
-fn canonical(x: f32) -> f32 {
+pub(super) fn canonical(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
 }
@@ -132,6 +133,9 @@ pub(super) fn binary(
         }
         (Float::F32, _) => each2::<f32>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F64, _) => each2::<f64>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
+        (_, FloatBin::Add) if plain => halves(regs, exec, ty, d, [a, b, a], |[x, y, _]| x + y),
+        (_, FloatBin::Sub) if plain => halves(regs, exec, ty, d, [a, b, a], |[x, y, _]| x - y),
+        (_, FloatBin::Mul) if plain => halves(regs, exec, ty, d, [a, b, a], |[x, y, _]| x * y),
         (Float::F16, _) => each2::<f16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::BF16, _) => each2::<bf16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F16x2, _) => pairs::<f16>(regs, exec, d, [a, b, a], |[x, y, _]| scalar(op, mode, x, y)),
@@ -233,11 +237,32 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
         Float::F64 if plain => regs.map3(exec, d, abc, |x: f64, y: f64, z: f64| x.mul_add(y, z)),
         Float::F32 => each3::<f32>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
         Float::F64 => each3::<f64>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
+        Float::F16 if plain => half::each::<f16, false>(regs, exec, d, [a, b, c], fused::<f16>),
+        Float::F16x2 if plain => half::each::<f16, true>(regs, exec, d, [a, b, c], fused::<f16>),
+        Float::BF16 if plain => half::each::<bf16, false>(regs, exec, d, [a, b, c], fused::<bf16>),
+        Float::BF16x2 if plain => half::each::<bf16, true>(regs, exec, d, [a, b, c], fused::<bf16>),
         Float::F16 => each3::<f16>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
         Float::BF16 => each3::<bf16>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
         Float::F16x2 => pairs::<f16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
         Float::BF16x2 => pairs::<bf16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
     }
+}
+
+/// Sums and products of halves, rounded to nearest.
+#[inline(always)]
+fn halves(regs: &mut Regs, exec: u32, ty: Float, d: Reg, from: [Reg; 3], f: impl Fn([f64; 3]) -> f64 + Copy) {
+    match ty {
+        Float::F16 => half::each::<f16, false>(regs, exec, d, from, f),
+        Float::F16x2 => half::each::<f16, true>(regs, exec, d, from, f),
+        Float::BF16 => half::each::<bf16, false>(regs, exec, d, from, f),
+        Float::BF16x2 => half::each::<bf16, true>(regs, exec, d, from, f),
+        Float::F32 | Float::F64 => unreachable!("those are no halves"),
+    }
+}
+
+#[inline(always)]
+fn fused<T: half::Half>([x, y, z]: [f64; 3]) -> f64 {
+    T::fused(x, y, z)
 }
 
 #[inline(never)]

@@ -1,13 +1,14 @@
 //! Matrices in the registers of a warp: `ldmatrix` and `mma.sync`, by the fragment layouts of the ISA.
 
-use half::{bf16, f16};
+use ::half::{bf16, f16};
 
 use super::Step;
+use super::float::canonical;
+use super::half::Half;
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
-use super::regs::{LANES, Raw, Regs, lanes};
-use super::soft::{self, Exactly};
-use crate::ptx::ir::{Addr, Factor, Mma, Reg, Round};
+use super::regs::{LANES, Raw, Regs};
+use crate::ptx::ir::{Addr, Factor, Mma, Reg};
 
 /// Rows and columns of a result.
 const M: usize = 16;
@@ -28,7 +29,7 @@ pub(super) fn load(
             let lane = number * 8 + row;
             let spot = Spot { lane, address: addresses[lane], bytes: 16 };
             who.mem.atomic_reads = false;
-            let at = memory::shared_spot(who, spot, Touch::Read)?;
+            let at = memory::shared_spot(who, spot, addr.array, Touch::Read)?;
             for (i, half) in halves.iter_mut().enumerate() {
                 // SAFETY: 16 bytes of the block's shared memory, aligned, start there.
                 *half = unsafe { memory::read(at.add(2 * i), 2) } as u16;
@@ -49,99 +50,115 @@ pub(super) fn load(
 }
 
 /// `d = a · b + c`, each element a sum of exact products, rounded at its end.
-pub(super) fn multiply(regs: &mut Regs, group: u32, mma: &Mma) {
-    let k = usize::from(mma.k);
+pub(super) fn multiply(regs: &mut Regs, group: u32, mma: &Mma, fast: bool) {
+    #[cfg(target_arch = "x86_64")]
+    if fast {
+        // SAFETY: `fast` says that the host has these.
+        unsafe { with_vectors(regs, group, mma) };
+        return;
+    }
+    let _ = fast;
+    product(regs, group, mma);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn with_vectors(regs: &mut Regs, group: u32, mma: &Mma) {
+    product(regs, group, mma);
+}
+
+#[inline(always)]
+fn product(regs: &mut Regs, group: u32, mma: &Mma) {
+    let (k, pairs) = (usize::from(mma.k), pairs(mma.factor));
     let (mut a, mut b, mut c) = ([[0.0; 16]; M], [[0.0; N]; 16], [[0.0; N]; M]);
-    for lane in lanes(group) {
-        let (row, col) = (lane / 4, lane % 4);
-        for (i, x) in factors(regs, mma.factor, &mma.a, lane, k / 2).enumerate() {
+    for (place, pair) in (0..k / 2).map(|i| (i / pairs, i % pairs)) {
+        let elements = factors(regs, mma.factor, mma.a[place], pair);
+        for (lane, x) in elements.into_iter().enumerate() {
             // Registers alternate between the upper and the lower eight rows.
-            let (place, pair) = position(mma.factor, i);
-            a[row + 8 * (place % 2)][place / 2 * step(mma.factor) + columns(mma.factor, col, pair)] = x;
-        }
-        for (i, x) in factors(regs, mma.factor, &mma.b, lane, k / 4).enumerate() {
-            let (place, pair) = position(mma.factor, i);
-            b[place * step(mma.factor) + columns(mma.factor, col, pair)][row] = x;
-        }
-        for (i, x) in sums(regs, mma, lane).into_iter().enumerate() {
-            c[row + i / 2 * 8][col * 2 + i % 2] = x;
+            a[lane / 4 + 8 * (place % 2)][column(mma.factor, place / 2, lane % 4, pair)] = x;
         }
     }
-    for (row, sums) in c.iter_mut().enumerate() {
-        for (col, sum) in sums.iter_mut().enumerate() {
-            *sum += (0..k).map(|i| a[row][i] * b[i][col]).sum::<f64>();
+    for (place, pair) in (0..k / 4).map(|i| (i / pairs, i % pairs)) {
+        let elements = factors(regs, mma.factor, mma.b[place], pair);
+        for (lane, x) in elements.into_iter().enumerate() {
+            b[column(mma.factor, place, lane % 4, pair)][lane / 4] = x;
         }
+    }
+    for lane in 0..LANES {
+        for (i, x) in sums(regs, mma, lane).into_iter().enumerate() {
+            c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = x;
+        }
+    }
+    for (factors, sums) in a.iter().zip(&mut c) {
+        // A row at a time, for vectors of the host; each element is summed in the order of the columns of `a`.
+        let mut products = [0.0; N];
+        for (x, column) in factors.iter().zip(&b).take(k) {
+            for (product, y) in products.iter_mut().zip(column) {
+                *product += x * y;
+            }
+        }
+        sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
     }
     store(regs, group, mma, &c);
 }
 
-/// The register of an element and which of it it is.
-fn position(factor: Factor, i: usize) -> (usize, usize) {
+/// How many elements a register of a factor has.
+fn pairs(factor: Factor) -> usize {
     match factor {
-        Factor::F16 | Factor::BF16 => (i / 2, i % 2),
-        Factor::TF32 => (i, 0),
+        Factor::F16 | Factor::BF16 => 2,
+        Factor::TF32 => 1,
     }
 }
 
-/// How many columns lie between a register and the next of the same row.
-fn step(factor: Factor) -> usize {
+/// The column of an element of the nth register for these rows, by its lane in a group of four.
+#[inline(always)]
+fn column(factor: Factor, register: usize, lane: usize, pair: usize) -> usize {
     match factor {
-        Factor::F16 | Factor::BF16 => 8,
-        Factor::TF32 => 4,
+        Factor::F16 | Factor::BF16 => register * 8 + lane * 2 + pair,
+        Factor::TF32 => register * 4 + lane,
     }
 }
 
-fn columns(factor: Factor, col: usize, pair: usize) -> usize {
-    match factor {
-        Factor::F16 | Factor::BF16 => col * 2 + pair,
-        Factor::TF32 => col,
-    }
-}
-
-/// A lane's elements of a factor.
-fn factors(
-    regs: &Regs,
-    factor: Factor,
-    from: &[Reg],
-    lane: usize,
-    count: usize,
-) -> impl Iterator<Item = f64> {
-    (0..count).map(move |i| {
-        let (place, pair) = position(factor, i);
-        let word = u32::row(regs, from[place])[lane];
-        let half = (word >> (16 * pair)) as u16;
-        match factor {
-            Factor::F16 => f16::from_bits(half).to_f64(),
-            Factor::BF16 => bf16::from_bits(half).to_f64(),
+/// The elements of a register of a factor, the lower or the upper ones.
+#[inline(always)]
+fn factors(regs: &Regs, factor: Factor, from: Reg, pair: usize) -> [f64; LANES] {
+    let (row, mut out) = (u32::row(regs, from), [0.0; LANES]);
+    for (word, x) in row.iter().zip(&mut out) {
+        let half = word >> (16 * pair) & 0xffff;
+        *x = f64::from(match factor {
+            Factor::F16 => f16::widen(half),
+            Factor::BF16 => bf16::widen(half),
             // The lower bits of the register are not part of it.
-            Factor::TF32 => f64::from(f32::from_bits(word & !0x1fff)),
-        }
-    })
+            Factor::TF32 => f32::from_bits(word & !0x1fff),
+        });
+    }
+    out
 }
 
+#[inline(always)]
 fn sums(regs: &Regs, mma: &Mma, lane: usize) -> [f64; 4] {
     std::array::from_fn(|i| {
-        if mma.half.1 {
-            f16::from_bits((u32::row(regs, mma.c[i / 2])[lane] >> (16 * (i % 2))) as u16).to_f64()
+        f64::from(if mma.half.1 {
+            f16::widen(u32::row(regs, mma.c[i / 2])[lane] >> (16 * (i % 2)) & 0xffff)
         } else {
-            f64::from(f32::from_bits(u32::row(regs, mma.c[i])[lane]))
-        }
+            f32::from_bits(u32::row(regs, mma.c[i])[lane])
+        })
     })
 }
 
+#[inline(always)]
 fn store(regs: &mut Regs, group: u32, mma: &Mma, c: &[[f64; N]; M]) {
-    let rounded = |x: f64, to| soft::compute(Exactly::Same, [x, 0.0, 0.0], to, Round::Nearest) as u32;
     let at = |lane: usize, i: usize| c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
     if mma.half.0 {
         for pair in 0..2 {
-            let half = |lane, i| rounded(at(lane, 2 * pair + i), soft::F16);
+            let half = |lane, i| f16::narrow(at(lane, 2 * pair + i));
             let out: [u32; LANES] = std::array::from_fn(|lane| half(lane, 1) << 16 | half(lane, 0));
             regs.put(group, mma.d[pair], &out);
         }
         return;
     }
     for (i, &d) in mma.d.iter().enumerate() {
-        let out: [u32; LANES] = std::array::from_fn(|lane| rounded(at(lane, i), soft::F32));
+        let out: [u32; LANES] = std::array::from_fn(|lane| canonical(at(lane, i) as f32).to_bits());
         regs.put(group, d, &out);
     }
 }

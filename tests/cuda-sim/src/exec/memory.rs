@@ -4,10 +4,11 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::block::{BlockMemory, Grid};
-use super::race::{Conflict, Shadow, Stamp, Touch};
+use super::order::{self, Strong};
+use super::race::{Conflict, Now, Shadow, Stamp, Touch};
 use super::regs::{LANES, Raw, Regs, lanes};
 use super::{Counters, FaultKind, Step, Trouble, trouble};
-use crate::ptx::ir::{Access, Addr, Reg, Space, Wide};
+use crate::ptx::ir::{Access, Addr, Array, Reg, Space, Wide};
 use crate::ptx::types::Type;
 
 /// Where generic addresses of shared and of local memory begin.
@@ -24,6 +25,32 @@ pub(super) struct Who<'a, 'g> {
     pub(super) stamp: Stamp,
     /// Number of the first thread of the warp.
     pub(super) first: u32,
+    /// When all lanes of the warp last met.
+    pub(super) meeting: u64,
+}
+
+impl Who<'_, '_> {
+    /// A lane, and what is before what it does now.
+    #[inline(always)]
+    fn now(&self, lane: usize) -> Now<'_> {
+        let order = self.mem.order.as_deref();
+        Now {
+            stamp: self.stamp.lane(lane),
+            barrier: self.mem.barrier,
+            meeting: self.meeting,
+            clock: order.and_then(|order| order.before(self.first + lane as u32)),
+            threads: self.mem.threads,
+            begun: &self.grid.begun,
+        }
+    }
+
+    /// What an address is called where blocks share places.
+    pub(super) fn place(&self, space: Space, address: u64) -> (u64, u64) {
+        match space {
+            Space::Shared => (self.mem.number + 1, address),
+            Space::Global | Space::Const | Space::Generic | Space::Local | Space::Param => (0, address),
+        }
+    }
 }
 
 /// One lane's access.
@@ -93,6 +120,8 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
         }
     };
     let reads = is_read(touch);
+    let grid = who.grid;
+    let mut places = if access.strong { order::places(grid) } else { None };
     for (space, exec) in spaces {
         if exec == 0 {
             continue;
@@ -107,13 +136,22 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
             }
             Space::Shared => {
                 who.mem.atomic_reads = false;
-                each_lane(who, regs, exec, (access, at, reads), |who, spot| shared_spot(who, spot, touch))?;
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| {
+                    shared_spot(who, spot, access.addr.array, touch)
+                })?;
             }
             Space::Local => {
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| local_spot(who, spot, reads))?;
             }
             Space::Param => {
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| param_spot(who, spot))?
+            }
+        }
+        if let Some(places) = &mut places {
+            let how = if reads { Strong::Read } else { Strong::Write };
+            for lane in lanes(exec) {
+                let place = who.place(space, at[lane]);
+                order::strong(who, places, lane, place, how);
             }
         }
     }
@@ -291,8 +329,7 @@ pub(super) fn global_spot(
     }
     let block = &blocks[*last];
     let offset = spot.address - block.address;
-    let conflict =
-        who.grid.shadows[*last].touch(block.len, offset, spot.bytes, touch, who.stamp.lane(spot.lane));
+    let conflict = who.grid.shadows[*last].touch(block.len, offset, spot.bytes, touch, &who.now(spot.lane));
     if let Some(conflict) = conflict {
         race(who, spot, touch, conflict, "global")?;
     }
@@ -309,13 +346,9 @@ fn outside(who: &Who<'_, '_>, spot: Spot) -> Box<Trouble> {
     Box::new(Trouble { kind: FaultKind::OutOfBounds, what, lane: spot.lane })
 }
 
-/// The fault of two threads at one place, unless fences of both blocks make it none.
+/// The fault of two threads at one place.
 #[cold]
 fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: &str) -> Step {
-    let other = conflict.old.block();
-    if other != who.stamp.block() && who.grid.fenced(other) && who.grid.fenced(who.stamp.block()) {
-        return Ok(());
-    }
     let did = if conflict.wrote { "wrote" } else { "read" };
     let does = match touch {
         Touch::Read | Touch::StrongRead => "read",
@@ -351,14 +384,17 @@ pub(super) fn sectors(exec: u32, addresses: &[u64; LANES]) -> u64 {
 
 /// Where a lane's bytes in shared memory are, after all checks.
 #[inline(always)]
-pub(super) fn shared_spot(who: &mut Who<'_, '_>, spot: Spot, touch: Touch) -> Result<*mut u8, Box<Trouble>> {
+pub(super) fn shared_spot(
+    who: &mut Who<'_, '_>,
+    spot: Spot,
+    array: Array,
+    touch: Touch,
+) -> Result<*mut u8, Box<Trouble>> {
     let Spot { lane, address, bytes } = spot;
     aligned(spot)?;
-    let len = who.mem.shared_len;
-    if address.checked_add(bytes).is_none_or(|end| end > len) {
-        trouble(FaultKind::OutOfBounds, lane, || {
-            format!("{bytes} bytes at {address:#x} of shared memory, of which the block has {len}")
-        })?;
+    let (len, (start, end)) = (who.mem.shared_len, who.mem.arrays[usize::from(array)]);
+    if address < start || address.checked_add(bytes).is_none_or(|last| last > end) {
+        return Err(outside_of_array(who, spot, array));
     }
     let reads = is_read(touch) || touch == Touch::Atomic && bytes > 0 && who.mem.atomic_reads;
     if reads && !who.mem.shared_shadow.is_written(address, bytes) {
@@ -374,11 +410,26 @@ pub(super) fn shared_spot(who: &mut Who<'_, '_>, spot: Spot, touch: Touch) -> Re
             )
         })?;
     }
-    let conflict = who.mem.shared_shadow.touch(len, address, bytes, touch, who.stamp.lane(lane));
+    let conflict = who.mem.shared_shadow.touch(len, address, bytes, touch, &who.now(lane));
     if let Some(conflict) = conflict {
         race(who, spot, touch, conflict, "shared")?;
     }
     Ok(who.mem.shared_at(address))
+}
+
+#[cold]
+fn outside_of_array(who: &Who<'_, '_>, spot: Spot, array: Array) -> Box<Trouble> {
+    let Spot { lane, address, bytes } = spot;
+    let (len, (start, end)) = (who.mem.shared_len, who.mem.arrays[usize::from(array)]);
+    let what = if address.checked_add(bytes).is_none_or(|last| last > len) {
+        format!("{bytes} bytes at {address:#x} of shared memory, of which the block has {len}")
+    } else {
+        let name = &who.grid.kernel.code.arrays[usize::from(array)].name;
+        format!(
+            "{bytes} bytes at {address:#x} of shared memory, by an address of `{name}`, which is from {start:#x} to {end:#x}"
+        )
+    };
+    Box::new(Trouble { kind: FaultKind::OutOfBounds, what, lane })
 }
 
 /// Where a lane's bytes in its own memory are.

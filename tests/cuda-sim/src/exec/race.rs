@@ -1,25 +1,26 @@
-//! Who touched a piece of memory last, and whether anything orders that with who touches it now.
+//! Who touched each piece of memory last, and whether anything orders that with who touches it now.
 //!
-//! A stamp is a block, a thread, and how many barriers the block and the warp had passed. What is missed is told in
-//! the crate's documentation.
+//! A stamp is a block, threads of it, and the block's time, which every event that orders something moves on. What is
+//! missed is told in the crate's documentation.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// `block + 1`: 24 bits; thread: 11; barriers of the block: 15; of the warp: 14.
+use super::order::Clock;
+
+/// `block + 1`: 23 bits; threads: 11; time: 30, of which a launch has fewer than it has instructions.
+///
+/// Threads are a node of a tree whose leaves are all 1024: the root is 1, below `n` are `2n` and `2n + 1`. Of several
+/// threads it is the lowest node above all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(pub(super) u64);
 
-/// Barriers that stamps tell apart; the value itself says that it was before all that are counted since.
-pub(super) const BARRIERS: u32 = 0x7fff;
-/// The same of a warp's.
-pub(super) const MEETINGS: u32 = 0x3fff;
-const MANY_BLOCKS: u64 = 0xff_ffff << 40;
-/// In the field of the thread: several threads of one warp, whose number is in the lower bits.
-const MANY: u64 = 1 << 10;
-/// As well: of several warps.
-const MANY_WARPS: u64 = 1 << 9;
+/// The node of the first thread.
+pub(super) const LEAVES: u64 = 1024;
+const MANY_BLOCKS: u64 = 0x7f_ffff << 41;
+/// Blocks that stamps tell apart.
+const BLOCKS: u64 = 0x7f_fffe;
 
 /// How memory is touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,92 +35,99 @@ pub(super) enum Touch {
 }
 
 impl Stamp {
-    pub(super) fn new(block: u64, thread: u32, barriers: u32, warp_barriers: u32) -> Stamp {
-        let block = block % 0xff_fffe + 1;
-        Stamp(
-            block << 40
-                | u64::from(thread) << 29
-                | u64::from(barriers % BARRIERS) << 14
-                | u64::from(warp_barriers % MEETINGS),
-        )
+    pub(super) fn new(block: u64, thread: u32, time: u64) -> Stamp {
+        debug_assert!(time < 1 << 30 && thread < 1024, "{time} {thread}");
+        Stamp((block % BLOCKS + 1) << 41 | (LEAVES + u64::from(thread)) << 30 | time)
     }
 
-    /// Of another lane of the same warp.
+    /// Of another lane of the same warp, of whose first this is.
     #[inline(always)]
     pub(super) fn lane(self, lane: usize) -> Stamp {
-        Stamp(self.0 | (lane as u64) << 29)
+        Stamp(self.0 | (lane as u64) << 30)
     }
 
+    #[inline(always)]
     pub(super) fn block(self) -> u64 {
-        self.0 >> 40
+        self.0 >> 41
     }
 
     /// Which thread, if it is one.
     pub(super) fn thread(self) -> Option<u64> {
-        (self.field() & MANY == 0).then_some(self.field())
+        self.node().checked_sub(LEAVES)
     }
 
-    fn field(self) -> u64 {
-        self.0 >> 29 & 0x7ff
+    #[inline(always)]
+    pub(super) fn node(self) -> u64 {
+        self.0 >> 30 & 0x7ff
     }
 
-    fn barriers(self) -> u64 {
-        self.0 >> 14 & u64::from(BARRIERS)
+    #[inline(always)]
+    pub(super) fn time(self) -> u64 {
+        self.0 & 0x3fff_ffff
     }
+}
 
-    fn warp_barriers(self) -> u64 {
-        self.0 & u64::from(MEETINGS)
-    }
+/// The lowest node above two.
+fn above(a: u64, b: u64) -> u64 {
+    let most = a.leading_zeros().max(b.leading_zeros());
+    let (a, b) = (a >> (most - a.leading_zeros()), b >> (most - b.leading_zeros()));
+    a >> (u64::BITS - (a ^ b).leading_zeros())
+}
 
-    /// The warp, if all threads are of one.
-    fn warp(self) -> Option<u64> {
-        match (self.field() & MANY != 0, self.field() & MANY_WARPS != 0) {
-            (false, _) => Some(self.field() >> 5),
-            (true, false) => Some(self.field() & 31),
-            (true, true) => None,
-        }
-    }
+/// Whether a node is a warp, or below it, of which a leaf is.
+#[inline(always)]
+fn is_in_warp(node: u64, leaf: u64) -> bool {
+    node >= 32 && above(node, leaf) >= 32
+}
 
-    /// As of before all barriers of the block.
-    pub(super) fn before_barriers(self) -> Stamp {
-        Stamp(self.0 | u64::from(BARRIERS) << 14)
-    }
+/// Who touches memory, and what is before that.
+pub(super) struct Now<'a> {
+    pub(super) stamp: Stamp,
+    /// When all threads of the block have last met, and all lanes of the warp.
+    pub(super) barrier: u64,
+    pub(super) meeting: u64,
+    /// What else the thread knows.
+    pub(super) clock: Option<&'a Clock>,
+    /// Threads of a block, and how many blocks have begun.
+    pub(super) threads: u32,
+    pub(super) begun: &'a AtomicU64,
+}
 
-    /// As of before all those of its warp, if it is of this one.
-    pub(super) fn before_meetings(self, warp: u32) -> Stamp {
-        if self.warp() == Some(u64::from(warp)) { Stamp(self.0 | u64::from(MEETINGS)) } else { self }
-    }
-
+impl Now<'_> {
     /// Whether what `old` did came before what this does.
-    fn is_after(self, old: Stamp) -> bool {
-        if old.block() != self.block() {
-            return false;
+    #[inline(always)]
+    fn is_after(&self, old: Stamp) -> bool {
+        let (me, time) = (self.stamp, old.time());
+        let met = old.block() == me.block()
+            && (time <= self.barrier
+                || old.node() == me.node()
+                || (time <= self.meeting && is_in_warp(old.node(), me.node())));
+        met || self.clock.is_some_and(|clock| self.knows(clock, old))
+    }
+
+    /// The same by what the thread has learnt from others.
+    #[cold]
+    fn knows(&self, clock: &Clock, old: Stamp) -> bool {
+        if old.0 == MANY_BLOCKS {
+            // Nobody noted who they were: something is known of all others.
+            return clock.others(self.stamp.block()) as u64 + 1 >= self.begun.load(Ordering::SeqCst);
         }
-        let same_warp = old.warp() == self.warp() && old.warp_barriers() != self.warp_barriers();
-        old.barriers() != self.barriers() || same_warp || old.thread() == self.thread()
+        clock.covers(old, self.threads)
     }
 
     /// Both readers in one stamp, or the later where that is all that matters.
-    fn with(self, old: Stamp) -> Stamp {
+    fn with(&self, old: Stamp) -> Stamp {
+        let me = self.stamp;
         if old.0 == 0 || old.0 == MANY_BLOCKS {
-            return if old.0 == 0 { self } else { old };
+            return if old.0 == 0 { me } else { old };
         }
-        if old.block() != self.block() {
+        if self.is_after(old) {
+            return me;
+        }
+        if old.block() != me.block() {
             return Stamp(MANY_BLOCKS);
         }
-        if old.barriers() != self.barriers() || old.field() == self.field() {
-            return self;
-        }
-        let field = match old.warp() {
-            Some(warp) if Some(warp) == self.warp() => {
-                if old.warp_barriers() != self.warp_barriers() {
-                    return self;
-                }
-                MANY | warp
-            }
-            Some(_) | None => MANY | MANY_WARPS,
-        };
-        Stamp((self.0 & !(0x7ff << 29)) | field << 29)
+        Stamp(me.0 & !(0x7ff << 30) | above(old.node(), me.node()) << 30)
     }
 }
 
@@ -202,23 +210,16 @@ impl Shadow {
         }
     }
 
-    /// Puts back the stamps of a block, before its counts start again.
-    #[cold]
-    pub(super) fn age(&self, block: u64, older: impl Fn(Stamp) -> Stamp) {
-        for level in self.levels.iter().filter_map(OnceLock::get) {
-            for cell in level.cells.iter().chain(level.strong.get().into_iter().flatten()) {
-                let old = Stamp(cell.load(Ordering::SeqCst));
-                if old.block() == block {
-                    // Where another block is faster its stamp stays.
-                    let _ = cell.compare_exchange(old.0, older(old).0, Ordering::SeqCst, Ordering::SeqCst);
-                }
-            }
-        }
-    }
-
     /// Notes an access to memory of `len` bytes in all; what it conflicts with, if anything. It is aligned.
     #[inline(always)]
-    pub(super) fn touch(&self, len: u64, at: u64, bytes: u64, touch: Touch, me: Stamp) -> Option<Conflict> {
+    pub(super) fn touch(
+        &self,
+        len: u64,
+        at: u64,
+        bytes: u64,
+        touch: Touch,
+        me: &Now<'_>,
+    ) -> Option<Conflict> {
         let own = match bytes {
             16.. => 0,
             4..16 => 1,
@@ -273,17 +274,17 @@ type Pair<'a> = (&'a [AtomicU64], Option<&'a [AtomicU64]>);
 /// Compares with a granule and leaves a stamp there. Everyone leaves it before looking at the others', so that of two at
 /// the same time at least one sees the other.
 #[inline(always)]
-fn note((plain, strong): Pair<'_>, touch: Touch, me: Stamp) -> Option<Conflict> {
+fn note((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>) -> Option<Conflict> {
     match (touch, strong) {
-        (Touch::Read, _) => join(&plain[1], me, Stamp::with),
+        (Touch::Read, _) => join(&plain[1], |old| me.with(old)),
         (Touch::Write, _) => {
-            let old = plain[0].swap(me.0, Ordering::SeqCst);
+            let old = plain[0].swap(me.stamp.0, Ordering::SeqCst);
             return against(old, true, me).or_else(|| compare((plain, strong), touch, me));
         }
-        (Touch::StrongRead, Some(strong)) => join(&strong[1], me, Stamp::with),
+        (Touch::StrongRead, Some(strong)) => join(&strong[1], |old| me.with(old)),
         // Of other blocks' atomics the last one is enough: barriers order none of them.
         (Touch::Atomic, Some(strong)) => {
-            join(&strong[0], me, |me, old| if old.block() == me.block() { me.with(old) } else { me })
+            join(&strong[0], |old| if old.block() == me.stamp.block() { me.with(old) } else { me.stamp })
         }
         (Touch::StrongRead | Touch::Atomic, None) | (Touch::Begin, _) => {}
     }
@@ -292,10 +293,10 @@ fn note((plain, strong): Pair<'_>, touch: Touch, me: Stamp) -> Option<Conflict> 
 
 /// Leaves a stamp together with what was there.
 #[inline(always)]
-fn join(cell: &AtomicU64, me: Stamp, with: impl Fn(Stamp, Stamp) -> Stamp) {
+fn join(cell: &AtomicU64, with: impl Fn(Stamp) -> Stamp) {
     let mut old = cell.load(Ordering::Relaxed);
     loop {
-        let new = with(me, Stamp(old)).0;
+        let new = with(Stamp(old)).0;
         if new == old {
             return;
         }
@@ -308,7 +309,7 @@ fn join(cell: &AtomicU64, me: Stamp, with: impl Fn(Stamp, Stamp) -> Stamp) {
 
 /// Compares with a granule only.
 #[inline(always)]
-fn compare((plain, strong): Pair<'_>, touch: Touch, me: Stamp) -> Option<Conflict> {
+fn compare((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>) -> Option<Conflict> {
     let look = |cell: &AtomicU64, wrote| against(cell.load(Ordering::SeqCst), wrote, me);
     let writes = matches!(touch, Touch::Write | Touch::Begin);
     let mut found = look(&plain[0], true);
@@ -326,7 +327,7 @@ fn compare((plain, strong): Pair<'_>, touch: Touch, me: Stamp) -> Option<Conflic
 }
 
 #[inline(always)]
-fn against(old: u64, wrote: bool, me: Stamp) -> Option<Conflict> {
+fn against(old: u64, wrote: bool, me: &Now<'_>) -> Option<Conflict> {
     let old = Stamp(old);
     (old.0 != 0 && !me.is_after(old)).then_some(Conflict { old, wrote })
 }
@@ -335,20 +336,28 @@ fn against(old: u64, wrote: bool, me: Stamp) -> Option<Conflict> {
 mod tests {
     use super::*;
 
-    fn at(block: u64, thread: u32, barriers: u32, warp_barriers: u32) -> Stamp {
-        Stamp::new(block, thread, barriers, warp_barriers)
+    /// A thread of a block at a time, and when the block and the warp last met.
+    type At = (u64, u32, u64, (u64, u64));
+
+    fn touches(shadow: &Shadow, at: u64, bytes: u64, touch: Touch, now: At) -> bool {
+        let ((block, thread, time, (barrier, meeting)), begun) = (now, AtomicU64::new(2));
+        let stamp = Stamp::new(block, thread, time);
+        let now = Now { stamp, barrier, meeting, clock: None, threads: 64, begun: &begun };
+        shadow.touch(64, at, bytes, touch, &now).is_some()
     }
 
-    fn races(first: (Touch, Stamp), second: (Touch, Stamp)) -> bool {
+    fn races(first: (Touch, At), second: (Touch, At)) -> bool {
         let shadow = Shadow::default();
-        assert!(shadow.touch(64, 8, 4, first.0, first.1).is_none());
-        shadow.touch(64, 8, 4, second.0, second.1).is_some()
+        assert!(!touches(&shadow, 8, 4, first.0, first.1));
+        touches(&shadow, 8, 4, second.0, second.1)
     }
+
+    const APART: (u64, u64) = (0, 0);
 
     #[test]
     fn what_races_with_what() {
         use Touch::{Atomic, Read, StrongRead, Write};
-        let (me, other) = (at(0, 1, 0, 0), at(0, 40, 0, 0));
+        let (me, other) = ((0, 1, 1, APART), (0, 40, 1, APART));
         let racing = [
             (Write, Write),
             (Write, Read),
@@ -363,10 +372,11 @@ mod tests {
         for (a, b) in racing {
             assert!(races((a, me), (b, other)), "{a:?} {b:?}");
             assert!(!races((a, me), (b, me)), "{a:?} {b:?}");
-            assert!(!races((a, me), (b, at(0, 40, 1, 1))), "{a:?} {b:?}: a barrier");
-            assert!(races((a, me), (b, at(1, 1, 1, 1))), "{a:?} {b:?}: another block");
-            assert!(races((a, me), (b, at(0, 40, 0, 1))), "{a:?} {b:?}: the other warp's barrier");
-            assert!(!races((a, me), (b, at(0, 2, 0, 1))), "{a:?} {b:?}: the warp's barrier");
+            assert!(!races((a, me), (b, (0, 40, 2, (1, 0)))), "{a:?} {b:?}: a barrier");
+            assert!(races((a, (0, 1, 2, (1, 0))), (b, (0, 40, 2, (1, 0)))), "{a:?} {b:?}: one before both");
+            assert!(races((a, me), (b, (1, 1, 2, (1, 1)))), "{a:?} {b:?}: another block");
+            assert!(races((a, me), (b, (0, 40, 2, (0, 1)))), "{a:?} {b:?}: the other warp's barrier");
+            assert!(!races((a, me), (b, (0, 2, 2, (0, 1)))), "{a:?} {b:?}: the warp's barrier");
         }
         for (a, b) in
             [(Read, Read), (Atomic, Atomic), (Atomic, StrongRead), (StrongRead, Read), (Read, StrongRead)]
@@ -379,23 +389,35 @@ mod tests {
     fn many_readers_are_remembered() {
         let shadow = Shadow::default();
         for thread in [3, 4, 3] {
-            assert!(shadow.touch(64, 0, 4, Touch::Read, at(0, thread, 0, 0)).is_none());
+            assert!(!touches(&shadow, 0, 4, Touch::Read, (0, thread, 1, APART)));
         }
-        assert!(shadow.touch(64, 0, 4, Touch::Write, at(0, 3, 0, 0)).is_some(), "thread 4 read it");
+        assert!(touches(&shadow, 0, 4, Touch::Write, (0, 3, 1, APART)), "thread 4 read it");
         let shadow = Shadow::default();
         for thread in [3, 4] {
-            shadow.touch(64, 0, 4, Touch::Read, at(0, thread, 0, 0));
+            touches(&shadow, 0, 4, Touch::Read, (0, thread, 1, APART));
         }
-        assert!(shadow.touch(64, 0, 4, Touch::Write, at(0, 3, 0, 1)).is_none(), "the warp met");
+        assert!(!touches(&shadow, 0, 4, Touch::Write, (0, 3, 2, (0, 1))), "the warp met");
+    }
+
+    #[test]
+    fn threads_are_nodes_of_a_tree() {
+        let leaf = |thread: u64| LEAVES + thread;
+        assert_eq!(above(leaf(0), leaf(1)), 512);
+        assert_eq!(above(leaf(0), leaf(1023)), 1);
+        assert_eq!(above(512, leaf(1)), 512);
+        assert_eq!((above(leaf(7), leaf(7)), above(1, leaf(9))), (leaf(7), 1));
+        assert!(is_in_warp(leaf(33), leaf(63)) && is_in_warp(33, leaf(40)));
+        assert!(!is_in_warp(leaf(31), leaf(32)) && !is_in_warp(16, leaf(40)) && !is_in_warp(32, leaf(40)));
     }
 
     #[test]
     fn bytes_of_a_word_are_apart() {
         let shadow = Shadow::default();
-        assert!(shadow.touch(64, 0, 2, Touch::Write, at(0, 0, 0, 0)).is_none());
-        assert!(shadow.touch(64, 2, 2, Touch::Write, at(0, 1, 0, 0)).is_none());
-        assert!(shadow.touch(64, 0, 2, Touch::Read, at(0, 1, 0, 0)).is_some());
-        assert!(shadow.touch(64, 0, 4, Touch::Read, at(0, 1, 0, 0)).is_some());
+        let [me, other] = [(0, 0, 1, APART), (0, 1, 1, APART)];
+        assert!(!touches(&shadow, 0, 2, Touch::Write, me));
+        assert!(!touches(&shadow, 2, 2, Touch::Write, other));
+        assert!(touches(&shadow, 0, 2, Touch::Read, other));
+        assert!(touches(&shadow, 0, 4, Touch::Read, other));
         assert!(shadow.is_written(0, 4) && !shadow.is_written(2, 4));
     }
 }

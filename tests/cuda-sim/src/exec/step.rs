@@ -2,6 +2,7 @@
 
 use super::block::{self, BlockMemory, Grid};
 use super::memory::{self, Who};
+use super::order::{self, Party};
 use super::race::Stamp;
 use super::regs::{LANES, Raw, lanes};
 use super::warp::{Group, Warp};
@@ -131,30 +132,31 @@ fn other(
     pc: u32,
     op: &Op,
 ) -> Result<Flow, Box<Trouble>> {
-    let stamp = Stamp::new(mem.number, warp.first, mem.barriers, warp.meetings);
-    let first = warp.first;
-    let who = &mut Who { grid, mem, stamp, first };
+    let stamp = Stamp::new(mem.number, warp.first, mem.time);
+    let (first, meeting) = (warp.first, warp.meeting);
+    let who = &mut Who { grid, mem, stamp, first, meeting };
     match op {
         Op::Nop | Op::Alu(_) => {}
         Op::Special { special, wide, d } => special_register(who, warp, exec, *special, (*d, *wide)),
         Op::Cvta { space, to, d, a } => memory::cvta(&mut warp.regs, exec, (*space, *to), *d, *a),
         Op::IsSpace { space, d, a } => memory::is_space(&mut warp.regs, exec, *space, *d, *a),
         Op::Load(access) => {
-            fence(who, access.fence);
             memory::load(who, &mut warp.regs, exec, access)?;
+            half_fence(who, exec, access.order.wide, (access.order.acquires, false));
         }
         Op::Store(access) => {
-            fence(who, access.fence);
+            half_fence(who, exec, access.order.wide, (false, access.order.releases));
             memory::store(who, &mut warp.regs, exec, access)?;
         }
         Op::Atom(atom) => {
-            fence(who, atom.fence);
+            half_fence(who, exec, atom.order.wide, (false, atom.order.releases));
             atomic::atom(who, &mut warp.regs, exec, atom)?;
+            half_fence(who, exec, atom.order.wide, (atom.order.acquires, false));
         }
         Op::CopyAsync { to, from, bytes, fill } => copy::begin(who, warp, exec, (*to, *from), *bytes, *fill)?,
         Op::CopyCommit => warp.copies.commit(exec),
         Op::CopyWait(most) => copy::wait(who, warp, exec, *most)?,
-        Op::Fence { wide } => fence(who, *wide),
+        Op::Fence { wide, acquires, releases } => order::fence(who, exec, *wide, (*acquires, *releases)),
         Op::Branch { target } => return Ok(branch(warp, active, exec, pc, *target)),
         Op::BranchTable { index, targets } => return branch_table(warp, (active, exec), pc, *index, targets),
         Op::Exit => {
@@ -179,7 +181,10 @@ fn other(
             if matches!(bar, Bar::Arrive) {
                 warp.waiting &= !exec;
                 warp.place(exec, pc + 1);
-                lanes(exec).for_each(|lane| who.mem.arrived[usize::from(warp.barrier[lane])] += 1);
+                for lane in lanes(exec) {
+                    who.mem.arrived[usize::from(warp.barrier[lane])] += 1;
+                    who.mem.arrive(&Party { first, lanes: 1 << lane, meeting }, warp.barrier[lane]);
+                }
             }
             return Ok(Flow::Placed);
         }
@@ -187,10 +192,11 @@ fn other(
     Ok(Flow::Next)
 }
 
-/// Notes what orders accesses beyond the block.
-fn fence(who: &Who<'_, '_>, wide: bool) {
-    if wide {
-        who.grid.fence(who.mem.number);
+/// The part of a fence that an access has with it.
+#[inline(always)]
+fn half_fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, releases): (bool, bool)) {
+    if acquires || releases {
+        order::fence(who, exec, wide, (acquires, releases));
     }
 }
 

@@ -1,13 +1,18 @@
 //! What the lanes of a warp do together: they wait for each other, then exchange registers.
+//!
+//! Lanes may do it at different places, as in both arms of a branch: what counts is that they do the same, with one mask.
 
 use super::matrix;
 use super::memory::Who;
-use super::race;
+use super::order::Party;
 use super::regs::{LANES, Raw, Regs, lanes};
 use super::step::Flow;
 use super::warp::Warp;
 use super::{FaultKind, Step, Trouble, trouble};
-use crate::ptx::ir::{Bits, Int, Redux, Reg, ShflMode, Together, Vote, Wide};
+use crate::ptx::ir::{Bits, Code, Int, Op, PredSrc, Redux, Reg, ShflMode, Together, Vote};
+
+/// Lanes, and what they execute.
+type Part<'t> = (u32, &'t Together);
 
 /// Executes the instruction in all lanes whose masks are complete; the others wait.
 pub(super) fn together(
@@ -19,77 +24,193 @@ pub(super) fn together(
 ) -> Result<Flow, Box<Trouble>> {
     let masks = *u32::row(&warp.regs, mask);
     if exec == active && lanes(exec).all(|lane| masks[lane] == exec) {
-        perform(who, warp, exec, what)?;
+        perform(who, warp, exec, &[(exec, what)])?;
         return Ok(Flow::Next);
     }
     warp.place(active & !exec, pc + 1);
     warp.place(exec, pc);
-    let here =
-        exec | lanes(warp.parked).filter(|&lane| warp.pcs[lane] == pc).map(|lane| 1 << lane).sum::<u32>();
+    let grid = who.grid;
+    let code = &grid.kernel.code;
+    let at = |warp: &Warp, lane: usize| instruction(code, warp.pcs[lane]);
+    let alike = lanes(warp.parked).filter(|&lane| at(warp, lane).is_some_and(|(_, o)| is_same(what, o)));
+    let here = alike.fold(exec, |all, lane| all | 1 << lane);
+    let mask_of =
+        |warp: &Warp, lane: usize| at(warp, lane).map_or(0, |(mask, _)| u32::row(&warp.regs, mask)[lane]);
     let mut left = here;
     while left != 0 {
         let first = left.trailing_zeros() as usize;
-        let named = masks[first];
-        let same = lanes(here).filter(|&lane| masks[lane] == named).map(|lane| 1 << lane).sum::<u32>();
+        let named = mask_of(warp, first);
+        let same =
+            lanes(here).filter(|&lane| mask_of(warp, lane) == named).fold(0, |all, lane| all | 1 << lane);
         left &= !same;
         if let Some(lane) = lanes(same & !named).next() {
             return trouble(FaultKind::Mask, lane, || {
                 format!("the mask {named:#010x} does not name lane {lane}, which executes it")
             });
         }
-        let gone = named & !warp.live;
-        if gone != 0 && !matches!(what, Together::Sync) {
-            let lane = gone.trailing_zeros();
-            return trouble(FaultKind::Mask, first, || {
-                format!("the mask {named:#010x} names lane {lane}, which has exited or never was")
-            });
-        }
-        if same == named & warp.live {
-            warp.parked &= !same;
-            warp.place(same, pc + 1);
-            perform(who, warp, same, what)?;
-        } else {
+        check_gone(warp, named, first, what)?;
+        if same != named & warp.live {
             warp.parked |= same;
+            continue;
         }
+        warp.parked &= !same;
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        let mut rest = same;
+        while rest != 0 {
+            let pc = warp.pcs[rest.trailing_zeros() as usize];
+            let those = lanes(rest).filter(|&lane| warp.pcs[lane] == pc).fold(0, |all, lane| all | 1 << lane);
+            parts.extend(instruction(code, pc).map(|(_, what)| (those, what)));
+            warp.place(those, pc + 1);
+            rest &= !those;
+        }
+        perform(who, warp, same, &parts)?;
     }
     Ok(Flow::Placed)
 }
 
-/// What lanes do that are all there.
-fn perform(who: &mut Who<'_, '_>, warp: &mut Warp, group: u32, what: &Together) -> Step {
-    let regs = &mut warp.regs;
+/// What lanes do together at a place, with the register of its mask.
+fn instruction(code: &Code, pc: u32) -> Option<(Reg, &Together)> {
+    match &code.insts[pc as usize].op {
+        Op::Together { mask, what } => Some((*mask, what)),
+        _not_together => None,
+    }
+}
+
+/// Whether lanes at two places take part in one exchange: with the same qualifiers, says the ISA. Those of matrices have
+/// one place, as they are `.aligned`.
+fn is_same(a: &Together, b: &Together) -> bool {
+    match (a, b) {
+        (Together::Sync, Together::Sync) | (Together::Elect { .. }, Together::Elect { .. }) => true,
+        (Together::Shfl { mode: a, .. }, Together::Shfl { mode: b, .. }) => a == b,
+        (Together::Vote { vote: a, .. }, Together::Vote { vote: b, .. }) => a == b,
+        (Together::Match { bits: a, all: x, .. }, Together::Match { bits: b, all: y, .. }) => {
+            (a, x) == (b, y)
+        }
+        (Together::Redux { op: a, ty: x, .. }, Together::Redux { op: b, ty: y, .. }) => (a, x) == (b, y),
+        (a, b) => std::ptr::eq(a, b),
+    }
+}
+
+/// A mask may name lanes that have exited where nothing is read of them, but none that there never were.
+fn check_gone(warp: &Warp, named: u32, first: usize, what: &Together) -> Step {
+    let allowed = match what {
+        Together::Sync => u32::MAX,
+        Together::Vote { .. } | Together::Match { .. } | Together::Redux { .. } | Together::Elect { .. } => {
+            warp.started
+        }
+        Together::Shfl { .. } | Together::LdMatrix { .. } | Together::Mma(_) => warp.live,
+    };
+    let gone = named & !allowed;
+    if gone == 0 {
+        return Ok(());
+    }
+    let lane = gone.trailing_zeros();
+    trouble(FaultKind::Mask, first, || {
+        format!("the mask {named:#010x} names lane {lane}, which has exited or never was")
+    })
+}
+
+/// The registers of an exchange: what is read, a predicate that is, what is written, and a predicate that is.
+struct Operands {
+    reads: [Reg; 3],
+    pred: Option<PredSrc>,
+    d: Option<Reg>,
+    p: Option<Reg>,
+}
+
+fn operands(what: &Together) -> Operands {
+    let of = |reads, d, p| Operands { reads, pred: None, d, p };
     match *what {
+        Together::Shfl { d, p, a, b, c, .. } => of([a, b, c], Some(d), p),
+        Together::Vote { vote: Vote::Ballot, d, p } => {
+            Operands { pred: Some(p), ..of([0; 3], Some(d), None) }
+        }
+        Together::Vote { d, p, .. } => Operands { pred: Some(p), ..of([0; 3], None, Some(d)) },
+        Together::Match { d, p, a, .. } => of([a; 3], Some(d), p),
+        Together::Redux { d, a, .. } => of([a; 3], Some(d), None),
+        Together::Elect { d, p } => of([0; 3], d, Some(p)),
+        Together::Sync | Together::LdMatrix { .. } | Together::Mma(_) => of([0; 3], None, None),
+    }
+}
+
+/// The nth register that is read, of each lane where it is.
+#[inline(always)]
+fn gather<R: Raw>(regs: &Regs, parts: &[Part<'_>], n: usize) -> [R; LANES] {
+    let mut all = [R::default(); LANES];
+    for (those, what) in parts {
+        let row = R::row(regs, operands(what).reads[n]);
+        if parts.len() == 1 {
+            return *row;
+        }
+        lanes(*those).for_each(|lane| all[lane] = row[lane]);
+    }
+    all
+}
+
+/// Writes what there is to write, in each lane where it is.
+#[inline(always)]
+fn scatter(regs: &mut Regs, parts: &[Part<'_>], values: &[u32; LANES], truth: u32) {
+    for (those, what) in parts {
+        let Operands { d, p, .. } = operands(what);
+        if let Some(d) = d {
+            regs.put(*those, d, values);
+        }
+        if let Some(p) = p {
+            regs.set_mask(*those, p, truth);
+        }
+    }
+}
+
+/// What lanes do that are all there, some at one place and some at another.
+fn perform(who: &mut Who<'_, '_>, warp: &mut Warp, group: u32, parts: &[Part<'_>]) -> Step {
+    let all = |holds: bool| if holds { u32::MAX } else { 0 };
+    let regs = &mut warp.regs;
+    match *parts[0].1 {
         Together::Sync => {
-            warp.meetings += 1;
-            if warp.meetings == race::MEETINGS {
-                warp.meetings = 0;
-                who.mem.age(who.grid, |stamp| stamp.before_meetings(warp.first / 32));
+            let party = Party { first: warp.first, lanes: group, meeting: warp.meeting };
+            if group == warp.live {
+                warp.meeting = who.mem.meet_warp(&party);
+            } else {
+                who.mem.meet(&[party], None);
             }
         }
-        Together::Shfl { mode, d, p, a, b, c } => shuffle(regs, group, mode, (d, p), (a, b, c))?,
-        Together::Vote { vote, d, p } => {
-            let truth = regs.truth(p.pred, p.negated) & group;
-            let all = |holds: bool| if holds { u32::MAX } else { 0 };
-            match vote {
-                Vote::All => regs.set_mask(group, d, all(truth == group)),
-                Vote::Any => regs.set_mask(group, d, all(truth != 0)),
-                Vote::Uni => regs.set_mask(group, d, all(truth == group || truth == 0)),
-                Vote::Ballot => regs.put(group, d, &[truth; LANES]),
-            }
+        Together::Shfl { mode, .. } => {
+            let [values, steps, clamps] = [0, 1, 2].map(|n| gather(regs, parts, n));
+            let (out, ranged) = shuffle(group, mode, (&values, &steps, &clamps))?;
+            scatter(regs, parts, &out, ranged);
         }
-        Together::Match { bits, all, d, p, a } => matching(regs, group, (bits, all), (d, p), a),
-        Together::Redux { op, ty, d, a } => redux(regs, group, (op, ty), d, a),
-        Together::Elect { d, p } => {
+        Together::Vote { vote, .. } => {
+            let truths = parts.iter().map(|(those, what)| {
+                operands(what).pred.map_or(0, |p| regs.truth(p.pred, p.negated) & those)
+            });
+            let truth = truths.fold(0, |all, truth| all | truth);
+            let holds = match vote {
+                Vote::All => truth == group,
+                Vote::Any => truth != 0,
+                Vote::Uni | Vote::Ballot => truth == group || truth == 0,
+            };
+            scatter(regs, parts, &[truth; LANES], all(holds));
+        }
+        Together::Match { bits, all: every, .. } => {
+            let values: [u64; LANES] = match bits {
+                Bits::B16 | Bits::B32 => gather::<u32>(regs, parts, 0).map(u64::from),
+                Bits::B64 => gather(regs, parts, 0),
+            };
+            let (out, one) = matching(group, every, &values);
+            scatter(regs, parts, &out, all(one));
+        }
+        Together::Redux { op, ty, .. } => {
+            let result = redux(group, (op, ty), &gather(regs, parts, 0));
+            scatter(regs, parts, &[result; LANES], 0);
+        }
+        Together::Elect { .. } => {
             let leader = group.trailing_zeros();
-            if let Some(d) = d {
-                regs.put(group, d, &[leader; LANES]);
-            }
-            regs.set_mask(group, p, 1 << leader);
+            scatter(regs, parts, &[leader; LANES], 1 << leader);
         }
         Together::LdMatrix { trans, d, count, addr } => {
             matrix::load(who, regs, group, (d, count, trans), addr)?
         }
-        Together::Mma(ref mma) => matrix::multiply(regs, group, mma),
+        Together::Mma(ref mma) => matrix::multiply(regs, group, mma, who.grid.fast),
     }
     Ok(())
 }
@@ -113,14 +234,13 @@ fn source(mode: ShflMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
     if inside { (from, true) } else { (lane, false) }
 }
 
+/// What lanes get of one another, and which of them read within their range.
+#[inline(always)]
 fn shuffle(
-    regs: &mut Regs,
     group: u32,
     mode: ShflMode,
-    (d, p): (Reg, Option<Reg>),
-    (a, b, c): (Reg, Reg, Reg),
-) -> Step {
-    let (values, steps, clamps) = (*u32::row(regs, a), *u32::row(regs, b), *u32::row(regs, c));
+    (values, steps, clamps): (&[u32; LANES], &[u32; LANES], &[u32; LANES]),
+) -> Result<([u32; LANES], u32), Box<Trouble>> {
     let (mut out, mut ranged) = ([0; LANES], 0);
     for lane in lanes(group) {
         let (from, inside) = source(mode, lane as u32, steps[lane], clamps[lane]);
@@ -132,21 +252,13 @@ fn shuffle(
         out[lane] = values[from as usize];
         ranged |= u32::from(inside) << lane;
     }
-    regs.put(group, d, &out);
-    if let Some(p) = p {
-        regs.set_mask(group, p, ranged);
-    }
-    Ok(())
+    Ok((out, ranged))
 }
 
-fn matching(regs: &mut Regs, group: u32, (bits, all): (Bits, bool), (d, p): (Reg, Option<Reg>), a: Reg) {
-    let wide = match bits {
-        Bits::B16 | Bits::B32 => Wide::One,
-        Bits::B64 => Wide::Two,
-    };
-    let value = |lane: usize| regs.get((a, wide), lane);
+/// Which lanes have the value of each, and whether all have one.
+fn matching(group: u32, all: bool, values: &[u64; LANES]) -> ([u32; LANES], bool) {
     let same = |lane: usize| {
-        lanes(group).filter(|&other| value(other) == value(lane)).map(|lane| 1 << lane).sum::<u32>()
+        lanes(group).filter(|&other| values[other] == values[lane]).fold(0, |all, lane| all | 1 << lane)
     };
     let mut out = [0; LANES];
     lanes(group).for_each(|lane| out[lane] = same(lane));
@@ -154,17 +266,13 @@ fn matching(regs: &mut Regs, group: u32, (bits, all): (Bits, bool), (d, p): (Reg
     if all && !one {
         out = [0; LANES];
     }
-    regs.put(group, d, &out);
-    if let Some(p) = p {
-        regs.set_mask(group, p, if one { u32::MAX } else { 0 });
-    }
+    (out, one)
 }
 
-fn redux(regs: &mut Regs, group: u32, (op, ty): (Redux, Int), d: Reg, a: Reg) {
-    let values = *u32::row(regs, a);
+fn redux(group: u32, (op, ty): (Redux, Int), values: &[u32; LANES]) -> u32 {
     let of = lanes(group).map(|lane| values[lane]);
     let signed = matches!(ty, Int::S16 | Int::S32 | Int::S64);
-    let result = match op {
+    match op {
         Redux::Add => of.fold(0, u32::wrapping_add),
         Redux::Min if signed => of.map(|x| x as i32).min().unwrap_or(0) as u32,
         Redux::Max if signed => of.map(|x| x as i32).max().unwrap_or(0) as u32,
@@ -173,6 +281,5 @@ fn redux(regs: &mut Regs, group: u32, (op, ty): (Redux, Int), d: Reg, a: Reg) {
         Redux::And => of.fold(u32::MAX, |x, y| x & y),
         Redux::Or => of.fold(0, |x, y| x | y),
         Redux::Xor => of.fold(0, |x, y| x ^ y),
-    };
-    regs.put(group, d, &[result; LANES]);
+    }
 }

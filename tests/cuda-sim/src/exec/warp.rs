@@ -12,7 +12,8 @@ pub(super) struct Warp {
     pub(super) regs: Regs,
     /// Where each lane is, while none of them runs.
     pub(super) pcs: [u32; LANES],
-    /// Which have not exited.
+    /// Which there are, and which have not exited.
+    pub(super) started: u32,
     pub(super) live: u32,
     /// Which wait for other lanes of their mask.
     pub(super) parked: u32,
@@ -27,8 +28,8 @@ pub(super) struct Warp {
     pub(super) skipped: Option<u32>,
     /// Number of its first thread.
     pub(super) first: u32,
-    /// How often its lanes have met.
-    pub(super) meetings: u32,
+    /// When all its lanes last met.
+    pub(super) meeting: u64,
     pub(super) copies: Copies,
     /// Whether the lanes furthest ahead go first.
     pub(super) ahead: bool,
@@ -59,6 +60,7 @@ impl Warp {
         Warp {
             regs,
             pcs: [0; LANES],
+            started: 0,
             live: 0,
             parked: 0,
             waiting: 0,
@@ -67,7 +69,7 @@ impl Warp {
             missed: 0,
             skipped: None,
             first,
-            meetings: 0,
+            meeting: 0,
             copies,
             ahead: false,
         }
@@ -81,7 +83,8 @@ impl Warp {
         }
         self.pcs = [0; LANES];
         self.live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
-        (self.parked, self.waiting, self.meetings) = (0, 0, 0);
+        (self.parked, self.waiting, self.meeting) = (0, 0, 0);
+        self.started = self.live;
         (self.passed, self.missed, self.skipped) = (0, 0, None);
         self.copies.clear();
         self.ahead = false;

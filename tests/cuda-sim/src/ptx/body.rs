@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use super::ParseError;
 use super::call::{Argument, Call};
 use super::decode::{self, Mods};
-use super::ir::{Code, Constant, Guard, Inst, Op, Reg, Wide};
+use super::ir::{Array, Code, Constant, DYNAMIC, Guard, Inst, Op, Reg, SharedArray, WHOLE, Wide};
 use super::lex::Tok;
 use super::live;
 use super::module::{MOST_BYTES, Named, Parser, Variable};
 use super::operand::Declared;
+use super::origin;
 use super::types::Type;
 
 /// Names that are visible in `{ }`.
@@ -47,12 +48,14 @@ pub(super) struct Body<'p, 't> {
     jumps: Vec<(usize, &'t str, usize, usize)>,
     registers: HashMap<Reg, Wide>,
     shared: u64,
+    /// The parts of shared memory; the first two are known at the end.
+    arrays: Vec<SharedArray>,
     local: u64,
     too_much: Option<ParseError>,
     dynamic_align: u64,
     /// Variables of the module, and shared ones of functions by where they are declared, that have their place.
     outer: HashMap<&'t str, Named>,
-    placed: HashMap<usize, u32>,
+    placed: HashMap<usize, (u32, Array)>,
 }
 
 /// Everything between the braces; also the bytes of static shared memory, and a count of registers.
@@ -70,13 +73,16 @@ pub(super) fn body<'t>(
         return Err(error);
     }
     let registers = live::most(&body.insts, &body.all_reads, &body.all_writes, &body.registers);
-    let constants = body.constants.iter().map(|(&(constant, wide), &row)| (row, wide, constant)).collect();
+    let constants: Vec<_> =
+        body.constants.iter().map(|(&(constant, wide), &row)| (row, wide, constant)).collect();
     // Both are bounded.
     let (shared, local) = (body.shared as u32, body.local as u32);
     let dynamic_at = shared.next_multiple_of(body.dynamic_align as u32);
-    let code =
-        Code { insts: body.insts, rows: body.rows, constants, reads: body.all_reads, local, dynamic_at };
-    Ok((code, shared, registers))
+    let arrays = body.all_arrays(dynamic_at);
+    let (rows, reads, mut insts) = (body.rows, body.all_reads, body.insts);
+    origin::find(&mut insts, rows, &constants, (&reads, &body.all_writes));
+    let has_fences = insts.iter().any(|inst| inst.op.is_fence());
+    Ok((Code { insts, rows, constants, reads, local, dynamic_at, has_fences, arrays }, shared, registers))
 }
 
 /// Most bytes of a thread's own memory, as the CUDA programming guide says.
@@ -110,6 +116,7 @@ impl<'p, 't> Body<'p, 't> {
             jumps: vec![],
             registers: HashMap::new(),
             shared: 0,
+            arrays: vec![],
             local: 0,
             too_much: None,
             dynamic_align: 1,
@@ -215,7 +222,8 @@ impl<'p, 't> Body<'p, 't> {
         }
         let named = match self.p.outer(name)? {
             Named::SharedOutside { align, bytes } => {
-                Named::Shared { offset: self.place_shared(align, bytes) }
+                let (offset, array) = self.place_shared(name, align, bytes);
+                Named::Shared { offset, array }
             }
             Named::Dynamic { align } => {
                 self.dynamic_align = self.dynamic_align.max(align);
@@ -232,11 +240,23 @@ impl<'p, 't> Body<'p, 't> {
         Some(named)
     }
 
-    fn place_shared(&mut self, align: u64, bytes: u64) -> u32 {
+    /// Where a shared variable is, and its number among them.
+    fn place_shared(&mut self, name: &str, align: u64, bytes: u64) -> (u32, Array) {
         let (place, end) = after(self.shared, align, bytes);
         self.shared = end;
         self.bound(end, MOST_BYTES, "`.shared`");
-        place
+        let number = self.arrays.len() + usize::from(DYNAMIC) + 1;
+        // So many variables are not told apart.
+        let Ok(array) = Array::try_from(number) else { return (place, WHOLE) };
+        self.arrays.push(SharedArray { name: name.into(), start: place, bytes: Some(bytes as u32) });
+        (place, array)
+    }
+
+    /// All parts of shared memory, by their numbers.
+    fn all_arrays(&mut self, dynamic_at: u32) -> Vec<SharedArray> {
+        let rest = |name: &str, start| SharedArray { name: name.into(), start, bytes: None };
+        let first = [rest("shared memory", 0), rest("dynamic shared memory", dynamic_at)];
+        first.into_iter().chain(std::mem::take(&mut self.arrays)).collect()
     }
 
     fn place_local(&mut self, align: u64, bytes: u64) -> u32 {
@@ -312,9 +332,9 @@ impl<'p, 't> Body<'p, 't> {
             {
                 // A function that is called twice has one.
                 let known = self.placed.get(&(at + i)).copied();
-                let offset = known.unwrap_or_else(|| self.place_shared(align, bytes));
-                self.placed.insert(at + i, offset);
-                self.scopes[self.scope].names.insert(name, Named::Shared { offset });
+                let (offset, array) = known.unwrap_or_else(|| self.place_shared(name, align, bytes));
+                self.placed.insert(at + i, (offset, array));
+                self.scopes[self.scope].names.insert(name, Named::Shared { offset, array });
             }
             return Ok(());
         }

@@ -48,7 +48,7 @@ fn words(wide: Wide) -> u32 {
 }
 
 /// Runs of instructions without jumps into or out of them.
-fn blocks(insts: &[Inst]) -> Vec<(usize, usize)> {
+pub(super) fn blocks(insts: &[Inst]) -> Vec<(usize, usize)> {
     let mut starts: Vec<usize> = vec![0];
     for (at, inst) in insts.iter().enumerate() {
         if let Some(targets) = jumps(&inst.op) {
@@ -77,7 +77,7 @@ fn jumps(op: &Op) -> Option<impl Iterator<Item = usize>> {
 }
 
 /// What may follow the last instruction before `end`.
-fn successors(insts: &[Inst], end: usize) -> Vec<usize> {
+pub(super) fn successors(insts: &[Inst], end: usize) -> Vec<usize> {
     let last = &insts[end - 1];
     let targets = jumps(&last.op);
     let goes_on = targets.is_none() || last.guard.is_some();

@@ -12,6 +12,7 @@ mod lex;
 mod live;
 mod module;
 mod operand;
+mod origin;
 pub(crate) mod types;
 
 pub(crate) use module::header;

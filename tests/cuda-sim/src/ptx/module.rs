@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::body::{self, Scope};
 use super::call::Argument;
 use super::decode::{self, Needs};
+use super::ir::Array;
 use super::lex::{self, Tok, Token};
 use super::types::Type;
 use super::{Global, Kernel, Module, Param, ParseError};
@@ -117,6 +118,7 @@ pub(super) enum Named {
     },
     Shared {
         offset: u32,
+        array: Array,
     },
     /// `.extern .shared`
     Dynamic {

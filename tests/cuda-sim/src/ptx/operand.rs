@@ -4,7 +4,7 @@ use super::ParseError;
 use super::body::Body;
 use super::call::Argument;
 use super::decode;
-use super::ir::{Addr, Constant, Guard, Inst, Op, PredSrc, Reg, Space, Special, Wide};
+use super::ir::{Addr, Constant, DYNAMIC, Guard, Inst, Op, PredSrc, Reg, Space, Special, WHOLE, Wide};
 use super::lex::Tok;
 use super::module::{Named, Parser};
 use super::types::{Class, Type};
@@ -303,12 +303,11 @@ impl<'t> Body<'_, 't> {
         let offset = self.offset()?;
         let constant = match self.lookup_variable(name) {
             Some(Named::Global { number }) => Constant::Global(number, offset),
-            Some(Named::Dynamic { .. }) => Constant::Dynamic(offset),
-            Some(
-                Named::Shared { offset: start }
-                | Named::Local { offset: start }
-                | Named::Param { offset: start },
-            ) => Constant::Bits((i64::from(start) + offset) as u64),
+            Some(Named::Dynamic { .. }) => Constant::Shared(DYNAMIC, offset),
+            Some(Named::Shared { array, .. }) => Constant::Shared(array, offset),
+            Some(Named::Local { offset: start } | Named::Param { offset: start }) => {
+                Constant::Bits((i64::from(start) + offset) as u64)
+            }
             Some(Named::Argument(_)) => {
                 return self.wrong(at, format!("the address of the argument `{name}` is not supported"));
             }
@@ -353,24 +352,26 @@ impl<'t> Body<'_, 't> {
             }
             self.reads.push(declared.row);
             let offset = self.offset()?;
-            return Ok(Addr { base: Some((declared.row, declared.wide())), offset });
+            return Ok(Addr { base: Some((declared.row, declared.wide())), offset, array: WHOLE });
         }
         let Tok::Name(name) = *self.p.peek() else {
             let offset = self.p.constant()?.whole;
             return offset.map_or_else(
                 || self.wrong(at, "an address is a whole number"),
-                |offset| Ok(Addr { base: None, offset: offset as i64 }),
+                |offset| Ok(Addr { base: None, offset: offset as i64, array: WHOLE }),
             );
         };
         self.p.next();
         let offset = self.offset()?;
         let (home, addr) = match self.lookup_variable(name) {
             Some(Named::Param { offset: start }) => (Space::Param, self.fixed(start, offset)),
-            Some(Named::Shared { offset: start }) => (Space::Shared, self.fixed(start, offset)),
+            Some(Named::Shared { offset: start, array }) => {
+                (Space::Shared, Addr { array, ..self.fixed(start, offset) })
+            }
             Some(Named::Local { offset: start } | Named::Argument(Argument { offset: start, .. })) => {
                 (Space::Local, self.fixed(start, offset))
             }
-            Some(Named::Dynamic { .. }) => (Space::Shared, self.based(Constant::Dynamic(offset))),
+            Some(Named::Dynamic { .. }) => (Space::Shared, self.based(Constant::Shared(DYNAMIC, offset))),
             Some(Named::Global { number }) => (Space::Global, self.based(Constant::Global(number, offset))),
             Some(Named::Registers { .. } | Named::SharedOutside { .. }) | None => {
                 return self.wrong(at, format!("`{name}` is not declared"));
@@ -387,11 +388,11 @@ impl<'t> Body<'_, 't> {
     }
 
     fn fixed(&self, start: u32, offset: i64) -> Addr {
-        Addr { base: None, offset: i64::from(start) + offset }
+        Addr { base: None, offset: i64::from(start) + offset, array: WHOLE }
     }
 
     fn based(&mut self, constant: Constant) -> Addr {
-        Addr { base: Some((self.constant(constant, Wide::Two), Wide::Two)), offset: 0 }
+        Addr { base: Some((self.constant(constant, Wide::Two), Wide::Two)), offset: 0, array: WHOLE }
     }
 
     /// A predicate to read: `p`, `!p`, 0 or 1.

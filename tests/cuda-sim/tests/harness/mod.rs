@@ -62,6 +62,11 @@ pub(crate) fn launch(text: &str, shape: Shape, args: &[Arg]) -> Outcome {
 /// The same with a limit on instructions.
 pub(crate) fn launch_limited(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome {
     assemble(text);
+    run(text, shape, args, limit)
+}
+
+/// The same of a text that the assembler has read before.
+pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome {
     let module = ptx::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let (kernel, memory) = (&module.kernels[0], Memory::new(1 << 32));
     let place = |bytes: &[u8], align: u64| {

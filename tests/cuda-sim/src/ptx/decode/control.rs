@@ -51,13 +51,20 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             Ok(Op::Nop)
         }
         "membar" => {
-            Ok(Op::Fence { wide: m.need(b, "the level", &[("cta", false), ("gl", true), ("sys", true)])? })
+            let wide = m.need(b, "the level", &[("cta", false), ("gl", true), ("sys", true)])?;
+            Ok(Op::Fence { wide, acquires: true, releases: true })
         }
         "fence" => {
-            m.pick(&[("sc", ()), ("acq_rel", ()), ("acquire", ()), ("release", ())]);
+            const HALVES: [(&str, (bool, bool)); 4] = [
+                ("sc", (true, true)),
+                ("acq_rel", (true, true)),
+                ("acquire", (true, false)),
+                ("release", (false, true)),
+            ];
+            let (acquires, releases) = m.pick(&HALVES).unwrap_or((true, true));
             let wide =
                 m.need(b, "the scope", &[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)])?;
-            Ok(Op::Fence { wide })
+            Ok(Op::Fence { wide, acquires, releases })
         }
         _ => b.wrong(m.at, "this instruction is not supported"),
     }

@@ -2,7 +2,7 @@
 
 use super::super::ParseError;
 use super::super::body::Body;
-use super::super::ir::{Access, Atom, AtomOp, Op, Reg, Space, Wide};
+use super::super::ir::{Access, Atom, AtomOp, Op, Ordered, Reg, Space, Wide};
 use super::super::lex::Tok;
 use super::super::types::Type;
 use super::{Decoded, Mods};
@@ -59,17 +59,23 @@ pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// Whether the access is ordered with others of its kind, and whether it orders others beyond the block.
-fn order(m: &mut Mods<'_>) -> (bool, bool) {
-    const ORDERS: [(&str, bool); 5] =
-        [("volatile", false), ("relaxed", false), ("acquire", true), ("release", true), ("acq_rel", true)];
+/// Whether the access is ordered with others of its kind, and which others it orders.
+fn order(m: &mut Mods<'_>) -> (bool, Ordered) {
+    const ORDERS: [(&str, (bool, bool)); 5] = [
+        ("volatile", (false, false)),
+        ("relaxed", (false, false)),
+        ("acquire", (true, false)),
+        ("release", (false, true)),
+        ("acq_rel", (true, true)),
+    ];
     let order = m.pick(&ORDERS);
     let scope = m.pick(&[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)]);
-    (order.is_some(), order == Some(true) && scope == Some(true))
+    let (acquires, releases) = order.unwrap_or((false, false));
+    (order.is_some(), Ordered { acquires, releases, wide: scope != Some(false) })
 }
 
 fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    let (strong, fence) = order(m);
+    let (strong, order) = order(m);
     let mut space = m.pick(&SPACES).unwrap_or(Space::Generic);
     let lanes = m.pick(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
     while HINTS.iter().any(|hint| m.flag(hint)) {}
@@ -98,7 +104,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if regs.len() != lanes as usize {
         return b.wrong(m.at, format!("{lanes} elements are needed, not {}", regs.len()));
     }
-    let access = Access { space, ty, addr, strong, fence, regs: regs.into() };
+    let access = Access { space, ty, addr, strong, order, regs: regs.into() };
     Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
 }
 
@@ -129,7 +135,7 @@ const OPS: [(&str, AtomOp); 10] = [
 ];
 
 fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    let (_strong, fence) = order(m);
+    let (_strong, order) = order(m);
     let space =
         m.pick(&[("global", Space::Global), ("shared", Space::Shared), ("shared::cta", Space::Shared)]);
     let (op, ty) = (m.need(b, "the operation", &OPS)?, m.ty(b)?);
@@ -162,7 +168,7 @@ fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         b.comma()?;
         c = Some(b.src(ty)?);
     }
-    Ok(Op::Atom(Atom { op, ty, space, addr, fence, d, b: first, c }))
+    Ok(Op::Atom(Atom { op, ty, space, addr, order, d, b: first, c }))
 }
 
 fn copy(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {

@@ -25,8 +25,28 @@ pub(crate) struct Code {
     pub(crate) reads: Vec<Reg>,
     /// Bytes of local memory of a thread.
     pub(crate) local: u32,
-    /// Whether it uses `.extern .shared` memory, which follows the static.
+    /// Where `.extern .shared` memory is, which follows the static.
     pub(crate) dynamic_at: u32,
+    /// Whether anything in it orders accesses by a fence.
+    pub(crate) has_fences: bool,
+    /// The arrays of shared memory: all of it, the dynamic part, then each variable.
+    pub(crate) arrays: Vec<SharedArray>,
+}
+
+/// A part of shared memory that has a name, by its number in [`Code::arrays`].
+pub(crate) type Array = u16;
+/// All shared memory: where it is not known which part an address is of.
+pub(crate) const WHOLE: Array = 0;
+/// What the launch adds, whatever its names.
+pub(crate) const DYNAMIC: Array = 1;
+
+/// Where a part of shared memory is.
+#[derive(Debug)]
+pub(crate) struct SharedArray {
+    pub(crate) name: String,
+    pub(crate) start: u32,
+    /// None: up to the end of what the block has.
+    pub(crate) bytes: Option<u32>,
 }
 
 /// How many rows a register has.
@@ -42,8 +62,8 @@ pub(crate) enum Constant {
     Bits(u64),
     /// The address of a variable of the module, and so many bytes further.
     Global(u32, i64),
-    /// The start of dynamic shared memory, and so many bytes further.
-    Dynamic(i64),
+    /// The start of an array of shared memory, and so many bytes further.
+    Shared(Array, i64),
 }
 
 /// One instruction.
@@ -132,6 +152,16 @@ pub(crate) enum Space {
 pub(crate) struct Addr {
     pub(crate) base: Option<(Reg, Wide)>,
     pub(crate) offset: i64,
+    /// The array that it stays in where it is one of shared memory.
+    pub(crate) array: Array,
+}
+
+/// Which accesses a strong one orders: what comes after it, what comes before it; whether beyond the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ordered {
+    pub(crate) acquires: bool,
+    pub(crate) releases: bool,
+    pub(crate) wide: bool,
 }
 
 /// One load or store of one or more elements side by side.
@@ -142,8 +172,7 @@ pub(crate) struct Access {
     pub(crate) addr: Addr,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`: no race with its like.
     pub(crate) strong: bool,
-    /// It orders other accesses, beyond the block.
-    pub(crate) fence: bool,
+    pub(crate) order: Ordered,
     /// None where the element is `_`.
     pub(crate) regs: Box<[Option<(Reg, Wide)>]>,
 }
@@ -169,8 +198,7 @@ pub(crate) struct Atom {
     pub(crate) ty: Type,
     pub(crate) space: Space,
     pub(crate) addr: Addr,
-    /// It orders other accesses, beyond the block.
-    pub(crate) fence: bool,
+    pub(crate) order: Ordered,
     /// None: `red`, or `_`.
     pub(crate) d: Option<Reg>,
     pub(crate) b: Reg,
@@ -550,9 +578,11 @@ pub(crate) enum Op {
     CopyCommit,
     /// Until at most so many groups are under way; none: also what is not committed.
     CopyWait(Option<u32>),
-    /// `membar` and `fence`; whether other blocks see it.
+    /// `membar` and `fence`; whether other blocks see it, and which halves it has.
     Fence {
         wide: bool,
+        acquires: bool,
+        releases: bool,
     },
     // Control.
     Branch {
@@ -579,4 +609,31 @@ pub(crate) enum Op {
         aligned: bool,
         bar: Bar,
     },
+}
+
+impl Op {
+    /// Whether it makes a fence, or an access that is half of one.
+    pub(crate) fn is_fence(&self) -> bool {
+        let order = match self {
+            Op::Load(access) | Op::Store(access) => access.order,
+            Op::Atom(atom) => atom.order,
+            Op::Fence { .. } => return true,
+            Op::Nop
+            | Op::Alu(_)
+            | Op::Special { .. }
+            | Op::Cvta { .. }
+            | Op::IsSpace { .. }
+            | Op::CopyAsync { .. }
+            | Op::CopyCommit
+            | Op::CopyWait(_)
+            | Op::Branch { .. }
+            | Op::BranchTable { .. }
+            | Op::Exit
+            | Op::Trap
+            | Op::Together { .. }
+            | Op::ActiveMask { .. }
+            | Op::Bar { .. } => return false,
+        };
+        order.acquires || order.releases
+    }
 }

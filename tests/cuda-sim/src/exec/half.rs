@@ -1,0 +1,173 @@
+//! Halves as wider floats and back: whole rows by integer operations that hosts have vectors of.
+//!
+//! Sums and products of halves in f64, rounded once more: that is as good as once where a result of f64 that is halfway
+//! between two halves is exact. A sum next to the middle is none of two halves, whose difference is too short; of a product
+//! and a half of f16 it is exact in f64; for bf16, whose exponents go further, it is made odd.
+
+use half::{bf16, f16};
+
+use super::regs::{LANES, Raw, Regs};
+use crate::ptx::ir::Reg;
+
+/// A format of 16 bits.
+pub(super) trait Half {
+    /// The value of the lower 16 bits, those above being 0.
+    fn widen(bits: u32) -> f32;
+    /// The nearest value, ties to even.
+    fn narrow(x: f64) -> u32;
+    /// `x · y + z`, to be narrowed.
+    fn fused(x: f64, y: f64, z: f64) -> f64;
+}
+
+/// A float of which f32 and all narrower formats are rounded as the original is: inexact ones are odd.
+#[inline(always)]
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let (back, bits) = (f64::from(near), near.to_bits());
+    let toward_zero = bits - u32::from(back.abs() > x.abs());
+    f32::from_bits(toward_zero | u32::from(back != x))
+}
+
+impl Half for f16 {
+    #[inline(always)]
+    fn widen(bits: u32) -> f32 {
+        let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
+        let exponent = rest & 0x0f80_0000;
+        // The difference of the biases, twice for infinity and NaN.
+        let bias = 112 << 23;
+        let normal = rest + bias + if exponent == 0x0f80_0000 { bias } else { 0 };
+        // A subnormal number with a hidden bit too many, which a subtraction takes away.
+        let subnormal = (f32::from_bits(rest + bias + (1 << 23)) - f32::from_bits(113 << 23)).to_bits();
+        f32::from_bits(sign | if exponent == 0 { subnormal } else { normal })
+    }
+
+    #[inline(always)]
+    fn narrow(x: f64) -> u32 {
+        let bits = to_odd(x).to_bits();
+        let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
+        // With its last bit where that of 0.5 is, a sum rounds it.
+        let subnormal = (f32::from_bits(rest) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+        let normal = rest.wrapping_sub(112 << 23).wrapping_add(0xfff + (rest >> 13 & 1)) >> 13;
+        let finite = if rest < 113 << 23 { subnormal } else { normal };
+        let large = if rest >= 143 << 23 { 0x7c00 } else { finite };
+        if rest > 0x7f80_0000 { 0x7fff } else { sign | large }
+    }
+
+    #[inline(always)]
+    fn fused(x: f64, y: f64, z: f64) -> f64 {
+        x * y + z
+    }
+}
+
+impl Half for bf16 {
+    #[inline(always)]
+    fn widen(bits: u32) -> f32 {
+        f32::from_bits(bits << 16)
+    }
+
+    #[inline(always)]
+    fn narrow(x: f64) -> u32 {
+        let bits = to_odd(x).to_bits();
+        let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16;
+        if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff } else { rounded }
+    }
+
+    #[inline(always)]
+    fn fused(x: f64, y: f64, z: f64) -> f64 {
+        let product = x * y;
+        let sum = product + z;
+        // What the sum lacks, which is a float (Knuth); NaN where it is infinite.
+        let part = sum - product;
+        let lacks = (product - (sum - part)) + (z - part);
+        let inexact = lacks < 0.0 || lacks > 0.0;
+        let beyond = inexact && lacks.is_sign_negative() != sum.is_sign_negative();
+        f64::from_bits((sum.to_bits() - u64::from(beyond)) | u64::from(inexact))
+    }
+}
+
+/// `d = f(a, b, c)` of halves, or of pairs of them, rounded to nearest.
+#[inline(always)]
+pub(super) fn each<T: Half, const PAIRS: bool>(
+    regs: &mut Regs,
+    exec: u32,
+    d: Reg,
+    from: [Reg; 3],
+    f: impl Fn([f64; 3]) -> f64,
+) {
+    let rows = from.map(|reg| u32::row(regs, reg));
+    let mut out = [0u32; LANES];
+    for lane in 0..LANES {
+        out[lane] = T::narrow(f(rows.map(|row| f64::from(T::widen(row[lane] & 0xffff)))));
+    }
+    if PAIRS {
+        for lane in 0..LANES {
+            out[lane] |= T::narrow(f(rows.map(|row| f64::from(T::widen(row[lane] >> 16))))) << 16;
+        }
+    }
+    regs.put(exec, d, &out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::soft::{self, Exactly};
+    use super::*;
+    use crate::ptx::ir::Round;
+
+    #[test]
+    fn all_halves_are_widened_and_come_back() {
+        for bits in 0..=u16::MAX {
+            let (x, y) = (f16::from_bits(bits), bf16::from_bits(bits));
+            let (wide, wide_b) = (f16::widen(bits.into()), bf16::widen(bits.into()));
+            assert!(wide.to_bits() == x.to_f32().to_bits() || x.is_nan() && wide.is_nan(), "{bits:#x}");
+            assert!(wide_b.to_bits() == y.to_f32().to_bits() || y.is_nan() && wide_b.is_nan(), "{bits:#x}");
+            let whole = |nan: bool| if nan { 0x7fff } else { u32::from(bits) };
+            assert_eq!(f16::narrow(wide.into()), whole(x.is_nan()), "{bits:#x}");
+            assert_eq!(bf16::narrow(wide_b.into()), whole(y.is_nan()), "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn rounding_is_that_of_exact_arithmetic() {
+        let exact = |x: f64, to| soft::compute(Exactly::Same, [x, 0.0, 0.0], to, Round::Nearest) as u32;
+        let check = |x: f64| {
+            assert_eq!(f16::narrow(x), exact(x, soft::F16), "{x:e}");
+            assert_eq!(bf16::narrow(x), exact(x, soft::BF16), "{x:e}");
+        };
+        for bits in 0..0x7c00u16 {
+            // The middle between neighbours, and what is just beside it.
+            let [a, b] = [bits, bits + 1].map(|bits| f64::from(f16::widen(bits.into())).min(65536.0));
+            let middle = (a + b) / 2.0;
+            for x in [middle, middle * (1.0 + f64::EPSILON), middle * (1.0 - f64::EPSILON)] {
+                check(x);
+                check(-x);
+            }
+        }
+        let mut state = 1u64;
+        for _ in 0..100_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            check(f64::from_bits(state));
+            // Of the sizes that halves have.
+            check(f64::from_bits(state & !(0x7ff << 52) | (0x3e0 + (state >> 52 & 0x3f)) << 52));
+        }
+        for x in [0.0, f64::INFINITY, f64::NAN, f64::MAX, f64::MIN_POSITIVE, 65519.99, 65520.0, 3.4e38, 1e-45]
+        {
+            check(x);
+            check(-x);
+        }
+    }
+
+    #[test]
+    fn fused_sums_are_rounded_once() {
+        let mut state = 7u64;
+        for _ in 0..200_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = [state >> 48, state >> 32, state >> 16].map(|bits| bits as u32 & 0xffff);
+            let x = bits.map(|bits| f64::from(f16::widen(bits)));
+            let found = f16::narrow(f16::fused(x[0], x[1], x[2]));
+            assert_eq!(found, soft::compute(Exactly::Fma, x, soft::F16, Round::Nearest) as u32, "{bits:x?}");
+            let x = bits.map(|bits| f64::from(bf16::widen(bits)));
+            let found = bf16::narrow(bf16::fused(x[0], x[1], x[2]));
+            assert_eq!(found, soft::compute(Exactly::Fma, x, soft::BF16, Round::Nearest) as u32, "{bits:x?}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Which array of shared memory an address is of: where a register's value comes from, by the flow of the kernel.
+//!
+//! Invariant: an address that is given an array was made of that array's and of numbers alone, on all ways that lead to
+//! it. Of anything else nothing is said, so that a kernel that divides its memory by hand is left alone.
+
+use std::collections::HashMap;
+
+use super::ir::{Addr, Alu, Array, Constant, Inst, IntBin, IntTri, Op, Reg, Space, Together, WHOLE, Wide};
+use super::live;
+use super::types::{Class, Type};
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// Nothing writes it on the ways seen so far.
+    Nowhere,
+    /// No address of shared memory is in it, or one was loaded.
+    Number,
+    /// The address of this array and numbers.
+    Of(Array),
+    /// Anything.
+    Unknown,
+}
+use Origin::{Nowhere, Number, Of, Unknown};
+
+impl Origin {
+    /// On one way or on another.
+    fn or(self, o: Origin) -> Origin {
+        match (self, o) {
+            (Nowhere, x) | (x, Nowhere) => x,
+            (x, y) if x == y => x,
+            (Number | Of(_) | Unknown, Number | Of(_) | Unknown) => Unknown,
+        }
+    }
+
+    fn plus(self, o: Origin) -> Origin {
+        match (self, o) {
+            (Nowhere, _) | (_, Nowhere) => Nowhere,
+            (Number, x) | (x, Number) => x,
+            (Of(_) | Unknown, Of(_) | Unknown) => Unknown,
+        }
+    }
+
+    fn minus(self, o: Origin) -> Origin {
+        match (self, o) {
+            (Nowhere, _) | (_, Nowhere) => Nowhere,
+            (x, Number) => x,
+            (Of(a), Of(b)) if a == b => Number,
+            (Number | Of(_) | Unknown, Of(_) | Unknown) => Unknown,
+        }
+    }
+
+    /// Of what is no address any more, or was none.
+    fn mixed(self, o: Origin) -> Origin {
+        match (self, o) {
+            (Nowhere, _) | (_, Nowhere) => Nowhere,
+            (Number, Number) => Number,
+            (Number | Of(_) | Unknown, Number | Of(_) | Unknown) => Unknown,
+        }
+    }
+}
+
+/// The origins of all registers at a place.
+type State = Vec<Origin>;
+
+/// Says of each address which array it is of, where that can be told and there is another.
+pub(super) fn find(
+    insts: &mut [Inst],
+    rows: Reg,
+    constants: &[(Reg, Wide, Constant)],
+    (reads, writes): (&[Reg], &[Vec<Reg>]),
+) {
+    let of_constant = |constant: Constant| match constant {
+        Constant::Shared(array, _) => Of(array),
+        Constant::Bits(_) | Constant::Global(..) => Number,
+    };
+    let fixed: HashMap<Reg, Origin> =
+        constants.iter().map(|&(row, _, constant)| (row, of_constant(constant))).collect();
+    // Where no address is taken, all accesses that can be told name their array themselves.
+    if !fixed.values().any(|origin| matches!(origin, Of(array) if *array != WHOLE)) {
+        return;
+    }
+    let mut start = vec![Nowhere; rows as usize];
+    fixed.iter().for_each(|(&row, &origin)| start[row as usize] = origin);
+    let blocks = live::blocks(insts);
+    let numbers: HashMap<usize, usize> = blocks.iter().enumerate().map(|(i, block)| (block.0, i)).collect();
+    let mut entering: Vec<Option<State>> = vec![None; blocks.len()];
+    entering[0] = Some(start);
+    let mut todo = vec![0];
+    while let Some(number) = todo.pop() {
+        let (from, to) = blocks[number];
+        let Some(mut state) = entering[number].clone() else { continue };
+        (from..to).for_each(|at| step(&mut state, &insts[at], reads, &writes[at]));
+        for next in live::successors(insts, to).iter().filter_map(|next| numbers.get(next)) {
+            if join(&mut entering[*next], &state) && !todo.contains(next) {
+                todo.push(*next);
+            }
+        }
+    }
+    for (number, &(from, to)) in blocks.iter().enumerate() {
+        let Some(state) = &mut entering[number] else { continue };
+        for at in from..to {
+            if let Some(addr) = address(&mut insts[at].op)
+                && let Some((base, _)) = addr.base
+                && let Of(array) = state[base as usize]
+            {
+                addr.array = array;
+            }
+            step(state, &insts[at], reads, &writes[at]);
+        }
+    }
+}
+
+/// Adds what is so on another way; whether that changes anything.
+fn join(to: &mut Option<State>, from: &State) -> bool {
+    let Some(to) = to else {
+        *to = Some(from.clone());
+        return true;
+    };
+    let mut changed = false;
+    for (old, new) in to.iter_mut().zip(from) {
+        let both = old.or(*new);
+        changed |= both != *old;
+        *old = both;
+    }
+    changed
+}
+
+/// The address that an instruction accesses in shared memory, or may.
+fn address(op: &mut Op) -> Option<&mut Addr> {
+    match op {
+        Op::Load(access) | Op::Store(access) => {
+            matches!(access.space, Space::Shared | Space::Generic).then_some(&mut access.addr)
+        }
+        Op::Atom(atom) => matches!(atom.space, Space::Shared | Space::Generic).then_some(&mut atom.addr),
+        Op::CopyAsync { to, .. } => Some(to),
+        Op::Together { what: Together::LdMatrix { addr, .. }, .. } => Some(addr),
+        Op::Nop
+        | Op::Alu(_)
+        | Op::Special { .. }
+        | Op::Cvta { .. }
+        | Op::IsSpace { .. }
+        | Op::CopyCommit
+        | Op::CopyWait(_)
+        | Op::Fence { .. }
+        | Op::Branch { .. }
+        | Op::BranchTable { .. }
+        | Op::Exit
+        | Op::Trap
+        | Op::Together { .. }
+        | Op::ActiveMask { .. }
+        | Op::Bar { .. } => None,
+    }
+}
+
+/// What an instruction makes of the origins.
+fn step(state: &mut State, inst: &Inst, reads: &[Reg], writes: &[Reg]) {
+    let (first, count) = inst.reads;
+    let read = &reads[first as usize..(first + count) as usize];
+    let origin = made(state, &inst.op, read);
+    if let Op::Special { d, .. } = inst.op {
+        // An operand's own instruction, whose register has no name.
+        state[d as usize] = origin;
+    }
+    for &reg in writes {
+        let old = &mut state[reg as usize];
+        *old = if inst.guard.is_some() { old.or(origin) } else { origin };
+    }
+}
+
+/// Where what an instruction writes comes from.
+fn made(state: &State, op: &Op, reads: &[Reg]) -> Origin {
+    let of = |reg: &Reg| state[*reg as usize];
+    match op {
+        Op::Alu(alu) => computed(alu, of).unwrap_or_else(|| reads.iter().map(of).fold(Number, Origin::mixed)),
+        Op::Cvta { space: Space::Shared, a, .. } => of(a),
+        Op::Cvta { a, .. } => of(a).mixed(Number),
+        Op::Together { what: Together::Shfl { a, .. }, .. } => of(a),
+        // What memory holds, and what is counted.
+        Op::Nop
+        | Op::Special { .. }
+        | Op::IsSpace { .. }
+        | Op::Load(_)
+        | Op::Store(_)
+        | Op::Atom(_)
+        | Op::CopyAsync { .. }
+        | Op::CopyCommit
+        | Op::CopyWait(_)
+        | Op::Fence { .. }
+        | Op::Branch { .. }
+        | Op::BranchTable { .. }
+        | Op::Exit
+        | Op::Trap
+        | Op::Together { .. }
+        | Op::ActiveMask { .. }
+        | Op::Bar { .. } => Number,
+    }
+}
+
+/// The same of arithmetic that keeps an address one.
+fn computed(alu: &Alu, of: impl Fn(&Reg) -> Origin) -> Option<Origin> {
+    Some(match alu {
+        Alu::Move { a, .. } => of(a),
+        Alu::Convert { convert, a, .. } if is_whole(convert.to) && is_whole(convert.from) => of(a),
+        Alu::IntBin { op: IntBin::Add, a, b, .. } => of(a).plus(of(b)),
+        Alu::IntBin { op: IntBin::Sub, a, b, .. } => of(a).minus(of(b)),
+        Alu::IntTri { op: IntTri::MadLo, a, b, c, .. } | Alu::MadWide { a, b, c, .. } => {
+            of(a).mixed(of(b)).plus(of(c))
+        }
+        Alu::Selp { a, b, .. } => of(a).or(of(b)),
+        Alu::IntUn { .. }
+        | Alu::Count { .. }
+        | Alu::IntBin { .. }
+        | Alu::IntTri { .. }
+        | Alu::MulWide { .. }
+        | Alu::Carry { .. }
+        | Alu::Shift { .. }
+        | Alu::Funnel { .. }
+        | Alu::Lop3 { .. }
+        | Alu::Prmt { .. }
+        | Alu::Bfe { .. }
+        | Alu::Bfi { .. }
+        | Alu::Dot { .. }
+        | Alu::FloatUn { .. }
+        | Alu::FloatBin { .. }
+        | Alu::Fma { .. }
+        | Alu::Testp { .. }
+        | Alu::Convert { .. }
+        | Alu::ConvertPair { .. }
+        | Alu::Setp { .. }
+        | Alu::Set { .. }
+        | Alu::Slct { .. }
+        | Alu::PredBin { .. }
+        | Alu::PredMove { .. }
+        | Alu::Pack { .. }
+        | Alu::Unpack { .. } => return None,
+    })
+}
+
+/// Whether an address keeps its value in this type.
+fn is_whole(ty: Type) -> bool {
+    ty.class() == Class::Int && ty.bytes() >= 4
+}

@@ -1,0 +1,307 @@
+//! What orders the accesses of threads and what does not: fences about atomics and flags, barriers of some threads, and
+//! exchanges of lanes that are at different places.
+
+mod harness;
+
+use cuda_sim::exec::{Fault, FaultKind};
+use harness::{assemble, blocks, fault_of, kernel, run, threads, warp, words, words_of};
+
+const REGISTERS: &str = ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<10>;
+.shared .align 16 .b8 buffer[256];
+ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [flag]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.ne.u32 %p1, %r2, 0;
+mad.wide.u32 %rd3, %r1, 4, %rd1; mov.u32 %r3, buffer; mad.lo.u32 %r4, %r1, 4, %r3;
+";
+
+fn text(body: &str) -> String {
+    kernel(&["u64 out", "u64 flag"], &format!("{REGISTERS}{body}"))
+}
+
+const ZEROS: [u32; 64] = [0; 64];
+
+/// Two blocks of a thread, of which the second waits for the flag of the first, with what each does before and after.
+fn handed(first: &str, second: &str) -> String {
+    text(&format!("@%p1 bra other; {first} bra end; other: {second} end:"))
+}
+
+/// How often a launch is tried: what blocks do at one time is not always the same.
+const TRIES: usize = 4;
+
+fn tries(body: &str, grid: u32, block: u32) -> Vec<Option<Fault>> {
+    assemble(body);
+    let once = || run(body, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)], 1 << 20).err();
+    std::iter::repeat_with(once).take(TRIES).collect()
+}
+
+fn clean_in(body: &str, grid: u32, block: u32) {
+    for found in tries(body, grid, block) {
+        assert!(found.is_none(), "{found:?}\n{body}");
+    }
+}
+
+fn race_in(body: &str, grid: u32, block: u32) {
+    for found in tries(body, grid, block) {
+        assert_eq!(found.as_ref().map(|fault| fault.kind), Some(FaultKind::Race), "{found:?}\n{body}");
+    }
+}
+
+#[test]
+fn a_flag_orders_with_a_fence_on_both_sides() {
+    const WRITE: &str = "st.global.u32 [%rd1], 7;";
+    const SET: &str = "st.relaxed.gpu.global.u32 [%rd2], 1;";
+    const WAIT: &str =
+        "again: ld.relaxed.gpu.global.u32 %r5, [%rd2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra again;";
+    const READ: &str = "ld.global.u32 %r6, [%rd1];";
+    const FENCE: &str = "membar.gl;";
+    let first = |parts: &[&str]| parts.join(" ");
+    clean_in(&handed(&first(&[WRITE, FENCE, SET]), &first(&[WAIT, FENCE, READ])), 2, 1);
+    // Also what the first has read and the second writes.
+    clean_in(&handed(&first(&[READ, FENCE, SET]), &first(&[WAIT, FENCE, WRITE])), 2, 1);
+    for (releases, acquires) in [
+        (&[WRITE, SET][..], &[WAIT, FENCE, READ][..]),
+        (&[WRITE, FENCE, SET], &[WAIT, READ]),
+        // Fences of both, in the wrong places.
+        (&[WRITE, SET, FENCE], &[WAIT, FENCE, READ]),
+        (&[WRITE, FENCE, SET], &[FENCE, WAIT, READ]),
+        (&[FENCE, WRITE, SET], &[WAIT, FENCE, READ]),
+        (&[WRITE, FENCE, SET], &[FENCE, READ]),
+        // What comes after the release.
+        (&[FENCE, SET, WRITE, FENCE], &[WAIT, FENCE, READ]),
+        (&[WRITE, FENCE, SET, WRITE], &[WAIT, FENCE, READ]),
+        // Of the block only.
+        (&[WRITE, "membar.cta;", SET], &[WAIT, FENCE, READ]),
+        (&[WRITE, FENCE, SET], &[WAIT, "membar.cta;", READ]),
+    ] {
+        race_in(&handed(&first(releases), &first(acquires)), 2, 1);
+    }
+    // Half a fence in the access itself.
+    let release = "st.release.gpu.global.u32 [%rd2], 1;";
+    let acquire = WAIT.replace("ld.relaxed", "ld.acquire");
+    clean_in(&handed(&first(&[WRITE, release]), &first(&[&acquire, READ])), 2, 1);
+    clean_in(&handed(&first(&[WRITE, FENCE, SET]), &first(&[&acquire, READ])), 2, 1);
+    race_in(&handed(&first(&[WRITE, SET]), &first(&[&acquire, READ])), 2, 1);
+    race_in(&handed(&first(&[WRITE, release]), &first(&[WAIT, READ])), 2, 1);
+    let of_block = release.replace("gpu", "cta");
+    race_in(&handed(&first(&[WRITE, &of_block]), &first(&[&acquire, READ])), 2, 1);
+    // A value of before says nothing.
+    let look = "ld.relaxed.gpu.global.u32 %r5, [%rd2+4];";
+    race_in(&handed(&first(&[WRITE, FENCE, SET]), &first(&[look, FENCE, READ])), 2, 1);
+}
+
+#[test]
+fn what_a_barrier_gathers_is_released_and_handed_on() {
+    // All threads store, the first of them releases after a barrier; the other block's first acquires before one.
+    let body = |fence: &str| {
+        handed(
+            &format!("st.global.u32 [%rd3], %r1; bar.sync 0; setp.eq.u32 %p2, %r1, 0; @%p2 {fence} @%p2 st.volatile.global.u32 [%rd2], 1;"),
+            &format!("setp.ne.u32 %p2, %r1, 0; @%p2 bra meet; again: ld.volatile.global.u32 %r5, [%rd2]; setp.eq.u32 %p3, %r5, 0; @%p3 bra again; {fence}
+meet: bar.sync 0; xor.b32 %r6, %r1, 37; mad.wide.u32 %rd4, %r6, 4, %rd1; ld.global.u32 %r7, [%rd4];"),
+        )
+    };
+    clean_in(&body("membar.gl;"), 2, 64);
+    race_in(&body("membar.cta;"), 2, 64);
+    // From the first block to the third by way of the second, which touches nothing.
+    let chain = text(
+        "setp.eq.u32 %p2, %r2, 0; @%p2 st.global.u32 [%rd1], 5; @%p2 bra set;
+again: ld.volatile.global.u32 %r5, [%rd2]; setp.ne.u32 %p3, %r5, %r2; @%p3 bra again; FENCE
+setp.eq.u32 %p2, %r2, 2; @%p2 ld.global.u32 %r6, [%rd1];
+set: membar.gl; add.u32 %r7, %r2, 1; st.volatile.global.u32 [%rd2], %r7;",
+    );
+    clean_in(&chain.replace("FENCE", "membar.gl;"), 3, 1);
+    race_in(&chain.replace("FENCE", ""), 3, 1);
+}
+
+#[test]
+fn atomics_hand_on_what_those_before_released() {
+    // Every block adds its part; the last of them reads all.
+    let last = text("mad.wide.u32 %rd4, %r2, 4, %rd1; st.global.u32 [%rd4], %r2; RELEASE atom.global.add.u32 %r5, [%rd2], 1;
+setp.ne.u32 %p2, %r5, 7; @%p2 ret; ACQUIRE mov.u32 %r6, 0;
+again: ld.global.u32 %r7, [%rd1]; add.u64 %rd1, %rd1, 4; add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 8; @%p3 bra again;");
+    let with = |release: &str, acquire: &str| last.replace("RELEASE", release).replace("ACQUIRE", acquire);
+    clean_in(&with("membar.gl;", "membar.gl;"), 8, 1);
+    race_in(&with("", "membar.gl;"), 8, 1);
+    race_in(&with("membar.gl;", ""), 8, 1);
+    // `red` asks for nothing, so that nothing is acquired by it.
+    let red = handed(
+        "st.global.u32 [%rd1], 1; membar.gl; st.volatile.global.u32 [%rd2], 1;",
+        "again: ld.volatile.global.u32 %r5, [%rd2+4]; red.global.add.u32 [%rd2], 1; membar.gl; ld.global.u32 %r6, [%rd1];",
+    );
+    race_in(&red, 2, 1);
+}
+
+#[test]
+fn locks_of_fences_and_exchanges_order() {
+    // Every thread of every block adds one to a plain word, in turn.
+    let lock = |take: &str, give: &str| {
+        text(&format!(
+            "again: atom.{take} %r5, [PLACE], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra again; FENCE
+ld.global.u32 %r6, [%rd1]; add.u32 %r6, %r6, 1; st.global.u32 [%rd1], %r6;
+FENCE {give}"
+        ))
+    };
+    let exchanged = lock("global.cas.b32", "atom.global.exch.b32 %r7, [%rd2], 0;").replace("PLACE", "%rd2");
+    let swapped = lock("global.cas.b32", "atom.global.cas.b32 %r7, [%rd2], 1, 0;").replace("PLACE", "%rd2");
+    let stored = lock("global.cas.b32", "st.volatile.global.u32 [%rd2], 0;").replace("PLACE", "%rd2");
+    for text in [&exchanged, &swapped, &stored] {
+        for (grid, block) in [(1, 32), (1, 64), (4, 32)] {
+            let text = text.replace("FENCE", "membar.gl;");
+            let found = words_of(&text, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)]);
+            assert_eq!(found[0], grid * block);
+            race_in(&text.replacen("membar.gl;", "", 1), grid, block);
+        }
+    }
+    // In shared memory, by fences of the block.
+    let shared = "setp.eq.u32 %p3, %r1, 0; @%p3 st.shared.u32 [%r3], 0; @%p3 st.shared.u32 [%r3+4], 0; bar.sync 0;
+again: atom.shared.cas.b32 %r5, [%r3], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra again; membar.cta;
+ld.shared.u32 %r6, [%r3+4]; add.u32 %r6, %r6, 1; st.shared.u32 [%r3+4], %r6;
+membar.cta; atom.shared.exch.b32 %r7, [%r3], 0; bar.sync 0; @%p3 ld.shared.u32 %r6, [%r3+4]; @%p3 st.global.u32 [%rd1], %r6;";
+    let found = words_of(&text(shared), threads(64), &[words(&ZEROS), words(&ZEROS)]);
+    assert_eq!(found[0], 64);
+    race_in(&text(&shared.replacen("membar.cta;", "", 1)), 1, 64);
+    // A lock that fails gives nothing on.
+    let failed = handed(
+        "st.global.u32 [%rd1], 1; membar.gl; atom.global.cas.b32 %r5, [%rd2], 9, 1; st.volatile.global.u32 [%rd2+4], 1;",
+        "again: ld.volatile.global.u32 %r6, [%rd2+8]; atom.global.cas.b32 %r5, [%rd2], 9, 1; membar.gl; ld.global.u32 %r6, [%rd1];",
+    );
+    race_in(&failed, 2, 1);
+}
+
+#[test]
+fn a_grid_may_meet_at_a_counter() {
+    // What all blocks have read is written by one after all have met.
+    let body = "ld.global.u32 %r5, [%rd1]; bar.sync 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra meet;
+membar.gl; atom.global.add.u32 %r6, [%rd2], 1; again: ld.volatile.global.u32 %r7, [%rd2]; setp.lt.u32 %p3, %r7, 2; @%p3 bra again; membar.gl;
+meet: bar.sync 0; @!%p1 setp.eq.u32 %p4, %r1, 5; @!%p1 bra write; bra end; write: @%p4 st.global.u32 [%rd1], 1; end:";
+    clean_in(&text(body), 2, 32);
+    race_in(&text(&body.replace("again: ld", "ld").replace("@%p3 bra again; membar.gl;", "")), 2, 32);
+}
+
+#[test]
+fn some_lanes_of_a_warp_order_no_others() {
+    // Lanes of a group exchange by shared memory; each reads its neighbour's word.
+    let body = |mask: &str, neighbour: u32| {
+        format!(
+            "st.shared.u32 [%r4], 0; bar.sync 0; st.shared.u32 [%r4], %r1; {mask} xor.b32 %r5, %r1, {neighbour}; mad.lo.u32 %r5, %r5, 4, %r3; ld.shared.u32 %r6, [%r5];"
+        )
+    };
+    let eights = "and.b32 %r7, %r1, 24; shl.b32 %r8, 255, %r7; bar.warp.sync %r8;";
+    for neighbour in [1, 3, 7] {
+        clean_in(&text(&body(eights, neighbour)), 1, 32);
+    }
+    for neighbour in [8, 9, 16] {
+        race_in(&text(&body(eights, neighbour)), 1, 32);
+    }
+    let odd = "and.b32 %r7, %r1, 1; shl.b32 %r8, 0x55555555, %r7; bar.warp.sync %r8;";
+    clean_in(&text(&body(odd, 2)), 1, 32);
+    race_in(&text(&body(odd, 1)), 1, 32);
+    // Groups that overlap hand on what they know.
+    let twice = "and.b32 %r7, %r1, 24; shl.b32 %r8, 255, %r7; bar.warp.sync %r8; and.b32 %r7, %r1, 16; shl.b32 %r8, 65535, %r7; bar.warp.sync %r8;";
+    clean_in(&text(&body(twice, 12)), 1, 32);
+    race_in(&text(&body(twice, 16)), 1, 32);
+    clean_in(&text(&body(&format!("{eights} bar.warp.sync -1;"), 31)), 1, 32);
+    // Readers of a group, then a writer of it; and of another.
+    let reads = |writer: u32| {
+        format!(
+            "st.shared.u32 [%r4], 0; bar.sync 0; and.b32 %r7, %r1, 24; mad.lo.u32 %r5, %r7, 4, %r3; ld.shared.u32 %r6, [%r5]; shl.b32 %r8, 255, %r7; bar.warp.sync %r8; setp.eq.u32 %p2, %r1, {writer}; @%p2 st.shared.u32 [%r3+32], 1;"
+        )
+    };
+    clean_in(&text(&reads(13)), 1, 32);
+    race_in(&text(&reads(16)), 1, 32);
+    // A shuffle orders no memory.
+    race_in(&text(&body("shfl.sync.bfly.b32 %r7, %r1, 1, 31, -1;", 1)), 1, 32);
+}
+
+#[test]
+fn a_barrier_of_some_warps_orders_no_others() {
+    let body = |other: u32| {
+        text(&format!(
+            "st.shared.u32 [%r4], 0; bar.sync 0; st.shared.u32 [%r4], %r1; shr.u32 %r5, %r1, 6; add.u32 %r5, %r5, 1; bar.sync %r5, 64;
+xor.b32 %r6, %r1, {other}; mad.lo.u32 %r6, %r6, 4, %r3; ld.shared.u32 %r7, [%r6];"
+        ))
+        .replace("buffer[256]", "buffer[512]")
+        .replace("mad.wide.u32 %rd3, %r1, 4, %rd1;", "mov.u64 %rd3, %rd1;")
+    };
+    clean_in(&body(32), 1, 128);
+    race_in(&body(64), 1, 128);
+    // Those that only arrive know nothing of those that wait.
+    let arrive = |rest: &str| {
+        text(&format!(
+            "st.shared.u32 [%r4], 0; bar.sync 0; setp.lt.u32 %p2, %r1, 32; xor.b32 %r6, %r1, 32; mad.lo.u32 %r6, %r6, 4, %r3; @%p2 bra wait; st.shared.u32 [%r4], 1; bar.arrive 1, 64; {rest} bra end; wait: bar.sync 1, 64; ld.shared.u32 %r7, [%r6]; end:"
+        ))
+    };
+    clean_in(&arrive(""), 1, 64);
+    race_in(&arrive("st.shared.u32 [%r4], 2;"), 1, 64);
+}
+
+#[test]
+fn lanes_exchange_from_both_arms_of_a_branch() {
+    let arms = |first: &str, second: &str| {
+        warp(&format!(
+            "mov.u32 %r9, 7; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 1; @%p1 bra odd; {first} bra end; odd: {second} end:"
+        ))
+    };
+    let each = |f: fn(u32) -> u32| (0..32).map(f).collect::<Vec<u32>>();
+    // With its own part of the warp, and with all, from other registers.
+    let own = arms(
+        "shfl.sync.bfly.b32 %r0, %r1, 2, 31, 0x55555555;",
+        "add.u32 %r3, %r1, 100; shfl.sync.bfly.b32 %r0, %r3, 4, 31, 0xaaaaaaaa;",
+    );
+    assert_eq!(own, each(|lane| if lane % 2 == 0 { lane ^ 2 } else { 100 + (lane ^ 4) }));
+    let all = arms(
+        "mov.u32 %r5, 1; shfl.sync.bfly.b32 %r0, %r1, %r5, 31, -1;",
+        "add.u32 %r3, %r1, 100; mov.u32 %r4, 31; shfl.sync.bfly.b32 %r0, %r3, 1, %r4, -1;",
+    );
+    assert_eq!(all, each(|lane| if lane % 2 == 0 { 100 + (lane ^ 1) } else { lane ^ 1 }));
+    let votes = arms(
+        "setp.lt.u32 %p2, %r1, 8; vote.sync.ballot.b32 %r0, %p2, -1;",
+        "setp.lt.u32 %p3, %r1, 8; vote.sync.ballot.b32 %r3, !%p3, -1; mov.u32 %r0, %r3;",
+    );
+    assert_eq!(votes, each(|_| 0x55 | 0xaaaa_aa00));
+    let matches =
+        arms("match.any.sync.b32 %r0, %r9, -1;", "shr.u32 %r3, %r1, 2; match.any.sync.b32 %r0, %r3, -1;");
+    assert_eq!(
+        matches,
+        each(|lane| match (lane % 2, lane / 4) {
+            (0, _) | (_, 7) => 0x5555_5555 | 0xa000_0000,
+            (_, four) => 0xa << (4 * four),
+        })
+    );
+    let sums = arms("redux.sync.add.u32 %r0, %r1, -1;", "redux.sync.add.u32 %r0, %r9, -1;");
+    assert_eq!(sums, each(|_| (0..32).step_by(2).sum::<u32>() + 16 * 7));
+    // The two meet: memory of the one arm is the other's after it.
+    let meet = "st.shared.u32 [%r4], 0; bar.sync 0; and.b32 %r5, %r1, 1; setp.eq.u32 %p2, %r5, 1; xor.b32 %r6, %r1, 1; mad.lo.u32 %r6, %r6, 4, %r3; st.shared.u32 [%r4], %r1;
+@%p2 bra odd; bar.warp.sync -1; ld.shared.u32 %r7, [%r6]; bra end; odd: bar.warp.sync MASK; ld.shared.u32 %r7, [%r6]; end:";
+    clean_in(&text(&meet.replace("MASK", "-1")), 1, 32);
+    // What is not the same does not meet.
+    for (a, b) in [
+        ("shfl.sync.bfly.b32 %r0, %r1, 1, 31, -1;", "shfl.sync.down.b32 %r0, %r1, 1, 31, -1;"),
+        ("vote.sync.any.pred %p2, %p1, -1;", "vote.sync.all.pred %p2, %p1, -1;"),
+        ("redux.sync.add.u32 %r0, %r1, -1;", "redux.sync.add.s32 %r0, %r1, -1;"),
+        ("bar.warp.sync -1;", "bar.warp.sync 0x7fffffff;"),
+    ] {
+        let body = format!(
+            "and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 1; @%p1 bra odd; {a} bra end; odd: {b} end: mov.u32 %r0, 1;"
+        );
+        fault_of(&harness::warp_text(&body), threads(32), &[words(&[0; 32])], FaultKind::Mask);
+    }
+}
+
+#[test]
+fn votes_do_without_those_that_have_exited() {
+    let exit =
+        "setp.eq.u32 %p1, %r1, 5; mov.u32 %r0, 9; @%p1 exit; and.b32 %r2, %r1, 1; setp.eq.u32 %p2, %r2, 1;";
+    let found = |rest: &str| {
+        let mut found = warp(&format!("{exit} {rest}"));
+        assert_eq!(found.remove(5), 0xdead_beef, "it stored nothing");
+        found
+    };
+    let odd = 0xaaaa_aaaa_u32 & !(1 << 5);
+    assert_eq!(found("vote.sync.ballot.b32 %r0, %p2, -1;"), [odd; 31]);
+    assert_eq!(found("vote.sync.all.pred %p3, !%p1, -1; selp.u32 %r0, 1, 0, %p3;"), [1; 31]);
+    assert_eq!(found("redux.sync.add.u32 %r0, %r2, -1;"), [15; 31]);
+    assert_eq!(found("mov.u32 %r2, 3; match.any.sync.b32 %r0, %r2, -1;"), [!(1 << 5); 31]);
+    // Nothing is read of them by a shuffle, and there are none of a lane that never was.
+    let shuffle = format!("{exit} shfl.sync.idx.b32 %r0, %r1, 0, 31, -1;");
+    fault_of(&harness::warp_text(&shuffle), threads(32), &[words(&[0; 32])], FaultKind::Mask);
+    let vote = "setp.eq.u32 %p1, %r1, 5; vote.sync.any.pred %p2, %p1, -1; mov.u32 %r0, 1;";
+    fault_of(&harness::warp_text(vote), threads(31), &[words(&[0; 32])], FaultKind::Mask);
+}
