@@ -87,7 +87,7 @@ fn histogram() -> Case {
 }
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 37] = [
+const MUTATIONS: [Mutation; 38] = [
     mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Uninitialized)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
@@ -134,6 +134,8 @@ const MUTATIONS: [Mutation; 37] = [
     mutation("a sum that is not handed on", rows, &[Drop(0, "mov.f32 %f6, %f18")], WrongResult),
     mutation("a shuffle of one component the other way", rows, &[Put(1, "shfl.sync.down", "shfl.sync.up")], WrongResult),
     mutation("one vector too many of a row", rows, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
+
+    mutation("a sum of a warp from the next array", rows, &[Put(0, "%f50, [%r29]", "%f50, [%r29+4]")], By(OutOfBounds)),
 
     mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
 ];

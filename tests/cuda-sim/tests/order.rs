@@ -142,21 +142,22 @@ FENCE {give}"
     let swapped = lock("global.cas.b32", "atom.global.cas.b32 %r7, [%rd2], 1, 0;").replace("PLACE", "%rd2");
     let stored = lock("global.cas.b32", "st.volatile.global.u32 [%rd2], 0;").replace("PLACE", "%rd2");
     for text in [&exchanged, &swapped, &stored] {
-        for (grid, block) in [(1, 32), (1, 64), (4, 32)] {
+        for (grid, block) in [(1, 3), (3, 1), (2, 2)] {
             let text = text.replace("FENCE", "membar.gl;");
             let found = words_of(&text, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)]);
             assert_eq!(found[0], grid * block);
             race_in(&text.replacen("membar.gl;", "", 1), grid, block);
         }
     }
-    // In shared memory, by fences of the block.
-    let shared = "setp.eq.u32 %p3, %r1, 0; @%p3 st.shared.u32 [%r3], 0; @%p3 st.shared.u32 [%r3+4], 0; bar.sync 0;
+    // In shared memory, by fences of the block: of three warps, a thread each.
+    let shared = "setp.eq.u32 %p3, %r1, 0; @%p3 st.shared.u32 [%r3], 0; @%p3 st.shared.u32 [%r3+4], 0; bar.sync 0; and.b32 %r8, %r1, 31; setp.ne.u32 %p4, %r8, 0; @%p4 bra done;
 again: atom.shared.cas.b32 %r5, [%r3], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra again; membar.cta;
 ld.shared.u32 %r6, [%r3+4]; add.u32 %r6, %r6, 1; st.shared.u32 [%r3+4], %r6;
-membar.cta; atom.shared.exch.b32 %r7, [%r3], 0; bar.sync 0; @%p3 ld.shared.u32 %r6, [%r3+4]; @%p3 st.global.u32 [%rd1], %r6;";
-    let found = words_of(&text(shared), threads(64), &[words(&ZEROS), words(&ZEROS)]);
-    assert_eq!(found[0], 64);
-    race_in(&text(&shared.replacen("membar.cta;", "", 1)), 1, 64);
+membar.cta; atom.shared.exch.b32 %r7, [%r3], 0; done: bar.sync 0; @%p3 ld.shared.u32 %r6, [%r3+4]; @%p3 st.global.u32 [%rd1], %r6;";
+    let shared = text(shared).replace("mad.lo.u32 %r4, %r1, 4, %r3;", "");
+    let found = words_of(&shared, threads(96), &[words(&ZEROS), words(&ZEROS)]);
+    assert_eq!(found[0], 3);
+    race_in(&shared.replacen("membar.cta;", "", 1), 1, 96);
     // A lock that fails gives nothing on.
     let failed = handed(
         "st.global.u32 [%rd1], 1; membar.gl; atom.global.cas.b32 %r5, [%rd2], 9, 1; st.volatile.global.u32 [%rd2+4], 1;",

@@ -79,7 +79,7 @@ impl Half for bf16 {
         // What the sum lacks, which is a float (Knuth); NaN where it is infinite.
         let part = sum - product;
         let lacks = (product - (sum - part)) + (z - part);
-        let inexact = lacks < 0.0 || lacks > 0.0;
+        let inexact = lacks.abs() > 0.0;
         let beyond = inexact && lacks.is_sign_negative() != sum.is_sign_negative();
         f64::from_bits((sum.to_bits() - u64::from(beyond)) | u64::from(inexact))
     }

@@ -84,8 +84,8 @@ fn product(regs: &mut Regs, group: u32, mma: &Mma) {
             b[column(mma.factor, place, lane % 4, pair)][lane / 4] = x;
         }
     }
-    for lane in 0..LANES {
-        for (i, x) in sums(regs, mma, lane).into_iter().enumerate() {
+    for i in 0..4 {
+        for (lane, x) in sums(regs, mma, i).into_iter().enumerate() {
             c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = x;
         }
     }
@@ -135,30 +135,36 @@ fn factors(regs: &Regs, factor: Factor, from: Reg, pair: usize) -> [f64; LANES] 
     out
 }
 
+/// The nth sums of all lanes.
 #[inline(always)]
-fn sums(regs: &Regs, mma: &Mma, lane: usize) -> [f64; 4] {
-    std::array::from_fn(|i| {
-        f64::from(if mma.half.1 {
-            f16::widen(u32::row(regs, mma.c[i / 2])[lane] >> (16 * (i % 2)) & 0xffff)
+fn sums(regs: &Regs, mma: &Mma, i: usize) -> [f64; LANES] {
+    let (row, mut out) = (u32::row(regs, mma.c[if mma.half.1 { i / 2 } else { i }]), [0.0; LANES]);
+    for (word, x) in row.iter().zip(&mut out) {
+        *x = f64::from(if mma.half.1 {
+            f16::widen(word >> (16 * (i % 2)) & 0xffff)
         } else {
-            f32::from_bits(u32::row(regs, mma.c[i])[lane])
-        })
-    })
+            f32::from_bits(*word)
+        });
+    }
+    out
 }
 
 #[inline(always)]
 fn store(regs: &mut Regs, group: u32, mma: &Mma, c: &[[f64; N]; M]) {
-    let at = |lane: usize, i: usize| c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    let of = |i: usize| -> [f64; LANES] {
+        std::array::from_fn(|lane| c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2])
+    };
     if mma.half.0 {
         for pair in 0..2 {
-            let half = |lane, i| f16::narrow(at(lane, 2 * pair + i));
-            let out: [u32; LANES] = std::array::from_fn(|lane| half(lane, 1) << 16 | half(lane, 0));
+            let (low, high, mut out) = (of(2 * pair), of(2 * pair + 1), [0; LANES]);
+            for ((low, high), out) in low.iter().zip(&high).zip(&mut out) {
+                *out = f16::narrow(*high) << 16 | f16::narrow(*low);
+            }
             regs.put(group, mma.d[pair], &out);
         }
         return;
     }
     for (i, &d) in mma.d.iter().enumerate() {
-        let out: [u32; LANES] = std::array::from_fn(|lane| canonical(at(lane, i) as f32).to_bits());
-        regs.put(group, d, &out);
+        regs.put(group, d, &of(i).map(|x| canonical(x as f32).to_bits()));
     }
 }

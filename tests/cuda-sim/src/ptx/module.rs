@@ -70,8 +70,8 @@ pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
     whole: Arc<str>,
     /// What the text says that it is written in, and for.
-    version: (u32, u32),
-    target: u32,
+    pub(super) version: (u32, u32),
+    pub(super) target: u32,
     tokens: Vec<Token<'t>>,
     pos: usize,
     depth: u32,
@@ -287,14 +287,6 @@ impl<'t> Parser<'t> {
             }
         }
         Ok(target)
-    }
-
-    /// That the text says that it is written in and for what something needs.
-    pub(super) fn require(&self, at: usize, what: &str, needs: Needs) -> Result<(), ParseError> {
-        match needs.missing(self.version, self.target) {
-            None => Ok(()),
-            Some(missing) => self.error(at, format!("`{what}`: {missing}")),
-        }
     }
 
     fn item(&mut self, kernels: &mut Vec<Kernel>) -> Result<(), ParseError> {

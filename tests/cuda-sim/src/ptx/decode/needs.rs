@@ -3,6 +3,8 @@
 //! Invariant: all rows that fit count, so that a row tells what its words add. What every text of `.target sm_50` may use
 //! has no row.
 
+use super::super::ParseError;
+use super::super::module::Parser;
 use super::Mods;
 
 /// `.version`, and the number after `sm_`.
@@ -166,7 +168,7 @@ impl Needs {
     }
 
     /// What a text of a version and a target lacks, in words; nothing where it has all.
-    pub(in crate::ptx) fn missing(self, version: (u32, u32), target: u32) -> Option<String> {
+    fn missing(self, version: (u32, u32), target: u32) -> Option<String> {
         let mut lacks = Vec::new();
         if target < self.target {
             lacks.push(format!("`.target` sm_{} or higher, not sm_{target}", self.target));
@@ -210,6 +212,16 @@ pub(in crate::ptx) fn of_target(number: u32, letter: &str) -> Option<(u32, u32)>
         "a" if number >= 90 => Some((*version).max((8, 0))),
         "f" if number >= 100 => Some((*version).max((8, 8))),
         _ => None,
+    }
+}
+
+impl Parser<'_> {
+    /// That the text says that it is written in and for what something needs.
+    pub(in crate::ptx) fn require(&self, at: usize, what: &str, needs: Needs) -> Result<(), ParseError> {
+        match needs.missing(self.version, self.target) {
+            None => Ok(()),
+            Some(missing) => self.error(at, format!("`{what}`: {missing}")),
+        }
     }
 }
 
