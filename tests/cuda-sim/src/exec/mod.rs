@@ -81,7 +81,8 @@ pub struct Fault {
 /// The rules of the sanitizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An access outside every allocation, freed memory included.
+    /// An access outside every allocation, freed memory included; or by the address of an array of shared memory outside
+    /// of that array.
     OutOfBounds,
     /// An address that is no multiple of the access.
     Misaligned,
@@ -127,7 +128,7 @@ pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &Memory) -> Result<Coun
     run_limited(kernel, launch, memory, LIMIT)
 }
 
-/// The same with another limit on the instructions of all warps together.
+/// The same with a lower limit on the instructions of all warps together.
 ///
 /// # Errors
 /// As for [`run`].
@@ -137,7 +138,8 @@ pub fn run_limited(
     memory: &Memory,
     limit: u64,
 ) -> Result<Counters, Fault> {
-    let grid = block::Grid::new(kernel, launch, memory, limit);
+    // Times in stamps are as many as there may be instructions.
+    let grid = block::Grid::new(kernel, launch, memory, limit.min(LIMIT));
     let next = AtomicU64::new(0);
     let faulty = AtomicU64::new(u64::MAX);
     let done: Mutex<(Counters, Vec<(u64, Fault)>)> = Mutex::default();

@@ -170,26 +170,41 @@ fn other(
         Op::Together { mask, what } => return sync::together(who, warp, (active, exec), pc, (*mask, what)),
         Op::ActiveMask { d } => warp.regs.put(exec, *d, &[exec; LANES]),
         Op::Bar { id, threads, bar, aligned } => {
-            if *aligned && exec != active {
-                let lane = (active & !exec).trailing_zeros() as usize;
-                return trouble(FaultKind::Barrier, lane, || {
-                    "its guard keeps some lanes of a warp from this barrier, which is aligned".into()
-                });
-            }
-            warp.place(active & !exec, pc + 1);
-            block::arrive(warp, exec, (*id, *threads), pc)?;
-            if matches!(bar, Bar::Arrive) {
-                warp.waiting &= !exec;
-                warp.place(exec, pc + 1);
-                for lane in lanes(exec) {
-                    who.mem.arrived[usize::from(warp.barrier[lane])] += 1;
-                    who.mem.arrive(&Party { first, lanes: 1 << lane, meeting }, warp.barrier[lane]);
-                }
-            }
-            return Ok(Flow::Placed);
+            return barrier(who, warp, (active, exec), pc, ((*id, *threads, *aligned), bar));
         }
     }
     Ok(Flow::Next)
+}
+
+/// Lanes come to a barrier of the block: its number, how many it is for, and whether warps come to it together.
+fn barrier(
+    who: &mut Who<'_, '_>,
+    warp: &mut Warp,
+    (active, exec): (u32, u32),
+    pc: u32,
+    ((id, threads, aligned), bar): ((Reg, Option<Reg>, bool), &Bar),
+) -> Result<Flow, Box<Trouble>> {
+    if aligned && exec != active {
+        let lane = (active & !exec).trailing_zeros() as usize;
+        return trouble(FaultKind::Barrier, lane, || {
+            "its guard keeps some lanes of a warp from this barrier, which is aligned".into()
+        });
+    }
+    warp.place(active & !exec, pc + 1);
+    block::arrive(warp, exec, (id, threads), pc)?;
+    if matches!(bar, Bar::Arrive) {
+        warp.waiting &= !exec;
+        warp.place(exec, pc + 1);
+        lanes(exec).for_each(|lane| who.mem.arrived[usize::from(warp.barrier[lane])] += 1);
+        for id in 0..16 {
+            let those = lanes(exec).filter(|&lane| warp.barrier[lane] == id);
+            let lanes = those.fold(0, |all, lane| all | 1 << lane);
+            if lanes != 0 {
+                who.mem.arrive(&Party { first: who.first, lanes, meeting: who.meeting }, id);
+            }
+        }
+    }
+    Ok(Flow::Placed)
 }
 
 /// The part of a fence that an access has with it.

@@ -2,7 +2,8 @@
 //! file.
 //!
 //! Invariant: an instruction that parses is one that `exec` runs as the ISA says. Anything else is a
-//! [`ParseError`] that names it; no modifier is passed over, but for hints that change no result.
+//! [`ParseError`] that names it; no modifier is passed over, but for hints that change no result. What the text's
+//! `.version` or `.target` does not have is refused, as NVIDIA's assembler does.
 
 mod body;
 mod call;

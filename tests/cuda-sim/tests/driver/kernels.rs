@@ -196,6 +196,12 @@ fn refused_texts_have_a_log() {
         ),
         ("sm_80", "sm_100", 218, "line 2; fatal   : SM version specified by .target is higher"),
         ("add.u32 %r7", "no.such %r7", 218, "line 24; error   : "),
+        (
+            "add.u32 %r7, %r7, %r1",
+            "elect.sync %r7|%p1, -1",
+            218,
+            "line 24; error   : `elect.sync`: it requires `.target` sm_90 or higher, not sm_80, and PTX ISA `.version` 8.0",
+        ),
     ] {
         let (answer, log) = load(&ADD.replace(from, to), 1000);
         assert!(
