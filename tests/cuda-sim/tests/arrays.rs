@@ -94,6 +94,9 @@ fn what_cannot_be_told_is_let_pass() {
     clean(
         "setp.lt.u32 %p1, %r1, 16; @%p1 bra a; mov.u32 %r7, %r6; bra b; a: mov.u32 %r7, %r4; b: ld.shared.u32 %r8, [%r7];",
     );
+    clean(
+        "setp.lt.u32 %p1, %r1, 16; selp.u32 %r7, %r4, %r6, %p1; add.u32 %r8, %r7, 0; ld.shared.u32 %r9, [%r8];",
+    );
     // Addresses that are numbers, and mixed by bits.
     clean("mov.u32 %r7, 128; ld.shared.u32 %r8, [%r7];");
     clean("xor.b32 %r7, %r4, 128; ld.shared.u32 %r8, [%r7]; or.b32 %r7, %r4, 128; ld.shared.u32 %r8, [%r7];");
