@@ -238,7 +238,6 @@ catalogue! {
     at_arguments() = "`at` takes a value, a dim and a position: write `at(x, C, 0)`";
     at_position() = "the position follows from extents: write `at(x, C, 0)` or `at(x, T, T - 1)`, and `take(x, T, i)` where a value says which";
     at_out_of_range(position, dim, extent) = "the position {position} is outside of `{dim}`, which has {extent} elements, from 0";
-    unrolled(function, dims, count, max) = "for this `{function}` a kernel runs through {count} elements along {dims} one by one: more than {max} are not available yet";
     rename_arguments() = "`rename` takes a value and a dim with its new name: write `rename(x, T -> S)`";
     split_arguments() = "`split` takes a value and a dim with what it is split into: write `split(x, C -> (H, D))`";
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";

@@ -6,22 +6,21 @@
 //! store, and which stores share a kernel. Both start from the results of the function and add stores until no rule is
 //! broken: deterministic, and the same for every target but for the budget of buffers.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
     AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, ParamKind,
 };
 use crate::ir::ops::{Lower, Op};
-use crate::ir::point::{Moves, point};
 use crate::target::TargetFacts;
 
+mod loops;
 mod points;
+mod rules;
+mod truth;
 
-/// A value computed more than once may have at most this many loads …
-const CHEAP_LOADS: usize = 4;
-/// … and this many operations, none of them transcendental.
-const CHEAP_OPS: usize = 30;
+pub use loops::fuse_for;
 
 /// What is decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,24 +105,38 @@ pub fn fuse(graph: &Graph, facts: &TargetFacts) -> Fused {
     }
     loop {
         let (groups, apart) = assign(graph, &cuts, facts.buffers_max);
-        match broken_rule(graph, &groups, facts) {
+        match rules::broken(graph, &groups, facts) {
             Some((node, reason)) => {
                 let before = cuts.insert(node, reason);
                 assert!(before.is_none(), "storing a value mends the rule that asked for it");
             }
-            None => return finish(graph, groups, cuts, apart),
+            None => return without_unread(graph, facts, (groups, apart), cuts),
         }
+    }
+}
+
+/// What was stored for others to read may be read by none, once more is stored: the same without that.
+fn without_unread(
+    graph: &Graph,
+    facts: &TargetFacts,
+    (groups, apart): (Vec<Group>, BTreeMap<usize, Reason>),
+    mut cuts: BTreeMap<NodeId, Reason>,
+) -> Fused {
+    let read = |node| groups.iter().any(|group| group.loads.contains(&Load::Stored(node)));
+    cuts.retain(|&node, _| read(node));
+    let (fewer, others) = assign(graph, &cuts, facts.buffers_max);
+    match rules::broken(graph, &fewer, facts) {
+        None => finish(graph, fewer, cuts, others),
+        Some(_) => finish(graph, groups, cuts, apart),
     }
 }
 
 fn finish(
     graph: &Graph,
     groups: Vec<Group>,
-    mut boundaries: BTreeMap<NodeId, Reason>,
+    boundaries: BTreeMap<NodeId, Reason>,
     apart: BTreeMap<usize, Reason>,
 ) -> Fused {
-    let read = |node: &NodeId| groups.iter().any(|group| group.loads.contains(&Load::Stored(*node)));
-    boundaries.retain(|node, _| read(node));
     let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
         Dest::InPlace(param) => {
             let elsewhere = other_reads(&groups, i, param) || row_reads(&groups, i, param);
@@ -344,23 +357,10 @@ impl Group {
             });
         }
         for &id in &nodes {
-            match graph.node(id).kind {
-                NodeKind::Input(param) => drop(self.loads.insert(Load::Param(param))),
-                NodeKind::Reduce(_, axes) if !graph.is_looped(axes) => {
-                    self.unrolled = self.unrolled.union(axes);
-                }
-                NodeKind::At(_) => {
-                    let picked = graph.picked(id).map(|(axis, _)| axis);
-                    self.unrolled = self.unrolled.union(picked.into_iter().collect());
-                }
-                NodeKind::Reduce(..)
-                | NodeKind::Scalar(_)
-                | NodeKind::Literal(_)
-                | NodeKind::Coord(_)
-                | NodeKind::Extent(_)
-                | NodeKind::Apply(_)
-                | NodeKind::Cast => {}
+            if let NodeKind::Input(param) = graph.node(id).kind {
+                self.loads.insert(Load::Param(param));
             }
+            self.unrolled = self.unrolled.union(graph.written_out(id));
         }
         self.nodes = nodes.into_iter().collect();
     }
@@ -381,17 +381,9 @@ impl Group {
         let stored = |id: NodeId| self.stores.iter().any(|store| store.node == id);
         let space = |id: NodeId| (graph.node(id).axes, graph.looped_axes(id));
         let in_loops: AxisSet = rows.iter().chain(&cols).copied().collect();
-        let in_the_way = |&&id: &&NodeId| match graph.node(id).kind {
-            NodeKind::Reduce(_, axes) if graph.is_looped(axes) => space(id) != space(hero),
-            NodeKind::Reduce(_, axes) => in_loops.minus(axes) != in_loops,
-            NodeKind::At(_) => graph.picked(id).is_some_and(|(axis, _)| in_loops.contains(axis)),
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast => false,
+        let in_the_way = |&&id: &&NodeId| match graph.looped_axes(id).is_empty() {
+            true => !graph.written_out(id).intersection(in_loops).is_empty(),
+            false => space(id) != space(hero),
         };
         match self.nodes.iter().rev().find(in_the_way) {
             None => Ok((rows, cols)),
@@ -477,89 +469,10 @@ fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
     }
 }
 
-/// The first rule that the groups break, as the value to store and why.
-fn broken_rule(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(NodeId, Reason)> {
-    let rows = groups.iter().find_map(|group| group.space_of(graph).err());
-    let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
-    let moved = || groups.iter().find_map(|group| points::misplaced(graph, group));
-    rows.or_else(shared)
-        .or_else(|| moved().map(|node| (node, Reason::Moved)))
-        .or_else(|| layout(graph, groups))
-        .or_else(|| buffers(graph, groups, facts.buffers_max))
-}
-
-/// The last value that several groups compute and that is not cheap. A result that is written in two orders of
-/// its axes is not one: it is stored already, and its operands are looked at next.
-fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
-    let stored = |id: NodeId| groups.iter().any(|group| group.stores.iter().any(|store| store.node == id));
-    let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
-    let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
-    candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, id, stored))
-}
-
-/// Whether a value costs little to compute, given what can be read.
-fn is_cheap(graph: &Graph, id: NodeId, stored: impl Fn(NodeId) -> bool) -> bool {
-    let (mut moves, mut seen) = (Moves::default(), HashSet::new());
-    let (mut loads, mut ops, mut open) = (0, 0, vec![point(graph, id, &[])]);
-    while let Some(point) = open.pop() {
-        if !seen.insert(point.clone()) {
-            continue;
-        }
-        let node = graph.node(point.0);
-        let read = stored(point.0) || matches!(node.kind, NodeKind::Input(_));
-        let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
-        loads += usize::from(read);
-        ops += usize::from(!read && is_op(node));
-        let costly = !read && (costs || !graph.looped_axes(point.0).is_empty());
-        if costly || loads > CHEAP_LOADS || ops > CHEAP_OPS {
-            return false;
-        }
-        if !read {
-            open.extend(points::operands(graph, &mut moves, &point));
-        }
-    }
-    true
-}
-
 /// Whether an operation is an approximation that even the CPU has to be taught.
 pub fn is_transcendental(op: Op) -> bool {
     let info = op.info();
     info.ulp.native > 0 && matches!(info.cpu.float, Lower::Expand(_))
-}
-
-/// A reduced or picked value in a group that writes its axis elsewhere than innermost.
-fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
-    groups.iter().find_map(|group| {
-        let inner = group.order.iter().rev().take_while(|&&axis| group.unrolled.contains(axis)).count();
-        let outer = &group.order[..group.order.len() - inner];
-        let &axis = outer.iter().find(|&&axis| group.unrolled.contains(axis))?;
-        let node = group.nodes.iter().copied().find(|&id| match graph.node(id).kind {
-            NodeKind::Reduce(_, axes) => axes.contains(axis) && !graph.is_looped(axes),
-            NodeKind::At(_) => graph.picked(id).is_some_and(|(at, _)| at == axis),
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast => false,
-        })?;
-        Some((node, Reason::Layout(axis)))
-    })
-}
-
-/// A value whose storing makes a group with too many buffers smaller: the largest that fits a kernel of its own.
-fn buffers(graph: &Graph, groups: &[Group], max: usize) -> Option<(NodeId, Reason)> {
-    let group = groups.iter().find(|group| group.buffers() > max)?;
-    let needs = |id: NodeId| {
-        let mut part = Group::new(Store { node: id, output: None, order: Vec::new() });
-        part.fill(graph, |node| group.loads.contains(&Load::Stored(node)));
-        part.buffers()
-    };
-    let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
-    let inner = group.nodes.iter().rev().copied().filter(storable(graph)).filter(|&id| !stored(id));
-    let fits = inner.filter(|&id| needs(id) <= max && needs(id) > 2).max_by_key(|&id| needs(id));
-    fits.map(|node| (node, Reason::Buffers(group.buffers(), max)))
 }
 
 /// Whether a node is work, and not only a number or a name.

@@ -100,8 +100,8 @@ pub struct CpuKernels {
 
 /// Everything between a checked function and its plan.
 pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<CpuKernels> {
-    let graph = optimize(graph);
-    let fused: Vec<_> = targets.iter().map(|&target| fuse::fuse(&graph, &target::facts(target))).collect();
+    let facts: Vec<_> = targets.iter().map(|&target| target::facts(target)).collect();
+    let (graph, fused) = fuse::fuse_for(optimize(graph), &facts);
     let memory = assemble::Memory::new(&graph, &fused);
     let (mut programs, mut made) = (Vec::new(), Vec::new());
     for (&target, fused) in targets.iter().zip(&fused) {
@@ -110,7 +110,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Cpu
         made.push(Made { target, fused, kernels });
     }
     let off = Graph { fusing: Fusing::Off, ..graph.clone() };
-    let unfused = fuse::fuse(&off, &target::facts(targets[0]));
+    let unfused = fuse::fuse(&off, &facts[0]);
     Plan {
         name: graph.name.clone().into(),
         symbols: graph.symbols.iter().map(|name| name.clone().into()).collect(),

@@ -152,6 +152,9 @@ fn expand<'a>(
     if callee.params.iter().any(Param::is_in_place) {
         return b.error(at, diag::not_callable_in_place(name));
     }
+    if b.form == Form::AnyShape && callee.params.iter().any(|param| matches!(param.kind, ParamKind::Dim)) {
+        return b.error(at, diag::inline_needs_dims(name));
+    }
     if callee.broken == Broken::Head {
         return Value::Unknown;
     }

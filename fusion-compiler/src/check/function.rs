@@ -148,7 +148,7 @@ fn function(
     in_place(&mut b, &env, function);
     returned(&mut b, function, value, &outputs);
     split::refine(&mut b);
-    unroll::check(&mut b);
+    unroll::limit(&mut b.graph);
     rename::finish(&mut b.graph, b.views);
     let options = Options { targets: item.targets.clone() };
     Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })

@@ -154,7 +154,7 @@ fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &pa
     let node = b.widen(id, wants, span)?;
     b.graph.outputs.push(Output { node, axes: order, dest: Dest::Fresh });
     split::refine(b);
-    unroll::check(b);
+    unroll::limit(&mut b.graph);
     Some(())
 }
 

@@ -1,30 +1,25 @@
 //! Fixed dims that each thread runs through by itself, because something along them is combined or picked.
 //!
 //! Invariant: what one thread computes of any value in a checked graph has at most `UNROLLED_MAX` elements, so that
-//! kernels stay small. The dims are counted as `fuse` will unroll them, or more: results in one order of dims may
-//! share a kernel.
+//! kernels stay small: where there would be more, loops go through some of the dims (`Graph::looped`). The dims are counted
+//! as `fuse` will unroll them, or more: results in one order of dims may share a kernel.
 
-use super::build::Builder;
-use crate::diag;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, UNROLLED_MAX};
 
-/// Reports what would be unrolled too far.
-pub(super) fn check(b: &mut Builder<'_>) {
-    let mut orders: Vec<Vec<AxisId>> =
-        b.graph.outputs.iter().map(|output| b.graph.parts(&output.axes)).collect();
+/// Has loops go through what would be written out too far.
+pub(super) fn limit(graph: &mut Graph) {
+    let mut orders: Vec<Vec<AxisId>> = graph.outputs.iter().map(|output| graph.parts(&output.axes)).collect();
     orders.sort();
     orders.dedup();
-    let found: Vec<(NodeId, AxisSet)> = orders.iter().flat_map(|order| too_far(&b.graph, order)).collect();
-    for (node, axes) in found {
-        let span = b.graph.node(node).span;
-        let (token, dims, count) = (b.token(span), b.axes_text(axes), elements(&b.graph, axes));
-        b.error_span(span, diag::unrolled(token, dims, count, UNROLLED_MAX));
+    while let Some(axes) = orders.iter().find_map(|order| too_far(graph, order)) {
+        graph.looped = graph.looped.union(axes);
     }
 }
 
-/// The reductions with too many terms for the results in this order, and the axes of those terms; without one, what
-/// makes the results themselves too long.
-fn too_far(graph: &Graph, order: &[AxisId]) -> Vec<(NodeId, AxisSet)> {
+/// The axes to go through in a loop, if the results in this order have too many terms, or themselves are too long: those of
+/// the last operation along any of the axes that are too many together. What it is made of is then made once for each
+/// iteration.
+fn too_far(graph: &Graph, order: &[AxisId]) -> Option<AxisSet> {
     let results: Vec<NodeId> = graph
         .outputs
         .iter()
@@ -35,30 +30,17 @@ fn too_far(graph: &Graph, order: &[AxisId]) -> Vec<(NodeId, AxisSet)> {
     let runs: Vec<(NodeId, AxisSet)> = graph
         .iter()
         .filter(|(id, _)| needed[id.0 as usize].is_some())
-        .map(|(id, _)| (id, runs_along(graph, id)))
+        .map(|(id, _)| (id, graph.written_out(id)))
         .collect();
     let unrolled = runs.iter().fold(AxisSet::EMPTY, |all, (_, axes)| all.union(*axes));
-    let kept = both(order.iter().copied().collect(), unrolled);
+    let kept = unrolled.intersection(order.iter().copied().collect());
     let lanes = backwards(graph, &results, kept, |node, lanes| lanes.union(combined(graph, node)));
-    let is_long = |axes| elements(graph, axes) > UNROLLED_MAX;
     let terms = runs.iter().map(|&(id, _)| {
         let axes = combined(graph, graph.node(id));
-        (id, if axes.is_empty() { axes } else { lanes[id.0 as usize].unwrap_or(axes).union(axes) })
+        if axes.is_empty() { axes } else { lanes[id.0 as usize].unwrap_or(axes).union(axes) }
     });
-    let long: Vec<(NodeId, AxisSet)> = terms.filter(|&(_, axes)| is_long(axes)).collect();
-    let to_blame = runs.iter().find(|(_, axes)| !both(*axes, kept).is_empty());
-    match to_blame {
-        Some(&(node, _)) if long.is_empty() && is_long(kept) => vec![(node, kept)],
-        Some(_) | None => long,
-    }
-}
-
-/// The axes that are run through for a node, one element after the other.
-fn runs_along(graph: &Graph, id: NodeId) -> AxisSet {
-    match graph.picked(id) {
-        Some((axis, _)) => AxisSet::EMPTY.with(axis),
-        None => combined(graph, graph.node(id)),
-    }
+    let long = terms.chain([kept]).find(|&axes| elements(graph, axes) > UNROLLED_MAX)?;
+    runs.iter().rev().map(|&(_, axes)| axes).find(|&axes| !axes.intersection(long).is_empty())
 }
 
 /// The axes that a node combines the elements along, all of them written out.
@@ -87,21 +69,17 @@ fn backwards(
 ) -> Vec<Option<AxisSet>> {
     let mut axes: Vec<Option<AxisSet>> = vec![None; graph.nodes.len()];
     for result in results {
-        axes[result.0 as usize] = Some(both(first, graph.node(*result).axes));
+        axes[result.0 as usize] = Some(first.intersection(graph.node(*result).axes));
     }
     for (id, node) in graph.iter().rev() {
         let Some(of_node) = axes[id.0 as usize] else { continue };
         for arg in &node.args {
-            let more = both(step(node, of_node), graph.node(*arg).axes);
+            let more = step(node, of_node).intersection(graph.node(*arg).axes);
             let known = axes[arg.0 as usize].unwrap_or(AxisSet::EMPTY);
             axes[arg.0 as usize] = Some(known.union(more));
         }
     }
     axes
-}
-
-fn both(a: AxisSet, b: AxisSet) -> AxisSet {
-    a.minus(a.minus(b))
 }
 
 /// How many elements a value has along these axes, as far as they are fixed.

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Group, Load, is_cheap, storable};
+use super::rules::is_cheap;
+use super::{Group, Load, storable};
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::point::{Coordinate, Coordinates, Moves, Picked, Point, is_moved, point};
 

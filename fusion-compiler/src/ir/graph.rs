@@ -28,7 +28,8 @@ pub struct SpanId(pub u32);
 /// At most this many axes can occur in one function.
 pub const AXES_MAX: usize = 64;
 
-/// Fixed axes are run through by each thread by itself, one element after the other, if they have at most this many.
+/// Fixed axes are run through by each thread by itself, one element after the other, if they have at most this many and
+/// nothing says otherwise.
 pub const UNROLLED_MAX: i64 = 64;
 
 /// A set of axes of one graph.
@@ -49,6 +50,12 @@ impl AxisSet {
     #[must_use]
     pub fn union(self, other: AxisSet) -> AxisSet {
         AxisSet(self.0 | other.0)
+    }
+
+    /// The axes of both.
+    #[must_use]
+    pub fn intersection(self, other: AxisSet) -> AxisSet {
+        AxisSet(self.0 & other.0)
     }
 
     /// The axes of `self` that `other` lacks.
@@ -286,6 +293,8 @@ pub struct Graph {
     pub outputs: Vec<Output>,
     /// `#[fuse(off)]` or not.
     pub fusing: Fusing,
+    /// Fixed axes that are gone through in loops, however few elements they have.
+    pub looped: AxisSet,
     /// Whether all tensors have one shape of any rank, of which the only axis is the number of elements.
     pub any_shape: bool,
 }
@@ -303,6 +312,7 @@ impl Graph {
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
+            looped: AxisSet::EMPTY,
             any_shape: false,
         }
     }
@@ -336,9 +346,12 @@ impl Graph {
         self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
     }
 
-    /// Whether what is combined along these axes needs a loop: too many elements to write them all out, or who knows
-    /// how many.
+    /// Whether what is combined along these axes takes a loop: too many elements to write them all out, who knows how
+    /// many, or few that are not to be written out.
     pub fn is_looped(&self, axes: AxisSet) -> bool {
+        if !axes.intersection(self.looped).is_empty() {
+            return true;
+        }
         let extents = axes.iter().map(|axis| self.axis(axis).extent.as_const());
         let elements = extents.reduce(|all, extent| Some(all?.saturating_mul(extent?)));
         elements.flatten().is_none_or(|elements| elements > UNROLLED_MAX)
@@ -360,12 +373,31 @@ impl Graph {
         }
     }
 
-    /// The fixed axis that a node picks one place of, and which.
+    /// The fixed axes that a thread goes through by itself for a node: that it combines the elements along, all of them
+    /// written out, or picks one place of.
+    pub fn written_out(&self, id: NodeId) -> AxisSet {
+        match self.node(id).kind {
+            NodeKind::Reduce(_, axes) if !self.is_looped(axes) => axes,
+            NodeKind::At(_) => self.picked(id).map(|(axis, _)| axis).into_iter().collect(),
+            NodeKind::Reduce(..)
+            | NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast => AxisSet::EMPTY,
+        }
+    }
+
+    /// The fixed axis that a node picks one place of, and which, unless it is looped: then it is read there as elements at
+    /// other places are.
     pub fn picked(&self, id: NodeId) -> Option<(AxisId, i64)> {
         let node = self.node(id);
         let (NodeKind::At(axis), [_, index]) = (&node.kind, node.args.as_slice()) else { return None };
         let NodeKind::Literal(Const::Int(at)) = self.node(*index).kind else { return None };
-        self.axis(*axis).extent.as_const().map(|_| (*axis, at))
+        let written_out = self.axis(*axis).extent.as_const().is_some() && !self.looped.contains(*axis);
+        written_out.then_some((*axis, at))
     }
 
     /// Appends a node.

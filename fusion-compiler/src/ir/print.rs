@@ -36,6 +36,9 @@ impl fmt::Display for Graph {
             let parts = parts.collect::<Vec<_>>().join(" + ");
             writeln!(f, "  {} is {parts}", self.axis(sum.whole).name)?;
         }
+        if !self.looped.is_empty() {
+            writeln!(f, "  {} in loops", self.set_text(self.looped))?;
+        }
         for (id, node) in self.iter() {
             let axes = self.set_text(node.axes);
             writeln!(f, "  {id}: {}{axes} = {}", node.dtype, self.node_text(node))?;

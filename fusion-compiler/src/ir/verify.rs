@@ -24,6 +24,10 @@ pub fn graph(graph: &Graph) -> Result<(), String> {
             && symbols().all(|sym| usize::from(sym) < graph.symbols.len());
         ensure(known, || String::from("a sum of unknown extents"))?;
     }
+    let fixed = |axis: AxisId| {
+        graph.axes.get(usize::from(axis.0)).is_some_and(|axis| axis.extent.as_const().is_some())
+    };
+    ensure(graph.looped.iter().all(fixed), || String::from("an axis that is not fixed is looped"))?;
     let is_view = |param: &Param| matches!(param.kind, ParamKind::View { .. });
     let ordered = graph.params.windows(2).all(|pair| !is_view(&pair[0]) || is_view(&pair[1]));
     ensure(ordered, || String::from("a view before a parameter"))?;

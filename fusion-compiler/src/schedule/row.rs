@@ -8,7 +8,7 @@
 use super::body::{Body, Place, Sight, combine};
 use super::held::held;
 use super::position::Range;
-use super::runs::{Exponentials, Run, Runs, runs};
+use super::runs::{Exponentials, Run, Runs, folded_at_once, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::fuse::Store;
@@ -205,7 +205,7 @@ fn bytes(shape: &Shape, held: &[NodeId]) -> DimExpr {
     shape.len() * DimExpr::constant(held.len() as i64 * 4)
 }
 
-/// Bytes for what threads combine, beside the elements of rows.
+/// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` by warps of a block.
 const FOLD_BYTES: i64 = 1024;
 
 /// What a variant asks for.
@@ -535,9 +535,11 @@ impl Pass<'_> {
             let next = each_lane(body, lane);
             all = combined(&mut body.item(), parts, &all, &next);
         }
-        let fold = fold(body, parts, all);
-        let out = fold.out.clone();
-        body.item().body.push(Stmt::Team(fold));
+        let at_once = folded_at_once(self.work);
+        let folds = parts.chunks(at_once).zip(all.chunks(at_once));
+        let folds: Vec<Fold> = folds.map(|(parts, values)| fold(body, parts, values.to_vec())).collect();
+        let out = folds.iter().flat_map(|fold| fold.out.clone()).collect();
+        body.item().body.extend(folds.into_iter().map(Stmt::Team));
         out
     }
 

@@ -136,6 +136,22 @@ impl Exponentials {
     }
 }
 
+/// Values of four bytes for which the threads of a team share memory to combine them: what is left of 16 KiB beside the
+/// elements of rows, for each of 256 threads.
+const FOLDED_MAX: usize = 4;
+
+/// How many values the threads of a team combine at once. The next ones take the same memory, but each dtype has its own.
+pub(super) fn folded_at_once(work: &Work<'_>) -> usize {
+    let mut dtypes: Vec<DType> = Vec::new();
+    for (_, id) in steps(work) {
+        let dtype = work.graph.node(id).dtype;
+        if !dtypes.contains(&dtype) {
+            dtypes.push(dtype);
+        }
+    }
+    (FOLDED_MAX / dtypes.len().max(1)).max(1)
+}
+
 /// The runs along the rows of a group.
 pub(super) fn runs(work: &Work<'_>, how_many: Runs) -> Vec<Run> {
     let mut steps = steps(work);

@@ -27,6 +27,14 @@ fuse! {
         p = q - x;
         q = old + x;
     }
+    pub(crate) fn guarded(
+        x: f32[N, D], a: f32[], b: f32[], c: f32[], d: f32[], e: f32[], f: f32[], g: f32[], h: f32[]
+    ) -> f32[N, D] {
+        if x != a && x != b && x != c && x != d && x != e && x != f && x != g && x != h { x } else { 0.0 }
+    }
+    pub(crate) fn moments(x: f32[N, D]) -> f32[N] {
+        max(x, D) + max(x + 1.0, D) + max(x - 2.0, D) + max(x + 3.0, D) + max(x - 4.0, D) + max(x + 5.0, D)
+    }
     pub(crate) fn masked(x: f32[N, D]) -> f32[D, N] { if index(N) <= index(D) { x } else { -x } }
 }
 
@@ -183,6 +191,28 @@ fn only_windows_that_are_needed() {
     assert_eq!(dispatches(&|| row(&x, &b)), 1 + 2 + 2 + 2 + 1);
 }
 
+/// An application's device, of the limits that WebGPU promises.
+fn modest() -> Device {
+    let context = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapter = pollster::block_on(context.request_adapter(&wgpu::RequestAdapterOptions::default()));
+    let opened =
+        adapter.map(|adapter| pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())));
+    let Ok(Ok((theirs, queue))) = opened else { panic!("there was an adapter") };
+    let gpu = crate::device::wgpu::from_wgpu_with(theirs, queue, SMALL).map(Arc::new);
+    Device(gpu.unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// More conditions than tensors can be bound, and more sums than its threads have memory to combine at once.
+#[test]
+fn much_is_done_by_what_every_device_has() {
+    let Some(_) = device(SMALL) else { return };
+    let gpu = modest();
+    let limits: &[&[usize]] = &[&[], &[], &[], &[], &[], &[], &[], &[]];
+    check(&gpu, &[&[&[2, 300][..]], limits].concat(), |t| {
+        Ok(vec![guarded(&t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7], &t[8])?, moments(&t[0])?])
+    });
+}
+
 /// Each place that an element needs is a buffer, as many as the device binds.
 #[test]
 fn one_buffer_for_each_place() {
@@ -194,14 +224,7 @@ fn one_buffer_for_each_place() {
     if most >= 41 {
         check(&device, &[&[40, 131]], |t| Ok(vec![many(&t[0])?]));
     }
-    // An application's device, of the limits that WebGPU promises.
-    let context = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let adapter = pollster::block_on(context.request_adapter(&wgpu::RequestAdapterOptions::default()));
-    let opened =
-        adapter.map(|adapter| pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())));
-    let Ok(Ok((theirs, queue))) = opened else { panic!("there was an adapter") };
-    let gpu = crate::device::wgpu::from_wgpu_with(theirs, queue, SMALL).map(Arc::new);
-    let gpu = Device(gpu.unwrap_or_else(|error| panic!("{error}")));
+    let gpu = modest();
     check_matrices(&gpu, 64, 65);
     let x = F::zeros(&gpu, [40, 131]).and_then(|x| many(&x));
     match x {

@@ -1,0 +1,53 @@
+//! Which short fixed axes are gone through in loops, although each thread could go through them by itself.
+//!
+//! What a thread goes through by itself has to lie innermost in what it writes, and cannot be a part of what others go
+//! through together, or more kernels are needed. Invariant: one decision for a function on all targets, `Graph::looped`, and
+//! a loop only where it saves kernels: what lies innermost stays written out.
+
+use std::collections::BTreeSet;
+
+use super::{Fused, Reason, fuse, truth};
+use crate::ir::graph::{AxisSet, Graph, NodeKind};
+use crate::target::TargetFacts;
+
+/// Decides what shares a kernel on targets of these facts; the graph says which axes are looped.
+pub fn fuse_for(graph: Graph, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) {
+    let fused = fuse_all(&graph, facts);
+    let (mut graph, mut fused) = within_budget(graph, fused, facts);
+    while let Some(better) = with_a_loop(&graph, &fused, facts) {
+        (graph, fused) = better;
+    }
+    (graph, fused)
+}
+
+fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
+    facts.iter().map(|facts| fuse(graph, facts)).collect()
+}
+
+/// The same with truth values as numbers, where they have to be stored for kernels to bind no more than they can.
+fn within_budget(mut graph: Graph, mut fused: Vec<Fused>, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) {
+    let too_many = |graph: &Graph, fused: &[Fused]| {
+        let mut pairs = fused.iter().zip(facts);
+        pairs.find_map(|(fused, facts)| truth::to_store(graph, fused, facts.buffers_max))
+    };
+    while let Some(truth) = too_many(&graph, &fused) {
+        graph = truth::as_number(graph, truth);
+        fused = fuse_all(&graph, facts);
+    }
+    (graph, fused)
+}
+
+/// The same with a loop more, if that saves kernels: along axes that a thread goes through by itself to combine what had to
+/// be stored. For what is only picked there is none: a tensor that is read at other places has to fit in one binding.
+fn with_a_loop(graph: &Graph, fused: &[Fused], facts: &[TargetFacts]) -> Option<(Graph, Vec<Fused>)> {
+    let kernels = |fused: &[Fused]| fused.iter().map(|fused| fused.groups.len()).sum::<usize>();
+    let stored = fused.iter().flat_map(|fused| &fused.boundaries);
+    let stored = stored.filter(|(_, reason)| matches!(reason, Reason::Layout(_) | Reason::Rows(_)));
+    let stored = stored.filter(|(id, _)| matches!(graph.node(**id).kind, NodeKind::Reduce(..)));
+    let candidates: BTreeSet<AxisSet> = stored.map(|(&id, _)| graph.written_out(id)).collect();
+    candidates.into_iter().filter(|axes| !axes.is_empty()).find_map(|axes| {
+        let looped = Graph { looped: graph.looped.union(axes), ..graph.clone() };
+        let other = fuse_all(&looped, facts);
+        (kernels(&other) < kernels(fused)).then_some((looped, other))
+    })
+}

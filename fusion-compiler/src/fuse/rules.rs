@@ -1,0 +1,96 @@
+//! The rules that groups may break, and the value to store that mends it.
+//!
+//! Invariant: what is stored for a rule was not stored before, so there is an end to it.
+
+use std::collections::HashSet;
+
+use super::{Group, Load, Reason, Store, is_op, is_transcendental, points, storable};
+use crate::ir::graph::{Graph, NodeId, NodeKind};
+use crate::ir::point::{Moves, point};
+use crate::target::TargetFacts;
+
+/// A value computed more than once may have at most this many loads …
+const CHEAP_LOADS: usize = 4;
+/// … and this many operations, none of them transcendental.
+const CHEAP_OPS: usize = 30;
+
+/// The first rule that the groups break, as the value to store and why.
+pub(super) fn broken(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(NodeId, Reason)> {
+    let rows = groups.iter().find_map(|group| group.space_of(graph).err());
+    let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
+    let moved = || groups.iter().find_map(|group| points::misplaced(graph, group));
+    rows.or_else(shared)
+        .or_else(|| moved().map(|node| (node, Reason::Moved)))
+        .or_else(|| layout(graph, groups))
+        .or_else(|| buffers(graph, groups, facts.buffers_max))
+}
+
+/// The last value that several groups compute and that is not cheap. A result that is written in two orders of
+/// its axes is not one: it is stored already, and its operands are looked at next.
+fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
+    let stored = |id: NodeId| groups.iter().any(|group| group.stores.iter().any(|store| store.node == id));
+    let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
+    let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
+    candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, id, stored))
+}
+
+/// Whether a value costs little to compute, given what can be read.
+pub(super) fn is_cheap(graph: &Graph, id: NodeId, stored: impl Fn(NodeId) -> bool) -> bool {
+    let (mut moves, mut seen) = (Moves::default(), HashSet::new());
+    let (mut loads, mut ops, mut open) = (0, 0, vec![point(graph, id, &[])]);
+    while let Some(point) = open.pop() {
+        if !seen.insert(point.clone()) {
+            continue;
+        }
+        let node = graph.node(point.0);
+        let read = stored(point.0) || matches!(node.kind, NodeKind::Input(_));
+        let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
+        loads += usize::from(read);
+        ops += usize::from(!read && is_op(node));
+        let costly = !read && (costs || !graph.looped_axes(point.0).is_empty());
+        if costly || loads > CHEAP_LOADS || ops > CHEAP_OPS {
+            return false;
+        }
+        if !read {
+            open.extend(points::operands(graph, &mut moves, &point));
+        }
+    }
+    true
+}
+
+/// A reduced or picked value in a group that writes its axis elsewhere than innermost.
+fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
+    groups.iter().find_map(|group| {
+        let inner = group.order.iter().rev().take_while(|&&axis| group.unrolled.contains(axis)).count();
+        let outer = &group.order[..group.order.len() - inner];
+        let &axis = outer.iter().find(|&&axis| group.unrolled.contains(axis))?;
+        let written_out = |id: &NodeId| graph.written_out(*id).contains(axis);
+        let node = group.nodes.iter().copied().find(written_out)?;
+        Some((node, Reason::Layout(axis)))
+    })
+}
+
+/// A value whose storing makes a group with too many buffers smaller.
+fn buffers(graph: &Graph, groups: &[Group], max: usize) -> Option<(NodeId, Reason)> {
+    let group = groups.iter().find(|group| group.buffers() > max)?;
+    let node = largest_part(graph, group, max, storable(graph))?;
+    Some((node, Reason::Buffers(group.buffers(), max)))
+}
+
+/// Of the values of a group for which `may` holds and that it does not store, the one that needs the most buffers but fits
+/// a kernel of its own.
+pub(super) fn largest_part(
+    graph: &Graph,
+    group: &Group,
+    max: usize,
+    may: impl Fn(&NodeId) -> bool,
+) -> Option<NodeId> {
+    let needs = |id: NodeId| {
+        let mut part = Group::new(Store { node: id, output: None, order: Vec::new() });
+        part.fill(graph, |node| group.loads.contains(&Load::Stored(node)));
+        part.buffers()
+    };
+    let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
+    let inner = group.nodes.iter().rev().copied().filter(may).filter(|&id| !stored(id));
+    inner.filter(|&id| needs(id) <= max && needs(id) > 2).max_by_key(|&id| needs(id))
+}

@@ -1,0 +1,137 @@
+//! What a kernel can bind, and the memory that its threads share: on WebGPU 8 buffers and 16 KiB, whatever is asked for.
+
+use fusion_compiler::CpuKernels;
+use fusion_compiler::ir::plan::{Code, Launch, Target};
+
+use crate::{check_on, plan};
+
+/// The limits that every WebGPU device has (WebGPU, §3.6.2).
+const BUFFERS_MAX: usize = 8;
+const SHARED_BYTES_MAX: usize = 16 << 10;
+
+#[test]
+fn what_a_kernel_cannot_bind_is_split() {
+    let source = "pub fn f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], g: f32[N], h: f32[N], i: f32[N]) -> f32[N] {
+    a * b + c * d +
+        e * g + h * i
+}";
+    check_on(
+        Target::Wgsl,
+        source,
+        &[
+            "[N] a b c d e g -> fma",
+            "[N] h i fma -> result",
+            "2:19 fma: together they need 9 buffers, and a kernel can bind 8",
+        ],
+    );
+    check_on(Target::Ptx, source, &["[N] a b c d e g h i -> result"]);
+    check_on(Target::Cpu, source, &["[N] a b c d e g h i -> result"]);
+    // Results that do not fit beside each other are kernels of their own, and nothing is stored between them.
+    let source = "pub fn f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N]) -> (f32[N], f32[N], f32[N], f32[N]) {
+        (a + b, b + c, c + d, d + e)
+    }";
+    check_on(
+        Target::Wgsl,
+        source,
+        &[
+            "[N] a b c d -> result result result",
+            "[N] d e -> result",
+            "2:33 result: together they need 9 buffers, and a kernel can bind 8",
+        ],
+    );
+    check_on(Target::Ptx, source, &["[N] a b c d e -> result result result result"]);
+}
+
+/// A truth value is stored as a number where nothing else would do.
+#[test]
+fn truth_values_between_kernels_are_numbers() {
+    let conditions = |dims: &str| {
+        let params: Vec<String> = (0..10).map(|i| format!("t{i}: f32{dims}")).collect();
+        let all: Vec<String> = (0..10).map(|i| format!("x > t{i}")).collect();
+        (params.join(", "), all.join(" && "))
+    };
+    let (params, all) = conditions("[]");
+    let source = format!("pub fn f(x: f32[N], {params}) -> f32[N] {{ if {all} {{ x }} else {{ 0.0 }} }}");
+    check_on(
+        Target::Wgsl,
+        &source,
+        &[
+            "[N] x t0 t1 t2 t3 t4 t5 -> select",
+            "[N] x t6 t7 t8 t9 select -> result",
+            "1:193 select: together they need 12 buffers, and a kernel can bind 8",
+        ],
+    );
+    check_on(Target::Cpu, &source, &["[N] x t0 t1 t2 t3 t4 t5 t6 t7 t8 t9 -> result"]);
+    let source =
+        format!("pub fn f(x: f32[N, D], {params}) -> f32[N] {{ sum(if {all} {{ x }} else {{ 0.0 }}, D) }}");
+    check_on(
+        Target::Wgsl,
+        &source,
+        &[
+            "[N, D] x t0 t1 t2 t3 t4 t5 -> select",
+            "[N, D] x t6 t7 t8 t9 select -> result",
+            "1:200 select: together they need 12 buffers, and a kernel can bind 8",
+        ],
+    );
+}
+
+fn launches(source: &str) -> Vec<Launch<CpuKernels>> {
+    let plan = plan(source, Target::Wgsl);
+    let steps = plan.programs[0].steps.iter();
+    steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter()).cloned().collect()
+}
+
+/// Bytes of the memory that the threads of a block share, as the text declares it.
+fn shared_bytes(launch: &Launch<CpuKernels>) -> usize {
+    let Code::Wgsl(text) = &launch.code else { panic!("the plan is for WGSL") };
+    let declared = text.lines().filter(|line| line.contains("var<workgroup>"));
+    let count = |line: &str| line.split(", ").nth(1)?.split('>').next()?.parse::<usize>().ok();
+    declared.map(|line| 4 * count(line).unwrap_or_else(|| panic!("an array in {line}"))).sum()
+}
+
+/// Functions of so many sums and conditions that no kernel could have all of them.
+#[test]
+fn no_kernel_asks_for_more_than_every_device_has() {
+    let list = |count: usize, one: &dyn Fn(usize) -> String, between: &str| {
+        (0..count).map(one).collect::<Vec<_>>().join(between)
+    };
+    let params = |dims: &str| list(30, &|i| format!("x{i}: f32{dims}"), ", ");
+    let sums = |between: &str| list(30, &|i| format!("sum(x{i}, D)"), between);
+    let tests = list(30, &|i| format!("sum(x{i}, D) > 0.0"), " || ");
+    let sources = [
+        format!("pub fn f({}) -> f32[N] {{ {} }}", params("[N, D]"), sums(" + ")),
+        format!("pub fn f({}) -> f32[] {{ {} }}", params("[D]"), sums(" * ")),
+        format!("pub fn f({}) -> f32[N] {{ if {tests} {{ 1.0 }} else {{ 2.0 }} }}", params("[N, D]")),
+        format!("pub fn f({}) -> f32[D] {{ {} }}", params("[N, D]"), sums(" + ").replace(", D)", ", N)")),
+        format!(
+            "pub fn f({}) -> ({}) {{ ({}) }}",
+            params("[N, D]"),
+            list(30, &|_| "f32[N]".into(), ", "),
+            sums(", ")
+        ),
+        // Memory for a row, and for what threads combine of it.
+        format!(
+            "pub fn f({}) -> f32[N, D] {{ {} }}",
+            params("[N, D]"),
+            sums(" + ").replace("sum(", "softmax(")
+        ),
+        // Of one tensor, so that nothing but memory is scarce; of two dtypes.
+        format!(
+            "pub fn f(x: f32[N, D]) -> f32[N] {{ {} }}",
+            list(30, &|i| format!("sum(exp(x * {i}.0), D)"), " + ")
+        ),
+        format!(
+            "pub fn f(x: f32[N, D], y: i32[N, D], z: u32[N, D]) -> (f32[N], i32[N], u32[N]) {{ ({}, {}, {}) }}",
+            list(7, &|i| format!("sum(x * {i}.5, D)"), " * "),
+            list(7, &|i| format!("sum(y - {i}, D)"), " * "),
+            list(7, &|i| format!("max(z + {i}, D)"), " * "),
+        ),
+    ];
+    for source in sources {
+        for launch in launches(&source) {
+            let (buffers, bytes) = (launch.buffers.len(), shared_bytes(&launch));
+            let fits = buffers <= BUFFERS_MAX && bytes <= SHARED_BYTES_MAX;
+            assert!(fits, "`{}` binds {buffers} buffers and shares {bytes} bytes\n{source}", launch.kernel);
+        }
+    }
+}

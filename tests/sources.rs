@@ -1,0 +1,190 @@
+//! Functions whose kernels are not made by the macro but from their source, on every device, against the `f64` interpreter of
+//! the graph: what needs many functions, or large ones, and no generated Rust.
+
+mod devices;
+
+use devices::{Kind, devices};
+use fusion::kernel::{Plan, interpreted};
+use fusion::run::{Arg, run};
+use fusion::{Device, Tensor};
+use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::ir::graph::{Access, Dest, Graph, ParamKind};
+use fusion_compiler::ir::plan::Target;
+use fusion_compiler::reference::{Rounding, interpret};
+
+fn graph(source: &str) -> Graph {
+    match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(mut functions)) => functions.remove(0).graph,
+        other => panic!("{source} is right: {other:?}"),
+    }
+}
+
+/// A tensor for each parameter, of numbers from −2 to 2 (Knuth's generator, as in Numerical Recipes).
+fn inputs(graph: &Graph, symbols: &[i64]) -> Vec<(Vec<f32>, Vec<usize>)> {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 22) as f32 - 2.0
+    };
+    let params = graph.params.iter().map(|param| param.kind.axes().expect("all parameters are tensors"));
+    let extent = |extent: Option<i64>| extent.and_then(|one| usize::try_from(one).ok()).expect("an extent");
+    let tensors = params.map(|axes| {
+        let shape: Vec<usize> =
+            axes.iter().map(|&axis| extent(graph.axis(axis).extent.eval(symbols))).collect();
+        ((0..shape.iter().product()).map(|_| next()).collect(), shape)
+    });
+    tensors.collect()
+}
+
+/// The results of a call: what is written in place, then what is returned.
+fn call(plan: &Plan, graph: &Graph, inputs: &[(Vec<f32>, Vec<usize>)], device: &Device) -> Vec<Vec<f32>> {
+    let tensor = |(elements, shape): &(Vec<f32>, Vec<usize>)| {
+        Tensor::from_slice(device, elements, shape.as_slice()).expect("the device has room")
+    };
+    let mut tensors: Vec<Tensor<f32>> = inputs.iter().map(tensor).collect();
+    let kinds = graph.params.iter().map(|param| &param.kind);
+    let mut args: Vec<Arg<'_>> = tensors
+        .iter_mut()
+        .zip(kinds)
+        .map(|(tensor, kind)| match kind {
+            ParamKind::Tensor { access: Access::ReadWrite, .. } => Arg::from(tensor),
+            _ => Arg::from(&*tensor),
+        })
+        .collect();
+    let returned = match graph.outputs.iter().filter(|output| output.dest == Dest::Fresh).count() {
+        0 => run::<0>(plan, &mut args).map(Vec::from),
+        1 => run::<1>(plan, &mut args).map(Vec::from),
+        _ => run::<2>(plan, &mut args).map(Vec::from),
+    };
+    let returned = returned.unwrap_or_else(|error| panic!("{device}: {error}")).into_iter();
+    let returned = returned.map(|raw| Tensor::from_raw(raw).expect("results are f32"));
+    let in_place = graph.outputs.iter().filter_map(|output| match output.dest {
+        Dest::InPlace(param) => Some(tensors[usize::from(param.0)].clone()),
+        Dest::Fresh => None,
+    });
+    in_place
+        .chain(returned)
+        .map(|tensor: Tensor<f32>| tensor.to_vec().expect("results can be read"))
+        .collect()
+}
+
+/// Each result is off by at most `bound` times the magnitude of its largest element, for all of these extents.
+fn check(source: &str, extents: &[&[i64]], bound: f64) {
+    let graph = graph(source);
+    for (kind, device) in devices() {
+        let target = match kind {
+            Kind::Cpu => Target::Cpu,
+            Kind::Wgpu => Target::Wgsl,
+            Kind::Cuda => Target::Ptx,
+        };
+        let plan = interpreted(fusion_compiler::compile(graph.clone(), &[target], &|_| (0, 0)));
+        for &symbols in extents {
+            let inputs = inputs(&graph, symbols);
+            let values: Vec<Vec<f64>> = inputs
+                .iter()
+                .map(|(elements, _)| elements.iter().copied().map(f64::from).collect())
+                .collect();
+            let expected = interpret(&graph, &values, symbols, Rounding::None);
+            let got = call(&plan, &graph, &inputs, &device);
+            assert_eq!(got.len(), expected.len(), "{source}");
+            for (got, expected) in got.iter().zip(&expected) {
+                assert_eq!(got.len(), expected.len(), "elements of a result\n{source}");
+                let allowed = bound * expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+                for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+                    let error = (f64::from(got) - expected).abs();
+                    assert!(
+                        error <= allowed,
+                        "{device}: [{i}] of {symbols:?} is {got}, not {expected}\n{source}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Relative to the largest element, for what is combined of few elements.
+const FEW: f64 = 4e-6;
+
+#[test]
+fn short_fixed_dims_in_loops() {
+    // Symbols are numbered as the signature names them.
+    let planes: &[&[i64]] = &[&[2, 3, 5], &[1, 16, 16], &[3, 1, 1], &[0, 2, 2]];
+    check("pub fn f(x: f32[B, C = 19, H, W]) -> f32[B, C, H, W] { softmax(x, C) }", planes, FEW);
+    let rows: &[&[i64]] = &[&[2, 5], &[1, 1], &[3, 64], &[4, 1025]];
+    check("pub fn f(x: f32[B, C = 8, D]) -> f32[B, C, D] { log_softmax(x, C) }", rows, FEW);
+    check(
+        "pub fn f(x: f32[N, A = 4, C = 5, D]) -> f32[N, A, C, D] { layer_norm(x, (A, C)) }",
+        rows,
+        4.0 * FEW,
+    );
+    check("pub fn f(p: &mut f32[C = 3, N], g: f32[C]) { p = (p - mean(p, C)) * g; }", &[&[7], &[640]], FEW);
+    check(
+        "pub fn f(x: f32[B, C = 19, D]) -> (f32[B, D], f32[B, C, D]) { (max(x, C), x / sum(abs(x), C)) }",
+        rows,
+        FEW,
+    );
+    // A dim of any extent and a fixed one, gone through together and one after the other.
+    check("pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(x, (C, N)) }", rows, 8.0 * FEW);
+    check("pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(max(x, C), N) }", rows, 8.0 * FEW);
+}
+
+#[test]
+fn what_is_picked_of_a_looped_dim() {
+    let rows: &[&[i64]] = &[&[2, 5], &[1, 1], &[3, 64]];
+    check(
+        "pub fn f(x: f32[B, C = 19, D]) -> f32[B, C, D] { softmax(x - at(x, C, 0), C) * at(x, C, 18) }",
+        rows,
+        FEW,
+    );
+    check(
+        "pub fn f(x: f32[B, C = 19, D]) -> (f32[B, C, D], f32[B, D]) { let y = softmax(x, C); (y, at(y, C, 7)) }",
+        rows,
+        FEW,
+    );
+    check("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - at(x, C, 99) }", &[&[1], &[33]], 0.0);
+}
+
+#[test]
+fn what_would_be_written_out_too_far() {
+    let once: &[&[i64]] = &[&[]];
+    check("pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] { softmax(softmax(x, W), H) }", once, FEW);
+    check("pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] { layer_norm(softmax(x, H), W) }", once, 8.0 * FEW);
+    check("pub fn f(x: f32[N, A = 8, C = 9]) -> f32[N] { max(sum(x, C), A) }", &[&[1], &[40]], FEW);
+    check("pub fn f(p: &mut f32[C = 9, D = 9]) { p -= sum(at(p, C, 0) + p, D); }", once, FEW);
+    check(
+        "pub fn f(x: f32[A = 8, B = 8, C = 8, D = 8]) -> f32[] { sum(max(sum(max(x, D), C), B), A) }",
+        once,
+        FEW,
+    );
+}
+
+/// More than a kernel can bind, or its threads combine at once: parts of it after one another.
+#[test]
+fn many_sums_and_conditions() {
+    let list = |count: usize, one: &dyn Fn(usize) -> String, between: &str| {
+        (0..count).map(one).collect::<Vec<_>>().join(between)
+    };
+    let (params, all) =
+        (list(10, &|i| format!("t{i}: f32[]"), ", "), list(10, &|i| format!("x > t{i} - 3.5"), " && "));
+    check(
+        &format!("pub fn f(x: f32[N], {params}) -> f32[N] {{ if {all} {{ x }} else {{ 0.0 }} }}"),
+        &[&[7], &[400]],
+        0.0,
+    );
+    check(
+        &format!("pub fn f(x: f32[N, D], {params}) -> f32[N] {{ sum(if {all} {{ x }} else {{ 0.0 }}, D) }}"),
+        &[&[2, 300]],
+        4.0 * FEW,
+    );
+    check(
+        &format!(
+            "pub fn f(x: f32[N, D]) -> f32[N] {{ {} }}",
+            list(5, &|i| format!("sum(x * x + {i}.5, D)"), " + ")
+        ),
+        &[&[3, 5], &[1, 2000]],
+        4.0 * FEW,
+    );
+    let (params, sums) =
+        (list(9, &|i| format!("x{i}: f32[N, D]"), ", "), list(9, &|i| format!("sum(x{i}, N)"), " - "));
+    check(&format!("pub fn f({params}) -> f32[D] {{ {sums} }}"), &[&[3, 5]], 8.0 * FEW);
+}
