@@ -200,6 +200,7 @@ catalogue! {
     unknown_function_inline(name, args) = "there is no function `{name}`: one of Rust is called in braces, `{{{name}({args})}}`, or in `scalar(…)` for a number";
     unknown_method_inline(name, rust) = "there is no function `{name}`: a method of Rust is called in braces, `{rust}`";
     unknown_dim(name, near) = "there is no dim `{name}` here{near}";
+    unknown_dim_inline(name) = "there is no dim `{name}` here: the inline form has the dims of its tensors, and a `fn` takes another as `{name}: dim`";
     function_as_value(name) = "`{name}` is a function: call it, `{name}(…)`";
     dtype_called(name) = "`{name}` is a dtype: a cast is written `x as {name}`";
     function_later(name) = "`{name}` is not available yet";
@@ -242,7 +243,7 @@ catalogue! {
     split_arguments() = "`split` takes a value and a dim with what it is split into: write `split(x, C -> (H, D))`";
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";
-    split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function";
+    split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
     split_at(function, dim) = "`{function}` along `{dim}`, which is split, is not available: go along its parts";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
-    Builder, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle, Stmt, Type, Uniform,
-    Value,
+    Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle, Stmt, Type,
+    Uniform, Value,
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
@@ -163,18 +163,41 @@ impl Legalizer<'_> {
             let limit = b.index(next.into());
             let cond = b.apply(Op::Lt, &[thread, limit]);
             let mut body = Vec::new();
-            let mut values = self.read_shared(fold, &memory, thread, 0, &mut body);
-            for part in 1..left / next {
-                let others = self.read_shared(fold, &memory, thread, part * next, &mut body);
-                values = self.call(fold, &values, &others, &mut body);
-            }
+            let values = self.fold_strided(fold, &memory, (thread, limit, left), &mut body);
             body.extend(memory.iter().zip(&values).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
             out.extend([Stmt::If { cond, body }, Stmt::Barrier]);
             left = next;
         }
         let zero = self.builder(out).index(0);
-        let made = self.read_shared(fold, &memory, zero, 0, out);
+        let made = self.read_shared(fold, &memory, zero, out);
         out.push(Stmt::Barrier);
+        made
+    }
+
+    /// What is in memory from `first` on, below `end`, at this distance from one to the next: by a loop, which drivers unroll,
+    /// so that the text is short.
+    fn fold_strided(
+        &mut self,
+        fold: &Fold,
+        memory: &[SharedId],
+        (first, step, end): (Value, Value, u32),
+        out: &mut Vec<Stmt>,
+    ) -> Vec<Value> {
+        let start = self.read_shared(fold, memory, first, out);
+        let mut b = self.builder(out);
+        let (second, end, var) = (b.apply(Op::Add, &[first, step]), b.index(end.into()), b.declare(INDEX));
+        let fresh = |b: &mut Builder<'_>| -> Vec<Value> {
+            fold.over.iter().map(|&value| b.declare(b.ty(value))).collect()
+        };
+        let (so_far, made) = (fresh(&mut b), fresh(&mut b));
+        let mut body = Vec::new();
+        let others = self.read_shared(fold, memory, var, &mut body);
+        let next = self.call(fold, &so_far, &others, &mut body);
+        let carried = (0..made.len())
+            .map(|i| Carried { start: start[i], var: so_far[i], next: next[i], out: made[i] })
+            .collect();
+        let kind = LoopKind::Serial;
+        out.push(Stmt::Loop { var, kind, start: second, end, step, carried, body });
         made
     }
 
@@ -182,18 +205,10 @@ impl Legalizer<'_> {
         &mut self,
         fold: &Fold,
         memory: &[SharedId],
-        index: Value,
-        ahead: u32,
+        place: Value,
         out: &mut Vec<Stmt>,
     ) -> Vec<Value> {
         let mut b = self.builder(out);
-        let place = match ahead {
-            0 => index,
-            _ => {
-                let ahead = b.index(ahead.into());
-                b.apply(Op::Add, &[index, ahead])
-            }
-        };
         memory
             .iter()
             .zip(&fold.over)

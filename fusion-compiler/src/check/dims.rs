@@ -2,7 +2,7 @@
 //!
 //! Invariant: a dim has one extent in a function, and a callee's dims are axes of its caller.
 
-use super::build::{Builder, Env, only};
+use super::build::{Builder, Env, Form, only};
 use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
@@ -52,7 +52,11 @@ pub(super) fn argument(
         let message = match &e.kind {
             ExprKind::Name(name) if env.var(name).is_none() => {
                 let near = diag::did_you_mean(name, env.dims.iter().map(|(dim, _)| dim.as_str()));
-                diag::unknown_dim(name, near)
+                let is_inline = b.form == Form::Dims && b.frames.is_empty();
+                match near.is_empty() && is_inline {
+                    true => diag::unknown_dim_inline(name),
+                    false => diag::unknown_dim(name, near),
+                }
             }
             ExprKind::Int(extent, None) => diag::unknown_dim(extent, ": a dim goes by its name"),
             _ => otherwise.clone(),

@@ -2,11 +2,12 @@
 //!
 //! What a thread goes through by itself has to lie innermost in what it writes, and cannot be a part of what others go
 //! through together, or more kernels are needed. Invariant: one decision for a function on all targets, `Graph::looped`, and
-//! a loop only where it saves kernels: what lies innermost stays written out.
+//! a loop only where it saves kernels, and not along lines of a few elements, which would keep most of a team idle.
 
 use std::collections::BTreeSet;
 
-use super::{Fused, Reason, fuse, truth};
+use super::{Fused, Group, Reason, fuse, lies_beside, load_order, truth};
+use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind};
 use crate::target::TargetFacts;
 
@@ -48,6 +49,20 @@ fn with_a_loop(graph: &Graph, fused: &[Fused], facts: &[TargetFacts]) -> Option<
     candidates.into_iter().filter(|axes| !axes.is_empty()).find_map(|axes| {
         let looped = Graph { looped: graph.looped.union(axes), ..graph.clone() };
         let other = fuse_all(&looped, facts);
-        (kernels(&other) < kernels(fused)).then_some((looped, other))
+        let narrow = other.iter().flat_map(|fused| &fused.groups).any(|group| is_narrow(&looped, group));
+        (kernels(&other) < kernels(fused) && !narrow).then_some((looped, other))
     })
+}
+
+/// Elements of the shortest rows that are worth a team, if they lie in a line.
+const LINE_MIN: i64 = 16;
+
+/// Whether rows are short, and do not lie side by side in all that is read and written.
+fn is_narrow(graph: &Graph, group: &Group) -> bool {
+    let cols: AxisSet = group.cols.iter().copied().collect();
+    let len = DimExpr::product(group.cols.iter().map(|&axis| &graph.axis(axis).extent));
+    let short = !cols.is_empty() && len.as_const().is_some_and(|len| len < LINE_MIN);
+    let reads = group.loads.iter().all(|load| lies_beside(&load_order(graph, *load), cols));
+    let of_elements = group.stores.iter().filter(|store| group.is_of_elements(store));
+    short && !(reads && of_elements.into_iter().all(|store| lies_beside(&store.order, cols)))
 }

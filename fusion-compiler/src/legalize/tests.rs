@@ -98,17 +98,41 @@ fn warps_of_a_block_combine_through_shared_memory() {
     }
 }
 
+/// Where the loops end whose ends are known, and how far each goes at a time.
+fn ends_of_loops(kernel: &Kernel) -> Vec<(i64, i64)> {
+    fn inner(body: &[Stmt], known: &mut HashMap<Value, i64>, found: &mut Vec<(i64, i64)>) {
+        for stmt in body {
+            if let Stmt::Let(value, Expr::Const(Const::Int(number))) = stmt {
+                known.insert(*value, *number);
+            } else if let Stmt::Loop { end, step, body, .. } = stmt {
+                found.extend(known.get(end).copied().zip(known.get(step).copied()));
+                inner(body, known, found);
+            } else if let Stmt::If { body, .. } = stmt {
+                inner(body, known, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    inner(&kernel.body, &mut HashMap::new(), &mut found);
+    found
+}
+
 #[test]
 fn where_warps_are_unknown_memory_is_combined_eight_at_a_time() {
-    for (team, stages) in [(32, vec![8, 4]), (64, vec![8, 8]), (256, vec![8, 8, 4])] {
+    for (team, stages, ends) in [
+        (32, vec![8, 4], vec![(32, 4), (4, 1)]),
+        (64, vec![8, 8], vec![(64, 8), (8, 1)]),
+        (256, vec![8, 8, 4], vec![(256, 32), (32, 4), (4, 1)]),
+    ] {
         let kernel = legal(teams(team, Op::Add, (1, 1)), Dialect::Wgsl);
         assert_eq!(kernel.shared, [Shared { dtype: DType::F32, len: SharedLen::Fixed(team) }]);
         assert_eq!((count(&kernel, "shuffle"), count(&kernel, "= block id")), (0, 1));
         // One when all have written, one after each stage, and one before anyone writes again.
         assert_eq!(count(&kernel, "barrier"), stages.len() + 2);
         assert_eq!(count(&kernel, "if %"), stages.len());
-        // Each stage reads so many, and what is left is read once.
-        assert_eq!(count(&kernel, "load shared"), stages.iter().sum::<usize>() + 1);
+        // Each stage reads the first and, in a loop, the others; what is left is read once.
+        assert_eq!(count(&kernel, "load shared"), 2 * stages.len() + 1);
+        assert_eq!(ends_of_loops(&kernel), ends);
         assert_eq!(count(&kernel, "store shared"), stages.len() + 1);
     }
 }

@@ -72,4 +72,15 @@ fn what_lies_innermost_is_written_out() {
         let plan = plan(source, Target::Cpu);
         assert!(plan.summary.groups.iter().all(|group| group.schedule == "pointwise"), "{source}");
     }
+    // A loop would make one kernel less, of rows of three elements in a line.
+    check(
+        "pub fn f(x: f32[N, C = 3]) -> (f32[C, N], f32[N, C]) {\n    let y = x -\n    sum(x, C);\n    (y, y * 2.0)\n}",
+        &[
+            "[N] x -> sum",
+            "[C, N] x sum -> result",
+            "[N, C] result -> result",
+            "3:5 sum: it needs all of `C`, and the kernel that uses it writes `C` elsewhere than innermost",
+            "4:11 result: no result before has these dims in this order",
+        ],
+    );
 }

@@ -23,8 +23,6 @@ fuse! {
     pub fn too_few(x: f32[N, C = 3]) -> f32[N] { at(x, C) }
     pub fn picked_of_two(x: f32[N, C = 3, D = 3]) -> f32[N] { at(x, (C, D), 0) }
     pub fn coordinate_of_value(x: f32[N]) -> f32[N] { x * index(x + 1.0) as f32 }
-    pub fn too_long_nested(x: f32[N, H = 32, W = 32]) -> f32[N] { max(sum(x, W), H) }
-    pub fn too_long_result(x: f32[N, C = 100]) -> f32[N, C] { x - at(x, C, 0) }
 }
 
 fn main() {}

@@ -15,6 +15,9 @@ fn main() -> Result<()> {
     fuse!(a[N, D] + layer.bias)?;
     fuse!(a[N, D] * a[D, N])?;
     fuse!(sum(a, D))?;
+    fuse!(var(a))?;
+    fuse!(softmax(a, D))?;
+    fuse!(group_norm(a[N, C, H], C, G, H))?;
     fuse!(a * index(D))?;
     fuse!(at(a, D, 0))?;
     fuse!(a * b => [N, D])?;

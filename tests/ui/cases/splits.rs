@@ -14,6 +14,9 @@ fuse! {
     pub fn two_ways(x: f32[C], H: dim) -> f32[C] {
         x + merge(split(x, C -> (H, D)) + split(x, C -> (E, H)), (H, D) -> C)
     }
+    pub fn two_groups(x: f32[N, C, H], G: dim, K: dim) -> f32[N, C, H] {
+        group_norm(x, C, G, H) + group_norm(x, C, K, H)
+    }
     pub fn beside(x: f32[C], w: f32[H]) -> f32[C, H] { x * w + merge(split(x, C -> (H, D)), (H, D) -> C) }
     pub fn picked(x: f32[C = 6], H: dim) -> f32[H, D] { split(x, C -> (H, D)) + at(x, C, 0) }
     pub fn turned(x: f32[C], H: dim) -> f32[C] { flip(x, C) + merge(split(x, C -> (H, D)), (H, D) -> C) }
