@@ -48,7 +48,10 @@ fn call(plan: &Plan, graph: &Graph, inputs: &[(Vec<f32>, Vec<usize>)], device: &
         .zip(kinds)
         .map(|(tensor, kind)| match kind {
             ParamKind::Tensor { access: Access::ReadWrite, .. } => Arg::from(tensor),
-            _ => Arg::from(&*tensor),
+            ParamKind::Tensor { access: Access::Read | Access::Write, .. }
+            | ParamKind::View { .. }
+            | ParamKind::Scalar
+            | ParamKind::Dim(_) => Arg::from(&*tensor),
         })
         .collect();
     let returned = match graph.outputs.iter().filter(|output| output.dest == Dest::Fresh).count() {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fused, Group, Reason, fuse, lies_beside, load_order, truth};
+use super::{Fused, Group, Reason, Store, fuse, lies_beside, load_order, truth};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind};
 use crate::target::TargetFacts;
@@ -63,6 +63,6 @@ fn is_narrow(graph: &Graph, group: &Group) -> bool {
     let len = DimExpr::product(group.cols.iter().map(|&axis| &graph.axis(axis).extent));
     let short = !cols.is_empty() && len.as_const().is_some_and(|len| len < LINE_MIN);
     let reads = group.loads.iter().all(|load| lies_beside(&load_order(graph, *load), cols));
-    let of_elements = group.stores.iter().filter(|store| group.is_of_elements(store));
-    short && !(reads && of_elements.into_iter().all(|store| lies_beside(&store.order, cols)))
+    let beside = |store: &Store| !group.is_of_elements(store) || lies_beside(&store.order, cols);
+    short && !(reads && group.stores.iter().all(beside))
 }
