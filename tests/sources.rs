@@ -161,6 +161,46 @@ fn what_would_be_written_out_too_far() {
     );
 }
 
+/// Relative to the largest sum, for what is combined of many elements of one sign.
+const MANY: f64 = 3.3e-5;
+
+#[test]
+fn parts_of_what_is_read_at_other_places() {
+    let rows: &[&[i64]] = &[&[1, 70_001], &[2, 33_000], &[3, 5]];
+    check(
+        "pub fn f(x: f32[N, D]) -> (f32[N], f32[N]) { (sum(abs(x - roll(x, D, 1)), D), var(flip(x, D), D)) }",
+        rows,
+        MANY,
+    );
+    check(
+        "pub fn f(x: f32[N, D]) -> f32[] { mean(square(slice(x, D -> K, 1..) - slice(x, D -> K, ..D - 1))) }",
+        rows,
+        MANY,
+    );
+    let columns: &[&[i64]] = &[&[9001, 3], &[1100, 33], &[5, 4]];
+    check(
+        "pub fn f(x: f32[N, C]) -> (f32[C], f32[C]) { (sum(abs(roll(x, N, 3)), N), max(flip(x, C), N)) }",
+        columns,
+        MANY,
+    );
+    check("pub fn f(x: f32[N, C]) -> f32[N, C] { softmax(flip(x, C) + roll(x, N, 1), N) }", columns, MANY);
+    check(
+        "pub fn f(k: f32[N], x: f32[V, C]) -> f32[C] { sum(abs(take(x, V, (abs(k) * 2.0) as i32)), N) }",
+        &[&[9001, 4, 3], &[1100, 5, 33]],
+        MANY,
+    );
+}
+
+/// The dims of a row are of different operands, and vectors run along rows.
+#[test]
+fn parts_of_operands_that_lack_dims() {
+    check(
+        "pub fn f(a: f32[N, C], b: f32[H]) -> (f32[C], f32[C]) { (sum(abs(a * b), (N, H)), var(a + b, (N, H))) }",
+        &[&[5000, 3, 2], &[40, 33, 70], &[1100, 1, 3]],
+        MANY,
+    );
+}
+
 /// More than a kernel can bind, or its threads combine at once: parts of it after one another.
 #[test]
 fn many_sums_and_conditions() {

@@ -109,9 +109,7 @@ const INNER_MIN: i64 = 1024;
 /// How to cut the rows, and when it pays: along the innermost dim where that is long, else along the outermost axis.
 pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
     let (graph, group) = (work.graph, work.group);
-    // Parts are of elements at their own places.
-    let plain = group.unrolled.is_empty() && group.moved.is_empty();
-    if !plain || graph.axes.len() + 2 > AXES_MAX {
+    if !group.unrolled.is_empty() || graph.axes.len() + 2 > AXES_MAX {
         return vec![];
     }
     let all = cols(graph, group, &work.operands);
@@ -195,13 +193,15 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
     let before = order.iter().position(is_after).unwrap_or(order.len());
     let number = DimExpr::constant;
     let columns = facts.columns;
-    // A multiple of what GPUs read at once, and as many as make a run of a few hundred elements.
+    // A multiple of what GPUs read at once, and as many as make a run of a few hundred elements; one where elements are read
+    // at other places, which are not every so many.
     let lanes = match facts.vector {
         Vectors::Loops(_) => 1,
         Vectors::Lanes(lanes) => i64::from(lanes),
     };
     let wide = number(columns.width).floor_div(number(lanes) * rows(work, &order[before..]));
-    let count = number(lanes) * (number(1) + wide);
+    let is_moved = !work.group.moved.is_empty();
+    let count = if is_moved { number(1) } else { number(lanes) * (number(1) + wide) };
     // More rows need fewer parts to keep a device busy; of the longest rows there would be too many to combine.
     let all = rows(work, order);
     let more = number(STEPS_MAX - columns.steps) * all.clone();
@@ -209,7 +209,8 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
         + more.floor_div(all.clone() + number(STEPS_EACH))
         + cut.extent.clone().floor_div(number(STEPS_EACH));
     let len = steps * count.clone();
-    let turns = Some(Turns { axis: AxisId(cut.part.0 + 1), count });
+    let turns = (!is_moved).then_some(Turns { axis: AxisId(cut.part.0 + 1), count });
+    let before = if is_moved { beside(order, before) } else { before };
     let runs = cut.extent.clone().ceil_div(len.clone());
     Some((Cut { turns, before, len, count: runs, ..cut }, vec![Condition::AtLeast(all, 1)]))
 }
@@ -227,5 +228,15 @@ fn along_outermost(work: &Work<'_>, cut: &Cut) -> Cut {
     let len = steps.ceil_div(each.clone());
     let count = extent.clone().ceil_div(len.clone());
     let (outer, inner, alone) = (vec![], group.cols.clone(), Some(alone));
-    Cut { turns: None, outer, inner, alone, extent, len, each, count, ..cut.clone() }
+    let before = match cut.schedule {
+        Schedule::Column => beside(&group.order, cut.before),
+        Schedule::Row | Schedule::Pointwise => cut.before,
+    };
+    Cut { turns: None, outer, inner, alone, before, extent, len, each, count, ..cut.clone() }
+}
+
+/// Where among the axes of rows those of parts may be that take no turns: vectors run along rows, not along parts, whose
+/// loops have bounds of their own.
+fn beside(order: &[AxisId], before: usize) -> usize {
+    before.min(order.len() - 1)
 }

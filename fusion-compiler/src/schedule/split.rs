@@ -514,7 +514,10 @@ fn follows(condition: &Condition, when: &[Condition]) -> bool {
 
 /// Whether the parts of an operand follow each other in it, as they do in all.
 fn is_line(stage: &Stage, cut: &Cut, operand: &Operand) -> bool {
-    stage.group.order == [cut.part] && operand.access == Access::Read && operand.axes == cut.inner
+    stage.group.order == [cut.part]
+        && operand.access == Access::Read
+        && !operand.moved
+        && operand.axes == cut.inner
 }
 
 /// What must be bound for elements to be read in any order.
