@@ -28,7 +28,8 @@ const TRIES: usize = 4;
 
 fn tries(body: &str, grid: u32, block: u32) -> Vec<Option<Fault>> {
     assemble(body);
-    let once = || run(body, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)], 1 << 20).err();
+    // A block may wait for one that the machine has put aside.
+    let once = || run(body, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)], 1 << 24).err();
     std::iter::repeat_with(once).take(TRIES).collect()
 }
 

@@ -31,8 +31,10 @@ pub(super) fn run(
         let mut pc = group.pc;
         self::group(grid, mem, warp, group, &mut pc, &mut steps).map_err(|trouble| (pc, trouble))?;
         if steps >= TURN {
-            // Those ahead have their turn now: what the others wait for may be theirs to do.
+            // Those ahead have their turn now: what the others wait for may be theirs to do, or that of a block for which the
+            // machine has no core.
             warp.ahead = !warp.ahead;
+            std::thread::yield_now();
             break;
         }
     }
