@@ -17,32 +17,31 @@ const BLOCK: usize = 20;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/generate.rs");
+    println!("cargo::rerun-if-changed=src/generate");
     let made: Vec<Function> = (0..FUNCTIONS).map(generate::function).collect();
     // More code, and the same for all.
     let apart: Vec<Function> = (0..FUNCTIONS).filter(|seed| seed % 5 < 2).map(generate::function).collect();
     let mut out = String::new();
     functions(&mut out, "fused", "#[fuse(targets(cpu))]", &made);
-    // Clippy has seen enough by then.
-    out.push_str("#[cfg(not(clippy))] pub use unfused::UNFUSED;\n");
-    out.push_str("/// Not compiled.\n#[cfg(clippy)] pub static UNFUSED: &[(u64, Call)] = &[];\n");
-    out.push_str("#[cfg(not(clippy))] mod unfused {\nuse super::*;\n");
     functions(&mut out, "unfused", "#[fuse(off, targets(cpu))]", &apart);
-    out.push_str("}\n");
     let path = std::path::Path::new(&std::env::var("OUT_DIR").expect("cargo sets it")).join("corpus.rs");
     std::fs::write(path, out).expect("cargo's folder can be written");
 }
 
 fn functions(out: &mut String, name: &str, attribute: &str, functions: &[Function]) {
     let _ = writeln!(out, "/// By seed.\npub static {}: &[(u64, Call)] = &[", name.to_uppercase());
+    // Clippy has seen enough after one.
+    let seen = |block: usize| if block == 0 { "" } else { "#[cfg(not(clippy))] " };
     for (i, function) in functions.iter().enumerate() {
-        let seed = &function.name[1..];
-        let _ = writeln!(out, "    ({seed}, |args| {}),", call(&format!("{name}_{}", i / BLOCK), function));
+        let (seed, block) = (&function.name[1..], i / BLOCK);
+        let call = call(&format!("{name}_{block}"), function);
+        let _ = writeln!(out, "    {}({seed}, |args| {call}),", seen(block));
     }
     out.push_str("];\n");
     for (i, block) in functions.chunks(BLOCK).enumerate() {
         let sources: String =
             block.iter().map(|function| format!("{attribute}\n{}\n", function.source)).collect();
-        let _ = writeln!(out, "mod {name}_{i} {{ fusion::fuse! {{\n{sources}}} }}");
+        let _ = writeln!(out, "{}mod {name}_{i} {{ fusion::fuse! {{\n{sources}}} }}", seen(i));
     }
 }
 
