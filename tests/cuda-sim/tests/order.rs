@@ -29,7 +29,7 @@ const TRIES: usize = 4;
 fn tries(body: &str, grid: u32, block: u32) -> Vec<Option<Fault>> {
     assemble(body);
     // A block may wait for one that the machine has put aside.
-    let once = || run(body, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)], 1 << 24).err();
+    let once = || run(body, blocks(grid, block), &[words(&ZEROS), words(&ZEROS)], 1 << 23).err();
     std::iter::repeat_with(once).take(TRIES).collect()
 }
 
