@@ -52,6 +52,8 @@ pub struct Function {
     pub returned: usize,
     /// Whether it combines elements along `N` or `D`: the order of a sum may depend on what else its kernel does.
     pub combines: bool,
+    /// Whether it combines elements along `C` alone.
+    pub combines_few: bool,
     /// Whether it takes the largest or smallest element along `N` or `D`, which must have some then.
     pub has_extremes: bool,
     /// For the in-place result, if there is one, and then each returned one, with each of `EXTENTS`: the largest
@@ -133,8 +135,10 @@ struct Writer {
     moves: bool,
     /// Whether elements may be combined along `N` and `D` …
     rows: bool,
-    /// … and whether they have been.
+    /// … and whether they have been, …
     combines: bool,
+    /// … or along `C` alone.
+    combines_few: bool,
     /// Whether the largest or smallest has been taken along them.
     has_extremes: bool,
     values: Vec<Float>,
@@ -154,6 +158,7 @@ impl Writer {
             moves: seed % 4 == 1,
             rows: seed % 3 == 2,
             combines: false,
+            combines_few: false,
             has_extremes: false,
             values: vec![],
             ints: vec![],
@@ -429,6 +434,7 @@ impl Writer {
             return self.unary();
         }
         self.combines |= axes & 3 != 0;
+        self.combines_few |= axes == 4;
         self.has_extremes |= axes & 3 != 0 && reduction.has_extremes;
         let of = |i: usize| {
             let extents = (0..3).filter(|dim| axes >> dim & 1 == 1).map(|dim| EXTENTS[i][dim]);
@@ -480,8 +486,17 @@ impl Writer {
         }
         let source = format!("pub fn {name}({signature}){arrow} {{\n{}{tail}}}", self.body);
         let errors = errors.into_iter().map(|of| of.map(|error| error * 2.0_f64.powi(-24))).collect();
-        let Writer { combines, has_extremes, .. } = self;
-        Function { name, source, params, returned: results.len(), combines, has_extremes, errors }
+        let Writer { combines, combines_few, has_extremes, .. } = self;
+        Function {
+            name,
+            source,
+            params,
+            returned: results.len(),
+            combines,
+            combines_few,
+            has_extremes,
+            errors,
+        }
     }
 
     /// The type of a result, its axes in any order.

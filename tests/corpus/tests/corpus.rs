@@ -114,9 +114,10 @@ fn infinite(random: &mut Random) -> f32 {
     if random.one_in(12) { specials[random.below(specials.len())] } else { float(random) }
 }
 
-/// What a function is called with at the edges. Whether a sum of huge numbers overflows depends on its order.
+/// What a function is called with at the edges. Whether a sum of huge numbers overflows depends on its order, and so does what
+/// is made of what it loses.
 fn specials(function: &Function) -> fn(&mut Random) -> f32 {
-    if function.combines { infinite } else { special }
+    if reorders(function) { infinite } else { special }
 }
 
 fn int(random: &mut Random) -> i32 {
@@ -218,7 +219,7 @@ fn reorders(function: &Function) -> bool {
         let (graph, _) = fuse_for(fusion_compiler::optimize(graph(function)), &[facts(target)]);
         !graph.looped.is_empty()
     };
-    function.combines || Target::ALL.into_iter().any(in_loops)
+    function.combines || function.combines_few && Target::ALL.into_iter().any(in_loops)
 }
 
 /// The same bits; where sums may be added up in another order, twice the bound of one.
