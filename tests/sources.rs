@@ -191,6 +191,27 @@ fn parts_of_what_is_read_at_other_places() {
     );
 }
 
+#[test]
+fn parts_of_what_is_computed_at_other_places() {
+    let columns: &[&[i64]] = &[&[1500, 3], &[1025, 1], &[20, 3]];
+    for at in ["flip(index(N) as f32, N)", "at(index(N) as f32, N, 3)", "roll(index(N) as f32, N, -5)"] {
+        let source = format!("pub fn f(x: f32[N, D]) -> f32[D] {{ sum(abs(x) * {at}, N) }}");
+        check(&source, columns, MANY);
+    }
+    check(
+        "pub fn f(x: f32[N, D], y: f32[D]) -> f32[N, D] { x + sum(flip(abs(y) * (index(N) as f32), N), N) }",
+        &[&[9001, 3]],
+        4.0 * MANY,
+    );
+}
+
+/// The last run has parts without elements, whose mean is as far as can be from that of all: its square is infinite.
+#[test]
+fn parts_without_elements_are_no_part_of_a_variance() {
+    let columns: &[&[i64]] = &[&[22_021, 3], &[22_533, 3], &[16_650, 1]];
+    check("pub fn f(x: f32[N, D]) -> f32[D] { var(x * 1e16 + 3e19, N) }", columns, 1e-3);
+}
+
 /// The dims of a row are of different operands, and vectors run along rows.
 #[test]
 fn parts_of_operands_that_lack_dims() {

@@ -8,7 +8,7 @@ use super::space::cols;
 use super::{Schedule, Work};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph};
+use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::plan::Condition;
 use crate::target::{TargetFacts, Vectors};
 
@@ -193,14 +193,16 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
     let before = order.iter().position(is_after).unwrap_or(order.len());
     let number = DimExpr::constant;
     let columns = facts.columns;
-    // A multiple of what GPUs read at once, and as many as make a run of a few hundred elements; one where elements are read
-    // at other places, which are not every so many.
+    // A multiple of what GPUs read at once, and as many as make a run of a few hundred elements; one where values are
+    // asked for at other places, which are not every so many.
     let lanes = match facts.vector {
         Vectors::Loops(_) => 1,
         Vectors::Lanes(lanes) => i64::from(lanes),
     };
     let wide = number(columns.width).floor_div(number(lanes) * rows(work, &order[before..]));
-    let is_moved = !work.group.moved.is_empty();
+    let moves =
+        |&id: &NodeId| matches!(work.graph.node(id).kind, NodeKind::At(_)) && work.graph.picked(id).is_none();
+    let is_moved = work.group.nodes.iter().any(moves);
     let count = if is_moved { number(1) } else { number(lanes) * (number(1) + wide) };
     // More rows need fewer parts to keep a device busy; of the longest rows there would be too many to combine.
     let all = rows(work, order);
