@@ -180,7 +180,16 @@ impl Merge {
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
                 let square = write.apply(Op::Mul, &[distance, distance]);
                 let more = write.apply(Op::Mul, &[count, square]);
-                write.apply(Op::Add, &[own, more])
+                let all = write.apply(Op::Add, &[own, more]);
+                match cut.turns {
+                    None => all,
+                    // Nothing times an infinite square is no number.
+                    Some(_) => {
+                        let zero = write.literal(0.0);
+                        let none = write.apply(Op::Eq, &[count, zero]);
+                        write.apply(Op::Select, &[none, own, all])
+                    }
+                }
             }
             // Σ exp(t − s) = exp(s' − s) Σ exp(t − s') (Milakov and Gimelshein 2018). Without any finite element a part has
             // nothing to add, but NaN where it would have: −∞ − −∞.
