@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fusion_compiler::CpuKernels;
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::Kernel;
+use fusion_compiler::ir::kernel::{FOLD_LANES, Kernel};
 use fusion_compiler::ir::plan;
 
 use crate::tensor::Element;
@@ -70,6 +70,23 @@ pub enum CpuCode {
 /// A plan that was compiled at run time, in the form that the executor runs: its CPU kernels are interpreted.
 pub fn interpreted(plan: plan::Plan<CpuKernels>) -> Plan {
     plan.map_code(|kernels| CpuCode::Interpreted(Arc::new(kernels.fma)))
+}
+
+/// What the lanes of a vector loop make together, of their partial results: the second half is combined with the first, and so
+/// on. It is inlined so that the vectors are those that the caller is compiled for.
+#[inline(always)]
+pub fn fold_lanes<T: Copy>(parts: &mut [T; FOLD_LANES], combine: impl Fn(T, T) -> T) -> T {
+    // Loops of a known length, which need no checks.
+    macro_rules! halves {
+        ($($half:literal)*) => { $(
+            for lane in 0..$half {
+                parts[lane] = combine(parts[lane], parts[lane + $half]);
+            }
+        )* };
+    }
+    const { assert!(FOLD_LANES == 128) };
+    halves!(64 32 16 8 4 2 1);
+    parts[0]
 }
 
 /// The arguments of a CPU function, as generated code sees them.

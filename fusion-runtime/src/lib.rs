@@ -33,7 +33,7 @@ pub mod __private {
     pub use std::borrow::Cow;
 
     pub use crate::__cpu_fns as cpu_fns;
-    pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue};
+    pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, fold_lanes};
     pub use crate::report::kernels;
     pub use crate::run::{Arg, IntoScalar, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};

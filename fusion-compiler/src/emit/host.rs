@@ -153,7 +153,7 @@ fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
         mod cpu {
             // For modules without a prelude.
             use ::core::prelude::rust_2024::*;
-            use ::fusion::__private::CpuArgs;
+            use ::fusion::__private::{CpuArgs, fold_lanes};
             #functions
         }
     }

@@ -4,6 +4,7 @@
 //! written is given as the window of the items to run; its positions are relative to the window.
 //! Long runs of statements are blocks, which bounds how deep scopes nest.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use super::{Writer, fill, identifier, template};
@@ -14,7 +15,7 @@ use crate::ir::kernel::{
 };
 use crate::target::Dialect;
 
-/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope.
+/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `fold_lanes`.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = HashMap::new();
     count_uses(&mut kernel.body.clone(), &mut uses);
@@ -194,8 +195,7 @@ impl Emitter<'_> {
                 }
                 self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, streams));
                 for (f, fold) in folds.iter().enumerate() {
-                    let lanes: Vec<String> = fold.over.iter().map(|value| format!("v{}", value.0)).collect();
-                    out.line(combine(f, &parts(f, fold, "j"), &lanes));
+                    out.line(format!("a{f}[j] = f{f}(a{f}[j], {});", tuple(&names(&fold.over))));
                 }
             });
         };
@@ -219,30 +219,22 @@ impl Emitter<'_> {
             round(out, "left".into(), &rounds);
         });
         for (f, fold) in folds.iter().enumerate() {
-            // Loops of a known length, which need no checks.
-            for half in (0..FOLD_LANES.ilog2()).rev().map(|bit| 1 << bit) {
-                out.block(format!("for j in 0..{half} {{"), |out| {
-                    out.line(combine(f, &parts(f, fold, "j"), &parts(f, fold, &format!("j + {half}"))));
-                });
-            }
-            for (value, part) in fold.out.iter().zip(parts(f, fold, "0")) {
-                let dtype = scalar(self.kernel.ty(*value).dtype);
-                out.line(format!("let v{}: {dtype} = {part};", value.0));
-            }
+            let all = format!("fold_lanes(&mut a{f}, f{f})");
+            out.line(format!("let {} = {all};", tuple(&names(&fold.out))));
         }
     }
 
     /// What combines two partial results, and the partial results of no lanes.
     fn fold_function(&self, out: &mut Writer, f: usize, fold: &Fold) {
-        let typed = |value: &Value| format!("v{}: {}", value.0, scalar(self.kernel.ty(*value).dtype));
-        let params: Vec<String> = fold.left.iter().chain(&fold.right).map(typed).collect();
-        out.enclosed(format!("let f{f} = |{}| {{", params.join(", ")), "};", |out| {
+        let param = |values: &[Value]| {
+            let types: Vec<&str> = values.iter().map(|value| scalar(self.kernel.ty(*value).dtype)).collect();
+            format!("{}: {}", tuple(&names(values)), tuple(&types))
+        };
+        out.enclosed(format!("let f{f} = |{}, {}| {{", param(&fold.left), param(&fold.right)), "};", |out| {
             self.body(out, &fold.body);
-            out.line(tuple(&fold.results.iter().map(|value| format!("v{}", value.0)).collect::<Vec<_>>()));
+            out.line(tuple(&names(&fold.results)));
         });
-        for (part, identity) in fold.identity.iter().enumerate() {
-            out.line(format!("let mut a{f}_{part} = [v{}; {FOLD_LANES}];", identity.0));
-        }
+        out.line(format!("let mut a{f} = [{}; {FOLD_LANES}];", tuple(&names(&fold.identity))));
     }
 
     fn is_per_lane(&self, stmt: &Stmt) -> bool {
@@ -435,17 +427,11 @@ fn held_element(id: SharedId, index: Value, streams: &[Stream]) -> String {
     stream.map_or_else(|| unreachable!("what is held is a stream"), |i| format!("p{i}[j]"))
 }
 
-/// The partial results of a fold in one of its lanes, by component.
-fn parts(f: usize, fold: &Fold, lane: &str) -> Vec<String> {
-    (0..fold.over.len()).map(|part| format!("a{f}_{part}[{lane}]")).collect()
+fn names(values: &[Value]) -> Vec<String> {
+    values.iter().map(|value| format!("v{}", value.0)).collect()
 }
 
-/// `left` becomes what the function of fold `f` makes of both.
-fn combine(f: usize, left: &[String], right: &[String]) -> String {
-    format!("{} = f{f}({}, {});", tuple(left), left.join(", "), right.join(", "))
-}
-
-fn tuple(parts: &[String]) -> String {
+fn tuple<S: Borrow<str>>(parts: &[S]) -> String {
     format!("({},)", parts.join(", "))
 }
 
