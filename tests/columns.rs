@@ -287,6 +287,58 @@ fn several_dims() {
     }
 }
 
+/// One large element, and every other one rounds the total that it is in.
+#[test]
+fn one_large_element_first() {
+    let sums_and_rest =
+        plan("pub fn f(x: f32[B, N, C]) -> (f32[B, C], f32[B, N, C]) { (sum(x, N), x - sum(x, N)) }");
+    let sums_alone = plan("pub fn f(x: f32[B, N, C]) -> f32[B, C] { sum(x, N) }");
+    for (_, device) in devices() {
+        for (n, c) in [(1000, 3), (1024, 4), (4096, 4), (8191, 3)] {
+            let shape = [1, n, c];
+            let mut x = vec![0.1; n * c];
+            x[..c].fill(16.0 * n as f32);
+            let columns = || Columns { shape, x: &x }.each();
+            let [beside, _] = call(&sums_and_rest, &device, &[(&shape, &x)]);
+            check(
+                &format!("sums beside elements of {shape:?}"),
+                &beside,
+                columns().map(|column| sums(&column)),
+            );
+            let [alone] = call(&sums_alone, &device, &[(&shape, &x)]);
+            check(&format!("sums of {shape:?}"), &alone, columns().map(|column| sums(&column)));
+        }
+    }
+}
+
+/// Dims that do not lie together make loops in loops, of which the innermost may be short.
+#[test]
+fn dims_apart() {
+    let plan = plan("pub fn f(x: f32[N, C, H]) -> (f32[C], f32[C]) { (mean(x, (N, H)), var(x, (N, H))) }");
+    for (kind, device) in devices() {
+        let most = if kind == Kind::Cpu { 60_000 } else { 7000 };
+        for [n, c, h] in [[most, 2, 2], [most / 2, 1, 5], [300, 3, 40]] {
+            // Far from zero: each of the elements rounds a total that is far larger.
+            let x: Vec<f32> =
+                (0..n * c * h).map(|i| 1e4 + if (i / h / c + i) % 2 == 0 { 2.0 } else { -2.0 }).collect();
+            let [means, spread] = call(&plan, &device, &[(&[n, c, h], &x)]);
+            let of = |k: usize| -> Vec<f64> {
+                let at = |i: usize, j: usize| f64::from(x[(i * c + k) * h + j]);
+                (0..n).flat_map(|i| (0..h).map(move |j| at(i, j))).collect()
+            };
+            let what = |what: &str| format!("{what} of {:?}", [n, c, h]);
+            let columns: Vec<Vec<f64>> = (0..c).map(of).collect();
+            check(&what("means"), &means, columns.iter().map(|all| (mean(all), relative(n * h) * mean(all))));
+            let unbiased = |all: &Vec<f64>| variance(all) * (n * h) as f64 / (n * h - 1) as f64;
+            // The error of the mean, squared, and that of the sum of squares.
+            let bound = |all: &Vec<f64>| {
+                (unbiased(all), relative(n * h) * unbiased(all) + (relative(n * h) * mean(all)).powi(2))
+            };
+            check(&what("variances"), &spread, columns.iter().map(bound));
+        }
+    }
+}
+
 /// A running total of twenty million ones stops at 2²⁴.
 #[test]
 fn the_mean_of_millions() {

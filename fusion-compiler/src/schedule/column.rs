@@ -3,24 +3,22 @@
 //! So vectors run over neighbouring rows, and each lane goes through a row of its own: once for each step of what is
 //! combined, and once more for what is stored of elements. On GPUs what is made of a row stays in registers, on the CPU in
 //! memory of the thread, one element for each row of a block of them. What several runs (`runs.rs`) need of the elements is read
-//! and made again; nothing of them is held. A sum has one running total: long rows are cut into parts (`split.rs`), which lie
-//! side by side as rows do. Where elements of few rows are stored, GPUs give each to a team, as `row.rs` does.
+//! and made again; nothing of them is held. Long rows are cut into parts (`split.rs`), which lie side by side as rows do. Where elements of few rows are stored, GPUs give each to a team, as `row.rs` does.
 
 use std::collections::BTreeSet;
 
 use super::body::{Body, Place, Sight};
 use super::cut::Cut;
 use super::position::Range;
-use super::runs::{Run, Runs, runs};
+use super::runs::{Monoid, Run, Runs, combined, identity, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
+use super::strips::{self, Steps, Strips, is_long};
 use super::{Scheduled, Work, row};
 use crate::fuse::{Load, is_op, lies_beside};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Reduce};
-use crate::ir::kernel::{
-    Carried, IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value,
-};
+use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind};
+use crate::ir::kernel::{IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Space, UniformArg};
 use crate::target::{TargetFacts, Vectors};
@@ -171,9 +169,9 @@ impl Shape {
     }
 }
 
-/// Where the loops along a row are to go, if not all along it.
-struct Steps {
-    /// The loop that does not, by its dim.
+/// The loop along a row that goes through a part of it.
+struct PartSteps {
+    /// Its dim.
     along: usize,
     /// The run that the part shares, or is.
     run: Range,
@@ -182,9 +180,9 @@ struct Steps {
     step: Value,
 }
 
-impl Steps {
+impl PartSteps {
     /// Those of the part that a row is.
-    fn new(body: &mut Body<'_>, shape: &Shape, rows: &[Value]) -> Option<Steps> {
+    fn new(body: &mut Body<'_>, shape: &Shape, rows: &[Value]) -> Option<PartSteps> {
         let part = shape.part.as_ref()?;
         let run = body.range(rows[part.number], &part.len, &shape.dims[part.along].extent);
         let (end, step) = match &part.turn {
@@ -202,16 +200,24 @@ impl Steps {
                 (body.item().apply(Op::Sub, &[run.end, number]), step)
             }
         };
-        Some(Steps { along: part.along, run, end, step })
+        Some(PartSteps { along: part.along, run, end, step })
     }
+}
 
-    /// Start, step and end of the loop along a dim.
-    fn bounds(steps: Option<&Steps>, body: &mut Body<'_>, shape: &Shape, dim: usize) -> [Value; 3] {
-        match steps.filter(|steps| steps.along == dim) {
-            Some(steps) => [steps.run.start, steps.step, steps.end],
-            None => [body.top().index(0), body.top().index(1), body.extent(&shape.dims[dim].extent)],
+/// The loop of a counter along a dim, and whether it may be long.
+fn steps(
+    body: &mut Body<'_>,
+    (shape, part): (&Shape, Option<&PartSteps>),
+    (var, dim): (Value, usize),
+) -> (Steps, bool) {
+    let extent = &shape.dims[dim].extent;
+    let steps = match part.filter(|part| part.along == dim) {
+        Some(part) => Steps { var, start: part.run.start, step: part.step, end: part.end },
+        None => {
+            Steps { var, start: body.top().index(0), step: body.top().index(1), end: body.extent(extent) }
         }
-    }
+    };
+    (steps, is_long(extent))
 }
 
 /// What is stored of elements, if anything is.
@@ -275,16 +281,15 @@ fn on_gpu(
     let rows = body.decode_dims(element, shape.rows);
     let lanes_of = Lanes::Const(lanes);
     let row = Place { element, coordinates: rows.clone(), lanes: lanes_of };
-    let steps = Steps::new(&mut body, shape, &rows);
+    let part = PartSteps::new(&mut body, shape, &rows);
     for run in runs(work, Runs::Fewest) {
         in_registers(work, &mut body, &run.terms(work), &row);
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
         let terms = terms(work, &mut body, &run, &place);
         let inside = body.take_inner();
-        let parts = run.reduces(work);
-        let starts: Vec<Value> = parts.iter().map(|&part| identity(&mut body, part, lanes_of)).collect();
+        let starts = run.identity(work, &mut body.top(), lanes_of);
         let (stmts, mut made) =
-            registers(work, &mut body, (shape, steps.as_ref(), &vars), (&run, &terms, inside), starts);
+            registers(work, &mut body, (shape, part.as_ref(), &vars), (&run, &terms, inside), &starts);
         body.item().body.extend(stmts);
         let alone = run.alone.len();
         for (pair, made) in run.pairs.iter().zip(made[alone..].chunks_exact_mut(2)) {
@@ -298,7 +303,7 @@ fn on_gpu(
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
         let inside = stores(work, &mut body, Stored::Elements, &place);
         let (stmts, _) =
-            registers(work, &mut body, (shape, None, &vars), (&Run::default(), &[], inside), vec![]);
+            registers(work, &mut body, (shape, None, &vars), (&Run::default(), &[], inside), &[]);
         body.item().body.extend(stmts);
     }
     let stores = stores(work, &mut body, Stored::Rows, &row);
@@ -306,7 +311,7 @@ fn on_gpu(
     let (inside, _) = body.take();
     let kind = LoopKind::Grid;
     body.push(Stmt::Loop { var: element, kind, start, end, step, carried: vec![], body: inside });
-    scheduled(body, when, shape.space(lanes.into()), DimExpr::constant(0))
+    scheduled(body, when, shape.space(lanes.into()), 0)
 }
 
 /// Makes the values of rows that these of elements are made of, before the loop over those.
@@ -324,28 +329,18 @@ fn in_registers(work: &Work<'_>, body: &mut Body<'_>, elements: &[NodeId], row: 
 fn registers(
     work: &Work<'_>,
     body: &mut Body<'_>,
-    (shape, steps, vars): (&Shape, Option<&Steps>, &[Value]),
-    (run, terms, inside): (&Run, &[Value], Vec<Stmt>),
-    starts: Vec<Value>,
+    (shape, part, vars): (&Shape, Option<&PartSteps>, &[Value]),
+    (run, terms, mut inside): (&Run, &[Value], Vec<Stmt>),
+    starts: &[Value],
 ) -> (Vec<Stmt>, Vec<Value>) {
     let Some((&var, inner)) = vars.split_first() else {
-        let mut inside = inside;
-        let made = run.next(work, &mut body.writer(&mut inside), &starts, terms);
+        let made = run.next(work, &mut body.writer(&mut inside), starts, terms);
         return (inside, made);
     };
-    let given: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
-    let (inside, next) = registers(work, body, (shape, steps, inner), (run, terms, inside), given.clone());
-    let out: Vec<Value> = starts.iter().map(|&start| fresh(body, start)).collect();
-    let carried = (0..out.len())
-        .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })
-        .collect();
-    let [start, step, end] = Steps::bounds(steps, body, shape, shape.dims.len() - vars.len());
-    (vec![Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body: inside }], out)
-}
-
-fn fresh(body: &mut Body<'_>, like: Value) -> Value {
-    let mut b = body.top();
-    b.declare(b.ty(like))
+    let steps = steps(body, (shape, part), (var, shape.dims.len() - vars.len()));
+    strips::combined(body, (work, run), steps, starts, |body, given| {
+        registers(work, body, (shape, part, inner), (run, terms, inside), given)
+    })
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
@@ -366,34 +361,33 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let mut rows = body.decode_dims(row, shape.rows - 1);
     rows.push(first);
     let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop };
-    let steps = Steps::new(&mut body, shape, &row.coordinates);
-    let mut block = Block { work, shape, steps, row, len, kept: BTreeSet::new(), zero, one };
+    let part = PartSteps::new(&mut body, shape, &row.coordinates);
+    let mut block = Block { work, shape, part, row, len, kept: BTreeSet::new(), zero };
     runs(work, Runs::Each).iter().for_each(|run| block.combine(&mut body, run));
     let elements = stored_elements(work);
     if !elements.is_empty() {
         block.keep_of_rows(&mut body, &elements);
         let (vars, place) = place(&mut body, shape, (item, &block.row.coordinates), Lanes::Loop);
         let inside = stores(work, &mut body, Stored::Elements, &place);
-        let stmts = block.along(&mut body, &vars, inside);
+        let stmts = block.along(&mut body, &vars, inside, &[]);
         body.item().body.extend(stmts);
     }
     let stores = stores(work, &mut body, Stored::Rows, &block.row);
     if !stores.is_empty() {
         body.item().body.push(Stmt::Vector { len, body: stores, folds: vec![] });
     }
-    let memory = DimExpr::constant(block.kept.len() as i64 * 4 * i64::from(GRAIN));
     let (inside, _) = body.take();
     let kind = LoopKind::Grid;
     let (start, end, step) = (zero, one, one);
     body.push(Stmt::Loop { var: item, kind, start, end, step, carried: vec![], body: inside });
-    scheduled(body, vec![], shape.space(GRAIN), memory)
+    scheduled(body, vec![], shape.space(GRAIN), 4 * i64::from(GRAIN))
 }
 
 /// Neighbouring rows that a thread of the CPU goes through together.
 struct Block<'b> {
     work: &'b Work<'b>,
     shape: &'b Shape,
-    steps: Option<Steps>,
+    part: Option<PartSteps>,
     /// The first of them.
     row: Place,
     /// How many.
@@ -401,39 +395,52 @@ struct Block<'b> {
     /// The values of rows that are in memory of the thread.
     kept: BTreeSet<NodeId>,
     zero: Value,
-    one: Value,
 }
 
 impl Block<'_> {
     /// Goes through the rows once.
     fn combine(&mut self, body: &mut Body<'_>, run: &Run) {
-        let (work, len) = (self.work, self.len);
+        let work = self.work;
         self.keep_of_rows(body, &run.terms(work));
-        let parts = run.reduces(work);
-        let memory: Vec<SharedId> = parts.iter().map(|_| share(body)).collect();
-        for (&part, &memory) in parts.iter().zip(&memory) {
-            let identity = identity(body, part, Lanes::ONE);
-            let start = body.inner().splat(identity, Lanes::Loop);
-            body.keep(memory, self.zero, start);
-        }
-        let starts = Stmt::Vector { len, body: body.take_inner(), folds: vec![] };
+        let long = self.shape.cols().iter().filter(|dim| is_long(&dim.extent)).count();
+        // Of the row first, and then of the strip of each loop that has some.
+        let totals: Vec<Total> = (0..=long).map(|_| Total::new(work, body, run)).collect();
+        let starts = self.start(body, &totals[0]);
         let (vars, place) = place(body, self.shape, (self.row.element, &self.row.coordinates), Lanes::Loop);
         let terms = terms(work, body, run, &place);
-        let so_far = parts.iter().zip(&memory);
-        let so_far: Vec<Value> = so_far
-            .map(|(&(_, dtype), &memory)| body.recall(memory, self.zero, Type { dtype, lanes: Lanes::Loop }))
-            .collect();
+        let total = &totals[long];
+        let so_far = total.recall(body, self.zero);
         let next = run.next(work, &mut body.inner(), &so_far, &terms);
-        memory.iter().zip(next).for_each(|(&memory, next)| body.keep(memory, self.zero, next));
+        total.keep(body, self.zero, &next);
         let inside = body.take_inner();
-        let stmts = self.along(body, &vars, inside);
+        let stmts = self.along(body, &vars, inside, &totals);
         body.item().body.push(starts);
         body.item().body.extend(stmts);
-        for (id, memory) in run.made().into_iter().zip(memory) {
+        for (id, &(_, memory)) in run.made().into_iter().zip(&totals[0].parts) {
             body.hold(id, memory, self.zero);
             body.fill(id);
             self.kept.insert(id);
         }
+    }
+
+    /// Before the first term.
+    fn start(&self, body: &mut Body<'_>, total: &Total) -> Stmt {
+        let identity = |&(part, _): &(Monoid, SharedId)| {
+            let identity = identity(&mut body.top(), part, Lanes::ONE);
+            body.inner().splat(identity, Lanes::Loop)
+        };
+        let identity: Vec<Value> = total.parts.iter().map(identity).collect();
+        total.keep(body, self.zero, &identity);
+        Stmt::Vector { len: self.len, body: body.take_inner(), folds: vec![] }
+    }
+
+    /// A strip's total, added to that of all before.
+    fn add(&self, body: &mut Body<'_>, total: &Total, strip: &Total) -> Stmt {
+        let parts: Vec<Monoid> = total.parts.iter().map(|&(part, _)| part).collect();
+        let (before, strip) = (total.recall(body, self.zero), strip.recall(body, self.zero));
+        let all = combined(&mut body.inner(), &parts, &before, &strip);
+        total.keep(body, self.zero, &all);
+        Stmt::Vector { len: self.len, body: body.take_inner(), folds: vec![] }
     }
 
     /// Makes and keeps the values of rows that these of elements are made of, before the loop over those.
@@ -457,18 +464,23 @@ impl Block<'_> {
         }
     }
 
-    /// The loops along the rows.
-    fn along(&self, body: &mut Body<'_>, vars: &[Value], inside: Vec<Stmt>) -> Vec<Stmt> {
+    /// The loops along the rows, with the totals of rows and strips if something is combined.
+    fn along(&self, body: &mut Body<'_>, vars: &[Value], inside: Vec<Stmt>, totals: &[Total]) -> Vec<Stmt> {
         let (mut stmts, len) = self.len(body, vars);
         stmts.push(Stmt::Vector { len, body: inside, folds: vec![] });
+        let mut totals = totals;
         for (i, &var) in vars.iter().enumerate().rev() {
-            let dim = self.shape.rows + i;
-            let [start, step, end] = match self.steps.as_ref().filter(|steps| steps.along == dim) {
-                Some(steps) => [steps.run.start, steps.step, steps.end],
-                None => [self.zero, self.one, body.extent(&self.shape.dims[dim].extent)],
+            let (steps, is_long) = steps(body, (self.shape, self.part.as_ref()), (var, self.shape.rows + i));
+            stmts = match totals {
+                [.., total, strip] if is_long => {
+                    totals = &totals[..totals.len() - 1];
+                    let Strips { over, bounds, within } = steps.in_strips(body);
+                    let of_strip =
+                        [self.start(body, strip), within.run(vec![], stmts), self.add(body, total, strip)];
+                    vec![over.run(vec![], bounds.into_iter().chain(of_strip).collect())]
+                }
+                _ => vec![steps.run(vec![], stmts)],
             };
-            let kind = LoopKind::Serial;
-            stmts = vec![Stmt::Loop { var, kind, start, end, step, carried: vec![], body: stmts }];
         }
         stmts
     }
@@ -476,15 +488,35 @@ impl Block<'_> {
     /// How many rows there are in a step: of parts that take turns, those that have one more.
     fn len(&self, body: &mut Body<'_>, vars: &[Value]) -> (Vec<Stmt>, Value) {
         let (mut stmts, shape) = (vec![], self.shape);
-        let (Some(steps), Some(turn)) = (&self.steps, shape.turn_beside()) else { return (stmts, self.len) };
-        let (each, at) = (body.extent(&turn.each), vars[steps.along - shape.rows]);
+        let (Some(part), Some(turn)) = (&self.part, shape.turn_beside()) else { return (stmts, self.len) };
+        let (each, at) = (body.extent(&turn.each), vars[part.along - shape.rows]);
         let first = self.row.coordinates[shape.rows - 1];
         let mut b = body.writer(&mut stmts);
-        let left = b.apply(Op::Sub, &[steps.run.end, at]);
+        let left = b.apply(Op::Sub, &[part.run.end, at]);
         let elements = b.apply(Op::Mul, &[left, each]);
         let left = b.apply(Op::Sub, &[elements, first]);
         let len = b.apply(Op::Min, &[left, self.len]);
         (stmts, len)
+    }
+}
+
+/// What is combined so far, in memory of the thread.
+struct Total {
+    parts: Vec<(Monoid, SharedId)>,
+}
+
+impl Total {
+    fn new(work: &Work<'_>, body: &mut Body<'_>, run: &Run) -> Total {
+        Total { parts: run.reduces(work).into_iter().map(|part| (part, share(body))).collect() }
+    }
+
+    fn recall(&self, body: &mut Body<'_>, first: Value) -> Vec<Value> {
+        let ty = |dtype| Type { dtype, lanes: Lanes::Loop };
+        self.parts.iter().map(|&((_, dtype), memory)| body.recall(memory, first, ty(dtype))).collect()
+    }
+
+    fn keep(&self, body: &mut Body<'_>, first: Value, values: &[Value]) {
+        self.parts.iter().zip(values).for_each(|(&(_, memory), &value)| body.keep(memory, first, value));
     }
 }
 
@@ -493,8 +525,10 @@ fn share(body: &mut Body<'_>) -> SharedId {
     body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch })
 }
 
-fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, row_memory: DimExpr) -> Scheduled {
+/// With so many bytes of each memory of the thread.
+fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, bytes: i64) -> Scheduled {
     let (kernel, buffers) = body.finish();
+    let row_memory = DimExpr::constant(kernel.shared.len() as i64 * bytes);
     Scheduled { when, kernel, buffers, space, row_memory }
 }
 
@@ -535,10 +569,4 @@ fn stores(work: &Work<'_>, body: &mut Body<'_>, which: Stored, place: &Place) ->
         stores.map(|(store, &buffer)| body.store_across(buffer, store.node, place)).collect();
     body.inner().body.extend(stores);
     body.take_inner()
-}
-
-/// What changes nothing that it is combined with.
-fn identity(body: &mut Body<'_>, (reduce, dtype): (Reduce, DType), lanes: Lanes) -> Value {
-    let value = body.top().constant(dtype, reduce.identity(dtype));
-    body.top().splat(value, lanes)
 }

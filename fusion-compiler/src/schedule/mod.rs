@@ -23,6 +23,7 @@ mod row;
 mod runs;
 mod space;
 mod split;
+mod strips;
 
 /// How the work of a group is spread over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

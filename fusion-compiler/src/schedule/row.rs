@@ -5,19 +5,18 @@
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
-use super::body::{Body, Place, Sight, combine};
+use super::body::{Body, Place, Sight};
 use super::held::held;
 use super::position::Range;
-use super::runs::{Exponentials, Run, Runs, folded_at_once, runs};
+use super::runs::{Exponentials, Monoid, Run, Runs, combined, folded_at_once, identity, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
+use super::strips::{self, Steps, is_long};
 use super::{Scheduled, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, NodeId, Reduce};
-use crate::ir::kernel::{
-    Builder, Carried, Expr, Fold, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Type, Value,
-};
+use crate::ir::kernel::{Expr, Fold, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Type, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
 use crate::target::{RowMemory, TargetFacts, Team, Vectors};
@@ -403,8 +402,13 @@ impl Pass<'_> {
             pass.run.terms(pass.work).into_iter().map(term).collect()
         });
         let parts = self.run.reduces(self.work);
-        let starts: Vec<Value> = parts.iter().map(|&part| self.start(body, part)).collect();
-        let (stmts, mut made) = self.loops(body, self.shape.outer(), &visit, starts);
+        // What the lanes of a vector loop make together is one value.
+        let lanes = match self.along {
+            Along::Vector => Lanes::ONE,
+            Along::Team { lanes, .. } => Lanes::Const(*lanes),
+        };
+        let starts = self.run.identity(self.work, &mut body.top(), lanes);
+        let (stmts, mut made) = self.loops(body, self.shape.outer(), &visit, &starts);
         body.item().body.extend(stmts);
         let alone = self.run.alone.len();
         let pairs = made.split_off(alone);
@@ -431,7 +435,7 @@ impl Pass<'_> {
             body.inner().body.extend(stores);
             vec![]
         });
-        let (stmts, _) = self.loops(body, self.shape.outer(), &visit, vec![]);
+        let (stmts, _) = self.loops(body, self.shape.outer(), &visit, &[]);
         body.item().body.extend(stmts);
     }
 
@@ -470,22 +474,20 @@ impl Pass<'_> {
         body: &mut Body<'_>,
         outer: &[SpaceDim],
         visit: &Visit,
-        starts: Vec<Value>,
+        starts: &[Value],
     ) -> (Vec<Stmt>, Vec<Value>) {
-        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, visit, &starts) };
-        let given = fresh(body, &starts);
-        let (inside, made) = self.loops(body, rest, visit, given.clone());
-        let out = fresh(body, &starts);
+        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, visit, starts) };
         let cut = self.range.filter(|_| outer.len() == self.shape.outer().len());
-        let (start, step, end) = match cut {
-            None => (body.top().index(0), body.top().index(1), body.extent(&dim.extent)),
-            Some(range) => (range.start, body.top().index(1), range.end),
-        };
+        let (zero, step) = (body.top().index(0), body.top().index(1));
         let var = visit.counters[self.shape.outer().len() - outer.len()];
-        let carried = (0..out.len())
-            .map(|i| Carried { start: starts[i], var: given[i], next: made[i], out: out[i] })
-            .collect();
-        (vec![Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body: inside }], out)
+        let steps = match cut {
+            None => Steps { var, start: zero, step, end: body.extent(&dim.extent) },
+            Some(range) => Steps { var, start: range.start, step, end: range.end },
+        };
+        let run = (self.work, self.run);
+        strips::combined(body, run, (steps, is_long(&dim.extent)), starts, |body, given| {
+            self.loops(body, rest, visit, given)
+        })
     }
 
     /// The loop over the elements along the innermost dim, and what it makes of `starts`.
@@ -494,14 +496,14 @@ impl Pass<'_> {
         let end = range.map_or_else(|| body.extent(&self.shape.innermost().extent), |range| range.end);
         match *self.along {
             Along::Team { first, step, .. } => {
-                let (given, out) = (fresh(body, starts), fresh(body, starts));
-                let mut inside = visit.body.clone();
-                let next = self.run.next(self.work, &mut body.writer(&mut inside), &given, &visit.terms);
-                let carried = (0..out.len())
-                    .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })
-                    .collect();
-                let (var, kind) = (visit.first, LoopKind::Serial);
-                (vec![Stmt::Loop { var, kind, start: first, end, step, carried, body: inside }], out)
+                // A team has so many threads that each has few steps.
+                let steps = Steps { var: visit.first, start: first, step, end };
+                let run = (self.work, self.run);
+                strips::combined(body, run, (steps, false), starts, |body, given| {
+                    let mut inside = visit.body.clone();
+                    let next = self.run.next(self.work, &mut body.writer(&mut inside), given, &visit.terms);
+                    (inside, next)
+                })
             }
             Along::Vector => {
                 let len = range.map_or(end, |range| range.len);
@@ -517,7 +519,7 @@ impl Pass<'_> {
     }
 
     /// What all lanes and threads have, combined.
-    fn together(&self, body: &mut Body<'_>, parts: &[Part], made: Vec<Value>) -> Vec<Value> {
+    fn together(&self, body: &mut Body<'_>, parts: &[Monoid], made: Vec<Value>) -> Vec<Value> {
         let Along::Team { lanes, .. } = *self.along else { return made };
         if made.is_empty() {
             return made;
@@ -542,45 +544,16 @@ impl Pass<'_> {
         body.item().body.extend(folds.into_iter().map(Stmt::Team));
         out
     }
-
-    /// What a thread starts with.
-    fn start(&self, body: &mut Body<'_>, part: Part) -> Value {
-        let identity = identity(body, part);
-        match self.along {
-            Along::Vector => identity,
-            Along::Team { .. } => body.top().splat(identity, self.lanes()),
-        }
-    }
-}
-
-/// How a value is combined, and what it is.
-type Part = (Reduce, DType);
-
-/// The pairs of these, combined.
-fn combined(b: &mut Builder<'_>, parts: &[Part], left: &[Value], right: &[Value]) -> Vec<Value> {
-    let pairs = left.iter().zip(right).zip(parts);
-    pairs.map(|((&left, &right), &(reduce, _))| b.apply(combine(reduce), &[left, right])).collect()
 }
 
 /// What is combined as a fold over what lanes or threads have.
-fn fold(body: &mut Body<'_>, parts: &[Part], over: Vec<Value>) -> Fold {
-    let one = |&(_, dtype): &Part| Type { dtype, lanes: Lanes::ONE };
+fn fold(body: &mut Body<'_>, parts: &[Monoid], over: Vec<Value>) -> Fold {
+    let one = |&(_, dtype): &Monoid| Type { dtype, lanes: Lanes::ONE };
     let declare =
         |body: &mut Body<'_>| parts.iter().map(|part| body.top().declare(one(part))).collect::<Vec<_>>();
     let (left, right, out) = (declare(body), declare(body), declare(body));
-    let identity = parts.iter().map(|&part| identity(body, part)).collect();
+    let identity = parts.iter().map(|&part| identity(&mut body.top(), part, Lanes::ONE)).collect();
     let mut function = Vec::new();
     let results = combined(&mut body.writer(&mut function), parts, &left, &right);
     Fold { over, identity, left, right, body: function, results, out }
-}
-
-/// Values of the same types.
-fn fresh(body: &mut Body<'_>, like: &[Value]) -> Vec<Value> {
-    let mut b = body.top();
-    like.iter().map(|&value| b.declare(b.ty(value))).collect()
-}
-
-/// What changes nothing that it is combined with.
-fn identity(body: &mut Body<'_>, (reduce, dtype): Part) -> Value {
-    body.top().constant(dtype, reduce.identity(dtype))
 }

@@ -10,7 +10,7 @@ use super::body::combine;
 use super::held::{reduce_of, steps};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};
-use crate::ir::kernel::{Builder, Value};
+use crate::ir::kernel::{Builder, Lanes, Value};
 use crate::ir::ops::Op;
 
 /// How many runs there are to be.
@@ -64,10 +64,33 @@ impl Run {
     }
 
     /// How the parts of what is so far are combined, in the order of `made`.
-    pub(super) fn reduces(&self, work: &Work<'_>) -> Vec<(Reduce, DType)> {
+    pub(super) fn reduces(&self, work: &Work<'_>) -> Vec<Monoid> {
         let alone = self.alone.iter().map(|&id| (reduce_of(work, id), work.graph.node(id).dtype));
         let pair = [(Reduce::Max, DType::F32), (Reduce::Sum, DType::F32)];
         alone.chain(self.pairs.iter().flat_map(|_| pair)).collect()
+    }
+
+    /// What there is before the first term.
+    pub(super) fn identity(&self, work: &Work<'_>, b: &mut Builder<'_>, lanes: Lanes) -> Vec<Value> {
+        self.reduces(work).into_iter().map(|part| identity(b, part, lanes)).collect()
+    }
+
+    /// What two ranges of elements give, combined.
+    pub(super) fn merged(
+        &self,
+        work: &Work<'_>,
+        b: &mut Builder<'_>,
+        left: &[Value],
+        right: &[Value],
+    ) -> Vec<Value> {
+        let alone = self.alone.len();
+        let mut all = combined(b, &self.reduces(work)[..alone], left, right);
+        for (left, right) in left[alone..].chunks_exact(2).zip(right[alone..].chunks_exact(2)) {
+            let largest = b.apply(Op::Max, &[left[0], right[0]]);
+            let sums = [left, right].map(|pair| Exponentials::scaled(b, [pair[0], pair[1]], largest));
+            all.extend([largest, b.apply(Op::Add, &sums)]);
+        }
+        all
     }
 
     /// What was so far and one more term of each, combined.
@@ -88,6 +111,21 @@ impl Run {
         }
         next
     }
+}
+
+/// How values are combined, and what they are.
+pub(super) type Monoid = (Reduce, DType);
+
+/// The pairs of these, combined.
+pub(super) fn combined(b: &mut Builder<'_>, parts: &[Monoid], left: &[Value], right: &[Value]) -> Vec<Value> {
+    let pairs = left.iter().zip(right).zip(parts);
+    pairs.map(|((&left, &right), &(reduce, _))| b.apply(combine(reduce), &[left, right])).collect()
+}
+
+/// What changes nothing that it is combined with.
+pub(super) fn identity(b: &mut Builder<'_>, (reduce, dtype): Monoid, lanes: Lanes) -> Value {
+    let value = b.constant(dtype, reduce.identity(dtype));
+    b.splat(value, lanes)
 }
 
 /// The largest and the sum with one more element. That exceeds the largest, or the largest exceeds it: so there is one exponential.
