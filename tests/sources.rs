@@ -205,6 +205,50 @@ fn parts_of_what_is_computed_at_other_places() {
     );
 }
 
+/// What a row is made of is held, or what is made of it.
+#[test]
+fn elements_made_of_several_inputs() {
+    let rows: &[&[i64]] = &[&[2, 5], &[3, 1024], &[2, 3001]];
+    for results in [
+        "let h = x + r; (h, rms_norm(h, D))",
+        "(layer_norm(x + r, D), max(x * r, D) + x)",
+        "(softmax(x * r - 1.0, D), x * r)",
+        "(x + r - mean(x, D), (x + r) * sum(abs(x + r), D))",
+        "let h = relu(x) - r; (h / sum(square(h), D), r - max(r, D) + h)",
+    ] {
+        let source =
+            format!("pub fn f(x: f32[N, D], r: f32[N, D]) -> (f32[N, D], f32[N, D]) {{ {results} }}");
+        check(&source, rows, MANY);
+    }
+    check(
+        "pub fn f(x: f32[N, D], b: f32[D], w: f32[D]) -> f32[N, D] { layer_norm(x + b, D) * w + b }",
+        rows,
+        MANY,
+    );
+}
+
+#[test]
+fn parts_around_fixed_dims() {
+    let planes: &[&[i64]] = &[&[2, 190, 190], &[1, 40_000, 1], &[3, 5, 7]];
+    check("pub fn f(x: f32[B, C = 3, H, W]) -> f32[] { mean(max(x, C)) }", planes, MANY);
+    check(
+        "pub fn f(x: f32[B, C = 5, H, W]) -> (f32[], f32[B]) { (mean(logsumexp(x, C)), max(sum(x, C), (H, W))) }",
+        planes,
+        MANY,
+    );
+    let lines: &[&[i64]] = &[&[70_001], &[66], &[2]];
+    check(
+        "pub fn f(x: f32[N, C = 3]) -> (f32[], f32[]) { (sum(norm(x, C), N), var(at(x, C, 1) - at(x, C, 2))) }",
+        lines,
+        MANY,
+    );
+    check("pub fn f(x: f32[N, C = 3]) -> f32[N, C] { max(x, C) * x / sum(norm(x, C), N) }", lines, MANY);
+    check("pub fn f(x: f32[N, C = 3], y: f32[C, N]) -> f32[N] { softmax(sum(x * y, C), N) }", lines, MANY);
+    let columns: &[&[i64]] = &[&[1100, 3], &[9001, 4], &[20, 3]];
+    check("pub fn f(x: f32[N, C = 3, D]) -> f32[D] { sum(max(x, C), N) }", columns, MANY);
+    check("pub fn f(x: f32[N, D, C = 3]) -> f32[N, D] { softmax(norm(x, C), N) }", columns, MANY);
+}
+
 /// The last run has parts without elements, whose mean is as far as can be from that of all: its square is infinite.
 #[test]
 fn parts_without_elements_are_no_part_of_a_variance() {

@@ -63,6 +63,12 @@ fuse! {
     /// Elements of what needs the mean.
     pub fn standard(x: f32[N]) -> f32[N] { layer_norm(x, N) }
 
+    /// What is combined of two inputs, whose sum is a result, too.
+    pub fn residual(x: f32[N, D], r: f32[N, D], gamma: f32[D]) -> (f32[N, D], f32[N, D]) {
+        let h = x + r;
+        (h, rms_norm(h, D) * gamma)
+    }
+
     /// Elements in place.
     pub fn clipped(p: &mut f32[N], most: f32) { p *= min(1.0, most / norm(p)); }
 
@@ -215,6 +221,20 @@ fn a_layer_norm_over_columns_reads_each_element_thrice_and_its_parameters_once()
         [3 * X + 8 * COLS as u64, X],
         |x, [gamma, beta]| layer_norm_columns(x, gamma, beta).map(|_| ()),
     );
+}
+
+/// A block holds the sum of both, which is as long as a row of 128 KiB.
+#[test]
+fn a_residual_and_its_norm_read_each_element_once() {
+    let (n, d) = (2, 1 << 15);
+    let moved = measured("a_residual_and_its_norm_read_each_element_once", |device| {
+        let [x, r] = [1.0, 0.5].map(|value| Tensor::full(device, value, [n, d]));
+        residual(&x?, &r?, &Tensor::full(device, 2.0, [d])?).map(|_| ())
+    });
+    if let Some(moved) = moved {
+        let row = 4 * d as u64;
+        assert_eq!(moved, [6 * row, 4 * row, 6 * row / 32, 4 * row / 32]);
+    }
 }
 
 /// Few columns are a team's each, which holds them: what threads read and write at a time is apart.

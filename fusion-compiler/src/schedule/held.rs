@@ -1,7 +1,7 @@
 //! What of the elements of a row is kept from one run along it to the next.
 //!
 //! A run makes anew whatever it needs of each element. What costs too much for that is made in the first run that needs
-//! it, and held in memory close by.
+//! it, and held in memory close by. Where several such values are only needed for one that is made of them, that is held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,12 +36,64 @@ pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
         }
     }
     if facts.row_memory != RowMemory::Scratch {
+        held.extend(joints(work, &held));
         let runs = self::runs(work, &held);
         let far = |id: &NodeId| is_far(work, *id) && is_element(work, *id);
         let again = runs.iter().filter(|(id, runs)| far(id) && runs.len() > 1);
         held.extend(again.map(|(id, _)| *id).collect::<Vec<_>>());
     }
     held.into_iter().collect()
+}
+
+/// The values that take the place of several that are read from far, because nothing else is made of those again: the sum of
+/// an input and its residual, say. The last such value of a row, so that the least is made of it again.
+fn joints(work: &Work<'_>, held: &BTreeSet<NodeId>) -> Vec<NodeId> {
+    let (graph, group) = (work.graph, work.group);
+    let runs = runs(work, held);
+    let again = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1) && is_element(work, id);
+    let mut joints: Vec<NodeId> = Vec::new();
+    let mut joined: BTreeSet<NodeId> = BTreeSet::new();
+    let candidates = group.nodes.iter().rev().filter(|&&id| again(id) && !is_reduced(work, id));
+    for &joint in candidates {
+        let made_of = made_of(work, joint, held);
+        let far: BTreeSet<NodeId> =
+            made_of.iter().copied().filter(|&id| is_far(work, id) && again(id)).collect();
+        if held.contains(&joint) || far.len() < 2 || !far.is_disjoint(&joined) {
+            continue;
+        }
+        // What is made of those that are far, in order.
+        let mut between = BTreeSet::new();
+        for &id in &made_of {
+            let of_far = graph.node(id).args.iter().any(|arg| between.contains(arg));
+            if far.contains(&id) || of_far && !is_far(work, id) {
+                between.insert(id);
+            }
+        }
+        between.remove(&joint);
+        let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
+        let is_of_joint = |user: NodeId| user == joint || between.contains(&user);
+        let used_elsewhere = |id: NodeId| {
+            let mut users = group.nodes.iter().filter(|&&user| graph.node(user).args.contains(&id));
+            users.any(|&user| !is_of_joint(user))
+        };
+        if !between.iter().any(|&id| stored(id) || used_elsewhere(id)) {
+            joints.push(joint);
+            joined.extend(far);
+        }
+    }
+    joints
+}
+
+/// What a value of an element is made of in the same run, itself included.
+fn made_of(work: &Work<'_>, id: NodeId, held: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+    let (mut all, mut open) = (BTreeSet::new(), vec![id]);
+    while let Some(id) = open.pop() {
+        let known = is_reduced(work, id) || is_far(work, id) || held.contains(&id);
+        if all.insert(id) && !known {
+            open.extend(&work.graph.node(id).args);
+        }
+    }
+    all
 }
 
 /// Whether a value is an `f32` of each element of a row.
