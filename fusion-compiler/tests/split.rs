@@ -75,6 +75,19 @@ fn rows_of_several_dims() {
     );
 }
 
+/// What a thread combines along a fixed dim by itself is an element of the row.
+#[test]
+fn rows_around_fixed_dims() {
+    let planes: [(&[i64], usize); 3] = [(&[8, 256, 256], 2), (&[1, MILLION, 1], 2), (&[1, 10, 10], 1)];
+    check("pub fn f(x: f32[B, C = 3, H, W]) -> f32[] { mean(max(x, C)) }", &planes);
+    check(
+        "pub fn f(x: f32[B, C = 19, H, W], y: i32[B, H, W]) -> f32[] { cross_entropy_mean(x, C, y) }",
+        &planes,
+    );
+    let lines: [(&[i64], usize); 2] = [(&[LONG], 3), (&[100], 1)];
+    check("pub fn f(x: f32[N, C = 3]) -> f32[N] { softmax(norm(x, C), N) }", &lines);
+}
+
 /// Wherever elements are read.
 #[test]
 fn elements_at_other_places_take_two_kernels() {

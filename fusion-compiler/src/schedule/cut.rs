@@ -109,7 +109,7 @@ const INNER_MIN: i64 = 1024;
 /// How to cut the rows, and when it pays: along the innermost dim where that is long, else along the outermost axis.
 pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
     let (graph, group) = (work.graph, work.group);
-    if !group.unrolled.is_empty() || graph.axes.len() + 2 > AXES_MAX {
+    if graph.axes.len() + 2 > AXES_MAX {
         return vec![];
     }
     let all = cols(graph, group, &work.operands);
