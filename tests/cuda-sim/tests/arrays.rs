@@ -55,6 +55,25 @@ fn one_array_does_not_reach_into_the_next() {
 }
 
 #[test]
+fn lanes_exchange_addresses_from_two_places() {
+    // Odd lanes get the second array's address, even ones the first's: at one place of the program or another.
+    let body = |from: &str, offset: u32| {
+        format!(
+            "and.b32 %r7, %r1, 1; setp.eq.u32 %p1, %r7, 1; @%p1 bra odd; shfl.sync.bfly.b32 %r8, %r3, 1, 31, -1; bra end;
+odd: shfl.sync.bfly.b32 %r8, {from}, 1, 31, -1; end: ld.shared.u32 %r9, [%r8+{offset}];"
+        )
+    };
+    clean(&body("%r5", 0));
+    // Used where it is got.
+    clean(&body("%r5", 0).replace("bra end", "ld.shared.u32 %r9, [%r8+124]; bra end"));
+    // Where all give one array's, it is known.
+    overrun(&body("%r3", 128));
+    // An address of 32 bits wraps.
+    clean("mov.u32 %r7, -16; ld.shared.u32 %r8, [%r7+16];");
+    overrun("mov.u32 %r7, -16; ld.shared.u32 %r8, [%r7+12];");
+}
+
+#[test]
 fn addresses_are_followed_through_arithmetic() {
     // A pointer in a loop, which ends one step too late.
     let steps = |least: &str| {

@@ -60,19 +60,16 @@ fn uninitialized() {
         "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 1; bar.sync 0; ld.shared.u32 %r4, [%r3];",
     );
     assert_eq!(found.thread, [1, 0, 0], "{found}");
-    fault(FaultKind::Uninitialized, "add.u32 %r4, %r5, 1;");
+    fault(FaultKind::Uninitialized, "add.u32 %r4, %r5, 1; st.global.u32 [%rd2], %r4;");
     // Only of the lanes that did not write.
     let found = fault(
         FaultKind::Uninitialized,
-        "setp.lt.u32 %p1, %r1, 40; @%p1 mov.u32 %r4, 1; add.u32 %r4, %r4, 1;",
+        "setp.lt.u32 %p1, %r1, 40; @%p1 mov.u32 %r4, 1; add.u32 %r4, %r4, 1; st.global.u32 [%rd2], %r4;",
     );
     assert_eq!(found.thread, [40, 0, 0]);
     fault(FaultKind::Uninitialized, "@%p3 bra L; L:");
     fault(FaultKind::Uninitialized, "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3];");
     fault(FaultKind::Uninitialized, ".local .align 4 .b8 depot[8]; ld.local.u32 %r4, [depot];");
-    // A copy is no use: its use is.
-    clean("mov.u32 %r4, %r5;");
-    fault(FaultKind::Uninitialized, "mov.u32 %r4, %r5; add.u32 %r6, %r4, 1;");
     // What a block left is not there for the next one.
     let body = "setp.ne.u32 %p1, %r1, 0; mov.u32 %r5, %ctaid.x; setp.eq.u32 %p2, %r5, 0; @%p2 st.shared.u32 [%r3], 1; ld.shared.u32 %r4, [%r3];";
     let found = fault_of(&text(body), blocks(2, 32), &[words(&[0])], FaultKind::Uninitialized);

@@ -281,3 +281,59 @@ add.u32 %r3, %r1, 1; st.release.gpu.global.u32 [%rd1], %r3;",
     let args = [Arg::Buffer(vec![0; 4])];
     assert_eq!(words_of(&text, blocks(20, 1), &args), [20]);
 }
+
+#[test]
+fn what_is_read_as_constant_is_not_written() {
+    let run = |body: &str| {
+        let body = format!(
+            ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>; ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 40; {body}"
+        );
+        launch(&kernel(&["u64 out"], &body), threads(64), &[words(&[0; 64])])
+    };
+    let fault = |body: &str| {
+        let found = run(body).expect_err(body);
+        assert_eq!(found.kind, cuda_sim::exec::FaultKind::Constant, "{found}");
+        found
+    };
+    run("ld.global.nc.u32 %r2, [%rd2]; ld.global.u32 %r3, [%rd2]; ld.global.nc.u32 %r4, [%rd1];").unwrap();
+    // Whatever orders them: its own write before and after, another thread's, an atomic's.
+    let found = fault("st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r2, [%rd2];");
+    assert!(found.what.contains("read by `.nc`, which thread [0, 0, 0]"), "{found}");
+    let found = fault("ld.global.nc.u32 %r2, [%rd2]; st.global.u32 [%rd2], %r1;");
+    assert!(found.what.contains("written that the launch reads by `.nc`"), "{found}");
+    fault("@%p1 st.global.u32 [%rd1], %r1; bar.sync 0; @%p2 ld.global.nc.u32 %r2, [%rd1];");
+    fault(
+        "@%p1 ld.global.nc.u32 %r2, [%rd1]; @%p1 ld.global.u32 %r3, [%rd1]; bar.sync 0; @%p2 red.global.add.u32 [%rd1], 1;",
+    );
+    fault(
+        "@%p2 red.global.add.u32 [%rd1], 1; bar.sync 0; @%p1 ld.global.nc.v4.u32 {%r2, %r3, %r4, %r5}, [%rd1];",
+    );
+    // Readers that are remembered one by one.
+    fault(
+        "bar.sync 1, 64; ld.global.u32 %r2, [%rd1]; ld.global.nc.u32 %r2, [%rd1]; bar.sync 0; @%p1 st.global.u32 [%rd1], 1;",
+    );
+}
+
+#[test]
+fn constant_memory_is_that_of_its_variables() {
+    let run = |body: &str| {
+        let body = format!(".reg .b32 %r<9>; .reg .b64 %rd<9>; ld.param.u64 %rd1, [out]; {body}");
+        let text = kernel(&["u64 out"], &body).replacen(
+            ".visible",
+            ".const .align 4 .u32 table[3] = {7, 8, 9};\n.global .align 4 .u32 other[3];\n.visible",
+            1,
+        );
+        launch(&text, threads(1), &[words(&[0; 4])])
+    };
+    run("mov.u64 %rd2, table; ld.const.u32 %r1, [%rd2+8]; st.global.u32 [%rd1], %r1;").unwrap();
+    run("cvta.const.u64 %rd2, table; ld.u32 %r1, [%rd2+8];").unwrap();
+    for wrong in [
+        "ld.const.u32 %r1, [%rd1];",
+        "mov.u64 %rd2, other; ld.const.u32 %r1, [%rd2];",
+        "mov.u64 %rd2, table; ld.const.u32 %r1, [%rd2+12];",
+    ] {
+        let found = run(wrong).expect_err(wrong);
+        assert_eq!(found.kind, cuda_sim::exec::FaultKind::OutOfBounds, "{found}");
+        assert!(found.what.contains("no variable of `.const`"), "{found}");
+    }
+}

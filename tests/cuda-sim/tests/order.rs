@@ -307,3 +307,86 @@ fn votes_do_without_those_that_have_exited() {
     let vote = "setp.eq.u32 %p1, %r1, 5; vote.sync.any.pred %p2, %p1, -1; mov.u32 %r0, 1;";
     fault_of(&harness::warp_text(vote), threads(31), &[words(&[0; 32])], FaultKind::Mask);
 }
+
+#[test]
+fn each_of_several_readers_may_be_ordered_before_a_writer() {
+    // Two warps read a word and arrive; the third writes it after them. A reader that does not arrive races.
+    let arrive = |other: &str, count: u32| {
+        text(&format!(
+            "setp.eq.u32 %p9, %r1, 0; @%p9 st.shared.u32 [%r3], 0; bar.sync 0; shr.u32 %r5, %r1, 5; setp.eq.u32 %p2, %r5, 0; setp.eq.u32 %p3, %r5, 1; setp.eq.u32 %p4, %r5, 2; setp.eq.u32 %p5, %r5, 3;
+@%p2 bra first; @%p3 bra second; @%p4 bra third; {other} bra end;
+first: ld.shared.u32 %r6, [%r3]; bar.arrive 1, {count}; bra end;
+second: ld.shared.u32 %r6, [%r3]; bar.arrive 1, {count}; bra end;
+third: bar.sync 1, {count}; setp.eq.u32 %p6, %r1, 64; @%p6 st.shared.u32 [%r3], 1; end:"
+        ))
+        .replace("mad.lo.u32 %r4, %r1, 4, %r3;", "")
+        .replace("mad.wide.u32 %rd3, %r1, 4, %rd1;", "")
+    };
+    clean_in(&arrive("", 96), 1, 128);
+    clean_in(&arrive("ld.shared.u32 %r6, [%r3]; bar.arrive 1, 128;", 128), 1, 128);
+    race_in(&arrive("ld.shared.u32 %r6, [%r3];", 96), 1, 128);
+    // The same of atomics before a plain write.
+    clean_in(
+        &arrive("", 96).replace("ld.shared.u32 %r6, [%r3]", "atom.shared.add.u32 %r6, [%r3], 1"),
+        1,
+        128,
+    );
+    // Lanes far apart in a warp read, and meet the one that writes; those between do not.
+    let lanes = |mask: &str| {
+        text(&format!(
+            "setp.eq.u32 %p9, %r1, 0; @%p9 st.shared.u32 [%r3], 0; bar.sync 0; and.b32 %r5, %r1, 7; setp.ne.u32 %p2, %r5, 2; @%p2 bra end; ld.shared.u32 %r6, [%r3];
+bar.warp.sync {mask}; setp.eq.u32 %p3, %r1, 18; @%p3 st.shared.u32 [%r3], 1; end:"
+        ))
+    };
+    clean_in(&lanes("0x04040404"), 1, 32);
+    let others = "setp.gt.u32 %p4, %r1, 15; selp.u32 %r7, 0x04040000, 0x00000404, %p4; bar.warp.sync %r7;";
+    race_in(&lanes("0").replace("bar.warp.sync 0;", others), 1, 32);
+}
+
+#[test]
+fn each_of_several_blocks_that_read_may_be_ordered_before_a_writer() {
+    // Of many blocks, two read and count; the third waits for both and writes. The others have begun, and do nothing.
+    let body = |fence: &str, wanted: u32| {
+        text(&format!(
+            "setp.lt.u32 %p2, %r2, 2; @%p2 bra read; setp.ne.u32 %p3, %r2, 5; @%p3 bra end;
+again: ld.relaxed.gpu.global.u32 %r5, [%rd2]; setp.lt.u32 %p4, %r5, {wanted}; @%p4 bra again; membar.gl; setp.eq.u32 %p5, %r1, 0; @%p5 st.global.u32 [%rd1], 1; bra end;
+read: ld.global.u32 %r6, [%rd1]; bar.sync 0; setp.ne.u32 %p6, %r1, 0; @%p6 bra end; {fence} red.relaxed.gpu.global.add.u32 [%rd2], 1; end:"
+        ))
+    };
+    for block in [1, 33, 64] {
+        clean_in(&body("membar.gl;", 2), 6, block);
+        race_in(&body("", 2), 6, block);
+    }
+}
+
+#[test]
+fn an_acquiring_read_is_no_fence_for_other_places() {
+    // The flag is read relaxed, and then another word acquired: only where that is the flag again does it order.
+    const WRITE: &str = "st.global.u32 [%rd1], 7; membar.gl; st.relaxed.gpu.global.u32 [%rd2], 1;";
+    let wait = |place: u32| {
+        format!(
+            "again: ld.relaxed.gpu.global.u32 %r5, [%rd2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra again; ld.acquire.gpu.global.u32 %r7, [%rd2+{place}]; ld.global.u32 %r6, [%rd1];"
+        )
+    };
+    clean_in(&handed(WRITE, &wait(0)), 2, 1);
+    race_in(&handed(WRITE, &wait(4)), 2, 1);
+    clean_in(&handed(WRITE, &wait(4).replace("ld.global.u32 %r6", "membar.gl; ld.global.u32 %r6")), 2, 1);
+    // The same of releases: a flag that is set after the release of another word tells nothing.
+    let set = |place: u32| {
+        format!(
+            "st.global.u32 [%rd1], 7; st.release.gpu.global.u32 [%rd2+{place}], 1; st.relaxed.gpu.global.u32 [%rd2], 1;"
+        )
+    };
+    const READ: &str = "again: ld.acquire.gpu.global.u32 %r5, [%rd2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra again; ld.global.u32 %r6, [%rd1];";
+    clean_in(&handed(&set(0), READ), 2, 1);
+    race_in(&handed(&set(4), READ), 2, 1);
+    // Atomics that acquire and release.
+    let lock = |take: &str| {
+        text(&format!(
+            "again: {take} %r5, [%rd2], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra again;
+ld.global.u32 %r6, [%rd1]; add.u32 %r6, %r6, 1; st.global.u32 [%rd1], %r6; atom.release.gpu.global.exch.b32 %r7, [%rd2], 0;"
+        ))
+    };
+    clean_in(&lock("atom.acquire.gpu.global.cas.b32"), 3, 1);
+    race_in(&lock("atom.relaxed.gpu.global.cas.b32"), 3, 1);
+}

@@ -58,9 +58,11 @@ fn code_of(fault: &Fault) -> Code {
     match fault.kind {
         FaultKind::OutOfBounds => Code::ILLEGAL_ADDRESS,
         FaultKind::Misaligned => Code::MISALIGNED_ADDRESS,
-        FaultKind::Uninitialized | FaultKind::Race | FaultKind::Barrier | FaultKind::Mask => {
-            Code::LAUNCH_FAILED
-        }
+        FaultKind::Uninitialized
+        | FaultKind::Race
+        | FaultKind::Constant
+        | FaultKind::Barrier
+        | FaultKind::Mask => Code::LAUNCH_FAILED,
         FaultKind::Trap if fault.instruction.contains("assert") => Code::ASSERT,
         FaultKind::Trap => Code::LAUNCH_FAILED,
         FaultKind::Endless => Code::LAUNCH_TIMEOUT,

@@ -86,16 +86,28 @@ fn one(regs: &mut Regs, exec: u32, alu: &Alu) {
     }
 }
 
-/// A copy of a register that was not written is not written either.
 #[inline(always)]
 fn copy(regs: &mut Regs, exec: u32, bits: Bits, d: Reg, a: Reg) {
-    let from = regs.written[a as usize];
     match bits {
         Bits::B16 | Bits::B32 => regs.map(exec, d, a, |x: u32| x),
         Bits::B64 => regs.map(exec, d, a, |x: u64| x),
     }
-    let written = &mut regs.written[d as usize];
-    *written = (*written & !exec) | (from & exec);
+}
+
+/// The lanes in which what an instruction computes is undefined, as what it is made of is in some: of a choice only what
+/// is chosen. None where it is one that keeps more than registers.
+#[cold]
+pub(super) fn undefined(regs: &Regs, exec: u32, alu: &Alu, reads: &[Reg]) -> Option<u32> {
+    let missing = |reg: Reg| exec & !regs.written[reg as usize];
+    let chosen = |first: u32, a: Reg, b: Reg| (first & missing(a)) | (!first & missing(b));
+    Some(match *alu {
+        Alu::Carry { .. } => return None,
+        Alu::Selp { a, b, p, .. } => missing(p.pred) | chosen(choice::truth(regs, p), a, b),
+        Alu::Slct { float, ftz, a, b, c, .. } => {
+            missing(c) | chosen(choice::by_sign(regs, exec, float, ftz, c), a, b)
+        }
+        ref _of_all => reads.iter().fold(0, |all, &reg| all | missing(reg)),
+    })
 }
 
 /// How many bits an element has.

@@ -37,9 +37,10 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
         if let Some(places) = &mut places {
             let how = Strong::Change { read: atom.d.is_some(), wrote: atom.op != AtomOp::Cas || old == b };
             let place = who.place(space, address);
-            order::strong(who, places, lane, place, how);
+            order::strong(who, places, lane, place, (how, atom.order));
         }
     }
+    order::released(who, atom.order);
     count(who, atom, global, &addresses);
     Ok(())
 }

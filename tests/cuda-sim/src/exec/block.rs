@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::clock::Clock;
 use super::memory::shadows;
 use super::order::{Order, Party, Places};
 use super::race::{Shadow, Stamp};
@@ -102,6 +103,20 @@ pub(super) fn position(number: u32, extents: [u32; 3]) -> [u32; 3] {
     [number % x, number / x % y, number / x / y]
 }
 
+/// How many barriers a block has.
+pub(super) const BARRIERS: usize = 16;
+
+/// Lanes of a warp that came to a barrier together.
+pub(super) struct Arrival {
+    /// The warp's number.
+    pub(super) warp: usize,
+    pub(super) lanes: u32,
+    /// For how many threads the barrier is; none: all.
+    pub(super) threads: Option<u32>,
+    /// What those know that do not wait.
+    pub(super) passed: Option<Clock>,
+}
+
 /// A block's own memory.
 pub(super) struct BlockMemory {
     shared: Vec<u64>,
@@ -120,8 +135,8 @@ pub(super) struct BlockMemory {
     /// Number among the blocks, and where that is.
     pub(super) number: u64,
     pub(super) at: [u32; 3],
-    /// Threads that arrived without waiting, for each barrier.
-    pub(super) arrived: [u32; 16],
+    /// Who came to each barrier since it was last complete, in order.
+    pub(super) arrivals: [Vec<Arrival>; BARRIERS],
     pub(super) threads: u32,
     /// How many events have ordered anything, and the last that ordered all.
     pub(super) time: u64,
@@ -210,7 +225,7 @@ impl Block {
             counters: Counters::default(),
             number: 0,
             at: [0; 3],
-            arrived: [0; 16],
+            arrivals: Default::default(),
             threads,
             time: 1,
             barrier: 0,
@@ -257,7 +272,7 @@ impl Block {
         if std::mem::take(&mut self.mem.copying_words) != 0 {
             self.mem.copying.fill(0);
         }
-        self.mem.arrived = [0; 16];
+        self.mem.arrivals.iter_mut().for_each(Vec::clear);
     }
 
     /// All have exited, or somebody waits for what does not come.
@@ -297,64 +312,90 @@ impl Block {
     fn release(&mut self, grid: &Grid<'_>) -> Result<bool, Fault> {
         self.check_missed(grid)?;
         let mut released = false;
-        for id in 0..16 {
-            let waiting = self.waiting(id);
-            if waiting == 0 {
-                continue;
+        for id in 0..BARRIERS {
+            while let Some(count) = self.complete(grid, id)? {
+                let phase: Vec<Arrival> = self.mem.arrivals[id].drain(..count).collect();
+                self.let_go(grid, &phase)?;
+                released = true;
             }
-            let first = self.warps.iter().find_map(|warp| {
-                lanes(warp.waiting).find(|&lane| warp.barrier[lane] == id).map(|lane| (warp, lane))
-            });
-            let Some((warp, lane)) = first else { continue };
-            let (wanted, whole, aligned) = self.wanted(grid, warp, lane);
-            if waiting + self.mem.arrived[id as usize] < wanted {
-                continue;
-            }
-            if aligned {
-                self.check_aligned(grid, id)?;
-            }
-            if whole {
-                self.check_ended(grid, warp, lane)?;
-            }
-            self.reduce(grid, id);
-            let parties = self.parties(id);
-            for warp in &mut self.warps {
-                for lane in lanes(warp.waiting) {
-                    if warp.barrier[lane] == id {
-                        warp.waiting &= !(1 << lane);
-                        warp.pcs[lane] += 1;
-                        warp.passed |= u32::from(whole) << lane;
-                    }
-                }
-            }
-            if whole || waiting == self.threads {
-                self.mem.meet_all();
-            } else {
-                self.mem.meet(&parties, Some(id));
-            }
-            self.mem.arrived[id as usize] = 0;
-            released = true;
         }
         Ok(released)
     }
 
-    /// The lanes that wait at a barrier.
-    fn parties(&self, id: u8) -> Vec<Party> {
-        let at = |warp: &Warp| {
-            lanes(warp.waiting).filter(|&lane| warp.barrier[lane] == id).fold(0, |all, lane| all | 1 << lane)
-        };
-        let parties =
-            self.warps.iter().map(|warp| Party { first: warp.first, lanes: at(warp), meeting: warp.meeting });
-        parties.filter(|party| party.lanes != 0).collect()
+    /// How many of those that came to a barrier complete it, if it is.
+    fn complete(&self, grid: &Grid<'_>, id: usize) -> Result<Option<usize>, Fault> {
+        let arrivals = &self.mem.arrivals[id];
+        let whole = arrivals.iter().any(|arrival| arrival.threads.is_none());
+        let (mut came, mut there) = ([0u32; 32], 0);
+        for (number, arrival) in arrivals.iter().enumerate() {
+            let live = self.warps[arrival.warp].live;
+            // The ISA counts warps: one is there with all lanes that have not exited. Until then it counts what came.
+            let counts = |lanes: u32| if live & !lanes == 0 { 32 } else { lanes.count_ones() };
+            let before = came[arrival.warp];
+            let again = before & arrival.lanes != 0;
+            came[arrival.warp] = if again { arrival.lanes } else { before | arrival.lanes };
+            there += counts(came[arrival.warp]) - if again || before == 0 { 0 } else { counts(before) };
+            let Some(wanted) = arrival.threads.filter(|_| !whole) else { continue };
+            let what = match arrivals[0].threads {
+                Some(first) if first != wanted => {
+                    format!("it is for {wanted} threads, but others have come to this barrier for {first}")
+                }
+                _ if there > wanted => format!("{there} threads come to this barrier, which is for {wanted}"),
+                _ if there == wanted => return Ok(Some(number + 1)),
+                _ => continue,
+            };
+            let warp = &self.warps[arrival.warp];
+            let lane = arrival.lanes.trailing_zeros() as usize;
+            let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
+            return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
+        }
+        let all = |(warp, came): (&Warp, &u32)| warp.live & !came == 0;
+        let complete = whole && self.warps.iter().zip(&came).all(all);
+        Ok(complete.then_some(arrivals.len()))
     }
 
-    /// How many threads a barrier wants, whether they are all of the block, and whether warps come to it together.
-    fn wanted(&self, grid: &Grid<'_>, warp: &Warp, lane: usize) -> (u32, bool, bool) {
-        let live = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
-        let Op::Bar { threads, aligned, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op else {
-            unreachable!("lanes wait at barriers only");
-        };
-        (threads.map_or(live, |reg| u32::row(&warp.regs, reg)[lane]), threads.is_none(), aligned)
+    /// Those that complete a barrier have met.
+    fn let_go(&mut self, grid: &Grid<'_>, phase: &[Arrival]) -> Result<(), Fault> {
+        let whole = phase.iter().any(|arrival| arrival.threads.is_none());
+        let parties = self.parties(phase);
+        if let Some(party) = parties.first() {
+            let (warp, lane) =
+                (&self.warps[(party.first / 32) as usize], party.lanes.trailing_zeros() as usize);
+            let Op::Bar { aligned, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op else {
+                unreachable!("lanes wait at barriers only");
+            };
+            if aligned {
+                self.check_aligned(grid, &parties)?;
+            }
+            if whole {
+                self.check_ended(grid, warp, lane)?;
+            }
+        }
+        self.reduce(grid, &parties);
+        for party in &parties {
+            let warp = &mut self.warps[(party.first / 32) as usize];
+            warp.waiting &= !party.lanes;
+            lanes(party.lanes).for_each(|lane| warp.pcs[lane] += 1);
+            warp.passed |= if whole { party.lanes } else { 0 };
+        }
+        let passed: Vec<&Clock> = phase.iter().filter_map(|arrival| arrival.passed.as_ref()).collect();
+        let met: u32 = parties.iter().map(|party| party.lanes.count_ones()).sum();
+        if passed.is_empty() && (whole || met == self.threads) {
+            self.mem.meet_all();
+        } else {
+            self.mem.meet(&parties, &passed);
+        }
+        Ok(())
+    }
+
+    /// The lanes that wait, of those that came to a barrier.
+    fn parties(&self, phase: &[Arrival]) -> Vec<Party> {
+        let mut waiting = [0u32; 32];
+        phase.iter().filter(|arrival| arrival.passed.is_none()).for_each(|arrival| {
+            waiting[arrival.warp] |= arrival.lanes;
+        });
+        let parties = self.warps.iter().zip(waiting).filter(|(_, lanes)| *lanes != 0);
+        parties.map(|(warp, lanes)| Party { first: warp.first, lanes, meeting: warp.meeting }).collect()
     }
 
     /// No lane exits while others of its warp wait at an aligned barrier.
@@ -395,11 +436,12 @@ impl Block {
     }
 
     /// At an aligned barrier a warp's lanes are together.
-    fn check_aligned(&self, grid: &Grid<'_>, id: u8) -> Result<(), Fault> {
-        for warp in &self.warps {
-            let Some(lane) = lanes(warp.waiting).find(|&lane| warp.barrier[lane] == id) else { continue };
-            let together = lanes(warp.live)
-                .all(|other| warp.waiting >> other & 1 == 1 && warp.pcs[other] == warp.pcs[lane]);
+    fn check_aligned(&self, grid: &Grid<'_>, parties: &[Party]) -> Result<(), Fault> {
+        for party in parties {
+            let (warp, lane) =
+                (&self.warps[(party.first / 32) as usize], party.lanes.trailing_zeros() as usize);
+            let together = warp.live & !party.lanes == 0
+                && lanes(party.lanes).all(|other| warp.pcs[other] == warp.pcs[lane]);
             if !together {
                 let what = "the lanes of a warp are not all at this barrier, which is aligned".into();
                 let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
@@ -410,11 +452,13 @@ impl Block {
     }
 
     /// What the threads at a barrier that reduces get.
-    fn reduce(&mut self, grid: &Grid<'_>, id: u8) {
+    fn reduce(&mut self, grid: &Grid<'_>, parties: &[Party]) {
         let (mut count, mut all) = (0, 0);
         let mut of: Vec<(usize, usize, BarRed, u32)> = Vec::new();
-        for (number, warp) in self.warps.iter().enumerate() {
-            for lane in lanes(warp.waiting).filter(|&lane| warp.barrier[lane] == id) {
+        for party in parties {
+            let number = (party.first / 32) as usize;
+            let warp = &self.warps[number];
+            for lane in lanes(party.lanes) {
                 let Op::Bar { bar: Bar::Red { op, d, p }, .. } =
                     &grid.kernel.code.insts[warp.pcs[lane] as usize].op
                 else {
@@ -436,30 +480,41 @@ impl Block {
     }
 }
 
-/// What a thread does at a barrier of the block.
+/// Lanes come to a barrier of the block, of which each names the number and maybe how many threads it is for, and wait
+/// there or go on.
 pub(super) fn arrive(
+    mem: &mut BlockMemory,
     warp: &mut Warp,
     exec: u32,
     (id, threads): (u32, Option<u32>),
-    pc: u32,
+    (pc, waits): (u32, bool),
 ) -> Result<(), Box<Trouble>> {
     let ids = *u32::row(&warp.regs, id);
-    for lane in lanes(exec) {
-        if ids[lane] >= 16 {
-            return trouble(FaultKind::Barrier, lane, || {
-                format!("there is no barrier {}, only 0 to 15", ids[lane])
-            });
+    let counts = threads.map(|reg| *u32::row(&warp.regs, reg));
+    let wants = |lane: usize| (ids[lane], counts.map(|counts| counts[lane]));
+    let mut left = exec;
+    while left != 0 {
+        let lane = left.trailing_zeros() as usize;
+        let (id, threads) = wants(lane);
+        let alike =
+            lanes(left).filter(|&other| wants(other) == wants(lane)).fold(0, |all, lane| all | 1 << lane);
+        left &= !alike;
+        if id as usize >= BARRIERS {
+            return trouble(FaultKind::Barrier, lane, || format!("there is no barrier {id}, only 0 to 15"));
         }
-        if let Some(threads) = threads {
-            let count = u32::row(&warp.regs, threads)[lane];
-            if count == 0 || count % 32 != 0 {
-                return trouble(FaultKind::Barrier, lane, || format!("{count} threads are not whole warps"));
-            }
+        if let Some(count) = threads
+            && (count == 0 || count % 32 != 0)
+        {
+            return trouble(FaultKind::Barrier, lane, || format!("{count} threads are not whole warps"));
         }
-        warp.barrier[lane] = ids[lane] as u8;
+        let party = Party { first: warp.first, lanes: alike, meeting: warp.meeting };
+        let passed = (!waits).then(|| mem.arrive(party));
+        let number = (warp.first / 32) as usize;
+        mem.arrivals[id as usize].push(Arrival { warp: number, lanes: alike, threads, passed });
+        lanes(alike).for_each(|lane| warp.barrier[lane] = id as u8);
     }
-    warp.waiting |= exec;
-    warp.place(exec, pc);
+    warp.waiting |= if waits { exec } else { 0 };
+    warp.place(exec, if waits { pc } else { pc + 1 });
     Ok(())
 }
 

@@ -38,8 +38,10 @@ impl Who<'_, '_> {
             stamp: self.stamp.lane(lane),
             barrier: self.mem.barrier,
             meeting: self.meeting,
-            clock: order.and_then(|order| order.before(self.first + lane as u32)),
-            threads: self.mem.threads,
+            clock: order
+                .map(|order| order.before(self.first + lane as u32))
+                .filter(|clock| !clock.is_empty()),
+            apart: self.grid.kernel.code.orders_some,
             begun: &self.grid.begun,
         }
     }
@@ -66,8 +68,9 @@ pub(super) struct Spot {
 pub(super) fn addresses(regs: &Regs, addr: Addr) -> [u64; LANES] {
     match addr.base {
         Some((reg, Wide::Two)) => u64::row(regs, reg).map(|base| base.wrapping_add(addr.offset as u64)),
+        // An address of 32 bits stays one.
         Some((reg, Wide::One)) => {
-            u32::row(regs, reg).map(|base| u64::from(base).wrapping_add(addr.offset as u64))
+            u32::row(regs, reg).map(|base| u64::from(base.wrapping_add(addr.offset as u32)))
         }
         None => [addr.offset as u64; LANES],
     }
@@ -102,7 +105,11 @@ pub(super) fn resolve(space: Space, address: u64) -> (Space, u64) {
 }
 
 pub(super) fn load(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access) -> Step {
-    let touch = if access.strong { Touch::StrongRead } else { Touch::Read };
+    let touch = match (access.strong, access.is_constant) {
+        (true, _) => Touch::StrongRead,
+        (false, true) => Touch::Constant,
+        (false, false) => Touch::Read,
+    };
     each_space(who, regs, exec, access, touch)
 }
 
@@ -130,6 +137,9 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
         match space {
             Space::Global | Space::Const | Space::Generic => {
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| {
+                    if space == Space::Const {
+                        constant_spot(who, spot)?;
+                    }
                     global_spot(who, spot, touch, &mut last)
                 })?;
                 count(&mut who.mem.counters, exec, (access, at, reads));
@@ -151,10 +161,11 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
             let how = if reads { Strong::Read } else { Strong::Write };
             for lane in lanes(exec) {
                 let place = who.place(space, at[lane]);
-                order::strong(who, places, lane, place, how);
+                order::strong(who, places, lane, place, (how, access.order));
             }
         }
     }
+    order::released(who, access.order);
     Ok(())
 }
 
@@ -198,7 +209,7 @@ fn count(counters: &mut Counters, exec: u32, (access, addresses, reads): Accesse
 
 fn is_read(touch: Touch) -> bool {
     match touch {
-        Touch::Read | Touch::StrongRead => true,
+        Touch::Read | Touch::StrongRead | Touch::Constant => true,
         Touch::Write | Touch::Begin | Touch::Atomic => false,
     }
 }
@@ -306,6 +317,21 @@ pub(super) fn aligned(spot: Spot) -> Step {
     })
 }
 
+/// That bytes are of a variable of constant memory.
+fn constant_spot(who: &Who<'_, '_>, spot: Spot) -> Step {
+    let grid = who.grid;
+    let holds = |&(number, len): &(u32, u64)| {
+        let start = grid.launch.globals.get(number as usize).copied().unwrap_or(0);
+        spot.address >= start && spot.address - start + spot.bytes <= len
+    };
+    if grid.kernel.code.constant_memory.iter().any(holds) {
+        return Ok(());
+    }
+    trouble(FaultKind::OutOfBounds, spot.lane, || {
+        format!("no variable of `.const` holds the {} bytes at {:#x}", spot.bytes, spot.address)
+    })
+}
+
 /// Where a lane's bytes in global memory are, after all checks.
 #[inline(always)]
 pub(super) fn global_spot(
@@ -351,15 +377,29 @@ fn outside(who: &Who<'_, '_>, spot: Spot) -> Box<Trouble> {
 fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: &str) -> Step {
     let did = if conflict.wrote { "wrote" } else { "read" };
     let does = match touch {
-        Touch::Read | Touch::StrongRead => "read",
+        Touch::Read | Touch::StrongRead | Touch::Constant => "read",
         Touch::Write | Touch::Begin => "written",
         Touch::Atomic => "changed",
     };
+    let (bytes, address) = (spot.bytes, spot.address);
+    if conflict.is_with_constant() {
+        return trouble(FaultKind::Constant, spot.lane, || {
+            format!(
+                "{bytes} bytes of {space} memory at {address:#x} are {does} that the launch reads by `.nc`"
+            )
+        });
+    }
     let whom = who.grid.name(conflict.old, who.stamp);
+    if touch == Touch::Constant {
+        return trouble(FaultKind::Constant, spot.lane, || {
+            format!(
+                "{bytes} bytes of {space} memory at {address:#x} are read by `.nc`, which {whom} wrote in this launch"
+            )
+        });
+    }
     trouble(FaultKind::Race, spot.lane, || {
         format!(
-            "{} bytes of {space} memory at {:#x} are {does} that {whom} {did}, and nothing orders the two",
-            spot.bytes, spot.address
+            "{bytes} bytes of {space} memory at {address:#x} are {does} that {whom} {did}, and nothing orders the two"
         )
     })
 }

@@ -7,6 +7,7 @@ mod atomic;
 mod bits;
 mod block;
 mod choice;
+mod clock;
 mod convert;
 mod copy;
 mod float;
@@ -16,6 +17,7 @@ mod matrix;
 mod memory;
 mod order;
 mod race;
+mod readers;
 mod regs;
 mod soft;
 mod step;
@@ -86,12 +88,15 @@ pub enum FaultKind {
     OutOfBounds,
     /// An address that is no multiple of the access.
     Misaligned,
-    /// Shared memory, or a register, read before anything wrote it.
+    /// Shared memory read before anything wrote it; or an undefined register that decides an address, a way or what is
+    /// stored: nothing wrote it or what it was made of, or a shuffle took it from a lane that took no part.
     Uninitialized,
     /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no
     /// excuse.
     Race,
-    /// A barrier that not all threads reach.
+    /// Memory that the launch writes and reads by `ld.global.nc`, in whatever order.
+    Constant,
+    /// A barrier that not all threads reach, or that more reach than it is for.
     Barrier,
     /// A `.sync` instruction whose mask names a lane that does not come.
     Mask,

@@ -1,107 +1,66 @@
 //! What is before what, beyond the barriers that all reach: fences with the atomics, strong reads and strong writes about
-//! them, and barriers of some threads.
+//! them, those of these that release or acquire themselves, and barriers of some threads.
 //!
 //! A fence, then a strong write or an atomic: these release what the thread knew at the fence. A strong read or an atomic
-//! that sees the value, then a fence: these acquire it. An atomic hands on what the one before it released.
+//! that sees the value, then a fence: these acquire it. One that releases or acquires itself does so for its own place. An
+//! atomic hands on what the one before it released.
 //!
-//! Invariant: a clock's time of some threads is never later than an event that truly orders them.
+//! Invariant: a clock's time of a thread is never later than an event that truly orders it.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{MutexGuard, PoisonError};
 
 use super::block::{BlockMemory, Grid};
+use super::clock::{Clock, Times};
 use super::memory::Who;
-use super::race::{LEAVES, Stamp};
+use super::race::Stamp;
 use super::regs::lanes;
+use crate::ptx::ir::Ordered;
 
-/// What is known to be before: of threads of a block, up to which of its times. Threads are a node of their tree.
+/// A place by the block whose shared memory it is, or 0, and the address.
+pub(super) type At = (u64, u64);
+
+/// What there is for all, and what for threads of one block at least.
 #[derive(Clone, Default)]
-pub(super) struct Clock(HashMap<(u64, u64), u64>);
-
-/// A clock that others share, if there is anything to know.
-type Shared = Option<Arc<Clock>>;
-
-impl Clock {
-    fn add(&mut self, of: (u64, u64), time: u64) {
-        let known = self.0.entry(of).or_default();
-        *known = time.max(*known);
-    }
-
-    fn join(&mut self, o: &Clock) {
-        o.0.iter().for_each(|(&of, &time)| self.add(of, time));
-    }
-
-    /// Whether all that left a stamp, of blocks with so many threads, is known to be before.
-    #[cold]
-    pub(super) fn covers(&self, old: Stamp, threads: u32) -> bool {
-        let known = |node: u64| self.0.get(&(old.block(), node)).is_some_and(|&time| time >= old.time());
-        let mut above = old.node() >> 1;
-        while above > 0 {
-            if known(above) {
-                return true;
-            }
-            above >>= 1;
-        }
-        below(old.node(), LEAVES + u64::from(threads), &known)
-    }
-
-    /// How many blocks but this one something is known of.
-    pub(super) fn others(&self, this: u64) -> usize {
-        self.0.keys().map(|(block, _)| *block).filter(|block| *block != this).collect::<HashSet<_>>().len()
-    }
+struct Scopes<T> {
+    wide: T,
+    narrow: T,
 }
 
-/// Whether a node is known, or all below it that are threads.
-fn below(node: u64, end: u64, known: &impl Fn(u64) -> bool) -> bool {
-    let first = node << (node.leading_zeros() - LEAVES.leading_zeros());
-    first >= end
-        || known(node)
-        || node < LEAVES && (2 * node..2 * node + 2).all(|node| below(node, end, known))
-}
-
-fn merge(to: &mut Shared, from: &Shared) {
-    match (&mut *to, from) {
-        (_, None) => {}
-        (None, Some(_)) => *to = from.clone(),
-        (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
-        (Some(old), Some(new)) => Arc::make_mut(old).join(new),
-    }
-}
-
-/// What fences of the GPU, and those of a block at least, release or find.
-#[derive(Clone, Default)]
-struct Scopes {
-    wide: Shared,
-    narrow: Shared,
+/// What a thread knew at a fence, as it is told once a strong write releases it.
+#[derive(Clone)]
+struct Knew {
+    before: Clock,
+    barrier: u64,
+    meeting: u64,
+    time: u64,
 }
 
 /// What a thread knows.
 #[derive(Clone, Default)]
 struct Thread {
     /// What is before all that it does now.
-    before: Shared,
-    /// What its strong reads saw; a fence makes it known.
-    seen: Scopes,
-    /// What its strong writes release.
-    released: Scopes,
+    before: Clock,
+    /// What its strong reads saw at each place that was released; a fence makes it known, as does what acquires there.
+    seen: HashMap<At, Scopes<Clock>>,
+    /// What its strong writes release, and what those to some places do besides.
+    released: Scopes<Option<Knew>>,
+    released_at: HashMap<At, Scopes<Clock>>,
 }
 
 /// What the threads of a block know.
 pub(super) struct Order {
     threads: Vec<Thread>,
-    /// What those knew that arrived at a barrier without waiting.
-    arrived: HashMap<u8, Clock>,
 }
 
 /// What the last writes of a place released: for all, and for the block of the last that was of it.
 #[derive(Default)]
 pub(super) struct Place {
-    wide: Shared,
-    narrow: Option<(u64, Arc<Clock>)>,
+    wide: Clock,
+    narrow: Option<(u64, Clock)>,
 }
 
-/// Places by the block whose shared memory it is, or 0, and the address.
-pub(super) type Places = HashMap<(u64, u64), Place>;
+pub(super) type Places = HashMap<At, Place>;
 
 /// How a strong access touches its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +83,8 @@ pub(super) struct Party {
 
 impl Order {
     /// What is before all that a thread does now.
-    pub(super) fn before(&self, thread: u32) -> Option<&Clock> {
-        self.threads[thread as usize].before.as_deref()
+    pub(super) fn before(&self, thread: u32) -> &Clock {
+        &self.threads[thread as usize].before
     }
 }
 
@@ -135,93 +94,190 @@ pub(super) fn places<'g>(grid: &'g Grid<'_>) -> Option<MutexGuard<'g, Places>> {
     asked.then(|| grid.places.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Notes a strong access of a lane to a place.
-pub(super) fn strong(who: &mut Who<'_, '_>, places: &mut Places, lane: usize, at: (u64, u64), how: Strong) {
-    let (block, thread) = (who.stamp.block(), who.first as usize + lane);
-    let thread = &mut who.mem.order().threads[thread];
+/// Notes a strong access of a lane to a place. One that releases is over only with [`released`].
+pub(super) fn strong(
+    who: &mut Who<'_, '_>,
+    places: &mut Places,
+    lane: usize,
+    at: At,
+    (how, order): (Strong, Ordered),
+) {
     let (reads, writes) = match how {
         Strong::Read => (true, false),
         Strong::Write => (false, true),
         Strong::Change { read, wrote } => (read, wrote),
     };
-    if reads && let Some(place) = places.get(&at) {
-        merge(&mut thread.seen.wide, &place.wide);
-        if let Some((of, clock)) = &place.narrow
-            && *of == block
-        {
-            merge(&mut thread.seen.narrow, &Some(Arc::clone(clock)));
+    if reads || order.acquires {
+        acquire(who, places, lane, at, order);
+    }
+    if writes {
+        if how == Strong::Write {
+            places.remove(&at);
+        }
+        release(who, places, lane, at, order);
+    }
+}
+
+/// A read: what was released at the place is seen, and known at once where it acquires.
+fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: Ordered) {
+    let (block, threads) = (who.stamp.block(), who.mem.threads);
+    let thread = &mut who.mem.order().threads[who.first as usize + lane];
+    if let Some(place) = places.get(&at) {
+        let narrow = place.narrow.as_ref().filter(|(of, _)| *of == block).map(|(_, clock)| clock);
+        if narrow.is_some() || !place.wide.is_empty() {
+            let seen = thread.seen.entry(at).or_default();
+            seen.wide.join(&place.wide, threads);
+            narrow.into_iter().for_each(|clock| seen.narrow.join(clock, threads));
         }
     }
-    if !writes {
+    if order.acquires {
+        thread.know(Some(at), order.wide, threads);
+    }
+}
+
+/// A write: what the thread knew at its last fence, and what it released at this place or does now, is there to be seen.
+fn release(who: &mut Who<'_, '_>, places: &mut Places, lane: usize, at: At, order: Ordered) {
+    let (block, threads, number) = (who.stamp.block(), who.mem.threads, who.first + lane as u32);
+    if order.releases {
+        let known = who.knew(lane).clock(block, number, threads);
+        let own = who.mem.order().threads[number as usize].released_at.entry(at).or_default();
+        own.narrow.clone_from(&known);
+        if order.wide {
+            own.wide = known;
+        }
+    }
+    let thread = &who.mem.order().threads[number as usize];
+    let of_fence = |knew: &Option<Knew>| knew.as_ref().map(|knew| knew.clock(block, number, threads));
+    let own = thread.released_at.get(&at);
+    if thread.released.narrow.is_none() && own.is_none() {
         return;
     }
     let place = places.entry(at).or_default();
-    if how == Strong::Write {
-        *place = Place::default();
+    for clock in of_fence(&thread.released.wide).iter().chain(own.map(|own| &own.wide)) {
+        place.wide.join(clock, threads);
     }
-    merge(&mut place.wide, &thread.released.wide);
-    if let Some(clock) = &thread.released.narrow {
-        let mut all = place.narrow.take().filter(|(of, _)| *of == block).map(|(_, clock)| clock);
-        merge(&mut all, &Some(Arc::clone(clock)));
-        place.narrow = all.map(|clock| (block, clock));
+    let mut all =
+        place.narrow.take().filter(|(of, _)| *of == block).map(|(_, clock)| clock).unwrap_or_default();
+    for clock in of_fence(&thread.released.narrow).iter().chain(own.map(|own| &own.narrow)) {
+        all.join(clock, threads);
     }
+    place.narrow = Some((block, all));
+}
+
+/// What a thread does after an access that released is not what it released.
+#[inline(always)]
+pub(super) fn released(who: &mut Who<'_, '_>, order: Ordered) {
+    who.mem.time += u64::from(order.releases);
 }
 
 /// Lanes make a fence, or one half of it, for the GPU or for their block.
 pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, releases): (bool, bool)) {
+    let threads = who.mem.threads;
     for lane in lanes(exec) {
-        let party = Party { first: who.first, lanes: 1 << lane, meeting: who.meeting };
-        let thread = &mut who.mem.order().threads[who.first as usize + lane];
+        let number = who.first as usize + lane;
         if acquires {
-            let seen = if wide { std::mem::take(&mut thread.seen) } else { Scopes::default() };
-            let narrow = seen.narrow.or_else(|| thread.seen.narrow.take());
-            merge(&mut thread.before, &narrow);
-            merge(&mut thread.before, &seen.wide);
+            who.mem.order().threads[number].know(None, wide, threads);
         }
         if releases {
-            let known = Some(Arc::new(who.mem.known(&party)));
-            let thread = &mut who.mem.order().threads[who.first as usize + lane];
-            thread.released.narrow.clone_from(&known);
+            let knew = Some(who.knew(lane));
+            let released = &mut who.mem.order().threads[number].released;
             if wide {
-                thread.released.wide = known;
+                released.wide.clone_from(&knew);
             }
+            released.narrow = knew;
         }
     }
     who.mem.time += 1;
+}
+
+impl Thread {
+    /// What it has seen at a place, or at all, it knows.
+    fn know(&mut self, at: Option<At>, wide: bool, threads: u32) {
+        for (_, seen) in self.seen.iter().filter(|(place, _)| at.is_none_or(|at| at == **place)) {
+            self.before.join(&seen.narrow, threads);
+            if wide {
+                self.before.join(&seen.wide, threads);
+            }
+        }
+        // What is not known of the others is seen still.
+        if wide && !self.seen.is_empty() {
+            self.seen.retain(|place, _| at.is_some_and(|at| at != *place));
+        }
+    }
+}
+
+impl Knew {
+    /// The clock of it.
+    fn clock(&self, block: u64, thread: u32, threads: u32) -> Clock {
+        let party = Party { first: thread & !31, lanes: 1 << (thread & 31), meeting: self.meeting };
+        let mut clock = Clock::of(block, times(&[party], self.barrier, self.time, threads));
+        clock.join(&self.before, threads);
+        clock
+    }
+}
+
+impl Who<'_, '_> {
+    /// What a lane knows now.
+    fn knew(&mut self, lane: usize) -> Knew {
+        let (barrier, time, meeting) = (self.mem.barrier, self.mem.time, self.meeting);
+        let before = self.mem.order().threads[self.first as usize + lane].before.clone();
+        Knew { before, barrier, meeting, time }
+    }
+}
+
+/// What lanes know of their own block but by clocks: themselves now, their warps at their meetings, all at the barrier.
+fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
+    let (all, time) = (barrier as u32, time as u32);
+    if let [Party { first, lanes, meeting }] = parties
+        && lanes.is_power_of_two()
+        && *meeting <= barrier
+    {
+        return Times::One { all, thread: first + lanes.trailing_zeros(), time };
+    }
+    let mut times = vec![all; threads as usize];
+    for party in parties {
+        let first = party.first as usize;
+        let end = times.len().min(first + 32);
+        times[first..end].iter_mut().for_each(|known| *known = all.max(party.meeting as u32));
+        lanes(party.lanes).for_each(|lane| times[first + lane] = time);
+    }
+    Times::Each(times.into())
 }
 
 impl BlockMemory {
     /// What its threads know, from the first time on that anybody asks.
     fn order(&mut self) -> &mut Order {
         let threads = self.threads as usize;
-        self.order.get_or_insert_with(|| {
-            Box::new(Order { threads: vec![Thread::default(); threads], arrived: HashMap::new() })
-        })
+        self.order.get_or_insert_with(|| Box::new(Order { threads: vec![Thread::default(); threads] }))
     }
 
     /// All that is before what some lanes do next, if they were one.
-    fn known(&self, party: &Party) -> Clock {
+    fn known(&self, parties: &[Party]) -> Clock {
         let block = Stamp::new(self.number, 0, 0).block();
-        let mut clock = Clock::default();
-        for lane in lanes(party.lanes) {
-            let before = self.order.as_ref().and_then(|order| order.before(party.first + lane as u32));
-            before.into_iter().for_each(|before| clock.join(before));
-            clock.add((block, LEAVES + u64::from(party.first) + lane as u64), self.time);
+        let mut clock = Clock::of(block, times(parties, self.barrier, self.time, self.threads));
+        let Some(order) = &self.order else { return clock };
+        let mut last = &Clock::default();
+        for party in parties {
+            for lane in lanes(party.lanes) {
+                let before = order.before(party.first + lane as u32);
+                // What met before has one clock.
+                if !before.is(last) {
+                    clock.join(before, self.threads);
+                }
+                last = before;
+            }
         }
-        let warp = (LEAVES + u64::from(party.first)) >> 5;
-        clock.add((block, 1), self.barrier);
-        clock.add((block, warp), party.meeting);
         clock
     }
 
-    /// Some threads have met, and those that arrived at the barrier before: what they did is before what they do now.
-    pub(super) fn meet(&mut self, parties: &[Party], barrier: Option<u8>) {
-        let mut clock = barrier.and_then(|id| self.order().arrived.remove(&id)).unwrap_or_default();
-        parties.iter().for_each(|party| clock.join(&self.known(party)));
-        let clock = Some(Arc::new(clock));
+    /// Some threads have met, and others that arrived and went on: what they did is before what the first do now.
+    pub(super) fn meet(&mut self, parties: &[Party], arrived: &[&Clock]) {
+        let mut clock = self.known(parties);
+        arrived.iter().for_each(|arrived| clock.join(arrived, self.threads));
+        let order = self.order();
         for party in parties {
             for lane in lanes(party.lanes) {
-                self.order().threads[party.first as usize + lane].before.clone_from(&clock);
+                order.threads[party.first as usize + lane].before.clone_from(&clock);
             }
         }
         self.time += 1;
@@ -231,13 +287,17 @@ impl BlockMemory {
     pub(super) fn meet_all(&mut self) {
         self.barrier = self.time;
         self.time += 1;
-        let block = Stamp::new(self.number, 0, 0).block();
+        let (block, threads) = (Stamp::new(self.number, 0, 0).block(), self.threads);
         let Some(order) = &mut self.order else { return };
+        let (mut all, mut last) = (Clock::default(), Clock::default());
+        for thread in &order.threads {
+            if !thread.before.is(&last) {
+                all.join(&thread.before, threads);
+                last.clone_from(&thread.before);
+            }
+        }
         // What they know of each other is told by the barrier.
-        let mut all = Clock::default();
-        order.threads.iter().filter_map(|thread| thread.before.as_deref()).for_each(|clock| all.join(clock));
-        all.0.retain(|(of, _), _| *of != block);
-        let all = (!all.0.is_empty()).then(|| Arc::new(all));
+        let all = all.without(block);
         order.threads.iter_mut().for_each(|thread| thread.before.clone_from(&all));
     }
 
@@ -245,19 +305,20 @@ impl BlockMemory {
     pub(super) fn meet_warp(&mut self, party: &Party) -> u64 {
         let time = self.time;
         let range = party.first as usize..(party.first as usize + 32).min(self.threads as usize);
-        let knows = |order: &Order| order.threads[range.clone()].iter().any(|thread| thread.before.is_some());
+        let knows =
+            |order: &Order| order.threads[range.clone()].iter().any(|thread| !thread.before.is_empty());
         if self.order.as_deref().is_some_and(knows) {
-            self.meet(std::slice::from_ref(party), None);
+            self.meet(std::slice::from_ref(party), &[]);
         } else {
             self.time += 1;
         }
         time
     }
 
-    /// Lanes arrive at a barrier and go on.
-    pub(super) fn arrive(&mut self, party: &Party, id: u8) {
-        let known = self.known(party);
-        self.order().arrived.entry(id).or_default().join(&known);
+    /// What lanes know that arrive at a barrier and go on.
+    pub(super) fn arrive(&mut self, party: Party) -> Clock {
+        let known = self.known(&[party]);
         self.time += 1;
+        known
     }
 }

@@ -4,21 +4,26 @@
 //! missed is told in the crate's documentation.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::order::Clock;
+use super::clock::Clock;
+use super::readers::Readers;
 
 /// `block + 1`: 23 bits; threads: 11; time: 30, of which a launch has fewer than it has instructions.
 ///
 /// Threads are a node of a tree whose leaves are all 1024: the root is 1, below `n` are `2n` and `2n + 1`. Of several
-/// threads it is the lowest node above all.
+/// threads it is the lowest node above all, which is as good as their set where nothing but barriers of the whole block
+/// and of whole warps orders them. Elsewhere a cell of several has no block and the number of their set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(pub(super) u64);
 
 /// The node of the first thread.
 pub(super) const LEAVES: u64 = 1024;
-const MANY_BLOCKS: u64 = 0x7f_ffff << 41;
+/// More than one block, or more threads than a set has room for.
+pub(super) const MANY_BLOCKS: u64 = 0x7f_ffff << 41;
+/// Readers of what nothing writes in the launch: before no writer.
+const CONSTANT: u64 = MANY_BLOCKS | 1;
 /// Blocks that stamps tell apart.
 const BLOCKS: u64 = 0x7f_fffe;
 
@@ -32,6 +37,8 @@ pub(super) enum Touch {
     Atomic,
     /// A write that begins here and is noted where it ends.
     Begin,
+    /// A read by way of a cache that holds only what nothing writes in the launch.
+    Constant,
 }
 
 impl Stamp {
@@ -54,6 +61,22 @@ impl Stamp {
     /// Which thread, if it is one.
     pub(super) fn thread(self) -> Option<u64> {
         self.node().checked_sub(LEAVES)
+    }
+
+    /// The set, if it is one.
+    #[inline(always)]
+    pub(super) fn set(self) -> Option<u32> {
+        (self.0 != 0 && self.0 < 1 << 30).then_some(self.0 as u32)
+    }
+
+    /// Of the first lane of the thread's warp.
+    pub(super) fn warp(self) -> Stamp {
+        Stamp(self.0 & !(31 << 30))
+    }
+
+    /// Whether two are of one warp, at whatever times.
+    pub(super) fn is_same_warp(self, o: Stamp) -> bool {
+        (self.0 ^ o.0) >> 35 == 0
     }
 
     #[inline(always)]
@@ -88,16 +111,20 @@ pub(super) struct Now<'a> {
     pub(super) meeting: u64,
     /// What else the thread knows.
     pub(super) clock: Option<&'a Clock>,
-    /// Threads of a block, and how many blocks have begun.
-    pub(super) threads: u32,
+    /// Whether something in the kernel orders some threads and not others, so that readers are remembered one by one.
+    pub(super) apart: bool,
+    /// How many blocks have begun.
     pub(super) begun: &'a AtomicU64,
 }
 
 impl Now<'_> {
     /// Whether what `old` did came before what this does.
     #[inline(always)]
-    fn is_after(&self, old: Stamp) -> bool {
+    pub(super) fn is_after(&self, old: Stamp) -> bool {
         let (me, time) = (self.stamp, old.time());
+        if old.0 == CONSTANT {
+            return false;
+        }
         let met = old.block() == me.block()
             && (time <= self.barrier
                 || old.node() == me.node()
@@ -110,15 +137,15 @@ impl Now<'_> {
     fn knows(&self, clock: &Clock, old: Stamp) -> bool {
         if old.0 == MANY_BLOCKS {
             // Nobody noted who they were: something is known of all others.
-            return clock.others(self.stamp.block()) as u64 + 1 >= self.begun.load(Ordering::SeqCst);
+            return clock.others(self.stamp.block()) + 1 >= self.begun.load(Ordering::SeqCst);
         }
-        clock.covers(old, self.threads)
+        clock.covers(old)
     }
 
     /// Both readers in one stamp, or the later where that is all that matters.
     fn with(&self, old: Stamp) -> Stamp {
         let me = self.stamp;
-        if old.0 == 0 || old.0 == MANY_BLOCKS {
+        if old.0 == 0 || old.0 >= MANY_BLOCKS {
             return if old.0 == 0 { me } else { old };
         }
         if self.is_after(old) {
@@ -136,6 +163,7 @@ impl Now<'_> {
 #[derive(Default)]
 pub(super) struct Shadow {
     levels: [OnceLock<Level>; 3],
+    readers: Mutex<Readers>,
 }
 
 /// Bytes of a granule at each level.
@@ -155,6 +183,13 @@ struct Level {
 pub(super) struct Conflict {
     pub(super) old: Stamp,
     pub(super) wrote: bool,
+}
+
+impl Conflict {
+    /// Whether it is with readers of what nothing may write.
+    pub(super) fn is_with_constant(self) -> bool {
+        self.old.0 == CONSTANT
+    }
 }
 
 impl Level {
@@ -196,6 +231,7 @@ fn zeros(len: usize) -> Box<[AtomicU64]> {
 impl Shadow {
     /// As if nothing had touched the memory.
     pub(super) fn clear(&mut self) {
+        self.readers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         for (level, granule) in self.levels.iter_mut().zip(GRANULES) {
             let Some(level) = level.get_mut() else { continue };
             let cells = (REGION / granule) as usize * 2;
@@ -234,7 +270,7 @@ impl Shadow {
             level.strong();
         }
         for number in Level::pairs(GRANULES[own], at, bytes) {
-            conflict = conflict.or(note(level.pair(number), touch, me));
+            conflict = conflict.or(note(level.pair(number), touch, me, &self.readers));
         }
         for (number, granule) in GRANULES.into_iter().enumerate() {
             if number == own {
@@ -242,7 +278,7 @@ impl Shadow {
             }
             let Some(level) = self.levels[number].get().filter(|level| level.saw(at)) else { continue };
             for number in Level::pairs(granule, at, bytes) {
-                conflict = conflict.or(compare(level.pair(number), touch, me));
+                conflict = conflict.or(compare(level.pair(number), touch, me, &self.readers));
             }
         }
         conflict
@@ -271,32 +307,65 @@ impl Shadow {
 /// The cells of a granule: of the last plain writer and the plain readers, and of atomics and strong readers.
 type Pair<'a> = (&'a [AtomicU64], Option<&'a [AtomicU64]>);
 
+/// Sets of readers, which cells have numbers of.
+type Sets = Mutex<Readers>;
+
+fn lock(sets: &Sets) -> MutexGuard<'_, Readers> {
+    sets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Compares with a granule and leaves a stamp there. Everyone leaves it before looking at the others', so that of two at
 /// the same time at least one sees the other.
 #[inline(always)]
-fn note((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>) -> Option<Conflict> {
+fn note((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>, sets: &Sets) -> Option<Conflict> {
     match (touch, strong) {
-        (Touch::Read, _) => join(&plain[1], |old| me.with(old)),
+        (Touch::Read, _) => join(&plain[1], me, sets, true),
+        (Touch::Constant, _) => keep_constant(&plain[1], sets),
         (Touch::Write, _) => {
             let old = plain[0].swap(me.stamp.0, Ordering::SeqCst);
-            return against(old, true, me).or_else(|| compare((plain, strong), touch, me));
+            return against(Stamp(old), true, me).or_else(|| compare((plain, strong), touch, me, sets));
         }
-        (Touch::StrongRead, Some(strong)) => join(&strong[1], |old| me.with(old)),
+        (Touch::StrongRead, Some(strong)) => join(&strong[1], me, sets, true),
         // Of other blocks' atomics the last one is enough: barriers order none of them.
-        (Touch::Atomic, Some(strong)) => {
-            join(&strong[0], |old| if old.block() == me.stamp.block() { me.with(old) } else { me.stamp })
-        }
+        (Touch::Atomic, Some(strong)) => join(&strong[0], me, sets, false),
         (Touch::StrongRead | Touch::Atomic, None) | (Touch::Begin, _) => {}
     }
-    compare((plain, strong), touch, me)
+    compare((plain, strong), touch, me, sets)
 }
 
-/// Leaves a stamp together with what was there.
+/// Says that nothing is to write here in the launch.
 #[inline(always)]
-fn join(cell: &AtomicU64, with: impl Fn(Stamp) -> Stamp) {
+fn keep_constant(cell: &AtomicU64, sets: &Sets) {
+    let mut old = cell.load(Ordering::Relaxed);
+    while old != CONSTANT {
+        if Stamp(old).set().is_some() {
+            return lock(sets).replace(cell, Stamp(CONSTANT));
+        }
+        match cell.compare_exchange_weak(old, CONSTANT, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(found) => old = found,
+        }
+    }
+}
+
+/// Who has written what is to be constant.
+#[inline(always)]
+fn written((plain, strong): Pair<'_>, sets: &Sets) -> Option<Conflict> {
+    let wrote = |cell: &&AtomicU64| cell.load(Ordering::SeqCst) != 0;
+    let cell = Some(&plain[0]).filter(wrote).or_else(|| strong.map(|strong| &strong[0]).filter(wrote))?;
+    Some(Conflict { old: lock(sets).first(cell), wrote: true })
+}
+
+/// Leaves a stamp together with what was there, of other blocks too or of this one only.
+#[inline(always)]
+fn join(cell: &AtomicU64, me: &Now<'_>, sets: &Sets, others: bool) {
     let mut old = cell.load(Ordering::Relaxed);
     loop {
-        let new = with(Stamp(old)).0;
+        let stamp = Stamp(old);
+        if me.apart && old != 0 && (stamp.set().is_some() || !me.is_after(stamp)) {
+            return lock(sets).join(cell, me, others);
+        }
+        let new = if others || stamp.block() == me.stamp.block() { me.with(stamp).0 } else { me.stamp.0 };
         if new == old {
             return;
         }
@@ -309,8 +378,17 @@ fn join(cell: &AtomicU64, with: impl Fn(Stamp) -> Stamp) {
 
 /// Compares with a granule only.
 #[inline(always)]
-fn compare((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>) -> Option<Conflict> {
-    let look = |cell: &AtomicU64, wrote| against(cell.load(Ordering::SeqCst), wrote, me);
+fn compare((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>, sets: &Sets) -> Option<Conflict> {
+    if touch == Touch::Constant {
+        return written((plain, strong), sets);
+    }
+    let look = |cell: &AtomicU64, wrote| {
+        let old = Stamp(cell.load(Ordering::SeqCst));
+        match old.set() {
+            Some(_) => lock(sets).unordered(cell, me).map(|old| Conflict { old, wrote }),
+            None => against(old, wrote, me),
+        }
+    };
     let writes = matches!(touch, Touch::Write | Touch::Begin);
     let mut found = look(&plain[0], true);
     if writes || touch == Touch::Atomic {
@@ -327,8 +405,7 @@ fn compare((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>) -> Option<Conf
 }
 
 #[inline(always)]
-fn against(old: u64, wrote: bool, me: &Now<'_>) -> Option<Conflict> {
-    let old = Stamp(old);
+fn against(old: Stamp, wrote: bool, me: &Now<'_>) -> Option<Conflict> {
     (old.0 != 0 && !me.is_after(old)).then_some(Conflict { old, wrote })
 }
 
@@ -342,7 +419,7 @@ mod tests {
     fn touches(shadow: &Shadow, at: u64, bytes: u64, touch: Touch, now: At) -> bool {
         let ((block, thread, time, (barrier, meeting)), begun) = (now, AtomicU64::new(2));
         let stamp = Stamp::new(block, thread, time);
-        let now = Now { stamp, barrier, meeting, clock: None, threads: 64, begun: &begun };
+        let now = Now { stamp, barrier, meeting, clock: None, apart: false, begun: &begun };
         shadow.touch(64, at, bytes, touch, &now).is_some()
     }
 

@@ -2,12 +2,12 @@
 
 use super::block::{self, BlockMemory, Grid};
 use super::memory::{self, Who};
-use super::order::{self, Party};
+use super::order;
 use super::race::Stamp;
 use super::regs::{LANES, Raw, lanes};
 use super::warp::{Group, Warp};
 use super::{FaultKind, Step, Trouble, alu, atomic, copy, sync, trouble};
-use crate::ptx::ir::{Alu, Bar, Inst, Op, Reg, Special, Wide};
+use crate::ptx::ir::{Bar, Inst, Op, Reg, Special, Together, Wide};
 
 /// Instructions that a warp runs before others have their turn, so that one may wait for another in a loop.
 const TURN: u64 = 20_000;
@@ -75,11 +75,12 @@ fn group(
         if !matches!(inst.op, Op::Special { .. }) {
             mem.counters.instructions += u64::from(exec.count_ones());
         }
-        if !matches!(inst.op, Op::Alu(Alu::Move { .. })) {
-            check_reads(warp, exec, inst, &code.reads)?;
-        }
+        let undefined = check_reads(warp, exec, inst, &code.reads)?;
         let flow = if let Op::Alu(op) = &inst.op {
             alu::run(&mut warp.regs, exec, op, grid.fast);
+            if undefined != 0 {
+                inst.written(&code.writes).iter().for_each(|&d| warp.regs.written[d as usize] &= !undefined);
+            }
             Flow::Next
         } else {
             other(grid, mem, warp, (active, exec), *pc, &inst.op)?
@@ -100,20 +101,57 @@ fn group(
     Ok(())
 }
 
+/// That all registers were written in the lanes where they decide anything. What is only computed with is undefined in some
+/// lanes then, which it gives.
 #[inline(always)]
-fn check_reads(warp: &Warp, exec: u32, inst: &Inst, reads: &[Reg]) -> Step {
+fn check_reads(warp: &Warp, exec: u32, inst: &Inst, reads: &[Reg]) -> Result<u32, Box<Trouble>> {
     let (first, count) = inst.reads;
-    check(warp, exec, &reads[first as usize..(first + count) as usize])
+    let reads = &reads[first as usize..(first + count) as usize];
+    let missing = missing(warp, exec, reads);
+    if missing == 0 { Ok(0) } else { undefined(warp, exec, &inst.op, reads) }
 }
 
-/// That all registers were written in the lanes that read them.
+/// The lanes that lack some of these.
 #[inline(always)]
-fn check(warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
+fn missing(warp: &Warp, exec: u32, reads: &[Reg]) -> u32 {
     let mut missing = 0;
     for &reg in reads {
         missing |= exec & !warp.regs.written[reg as usize];
     }
-    if missing == 0 { Ok(()) } else { unwritten(warp, exec, reads) }
+    missing
+}
+
+/// Where something is not written: in what lanes what it computes is undefined, or the fault.
+#[cold]
+fn undefined(warp: &Warp, exec: u32, op: &Op, reads: &[Reg]) -> Result<u32, Box<Trouble>> {
+    let mut exec = exec;
+    if let Op::Alu(alu) = op
+        && let Some(missing) = alu::undefined(&warp.regs, exec, alu, reads)
+    {
+        return Ok(missing);
+    }
+    if let Op::Together { mask, what } = op {
+        match *what {
+            // What the value is matters to those that get it.
+            Together::Shfl { b, c, .. } => return check(warp, exec, &[b, c, *mask]).map(|()| 0),
+            // Only these lanes have addresses of rows.
+            Together::LdMatrix { count, .. } if count < 4 => exec &= (1 << (8 * count)) - 1,
+            Together::LdMatrix { .. }
+            | Together::Sync
+            | Together::Vote { .. }
+            | Together::Match { .. }
+            | Together::Redux { .. }
+            | Together::Elect { .. }
+            | Together::Mma(_) => {}
+        }
+    }
+    check(warp, exec, reads).map(|()| 0)
+}
+
+/// That all these were written.
+#[inline(always)]
+fn check(warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
+    if missing(warp, exec, reads) == 0 { Ok(()) } else { unwritten(warp, exec, reads) }
 }
 
 #[cold]
@@ -121,7 +159,10 @@ fn unwritten(warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
     let which = reads.iter().position(|&reg| exec & !warp.regs.written[reg as usize] != 0).unwrap_or(0);
     let missing = exec & !warp.regs.written[reads[which] as usize];
     trouble(FaultKind::Uninitialized, missing.trailing_zeros() as usize, || {
-        format!("nothing has written the register that it reads as number {}", which + 1)
+        format!(
+            "the register that it reads as number {} is undefined: nothing has written it, or something that it was made of, or a shuffle took it from a lane that took no part",
+            which + 1
+        )
     })
 }
 
@@ -142,19 +183,9 @@ fn other(
         Op::Special { special, wide, d } => special_register(who, warp, exec, *special, (*d, *wide)),
         Op::Cvta { space, to, d, a } => memory::cvta(&mut warp.regs, exec, (*space, *to), *d, *a),
         Op::IsSpace { space, d, a } => memory::is_space(&mut warp.regs, exec, *space, *d, *a),
-        Op::Load(access) => {
-            memory::load(who, &mut warp.regs, exec, access)?;
-            half_fence(who, exec, access.order.wide, (access.order.acquires, false));
-        }
-        Op::Store(access) => {
-            half_fence(who, exec, access.order.wide, (false, access.order.releases));
-            memory::store(who, &mut warp.regs, exec, access)?;
-        }
-        Op::Atom(atom) => {
-            half_fence(who, exec, atom.order.wide, (false, atom.order.releases));
-            atomic::atom(who, &mut warp.regs, exec, atom)?;
-            half_fence(who, exec, atom.order.wide, (atom.order.acquires, false));
-        }
+        Op::Load(access) => memory::load(who, &mut warp.regs, exec, access)?,
+        Op::Store(access) => memory::store(who, &mut warp.regs, exec, access)?,
+        Op::Atom(atom) => atomic::atom(who, &mut warp.regs, exec, atom)?,
         Op::CopyAsync { to, from, bytes, fill } => copy::begin(who, warp, exec, (*to, *from), *bytes, *fill)?,
         Op::CopyCommit => warp.copies.commit(exec),
         Op::CopyWait(most) => copy::wait(who, warp, exec, *most)?,
@@ -193,28 +224,8 @@ fn barrier(
         });
     }
     warp.place(active & !exec, pc + 1);
-    block::arrive(warp, exec, (id, threads), pc)?;
-    if matches!(bar, Bar::Arrive) {
-        warp.waiting &= !exec;
-        warp.place(exec, pc + 1);
-        lanes(exec).for_each(|lane| who.mem.arrived[usize::from(warp.barrier[lane])] += 1);
-        for id in 0..16 {
-            let those = lanes(exec).filter(|&lane| warp.barrier[lane] == id);
-            let lanes = those.fold(0, |all, lane| all | 1 << lane);
-            if lanes != 0 {
-                who.mem.arrive(&Party { first: who.first, lanes, meeting: who.meeting }, id);
-            }
-        }
-    }
+    block::arrive(who.mem, warp, exec, (id, threads), (pc, !matches!(bar, Bar::Arrive)))?;
     Ok(Flow::Placed)
-}
-
-/// The part of a fence that an access has with it.
-#[inline(always)]
-fn half_fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, releases): (bool, bool)) {
-    if acquires || releases {
-        order::fence(who, exec, wide, (acquires, releases));
-    }
 }
 
 fn branch(warp: &mut Warp, active: u32, exec: u32, pc: u32, target: u32) -> Flow {

@@ -171,13 +171,21 @@ fn perform(who: &mut Who<'_, '_>, warp: &mut Warp, group: u32, parts: &[Part<'_>
             if group == warp.live {
                 warp.meeting = who.mem.meet_warp(&party);
             } else {
-                who.mem.meet(&[party], None);
+                who.mem.meet(&[party], &[]);
             }
         }
         Together::Shfl { mode, .. } => {
             let [values, steps, clamps] = [0, 1, 2].map(|n| gather(regs, parts, n));
-            let (out, ranged) = shuffle(group, mode, (&values, &steps, &clamps))?;
+            let (out, ranged, from) = shuffle(group, mode, (&values, &steps, &clamps));
+            let written = parts
+                .iter()
+                .fold(0, |all, &(those, what)| all | those & regs.written[operands(what).reads[0] as usize]);
             scatter(regs, parts, &out, ranged);
+            if from & !written != 0 {
+                undefine(regs, parts, |lane| {
+                    written >> source(mode, lane as u32, steps[lane], clamps[lane]).0 & 1 == 0
+                });
+            }
         }
         Together::Vote { vote, .. } => {
             let truths = parts.iter().map(|(those, what)| {
@@ -234,25 +242,30 @@ fn source(mode: ShflMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
     if inside { (from, true) } else { (lane, false) }
 }
 
-/// What lanes get of one another, and which of them read within their range.
+/// What lanes get of one another, which of them read within their range, and which lanes are read.
 #[inline(always)]
 fn shuffle(
     group: u32,
     mode: ShflMode,
     (values, steps, clamps): (&[u32; LANES], &[u32; LANES], &[u32; LANES]),
-) -> Result<([u32; LANES], u32), Box<Trouble>> {
-    let (mut out, mut ranged) = ([0; LANES], 0);
+) -> ([u32; LANES], u32, u32) {
+    let (mut out, mut ranged, mut read) = ([0; LANES], 0, 0);
     for lane in lanes(group) {
         let (from, inside) = source(mode, lane as u32, steps[lane], clamps[lane]);
-        if group >> from & 1 == 0 {
-            return trouble(FaultKind::Mask, lane, || {
-                format!("it reads lane {from}, which does not take part")
-            });
-        }
         out[lane] = values[from as usize];
         ranged |= u32::from(inside) << lane;
+        read |= 1 << from;
     }
-    Ok((out, ranged))
+    (out, ranged, read)
+}
+
+/// What some lanes got is not defined.
+#[cold]
+fn undefine(regs: &mut Regs, parts: &[Part<'_>], is: impl Fn(usize) -> bool) {
+    for (those, what) in parts {
+        let undefined = lanes(*those).filter(|&lane| is(lane)).fold(0, |all, lane| all | 1 << lane);
+        operands(what).d.into_iter().for_each(|d| regs.written[d as usize] &= !undefined);
+    }
 }
 
 /// Which lanes have the value of each, and whether all have one.

@@ -1,6 +1,7 @@
 //! The body of a kernel: its declarations, scopes and labels, and its instructions in order.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::ParseError;
 use super::call::{Argument, Call};
@@ -67,7 +68,10 @@ pub(super) fn body<'t>(
     let mut body = Body::new(p, params);
     body.statements()?;
     let end = body.p.end() as u32;
-    body.push(Inst { guard: None, op: Op::Exit, reads: (0, 0), text: (end - 1, end) }, vec![]);
+    body.push(
+        Inst { guard: None, op: Op::Exit, reads: (0, 0), writes: (0, 0), text: (end - 1, end) },
+        vec![],
+    );
     body.resolve()?;
     if let Some(error) = body.too_much {
         return Err(error);
@@ -82,7 +86,29 @@ pub(super) fn body<'t>(
     let (rows, reads, mut insts) = (body.rows, body.all_reads, body.insts);
     origin::find(&mut insts, rows, &constants, (&reads, &body.all_writes));
     let has_fences = insts.iter().any(|inst| inst.op.is_fence());
-    Ok((Code { insts, rows, constants, reads, local, dynamic_at, has_fences, arrays }, shared, registers))
+    let everyone = body.constants.get(&(Constant::Bits(u64::from(u32::MAX)), Wide::One)).copied();
+    let orders_some = has_fences || insts.iter().any(|inst| inst.op.is_of_some(everyone));
+    let mut writes = Vec::new();
+    for (inst, written) in insts.iter_mut().zip(&body.all_writes) {
+        inst.writes = (writes.len() as u32, written.len() as u32);
+        writes.extend(written);
+    }
+    // The module's last variable may come after this.
+    let constant_memory = Arc::default();
+    let code = Code {
+        insts,
+        rows,
+        constants,
+        reads,
+        writes,
+        local,
+        dynamic_at,
+        has_fences,
+        orders_some,
+        constant_memory,
+        arrays,
+    };
+    Ok((code, shared, registers))
 }
 
 /// Most bytes of a thread's own memory, as the CUDA programming guide says.
@@ -432,7 +458,10 @@ impl<'p, 't> Body<'p, 't> {
             self.jumps.push((self.insts.len(), label, at, self.scope));
         }
         let writes = std::mem::take(&mut self.writes);
-        self.push(Inst { guard, op, reads, text: (start as u32, self.p.end() as u32) }, writes);
+        self.push(
+            Inst { guard, op, reads, writes: (0, 0), text: (start as u32, self.p.end() as u32) },
+            writes,
+        );
         Ok(())
     }
 

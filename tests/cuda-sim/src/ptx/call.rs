@@ -144,7 +144,7 @@ impl<'t> Body<'_, 't> {
         let guard = guard.map(|guard| Guard { negated: !guard.negated, ..guard });
         let op = if guard.is_some() { Op::Branch { target: 0 } } else { Op::Nop };
         let (first, text) = (self.insts.len(), (at as u32, self.p.end() as u32));
-        self.push(Inst { guard, op, reads: (0, 0), text }, vec![]);
+        self.push(Inst { guard, op, reads: (0, 0), writes: (0, 0), text }, vec![]);
         let back = self.p.seek(start);
         let header = self.p.header()?;
         let same = |formals: &[Formal<'_>], passed: &[Argument]| {

@@ -57,6 +57,8 @@ pub struct Global {
     pub align: u64,
     /// What it holds at first, all its bytes.
     pub init: Vec<u8>,
+    /// Whether it is of `.const`, not of `.global`.
+    pub is_constant: bool,
 }
 
 /// An `.entry`.

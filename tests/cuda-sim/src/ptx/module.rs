@@ -26,6 +26,10 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
         parser.item(&mut module.kernels)?;
     }
     module.globals = parser.globals;
+    let constants = module.globals.iter().zip(0..).filter(|(global, _)| global.is_constant);
+    let constants: Arc<[(u32, u64)]> =
+        constants.map(|(global, number)| (number, global.init.len() as u64)).collect();
+    module.kernels.iter_mut().for_each(|kernel| kernel.code.constant_memory = Arc::clone(&constants));
     Ok(module)
 }
 
@@ -85,7 +89,9 @@ pub(super) struct Parser<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
     /// `.global` or `.const`
-    Module,
+    Module {
+        is_constant: bool,
+    },
     Shared,
 }
 
@@ -308,7 +314,7 @@ impl<'t> Parser<'t> {
             }
             "global" | "const" => {
                 self.next();
-                self.variables(open, Home::Module)
+                self.variables(open, Home::Module { is_constant: word == "const" })
             }
             "shared" => {
                 self.next();
@@ -387,10 +393,10 @@ impl<'t> Parser<'t> {
     fn variables(&mut self, open: bool, home: Home) -> Result<(), ParseError> {
         for variable in self.declarations(open)? {
             let named = match home {
-                Home::Module => {
+                Home::Module { is_constant } => {
                     let number = self.globals.len() as u32;
                     let (name, align) = (variable.name.to_owned(), variable.align);
-                    self.globals.push(Global { name, align, init: variable.init });
+                    self.globals.push(Global { name, align, init: variable.init, is_constant });
                     Named::Global { number }
                 }
                 Home::Shared if variable.open => Named::Dynamic { align: variable.align },

@@ -242,7 +242,13 @@ impl<'t> Body<'_, 't> {
         let wide = if ty.bytes() == 8 { Wide::Two } else { Wide::One };
         let d = self.row(wide);
         let text = (at as u32, self.p.end() as u32);
-        self.before.push(Inst { guard: None, op: Op::Special { special, wide, d }, reads: (0, 0), text });
+        self.before.push(Inst {
+            guard: None,
+            op: Op::Special { special, wide, d },
+            reads: (0, 0),
+            writes: (0, 0),
+            text,
+        });
         self.reads.push(d);
         Ok(d)
     }

@@ -10,9 +10,10 @@ use super::live;
 use super::types::{Class, Type};
 
 /// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Origin {
     /// Nothing writes it on the ways seen so far.
+    #[default]
     Nowhere,
     /// No address of shared memory is in it, or one was loaded.
     Number,
@@ -63,6 +64,9 @@ impl Origin {
 /// The origins of all registers at a place.
 type State = Vec<Origin>;
 
+/// What is shuffled in each mode: lanes at two places may exchange, so that what one gets is of either.
+type Shuffled = [Origin; 4];
+
 /// Says of each address which array it is of, where that can be told and there is another.
 pub(super) fn find(
     insts: &mut [Inst],
@@ -86,11 +90,15 @@ pub(super) fn find(
     let numbers: HashMap<usize, usize> = blocks.iter().enumerate().map(|(i, block)| (block.0, i)).collect();
     let mut entering: Vec<Option<State>> = vec![None; blocks.len()];
     entering[0] = Some(start);
-    let mut todo = vec![0];
+    let (mut todo, mut shuffled) = (vec![0], Shuffled::default());
     while let Some(number) = todo.pop() {
         let (from, to) = blocks[number];
         let Some(mut state) = entering[number].clone() else { continue };
-        (from..to).for_each(|at| step(&mut state, &insts[at], reads, &writes[at]));
+        let before = shuffled;
+        (from..to).for_each(|at| step(&mut state, &insts[at], (reads, &writes[at]), &mut shuffled));
+        if shuffled != before {
+            todo = (0..blocks.len()).filter(|&block| entering[block].is_some()).collect();
+        }
         for next in live::successors(insts, to).iter().filter_map(|next| numbers.get(next)) {
             if join(&mut entering[*next], &state) && !todo.contains(next) {
                 todo.push(*next);
@@ -106,7 +114,7 @@ pub(super) fn find(
             {
                 addr.array = array;
             }
-            step(state, &insts[at], reads, &writes[at]);
+            step(state, &insts[at], (reads, &writes[at]), &mut shuffled);
         }
     }
 }
@@ -154,10 +162,10 @@ fn address(op: &mut Op) -> Option<&mut Addr> {
 }
 
 /// What an instruction makes of the origins.
-fn step(state: &mut State, inst: &Inst, reads: &[Reg], writes: &[Reg]) {
+fn step(state: &mut State, inst: &Inst, (reads, writes): (&[Reg], &[Reg]), shuffled: &mut Shuffled) {
     let (first, count) = inst.reads;
     let read = &reads[first as usize..(first + count) as usize];
-    let origin = made(state, &inst.op, read);
+    let origin = made(state, &inst.op, read, shuffled);
     if let Op::Special { d, .. } = inst.op {
         // An operand's own instruction, whose register has no name.
         state[d as usize] = origin;
@@ -169,13 +177,17 @@ fn step(state: &mut State, inst: &Inst, reads: &[Reg], writes: &[Reg]) {
 }
 
 /// Where what an instruction writes comes from.
-fn made(state: &State, op: &Op, reads: &[Reg]) -> Origin {
+fn made(state: &State, op: &Op, reads: &[Reg], shuffled: &mut Shuffled) -> Origin {
     let of = |reg: &Reg| state[*reg as usize];
     match op {
         Op::Alu(alu) => computed(alu, of).unwrap_or_else(|| reads.iter().map(of).fold(Number, Origin::mixed)),
         Op::Cvta { space: Space::Shared, a, .. } => of(a),
         Op::Cvta { a, .. } => of(a).mixed(Number),
-        Op::Together { what: Together::Shfl { a, .. }, .. } => of(a),
+        Op::Together { what: Together::Shfl { mode, a, .. }, .. } => {
+            let all = &mut shuffled[*mode as usize];
+            *all = all.or(of(a));
+            *all
+        }
         // What memory holds, and what is counted.
         Op::Nop
         | Op::Special { .. }

@@ -20,7 +20,7 @@ const SPACES: [(&str, Space); 9] = [
 ];
 
 /// Hints to caches, which change no result.
-const HINTS: [&str; 18] = [
+const HINTS: [&str; 17] = [
     "ca",
     "cg",
     "cs",
@@ -28,7 +28,6 @@ const HINTS: [&str; 18] = [
     "cv",
     "wb",
     "wt",
-    "nc",
     "weak",
     "L1::evict_normal",
     "L1::evict_unchanged",
@@ -78,6 +77,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (strong, order) = order(m);
     let mut space = m.pick(&SPACES).unwrap_or(Space::Generic);
     let lanes = m.pick(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
+    let is_constant = m.flag("nc");
     while HINTS.iter().any(|hint| m.flag(hint)) {}
     let ty = m.ty(b)?;
     if matches!(ty, Type::Pred | Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32) {
@@ -104,7 +104,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if regs.len() != lanes as usize {
         return b.wrong(m.at, format!("{lanes} elements are needed, not {}", regs.len()));
     }
-    let access = Access { space, ty, addr, strong, order, regs: regs.into() };
+    let access = Access { space, ty, addr, strong, is_constant, order, regs: regs.into() };
     Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
 }
 

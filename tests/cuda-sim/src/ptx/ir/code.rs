@@ -1,5 +1,7 @@
 //! A kernel: its instructions, and the constants and arrays that they name.
 
+use std::sync::Arc;
+
 use super::{Inst, Reg};
 
 /// A kernel's instructions and what they need.
@@ -12,12 +14,19 @@ pub(crate) struct Code {
     pub(crate) constants: Vec<(Reg, Wide, Constant)>,
     /// What each instruction reads, one after the other.
     pub(crate) reads: Vec<Reg>,
+    /// What each writes, special registers aside.
+    pub(crate) writes: Vec<Reg>,
     /// Bytes of local memory of a thread.
     pub(crate) local: u32,
     /// Where `.extern .shared` memory is, which follows the static.
     pub(crate) dynamic_at: u32,
     /// Whether anything in it orders accesses by a fence.
     pub(crate) has_fences: bool,
+    /// Whether anything orders some threads of a block, or of blocks, and leaves others: a fence, a barrier of some warps,
+    /// or one of some lanes.
+    pub(crate) orders_some: bool,
+    /// The module's variables of `.const`: their numbers and lengths.
+    pub(crate) constant_memory: Arc<[(u32, u64)]>,
     /// The arrays of shared memory: all of it, the dynamic part, then each variable.
     pub(crate) arrays: Vec<SharedArray>,
 }

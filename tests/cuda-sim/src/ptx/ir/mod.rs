@@ -22,8 +22,18 @@ pub(crate) struct Inst {
     pub(crate) op: Op,
     /// First of [`Code::reads`], and how many.
     pub(crate) reads: (u32, u32),
+    /// The same of [`Code::writes`].
+    pub(crate) writes: (u32, u32),
     /// Where its text starts and ends.
     pub(crate) text: (u32, u32),
+}
+
+impl Inst {
+    /// What it writes, of [`Code::writes`].
+    pub(crate) fn written<'c>(&self, writes: &'c [Reg]) -> &'c [Reg] {
+        let (first, count) = self.writes;
+        &writes[first as usize..(first + count) as usize]
+    }
 }
 
 /// `@p` or `@!p`.
@@ -121,6 +131,8 @@ pub(crate) struct Access {
     pub(crate) addr: Addr,
     /// `.volatile`, `.relaxed`, `.acquire`, `.release`: no race with its like.
     pub(crate) strong: bool,
+    /// `.nc`: of what nothing writes in the launch.
+    pub(crate) is_constant: bool,
     pub(crate) order: Ordered,
     /// None where the element is `_`.
     pub(crate) regs: Box<[Option<(Reg, Wide)>]>,
@@ -584,5 +596,31 @@ impl Op {
             | Op::Bar { .. } => return false,
         };
         order.acquires || order.releases
+    }
+
+    /// Whether it is a barrier that need not be of all: of the block, or of the warp, whose mask of all is in a register.
+    pub(crate) fn is_of_some(&self, everyone: Option<Reg>) -> bool {
+        match self {
+            Op::Bar { threads, .. } => threads.is_some(),
+            Op::Together { mask, what: Together::Sync } => everyone != Some(*mask),
+            Op::Load(_)
+            | Op::Store(_)
+            | Op::Atom(_)
+            | Op::Fence { .. }
+            | Op::Nop
+            | Op::Alu(_)
+            | Op::Special { .. }
+            | Op::Cvta { .. }
+            | Op::IsSpace { .. }
+            | Op::CopyAsync { .. }
+            | Op::CopyCommit
+            | Op::CopyWait(_)
+            | Op::Branch { .. }
+            | Op::BranchTable { .. }
+            | Op::Exit
+            | Op::Trap
+            | Op::Together { .. }
+            | Op::ActiveMask { .. } => false,
+        }
     }
 }

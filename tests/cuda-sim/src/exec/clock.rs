@@ -1,0 +1,321 @@
+//! Vector clocks of a grid: of each thread of each block, up to which of the block's times what it did is known.
+//!
+//! Blocks are the keys of a tree of their bits whose parts clocks share (Okasaki and Gill, "Fast mergeable integer maps",
+//! 1998), so that a clock of thousands of blocks is copied, and joined with one that is nearly the same, in few steps.
+//!
+//! Invariant: no clock changes; a join that adds nothing gives the same part again.
+
+use std::sync::Arc;
+
+use super::race::Stamp;
+
+/// What is known to be before.
+#[derive(Clone, Default)]
+pub(super) struct Clock(Option<Arc<Tree>>);
+
+/// The times of a block's threads, by their numbers.
+#[derive(Clone)]
+pub(super) enum Times {
+    /// Of all threads up to a time, and of one up to another, which is no earlier.
+    One { all: u32, thread: u32, time: u32 },
+    /// Of each.
+    Each(Box<[u32]>),
+}
+
+enum Tree {
+    Block {
+        block: u64,
+        times: Times,
+    },
+    /// Blocks that have the bits above `bit` in common: those without it, and those with it.
+    Fork {
+        prefix: u64,
+        bit: u64,
+        blocks: u64,
+        halves: [Arc<Tree>; 2],
+    },
+}
+
+impl Times {
+    pub(super) fn of(&self, thread: u32) -> u32 {
+        match self {
+            Times::One { all, thread: one, time } => {
+                if thread == *one {
+                    *time
+                } else {
+                    *all
+                }
+            }
+            Times::Each(times) => times[thread as usize],
+        }
+    }
+
+    /// The same for each of so many threads.
+    fn each(&self, threads: usize) -> Box<[u32]> {
+        match self {
+            Times::Each(times) => times.clone(),
+            Times::One { all, thread, time } => {
+                let mut times = vec![*all; threads];
+                times[*thread as usize] = *time;
+                times.into()
+            }
+        }
+    }
+
+    /// Whether they are nowhere before others.
+    fn cover(&self, o: &Times) -> bool {
+        match (self, o) {
+            (Times::One { all, .. }, Times::One { all: other, thread, time }) => {
+                all >= other && self.of(*thread) >= *time
+            }
+            (Times::Each(times), Times::One { all, thread, time }) => {
+                times[*thread as usize] >= *time && times.iter().all(|known| known >= all)
+            }
+            (Times::One { all, thread, time }, Times::Each(others)) => {
+                let most = |number: usize| if number == *thread as usize { time } else { all };
+                others.iter().enumerate().all(|(number, other)| most(number) >= other)
+            }
+            (Times::Each(times), Times::Each(others)) => times.iter().zip(others).all(|(a, b)| a >= b),
+        }
+    }
+
+    /// The later of both, of blocks of so many threads, where neither covers the other.
+    fn later(&self, o: &Times, threads: usize) -> Times {
+        if let (Times::One { all: a, thread, time }, Times::One { all: b, thread: other, time: its }) =
+            (self, o)
+        {
+            if thread == other {
+                return Times::One { all: *a.max(b), thread: *thread, time: *time.max(its) };
+            }
+            if time <= b {
+                return o.clone();
+            }
+            if its <= a {
+                return self.clone();
+            }
+        }
+        let (mut times, others) = (self.each(threads), o.each(threads));
+        times.iter_mut().zip(&others).for_each(|(a, b)| *a = *b.max(a));
+        Times::Each(times)
+    }
+}
+
+/// The bits above one; all, of none.
+fn above(bit: u64) -> u64 {
+    if bit == 0 { !0 } else { !(2 * bit - 1) }
+}
+
+impl Tree {
+    /// What its blocks have in common, and the bit below; 0 of a single one.
+    fn place(&self) -> (u64, u64) {
+        match self {
+            Tree::Block { block, .. } => (*block, 0),
+            Tree::Fork { prefix, bit, .. } => (*prefix, *bit),
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        match self {
+            Tree::Block { .. } => 1,
+            Tree::Fork { blocks, .. } => *blocks,
+        }
+    }
+
+    fn fork(prefix: u64, bit: u64, halves: [Arc<Tree>; 2]) -> Arc<Tree> {
+        let blocks = halves.iter().map(|half| half.blocks()).sum();
+        Arc::new(Tree::Fork { prefix, bit, blocks, halves })
+    }
+
+    fn times(&self, of: u64) -> Option<&Times> {
+        match self {
+            Tree::Block { block, times } => (*block == of).then_some(times),
+            Tree::Fork { bit, halves, .. } => halves[usize::from(of & bit != 0)].times(of),
+        }
+    }
+
+    fn without(self: &Arc<Tree>, of: u64) -> Option<Arc<Tree>> {
+        match &**self {
+            Tree::Block { block, .. } => (*block != of).then(|| Arc::clone(self)),
+            Tree::Fork { prefix, bit, halves, .. } => {
+                let side = usize::from(of & bit != 0);
+                let other = &halves[1 - side];
+                match halves[side].without(of) {
+                    None => Some(Arc::clone(other)),
+                    Some(rest) if Arc::ptr_eq(&rest, &halves[side]) => Some(Arc::clone(self)),
+                    Some(rest) => {
+                        let rest =
+                            if side == 0 { [rest, Arc::clone(other)] } else { [Arc::clone(other), rest] };
+                        Some(Tree::fork(*prefix, *bit, rest))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All that either knows, of blocks of so many threads.
+fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: usize) -> Arc<Tree> {
+    if Arc::ptr_eq(a, b) {
+        return Arc::clone(a);
+    }
+    let ((start, bit), (other, its)) = (a.place(), b.place());
+    if bit < its {
+        return join(b, a, threads);
+    }
+    if (start ^ other) & above(bit) != 0 {
+        // They part at a bit above those of both.
+        let bit = 1 << (63 - (start ^ other).leading_zeros());
+        let (a, b) = (Arc::clone(a), Arc::clone(b));
+        return Tree::fork(start & above(bit), bit, if start & bit == 0 { [a, b] } else { [b, a] });
+    }
+    match (&**a, &**b) {
+        (Tree::Block { block, times }, Tree::Block { times: others, .. }) => {
+            if times.cover(others) {
+                Arc::clone(a)
+            } else if others.cover(times) {
+                Arc::clone(b)
+            } else {
+                Arc::new(Tree::Block { block: *block, times: times.later(others, threads) })
+            }
+        }
+        (Tree::Fork { halves, .. }, Tree::Fork { halves: others, .. }) if bit == its => {
+            let both = [0, 1].map(|side| join(&halves[side], &others[side], threads));
+            let same =
+                |old: &[Arc<Tree>; 2]| Arc::ptr_eq(&both[0], &old[0]) && Arc::ptr_eq(&both[1], &old[1]);
+            match (same(halves), same(others)) {
+                (true, _) => Arc::clone(a),
+                (false, true) => Arc::clone(b),
+                (false, false) => Tree::fork(start, bit, both),
+            }
+        }
+        // All of the second is on one side of the first.
+        (Tree::Fork { halves, .. }, Tree::Block { .. } | Tree::Fork { .. }) => {
+            let side = usize::from(other & bit != 0);
+            let new = join(&halves[side], b, threads);
+            if Arc::ptr_eq(&new, &halves[side]) {
+                return Arc::clone(a);
+            }
+            let rest = Arc::clone(&halves[1 - side]);
+            Tree::fork(start, bit, if side == 0 { [new, rest] } else { [rest, new] })
+        }
+        (Tree::Block { .. }, Tree::Fork { .. }) => unreachable!("a fork has the higher bit"),
+    }
+}
+
+impl Clock {
+    /// One that knows of a block only.
+    pub(super) fn of(block: u64, times: Times) -> Clock {
+        Clock(Some(Arc::new(Tree::Block { block, times })))
+    }
+
+    /// Whether it knows nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Adds what another knows, of blocks of so many threads.
+    pub(super) fn join(&mut self, o: &Clock, threads: u32) {
+        match (&self.0, &o.0) {
+            (_, None) => {}
+            (None, Some(_)) => self.0.clone_from(&o.0),
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {}
+            (Some(a), Some(b)) => self.0 = Some(join(a, b, threads as usize)),
+        }
+    }
+
+    /// Whether it is the same part as another.
+    pub(super) fn is(&self, o: &Clock) -> bool {
+        match (&self.0, &o.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    /// What it knows but of one block.
+    pub(super) fn without(&self, block: u64) -> Clock {
+        Clock(self.0.as_ref().and_then(|tree| tree.without(block)))
+    }
+
+    /// Whether what a thread did that left a stamp is known to be before.
+    #[cold]
+    pub(super) fn covers(&self, old: Stamp) -> bool {
+        let times = self.0.as_ref().and_then(|tree| tree.times(old.block()));
+        let known = times.zip(old.thread()).map_or(0, |(times, thread)| times.of(thread as u32));
+        u64::from(known) >= old.time()
+    }
+
+    /// How many blocks but this one something is known of.
+    pub(super) fn others(&self, this: u64) -> u64 {
+        let Some(tree) = &self.0 else { return 0 };
+        tree.blocks() - u64::from(tree.times(this).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THREADS: u32 = 4;
+
+    fn one(block: u64, thread: u32, time: u32) -> Clock {
+        Clock::of(block, Times::One { all: 1, thread, time })
+    }
+
+    fn knows(clock: &Clock, block: u64, thread: u32, time: u64) -> bool {
+        clock.covers(Stamp::new(block - 1, thread, time))
+    }
+
+    fn joined(clocks: &[Clock]) -> Clock {
+        clocks.iter().fold(Clock::default(), |mut all, clock| {
+            all.join(clock, THREADS);
+            all
+        })
+    }
+
+    #[test]
+    fn joins_know_what_their_parts_know() {
+        // In an order in which blocks part at many bits.
+        let order: Vec<u64> = (0..200).map(|i| i * 73 % 200 + 1).collect();
+        let clocks: Vec<Clock> =
+            order.iter().map(|&block| one(block, (block % 4) as u32, block as u32 + 1)).collect();
+        let (first, second) = (joined(&clocks[..120]), joined(&clocks[80..]));
+        for all in [joined(&clocks), joined(&[first.clone(), second.clone()]), joined(&[second, first])] {
+            assert_eq!((all.others(0), all.others(7)), (200, 199));
+            for block in 1..=200 {
+                let (thread, time) = ((block % 4) as u32, block + 1);
+                assert!(knows(&all, block, thread, time) && !knows(&all, block, thread, time + 1), "{block}");
+                assert!(knows(&all, block, (thread + 1) % 4, 1) && !knows(&all, block, (thread + 1) % 4, 2));
+            }
+            assert!(!knows(&all, 201, 0, 1));
+            let rest = all.without(33);
+            assert!(rest.others(0) == 199 && !knows(&rest, 33, 1, 1) && knows(&rest, 34, 2, 35));
+        }
+    }
+
+    #[test]
+    fn times_of_threads_are_the_later() {
+        let all = joined(&[one(5, 0, 7), one(5, 3, 4)]);
+        let wanted = [7, 1, 1, 4];
+        (0..4).for_each(|thread| {
+            let time = wanted[thread as usize];
+            assert!(knows(&all, 5, thread, time) && !knows(&all, 5, thread, time + 1), "{thread}");
+        });
+        let late = Clock::of(5, Times::One { all: 5, thread: 1, time: 6 });
+        let both = joined(&[all, late]);
+        assert!([7, 6, 5, 5].iter().zip(0..).all(|(&time, thread)| knows(&both, 5, thread, time)));
+        assert!(!knows(&both, 5, 2, 6));
+    }
+
+    #[test]
+    fn nothing_new_gives_the_same_part() {
+        let mut all = joined(&[one(1, 0, 3), one(2, 1, 4), one(9, 2, 5)]);
+        let before = all.clone();
+        for old in [one(2, 1, 2), one(9, 2, 5), before.clone(), Clock::default()] {
+            all.join(&old, THREADS);
+            assert!(all.is(&before));
+        }
+        all.join(&one(9, 2, 6), THREADS);
+        assert!(!all.is(&before));
+    }
+}
