@@ -36,6 +36,8 @@ pub(super) struct Body<'p, 't> {
     /// Of the instruction that is being read.
     pub(super) reads: Vec<Reg>,
     pub(super) writes: Vec<Reg>,
+    /// The type of the register that was last read as an operand.
+    pub(super) declared: Type,
     /// What must run before it.
     pub(super) before: Vec<Inst>,
     pub(super) what: String,
@@ -133,6 +135,7 @@ impl<'p, 't> Body<'p, 't> {
             all_writes: vec![],
             reads: vec![],
             writes: vec![],
+            declared: Type::B32,
             before: vec![],
             what: String::new(),
             target: None,
@@ -184,6 +187,14 @@ impl<'p, 't> Body<'p, 't> {
         let row = self.row(wide);
         self.constants.insert((constant, wide), row);
         row
+    }
+
+    /// The number that a row holds, if it is a constant's.
+    pub(super) fn constant_in(&self, row: Reg) -> Option<u64> {
+        let found = self.constants.iter().find(|(_, constant)| **constant == row);
+        found.and_then(
+            |((constant, _), _)| if let Constant::Bits(bits) = constant { Some(*bits) } else { None },
+        )
     }
 
     pub(super) fn lookup_register(&mut self, name: &str) -> Option<Declared> {
@@ -438,6 +449,9 @@ impl<'p, 't> Body<'p, 't> {
         self.p.require(at, &self.what, mods.needs())?;
         if let Some(unknown) = mods.unused() {
             return self.wrong(at, format!("the modifier `.{unknown}` is not known here"));
+        }
+        if !mods.are_known() {
+            return self.wrong(at, "the ISA has it with no such modifiers, or not in this order");
         }
         if !matches!(self.p.peek(), Tok::Sign(";")) {
             return self.wrong(self.p.at(), "expected `;` after the operands");

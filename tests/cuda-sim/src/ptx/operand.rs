@@ -26,6 +26,9 @@ impl Value {
     /// As an operand of a type; none where the ISA has no such constant.
     pub(super) fn bits(self, ty: Type) -> Option<u64> {
         let keep = |bits: u64| if ty.bytes() == 8 { bits } else { bits & ((1 << (8 * ty.bytes())) - 1) };
+        if ty.is_packed() {
+            return None;
+        }
         match ty.class() {
             // As in C, anything but 0 is true.
             Class::Pred => self.whole.map(|bits| u64::from(bits != 0)),
@@ -34,7 +37,7 @@ impl Value {
                 (_, Some(whole), ..) => (ty.class() == Class::Bits).then(|| keep(whole)),
                 (4, None, Some(single), _) => Some(u64::from(single)),
                 (4, None, None, Some(double)) => Some(u64::from((double as f32).to_bits())),
-                (8, None, _, Some(double)) => Some(double.to_bits()),
+                (8, None, None, Some(double)) => Some(double.to_bits()),
                 (_, None, _, _) => None,
             },
         }
@@ -188,6 +191,7 @@ impl<'t> Body<'_, 't> {
         let at = self.p.at();
         let Some(declared) = self.register() else { return self.p.expected("a register to write") };
         self.typed(at, ty, declared.ty, ty.takes_wider(declared.ty))?;
+        self.declared = declared.ty;
         self.writes.push(declared.row);
         Ok((declared.row, declared.wide()))
     }
@@ -206,6 +210,20 @@ impl<'t> Body<'_, 't> {
         self.source(ty, Type::takes).map(|(reg, _)| reg)
     }
 
+    /// The same, where a constant is one of some.
+    pub(super) fn src_of(
+        &mut self,
+        ty: Type,
+        what: &str,
+        is: impl Fn(u64) -> bool,
+    ) -> Result<Reg, ParseError> {
+        let (at, reg) = (self.p.at(), self.src(ty)?);
+        match self.constant_in(reg) {
+            Some(value) if !is(value) => self.wrong(at, format!("{value} is no {what}")),
+            Some(_) | None => Ok(reg),
+        }
+    }
+
     /// The same, where the register may be wider than the type.
     pub(super) fn src_wider(&mut self, ty: Type) -> Result<(Reg, Wide), ParseError> {
         self.source(ty, Type::takes_wider)
@@ -214,8 +232,10 @@ impl<'t> Body<'_, 't> {
     fn source(&mut self, ty: Type, fits: fn(Type, Type) -> bool) -> Result<(Reg, Wide), ParseError> {
         let at = self.p.at();
         let wide = if ty.bytes() == 8 { Wide::Two } else { Wide::One };
+        self.declared = ty;
         if let Some(declared) = self.register() {
             self.typed(at, ty, declared.ty, fits(ty, declared.ty))?;
+            self.declared = declared.ty;
             self.reads.push(declared.row);
             return Ok((declared.row, declared.wide()));
         }
@@ -361,6 +381,9 @@ impl<'t> Body<'_, 't> {
             return Ok(Addr { base: Some((declared.row, declared.wide())), offset, array: WHOLE });
         }
         let Tok::Name(name) = *self.p.peek() else {
+            if space != Space::Local {
+                return self.wrong(at, "only an address of local memory may be a number");
+            }
             let offset = self.p.constant()?.whole;
             return offset.map_or_else(
                 || self.wrong(at, "an address is a whole number"),

@@ -98,17 +98,25 @@ impl Type {
         }
     }
 
+    /// Whether operands are registers of bits of just that length, and no constants: of halves in pairs, and of what no
+    /// register is declared as.
+    pub(crate) fn is_packed(self) -> bool {
+        matches!(self, Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32)
+    }
+
     /// Whether an instruction of this type takes a register declared so.
     pub(crate) fn takes(self, declared: Type) -> bool {
-        self.bytes() == declared.bytes() && self.takes_class(declared)
+        let bits = !self.is_packed() || declared.class() == Class::Bits;
+        bits && self.bytes() == declared.bytes() && self.takes_class(declared)
     }
 
     /// The same where the register may be wider: in `ld`, `st` and `cvt`.
     pub(crate) fn takes_wider(self, declared: Type) -> bool {
         let narrow_float = self.class() == Class::Float && declared.class() == Class::Float;
-        declared.bytes() >= self.bytes()
-            && self.takes_class(declared)
-            && (!narrow_float || self.bytes() == declared.bytes())
+        if self.is_packed() || narrow_float {
+            return self.takes(declared);
+        }
+        declared.bytes() >= self.bytes() && self.takes_class(declared)
     }
 
     fn takes_class(self, declared: Type) -> bool {

@@ -53,7 +53,7 @@ pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
                 return m.no_type(b, first);
             }
             let (d, x, y, z) =
-                (b.dst(Type::B32)?, next(b, Type::B32)?, next(b, Type::B32)?, next(b, Type::B32)?);
+                (b.dst(Type::U32)?, next(b, Type::U32)?, next(b, Type::U32)?, next(b, Type::U32)?);
             let signed = (first.is_signed(), second.is_signed());
             Ok(Op::Alu(Alu::Dot { dot, signed, d, a: x, b: y, c: z }))
         }
@@ -103,7 +103,7 @@ fn shift(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
         _shr => (Shift::Right, bits_type(ty).map(unsigned).or(arithmetic_int(ty))),
     };
     let Some(int) = int else { return m.no_type(b, ty) };
-    let (d, a, amount) = (b.dst(ty)?, next(b, ty)?, next(b, Type::B32)?);
+    let (d, a, amount) = (b.dst(ty)?, next(b, ty)?, next(b, Type::U32)?);
     Ok(Op::Alu(Alu::Shift { shift, ty: int, d, a, b: amount }))
 }
 
@@ -111,7 +111,7 @@ fn funnel(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let shift = m.need(b, "the direction", &[("l", Shift::Left), ("r", Shift::Right)])?;
     let wrap = m.need(b, "what happens beyond 32", &[("wrap", true), ("clamp", false)])?;
     let ty = Type::B32;
-    let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, ty)?);
+    let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, Type::U32)?);
     Ok(Op::Alu(Alu::Funnel { shift, wrap, d, a: x, b: y, c: z }))
 }
 
@@ -137,13 +137,16 @@ fn field(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
     if ty.bytes() < 4 {
         return m.no_type(b, ty);
     }
-    let word = Type::B32;
+    let place = |b: &mut Body<'_, '_>| {
+        b.comma()?;
+        b.src_of(Type::U32, "place or length of a field", |value| value < 256)
+    };
     if m.name == "bfe" {
         let Some(int) = arithmetic_int(ty) else { return m.no_type(b, ty) };
-        let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, word)?, next(b, word)?);
+        let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, place(b)?, place(b)?);
         return Ok(Op::Alu(Alu::Bfe { ty: int, d, a: x, b: y, c: z }));
     }
     let Some(bits) = bits_type(ty) else { return m.no_type(b, ty) };
-    let (d, x, y, z, e) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, word)?, next(b, word)?);
+    let (d, x, y, z, e) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, place(b)?, place(b)?);
     Ok(Op::Alu(Alu::Bfi { ty: unsigned(bits), d, a: x, b: y, c: z, e }))
 }

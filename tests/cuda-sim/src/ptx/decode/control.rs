@@ -47,7 +47,10 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             Ok(Op::Nop)
         }
         "pmevent" => {
-            b.p.small("a number of an event")?;
+            let at = b.p.at();
+            if b.p.small("a number of an event")? >= 16 {
+                return b.wrong(at, "events are 0 to 15");
+            }
             Ok(Op::Nop)
         }
         "membar" => {

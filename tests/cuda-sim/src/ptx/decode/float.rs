@@ -199,8 +199,14 @@ pub(super) fn cvt(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     };
     check(b, m, &convert, integral.is_some(), round.is_some())?;
     let (d, d_wide) = b.dst_wider(to)?;
+    let kept = b.declared;
     b.comma()?;
     let (a, a_wide) = b.src_wider(from)?;
+    // Registers wider than their types are not for types that no register has.
+    let wider = |ty: Type, declared: Type| ty.bytes() > 1 && declared.bytes() > ty.bytes();
+    if (to.is_packed() || from.is_packed()) && (wider(to, kept) || wider(from, b.declared)) {
+        return b.wrong(m.at, "here registers are as long as the types");
+    }
     Ok(Op::Alu(Alu::Convert { convert: Convert { wide: (d_wide, a_wide), ..convert }, d, a }))
 }
 

@@ -51,13 +51,13 @@ fn mma(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
     // The registers of factors hold pairs of halves, or one tf32.
     let factors = usize::from(k) / if factor == Factor::TF32 { 2 } else { 4 };
-    let sums = |half: bool| if half { (2, Type::B32) } else { (4, Type::F32) };
+    let sums = |half: bool| if half { (2, Type::F16x2) } else { (4, Type::F32) };
     let (d_count, d_reg) = sums(d_half);
     let d = b.fragment(d_count, |b| b.dst(d_reg))?;
     b.comma()?;
-    let a = b.fragment(factors, |b| b.src(Type::B32))?;
+    let a = b.fragment(factors, |b| b.src(Type::F16x2))?;
     b.comma()?;
-    let second = b.fragment(factors / 2, |b| b.src(Type::B32))?;
+    let second = b.fragment(factors / 2, |b| b.src(Type::F16x2))?;
     b.comma()?;
     let (c_count, c_reg) = sums(c_half);
     let c = b.fragment(c_count, |b| b.src(c_reg))?;

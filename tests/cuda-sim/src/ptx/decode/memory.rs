@@ -7,7 +7,7 @@ use super::super::lex::Tok;
 use super::super::types::Type;
 use super::{Decoded, Mods};
 
-const SPACES: [(&str, Space); 9] = [
+const SPACES: [(&str, Space); 8] = [
     ("global", Space::Global),
     ("const", Space::Const),
     ("shared", Space::Shared),
@@ -16,7 +16,6 @@ const SPACES: [(&str, Space); 9] = [
     ("param", Space::Param),
     ("param::entry", Space::Param),
     ("param::func", Space::Param),
-    ("generic", Space::Generic),
 ];
 
 /// Hints to caches, which change no result.
@@ -51,7 +50,10 @@ pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             while WHERE.iter().any(|word| m.flag(word)) {}
             b.addr(Space::Generic)?;
             if b.p.take(",") {
-                b.p.small("a size")?;
+                let at = b.p.at();
+                if b.p.small("a size")? != 128 {
+                    return b.wrong(at, "it is for 128 bytes");
+                }
             }
             Ok(Op::Nop)
         }
@@ -94,7 +96,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         addr = b.addr(space)?;
         b.comma()?;
-        regs = b.vector(|b| b.src_wider(ty).map(Some))?;
+        regs = b.vector(|b| b.src_wider(ty).map(|(reg, _)| Some((reg, b.declared))))?;
     } else {
         regs = b.vector(|b| sink_or_dst(b, ty))?;
         b.comma()?;
@@ -104,6 +106,18 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if regs.len() != lanes as usize {
         return b.wrong(m.at, format!("{lanes} elements are needed, not {}", regs.len()));
     }
+    if ty.bytes() * lanes > 16 && !matches!(space, Space::Global | Space::Generic) {
+        return b.wrong(m.at, "only an access to global memory has so many bytes");
+    }
+    let mut lengths = regs.iter().flatten().map(|(_, declared)| declared.bytes());
+    if let Some(first) = lengths.next()
+        && lengths.any(|length| length != first)
+    {
+        return b.wrong(m.at, "the elements are registers of one length");
+    }
+    let wide =
+        |(reg, declared): (Reg, Type)| (reg, if declared.bytes() == 8 { Wide::Two } else { Wide::One });
+    let regs: Vec<_> = regs.into_iter().map(|reg| reg.map(wide)).collect();
     let access = Access { space, ty, addr, strong, is_constant, order, regs: regs.into() };
     Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
 }
@@ -113,12 +127,12 @@ fn argument(b: &mut Body<'_, '_>, space: Space) -> Space {
     if space == Space::Param && b.next_is_argument() { Space::Local } else { space }
 }
 
-fn sink_or_dst(b: &mut Body<'_, '_>, ty: Type) -> Result<Option<(Reg, Wide)>, ParseError> {
+fn sink_or_dst(b: &mut Body<'_, '_>, ty: Type) -> Result<Option<(Reg, Type)>, ParseError> {
     if matches!(b.p.peek(), Tok::Name("_")) {
         b.p.next();
         return Ok(None);
     }
-    b.dst_wider(ty).map(Some)
+    b.dst_wider(ty).map(|(reg, _)| Some((reg, b.declared)))
 }
 
 const OPS: [(&str, AtomOp); 10] = [
@@ -200,7 +214,8 @@ fn copy(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
     let mut fill = None;
     if b.p.take(",") {
-        fill = Some(b.src(Type::U32)?);
+        fill =
+            Some(b.src_of(Type::U32, "number of bytes that it may read", |value| value <= u64::from(bytes))?);
     }
     Ok(Op::CopyAsync { to, from, bytes, fill })
 }

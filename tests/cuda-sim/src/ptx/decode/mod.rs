@@ -3,6 +3,7 @@
 mod bits;
 mod control;
 mod float;
+mod forms;
 mod int;
 mod matrix;
 mod memory;

@@ -37,7 +37,7 @@ fn together(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "match" => matching(b, m),
         "redux" => redux(b, m),
         _elect => {
-            let d = b.dst_or_sink(Type::B32)?;
+            let d = b.dst_or_sink(Type::U32)?;
             b.p.sign("|")?;
             let p = b.dst(Type::Pred)?;
             let mask = next(b, Type::B32)?;
@@ -77,7 +77,7 @@ fn matching(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let all = m.need(b, "`.any` or `.all`", &[("any", false), ("all", true)])?;
     let (ty, bits) =
         m.need(b, "the type", &[("b32", (Type::B32, Bits::B32)), ("b64", (Type::B64, Bits::B64))])?;
-    let d = b.dst(Type::B32)?;
+    let d = b.dst(Type::U32)?;
     let p = if all && b.p.take("|") { b.dst_or_sink(Type::Pred)? } else { None };
     let (a, mask) = (next(b, ty)?, next(b, Type::B32)?);
     Ok(Op::Together { mask, what: Together::Match { bits, all, d, p, a } })
@@ -99,7 +99,7 @@ fn redux(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if !known {
         return m.no_type(b, ty);
     }
-    let int = if ty == Type::S32 { Int::S32 } else { Int::U32 };
+    let (int, ty) = if ty == Type::S32 { (Int::S32, ty) } else { (Int::U32, Type::U32) };
     let (d, a, mask) = (b.dst(ty)?, next(b, ty)?, next(b, Type::B32)?);
     Ok(Op::Together { mask, what: Together::Redux { op, ty: int, d, a } })
 }
@@ -110,22 +110,33 @@ fn barrier(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let aligned = m.flag("aligned") || m.name == "bar";
     match m.need(b, "what to do", &[("sync", 0), ("arrive", 1), ("red", 2)])? {
         0 => {
-            let id = b.src(Type::U32)?;
+            let id = number(b)?;
             let threads = counted(b)?;
             Ok(Op::Bar { id, threads, aligned, bar: Bar::Sync })
         }
         1 => {
-            let id = b.src(Type::U32)?;
-            let threads = Some(next(b, Type::U32)?);
+            let id = number(b)?;
+            b.comma()?;
+            let threads = Some(threads_of(b)?);
             Ok(Op::Bar { id, threads, aligned, bar: Bar::Arrive })
         }
         _ => reduce(b, m, aligned),
     }
 }
 
+/// Which barrier.
+fn number(b: &mut Body<'_, '_>) -> Result<Reg, ParseError> {
+    b.src_of(Type::U32, "barrier, which are 0 to 15", |value| value < 16)
+}
+
+/// How many threads it is for.
+fn threads_of(b: &mut Body<'_, '_>) -> Result<Reg, ParseError> {
+    b.src_of(Type::U32, "multiple of the threads of a warp", |value| value % 32 == 0)
+}
+
 /// `, threads`, or nothing.
 fn counted(b: &mut Body<'_, '_>) -> Result<Option<Reg>, ParseError> {
-    if b.p.take(",") { b.src(Type::U32).map(Some) } else { Ok(None) }
+    if b.p.take(",") { threads_of(b).map(Some) } else { Ok(None) }
 }
 
 fn reduce(b: &mut Body<'_, '_>, m: &mut Mods<'_>, aligned: bool) -> Decoded {
@@ -138,14 +149,14 @@ fn reduce(b: &mut Body<'_, '_>, m: &mut Mods<'_>, aligned: bool) -> Decoded {
     }
     let d = b.dst(wanted)?;
     b.comma()?;
-    let id = b.src(Type::U32)?;
+    let id = number(b)?;
     b.comma()?;
     // The number of threads may be left out: then a predicate comes at once.
     let (threads, p);
     if b.next_is_predicate() {
         (threads, p) = (None, b.pred()?);
     } else {
-        threads = Some(b.src(Type::U32)?);
+        threads = Some(threads_of(b)?);
         b.comma()?;
         p = b.pred()?;
     }

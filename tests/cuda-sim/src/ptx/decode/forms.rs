@@ -1,0 +1,241 @@
+//! The modifiers that the ISA gives each instruction, in its order: a table in the manner of its syntax lines.
+//!
+//! Invariant: what no row has is refused, whatever a decoder makes of it. A row may have what no decoder knows, which
+//! refuses it then.
+
+use super::Mods;
+
+/// The instructions, and one after the other their modifiers: `a|b` one of several, `a+b` both, `?` or none, and names of
+/// [`SETS`].
+struct Row(&'static [&'static str], &'static str);
+
+/// Modifiers that go together in many rows.
+const SETS: [(&str, &str); 21] = [
+    ("INT", "u16|u32|u64|s16|s32|s64"),
+    ("WHOLES", "u8|u16|u32|u64|s8|s16|s32|s64"),
+    ("CARRY", "u32|s32|u64|s64"),
+    ("BITS", "b16|b32|b64"),
+    ("SIGNED", "s16|s32|s64"),
+    ("UNSIGNED", "u16|u32|u64"),
+    ("PLAIN", "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64"),
+    ("MEMORY", "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"),
+    ("RND", "rn|rz|rm|rp"),
+    ("WHOLE", "rni|rzi|rmi|rpi"),
+    ("CMP", "eq|ne|lt|le|gt|ge"),
+    ("UCMP", "eq|ne|lt|le|gt|ge|lo|ls|hi|hs"),
+    ("FCMP", "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"),
+    ("LOGIC", "and|or|xor"),
+    ("TRUTH", "u32|s32|f32|f16|bf16"),
+    ("SPACE", "const|global|local|param|param::entry|param::func|shared|shared::cta"),
+    ("WINDOW", "const|global|local|shared|shared::cta"),
+    ("SCOPE", "cta|cluster|gpu|sys"),
+    ("EVICT", "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"),
+    ("FETCH", "L2::64B|L2::128B|L2::256B"),
+    ("VECTOR", "v2|v4|v8"),
+];
+
+const SUMS: &[&str] = &["add", "sub", "mul"];
+const EXTREMES: &[&str] = &["min", "max"];
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    // Whole numbers.
+    Row(&["add", "sub", "div", "rem", "min", "max", "sad"], "INT"),
+    Row(&["add", "sub"], "sat s32"),
+    Row(&["add", "sub"], "cc CARRY"),
+    Row(&["addc", "subc"], "cc? CARRY"),
+    Row(&["mul", "mad"], "lo|hi INT"),
+    Row(&["mul", "mad"], "wide u16|u32|s16|s32"),
+    Row(&["mad", "mad24"], "hi sat s32"),
+    Row(&["mad"], "lo|hi cc CARRY"),
+    Row(&["madc"], "lo|hi cc? CARRY"),
+    Row(&["mul24", "mad24"], "lo|hi u32|s32"),
+    Row(&["neg", "abs"], "SIGNED"),
+    // Floats.
+    Row(SUMS, "RND? ftz? sat? f32"),
+    Row(SUMS, "RND? f64"),
+    Row(SUMS, "rn? ftz? sat? f16|f16x2"),
+    Row(SUMS, "rn? bf16|bf16x2"),
+    Row(&["fma", "mad"], "RND ftz? sat? f32"),
+    Row(&["fma", "mad"], "RND f64"),
+    Row(&["fma"], "rn ftz? sat|relu? f16|f16x2"),
+    Row(&["fma"], "rn relu? bf16|bf16x2"),
+    Row(&["neg", "abs"], "ftz? f32|f16|f16x2"),
+    Row(&["neg", "abs"], "f64|bf16|bf16x2"),
+    Row(EXTREMES, "ftz? NaN? xorsign+abs? f32|f16|f16x2"),
+    Row(EXTREMES, "NaN? xorsign+abs? bf16|bf16x2"),
+    Row(EXTREMES, "f64"),
+    Row(&["div"], "approx|full|RND ftz? f32"),
+    Row(&["div"], "RND f64"),
+    Row(&["sqrt", "rcp"], "approx|RND ftz? f32"),
+    Row(&["sqrt", "rcp"], "RND f64"),
+    Row(&["rcp"], "approx ftz f64"),
+    Row(&["rsqrt"], "approx ftz? f32|f64"),
+    Row(&["sin", "cos", "lg2", "ex2"], "approx ftz? f32"),
+    Row(&["ex2"], "approx f16|f16x2"),
+    Row(&["ex2"], "approx ftz bf16|bf16x2"),
+    Row(&["tanh"], "approx f32|f16|f16x2|bf16|bf16x2"),
+    Row(&["copysign"], "f32|f64"),
+    Row(&["testp"], "finite|infinite|number|notanumber|normal|subnormal f32|f64"),
+    // Conversions.
+    Row(&["cvt"], "WHOLES WHOLES"),
+    Row(&["cvt"], "sat u8 u16|u32|u64|s8|SIGNED"),
+    Row(&["cvt"], "sat u16 u32|u64|s8|SIGNED"),
+    Row(&["cvt"], "sat u32 u64|s8|SIGNED"),
+    Row(&["cvt"], "sat u64 s8|SIGNED"),
+    Row(&["cvt"], "sat s8 u8|UNSIGNED|SIGNED"),
+    Row(&["cvt"], "sat s16 UNSIGNED|s32|s64"),
+    Row(&["cvt"], "sat s32 u32|u64|s64"),
+    Row(&["cvt"], "sat s64 u64"),
+    Row(&["cvt"], "RND sat? f16|f64 WHOLES"),
+    Row(&["cvt"], "RND ftz? sat? f32 WHOLES"),
+    Row(&["cvt"], "RND bf16 INT"),
+    Row(&["cvt"], "WHOLE ftz? sat? WHOLES f32"),
+    Row(&["cvt"], "WHOLE sat? WHOLES f16|f64"),
+    Row(&["cvt"], "WHOLE INT bf16"),
+    Row(&["cvt"], "WHOLE? ftz? sat? f32 f32"),
+    Row(&["cvt"], "WHOLE? sat? f16 f16"),
+    Row(&["cvt"], "WHOLE? sat? f64 f64"),
+    Row(&["cvt"], "WHOLE? bf16 bf16"),
+    Row(&["cvt"], "RND ftz? sat? f32 f64"),
+    Row(&["cvt"], "ftz? sat? f64 f32"),
+    Row(&["cvt"], "RND ftz? sat? f16 f32"),
+    Row(&["cvt"], "rn|rz relu f16 f32"),
+    Row(&["cvt"], "RND sat? f16 f64"),
+    Row(&["cvt"], "ftz? sat? f32 f16"),
+    Row(&["cvt"], "sat? f64 f16"),
+    Row(&["cvt"], "RND bf16 f16|f64"),
+    Row(&["cvt"], "RND f16 bf16"),
+    Row(&["cvt"], "RND bf16 f32"),
+    Row(&["cvt"], "rn|rz relu bf16 f32"),
+    Row(&["cvt"], "ftz? f32 bf16"),
+    Row(&["cvt"], "f64 bf16"),
+    Row(&["cvt"], "rn|rz relu? f16x2|bf16x2|tf32 f32"),
+    Row(&["cvt"], "rna tf32 f32"),
+    // Bits.
+    Row(&["and", "or", "xor", "not"], "pred|b16|b32|b64"),
+    Row(&["cnot", "shl", "shr"], "BITS"),
+    Row(&["shr"], "INT"),
+    Row(&["popc", "clz", "brev", "bfi"], "b32|b64"),
+    Row(&["bfind"], "shiftamt? u32|u64|s32|s64"),
+    Row(&["bfe"], "u32|u64|s32|s64"),
+    Row(&["shf"], "l|r wrap|clamp b32"),
+    Row(&["lop3"], "b32"),
+    Row(&["prmt"], "b32 f4e|b4e|rc8|ecl|ecr|rc16?"),
+    Row(&["dp4a"], "u32|s32 u32|s32"),
+    Row(&["dp2a"], "lo|hi u32|s32 u32|s32"),
+    // Choices and moves.
+    Row(&["setp"], "eq|ne LOGIC? BITS"),
+    Row(&["setp"], "CMP LOGIC? SIGNED"),
+    Row(&["setp"], "UCMP LOGIC? UNSIGNED"),
+    Row(&["setp"], "FCMP LOGIC? ftz? f32|f16|f16x2"),
+    Row(&["setp"], "FCMP LOGIC? f64|bf16|bf16x2"),
+    Row(&["set"], "eq|ne LOGIC? TRUTH BITS"),
+    Row(&["set"], "CMP LOGIC? TRUTH SIGNED"),
+    Row(&["set"], "UCMP LOGIC? TRUTH UNSIGNED"),
+    Row(&["set"], "FCMP LOGIC? ftz? u32|s32|f32|f16 f32"),
+    Row(&["set"], "FCMP LOGIC? bf16 f32"),
+    Row(&["set"], "FCMP LOGIC? TRUTH f64"),
+    Row(&["set"], "FCMP LOGIC? ftz? u16|s16|u32|s32|f16 f16"),
+    Row(&["set"], "FCMP LOGIC? bf16 f16"),
+    Row(&["set"], "FCMP LOGIC? u16|s16|u32|s32|bf16 bf16"),
+    Row(&["set"], "FCMP LOGIC? ftz? u32|s32|f16x2 f16x2"),
+    Row(&["set"], "FCMP LOGIC? u32|s32|bf16x2 bf16x2"),
+    Row(&["selp"], "PLAIN"),
+    Row(&["slct"], "PLAIN s32"),
+    Row(&["slct"], "ftz? PLAIN f32"),
+    Row(&["mov"], "pred|PLAIN"),
+    Row(&["cvta"], "to? WINDOW u64"),
+    Row(&["isspacep"], "WINDOW"),
+    // Memory.
+    Row(&["ldu"], "global? VECTOR? MEMORY"),
+    Row(&["ld"], "weak? global? EVICT? FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "weak? global? ca|cg|cs|lu|cv FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "weak? SPACE ca|cg|cs|lu|cv? VECTOR? MEMORY"),
+    Row(&["ld"], "global ca|cg|cs|EVICT? nc FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "global nc EVICT? FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "volatile global? FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "relaxed|acquire SCOPE global? EVICT? FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "relaxed|acquire SCOPE shared|shared::cta VECTOR? MEMORY"),
+    Row(&["st"], "weak? global? wb|cg|cs|wt|EVICT? VECTOR? MEMORY"),
+    Row(&["st"], "weak? SPACE wb|cg|cs|wt? VECTOR? MEMORY"),
+    Row(&["ld", "st"], "volatile shared|shared::cta VECTOR? MEMORY"),
+    Row(&["st"], "volatile global? VECTOR? MEMORY"),
+    Row(&["st"], "relaxed|release SCOPE global? EVICT? VECTOR? MEMORY"),
+    Row(&["st"], "relaxed|release SCOPE shared|shared::cta VECTOR? MEMORY"),
+    Row(&["ld", "st"], "mmio relaxed sys global? MEMORY"),
+    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? exch b32|b64"),
+    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? cas BITS"),
+    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? CHANGE"),
+    Row(&["red"], "relaxed|release? SCOPE? global|shared|shared::cta? CHANGE"),
+    Row(&["cp"], "async ca|cg shared|shared::cta global FETCH?"),
+    Row(&["cp"], "async commit_group|wait_all|wait_group"),
+    Row(&["prefetch"], "global|local? L1|L2"),
+    Row(&["prefetch"], "global? L2::evict_last|L2::evict_normal"),
+    Row(&["prefetchu"], "L1"),
+    Row(&["applypriority"], "global? L2::evict_normal"),
+    Row(&["discard"], "global? L2"),
+    // Threads together.
+    Row(&["bar"], "warp sync"),
+    Row(&["bar"], "cta? sync|arrive"),
+    Row(&["bar"], "cta? red popc+u32|and+pred|or+pred"),
+    Row(&["barrier"], "cta? sync|arrive aligned?"),
+    Row(&["barrier"], "cta? red popc aligned? u32"),
+    Row(&["barrier"], "cta? red and|or aligned? pred"),
+    Row(&["shfl"], "sync up|down|bfly|idx b32"),
+    Row(&["vote"], "sync all+pred|any+pred|uni+pred|ballot+b32"),
+    Row(&["match"], "any|all sync b32|b64"),
+    Row(&["redux"], "sync add|min|max u32|s32"),
+    Row(&["redux"], "sync and|or|xor b32"),
+    Row(&["activemask"], "b32"),
+    Row(&["elect"], "sync"),
+    Row(&["mma"], "sync aligned m16n8k8|m16n8k16 row col f16|f32 f16 f16 f16|f32"),
+    Row(&["mma"], "sync aligned m16n8k8|m16n8k16 row col f32 bf16 bf16 f32"),
+    Row(&["mma"], "sync aligned m16n8k4|m16n8k8 row col f32 tf32 tf32 f32"),
+    Row(&["ldmatrix"], "sync aligned m8n8 x1|x2|x4 trans? shared|shared::cta b16"),
+    // Control.
+    Row(&["bra", "ret", "call"], "uni?"),
+    Row(&["brx"], "idx uni?"),
+    Row(&["exit", "trap", "pmevent"], ""),
+    Row(&["nanosleep"], "u32"),
+    Row(&["griddepcontrol"], "wait|launch_dependents"),
+    Row(&["membar"], "cta|gl|sys"),
+    Row(&["fence"], "sc|acq_rel|acquire|release? SCOPE"),
+];
+
+/// What atomics make of a place and a value.
+const CHANGES: &str = "add+u32|add+s32|add+u64|add+f32|add+f64|add+noftz+f16|add+noftz+f16x2|add+noftz+bf16|add+noftz+bf16x2|\
+     min+u32|min+s32|min+u64|min+s64|max+u32|max+s32|max+u64|max+s64|\
+     and+b32|and+b64|or+b32|or+b64|xor+b32|xor+b64|inc+u32|dec+u32";
+
+/// Whether words are those of a pattern whose parts these are.
+fn fits(parts: &[&str], words: &[&str]) -> bool {
+    let Some((part, rest)) = parts.split_first() else { return words.is_empty() };
+    let (part, optional) = part.strip_suffix('?').map_or((*part, false), |part| (part, true));
+    part.split('|').any(|choice| goes_on(choice, rest, words)) || optional && fits(rest, words)
+}
+
+/// Whether words begin with one choice of a part, and go on as they must.
+fn goes_on(choice: &str, rest: &[&str], words: &[&str]) -> bool {
+    let set = if choice == "CHANGE" {
+        Some(CHANGES)
+    } else {
+        SETS.iter().find(|(name, _)| *name == choice).map(|set| set.1)
+    };
+    if let Some(set) = set {
+        return set.split('|').any(|choice| goes_on(choice, rest, words));
+    }
+    let length = choice.split('+').count();
+    words.len() >= length
+        && choice.split('+').eq(words[..length].iter().copied())
+        && fits(rest, &words[length..])
+}
+
+impl Mods<'_> {
+    /// Whether the ISA has the instruction with these modifiers in this order.
+    pub(in crate::ptx) fn are_known(&self) -> bool {
+        let words: Vec<&str> = self.list.iter().map(|(word, _)| *word).collect();
+        let rows = ROWS.iter().filter(|row| row.0.contains(&self.name));
+        rows.map(|row| row.1.split_whitespace().collect::<Vec<_>>()).any(|parts| fits(&parts, &words))
+    }
+}

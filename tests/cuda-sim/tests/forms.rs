@@ -1,0 +1,181 @@
+//! Modifiers and operands that the ISA gives no such instruction are refused, as NVIDIA's assembler does, however near they
+//! are to one that it has.
+
+mod harness;
+
+use cuda_sim::ptx;
+use harness::{assembled, kernel};
+
+const REGISTERS: &str = ".reg .b32 %r<20>; .reg .u32 %u<9>; .reg .b64 %rd<10>; .reg .f32 %f<20>; .reg .f64 %fd<9>; .reg .b16 %h<10>; .reg .f16 %hf<9>; .reg .pred %p<10>;
+.shared .align 16 .b8 buffer[256];
+";
+
+fn text(body: &str) -> String {
+    kernel(&["u64 out"], &format!("{REGISTERS}{body}"))
+        .replace(".target sm_90", ".target sm_100")
+        .replace(".version 8.0", ".version 8.8")
+}
+
+/// An instruction that there is, then some that there are not.
+const FORMS: [&[&str]; 31] = [
+    &["max.xorsign.abs.f32 %f0, %f1, %f2;", "max.xorsign.f32 %f0, %f1, %f2;", "max.abs.f32 %f0, %f1, %f2;"],
+    &["min.ftz.NaN.f32 %f0, %f1, %f2;", "min.NaN.sat.f32 %f0, %f1, %f2;", "min.NaN.f64 %fd0, %fd1, %fd2;"],
+    &[
+        "add.f16x2 %r0, %r1, %r2;",
+        "add.f16x2 %f0, %f1, %f2;",
+        "add.f16x2 %u0, %u1, %u2;",
+        "add.f16x2 %r0, %r1, 5;",
+    ],
+    &[
+        "fma.rn.bf16 %h0, %h1, %h2, %h3;",
+        "fma.rn.bf16 %hf0, %hf1, %hf2, %hf3;",
+        "fma.rn.sat.bf16 %h0, %h1, %h2, %h3;",
+    ],
+    &["fma.rn.relu.f16 %h0, %h1, %h2, %h3;", "fma.rn.sat.relu.f16 %h0, %h1, %h2, %h3;"],
+    &["ex2.approx.ftz.bf16x2 %r0, %r1;", "ex2.approx.bf16x2 %r0, %r1;", "ex2.approx.ftz.f16x2 %r0, %r1;"],
+    &["tanh.approx.f32 %f0, %f1;", "tanh.approx.ftz.f32 %f0, %f1;"],
+    &["div.full.f32 %f0, %f1, %f2;", "div.rn.full.f32 %f0, %f1, %f2;", "div.full.f64 %fd0, %fd1, %fd2;"],
+    &["mul.wide.u32 %rd0, %r1, %r2;", "mul.u32.wide %rd0, %r1, %r2;"],
+    &[
+        "mad.lo.cc.u32 %r0, %r1, %r2, %r3;",
+        "mad.cc.lo.u32 %r0, %r1, %r2, %r3;",
+        "mad.lo.cc.b32 %r0, %r1, %r2, %r3;",
+    ],
+    &["cvt.rn.relu.bf16.f32 %h0, %f1;", "cvt.rm.relu.bf16.f32 %h0, %f1;", "cvt.rn.sat.bf16.f32 %h0, %f1;"],
+    &["cvt.sat.u8.s32 %r0, %r1;", "cvt.sat.s32.u8 %r0, %r1;", "cvt.rn.bf16.s32 %h0, %rd1;"],
+    &["setp.lo.u32 %p0, %r1, %r2;", "setp.lo.s32 %p0, %r1, %r2;", "setp.lo.f32 %p0, %f1, %f2;"],
+    &[
+        "set.lt.ftz.f16.f16 %h0, %h1, %h2;",
+        "set.lt.f16.bf16 %h0, %h1, %h2;",
+        "set.lt.bf16.ftz.f32 %h0, %f1, %f2;",
+    ],
+    &[
+        "shf.l.wrap.b32 %r0, %r1, %r2, %r3;",
+        "shf.wrap.l.b32 %r0, %r1, %r2, %r3;",
+        "shf.l.wrap.b32 %r0, %r1, %r2, %f3;",
+    ],
+    &["bfe.u32 %r0, %r1, 255, %r3;", "bfe.u32 %r0, %r1, 256, %r3;", "bfe.u32 %r0, %r1, %r2, %f3;"],
+    &["cvta.to.global.u64 %rd0, %rd1;", "cvta.global.to.u64 %rd0, %rd1;"],
+    &[
+        "ld.acquire.gpu.u32 %r0, [%rd1];",
+        "ld.acquire.u32 %r0, [%rd1];",
+        "ld.gpu.u32 %r0, [%rd1];",
+        "ld.release.gpu.u32 %r0, [%rd1];",
+        "ld.acquire.gpu.const.u32 %r0, [%rd1];",
+        "ld.relaxed.gpu.cg.u32 %r0, [%rd1];",
+    ],
+    &[
+        "ld.global.nc.u32 %r0, [%rd1];",
+        "ld.shared.nc.u32 %r0, [%r1];",
+        "ld.nc.u32 %r0, [%rd1];",
+        "ld.global.nc.cv.u32 %r0, [%rd1];",
+    ],
+    &[
+        "ld.volatile.global.u32 %r0, [%rd1];",
+        "ld.volatile.ca.u32 %r0, [%rd1];",
+        "ld.volatile.param.u32 %r0, [out];",
+    ],
+    &[
+        "ld.mmio.relaxed.sys.u32 %r0, [%rd1];",
+        "ld.mmio.u32 %r0, [%rd1];",
+        "ld.mmio.relaxed.gpu.u32 %r0, [%rd1];",
+    ],
+    &[
+        "ld.global.v2.b32 {%r0, %f1}, [%rd1];",
+        "ld.global.v2.b32 {%r0, %rd2}, [%rd1];",
+        "ld.global.u32 %r0, [16];",
+    ],
+    &[
+        "st.release.gpu.u32 [%rd1], %r0;",
+        "st.release.u32 [%rd1], %r0;",
+        "st.global.nc.u32 [%rd1], %r0;",
+        "st.acquire.gpu.u32 [%rd1], %r0;",
+    ],
+    &[
+        "atom.global.add.u32 %r0, [%rd1], %r2;",
+        "atom.volatile.global.add.u32 %r0, [%rd1], %r2;",
+        "atom.ca.global.add.u32 %r0, [%rd1], %r2;",
+    ],
+    &["red.release.gpu.global.add.u32 [%rd1], %r2;", "red.acquire.gpu.global.add.u32 [%rd1], %r2;"],
+    &[
+        "cp.async.ca.shared.global [%r1], [%rd1], 4;",
+        "cp.ca.async.shared.global [%r1], [%rd1], 4;",
+        "cp.async.ca.shared.global [%r1], [%rd1], 4, 5;",
+        "cp.async.ca.global.shared [%r1], [%rd1], 4;",
+    ],
+    &[
+        "bar.sync 0, 64;",
+        "bar.sync -1;",
+        "bar.sync 16;",
+        "bar.sync 0, 33;",
+        "bar.sync 0, -1;",
+        "bar.sync.aligned 0;",
+    ],
+    &[
+        "barrier.red.popc.aligned.u32 %r0, 0, %p1;",
+        "barrier.red.aligned.u32 %r0, 0, %p1;",
+        "barrier.sync.cta 0;",
+    ],
+    &[
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1}, {%r2}, {%f4, %f5, %f6, %f7};",
+        "mma.sync.aligned.m16n8k8.col.row.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1}, {%r2}, {%f4, %f5, %f6, %f7};",
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1}, {%f2}, {%f4, %f5, %f6, %f7};",
+    ],
+    &[
+        "redux.sync.or.b32 %r0, %r1, -1;",
+        "redux.sync.or.b32 %f0, %f1, -1;",
+        "redux.sync.or.u32 %r0, %r1, -1;",
+    ],
+    &[
+        "applypriority.global.L2::evict_normal [%rd1], 128;",
+        "applypriority.global [%rd1], 128;",
+        "applypriority.global.L2::evict_normal [%rd1], 64;",
+    ],
+];
+
+/// Orders that the assembler lets pass, though the ISA has one only.
+const ORDERS: [&str; 9] = [
+    "add.ftz.rn.f32 %f0, %f1, %f2;",
+    "add.f32.sat %f0, %f1, %f2;",
+    "cvt.ftz.rn.f32.f64 %f0, %fd1;",
+    "max.NaN.ftz.f16 %h0, %h1, %h2;",
+    "setp.ftz.lt.f32 %p0, %f1, %f2;",
+    "ld.global.weak.u32 %r0, [%rd1];",
+    "st.v2.global.u32 [%rd1], {%r0, %r1};",
+    "atom.add.global.u32 %r0, [%rd1], %r2;",
+    "max.abs.xorsign.f32 %f0, %f1, %f2;",
+];
+
+#[test]
+fn what_the_isa_has_not_is_refused() {
+    for forms in FORMS {
+        let (known, unknown) = forms.split_first().expect("one that there is");
+        ptx::parse(&text(known)).unwrap_or_else(|error| panic!("{error}\n{known}"));
+        for form in unknown {
+            let error = ptx::parse(&text(form)).expect_err(form);
+            assert!(error.message.contains(form.split(' ').next().expect("a name")), "{error}");
+        }
+        if let Some((accepted, log)) = assembled(&text(known), "sm_100") {
+            assert!(accepted, "{log}");
+        }
+    }
+    let all: Vec<&str> = FORMS.iter().flat_map(|forms| &forms[1..]).copied().collect();
+    if let Some((_, log)) = assembled(&text(&all.join("\n")), "sm_100") {
+        let first = text("").lines().count() - 2;
+        for (number, form) in all.iter().enumerate() {
+            assert!(
+                log.contains(&format!("line {};", first + number)),
+                "{form} at {}\n{log}",
+                first + number
+            );
+        }
+    }
+}
+
+#[test]
+fn modifiers_have_one_order() {
+    for form in ORDERS {
+        let error = ptx::parse(&text(form)).expect_err(form);
+        assert!(error.message.contains("not in this order"), "{error}");
+    }
+}
