@@ -79,7 +79,16 @@ impl Times {
         }
     }
 
-    /// The later of both, of blocks of so many threads, where neither covers the other.
+    /// The later of both, of blocks of so many threads.
+    pub(super) fn with(mut self, o: &Times, threads: u32) -> Times {
+        if let Times::Each(times) = &mut self {
+            o.raise(times);
+            return self;
+        }
+        if self.cover(o) { self } else { self.later(o, threads as usize) }
+    }
+
+    /// The same, where neither covers the other.
     fn later(&self, o: &Times, threads: usize) -> Times {
         if let (Times::One { all: a, thread, time }, Times::One { all: b, thread: other, time: its }) =
             (self, o)
@@ -94,9 +103,21 @@ impl Times {
                 return self.clone();
             }
         }
-        let (mut times, others) = (self.each(threads), o.each(threads));
-        times.iter_mut().zip(&others).for_each(|(a, b)| *a = *b.max(a));
+        let mut times = self.each(threads);
+        o.raise(&mut times);
         Times::Each(times)
+    }
+
+    /// Makes each of others at least as late as these.
+    fn raise(&self, others: &mut [u32]) {
+        match self {
+            Times::Each(times) => times.iter().zip(others).for_each(|(a, b)| *b = *a.max(b)),
+            Times::One { all, thread, time } => {
+                others.iter_mut().for_each(|other| *other = *all.max(other));
+                let other = &mut others[*thread as usize];
+                *other = *time.max(other);
+            }
+        }
     }
 }
 
@@ -208,6 +229,11 @@ impl Clock {
         Clock(Some(Arc::new(Tree::Block { block, times })))
     }
 
+    /// What it knows of a block.
+    pub(super) fn times(&self, block: u64) -> Option<&Times> {
+        self.0.as_ref().and_then(|tree| tree.times(block))
+    }
+
     /// Whether it knows nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
@@ -240,8 +266,8 @@ impl Clock {
     /// Whether what a thread did that left a stamp is known to be before.
     #[cold]
     pub(super) fn covers(&self, old: Stamp) -> bool {
-        let times = self.0.as_ref().and_then(|tree| tree.times(old.block()));
-        let known = times.zip(old.thread()).map_or(0, |(times, thread)| times.of(thread as u32));
+        let known =
+            self.times(old.block()).zip(old.thread()).map_or(0, |(times, thread)| times.of(thread as u32));
         u64::from(known) >= old.time()
     }
 

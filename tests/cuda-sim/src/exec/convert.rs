@@ -1,10 +1,11 @@
 //! `cvt`: the common conversions as loops, all others by the exact value.
 
-use half::{bf16, f16};
+use ::half::{bf16, f16};
 
+use super::half::{self, Half};
 use super::regs::{Regs, lanes};
 use super::soft::{self, Exact, Exactly, Format};
-use crate::ptx::ir::{Convert, Float, Reg, Round, Wide};
+use crate::ptx::ir::{Convert, Float, Mode, PLAIN, Reg, Round, Wide};
 use crate::ptx::types::{Class, Type};
 
 #[inline(always)]
@@ -29,6 +30,12 @@ pub(super) fn convert(regs: &mut Regs, exec: u32, c: &Convert, d: Reg, a: Reg) {
         }
         (Type::F16, Type::F32, _, WORDS) if plain => regs.map(exec, d, a, |x: f16| from_half(x.to_f32())),
         (Type::BF16, Type::F32, _, WORDS) if plain => regs.map(exec, d, a, |x: bf16| from_half(x.to_f32())),
+        (Type::F32, Type::F16, Round::Nearest, WORDS) if !c.ftz => {
+            regs.map(exec, d, a, |x: f32| to_half::<f16>(c, x))
+        }
+        (Type::F32, Type::BF16, Round::Nearest, WORDS) if !c.ftz => {
+            regs.map(exec, d, a, |x: f32| to_half::<bf16>(c, x))
+        }
         (Type::F32, Type::F32, _, WORDS) if plain && c.integral => whole_f32(regs, exec, c.round, d, a),
         (_, _, _, (d_wide, a_wide)) => {
             for lane in lanes(exec) {
@@ -38,6 +45,13 @@ pub(super) fn convert(regs: &mut Regs, exec: u32, c: &Convert, d: Reg, a: Reg) {
             }
         }
     }
+}
+
+/// To nearest.
+#[inline(always)]
+fn to_half<T: Half>(c: &Convert, x: f32) -> u32 {
+    let mode = Mode { sat: c.sat, relu: c.relu, ..PLAIN };
+    half::finish::<T>(mode, T::narrow(f64::from(x)))
 }
 
 #[inline(always)]
@@ -195,6 +209,15 @@ pub(super) fn pair(
     };
     let wide = (Wide::One, Wide::One);
     let c = Convert { to, from: Type::F32, round, integral: false, ftz: false, sat: false, relu, wide };
+    if round == Round::Nearest {
+        return match to {
+            Type::BF16 => regs
+                .map2(exec, d, a, b, |a: f32, b: f32| to_half::<bf16>(&c, a) << 16 | to_half::<bf16>(&c, b)),
+            _f16 => {
+                regs.map2(exec, d, a, b, |a: f32, b: f32| to_half::<f16>(&c, a) << 16 | to_half::<f16>(&c, b))
+            }
+        };
+    }
     for lane in lanes(exec) {
         let half = |reg| one(&c, regs.get((reg, Wide::One), lane));
         let value = half(a) << 16 | half(b);

@@ -133,9 +133,9 @@ pub(super) fn binary(
         }
         (Float::F32, _) => each2::<f32>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F64, _) => each2::<f64>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
-        (_, FloatBin::Add) if plain => halves(regs, exec, ty, d, [a, b, a], |[x, y, _]| x + y),
-        (_, FloatBin::Sub) if plain => halves(regs, exec, ty, d, [a, b, a], |[x, y, _]| x - y),
-        (_, FloatBin::Mul) if plain => halves(regs, exec, ty, d, [a, b, a], |[x, y, _]| x * y),
+        (_, FloatBin::Add) => halves(regs, exec, (ty, mode), d, [a, b, a], |[x, y, _]| x + y),
+        (_, FloatBin::Sub) => halves(regs, exec, (ty, mode), d, [a, b, a], |[x, y, _]| x - y),
+        (_, FloatBin::Mul) => halves(regs, exec, (ty, mode), d, [a, b, a], |[x, y, _]| x * y),
         (Float::F16, _) => each2::<f16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::BF16, _) => each2::<bf16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F16x2, _) => pairs::<f16>(regs, exec, d, [a, b, a], |[x, y, _]| scalar(op, mode, x, y)),
@@ -237,25 +237,31 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
         Float::F64 if plain => regs.map3(exec, d, abc, |x: f64, y: f64, z: f64| x.mul_add(y, z)),
         Float::F32 => each3::<f32>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
         Float::F64 => each3::<f64>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
-        Float::F16 if plain => half::each::<f16, false>(regs, exec, d, [a, b, c], fused::<f16>),
-        Float::F16x2 if plain => half::each::<f16, true>(regs, exec, d, [a, b, c], fused::<f16>),
-        Float::BF16 if plain => half::each::<bf16, false>(regs, exec, d, [a, b, c], fused::<bf16>),
-        Float::BF16x2 if plain => half::each::<bf16, true>(regs, exec, d, [a, b, c], fused::<bf16>),
-        Float::F16 => each3::<f16>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
-        Float::BF16 => each3::<bf16>(regs, exec, d, abc, |abc| exactly(mode, Exactly::Fma, abc)),
-        Float::F16x2 => pairs::<f16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
-        Float::BF16x2 => pairs::<bf16>(regs, exec, d, [a, b, c], |abc| exactly(mode, Exactly::Fma, abc)),
+        Float::F16 | Float::F16x2 => halves(regs, exec, (ty, mode), d, [a, b, c], fused::<f16>),
+        Float::BF16 | Float::BF16x2 => halves(regs, exec, (ty, mode), d, [a, b, c], fused::<bf16>),
     }
 }
 
 /// Sums and products of halves, rounded to nearest.
 #[inline(always)]
-fn halves(regs: &mut Regs, exec: u32, ty: Float, d: Reg, from: [Reg; 3], f: impl Fn([f64; 3]) -> f64 + Copy) {
+fn halves(
+    regs: &mut Regs,
+    exec: u32,
+    (ty, mode): (Float, Mode),
+    d: Reg,
+    from: [Reg; 3],
+    f: impl Fn([f64; 3]) -> f64 + Copy,
+) {
+    let plain = is_plain(mode);
     match ty {
-        Float::F16 => half::each::<f16, false>(regs, exec, d, from, f),
-        Float::F16x2 => half::each::<f16, true>(regs, exec, d, from, f),
-        Float::BF16 => half::each::<bf16, false>(regs, exec, d, from, f),
-        Float::BF16x2 => half::each::<bf16, true>(regs, exec, d, from, f),
+        Float::F16 if plain => half::each::<f16, false>(regs, exec, d, from, f),
+        Float::F16x2 if plain => half::each::<f16, true>(regs, exec, d, from, f),
+        Float::BF16 if plain => half::each::<bf16, false>(regs, exec, d, from, f),
+        Float::BF16x2 if plain => half::each::<bf16, true>(regs, exec, d, from, f),
+        Float::F16 => half::each_in::<f16, false>(regs, exec, mode, d, from, f),
+        Float::F16x2 => half::each_in::<f16, true>(regs, exec, mode, d, from, f),
+        Float::BF16 => half::each_in::<bf16, false>(regs, exec, mode, d, from, f),
+        Float::BF16x2 => half::each_in::<bf16, true>(regs, exec, mode, d, from, f),
         Float::F32 | Float::F64 => unreachable!("those are no halves"),
     }
 }
@@ -281,10 +287,36 @@ pub(super) fn unary(regs: &mut Regs, exec: u32, (op, ty, mode): (FloatUn, Float,
         (Float::F64, FloatUn::Sqrt) if is_plain(mode) => regs.map(exec, d, a, |x: f64| x.sqrt()),
         (Float::F32, _) => each2::<f32>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
         (Float::F64, _) => each2::<f64>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
+        (_, FloatUn::Ex2) => known(regs, exec, (ty, mode), (d, a), (op, &EX2)),
+        (_, FloatUn::Tanh) => known(regs, exec, (ty, mode), (d, a), (op, &TANH)),
         (Float::F16, _) => each2::<f16>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
         (Float::BF16, _) => each2::<bf16>(regs, exec, d, (a, a), |x, _| one(op, mode, x)),
         (Float::F16x2, _) => pairs::<f16>(regs, exec, d, [a; 3], |[x, _, _]| one(op, mode, x)),
         (Float::BF16x2, _) => pairs::<bf16>(regs, exec, d, [a; 3], |[x, _, _]| one(op, mode, x)),
+    }
+}
+
+/// What the approximations give of f16 and of bf16, whose modifiers each has one choice of.
+static EX2: [half::Memo; 2] = [const { half::Memo::new() }; 2];
+static TANH: [half::Memo; 2] = [const { half::Memo::new() }; 2];
+
+/// An approximation for halves.
+#[inline(always)]
+fn known(
+    regs: &mut Regs,
+    exec: u32,
+    (ty, mode): (Float, Mode),
+    at: (Reg, Reg),
+    (op, memos): (FloatUn, &[half::Memo; 2]),
+) {
+    let of_f16 = |bits| one(op, mode, f16::from_bits(bits as u16)).bits() as u32;
+    let of_bf16 = |bits| one(op, mode, bf16::from_bits(bits as u16)).bits() as u32;
+    match ty {
+        Float::F16 => half::each_known::<false>(regs, exec, &memos[0], at, of_f16),
+        Float::F16x2 => half::each_known::<true>(regs, exec, &memos[0], at, of_f16),
+        Float::BF16 => half::each_known::<false>(regs, exec, &memos[1], at, of_bf16),
+        Float::BF16x2 => half::each_known::<true>(regs, exec, &memos[1], at, of_bf16),
+        Float::F32 | Float::F64 => unreachable!("those are no halves"),
     }
 }
 

@@ -4,13 +4,19 @@
 //! between two halves is exact. A sum next to the middle is none of two halves, whose difference is too short; of a product
 //! and a half of f16 it is exact in f64; for bf16, whose exponents go further, it is made odd.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use half::{bf16, f16};
 
-use super::regs::{LANES, Raw, Regs};
-use crate::ptx::ir::Reg;
+use super::regs::{LANES, Raw, Regs, lanes};
+use crate::ptx::ir::{Mode, Reg};
 
 /// A format of 16 bits.
 pub(super) trait Half {
+    /// The bits of the least normal number, of 1, and of infinity.
+    const NORMAL: u32;
+    const ONE: u32;
+    const INFINITY: u32;
     /// The value of the lower 16 bits, those above being 0.
     fn widen(bits: u32) -> f32;
     /// The nearest value, ties to even.
@@ -29,6 +35,10 @@ fn to_odd(x: f64) -> f32 {
 }
 
 impl Half for f16 {
+    const NORMAL: u32 = 0x0400;
+    const ONE: u32 = 0x3c00;
+    const INFINITY: u32 = 0x7c00;
+
     #[inline(always)]
     fn widen(bits: u32) -> f32 {
         let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
@@ -60,6 +70,10 @@ impl Half for f16 {
 }
 
 impl Half for bf16 {
+    const NORMAL: u32 = 0x0080;
+    const ONE: u32 = 0x3f80;
+    const INFINITY: u32 = 0x7f80;
+
     #[inline(always)]
     fn widen(bits: u32) -> f32 {
         f32::from_bits(bits << 16)
@@ -85,6 +99,23 @@ impl Half for bf16 {
     }
 }
 
+/// A subnormal operand or result is a zero where there are none.
+#[inline(always)]
+fn flushed<T: Half>(mode: Mode, bits: u32) -> u32 {
+    let least = if mode.ftz { T::NORMAL } else { 0 };
+    if bits & 0x7fff < least { bits & 0x8000 } else { bits }
+}
+
+/// What the modifiers do to a result.
+#[inline(always)]
+pub(super) fn finish<T: Half>(mode: Mode, bits: u32) -> u32 {
+    let bits = flushed::<T>(mode, bits);
+    let is_nan = bits & 0x7fff > T::INFINITY;
+    let (negative, none) = (bits & 0x8000 != 0 && !is_nan, mode.sat && is_nan);
+    let most = if mode.sat { T::ONE } else { 0xffff };
+    if (mode.sat || mode.relu) && negative || none { 0 } else { bits.min(most) }
+}
+
 /// `d = f(a, b, c)` of halves, or of pairs of them, rounded to nearest.
 #[inline(always)]
 pub(super) fn each<T: Half, const PAIRS: bool>(
@@ -94,14 +125,82 @@ pub(super) fn each<T: Half, const PAIRS: bool>(
     from: [Reg; 3],
     f: impl Fn([f64; 3]) -> f64,
 ) {
+    each_by::<PAIRS>(regs, exec, d, from, |bits| T::narrow(f(bits.map(|bits| f64::from(T::widen(bits))))));
+}
+
+/// The same with modifiers.
+#[inline(always)]
+pub(super) fn each_in<T: Half, const PAIRS: bool>(
+    regs: &mut Regs,
+    exec: u32,
+    mode: Mode,
+    d: Reg,
+    from: [Reg; 3],
+    f: impl Fn([f64; 3]) -> f64,
+) {
+    each_by::<PAIRS>(regs, exec, d, from, |bits| {
+        let given = bits.map(|bits| f64::from(T::widen(flushed::<T>(mode, bits))));
+        finish::<T>(mode, T::narrow(f(given)))
+    });
+}
+
+#[inline(always)]
+fn each_by<const PAIRS: bool>(
+    regs: &mut Regs,
+    exec: u32,
+    d: Reg,
+    from: [Reg; 3],
+    f: impl Fn([u32; 3]) -> u32,
+) {
     let rows = from.map(|reg| u32::row(regs, reg));
     let mut out = [0u32; LANES];
     for lane in 0..LANES {
-        out[lane] = T::narrow(f(rows.map(|row| f64::from(T::widen(row[lane] & 0xffff)))));
+        out[lane] = f(rows.map(|row| row[lane] & 0xffff));
     }
     if PAIRS {
         for lane in 0..LANES {
-            out[lane] |= T::narrow(f(rows.map(|row| f64::from(T::widen(row[lane] >> 16))))) << 16;
+            out[lane] |= f(rows.map(|row| row[lane] >> 16)) << 16;
+        }
+    }
+    regs.put(exec, d, &out);
+}
+
+/// Results of a function of one half, by its bits: 0 until there is one, which has a bit above.
+pub(super) struct Memo([AtomicU32; 1 << 16]);
+
+impl Memo {
+    pub(super) const fn new() -> Memo {
+        Memo([const { AtomicU32::new(0) }; 1 << 16])
+    }
+
+    /// What a function gives, which is the same for one memo.
+    #[inline(always)]
+    fn get(&self, bits: u32, f: impl Fn(u32) -> u32) -> u32 {
+        let known = self.0[bits as usize].load(Ordering::Relaxed);
+        if known != 0 {
+            return known & 0xffff;
+        }
+        let found = f(bits);
+        self.0[bits as usize].store(found | 1 << 16, Ordering::Relaxed);
+        found
+    }
+}
+
+/// `d = f(a)` of halves, or of pairs, of a function that takes long.
+#[inline(never)]
+pub(super) fn each_known<const PAIRS: bool>(
+    regs: &mut Regs,
+    exec: u32,
+    memo: &Memo,
+    (d, a): (Reg, Reg),
+    f: impl Fn(u32) -> u32,
+) {
+    let row = u32::row(regs, a);
+    let mut out = [0u32; LANES];
+    for lane in lanes(exec) {
+        out[lane] = memo.get(row[lane] & 0xffff, &f);
+        if PAIRS {
+            out[lane] |= memo.get(row[lane] >> 16, &f) << 16;
         }
     }
     regs.put(exec, d, &out);

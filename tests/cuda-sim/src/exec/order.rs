@@ -253,20 +253,27 @@ impl BlockMemory {
 
     /// All that is before what some lanes do next, if they were one.
     fn known(&self, parties: &[Party]) -> Clock {
-        let block = Stamp::new(self.number, 0, 0).block();
-        let mut clock = Clock::of(block, times(parties, self.barrier, self.time, self.threads));
-        let Some(order) = &self.order else { return clock };
-        let mut last = &Clock::default();
-        for party in parties {
-            for lane in lanes(party.lanes) {
-                let before = order.before(party.first + lane as u32);
-                // What met before has one clock.
-                if !before.is(last) {
-                    clock.join(before, self.threads);
-                }
-                last = before;
+        let (block, threads) = (Stamp::new(self.number, 0, 0).block(), self.threads);
+        let mut own = times(parties, self.barrier, self.time, threads);
+        let (mut others, mut last) = (Clock::default(), &Clock::default());
+        let befores = self.order.iter().flat_map(|order| {
+            let numbers =
+                parties.iter().flat_map(|party| lanes(party.lanes).map(|lane| party.first + lane as u32));
+            numbers.map(|thread| order.before(thread))
+        });
+        for before in befores {
+            // What met before has one clock.
+            if before.is(last) {
+                continue;
+            }
+            last = before;
+            others.join(&before.without(block), threads);
+            if let Some(known) = before.times(block) {
+                own = own.with(known, threads);
             }
         }
+        let mut clock = Clock::of(block, own);
+        clock.join(&others, threads);
         clock
     }
 

@@ -27,6 +27,15 @@ pub(super) fn together(
         perform(who, warp, exec, &[(exec, what)])?;
         return Ok(Flow::Next);
     }
+    if exec == active && is_divided(exec, &masks) {
+        let mut left = exec;
+        while left != 0 {
+            let group = masks[left.trailing_zeros() as usize];
+            left &= !group;
+            perform(who, warp, group, &[(group, what)])?;
+        }
+        return Ok(Flow::Next);
+    }
     warp.place(active & !exec, pc + 1);
     warp.place(exec, pc);
     let grid = who.grid;
@@ -66,6 +75,20 @@ pub(super) fn together(
         perform(who, warp, same, &parts)?;
     }
     Ok(Flow::Placed)
+}
+
+/// Whether the masks of lanes divide them into groups that are all there.
+fn is_divided(exec: u32, masks: &[u32; LANES]) -> bool {
+    let mut left = exec;
+    while left != 0 {
+        let lane = left.trailing_zeros() as usize;
+        let group = masks[lane];
+        if group >> lane & 1 == 0 || group & !left != 0 || lanes(group).any(|other| masks[other] != group) {
+            return false;
+        }
+        left &= !group;
+    }
+    true
 }
 
 /// What lanes do together at a place, with the register of its mask.
