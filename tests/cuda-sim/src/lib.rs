@@ -16,8 +16,19 @@
 //!
 //! Barriers, of those threads that they are of; `bar.warp.sync`, the lanes of its mask; and the release and acquire
 //! patterns of the ISA: a fence and then a strong write or an atomic of one thread, that a strong read or an atomic of
-//! another sees, which makes a fence then. A fence alone orders nothing, and a fence of a block (`.cta`) nothing beyond it.
-//! Shuffles, votes and matches order no memory.
+//! another sees, which makes a fence then. A fence alone orders nothing, and a fence of a block (`.cta`) nothing beyond it;
+//! what releases or acquires itself (`st.release`, `ld.acquire`) does so at its own place only. Shuffles, votes and matches
+//! order no memory.
+//!
+//! A barrier for a number of threads counts warps, as the ISA does: one is there for 32 threads when all its lanes that
+//! have not exited are. It is over with those that make up the number; who comes after them is of the next turn. More, or
+//! two numbers in one turn, are a fault.
+//!
+//! # What is undefined
+//!
+//! A register that nothing wrote, what a shuffle takes from a lane that takes no part or has nothing, and what is computed
+//! of these; of a choice, what it chooses. It is a fault where it decides an address, a way, what other lanes get of it but
+//! by a shuffle, or what is stored.
 //!
 //! # Addresses of shared memory
 //!
@@ -28,15 +39,15 @@
 //! # What is missed
 //!
 //! Let pass:
-//! - A place that more than one block has read may be written by a thread that knows of an event in every block so far.
+//! - A place that so many warps have read at a time that nobody notes them all, 64, may be written by a thread that knows of
+//!   an event in every block so far.
 //! - The scope of an atomic, of a strong read and of a strong write is taken to reach both threads; that of a fence is not.
-//! - What a release has released goes with all later strong writes of its thread, as if it were a fence.
 //! - Of several atomics of different blocks to one place only the last is known, and of plain writes.
 //! - Blocks whose numbers are 2^23 - 2 apart are one to the detector of races.
 //! - Blocks run in order on few cores, and warps in turns: a race that does not show in memory is still found, but a result
 //!   that depends on the order is only what this order gives.
 //! - A copy by `cp.async` lands at the wait, never before, and has read its source where it began.
-//! - Threads that come to one barrier with different counts, or with `bar.sync` and `bar.red`, and a `bar.arrive` that
+//! - Threads that come to one barrier with `bar.sync` and `bar.red`, with a number and without one, and a `bar.arrive` that
 //!   nobody waits for.
 //!
 //! The other way around, a shuffle's mask that names a lane which has exited is a fault, and any mask that names one which

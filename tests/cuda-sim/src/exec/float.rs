@@ -76,7 +76,7 @@ pub(super) fn canonical(x: f32) -> f32 {
 
 /// What the modifiers do to a result.
 #[inline(always)]
-fn finish<T: Real>(mode: Mode, x: T) -> T {
+pub(super) fn finish<T: Real>(mode: Mode, x: T) -> T {
     let x = if mode.ftz { x.flushed() } else { x };
     if mode.sat && (x.is_nan() || x <= T::zero()) {
         T::zero()
@@ -90,7 +90,7 @@ fn finish<T: Real>(mode: Mode, x: T) -> T {
 }
 
 #[inline(always)]
-fn given<T: Real>(mode: Mode, x: T) -> T {
+pub(super) fn given<T: Real>(mode: Mode, x: T) -> T {
     if mode.ftz { x.flushed() } else { x }
 }
 

@@ -256,6 +256,35 @@ mod tests {
     }
 
     #[test]
+    fn modifiers_do_what_they_do_to_floats() {
+        use super::super::float;
+        use crate::ptx::ir::PLAIN;
+        for (ftz, sat, relu) in
+            [(true, false, false), (true, true, false), (false, true, false), (false, false, true)]
+        {
+            let mode = Mode { ftz, sat, relu, ..PLAIN };
+            for bits in 0..=u16::MAX {
+                let (x, y) = (f16::from_bits(bits), bf16::from_bits(bits));
+                assert_eq!(
+                    finish::<f16>(mode, bits.into()),
+                    float::finish(mode, x).to_bits().into(),
+                    "{bits:#x}"
+                );
+                assert_eq!(
+                    finish::<bf16>(mode, bits.into()),
+                    float::finish(mode, y).to_bits().into(),
+                    "{bits:#x}"
+                );
+                assert_eq!(
+                    flushed::<f16>(mode, bits.into()),
+                    float::given(mode, x).to_bits().into(),
+                    "{bits:#x}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn fused_sums_are_rounded_once() {
         let mut state = 7u64;
         for _ in 0..200_000 {
