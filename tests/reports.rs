@@ -8,6 +8,7 @@ use std::panic::catch_unwind;
 
 use fusion::prelude::*;
 use fusion_compiler::check::{Function, Source, front_end};
+use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Plan, Summary, Target, Traffic};
 use fusion_compiler::report;
 use fusion_compiler::{CpuKernels, compile};
@@ -97,20 +98,24 @@ fn every_kernel_but_the_first_has_a_reason() {
     }
 }
 
-/// The bytes of tensors are those of the kernels that read and write them.
+/// A kernel moves what it reads and writes, each at least once.
 #[test]
 fn bytes_of_tensors_are_those_of_kernels() {
     for plan in plans() {
         let extents: Vec<i64> = (0..plan.symbols.len()).map(|i| 1024 >> i).collect();
+        let eval = |bytes: &DimExpr| bytes.eval(&extents).expect("nothing overflows");
         for summary in summaries(&plan) {
-            let mut all = 0;
-            for group in summary.groups.iter() {
-                let moved = group.reads.iter().chain(group.writes.iter());
-                let bytes = moved.map(|one| one.bytes.eval(&extents).unwrap());
-                assert_eq!(Some(bytes.sum()), group.bytes.eval(&extents), "{}", group.kernel);
-                all += group.bytes.eval(&extents).unwrap();
+            for program in plan.programs.iter().filter(|one| summary.targets.contains(&one.target)) {
+                for (group, step) in summary.groups.iter().zip(program.steps.iter()) {
+                    let tensors = group.reads.iter().chain(group.writes.iter()).map(|one| eval(&one.bytes));
+                    let variants = step.variants.iter();
+                    let each =
+                        variants.map(|one| one.launches.iter().map(|launch| eval(&launch.bytes)).sum());
+                    let least: i64 = each.min().expect("a step has variants");
+                    let (tensors, kernel) = (tensors.sum::<i64>(), &group.kernel);
+                    assert!((tensors..=2 * tensors).contains(&least), "{kernel}: {least}, not {tensors}");
+                }
             }
-            assert_eq!(Some(all), summary.fused_bytes.eval(&extents), "{}", plan.name);
         }
     }
 }
@@ -184,10 +189,10 @@ fn graphs_are_well_formed_and_whole() {
         }
         assert_eq!(depth, 0, "{dot}");
         assert!(edges.iter().all(|(from, to)| nodes.contains(from) && nodes.contains(to)), "{dot}");
-        let mut expected = 0;
+        let mut expected = BTreeSet::new();
         for summary in summaries(&plan) {
-            expected +=
-                summary.groups.iter().map(|group| group.reads.len() + group.writes.len()).sum::<usize>();
+            let edges = summary.groups.iter().map(|group| group.reads.len() + group.writes.len());
+            expected.insert(edges.sum::<usize>());
             let said = |text: &str| {
                 let text = words(text);
                 strings.iter().any(|string| words(string).contains(&text))
@@ -198,7 +203,11 @@ fn graphs_are_well_formed_and_whole() {
                 assert!(said(&reason), "{reason}\n{dot}");
             }
         }
-        assert_eq!(edges.len(), expected, "{dot}");
+        // Targets whose numbers differ have a graph each: `a0_1`, `k1_0`.
+        let graph = |name: &str| name[1..].split('_').next().map(str::to_owned);
+        let graphs: BTreeSet<_> = edges.iter().map(|(from, _)| graph(from)).collect();
+        let of = |one: &Option<String>| edges.iter().filter(|(from, _)| graph(from) == *one).count();
+        assert_eq!(graphs.iter().map(of).collect::<BTreeSet<_>>(), expected, "{dot}");
     }
 }
 
@@ -248,8 +257,13 @@ fn pictures_are_well_formed_and_readable() {
         }
         let said = words(&of("text").filter_map(|text| text.text()).collect::<Vec<_>>().join(" "));
         let summaries = summaries(&plan);
-        let arrays: usize = summaries.iter().map(|summary| summary.arrays.len() + summary.groups.len()).sum();
-        assert_eq!(boxes.len(), arrays, "{}: a box for each kernel and tensor", plan.name);
+        let of = |summary: &&Summary| summary.arrays.len() + summary.groups.len();
+        let drawn = said.matches(" memory saved ").count();
+        assert!(drawn >= summaries.len(), "{svg}");
+        match summaries[..] {
+            [one] => assert_eq!(boxes.len(), drawn * of(&one), "{}: a box for each", plan.name),
+            _ => assert!(boxes.len() >= summaries.iter().map(of).sum(), "{}: a box for each", plan.name),
+        }
         for summary in summaries {
             assert!(summary.groups.iter().all(|group| said.contains(&*group.kernel)), "{svg}");
             for boundary in summary.boundaries.iter() {
@@ -296,7 +310,7 @@ fn reports_of_the_macro() -> Result<()> {
         .position(|line| line == "        x - mean(x, D)")
         .expect("is there")
         + 1;
-    assert!(text.ends_with(&format!("Not fused: {line}:13 `sum` is stored: {reduction}")), "{text}");
+    assert!(text.contains(&format!(" Not fused: {line}:13 `sum` is stored: {reduction} Ways ")), "{text}");
     let report = report.bind(&[("N", 1000), ("D", 10)])?;
     assert_eq!((report.bytes(), report.peak_temporary_bytes()), (Some(128_000), Some(4000)));
     for text in [report.to_string(), report.to_dot(), report.to_svg()] {

@@ -165,6 +165,14 @@ fn sectors_are_those_touched() {
 const ROWS: usize = 64;
 const COLS: usize = 1024;
 
+/// What a report tells of a call on the simulated GPU: launches, and bytes moved.
+fn told(report: Report, extents: &[(&str, usize)]) -> Result<[u64; 2]> {
+    let Some(device) = Kind::Cuda.open() else { return Ok([0; 2]) };
+    let report = report.on(&device)?.bind(extents)?;
+    Ok([report.launches().map(|count| count as u64), report.bytes()]
+        .map(|number| number.expect("all are given")))
+}
+
 /// What is moved by a function of rows that reads so many bytes and writes so many: full sectors.
 fn check_rows(test: &str, bytes: [u64; 2], call: fn(&Tensor<f32>, &[Tensor<f32>; 2]) -> Result<()>) {
     let moved = measured(test, |device| {
@@ -212,6 +220,8 @@ fn a_softmax_over_columns_reads_each_element_twice() {
     check_rows("a_softmax_over_columns_reads_each_element_twice", bytes, |x, _| {
         softmax_columns(x).map(|_| ())
     });
+    let told = told(softmax_columns::report(), &[("N", ROWS), ("D", COLS)]);
+    assert!(matches!(told, Ok([0, 0])) || told == Ok([1, 3 * X]), "{told:?}");
 }
 
 #[test]
@@ -260,6 +270,10 @@ fn a_softmax_of_long_rows_reads_each_element_twice() {
     if let Some(moved) = moved {
         let bytes = 8 * UNHELD as u64;
         assert_eq!(moved, [2 * bytes, bytes, 2 * bytes / 32, bytes / 32]);
+        let extents = [("N", 2), ("D", UNHELD)];
+        assert_eq!(told(softmax_rows::report(), &extents), Ok([1, 3 * bytes]));
+        // No other device holds it either.
+        assert_eq!(softmax_rows::report().bind(&extents).map(|report| report.bytes()), Ok(Some(3 * bytes)));
     }
 }
 
@@ -268,11 +282,17 @@ const LONG: usize = 300_000;
 const PART: usize = 8192;
 
 /// Launches, bytes loaded and bytes stored by a function of a long row.
-fn check_long(test: &str, expected: [usize; 3], call: fn(&Tensor<f32>) -> Result<()>) {
+fn check_long(test: &str, expected: [usize; 3], report: Report, call: fn(&Tensor<f32>) -> Result<()>) {
     let elements = || (0..LONG).map(|i| (i % 97) as f32 * 0.125 - 6.0).collect::<Vec<f32>>();
     let total = total(test, |device| call(&Tensor::from_slice(device, &elements(), [LONG])?));
     if let Some(total) = total {
         assert_eq!(["launches", "loaded", "stored"].map(|key| number(&total, key) as usize), expected);
+        let [launches, loaded, stored] = expected.map(|number| number as u64);
+        assert_eq!(told(report.clone(), &[("N", LONG)]), Ok([launches, loaded + stored]), "the report");
+        // Each of them has two numbers of a part.
+        let device = Kind::Cuda.open().expect("it has run");
+        let report = report.on(&device).and_then(|report| report.bind(&[("N", LONG)]));
+        assert_eq!(report.map(|report| report.peak_temporary_bytes()), Ok(Some(2 * PARTS as u64)));
     }
 }
 
@@ -283,20 +303,26 @@ const PARTS: usize = 4 * LONG.div_ceil(PART);
 #[test]
 fn a_long_row_is_reduced_in_two_launches() {
     let expected = [2, ROW + 2 * PARTS, 2 * PARTS + 8];
-    check_long("a_long_row_is_reduced_in_two_launches", expected, |x| everything(x).map(|_| ()));
+    check_long("a_long_row_is_reduced_in_two_launches", expected, everything::report(), |x| {
+        everything(x).map(|_| ())
+    });
 }
 
 /// Each part is read once: a block holds it. The row's mean is made before the squares, of the same numbers.
 #[test]
 fn the_variance_of_a_long_row_takes_two_launches() {
     let expected = [2, ROW + 3 * PARTS, 2 * PARTS + 4];
-    check_long("the_variance_of_a_long_row_takes_two_launches", expected, |x| variance(x).map(|_| ()));
+    check_long("the_variance_of_a_long_row_takes_two_launches", expected, variance::report(), |x| {
+        variance(x).map(|_| ())
+    });
 }
 
 #[test]
 fn the_exponentials_of_a_long_row_take_two_launches() {
     let expected = [2, ROW + 3 * PARTS, 2 * PARTS + 4];
-    check_long("the_exponentials_of_a_long_row_take_two_launches", expected, |x| logs(x).map(|_| ()));
+    check_long("the_exponentials_of_a_long_row_take_two_launches", expected, logs::report(), |x| {
+        logs(x).map(|_| ())
+    });
 }
 
 /// A third launch writes elements, and reads them again; what it needs of the row is read by each of its threads.
@@ -312,6 +338,12 @@ fn elements_of_a_long_row_take_a_third_launch() {
     if let Some(total) = total {
         assert_eq!((number(&total, "launches"), number(&total, "stored") / 1000), (9, 3 * ROW as u64 / 1000));
         assert!(number(&total, "loaded") < 7 * ROW as u64, "{total}");
+        for report in [shares::report(), standard::report(), clipped::report()] {
+            // What all threads read of the row is in a cache.
+            let [launches, moved] = told(report, &[("N", LONG)]).expect("the dim of the function");
+            let few = 3 * ROW as u64..3 * ROW as u64 + 8 * PARTS as u64;
+            assert!(launches == 3 && few.contains(&moved), "{moved}");
+        }
     }
 }
 
@@ -321,7 +353,13 @@ fn places_in_a_long_row_take_four_launches() {
     let total = total("places_in_a_long_row_take_four_launches", |device| {
         peak(&Tensor::from_slice(device, &vec![0.5; LONG], [LONG])?).map(|_| ())
     });
-    assert!(total.is_none_or(|total| number(&total, "launches") == 4));
+    if let Some(total) = total {
+        let [launches, moved] = told(peak::report(), &[("N", LONG)]).expect("the dim of the function");
+        assert_eq!((number(&total, "launches"), launches), (4, 4));
+        // The largest of the row, which counts once, is read by all threads of each part.
+        let again = 4 * (256 * LONG.div_ceil(PART) - 1) as u64;
+        assert_eq!(moved + again, number(&total, "loaded") + number(&total, "stored"), "{total}");
+    }
 }
 
 /// Runs of 5632 numbers, which 88 parts take turns along: so many as make a run wide where there are three columns.
@@ -336,6 +374,8 @@ fn a_sum_of_few_columns_reads_each_element_once_and_side_by_side() {
         assert_eq!([launches, loaded, stored], [2, bytes + partials, partials + 4 * c as u64]);
         // Full sectors of the elements; those of partial results are read for each column.
         assert_eq!(number(&total, "load_sectors"), bytes / 32 + c as u64 * partials / 32);
+        let told = told(column_sums::report(), &[("N", n), ("C", c)]);
+        assert_eq!(told, Ok([2, bytes + 2 * partials + 4 * c as u64]));
     }
 }
 
@@ -353,5 +393,10 @@ fn batch_statistics_take_a_reduction_and_a_pointwise_launch() {
         // Mean and squares of a part are two reads, of which a cache has the second.
         assert!((3 * bytes..7 * bytes / 2).contains(&(32 * sectors)), "{total}");
         assert!((bytes..21 * bytes / 20).contains(&stored), "{total}");
+        let [n, h, w, c] = shape;
+        let told = told(batch::report(), &[("N", n), ("H", h), ("W", w), ("C", c)]);
+        let [launches, moved] = told.expect("the dims are those of the function");
+        // What a cache has does count.
+        assert!(launches == 3 && (4 * bytes..9 * bytes / 2).contains(&moved), "{moved}: {total}");
     }
 }

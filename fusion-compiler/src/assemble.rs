@@ -296,11 +296,6 @@ pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
     collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
 }
 
-/// Bytes that a group moves.
-pub(crate) fn group_bytes(graph: &Graph, group: &Group) -> DimExpr {
-    collect_terms(graph, traffic(graph, group))
-}
-
 /// Bytes that a group moves, as factors: elements' axes and size of each array.
 pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (AxisSet, DType)> + 'g {
     let loads = group.loads.iter().map(|load| match *load {

@@ -4,11 +4,12 @@
 
 #[cfg(feature = "syntax")]
 use check::Source;
+use ir::dim::DimExpr;
 #[cfg(feature = "syntax")]
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph};
 use ir::kernel::{Kernel, Uniform};
-use ir::plan::{Code, Condition, Launch, Plan, Target, Variant, Ways};
+use ir::plan::{BufferArg, Code, Condition, Launch, Plan, Target, Variant, Ways};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
 use schedule::{Schedule, Scheduled, Scratch, Way, Work};
@@ -35,6 +36,7 @@ pub mod rewrite;
 pub mod schedule;
 pub mod summary;
 pub mod target;
+mod traffic;
 #[cfg(feature = "syntax")]
 pub mod ulp;
 mod ways;
@@ -159,14 +161,18 @@ fn variants(
     target: Target,
     kernels: &mut Vec<(Schedule, Ways)>,
 ) -> (Vec<Variant<CpuKernels>>, Vec<Scratch>) {
-    let (ways, scratch) = schedule::schedule(work, &target::facts(target));
+    let facts = target::facts(target);
+    let (ways, scratch) = schedule::schedule(work, &facts);
     let ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
     kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
+    let bytes =
+        |kernel: &Kernel, buffers: &[BufferArg]| traffic::bytes(work, &scratch, &facts, (kernel, buffers));
     let variant = |way: Way| Variant {
         when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
-        launches: way.into_iter().map(|scheduled| launch(target, scheduled)).collect(),
+        launches: way.into_iter().map(|scheduled| launch(target, scheduled, &bytes)).collect(),
     };
-    (ways.into_iter().map(variant).collect(), scratch)
+    let variants = ways.into_iter().map(variant).collect();
+    (variants, scratch)
 }
 
 /// The ways for a team to combine what its threads have, in order of preference. Parts of rows are too long for that to
@@ -183,14 +189,20 @@ fn forms(target: Target, way: Way) -> Vec<Way> {
     }
 }
 
-fn launch(target: Target, scheduled: Scheduled) -> Launch<CpuKernels> {
+fn launch(
+    target: Target,
+    scheduled: Scheduled,
+    bytes: &dyn Fn(&Kernel, &[BufferArg]) -> DimExpr,
+) -> Launch<CpuKernels> {
     let Scheduled { kernel, buffers, space, row_memory, .. } = scheduled;
     let kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
+    let bytes = bytes(&kernel, &buffers);
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
     let (code, uniforms) = code(kernel, target);
     let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
-    Launch { kernel: name.into(), index, code, buffers: buffers.into(), uniforms, space, team, row_memory }
+    let (kernel, buffers) = (name.into(), buffers.into());
+    Launch { kernel, index, code, buffers, uniforms, space, team, row_memory, bytes }
 }
 
 /// What a target runs, and the uniforms that it asks for.

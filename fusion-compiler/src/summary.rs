@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::assemble::{
-    all_bytes, collect_terms, group_bytes, kernel_name, load_dtype, load_name, reason_text, result_name,
-    traffic, value_name,
+    all_bytes, collect_terms, kernel_name, load_dtype, load_name, reason_text, result_name, traffic,
+    value_name,
 };
 use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
@@ -61,7 +61,6 @@ fn summary_of(graph: &Graph, made: &[&Made<'_>], unfused: &Fused, locate: Locate
     Summary {
         ops: unfused.groups.len() as u32,
         unfused_bytes: all_bytes(graph, unfused),
-        fused_bytes: all_bytes(graph, fused),
         groups: fused.groups.iter().enumerate().map(group).collect(),
         boundaries: stored.chain(apart).collect(),
         targets: made.iter().map(|made| made.target).collect(),
@@ -166,7 +165,6 @@ fn group_summary(
         space: format!("[{}]", names.collect::<Vec<_>>().join(", ")).into(),
         reads: reads.into(),
         writes: writes.into(),
-        bytes: group_bytes(graph, group),
         ways: kernels.iter().map(|(_, ways)| ways.clone()).collect(),
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::ir::kernel::Lanes;
 pub use crate::ir::ops::Dialect;
-use crate::ir::plan::Target;
+use crate::ir::plan::{Limits, Target};
 
 /// What fusion and schedules ask of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +133,16 @@ pub fn facts(target: Target) -> TargetFacts {
             // Half of what a thread goes through together, at least, and half a megabyte of each array.
             columns: Columns { steps: 256, ..GPU_COLUMNS },
         },
+    }
+}
+
+/// What a device of a target has if none is at hand: WebGPU's default limits, and of NVIDIA's GPUs the memory of an A100's
+/// blocks.
+pub fn limits(target: Target) -> Limits {
+    match target {
+        Target::Ptx => Limits { binding_bytes: u64::MAX, shared_bytes: 163 << 10, subgroup: 32 },
+        Target::Wgsl => Limits { binding_bytes: 128 << 20, shared_bytes: 16 << 10, subgroup: 0 },
+        Target::Cpu => Limits { binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0 },
     }
 }
 

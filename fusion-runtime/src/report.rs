@@ -7,6 +7,7 @@ use std::fmt;
 use fusion_compiler::ir::plan::Code;
 use fusion_compiler::report::{self, Refused};
 
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, Plan};
 
@@ -50,9 +51,14 @@ impl Report {
     }
 
     /// Kernels of the fused function, on the first of its targets: others may have more where they can bind fewer buffers,
-    /// which `Display` tells.
+    /// which `Display` tells. Long rows take some of them in parts: `launches` counts these.
     pub fn kernels(&self) -> usize {
         self.0.kernels()
+    }
+
+    /// Kernels that a call launches, as `bytes` is of a call; nothing while an extent is not given.
+    pub fn launches(&self) -> Option<usize> {
+        self.0.launches()
     }
 
     /// Kernels without fusion: one per operation.
@@ -60,7 +66,10 @@ impl Report {
         self.0.ops()
     }
 
-    /// Bytes read and written by the fused kernels; nothing while an extent in it is not given, or it overflows.
+    /// Bytes of tensors that the kernels of a call read and write: on the first of the function's targets, with what its
+    /// devices usually have, or on the device that `on` has been given. What a kernel goes through twice counts twice, and so
+    /// does what it passes on to the next one of a row that is taken in parts. What rows have in common counts once, and so
+    /// does a row that a CPU's thread has in its cache. Nothing while an extent is not given, or it overflows.
     pub fn bytes(&self) -> Option<u64> {
         self.0.bytes()
     }
@@ -70,13 +79,15 @@ impl Report {
         self.0.unfused_bytes()
     }
 
-    /// Most bytes of memory between kernels that are in use at once during a call; nothing while an extent in it is not
-    /// given, or it overflows. What is no longer needed is free for what comes after it.
+    /// Most bytes of memory between kernels that are in use at once during a call, be it between those that take a row in
+    /// parts; of the same call as `bytes`. Nothing while an extent is not given, or it overflows. What is no longer needed is
+    /// free for what comes after it.
     pub fn peak_temporary_bytes(&self) -> Option<u64> {
         self.0.peak_temporary_bytes()
     }
 
-    /// `bytes` as a formula of the dims that are not given.
+    /// `bytes` as a formula of the dims that are not given: of a call that takes the fewest launches. `Display` tells the
+    /// other ways to run each kernel, and what asks for them.
     pub fn bytes_formula(&self) -> String {
         self.0.bytes_formula()
     }
@@ -86,8 +97,8 @@ impl Report {
         self.0.unfused_bytes_formula()
     }
 
-    /// `peak_temporary_bytes` as a formula of the dims that are not given: `max(…)` of several where none is always the
-    /// largest, and where these are too many to read, the one that is the largest for dims of 1024.
+    /// `peak_temporary_bytes` as a formula of the dims that are not given, of a call that takes the fewest launches: `max(…)`
+    /// of several where none is always the largest, and where these are too many to read, the one that is the largest for dims of 1024.
     pub fn peak_temporary_bytes_formula(&self) -> String {
         self.0.peak_temporary_bytes_formula()
     }
@@ -111,6 +122,18 @@ impl Report {
         Ok(self)
     }
 
+    /// The report for this device alone: its kernels, and the numbers of calls on it.
+    ///
+    /// # Errors
+    /// `Error::Unsupported` where the function is not compiled for it.
+    pub fn on(mut self, device: &Device) -> Result<Report> {
+        let target = device.0.target();
+        if self.0.on(target, device.limits()) {
+            return Ok(self);
+        }
+        Err(not_compiled(self.0.name(), device))
+    }
+
     /// The report as a graph for Graphviz, in the DOT language: kernels, the tensors between them with their bytes, and on
     /// the edges why they are not one kernel.
     pub fn to_dot(&self) -> String {
@@ -121,6 +144,13 @@ impl Report {
     pub fn to_svg(&self) -> String {
         self.0.to_svg()
     }
+}
+
+/// A function has no kernels for a device.
+pub(crate) fn not_compiled(function: &str, device: &Device) -> Error {
+    let target = device.0.target().name();
+    let what = format!("`{function}`: it is not compiled for {target} (see `#[fuse(targets(…))]`)");
+    Error::Unsupported { device: device.to_string(), what }
 }
 
 impl fmt::Display for Report {
@@ -134,11 +164,30 @@ mod tests {
     use std::borrow::Cow::{Borrowed, Owned};
 
     use fusion_compiler::ir::dim::DimExpr;
-    use fusion_compiler::ir::plan::Summary;
+    use fusion_compiler::ir::kernel::IndexWidth;
+    use fusion_compiler::ir::plan::{Program, Space, Step, Summary, Target, Variant};
 
     use super::*;
 
     fn report() -> Report {
+        let launch = Launch {
+            kernel: Borrowed("f_0"),
+            code: Code::Wgsl(Borrowed("")),
+            index: IndexWidth::Bits32,
+            buffers: Borrowed(&[]),
+            uniforms: Borrowed(&[]),
+            space: Space {
+                rows: DimExpr::sym(0),
+                cols: DimExpr::constant(1),
+                grain: 1,
+                each: DimExpr::constant(1),
+            },
+            team: 1,
+            row_memory: DimExpr::constant(0),
+            bytes: DimExpr::constant(12) * DimExpr::sym(0),
+        };
+        let step =
+            Step { variants: Owned(vec![Variant { when: Borrowed(&[]), launches: Owned(vec![launch]) }]) };
         Report::new(&Plan {
             name: Borrowed("f"),
             symbols: Owned(vec![Borrowed("N"), Borrowed("D")]),
@@ -147,15 +196,18 @@ mod tests {
             products: Borrowed(&[]),
             sums: Borrowed(&[]),
             outputs: Borrowed(&[]),
-            programs: Borrowed(&[]),
+            programs: Owned(vec![Program {
+                target: Target::Wgsl,
+                temporaries: Borrowed(&[]),
+                steps: Owned(vec![step]),
+            }]),
             summary: Summary {
                 ops: 10,
                 unfused_bytes: DimExpr::constant(76) * DimExpr::sym(0),
-                fused_bytes: DimExpr::constant(12) * DimExpr::sym(0),
                 arrays: Borrowed(&[]),
                 groups: Borrowed(&[]),
                 boundaries: Borrowed(&[]),
-                targets: Borrowed(&[]),
+                targets: Owned(vec![Target::Wgsl]),
                 others: Borrowed(&[]),
             },
         })
@@ -163,16 +215,24 @@ mod tests {
 
     #[test]
     fn numbers_once_the_dims_are_given() {
-        let report = report().bind(&[("N", 1024)]).unwrap();
+        assert_eq!((report().launches(), report().bytes()), (None, None));
+        let report = report().bind(&[("N", 1024), ("D", 1)]).unwrap();
+        assert_eq!(report.launches(), Some(1));
         assert_eq!((report.unfused_bytes(), report.bytes()), (Some(76 * 1024), Some(12 * 1024)));
         assert_eq!(report.peak_temporary_bytes(), Some(0));
         assert!(
-            report.to_string().starts_with("Fusion: 10 → 0 kernels (100% reduction), 64.0KB memory saved\n")
+            report.to_string().starts_with("Fusion: 10 → 1 kernels (90% reduction), 64.0KB memory saved\n")
         );
         assert!(
             report.to_dot().contains("64.0KB memory saved")
                 && report.to_svg().contains("64.0KB memory saved")
         );
+    }
+
+    #[test]
+    fn devices_without_kernels_are_refused() {
+        let error = report().on(&Device::cpu()).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     }
 
     #[test]

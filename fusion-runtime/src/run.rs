@@ -6,15 +6,14 @@
 use std::ops::Range;
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{
-    Condition, Dest, Limits, Output, Param, ParamKind, Program, Slot, Step, Temporary,
-};
+use fusion_compiler::ir::plan::{Dest, Output, Param, ParamKind, Program, Slot, Step, Temporary};
 use smallvec::SmallVec;
 
 use crate::bind::{Bound, argument, bind, tensor};
 use crate::device::{Call, Memory, Region};
 use crate::error::{Error, Result};
 use crate::kernel::{CpuCode, Launch, Plan, ScalarValue};
+use crate::report::not_compiled;
 use crate::tensor::{Element, RawTensor, Tensor};
 
 /// An argument of a call, in the order of `Plan::params`.
@@ -156,11 +155,8 @@ fn execute(
 ) -> Result<SmallVec<[RawTensor; 2]>> {
     let bound = bind(plan, args)?;
     let target = bound.device.0.target();
-    let program = plan.programs.iter().find(|program| program.target == target).ok_or_else(|| {
-        let what =
-            format!("`{}`: it is not compiled for {} (see `#[fuse(targets(…))]`)", plan.name, target.name());
-        Error::Unsupported { device: bound.device.to_string(), what }
-    })?;
+    let program = plan.programs.iter().find(|program| program.target == target);
+    let program = program.ok_or_else(|| not_compiled(&plan.name, &bound.device))?;
     let outs = outs.unwrap_or_default();
     let mut made = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;
@@ -288,16 +284,9 @@ fn run_step(
     temps: &mut Temps,
 ) -> Result<()> {
     let symbols = &state.bound.symbols;
-    let facts = state.bound.device.facts();
-    let limits = Limits {
-        binding_bytes: facts.binding_bytes_max,
-        shared_bytes: facts.block_shared_bytes_max.into(),
-        subgroup: facts.subgroup_size,
-    };
-    let holds = |condition: &Condition| condition.holds(symbols, &limits);
-    let fits = step.variants.iter().find(|variant| variant.when.iter().all(holds));
+    let chosen = step.chosen(symbols, &state.bound.device.limits());
     let variant =
-        fits.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))?;
+        chosen.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))?;
     for launch in variant.launches.iter() {
         let elements = launch.space.elements(symbols).filter(|&elements| elements >= 0);
         if elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0 {
@@ -418,12 +407,12 @@ mod tests {
             uniforms: Owned(Vec::new()),
             space: Space { rows: zero.clone(), cols: zero.clone(), grain: 1, each: DimExpr::constant(1) },
             team: 1,
-            row_memory: DimExpr::constant(0),
+            row_memory: zero.clone(),
+            bytes: zero.clone(),
         };
         let summary = Summary {
             ops: 0,
-            unfused_bytes: zero.clone(),
-            fused_bytes: zero,
+            unfused_bytes: zero,
             arrays: Owned(Vec::new()),
             groups: Owned(Vec::new()),
             boundaries: Owned(Vec::new()),

@@ -185,12 +185,13 @@ fn launch(launch: &Launch<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
     };
     let (buffers, uniforms) = (list(&launch.buffers, buffer), list(&launch.uniforms, uniform));
     let (grain, team, row_memory) = (launch.space.grain, launch.team, extent(&launch.row_memory));
+    let bytes = extent(&launch.bytes);
     let (rows, cols, each) =
         (extent(&launch.space.rows), extent(&launch.space.cols), extent(&launch.space.each));
     quote!(p::Launch {
         kernel: #kernel, code: #code, index: #index, buffers: #buffers, uniforms: #uniforms,
         space: p::Space { rows: #rows, cols: #cols, grain: #grain, each: #each }, team: #team,
-        row_memory: #row_memory,
+        row_memory: #row_memory, bytes: #bytes,
     })
 }
 
@@ -266,13 +267,13 @@ fn uniform(uniform: &UniformArg) -> TokenStream {
 
 fn summary(whole: &Summary) -> TokenStream {
     let Summary { ops, .. } = whole;
-    let (before, after) = (extent(&whole.unfused_bytes), extent(&whole.fused_bytes));
+    let before = extent(&whole.unfused_bytes);
     let (arrays, groups) = (list(&whole.arrays, array), list(&whole.groups, group));
     let boundaries = list(&whole.boundaries, boundary);
     let (targets, others) = (list(&whole.targets, |one| target(*one)), list(&whole.others, summary));
     quote!(p::Summary {
-        ops: #ops, unfused_bytes: #before, fused_bytes: #after, arrays: #arrays, groups: #groups,
-        boundaries: #boundaries, targets: #targets, others: #others,
+        ops: #ops, unfused_bytes: #before, arrays: #arrays, groups: #groups, boundaries: #boundaries,
+        targets: #targets, others: #others,
     })
 }
 
@@ -293,7 +294,7 @@ fn group(group: &GroupSummary) -> TokenStream {
         quote!(p::Traffic { array: #array, bytes: #bytes })
     };
     let (kernel, schedule, hero) = (text(&group.kernel), text(&group.schedule), text(&group.hero));
-    let (ops, space, bytes) = (list(&group.ops, |op| text(op)), text(&group.space), extent(&group.bytes));
+    let (ops, space) = (list(&group.ops, |op| text(op)), text(&group.space));
     let (reads, writes) = (list(&group.reads, moved), list(&group.writes, moved));
     let ways = list(&group.ways, |Ways { target: of, variants, kinds }| {
         let (target, kinds) = (target(*of), list(kinds, |kind| text(kind)));
@@ -301,7 +302,7 @@ fn group(group: &GroupSummary) -> TokenStream {
     });
     quote!(p::GroupSummary {
         kernel: #kernel, schedule: #schedule, hero: #hero, ops: #ops, space: #space, reads: #reads,
-        writes: #writes, bytes: #bytes, ways: #ways,
+        writes: #writes, ways: #ways,
     })
 }
 

@@ -7,11 +7,14 @@
 
 use std::borrow::Cow;
 
+mod summary;
+
 use super::dim::DimExpr;
 use super::dtype::DType;
 use super::graph::Access;
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
+pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, Ways};
 
 /// A list that a `static` can hold.
 pub type List<T> = Cow<'static, [T]>;
@@ -51,7 +54,8 @@ impl<C: Clone + 'static> Plan<C> {
 }
 
 impl<C: Clone + 'static> Program<C> {
-    fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Program<D> {
+    /// The same program with what the CPU runs replaced.
+    pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Program<D> {
         let Program { target, temporaries, steps } = self;
         let mut variant = |Variant { when, launches }| {
             let launches = list(launches, |launch: Launch<C>| launch.map_code(map));
@@ -64,13 +68,13 @@ impl<C: Clone + 'static> Program<C> {
 
 impl<C: Clone + 'static> Launch<C> {
     fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Launch<D> {
-        let Launch { kernel, code, index, buffers, uniforms, space, team, row_memory } = self;
+        let Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes } = self;
         let code = match code {
             Code::Ptx(text) => Code::Ptx(text),
             Code::Wgsl(text) => Code::Wgsl(text),
             Code::Cpu(code) => Code::Cpu(map(code)),
         };
-        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory }
+        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes }
     }
 }
 
@@ -211,9 +215,9 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Whether it is a value of one step for another, and not what the launches of one step pass on.
-    pub fn is_between_steps(&self) -> bool {
-        self.first < self.last
+    /// Its size in memory.
+    pub fn bytes(&self) -> DimExpr {
+        self.len.clone() * DimExpr::constant(self.dtype.size() as i64)
     }
 }
 
@@ -222,6 +226,14 @@ impl Temporary {
 pub struct Step<C: Clone + 'static> {
     /// In order of preference; the last has no conditions.
     pub variants: List<Variant<C>>,
+}
+
+impl<C: Clone> Step<C> {
+    /// The variant that a call with these extents takes on a device with these limits.
+    pub fn chosen(&self, symbols: &[i64], limits: &Limits) -> Option<&Variant<C>> {
+        let holds = |condition: &Condition| condition.holds(symbols, limits);
+        self.variants.iter().find(|variant| variant.when.iter().all(holds))
+    }
 }
 
 /// One way to do a step.
@@ -318,6 +330,9 @@ pub struct Launch<C: Clone + 'static> {
     pub team: u32,
     /// Bytes for the elements of a row: shared memory for each team on PTX, scratch memory for each thread on the CPU.
     pub row_memory: DimExpr,
+    /// Bytes of tensors that it reads and writes. What each row has of its own counts as often as the kernel goes through
+    /// it, once where the CPU's cache has it from the time before; what rows have in common counts once.
+    pub bytes: DimExpr,
 }
 
 /// An iteration space: `rows × cols` elements, the columns contiguous in whatever is written.
@@ -443,111 +458,6 @@ pub enum Slot {
     Output(u16),
     /// Of the temporary of this number.
     Temp(u16),
-}
-
-/// What was fused, for reports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
-    /// Kernels without fusion: one per op.
-    pub ops: u32,
-    /// Bytes moved without fusion.
-    pub unfused_bytes: DimExpr,
-    /// Bytes moved by the plan.
-    pub fused_bytes: DimExpr,
-    /// What kernels read and write: parameters, then what is made, in order.
-    pub arrays: List<Array>,
-    /// One per kernel, in order.
-    pub groups: List<GroupSummary>,
-    /// Why what is not in one kernel is not.
-    pub boundaries: List<Boundary>,
-    /// The targets that have these kernels.
-    pub targets: List<Target>,
-    /// What the targets have whose kernels are not these, because they can bind fewer buffers, or more.
-    pub others: List<Summary>,
-}
-
-/// A tensor that kernels read or write, for reports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Array {
-    /// The parameter, `result`, or the operation that makes it.
-    pub name: Text,
-    /// Dtype and dims, as users would write them.
-    pub shape: Text,
-    /// In memory.
-    pub bytes: DimExpr,
-    /// Whose it is.
-    pub kind: ArrayKind,
-}
-
-/// Whose a tensor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArrayKind {
-    /// What the caller passes.
-    Param,
-    /// The new content of a `&mut` parameter.
-    InPlace,
-    /// What is returned, at this position.
-    Returned(u16),
-    /// Stored only to be read by other kernels.
-    Temporary,
-}
-
-/// One kernel of a plan, for reports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GroupSummary {
-    /// Name of the kernel.
-    pub kernel: Text,
-    /// The schedule's name.
-    pub schedule: Text,
-    /// What the kernel is about: what is combined in it and along which dims, if anything is.
-    pub hero: Text,
-    /// The ops in it, in order.
-    pub ops: List<Text>,
-    /// The iteration space, as users would write it.
-    pub space: Text,
-    /// What is read.
-    pub reads: List<Traffic>,
-    /// What is written.
-    pub writes: List<Traffic>,
-    /// Bytes moved.
-    pub bytes: DimExpr,
-    /// What there is of it for each target.
-    pub ways: List<Ways>,
-}
-
-/// What a kernel reads or writes of a tensor, for reports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Traffic {
-    /// Of which, by position in `Summary::arrays`.
-    pub array: u16,
-    /// How much: all of it, or what is picked of it.
-    pub bytes: DimExpr,
-}
-
-/// The variants of a kernel for one target, for reports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ways {
-    /// For which.
-    pub target: Target,
-    /// How many there are.
-    pub variants: u16,
-    /// What sets them apart: each says what some of them have`|`what others have, or what all have.
-    pub kinds: List<Text>,
-}
-
-/// Two kernels that are not one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Boundary {
-    /// The value that is stored between them.
-    pub value: Text,
-    /// The same, by position in `Summary::arrays`.
-    pub array: u16,
-    /// Why.
-    pub reason: Text,
-    /// In the user's source; 0 if unknown.
-    pub line: u32,
-    /// In the user's source; 0 if unknown.
-    pub column: u32,
 }
 
 #[cfg(test)]

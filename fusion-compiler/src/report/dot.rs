@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use super::table::wrap;
 use super::text::place;
-use super::{Report, Section, variants, work};
-use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Traffic};
+use super::{Report, Section, work};
+use crate::ir::plan::{ArrayKind, Boundary, Traffic};
 
 /// Characters of a line in a box, and on an edge.
 const BOX: usize = 48;
@@ -20,32 +20,33 @@ impl Report {
         out.push_str("  graph [rankdir=TB, labelloc=t, fontname=\"monospace\", nodesep=0.4, ranksep=0.5];\n");
         out.push_str("  node [fontname=\"monospace\", fontsize=11, style=filled, color=\"#57606a\", fillcolor=\"#f6f8fa\"];\n");
         out.push_str("  edge [fontname=\"monospace\", fontsize=10, color=\"#57606a\"];\n");
-        if let [section] = &self.sections[..] {
-            let _ = writeln!(out, "  label={};", quoted(&self.title(section)));
+        let sections = self.sections();
+        if let [section] = &sections[..] {
+            let _ = writeln!(out, "  label={};", quoted(&self.title(section, false)));
         }
-        for (i, section) in self.sections.iter().enumerate() {
-            self.graph(&mut out, i, section);
+        for (i, section) in sections.iter().enumerate() {
+            self.graph(&mut out, (i, sections.len() > 1), section);
         }
         out.push_str("}\n");
         out
     }
 
-    fn title(&self, section: &Section) -> String {
-        format!("{}\n{}\n{}", self.name, self.totals(section), self.memory(section))
+    fn title(&self, section: &Section<'_>, several: bool) -> String {
+        format!("{}\n{}\n{}", self.name, self.totals(section, several), self.memory(section))
     }
 
     /// The kernels and tensors of a section; one of several in a frame of its own.
-    fn graph(&self, out: &mut String, i: usize, section: &Section) {
-        let several = self.sections.len() > 1;
+    fn graph(&self, out: &mut String, (i, several): (usize, bool), section: &Section<'_>) {
         if several {
-            let title = quoted(&self.title(section));
+            let title = quoted(&self.title(section, several));
             let _ = writeln!(out, "  subgraph \"cluster_{i}\" {{\n  label={title};");
         }
         for (number, _) in section.summary.arrays.iter().enumerate() {
             let _ = writeln!(out, "  a{i}_{number} {};", self.array_node(section, number as u16));
         }
         for (number, group) in section.summary.groups.iter().enumerate() {
-            let _ = writeln!(out, "  k{i}_{number} {};", kernel_node(&self.kernel_lines(group, BOX)));
+            let _ =
+                writeln!(out, "  k{i}_{number} {};", kernel_node(&self.kernel_lines(section, number, BOX)));
             for &Traffic { array, .. } in group.reads.iter() {
                 let why = section.boundary(array).filter(|_| section.is_temporary(array));
                 let attributes = why.map(dashed).unwrap_or_default();
@@ -63,20 +64,21 @@ impl Report {
     }
 
     /// What a kernel's box says, in lines of at most so many characters if its words allow.
-    pub(super) fn kernel_lines(&self, group: &GroupSummary, width: usize) -> Vec<String> {
-        let work = work(group).join(" ");
-        let moved = format!("{} moved", self.amount(&group.bytes));
-        let texts = [group.kernel.to_string(), group.hero.to_string(), work, moved];
-        texts.into_iter().chain(variants(group)).flat_map(|text| wrap(&text, width)).collect()
+    pub(super) fn kernel_lines(&self, section: &Section<'_>, number: usize, width: usize) -> Vec<String> {
+        let group = &section.summary.groups[number];
+        let moved = section.costs.get(number).map(|cost| format!("{} moved", self.amount(&cost.bytes)));
+        let texts = [group.kernel.to_string(), group.hero.to_string(), work(group).join(" ")];
+        let texts = texts.into_iter().chain(moved).chain(section.variants(group));
+        texts.flat_map(|text| wrap(&text, width)).collect()
     }
 
     /// What a tensor's box says.
-    pub(super) fn array_lines(&self, section: &Section, number: u16) -> Vec<String> {
+    pub(super) fn array_lines(&self, section: &Section<'_>, number: u16) -> Vec<String> {
         let array = section.array(number);
         vec![section.name(number), array.shape.to_string(), self.amount(&array.bytes)]
     }
 
-    fn array_node(&self, section: &Section, number: u16) -> String {
+    fn array_node(&self, section: &Section<'_>, number: u16) -> String {
         let look = match section.array(number).kind {
             ArrayKind::Param => "shape=ellipse",
             ArrayKind::InPlace | ArrayKind::Returned(_) => "shape=ellipse, fillcolor=\"#dafbe1\"",
@@ -86,7 +88,7 @@ impl Report {
     }
 }
 
-impl Section {
+impl Section<'_> {
     /// Why a tensor lies between kernels, or a result has one of its own.
     pub(super) fn boundary(&self, array: u16) -> Option<&Boundary> {
         self.summary.boundaries.iter().find(|boundary| boundary.array == array)

@@ -1,12 +1,13 @@
 //! The report of a plan: what fused, what did not and why, and the bytes saved, as text, for Graphviz and as a picture.
 //!
-//! Invariant: everything shown comes from the plan; amounts are formulas of the dims until extents are given.
+//! Invariant: everything shown comes from the plan; amounts are formulas of the dims until extents are given, and then those
+//! of what a call launches.
 
 use crate::ir::dim::DimExpr;
-use crate::ir::plan::{
-    Array, ArrayKind, GroupSummary, Plan, Program, Summary, Target, Temporary, Text, Ways,
-};
+use crate::ir::plan::{Array, ArrayKind, GroupSummary, Limits, Plan, Program, Summary, Target, Text, Ways};
+use crate::target;
 
+mod costs;
 mod dot;
 mod layout;
 mod svg;
@@ -14,6 +15,7 @@ mod table;
 mod terms;
 mod text;
 
+use costs::{Cost, Run, sum};
 use terms::Terms;
 
 /// What was fused in a function.
@@ -23,15 +25,18 @@ pub struct Report {
     symbols: Vec<String>,
     /// Extents given so far, by symbol.
     extents: Vec<Option<i64>>,
-    /// What targets with the same kernels have; the first target's is the first.
-    sections: Vec<Section>,
+    /// What targets with the same groups have; the first target's is the first.
+    summaries: Vec<Summary>,
+    /// What it tells of.
+    runs: Vec<Run>,
 }
 
-#[derive(Clone, Debug)]
-struct Section {
-    summary: Summary,
-    /// Of each of its targets.
-    temporaries: Vec<Vec<Temporary>>,
+/// What is the same for several targets.
+struct Section<'r> {
+    summary: &'r Summary,
+    runs: Vec<&'r Run>,
+    /// Of each step.
+    costs: Vec<Cost>,
 }
 
 /// Why a dim is not given an extent.
@@ -44,27 +49,31 @@ pub enum Refused {
 }
 
 impl Report {
-    /// The report of a plan.
+    /// The report of a plan, for all of its targets.
     pub fn new<C: Clone>(plan: &Plan<C>) -> Report {
         let symbols: Vec<String> = plan.symbols.iter().map(|symbol| symbol.to_string()).collect();
         let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
-        let section = |summary: &Summary| {
-            let ours = |program: &&Program<C>| summary.targets.contains(&program.target);
-            let temporaries = plan.programs.iter().filter(ours).map(|program| {
-                let between = program.temporaries.iter().filter(|one| one.is_between_steps());
-                between.cloned().collect()
-            });
-            Section {
-                summary: Summary { others: Vec::new().into(), ..summary.clone() },
-                temporaries: temporaries.collect(),
-            }
+        let run = |program: Program<C>| Run {
+            limits: target::limits(program.target),
+            program: program.map_code(&mut |_| ()),
         };
         Report {
             name: plan.name.clone(),
             extents: vec![None; symbols.len()],
             symbols,
-            sections: summaries.map(section).collect(),
+            summaries: summaries.cloned().collect(),
+            runs: plan.programs.iter().cloned().map(run).collect(),
         }
+    }
+
+    /// Leaves one target, of a device that has this; false if the function is not compiled for it.
+    pub fn on(&mut self, target: Target, limits: Limits) -> bool {
+        let run = self.runs.iter().find(|run| run.program.target == target).cloned();
+        let is_known = run.is_some();
+        if let Some(run) = run {
+            self.runs = vec![Run { limits, ..run }];
+        }
+        is_known
     }
 
     /// Name of the function.
@@ -77,46 +86,86 @@ impl Report {
         &self.symbols
     }
 
-    /// Kernels of the fused function.
+    /// Kernels of the fused function, of which a call may launch some in parts.
     pub fn kernels(&self) -> usize {
-        self.sections[0].summary.groups.len()
+        self.costs_of_first().len()
+    }
+
+    /// Kernels that a call launches; nothing while an extent is not given.
+    pub fn launches(&self) -> Option<usize> {
+        self.bound().map(|_| self.costs_of_first().iter().map(|cost| cost.launches).sum())
     }
 
     /// Kernels without fusion.
     pub fn ops(&self) -> usize {
-        self.sections[0].summary.ops as usize
+        self.sections().first().map_or(0, |section| section.summary.ops as usize)
     }
 
-    /// Bytes read and written by the fused kernels; nothing while an extent in it is not given, or it overflows.
+    /// Bytes of tensors that a call's kernels read and write, as `Launch::bytes` has them; nothing while an extent is not
+    /// given, or it overflows.
     pub fn bytes(&self) -> Option<u64> {
-        self.value(&self.sections[0].summary.fused_bytes)
+        self.bound().and_then(|_| self.value(&total(&self.costs_of_first())))
     }
 
     /// Bytes read and written without fusion; nothing while an extent in it is not given, or it overflows.
     pub fn unfused_bytes(&self) -> Option<u64> {
-        self.value(&self.sections[0].summary.unfused_bytes)
+        self.value(&self.summaries[0].unfused_bytes)
     }
 
-    /// Most bytes of the values between kernels that live at once; nothing while an extent in it is not given, or it
-    /// overflows. What the parts of a long row give, a number or two for each 8,192 elements, is not counted.
+    /// Most bytes of memory between kernels that a call needs at once, be it between those of a row in parts; nothing while
+    /// an extent is not given, or it overflows.
     pub fn peak_temporary_bytes(&self) -> Option<u64> {
-        self.most(&Report::steps(&self.sections[0]))
+        self.bound().and_then(|_| self.most(&alive(&self.costs_of_first())))
     }
 
-    /// `bytes` as a formula of the dims that are not given.
+    /// `bytes` as a formula of the dims that are not given: of a call that takes the fewest launches.
     pub fn bytes_formula(&self) -> String {
-        self.formula(&self.sections[0].summary.fused_bytes)
+        self.formula(&total(&self.costs_of_first()))
     }
 
     /// `unfused_bytes` as a formula of the dims that are not given.
     pub fn unfused_bytes_formula(&self) -> String {
-        self.formula(&self.sections[0].summary.unfused_bytes)
+        self.formula(&self.summaries[0].unfused_bytes)
     }
 
-    /// `peak_temporary_bytes` as a formula of the dims that are not given: where that is the largest of too many, the one
-    /// that is the largest where all dims are equal.
+    /// `peak_temporary_bytes` as a formula of the dims that are not given, of a call that takes the fewest launches: where
+    /// that is the largest of too many, the one that is the largest where all dims are equal.
     pub fn peak_temporary_bytes_formula(&self) -> String {
-        self.most_formula(&Report::steps(&self.sections[0]))
+        self.most_formula(&alive(&self.costs_of_first()))
+    }
+
+    /// The targets in groups that have the same numbers, in order.
+    fn sections(&self) -> Vec<Section<'_>> {
+        let mut sections: Vec<Section<'_>> = Vec::new();
+        for summary in &self.summaries {
+            let first = sections.len();
+            for run in self.runs.iter().filter(|run| summary.targets.contains(&run.program.target)) {
+                let costs = self.costs(run);
+                match sections[first..].iter_mut().find(|known| self.is_same(&known.costs, &costs)) {
+                    Some(known) => known.runs.push(run),
+                    None => sections.push(Section { summary, runs: vec![run], costs }),
+                }
+            }
+        }
+        sections
+    }
+
+    fn is_same(&self, left: &[Cost], right: &[Cost]) -> bool {
+        let key = |cost: &Cost| {
+            let amounts = [&cost.bytes, &cost.alive].map(|amount| self.terms(amount));
+            (cost.launches, cost.launches_max, amounts)
+        };
+        left.iter().map(key).eq(right.iter().map(key))
+    }
+
+    /// What each step costs on the first target.
+    fn costs_of_first(&self) -> Vec<Cost> {
+        self.runs.first().map(|run| self.costs(run)).unwrap_or_default()
+    }
+
+    /// All extents, once they are given.
+    fn bound(&self) -> Option<Vec<i64>> {
+        self.extents.iter().copied().collect()
     }
 
     /// Gives a dim its extent.
@@ -130,13 +179,18 @@ impl Report {
     }
 
     /// The value of a formula, if all its dims are given.
-    fn value(&self, formula: &DimExpr) -> Option<u64> {
+    fn eval(&self, formula: &DimExpr) -> Option<i64> {
         let given = |symbol: u16| self.extents.get(usize::from(symbol)).is_some_and(Option::is_some);
         if !formula.symbols().all(given) {
             return None;
         }
         let extents: Vec<i64> = self.extents.iter().map(|extent| extent.unwrap_or_default()).collect();
-        formula.eval(&extents).and_then(|bytes| u64::try_from(bytes).ok())
+        formula.eval(&extents)
+    }
+
+    /// The same of a number of bytes.
+    fn value(&self, formula: &DimExpr) -> Option<u64> {
+        self.eval(formula).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
     fn terms(&self, formula: &DimExpr) -> Option<Terms> {
@@ -158,8 +212,8 @@ impl Report {
     }
 
     /// The bytes that fusion saves.
-    fn saved(&self, summary: &Summary) -> String {
-        let (before, after) = (&summary.unfused_bytes, &summary.fused_bytes);
+    fn saved(&self, section: &Section<'_>) -> String {
+        let (before, after) = (&section.summary.unfused_bytes, &total(&section.costs));
         if let (Some(before), Some(after)) = (self.value(before), self.value(after)) {
             return size(before.saturating_sub(after));
         }
@@ -169,22 +223,6 @@ impl Report {
             Some(saved) => format!("{} bytes of", saved.text()),
             None => format!("{} - ({}) bytes of", self.formula(before), self.formula(after)),
         }
-    }
-
-    /// The bytes of temporaries that live during each step of a program.
-    fn alive(temporaries: &[Temporary]) -> Vec<DimExpr> {
-        let steps = temporaries.iter().map(|one| one.last + 1).max().unwrap_or(0);
-        let bytes = |one: &Temporary| one.len.clone() * DimExpr::constant(one.dtype.size() as i64);
-        let alive = |step: u16| {
-            let alive = temporaries.iter().filter(move |one| (one.first..=one.last).contains(&step));
-            alive.fold(DimExpr::constant(0), |sum, one| sum + bytes(one))
-        };
-        (0..steps).map(alive).collect()
-    }
-
-    /// The bytes of temporaries during each step on each target of a section.
-    fn steps(section: &Section) -> Vec<DimExpr> {
-        section.temporaries.iter().flat_map(|one| Report::alive(one)).collect()
     }
 
     /// The largest of these; nothing while an extent in them is not given.
@@ -217,7 +255,17 @@ impl Report {
 /// Longest formula of several steps that is worth reading.
 const FORMULA_MAX: usize = 60;
 
-impl Section {
+/// The bytes that all steps move.
+fn total(costs: &[Cost]) -> DimExpr {
+    sum(costs.iter().map(|cost| cost.bytes.clone()))
+}
+
+/// The bytes of temporaries during each step.
+fn alive(costs: &[Cost]) -> Vec<DimExpr> {
+    costs.iter().map(|cost| cost.alive.clone()).collect()
+}
+
+impl Section<'_> {
     /// What a tensor is called: of several results or temporaries of one name, which.
     fn name(&self, number: u16) -> String {
         let arrays = &self.summary.arrays;
@@ -245,7 +293,23 @@ impl Section {
 
     /// Names of its targets.
     fn targets(&self) -> String {
-        names(self.summary.targets.iter().copied())
+        names(self.runs.iter().map(|run| run.program.target))
+    }
+
+    /// What there is of a kernel, for each target or for several that have the same.
+    fn variants(&self, group: &GroupSummary) -> Vec<String> {
+        let mut alike: Vec<Vec<&Ways>> = Vec::new();
+        let is_ours = |ways: &&Ways| self.runs.iter().any(|run| run.program.target == ways.target);
+        for ways in group.ways.iter().filter(is_ours) {
+            match alike.iter_mut().find(|known| known[0].kinds == ways.kinds) {
+                Some(known) => known.push(ways),
+                None => alike.push(vec![ways]),
+            }
+        }
+        let line = |ways: &Vec<&Ways>| {
+            format!("{}: {}", names(ways.iter().map(|one| one.target)), ways[0].kinds.join(", "))
+        };
+        alike.iter().map(line).collect()
     }
 }
 
@@ -270,21 +334,6 @@ fn work(group: &GroupSummary) -> Vec<String> {
     let times =
         |(op, count): (&Text, usize)| if count == 1 { op.to_string() } else { format!("{op}×{count}") };
     counts.into_iter().map(times).collect()
-}
-
-/// What there is of a kernel, for each target or for several that have the same.
-fn variants(group: &GroupSummary) -> Vec<String> {
-    let mut alike: Vec<Vec<&Ways>> = Vec::new();
-    for ways in group.ways.iter() {
-        match alike.iter_mut().find(|known| known[0].kinds == ways.kinds) {
-            Some(known) => known.push(ways),
-            None => alike.push(vec![ways]),
-        }
-    }
-    let line = |ways: &Vec<&Ways>| {
-        format!("{}: {}", names(ways.iter().map(|one| one.target)), ways[0].kinds.join(", "))
-    };
-    alike.iter().map(line).collect()
 }
 
 /// A number of bytes, as people read it; units are powers of 1024.

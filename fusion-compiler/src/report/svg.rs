@@ -62,8 +62,9 @@ impl Report {
     pub fn to_svg(&self) -> String {
         let mut body = String::new();
         let (mut width, mut y) = (0f64, MARGIN);
-        for section in &self.sections {
-            let lines = [self.totals(section), self.memory(section)];
+        let sections = self.sections();
+        for section in &sections {
+            let lines = [self.totals(section, sections.len() > 1), self.memory(section)];
             for (i, line) in [self.name.to_string()].iter().chain(&lines).enumerate() {
                 let class = ["bold", "", "dim"][i];
                 text(&mut body, (MARGIN, y + LINE * (i as f64 + 0.75)), class, line);
@@ -86,7 +87,7 @@ impl Report {
     }
 
     /// Draws the kernels and tensors of a section from `top` on; gives their size.
-    fn draw(&self, out: &mut String, section: &Section, top: f64) -> Point {
+    fn draw(&self, out: &mut String, section: &Section<'_>, top: f64) -> Point {
         let (shapes, arrows) = self.shapes(section);
         let sizes: Vec<Point> = shapes.iter().map(size).collect();
         let Drawing { boxes, arrows, size } = layered(&sizes, &arrows);
@@ -114,8 +115,8 @@ impl Report {
         let arrays = 0..section.summary.arrays.len() as u16;
         let mut shapes: Vec<Shape> = arrays.map(|array| self.tensor(section, array)).collect();
         let mut arrows = Vec::new();
-        for group in section.summary.groups.iter() {
-            let lines = self.kernel_lines(group, KERNEL).into_iter().enumerate();
+        for (i, group) in section.summary.groups.iter().enumerate() {
+            let lines = self.kernel_lines(section, i, KERNEL).into_iter().enumerate();
             let class = |i: usize| if i == 0 { "bold" } else { "" };
             let lines = lines.map(|(i, text)| Line { class: class(i), text }).collect();
             let number = shapes.len();
@@ -127,7 +128,7 @@ impl Report {
     }
 
     /// A tensor, and why it lies where it does.
-    fn tensor(&self, section: &Section, array: u16) -> Shape {
+    fn tensor(&self, section: &Section<'_>, array: u16) -> Shape {
         let class = match section.array(array).kind {
             ArrayKind::Param => "param",
             ArrayKind::InPlace | ArrayKind::Returned(_) => "result",

@@ -125,6 +125,13 @@ impl Terms {
         self.minus(right).is_some_and(|rest| rest.0.values().all(|count| *count > 0))
     }
 
+    /// The terms that have no quotient.
+    pub(super) fn without_quotients(&self) -> Terms {
+        let is_dim = |factor: &Factor| factor.0 != u16::MAX;
+        let terms = self.0.iter().filter(|(factors, _)| factors.iter().all(is_dim));
+        Terms(terms.map(|(factors, count)| (factors.clone(), *count)).collect())
+    }
+
     /// A number to compare with others: the value where all dims that are not known are 1024.
     pub(super) fn weight(&self) -> f64 {
         self.0.iter().map(|(factors, &count)| count as f64 * 1024f64.powi(factors.len() as i32)).sum()
@@ -180,6 +187,7 @@ mod tests {
         let parts = n.clone().ceil_div(number(256)) * d.clone() * number(4);
         assert_eq!(of(&parts, [None; 2]).text(), "4*D*⌈N/256⌉");
         assert_eq!(of(&parts, [Some(257), None]).text(), "8*D");
+        assert_eq!(of(&(parts.clone() + n.clone()), [None; 2]).without_quotients().text(), "N");
         assert_eq!(
             of(&(n.clone() + number(1)).floor_div(d.clone() * number(2)), [None; 2]).text(),
             "⌊(N + 1)/(2*D)⌋"

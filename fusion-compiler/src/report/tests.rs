@@ -4,7 +4,11 @@ use std::borrow::Cow::{Borrowed, Owned};
 
 use super::*;
 use crate::ir::dtype::DType;
-use crate::ir::plan::{Boundary, List, Traffic};
+use crate::ir::graph::Access;
+use crate::ir::kernel::IndexWidth;
+use crate::ir::plan::{
+    Boundary, BufferArg, Code, Condition, Launch, List, Reach, Slot, Space, Step, Temporary, Traffic, Variant,
+};
 
 type Plan = crate::ir::plan::Plan<()>;
 
@@ -35,7 +39,6 @@ fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &
         space: Borrowed("[N]"),
         reads: reads.iter().map(moved).collect(),
         writes: writes.iter().map(moved).collect(),
-        bytes: times(4 * (reads.len() + writes.len()) as i64, n()),
         ways: Owned(vec![
             ways(Target::Ptx, &["vec4|scalar", "32|64-bit index"]),
             ways(Target::Wgsl, &["vec4|scalar", "32|64-bit index"]),
@@ -54,13 +57,13 @@ fn gate() -> Plan {
     plan(Summary {
         ops: 10,
         unfused_bytes: times(76, n()),
-        fused_bytes: times(12, n()),
         arrays: Owned(arrays),
         groups: Owned(vec![group("f_0", &["add", "relu", "add"], (&[0, 1], &[2]))]),
         boundaries: Borrowed(&[]),
         targets: Owned(Target::ALL.to_vec()),
         others: Borrowed(&[]),
     })
+    .with(Target::ALL.iter().map(|&target| program(target, &[], vec![alone(times(12, n()), &[])])).collect())
 }
 
 /// Two kernels with a value between them.
@@ -82,13 +85,57 @@ fn two(name: &'static str, reason: &'static str) -> Plan {
     plan(Summary {
         ops: 3,
         unfused_bytes: times(24, n()),
-        fused_bytes: times(20, n()),
         arrays: Owned(arrays),
         groups: Owned(groups),
         boundaries: Owned(vec![boundary("exp", 1, 3, 9), boundary("result", 3, 0, 0)]),
         targets: Owned(vec![Target::Cpu]),
         others: Borrowed(&[]),
     })
+    .with(vec![program(Target::Cpu, &[], vec![alone(times(12, n()), &[]), alone(times(8, n()), &[])])])
+}
+
+fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
+    let buffer = |&temporary: &u16| BufferArg {
+        slot: Slot::Temp(temporary),
+        access: Access::Read,
+        dtype: DType::F32,
+        reach: Reach::Whole,
+    };
+    Launch {
+        kernel: Borrowed("k"),
+        code: Code::Cpu(()),
+        index: IndexWidth::Bits32,
+        buffers: temporaries.iter().map(buffer).collect(),
+        uniforms: Borrowed(&[]),
+        space: Space { rows, cols: DimExpr::constant(1), grain: 1, each: DimExpr::constant(1) },
+        team: 1,
+        row_memory: DimExpr::constant(0),
+        bytes,
+    }
+}
+
+fn variant(when: Vec<Condition>, launches: Vec<Launch<()>>) -> Variant<()> {
+    Variant { when: when.into(), launches: launches.into() }
+}
+
+/// A kernel that is run in one way.
+fn alone(bytes: DimExpr, temporaries: &[u16]) -> Step<()> {
+    Step { variants: Owned(vec![variant(vec![], vec![launch(bytes, n(), temporaries)])]) }
+}
+
+/// The length of each temporary with the first and the last step that has it.
+type Lives = (DimExpr, u16, u16);
+
+fn program(target: Target, temporaries: &[Lives], steps: Vec<Step<()>>) -> Program<()> {
+    let temporary =
+        |&(ref len, first, last): &Lives| Temporary { dtype: DType::F32, len: len.clone(), first, last };
+    Program { target, temporaries: temporaries.iter().map(temporary).collect(), steps: steps.into() }
+}
+
+impl Plan {
+    fn with(self, programs: Vec<Program<()>>) -> Plan {
+        Plan { programs: programs.into(), ..self }
+    }
 }
 
 fn plan(summary: Summary) -> Plan {
@@ -105,26 +152,25 @@ fn plan(summary: Summary) -> Plan {
     }
 }
 
-fn with_temporaries(temporaries: &[(DimExpr, u16, u16)]) -> Report {
-    let temporary = |&(ref len, first, last): &(DimExpr, u16, u16)| Temporary {
-        dtype: DType::F32,
-        len: len.clone(),
-        first,
-        last,
+/// Steps that use what lives during them.
+fn with_temporaries(temporaries: &[Lives]) -> Report {
+    let steps = temporaries.iter().map(|(_, _, last)| last + 1).max().unwrap_or(0);
+    let used = |step: u16| {
+        let lives = |(_, (_, first, last)): &(usize, &Lives)| (*first..=*last).contains(&step);
+        temporaries.iter().enumerate().filter(lives).map(|(i, _)| i as u16).collect::<Vec<_>>()
     };
-    let temporaries = temporaries.iter().map(temporary).collect();
-    let program = Program { target: Target::Cpu, temporaries, steps: Borrowed(&[]) };
-    Report::new(&Plan { programs: Owned(vec![program]), ..two("x", "why") })
+    let steps = (0..steps).map(|step| alone(n(), &used(step))).collect();
+    Report::new(&two("x", "why").with(vec![program(Target::Cpu, temporaries, steps)]))
 }
 
-fn bound(mut report: Report, n: usize) -> Report {
-    report.bind("N", n).expect("a dim of the plan");
+fn bound(mut report: Report, dim: &str, extent: usize) -> Report {
+    report.bind(dim, extent).expect("a dim of the plan");
     report
 }
 
 #[test]
 fn numbers_once_the_dims_are_given() {
-    let report = bound(Report::new(&gate()), 1024);
+    let report = bound(bound(Report::new(&gate()), "N", 1024), "D", 1);
     assert_eq!((report.unfused_bytes(), report.bytes()), (Some(76 * 1024), Some(12 * 1024)));
     assert_eq!(
         report.to_string(),
@@ -134,8 +180,9 @@ Memory moved: 12.0KB instead of 76.0KB; temporaries: none
 
 group  hero       ops         reads    writes        temporaries  variants
 ─────  ─────────  ──────────  ───────  ────────────  ───────────  ───────────────────────────────────────
-f_0    pointwise  add×2 relu  a 4.0KB  result 4.0KB  none         ptx, wgsl: vec4|scalar, 32|64-bit index
-                              b 4.0KB                             cpu: vector loops"
+f_0    pointwise  add×2 relu  a 4.0KB  result 4.0KB  none         1 launch, 12.0KB moved
+                              b 4.0KB                             ptx, wgsl: vec4|scalar, 32|64-bit index
+                                                                  cpu: vector loops"
     );
 }
 
@@ -187,7 +234,7 @@ fn what_lives_at_once_is_the_peak() {
     let report = with_temporaries(&[(n(), 0, 1), (times(2, n()), 1, 2), (times(5, n()), 2, 3)]);
     assert_eq!((report.peak_temporary_bytes(), report.peak_temporary_bytes_formula()), (None, "28*N".into()));
     assert!(report.to_string().contains("; temporaries: 28*N bytes at most\n"), "{report}");
-    let report = bound(report, 1024);
+    let report = bound(bound(report, "N", 1024), "D", 1);
     assert_eq!(
         (report.peak_temporary_bytes(), report.peak_temporary_bytes_formula()),
         (Some(28672), "28672".into())
@@ -201,13 +248,13 @@ fn the_peak_is_a_formula_if_that_is_short() {
     let report = with_temporaries(&[(n(), 0, 1), (d.clone(), 2, 3), (DimExpr::constant(1), 0, 3)]);
     assert_eq!(report.peak_temporary_bytes_formula(), "max(4*N + 4, 4*D + 4)");
     assert_eq!(report.peak_temporary_bytes(), None);
-    assert_eq!(bound(report, 8).peak_temporary_bytes_formula(), "max(36, 4*D + 4)");
+    assert_eq!(bound(report, "N", 8).peak_temporary_bytes_formula(), "max(36, 4*D + 4)");
     // Ten pairs of steps of which none is always the largest, the last with most factors.
     let power = |i: u16| (0..i).fold(times(10 - i64::from(i), n()), |all, _| all * DimExpr::sym(1));
     let many: Vec<(DimExpr, u16, u16)> = (0..10).map(|i| (power(i), 2 * i, 2 * i + 1)).collect();
     assert_eq!(with_temporaries(&many).peak_temporary_bytes_formula(), "4*N*D*D*D*D*D*D*D*D*D");
-    assert_eq!(with_temporaries(&[]).peak_temporary_bytes(), Some(0));
-    assert_eq!(with_temporaries(&[(n(), 1, 1)]).peak_temporary_bytes(), Some(0), "parts of rows");
+    let none = bound(bound(with_temporaries(&[]), "N", 8), "D", 1);
+    assert_eq!(none.peak_temporary_bytes(), Some(0));
 }
 
 /// What a target has that binds fewer buffers.
@@ -218,12 +265,80 @@ fn targets_with_other_kernels_have_a_section() {
     let mut other = two("x", "buffers").summary;
     other.targets = Owned(vec![Target::Wgsl]);
     plan.summary.others = Owned(vec![other]);
+    let steps = vec![alone(times(12, n()), &[]), alone(times(8, n()), &[])];
+    plan.programs.to_mut()[1] = program(Target::Wgsl, &[], steps);
     let report = Report::new(&plan);
     let text = report.to_string();
     assert!(text.starts_with("Fusion on ptx, cpu: 10 → 1 kernels"), "{text}");
     assert!(text.contains("\n\nFusion on wgsl: 3 → 2 kernels"), "{text}");
     assert_eq!(report.kernels(), 1);
     assert_eq!(report.to_dot().matches("subgraph \"cluster_").count(), 2);
+}
+
+/// A kernel that takes rows of a hundred elements or more in parts, if they are no more than ten, and goes through those twice
+/// that no block can hold; between two others.
+fn in_parts() -> Plan {
+    let d = || DimExpr::sym(1);
+    let long = vec![Condition::AtMost(n(), 10), Condition::AtLeast(d(), 100)];
+    let parts = vec![launch(times(4, n() * d()), n(), &[0, 1]), launch(times(8, n()), n(), &[1])];
+    let held = vec![Condition::Shares(times(4, d()))];
+    let middle = vec![
+        variant([vec![Condition::Divides(d(), 4)], long.clone()].concat(), parts.clone()),
+        variant(long, parts),
+        variant(held, vec![launch(times(4, n() * d()), n(), &[0])]),
+        variant(vec![], vec![launch(times(8, n() * d()), n(), &[0])]),
+    ];
+    let middle = Step { variants: middle.into() };
+    let lives = [(n(), 0, 2), (times(2, n()), 1, 1), (DimExpr::constant(5), 2, 3)];
+    let steps = vec![alone(n(), &[0]), middle, alone(n(), &[0, 2]), alone(n(), &[2])];
+    gate().with(vec![program(Target::Wgsl, &lives, steps)])
+}
+
+/// What is counted is what the executor runs: its variant, its launches, and the memory that these use.
+#[test]
+fn parts_of_rows_are_launches_with_memory_of_their_own() {
+    let of = |n, d| {
+        let report = bound(bound(Report::new(&in_parts()), "N", n), "D", d);
+        (report.launches(), report.bytes(), report.peak_temporary_bytes())
+    };
+    assert_eq!(of(10, 99), (Some(4), Some(30 + 40 * 99), Some(60)), "held");
+    assert_eq!(of(10, 100), (Some(5), Some(30 + 40 * 100 + 80), Some(120)), "in parts");
+    assert_eq!(of(11, 100), (Some(4), Some(33 + 44 * 100), Some(64)), "too many for parts");
+    assert_eq!(of(11, 4097), (Some(4), Some(33 + 88 * 4097), Some(64)), "no block of WebGPU's holds it");
+    assert_eq!(of(0, 100).0, Some(0), "nothing to launch");
+    let mut report = bound(bound(Report::new(&in_parts()), "N", 11), "D", 4097);
+    assert!(!report.on(Target::Ptx, target::limits(Target::Ptx)), "there are no such kernels");
+    assert!(report.on(Target::Wgsl, Limits { shared_bytes: 4 * 4097, ..target::limits(Target::Wgsl) }));
+    assert_eq!(report.bytes(), Some(33 + 44 * 4097), "this device holds it");
+}
+
+/// Before extents are given, every way to run a kernel is told, and what asks for it.
+#[test]
+fn ways_that_cost_more_are_told() {
+    let report = Report::new(&in_parts());
+    assert_eq!((report.kernels(), report.launches(), report.bytes()), (4, None, None));
+    assert_eq!(report.bytes_formula(), "4*N*D + 3*N");
+    assert_eq!(report.peak_temporary_bytes_formula(), "4*N + 20");
+    let text = report.to_string();
+    assert!(text.starts_with("Fusion: 10 → 4–5 kernels (50–60% reduction)"), "{text}");
+    let ways = "\n\nWays to run them, of which a call takes the first that it can:\n";
+    assert!(!text.contains(ways), "no group of the summary is that kernel: {text}");
+    let told = |report: &Report| {
+        let ways = report.ways(&report.runs[0].program.steps[1], &report.runs[0].program.temporaries);
+        ways.iter().map(|way| report.way(way)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(&report),
+        [
+            "2 launches, 4*N*D + 8*N bytes moved, 8*N bytes of temporaries, where N ≤ 10 and D ≥ 100",
+            "1 launch, 4*N*D bytes moved, where a block can share 4*D bytes",
+            "1 launch, 8*N*D bytes moved, otherwise",
+        ]
+    );
+    let short = bound(report.clone(), "D", 99);
+    assert_eq!(told(&short)[..1], ["1 launch, 396*N bytes moved, where a block can share 396B"]);
+    let long = bound(report, "D", 100);
+    assert_eq!(told(&long)[0], "2 launches, 408*N bytes moved, 8*N bytes of temporaries, where N ≤ 10");
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use super::costs::Way;
 use super::table::{Cell, TIE, table};
-use super::{Report, Section, size, variants, work};
+use super::terms::Terms;
+use super::{FORMULA_MAX, Report, Section, alive, names, size, total, work};
 use crate::ir::dim::DimExpr;
-use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Traffic};
+use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Target, Traffic};
 
 /// Columns of the page, unless the format says how many: `{report:80}`.
 const WIDTH: usize = 120;
@@ -14,12 +16,12 @@ const HEADER: [&str; 7] = ["group", "hero", "ops", "reads", "writes", "temporari
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = f.width().unwrap_or(WIDTH);
-        let mut lines = Vec::new();
-        for (i, section) in self.sections.iter().enumerate() {
+        let (mut lines, sections) = (Vec::new(), self.sections());
+        for (i, section) in sections.iter().enumerate() {
             if i > 0 {
                 lines.push(String::new());
             }
-            lines.extend(self.lines(section, width));
+            lines.extend(self.lines(section, sections.len() > 1, width));
         }
         f.write_str(&lines.join("\n"))
     }
@@ -27,21 +29,25 @@ impl fmt::Display for Report {
 
 impl Report {
     /// The totals of a section in a line.
-    pub(super) fn totals(&self, section: &Section) -> String {
-        let summary = &section.summary;
-        let (ops, kernels) = (summary.ops as usize, summary.groups.len());
+    pub(super) fn totals(&self, section: &Section<'_>, several: bool) -> String {
+        let ops = section.summary.ops as usize;
         // No ops can be one kernel still (a copy); that reduces nothing.
-        let reduction = (ops.saturating_sub(kernels) * 100).checked_div(ops).unwrap_or_default();
-        let what = if self.sections.len() > 1 { format!(" on {}", section.targets()) } else { String::new() };
-        let saved = self.saved(summary);
+        let reduction = |kernels| (ops.saturating_sub(kernels) * 100).checked_div(ops).unwrap_or_default();
+        let fewest: usize = section.costs.iter().map(|cost| cost.launches).sum();
+        let most: usize = section.costs.iter().map(|cost| cost.launches_max).sum();
+        let range =
+            |from: usize, to: usize| if from == to { to.to_string() } else { format!("{from}–{to}") };
+        let (kernels, reduction) = (range(fewest, most), range(reduction(most), reduction(fewest)));
+        let what = if several { format!(" on {}", section.targets()) } else { String::new() };
+        let saved = self.saved(section);
         format!("Fusion{what}: {ops} → {kernels} kernels ({reduction}% reduction), {saved} memory saved")
     }
 
     /// What is moved, and what lives between kernels, in a line.
-    pub(super) fn memory(&self, section: &Section) -> String {
-        let summary = &section.summary;
-        let (before, after) = (self.amount(&summary.unfused_bytes), self.amount(&summary.fused_bytes));
-        let steps = Report::steps(section);
+    pub(super) fn memory(&self, section: &Section<'_>) -> String {
+        let (before, after) = (&section.summary.unfused_bytes, &total(&section.costs));
+        let (before, after) = (self.amount(before), self.amount(after));
+        let steps = alive(&section.costs);
         let temporaries = match self.most(&steps) {
             Some(0) => "none".into(),
             Some(bytes) => format!("{} at most", size(bytes)),
@@ -50,39 +56,43 @@ impl Report {
         format!("Memory moved: {after} instead of {before}; temporaries: {temporaries}")
     }
 
-    fn lines(&self, section: &Section, width: usize) -> Vec<String> {
-        let summary = &section.summary;
-        let mut lines = vec![self.totals(section), self.memory(section)];
+    fn lines(&self, section: &Section<'_>, several: bool, width: usize) -> Vec<String> {
+        let summary = section.summary;
+        let mut lines = vec![self.totals(section, several), self.memory(section)];
         let groups = summary.groups.iter().enumerate();
         let rows: Vec<Vec<Cell>> = groups.map(|(i, group)| self.row(section, i, group)).collect();
         if !rows.is_empty() {
             lines.push(String::new());
             lines.extend(table(&HEADER, &rows, width));
         }
-        if !summary.boundaries.is_empty() {
-            let rows: Vec<Vec<Cell>> =
-                summary.boundaries.iter().map(|one| boundary_row(section, one)).collect();
-            lines.extend([String::new(), "Not fused:".to_owned()]);
-            let rows = table(&[], &rows, width.saturating_sub(2));
-            lines.extend(rows.into_iter().map(|line| format!("  {line}")));
-        }
+        let mut list = |title: &str, rows: Vec<Vec<Cell>>| {
+            if !rows.is_empty() {
+                lines.extend([String::new(), title.to_owned()]);
+                let rows = table(&[], &rows, width.saturating_sub(2));
+                lines.extend(rows.into_iter().map(|line| format!("  {line}")));
+            }
+        };
+        list("Not fused:", summary.boundaries.iter().map(|one| boundary_row(section, one)).collect());
+        list("Ways to run them, of which a call takes the first that it can:", self.ways_rows(section));
         lines
     }
 
-    fn row(&self, section: &Section, i: usize, group: &GroupSummary) -> Vec<Cell> {
+    fn row(&self, section: &Section<'_>, i: usize, group: &GroupSummary) -> Vec<Cell> {
         let list = |moved: &[Traffic]| -> Cell {
             let tied = |text: String| text.replace(' ', &TIE.to_string());
             let line =
                 |one: &Traffic| tied(format!("{} {}", section.name(one.array), self.brief(&one.bytes)));
             if moved.is_empty() { vec!["nothing".into()] } else { moved.iter().map(line).collect() }
         };
-        let alive = section.temporaries.iter().filter_map(|one| Report::alive(one).into_iter().nth(i));
-        let alive: Vec<DimExpr> = alive.collect();
+        let alive: Vec<_> = section.costs.get(i).map(|cost| cost.alive.clone()).into_iter().collect();
         let temporaries = match self.most(&alive) {
             Some(0) => "none".into(),
             Some(bytes) => size(bytes),
             None => format!("{} B", self.most_formula(&alive)),
         };
+        let cost = section.costs.get(i).filter(|_| self.bound().is_some());
+        let call =
+            cost.map(|cost| format!("{}, {} moved", launches(cost.launches), self.amount(&cost.bytes)));
         vec![
             vec![group.kernel.to_string()],
             vec![group.hero.to_string()],
@@ -90,13 +100,82 @@ impl Report {
             list(&group.reads),
             list(&group.writes),
             vec![temporaries],
-            variants(group),
+            call.into_iter().chain(section.variants(group)).collect(),
         ]
+    }
+
+    /// Of each kernel that there are ways to run which cost more than others: on which targets, how much and when.
+    fn ways_rows(&self, section: &Section<'_>) -> Vec<Vec<Cell>> {
+        if self.bound().is_some() {
+            return vec![];
+        }
+        let groups = section.summary.groups.iter().enumerate();
+        let row = |(i, group): (usize, &GroupSummary)| {
+            let mut alike: Vec<(Vec<Target>, Vec<String>)> = Vec::new();
+            for run in &section.runs {
+                let Some(step) = run.program.steps.get(i) else { continue };
+                let ways = self.ways(step, &run.program.temporaries);
+                let texts: Vec<String> = ways.iter().map(|way| self.way(way)).collect();
+                match alike.iter_mut().find(|(_, known)| *known == texts) {
+                    Some((targets, _)) => targets.push(run.program.target),
+                    None => alike.push((vec![run.program.target], texts)),
+                }
+            }
+            let cell = |(targets, texts): (Vec<Target>, Vec<String>)| {
+                let targets = names(targets.into_iter());
+                let tied = |text: String| {
+                    ['≤', '≥'].into_iter().fold(text, |text, sign| {
+                        text.replace(&format!(" {sign} "), &format!("{TIE}{sign}{TIE}"))
+                    })
+                };
+                texts.into_iter().map(move |text| format!("{targets}: {}", tied(text)))
+            };
+            vec![vec![group.kernel.to_string()], alike.into_iter().flat_map(cell).collect()]
+        };
+        groups.map(row).filter(|row| !row[1].is_empty()).collect()
+    }
+
+    pub(super) fn way(&self, way: &Way<'_>) -> String {
+        let passed_on = match (self.value(&way.passed_on), self.short(&way.passed_on)) {
+            (Some(0), _) => String::new(),
+            (_, (Some(amount), _)) => format!(", {amount} of temporaries"),
+            (_, (None, _)) => ", temporaries for parts".into(),
+        };
+        let moved = match self.short(&way.bytes) {
+            (Some(amount), Shown::All) => format!(", {amount} moved"),
+            (Some(amount), Shown::Part) => format!(", {amount} and what parts pass on moved"),
+            (None, _) => String::new(),
+        };
+        let when: Vec<String> = way.when.iter().map(|condition| self.condition(condition)).collect();
+        let when = if when.is_empty() { "otherwise".into() } else { format!("where {}", when.join(" and ")) };
+        format!("{}{moved}{passed_on}, {when}", launches(way.launches))
+    }
+
+    /// An amount without its quotients, if it is too long with them.
+    fn short(&self, amount: &DimExpr) -> (Option<String>, Shown) {
+        let whole = self.amount(amount);
+        match self.terms(amount).map(|terms| terms.without_quotients()) {
+            Some(short) if whole.chars().count() > FORMULA_MAX => {
+                let text = (short != Terms::default()).then(|| format!("{} bytes", short.text()));
+                (text, Shown::Part)
+            }
+            Some(_) | None => (Some(whole), Shown::All),
+        }
     }
 }
 
+/// How much of a formula is shown.
+enum Shown {
+    All,
+    Part,
+}
+
+fn launches(count: usize) -> String {
+    if count == 1 { "1 launch".into() } else { format!("{count} launches") }
+}
+
 /// Where, what and why.
-fn boundary_row(section: &Section, boundary: &Boundary) -> Vec<Cell> {
+fn boundary_row(section: &Section<'_>, boundary: &Boundary) -> Vec<Cell> {
     let line = if boundary.line > 0 { place(boundary) } else { "-".into() };
     let how = match section.array(boundary.array).kind {
         ArrayKind::Temporary => "is stored:",

@@ -8,6 +8,7 @@ use fusion_compiler::{CpuKernels, compile};
 
 mod budgets;
 mod loops;
+mod reports;
 
 fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
     let functions = match front_end(source.parse().expect("tokens")) {
@@ -505,21 +506,6 @@ fn a_parameter_read_at_other_places_is_not_overwritten() {
     }
     let own = plan("pub fn f(p: &mut f32[N], x: f32[N]) { p = p + flip(x, N); }", Target::Cpu);
     assert!(own.outputs.is_empty(), "it is overwritten");
-}
-
-#[test]
-fn reports_count_what_is_read() {
-    let bytes = |source: &str, symbols: &[i64]| {
-        let plan = plan(source, Target::Ptx);
-        plan.summary.fused_bytes.eval(symbols).expect("an extent")
-    };
-    // Symbols are numbered as the signature names them: V, D, N.
-    let rows = bytes("pub fn f(t: f32[V, D], ids: i32[N]) -> f32[N, D] { take(t, V, ids) }", &[1000, 8, 3]);
-    assert_eq!(rows, 4 * (3 * 8 + 3 + 3 * 8));
-    let part = bytes("pub fn f(x: f32[D]) -> f32[K] { slice(x, D -> K, 0..10) }", &[1000]);
-    assert_eq!(part, 4 * (10 + 10));
-    let padded = bytes("pub fn f(x: f32[D]) -> f32[P] { pad(x, D -> P, 5, 5) }", &[100]);
-    assert_eq!(padded, 4 * (100 + 110));
 }
 
 /// Functions whose kernels once could not be written, on every target, fused and not.

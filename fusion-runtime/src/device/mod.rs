@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use fusion_compiler::ir::plan::Target;
+use fusion_compiler::ir::plan::{Limits, Target};
 
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, ScalarValue};
@@ -234,6 +234,16 @@ impl Device {
     /// What it can do.
     pub fn facts(&self) -> &DeviceFacts {
         self.0.facts()
+    }
+
+    /// What variants of kernels ask of it.
+    pub(crate) fn limits(&self) -> Limits {
+        let facts = self.facts();
+        Limits {
+            binding_bytes: facts.binding_bytes_max,
+            shared_bytes: facts.block_shared_bytes_max.into(),
+            subgroup: facts.subgroup_size,
+        }
     }
 
     /// Waits until everything started on it is done.

@@ -13,7 +13,6 @@ const NONE: DimExpr = DimExpr(Borrowed(&[DimOp::Const(0)]));
 const SUMMARY: Summary = Summary {
     ops: 3,
     unfused_bytes: NONE,
-    fused_bytes: NONE,
     arrays: Borrowed(&[]),
     groups: Borrowed(&[]),
     boundaries: Borrowed(&[]),
@@ -76,6 +75,7 @@ pub(crate) static RELU: Plan = Plan {
                     space: Space { rows: ONE, cols: N, grain: 1024, each: ONE },
                     team: 1,
                     row_memory: NONE,
+                    bytes: NONE,
                 }]),
             }]),
         }]),
@@ -133,6 +133,7 @@ pub(crate) static AXPY: Plan = Plan {
                     space: Space { rows: ONE, cols: N, grain: 256, each: ONE },
                     team: 1,
                     row_memory: NONE,
+                    bytes: NONE,
                 }]),
             }]),
         }]),
@@ -233,6 +234,7 @@ const DOUBLE: Launch<fusion_runtime::__private::CpuCode> = Launch {
     space: Space { rows: ONE, cols: D, grain: 7, each: ONE },
     team: 1,
     row_memory: NONE,
+    bytes: NONE,
 };
 
 #[inline(always)]
@@ -259,6 +261,7 @@ const ADD: Launch<fusion_runtime::__private::CpuCode> = Launch {
     space: Space { rows: N, cols: D, grain: 8, each: ONE },
     team: 1,
     row_memory: NONE,
+    bytes: NONE,
 };
 
 #[inline(always)]

@@ -131,6 +131,7 @@ mod tests {
             },
             team: 1,
             row_memory: DimExpr::constant(0),
+            bytes: DimExpr::constant(0),
         }
     }
 

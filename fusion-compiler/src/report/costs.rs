@@ -1,0 +1,157 @@
+//! What the steps of a program launch and move: of a call once extents are given, of the ways there are before that.
+//!
+//! Invariant: a call's ways are chosen by the function that the executor chooses them by, and counted from what these launch.
+
+use std::collections::BTreeSet;
+
+use super::Report;
+use super::terms::Terms;
+use crate::ir::dim::DimExpr;
+use crate::ir::plan::{Condition, Launch, Limits, Program, Slot, Step, Temporary, Variant};
+
+/// A program, and what its device has.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) program: Program<()>,
+    pub(super) limits: Limits,
+}
+
+/// What a step costs; of several ways that there are, one of the fewest launches and bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Cost {
+    pub(super) launches: usize,
+    /// Launches of the way that has most.
+    pub(super) launches_max: usize,
+    /// Read and written.
+    pub(super) bytes: DimExpr,
+    /// Of the temporaries that live during it.
+    pub(super) alive: DimExpr,
+}
+
+/// One or several variants of a step in a row that cost the same.
+pub(super) struct Way<'r> {
+    pub(super) launches: usize,
+    pub(super) bytes: DimExpr,
+    /// Of temporaries that only its own launches use.
+    pub(super) passed_on: DimExpr,
+    /// What the last of them asks for.
+    pub(super) when: Vec<&'r Condition>,
+}
+
+impl Report {
+    /// What each step costs.
+    pub(super) fn costs(&self, run: &Run) -> Vec<Cost> {
+        let Program { steps, temporaries, .. } = &run.program;
+        let chosen: Vec<(Vec<&Launch<()>>, usize)> =
+            steps.iter().map(|step| self.launches_of(step, &run.limits)).collect();
+        let used: BTreeSet<usize> =
+            chosen.iter().flat_map(|(launches, _)| temporaries_of(launches)).collect();
+        let cost = |(step, (launches, launches_max)): (usize, &(Vec<&Launch<()>>, usize))| {
+            let lives = |one: &Temporary| (one.first..=one.last).contains(&(step as u16));
+            let alive = used.iter().filter_map(|&i| temporaries.get(i)).filter(|one| lives(one));
+            Cost {
+                launches: launches.len(),
+                launches_max: *launches_max,
+                bytes: sum(launches.iter().map(|launch| launch.bytes.clone())),
+                alive: sum(alive.map(Temporary::bytes)),
+            }
+        };
+        chosen.iter().enumerate().map(cost).collect()
+    }
+
+    /// What a step launches, and the most that it might.
+    fn launches_of<'r>(&self, step: &'r Step<()>, limits: &Limits) -> (Vec<&'r Launch<()>>, usize) {
+        if let Some(extents) = self.bound() {
+            let chosen = step.chosen(&extents, limits);
+            let launches = chosen.iter().flat_map(|variant| variant.launches.iter());
+            // The executor does nothing where there are no elements.
+            let launches: Vec<_> =
+                launches.filter(|launch| launch.space.elements(&extents) != Some(0)).collect();
+            let count = launches.len();
+            return (launches, count);
+        }
+        let possible = self.possible(step);
+        let most = possible.iter().map(|variant| variant.launches.len()).max().unwrap_or(0);
+        let cost = |variant: &&&Variant<()>| {
+            let terms = self.terms(&bytes(variant));
+            (variant.launches.len(), terms.map_or(f64::INFINITY, |terms| terms.weight()))
+        };
+        let order = |a: &(usize, f64), b: &(usize, f64)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
+        let least = possible.iter().min_by(|a, b| order(&cost(a), &cost(b)));
+        (least.into_iter().flat_map(|variant| variant.launches.iter()).collect(), most)
+    }
+
+    /// The variants that the extents given so far do not rule out.
+    fn possible<'r>(&self, step: &'r Step<()>) -> Vec<&'r Variant<()>> {
+        let known = |holds| move |condition: &Condition| self.known(condition) == Some(holds);
+        let mut possible: Vec<&Variant<()>> =
+            step.variants.iter().filter(|variant| !variant.when.iter().any(known(false))).collect();
+        let sure = possible.iter().position(|variant| variant.when.iter().all(known(true)));
+        possible.truncate(sure.map_or(possible.len(), |sure| sure + 1));
+        possible
+    }
+
+    /// Whether a condition holds, as far as extents are given.
+    fn known(&self, condition: &Condition) -> Option<bool> {
+        match condition {
+            Condition::Divides(extent, by) => self.eval(extent).map(|extent| extent % by == 0),
+            Condition::AtMost(extent, most) => self.eval(extent).map(|extent| extent <= *most),
+            Condition::AtLeast(extent, least) => self.eval(extent).map(|extent| extent >= *least),
+            Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) => None,
+        }
+    }
+
+    /// The ways to run a step that differ in what they cost, in order of preference; none where all cost the same.
+    pub(super) fn ways<'r>(&self, step: &'r Step<()>, temporaries: &[Temporary]) -> Vec<Way<'r>> {
+        // What is for multiples of a number has a twin that is for all.
+        let special = |condition: &Condition| {
+            matches!(condition, Condition::Divides(..) | Condition::Subgroups(_))
+                && self.known(condition).is_none()
+        };
+        let twins = self.possible(step).into_iter().filter(|variant| !variant.when.iter().any(special));
+        let mut ways: Vec<(Way<'r>, [Option<Terms>; 2])> = Vec::new();
+        for variant in twins {
+            let when = variant.when.iter().filter(|condition| self.known(condition).is_none()).collect();
+            let used = temporaries_of(&variant.launches.iter().collect::<Vec<_>>());
+            let own = used.into_iter().filter_map(|i| temporaries.get(i)).filter(|one| one.first == one.last);
+            let (bytes, passed_on) = (bytes(variant), sum(own.map(Temporary::bytes)));
+            let key = [&bytes, &passed_on].map(|amount| self.terms(amount));
+            let way = Way { launches: variant.launches.len(), bytes, passed_on, when };
+            match ways.last_mut() {
+                Some((last, known)) if last.launches == way.launches && *known == key => last.when = way.when,
+                Some(_) | None => ways.push((way, key)),
+            }
+        }
+        if ways.len() > 1 { ways.into_iter().map(|(way, _)| way).collect() } else { vec![] }
+    }
+
+    /// A condition, in words.
+    pub(super) fn condition(&self, condition: &Condition) -> String {
+        match condition {
+            Condition::Divides(extent, by) => format!("{} is a multiple of {by}", self.formula(extent)),
+            Condition::AtMost(extent, most) => format!("{} ≤ {most}", self.formula(extent)),
+            Condition::AtLeast(extent, least) => format!("{} ≥ {least}", self.formula(extent)),
+            Condition::Binds(bytes) => format!("a kernel can bind {}", self.amount(bytes)),
+            Condition::Shares(bytes) => format!("a block can share {}", self.amount(bytes)),
+            Condition::Subgroups(threads) => format!("subgroups of one size make {threads} threads"),
+        }
+    }
+}
+
+fn bytes(variant: &Variant<()>) -> DimExpr {
+    sum(variant.launches.iter().map(|launch| launch.bytes.clone()))
+}
+
+pub(super) fn sum(amounts: impl Iterator<Item = DimExpr>) -> DimExpr {
+    amounts.reduce(|sum, one| sum + one).unwrap_or_else(|| DimExpr::constant(0))
+}
+
+/// The temporaries that launches use.
+fn temporaries_of(launches: &[&Launch<()>]) -> BTreeSet<usize> {
+    let slots = launches.iter().flat_map(|launch| launch.buffers.iter()).map(|buffer| buffer.slot);
+    let number = |slot| match slot {
+        Slot::Temp(number) => Some(usize::from(number)),
+        Slot::Param(_) | Slot::Output(_) => None,
+    };
+    slots.filter_map(number).collect()
+}

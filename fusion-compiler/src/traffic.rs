@@ -1,0 +1,108 @@
+//! Kernels of a group → the bytes of tensors that they move.
+//!
+//! Invariant: counted in the kernel that is launched, so that reports and devices cannot tell two stories. A kernel that goes
+//! through a row twice asks twice for what the row has of its own, unless that is still in the thread's cache.
+
+use crate::assemble::{collect_terms, traffic};
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::AxisSet;
+use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt};
+use crate::ir::plan::{BufferArg, Slot};
+use crate::schedule::{Schedule, Scratch, Work, chosen};
+use crate::target::{RowMemory, TargetFacts};
+
+/// Elements, as the axes that they are of, and their type.
+type Amount = (AxisSet, DType);
+
+/// Bytes of tensors that a kernel of a group reads and writes.
+pub(crate) fn bytes(
+    work: &Work<'_>,
+    scratch: &[Scratch],
+    facts: &TargetFacts,
+    (kernel, buffers): (&Kernel, &[BufferArg]),
+) -> DimExpr {
+    let cached = facts.row_memory == RowMemory::Scratch && chosen(work) == Schedule::Row;
+    let rows: AxisSet = work.group.order.iter().copied().collect();
+    let mut slots: Vec<Slot> = Vec::new();
+    for buffer in buffers {
+        if !slots.contains(&buffer.slot) {
+            slots.push(buffer.slot);
+        }
+    }
+    let (mut amounts, mut passed_on): (Vec<Amount>, Vec<DimExpr>) = (vec![], vec![]);
+    for slot in slots {
+        // One tensor may be behind several buffers: windows on it, or the names that it has.
+        let alike = (0..buffers.len()).filter(|&buffer| buffers[buffer].slot == slot);
+        let ids = || alike.clone().map(|buffer| BufferId(buffer as u16));
+        let times = ids().map(|id| times_read(&kernel.body, id)).max().unwrap_or(0);
+        let times = if cached { times.min(1) } else { times };
+        let written = ids().any(|id| is_written(&kernel.body, id));
+        if let Some(scratch) = scratch_of(work, scratch, slot) {
+            let all = (times + usize::from(written)) * scratch.dtype.size();
+            passed_on.push(scratch.len.clone() * DimExpr::constant(all as i64));
+            continue;
+        }
+        let (read, stored) = amounts_of(work, slot);
+        // What rows have in common is in the device's cache.
+        let own = |(axes, _): &Amount| rows.iter().all(|axis| axes.contains(axis));
+        let repeated =
+            |amount: Amount| std::iter::repeat_n(amount, if own(&amount) { times } else { times.min(1) });
+        amounts.extend(read.into_iter().flat_map(repeated));
+        amounts.extend(stored.into_iter().filter(|_| written));
+    }
+    let tensors = collect_terms(work.graph, amounts.into_iter());
+    passed_on.into_iter().fold(tensors, |sum, bytes| sum + bytes)
+}
+
+/// The memory between kernels of the group that a slot stands for, if it does.
+fn scratch_of<'s>(work: &Work<'_>, scratch: &'s [Scratch], slot: Slot) -> Option<&'s Scratch> {
+    match slot {
+        Slot::Temp(number) => scratch.get(usize::from(number.checked_sub(work.temporaries)?)),
+        Slot::Param(_) | Slot::Output(_) => None,
+    }
+}
+
+/// What the group reads and what it writes of a slot.
+fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
+    let buffers = work.group.loads.iter().map(|load| work.loads[load]).chain(work.stores.iter().copied());
+    let is_ours = |buffer: BufferId| work.operands[usize::from(buffer.0)].slot == slot;
+    let all: Vec<(usize, Amount)> = traffic(work.graph, work.group)
+        .enumerate()
+        .zip(buffers)
+        .filter(|(_, buffer)| is_ours(*buffer))
+        .map(|(amount, _)| amount)
+        .collect();
+    let (read, stored): (Vec<_>, Vec<_>) = all.into_iter().partition(|(i, _)| *i < work.group.loads.len());
+    let amounts = |of: Vec<(usize, Amount)>| of.into_iter().map(|(_, amount)| amount).collect();
+    (amounts(read), amounts(stored))
+}
+
+/// How often statements go through a buffer. What is dealt out is of other rows, or of other elements.
+fn times_read(stmts: &[Stmt], buffer: BufferId) -> usize {
+    let (mut once, mut dealt, mut loops) = (0, 0, 0);
+    for stmt in stmts {
+        match stmt {
+            Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => once = 1,
+            Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team, body, .. } => {
+                dealt = dealt.max(times_read(body, buffer));
+            }
+            Stmt::If { body, .. } => once = once.max(times_read(body, buffer)),
+            Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {
+                loops += times_read(body, buffer);
+            }
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => {}
+        }
+    }
+    loops.max(dealt).max(once)
+}
+
+fn is_written(stmts: &[Stmt], buffer: BufferId) -> bool {
+    stmts.iter().any(|stmt| match stmt {
+        Stmt::Store(at, _) => at.buffer == buffer,
+        Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+            is_written(body, buffer)
+        }
+        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => false,
+    })
+}

@@ -1,0 +1,63 @@
+//! The numbers of reports: what calls with given extents launch, move and need between kernels.
+
+use fusion_compiler::ir::plan::Target;
+use fusion_compiler::report::Report;
+
+use super::plan;
+
+/// Launches of a call with these extents, in the order of the signature's dims, and bytes: moved, and of temporaries at most.
+fn called(source: &str, target: Target, extents: &[usize]) -> (usize, u64, u64) {
+    let mut report = Report::new(&plan(source, target));
+    for (dim, extent) in report.dims().to_vec().iter().zip(extents) {
+        report.bind(dim, *extent).expect("a dim of the function");
+    }
+    let known = "all extents are given";
+    let [bytes, peak] = [report.bytes(), report.peak_temporary_bytes()].map(|bytes| bytes.expect(known));
+    (report.launches().expect(known), bytes, peak)
+}
+
+#[test]
+fn reports_count_what_is_read() {
+    let bytes = |source: &str, extents: &[usize]| called(source, Target::Ptx, extents).1;
+    // Symbols are numbered as the signature names them: V, D, N.
+    let rows = bytes("pub fn f(t: f32[V, D], ids: i32[N]) -> f32[N, D] { take(t, V, ids) }", &[1000, 8, 3]);
+    assert_eq!(rows, 4 * (3 * 8 + 3 + 3 * 8));
+    let part = bytes("pub fn f(x: f32[D]) -> f32[K] { slice(x, D -> K, 0..10) }", &[1000]);
+    assert_eq!(part, 4 * (10 + 10));
+    let padded = bytes("pub fn f(x: f32[D]) -> f32[P] { pad(x, D -> P, 5, 5) }", &[100]);
+    assert_eq!(padded, 4 * (100 + 110));
+}
+
+#[test]
+fn reports_count_what_a_call_launches_and_reads_again() {
+    let rows = "pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }";
+    let columns = "pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }";
+    let held = |n: u64, d: u64| (1, 8 * n * d, 0);
+    let twice = |n: u64, d: u64| (1, 12 * n * d, 0);
+    for target in Target::ALL {
+        assert_eq!(called(rows, target, &[100, 1000]), held(100, 1000), "{target:?}");
+    }
+    assert_eq!(called(columns, Target::Ptx, &[64, 1024]), twice(64, 1024));
+    assert_eq!(called(columns, Target::Wgsl, &[64, 1024]), twice(64, 1024));
+    // Each thread goes through many columns together, more than its cache may hold, for the largest, the sum and the rest.
+    assert_eq!(called(columns, Target::Cpu, &[64, 1024]), (1, 16 * 64 * 1024, 0));
+    // Two numbers of each element are held: what is read, and its exponential.
+    assert_eq!(called(rows, Target::Ptx, &[100, 20_000]), held(100, 20_000));
+    assert_eq!(called(rows, Target::Ptx, &[100, 21_000]), twice(100, 21_000));
+    assert_eq!(called(rows, Target::Wgsl, &[100, 1536]), held(100, 1536));
+    assert_eq!(called(rows, Target::Wgsl, &[100, 1540]), twice(100, 1540));
+    assert_eq!(called(rows, Target::Cpu, &[100, 21_000]), held(100, 21_000), "in its cache");
+    // In parts of 8192: read for the two numbers of each of 37, read again for the elements; the largest of each part is
+    // read twice, those of the row by the rest.
+    let long = 300_000u64;
+    let parts = (3, 12 * long + 5 * 4 * 37 + 16, 2 * 4 * 37 + 8);
+    assert_eq!(called(rows, Target::Ptx, &[1, 300_000]), parts);
+    assert_eq!(called(rows, Target::Ptx, &[513, 300_000]), twice(513, long), "as many rows as keep it busy");
+    assert_eq!(called(rows, Target::Wgsl, &[1, 300_000]), parts);
+    assert_eq!(called(rows, Target::Wgsl, &[200, 300_000]), twice(200, long), "more than a kernel can bind");
+    assert_eq!(called(rows, Target::Cpu, &[1, 300_000]), held(1, long), "one kernel is as fast");
+    let all = "pub fn f(x: f32[N]) -> f32[] { var(x) }";
+    assert_eq!(called(all, Target::Ptx, &[300_000]), (2, 4 * long + 5 * 4 * 37 + 4, 2 * 4 * 37));
+    assert_eq!(called(all, Target::Ptx, &[300]).0, 1);
+    assert_eq!(called(rows, Target::Ptx, &[0, 300]), (0, 0, 0));
+}
