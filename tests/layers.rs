@@ -118,6 +118,10 @@ fuse! {
     pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
     pub(crate) fn place_in_column(x: f32[N, D]) -> i32[D] { argmax(x, N) }
     pub(crate) fn integer_places(x: i32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
+    // Along the dims in another order than that of the tensor, which is that of all.
+    pub(crate) fn places_of_all(_w: f32[D, N], x: f32[N, D]) -> (i32[], i32[]) { (argmax(x), argmin(x, (D, N))) }
+    pub(crate) fn place_in_plane(x: f32[N, H, W]) -> i32[N] { argmax(x, (H, W)) }
+    pub(crate) fn unsigned_losses(x: f32[N, V], t: u32[N]) -> f32[N] { cross_entropy(x, V, t) }
     pub(crate) fn tests(x: f32[N, D]) -> (i32[N], i32[N], f32[N, D]) {
         (any(x > 1.9, D) as i32, all(x > -1.9, D) as i32, if any(x > 1.9, D) { x } else { 0.0 })
     }
@@ -285,6 +289,9 @@ fn cross_entropies() {
             let (plain, smoothed) = row_losses(&x, &t, 0.25)?;
             let what = |name: &str| format!("{name} of {n}x{v}");
             check(device, &what("cross entropy"), &plain.to_vec()?, &loss(0.0, -100), (ulps(4.0), 2e-7));
+            let unsigned: Vec<u32> = targets.iter().map(|&target| target as u32).collect();
+            let unsigned = unsigned_losses(&x, &Tensor::from_slice(device, &unsigned, n)?)?;
+            assert_eq!(unsigned.to_vec()?, plain.to_vec()?, "{device}: classes of u32");
             check(device, &what("smoothed"), &smoothed.to_vec()?, &loss(0.25, -100), (ulps(4.0), 2e-7));
             // Now class 0 is ignored, and −100 is no class.
             let losses = loss(0.1, 0);
@@ -296,6 +303,44 @@ fn cross_entropies() {
     });
 }
 
+/// The first of the best among all elements, by a plain loop: in the tensor, and with its dims the other way round. The last
+/// shape is cut into parts everywhere.
+#[test]
+fn places_among_all_elements() {
+    on_devices(|device| {
+        for (n, d) in EXTENTS.into_iter().chain([(5, 60_001), (30_001, 9)]) {
+            let data: Vec<f32> = numbers(n * d, 31).into_iter().map(|x| (x * 4.0).round() / 2.0).collect();
+            let (x, w) = (Tensor::from_slice(device, &data, [n, d])?, Tensor::zeros(device, [d, n])?);
+            if n == 0 {
+                assert!(matches!(places_of_all(&w, &x), Err(Error::Empty { .. })), "{device}: none of none");
+                continue;
+            }
+            let (most, least) = places_of_all(&w, &x)?;
+            assert_eq!(most.item()?, first(&data, |x, best| x > best), "{device}: argmax of {n}x{d}");
+            let across: Vec<f32> = (0..n * d).map(|i| data[i % n * d + i / n]).collect();
+            assert_eq!(least.item()?, first(&across, |x, best| x < best), "{device}: argmin of {d}x{n}");
+        }
+        let planes = Tensor::<f32>::zeros(device, [0, 1 << 16, 1 << 15])?;
+        let error = place_in_plane(&planes).expect_err("2^31 elements have no number in i32");
+        assert!(matches!(&error, Error::TooLong { dim, .. } if dim == "H, W"), "{device}: {error}");
+        assert_eq!(place_in_plane(&Tensor::zeros(device, [0, 1 << 16, (1 << 15) - 1])?)?.to_vec()?, [0; 0]);
+        Ok(())
+    });
+    for device in exact_devices() {
+        let data = [1.0, -2.0, f32::NAN, 9.0, f32::NAN, -9.0];
+        let x =
+            Tensor::from_slice(&device, &data, [2, 3]).and_then(|x| Ok((x, Tensor::zeros(&device, [3, 2])?)));
+        let (x, w) = x.unwrap_or_else(|error| panic!("{device}: {error}"));
+        let places = places_of_all(&w, &x).and_then(|(most, least)| Ok((most.item()?, least.item()?)));
+        assert_eq!(places, Ok((2, 3)), "{device}: the first that is no number");
+    }
+}
+
+/// The place of the first of the best.
+fn first(data: &[f32], better: fn(f32, f32) -> bool) -> i32 {
+    (1..data.len()).fold(0, |best, i| if better(data[i], data[best]) { i } else { best }) as i32
+}
+
 #[test]
 fn places_and_tests() {
     on_devices(|device| {
@@ -303,9 +348,6 @@ fn places_and_tests() {
             // Few values, so that there are equal ones.
             let data: Vec<f32> = numbers(n * d, 23).into_iter().map(|x| (x * 4.0).round() / 2.0).collect();
             let x = Tensor::from_slice(device, &data, [n, d])?;
-            let first = |row: &[f32], better: fn(f32, f32) -> bool| {
-                (1..row.len()).fold(0, |best, i| if better(row[i], row[best]) { i } else { best }) as i32
-            };
             let of = |better| data.chunks_exact(d).map(|row| first(row, better)).collect::<Vec<i32>>();
             let (most, least) = places(&x)?;
             assert_eq!(most.to_vec()?, of(|x, best| x > best), "{device}: argmax of {n}x{d}");

@@ -93,10 +93,7 @@ pub fn products(graph: &Graph) -> Vec<Product> {
 /// The dims that are others one after another.
 pub fn sums(graph: &Graph) -> Vec<Sum> {
     let dim = |axis: &graph::Axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() };
-    let sum = |sum: &graph::Sum| Sum {
-        whole: dims(graph, &[sum.whole]).remove(0),
-        parts: sum.parts.iter().map(dim).collect(),
-    };
+    let sum = |sum: &graph::Sum| Sum { whole: dim(&sum.whole), parts: sum.parts.iter().map(dim).collect() };
     graph.sums.iter().map(sum).collect()
 }
 

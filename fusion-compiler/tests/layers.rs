@@ -191,6 +191,56 @@ fn places_and_whether() {
     assert_eq!(by_column, [2.0, 2.0, 2.0, 2.0, 1.0]);
 }
 
+/// The result of a function with this signature, whose dims have these extents as they appear.
+fn result(signature: &str, body: &str, params: &[&[f64]], extents: &[i64]) -> Vec<f64> {
+    let source = format!("pub fn f{signature} {{ {body} }}");
+    let functions = match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(functions)) => functions,
+        other => panic!("{source} is right: {other:?}"),
+    };
+    let params: Vec<Vec<f64>> = params.iter().map(|param| param.to_vec()).collect();
+    interpret(&functions[0].graph, &params, extents, Rounding::None).remove(0)
+}
+
+/// Several dims are gone through as one: in the order that they are named in, or that of the tensor.
+#[test]
+fn places_along_several_dims() {
+    let x = [1.0, 7.0, 2.0, 7.0, 0.0, 7.0];
+    let of = |body: &str| result("(x: f32[N, D]) -> i32[]", body, &[&x], &[2, 3])[0];
+    assert_eq!((of("argmax(x)"), of("argmax(x, (N, D))"), of("argmax(x, (D, N))")), (1.0, 1.0, 1.0));
+    assert_eq!((of("argmin(x)"), of("argmin(x, (N, D))"), of("argmin(x, (D, N))")), (4.0, 4.0, 3.0));
+    // The seven of the second row comes first there, and in the one before that of the first.
+    let one_seven = [1.0, 7.0, 2.0, 0.0, 0.0, 7.0];
+    let of = |body: &str| result("(x: f32[N, D]) -> i32[]", body, &[&one_seven], &[2, 3])[0];
+    assert_eq!((of("argmax(x)"), of("argmax(x, (D, N))")), (1.0, 2.0));
+    let nans = [1.0, -INF, 2.0, NAN, 9.0, NAN];
+    let of = |body: &str| result("(x: f32[N, D]) -> i32[]", body, &[&nans], &[2, 3])[0];
+    assert_eq!((of("argmax(x)"), of("argmin(x)"), of("argmax(x, (D, N))")), (3.0, 3.0, 1.0));
+    // One number for each row, and the number of each element.
+    let planes = [0.0, 1.0, 2.0, 3.0, 9.0, 8.0, 7.0, 9.0];
+    let places = result("(x: f32[N, H, W]) -> i32[N]", "argmax(x, (W, H))", &[&planes], &[2, 2, 2]);
+    assert_eq!(places, [3.0, 0.0]);
+    let numbers = result("(x: f32[N, D]) -> f32[N, D]", "x * 0.0 + index((D, N)) as f32", &[&x], &[2, 3]);
+    assert_eq!(numbers, [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+}
+
+/// Where dims are left out, their order is that of the tensor, whatever other tensors there are and however it is seen.
+#[test]
+fn places_in_tensors() {
+    let (w, x) = ([0.0; 6], [1.0, 2.0, 7.0, 3.0, 4.0, 5.0]);
+    let of = |body: &str| result("(_w: f32[D, N], x: f32[N, D]) -> i32[]", body, &[&w, &x], &[3, 2])[0];
+    assert_eq!((of("argmax(x)"), of("argmax(x + _w)"), of("argmax(_w + x)")), (2.0, 2.0, 4.0));
+    assert_eq!(of("argmax(x + mean(x, D))"), 2.0, "the mean has not all dims");
+    assert_eq!(of("argmax(rename(rename(x, N -> M), D -> E) + 0.0 * mean(_w))"), 2.0);
+    let of = |body: &str| result("(x: f32[N, D], N2: dim) -> i32[]", body, &[&x, &[1.0]], &[2, 3, 1])[0];
+    assert_eq!(of("argmin(slice(x, D -> K, 1..)) + 0 * N2"), 0.0);
+    assert_eq!(of("argmin(slice(x, N -> K, 1..)) + 0 * N2"), 0.0);
+    assert_eq!(of("argmax(slice(x, N -> K, ..1)) + 0 * N2"), 2.0);
+    assert_eq!(of("argmax(flip(slice(x, N -> K, 0..2), K)) + 0 * N2"), 5.0, "two rows, the last first");
+    assert_eq!(of("argmax(split(x, N -> (N2, M)))"), 2.0);
+    assert_eq!(of("argmax(merge(x, (N, D) -> M)) + 0 * N2"), 2.0);
+}
+
 #[test]
 fn dims_of_templates() {
     let of = |template: &str, call: &str, dims: &str| {
@@ -271,4 +321,37 @@ fn groups_of_channels() {
     let got = interpret(&functions[0].graph, &[x.to_vec(), vec![2.0], vec![1.0]], &[6, 2, 1], Rounding::None);
     let expect: Vec<f64> = x.chunks(3).flat_map(|x| map(&group(&group(x)), |x| 2.0 * x)).collect();
     close(&got[0], &expect, "twice");
+    // By their number, which is the extent of a dim that goes by it.
+    let body = "group_norm(x, C, 2, D)";
+    let normal = result("(x: f32[C, D]) -> f32[C, D]", body, &[&x], &[6, 1]);
+    close(&normal, &x.chunks(3).flat_map(group).collect::<Vec<f64>>(), body);
+    let body = "let y = group_norm(x, C, 3, D); group_norm(y, C, G = 3, D = D) * 2.0";
+    let normal = result("(x: f32[C, D]) -> f32[C, D]", body, &[&x], &[6, 1]);
+    let expect: Vec<f64> = x.chunks(2).flat_map(|x| map(&group(&group(x)), |x| 2.0 * x)).collect();
+    close(&normal, &expect, body);
+    assert_eq!(result("(x: f32[C]) -> f32[2, K]", "split(x, C -> (2, K))", &[&x], &[6]), x);
+    assert_eq!(
+        result("(x: f32[C]) -> f32[K]", "sum(split(x, C -> (2, K)), 2)", &[&x], &[6]),
+        [4.0, -6.0, 13.0]
+    );
+    assert_eq!(result("(x: f32[2, K]) -> f32[C]", "merge(x, (2, K) -> C)", &[&x], &[3]), x);
+}
+
+/// Classes of another whole type, the same as of `i32`.
+#[test]
+fn types_of_classes() {
+    let of = |dtype: &str, targets: &[f64; 3]| {
+        let signature = format!("(x: f32[N, V], t: {dtype}[N]) -> f32[N]");
+        result(&signature, "cross_entropy(x, V, t, ignore_index = 3)", &[&X.concat(), targets], &[3, 5])
+    };
+    let expect = of("i32", &[4.0, 3.0, 0.0]);
+    assert!(expect[1] == 0.0 && expect[0] > 0.0);
+    close(&of("u32", &[4.0, 3.0, 0.0]), &expect, "u32");
+    close(&of("u32", &[5.0, 3e9, 3.0]), &[NAN, NAN, 0.0], "none of the classes");
+    let mean = "cross_entropy_mean(x, V, t)";
+    let of = |dtype: &str| {
+        let signature = format!("(x: f32[N, V], t: {dtype}[N]) -> f32[]");
+        result(&signature, mean, &[&X.concat(), &[4.0, 3.0, 0.0]], &[3, 5])
+    };
+    close(&of("u32"), &of("i32"), mean);
 }

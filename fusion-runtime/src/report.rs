@@ -56,7 +56,8 @@ impl Report {
         self.0.kernels()
     }
 
-    /// Kernels that a call launches, as `bytes` is of a call; nothing while an extent is not given.
+    /// Kernels that a call launches, as `bytes` is of a call; nothing while an extent is not given. One that a device takes in
+    /// pieces, because it binds no more at once, is one.
     pub fn launches(&self) -> Option<usize> {
         self.0.launches()
     }

@@ -239,6 +239,11 @@ impl<'a> Builder<'a> {
         diag::dims(axes.iter().map(|axis| self.graph.axis(axis).name.as_str()))
     }
 
+    /// `N, D` in this order.
+    pub(super) fn names_text(&self, axes: &[AxisId]) -> String {
+        axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
     /// `[N, D]` in this order.
     pub(super) fn order_text(&self, axes: &[AxisId]) -> String {
         diag::dims(axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()))

@@ -5,7 +5,7 @@
 
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
 use super::expr::{self, Operand, dtype_of, single, typed};
-use super::{dims, function, index, inline, library, reduce, rename, split, weak};
+use super::{dims, function, guards, index, inline, library, order, reduce, rename, split, weak};
 use crate::diag;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
@@ -39,6 +39,8 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         "rename" => return rename::rename(b, env, at, args),
         "split" => return split::regroup(b, env, at, split::Way::Split, args),
         "merge" => return split::regroup(b, env, at, split::Way::Merge, args),
+        "alike" if b.in_std() => return guards::alike(b, env, at, args),
+        "classes" if b.in_std() => return guards::classes(b, env, at, args),
         _ => {}
     }
     if let Some(op) = table_op(name) {
@@ -127,7 +129,7 @@ fn fits(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> bool {
     args.iter().enumerate().all(|(i, arg)| {
         let named = |label: &Name| form.params.iter().find(|param| param.name.text == label.text);
         let param = arg.name.as_ref().map_or(form.params.get(i), named);
-        let is_dim = dims::named(b, env, &arg.value).is_some();
+        let is_dim = dims::named(b, env, &arg.value).is_some() || dims::is_mistyped(env, &arg.value);
         param.is_some_and(|param| matches!(param.kind, ParamKind::Dim) == is_dim)
     })
 }
@@ -265,10 +267,7 @@ fn bind<'a>(
     for (i, (param, given)) in params().enumerate().filter(|(_, (param, _))| is_dim(param)) {
         let axes = match given {
             Some(given) => dim_argument(b, env, callee, param, given)?,
-            None => {
-                let before = values[..i].iter().flatten().map(|value| axes_of(b, value));
-                before.fold(AxisSet::EMPTY, AxisSet::union).iter().collect()
-            }
+            None => order::of_all(b, values[..i].iter().flatten()),
         };
         inner.dims.push((param.name.text.clone(), axes));
     }

@@ -3,6 +3,7 @@
 //! Invariant: a dim has one extent in a function, and a callee's dims are axes of its caller.
 
 use super::build::{Builder, Env, Form, only};
+use super::expr::CONSTANTS;
 use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, AxisId};
@@ -23,6 +24,14 @@ pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Vec<AxisId>>
         }
         _ => None,
     }
+}
+
+/// Whether this can only be meant as a dim, which there is none of by that name.
+pub(super) fn is_mistyped(env: &Env, e: &Expr) -> bool {
+    let ExprKind::Name(name) = &e.kind else { return false };
+    let is_upper = name.starts_with(char::is_uppercase);
+    let is_constant = CONSTANTS.iter().any(|(constant, _)| constant == name);
+    is_upper && !is_constant && env.var(name).is_none() && env.dim(name).is_none()
 }
 
 /// The axes that an argument of `function` names, each once; `otherwise` is said of what is no dim at all.

@@ -388,7 +388,7 @@ impl Call<'_, '_> {
             }
             return Some(());
         }
-        let sum = Sum { whole, parts };
+        let sum = Sum { whole: axis.clone(), parts };
         if !self.b.graph.sums.contains(&sum) {
             self.b.graph.sums.push(sum);
         }

@@ -3,12 +3,12 @@
 //! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{Operand, apply, dtype_of, known, single, typed};
-use super::{call, dims};
+use super::expr::{Operand, apply, dtype_of, single, typed};
+use super::{call, dims, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Node, NodeId, NodeKind, Reduce};
+use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, Reduce, Sum};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -170,18 +170,33 @@ fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, has: AxisSet)
     Some(axes)
 }
 
-/// `index(T)`: the coordinate along a dim.
+/// `index(T)`: the coordinate along a dim; `index((H, W))`: along several as one, of which the last has neighbouring ones.
 pub(super) fn index(b: &mut Builder<'_>, env: &Env, at: At, args: &[Arg]) -> Value {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims("index"));
     }
     let [Arg { name: None, value }] = args else { return b.error(at, diag::index_argument()) };
-    if !matches!(value.kind, ExprKind::Name(_) | ExprKind::Int(..)) {
+    if !matches!(value.kind, ExprKind::Name(_) | ExprKind::Int(..) | ExprKind::Tuple(_)) {
         return b.error(at, diag::index_argument());
     }
-    let Some(axis) = dims::one(b, env, value, "index", &diag::index_argument()) else {
+    let Some(axes) = dims::argument(b, env, value, "index", &diag::index_argument()) else {
         return Value::Unknown;
     };
     let span = b.place(at);
-    known(b.leaf(NodeKind::Coord(axis), DType::I32, AxisSet::EMPTY.with(axis), span))
+    if b.is_full() {
+        return b.error_span(span, diag::too_many_terms());
+    }
+    within_i32(b, &axes);
+    Value::Node(split::row_major(&mut b.graph, &axes, span))
+}
+
+/// Has a call check that coordinates along these axes as one are within `i32`.
+fn within_i32(b: &mut Builder<'_>, axes: &[AxisId]) {
+    let extent = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
+    let fits = extent.as_const().is_some_and(|extent| i32::try_from(extent).is_ok());
+    let whole = Axis { name: b.names_text(axes), extent };
+    let sum = Sum { parts: vec![whole.clone()], whole };
+    if !fits && !b.graph.sums.contains(&sum) {
+        b.graph.sums.push(sum);
+    }
 }

@@ -156,7 +156,7 @@ fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Re
 }
 
 /// The axes at which a node reads a tensor, in the order of the tensor's own.
-fn order(b: &Builder<'_>, id: NodeId, kind: &NodeKind) -> Option<Vec<AxisId>> {
+pub(super) fn order(b: &Builder<'_>, id: NodeId, kind: &NodeKind) -> Option<Vec<AxisId>> {
     let NodeKind::Input(param) = kind else { return None };
     let view = b.views.iter().find(|(view, _)| *view == id).map(|(_, axes)| axes.clone());
     view.or_else(|| b.graph.param(*param).kind.axes().cloned())

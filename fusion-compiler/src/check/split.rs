@@ -6,11 +6,11 @@
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{dtype_of, known, single, typed};
-use super::{dims, rename};
+use super::{dims, rename, weak};
 use crate::diag;
 use crate::ir::dim::DimExpr;
-use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId, Split};
+use crate::ir::dtype::{Const, DType};
+use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId, Split};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -79,22 +79,34 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
         b.error(several.at, way.usage());
         return None;
     };
-    let all = || [one].into_iter().chain(names);
-    if let Some(no_name) = all().find(|e| !matches!(e.kind, ExprKind::Name(_))) {
-        b.error(no_name.at, way.usage());
+    let names: Vec<Expr> = names.iter().map(|part| number(env, part).unwrap_or(part.clone())).collect();
+    let all = || [one].into_iter().chain(&names);
+    if let Some(no_dim) = all().find(|e| word(e).is_none()) {
+        b.error(no_dim.at, way.usage());
         return None;
     }
-    let words: Vec<&str> = all().filter_map(name).collect();
-    let unknown: Vec<&Expr> = all().filter(|e| name(e).is_some_and(|name| env.dim(name).is_none())).collect();
-    if let [first, second, ..] = unknown[..] {
-        let message = diag::two_new_dims(name(first).unwrap_or_default(), name(second).unwrap_or_default());
-        b.error(first.at, message);
+    for part in &names {
+        fixed(b, env, part)?;
+    }
+    if let Some(value) = names.iter().find(|e| word(e).is_some_and(|word| env.var(&word).is_some())) {
+        b.error(value.at, diag::part_is_value(word(value).unwrap_or_default()));
+        // The others are no mistakes wherever they stand.
+        for new in all().filter_map(word) {
+            if env.dim(&new).is_none() && env.var(&new).is_none() {
+                rename::create(b, env, DimExpr::constant(1), &new);
+            }
+        }
         return None;
     }
-    if let [new] = unknown[..] {
-        let word = name(new)?;
+    let words: Vec<String> = all().filter_map(word).collect();
+    let new: Vec<(&Expr, &String)> = all().zip(&words).filter(|(_, word)| env.dim(word).is_none()).collect();
+    if let [(first, word), (_, second), ..] = new[..] {
+        b.error(first.at, diag::two_new_dims(word, second));
+        return None;
+    }
+    if let [(new, word)] = new[..] {
         if let Some(axis) = known_part(b, env, &words, word) {
-            env.dims.push((word.into(), vec![axis]));
+            env.dims.push((word.clone(), vec![axis]));
         } else if let Some(extent) = extent(b, env, &words, word) {
             rename::new_dim(b, env, new, extent)?;
         }
@@ -107,15 +119,42 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
     Some(Split { whole, parts: axes })
 }
 
-fn name(e: &Expr) -> Option<&str> {
+/// What a dim is called: by its name, or by its extent as in `f32[N, 3]`.
+fn word(e: &Expr) -> Option<String> {
     match &e.kind {
-        ExprKind::Name(name) => Some(name),
+        ExprKind::Name(name) => Some(name.clone()),
+        ExprKind::Int(extent @ 1.., None) => Some(extent.to_string()),
         _ => None,
     }
 }
 
+/// The number that the value of this name is, as of a template that is given one for a dim.
+fn number(env: &Env, e: &Expr) -> Option<Expr> {
+    let ExprKind::Name(name) = &e.kind else { return None };
+    let Value::Weak(number) = &env.var(name)?.value else { return None };
+    let number = weak::as_extent(number).and_then(|extent| u64::try_from(extent.as_const()?).ok())?;
+    Some(Expr { kind: ExprKind::Int(number, None), ..e.clone() })
+}
+
+/// Makes a dim known that goes by its extent.
+fn fixed(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
+    let ExprKind::Int(number, None) = part.kind else { return Some(()) };
+    let word = number.to_string();
+    if env.dim(&word).is_some() {
+        return Some(());
+    }
+    let extent = DimExpr::constant(i64::try_from(number).unwrap_or(i64::MAX));
+    let axis = dims::find(b, env, &word).or_else(|| rename::create(b, env, extent, &word));
+    if axis.is_none() {
+        b.error(part.at, diag::too_many_dims(AXES_MAX));
+    } else if env.dim(&word).is_none() {
+        env.dims.extend(axis.map(|axis| (word, vec![axis])));
+    }
+    axis.map(|_| ())
+}
+
 /// The part that a new name stands for, if the whole has been split like this before, in another template perhaps.
-fn known_part(b: &Builder<'_>, env: &Env, names: &[&str], new: &str) -> Option<AxisId> {
+fn known_part(b: &Builder<'_>, env: &Env, names: &[String], new: &str) -> Option<AxisId> {
     let (whole, parts) = names.split_first()?;
     let whole = env.axis(whole)?;
     let split =
@@ -126,13 +165,15 @@ fn known_part(b: &Builder<'_>, env: &Env, names: &[&str], new: &str) -> Option<A
 }
 
 /// The extent of the new one among these names, the whole first.
-fn extent(b: &Builder<'_>, env: &Env, names: &[&str], new: &str) -> Option<DimExpr> {
+fn extent(b: &Builder<'_>, env: &Env, names: &[String], new: &str) -> Option<DimExpr> {
     let (whole, parts) = names.split_first()?;
-    let of = |name: &&&str| env.axis(name).map(|axis| b.graph.axis(axis).extent.clone());
-    let others: Vec<DimExpr> =
-        parts.iter().filter(|part| **part != new).map(|part| of(&part)).collect::<Option<_>>()?;
+    let of = |name: &String| match name.parse() {
+        Ok(extent) => Some(DimExpr::constant(extent)),
+        Err(_) => env.axis(name).map(|axis| b.graph.axis(axis).extent.clone()),
+    };
+    let others: Vec<DimExpr> = parts.iter().filter(|part| **part != new).map(of).collect::<Option<_>>()?;
     let product = DimExpr::product(&others);
-    if *whole == new { Some(product) } else { Some(of(&whole)?.floor_div(product)) }
+    if *whole == new { Some(product) } else { Some(of(whole)?.floor_div(product)) }
 }
 
 /// Makes the new dim of an arrow known, if it is one of these.
@@ -149,10 +190,13 @@ pub(super) fn declare(
         _ => return,
     };
     let ExprKind::Tuple(names) = &several.kind else { return };
-    let words: Option<Vec<&str>> = [one].into_iter().chain(names).map(name).collect();
+    let words: Option<Vec<String>> = [one].into_iter().chain(names).map(word).collect();
     let words = words.unwrap_or_default();
-    let mut unknown =
-        words.iter().filter(|word| env.dim(word).is_none() && !fixed.iter().any(|(name, _)| name == **word));
+    let is_name = |word: &&String| word.parse::<i64>().is_err();
+    let mut unknown = words
+        .iter()
+        .filter(is_name)
+        .filter(|word| env.dim(word).is_none() && !fixed.iter().any(|(name, _)| name == *word));
     if let (Some(new), None) = (unknown.next(), unknown.next())
         && let Some(extent) = extent(b, env, &words, new)
     {
@@ -218,15 +262,21 @@ fn set(graph: &Graph, axes: AxisSet) -> AxisSet {
 
 /// The coordinate along an axis from those along its parts.
 fn coordinate(b: &mut Builder<'_>, axis: AxisId, span: SpanId) -> NodeId {
-    let graph = &mut b.graph;
-    let mut parts = graph.parts(&[axis]).into_iter();
+    let parts = b.graph.parts(&[axis]);
+    row_major(&mut b.graph, &parts, span)
+}
+
+/// The coordinate along axes as one, of which the last has neighbouring ones; 0 along none.
+pub(super) fn row_major(graph: &mut Graph, axes: &[AxisId], span: SpanId) -> NodeId {
+    let Some((&first, rest)) = axes.split_first() else {
+        return graph.literal(Const::Int(0), DType::I32, span);
+    };
     let along = |graph: &mut Graph, axis: AxisId| {
         let axes = AxisSet::EMPTY.with(axis);
         graph.push(Node { kind: NodeKind::Coord(axis), args: vec![], dtype: DType::I32, axes, span })
     };
-    let first = parts.next().unwrap_or(axis);
     let mut all = along(graph, first);
-    for part in parts {
+    for &part in rest {
         let kind = NodeKind::Extent(graph.axis(part).extent.clone());
         let extent = graph.push(Node { kind, args: vec![], dtype: DType::I32, axes: AxisSet::EMPTY, span });
         let scaled = graph.apply(Op::Mul, &[all, extent], span);

@@ -100,11 +100,11 @@ pub struct Split {
     pub parts: Vec<AxisId>,
 }
 
-/// An axis whose elements are those of several others one after another: what its coordinates follow from.
+/// Elements along an axis that are those of several others one after another: what its coordinates follow from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    /// Its extent is the sum of theirs, and within `i32`; a call checks both.
-    pub whole: AxisId,
+    /// Its extent is the sum of theirs, and within `i32`; a call checks both. It may be several axes as one.
+    pub whole: Axis,
     /// In order, by name; none has a negative extent.
     pub parts: Vec<Axis>,
 }

@@ -31,10 +31,14 @@ impl fmt::Display for Graph {
             writeln!(f, "  {whole} is {}", self.order_text(&split.parts))?;
         }
         for sum in &self.sums {
+            if sum.parts == [sum.whole.clone()] {
+                writeln!(f, "  {} within i32", sum.whole.name)?;
+                continue;
+            }
             let parts =
                 sum.parts.iter().map(|part| format!("{}: {}", part.name, part.extent.display(&self.symbols)));
             let parts = parts.collect::<Vec<_>>().join(" + ");
-            writeln!(f, "  {} is {parts}", self.axis(sum.whole).name)?;
+            writeln!(f, "  {} is {parts}", sum.whole.name)?;
         }
         if !self.looped.is_empty() {
             writeln!(f, "  {} in loops", self.set_text(self.looped))?;

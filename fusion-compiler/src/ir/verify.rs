@@ -19,9 +19,8 @@ pub fn graph(graph: &Graph) -> Result<(), String> {
         ensure(known, || format!("axis {}: unknown symbol in its extent", axis.name))?;
     }
     for sum in &graph.sums {
-        let symbols = || sum.parts.iter().flat_map(|part| part.extent.symbols());
-        let known = usize::from(sum.whole.0) < graph.axes.len()
-            && symbols().all(|sym| usize::from(sym) < graph.symbols.len());
+        let mut symbols = [&sum.whole].into_iter().chain(&sum.parts).flat_map(|axis| axis.extent.symbols());
+        let known = symbols.all(|sym| usize::from(sym) < graph.symbols.len());
         ensure(known, || String::from("a sum of unknown extents"))?;
     }
     let fixed = |axis: AxisId| {

@@ -3,8 +3,8 @@
 use fusion::fuse;
 
 fuse! {
-    fn place(x, D: dim) { x + index(D) as f32 }
-    pub fn two_places(x: f32[N, H, W]) -> f32[N, H, W] { place(x, (H, W)) }
+    fn turned(x, D: dim) { flip(x, D) }
+    pub fn turned_twice(x: f32[N, H, W]) -> f32[N, H, W] { turned(x, (H, W)) }
     fn first(x, D: dim = all) { at(x, D, 0) }
     pub fn first_of_all(x: f32[N, C = 3]) -> f32[N] { first(x) }
     pub fn total(x: f32[N, D]) -> f32[N] { sum(x, D) }

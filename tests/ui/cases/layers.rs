@@ -13,7 +13,7 @@ fuse! {
     pub fn gone(x: f32[N, D]) -> f32[N, D] { std(x, D) }
     pub fn all_gone(x: f32[N, D]) -> f32[N] { norm(x) }
     pub fn nothing(x: f32[]) -> f32[] { var(x) }
-    pub fn place_in_two(x: f32[N, H, W]) -> i32[N] { argmax(x, (H, W)) }
+    pub fn place_twice(x: f32[N, H, W]) -> i32[N] { argmax(x, (H, H)) }
     pub fn place_is_whole(x: f32[N, D]) -> f32[N] { argmin(x, D) }
     pub fn any_number(x: f32[N, D]) -> i32[N] { any(x, D) as i32 }
     pub fn truth(x: f32[N, D]) -> f32[N] { all(x > 0.0, D) }
@@ -23,6 +23,10 @@ fuse! {
     pub fn one_statistic(x: f32[N, C], m: f32[C]) -> f32[N, C] { batch_norm(x, m) }
     pub fn label(x: f32[N, D]) -> f32[N, D] { layer_norm(x, D, epsilon = 1e-6) }
     pub fn groups(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
+    pub fn part_of_a_group(x: f32[N, C, H]) -> f32[N, C, H] { group_norm(x, C, 1.5, H) }
+    pub fn other_dims(x: f32[N, D], y: f32[N, E]) -> f32[N, E] { y * mse(x, y) }
+    pub fn fewer_dims(x: f32[N, D], y: f32[N]) -> f32[N] { huber(x, y, D) }
+    pub fn divergence(x: f32[N, D], y: f32[D, N, K]) -> f32[] { kl_div(log_softmax(x, D), y) }
 }
 
 fn main() {}

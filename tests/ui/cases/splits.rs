@@ -5,7 +5,7 @@ use fusion::fuse;
 fuse! {
     pub fn no_arrow(x: f32[N, C]) -> f32[N] { sum(split(x, C)) }
     pub fn one_part(x: f32[C]) -> f32[H] { split(x, C -> H) }
-    pub fn number(x: f32[C]) -> f32[H] { sum(split(x, C -> (H, 2)), D) }
+    pub fn number(x: f32[C]) -> f32[H] { sum(split(x, C -> (H, 0)), D) }
     pub fn merged_to_none(x: f32[H, D]) -> f32[C] { merge(x, (H, D)) }
     pub fn merged_to_two(x: f32[H, D]) -> f32[C] { merge(x, H -> (C, D)) }
     pub fn two_new(x: f32[N, C]) -> f32[N] { sum(split(x, C -> (H, D)), (H, D)) }
@@ -17,6 +17,7 @@ fuse! {
     pub fn two_groups(x: f32[N, C, H], G: dim, K: dim) -> f32[N, C, H] {
         group_norm(x, C, G, H) + group_norm(x, C, K, H)
     }
+    pub fn of_a_value(x: f32[N, C], g: f32) -> f32[N] { sum(split(x, C -> (g, K)), K) }
     pub fn beside(x: f32[C], w: f32[H]) -> f32[C, H] { x * w + merge(split(x, C -> (H, D)), (H, D) -> C) }
     pub fn picked(x: f32[C = 6], H: dim) -> f32[H, D] { split(x, C -> (H, D)) + at(x, C, 0) }
     pub fn turned(x: f32[C], H: dim) -> f32[C] { flip(x, C) + merge(split(x, C -> (H, D)), (H, D) -> C) }

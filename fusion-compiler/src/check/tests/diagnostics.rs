@@ -552,3 +552,50 @@ fn nothing() {
               `pub fn double(x: f32[N]) -> f32[N] { 2.0 * x }`, or an expression over tensors, like `relu(a + b) * c`"],
     );
 }
+
+#[test]
+fn losses_compare_elements() {
+    for loss in ["mse", "l1", "huber", "kl_div"] {
+        let source = |call: &str| format!("pub fn f(x: f32[N, D], y: f32[N, E]) -> f32[] {{ {call} }}");
+        let wrong = |values: &str, first: &str, second: &str, dim: &str| {
+            refused(
+                &source(&format!("{loss}({values}) + 0.0 * sum(x) + 0.0 * sum(y)")),
+                &[
+                    &format!(
+                        "`{loss}` compares two values element by element, and these have {first} and {second}: the dim \
+                         `{dim}` is not one of both (`rename(y, E -> D)` takes one dim for another)"
+                    ),
+                    &format!("note: in this call of `{loss}`"),
+                ],
+            );
+        };
+        wrong("x, y", "[N, D]", "[N, E]", "D");
+        wrong("y, x", "[N, E]", "[N, D]", "D");
+        wrong("x, mean(x, N)", "[N, D]", "[D]", "N");
+        wrong("mean(x, D), x, N", "[N]", "[N, D]", "D");
+        assert!(text(&source(&format!("{loss}(x, 0.5) + 0.0 * sum(y)"))).is_ok(), "{loss} of a number");
+        assert!(text(&source(&format!("{loss}(mean(x), y) + 0.0"))).is_ok(), "{loss} of one value");
+    }
+}
+
+#[test]
+fn arguments_of_the_library() {
+    refused(
+        "pub fn f(x: f32[N, V], k: f32[N]) -> f32[N] { cross_entropy(x, V, k) }",
+        &[
+            "`cross_entropy` takes classes as `i32` or `u32`, this is f32: write `… as i32`",
+            "note: in this call of `cross_entropy`",
+        ],
+    );
+    refused(
+        "pub fn f(x: f32[N, C], Groups: dim) -> f32[N, C] { group_norm(x, C, Group, N) * Groups }",
+        &["there is no dim `Group` here: did you mean `Groups`?"],
+    );
+    refused(
+        "pub fn f(x: f32[N, C], g: i32) -> f32[N, C] { group_norm(x, C, g, N) }",
+        &[
+            "`G` is a value: a dim is split into dims and whole numbers that are written in the source",
+            "note: in this call of `group_norm`",
+        ],
+    );
+}

@@ -135,6 +135,7 @@ fn a_dim_that_is_split_is_its_parts_everywhere() {
         &[
             "fn f(x: f32[N, C], b: f32[C], H: dim, x as [N, H, D = C/H], b as [H, D = C/H])",
             "C is [H, D = C/H]",
+            "C within i32",
             "%0: f32[N, H, D] = x as [N, H, D = C/H]",
             "%1: f32[H, D] = b as [H, D = C/H]",
             "%2: f32[N, H, D] = broadcast %0",
@@ -193,6 +194,8 @@ fn masks_come_from_coordinates() {
         "pub fn causal(s: f32[T, S]) -> f32[T, S] { if index(S) <= index(T) { s } else { -INF } }",
         &[
             "fn causal(s: f32[T, S])",
+            "S within i32",
+            "T within i32",
             "%0: f32[T, S] = s",
             "%1: i32[S] = index S",
             "%2: i32[T] = index T",
