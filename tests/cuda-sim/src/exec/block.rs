@@ -7,7 +7,7 @@ use super::clock::Clock;
 use super::memory::shadows;
 use super::order::{Order, Party, Places};
 use super::race::{Shadow, Stamp};
-use super::regs::{Raw, lanes};
+use super::regs::{LANES, Raw, lanes};
 use super::step;
 use super::warp::Warp;
 use super::{Counters, Fault, FaultKind, Launch, Trouble, trouble};
@@ -492,12 +492,15 @@ pub(super) fn arrive(
     let ids = *u32::row(&warp.regs, id);
     let counts = threads.map(|reg| *u32::row(&warp.regs, reg));
     let wants = |lane: usize| (ids[lane], counts.map(|counts| counts[lane]));
+    let having = |row: &[u32; LANES], value: u32| {
+        row.iter().enumerate().fold(0, |all, (lane, &found)| all | u32::from(found == value) << lane)
+    };
     let mut left = exec;
     while left != 0 {
         let lane = left.trailing_zeros() as usize;
         let (id, threads) = wants(lane);
-        let alike =
-            lanes(left).filter(|&other| wants(other) == wants(lane)).fold(0, |all, lane| all | 1 << lane);
+        let same_count = counts.zip(threads).map_or(u32::MAX, |(counts, count)| having(&counts, count));
+        let alike = left & having(&ids, id) & same_count;
         left &= !alike;
         if id as usize >= BARRIERS {
             return trouble(FaultKind::Barrier, lane, || format!("there is no barrier {id}, only 0 to 15"));

@@ -13,13 +13,13 @@ use super::race::Stamp;
 #[derive(Clone, Default)]
 pub(super) struct Clock(Option<Arc<Tree>>);
 
-/// The times of a block's threads, by their numbers.
+/// The times of a block's threads, by their numbers. They are less than 2^30; hosts compare them in vectors with a sign.
 #[derive(Clone)]
 pub(super) enum Times {
     /// Of all threads up to a time, and of one up to another, which is no earlier.
-    One { all: u32, thread: u32, time: u32 },
+    One { all: i32, thread: u32, time: i32 },
     /// Of each.
-    Each(Box<[u32]>),
+    Each(Box<[i32]>),
 }
 
 enum Tree {
@@ -37,7 +37,7 @@ enum Tree {
 }
 
 impl Times {
-    pub(super) fn of(&self, thread: u32) -> u32 {
+    pub(super) fn of(&self, thread: u32) -> i32 {
         match self {
             Times::One { all, thread: one, time } => {
                 if thread == *one {
@@ -51,7 +51,7 @@ impl Times {
     }
 
     /// The same for each of so many threads.
-    fn each(&self, threads: usize) -> Box<[u32]> {
+    fn each(&self, threads: usize) -> Box<[i32]> {
         match self {
             Times::Each(times) => times.clone(),
             Times::One { all, thread, time } => {
@@ -109,11 +109,11 @@ impl Times {
     }
 
     /// Makes each of others at least as late as these.
-    fn raise(&self, others: &mut [u32]) {
+    fn raise(&self, others: &mut [i32]) {
         match self {
-            Times::Each(times) => times.iter().zip(others).for_each(|(a, b)| *b = *a.max(b)),
+            Times::Each(times) => times.iter().zip(others).for_each(|(&a, b)| *b = a.max(*b)),
             Times::One { all, thread, time } => {
-                others.iter_mut().for_each(|other| *other = *all.max(other));
+                others.iter_mut().for_each(|other| *other = (*all).max(*other));
                 let other = &mut others[*thread as usize];
                 *other = *time.max(other);
             }
@@ -268,7 +268,7 @@ impl Clock {
     pub(super) fn covers(&self, old: Stamp) -> bool {
         let known =
             self.times(old.block()).zip(old.thread()).map_or(0, |(times, thread)| times.of(thread as u32));
-        u64::from(known) >= old.time()
+        i64::from(known) >= old.time() as i64
     }
 
     /// How many blocks but this one something is known of.
@@ -284,7 +284,7 @@ mod tests {
 
     const THREADS: u32 = 4;
 
-    fn one(block: u64, thread: u32, time: u32) -> Clock {
+    fn one(block: u64, thread: u32, time: i32) -> Clock {
         Clock::of(block, Times::One { all: 1, thread, time })
     }
 
@@ -304,7 +304,7 @@ mod tests {
         // In an order in which blocks part at many bits.
         let order: Vec<u64> = (0..200).map(|i| i * 73 % 200 + 1).collect();
         let clocks: Vec<Clock> =
-            order.iter().map(|&block| one(block, (block % 4) as u32, block as u32 + 1)).collect();
+            order.iter().map(|&block| one(block, (block % 4) as u32, block as i32 + 1)).collect();
         let (first, second) = (joined(&clocks[..120]), joined(&clocks[80..]));
         for all in [joined(&clocks), joined(&[first.clone(), second.clone()]), joined(&[second, first])] {
             assert_eq!((all.others(0), all.others(7)), (200, 199));

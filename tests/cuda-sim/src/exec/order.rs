@@ -39,8 +39,6 @@ struct Knew {
 /// What a thread knows.
 #[derive(Clone, Default)]
 struct Thread {
-    /// What is before all that it does now.
-    before: Clock,
     /// What its strong reads saw at each place that was released; a fence makes it known, as does what acquires there.
     seen: HashMap<At, Scopes<Clock>>,
     /// What its strong writes release, and what those to some places do besides.
@@ -50,6 +48,8 @@ struct Thread {
 
 /// What the threads of a block know.
 pub(super) struct Order {
+    /// What is before all that each does now.
+    before: Vec<Clock>,
     threads: Vec<Thread>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Party {
 impl Order {
     /// What is before all that a thread does now.
     pub(super) fn before(&self, thread: u32) -> &Clock {
-        &self.threads[thread as usize].before
+        &self.before[thread as usize]
     }
 }
 
@@ -121,7 +121,9 @@ pub(super) fn strong(
 /// A read: what was released at the place is seen, and known at once where it acquires.
 fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: Ordered) {
     let (block, threads) = (who.stamp.block(), who.mem.threads);
-    let thread = &mut who.mem.order().threads[who.first as usize + lane];
+    let number = who.first as usize + lane;
+    let Order { before, threads: all } = who.mem.order();
+    let (before, thread) = (&mut before[number], &mut all[number]);
     if let Some(place) = places.get(&at) {
         let narrow = place.narrow.as_ref().filter(|(of, _)| *of == block).map(|(_, clock)| clock);
         if narrow.is_some() || !place.wide.is_empty() {
@@ -131,7 +133,7 @@ fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: O
         }
     }
     if order.acquires {
-        thread.know(Some(at), order.wide, threads);
+        thread.know(Some(at), order.wide, (before, threads));
     }
 }
 
@@ -176,7 +178,8 @@ pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, rel
     for lane in lanes(exec) {
         let number = who.first as usize + lane;
         if acquires {
-            who.mem.order().threads[number].know(None, wide, threads);
+            let Order { before, threads: all } = who.mem.order();
+            all[number].know(None, wide, (&mut before[number], threads));
         }
         if releases {
             let knew = Some(who.knew(lane));
@@ -191,12 +194,12 @@ pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, rel
 }
 
 impl Thread {
-    /// What it has seen at a place, or at all, it knows.
-    fn know(&mut self, at: Option<At>, wide: bool, threads: u32) {
+    /// What it has seen at a place, or at all, is before what it does now.
+    fn know(&mut self, at: Option<At>, wide: bool, (before, threads): (&mut Clock, u32)) {
         for (_, seen) in self.seen.iter().filter(|(place, _)| at.is_none_or(|at| at == **place)) {
-            self.before.join(&seen.narrow, threads);
+            before.join(&seen.narrow, threads);
             if wide {
-                self.before.join(&seen.wide, threads);
+                before.join(&seen.wide, threads);
             }
         }
         // What is not known of the others is seen still.
@@ -220,14 +223,14 @@ impl Who<'_, '_> {
     /// What a lane knows now.
     fn knew(&mut self, lane: usize) -> Knew {
         let (barrier, time, meeting) = (self.mem.barrier, self.mem.time, self.meeting);
-        let before = self.mem.order().threads[self.first as usize + lane].before.clone();
+        let before = self.mem.order().before[self.first as usize + lane].clone();
         Knew { before, barrier, meeting, time }
     }
 }
 
 /// What lanes know of their own block but by clocks: themselves now, their warps at their meetings, all at the barrier.
 fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
-    let (all, time) = (barrier as u32, time as u32);
+    let (all, time) = (barrier as i32, time as i32);
     if let [Party { first, lanes, meeting }] = parties
         && lanes.is_power_of_two()
         && *meeting <= barrier
@@ -238,7 +241,7 @@ fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
     for party in parties {
         let first = party.first as usize;
         let end = times.len().min(first + 32);
-        times[first..end].iter_mut().for_each(|known| *known = all.max(party.meeting as u32));
+        times[first..end].iter_mut().for_each(|known| *known = all.max(party.meeting as i32));
         lanes(party.lanes).for_each(|lane| times[first + lane] = time);
     }
     Times::Each(times.into())
@@ -248,7 +251,12 @@ impl BlockMemory {
     /// What its threads know, from the first time on that anybody asks.
     fn order(&mut self) -> &mut Order {
         let threads = self.threads as usize;
-        self.order.get_or_insert_with(|| Box::new(Order { threads: vec![Thread::default(); threads] }))
+        self.order.get_or_insert_with(|| {
+            Box::new(Order {
+                before: vec![Clock::default(); threads],
+                threads: vec![Thread::default(); threads],
+            })
+        })
     }
 
     /// All that is before what some lanes do next, if they were one.
@@ -284,7 +292,7 @@ impl BlockMemory {
         let order = self.order();
         for party in parties {
             for lane in lanes(party.lanes) {
-                order.threads[party.first as usize + lane].before.clone_from(&clock);
+                order.before[party.first as usize + lane].clone_from(&clock);
             }
         }
         self.time += 1;
@@ -297,23 +305,22 @@ impl BlockMemory {
         let (block, threads) = (Stamp::new(self.number, 0, 0).block(), self.threads);
         let Some(order) = &mut self.order else { return };
         let (mut all, mut last) = (Clock::default(), Clock::default());
-        for thread in &order.threads {
-            if !thread.before.is(&last) {
-                all.join(&thread.before, threads);
-                last.clone_from(&thread.before);
+        for before in &order.before {
+            if !before.is(&last) {
+                all.join(before, threads);
+                last.clone_from(before);
             }
         }
         // What they know of each other is told by the barrier.
         let all = all.without(block);
-        order.threads.iter_mut().for_each(|thread| thread.before.clone_from(&all));
+        order.before.iter_mut().for_each(|before| before.clone_from(&all));
     }
 
     /// All lanes of a warp have met; the time of that.
     pub(super) fn meet_warp(&mut self, party: &Party) -> u64 {
         let time = self.time;
         let range = party.first as usize..(party.first as usize + 32).min(self.threads as usize);
-        let knows =
-            |order: &Order| order.threads[range.clone()].iter().any(|thread| !thread.before.is_empty());
+        let knows = |order: &Order| order.before[range.clone()].iter().any(|before| !before.is_empty());
         if self.order.as_deref().is_some_and(knows) {
             self.meet(std::slice::from_ref(party), &[]);
         } else {
