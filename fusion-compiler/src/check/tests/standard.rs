@@ -83,3 +83,9 @@ fn every_named_operation_can_be_called() {
         assert!(graphs(&source).is_ok(), "{source}: {:?}", text(&source));
     }
 }
+
+#[test]
+fn groups_go_by_a_number_inline() {
+    let source = "group_norm(x[N, C, H], C, 2, H) + argmax(x[N, C, H]) as f32";
+    assert_eq!(graphs(source).map(|graphs| graphs[0].splits.len()), Ok(1), "{:?}", text(source));
+}
