@@ -17,7 +17,10 @@ fn time(start: std::time::Instant) -> Duration {
     spent.unwrap_or_else(|| start.elapsed())
 }
 
-/// Millions of instructions in a second of one core: the best of five launches.
+/// The clock of a thread may go by ticks of milliseconds: this is many of them.
+const LONG: Duration = Duration::from_millis(40);
+
+/// Millions of instructions in a second of one core: the best of five times as many launches as take long.
 fn speed(text: &str, grid: u32, (params, memory): (&[u8], &Memory)) -> f64 {
     let module = ptx::parse(text).unwrap();
     let launch = Launch { grid: [grid, 1, 1], block: [256, 1, 1], dynamic_shared: 0, params, globals: &[] };
@@ -25,9 +28,14 @@ fn speed(text: &str, grid: u32, (params, memory): (&[u8], &Memory)) -> f64 {
     pool.install(|| {
         let origin = std::time::Instant::now();
         let once = || {
-            let start = time(origin);
-            let counters = exec::run(&module.kernels[0], &launch, memory).unwrap();
-            counters.instructions as f64 / (time(origin) - start).as_secs_f64() / 1e6
+            let (start, mut instructions) = (time(origin), 0);
+            loop {
+                instructions += exec::run(&module.kernels[0], &launch, memory).unwrap().instructions;
+                let spent = time(origin) - start;
+                if spent >= LONG {
+                    return instructions as f64 / spent.as_secs_f64() / 1e6;
+                }
+            }
         };
         (0..5).map(|_| once()).fold(0.0, f64::max)
     })

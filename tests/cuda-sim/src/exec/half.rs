@@ -111,9 +111,10 @@ fn flushed<T: Half>(mode: Mode, bits: u32) -> u32 {
 pub(super) fn finish<T: Half>(mode: Mode, bits: u32) -> u32 {
     let bits = flushed::<T>(mode, bits);
     let is_nan = bits & 0x7fff > T::INFINITY;
-    let (negative, none) = (bits & 0x8000 != 0 && !is_nan, mode.sat && is_nan);
+    // Without branches, which would keep a row from being a vector's.
+    let (negative, none) = ((bits & 0x8000 != 0) & !is_nan, mode.sat & is_nan);
     let most = if mode.sat { T::ONE } else { 0xffff };
-    if (mode.sat || mode.relu) && negative || none { 0 } else { bits.min(most) }
+    if (mode.sat | mode.relu) & negative | none { 0 } else { bits.min(most) }
 }
 
 /// `d = f(a, b, c)` of halves, or of pairs of them, rounded to nearest.
