@@ -235,19 +235,21 @@ fn shapes_beyond_memory() {
         // 3 · 2⁶⁰ elements.
         let message = text(fused::host_extent(&x, 1 << 60, &Tensor::zeros(device, [1])?));
         assert!(message.contains("dim `H` is 1152921504606846976 in `H` but 1 in `y`"), "{message}");
-        let message = text(repeated(&x, 1 << 60));
+        let message = text(repeated(&x, 1 << 30, 1 << 30));
         assert!(message.contains("more elements than memory can hold"), "{message}");
-        let message = text(repeated(&x, usize::MAX));
-        assert!(message.contains("`H`"), "{message}");
-        let message = text(repeated(&x, 1 << 45));
+        for beyond in [1 << 31, 1 << 60, usize::MAX] {
+            let message = text(repeated(&x, beyond, 1));
+            assert!(message.contains("`H`"), "{message}");
+        }
+        let message = text(repeated(&x, 1 << 30, 1 << 15));
         assert!(message.contains("memory") || message.contains("does not support"), "{message}");
-        check(&repeated(&x, 2)?, &[3, 2], |_| 1.0)
+        check(&repeated(&x, 2, 1)?, &[3, 2, 1], |_| 1.0)
     });
 }
 
 fuse! {
     /// As large as one asks for.
-    pub fn repeated(x: f32[N], H: dim) -> f32[N, H] { x + (index(H) * 0) as f32 + 1.0 }
+    pub fn repeated(x: f32[N], H: dim, W: dim) -> f32[N, H, W] { x + (index(H) * 0 + index(W) * 0) as f32 + 1.0 }
 }
 
 #[test]
