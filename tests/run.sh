@@ -41,8 +41,8 @@ main() {
     step "documentation" env RUSTDOCFLAGS="-D warnings" \
         cargo doc --quiet --workspace --exclude fusion-corpus --no-deps --features cuda
     step "tests" run_tests
-    step "tests, no default features" run_tests_without_features
-    step "tests, with cuda" run_tests_with_cuda
+    step "tests, no default features, with cuda" run_tests_with_cuda
+    step "random functions" run_random_functions
     step "examples, with cuda" run_examples_with_cuda
     step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
     step "devices" cargo run --quiet --release --example devices
@@ -149,23 +149,21 @@ choose_vulkan_driver() {
     fi
 }
 
-# With the features that users have, and all that has no features. The tests that run on every device run on each in one of
-# the steps. The random functions are compiled once, with all features: it takes minutes.
+# With the features that users have, and all that has no features. Tests that run on every device run on each in one of the
+# steps, and each feature is on in one of them and off in another.
 run_tests() {
     FUSION_TEST_DEVICES=wgpu cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast
 }
 
-# Without its feature there is no wgpu device to require.
-run_tests_without_features() {
-    env -u FUSION_REQUIRE_WGPU cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features
+# On the CPU, and on the machine's GPU or the simulated one. Without its feature there is no wgpu device to require.
+run_tests_with_cuda() {
+    source tests/cuda-sim/env.sh && env -u FUSION_REQUIRE_WGPU FUSION_TEST_DEVICES=cpu,cuda \
+        cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features --features cuda
 }
 
-# On the machine's GPU, or on the simulated one; the random functions on all devices.
-run_tests_with_cuda() {
-    source tests/cuda-sim/env.sh &&
-        FUSION_TEST_DEVICES=cuda cargo test --quiet "${featured[@]}" --no-fail-fast --features cuda
-    local code=$?
-    cargo test --quiet --package fusion-corpus --no-fail-fast --features cuda && ((code == 0))
+# On all devices. They are compiled once: it takes minutes.
+run_random_functions() {
+    source tests/cuda-sim/env.sh && cargo test --quiet --package fusion-corpus --no-fail-fast --features cuda
 }
 
 # Built by the tests.
@@ -173,9 +171,10 @@ run_examples_with_cuda() {
     local photos=(examples/data/*.png) result=$target/tonemap-cuda.png
     rm -f "$result"
     source tests/cuda-sim/env.sh &&
-        cargo run --quiet --features cuda --example devices &&
-        cargo run --quiet --features cuda --example quickstart -- 1000003 &&
-        cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
+        cargo run --quiet --no-default-features --features cuda --example devices &&
+        cargo run --quiet --no-default-features --features cuda --example quickstart -- 1000003 &&
+        cargo run --quiet --no-default-features --features cuda --example tonemap -- "${photos[0]}" "$result" &&
+        test -s "$result"
 }
 
 # The reports of three layers, and their pictures.
