@@ -3,7 +3,8 @@
 //! So vectors run over neighbouring rows, and each lane goes through a row of its own: once for each step of what is
 //! combined, and once more for what is stored of elements. On GPUs what is made of a row stays in registers, on the CPU in
 //! memory of the thread, one element for each row of a block of them. What several runs (`runs.rs`) need of the elements is read
-//! and made again; nothing of them is held. Long rows are cut into parts (`split.rs`), which lie side by side as rows do. Where elements of few rows are stored, GPUs give each to a team, as `row.rs` does.
+//! and made again; nothing of them is held. Long rows are cut into parts (`split.rs`), which lie side by side as rows do. Where
+//! elements of few rows are stored, GPUs give each to a team, as `row.rs` does.
 
 use std::collections::BTreeSet;
 
