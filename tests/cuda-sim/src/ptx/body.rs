@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ParseError;
 use super::call::{Argument, Call};
 use super::decode::{self, Mods};
-use super::ir::{Array, Code, Constant, DYNAMIC, Guard, Inst, Op, Reg, SharedArray, WHOLE, Wide};
+use super::ir::{Array, Code, Constant, DYNAMIC, Guard, Inst, Op, Orders, Reg, SharedArray, WHOLE, Wide};
 use super::lex::Tok;
 use super::live;
 use super::module::{MOST_BYTES, Named, Parser, Variable};
@@ -87,9 +87,9 @@ pub(super) fn body<'t>(
     let arrays = body.all_arrays(dynamic_at);
     let (rows, reads, mut insts) = (body.rows, body.all_reads, body.insts);
     origin::find(&mut insts, rows, &constants, (&reads, &body.all_writes));
-    let has_fences = insts.iter().any(|inst| inst.op.is_fence());
     let everyone = body.constants.get(&(Constant::Bits(u64::from(u32::MAX)), Wide::One)).copied();
-    let orders_some = has_fences || insts.iter().any(|inst| inst.op.is_of_some(everyone));
+    let orders = || insts.iter().filter_map(|inst| inst.op.orders_some(everyone));
+    let (has_fences, orders_some) = (orders().any(|one| one == Orders::Fence), orders().next().is_some());
     let mut writes = Vec::new();
     for (inst, written) in insts.iter_mut().zip(&body.all_writes) {
         inst.writes = (writes.len() as u32, written.len() as u32);

@@ -10,6 +10,7 @@ mod order;
 
 pub(crate) use code::*;
 pub(crate) use kinds::*;
+pub(crate) use order::Orders;
 
 use super::types::Type;
 

@@ -2,13 +2,26 @@
 
 use super::{Op, Reg, Together};
 
+/// How an instruction orders threads, but not all of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Orders {
+    /// A fence, or an access that is half of one.
+    Fence,
+    /// A barrier that need not be of all: of the block, or of the warp, whose mask of all is in a register.
+    Barrier,
+}
+
 impl Op {
-    /// Whether it makes a fence, or an access that is half of one.
-    pub(crate) fn is_fence(&self) -> bool {
-        let order = match self {
+    /// How it orders some threads, if it does; `everyone` is the register with the mask of all.
+    pub(crate) fn orders_some(&self, everyone: Option<Reg>) -> Option<Orders> {
+        let access = match self {
             Op::Load(access) | Op::Store(access) => access.order,
             Op::Atom(atom) => atom.order,
-            Op::Fence { .. } => return true,
+            Op::Fence { .. } => return Some(Orders::Fence),
+            Op::Bar { threads, .. } => return threads.is_some().then_some(Orders::Barrier),
+            Op::Together { mask, what: Together::Sync } => {
+                return (everyone != Some(*mask)).then_some(Orders::Barrier);
+            }
             Op::Nop
             | Op::Alu(_)
             | Op::Special { .. }
@@ -22,35 +35,8 @@ impl Op {
             | Op::Exit
             | Op::Trap
             | Op::Together { .. }
-            | Op::ActiveMask { .. }
-            | Op::Bar { .. } => return false,
+            | Op::ActiveMask { .. } => return None,
         };
-        order.acquires || order.releases
-    }
-
-    /// Whether it is a barrier that need not be of all: of the block, or of the warp, whose mask of all is in a register.
-    pub(crate) fn is_of_some(&self, everyone: Option<Reg>) -> bool {
-        match self {
-            Op::Bar { threads, .. } => threads.is_some(),
-            Op::Together { mask, what: Together::Sync } => everyone != Some(*mask),
-            Op::Load(_)
-            | Op::Store(_)
-            | Op::Atom(_)
-            | Op::Fence { .. }
-            | Op::Nop
-            | Op::Alu(_)
-            | Op::Special { .. }
-            | Op::Cvta { .. }
-            | Op::IsSpace { .. }
-            | Op::CopyAsync { .. }
-            | Op::CopyCommit
-            | Op::CopyWait(_)
-            | Op::Branch { .. }
-            | Op::BranchTable { .. }
-            | Op::Exit
-            | Op::Trap
-            | Op::Together { .. }
-            | Op::ActiveMask { .. } => false,
-        }
+        (access.acquires || access.releases).then_some(Orders::Fence)
     }
 }
