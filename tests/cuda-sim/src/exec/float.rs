@@ -133,9 +133,9 @@ pub(super) fn binary(
         }
         (Float::F32, _) => each2::<f32>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F64, _) => each2::<f64>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
-        (_, FloatBin::Add) => halves(regs, exec, (ty, mode), d, [a, b, a], |[x, y, _]| x + y),
-        (_, FloatBin::Sub) => halves(regs, exec, (ty, mode), d, [a, b, a], |[x, y, _]| x - y),
-        (_, FloatBin::Mul) => halves(regs, exec, (ty, mode), d, [a, b, a], |[x, y, _]| x * y),
+        (_, FloatBin::Add) => halves(regs, exec, (ty, mode), d, [a, b], |[x, y]| x + y),
+        (_, FloatBin::Sub) => halves(regs, exec, (ty, mode), d, [a, b], |[x, y]| x - y),
+        (_, FloatBin::Mul) => halves(regs, exec, (ty, mode), d, [a, b], |[x, y]| x * y),
         (Float::F16, _) => each2::<f16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::BF16, _) => each2::<bf16>(regs, exec, d, (a, b), |x, y| scalar(op, mode, x, y)),
         (Float::F16x2, _) => pairs::<f16>(regs, exec, d, [a, b, a], |[x, y, _]| scalar(op, mode, x, y)),
@@ -244,24 +244,24 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
 
 /// Sums and products of halves, rounded to nearest.
 #[inline(always)]
-fn halves(
+fn halves<const N: usize>(
     regs: &mut Regs,
     exec: u32,
     (ty, mode): (Float, Mode),
     d: Reg,
-    from: [Reg; 3],
-    f: impl Fn([f64; 3]) -> f64 + Copy,
+    from: [Reg; N],
+    f: impl Fn([f64; N]) -> f64 + Copy,
 ) {
     let plain = is_plain(mode);
     match ty {
-        Float::F16 if plain => half::each::<f16, false>(regs, exec, d, from, f),
-        Float::F16x2 if plain => half::each::<f16, true>(regs, exec, d, from, f),
-        Float::BF16 if plain => half::each::<bf16, false>(regs, exec, d, from, f),
-        Float::BF16x2 if plain => half::each::<bf16, true>(regs, exec, d, from, f),
-        Float::F16 => half::each_in::<f16, false>(regs, exec, mode, d, from, f),
-        Float::F16x2 => half::each_in::<f16, true>(regs, exec, mode, d, from, f),
-        Float::BF16 => half::each_in::<bf16, false>(regs, exec, mode, d, from, f),
-        Float::BF16x2 => half::each_in::<bf16, true>(regs, exec, mode, d, from, f),
+        Float::F16 if plain => half::each::<f16, false, N>(regs, exec, d, from, f),
+        Float::F16x2 if plain => half::each::<f16, true, N>(regs, exec, d, from, f),
+        Float::BF16 if plain => half::each::<bf16, false, N>(regs, exec, d, from, f),
+        Float::BF16x2 if plain => half::each::<bf16, true, N>(regs, exec, d, from, f),
+        Float::F16 => half::each_in::<f16, false, N>(regs, exec, mode, d, from, f),
+        Float::F16x2 => half::each_in::<f16, true, N>(regs, exec, mode, d, from, f),
+        Float::BF16 => half::each_in::<bf16, false, N>(regs, exec, mode, d, from, f),
+        Float::BF16x2 => half::each_in::<bf16, true, N>(regs, exec, mode, d, from, f),
         Float::F32 | Float::F64 => unreachable!("those are no halves"),
     }
 }

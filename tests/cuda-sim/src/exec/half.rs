@@ -119,41 +119,45 @@ pub(super) fn finish<T: Half>(mode: Mode, bits: u32) -> u32 {
 
 /// `d = f(a, b, c)` of halves, or of pairs of them, rounded to nearest.
 #[inline(always)]
-pub(super) fn each<T: Half, const PAIRS: bool>(
+pub(super) fn each<T: Half, const PAIRS: bool, const N: usize>(
     regs: &mut Regs,
     exec: u32,
     d: Reg,
-    from: [Reg; 3],
-    f: impl Fn([f64; 3]) -> f64,
+    from: [Reg; N],
+    f: impl Fn([f64; N]) -> f64,
 ) {
-    each_by::<PAIRS>(regs, exec, d, from, |bits| T::narrow(f(bits.map(|bits| f64::from(T::widen(bits))))));
+    let rows = from.map(|reg| u32::row(regs, reg));
+    let out = of_halves::<PAIRS, _>(rows, |bits| T::narrow(f(bits.map(|bits| f64::from(T::widen(bits))))));
+    regs.put(exec, d, &out);
 }
 
-/// The same with modifiers.
+/// The same with modifiers, which are loops of their own: what a row needs at once fits the host's registers.
 #[inline(always)]
-pub(super) fn each_in<T: Half, const PAIRS: bool>(
+pub(super) fn each_in<T: Half, const PAIRS: bool, const N: usize>(
     regs: &mut Regs,
     exec: u32,
     mode: Mode,
     d: Reg,
-    from: [Reg; 3],
-    f: impl Fn([f64; 3]) -> f64,
+    from: [Reg; N],
+    f: impl Fn([f64; N]) -> f64,
 ) {
-    each_by::<PAIRS>(regs, exec, d, from, |bits| {
-        let given = bits.map(|bits| f64::from(T::widen(flushed::<T>(mode, bits))));
-        finish::<T>(mode, T::narrow(f(given)))
+    let given = from.map(|reg| {
+        let row = u32::row(regs, reg);
+        if mode.ftz { of_halves::<PAIRS, _>([row], |[bits]| flushed::<T>(mode, bits)) } else { *row }
     });
+    let out = of_halves::<PAIRS, _>(given.each_ref(), |bits| {
+        T::narrow(f(bits.map(|bits| f64::from(T::widen(bits)))))
+    });
+    let out = of_halves::<PAIRS, _>([&out], |[bits]| finish::<T>(mode, bits));
+    regs.put(exec, d, &out);
 }
 
+/// A function of the halves of rows, the lower ones or pairs.
 #[inline(always)]
-fn each_by<const PAIRS: bool>(
-    regs: &mut Regs,
-    exec: u32,
-    d: Reg,
-    from: [Reg; 3],
-    f: impl Fn([u32; 3]) -> u32,
-) {
-    let rows = from.map(|reg| u32::row(regs, reg));
+fn of_halves<const PAIRS: bool, const N: usize>(
+    rows: [&[u32; LANES]; N],
+    f: impl Fn([u32; N]) -> u32,
+) -> [u32; LANES] {
     let mut out = [0u32; LANES];
     for lane in 0..LANES {
         out[lane] = f(rows.map(|row| row[lane] & 0xffff));
@@ -163,7 +167,7 @@ fn each_by<const PAIRS: bool>(
             out[lane] |= f(rows.map(|row| row[lane] >> 16)) << 16;
         }
     }
-    regs.put(exec, d, &out);
+    out
 }
 
 /// Results of a function of one half, by its bits: 0 until there is one, which has a bit above.
