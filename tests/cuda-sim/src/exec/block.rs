@@ -32,7 +32,7 @@ pub(super) struct Grid<'g> {
     pub(super) blocks: u64,
     pub(super) fast: bool,
     steps: AtomicU64,
-    limit: u64,
+    limit: AtomicU64,
 }
 
 impl<'g> Grid<'g> {
@@ -46,7 +46,7 @@ impl<'g> Grid<'g> {
         let shadows = shadows(view.blocks().len());
         let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
         let (places, begun) = (Mutex::default(), AtomicU64::new(0));
-        let (fast, steps) = (super::alu::is_fast(), AtomicU64::new(0));
+        let (fast, steps, limit) = (super::alu::is_fast(), AtomicU64::new(0), AtomicU64::new(limit));
         let params = launch.params.chunks(8).map(|chunk| {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
@@ -63,7 +63,14 @@ impl<'g> Grid<'g> {
 
     /// Counts instructions of a warp; whether the limit is not reached.
     pub(super) fn count(&self, steps: u64) -> bool {
-        self.steps.fetch_add(steps, Ordering::Relaxed) + steps <= self.limit
+        self.steps.fetch_add(steps, Ordering::Relaxed) + steps <= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// After a fault the others run a little longer: to one of their own, but not to the limit where they wait for a
+    /// thread that has ended.
+    pub(super) fn end_soon(&self) {
+        const SOON: u64 = 1 << 20;
+        self.limit.fetch_min(self.steps.load(Ordering::Relaxed) + SOON, Ordering::Relaxed);
     }
 
     /// Who left a stamp, as seen by `me`.

@@ -128,7 +128,7 @@ fn trouble<T>(kind: FaultKind, lane: usize, what: impl FnOnce() -> String) -> Re
 /// Runs all blocks, on all cores.
 ///
 /// # Errors
-/// The fault of the lowest block that has one.
+/// The fault of the lowest block that has one, of those that it takes a million more instructions to find.
 pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &Memory) -> Result<Counters, Fault> {
     run_limited(kernel, launch, memory, LIMIT)
 }
@@ -159,6 +159,7 @@ pub fn run_limited(
             }
             if let Err(fault) = block.run(&grid, number) {
                 faulty.fetch_min(number, Ordering::Relaxed);
+                grid.end_soon();
                 faults.push((number, fault));
             }
         }
