@@ -1,10 +1,8 @@
 //! Addresses of one array of shared memory stay in it, as far as can be told where they come from; what a kernel divides
 //! by hand is left alone.
 
-mod harness;
-
+use crate::harness::{Shape, fault_of, kernel, launch, words};
 use cuda_sim::exec::{Fault, FaultKind};
-use harness::{Shape, fault_of, kernel, launch, words};
 
 /// A kernel of 32 threads with two arrays of 32 words each, of which both are written, and dynamic memory.
 fn text(body: &str) -> String {

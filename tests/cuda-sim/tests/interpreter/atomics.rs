@@ -1,8 +1,6 @@
 //! `atom` and `red`: each operation on each of its types, in global and in shared memory and by generic addresses.
 
-mod harness;
-
-use harness::{Arg, d, kernel, launch, s, threads};
+use crate::harness::{Arg, d, kernel, launch, s, threads};
 
 /// A register's bank, the operation and type, what is there, one operand or two, and what is there afterwards.
 type Atomic = (&'static str, &'static str, u64, &'static [u64], u64);

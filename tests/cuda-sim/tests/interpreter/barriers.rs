@@ -1,9 +1,7 @@
 //! Barriers of some of a block's warps: who counts for how many, and whom they order.
 
-mod harness;
-
+use crate::harness::{self, fault_of, kernel, launch, threads, words};
 use cuda_sim::exec::FaultKind;
-use harness::{fault_of, kernel, launch, threads, words};
 
 const REGISTERS: &str = ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<10>;
 .shared .align 16 .b8 buffer[512];

@@ -1,8 +1,6 @@
 //! `cvt`: every rounding, saturation and width.
 
-mod harness;
-
-use harness::{check, d, one, s, two};
+use crate::harness::{check, d, one, s, two};
 
 const ALL: u64 = 0xffff_ffff;
 const NAN: u64 = 0x7fc0_0000;

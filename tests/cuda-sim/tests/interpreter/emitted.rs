@@ -1,10 +1,8 @@
 //! What the compiler emits: every kernel of its snapshots is understood, and one of them computes what it
 //! should.
 
-mod harness;
-
+use crate::harness::{Arg, Shape, floats, launch};
 use cuda_sim::ptx;
-use harness::{Arg, Shape, floats, launch};
 
 /// The texts of PTX in the compiler's snapshots.
 fn snapshots() -> Vec<(String, String)> {
@@ -41,7 +39,7 @@ fn all_kernels_are_understood() {
 }
 
 /// `relu(a + b) * c`, as emitted, for any number of elements.
-const GATE: &str = include_str!("../examples/relu.ptx");
+const GATE: &str = include_str!("../../examples/relu.ptx");
 
 #[test]
 fn relu_moves_what_it_must_and_no_more() {

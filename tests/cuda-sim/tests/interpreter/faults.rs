@@ -1,10 +1,8 @@
 //! Every rule of the sanitizer broken on purpose: the fault names the kernel, the line, the block and the
 //! thread.
 
-mod harness;
-
+use crate::harness::{Arg, Shape, blocks, fault_of, kernel, launch, threads, words};
 use cuda_sim::exec::{Fault, FaultKind};
-use harness::{Arg, Shape, blocks, fault_of, kernel, launch, threads, words};
 
 const REGISTERS: &str = ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<10>; .reg .f32 %f<5>;
 .shared .align 16 .b8 buffer[256];

@@ -1,8 +1,6 @@
 //! Floats: roundings, subnormals, NaN, and the approximations within the ISA's bounds.
 
-mod harness;
-
-use harness::{Case, check, d, one, s, three, two};
+use crate::harness::{self, Case, check, d, one, s, three, two};
 
 const NAN: u64 = 0x7fff_ffff;
 const TINY: u64 = 1;

@@ -1,10 +1,8 @@
 //! Modifiers and operands that the ISA gives no such instruction are refused, as NVIDIA's assembler does, however near they
 //! are to one that it has.
 
-mod harness;
-
+use crate::harness::{assembled, kernel};
 use cuda_sim::ptx;
-use harness::{assembled, kernel};
 
 const REGISTERS: &str = ".reg .b32 %r<20>; .reg .u32 %u<9>; .reg .b64 %rd<10>; .reg .f32 %f<20>; .reg .f64 %fd<9>; .reg .b16 %h<10>; .reg .f16 %hf<9>; .reg .pred %p<10>;
 .shared .align 16 .b8 buffer[256];

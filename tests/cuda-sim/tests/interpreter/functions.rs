@@ -1,10 +1,8 @@
 //! Functions of the device: calls with arguments and results in `.param` variables, as compilers write them.
 
-mod harness;
-
+use crate::harness::{fault_of, threads, warp_text, words, words_of};
 use cuda_sim::exec::FaultKind;
 use cuda_sim::ptx;
-use harness::{fault_of, threads, warp_text, words, words_of};
 
 /// `3 a + b`, but 1000 + a where b is 0; `sum` and `swapped` are there before their bodies are.
 const FUNCTIONS: &str = "

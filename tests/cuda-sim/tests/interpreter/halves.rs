@@ -1,9 +1,7 @@
 //! Floats of 16 bits, alone and in pairs: what is worked out by hand from the descriptions of the ISA.
 
-mod harness;
-
+use crate::harness::{check, one, three, two};
 use half::{bf16, f16};
-use harness::{check, one, three, two};
 
 /// NaNs as operands, and the one that instructions make.
 const QUIET: u64 = 0x7e00;

@@ -1,8 +1,6 @@
 //! Whole numbers and bits: results worked out by hand from the descriptions of the ISA.
 
-mod harness;
-
-use harness::{check, one, three, two};
+use crate::harness::{check, one, three, two};
 
 const MIN: u64 = 0x8000_0000;
 const MAX: u64 = 0x7fff_ffff;

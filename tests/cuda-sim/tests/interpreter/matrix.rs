@@ -1,9 +1,7 @@
 //! `ldmatrix` and `mma.sync` against products made here, of fragments laid out by the figures of the ISA.
 
-mod harness;
-
+use crate::harness::{self, kernel, threads, to_words, words};
 use half::{bf16, f16};
-use harness::{kernel, threads, to_words, words};
 
 /// Small whole numbers, which every format holds exactly.
 fn element(row: usize, col: usize, seed: usize) -> f32 {

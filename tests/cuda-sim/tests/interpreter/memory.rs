@@ -1,9 +1,9 @@
 //! Memory: widths, spaces, atomics, asynchronous copies, and what is counted.
 
-mod harness;
-
+use crate::harness::{
+    self, Arg, Shape, blocks, check, kernel, launch, one, s, threads, three, to_words, words, words_of,
+};
 use cuda_sim::exec::Counters;
-use harness::{Arg, Shape, blocks, check, kernel, launch, one, s, threads, three, to_words, words, words_of};
 
 #[test]
 fn loads_extend_and_stores_cut() {

@@ -4,10 +4,7 @@
 //! A mutation is an edit of the text of a kernel that works. Those of our compiler come from the reviewed snapshots;
 //! most barriers, shuffles and shared memory come from nvcc's.
 
-mod cases;
-mod harness;
-
-use cases::{Case, Trouble};
+use crate::cases::{self, Case, Trouble};
 use cuda_sim::exec::FaultKind::{self, Barrier, Mask, Misaligned, OutOfBounds, Race, Uninitialized};
 
 /// A change of the nth line, from 0, that holds a text.

@@ -1,10 +1,8 @@
 //! Every instruction, where the text's `.version` or `.target` is too low for it, is refused with what it needs; NVIDIA's
 //! assembler, where it is at hand, refuses the same ones and asks for the same.
 
-mod harness;
-
+use crate::harness::assembled;
 use cuda_sim::ptx;
-use harness::assembled;
 
 const FIRST: (u32, u32) = (4, 0);
 

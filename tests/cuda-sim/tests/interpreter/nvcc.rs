@@ -1,8 +1,7 @@
 //! PTX that Fusion did not emit: what nvcc makes of small CUDA C++ kernels runs without a fault and computes what
 //! references in f64 say, at sizes that are multiples of nothing.
 
-mod cases;
-mod harness;
+use crate::cases;
 
 #[test]
 fn saxpy() {

@@ -1,10 +1,8 @@
 //! What orders the accesses of threads and what does not: fences about atomics and flags, barriers of some threads, and
 //! exchanges of lanes that are at different places.
 
-mod harness;
-
+use crate::harness::{self, assemble, blocks, fault_of, kernel, run, threads, warp, words, words_of};
 use cuda_sim::exec::{Fault, FaultKind};
-use harness::{assemble, blocks, fault_of, kernel, run, threads, warp, words, words_of};
 
 const REGISTERS: &str = ".reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<10>;
 .shared .align 16 .b8 buffer[256];

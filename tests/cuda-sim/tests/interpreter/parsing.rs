@@ -1,9 +1,8 @@
 //! What is no PTX, or none that is known, is said with its place and the instruction's name.
 
-mod harness;
-
+use crate::harness;
+use crate::harness::kernel;
 use cuda_sim::ptx;
-use harness::kernel;
 
 /// The place and the text of the error of a body.
 fn error(body: &str) -> (u32, u32, String) {
@@ -118,7 +117,7 @@ fn errors_outside_of_kernels() {
 #[test]
 fn nothing_makes_it_panic() {
     // Every prefix of a text, and the text without any one of its characters.
-    let text = include_str!("../examples/relu.ptx");
+    let text = include_str!("../../examples/relu.ptx");
     for end in (0..text.len()).step_by(7) {
         assert!(ptx::parse(&text[..end]).is_err() || text[end..].trim().is_empty());
         let _either = ptx::parse(&format!("{}{}", &text[..end], &text[end + 1..]));

@@ -1,10 +1,8 @@
 //! Values that are not defined: of registers that nothing wrote, and of shuffles from lanes that take no part. They are
 //! faults where they decide an address, a way or what is stored, and nothing before.
 
-mod harness;
-
+use crate::harness::{self, fault_of, kernel, launch, threads, words};
 use cuda_sim::exec::{Fault, FaultKind};
-use harness::{fault_of, kernel, launch, threads, words};
 
 fn text(body: &str) -> String {
     let body = format!(

@@ -1,8 +1,6 @@
 //! Lanes together: divergence, shuffles, votes, and special registers.
 
-mod harness;
-
-use harness::{blocks, kernel, threads, warp, words, words_of};
+use crate::harness::{self, blocks, kernel, threads, warp, words, words_of};
 
 const FULL: u32 = u32::MAX;
 

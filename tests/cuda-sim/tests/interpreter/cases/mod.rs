@@ -3,8 +3,6 @@
 //! `data/*.ptx` are nvcc's, made of the `.cu` beside them, whose first lines say how. NVIDIA's wheels hold all that it
 //! takes: `pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl nvidia-nvvm`, all of 13.5.
 
-#![allow(dead_code, reason = "every test binary compiles this file and uses a part of it")]
-
 use half::{bf16, f16};
 
 use crate::harness::{Arg, Shape, blocks, floats, launch_limited, to_words, words};
@@ -281,7 +279,7 @@ pub(crate) fn gate(n: usize) -> Case {
         let gate = |i: usize| (f64::from(sum(i).max(0.0)) * f64::from(c[i])) as f32;
         same(&to_words(&buffers[3]), (0..n).map(|i| gate(i).to_bits()))
     };
-    let text = emitted(include_str!("../../../kernels/gate.snap"));
+    let text = emitted(include_str!("../../../../kernels/gate.snap"));
     Case { text, shape: blocks(1, 128), args, check: Box::new(check) }
 }
 
@@ -295,7 +293,7 @@ pub(crate) fn transposed(rows: usize, columns: usize) -> Case {
         let sum = |i: usize| f64::from(x[i % rows * columns + i / rows]) + f64::from(bias[i / rows]);
         same(&to_words(&buffers[2]), (0..len).map(|i| (sum(i).max(0.0) as f32).to_bits()))
     };
-    let text = emitted(include_str!("../../../kernels/transposed.snap"));
+    let text = emitted(include_str!("../../../../kernels/transposed.snap"));
     Case { text, shape: blocks(2, 64), args, check: Box::new(check) }
 }
 
@@ -313,7 +311,7 @@ pub(crate) fn largest_and_sum(rows: usize, columns: usize) -> Case {
         let bound = 8.0 * columns as f64 * depth * half_ulp(1.0);
         close(&buffers[2], all().map(Iterator::sum), |_| bound)
     };
-    let text = emitted(include_str!("../../../kernels/row_of_a_block.snap"));
+    let text = emitted(include_str!("../../../../kernels/row_of_a_block.snap"));
     Case { text, shape: blocks(1, 256), args, check: Box::new(check) }
 }
 

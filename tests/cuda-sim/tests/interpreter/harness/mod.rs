@@ -1,7 +1,5 @@
 //! Runs hand-written kernels, and has NVIDIA's assembler say that they are PTX where `FUSION_PTXAS` names it.
 
-#![allow(dead_code, reason = "every test binary compiles this file and uses a part of it")]
-
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +13,6 @@ pub(crate) enum Arg {
     /// A buffer in global memory, which comes back.
     Buffer(Vec<u8>),
     Word(u32),
-    Long(u64),
 }
 
 /// A buffer of words.
@@ -90,7 +87,6 @@ pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome
                 address
             }
             Arg::Word(word) => u64::from(*word),
-            Arg::Long(long) => *long,
         };
         let (start, len) = (param.offset as usize, param.bytes as usize);
         params[start..start + len].copy_from_slice(&bits.to_le_bytes()[..len]);
