@@ -13,7 +13,7 @@ PATH=$PATH:/usr/sbin:/sbin
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 logs=$target/logs
 tools=$target/tools
-# What is not the same with every set of features.
+# What is not the same with each set of features.
 featured=(--package fusion --package fusion-runtime --package fusion-examples)
 passed=0 failed=0 skipped=0
 summary=()
@@ -41,8 +41,7 @@ main() {
     step "documentation" env RUSTDOCFLAGS="-D warnings" \
         cargo doc --quiet --workspace --exclude fusion-corpus --no-deps --features cuda
     step "tests" run_tests
-    step "tests, no default features, with cuda" run_tests_with_cuda
-    step "random functions" run_random_functions
+    step "tests, no default features, with cuda" run_tests_without_wgpu
     step "examples, with cuda" run_examples_with_cuda
     step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
     step "devices" cargo run --quiet --release --example devices
@@ -149,21 +148,16 @@ choose_vulkan_driver() {
     fi
 }
 
-# With the features that users have, and all that has no features. Tests that run on every device run on each in one of the
-# steps, and each feature is on in one of them and off in another.
+# All features and all devices in one build: on the machine's GPU or the simulated one, too.
 run_tests() {
-    FUSION_TEST_DEVICES=wgpu cargo test --quiet --workspace --exclude fusion-corpus --no-fail-fast
+    source tests/cuda-sim/env.sh && cargo test --quiet --workspace --no-fail-fast --features cuda
 }
 
-# On the CPU, and on the machine's GPU or the simulated one. Without its feature there is no wgpu device to require.
-run_tests_with_cuda() {
-    source tests/cuda-sim/env.sh && env -u FUSION_REQUIRE_WGPU FUSION_TEST_DEVICES=cpu,cuda \
-        cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features --features cuda
-}
-
-# On all devices. They are compiled once: it takes minutes.
-run_random_functions() {
-    source tests/cuda-sim/env.sh && cargo test --quiet --package fusion-corpus --no-fail-fast --features cuda
+# What a device does that is built without the others. There is no wgpu device to require.
+run_tests_without_wgpu() {
+    source tests/cuda-sim/env.sh && env -u FUSION_REQUIRE_WGPU \
+        cargo test --quiet --package fusion --package fusion-runtime --no-fail-fast --no-default-features --features cuda \
+        --test language --test execute --test tensor
 }
 
 # Built by the tests.
@@ -171,9 +165,9 @@ run_examples_with_cuda() {
     local photos=(examples/data/*.png) result=$target/tonemap-cuda.png
     rm -f "$result"
     source tests/cuda-sim/env.sh &&
-        cargo run --quiet --no-default-features --features cuda --example devices &&
-        cargo run --quiet --no-default-features --features cuda --example quickstart -- 1000003 &&
-        cargo run --quiet --no-default-features --features cuda --example tonemap -- "${photos[0]}" "$result" &&
+        cargo run --quiet --features cuda --example devices &&
+        cargo run --quiet --features cuda --example quickstart -- 1000003 &&
+        cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" &&
         test -s "$result"
 }
 
