@@ -4,6 +4,7 @@
 //! between two halves is exact. A sum next to the middle is none of two halves, whose difference is too short; of a product
 //! and a half of f16 it is exact in f64; for bf16, whose exponents go further, it is made odd.
 
+use std::array::from_fn;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use half::{bf16, f16};
@@ -19,8 +20,13 @@ pub(super) trait Half {
     const INFINITY: u32;
     /// The value of the lower 16 bits, those above being 0.
     fn widen(bits: u32) -> f32;
+    /// The nearest value, ties to even, of what is rounded to odd.
+    fn nearest(odd: f32) -> u32;
     /// The nearest value, ties to even.
-    fn narrow(x: f64) -> u32;
+    #[inline(always)]
+    fn narrow(x: f64) -> u32 {
+        Self::nearest(to_odd(x))
+    }
     /// `x · y + z`, to be narrowed.
     fn fused(x: f64, y: f64, z: f64) -> f64;
 }
@@ -52,8 +58,8 @@ impl Half for f16 {
     }
 
     #[inline(always)]
-    fn narrow(x: f64) -> u32 {
-        let bits = to_odd(x).to_bits();
+    fn nearest(odd: f32) -> u32 {
+        let bits = odd.to_bits();
         let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
         // With its last bit where that of 0.5 is, a sum rounds it.
         let subnormal = (f32::from_bits(rest) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
@@ -80,8 +86,8 @@ impl Half for bf16 {
     }
 
     #[inline(always)]
-    fn narrow(x: f64) -> u32 {
-        let bits = to_odd(x).to_bits();
+    fn nearest(odd: f32) -> u32 {
+        let bits = odd.to_bits();
         let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16;
         if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff } else { rounded }
     }
@@ -127,11 +133,11 @@ pub(super) fn each<T: Half, const PAIRS: bool, const N: usize>(
     f: impl Fn([f64; N]) -> f64,
 ) {
     let rows = from.map(|reg| u32::row(regs, reg));
-    let out = of_halves::<PAIRS, _>(rows, |bits| T::narrow(f(bits.map(|bits| f64::from(T::widen(bits))))));
+    let out = computed::<T, PAIRS, N>(rows, f);
     regs.put(exec, d, &out);
 }
 
-/// The same with modifiers, which are loops of their own: what a row needs at once fits the host's registers.
+/// The same with modifiers.
 #[inline(always)]
 pub(super) fn each_in<T: Half, const PAIRS: bool, const N: usize>(
     regs: &mut Regs,
@@ -143,31 +149,38 @@ pub(super) fn each_in<T: Half, const PAIRS: bool, const N: usize>(
 ) {
     let given = from.map(|reg| {
         let row = u32::row(regs, reg);
-        if mode.ftz { of_halves::<PAIRS, _>([row], |[bits]| flushed::<T>(mode, bits)) } else { *row }
+        if mode.ftz { of_halves::<PAIRS>(row, |bits| flushed::<T>(mode, bits)) } else { *row }
     });
-    let out = of_halves::<PAIRS, _>(given.each_ref(), |bits| {
-        T::narrow(f(bits.map(|bits| f64::from(T::widen(bits)))))
-    });
-    let out = of_halves::<PAIRS, _>([&out], |[bits]| finish::<T>(mode, bits));
+    let out = computed::<T, PAIRS, N>(given.each_ref(), f);
+    let out = of_halves::<PAIRS>(&out, |bits| finish::<T>(mode, bits));
     regs.put(exec, d, &out);
 }
 
-/// A function of the halves of rows, the lower ones or pairs.
+/// The results of `f`, rounded to nearest. A step a loop: what each needs fits the registers of the host, so that all are
+/// of its vectors.
 #[inline(always)]
-fn of_halves<const PAIRS: bool, const N: usize>(
+fn computed<T: Half, const PAIRS: bool, const N: usize>(
     rows: [&[u32; LANES]; N],
-    f: impl Fn([u32; N]) -> u32,
+    f: impl Fn([f64; N]) -> f64,
 ) -> [u32; LANES] {
-    let mut out = [0u32; LANES];
-    for lane in 0..LANES {
-        out[lane] = f(rows.map(|row| row[lane] & 0xffff));
+    let half = |shift: u32| {
+        let wide = rows.map(|row| row.map(|bits| T::widen(bits >> shift & 0xffff)));
+        let odd: [f32; LANES] = from_fn(|lane| to_odd(f(from_fn(|i| f64::from(wide[i][lane])))));
+        odd.map(|odd| T::nearest(odd) << shift)
+    };
+    let low = half(0);
+    if !PAIRS {
+        return low;
     }
-    if PAIRS {
-        for lane in 0..LANES {
-            out[lane] |= f(rows.map(|row| row[lane] >> 16)) << 16;
-        }
-    }
-    out
+    let high = half(16);
+    from_fn(|lane| low[lane] | high[lane])
+}
+
+/// A function of the halves of a row, the lower ones or pairs.
+#[inline(always)]
+fn of_halves<const PAIRS: bool>(row: &[u32; LANES], f: impl Fn(u32) -> u32) -> [u32; LANES] {
+    let high = |bits: u32| if PAIRS { f(bits >> 16) << 16 } else { 0 };
+    row.map(|bits| f(bits & 0xffff) | high(bits))
 }
 
 /// Results of a function of one half, by its bits: 0 until there is one, which has a bit above.

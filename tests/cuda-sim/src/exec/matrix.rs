@@ -122,29 +122,31 @@ fn column(factor: Factor, register: usize, lane: usize, pair: usize) -> usize {
 /// The elements of a register of a factor, the lower or the upper ones.
 #[inline(always)]
 fn factors(regs: &Regs, factor: Factor, from: Reg, pair: usize) -> [f64; LANES] {
-    let (row, mut out) = (u32::row(regs, from), [0.0; LANES]);
-    for (word, x) in row.iter().zip(&mut out) {
-        let half = word >> (16 * pair) & 0xffff;
-        *x = f64::from(match factor {
-            Factor::F16 => f16::widen(half),
-            Factor::BF16 => bf16::widen(half),
-            // The lower bits of the register are not part of it.
-            Factor::TF32 => f32::from_bits(word & !0x1fff),
-        });
+    let (row, shift) = (u32::row(regs, from), 16 * pair);
+    match factor {
+        Factor::F16 => elements(row, |word| f16::widen(word >> shift & 0xffff)),
+        Factor::BF16 => elements(row, |word| bf16::widen(word >> shift & 0xffff)),
+        // The lower bits of the register are not part of it.
+        Factor::TF32 => elements(row, |word| f32::from_bits(word & !0x1fff)),
     }
-    out
 }
 
 /// The nth sums of all lanes.
 #[inline(always)]
 fn sums(regs: &Regs, mma: &Mma, i: usize) -> [f64; LANES] {
-    let (row, mut out) = (u32::row(regs, mma.c[if mma.half.1 { i / 2 } else { i }]), [0.0; LANES]);
-    for (word, x) in row.iter().zip(&mut out) {
-        *x = f64::from(if mma.half.1 {
-            f16::widen(word >> (16 * (i % 2)) & 0xffff)
-        } else {
-            f32::from_bits(*word)
-        });
+    if mma.half.1 {
+        elements(u32::row(regs, mma.c[i / 2]), |word| f16::widen(word >> (16 * (i % 2)) & 0xffff))
+    } else {
+        elements(u32::row(regs, mma.c[i]), f32::from_bits)
+    }
+}
+
+/// A loop for each format: one with a choice in it is none of the host's vectors.
+#[inline(always)]
+fn elements(row: &[u32; LANES], element: impl Fn(u32) -> f32) -> [f64; LANES] {
+    let mut out = [0.0; LANES];
+    for (&word, x) in row.iter().zip(&mut out) {
+        *x = f64::from(element(word));
     }
     out
 }
