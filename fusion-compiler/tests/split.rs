@@ -106,9 +106,30 @@ fn elements_take_a_third_kernel() {
     check("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", &rows);
     check("pub fn f(x: f32[N, D]) -> f32[N, D] { layer_norm(x, D) }", &rows);
     check("pub fn f(x: f32[N, D]) -> (f32[N, D], f32[N]) { (x - max(x, D), sum(x, D)) }", &rows);
-    check("pub fn f(p: &mut f32[N], c: f32) { p *= min(1.0, c / norm(p)); }", &[(&[LONG], 3), (&[9000], 1)]);
     check("pub fn f(x: f32[N, D]) -> i32[N] { argmax(x, D) }", &[(&[3, MILLION], 4)]);
     check("pub fn f(x: f32[N, D]) -> f32[N, D] { if x == max(x, D) { index(D) as f32 } else { x } }", &rows);
+}
+
+/// Of a single row there are so few parts that each combines again what all gave.
+#[test]
+fn elements_of_one_row_take_two_kernels() {
+    let one: [(&[i64], usize); 3] = [(&[LONG], 2), (&[2_000_000_001], 2), (&[9000], 1)];
+    for source in [
+        "pub fn f(p: &mut f32[N], c: f32) { p *= min(1.0, c / norm(p)); }",
+        "pub fn f(x: f32[N], y: f32[N]) -> (f32[N], f32[N]) { (x / sum(y), y - max(x)) }",
+    ] {
+        check(source, &one);
+    }
+    // What is gone through twice a block holds, so parts stay short.
+    check("pub fn f(x: f32[N]) -> f32[N] { softmax(x, N) }", &[(&[LONG], 3)]);
+    check("pub fn f(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { x * mean(y) }", &[(&[3, LONG], 2)]);
+    check("pub fn f(x: f32[N, D], y: f32[D]) -> f32[N, D] { x * mean(x * y) }", &[(&[3, LONG], 3)]);
+    // A value of the row belongs to no part: threads of a CPU own what they write.
+    let source = "pub fn f(p: &mut f32[N], c: f32) -> f32[] { let n = norm(p); p *= min(1.0, c / n); n }";
+    for (target, kernels) in [(Target::Ptx, 2), (Target::Wgsl, 2), (Target::Cpu, 3)] {
+        let plan = plan(source, target);
+        assert_eq!(variant(&plan, &[LONG]).launches.len(), kernels, "{target:?}");
+    }
 }
 
 /// The squares of distances from what is not the mean, and exponentials that the largest does not bound, are made of the

@@ -44,6 +44,7 @@ fuse! {
         p *= min(1.0, most / length);
         length
     }
+    pub(crate) fn of_length_one(p: &mut f32[N]) { p /= norm(p); }
     pub(crate) fn both_in_place(p: &mut f32[N, D], s: &mut f32[N], g: f32[D]) -> (f32[N], f32[N, D]) {
         let mu = mean(p, D);
         let old = p;
@@ -359,6 +360,26 @@ fn elements_of_a_row_of_millions() {
     check("next", &next, &[1], [(second, 0.0)]);
     check("mid", &mid, &[1], [(row.iter().filter(|&&x| x > second).count() as f64, 0.0)]);
     check("above", &above, &[1, d], row.iter().map(|x| (x - second, 4.0 * UNIT)));
+}
+
+/// Each part of the elements combines what all parts gave. Of more than 8,388,608 elements GPUs have parts twice as long, so
+/// that they stay few.
+#[test]
+fn elements_by_a_norm_of_all() {
+    on_devices(|device| {
+        for d in [65_537, (1 << 22) + 3, (1 << 23) + 5] {
+            let element = |i: usize| (i % 97) as f32 * 0.125 - 6.0;
+            let mut p = Tensor::from_slice(device, &(0..d).map(element).collect::<Vec<_>>(), [d])?;
+            of_length_one(&mut p)?;
+            let length = (0..d).map(|i| f64::from(element(i)).powi(2)).sum::<f64>().sqrt();
+            let expected = |i: usize| {
+                let x = f64::from(element(i)) / length;
+                (x, (unit(d) + 4.0 * UNIT) * x.abs())
+            };
+            check("of length one", &p, &[d], (0..d).map(expected));
+        }
+        Ok(())
+    });
 }
 
 /// What no part can combine by itself takes a round for each time through the rows.

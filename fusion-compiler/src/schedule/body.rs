@@ -188,7 +188,12 @@ impl<'w> Body<'w> {
         self.kernel.body.push(stmt);
     }
 
-    /// Makes vectors run along another dim than the innermost, one of the space: over neighbouring rows.
+    /// Makes vectors run along another dim than the innermost.
+    pub(super) fn run_along(&mut self, dim: usize) {
+        self.vector = dim;
+    }
+
+    /// Makes them run along one of the space: over neighbouring rows.
     pub(super) fn run_across(&mut self, dim: usize) {
         (self.vector, self.across) = (dim, true);
     }

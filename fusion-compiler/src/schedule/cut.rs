@@ -4,9 +4,10 @@
 //! read where they are few: so as many parts as make one wide enough go through a run of all of them together, taking turns, and
 //! lie side by side as rows do. Invariant: parts depend on extents alone.
 
+use super::held::steps;
 use super::space::cols;
 use super::{Schedule, Work};
-use crate::fuse::Load;
+use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::plan::Condition;
@@ -21,6 +22,8 @@ pub(super) struct Cut {
     pub(super) part: AxisId,
     /// The parts that share one.
     pub(super) turns: Option<Turns>,
+    /// The number of a part where its elements are stored and all parts are combined again, if that is to be.
+    pub(super) chunk: Option<AxisId>,
     /// Axes of a row that a part has one coordinate of.
     outer: Vec<AxisId>,
     /// The others, outermost first …
@@ -95,6 +98,9 @@ impl Cut {
         if let Some(Turns { count, .. }) = &self.turns {
             graph.axes.push(Axis { name: "turn".into(), extent: count.clone() });
         }
+        if self.chunk.is_some() {
+            graph.axes.push(Axis { name: "chunk".into(), extent: self.count.clone() });
+        }
     }
 
     /// What tells kernels of several cuts apart.
@@ -103,13 +109,16 @@ impl Cut {
     }
 }
 
+/// The most axes that parts take beside those of a group.
+const AXES_OF_PARTS: usize = 2;
+
 /// Fewer elements along the innermost dim are no work for a block.
 const INNER_MIN: i64 = 1024;
 
 /// How to cut the rows, and when it pays: along the innermost dim where that is long, else along the outermost axis.
 pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
     let (graph, group) = (work.graph, work.group);
-    if graph.axes.len() + 2 > AXES_MAX {
+    if graph.axes.len() + AXES_OF_PARTS > AXES_MAX {
         return vec![];
     }
     let all = cols(graph, group, &work.operands);
@@ -120,6 +129,7 @@ pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> 
         schedule,
         part,
         turns: None,
+        chunk: None,
         outer: outer.iter().flat_map(|dim| dim.axes.clone()).collect(),
         inner: inner.axes.clone(),
         alone: None,
@@ -169,12 +179,29 @@ fn rows(work: &Work<'_>, axes: &[AxisId]) -> DimExpr {
     DimExpr::product(axes.iter().map(|axis| &work.graph.axis(axis).extent))
 }
 
+/// The most parts of a row that every block may combine again.
+const FOLDED_MAX: i64 = 1024;
+
+/// Whether so few parts are worth it that the kernel which stores elements can combine them for itself: of the only row, which
+/// is a line and is gone through once before, so that no block has to hold a part, however long.
+fn is_folded(work: &Work<'_>, cut: &Cut) -> bool {
+    let of_elements = |store: &Store| work.group.is_of_elements(store);
+    let is_line = work.group.order.is_empty() && cut.outer.is_empty();
+    is_line && work.group.stores.iter().any(of_elements) && steps(work).iter().all(|(before, _)| *before == 0)
+}
+
 /// Runs of elements, where rows are few.
 fn of_lines(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> (Cut, Vec<Condition>) {
     let when = vec![Condition::AtMost(rows(work, &work.group.order), facts.parts.rows_max)];
     let len = DimExpr::constant(facts.parts.len);
+    let (chunk, len) = if is_folded(work, &cut) {
+        let more = cut.extent.clone().ceil_div(len.clone() * DimExpr::constant(FOLDED_MAX));
+        (Some(AxisId(cut.part.0 + 1)), len * more)
+    } else {
+        (None, len)
+    };
     let count = cut.extent.clone().ceil_div(len.clone());
-    (Cut { len, count, ..cut }, when)
+    (Cut { chunk, len, count, ..cut }, when)
 }
 
 /// The longest part of rows side by side, in steps, but of rows of more than `STEPS_EACH` for each step that are added up so

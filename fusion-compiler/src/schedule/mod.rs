@@ -17,6 +17,7 @@ mod column;
 mod cut;
 mod held;
 mod merge;
+mod pass;
 mod pointwise;
 mod position;
 mod row;

@@ -7,21 +7,19 @@
 
 use super::body::{Body, Place, Sight};
 use super::held::held;
+use super::pass::{Along, INDEX, Pass};
 use super::position::Range;
-use super::runs::{Exponentials, Monoid, Run, Runs, combined, folded_at_once, identity, runs};
+use super::runs::{Run, Runs, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};
-use super::strips::{self, Steps, is_long};
 use super::{Scheduled, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, NodeId, Reduce};
-use crate::ir::kernel::{Expr, Fold, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Type, Value};
+use crate::ir::graph::{Access, NodeId};
+use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
 use crate::target::{RowMemory, TargetFacts, Team, Vectors};
-
-const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -105,6 +103,24 @@ pub(super) fn parts(
     }
 }
 
+/// Parts of the elements of one long row, as `parts`, after what those gave when they were combined: that is combined again by
+/// each block or CPU thread, in one order.
+pub(super) fn folded(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    len: &DimExpr,
+    (index, lanes): (IndexWidth, u8),
+) -> Scheduled {
+    let shape = Shape { partials: 1, ..Shape::new(work, Some(len.clone())) };
+    match middle_team(facts) {
+        None => on_cpu(work, facts, &shape),
+        Some(team) => {
+            let way = Way { index, lanes, team, holds: false };
+            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
+        }
+    }
+}
+
 /// Rows that are few and short: a block or a CPU thread has each for itself.
 pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
     let shape = Shape::new(work, None);
@@ -125,6 +141,8 @@ fn middle_team(facts: &TargetFacts) -> Option<Team> {
 /// The dims of a row group: of the space that has an element for each row, then of a row.
 struct Shape {
     rows: usize,
+    /// How many come between, of what parts of rows gave: where that is combined, and not the elements.
+    partials: usize,
     dims: Vec<SpaceDim>,
     /// Coordinates along the outermost dim of all rows but the last, where each is a part of a longer one.
     part: Option<DimExpr>,
@@ -134,7 +152,7 @@ impl Shape {
     fn new(work: &Work<'_>, part: Option<DimExpr>) -> Shape {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
-        Shape { rows: rows.len(), dims: [rows, cols].concat(), part }
+        Shape { rows: rows.len(), partials: 0, dims: [rows, cols].concat(), part }
     }
 
     /// Most elements of a row along the innermost dim.
@@ -150,8 +168,14 @@ impl Shape {
         DimExpr::product([outermost].into_iter().chain(rest.iter().map(|dim| &dim.extent)))
     }
 
+    /// Of the elements of a row.
     fn cols(&self) -> &[SpaceDim] {
-        &self.dims[self.rows..]
+        &self.dims[self.rows + self.partials..]
+    }
+
+    /// Of what is combined.
+    fn combined(&self) -> &[SpaceDim] {
+        if self.partials > 0 { &self.dims[self.rows..][..self.partials] } else { self.cols() }
     }
 
     fn innermost(&self) -> &SpaceDim {
@@ -160,7 +184,8 @@ impl Shape {
 
     /// The dims of a row but the innermost.
     fn outer(&self) -> &[SpaceDim] {
-        &self.dims[self.rows..self.dims.len() - 1]
+        let (_, outer) = self.cols().split_last().unwrap_or_else(|| unreachable!("a row has dims"));
+        outer
     }
 }
 
@@ -190,7 +215,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     if way.holds {
         hold(facts, shape, &mut body, held);
     }
-    let along = Along::Team { thread, first, step, lanes: way.lanes };
+    let along = Along::Team { thread, threads, first, step, lanes: way.lanes };
     let how_many = if way.holds { Runs::Each } else { Runs::Fewest };
     rows(work, shape, &mut body, (&along, how_many), (LoopKind::Team, start, end));
     let at_launch = way.holds && facts.row_memory == RowMemory::AtLaunch;
@@ -285,7 +310,8 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
         let known = matches!(buffer.reach, Reach::Linear(_) | Reach::Beside { .. });
-        debug_assert!(buffer.access == Access::Read || known, "rows own what is written of them");
+        let is_owned = known || shape.partials > 0;
+        debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
     Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
 }
@@ -299,37 +325,6 @@ fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Valu
     range
 }
 
-/// How the elements of a row are gone through.
-#[derive(Clone, Copy)]
-enum Along {
-    /// As the lanes of a vector loop.
-    Vector,
-    /// Some by each thread of a team.
-    Team {
-        /// Number of the thread in the team.
-        thread: Value,
-        /// Its first element.
-        first: Value,
-        /// Elements from one that it takes to the next.
-        step: Value,
-        /// Elements at a time.
-        lanes: u8,
-    },
-}
-
-impl Along {
-    /// The same from the start of a part on.
-    fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> Along {
-        match (*self, range) {
-            (Along::Team { thread, first, step, lanes }, Some(range)) => {
-                let first = body.item().apply(Op::Add, &[range.start, first]);
-                Along::Team { thread, first, step, lanes }
-            }
-            (along @ (Along::Team { .. } | Along::Vector), _) => along,
-        }
-    }
-}
-
 /// All rows, one after another.
 fn rows(
     work: &Work<'_>,
@@ -339,221 +334,44 @@ fn rows(
     (kind, start, end): (LoopKind, Value, Value),
 ) {
     let row = body.top().declare(INDEX);
-    let coordinates = body.decode_dims(row, shape.rows);
-    let range = shape.part.as_ref().map(|part| range(shape, part, body, &coordinates));
-    let along = &along.within(body, range.as_ref().filter(|_| shape.outer().is_empty()));
-    let no_run = Run::default();
-    let pass = |run| Pass { work, shape, along, row, range: range.as_ref(), coordinates: &coordinates, run };
+    let of_row = body.decode_dims(row, shape.rows);
+    let range = shape.part.as_ref().map(|part| range(shape, part, body, &of_row));
+    let along_part = along.within(body, range.as_ref().filter(|_| shape.outer().is_empty()));
+    // What parts gave is gone through as a row that is whole.
+    let combined = if shape.partials > 0 { (along.by_one(body), None) } else { (along_part, range.as_ref()) };
+    let nowhere = (0..shape.partials).map(|_| body.top().index(0));
+    let of_elements: Vec<Value> = of_row.iter().copied().chain(nowhere.collect::<Vec<_>>()).collect();
     let runs = runs(work, how_many);
+    body.run_along(shape.rows + shape.combined().len() - 1);
     for run in &runs {
-        let whole = pass(run).combine(body);
+        let (dims, coordinates) = (shape.combined(), of_row.as_slice());
+        let (along, range) = (&combined.0, combined.1);
+        let whole = Pass { work, dims, along, row, range, coordinates, run }.combine(body);
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
+    body.run_along(shape.dims.len() - 1);
     let elements = |store: &Store| work.group.is_of_elements(store);
     if work.group.stores.iter().any(elements) {
-        pass(&no_run).store(body);
+        let (dims, coordinates, range) = (shape.cols(), of_elements.as_slice(), range.as_ref());
+        Pass { work, dims, along: &along_part, row, range, coordinates, run: &Run::default() }.store(body);
     }
-    let place = Place { element: row, coordinates, lanes: Lanes::ONE };
+    let place = Place { element: row, coordinates: of_elements, lanes: Lanes::ONE };
     let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
     let stores: Vec<Stmt> = stores.map(|(store, &buffer)| body.store(buffer, store.node, &place)).collect();
     match along {
         Along::Team { thread, .. } if !stores.is_empty() => {
             let zero = body.top().index(0);
-            let cond = body.item().apply(Op::Eq, &[*thread, zero]);
-            body.item().body.push(Stmt::If { cond, body: stores });
+            let mut b = body.item();
+            // All teams know what parts gave together: the first tells.
+            let tells = of_row.last().filter(|_| shape.partials > 0).into_iter().chain([thread]);
+            let tells: Vec<Value> = tells.map(|&number| b.apply(Op::Eq, &[number, zero])).collect();
+            let cond = tells.into_iter().reduce(|all, one| b.apply(Op::And, &[all, one]));
+            let cond = cond.unwrap_or_else(|| unreachable!("a team has threads"));
+            b.body.push(Stmt::If { cond, body: stores });
         }
         Along::Team { .. } | Along::Vector => body.item().body.extend(stores),
     }
     let step = body.top().index(1);
     let (inside, _) = body.take();
     body.push(Stmt::Loop { var: row, kind, start, end, step, carried: vec![], body: inside });
-}
-
-/// Once through the elements of a row.
-struct Pass<'p> {
-    work: &'p Work<'p>,
-    shape: &'p Shape,
-    along: &'p Along,
-    row: Value,
-    range: Option<&'p Range>,
-    coordinates: &'p [Value],
-    /// What is combined.
-    run: &'p Run,
-}
-
-/// Where in a row: a counter for each of its dims but the innermost, and the first element of a run along that.
-struct Visit {
-    counters: Vec<Value>,
-    first: Value,
-    /// What is done there.
-    body: Vec<Stmt>,
-    /// What is combined there.
-    terms: Vec<Value>,
-}
-
-impl Pass<'_> {
-    /// What is combined of all elements.
-    fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
-        let visit = self.visit(body, |pass, body, place| {
-            let term = |id: NodeId| {
-                let term = body.value(id, &vec![], place);
-                body.inner().splat(term, place.lanes)
-            };
-            pass.run.terms(pass.work).into_iter().map(term).collect()
-        });
-        let parts = self.run.reduces(self.work);
-        // What the lanes of a vector loop make together is one value.
-        let lanes = match self.along {
-            Along::Vector => Lanes::ONE,
-            Along::Team { lanes, .. } => Lanes::Const(*lanes),
-        };
-        let starts = self.run.identity(self.work, &mut body.top(), lanes);
-        let (stmts, mut made) = self.loops(body, self.shape.outer(), &visit, &starts);
-        body.item().body.extend(stmts);
-        let alone = self.run.alone.len();
-        let pairs = made.split_off(alone);
-        let mut all = self.together(body, &parts[..alone], made);
-        for (exponentials, pair) in self.run.pairs.iter().zip(pairs.chunks_exact(2)) {
-            let pair = [pair[0], pair[1]];
-            let largest = self.together(body, &[(Reduce::Max, DType::F32)], vec![pair[0]])[0];
-            let scaled = Exponentials::scaled(&mut body.item(), pair, largest);
-            let sum = self.together(body, &[(Reduce::Sum, DType::F32)], vec![scaled])[0];
-            all.extend([largest, exponentials.finish(&mut body.item(), [largest, sum])]);
-        }
-        all
-    }
-
-    /// Stores what is stored of elements.
-    fn store(&self, body: &mut Body<'_>) {
-        let visit = self.visit(body, |pass, body, place| {
-            let work = pass.work;
-            let stores = work.group.stores.iter().zip(&work.stores);
-            let elements = stores.filter(|(store, _)| work.group.is_of_elements(store));
-            // After all that is computed: a parameter is read before it is written.
-            let stores: Vec<Stmt> =
-                elements.map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
-            body.inner().body.extend(stores);
-            vec![]
-        });
-        let (stmts, _) = self.loops(body, self.shape.outer(), &visit, &[]);
-        body.item().body.extend(stmts);
-    }
-
-    /// The part of a row, if it is one along the innermost dim.
-    fn innermost_range(&self) -> Option<&Range> {
-        self.range.filter(|_| self.shape.outer().is_empty())
-    }
-
-    fn lanes(&self) -> Lanes {
-        match self.along {
-            Along::Vector => Lanes::Loop,
-            Along::Team { lanes, .. } => Lanes::Const(*lanes),
-        }
-    }
-
-    /// What is done at a run of elements.
-    fn visit<'w>(
-        &self,
-        body: &mut Body<'w>,
-        make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Value>,
-    ) -> Visit {
-        let counters: Vec<Value> = self.shape.outer().iter().map(|_| body.top().declare(INDEX)).collect();
-        let first = match self.along {
-            Along::Vector => self.innermost_range().map_or_else(|| body.top().index(0), |range| range.start),
-            Along::Team { .. } => body.top().declare(INDEX),
-        };
-        let coordinates = self.coordinates.iter().chain(&counters).chain([&first]).copied().collect();
-        let place = Place { element: self.row, coordinates, lanes: self.lanes() };
-        let terms = make(self, body, &place);
-        Visit { counters, first, body: body.take_inner(), terms }
-    }
-
-    /// The loops over the outer dims that are left, and what they make of `starts`.
-    fn loops(
-        &self,
-        body: &mut Body<'_>,
-        outer: &[SpaceDim],
-        visit: &Visit,
-        starts: &[Value],
-    ) -> (Vec<Stmt>, Vec<Value>) {
-        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, visit, starts) };
-        let cut = self.range.filter(|_| outer.len() == self.shape.outer().len());
-        let (zero, step) = (body.top().index(0), body.top().index(1));
-        let var = visit.counters[self.shape.outer().len() - outer.len()];
-        let steps = match cut {
-            None => Steps { var, start: zero, step, end: body.extent(&dim.extent) },
-            Some(range) => Steps { var, start: range.start, step, end: range.end },
-        };
-        let run = (self.work, self.run);
-        strips::combined(body, run, (steps, is_long(&dim.extent)), starts, |body, given| {
-            self.loops(body, rest, visit, given)
-        })
-    }
-
-    /// The loop over the elements along the innermost dim, and what it makes of `starts`.
-    fn innermost(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
-        let range = self.innermost_range();
-        let end = range.map_or_else(|| body.extent(&self.shape.innermost().extent), |range| range.end);
-        match *self.along {
-            Along::Team { first, step, .. } => {
-                // A team has so many threads that each has few steps.
-                let steps = Steps { var: visit.first, start: first, step, end };
-                let run = (self.work, self.run);
-                strips::combined(body, run, (steps, false), starts, |body, given| {
-                    let mut inside = visit.body.clone();
-                    let next = self.run.next(self.work, &mut body.writer(&mut inside), given, &visit.terms);
-                    (inside, next)
-                })
-            }
-            Along::Vector => {
-                let len = range.map_or(end, |range| range.len);
-                let parts = self.run.reduces(self.work);
-                let terms = parts.iter().zip(&visit.terms);
-                let folds: Vec<Fold> = terms.map(|(&part, &term)| fold(body, &[part], vec![term])).collect();
-                let made: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
-                let mut stmts = vec![Stmt::Vector { len, body: visit.body.clone(), folds }];
-                let all = combined(&mut body.writer(&mut stmts), &parts, starts, &made);
-                (stmts, all)
-            }
-        }
-    }
-
-    /// What all lanes and threads have, combined.
-    fn together(&self, body: &mut Body<'_>, parts: &[Monoid], made: Vec<Value>) -> Vec<Value> {
-        let Along::Team { lanes, .. } = *self.along else { return made };
-        if made.is_empty() {
-            return made;
-        }
-        let each_lane = |body: &mut Body<'_>, lane: u8| -> Vec<Value> {
-            let mut b = body.item();
-            let lane_of = |&value: &Value| {
-                let ty = Type { lanes: Lanes::ONE, ..b.ty(value) };
-                b.bind(ty, Expr::Lane(value, lane))
-            };
-            if lanes == 1 { made.clone() } else { made.iter().map(lane_of).collect() }
-        };
-        let mut all = each_lane(body, 0);
-        for lane in 1..lanes {
-            let next = each_lane(body, lane);
-            all = combined(&mut body.item(), parts, &all, &next);
-        }
-        let at_once = folded_at_once(self.work);
-        let folds = parts.chunks(at_once).zip(all.chunks(at_once));
-        let folds: Vec<Fold> = folds.map(|(parts, values)| fold(body, parts, values.to_vec())).collect();
-        let out = folds.iter().flat_map(|fold| fold.out.clone()).collect();
-        body.item().body.extend(folds.into_iter().map(Stmt::Team));
-        out
-    }
-}
-
-/// What is combined as a fold over what lanes or threads have.
-fn fold(body: &mut Body<'_>, parts: &[Monoid], over: Vec<Value>) -> Fold {
-    let one = |&(_, dtype): &Monoid| Type { dtype, lanes: Lanes::ONE };
-    let declare =
-        |body: &mut Body<'_>| parts.iter().map(|part| body.top().declare(one(part))).collect::<Vec<_>>();
-    let (left, right, out) = (declare(body), declare(body), declare(body));
-    let identity = parts.iter().map(|&part| identity(&mut body.top(), part, Lanes::ONE)).collect();
-    let mut function = Vec::new();
-    let results = combined(&mut body.writer(&mut function), parts, &left, &right);
-    Fold { over, identity, left, right, body: function, results, out }
 }

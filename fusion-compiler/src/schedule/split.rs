@@ -1,5 +1,6 @@
 //! Rows that are long: each is cut into parts (`cut.rs`), which blocks or CPU threads combine by themselves, and a second kernel
-//! combines what they made of each row. If elements are stored, a third makes them.
+//! combines what they made of each row. If elements are stored, a third makes them; or the second, where the parts of the only
+//! row are so few that whoever stores elements combines them for itself.
 //!
 //! Each of these kernels is a group of its own, of a graph in which parts are one more axis, or two; so the schedules of rows,
 //! columns and elements write them. What takes several runs along a row takes as many rounds, unless `merge.rs` knows better.
@@ -26,7 +27,7 @@ use crate::target::{TargetFacts, Vectors};
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Way>, Vec<Scratch>) {
     let (mut all, mut scratch) = (Vec::new(), Vec::new());
     for (cut, when) in cuts(work, facts, schedule) {
-        let mut split = Split { work, cut, scratch, stages: vec![] };
+        let mut split = Split { work, facts, cut, scratch, stages: vec![] };
         let mut left = Some(split.all());
         while let Some(stage) = left {
             left = match stage.over {
@@ -34,7 +35,7 @@ pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) ->
                     split.stages.push(stage);
                     None
                 }
-                Over::Parts | Over::Rows => split.round(&stage),
+                Over::Parts | Over::Rows | Over::Folded => split.round(&stage),
             };
         }
         all.extend(ways(&split, facts, &when));
@@ -62,8 +63,13 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usiz
 /// What a kernel of a split works on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
+    /// Parts, which are combined.
     Parts,
+    /// What parts gave, which is combined for each row.
     Rows,
+    /// Parts of the elements of a row; what they gave is combined for each.
+    Folded,
+    /// Elements.
     Elements,
 }
 
@@ -216,9 +222,22 @@ struct Round<'s> {
     partials: BTreeMap<NodeId, Operand>,
 }
 
+impl Round<'_> {
+    /// Whether all that is stored can be by whoever has the elements of a part. A CPU's threads own what they write, which a
+    /// value of the row is not.
+    fn owns(&self, facts: &TargetFacts) -> bool {
+        let group = &self.stage.group;
+        match facts.vector {
+            Vectors::Loops(_) => group.stores.iter().all(|store| group.is_of_elements(store)),
+            Vectors::Lanes(_) => true,
+        }
+    }
+}
+
 /// A split while it is made.
 struct Split<'w> {
     work: &'w Work<'w>,
+    facts: &'w TargetFacts,
     cut: Cut,
     scratch: Vec<Scratch>,
     stages: Vec<Stage>,
@@ -313,6 +332,11 @@ impl Split<'_> {
             copy.map.push(made);
         }
         let known = copy.known(&stage.known);
+        if let Some(chunk) = self.cut.chunk.filter(|_| round.owns(self.facts) && copy.graph.is_looped(along))
+        {
+            self.folded(round, (copy, known), &partials, chunk);
+            return None;
+        }
         let rest = self.rest(round, &copy, &known);
         let cols = if copy.graph.is_looped(along) { parts } else { vec![] };
         let mut made = Stage::new(Over::Rows, copy.graph.clone(), known, (stage.group.order.clone(), cols));
@@ -336,6 +360,28 @@ impl Split<'_> {
         made.fill(&[]);
         self.push(made, "whole");
         rest
+    }
+
+    /// The kernel that stores elements in parts, and for each combines what all parts gave: the only row is not worth a
+    /// kernel for that.
+    fn folded(
+        &mut self,
+        round: &Round<'_>,
+        (copy, known): (Copy, BTreeMap<Load, Operand>),
+        partials: &BTreeMap<NodeId, NodeId>,
+        chunk: AxisId,
+    ) {
+        let stage = round.stage;
+        let cols = [&self.cut.parts(), self.cut.inner.as_slice()].concat();
+        let mut made = Stage::new(Over::Folded, copy.graph.clone(), known, (vec![chunk], cols));
+        for (id, &partial) in partials {
+            made.known.insert(Load::Stored(partial), round.partials[id].clone());
+        }
+        for (store, operand) in stage.group.stores.iter().zip(&stage.stores) {
+            made.store(Store { node: copy.of(store.node), ..store.clone() }, operand.clone());
+        }
+        made.fill(&[]);
+        self.push(made, "elements");
     }
 
     /// What is left to be done once rows have been combined.
@@ -450,10 +496,12 @@ fn aligned(split: &Split<'_>, facts: &TargetFacts, lanes: i64) -> Vec<Condition>
                 .filter(|condition| matches!(condition, Condition::Divides(_, by) if *by == lanes))
                 .collect()
         }
-        (Over::Parts, Schedule::Row | Schedule::Pointwise) => {
+        (Over::Parts | Over::Folded, Schedule::Row | Schedule::Pointwise) => {
             vec![Condition::Divides(cut.innermost.clone(), lanes)]
         }
-        (Over::Elements, Schedule::Row | Schedule::Pointwise) | (Over::Rows, _) => vec![],
+        (Over::Elements, Schedule::Row | Schedule::Pointwise)
+        | (Over::Folded, Schedule::Column)
+        | (Over::Rows, _) => vec![],
     };
     once(split.stages.iter().flat_map(of_stage))
 }
@@ -483,6 +531,7 @@ fn launch(
             Schedule::Column => column::parts(&work, facts, cut, (index, lanes)),
             Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, &cut.len, (index, lanes)),
         },
+        Over::Folded => row::folded(&work, facts, &cut.len, (index, lanes)),
         Over::Rows if !stage.group.cols.is_empty() => row::few(&work, facts),
         Over::Rows | Over::Elements => {
             let mut ways = pointwise::pointwise(&work, facts);
@@ -491,11 +540,9 @@ fn launch(
             ways.swap_remove(first.unwrap_or_else(|| unreachable!("the last way has no conditions")))
         }
     };
-    if stage.over == Over::Parts && facts.rebased {
-        for (operand, buffer) in work.operands.iter().zip(&mut made.buffers) {
-            if is_line(stage, cut, operand) {
-                buffer.reach = Reach::Linear(cut.whole());
-            }
+    for (operand, buffer) in work.operands.iter().zip(&mut made.buffers) {
+        if is_line(stage, cut, operand) && (facts.rebased || operand.access != Access::Read) {
+            buffer.reach = Reach::Linear(cut.whole());
         }
     }
     made.when.clear();
@@ -514,10 +561,12 @@ fn follows(condition: &Condition, when: &[Condition]) -> bool {
 
 /// Whether the parts of an operand follow each other in it, as they do in all.
 fn is_line(stage: &Stage, cut: &Cut, operand: &Operand) -> bool {
-    stage.group.order == [cut.part]
-        && operand.access == Access::Read
-        && !operand.moved
-        && operand.axes == cut.inner
+    let by_parts = match stage.over {
+        Over::Parts => stage.group.order == [cut.part],
+        Over::Folded => true,
+        Over::Rows | Over::Elements => false,
+    };
+    by_parts && !operand.moved && operand.axes == cut.inner
 }
 
 /// What must be bound for elements to be read in any order.
@@ -526,7 +575,7 @@ fn binds(split: &Split<'_>, facts: &TargetFacts) -> Vec<Condition> {
     for stage in &split.stages {
         let work = stage.work();
         let needed: Vec<Condition> = match stage.over {
-            Over::Parts => {
+            Over::Parts | Over::Folded => {
                 let whole = work.operands.iter().filter(|operand| is_windowed(&work, operand));
                 let whole = whole.filter(|operand| !is_line(stage, &split.cut, operand));
                 whole.map(|operand| Condition::Binds(bytes(work.graph, operand))).collect()

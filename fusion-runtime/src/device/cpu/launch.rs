@@ -106,8 +106,12 @@ impl<'a> Work<'a> {
                 }
                 Reach::Whole | Reach::Windows(_) => (0, None),
             };
-            if arg.access != Access::Read && region.len != items.elements.checked_mul(per)? {
-                return None;
+            if arg.access != Access::Read {
+                // The last element of the space may have less than others do.
+                let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
+                if missing >= per.max(1) {
+                    return None;
+                }
             }
             let (len, dtype, access) = (region.len, arg.dtype, arg.access);
             let own = (0, 0);
@@ -185,8 +189,8 @@ impl<'a> Work<'a> {
                 buffer.own = (from, to);
                 continue;
             }
-            buffer.first = from * buffer.per;
-            buffer.len = (to - from) * buffer.per;
+            let [start, end] = [from, to].map(|element| (element * buffer.per).min(buffer.len));
+            (buffer.first, buffer.len) = (start, end - start);
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
             let len = buffer.len;
             redirect(i, buffer, len);

@@ -1,0 +1,257 @@
+//! Once through a row: what is combined of its elements, or stored of them.
+//!
+//! The threads of a team take elements in turn, and then combine what each has; on the CPU a row is a vector loop. Invariant:
+//! what is combined has one order, whatever the threads do.
+
+use super::Work;
+use super::body::{Body, Place};
+use super::position::Range;
+use super::runs::{Exponentials, Monoid, Run, combined, folded_at_once, identity};
+use super::space::SpaceDim;
+use super::strips::{self, Steps, is_long};
+use crate::ir::dtype::DType;
+use crate::ir::graph::{NodeId, Reduce};
+use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value};
+use crate::ir::ops::Op;
+
+pub(super) const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+
+/// How the elements of a row are gone through.
+#[derive(Clone, Copy)]
+pub(super) enum Along {
+    /// As the lanes of a vector loop.
+    Vector,
+    /// Some by each thread of a team.
+    Team {
+        /// Number of the thread in the team, and how many it has.
+        thread: Value,
+        threads: u32,
+        /// Its first element.
+        first: Value,
+        /// Elements from one that it takes to the next.
+        step: Value,
+        /// Elements at a time.
+        lanes: u8,
+    },
+}
+
+impl Along {
+    /// The same from the start of a part on.
+    pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> Along {
+        match (*self, range) {
+            (Along::Team { thread, threads, first, step, lanes }, Some(range)) => {
+                let first = body.item().apply(Op::Add, &[range.start, first]);
+                Along::Team { thread, threads, first, step, lanes }
+            }
+            (along @ (Along::Team { .. } | Along::Vector), _) => along,
+        }
+    }
+
+    /// The same, but one element at a time.
+    pub(super) fn by_one(&self, body: &mut Body<'_>) -> Along {
+        match *self {
+            Along::Team { thread, threads, .. } => {
+                let step = body.top().index(i64::from(threads));
+                Along::Team { thread, threads, first: thread, step, lanes: 1 }
+            }
+            Along::Vector => Along::Vector,
+        }
+    }
+}
+
+/// Once through the elements of a row, or what its parts gave.
+pub(super) struct Pass<'p> {
+    pub(super) work: &'p Work<'p>,
+    /// What is gone through, outermost first.
+    pub(super) dims: &'p [SpaceDim],
+    pub(super) along: &'p Along,
+    pub(super) row: Value,
+    pub(super) range: Option<&'p Range>,
+    /// Those of the dims before.
+    pub(super) coordinates: &'p [Value],
+    /// What is combined.
+    pub(super) run: &'p Run,
+}
+
+/// Where in a row: a counter for each of its dims but the innermost, and the first element of a run along that.
+struct Visit {
+    counters: Vec<Value>,
+    first: Value,
+    /// What is done there.
+    body: Vec<Stmt>,
+    /// What is combined there.
+    terms: Vec<Value>,
+}
+
+impl Pass<'_> {
+    /// What is combined of all elements.
+    pub(super) fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
+        let visit = self.visit(body, |pass, body, place| {
+            let term = |id: NodeId| {
+                let term = body.value(id, &vec![], place);
+                body.inner().splat(term, place.lanes)
+            };
+            pass.run.terms(pass.work).into_iter().map(term).collect()
+        });
+        let parts = self.run.reduces(self.work);
+        // What the lanes of a vector loop make together is one value.
+        let lanes = match self.along {
+            Along::Vector => Lanes::ONE,
+            Along::Team { lanes, .. } => Lanes::Const(*lanes),
+        };
+        let starts = self.run.identity(self.work, &mut body.top(), lanes);
+        let (stmts, mut made) = self.loops(body, self.outer(), &visit, &starts);
+        body.item().body.extend(stmts);
+        let alone = self.run.alone.len();
+        let pairs = made.split_off(alone);
+        let mut all = self.together(body, &parts[..alone], made);
+        for (exponentials, pair) in self.run.pairs.iter().zip(pairs.chunks_exact(2)) {
+            let pair = [pair[0], pair[1]];
+            let largest = self.together(body, &[(Reduce::Max, DType::F32)], vec![pair[0]])[0];
+            let scaled = Exponentials::scaled(&mut body.item(), pair, largest);
+            let sum = self.together(body, &[(Reduce::Sum, DType::F32)], vec![scaled])[0];
+            all.extend([largest, exponentials.finish(&mut body.item(), [largest, sum])]);
+        }
+        all
+    }
+
+    /// Stores what is stored of elements.
+    pub(super) fn store(&self, body: &mut Body<'_>) {
+        let visit = self.visit(body, |pass, body, place| {
+            let work = pass.work;
+            let stores = work.group.stores.iter().zip(&work.stores);
+            let elements = stores.filter(|(store, _)| work.group.is_of_elements(store));
+            // After all that is computed: a parameter is read before it is written.
+            let stores: Vec<Stmt> =
+                elements.map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
+            body.inner().body.extend(stores);
+            vec![]
+        });
+        let (stmts, _) = self.loops(body, self.outer(), &visit, &[]);
+        body.item().body.extend(stmts);
+    }
+
+    /// The dims but the innermost.
+    fn outer(&self) -> &[SpaceDim] {
+        &self.dims[..self.dims.len() - 1]
+    }
+
+    /// The part of a row, if it is one along the innermost dim.
+    fn innermost_range(&self) -> Option<&Range> {
+        self.range.filter(|_| self.outer().is_empty())
+    }
+
+    fn lanes(&self) -> Lanes {
+        match self.along {
+            Along::Vector => Lanes::Loop,
+            Along::Team { lanes, .. } => Lanes::Const(*lanes),
+        }
+    }
+
+    /// What is done at a run of elements.
+    fn visit<'w>(
+        &self,
+        body: &mut Body<'w>,
+        make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Value>,
+    ) -> Visit {
+        let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
+        let first = match self.along {
+            Along::Vector => self.innermost_range().map_or_else(|| body.top().index(0), |range| range.start),
+            Along::Team { .. } => body.top().declare(INDEX),
+        };
+        let coordinates = self.coordinates.iter().chain(&counters).chain([&first]).copied().collect();
+        let place = Place { element: self.row, coordinates, lanes: self.lanes() };
+        let terms = make(self, body, &place);
+        Visit { counters, first, body: body.take_inner(), terms }
+    }
+
+    /// The loops over the outer dims that are left, and what they make of `starts`.
+    fn loops(
+        &self,
+        body: &mut Body<'_>,
+        outer: &[SpaceDim],
+        visit: &Visit,
+        starts: &[Value],
+    ) -> (Vec<Stmt>, Vec<Value>) {
+        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, visit, starts) };
+        let cut = self.range.filter(|_| outer.len() == self.outer().len());
+        let (zero, step) = (body.top().index(0), body.top().index(1));
+        let var = visit.counters[self.outer().len() - outer.len()];
+        let steps = match cut {
+            None => Steps { var, start: zero, step, end: body.extent(&dim.extent) },
+            Some(range) => Steps { var, start: range.start, step, end: range.end },
+        };
+        let run = (self.work, self.run);
+        strips::combined(body, run, (steps, is_long(&dim.extent)), starts, |body, given| {
+            self.loops(body, rest, visit, given)
+        })
+    }
+
+    /// The loop over the elements along the innermost dim, and what it makes of `starts`.
+    fn innermost(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
+        let range = self.innermost_range();
+        let end =
+            range.map_or_else(|| body.extent(&self.dims[self.dims.len() - 1].extent), |range| range.end);
+        match *self.along {
+            Along::Team { first, step, .. } => {
+                // A team has so many threads that each has few steps.
+                let steps = Steps { var: visit.first, start: first, step, end };
+                let run = (self.work, self.run);
+                strips::combined(body, run, (steps, false), starts, |body, given| {
+                    let mut inside = visit.body.clone();
+                    let next = self.run.next(self.work, &mut body.writer(&mut inside), given, &visit.terms);
+                    (inside, next)
+                })
+            }
+            Along::Vector => {
+                let len = range.map_or(end, |range| range.len);
+                let parts = self.run.reduces(self.work);
+                let terms = parts.iter().zip(&visit.terms);
+                let folds: Vec<Fold> = terms.map(|(&part, &term)| fold(body, &[part], vec![term])).collect();
+                let made: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
+                let mut stmts = vec![Stmt::Vector { len, body: visit.body.clone(), folds }];
+                let all = combined(&mut body.writer(&mut stmts), &parts, starts, &made);
+                (stmts, all)
+            }
+        }
+    }
+
+    /// What all lanes and threads have, combined.
+    fn together(&self, body: &mut Body<'_>, parts: &[Monoid], made: Vec<Value>) -> Vec<Value> {
+        let Along::Team { lanes, .. } = *self.along else { return made };
+        if made.is_empty() {
+            return made;
+        }
+        let each_lane = |body: &mut Body<'_>, lane: u8| -> Vec<Value> {
+            let mut b = body.item();
+            let lane_of = |&value: &Value| {
+                let ty = Type { lanes: Lanes::ONE, ..b.ty(value) };
+                b.bind(ty, Expr::Lane(value, lane))
+            };
+            if lanes == 1 { made.clone() } else { made.iter().map(lane_of).collect() }
+        };
+        let mut all = each_lane(body, 0);
+        for lane in 1..lanes {
+            let next = each_lane(body, lane);
+            all = combined(&mut body.item(), parts, &all, &next);
+        }
+        let at_once = folded_at_once(self.work);
+        let folds = parts.chunks(at_once).zip(all.chunks(at_once));
+        let folds: Vec<Fold> = folds.map(|(parts, values)| fold(body, parts, values.to_vec())).collect();
+        let out = folds.iter().flat_map(|fold| fold.out.clone()).collect();
+        body.item().body.extend(folds.into_iter().map(Stmt::Team));
+        out
+    }
+}
+
+/// What is combined as a fold over what lanes or threads have.
+fn fold(body: &mut Body<'_>, parts: &[Monoid], over: Vec<Value>) -> Fold {
+    let one = |&(_, dtype): &Monoid| Type { dtype, lanes: Lanes::ONE };
+    let declare =
+        |body: &mut Body<'_>| parts.iter().map(|part| body.top().declare(one(part))).collect::<Vec<_>>();
+    let (left, right, out) = (declare(body), declare(body), declare(body));
+    let identity = parts.iter().map(|&part| identity(&mut body.top(), part, Lanes::ONE)).collect();
+    let mut function = Vec::new();
+    let results = combined(&mut body.writer(&mut function), parts, &left, &right);
+    Fold { over, identity, left, right, body: function, results, out }
+}
