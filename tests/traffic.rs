@@ -72,6 +72,9 @@ fuse! {
     /// Elements in place.
     pub fn clipped(p: &mut f32[N], most: f32) { p *= min(1.0, most / norm(p)); }
 
+    /// A logit of each row, and what is combined of all.
+    pub fn losses(x: f32[N, V], class: i32[N]) -> f32[N] { cross_entropy(x, V, class) }
+
     /// What is combined after something else is.
     pub fn peak(x: f32[N]) -> i32[] { argmax(x, N) }
 }
@@ -274,6 +277,24 @@ fn a_softmax_of_long_rows_reads_each_element_twice() {
         assert_eq!(told(softmax_rows::report(), &extents), Ok([1, 3 * bytes]));
         // No other device holds it either.
         assert_eq!(softmax_rows::report().bind(&extents).map(|report| report.bytes()), Ok(Some(3 * bytes)));
+    }
+}
+
+/// The class's logit, the largest and the sum of exponentials are found together: of each part, and then of each row.
+#[test]
+fn a_cross_entropy_of_long_rows_reads_each_logit_once() {
+    let total = total("a_cross_entropy_of_long_rows_reads_each_logit_once", |device| {
+        let class = Tensor::from_slice(device, &[7, 0], [2])?;
+        losses(&Tensor::full(device, 1.0, [2, UNHELD])?, &class).map(|_| ())
+    });
+    if let Some(total) = total {
+        let (bytes, parts) = (8 * UNHELD as u64, UNHELD.div_ceil(PART) as u64);
+        let found = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        // Three numbers of each part of two rows, one of which is read again; and each thread reads the class.
+        let again = 2 * (4 * 4 * parts + 256 * 4 * (parts + 1));
+        assert_eq!(found, [2, bytes + again, 2 * (12 * parts + 4)]);
+        let told = told(losses::report(), &[("N", 2), ("V", UNHELD)]);
+        assert_eq!(told, Ok([2, bytes + 2 * (28 * parts + 12)]));
     }
 }
 

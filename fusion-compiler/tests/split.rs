@@ -58,6 +58,13 @@ fn reductions_take_two_kernels() {
     check("pub fn f(x: f32[N, D], y: f32[D]) -> (f32[N], f32[N]) { (var(x * y, D), max(x, D)) }", &rows);
 }
 
+/// Where the class is follows from no other element, so one round does for all that a cross-entropy takes.
+#[test]
+fn a_cross_entropy_takes_two_kernels() {
+    let rows: [(&[i64], usize); 3] = [(&[4, MILLION], 2), (&[2048, MILLION], 1), (&[4, 8000], 1)];
+    check("pub fn f(x: f32[N, V], y: i32[N]) -> f32[N] { cross_entropy(x, V, y) }", &rows);
+}
+
 /// Along the innermost dim if that is long, else along the outermost.
 #[test]
 fn rows_of_several_dims() {
