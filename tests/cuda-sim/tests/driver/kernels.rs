@@ -102,30 +102,66 @@ fn parameters_may_come_in_one_buffer() {
     free(y);
 }
 
+/// A grid, a block, and bytes of dynamic shared memory.
+type Shape = ([u32; 3], [u32; 3], u32);
+
+/// Puts a launch of `ADD` for no element into a stream, with a pointer for each parameter.
+fn add_nothing(function: u64, ([x, y, z], [a, b, c], shared): Shape, stream: u64) -> i32 {
+    let (address, number) = (0_u64, 0_u32);
+    let (address, number) = ((&raw const address).cast(), (&raw const number).cast());
+    let pointers = [address, address, number, number];
+    call!(cuLaunchKernel(function, x, y, z, a, b, c, shared, stream, pointers.as_ptr(), no_extra()))
+}
+
 #[test]
 fn wrong_launches_are_refused() {
     let _context = Context::new();
-    let function = function(ADD, c"add");
-    let pointers = [null::<u8>(); 4];
+    let add = function(ADD, c"add");
+    // Each is right but for one number, and the first two are so altogether.
     for (grid, block, shared, expect) in [
+        ([1, 1, 1], [256, 1, 1], 48 << 10, 0),
+        ([2, 3, 4], [1, 1, 64], 0, 0),
         ([0, 1, 1], [32, 1, 1], 0, 1),
-        ([1, 1, 1], [32, 0, 1], 0, 1),
+        ([1, 1, 0], [32, 1, 1], 0, 1),
+        ([1 << 31, 1, 1], [32, 1, 1], 0, 1),
         ([1, 65_536, 1], [32, 1, 1], 0, 1),
+        ([1, 1, 65_536], [32, 1, 1], 0, 1),
+        ([1, 1, 1], [32, 0, 1], 0, 1),
         ([1, 1, 1], [1025, 1, 1], 0, 1),
         ([1, 1, 1], [32, 32, 2], 0, 1),
         ([1, 1, 1], [1, 1, 65], 0, 1),
-        ([1, 1, 1], [512, 1, 1], 0, 701),
+        // The kernel says `.maxntid 256, 1, 1`.
+        ([1, 1, 1], [257, 1, 1], 0, 701),
         ([1, 1, 1], [32, 1, 1], (48 << 10) + 1, 1),
-        // And these have no parameters.
-        ([1, 1, 1], [32, 1, 1], 0, 1),
     ] {
-        let ([x, y, z], [a, b, c]) = (grid, block);
-        let code =
-            call!(cuLaunchKernel(function, x, y, z, a, b, c, shared, 0, pointers.as_ptr(), no_extra()));
+        let code = add_nothing(add, (grid, block, shared), 0);
         assert_eq!(code, expect, "{grid:?} {block:?} {shared}");
     }
-    assert_eq!(call!(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, null(), no_extra())), 1);
-    assert_eq!(call!(cuLaunchKernel(0, 1, 1, 1, 32, 1, 1, 0, 0, null(), no_extra())), 400);
+    let required = function(&ADD.replace(".maxntid 256, 1, 1", ".reqntid 64, 1, 1"), c"add");
+    assert_eq!(add_nothing(required, ([1; 3], [64, 1, 1], 0), 0), 0);
+    assert_eq!(add_nothing(required, ([1; 3], [32, 2, 1], 0), 0), 1, "as many threads, not in that shape");
+    done!(cuCtxSynchronize());
+}
+
+#[test]
+fn launches_of_what_is_not_there_are_refused() {
+    let _context = Context::new();
+    let (add, right) = (function(ADD, c"add"), ([1; 3], [32, 1, 1], 0));
+    assert_eq!(add_nothing(add, right, 0), 0);
+    assert_eq!(add_nothing(0, right, 0), 400);
+    assert_eq!(add_nothing(add, right, add), 400, "a function is no stream");
+    let value = 0_u64;
+    let value = (&raw const value).cast();
+    let launch = |pointers: *const *const u8, extra: *const *const c_void| {
+        call!(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, 0, pointers, extra))
+    };
+    assert_eq!(launch([value; 4].as_ptr(), null()), 0);
+    assert_eq!(launch([value, value, value, null()].as_ptr(), null()), 1, "one is missing");
+    assert_eq!(launch(null(), null()), 1, "all are");
+    assert_eq!(launch([value; 4].as_ptr(), [null()].as_ptr()), 1, "there are two lists");
+    let other = Context::new();
+    assert_eq!(add_nothing(add, right, 0), 201, "it is another context's");
+    drop(other);
     done!(cuCtxSynchronize());
 }
 
