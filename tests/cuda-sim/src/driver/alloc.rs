@@ -10,6 +10,9 @@ use super::stream;
 /// `CU_MEM_ATTACH_GLOBAL`, `_HOST`, `_SINGLE`: a managed block has one of them.
 const ATTACH: std::ops::RangeInclusive<u32> = 1..=2;
 
+/// Memory that is not the host's to end.
+const DEVICE: [Kind; 2] = [Kind::Device, Kind::Managed];
+
 fn allocate(context: &Context, address: Out<u64>, bytes: usize, kind: Kind) -> Answer {
     if address.is_null() || bytes == 0 {
         return Err(Code::INVALID_VALUE);
@@ -59,14 +62,15 @@ exports! {
     };
 
     /// Ends device memory, and memory that the host reaches too. All work is done before.
-    cuMemFree_v2(address: u64) working |context| free(context, address, &[Kind::Device, Kind::Managed]);
+    cuMemFree_v2(address: u64) working |context| free(context, address, &DEVICE);
 
     /// Ends memory in a stream's order.
     cuMemFreeAsync(address: u64, stream: u64) working |context| {
         if address == 0 {
             return Ok(());
         }
-        context.driver.check_range("cuMemFreeAsync", address, 1)?;
+        stream::key(context, stream)?;
+        context.driver.claim(address, &DEVICE)?;
         stream::put(context, stream, Work::Free(address)).map(|_| ())
     };
 

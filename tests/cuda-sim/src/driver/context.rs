@@ -59,9 +59,8 @@ impl Context {
         }
         let mine = self.driver.allocations(|allocation| allocation.context == self.handle);
         report::leaks(self.driver, &mine, "a context was destroyed");
-        for (address, allocation) in mine {
-            // It was listed just now; another thread's free is as good.
-            let _ = self.driver.free(address, &[allocation.kind]);
+        for (address, _) in mine {
+            self.driver.end(address);
         }
         let handle = self.handle;
         self.driver.remove_if(|object| match object {

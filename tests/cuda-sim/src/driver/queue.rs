@@ -15,7 +15,7 @@ use super::entry::{Answer, Host};
 use super::event::Event;
 use super::launch::Grid;
 use super::report;
-use super::state::{Driver, Kind};
+use super::state::Driver;
 
 /// Pieces of work that a stream holds before the oldest one runs.
 const HELD: usize = 256;
@@ -35,7 +35,7 @@ pub(super) enum Work {
     Copy { from: u64, to: u64, bytes: u64 },
     /// `count` times the `width` low bytes of a pattern.
     Fill { to: u64, pattern: u32, width: u8, count: u64 },
-    /// The end of memory.
+    /// The end of memory, which was asked for.
     Free(u64),
     /// A function of the host.
     Call(extern "C" fn(*mut c_void), Host),
@@ -188,7 +188,10 @@ impl Work {
             Work::Out { from, to, bytes } => late(copy::write_host(driver, from, to, bytes)),
             Work::Copy { from, to, bytes } => late(copy::within(driver, from, to, bytes)),
             Work::Fill { to, pattern, width, count } => late(copy::fill(driver, to, pattern, width, count)),
-            Work::Free(address) => late(driver.free(address, &[Kind::Device, Kind::Managed])),
+            Work::Free(address) => {
+                driver.end(address);
+                Ok(())
+            }
             Work::Call(function, data) => {
                 super::stream::call_host(|| function(data.0.cast()));
                 Ok(())

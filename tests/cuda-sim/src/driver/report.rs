@@ -93,7 +93,8 @@ pub(super) fn faulted(driver: &Driver, fault: &Fault, code: super::code::Code) {
 
 /// Memory that was not freed when it should have been.
 pub(super) fn leaks(driver: &Driver, leaked: &[(u64, Allocation)], when: &str) {
-    let leaked: Vec<_> = leaked.iter().filter(|(_, allocation)| allocation.kind != Kind::Global).collect();
+    let is_leak = |allocation: &Allocation| allocation.kind != Kind::Global && !allocation.is_ending;
+    let leaked: Vec<_> = leaked.iter().filter(|(_, allocation)| is_leak(allocation)).collect();
     if leaked.is_empty() {
         return;
     }

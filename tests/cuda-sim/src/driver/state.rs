@@ -88,6 +88,8 @@ pub(super) struct Allocation {
     pub(super) context: u64,
     pub(super) bytes: u64,
     pub(super) kind: Kind,
+    /// Whether its end was asked for, which a stream may have still to do.
+    pub(super) is_ending: bool,
 }
 
 /// The process's driver. If the environment makes no sense, every call fails, and the first one says why.
@@ -210,28 +212,45 @@ impl Driver {
             Kind::Managed | Kind::Host => memory.allocate_shared(bytes),
         };
         let address = address.ok_or(Code::OUT_OF_MEMORY)?;
-        let allocation = Allocation { context: context.handle, bytes, kind };
+        let allocation = Allocation { context: context.handle, bytes, kind, is_ending: false };
         self.allocations.lock().unwrap_or_else(PoisonError::into_inner).insert(address, allocation);
         self.report.allocated(bytes);
         Ok(address)
     }
 
+    /// Asks for the end of memory that was allocated for one of these uses. `end` has to follow.
+    pub(super) fn claim(&self, address: u64, kinds: &[Kind]) -> Answer {
+        let mut allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = match allocations.get_mut(&address) {
+            Some(allocation) if allocation.is_ending => "it is being freed".into(),
+            Some(allocation) if kinds.contains(&allocation.kind) => {
+                allocation.is_ending = true;
+                return Ok(());
+            }
+            Some(_) => "it was allocated otherwise".into(),
+            None => {
+                self.find(address, 1).err().map_or("it is within other memory".into(), |why| why.to_string())
+            }
+        };
+        report::say(&format!("{address:#x} is not the start of memory to free: {why}"));
+        Err(Code::INVALID_VALUE)
+    }
+
+    /// Ends memory, unless its context's end did so.
+    pub(super) fn end(&self, address: u64) {
+        let mut allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(allocation) = allocations.remove(&address) {
+            self.report.freed(allocation.bytes);
+            let freed = self.devices.iter().any(|device| device.memory.free(address).is_ok());
+            debug_assert!(freed, "what is listed lives");
+        }
+    }
+
     /// Ends memory that was allocated for one of these uses.
     pub(super) fn free(&self, address: u64, kinds: &[Kind]) -> Answer {
-        let mut allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = allocations.get(&address).filter(|allocation| kinds.contains(&allocation.kind));
-        let Some(&allocation) = fits else {
-            let why = self
-                .find(address, 1)
-                .err()
-                .map_or("it was allocated otherwise".into(), |why| why.to_string());
-            report::say(&format!("{address:#x} is not the start of memory to free: {why}"));
-            return Err(Code::INVALID_VALUE);
-        };
-        allocations.remove(&address);
-        self.report.freed(allocation.bytes);
-        let freed = self.devices.iter().any(|device| device.memory.free(address).is_ok());
-        if freed { Ok(()) } else { Err(Code::INVALID_VALUE) }
+        self.claim(address, kinds)?;
+        self.end(address);
+        Ok(())
     }
 
     /// What was allocated, and by `keep`'s choice is listed.

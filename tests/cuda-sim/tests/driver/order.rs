@@ -6,7 +6,7 @@ use cuda_sim::driver::entry::{Host, Out};
 use cuda_sim::driver::event::*;
 use cuda_sim::driver::stream::*;
 
-use super::{Context, call, done, free, made, upload};
+use super::{Context, call, done, free, in_child, made, upload};
 
 /// Pinned memory, so that copies to it take their time, and what is there can be looked at meanwhile.
 struct Pinned(Host);
@@ -33,7 +33,8 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        done!(cuMemFreeHost(self.0));
+        let code = call!(cuMemFreeHost(self.0));
+        assert!(code == 0 || std::thread::panicking(), "{code}");
     }
 }
 
@@ -153,6 +154,29 @@ fn memory_freed_in_order_is_there_until_then() {
     assert_eq!(super::download(b, 1), [3]);
     assert_eq!(call!(cuMemFreeAsync(a, stream)), 1);
     free(b);
+}
+
+#[test]
+fn memory_that_cannot_be_freed_in_order_is_refused_at_once() {
+    let test = "order::memory_that_cannot_be_freed_in_order_is_refused_at_once";
+    let check = |stderr: &str| assert!(!stderr.contains("never freed"), "{stderr}");
+    if in_child(test, &[], check) {
+        let context = Context::new();
+        let (a, pinned, stream): (_, _, u64) = (upload(&[3, 4]), Pinned::new(), made!(cuStreamCreate(1)));
+        assert_eq!(call!(cuMemFreeAsync(a + 4, stream)), 1, "not a start");
+        assert_eq!(call!(cuMemFreeAsync(pinned.0.0 as u64, stream)), 1, "the host's");
+        assert_eq!(call!(cuMemFreeAsync(a, context.0)), 400, "a context is no stream");
+        done!(cuMemFreeAsync(a, stream));
+        assert_eq!(call!(cuMemFreeAsync(a, stream)), 1, "twice");
+        done!(cuStreamSynchronize(stream));
+        let b = upload(&[5]);
+        done!(cuMemFreeAsync(b, stream));
+        assert_eq!(call!(cuMemFree_v2(b)), 1, "twice, in two ways");
+        done!(cuStreamSynchronize(stream));
+        drop(pinned);
+        // This one's turn never comes, which is no leak.
+        done!(cuMemFreeAsync(upload(&[6]), stream));
+    }
 }
 
 #[test]
