@@ -42,10 +42,17 @@ exports! {
     /// Device memory.
     cuMemAlloc_v2(address: Out<u64>, bytes: usize) working |context| allocate(context, address, bytes, Kind::Device);
 
-    /// Device memory, in a stream's order, which makes no difference here.
+    /// Device memory, in a stream's order. Where there is too little, what streams are to free is freed first: the
+    /// memory that is found there may be used after that.
     cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: u64) working |context| {
         stream::key(context, stream)?;
-        allocate(context, address, bytes, Kind::Device)
+        match allocate(context, address, bytes, Kind::Device) {
+            Err(Code::OUT_OF_MEMORY) => {
+                context.synchronize()?;
+                allocate(context, address, bytes, Kind::Device)
+            }
+            done => done,
+        }
     };
 
     /// Memory that the host reaches too.

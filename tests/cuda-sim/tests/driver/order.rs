@@ -180,6 +180,23 @@ fn memory_that_cannot_be_freed_in_order_is_refused_at_once() {
 }
 
 #[test]
+fn memory_freed_in_order_can_be_allocated_again() {
+    let test = "order::memory_freed_in_order_can_be_allocated_again";
+    if in_child(test, &[("CUDA_SIM_MEMORY", "1048576")], |_| ()) {
+        let _context = Context::new();
+        let (first, second): (u64, u64) = (made!(cuStreamCreate(1)), made!(cuStreamCreate(1)));
+        for stream in [first, first, first, second, first] {
+            let a: u64 = made!(cuMemAllocAsync(600 << 10, stream));
+            done!(cuMemsetD32Async(a, 1, 4, stream));
+            done!(cuMemFreeAsync(a, stream));
+        }
+        let a: u64 = made!(cuMemAllocAsync(600 << 10, first));
+        assert_eq!(call!(cuMemAllocAsync(Out::to(&mut 0), 600 << 10, first)), 2, "nothing frees it");
+        free(a);
+    }
+}
+
+#[test]
 fn a_long_queue_is_worked_off() {
     let _context = Context::new();
     let (a, stream): (_, u64) = (upload(&[0]), made!(cuStreamCreate(1)));
