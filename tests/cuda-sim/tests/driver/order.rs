@@ -68,6 +68,31 @@ fn pinned_memory_is_read_late_and_other_memory_at_once() {
 }
 
 #[test]
+fn a_copy_to_memory_that_is_not_pinned_is_waited_for() {
+    let _context = Context::new();
+    let (a, stream): (_, u64) = (upload(&[0]), made!(cuStreamCreate(1)));
+    let mut to = 0_u32;
+    done!(cuMemsetD32Async(a, 5, 1, stream));
+    done!(cuMemcpyDtoHAsync_v2(Host((&raw mut to).cast()), a, 4, stream));
+    assert_eq!(to, 5);
+    free(a);
+}
+
+#[test]
+fn memory_is_freed_after_the_work_before() {
+    let _context = Context::new();
+    let (a, b, stream): (_, _, u64) = (upload(&[7]), upload(&[8]), made!(cuStreamCreate(1)));
+    let (to, other) = (Pinned::new(), Pinned::new());
+    done!(cuMemcpyDtoHAsync_v2(to.0, a, 4, stream));
+    free(a);
+    assert_eq!(to.get(), 7, "the device's");
+    done!(cuMemcpyDtoHAsync_v2(to.0, b, 4, stream));
+    drop(other);
+    assert_eq!(to.get(), 8, "the host's");
+    free(b);
+}
+
+#[test]
 fn queries_let_work_go_on() {
     let _context = Context::new();
     let (a, stream): (_, u64) = (upload(&[0]), made!(cuStreamCreate(1)));
