@@ -19,8 +19,8 @@ pub(super) type Answer<T = ()> = Result<T, Code>;
 /// Functions of the driver: name, arguments, what has to be there first, and what then happens.
 ///
 /// The guards: `always`, nothing; `driver`, `cuInit` was called; `current`, there is a current context; `working`,
-/// there is one, and nothing went wrong on its device that ends all work there. The last two refuse calls from a
-/// function of the host that a stream called.
+/// there is one, and nothing went wrong on its device that ends all work there. All but the first refuse calls from a
+/// function of the host that a stream called: the queues are held as long as it runs.
 macro_rules! exports {
     ($( $(#[$meta:meta])* $name:ident ( $($arg:ident : $type:ty),* $(,)? ) $guard:ident $body:expr; )*) => {
         /// The functions of this module.
@@ -49,24 +49,22 @@ pub(super) fn always(name: &'static str, body: impl FnOnce() -> Answer) -> i32 {
 
 /// Runs what needs `cuInit` to have been called.
 pub(super) fn driver(name: &'static str, body: impl FnOnce(&'static Driver) -> Answer) -> i32 {
-    guarded(name, |driver| body(driver.initialized()?))
+    guarded(name, |driver| {
+        stream::not_in_callback()?;
+        body(driver.initialized()?)
+    })
 }
 
 /// Runs what needs a current context, in whatever state.
 pub(super) fn current(name: &'static str, body: impl FnOnce(&Arc<Context>) -> Answer) -> i32 {
-    guarded(name, |driver| {
-        stream::not_in_callback()?;
-        body(&context::of_thread(driver.initialized()?)?)
-    })
+    driver(name, |driver| body(&context::of_thread(driver)?))
 }
 
 /// Runs what needs a current context whose device works.
 pub(super) fn working(name: &'static str, body: impl FnOnce(&Arc<Context>) -> Answer) -> i32 {
-    guarded(name, |driver| {
-        stream::not_in_callback()?;
-        let context = context::of_thread(driver.initialized()?)?;
+    current(name, |context| {
         context.device().check()?;
-        body(&context)
+        body(context)
     })
 }
 

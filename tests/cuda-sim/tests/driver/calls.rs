@@ -286,6 +286,42 @@ fn functions_of_the_host_run_in_order_and_call_nothing() {
     assert_eq!(call!(cuLaunchHostFunc(stream, None, Host(std::ptr::null_mut()))), 1);
 }
 
+/// What a function of the host may not end, and what it was answered.
+struct Ends {
+    context: u64,
+    event: u64,
+    stream: u64,
+    answers: Vec<i32>,
+}
+
+extern "C" fn end_all(data: *mut c_void) {
+    // SAFETY: the test hands it over, and looks at it when this has returned.
+    let ends = unsafe { &mut *data.cast::<Ends>() };
+    ends.answers = vec![call!(cuEventDestroy_v2(ends.event))];
+    // The others would wait for the queue that waits for this function.
+    if ends.answers == [800] {
+        ends.answers.extend([
+            call!(cuStreamDestroy_v2(ends.stream)),
+            call!(cuCtxDestroy_v2(ends.context)),
+            call!(cuDevicePrimaryCtxRelease_v2(0)),
+            call!(cuDevicePrimaryCtxReset_v2(0)),
+        ]);
+    }
+}
+
+#[test]
+fn functions_of_the_host_end_nothing() {
+    let context = Context::new();
+    let (event, stream) = (made!(cuEventCreate(0)), made!(cuStreamCreate(0)));
+    let mut ends = Ends { context: context.0, event, stream, answers: Vec::new() };
+    done!(cuLaunchHostFunc(stream, Some(end_all), Host((&raw mut ends).cast())));
+    done!(cuStreamSynchronize(stream));
+    assert_eq!(ends.answers, [800; 5]);
+    // And afterwards it may be done.
+    done!(cuEventDestroy_v2(event));
+    done!(cuStreamDestroy_v2(stream));
+}
+
 #[test]
 fn the_calls_that_the_environment_names_fail() {
     let environment = [("CUDA_SIM_FAIL", "cuMemAlloc_v2:2=2,cuCtxSynchronize:1=719")];
