@@ -126,11 +126,18 @@ const END: usize = 0;
 const BUFFER_POINTER: usize = 1;
 const BUFFER_SIZE: usize = 2;
 
-/// The parameters' bytes, from one buffer with all of them.
+/// The length of a struct of the parameters, which may end with padding.
+fn padded(params: &[Param], len: u32) -> u32 {
+    // A length is a multiple of the alignment, of which C's types have 16 at most.
+    let align = |param: &Param| 1 << (param.bytes | 16).trailing_zeros();
+    len.next_multiple_of(params.iter().map(align).max().unwrap_or(1))
+}
+
+/// The parameters' bytes, from one buffer with all of them, and padding after them or none.
 ///
 /// # Safety
 /// `extra` is a list of names and values that ends with `CU_LAUNCH_PARAM_END`; the buffer has the size said.
-unsafe fn from_buffer(len: u32, extra: *const *const c_void) -> Answer<Vec<u8>> {
+unsafe fn from_buffer(params: &[Param], len: u32, extra: *const *const c_void) -> Answer<Vec<u8>> {
     let (mut buffer, mut size, mut i) = (std::ptr::null::<u8>(), None, 0);
     loop {
         // SAFETY: the list did not end before, and a value follows each name.
@@ -149,10 +156,11 @@ unsafe fn from_buffer(len: u32, extra: *const *const c_void) -> Answer<Vec<u8>> 
         }
         i += 2;
     }
+    let sizes = len as usize..=padded(params, len) as usize;
     match size {
-        Some(size) if size == len as usize && !buffer.is_null() => {
-            // SAFETY: it has the size said.
-            Ok(unsafe { std::slice::from_raw_parts(buffer, size) }.to_vec())
+        Some(size) if sizes.contains(&size) && !buffer.is_null() => {
+            // SAFETY: it has the size said, which is no less.
+            Ok(unsafe { std::slice::from_raw_parts(buffer, len as usize) }.to_vec())
         }
         Some(0) | None if len == 0 => Ok(Vec::new()),
         Some(_) | None => Err(Code::INVALID_VALUE),
@@ -172,7 +180,7 @@ unsafe fn params(
         // SAFETY: passed on from the caller.
         (false, true) => unsafe { gather(&kernel.params, kernel.params_bytes, pointers) },
         // SAFETY: passed on from the caller.
-        (true, false) => unsafe { from_buffer(kernel.params_bytes, extra) },
+        (true, false) => unsafe { from_buffer(&kernel.params, kernel.params_bytes, extra) },
         (true, true) if kernel.params.is_empty() => Ok(Vec::new()),
         (true, true) => Err(Code::INVALID_VALUE),
     }

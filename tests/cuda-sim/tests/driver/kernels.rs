@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 
 use cuda_sim::driver::alloc::cuMemAlloc_v2;
 use cuda_sim::driver::context::cuCtxSynchronize;
+use cuda_sim::driver::copy::cuMemsetD32_v2;
 use cuda_sim::driver::entry::{Out, Text};
 use cuda_sim::driver::launch::cuLaunchKernel;
 use cuda_sim::driver::module::*;
@@ -73,6 +74,18 @@ fn a_kernel_runs_and_is_reported() {
     }
 }
 
+/// Launches a thread with one buffer for all parameters.
+fn launch_buffer(function: u64, buffer: *const c_void, size: usize) -> i32 {
+    let extra = [
+        std::ptr::without_provenance(1),
+        buffer,
+        std::ptr::without_provenance(2),
+        (&raw const size).cast(),
+        null(),
+    ];
+    call!(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, null(), extra.as_ptr()))
+}
+
 #[test]
 fn parameters_may_come_in_one_buffer() {
     #[repr(C)]
@@ -85,19 +98,32 @@ fn parameters_may_come_in_one_buffer() {
     let _context = Context::new();
     let (x, y, add) = (upload(&[1, 2, 3]), upload(&[0; 3]), function(ADD, c"add"));
     let params = Params { x, y, k: 10, n: 3 };
-    let (size, short) = (size_of::<Params>(), 4_usize);
-    let launch = |size: &usize| {
-        let extra: [*const c_void; 5] = [
-            std::ptr::without_provenance(1),
-            (&raw const params).cast(),
-            std::ptr::without_provenance(2),
-            std::ptr::from_ref(size).cast(),
-            null(),
-        ];
-        call!(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, 0, null(), extra.as_ptr()))
-    };
-    assert_eq!((launch(&short), launch(&size)), (1, 0));
+    let answers = [4, 23, 24, 25, 32].map(|size| launch_buffer(add, (&raw const params).cast(), size));
+    assert_eq!(answers, [1, 1, 0, 1, 1]);
     assert_eq!(download(y, 3), [11, 12, 13]);
+    free(x);
+    free(y);
+}
+
+#[test]
+fn a_buffer_of_parameters_may_end_with_padding() {
+    #[repr(C)]
+    struct Params {
+        x: u64,
+        y: u64,
+        k: u32,
+    }
+    let _context = Context::new();
+    let text = ADD.replace(", .param .u32 n", "").replace("ld.param.u32 %r2, [n]", "mov.u32 %r2, 3");
+    let (x, y, add) = (upload(&[1, 2, 3]), upload(&[0; 3]), function(&text, c"add"));
+    let params = Params { x, y, k: 10 };
+    assert_eq!(size_of::<Params>(), 24, "of which the parameters are 20");
+    for (size, expect) in [(16, 1), (20, 0), (24, 0), (28, 1), (32, 1)] {
+        done!(cuMemsetD32_v2(y, 0, 3));
+        assert_eq!(launch_buffer(add, (&raw const params).cast(), size), expect, "{size}");
+        let sums = if expect == 0 { [11, 12, 13] } else { [0; 3] };
+        assert_eq!(download(y, 3), sums, "{size}");
+    }
     free(x);
     free(y);
 }
