@@ -27,7 +27,7 @@
 //! total launches=… faults=… instructions=… … allocations=… peak_bytes=… leaks=… leaked_bytes=…
 //! ```
 //!
-//! Bytes are those of threads; a sector is 32 bytes that an instruction of a warp touches.
+//! Bytes are those that threads access in global memory; a sector there is 32 bytes that an instruction of a warp touches.
 //!
 //! # What is not simulated
 //!

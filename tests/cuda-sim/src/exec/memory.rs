@@ -142,7 +142,10 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
                     }
                     global_spot(who, spot, touch, &mut last)
                 })?;
-                count(&mut who.mem.counters, exec, (access, at, reads));
+                // Constants come by a cache of their own.
+                if space != Space::Const {
+                    count(&mut who.mem.counters, exec, (access, at, reads));
+                }
             }
             Space::Shared => {
                 who.mem.atomic_reads = false;

@@ -74,6 +74,27 @@ fn a_kernel_runs_and_is_reported() {
     }
 }
 
+#[test]
+fn loads_of_constants_are_no_loads_of_global_memory() {
+    let check = |stderr: &str| {
+        let line = stderr.lines().find(|line| line.starts_with("launch ")).unwrap();
+        for part in ["loaded=400", "load_sectors=13", "stored=400"] {
+            assert!(line.split(' ').any(|word| word == part), "{part}: {line}");
+        }
+    };
+    let test = "kernels::loads_of_constants_are_no_loads_of_global_memory";
+    if in_child(test, &[("CUDA_SIM_REPORT", "-")], check) {
+        let _context = Context::new();
+        let text = ADD.replace(".visible .entry", ".const .align 4 .u32 seven = 7;\n.visible .entry");
+        let text = text.replace("ld.param.u32 %r1, [k]", "ld.const.u32 %r1, [seven]");
+        let (x, y, add_k) = (upload(&[0; 100]), upload(&[0; 100]), function(&text, c"add"));
+        assert_eq!(add(add_k, 2, 64, (x, y, 5, 100)), 0);
+        assert_eq!(download(y, 100), [7; 100]);
+        free(x);
+        free(y);
+    }
+}
+
 /// Launches a thread with one buffer for all parameters.
 fn launch_buffer(function: u64, buffer: *const c_void, size: usize) -> i32 {
     let extra = [
