@@ -153,11 +153,12 @@ run_tests() {
     source tests/cuda-sim/env.sh && cargo test --quiet --workspace --no-fail-fast --features cuda
 }
 
-# What a device does that is built without the others. There is no wgpu device to require.
+# Without the default features: features change the runtime alone, so its tests, and one of the macro's. There is no wgpu
+# device to require.
 run_tests_without_wgpu() {
     source tests/cuda-sim/env.sh && env -u FUSION_REQUIRE_WGPU \
-        cargo test --quiet --package fusion --package fusion-runtime --no-fail-fast --no-default-features --features cuda \
-        --test language --test execute --test tensor
+        cargo test --quiet "${featured[@]}" --no-fail-fast --no-default-features --features cuda --lib --examples \
+        --test execute --test properties --test shared --test tensor --test language
 }
 
 # Built by the tests.
