@@ -113,7 +113,9 @@ fn elements_take_a_third_kernel() {
     check("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", &rows);
     check("pub fn f(x: f32[N, D]) -> f32[N, D] { layer_norm(x, D) }", &rows);
     check("pub fn f(x: f32[N, D]) -> (f32[N, D], f32[N]) { (x - max(x, D), sum(x, D)) }", &rows);
-    check("pub fn f(x: f32[N, D]) -> i32[N] { argmax(x, D) }", &[(&[3, MILLION], 4)]);
+    check("pub fn f(x: f32[N, D]) -> i32[N] { argmax(x, D) }", &[(&[3, MILLION], 2)]);
+    check("pub fn f(x: f32[N, D]) -> i32[D] { argmin(x, N) }", &[(&[MILLION, 3], 2)]);
+    check("pub fn f(x: i32[N, H, W]) -> i32[N] { argmax(x, (H, W)) }", &[(&[3, 5, MILLION], 2)]);
     check("pub fn f(x: f32[N, D]) -> f32[N, D] { if x == max(x, D) { index(D) as f32 } else { x } }", &rows);
 }
 
@@ -150,6 +152,8 @@ fn what_parts_cannot_make_takes_another_round() {
         "sum(exp(x - mean(x)))",
         "sum(exp(x - max(abs(x))))",
         "max(exp(x - max(x)))",
+        "sum(if x == max(x) { index(N) as f32 } else { 0.0 })",
+        "min(if x == max(x) { 1.0 } else { x })",
     ] {
         check(&format!("pub fn f(x: f32[N]) -> f32[] {{ {body} }}"), &[(&[MILLION], 4)]);
     }

@@ -17,6 +17,9 @@ fuse! {
     pub(crate) fn row_spread(x: f32[N, D]) -> (f32[N], f32[N]) { (var(x, D), std(x, D)) }
     pub(crate) fn row_logs(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }
     pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
+    pub(crate) fn column_places(x: f32[D, N]) -> (i32[N], i32[N]) {
+        (argmax(x, D), min(if x == max(x, D) { D + 1 } else { D }, D))
+    }
     pub(crate) fn whether(x: f32[N, D]) -> (i32[N], u32[N], u32[N]) {
         let count = sum(if x > 1.999 { 1 } else { 0 }, D);
         let one = if any(x > 1.999, D) { 1 } else { 0 };
@@ -301,6 +304,59 @@ fn rows_of_a_fixed_length() {
         check("var", &var, &[3], host.rows().map(|row| expected_spread(&row)[0]));
         Ok(())
     });
+}
+
+/// The first of equals in whichever part, and the first NaN; of columns some parts have no element.
+#[test]
+fn places_across_parts() {
+    // Eleven runs that 88 parts of three columns take turns along, and fifty elements.
+    const D: usize = 11 * 5632 + 50;
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    // What a row is full of, and what is elsewhere in it.
+    let cases: [(f32, &[(usize, f32)]); 8] = [
+        (0.5, &[]),
+        (0.5, &[(60_000, 2.0), (61_000, 2.0)]),
+        (0.5, &[(100, 2.0), (60_000, nan), (61_500, nan)]),
+        (nan, &[(0, 1.0)]),
+        (-inf, &[]),
+        (-inf, &[(D - 1, -3.0)]),
+        (-0.0, &[(50_000, 0.0)]),
+        (inf, &[(0, 7.0), (40_000, nan)]),
+    ];
+    let rows = cases.map(|(full, others)| {
+        let mut row = vec![full; D];
+        others.iter().for_each(|&(at, x)| row[at] = x);
+        row
+    });
+    let first = |row: &[f32], better: fn(f32, f32) -> bool| {
+        let nan = row.iter().position(|x| x.is_nan());
+        nan.unwrap_or_else(|| {
+            (1..row.len()).fold(0, |best, i| if better(row[i], row[best]) { i } else { best })
+        })
+    };
+    let all = |better| rows.iter().map(|row| first(row, better) as i32).collect::<Vec<_>>();
+    let (most, least) = (all(|x, best| x > best), all(|x, best| x < best));
+    for device in exact_devices() {
+        let n = rows.len();
+        let (got_most, got_least) =
+            places(&Tensor::from_slice(&device, &rows.concat(), [n, D]).expect("it fits")).expect("it runs");
+        assert_eq!(got_most.to_vec().expect("it is there"), most, "{device}");
+        assert_eq!(got_least.to_vec().expect("it is there"), least, "{device}");
+        // Three columns at a time have parts that take turns.
+        for three in 0..n / 3 {
+            let columns: Vec<f32> = (0..D)
+                .flat_map(|i| (0..3).map(move |c| (i, c)))
+                .map(|(i, c)| rows[3 * three + c][i])
+                .collect();
+            let x = Tensor::from_slice(&device, &columns, [D, 3]).expect("it fits");
+            let (place, beyond) = column_places(&x).expect("it runs");
+            let of_three = 3 * three..3 * three + 3;
+            assert_eq!(place.to_vec().expect("it is there"), most[of_three.clone()], "{device}");
+            let alike = |row: &Vec<f32>| D as i32 + i32::from(row.iter().all(|x| *x == row[0]));
+            let expected: Vec<i32> = rows[of_three].iter().map(alike).collect();
+            assert_eq!(beyond.to_vec().expect("it is there"), expected, "{device}");
+        }
+    }
 }
 
 #[test]

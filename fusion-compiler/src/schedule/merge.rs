@@ -1,8 +1,8 @@
 //! What is combined relative to what else is combined, in one run along the parts of a row.
 //!
-//! The squares of the distances from the mean, and exponentials of the distances from the largest, take two runs along a
-//! row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is relative to
-//! the row's follows from both.
+//! The squares of the distances from the mean, exponentials of the distances from the largest, and where the largest is take
+//! two runs along a row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is
+//! relative to the row's follows from both.
 
 use std::collections::BTreeMap;
 
@@ -37,6 +37,17 @@ pub(super) enum Merge {
         /// The largest `t`.
         most: NodeId,
     },
+    /// The least `place` where `t == most`, the largest or smallest `t`; what there is instead is the same for all `t`.
+    Places {
+        /// The least.
+        reduce: NodeId,
+        /// `t == most`, or also where `t` is NaN, which is `most` then.
+        found: NodeId,
+        /// What there is instead.
+        instead: NodeId,
+        /// The largest or smallest.
+        most: NodeId,
+    },
 }
 
 /// Those of the candidates that can be made of parts, given what else is.
@@ -47,7 +58,10 @@ pub(super) fn merges(
     known: &[NodeId],
 ) -> Vec<Merge> {
     let inside = |merge: &Merge| merge.needs().iter().all(|id| group.nodes.contains(id));
-    let merge = |id| squares(graph, group, id, known).or_else(|| exponentials(graph, id, known));
+    let merge = |id| {
+        let squares = squares(graph, group, id, known);
+        squares.or_else(|| exponentials(graph, id, known)).or_else(|| places(graph, id, known))
+    };
     candidates.filter_map(merge).filter(inside).collect()
 }
 
@@ -80,13 +94,33 @@ fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge
     })
 }
 
+fn places(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
+    let (axes, place) = reduced(graph, reduce, Reduce::Min)?;
+    let [found, _, instead] = operands(graph, place, Op::Select)?;
+    let [of, most] = extreme(graph, found)?;
+    let same_row = |how| reduced(graph, most, how) == Some((axes, of));
+    let is_of_row = same_row(Reduce::Max) || same_row(Reduce::Min);
+    let is_same = graph.node(instead).axes.minus(axes) == graph.node(instead).axes;
+    (is_of_row && is_same && known.contains(&most)).then_some(Merge::Places { reduce, found, instead, most })
+}
+
+/// What is compared where something is the extreme, or also no number.
+fn extreme(graph: &Graph, found: NodeId) -> Option<[NodeId; 2]> {
+    let Some([equal, nan]) = operands(graph, found, Op::Or) else { return operands(graph, found, Op::Eq) };
+    let [of, most] = operands(graph, equal, Op::Eq)?;
+    (operands(graph, nan, Op::Ne)? == [of; 2]).then_some([of, most])
+}
+
 /// The axes that floats are combined along in this way, and what is combined.
 fn combined(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, NodeId)> {
+    reduced(graph, id, how).filter(|_| graph.node(id).dtype == DType::F32)
+}
+
+/// The same of any type.
+fn reduced(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, NodeId)> {
     let node = graph.node(id);
     match node.kind {
-        NodeKind::Reduce(reduce, axes) if reduce == how && node.dtype == DType::F32 => {
-            Some((axes, node.args[0]))
-        }
+        NodeKind::Reduce(reduce, axes) if reduce == how => Some((axes, node.args[0])),
         NodeKind::Reduce(..)
         | NodeKind::Input(_)
         | NodeKind::Scalar(_)
@@ -134,7 +168,9 @@ impl Merge {
     /// The reduction.
     pub(super) fn reduce(&self) -> NodeId {
         match *self {
-            Merge::Squares { reduce, .. } | Merge::Exponentials { reduce, .. } => reduce,
+            Merge::Squares { reduce, .. }
+            | Merge::Exponentials { reduce, .. }
+            | Merge::Places { reduce, .. } => reduce,
         }
     }
 
@@ -143,6 +179,7 @@ impl Merge {
         match *self {
             Merge::Squares { mean, sum, .. } => vec![mean, sum],
             Merge::Exponentials { difference, shift, most, .. } => vec![difference, shift, most],
+            Merge::Places { found, instead, most, .. } => vec![found, instead, most],
         }
     }
 
@@ -161,7 +198,8 @@ impl Merge {
                 let shift = write.finite(most);
                 Some(write.apply(Op::Sub, &[of, shift]))
             }
-            Merge::Squares { .. } | Merge::Exponentials { .. } => None,
+            // What is compared with the largest is so with that of the part.
+            Merge::Squares { .. } | Merge::Exponentials { .. } | Merge::Places { .. } => None,
         }
     }
 
@@ -204,6 +242,25 @@ impl Merge {
                 let none = write.apply(Op::Eq, &[own, zero]);
                 let nothing = write.apply(Op::Mul, &[zero, shift]);
                 write.apply(Op::Select, &[none, nothing, scaled])
+            }
+            // Of a part whose largest is not the row's nothing is found. NaN is the row's where it is a part's.
+            Merge::Places { instead, most: old, .. } => {
+                let (instead, most) = (copy.of(instead), copy.of(old));
+                let mut write = Writer { graph: &mut copy.graph, span };
+                let of_part = partials[&old];
+                let same = write.apply(Op::Eq, &[of_part, most]);
+                let nan = write.apply(Op::Ne, &[of_part, of_part]);
+                let found = write.apply(Op::Or, &[same, nan]);
+                let place = write.apply(Op::Select, &[found, own, instead]);
+                match cut.turns {
+                    None => place,
+                    // A part without elements has nothing instead either.
+                    Some(_) => {
+                        let (count, zero) = (write.count(cut), write.literal(0.0));
+                        let none = write.apply(Op::Eq, &[count, zero]);
+                        write.apply(Op::Select, &[none, own, place])
+                    }
+                }
             }
         }
     }
