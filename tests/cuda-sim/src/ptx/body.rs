@@ -451,7 +451,7 @@ impl<'p, 't> Body<'p, 't> {
             return self.wrong(at, format!("the modifier `.{unknown}` is not known here"));
         }
         if !mods.are_known() {
-            return self.wrong(at, "the ISA has it with no such modifiers, or not in this order");
+            return self.wrong(at, "the ISA has it with no such modifiers, or not in such an order");
         }
         if !matches!(self.p.peek(), Tok::Sign(";")) {
             return self.wrong(self.p.at(), "expected `;` after the operands");

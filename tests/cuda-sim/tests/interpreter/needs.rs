@@ -7,7 +7,7 @@ use cuda_sim::ptx;
 const FIRST: (u32, u32) = (4, 0);
 
 /// What each instruction needs, and the instruction.
-fn table() -> Vec<((u32, u32), u32, &'static str)> {
+pub(crate) fn table() -> Vec<((u32, u32), u32, &'static str)> {
     let rows = include_str!("data/needs.txt").lines().filter(|line| !line.starts_with("//"));
     let row = |line: &'static str| {
         let (version, rest) = line.split_once(' ').expect("a version");

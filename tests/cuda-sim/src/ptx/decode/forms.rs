@@ -1,12 +1,14 @@
-//! The modifiers that the ISA gives each instruction, in its order: a table in the manner of its syntax lines.
+//! The modifiers that the ISA gives each instruction: a table in the manner of its syntax lines.
 //!
 //! Invariant: what no row has is refused, whatever a decoder makes of it. A row may have what no decoder knows, which
-//! refuses it then.
+//! refuses it then. As NVIDIA's assembler does, it takes modifiers in any order, which headers of NVIDIA's make use of: what
+//! is of one kind ([`Kind`]) keeps its order, and what is before `:` is a part of the name.
 
 use super::Mods;
+use crate::ptx::types::Type;
 
-/// The instructions, and one after the other their modifiers: `a|b` one of several, `a+b` both, `?` or none, and names of
-/// [`SETS`].
+/// The instructions, and their modifiers: `a|b` one of several, `a+b` both, `?` or none, and names of [`SETS`]. Before `:`,
+/// one after the other; after it, in any order.
 struct Row(&'static [&'static str], &'static str);
 
 /// Modifiers that go together in many rows.
@@ -44,12 +46,12 @@ const ROWS: &[Row] = &[
     Row(&["add", "sub"], "sat s32"),
     Row(&["add", "sub"], "cc CARRY"),
     Row(&["addc", "subc"], "cc? CARRY"),
-    Row(&["mul", "mad"], "lo|hi INT"),
-    Row(&["mul", "mad"], "wide u16|u32|s16|s32"),
-    Row(&["mad", "mad24"], "hi sat s32"),
-    Row(&["mad"], "lo|hi cc CARRY"),
-    Row(&["madc"], "lo|hi cc? CARRY"),
-    Row(&["mul24", "mad24"], "lo|hi u32|s32"),
+    Row(&["mul", "mad"], "lo|hi : INT"),
+    Row(&["mul", "mad"], "wide : u16|u32|s16|s32"),
+    Row(&["mad", "mad24"], "hi : sat s32"),
+    Row(&["mad"], "lo|hi : cc CARRY"),
+    Row(&["madc"], "lo|hi : cc? CARRY"),
+    Row(&["mul24", "mad24"], "lo|hi : u32|s32"),
     Row(&["neg", "abs"], "SIGNED"),
     // Floats.
     Row(SUMS, "RND? ftz? sat? f32"),
@@ -65,7 +67,8 @@ const ROWS: &[Row] = &[
     Row(EXTREMES, "ftz? NaN? xorsign+abs? f32|f16|f16x2"),
     Row(EXTREMES, "NaN? xorsign+abs? bf16|bf16x2"),
     Row(EXTREMES, "f64"),
-    Row(&["div"], "approx|full|RND ftz? f32"),
+    Row(&["div"], "approx|RND ftz? f32"),
+    Row(&["div"], "full : ftz? f32"),
     Row(&["div"], "RND f64"),
     Row(&["sqrt", "rcp"], "approx|RND ftz? f32"),
     Row(&["sqrt", "rcp"], "RND f64"),
@@ -119,11 +122,11 @@ const ROWS: &[Row] = &[
     Row(&["popc", "clz", "brev", "bfi"], "b32|b64"),
     Row(&["bfind"], "shiftamt? u32|u64|s32|s64"),
     Row(&["bfe"], "u32|u64|s32|s64"),
-    Row(&["shf"], "l|r wrap|clamp b32"),
+    Row(&["shf"], "l|r : wrap|clamp b32"),
     Row(&["lop3"], "b32"),
     Row(&["prmt"], "b32 f4e|b4e|rc8|ecl|ecr|rc16?"),
     Row(&["dp4a"], "u32|s32 u32|s32"),
-    Row(&["dp2a"], "lo|hi u32|s32 u32|s32"),
+    Row(&["dp2a"], "lo|hi : u32|s32 u32|s32"),
     // Choices and moves.
     Row(&["setp"], "eq|ne LOGIC? BITS"),
     Row(&["setp"], "CMP LOGIC? SIGNED"),
@@ -145,7 +148,7 @@ const ROWS: &[Row] = &[
     Row(&["slct"], "PLAIN s32"),
     Row(&["slct"], "ftz? PLAIN f32"),
     Row(&["mov"], "pred|PLAIN"),
-    Row(&["cvta"], "to? WINDOW u64"),
+    Row(&["cvta"], "to? : WINDOW u64"),
     Row(&["isspacep"], "WINDOW"),
     // Memory.
     Row(&["ldu"], "global? VECTOR? MEMORY"),
@@ -168,20 +171,20 @@ const ROWS: &[Row] = &[
     Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? cas BITS"),
     Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? CHANGE"),
     Row(&["red"], "relaxed|release? SCOPE? global|shared|shared::cta? CHANGE"),
-    Row(&["cp"], "async ca|cg shared|shared::cta global FETCH?"),
-    Row(&["cp"], "async commit_group|wait_all|wait_group"),
+    Row(&["cp"], "async : ca|cg shared|shared::cta global FETCH?"),
+    Row(&["cp"], "async commit_group|wait_all|wait_group :"),
     Row(&["prefetch"], "global|local? L1|L2"),
     Row(&["prefetch"], "global? L2::evict_last|L2::evict_normal"),
     Row(&["prefetchu"], "L1"),
     Row(&["applypriority"], "global? L2::evict_normal"),
     Row(&["discard"], "global? L2"),
     // Threads together.
-    Row(&["bar"], "warp sync"),
-    Row(&["bar"], "cta? sync|arrive"),
-    Row(&["bar"], "cta? red popc+u32|and+pred|or+pred"),
-    Row(&["barrier"], "cta? sync|arrive aligned?"),
-    Row(&["barrier"], "cta? red popc aligned? u32"),
-    Row(&["barrier"], "cta? red and|or aligned? pred"),
+    Row(&["bar"], "warp sync :"),
+    Row(&["bar"], "cta? sync|arrive :"),
+    Row(&["bar"], "cta? red : popc+u32|and+pred|or+pred"),
+    Row(&["barrier"], "cta? : sync|arrive aligned?"),
+    Row(&["barrier"], "cta? red : popc aligned? u32"),
+    Row(&["barrier"], "cta? red : and|or aligned? pred"),
     Row(&["shfl"], "sync up|down|bfly|idx b32"),
     Row(&["vote"], "sync all+pred|any+pred|uni+pred|ballot+b32"),
     Row(&["match"], "any|all sync b32|b64"),
@@ -208,34 +211,67 @@ const CHANGES: &str = "add+u32|add+s32|add+u64|add+f32|add+f64|add+noftz+f16|add
      min+u32|min+s32|min+u64|min+s64|max+u32|max+s32|max+u64|max+s64|\
      and+b32|and+b64|or+b32|or+b64|xor+b32|xor+b64|inc+u32|dec+u32";
 
-/// Whether words are those of a pattern whose parts these are.
-fn fits(parts: &[&str], words: &[&str]) -> bool {
-    let Some((part, rest)) = parts.split_first() else { return words.is_empty() };
-    let (part, optional) = part.strip_suffix('?').map_or((*part, false), |part| (part, true));
-    part.split('|').any(|choice| goes_on(choice, rest, words)) || optional && fits(rest, words)
+/// Modifiers whose order among themselves tells which is which.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Of the result, then of operands.
+    Type,
+    /// Of factors of matrices.
+    Layout,
+    /// To and from.
+    Space,
 }
 
-/// Whether words begin with one choice of a part, and go on as they must.
-fn goes_on(choice: &str, rest: &[&str], words: &[&str]) -> bool {
+fn kind(word: &str) -> Option<Kind> {
+    match word {
+        "row" | "col" => Some(Kind::Layout),
+        "global" | "shared" | "shared::cta" => Some(Kind::Space),
+        _ => Type::named(word).map(|_| Kind::Type),
+    }
+}
+
+/// Where a word is that the next part of a pattern may take.
+fn place(wanted: &str, words: &[&str], is_name: bool) -> Option<usize> {
+    let at = if is_name { 0 } else { words.iter().position(|word| *word == wanted)? };
+    let first = |found| words[..at].iter().all(|word| kind(word) != Some(found));
+    (words.get(at) == Some(&wanted) && kind(wanted).is_none_or(first)).then_some(at)
+}
+
+/// Whether words are those of a pattern whose parts these are; so many of them are a part of the name.
+fn fits((parts, name): (&[&str], usize), words: &[&str]) -> bool {
+    let Some((part, rest)) = parts.split_first() else { return words.is_empty() };
+    let (part, optional) = part.strip_suffix('?').map_or((*part, false), |part| (part, true));
+    let next = (rest, name.saturating_sub(1));
+    part.split('|').any(|choice| goes_on(choice, next, words, name > 0)) || optional && fits(next, words)
+}
+
+/// Whether words have one choice of a part, and the others are as they must be.
+fn goes_on(choice: &str, next: (&[&str], usize), words: &[&str], is_name: bool) -> bool {
     let set = if choice == "CHANGE" {
         Some(CHANGES)
     } else {
         SETS.iter().find(|(name, _)| *name == choice).map(|set| set.1)
     };
     if let Some(set) = set {
-        return set.split('|').any(|choice| goes_on(choice, rest, words));
+        return set.split('|').any(|choice| goes_on(choice, next, words, is_name));
     }
-    let length = choice.split('+').count();
-    words.len() >= length
-        && choice.split('+').eq(words[..length].iter().copied())
-        && fits(rest, &words[length..])
+    if choice.split('+').any(|word| !words.contains(&word)) {
+        return false;
+    }
+    let mut others = words.to_vec();
+    let mut takes = |word: &str| place(word, &others, is_name).map(|at| others.remove(at)).is_some();
+    choice.split('+').all(&mut takes) && fits(next, &others)
 }
 
 impl Mods<'_> {
-    /// Whether the ISA has the instruction with these modifiers in this order.
+    /// Whether the ISA has the instruction with these modifiers.
     pub(in crate::ptx) fn are_known(&self) -> bool {
         let words: Vec<&str> = self.list.iter().map(|(word, _)| *word).collect();
-        let rows = ROWS.iter().filter(|row| row.0.contains(&self.name));
-        rows.map(|row| row.1.split_whitespace().collect::<Vec<_>>()).any(|parts| fits(&parts, &words))
+        ROWS.iter().filter(|row| row.0.contains(&self.name)).any(|row| {
+            let (name, rest) = row.1.split_once(" :").unwrap_or(("", row.1));
+            let name: Vec<&str> = name.split_whitespace().collect();
+            let parts: Vec<&str> = name.iter().copied().chain(rest.split_whitespace()).collect();
+            fits((&parts, name.len()), &words)
+        })
     }
 }

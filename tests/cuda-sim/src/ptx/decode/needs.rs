@@ -5,6 +5,7 @@
 
 use super::super::ParseError;
 use super::super::module::Parser;
+use super::super::types::Type;
 use super::Mods;
 
 /// `.version`, and the number after `sm_`.
@@ -14,7 +15,7 @@ pub(in crate::ptx) struct Needs {
     pub(in crate::ptx) target: u32,
 }
 
-/// The instructions, or all where there are none; modifiers that it has in this order; one that it has not.
+/// The instructions, or all where there are none; modifiers that it has, types in this order; one that it has not.
 struct Row(&'static [&'static str], &'static [&'static str], Option<&'static str>, Needs);
 
 const fn row(
@@ -154,9 +155,13 @@ const ROWS: &[Row] = &[
 /// What an instruction needs with its modifiers; a directive or a special register is a name alone.
 pub(in crate::ptx) fn of(name: &str, words: &[&str]) -> Needs {
     let fits = |row: &&Row| {
-        let mut rest = words.iter();
+        let mut types = words.iter().filter(|word| Type::named(word).is_some());
+        let mut has = |wanted: &&str| match Type::named(wanted) {
+            Some(_) => types.any(|word| word == wanted),
+            None => words.contains(wanted),
+        };
         (row.0.is_empty() || row.0.contains(&name))
-            && row.1.iter().all(|wanted| rest.any(|word| word == wanted))
+            && row.1.iter().all(&mut has)
             && row.2.is_none_or(|word| !words.contains(&word))
     };
     ROWS.iter().filter(fits).fold(Needs { version: (0, 0), target: 0 }, |all, row| all.with(row.3))
