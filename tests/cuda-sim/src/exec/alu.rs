@@ -40,6 +40,7 @@ fn one(regs: &mut Regs, exec: u32, alu: &Alu) {
         Alu::IntUn { op, ty, d, a } => int::unary(regs, exec, op, ty, d, a),
         Alu::Count { op, ty, d, a } => int::count(regs, exec, op, ty, d, a),
         Alu::IntBin { op, ty, d, a, b } => int::binary(regs, exec, op, ty, d, (a, b)),
+        Alu::IntPair { op, ty, d, a, b } => int::pair(regs, exec, op, ty, d, (a, b)),
         Alu::IntTri { op, ty, d, a, b, c } => int::ternary(regs, exec, op, ty, d, (a, b, c)),
         Alu::MulWide { ty, d, a, b } => int::mul_wide(regs, exec, ty, d, (a, b)),
         Alu::MadWide { ty, d, a, b, c } => int::mad_wide(regs, exec, ty, d, (a, b, c)),
@@ -49,6 +50,14 @@ fn one(regs: &mut Regs, exec: u32, alu: &Alu) {
         Alu::Shift { shift, ty, d, a, b } => int::shift(regs, exec, shift, ty, d, (a, b)),
         Alu::Funnel { shift, wrap, d, a, b, c } => bits::funnel(regs, exec, shift, wrap, d, (a, b, c)),
         Alu::Lop3 { table, d, a, b, c } => bits::lop3(regs, exec, table, d, (a, b, c)),
+        Alu::Lop3Pred { table, op, d, p, abc: [a, b, c], q } => {
+            let with = choice::truth(regs, q);
+            bits::lop3(regs, exec, table, d, (a, b, c));
+            regs.set_mask(exec, p, choice::logic(op, bits::any(regs, d), with));
+        }
+        Alu::Mask { clamp, d, a, b } => bits::mask(regs, exec, clamp, d, (a, b)),
+        Alu::Extend { clamp, ty, d, a, b } => bits::extend(regs, exec, (clamp, ty), d, (a, b)),
+        Alu::Fns { d, a, b, c } => bits::fns(regs, exec, d, (a, b, c)),
         Alu::Prmt { mode, d, a, b, c } => bits::prmt(regs, exec, mode, d, (a, b, c)),
         Alu::Bfe { ty, d, a, b, c } => bits::bfe(regs, exec, ty, d, (a, b, c)),
         Alu::Bfi { ty, d, a, b, c, e } => bits::bfi(regs, exec, ty, d, (a, b, c), e),

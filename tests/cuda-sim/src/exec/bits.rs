@@ -1,7 +1,7 @@
 //! Bit fields, permutations of bytes, three-operand logic, and products of bytes.
 
 use super::int::{self, Whole, by_int};
-use super::regs::Regs;
+use super::regs::{LANES, Raw, Regs};
 use crate::ptx::ir::{Dot, Int, Prmt, Reg, Shift, Wide};
 
 #[inline(always)]
@@ -28,6 +28,51 @@ pub(super) fn lop3(regs: &mut Regs, exec: u32, table: u8, d: Reg, abc: (Reg, Reg
         }
         out
     });
+}
+
+/// The lanes in which any bit is set.
+pub(super) fn any(regs: &Regs, reg: Reg) -> u32 {
+    let row = u32::row(regs, reg);
+    (0..LANES).fold(0, |all, lane| all | u32::from(row[lane] != 0) << lane)
+}
+
+pub(super) fn mask(regs: &mut Regs, exec: u32, clamp: bool, d: Reg, (a, b): (Reg, Reg)) {
+    regs.each(exec, (d, Wide::One), [a, b].map(|reg| (reg, Wide::One)), |[from, len]| {
+        let at_most = |n: u64| if clamp { n.min(32) } else { n & 31 };
+        let bits = ((1u64 << at_most(len)) - 1) << at_most(from);
+        u64::from(bits as u32)
+    });
+}
+
+pub(super) fn extend(regs: &mut Regs, exec: u32, (clamp, ty): (bool, Int), d: Reg, (a, b): (Reg, Reg)) {
+    regs.each(exec, (d, Wide::One), [a, b].map(|reg| (reg, Wide::One)), |[a, len]| {
+        let len = if clamp { len.min(32) } else { len & 31 };
+        // What is kept is moved to the top, and back.
+        let top = (a << 32 << (32 - len)) as i64;
+        let kept =
+            if ty == Int::S32 { top >> 32 >> (32 - len) } else { (top as u64 >> 32 >> (32 - len)) as i64 };
+        u64::from(kept as u32)
+    });
+}
+
+pub(super) fn fns(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg)) {
+    regs.each(exec, (d, Wide::One), [a, b, c].map(|reg| (reg, Wide::One)), |[mask, base, offset]| {
+        u64::from(nth_set(mask as u32, base as u32, offset as i32).unwrap_or(u32::MAX))
+    });
+}
+
+/// Where the bit is that is the `offset`th set one from `base` on, downwards if it is negative; of 0, `base` itself.
+fn nth_set(mask: u32, base: u32, offset: i32) -> Option<u32> {
+    let is_set = |bit: &u32| mask >> bit & 1 == 1;
+    if base >= 32 {
+        return None;
+    }
+    let skipped = offset.unsigned_abs().saturating_sub(1) as usize;
+    match offset {
+        0 => Some(base).filter(is_set),
+        1.. => (base..32).filter(is_set).nth(skipped),
+        ..0 => (0..=base).rev().filter(is_set).nth(skipped),
+    }
 }
 
 pub(super) fn prmt(regs: &mut Regs, exec: u32, mode: Prmt, d: Reg, (a, b, c): (Reg, Reg, Reg)) {

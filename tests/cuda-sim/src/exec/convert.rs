@@ -104,6 +104,8 @@ fn format(ty: Type) -> Format {
         | Type::B16
         | Type::B32
         | Type::B64
+        | Type::U16x2
+        | Type::S16x2
         | Type::U8
         | Type::U16
         | Type::U32

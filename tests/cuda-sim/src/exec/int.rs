@@ -207,7 +207,9 @@ pub(super) fn binary(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a
             | IntBin::Div
             | IntBin::Rem
             | IntBin::Min
-            | IntBin::Max,
+            | IntBin::Max
+            | IntBin::MinRelu
+            | IntBin::MaxRelu,
             _,
         ) => binary_each(regs, exec, op, ty, d, (a, b)),
     }
@@ -215,31 +217,44 @@ pub(super) fn binary(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a
 
 #[inline(never)]
 fn binary_each(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): (Reg, Reg)) {
-    #[inline(never)]
-    fn one<T: Whole>(op: IntBin, x: T, y: T) -> T {
-        match op {
-            IntBin::AddSat => x.add_sat(y),
-            IntBin::SubSat => x.sub_sat(y),
-            IntBin::MulLo => x.mul(y),
-            IntBin::MulHi => x.mul_hi(y),
-            IntBin::Mul24Lo => product24(x, y, 0),
-            IntBin::Mul24Hi => product24(x, y, 16),
-            IntBin::Div => x.div(y),
-            IntBin::Rem => x.rem(y),
-            IntBin::Min => x.min(y),
-            IntBin::Max => x.max(y),
-            IntBin::Add | IntBin::Sub | IntBin::And | IntBin::Or | IntBin::Xor => {
-                unreachable!("the host has vector instructions for these")
-            }
-        }
-    }
     let wide = wide(ty);
     regs.each(
         exec,
         (d, wide),
         [(a, wide), (b, wide)],
-        |[x, y]| by_int!(ty, T => bits(one::<T>(op, value(x), value(y)))),
+        |[x, y]| by_int!(ty, T => bits(of_two::<T>(op, value(x), value(y)))),
     );
+}
+
+#[inline(never)]
+fn of_two<T: Whole>(op: IntBin, x: T, y: T) -> T {
+    match op {
+        IntBin::Add => x.add(y),
+        IntBin::AddSat => x.add_sat(y),
+        IntBin::SubSat => x.sub_sat(y),
+        IntBin::MulLo => x.mul(y),
+        IntBin::MulHi => x.mul_hi(y),
+        IntBin::Mul24Lo => product24(x, y, 0),
+        IntBin::Mul24Hi => product24(x, y, 16),
+        IntBin::Div => x.div(y),
+        IntBin::Rem => x.rem(y),
+        IntBin::Min => x.min(y),
+        IntBin::Max => x.max(y),
+        IntBin::MinRelu => x.min(y).max(T::ZERO),
+        IntBin::MaxRelu => x.max(y).max(T::ZERO),
+        IntBin::Sub | IntBin::And | IntBin::Or | IntBin::Xor => {
+            unreachable!("the host has vector instructions for these")
+        }
+    }
+}
+
+/// Of the lower halves, and of the upper.
+#[inline(never)]
+pub(super) fn pair(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): (Reg, Reg)) {
+    let half = |x: u64, y: u64| by_int!(ty, T => bits(of_two::<T>(op, value(x), value(y)))) & 0xffff;
+    regs.each(exec, (d, Wide::One), [(a, Wide::One), (b, Wide::One)], |[x, y]| {
+        half(x & 0xffff, y & 0xffff) | half(x >> 16, y >> 16) << 16
+    });
 }
 
 /// The product of the lower 24 bits of each, from a bit on.

@@ -268,6 +268,8 @@ fn extended(ty: Type, bits: u64) -> u64 {
         | Type::U32
         | Type::U64
         | Type::S64
+        | Type::U16x2
+        | Type::S16x2
         | Type::F16
         | Type::F16x2
         | Type::BF16

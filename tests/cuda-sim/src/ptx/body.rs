@@ -405,7 +405,7 @@ impl<'p, 't> Body<'p, 't> {
     fn declare_registers(&mut self) -> Result<(), ParseError> {
         let at = self.p.at();
         let ty = self.p.ty()?;
-        if matches!(ty, Type::B8 | Type::U8 | Type::S8 | Type::BF16 | Type::BF16x2 | Type::TF32) {
+        if ty.bytes() == 1 || (ty.is_packed() && ty != Type::F16x2) {
             return self.p.error(at, "no register has this type");
         }
         loop {

@@ -158,7 +158,13 @@ impl Declared {
 
 impl<'t> Body<'_, 't> {
     pub(super) fn comma(&mut self) -> Result<(), ParseError> {
-        self.p.sign(",")
+        self.sign(",")
+    }
+
+    /// A sign between the operands.
+    pub(super) fn sign(&mut self, sign: &str) -> Result<(), ParseError> {
+        let at = self.p.at();
+        self.p.sign(sign).or_else(|error| self.wrong(at, error.message))
     }
 
     /// The next token, if it is a register of this kernel.

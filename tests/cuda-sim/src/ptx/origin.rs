@@ -223,12 +223,17 @@ fn computed(alu: &Alu, of: impl Fn(&Reg) -> Origin) -> Option<Origin> {
         Alu::IntUn { .. }
         | Alu::Count { .. }
         | Alu::IntBin { .. }
+        | Alu::IntPair { .. }
         | Alu::IntTri { .. }
         | Alu::MulWide { .. }
         | Alu::Carry { .. }
         | Alu::Shift { .. }
         | Alu::Funnel { .. }
         | Alu::Lop3 { .. }
+        | Alu::Lop3Pred { .. }
+        | Alu::Mask { .. }
+        | Alu::Extend { .. }
+        | Alu::Fns { .. }
         | Alu::Prmt { .. }
         | Alu::Bfe { .. }
         | Alu::Bfi { .. }

@@ -16,6 +16,8 @@ pub(crate) enum Type {
     S16,
     S32,
     S64,
+    U16x2,
+    S16x2,
     F16,
     F16x2,
     BF16,
@@ -36,7 +38,7 @@ pub(crate) enum Class {
 
 impl Type {
     /// Every type by its name.
-    pub(crate) const NAMES: [(&'static str, Type); 20] = [
+    pub(crate) const NAMES: [(&'static str, Type); 22] = [
         ("pred", Type::Pred),
         ("b8", Type::B8),
         ("b16", Type::B16),
@@ -50,6 +52,8 @@ impl Type {
         ("s16", Type::S16),
         ("s32", Type::S32),
         ("s64", Type::S64),
+        ("u16x2", Type::U16x2),
+        ("s16x2", Type::S16x2),
         ("f16", Type::F16),
         ("f16x2", Type::F16x2),
         ("bf16", Type::BF16),
@@ -70,23 +74,33 @@ impl Type {
             Type::Pred => 0,
             Type::B8 | Type::U8 | Type::S8 => 1,
             Type::B16 | Type::U16 | Type::S16 | Type::F16 | Type::BF16 => 2,
-            Type::B32 | Type::U32 | Type::S32 | Type::F16x2 | Type::BF16x2 | Type::TF32 | Type::F32 => 4,
+            Type::U16x2
+            | Type::S16x2
+            | Type::B32
+            | Type::U32
+            | Type::S32
+            | Type::F16x2
+            | Type::BF16x2
+            | Type::TF32
+            | Type::F32 => 4,
             Type::B64 | Type::U64 | Type::S64 | Type::F64 => 8,
         }
     }
 
     pub(crate) fn is_signed(self) -> bool {
-        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64 | Type::S16x2)
     }
 
     pub(crate) fn class(self) -> Class {
         match self {
             Type::Pred => Class::Pred,
-            // The ISA wants operands of these four to be of type `.bN`.
+            // The ISA wants operands of the pairs, of bf16 and of tf32 to be of type `.bN`.
             Type::B8
             | Type::B16
             | Type::B32
             | Type::B64
+            | Type::U16x2
+            | Type::S16x2
             | Type::F16x2
             | Type::BF16
             | Type::BF16x2
@@ -98,10 +112,10 @@ impl Type {
         }
     }
 
-    /// Whether operands are registers of bits of just that length, and no constants: of halves in pairs, and of what no
-    /// register is declared as.
+    /// Whether operands are registers of bits of just that length, and no constants: of pairs, and of what no register is
+    /// declared as.
     pub(crate) fn is_packed(self) -> bool {
-        matches!(self, Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32)
+        matches!(self, Type::U16x2 | Type::S16x2 | Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32)
     }
 
     /// Whether an instruction of this type takes a register declared so.

@@ -12,11 +12,41 @@ const REGISTERS: &str = ".reg .b32 %r<20>; .reg .u32 %u<9>; .reg .b64 %rd<10>; .
 fn text(body: &str) -> String {
     kernel(&["u64 out"], &format!("{REGISTERS}{body}"))
         .replace(".target sm_90", ".target sm_100")
-        .replace(".version 8.0", ".version 8.8")
+        .replace(".version 8.2", ".version 8.8")
 }
 
 /// An instruction that there is, then some that there are not.
-const FORMS: [&[&str]; 31] = [
+const FORMS: [&[&str]; 37] = [
+    &[
+        "bmsk.clamp.b32 %r0, %r1, %r2;",
+        "bmsk.b32 %r0, %r1, %r2;",
+        "bmsk.clamp.u32 %r0, %r1, %r2;",
+        "bmsk.clamp.b32 %f0, %r1, %r2;",
+        "bmsk.clamp.b32 %r0, %r1, %f2;",
+    ],
+    &[
+        "szext.wrap.u32 %r0, %r1, 5;",
+        "szext.u32 %r0, %r1, 5;",
+        "szext.wrap.b32 %r0, %r1, 5;",
+        "szext.wrap.u32 %f0, %r1, 5;",
+    ],
+    &["fns.b32 %r0, %r1, %r2, -5;", "fns.u32 %r0, %r1, %r2, -5;"],
+    &[
+        "max.relu.s16x2 %r0, %r1, %r2;",
+        "max.relu.u16x2 %r0, %r1, %r2;",
+        "max.relu.u32 %r0, %r1, %r2;",
+        "max.relu.s64 %rd0, %rd1, %rd2;",
+        "max.s16x2 %u0, %r1, %r2;",
+        "max.s16x2 %r0, %r1, 5;",
+    ],
+    &["add.u16x2 %r0, %r1, %r2;", "sub.u16x2 %r0, %r1, %r2;", "add.u16x2 %r0, %r1, %f2;"],
+    &[
+        "lop3.and.b32 %r0|%p0, %r1, %r2, %r3, 0x96, !%p1;",
+        "lop3.xor.b32 %r0|%p0, %r1, %r2, %r3, 0x96, %p1;",
+        "lop3.and.b32 %r0, %r1, %r2, %r3, 0x96, %p1;",
+        "lop3.and.b32 %r0|%p0, %r1, %r2, %r3, 0x96;",
+        "lop3.b32 %r0|%p0, %r1, %r2, %r3, 0x96;",
+    ],
     &["max.xorsign.abs.f32 %f0, %f1, %f2;", "max.xorsign.f32 %f0, %f1, %f2;", "max.abs.f32 %f0, %f1, %f2;"],
     &["min.ftz.NaN.f32 %f0, %f1, %f2;", "min.NaN.sat.f32 %f0, %f1, %f2;", "min.NaN.f64 %fd0, %fd1, %fd2;"],
     &[

@@ -296,3 +296,83 @@ fn packing() {
     check("mov.f64 %fd0, 1.5;", "%fd0", &one(&[(0, 0x3ff8_0000_0000_0000)]));
     check("mov.u32 %r0, (1 << 4) | 3;", "%r0", &one(&[(0, 19)]));
 }
+
+#[test]
+fn pairs_of_16_bits() {
+    let (a, b) = (0x7fff_ffff, 0x0001_0002);
+    check("add.s16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x8000_0001)]));
+    check("add.u16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x8000_0001)]));
+    // 32767 and −1, 1 and 2; then −32768 and 5, −3 and −4.
+    let (c, d) = (0x8000_0005, 0xfffd_fffc);
+    check("min.s16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x0001_ffff), (c, d, 0x8000_fffc)]));
+    check("max.s16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x7fff_0002), (c, d, 0xfffd_0005)]));
+    check("min.u16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x0001_0002), (c, d, 0x8000_0005)]));
+    check("max.u16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x7fff_ffff), (c, d, 0xfffd_fffc)]));
+    check("min.relu.s16x2 %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x0001_0000), (c, d, 0)]));
+    check("max.s16x2.relu %r0, %r1, %r2;", "%r0", &two(&[(a, b, 0x7fff_0002), (c, d, 5)]));
+    check("min.relu.s32 %r0, %r1, %r2;", "%r0", &two(&[(7, 5, 5), (ALL, 5, 0), (MIN, MAX, 0)]));
+    check("max.relu.s32 %r0, %r1, %r2;", "%r0", &two(&[(7, 5, 7), (ALL, MIN, 0), (MIN, 3, 3)]));
+}
+
+#[test]
+fn masks_and_short_numbers() {
+    let cases =
+        [(4, 8, 0xff0), (0, 0, 0), (0, 31, MAX), (28, 8, 0xf000_0000), (31, 31, MIN), (16, 16, 0xffff_0000)];
+    for mode in ["clamp", "wrap"] {
+        check(&format!("bmsk.{mode}.b32 %r0, %r1, %r2;"), "%r0", &two(&cases));
+    }
+    check(
+        "bmsk.clamp.b32 %r0, %r1, %r2;",
+        "%r0",
+        &two(&[(0, 32, ALL), (8, 99, 0xffff_ff00), (32, 4, 0), (ALL, ALL, 0)]),
+    );
+    check("bmsk.wrap.b32 %r0, %r1, %r2;", "%r0", &two(&[(0, 32, 0), (36, 40, 0xff0), (ALL, 1, MIN)]));
+    // The sign is that of the highest bit that is kept.
+    let signed = [(0x1280, 8, 0xffff_ff80), (0x127f, 8, 0x7f), (3, 1, ALL), (3, 0, 0), (MIN, 31, 0)];
+    let unsigned = [(0x1280, 8, 0x80), (ALL, 1, 1), (ALL, 0, 0), (ALL, 31, MAX)];
+    for mode in ["clamp", "wrap"] {
+        check(&format!("szext.{mode}.s32 %r0, %r1, %r2;"), "%r0", &two(&signed));
+        check(&format!("szext.{mode}.u32 %r0, %r1, %r2;"), "%r0", &two(&unsigned));
+    }
+    check("szext.clamp.s32 %r0, %r1, %r2;", "%r0", &two(&[(MIN, 32, MIN), (7, ALL, 7)]));
+    check("szext.wrap.s32 %r0, %r1, %r2;", "%r0", &two(&[(MIN, 32, 0), (7, 33, ALL), (7, ALL, 7)]));
+    check("szext.clamp.u32 %r0, %r1, %r2;", "%r0", &two(&[(ALL, 32, ALL)]));
+    check("szext.wrap.u32 %r0, %r1, %r2;", "%r0", &two(&[(ALL, 32, 0), (ALL, 35, 7)]));
+}
+
+#[test]
+fn the_nth_bit_that_is_set() {
+    // Bits 1, 4, 5 and 31.
+    let mask = 0x8000_0032;
+    let minus = |n: u64| (1 << 32) - n;
+    let cases = [
+        (mask, 0, 1, 1),
+        (mask, 1, 1, 1),
+        (mask, 2, 1, 4),
+        (mask, 0, 4, 31),
+        (mask, 0, 5, ALL),
+        (mask, 31, minus(1), 31),
+        (mask, 30, minus(2), 4),
+        (mask, 3, minus(2), ALL),
+        (mask, 4, 0, 4),
+        (mask, 3, 0, ALL),
+        (mask, 0, MIN, ALL),
+        (0, 0, 1, ALL),
+    ];
+    check("fns.b32 %r0, %r1, %r2, %r3;", "%r0", &three(&cases));
+}
+
+#[test]
+fn logic_of_three_that_makes_a_predicate() {
+    let with =
+        |op: &str| format!("setp.ne.u32 %p1, %r4, 0; lop3.{op}.b32 %r5|%p0, %r1, %r2, %r3, 0x80, %p1;");
+    let some = [([6, 3, 2, 0], 0), ([6, 3, 2, 1], 1), ([6, 3, 4, 0], 0), ([6, 3, 4, 1], 0)];
+    check(&with("and"), "%p0", &some);
+    let any = [([6, 3, 2, 0], 1), ([6, 3, 2, 1], 1), ([6, 3, 4, 0], 0), ([6, 3, 4, 1], 1)];
+    check(&with("or"), "%p0", &any);
+    let result = "lop3.or.b32 %r0|%p1, %r1, %r2, %r3, 0x96, 0;";
+    check(result, "%r0", &three(&[(6, 3, 2, 7)]));
+    // Neither the result nor the predicate that goes in is needed.
+    let itself = "setp.eq.u32 %p0, %r4, 0; lop3.and.b32 _|%p0, %r1, %r2, %r3, 0xfe, !%p0;";
+    check(itself, "%p0", &[([1, 0, 0, 0], 0), ([1, 0, 0, 1], 1), ([0, 0, 0, 1], 0)]);
+}

@@ -45,7 +45,7 @@ fn error(version: (u32, u32), target: u32, instruction: &str) -> Option<String> 
 }
 
 /// Versions with the newest architecture that each knows, then architectures.
-const HEADERS: [((u32, u32), u32); 31] = [
+const HEADERS: [((u32, u32), u32); 33] = [
     ((4, 0), 50),
     ((4, 1), 52),
     ((4, 2), 53),
@@ -60,6 +60,8 @@ const HEADERS: [((u32, u32), u32); 31] = [
     ((7, 1), 86),
     ((7, 2), 86),
     ((7, 4), 87),
+    ((7, 5), 87),
+    ((7, 6), 87),
     ((7, 7), 87),
     ((7, 8), 90),
     ((8, 0), 90),

@@ -2,7 +2,7 @@
 
 use super::super::ParseError;
 use super::super::body::Body;
-use super::super::ir::{Alu, Count, Dot, IntBin, IntUn, Logic, Op, Prmt, Shift};
+use super::super::ir::{Alu, Count, Dot, Int, IntBin, IntUn, Logic, Op, Prmt, Shift, Wide};
 use super::super::types::Type;
 use super::{Decoded, Mods, arithmetic_int, bits_type, unsigned};
 
@@ -35,11 +35,20 @@ pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "shl" | "shr" => shift(b, m, ty),
         "shf" if ty == Type::B32 => funnel(b, m),
-        "lop3" if ty == Type::B32 => {
+        "lop3" if ty == Type::B32 => lop3(b, m),
+        "bmsk" if ty == Type::B32 => {
+            let clamp = clamps(b, m)?;
+            let (d, x, y) = (b.dst(Type::U32)?, next(b, Type::U32)?, next(b, Type::U32)?);
+            Ok(Op::Alu(Alu::Mask { clamp, d, a: x, b: y }))
+        }
+        "szext" if matches!(ty, Type::U32 | Type::S32) => {
+            let (clamp, int) = (clamps(b, m)?, if ty == Type::S32 { Int::S32 } else { Int::U32 });
+            let (d, x, y) = (b.dst(ty)?, next(b, ty)?, next(b, Type::U32)?);
+            Ok(Op::Alu(Alu::Extend { clamp, ty: int, d, a: x, b: y }))
+        }
+        "fns" if ty == Type::B32 => {
             let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, ty)?);
-            b.comma()?;
-            let table = b.p.small("a table of 8 bits")? as u8;
-            Ok(Op::Alu(Alu::Lop3 { table, d, a: x, b: y, c: z }))
+            Ok(Op::Alu(Alu::Fns { d, a: x, b: y, c: z }))
         }
         "prmt" => permute(b, m),
         "bfe" | "bfi" => field(b, m, ty),
@@ -107,12 +116,37 @@ fn shift(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
     Ok(Op::Alu(Alu::Shift { shift, ty: int, d, a, b: amount }))
 }
 
+/// Whether amounts beyond 32 are 32, or go round.
+fn clamps(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Result<bool, ParseError> {
+    m.need(b, "what happens beyond 32", &[("wrap", false), ("clamp", true)])
+}
+
 fn funnel(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let shift = m.need(b, "the direction", &[("l", Shift::Left), ("r", Shift::Right)])?;
-    let wrap = m.need(b, "what happens beyond 32", &[("wrap", true), ("clamp", false)])?;
+    let wrap = !clamps(b, m)?;
     let ty = Type::B32;
     let (d, x, y, z) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?, next(b, Type::U32)?);
     Ok(Op::Alu(Alu::Funnel { shift, wrap, d, a: x, b: y, c: z }))
+}
+
+fn table(b: &mut Body<'_, '_>) -> Result<u8, ParseError> {
+    b.comma()?;
+    Ok(b.p.small("a table of 8 bits")? as u8)
+}
+
+fn lop3(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let (op, ty) = (m.pick(&[("or", Logic::Or), ("and", Logic::And)]), Type::B32);
+    let Some(op) = op else {
+        let (d, [x, y, z], table) = (b.dst(ty)?, [next(b, ty)?, next(b, ty)?, next(b, ty)?], table(b)?);
+        return Ok(Op::Alu(Alu::Lop3 { table, d, a: x, b: y, c: z }));
+    };
+    // What is not wanted is computed all the same, into a row that nothing reads.
+    let d = b.dst_or_sink(ty)?.unwrap_or_else(|| b.row(Wide::One));
+    b.sign("|")?;
+    let p = b.dst(Type::Pred)?;
+    let (abc, table) = ([next(b, ty)?, next(b, ty)?, next(b, ty)?], table(b)?);
+    b.comma()?;
+    Ok(Op::Alu(Alu::Lop3Pred { table, op, d, p, abc, q: b.pred()? }))
 }
 
 const MODES: [(&str, Prmt); 6] = [

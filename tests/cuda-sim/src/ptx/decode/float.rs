@@ -221,7 +221,15 @@ fn check(
     for ty in [c.to, c.from] {
         let bits = matches!(
             ty,
-            Type::Pred | Type::B8 | Type::B16 | Type::B32 | Type::B64 | Type::F16x2 | Type::BF16x2
+            Type::Pred
+                | Type::B8
+                | Type::B16
+                | Type::B32
+                | Type::B64
+                | Type::U16x2
+                | Type::S16x2
+                | Type::F16x2
+                | Type::BF16x2
         );
         if bits || (ty == Type::TF32 && ty == c.from) {
             return m.no_type(b, ty);

@@ -23,6 +23,9 @@ pub(super) fn arithmetic(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         _ => {}
     }
     let ty = m.ty(b)?;
+    if matches!(ty, Type::U16x2 | Type::S16x2) {
+        return pairs(b, m, ty);
+    }
     let Some(int) = arithmetic_int(ty) else { return floats(b, m, ty) };
     let name = m.name;
     match name {
@@ -30,8 +33,7 @@ pub(super) fn arithmetic(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "sub" if m.flag("sat") => saturating(b, m, int, IntBin::SubSat),
         "add" => binary(b, ty, int, IntBin::Add),
         "sub" => binary(b, ty, int, IntBin::Sub),
-        "min" => binary(b, ty, int, IntBin::Min),
-        "max" => binary(b, ty, int, IntBin::Max),
+        "min" | "max" => binary(b, ty, int, extreme(m)),
         "div" => binary(b, ty, int, IntBin::Div),
         "rem" => binary(b, ty, int, IntBin::Rem),
         "mul" => match m.need(b, "the part of the product", &PARTS)? {
@@ -59,6 +61,27 @@ pub(super) fn arithmetic(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "abs" if ty.is_signed() => unary(b, ty, int, IntUn::Abs),
         _ => m.no_type(b, ty),
     }
+}
+
+/// With no less than 0, where it says so.
+fn extreme(m: &mut Mods<'_>) -> IntBin {
+    match (m.name, m.flag("relu")) {
+        ("min", false) => IntBin::Min,
+        ("min", true) => IntBin::MinRelu,
+        (_max, false) => IntBin::Max,
+        (_max, true) => IntBin::MaxRelu,
+    }
+}
+
+fn pairs(b: &mut Body<'_, '_>, m: &mut Mods<'_>, ty: Type) -> Decoded {
+    let op = match m.name {
+        "add" => IntBin::Add,
+        "min" | "max" => extreme(m),
+        _ => return m.no_type(b, ty),
+    };
+    let int = if ty == Type::S16x2 { Int::S16 } else { Int::U16 };
+    let (d, x, y) = (b.dst(ty)?, next(b, ty)?, next(b, ty)?);
+    Ok(Op::Alu(Alu::IntPair { op, ty: int, d, a: x, b: y }))
 }
 
 fn has(m: &Mods<'_>, name: &str) -> bool {

@@ -82,7 +82,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let is_constant = m.flag("nc");
     while HINTS.iter().any(|hint| m.flag(hint)) {}
     let ty = m.ty(b)?;
-    if matches!(ty, Type::Pred | Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32) {
+    if matches!(ty, Type::Pred | Type::F16) || ty.is_packed() {
         return m.no_type(b, ty);
     }
     if ty.bytes() * lanes > 32 || (lanes == 8 && ty.bytes() != 4) {

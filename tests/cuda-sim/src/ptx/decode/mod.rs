@@ -92,7 +92,7 @@ pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "cvt" => float::cvt(b, m),
         "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe" | "bfi"
-        | "bfind" | "brev" | "clz" | "popc" | "dp4a" | "dp2a" => bits::bits(b, m),
+        | "bfind" | "brev" | "clz" | "popc" | "dp4a" | "dp2a" | "bmsk" | "szext" | "fns" => bits::bits(b, m),
         "setp" | "set" | "selp" | "slct" => moves::choice(b, m),
         "mov" | "cvta" | "isspacep" => moves::moves(b, m),
         "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "applypriority"
@@ -121,6 +121,8 @@ fn arithmetic_int(ty: Type) -> Option<Int> {
         | Type::B64
         | Type::U8
         | Type::S8
+        | Type::U16x2
+        | Type::S16x2
         | Type::F16
         | Type::F16x2
         | Type::BF16
@@ -152,6 +154,8 @@ fn float_type(ty: Type) -> Option<Float> {
         | Type::S16
         | Type::S32
         | Type::S64
+        | Type::U16x2
+        | Type::S16x2
         | Type::TF32 => None,
     }
 }
@@ -172,6 +176,8 @@ fn bits_type(ty: Type) -> Option<Bits> {
         | Type::S16
         | Type::S32
         | Type::S64
+        | Type::U16x2
+        | Type::S16x2
         | Type::F16
         | Type::F16x2
         | Type::BF16

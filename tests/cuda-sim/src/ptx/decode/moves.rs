@@ -39,7 +39,7 @@ pub(super) fn choice(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
 
 /// The types that `mov`, `selp` and `slct` have.
 fn fundamental(ty: Type) -> bool {
-    !matches!(ty, Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32)
+    ty != Type::F16 && !ty.is_packed()
 }
 
 const COMPARISONS: [(&str, Cmp); 18] = [

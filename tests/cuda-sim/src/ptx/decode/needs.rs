@@ -46,6 +46,13 @@ const ROWS: &[Row] = &[
     row(CARRIES, &["cc", "s64"], (4, 3), 0),
     row(CARRIES, &["cc", "b64"], (4, 3), 0),
     row(&["lop3"], &[], (4, 3), 0),
+    row(&["lop3"], &["or"], (8, 2), 70),
+    row(&["lop3"], &["and"], (8, 2), 70),
+    row(&["bmsk", "szext"], &[], (7, 6), 70),
+    row(&["fns"], &[], (6, 0), 0),
+    row(&["add", "min", "max"], &["u16x2"], (8, 0), 90),
+    row(&["add", "min", "max"], &["s16x2"], (8, 0), 90),
+    row(EXTREMES, &["relu"], (8, 0), 90),
     row(&["dp4a", "dp2a"], &[], (5, 0), 61),
     // Halves.
     row(HALVES, &["f16"], (4, 2), 53),

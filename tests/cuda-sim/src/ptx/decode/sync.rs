@@ -38,7 +38,7 @@ fn together(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "redux" => redux(b, m),
         _elect => {
             let d = b.dst_or_sink(Type::U32)?;
-            b.p.sign("|")?;
+            b.sign("|")?;
             let p = b.dst(Type::Pred)?;
             let mask = next(b, Type::B32)?;
             Ok(Op::Together { mask, what: Together::Elect { d, p } })

@@ -111,6 +111,9 @@ pub(crate) enum IntBin {
     Rem,
     Min,
     Max,
+    /// The same, and no less than 0.
+    MinRelu,
+    MaxRelu,
     And,
     Or,
     Xor,

@@ -304,6 +304,14 @@ pub(crate) enum Alu {
         a: Reg,
         b: Reg,
     },
+    /// The same of two halves of 16 bits, each by itself.
+    IntPair {
+        op: IntBin,
+        ty: Int,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
     IntTri {
         op: IntTri,
         ty: Int,
@@ -354,6 +362,37 @@ pub(crate) enum Alu {
     },
     Lop3 {
         table: u8,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+    },
+    /// `lop3` whose result, if it is not 0, makes `p` with `q`.
+    Lop3Pred {
+        table: u8,
+        op: Logic,
+        d: Reg,
+        p: Reg,
+        abc: [Reg; 3],
+        q: PredSrc,
+    },
+    /// `bmsk`: `b` bits from `a` on. `clamp`: there is no more than the word; otherwise both are modulo 32.
+    Mask {
+        clamp: bool,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    /// `szext`: the lowest `b` bits, extended by their sign or by zeros.
+    Extend {
+        clamp: bool,
+        ty: Int,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    /// `fns`: where the `c`th bit of `a` from `b` on is that is set.
+    Fns {
         d: Reg,
         a: Reg,
         b: Reg,

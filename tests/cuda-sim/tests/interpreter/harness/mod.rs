@@ -115,7 +115,7 @@ pub(crate) fn fault_of(text: &str, shape: Shape, args: &[Arg], kind: FaultKind) 
     fault
 }
 
-const HEADER: &str = ".version 8.0\n.target sm_90\n.address_size 64\n";
+const HEADER: &str = ".version 8.2\n.target sm_90\n.address_size 64\n";
 
 /// A module with one kernel `k`.
 pub(crate) fn kernel(params: &[&str], body: &str) -> String {
