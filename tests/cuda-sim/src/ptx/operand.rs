@@ -36,7 +36,10 @@ impl Value {
             Class::Bits | Class::Float => match (ty.bytes(), self.whole, self.single, self.double) {
                 (_, Some(whole), ..) => (ty.class() == Class::Bits).then(|| keep(whole)),
                 (4, None, Some(single), _) => Some(u64::from(single)),
-                (4, None, None, Some(double)) => Some(u64::from((double as f32).to_bits())),
+                // What is written as a double is no constant of 32 bits without a type.
+                (4, None, None, Some(double)) => {
+                    (ty.class() == Class::Float).then(|| u64::from((double as f32).to_bits()))
+                }
                 (8, None, None, Some(double)) => Some(double.to_bits()),
                 (_, None, _, _) => None,
             },
@@ -143,6 +146,18 @@ impl Parser<'_> {
     }
 }
 
+/// What an operand may be beside a register and a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    None,
+    /// A special register.
+    Special,
+    /// The address of a variable of a space.
+    Address(Space),
+    /// Any of them.
+    All,
+}
+
 /// A register as declared.
 #[derive(Clone, Copy)]
 pub(super) struct Declared {
@@ -183,10 +198,17 @@ impl<'t> Body<'_, 't> {
         self.wrong(at, format!("an operand of type `.{wanted}` cannot be a register of type `.{got}`"))
     }
 
+    fn register_to_write(&mut self) -> Result<Declared, ParseError> {
+        let at = self.p.at();
+        let found = self.register();
+        let none = || self.p.expected("a register to write").or_else(|error| self.wrong(at, error.message));
+        found.map_or_else(none, Ok)
+    }
+
     /// A register to write.
     pub(super) fn dst(&mut self, ty: Type) -> Result<Reg, ParseError> {
         let at = self.p.at();
-        let Some(declared) = self.register() else { return self.p.expected("a register to write") };
+        let declared = self.register_to_write()?;
         self.typed(at, ty, declared.ty, ty.takes(declared.ty))?;
         self.writes.push(declared.row);
         Ok(declared.row)
@@ -195,7 +217,7 @@ impl<'t> Body<'_, 't> {
     /// A register to write that may be wider than the type.
     pub(super) fn dst_wider(&mut self, ty: Type) -> Result<(Reg, Wide), ParseError> {
         let at = self.p.at();
-        let Some(declared) = self.register() else { return self.p.expected("a register to write") };
+        let declared = self.register_to_write()?;
         self.typed(at, ty, declared.ty, ty.takes_wider(declared.ty))?;
         self.declared = declared.ty;
         self.writes.push(declared.row);
@@ -211,9 +233,14 @@ impl<'t> Body<'_, 't> {
         self.dst(ty).map(Some)
     }
 
-    /// The value of an operand: a register, a constant, a special register, or the address of a variable.
+    /// The value of an operand: a register or a constant.
     pub(super) fn src(&mut self, ty: Type) -> Result<Reg, ParseError> {
-        self.source(ty, Type::takes).map(|(reg, _)| reg)
+        self.src_named(ty, Names::None)
+    }
+
+    /// The same, or what has a name.
+    pub(super) fn src_named(&mut self, ty: Type, names: Names) -> Result<Reg, ParseError> {
+        self.source(ty, Type::takes, names).map(|(reg, _)| reg)
     }
 
     /// The same, where a constant is one of some.
@@ -231,11 +258,16 @@ impl<'t> Body<'_, 't> {
     }
 
     /// The same, where the register may be wider than the type.
-    pub(super) fn src_wider(&mut self, ty: Type) -> Result<(Reg, Wide), ParseError> {
-        self.source(ty, Type::takes_wider)
+    pub(super) fn src_wider(&mut self, ty: Type, names: Names) -> Result<(Reg, Wide), ParseError> {
+        self.source(ty, Type::takes_wider, names)
     }
 
-    fn source(&mut self, ty: Type, fits: fn(Type, Type) -> bool) -> Result<(Reg, Wide), ParseError> {
+    fn source(
+        &mut self,
+        ty: Type,
+        fits: fn(Type, Type) -> bool,
+        names: Names,
+    ) -> Result<(Reg, Wide), ParseError> {
         let at = self.p.at();
         let wide = if ty.bytes() == 8 { Wide::Two } else { Wide::One };
         self.declared = ty;
@@ -248,7 +280,8 @@ impl<'t> Body<'_, 't> {
         if let Tok::Name(name) = *self.p.peek()
             && name != "WARP_SZ"
         {
-            let reg = if name.starts_with('%') { self.special(ty)? } else { self.variable(at, name, wide)? };
+            let special = name.starts_with('%');
+            let reg = if special { self.special(ty, names)? } else { self.variable(name, ty, names)? };
             return Ok((reg, wide));
         }
         let value = self.p.constant()?;
@@ -259,10 +292,25 @@ impl<'t> Body<'_, 't> {
     }
 
     /// A special register: an instruction of its own, before this one.
-    fn special(&mut self, ty: Type) -> Result<Reg, ParseError> {
+    fn special(&mut self, ty: Type, names: Names) -> Result<Reg, ParseError> {
         let at = self.p.at();
         let (special, native) = self.special_name()?;
-        if ty.bytes() < native.bytes() || ty.class() == Class::Float || ty.class() == Class::Pred {
+        // Those that once had 16 bits, and the one that had 32, may still be read so.
+        let shorter = match special {
+            Special::Tid(_) | Special::Ntid(_) | Special::Ctaid(_) | Special::Nctaid(_) => ty.bytes() == 2,
+            Special::GridId => ty.bytes() < 8,
+            _ => false,
+        };
+        let fits = match names {
+            Names::All => {
+                matches!(ty.class(), Class::Int | Class::Bits) && (ty.bytes() == native.bytes() || shorter)
+            }
+            Names::Special => ty.class() == Class::Int && ty.bytes() <= native.bytes(),
+            Names::None | Names::Address(_) => {
+                return self.wrong(at, "only `mov`, and `cvt` of integers, read special registers");
+            }
+        };
+        if !fits {
             return self.wrong(at, format!("this special register is not of type `.{}`", name_of(ty)));
         }
         let wide = if ty.bytes() == 8 { Wide::Two } else { Wide::One };
@@ -330,16 +378,17 @@ impl<'t> Body<'_, 't> {
     }
 
     /// The address of a variable, and what may be added to it.
-    fn variable(&mut self, at: usize, name: &'t str, wide: Wide) -> Result<Reg, ParseError> {
+    fn variable(&mut self, name: &'t str, ty: Type, names: Names) -> Result<Reg, ParseError> {
+        let (at, wide) = (self.p.at(), if ty.bytes() == 8 { Wide::Two } else { Wide::One });
         self.p.next();
         let offset = self.offset()?;
-        let constant = match self.lookup_variable(name) {
-            Some(Named::Global { number }) => Constant::Global(number, offset),
-            Some(Named::Dynamic { .. }) => Constant::Shared(DYNAMIC, offset),
-            Some(Named::Shared { array, .. }) => Constant::Shared(array, offset),
-            Some(Named::Local { offset: start } | Named::Param { offset: start }) => {
-                Constant::Bits((i64::from(start) + offset) as u64)
-            }
+        let fixed = |start: u32| Constant::Bits((i64::from(start) + offset) as u64);
+        let (home, constant) = match self.lookup_variable(name) {
+            Some(Named::Global { number }) => (Space::Global, Constant::Global(number, offset)),
+            Some(Named::Dynamic { .. }) => (Space::Shared, Constant::Shared(DYNAMIC, offset)),
+            Some(Named::Shared { array, .. }) => (Space::Shared, Constant::Shared(array, offset)),
+            Some(Named::Local { offset: start }) => (Space::Local, fixed(start)),
+            Some(Named::Param { offset: start }) => (Space::Param, fixed(start)),
             Some(Named::Argument(_)) => {
                 return self.wrong(at, format!("the address of the argument `{name}` is not supported"));
             }
@@ -347,26 +396,41 @@ impl<'t> Body<'_, 't> {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
-        Ok(self.constant(constant, wide))
+        let long = home != Space::Global || wide == Wide::Two;
+        let fits = match names {
+            Names::All => matches!(ty.class(), Class::Int | Class::Bits) && long,
+            Names::Address(Space::Const) => home == Space::Global,
+            Names::Address(space) => home == space,
+            Names::None | Names::Special => {
+                return self.wrong(at, format!("only `mov` and `cvta` take the address of `{name}`"));
+            }
+        };
+        if fits {
+            return Ok(self.constant(constant, wide));
+        }
+        self.wrong(
+            at,
+            format!("the address of `{name}` is not of type `.{}`, or not in this space", name_of(ty)),
+        )
     }
 
-    /// `+ constant` or `- constant`, or nothing.
+    /// `+ constant`, or nothing.
     fn offset(&mut self) -> Result<i64, ParseError> {
-        if !matches!(self.p.peek(), Tok::Sign("+" | "-")) {
+        if !self.p.take("+") {
             return Ok(0);
         }
-        let (negative, at) = (matches!(self.p.next(), Tok::Sign("-")), self.p.at());
+        let at = self.p.at();
         let Some(whole) = self.p.constant()?.whole else {
             return self.wrong(at, "an offset is a whole number");
         };
-        Ok(if negative { (whole as i64).wrapping_neg() } else { whole as i64 })
+        Ok(whole as i64)
     }
 
     /// `[%rd1+16]`, `[name]`, `[0]`.
     pub(super) fn addr(&mut self, space: Space) -> Result<Addr, ParseError> {
-        self.p.sign("[")?;
+        self.sign("[")?;
         let addr = self.addr_inside(space)?;
-        self.p.sign("]")?;
+        self.sign("]")?;
         Ok(addr)
     }
 

@@ -162,6 +162,77 @@ const FORMS: [&[&str]; 37] = [
     ],
 ];
 
+/// An instruction whose operands are what they may be, then some with operands that they may not be.
+const OPERANDS: [&[&str]; 15] = [
+    &[
+        "mov.u32 %r0, %tid.x;",
+        "add.u32 %r0, %r1, %laneid;",
+        "setp.lt.u32 %p0, %tid.x, 5;",
+        "st.global.u32 [%rd1], %tid.x;",
+        "mad.lo.s32 %r0, %ctaid.x, %r1, %r2;",
+        "shl.b32 %r0, %tid.x, 2;",
+        "selp.b32 %r0, %tid.x, 0, %p1;",
+        "shfl.sync.idx.b32 %r0, %laneid, 0, 31, -1;",
+        "atom.global.add.u32 %r0, [%rd1], %tid.x;",
+        "mov.f32 %f0, %tid.x;",
+        "mov.u64 %rd0, %tid.x;",
+        "mov.u32 %r0, %clock64;",
+        "mov.u16 %h0, %laneid;",
+        "cvta.to.global.u64 %rd0, %clock64;",
+        "bar.sync %tid.x;",
+    ],
+    &["mov.b32 %f0, %tid.x;", "not.b32 %f0, %tid.x;"],
+    &["mov.u16 %h0, %ctaid.x;", "mov.u16 %h0, %smid;"],
+    &["mov.u32 %r0, %gridid;", "mov.u32 %r0, %globaltimer;"],
+    &["mov.b64 {%r0, %r1}, %clock64;", "mov.b64 {_, _}, %rd1;"],
+    &[
+        "cvt.u64.u32 %rd0, %tid.x;",
+        "cvt.rn.f32.u32 %f0, %tid.x;",
+        "cvt.u64.u64 %rd0, %tid.x;",
+        "cvt.u32.u64 %r0, buffer;",
+    ],
+    &[
+        "mov.u32 %r0, buffer;",
+        "add.f32 %f0, %f1, buffer;",
+        "add.u32 %r0, %r1, buffer;",
+        "mov.f32 %r0, buffer;",
+        "mov.f32 %f0, buffer;",
+        "st.global.u32 [%rd1], buffer;",
+        "mad.lo.s32 %r0, %r1, 4, buffer;",
+        "setp.eq.u32 %p0, %r0, buffer;",
+        "atom.global.add.u32 %r0, [%rd1], buffer;",
+    ],
+    &["mov.b64 %rd0, buffer;", "and.b64 %rd0, buffer, -16;", "selp.b64 %rd0, buffer, %rd1, %p1;"],
+    &[
+        "cvta.shared.u64 %rd0, buffer;",
+        "cvta.to.shared.u64 %rd0, buffer;",
+        "cvta.local.u64 %rd0, buffer;",
+        "isspacep.shared %p0, buffer;",
+    ],
+    &[
+        "ld.global.v2.f32 {_, %f1}, [%rd1];",
+        "ld.global.f32 _, [%rd1];",
+        "ld.global.v2.f32 {_, _}, [%rd1];",
+        "ldu.global.u32 _, [%rd1];",
+    ],
+    &["bar.warp.sync %u1;", "bar.warp.sync %f1;", "bar.warp.sync 0f3F800000;"],
+    &[
+        "shfl.sync.idx.b32 %f0, %f1, %r2, %r3, %r4;",
+        "shfl.sync.idx.b32 %r0, %r1, %r2, %r3, %f4;",
+        "vote.sync.any.pred %p0, %p1, %f1;",
+        "match.any.sync.b32 %r0, %r1, %f1;",
+        "redux.sync.add.u32 %r0, %r1, %f1;",
+        "elect.sync %r0|%p0, %f1;",
+    ],
+    &["selp.b32 %r0, 0f3F800000, %r1, %p1;", "selp.b32 %r0, 1.0, %r1, %p1;", "mov.b32 %f0, 1.0;"],
+    &["selp.b64 %rd0, 1.0, %rd1, %p1;", "selp.b64 %rd0, 0f3F800000, %rd1, %p1;"],
+    &[
+        "atom.global.cas.b32 %r0, [%rd1], 0f3F800000, %r2;",
+        "atom.global.cas.b32 %r0, [%rd1], 1.0, %r2;",
+        "atom.global.exch.b64 %rd0, [%rd1], 0f3F800000;",
+    ],
+];
+
 /// Orders in which the ISA does not write them, but libraries of NVIDIA's do, as the assembler lets them pass.
 const ORDERS: [&str; 27] = [
     "add.ftz.rn.f32 %f0, %f1, %f2;",
@@ -212,9 +283,13 @@ fn others(instruction: &str) -> Vec<String> {
     all.iter().map(|other| text(other)).collect()
 }
 
+fn all_forms() -> impl Iterator<Item = &'static &'static [&'static str]> {
+    FORMS.iter().chain(&OPERANDS)
+}
+
 #[test]
 fn what_the_isa_has_not_is_refused() {
-    for forms in FORMS {
+    for forms in all_forms() {
         let (known, unknown) = forms.split_first().expect("one that there is");
         ptx::parse(&text(known)).unwrap_or_else(|error| panic!("{error}\n{known}"));
         for form in unknown {
@@ -225,7 +300,7 @@ fn what_the_isa_has_not_is_refused() {
             assert!(accepted, "{log}");
         }
     }
-    let all: Vec<&str> = FORMS.iter().flat_map(|forms| &forms[1..]).copied().collect();
+    let all: Vec<&str> = all_forms().flat_map(|forms| &forms[1..]).copied().collect();
     if let Some((_, log)) = assembled(&text(&all.join("\n")), "sm_100") {
         let first = text("").lines().count() - 2;
         for (number, form) in all.iter().enumerate() {
@@ -263,5 +338,22 @@ fn orders_that_tell_something_are_kept() {
                 log.lines().filter(|line| line.contains(&place) && line.contains("error")).collect();
             assert_eq!(accepted(form), said.is_empty(), "{form}\n{said:?}");
         }
+    }
+}
+
+#[test]
+fn offsets_are_added() {
+    let address = |inside: &str| text(&format!("ld.shared.u32 %r0, [{inside}];"));
+    let takes = |inside: &str, takes: bool| {
+        assert_eq!(ptx::parse(&address(inside)).is_ok(), takes, "{inside}");
+        if let Some((accepted, log)) = assembled(&address(inside), "sm_100") {
+            assert_eq!(accepted, takes, "{inside}\n{log}");
+        }
+    };
+    for inside in ["%r1+4", "%r1+-4", "%r1 + (8-4)", "%r1+4*2", "buffer+4", "buffer+-4"] {
+        takes(inside, true);
+    }
+    for inside in ["%r1-4", "%r1 - 4", "buffer-4", "buffer+%r1", "%r1+1.0"] {
+        takes(inside, false);
     }
 }

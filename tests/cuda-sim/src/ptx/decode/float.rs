@@ -3,6 +3,7 @@
 use super::super::ParseError;
 use super::super::body::Body;
 use super::super::ir::{Alu, Convert, Float, FloatBin, FloatUn, Mode, Op, PLAIN, Round, Test};
+use super::super::operand::Names;
 use super::super::types::{Class, Type};
 use super::{Decoded, Mods, ROUNDINGS, float_type};
 
@@ -201,7 +202,8 @@ pub(super) fn cvt(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (d, d_wide) = b.dst_wider(to)?;
     let kept = b.declared;
     b.comma()?;
-    let (a, a_wide) = b.src_wider(from)?;
+    let whole = to.class() == Class::Int && from.class() == Class::Int;
+    let (a, a_wide) = b.src_wider(from, if whole { Names::Special } else { Names::None })?;
     // Registers wider than their types are not for types that no register has.
     let wider = |ty: Type, declared: Type| ty.bytes() > 1 && declared.bytes() > ty.bytes();
     if (to.is_packed() || from.is_packed()) && (wider(to, kept) || wider(from, b.declared)) {

@@ -4,6 +4,7 @@ use super::super::ParseError;
 use super::super::body::Body;
 use super::super::ir::{Access, Atom, AtomOp, Op, Ordered, Reg, Space, Wide};
 use super::super::lex::Tok;
+use super::super::operand::Names;
 use super::super::types::Type;
 use super::{Decoded, Mods};
 
@@ -96,9 +97,9 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         addr = b.addr(space)?;
         b.comma()?;
-        regs = b.vector(|b| b.src_wider(ty).map(|(reg, _)| Some((reg, b.declared))))?;
+        regs = b.vector(|b| b.src_wider(ty, Names::None).map(|(reg, _)| Some((reg, b.declared))))?;
     } else {
-        regs = b.vector(|b| sink_or_dst(b, ty))?;
+        regs = b.vector(|b| if lanes > 1 { sink_or_dst(b, ty) } else { element(b, ty) })?;
         b.comma()?;
         space = argument(b, space);
         addr = b.addr(space)?;
@@ -108,6 +109,9 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
     if ty.bytes() * lanes > 16 && !matches!(space, Space::Global | Space::Generic) {
         return b.wrong(m.at, "only an access to global memory has so many bytes");
+    }
+    if regs.iter().all(Option::is_none) {
+        return b.wrong(m.at, "one of the elements goes to a register");
     }
     let mut lengths = regs.iter().flatten().map(|(_, declared)| declared.bytes());
     if let Some(first) = lengths.next()
@@ -127,12 +131,16 @@ fn argument(b: &mut Body<'_, '_>, space: Space) -> Space {
     if space == Space::Param && b.next_is_argument() { Space::Local } else { space }
 }
 
+fn element(b: &mut Body<'_, '_>, ty: Type) -> Result<Option<(Reg, Type)>, ParseError> {
+    b.dst_wider(ty).map(|(reg, _)| Some((reg, b.declared)))
+}
+
 fn sink_or_dst(b: &mut Body<'_, '_>, ty: Type) -> Result<Option<(Reg, Type)>, ParseError> {
     if matches!(b.p.peek(), Tok::Name("_")) {
         b.p.next();
         return Ok(None);
     }
-    b.dst_wider(ty).map(|(reg, _)| Some((reg, b.declared)))
+    element(b, ty)
 }
 
 const OPS: [(&str, AtomOp); 10] = [

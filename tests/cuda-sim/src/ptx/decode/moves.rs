@@ -4,6 +4,7 @@ use super::super::ParseError;
 use super::super::body::Body;
 use super::super::ir::{Alu, Bits, Cmp, Float, Logic, Number, Op, PredSrc, Reg, Space, Wide};
 use super::super::lex::Tok;
+use super::super::operand::Names;
 use super::super::types::{Class, Type};
 use super::{Decoded, Mods, arithmetic_int, bits_type, float_type, unsigned, width};
 
@@ -132,7 +133,9 @@ pub(super) fn moves(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "cvta" => {
             let (to, space, ty) = (m.flag("to"), window(b, m)?, m.ty(b)?);
             pointer(b, m, ty)?;
-            let (d, a) = (b.dst(ty)?, next(b, ty)?);
+            let d = b.dst(ty)?;
+            b.comma()?;
+            let a = b.src_named(ty, if to { Names::None } else { Names::Address(space) })?;
             Ok(Op::Cvta { space, to, d, a })
         }
         _isspacep => {
@@ -175,7 +178,7 @@ fn mov(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if matches!(b.p.peek(), Tok::Sign("{")) {
         return pack(b, m, ty, d);
     }
-    let a = b.src(ty)?;
+    let a = b.src_named(ty, Names::All)?;
     Ok(Op::Alu(Alu::Move { bits, d, a }))
 }
 
@@ -203,7 +206,11 @@ fn ahead(b: &Body<'_, '_>) -> usize {
 fn unpack(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
     let (part, element) = part(b, m, ty, ahead(b))?;
     let d: Vec<Option<Reg>> = b.vector(|b| b.dst_or_sink(part))?;
-    let a = next(b, ty)?;
+    if d.iter().all(Option::is_none) {
+        return b.wrong(m.at, "one of the parts goes to a register");
+    }
+    b.comma()?;
+    let a = b.src_named(ty, Names::All)?;
     Ok(Op::Alu(Alu::Unpack { element, whole: whole(ty), d: d.into(), a }))
 }
 

@@ -14,7 +14,7 @@ fn next(b: &mut Body<'_, '_>, ty: Type) -> Result<u32, ParseError> {
 pub(super) fn sync(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if m.name == "bar" && m.flag("warp") {
         m.need(b, "`.sync`", &[("sync", ())])?;
-        let mask = b.src(Type::B32)?;
+        let mask = b.src(Type::U32)?;
         return Ok(Op::Together { mask, what: Together::Sync });
     }
     match m.name {
@@ -40,7 +40,7 @@ fn together(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             let d = b.dst_or_sink(Type::U32)?;
             b.sign("|")?;
             let p = b.dst(Type::Pred)?;
-            let mask = next(b, Type::B32)?;
+            let mask = next(b, Type::U32)?;
             Ok(Op::Together { mask, what: Together::Elect { d, p } })
         }
     }
@@ -53,7 +53,7 @@ fn shfl(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     m.need(b, "the type", &[("b32", ())])?;
     let d = b.dst(ty)?;
     let p = if b.p.take("|") { b.dst_or_sink(Type::Pred)? } else { None };
-    let (x, y, z, mask) = (next(b, ty)?, next(b, ty)?, next(b, ty)?, next(b, ty)?);
+    let (x, y, z, mask) = (next(b, ty)?, next(b, ty)?, next(b, ty)?, next(b, Type::U32)?);
     Ok(Op::Together { mask, what: Together::Shfl { mode, d, p, a: x, b: y, c: z } })
 }
 
@@ -69,7 +69,7 @@ fn vote(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let d = b.dst(wanted)?;
     b.comma()?;
     let p = b.pred()?;
-    let mask = next(b, Type::B32)?;
+    let mask = next(b, Type::U32)?;
     Ok(Op::Together { mask, what: Together::Vote { vote, d, p } })
 }
 
@@ -79,7 +79,7 @@ fn matching(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         m.need(b, "the type", &[("b32", (Type::B32, Bits::B32)), ("b64", (Type::B64, Bits::B64))])?;
     let d = b.dst(Type::U32)?;
     let p = if all && b.p.take("|") { b.dst_or_sink(Type::Pred)? } else { None };
-    let (a, mask) = (next(b, ty)?, next(b, Type::B32)?);
+    let (a, mask) = (next(b, ty)?, next(b, Type::U32)?);
     Ok(Op::Together { mask, what: Together::Match { bits, all, d, p, a } })
 }
 
@@ -100,7 +100,7 @@ fn redux(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         return m.no_type(b, ty);
     }
     let (int, ty) = if ty == Type::S32 { (Int::S32, ty) } else { (Int::U32, Type::U32) };
-    let (d, a, mask) = (b.dst(ty)?, next(b, ty)?, next(b, Type::B32)?);
+    let (d, a, mask) = (b.dst(ty)?, next(b, ty)?, next(b, Type::U32)?);
     Ok(Op::Together { mask, what: Together::Redux { op, ty: int, d, a } })
 }
 
