@@ -62,6 +62,7 @@ fn one(regs: &mut Regs, exec: u32, alu: &Alu) {
         Alu::Bfe { ty, d, a, b, c } => bits::bfe(regs, exec, ty, d, (a, b, c)),
         Alu::Bfi { ty, d, a, b, c, e } => bits::bfi(regs, exec, ty, d, (a, b, c), e),
         Alu::Dot { dot, signed, d, a, b, c } => bits::dot(regs, exec, dot, signed, d, (a, b, c)),
+        Alu::AbsDiff { add, d, a, b } => bits::abs_diff(regs, exec, add, d, (a, b)),
         Alu::FloatUn { op, ty, mode, d, a } => float::unary(regs, exec, (op, ty, mode), d, a),
         Alu::FloatBin { op, ty, mode, d, a, b } => float::binary(regs, exec, (op, ty, mode), d, (a, b)),
         Alu::Fma { ty, mode, d, a, b, c } => float::fma(regs, exec, (ty, mode), d, (a, b, c)),

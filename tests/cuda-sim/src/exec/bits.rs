@@ -163,3 +163,14 @@ pub(super) fn dot(
         u64::from((0..count).fold(c as u32, |sum, n| sum.wrapping_add(product(a, b, n) as u32)))
     });
 }
+
+/// How far the bytes of two words are apart, and their sum with a third.
+pub(super) fn abs_diff(regs: &mut Regs, exec: u32, add: Option<Reg>, d: Reg, (a, b): (Reg, Reg)) {
+    let from = [a, b, add.unwrap_or(a)].map(|reg| (reg, Wide::One));
+    regs.each(exec, (d, Wide::One), from, |[x, y, c]| {
+        let (x, y) = ((x as u32).to_le_bytes(), (y as u32).to_le_bytes());
+        let apart: [u8; 4] = std::array::from_fn(|n| x[n].abs_diff(y[n]));
+        let sum = || apart.iter().fold(c as u32, |sum, &byte| sum.wrapping_add(u32::from(byte)));
+        u64::from(if add.is_some() { sum() } else { u32::from_le_bytes(apart) })
+    });
+}

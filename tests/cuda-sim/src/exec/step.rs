@@ -282,7 +282,9 @@ fn special_register(who: &Who<'_, '_>, warp: &mut Warp, exec: u32, special: Spec
         Special::TotalShared => all(who.mem.shared_len as u32),
         Special::DynamicShared => all(launch.dynamic_shared),
     };
+    let is_time = matches!(special, Special::Clock | Special::GlobalTimer);
     match wide {
+        Wide::Two if is_time => warp.regs.put(exec, d, &[who.mem.counters.instructions; LANES]),
         Wide::One => warp.regs.put(exec, d, &values),
         Wide::Two => warp.regs.put(exec, d, &values.map(u64::from)),
     }

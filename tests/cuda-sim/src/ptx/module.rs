@@ -314,6 +314,14 @@ impl<'t> Parser<'t> {
             }
             "global" | "const" => {
                 self.next();
+                // What the host reaches as well is no different here.
+                if word == "global" && self.take_dot("attribute") {
+                    self.sign("(")?;
+                    if !self.take_dot("managed") {
+                        return self.expected("`.managed`");
+                    }
+                    self.sign(")")?;
+                }
                 self.variables(open, Home::Module { is_constant: word == "const" })
             }
             "shared" => {
@@ -413,21 +421,9 @@ impl<'t> Parser<'t> {
         if self.take_dot("align") {
             align = Some(self.alignment()?);
         }
-        let lanes: u64 = match *self.peek() {
-            Tok::Dot("v2") => 2,
-            Tok::Dot("v4") => 4,
-            Tok::Dot(_)
-            | Tok::Name(_)
-            | Tok::Int(_)
-            | Tok::Single(_)
-            | Tok::Double(_)
-            | Tok::Text(_)
-            | Tok::Sign(_)
-            | Tok::End => 1,
-        };
-        if lanes > 1 {
-            self.next();
-        }
+        let vectors = [("v2", 2u64), ("v4", 4)];
+        let lanes = vectors.into_iter().find_map(|(word, lanes)| self.take_dot(word).then_some(lanes));
+        let lanes = lanes.unwrap_or(1);
         let ty = self.ty()?;
         let size = u64::from(ty.bytes()) * lanes;
         let mut variables = Vec::new();

@@ -367,6 +367,8 @@ impl<'t> Body<'_, 't> {
             ("%clock", None) => Special::Clock,
             ("%clock_hi", None) => Special::ClockHi,
             ("%clock64", None) => return Ok((Special::Clock, Type::U64)),
+            ("%globaltimer_lo", None) => Special::GlobalTimer,
+            ("%globaltimer_hi", None) => Special::ClockHi,
             ("%globaltimer", None) => return Ok((Special::GlobalTimer, Type::U64)),
             ("%total_smem_size", None) => Special::TotalShared,
             ("%dynamic_smem_size", None) => Special::DynamicShared,

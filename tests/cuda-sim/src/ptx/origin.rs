@@ -238,6 +238,7 @@ fn computed(alu: &Alu, of: impl Fn(&Reg) -> Origin) -> Option<Origin> {
         | Alu::Bfe { .. }
         | Alu::Bfi { .. }
         | Alu::Dot { .. }
+        | Alu::AbsDiff { .. }
         | Alu::FloatUn { .. }
         | Alu::FloatBin { .. }
         | Alu::Fma { .. }

@@ -228,6 +228,14 @@ fn products_of_bytes() {
 }
 
 #[test]
+fn distances_of_bytes() {
+    let cases = [(0x0102_ff80, 0x0301_0180, 0x0201_fe00), (0, ALL, ALL), (ALL, 0, ALL)];
+    check("mov.u32 %r3, 9; vabsdiff4.u32.u32.u32 %r0, %r1, %r2, %r3;", "%r0", &two(&cases));
+    let sums = [(0x0102_ff80, 0x0301_0180, 10, 2 + 1 + 254 + 10), (0, ALL, 0xffff_ffff, 4 * 255 - 1)];
+    check("vabsdiff4.u32.u32.u32.add %r0, %r1, %r2, %r3;", "%r0", &three(&sums));
+}
+
+#[test]
 fn products_of_24_bits() {
     // What is above the 24 bits does not count: 0xffffff², 2^48 − 2^25 + 1.
     let top = 0xabff_ffff;

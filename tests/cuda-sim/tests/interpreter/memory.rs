@@ -44,7 +44,7 @@ fn variables_of_the_module() {
     let text = ".version 8.0
 .target sm_80
 .address_size 64
-.global .align 4 .u32 counter = 5;
+.global .attribute(.managed) .align 4 .u32 counter = 5;
 .global .align 8 .b8 bytes[8] = {1, 2, 3, 4, 0xff};
 .const .align 4 .f32 table[3] = {0f3F800000, 2.0, 0f40400000};
 .extern .shared .align 16 .b8 dynamic[];

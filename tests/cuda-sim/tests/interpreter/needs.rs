@@ -45,7 +45,7 @@ fn error(version: (u32, u32), target: u32, instruction: &str) -> Option<String> 
 }
 
 /// Versions with the newest architecture that each knows, then architectures.
-const HEADERS: [((u32, u32), u32); 33] = [
+const HEADERS: [((u32, u32), u32); 34] = [
     ((4, 0), 50),
     ((4, 1), 52),
     ((4, 2), 53),
@@ -79,6 +79,7 @@ const HEADERS: [((u32, u32), u32); 33] = [
     ((9, 0), 86),
     ((9, 0), 90),
     ((9, 0), 100),
+    ((9, 1), 121),
 ];
 
 #[test]

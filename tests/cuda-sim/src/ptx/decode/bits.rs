@@ -12,7 +12,7 @@ fn next(b: &mut Body<'_, '_>, ty: Type) -> Result<u32, ParseError> {
 }
 
 pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
-    let ty = if matches!(m.name, "prmt" | "dp4a" | "dp2a") { Type::B32 } else { m.ty(b)? };
+    let ty = if matches!(m.name, "prmt" | "dp4a" | "dp2a" | "vabsdiff4") { Type::B32 } else { m.ty(b)? };
     match m.name {
         "and" | "or" | "xor" => logic(b, m, ty),
         "not" if ty == Type::Pred => {
@@ -52,6 +52,15 @@ pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "prmt" => permute(b, m),
         "bfe" | "bfi" => field(b, m, ty),
+        "vabsdiff4" => {
+            let types = [m.ty(b)?, m.ty(b)?, m.ty(b)?];
+            if let Some(&other) = types.iter().find(|ty| **ty != Type::U32) {
+                return m.no_type(b, other);
+            }
+            let (d, [x, y, z]) = (b.dst(Type::U32)?, [video(b)?, video(b)?, video(b)?]);
+            // Of what is not added to, all bytes are replaced.
+            Ok(Op::Alu(Alu::AbsDiff { add: m.flag("add").then_some(z), d, a: x, b: y }))
+        }
         "dp4a" | "dp2a" => {
             let dot = match m.name {
                 "dp4a" => Dot::Bytes,
@@ -68,6 +77,13 @@ pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         _ => m.no_type(b, ty),
     }
+}
+
+/// An operand of a video instruction, of which none is a constant.
+fn video(b: &mut Body<'_, '_>) -> Result<u32, ParseError> {
+    b.comma()?;
+    let (at, reg) = (b.p.at(), b.src(Type::U32)?);
+    if b.constant_in(reg).is_some() { b.wrong(at, "operands are registers here") } else { Ok(reg) }
 }
 
 fn logic(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {

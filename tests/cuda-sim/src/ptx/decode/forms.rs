@@ -12,7 +12,7 @@ use crate::ptx::types::Type;
 struct Row(&'static [&'static str], &'static str);
 
 /// Modifiers that go together in many rows.
-const SETS: [(&str, &str); 21] = [
+const SETS: [(&str, &str); 22] = [
     ("INT", "u16|u32|u64|s16|s32|s64"),
     ("WHOLES", "u8|u16|u32|u64|s8|s16|s32|s64"),
     ("CARRY", "u32|s32|u64|s64"),
@@ -33,6 +33,7 @@ const SETS: [(&str, &str); 21] = [
     ("SCOPE", "cta|cluster|gpu|sys"),
     ("EVICT", "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"),
     ("FETCH", "L2::64B|L2::128B|L2::256B"),
+    ("HINT", "L2::cache_hint"),
     ("VECTOR", "v2|v4|v8"),
 ];
 
@@ -132,6 +133,7 @@ const ROWS: &[Row] = &[
     Row(&["szext"], "clamp|wrap u32|s32"),
     Row(&["fns"], "b32"),
     Row(&["prmt"], "b32 f4e|b4e|rc8|ecl|ecr|rc16?"),
+    Row(&["vabsdiff4"], "u32 u32 u32 add?"),
     Row(&["dp4a"], "u32|s32 u32|s32"),
     Row(&["dp2a"], "lo|hi : u32|s32 u32|s32"),
     // Choices and moves.
@@ -159,19 +161,18 @@ const ROWS: &[Row] = &[
     Row(&["isspacep"], "WINDOW"),
     // Memory.
     Row(&["ldu"], "global? VECTOR? MEMORY"),
-    Row(&["ld"], "weak? global? EVICT? FETCH? VECTOR? MEMORY"),
-    Row(&["ld"], "weak? global? ca|cg|cs|lu|cv FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "weak? global? EVICT? HINT? FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "weak? global? ca|cg|cs|lu|cv HINT? FETCH? VECTOR? MEMORY"),
     Row(&["ld"], "weak? SPACE ca|cg|cs|lu|cv? VECTOR? MEMORY"),
-    Row(&["ld"], "global ca|cg|cs|EVICT? nc FETCH? VECTOR? MEMORY"),
-    Row(&["ld"], "global nc EVICT? FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "global ca|cg|cs|EVICT? nc HINT? FETCH? VECTOR? MEMORY"),
     Row(&["ld"], "volatile global? FETCH? VECTOR? MEMORY"),
-    Row(&["ld"], "relaxed|acquire SCOPE global? EVICT? FETCH? VECTOR? MEMORY"),
+    Row(&["ld"], "relaxed|acquire SCOPE global? EVICT? HINT? FETCH? VECTOR? MEMORY"),
     Row(&["ld"], "relaxed|acquire SCOPE shared|shared::cta VECTOR? MEMORY"),
-    Row(&["st"], "weak? global? wb|cg|cs|wt|EVICT? VECTOR? MEMORY"),
+    Row(&["st"], "weak? global? wb|cg|cs|wt|EVICT? HINT? VECTOR? MEMORY"),
     Row(&["st"], "weak? SPACE wb|cg|cs|wt? VECTOR? MEMORY"),
-    Row(&["ld", "st"], "volatile shared|shared::cta VECTOR? MEMORY"),
+    Row(&["ld", "st"], "volatile shared|shared::cta|local VECTOR? MEMORY"),
     Row(&["st"], "volatile global? VECTOR? MEMORY"),
-    Row(&["st"], "relaxed|release SCOPE global? EVICT? VECTOR? MEMORY"),
+    Row(&["st"], "relaxed|release SCOPE global? EVICT? HINT? VECTOR? MEMORY"),
     Row(&["st"], "relaxed|release SCOPE shared|shared::cta VECTOR? MEMORY"),
     Row(&["ld", "st"], "mmio relaxed sys global? MEMORY"),
     Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? exch b32|b64"),

@@ -80,7 +80,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (strong, order) = order(m);
     let mut space = m.pick(&SPACES).unwrap_or(Space::Generic);
     let lanes = m.pick(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
-    let is_constant = m.flag("nc");
+    let (is_constant, has_policy) = (m.flag("nc"), m.flag("L2::cache_hint"));
     while HINTS.iter().any(|hint| m.flag(hint)) {}
     let ty = m.ty(b)?;
     if matches!(ty, Type::Pred | Type::F16) || ty.is_packed() {
@@ -103,6 +103,11 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         b.comma()?;
         space = argument(b, space);
         addr = b.addr(space)?;
+    }
+    if has_policy {
+        // What the cache keeps changes no result.
+        b.comma()?;
+        b.src(Type::B64)?;
     }
     if regs.len() != lanes as usize {
         return b.wrong(m.at, format!("{lanes} elements are needed, not {}", regs.len()));

@@ -92,7 +92,9 @@ pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "cvt" => float::cvt(b, m),
         "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "prmt" | "bfe" | "bfi"
-        | "bfind" | "brev" | "clz" | "popc" | "dp4a" | "dp2a" | "bmsk" | "szext" | "fns" => bits::bits(b, m),
+        | "bfind" | "brev" | "clz" | "popc" | "dp4a" | "dp2a" | "bmsk" | "szext" | "fns" | "vabsdiff4" => {
+            bits::bits(b, m)
+        }
         "setp" | "set" | "selp" | "slct" => moves::choice(b, m),
         "mov" | "cvta" | "isspacep" => moves::moves(b, m),
         "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "applypriority"

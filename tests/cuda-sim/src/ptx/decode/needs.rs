@@ -112,6 +112,8 @@ const ROWS: &[Row] = &[
     row(&["ld", "cp"], &["L2::64B"], (7, 4), 75),
     row(&["ld", "cp"], &["L2::128B"], (7, 4), 75),
     row(&["ld", "cp"], &["L2::256B"], (7, 4), 80),
+    row(&["ld", "st"], &["L2::cache_hint"], (7, 4), 80),
+    row(&["ld", "st"], &["volatile", "local"], (9, 1), 0),
     row(&["prefetch"], &["L2::evict_last"], (7, 4), 80),
     row(&["prefetch"], &["L2::evict_normal"], (7, 4), 80),
     row(&["applypriority", "discard"], &[], (7, 4), 80),

@@ -429,6 +429,13 @@ pub(crate) enum Alu {
         b: Reg,
         c: Reg,
     },
+    /// `vabsdiff4`: how far bytes are from bytes, in as many bytes, or all of it added to a number.
+    AbsDiff {
+        add: Option<Reg>,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
     // Floats.
     FloatUn {
         op: FloatUn,
