@@ -64,17 +64,6 @@ pub(crate) struct Convert {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prmt {
-    Index,
-    F4e,
-    B4e,
-    Rc8,
-    Ecl,
-    Ecr,
-    Rc16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Tid(usize),
     Ntid(usize),
@@ -166,32 +155,6 @@ pub(crate) struct Atom {
     pub(crate) d: Option<Reg>,
     pub(crate) b: Reg,
     pub(crate) c: Option<Reg>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShflMode {
-    Up,
-    Down,
-    Bfly,
-    Idx,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vote {
-    All,
-    Any,
-    Uni,
-    Ballot,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Redux {
-    Add,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
 }
 
 /// What lanes of a warp do together, once all of the mask are there.
