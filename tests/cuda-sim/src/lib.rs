@@ -26,9 +26,13 @@
 //!
 //! # What is undefined
 //!
-//! A register that nothing wrote, what a shuffle takes from a lane that takes no part or has nothing, and what is computed
-//! of these; of a choice, what it chooses. It is a fault where it decides an address, a way, what other lanes get of it but
-//! by a shuffle, or what is stored.
+//! A register that nothing wrote, what is loaded of shared or local memory that nothing wrote, what a shuffle takes from a
+//! lane that takes no part or has nothing, and what is computed of these; of a choice, what it chooses. It is a fault where
+//! it decides an address, a way, what other lanes get of it but by a shuffle, or what is stored in global memory. In shared
+//! and local memory a store of it leaves nothing. An atomic on what nothing wrote is a fault at once.
+//!
+//! Structs are copied with their padding: of what is loaded as one, some of which was written, the rest may be stored in
+//! global memory too, as long as it was only moved. It is [`memory::POISON`] there.
 //!
 //! # Addresses of shared memory
 //!
@@ -39,6 +43,8 @@
 //! # What is missed
 //!
 //! Let pass:
+//! - A part of a vector or of a word that nothing wrote, and that is copied to global memory with parts that were: it cannot
+//!   be told from padding. What is there then is no number.
 //! - A place that so many warps have read at a time that nobody notes them all, 64, may be written by a thread that knows of
 //!   an event in every block so far.
 //! - The scope of an atomic, of a strong read and of a strong write is taken to reach both threads; that of a fence is not.

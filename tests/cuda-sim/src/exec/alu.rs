@@ -121,7 +121,7 @@ pub(super) fn undefined(regs: &Regs, exec: u32, alu: &Alu, reads: &[Reg]) -> Opt
 }
 
 /// How many bits an element has.
-fn width(element: Bits) -> u32 {
+pub(super) fn width(element: Bits) -> u32 {
     match element {
         Bits::B16 => 16,
         Bits::B32 => 32,

@@ -9,6 +9,7 @@ use super::order::{Order, Party, Places};
 use super::race::{Shadow, Stamp};
 use super::regs::{LANES, Raw, lanes};
 use super::step;
+use super::unset::Written;
 use super::warp::Warp;
 use super::{Counters, Fault, FaultKind, Launch, Trouble, trouble};
 use crate::memory::{Memory, View};
@@ -131,12 +132,13 @@ pub(super) struct BlockMemory {
     /// Where each array of it starts and ends.
     pub(super) arrays: Box<[(u64, u64)]>,
     pub(super) shared_shadow: Shadow,
+    pub(super) shared_written: Written,
     /// For each word of shared memory `thread + 1` whose `cp.async` to it is under way, and how many words have one.
     copying: Vec<u32>,
     copying_words: u32,
     local: Vec<u64>,
-    /// Bytes of local memory that were written.
-    local_written: Vec<bool>,
+    /// Of all threads, as [`BlockMemory::local_at`] says.
+    pub(super) local_written: Written,
     local_size: usize,
     pub(super) counters: Counters,
     /// Number among the blocks, and where that is.
@@ -182,15 +184,16 @@ impl BlockMemory {
         };
     }
 
-    /// A thread's local memory from an address on; none where it reads what it did not write.
-    pub(super) fn local(&mut self, thread: usize, address: u64, bytes: u64, reads: bool) -> Option<*mut u8> {
-        let start = thread * self.local_size + address as usize;
-        let written = &mut self.local_written[start..start + bytes as usize];
-        if reads && !written.iter().all(|&byte| byte) {
-            return None;
-        }
-        written.fill(true);
-        Some(self.local.as_mut_ptr().cast::<u8>().wrapping_add(start))
+    /// Where an address of a thread's local memory is among all threads'.
+    #[inline(always)]
+    pub(super) fn local_at(&self, thread: usize, address: u64) -> usize {
+        thread * self.local_size + address as usize
+    }
+
+    /// A thread's local memory from an address on.
+    pub(super) fn local(&mut self, thread: usize, address: u64) -> *mut u8 {
+        let at = self.local_at(thread, address);
+        self.local.as_mut_ptr().cast::<u8>().wrapping_add(at)
     }
 }
 
@@ -224,10 +227,11 @@ impl Block {
             shared_len,
             arrays: code.arrays.iter().map(|array| extent(array, shared_len)).collect(),
             shared_shadow: Shadow::default(),
+            shared_written: Written::new(shared_len as usize),
             copying: vec![0; shared_len.div_ceil(4) as usize],
             copying_words: 0,
             local: vec![0; local.div_ceil(8)],
-            local_written: vec![false; local],
+            local_written: Written::new(local),
             local_size,
             counters: Counters::default(),
             number: 0,
@@ -275,7 +279,8 @@ impl Block {
         (self.mem.time, self.mem.barrier, self.mem.order) = (1, 0, None);
         grid.begun.fetch_max(number + 1, Ordering::SeqCst);
         self.mem.shared_shadow.clear();
-        self.mem.local_written.fill(false);
+        self.mem.shared_written.clear();
+        self.mem.local_written.clear();
         if std::mem::take(&mut self.mem.copying_words) != 0 {
             self.mem.copying.fill(0);
         }
@@ -528,6 +533,12 @@ pub(super) fn arrive(
     Ok(())
 }
 
+/// The line of an instruction, from 1.
+pub(super) fn line(kernel: &Kernel, pc: u32) -> u32 {
+    let start = kernel.code.insts[pc as usize].text.0 as usize;
+    kernel.text[..start].matches('\n').count() as u32 + 1
+}
+
 /// The error that tells of a lane's trouble.
 pub(super) fn fault(grid: &Grid<'_>, block: [u32; 3], first: u32, pc: u32, trouble: Trouble) -> Fault {
     let inst = &grid.kernel.code.insts[pc as usize];
@@ -536,7 +547,7 @@ pub(super) fn fault(grid: &Grid<'_>, block: [u32; 3], first: u32, pc: u32, troub
     Fault {
         kind: trouble.kind,
         kernel: grid.kernel.name.clone(),
-        line: text[..start].matches('\n').count() as u32 + 1,
+        line: line(grid.kernel, pc),
         instruction: text[start..end].split_whitespace().collect::<Vec<_>>().join(" "),
         what: trouble.what,
         block,

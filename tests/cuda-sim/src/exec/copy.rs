@@ -6,6 +6,7 @@
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
 use super::regs::{LANES, Raw, lanes};
+use super::unset::ones;
 use super::warp::Warp;
 use super::{FaultKind, Step, trouble};
 use crate::ptx::ir::{Addr, Reg, WHOLE};
@@ -102,6 +103,7 @@ pub(super) fn wait(who: &mut Who<'_, '_>, warp: &mut Warp, exec: u32, most: Opti
         let spot = Spot { lane: copy.lane, address: copy.to, bytes: u64::from(copy.bytes) };
         who.mem.copy(spot.address, spot.bytes, None);
         let at = memory::shared_spot(who, spot, WHOLE, Touch::Write)?;
+        who.mem.shared_written.set(spot.address as usize, copy.bytes, ones(copy.bytes));
         for (i, &word) in copy.data.iter().enumerate().take(copy.bytes as usize / 4) {
             // SAFETY: `bytes` bytes of the block's shared memory start there, aligned.
             unsafe { memory::write(at.add(4 * i), 4, u64::from(word)) };

@@ -130,6 +130,19 @@ pub(super) fn wide(ty: Int) -> Wide {
     }
 }
 
+/// How many bytes a type has.
+pub(super) fn bytes(ty: Int) -> u32 {
+    match ty {
+        Int::U16 | Int::S16 => 2,
+        Int::U32 | Int::S32 => 4,
+        Int::U64 | Int::S64 => 8,
+    }
+}
+
+pub(super) fn is_signed(ty: Int) -> bool {
+    matches!(ty, Int::S16 | Int::S32 | Int::S64)
+}
+
 /// The value that a register holds, and back.
 #[inline(always)]
 fn value<T: Whole>(bits: u64) -> T {

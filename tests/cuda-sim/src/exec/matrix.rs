@@ -8,6 +8,7 @@ use super::half::Half;
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
 use super::regs::{LANES, Raw, Regs};
+use super::unset;
 use crate::ptx::ir::{Addr, Factor, Mma, Reg};
 
 /// Rows and columns of a result.
@@ -24,12 +25,13 @@ pub(super) fn load(
 ) -> Step {
     let addresses = memory::addresses(regs, addr);
     for (number, &d) in d.iter().enumerate().take(usize::from(count)) {
-        let mut rows = [[0u16; 8]; 8];
+        let (mut rows, mut missing) = ([[0u16; 8]; 8], [0u32; 8]);
         for (row, halves) in rows.iter_mut().enumerate() {
             let lane = number * 8 + row;
             let spot = Spot { lane, address: addresses[lane], bytes: 16 };
             who.mem.atomic_reads = false;
             let at = memory::shared_spot(who, spot, addr.array, Touch::Read)?;
+            missing[row] = !who.mem.shared_written.get(spot.address as usize, 16) & 0xffff;
             for (i, half) in halves.iter_mut().enumerate() {
                 // SAFETY: 16 bytes of the block's shared memory, aligned, start there.
                 *half = unsafe { memory::read(at.add(2 * i), 2) } as u16;
@@ -45,8 +47,25 @@ pub(super) fn load(
             u32::from(high) << 16 | u32::from(low)
         });
         regs.put(group, d, &out);
+        if missing != [0; 8] {
+            undefine(who, regs, d, (&addresses[number * 8..], trans), &missing);
+        }
     }
     Ok(())
+}
+
+/// What lanes got of a matrix whose rows are not all written: which bytes of each are not.
+#[cold]
+fn undefine(who: &Who<'_, '_>, regs: &mut Regs, d: Reg, (rows, trans): (&[u64], bool), missing: &[u32; 8]) {
+    let is_unset = |row: usize, col: usize| missing[row] >> (2 * col) & 3 != 0;
+    for lane in 0..LANES {
+        let (row, col) = (lane / 4, lane % 4 * 2);
+        let halves = if trans { [(col, row), (col + 1, row)] } else { [(row, col), (row, col + 1)] };
+        if let Some(&(row, _)) = halves.iter().find(|&&(row, col)| is_unset(row, col)) {
+            regs.undefine(1 << lane, d);
+            unset::note_row(who, regs, 1 << lane, rows[row], 16);
+        }
+    }
 }
 
 /// `d = a · b + c`, each element a sum of exact products, rounded at its end.

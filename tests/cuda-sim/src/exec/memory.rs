@@ -7,6 +7,7 @@ use super::block::{BlockMemory, Grid};
 use super::order::{self, Strong};
 use super::race::{Conflict, Now, Shadow, Stamp, Touch};
 use super::regs::{LANES, Raw, Regs, lanes};
+use super::unset::{self, ones};
 use super::{Counters, FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{Access, Addr, Array, Reg, Space, Wide};
 use crate::ptx::types::Type;
@@ -27,6 +28,8 @@ pub(super) struct Who<'a, 'g> {
     pub(super) first: u32,
     /// When all lanes of the warp last met.
     pub(super) meeting: u64,
+    /// The instruction.
+    pub(super) pc: u32,
 }
 
 impl Who<'_, '_> {
@@ -92,6 +95,15 @@ fn windows(exec: u32, addresses: &mut [u64; LANES]) -> [(Space, u32); 3] {
     [(Space::Shared, shared), (Space::Local, local), (Space::Global, exec & !shared & !local)]
 }
 
+/// The lanes whose access is to what others may see after the block.
+pub(super) fn seen_by_others(regs: &Regs, exec: u32, access: &Access) -> u32 {
+    match access.space {
+        Space::Generic => windows(exec, &mut addresses(regs, access.addr))[2].1,
+        Space::Shared | Space::Local | Space::Param => 0,
+        Space::Global | Space::Const => exec,
+    }
+}
+
 /// Which space an address is in, generic ones included.
 pub(super) fn resolve(space: Space, address: u64) -> (Space, u64) {
     let mut all = [address; LANES];
@@ -154,10 +166,17 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
                 })?;
             }
             Space::Local => {
-                each_lane(who, regs, exec, (access, at, reads), |who, spot| local_spot(who, spot, reads))?;
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| local_spot(who, spot))?;
             }
             Space::Param => {
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| param_spot(who, spot))?
+            }
+        }
+        if matches!(space, Space::Shared | Space::Local) {
+            if reads {
+                unset::loaded(who, regs, exec, (access, space, at));
+            } else {
+                unset::stored(who, regs, exec, (access, space, at));
             }
         }
         if let Some(places) = &mut places {
@@ -175,7 +194,7 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
 /// An access, the address of each lane in one space, and whether it reads.
 type Accesses<'a> = (&'a Access, &'a [u64; LANES], bool);
 
-fn access_bytes(access: &Access) -> u64 {
+pub(super) fn access_bytes(access: &Access) -> u64 {
     u64::from(access.ty.bytes()) * access.regs.len() as u64
 }
 
@@ -441,15 +460,17 @@ pub(super) fn shared_spot(
     if address < start || address.checked_add(bytes).is_none_or(|last| last > end) {
         return Err(outside_of_array(who, spot, array));
     }
-    let reads = is_read(touch) || touch == Touch::Atomic && bytes > 0 && who.mem.atomic_reads;
-    if reads && !who.mem.shared_shadow.is_written(address, bytes) {
+    if touch == Touch::Atomic && who.mem.atomic_reads && !is_written(who, spot) {
         trouble(FaultKind::Uninitialized, lane, || {
             format!("nothing has written all of the {bytes} bytes at {address:#x} of shared memory")
         })?;
     }
     if let Some(thread) = who.mem.under_way(address, bytes) {
         let thread = super::block::position(thread, who.grid.launch.block);
-        trouble(FaultKind::Race, lane, || {
+        // What was there before is not what is missed.
+        let missed = is_read(touch) && !is_written(who, spot);
+        let kind = if missed { FaultKind::Uninitialized } else { FaultKind::Race };
+        trouble(kind, lane, || {
             format!(
                 "{bytes} bytes of shared memory at {address:#x} are the target of a `cp.async` of thread {thread:?} that it has not waited for"
             )
@@ -460,6 +481,11 @@ pub(super) fn shared_spot(
         race(who, spot, touch, conflict, "shared")?;
     }
     Ok(who.mem.shared_at(address))
+}
+
+fn is_written(who: &Who<'_, '_>, spot: Spot) -> bool {
+    let bytes = spot.bytes as u32;
+    who.mem.shared_written.get(spot.address as usize, bytes) == ones(bytes)
 }
 
 #[cold]
@@ -478,7 +504,7 @@ fn outside_of_array(who: &Who<'_, '_>, spot: Spot, array: Array) -> Box<Trouble>
 }
 
 /// Where a lane's bytes in its own memory are.
-fn local_spot(who: &mut Who<'_, '_>, spot: Spot, reads: bool) -> Result<*mut u8, Box<Trouble>> {
+fn local_spot(who: &mut Who<'_, '_>, spot: Spot) -> Result<*mut u8, Box<Trouble>> {
     let Spot { lane, address, bytes } = spot;
     aligned(spot)?;
     let size = u64::from(who.grid.kernel.code.local);
@@ -487,15 +513,7 @@ fn local_spot(who: &mut Who<'_, '_>, spot: Spot, reads: bool) -> Result<*mut u8,
             format!("{bytes} bytes at {address:#x} of local memory, of which a thread has {size}")
         })?;
     }
-    let found = who.mem.local(who.first as usize + lane, address, bytes, reads);
-    found.map_or_else(
-        || {
-            trouble(FaultKind::Uninitialized, lane, || {
-                format!("the thread has not written all of the {bytes} bytes at {address:#x} of local memory")
-            })
-        },
-        Ok,
-    )
+    Ok(who.mem.local(who.first as usize + lane, address))
 }
 
 /// Where a parameter's bytes are.

@@ -22,6 +22,7 @@ mod regs;
 mod soft;
 mod step;
 mod sync;
+mod unset;
 mod warp;
 
 use std::sync::Mutex;
@@ -88,8 +89,9 @@ pub enum FaultKind {
     OutOfBounds,
     /// An address that is no multiple of the access.
     Misaligned,
-    /// Shared memory read before anything wrote it; or an undefined register that decides an address, a way or what is
-    /// stored: nothing wrote it or what it was made of, or a shuffle took it from a lane that took no part.
+    /// An undefined register that decides an address, a way or what is stored in global memory: nothing wrote it or what it
+    /// was made of, it was loaded from shared or local memory that nothing wrote, or a shuffle took it from a lane that took
+    /// no part. An atomic on shared memory that nothing wrote.
     Uninitialized,
     /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no
     /// excuse.

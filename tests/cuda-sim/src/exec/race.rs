@@ -283,25 +283,6 @@ impl Shadow {
         }
         conflict
     }
-
-    /// Whether all of these bytes were written.
-    #[inline(always)]
-    pub(super) fn is_written(&self, at: u64, bytes: u64) -> bool {
-        let mut byte = at;
-        while byte < at + bytes {
-            let written = GRANULES.into_iter().enumerate().find(|&(number, granule)| {
-                let level = self.levels[number].get().filter(|level| level.saw(byte));
-                level.is_some_and(|level| {
-                    let (plain, strong) = level.pair((byte / granule) as usize);
-                    let wrote = |cells: &[AtomicU64]| cells[0].load(Ordering::Relaxed) != 0;
-                    wrote(plain) || strong.is_some_and(wrote)
-                })
-            });
-            let Some((_, granule)) = written else { return false };
-            byte = (byte / granule + 1) * granule;
-        }
-        true
-    }
 }
 
 /// The cells of a granule: of the last plain writer and the plain readers, and of atomics and strong readers.
@@ -495,6 +476,5 @@ mod tests {
         assert!(!touches(&shadow, 2, 2, Touch::Write, other));
         assert!(touches(&shadow, 0, 2, Touch::Read, other));
         assert!(touches(&shadow, 0, 4, Touch::Read, other));
-        assert!(shadow.is_written(0, 4) && !shadow.is_written(2, 4));
     }
 }

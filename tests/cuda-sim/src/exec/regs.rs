@@ -6,6 +6,7 @@
 
 use half::{bf16, f16};
 
+use super::unset::Unset;
 use crate::ptx::ir::{Reg, Wide};
 
 /// Lanes of a warp.
@@ -23,6 +24,8 @@ pub(super) struct Regs {
     pub(super) masks: Box<[u32]>,
     /// Which lanes hold something that was written.
     pub(super) written: Box<[u32]>,
+    /// What is known of those that hold something else.
+    pub(super) unset: Unset,
     /// The carry of each lane.
     pub(super) carry: u32,
 }
@@ -102,7 +105,8 @@ impl Regs {
     pub(super) fn new(rows: u32) -> Regs {
         let rows = rows as usize;
         let none = || vec![0; rows].into_boxed_slice();
-        Regs { rows: vec![Row([0; LANES]); rows].into(), masks: none(), written: none(), carry: 0 }
+        let (rows, unset) = (vec![Row([0; LANES]); rows].into(), Unset::default());
+        Regs { rows, masks: none(), written: none(), unset, carry: 0 }
     }
 
     /// One lane's value, whatever the width.

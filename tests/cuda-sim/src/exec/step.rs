@@ -5,8 +5,10 @@ use super::memory::{self, Who};
 use super::order;
 use super::race::Stamp;
 use super::regs::{LANES, Raw, lanes};
+use super::unset;
 use super::warp::{Group, Warp};
 use super::{FaultKind, Step, Trouble, alu, atomic, copy, sync, trouble};
+use crate::ptx::Kernel;
 use crate::ptx::ir::{Bar, Inst, Op, Reg, Special, Together, Wide};
 
 /// Instructions that a warp runs before others have their turn, so that one may wait for another in a loop.
@@ -60,7 +62,7 @@ fn group(
         let inst = &code.insts[*pc as usize];
         let mut exec = active;
         if let Some(guard) = inst.guard {
-            check(warp, active, &[guard.pred])?;
+            check(grid.kernel, warp, active, &[guard.pred])?;
             exec &= warp.regs.truth(guard.pred, guard.negated);
         }
         *steps += 1;
@@ -75,11 +77,12 @@ fn group(
         if !matches!(inst.op, Op::Special { .. }) {
             mem.counters.instructions += u64::from(exec.count_ones());
         }
-        let undefined = check_reads(warp, exec, inst, &code.reads)?;
+        let undefined = check_reads(grid.kernel, warp, exec, inst)?;
         let flow = if let Op::Alu(op) = &inst.op {
+            let parts = if undefined == 0 { Vec::new() } else { unset::parts(&warp.regs, undefined, op) };
             alu::run(&mut warp.regs, exec, op, grid.fast);
             if undefined != 0 {
-                inst.written(&code.writes).iter().for_each(|&d| warp.regs.written[d as usize] &= !undefined);
+                unset::computed(&mut warp.regs, undefined, inst.written(&code.writes), &parts);
             }
             Flow::Next
         } else {
@@ -104,11 +107,11 @@ fn group(
 /// That all registers were written in the lanes where they decide anything. What is only computed with is undefined in some
 /// lanes then, which it gives.
 #[inline(always)]
-fn check_reads(warp: &Warp, exec: u32, inst: &Inst, reads: &[Reg]) -> Result<u32, Box<Trouble>> {
+fn check_reads(kernel: &Kernel, warp: &Warp, exec: u32, inst: &Inst) -> Result<u32, Box<Trouble>> {
     let (first, count) = inst.reads;
-    let reads = &reads[first as usize..(first + count) as usize];
+    let reads = &kernel.code.reads[first as usize..(first + count) as usize];
     let missing = missing(warp, exec, reads);
-    if missing == 0 { Ok(0) } else { undefined(warp, exec, &inst.op, reads) }
+    if missing == 0 { Ok(0) } else { undefined(kernel, warp, exec, (&inst.op, reads)) }
 }
 
 /// The lanes that lack some of these.
@@ -123,17 +126,31 @@ fn missing(warp: &Warp, exec: u32, reads: &[Reg]) -> u32 {
 
 /// Where something is not written: in what lanes what it computes is undefined, or the fault.
 #[cold]
-fn undefined(warp: &Warp, exec: u32, op: &Op, reads: &[Reg]) -> Result<u32, Box<Trouble>> {
+fn undefined(
+    kernel: &Kernel,
+    warp: &Warp,
+    exec: u32,
+    (op, reads): (&Op, &[Reg]),
+) -> Result<u32, Box<Trouble>> {
     let mut exec = exec;
     if let Op::Alu(alu) = op
         && let Some(missing) = alu::undefined(&warp.regs, exec, alu, reads)
     {
         return Ok(missing);
     }
+    // What the block's own memory gets is undefined there.
+    if let Op::Store(access) = op {
+        let base = access.addr.base.map(|(reg, _)| reg);
+        check(kernel, warp, exec, base.as_slice())?;
+        return match unset::refused(&warp.regs, exec, access) {
+            Some((lane, reg)) => unwritten(kernel, warp, 1 << lane, (&[reg], reads)).map(|()| 0),
+            None => Ok(0),
+        };
+    }
     if let Op::Together { mask, what } = op {
         match *what {
             // What the value is matters to those that get it.
-            Together::Shfl { b, c, .. } => return check(warp, exec, &[b, c, *mask]).map(|()| 0),
+            Together::Shfl { b, c, .. } => return check(kernel, warp, exec, &[b, c, *mask]).map(|()| 0),
             // Only these lanes have addresses of rows.
             Together::LdMatrix { count, .. } if count < 4 => exec &= (1 << (8 * count)) - 1,
             Together::LdMatrix { .. }
@@ -145,23 +162,25 @@ fn undefined(warp: &Warp, exec: u32, op: &Op, reads: &[Reg]) -> Result<u32, Box<
             | Together::Mma(_) => {}
         }
     }
-    check(warp, exec, reads).map(|()| 0)
+    check(kernel, warp, exec, reads).map(|()| 0)
 }
 
 /// That all these were written.
 #[inline(always)]
-fn check(warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
-    if missing(warp, exec, reads) == 0 { Ok(()) } else { unwritten(warp, exec, reads) }
+fn check(kernel: &Kernel, warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
+    if missing(warp, exec, reads) == 0 { Ok(()) } else { unwritten(kernel, warp, exec, (reads, reads)) }
 }
 
 #[cold]
-fn unwritten(warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
-    let which = reads.iter().position(|&reg| exec & !warp.regs.written[reg as usize] != 0).unwrap_or(0);
-    let missing = exec & !warp.regs.written[reads[which] as usize];
-    trouble(FaultKind::Uninitialized, missing.trailing_zeros() as usize, || {
+fn unwritten(kernel: &Kernel, warp: &Warp, exec: u32, (of, reads): (&[Reg], &[Reg])) -> Step {
+    let is_missing = |&&reg: &&Reg| exec & !warp.regs.written[reg as usize] != 0;
+    let which = of.iter().find(is_missing).copied().unwrap_or(reads[0]);
+    let lane = (exec & !warp.regs.written[which as usize]).trailing_zeros() as usize;
+    let number = reads.iter().position(|&reg| reg == which).unwrap_or(0) + 1;
+    trouble(FaultKind::Uninitialized, lane, || {
+        let why = warp.regs.unset.why(kernel, lane);
         format!(
-            "the register that it reads as number {} is undefined: nothing has written it, or something that it was made of, or a shuffle took it from a lane that took no part",
-            which + 1
+            "the register that it reads as number {number} is undefined: nothing has written it, or something that it was made of, or a shuffle took it from a lane that took no part{why}"
         )
     })
 }
@@ -177,7 +196,7 @@ fn other(
 ) -> Result<Flow, Box<Trouble>> {
     let stamp = Stamp::new(mem.number, warp.first, mem.time);
     let (first, meeting) = (warp.first, warp.meeting);
-    let who = &mut Who { grid, mem, stamp, first, meeting };
+    let who = &mut Who { grid, mem, stamp, first, meeting, pc };
     match op {
         Op::Nop | Op::Alu(_) => {}
         Op::Special { special, wide, d } => special_register(who, warp, exec, *special, (*d, *wide)),

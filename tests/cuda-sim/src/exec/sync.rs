@@ -287,7 +287,7 @@ fn shuffle(
 fn undefine(regs: &mut Regs, parts: &[Part<'_>], is: impl Fn(usize) -> bool) {
     for (those, what) in parts {
         let undefined = lanes(*those).filter(|&lane| is(lane)).fold(0, |all, lane| all | 1 << lane);
-        operands(what).d.into_iter().for_each(|d| regs.written[d as usize] &= !undefined);
+        operands(what).d.into_iter().for_each(|d| regs.undefine(undefined, d));
     }
 }
 

@@ -78,6 +78,7 @@ impl Warp {
     /// Back to the first instruction, with so many threads and nothing written but constants.
     pub(super) fn start(&mut self, code: &Code, threads: u32) {
         self.regs.written.fill(0);
+        self.regs.unset.clear();
         for &(reg, ..) in &code.constants {
             self.regs.written[reg as usize] = u32::MAX;
         }

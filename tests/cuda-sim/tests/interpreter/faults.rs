@@ -55,9 +55,16 @@ fn misaligned() {
 fn uninitialized() {
     let found = fault(
         FaultKind::Uninitialized,
-        "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 1; bar.sync 0; ld.shared.u32 %r4, [%r3];",
+        "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], 1; bar.sync 0;\nld.shared.u32 %r4, [%r3];\nadd.u32 %r5, %r4, 1; st.global.u32 [%rd2], %r5;",
     );
     assert_eq!(found.thread, [1, 0, 0], "{found}");
+    assert!(found.instruction.starts_with("st.global.u32"), "{found}");
+    assert!(
+        found
+            .what
+            .ends_with("in line 10 it read 4 bytes at 0x4 of shared memory, not all of which were written"),
+        "{found}"
+    );
     fault(FaultKind::Uninitialized, "add.u32 %r4, %r5, 1; st.global.u32 [%rd2], %r4;");
     // Only of the lanes that did not write.
     let found = fault(
@@ -66,10 +73,16 @@ fn uninitialized() {
     );
     assert_eq!(found.thread, [40, 0, 0]);
     fault(FaultKind::Uninitialized, "@%p3 bra L; L:");
-    fault(FaultKind::Uninitialized, "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3];");
-    fault(FaultKind::Uninitialized, ".local .align 4 .b8 depot[8]; ld.local.u32 %r4, [depot];");
+    fault(
+        FaultKind::Uninitialized,
+        "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3]; add.u32 %r4, %r4, 1; st.global.u32 [%rd2], %r4;",
+    );
+    fault(
+        FaultKind::Uninitialized,
+        ".local .align 4 .b8 depot[8]; ld.local.u32 %r4, [depot]; st.global.u32 [%rd2], %r4;",
+    );
     // What a block left is not there for the next one.
-    let body = "setp.ne.u32 %p1, %r1, 0; mov.u32 %r5, %ctaid.x; setp.eq.u32 %p2, %r5, 0; @%p2 st.shared.u32 [%r3], 1; ld.shared.u32 %r4, [%r3];";
+    let body = "setp.ne.u32 %p1, %r1, 0; mov.u32 %r5, %ctaid.x; setp.eq.u32 %p2, %r5, 0; @%p2 st.shared.u32 [%r3], 1; ld.shared.u32 %r4, [%r3]; setp.eq.u32 %p3, %r4, 0; @%p3 bra end; end:";
     let found = fault_of(&text(body), blocks(2, 32), &[words(&[0])], FaultKind::Uninitialized);
     assert_eq!(found.block, [1, 0, 0]);
 }

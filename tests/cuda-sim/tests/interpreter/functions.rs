@@ -119,7 +119,9 @@ fn a_function_s_shared_memory_is_one() {
 fn a_result_that_is_not_set_is_no_value() {
     let body = "{ .param .b32 p0; .param .b32 r0; call.uni (r0), triple, (p0); ld.param.b32 %r0, [r0]; }";
     let found = fault_of(&text(body), threads(32), &[words(&[0; 32])], FaultKind::Uninitialized);
-    assert!(found.instruction.starts_with("ld.param.b32 %r1, [a]"), "{found}");
+    assert!(found.instruction.starts_with("st.global"), "{found}");
+    // Where the caller reads it is told, not where the function read its argument.
+    assert!(found.what.contains("of local memory, not all of which were written"), "{found}");
 }
 
 #[test]

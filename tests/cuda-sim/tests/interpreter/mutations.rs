@@ -85,10 +85,10 @@ fn histogram() -> Case {
 
 #[rustfmt::skip]
 const MUTATIONS: [Mutation; 38] = [
-    mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Uninitialized)),
+    mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Race)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
-    mutation("no barrier before a tile is read", transpose, &[Drop(0, "bar.sync")], By(Uninitialized)),
+    mutation("no barrier before a tile is read", transpose, &[Drop(0, "bar.sync")], By(Race)),
     mutation("no barrier before memory is used again", softmax_row, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier before a tile is copied to again", matmul_tiles, &[Drop(1, "bar.sync")], By(Race)),
     mutation("a barrier that one lane misses", softmax_warp, &[Put(3, "bar.sync", "@%p9 bar.sync")], By(Barrier)),
@@ -126,7 +126,7 @@ const MUTATIONS: [Mutation; 38] = [
     mutation("rows as far apart as columns", transposed, &[Put(0, "mul.lo.u32 %r19, %r18, %r3;", "mul.lo.u32 %r19, %r18, %r2;")], By(OutOfBounds)),
 
     mutation("a sum that no one stored", block_sum, &[Drop(0, "[%r7], %f33")], By(Uninitialized)),
-    mutation("no barrier between warps and the first of them", rows, &[Drop(0, "bar.sync")], By(Uninitialized)),
+    mutation("no barrier between warps and the first of them", rows, &[Drop(0, "bar.sync")], By(Race)),
     mutation("no barrier before the next row", rows, &[Drop(1, "bar.sync")], By(Race)),
     mutation("a sum that is not handed on", rows, &[Drop(0, "mov.f32 %f6, %f18")], WrongResult),
     mutation("a shuffle of one component the other way", rows, &[Put(1, "shfl.sync.down", "shfl.sync.up")], WrongResult),
