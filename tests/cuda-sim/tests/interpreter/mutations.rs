@@ -84,7 +84,7 @@ fn histogram() -> Case {
 }
 
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 38] = [
+const MUTATIONS: [Mutation; 39] = [
     mutation("no barrier after a store", block_sum, &[Drop(0, "bar.sync")], By(Race)),
     mutation("no barrier between steps of a tree", block_sum, &[Drop(2, "bar.sync")], By(Race)),
     mutation("no barrier within a warp", block_sum, &[Drop(6, "bar.sync")], By(Race)),
@@ -130,6 +130,7 @@ const MUTATIONS: [Mutation; 38] = [
     mutation("no barrier before the next row", rows, &[Drop(1, "bar.sync")], By(Race)),
     mutation("a sum that is not handed on", rows, &[Drop(0, "mov.f32 %f6, %f18")], WrongResult),
     mutation("a shuffle of one component the other way", rows, &[Put(1, "shfl.sync.down", "shfl.sync.up")], WrongResult),
+    mutation("a mask of half a warp", rows, &[Put(2, "0xffffffff", "0x0000ffff")], By(Mask)),
     mutation("one vector too many of a row", rows, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
 
     mutation("a sum of a warp from the next array", rows, &[Put(0, "%f50, [%r29]", "%f50, [%r29+4]")], By(OutOfBounds)),
