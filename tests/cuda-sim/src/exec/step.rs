@@ -33,9 +33,9 @@ pub(super) fn run(
         let mut pc = group.pc;
         self::group(grid, mem, warp, group, &mut pc, &mut steps).map_err(|trouble| (pc, trouble))?;
         if steps >= TURN {
-            // Those ahead have their turn now: what the others wait for may be theirs to do, or that of a block for which the
-            // machine has no core.
-            warp.ahead = !warp.ahead;
+            // Others have their turn now: what these wait for may be theirs to do, or that of a block for which the machine has
+            // no core.
+            warp.turn = warp.turn.wrapping_add(1);
             std::thread::yield_now();
             break;
         }

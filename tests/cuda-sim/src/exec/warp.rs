@@ -1,8 +1,8 @@
 //! A warp's lanes: where each is, and which run next.
 //!
 //! Of the lanes that can run, those furthest back go first, so that lanes that parted meet again as soon as
-//! they can. After a long turn those furthest ahead go, so that lanes may wait in a loop for others of their
-//! warp.
+//! they can. After each long turn others go for one: those furthest ahead, then those before them and so on, so
+//! that lanes may wait in a loop for any others of their warp.
 
 use super::copy::Copies;
 use super::regs::{LANES, Raw, Regs, lanes};
@@ -31,8 +31,8 @@ pub(super) struct Warp {
     /// When all its lanes last met.
     pub(super) meeting: u64,
     pub(super) copies: Copies,
-    /// Whether the lanes furthest ahead go first.
-    pub(super) ahead: bool,
+    /// How many turns were long: in odd ones others than those furthest back go first.
+    pub(super) turn: u32,
 }
 
 /// Lanes that run together.
@@ -71,7 +71,7 @@ impl Warp {
             first,
             meeting: 0,
             copies,
-            ahead: false,
+            turn: 0,
         }
     }
 
@@ -88,14 +88,14 @@ impl Warp {
         self.started = self.live;
         (self.passed, self.missed, self.skipped) = (0, 0, None);
         self.copies.clear();
-        self.ahead = false;
+        self.turn = 0;
     }
 
     /// The lanes that run next.
     pub(super) fn next(&self) -> Option<Group> {
         let runnable = self.live & !self.parked & !self.waiting;
-        if self.ahead {
-            let pc = lanes(runnable).map(|lane| self.pcs[lane]).max()?;
+        if self.turn % 2 == 1 {
+            let pc = self.ahead(runnable)?;
             let active =
                 lanes(runnable).filter(|&lane| self.pcs[lane] == pc).fold(0, |all, lane| all | 1 << lane);
             return Some(Group { active, pc, limit: u32::MAX });
@@ -112,6 +112,23 @@ impl Warp {
             }
         }
         (active != 0).then_some(Group { active, pc, limit })
+    }
+
+    /// Where those are that go in an odd turn: in one furthest ahead, in the next before these, but not furthest back.
+    #[cold]
+    fn ahead(&self, runnable: u32) -> Option<u32> {
+        let places = || lanes(runnable).map(|lane| self.pcs[lane]);
+        let (least, most) = (places().min()?, places().max()?);
+        let before = |pc: u32| places().filter(|&at| at > least && at < pc).max();
+        let mut pc = most;
+        for _ in 0..self.turn / 2 % LANES as u32 {
+            pc = match before(pc) {
+                Some(pc) => pc,
+                None if pc == most => break,
+                None => most,
+            };
+        }
+        Some(pc)
     }
 
     /// Says where lanes are.

@@ -296,6 +296,29 @@ end:");
 }
 
 #[test]
+fn lanes_between_others_that_wait_have_their_turn() {
+    // Each waits at a loop of its own: those between for the one before, the first and the last for the last of these.
+    let lane = |lane: u32, wanted: u32| {
+        format!(
+            "lane{lane}: ld.volatile.global.u32 %r2, [%rd1]; setp.ne.u32 %p1, %r2, {wanted}; @%p1 bra lane{lane}; @%p2 st.volatile.global.u32 [%rd1], %r1; bra end;\n"
+        )
+    };
+    let lanes: String = (0..6).map(|i| lane(i, if i % 5 == 0 { 4 } else { i - 1 })).collect();
+    let text = kernel(
+        &["u64 out"],
+        &format!(
+            ".reg .b32 %r<3>; .reg .b64 %rd<2>; .reg .pred %p<4>;
+ld.param.u64 %rd1, [out]; mov.u32 %r1, %laneid; setp.ne.u32 %p2, %r1, 0; setp.ne.and.u32 %p2, %r1, 5, %p2;
+targets: .branchtargets lane0, lane1, lane2, lane3, lane4, lane5;
+brx.idx %r1, targets;
+{lanes}end:"
+        ),
+    );
+    let (_, buffers) = harness::launch_limited(&text, threads(6), &[words(&[0])], 1 << 23).unwrap();
+    assert_eq!(harness::to_words(&buffers[0]), [4]);
+}
+
+#[test]
 fn lanes_may_wait_for_each_other_in_a_loop() {
     // A lock that the lanes of one warp take in turn.
     let text = kernel(
