@@ -242,7 +242,14 @@ fn barriers_that_those_miss_who_end_first() {
             ),
         );
     }
-    // Without `.aligned` a warp's lanes may come apart.
+    // A warp's lanes come together, not in both arms of a branch; without `.aligned` they may come apart.
+    let arms = "setp.lt.u32 %p1, %r1, 16; @%p1 bra a; bar.sync 0; bra end; a: bar.sync 0; end:";
+    let found = fault(FaultKind::Barrier, arms);
+    assert!(found.what.contains("the lanes of a warp are not all at this barrier"), "{found}");
+    fault(
+        FaultKind::Barrier,
+        &arms.replace("%r1, 16", "%r1, 40").replace("bar.sync 0", "bar.red.popc.u32 %r5, 0, %p1"),
+    );
     clean("setp.lt.u32 %p1, %r1, 16; @%p1 bra a; barrier.sync 0; bra end; a: barrier.sync 0; end:");
 }
 

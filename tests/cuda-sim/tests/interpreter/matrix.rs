@@ -19,7 +19,8 @@ fn bits(kind: Kind, x: f32) -> u32 {
     match kind {
         Kind::F16 => u32::from(f16::from_f32(x).to_bits()),
         Kind::BF16 => u32::from(bf16::from_f32(x).to_bits()),
-        Kind::TF32 => x.to_bits(),
+        // The lower 13 bits are none of it.
+        Kind::TF32 => x.to_bits() | 0x1fff,
     }
 }
 
