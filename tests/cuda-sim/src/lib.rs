@@ -18,7 +18,11 @@
 //! patterns of the ISA: a fence and then a strong write or an atomic of one thread, that a strong read or an atomic of
 //! another sees, which makes a fence then. A fence alone orders nothing, and a fence of a block (`.cta`) nothing beyond it;
 //! what releases or acquires itself (`st.release`, `ld.acquire`) does so at its own place only. Shuffles, votes and matches
-//! order no memory.
+//! order no memory. A thread that has ended takes part in no barrier: what it did since its last is not ordered with those
+//! that go on.
+//!
+//! Atomics, strong reads and strong writes do not race with one another, where they are of elements of one length: of
+//! others they do, as the ISA says that they are not morally strong together.
 //!
 //! A barrier for a number of threads counts warps, as the ISA does: one is there for 32 threads when all its lanes that
 //! have not exited are. It is over with those that make up the number; who comes after them is of the next turn. More, or
@@ -48,6 +52,8 @@
 //! - A place that so many warps have read at a time that nobody notes them all, 64, may be written by a thread that knows of
 //!   an event in every block so far.
 //! - The scope of an atomic, of a strong read and of a strong write is taken to reach both threads; that of a fence is not.
+//! - What a thread did before it ended counts as told by the barriers of others where it was one of several to read a place,
+//!   and in a kernel with a fence, or a barrier of some threads, that it may have been told by.
 //! - Of several atomics of different blocks to one place only the last is known, and of plain writes.
 //! - Blocks whose numbers are 2^23 - 2 apart are one to the detector of races.
 //! - Blocks run in order on few cores, and warps in turns: a race that does not show in memory is still found, but a result

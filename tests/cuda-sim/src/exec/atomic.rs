@@ -15,12 +15,14 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
     let addresses = memory::addresses(regs, atom.addr);
     let wide = if atom.ty.bytes() == 8 { Wide::Two } else { Wide::One };
     let (mut last, mut global) = (usize::MAX, 0);
+    // Two halves are two accesses, as the elements of a vector are.
+    let element = if atom.ty.is_packed() { 2 } else { atom.ty.bytes() };
     let mut places = order::places(who.grid);
     for lane in lanes(exec) {
         let (space, address) = memory::resolve(atom.space, addresses[lane]);
         let spot = Spot { lane, address, bytes: u64::from(atom.ty.bytes()) };
         let reads = atom.op != AtomOp::Exch || atom.d.is_some();
-        let at = place(who, spot, (space, atom.addr.array), &mut last, reads)?;
+        let at = place(who, spot, (space, atom.addr.array), &mut last, (reads, element))?;
         let unused = 64 - 8 * atom.ty.bytes();
         let operand = |reg: Reg| regs.get((reg, wide), lane) << unused >> unused;
         let (b, c) = (operand(atom.b), atom.c.map_or(0, operand));
@@ -50,14 +52,18 @@ fn place(
     spot: Spot,
     (space, array): (Space, Array),
     last: &mut usize,
-    reads: bool,
+    (reads, element): (bool, u32),
 ) -> Result<*mut u8, Box<Trouble>> {
+    let touch = Touch::Atomic(element);
     match space {
         Space::Shared => {
             who.mem.atomic_reads = reads;
-            memory::shared_spot(who, spot, array, Touch::Atomic)
+            memory::shared_spot(who, spot, array, touch)
         }
-        Space::Global | Space::Generic | Space::Const => memory::global_spot(who, spot, Touch::Atomic, last),
+        Space::Global | Space::Generic | Space::Const => {
+            memory::variable_spot(who, spot)?;
+            memory::global_spot(who, spot, touch, last)
+        }
         Space::Local | Space::Param => {
             trouble(FaultKind::OutOfBounds, spot.lane, || "atomics are for global and shared memory".into())
         }

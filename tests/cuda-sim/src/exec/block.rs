@@ -150,6 +150,8 @@ pub(super) struct BlockMemory {
     /// How many events have ordered anything, and the last that ordered all.
     pub(super) time: u64,
     pub(super) barrier: u64,
+    /// For each thread that has exited, up to when barriers tell of it: it takes part in none after.
+    pub(super) ended: Box<[u32]>,
     /// What orders some of the threads with one another, and with other blocks.
     pub(super) order: Option<Box<Order>>,
     /// Whether atomics look at what was there.
@@ -182,6 +184,15 @@ impl BlockMemory {
             Some(_) => self.copying_words + count,
             None => self.copying_words - count,
         };
+    }
+
+    /// Lanes of a warp have exited. Where something else than barriers of all orders threads, what they did may be known by
+    /// that, and be handed on by the barriers of others.
+    pub(super) fn end(&mut self, warp: &Warp, exec: u32, orders_some: bool) {
+        if !orders_some {
+            let known = self.barrier.max(warp.meeting) as u32;
+            lanes(exec).for_each(|lane| self.ended[warp.first as usize + lane] = known);
+        }
     }
 
     /// Where an address of a thread's local memory is among all threads'.
@@ -240,6 +251,7 @@ impl Block {
             threads,
             time: 1,
             barrier: 0,
+            ended: vec![u32::MAX; threads as usize].into(),
             order: None,
             atomic_reads: false,
         };
@@ -277,6 +289,7 @@ impl Block {
         self.mem.at = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
         self.mem.number = number;
         (self.mem.time, self.mem.barrier, self.mem.order) = (1, 0, None);
+        self.mem.ended.fill(u32::MAX);
         grid.begun.fetch_max(number + 1, Ordering::SeqCst);
         self.mem.shared_shadow.clear();
         self.mem.shared_written.clear();

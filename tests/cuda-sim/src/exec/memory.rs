@@ -41,6 +41,7 @@ impl Who<'_, '_> {
             stamp: self.stamp.lane(lane),
             barrier: self.mem.barrier,
             meeting: self.meeting,
+            ended: &self.mem.ended,
             clock: order
                 .map(|order| order.before(self.first + lane as u32))
                 .filter(|clock| !clock.is_empty()),
@@ -118,7 +119,7 @@ pub(super) fn resolve(space: Space, address: u64) -> (Space, u64) {
 
 pub(super) fn load(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access) -> Step {
     let touch = match (access.strong, access.is_constant) {
-        (true, _) => Touch::StrongRead,
+        (true, _) => Touch::StrongRead(access.ty.bytes()),
         (false, true) => Touch::Constant,
         (false, false) => Touch::Read,
     };
@@ -126,7 +127,7 @@ pub(super) fn load(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &A
 }
 
 pub(super) fn store(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access) -> Step {
-    let touch = if access.strong { Touch::Atomic } else { Touch::Write };
+    let touch = if access.strong { Touch::Atomic(access.ty.bytes()) } else { Touch::Write };
     each_space(who, regs, exec, access, touch)
 }
 
@@ -151,6 +152,9 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| {
                     if space == Space::Const {
                         constant_spot(who, spot)?;
+                    }
+                    if !reads {
+                        variable_spot(who, spot)?;
                     }
                     global_spot(who, spot, touch, &mut last)
                 })?;
@@ -231,8 +235,8 @@ fn count(counters: &mut Counters, exec: u32, (access, addresses, reads): Accesse
 
 fn is_read(touch: Touch) -> bool {
     match touch {
-        Touch::Read | Touch::StrongRead | Touch::Constant => true,
-        Touch::Write | Touch::Begin | Touch::Atomic => false,
+        Touch::Read | Touch::StrongRead(_) | Touch::Constant => true,
+        Touch::Write | Touch::Begin | Touch::Atomic(_) => false,
     }
 }
 
@@ -341,19 +345,35 @@ pub(super) fn aligned(spot: Spot) -> Step {
     })
 }
 
+/// That bytes to be written are of no variable of constant memory.
+pub(super) fn variable_spot(who: &Who<'_, '_>, spot: Spot) -> Step {
+    if !is_constant(who, spot) {
+        return Ok(());
+    }
+    trouble(FaultKind::Constant, spot.lane, || {
+        format!("{} bytes at {:#x} are written, of a variable of `.const`", spot.bytes, spot.address)
+    })
+}
+
 /// That bytes are of a variable of constant memory.
 fn constant_spot(who: &Who<'_, '_>, spot: Spot) -> Step {
-    let grid = who.grid;
-    let holds = |&(number, len): &(u32, u64)| {
-        let start = grid.launch.globals.get(number as usize).copied().unwrap_or(0);
-        spot.address >= start && spot.address - start + spot.bytes <= len
-    };
-    if grid.kernel.code.constant_memory.iter().any(holds) {
+    if is_constant(who, spot) {
         return Ok(());
     }
     trouble(FaultKind::OutOfBounds, spot.lane, || {
         format!("no variable of `.const` holds the {} bytes at {:#x}", spot.bytes, spot.address)
     })
+}
+
+/// Whether a variable of constant memory holds bytes.
+#[inline(always)]
+fn is_constant(who: &Who<'_, '_>, spot: Spot) -> bool {
+    let grid = who.grid;
+    let holds = |&(number, len): &(u32, u64)| {
+        let start = grid.launch.globals.get(number as usize).copied().unwrap_or(0);
+        spot.address >= start && spot.address - start + spot.bytes <= len
+    };
+    grid.kernel.code.constant_memory.iter().any(holds)
 }
 
 /// Where a lane's bytes in global memory are, after all checks.
@@ -401,9 +421,9 @@ fn outside(who: &Who<'_, '_>, spot: Spot) -> Box<Trouble> {
 fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: &str) -> Step {
     let did = if conflict.wrote { "wrote" } else { "read" };
     let does = match touch {
-        Touch::Read | Touch::StrongRead | Touch::Constant => "read",
+        Touch::Read | Touch::StrongRead(_) | Touch::Constant => "read",
         Touch::Write | Touch::Begin => "written",
-        Touch::Atomic => "changed",
+        Touch::Atomic(_) => "changed",
     };
     let (bytes, address) = (spot.bytes, spot.address);
     if conflict.is_with_constant() {
@@ -460,7 +480,7 @@ pub(super) fn shared_spot(
     if address < start || address.checked_add(bytes).is_none_or(|last| last > end) {
         return Err(outside_of_array(who, spot, array));
     }
-    if touch == Touch::Atomic && who.mem.atomic_reads && !is_written(who, spot) {
+    if matches!(touch, Touch::Atomic(_)) && who.mem.atomic_reads && !is_written(who, spot) {
         trouble(FaultKind::Uninitialized, lane, || {
             format!("nothing has written all of the {bytes} bytes at {address:#x} of shared memory")
         })?;

@@ -96,7 +96,7 @@ pub enum FaultKind {
     /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no
     /// excuse.
     Race,
-    /// Memory that the launch writes and reads by `ld.global.nc`, in whatever order.
+    /// Memory that the launch writes and reads by `ld.global.nc`, in whatever order; a variable of `.const` written.
     Constant,
     /// A barrier that not all threads reach, or that more reach than it is for.
     Barrier,

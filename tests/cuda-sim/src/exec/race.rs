@@ -32,9 +32,9 @@ const BLOCKS: u64 = 0x7f_fffe;
 pub(super) enum Touch {
     Read,
     Write,
-    /// Reads and writes that do not race with their like.
-    StrongRead,
-    Atomic,
+    /// Reads and writes that do not race with their like, of elements of so many bytes: those of other lengths are not.
+    StrongRead(u32),
+    Atomic(u32),
     /// A write that begins here and is noted where it ends.
     Begin,
     /// A read by way of a cache that holds only what nothing writes in the launch.
@@ -109,6 +109,8 @@ pub(super) struct Now<'a> {
     /// When all threads of the block have last met, and all lanes of the warp.
     pub(super) barrier: u64,
     pub(super) meeting: u64,
+    /// Up to when those tell of each thread that has exited.
+    pub(super) ended: &'a [u32],
     /// What else the thread knows.
     pub(super) clock: Option<&'a Clock>,
     /// Whether something in the kernel orders some threads and not others, so that readers are remembered one by one.
@@ -126,10 +128,17 @@ impl Now<'_> {
             return false;
         }
         let met = old.block() == me.block()
-            && (time <= self.barrier
-                || old.node() == me.node()
-                || (time <= self.meeting && is_in_warp(old.node(), me.node())));
+            && (old.node() == me.node()
+                || (time <= self.barrier || time <= self.meeting && is_in_warp(old.node(), me.node()))
+                    && !self.is_of_ended(old));
         met || self.clock.is_some_and(|clock| self.knows(clock, old))
+    }
+
+    /// Whether a thread did it that came to no barrier since. Of several threads it is not known which have exited.
+    #[inline(always)]
+    fn is_of_ended(&self, old: Stamp) -> bool {
+        let ended = old.thread().and_then(|thread| self.ended.get(thread as usize));
+        ended.is_some_and(|&known| old.time() > u64::from(known))
     }
 
     /// The same by what the thread has learnt from others.
@@ -173,8 +182,8 @@ const REGION: u64 = 1024;
 
 struct Level {
     cells: Box<[AtomicU64]>,
-    /// The same of atomics, and of strong reads, where there are any.
-    strong: OnceLock<Box<[AtomicU64]>>,
+    /// The same of atomics, and of strong reads, where there are any: of elements of a granule, and of longer ones.
+    strong: OnceLock<[Box<[AtomicU64]>; 2]>,
     seen: Box<[AtomicBool]>,
 }
 
@@ -208,11 +217,11 @@ impl Level {
     #[inline(always)]
     fn pair<'a>(&'a self, number: usize) -> Pair<'a> {
         let of = |cells: &'a [AtomicU64]| &cells[2 * number..2 * number + 2];
-        (of(&self.cells), self.strong.get().map(|cells| of(cells)))
+        (of(&self.cells), self.strong.get().map(|[one, longer]| [of(one), of(longer)]))
     }
 
-    fn strong(&self) -> &[AtomicU64] {
-        self.strong.get_or_init(|| zeros(self.cells.len()))
+    fn strong(&self) {
+        self.strong.get_or_init(|| [zeros(self.cells.len()), zeros(self.cells.len())]);
     }
 
     #[inline(always)]
@@ -241,7 +250,7 @@ impl Shadow {
                 }
             }
             if let Some(strong) = level.strong.get_mut() {
-                strong.iter_mut().for_each(|cell| *cell.get_mut() = 0);
+                strong.iter_mut().flatten().for_each(|cell| *cell.get_mut() = 0);
             }
         }
     }
@@ -256,7 +265,11 @@ impl Shadow {
         touch: Touch,
         me: &Now<'_>,
     ) -> Option<Conflict> {
-        let own = match bytes {
+        let (length, is_strong) = match touch {
+            Touch::StrongRead(element) | Touch::Atomic(element) => (u64::from(element), true),
+            Touch::Read | Touch::Write | Touch::Begin | Touch::Constant => (bytes, false),
+        };
+        let own = match length {
             16.. => 0,
             4..16 => 1,
             0..4 => 2,
@@ -266,11 +279,12 @@ impl Shadow {
             level.seen[(at / REGION) as usize].store(true, Ordering::SeqCst);
         }
         let mut conflict = None;
-        if matches!(touch, Touch::StrongRead | Touch::Atomic) {
+        if is_strong {
             level.strong();
         }
+        let own_length = usize::from(length > GRANULES[own]);
         for number in Level::pairs(GRANULES[own], at, bytes) {
-            conflict = conflict.or(note(level.pair(number), touch, me, &self.readers));
+            conflict = conflict.or(note(level.pair(number), touch, own_length, me, &self.readers));
         }
         for (number, granule) in GRANULES.into_iter().enumerate() {
             if number == own {
@@ -278,15 +292,15 @@ impl Shadow {
             }
             let Some(level) = self.levels[number].get().filter(|level| level.saw(at)) else { continue };
             for number in Level::pairs(granule, at, bytes) {
-                conflict = conflict.or(compare(level.pair(number), touch, me, &self.readers));
+                conflict = conflict.or(compare(level.pair(number), touch, None, me, &self.readers));
             }
         }
         conflict
     }
 }
 
-/// The cells of a granule: of the last plain writer and the plain readers, and of atomics and strong readers.
-type Pair<'a> = (&'a [AtomicU64], Option<&'a [AtomicU64]>);
+/// The cells of a granule: of the last plain writer and the plain readers, and of atomics and strong readers by their length.
+type Pair<'a> = (&'a [AtomicU64], Option<[&'a [AtomicU64]; 2]>);
 
 /// Sets of readers, which cells have numbers of.
 type Sets = Mutex<Readers>;
@@ -298,20 +312,26 @@ fn lock(sets: &Sets) -> MutexGuard<'_, Readers> {
 /// Compares with a granule and leaves a stamp there. Everyone leaves it before looking at the others', so that of two at
 /// the same time at least one sees the other.
 #[inline(always)]
-fn note((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>, sets: &Sets) -> Option<Conflict> {
+fn note(
+    (plain, strong): Pair<'_>,
+    touch: Touch,
+    length: usize,
+    me: &Now<'_>,
+    sets: &Sets,
+) -> Option<Conflict> {
     match (touch, strong) {
         (Touch::Read, _) => join(&plain[1], me, sets, true),
         (Touch::Constant, _) => keep_constant(&plain[1], sets),
         (Touch::Write, _) => {
             let old = plain[0].swap(me.stamp.0, Ordering::SeqCst);
-            return against(Stamp(old), true, me).or_else(|| compare((plain, strong), touch, me, sets));
+            return against(Stamp(old), true, me).or_else(|| compare((plain, strong), touch, None, me, sets));
         }
-        (Touch::StrongRead, Some(strong)) => join(&strong[1], me, sets, true),
+        (Touch::StrongRead(_), Some(strong)) => join(&strong[length][1], me, sets, true),
         // Of other blocks' atomics the last one is enough: barriers order none of them.
-        (Touch::Atomic, Some(strong)) => join(&strong[0], me, sets, false),
-        (Touch::StrongRead | Touch::Atomic, None) | (Touch::Begin, _) => {}
+        (Touch::Atomic(_), Some(strong)) => join(&strong[length][0], me, sets, false),
+        (Touch::StrongRead(_) | Touch::Atomic(_), None) | (Touch::Begin, _) => {}
     }
-    compare((plain, strong), touch, me, sets)
+    compare((plain, strong), touch, Some(length), me, sets)
 }
 
 /// Says that nothing is to write here in the launch.
@@ -333,7 +353,8 @@ fn keep_constant(cell: &AtomicU64, sets: &Sets) {
 #[inline(always)]
 fn written((plain, strong): Pair<'_>, sets: &Sets) -> Option<Conflict> {
     let wrote = |cell: &&AtomicU64| cell.load(Ordering::SeqCst) != 0;
-    let cell = Some(&plain[0]).filter(wrote).or_else(|| strong.map(|strong| &strong[0]).filter(wrote))?;
+    let strong = strong.into_iter().flatten().map(|strong| &strong[0]);
+    let cell = std::iter::once(&plain[0]).chain(strong).find(wrote)?;
     Some(Conflict { old: lock(sets).first(cell), wrote: true })
 }
 
@@ -357,9 +378,15 @@ fn join(cell: &AtomicU64, me: &Now<'_>, sets: &Sets, others: bool) {
     }
 }
 
-/// Compares with a granule only.
+/// Compares with a granule only, of whose strong accesses those of one length may be the touch's like.
 #[inline(always)]
-fn compare((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>, sets: &Sets) -> Option<Conflict> {
+fn compare(
+    (plain, strong): Pair<'_>,
+    touch: Touch,
+    length: Option<usize>,
+    me: &Now<'_>,
+    sets: &Sets,
+) -> Option<Conflict> {
     if touch == Touch::Constant {
         return written((plain, strong), sets);
     }
@@ -370,17 +397,24 @@ fn compare((plain, strong): Pair<'_>, touch: Touch, me: &Now<'_>, sets: &Sets) -
             None => against(old, wrote, me),
         }
     };
-    let writes = matches!(touch, Touch::Write | Touch::Begin);
+    let (writes, is_strong) = match touch {
+        Touch::Write | Touch::Begin => (true, false),
+        Touch::Atomic(_) => (true, true),
+        Touch::StrongRead(_) => (false, true),
+        Touch::Read | Touch::Constant => (false, false),
+    };
     let mut found = look(&plain[0], true);
-    if writes || touch == Touch::Atomic {
+    if writes {
         found = found.or_else(|| look(&plain[1], false));
     }
-    let Some(strong) = strong else { return found };
-    if writes || touch == Touch::Read {
+    for (number, strong) in strong.iter().flatten().enumerate() {
+        if is_strong && length == Some(number) {
+            continue;
+        }
         found = found.or_else(|| look(&strong[0], true));
-    }
-    if writes {
-        found = found.or_else(|| look(&strong[1], false));
+        if writes {
+            found = found.or_else(|| look(&strong[1], false));
+        }
     }
     found
 }
@@ -400,7 +434,7 @@ mod tests {
     fn touches(shadow: &Shadow, at: u64, bytes: u64, touch: Touch, now: At) -> bool {
         let ((block, thread, time, (barrier, meeting)), begun) = (now, AtomicU64::new(2));
         let stamp = Stamp::new(block, thread, time);
-        let now = Now { stamp, barrier, meeting, clock: None, apart: false, begun: &begun };
+        let now = Now { stamp, barrier, meeting, ended: &[], clock: None, apart: false, begun: &begun };
         shadow.touch(64, at, bytes, touch, &now).is_some()
     }
 
@@ -414,18 +448,19 @@ mod tests {
 
     #[test]
     fn what_races_with_what() {
-        use Touch::{Atomic, Read, StrongRead, Write};
+        use Touch::{Read, Write};
+        let (strong, atomic) = (Touch::StrongRead(4), Touch::Atomic(4));
         let (me, other) = ((0, 1, 1, APART), (0, 40, 1, APART));
         let racing = [
             (Write, Write),
             (Write, Read),
             (Read, Write),
-            (Atomic, Write),
-            (Write, Atomic),
-            (Atomic, Read),
-            (Read, Atomic),
-            (Write, StrongRead),
-            (StrongRead, Write),
+            (atomic, Write),
+            (Write, atomic),
+            (atomic, Read),
+            (Read, atomic),
+            (Write, strong),
+            (strong, Write),
         ];
         for (a, b) in racing {
             assert!(races((a, me), (b, other)), "{a:?} {b:?}");
@@ -436,9 +471,13 @@ mod tests {
             assert!(races((a, me), (b, (0, 40, 2, (0, 1)))), "{a:?} {b:?}: the other warp's barrier");
             assert!(!races((a, me), (b, (0, 2, 2, (0, 1)))), "{a:?} {b:?}: the warp's barrier");
         }
-        for (a, b) in
-            [(Read, Read), (Atomic, Atomic), (Atomic, StrongRead), (StrongRead, Read), (Read, StrongRead)]
-        {
+        // Of other lengths they are not alike.
+        let (short_strong, short_atomic) = (Touch::StrongRead(2), Touch::Atomic(2));
+        for (a, b) in [(atomic, short_atomic), (short_atomic, strong), (short_strong, atomic)] {
+            assert!(races((a, me), (b, other)) && races((b, me), (a, other)), "{a:?} {b:?}");
+        }
+        assert!(!races((short_strong, me), (strong, other)), "both read");
+        for (a, b) in [(Read, Read), (atomic, atomic), (atomic, strong), (strong, Read), (Read, strong)] {
             assert!(!races((a, me), (b, other)), "{a:?} {b:?}");
         }
     }

@@ -213,6 +213,7 @@ fn other(
         Op::BranchTable { index, targets } => return branch_table(warp, (active, exec), pc, *index, targets),
         Op::Exit => {
             warp.place(active & !exec, pc + 1);
+            who.mem.end(warp, exec, grid.kernel.code.orders_some);
             warp.exit(exec);
             return Ok(Flow::Placed);
         }

@@ -327,6 +327,20 @@ fn constant_memory_is_that_of_its_variables() {
     };
     run("mov.u64 %rd2, table; ld.const.u32 %r1, [%rd2+8]; st.global.u32 [%rd1], %r1;").unwrap();
     run("cvta.const.u64 %rd2, table; ld.u32 %r1, [%rd2+8];").unwrap();
+    // Nothing is written there, by whatever address.
+    let table = "mov.u64 %rd2, table; cvta.const.u64 %rd3, %rd2;";
+    for write in [
+        "st.u32 [%rd3+8], 5;",
+        "st.global.u32 [%rd3], 5;",
+        "atom.global.add.u32 %r1, [%rd3], 5;",
+        "st.v2.u16 [%rd3+4], {%r1, %r1};",
+    ] {
+        let write = write.replace("{%r1, %r1}", "{%h1, %h1}");
+        let found = run(&format!("{table} .reg .b16 %h<2>; mov.b16 %h1, 1; {write}")).expect_err(&write);
+        assert_eq!(found.kind, cuda_sim::exec::FaultKind::Constant, "{found}");
+        assert!(found.what.contains("of a variable of `.const`"), "{found}");
+    }
+    run("mov.u64 %rd2, other; st.global.u32 [%rd2], 5;").unwrap();
     for wrong in [
         "ld.const.u32 %r1, [%rd1];",
         "mov.u64 %rd2, other; ld.const.u32 %r1, [%rd2];",

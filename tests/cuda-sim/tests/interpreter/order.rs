@@ -81,6 +81,15 @@ fn a_flag_orders_with_a_fence_on_both_sides() {
     race_in(&handed(&first(&[WRITE, release]), &first(&[WAIT, READ])), 2, 1);
     let of_block = release.replace("gpu", "cta");
     race_in(&handed(&first(&[WRITE, &of_block]), &first(&[&acquire, READ])), 2, 1);
+    // What comes after a release is not released. Of one block, whose warps run in turn.
+    let in_turn = |first: &[&str]| {
+        let first = first.join(" ");
+        text(&format!(
+            "setp.eq.u32 %p4, %r1, 32; @%p4 bra other; setp.ne.u32 %p5, %r1, 0; @%p5 bra end; {first} bra end; other: {acquire} {READ} end:"
+        ))
+    };
+    clean_in(&in_turn(&[WRITE, release]), 1, 33);
+    race_in(&in_turn(&[release, WRITE]), 1, 33);
     // A value of before says nothing.
     let look = "ld.relaxed.gpu.global.u32 %r5, [%rd2+4];";
     race_in(&handed(&first(&[WRITE, FENCE, SET]), &first(&[look, FENCE, READ])), 2, 1);
@@ -233,6 +242,79 @@ xor.b32 %r6, %r1, {other}; mad.lo.u32 %r6, %r6, 4, %r3; ld.shared.u32 %r7, [%r6]
 }
 
 #[test]
+fn a_thread_that_has_ended_takes_part_in_no_barrier() {
+    // The second warp, or a lane, stores and ends; the others meet and read what it stored.
+    let warp = "setp.lt.u32 %p2, %r1, 32; xor.b32 %r5, %r1, 32; mad.lo.u32 %r5, %r5, 4, %r3; mad.wide.u32 %rd4, %r5, 1, %rd1; @%p2 bra meet;";
+    let ended = |store: &str, load: &str| text(&format!("{warp} {store} exit; meet: bar.sync 0; {load}"));
+    const LOAD: &str = "ld.shared.u32 %r6, [%r5];";
+    race_in(&ended("st.shared.u32 [%r4], %r1;", LOAD), 1, 64);
+    race_in(
+        &ended("red.shared.add.u32 [%r4], 1;", LOAD).replacen(
+            "setp.lt",
+            "st.shared.u32 [%r4], 0; setp.lt",
+            1,
+        ),
+        1,
+        64,
+    );
+    race_in(&ended("ld.global.u32 %r6, [%rd1];", "st.global.u32 [%rd3], 1;"), 1, 33);
+    race_in(&ended("st.global.u32 [%rd1], 1;", "ld.global.u32 %r6, [%rd1];"), 1, 33);
+    clean_in(
+        &ended("ld.global.u32 %r6, [%rd1];", "ld.global.u32 %r6, [%rd1]; st.global.u32 [%rd3+4], 1;"),
+        1,
+        33,
+    );
+    // What it did before a barrier that it came to is told by that.
+    clean_in(&text(&format!("st.shared.u32 [%r4], %r1; bar.sync 0; {warp} exit; meet: {LOAD}")), 1, 64);
+    let lane = |before: &str, own: &str| {
+        text(&format!(
+            "{before} setp.ne.u32 %p2, %r1, 5; @%p2 bra meet; {own} exit; meet: bar.warp.sync -1; ld.shared.u32 %r6, [%r3+20];"
+        ))
+    };
+    race_in(&lane("", "st.shared.u32 [%r4], %r1;"), 1, 32);
+    clean_in(&lane("st.shared.u32 [%r4], %r1; bar.warp.sync -1;", ""), 1, 32);
+    // By its warp's barrier the rest of the warp knows, and hands it on.
+    let handed_on = "st.shared.u32 [%r4], %r1; bar.warp.sync -1; setp.eq.u32 %p2, %r1, 5; @%p2 exit; bar.sync 0; ld.shared.u32 %r6, [%r3+20];";
+    clean_in(&text(handed_on), 1, 64);
+}
+
+#[test]
+fn strong_accesses_of_other_lengths_are_not_alike() {
+    let both = |first: &str, between: &str, second: &str| {
+        text(&format!(
+            "mov.u64 %rd4, 1; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r1, 32; @%p2 {first}; {between} @%p3 {second};"
+        ))
+    };
+    const LONG: &str = "red.global.add.u64 [%rd1], %rd4";
+    for (first, second) in [
+        (LONG, "red.global.add.u32 [%rd1+4], 1"),
+        ("red.global.add.u32 [%rd1], 1", LONG),
+        (LONG, "ld.relaxed.gpu.global.u32 %r5, [%rd1]"),
+        ("ld.relaxed.gpu.global.u8 %r5, [%rd1+3]", "red.global.add.u32 [%rd1], 1"),
+        ("st.volatile.global.u16 [%rd1+2], %r1", "ld.volatile.global.u8 %r5, [%rd1+2]"),
+        ("st.volatile.global.v2.u64 [%rd1], {%rd4, %rd4}", "red.global.add.u32 [%rd1+8], 1"),
+        ("red.global.add.noftz.f16x2 [%rd1], %r1", "red.global.add.u32 [%rd1], 1"),
+    ] {
+        race_in(&both(first, "", second), 1, 64);
+        clean_in(&both(first, "bar.sync 0;", second), 1, 64);
+    }
+    for (first, second) in [
+        (LONG, "red.global.add.u64 [%rd1], %rd4"),
+        (LONG, "red.global.add.u32 [%rd1+8], 1"),
+        ("ld.relaxed.gpu.global.u64 %rd5, [%rd1]", "ld.relaxed.gpu.global.u32 %r5, [%rd1]"),
+        // Elements of a vector are accesses of their own.
+        ("st.volatile.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1}", "red.global.add.u32 [%rd1+8], 1"),
+        (
+            "st.volatile.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1}",
+            "ld.volatile.global.v2.u32 {%r5, %r6}, [%rd1+8]",
+        ),
+        ("red.global.add.noftz.f16x2 [%rd1], %r1", "ld.relaxed.gpu.global.u16 %r5, [%rd1+2]"),
+    ] {
+        clean_in(&both(first, "", second), 1, 64);
+    }
+}
+
+#[test]
 fn lanes_exchange_from_both_arms_of_a_branch() {
     let arms = |first: &str, second: &str| {
         warp(&format!(
@@ -355,6 +437,20 @@ read: ld.global.u32 %r6, [%rd1]; bar.sync 0; setp.ne.u32 %p6, %r1, 0; @%p6 bra e
         clean_in(&body("membar.gl;", 2), 6, block);
         race_in(&body("", 2), 6, block);
     }
+}
+
+#[test]
+fn a_writer_knows_of_every_block_that_read() {
+    // More blocks have read than are noted one by one; the last writes when all have counted.
+    let body = |fence: &str| {
+        text(&format!(
+            "setp.eq.u32 %p2, %r2, 79; @%p2 bra last; ld.global.u32 %r6, [%rd1]; setp.eq.u32 %p3, %r2, 0; {fence} red.relaxed.gpu.global.add.u32 [%rd2], 1; bra end;
+last: ld.relaxed.gpu.global.u32 %r5, [%rd2]; setp.lt.u32 %p4, %r5, 79; @%p4 bra last; membar.gl; st.global.u32 [%rd1], 1; end:"
+        ))
+    };
+    clean_in(&body("membar.gl;"), 80, 1);
+    // It knows of the first alone.
+    race_in(&body("@%p3 membar.gl;"), 80, 1);
 }
 
 #[test]
