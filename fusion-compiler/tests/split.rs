@@ -129,6 +129,17 @@ fn elements_of_one_row_take_two_kernels() {
     ] {
         check(source, &one);
     }
+    // Each team reads what all parts gave: of any number of elements there are few.
+    for target in Target::ALL {
+        let plan = plan("pub fn f(x: f32[N]) -> f32[N] { x / norm(x) }", target);
+        for n in [LONG, 1 << 30, 2_000_000_001] {
+            let parts: Vec<_> = plan.programs[0].temporaries.iter().map(|one| one.len.eval(&[n])).collect();
+            assert!(
+                parts.iter().all(|parts| parts.is_some_and(|parts| parts <= 1024)),
+                "{target:?}: {parts:?}"
+            );
+        }
+    }
     // What is gone through twice a block holds, so parts stay short.
     check("pub fn f(x: f32[N]) -> f32[N] { softmax(x, N) }", &[(&[LONG], 3)]);
     check("pub fn f(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { x * mean(y) }", &[(&[3, LONG], 2)]);
