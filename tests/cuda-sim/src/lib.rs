@@ -38,11 +38,11 @@
 //! Structs are copied with their padding: of what is loaded as one, some of which was written, the rest may be stored in
 //! global memory too, as long as it was only moved. It is [`memory::POISON`] there.
 //!
-//! # Addresses of shared memory
+//! # Addresses of variables
 //!
-//! An address that is made of that of one variable and of numbers stays in that variable. Where it may be of one variable
-//! or another, was loaded, or was mixed by bits, the block's whole memory is its bound. `.extern` memory is one variable,
-//! whatever names it has.
+//! An address in shared, local or parameter memory that is made of that of one variable and of numbers stays in that
+//! variable. Where it may be of one variable or another, was loaded, or was mixed by bits, the whole memory of the block, of
+//! the thread or of the parameters is its bound. `.extern` memory is one variable, whatever names it has.
 //!
 //! # What is missed
 //!

@@ -8,7 +8,7 @@ use super::order::{self, Strong};
 use super::race::Touch;
 use super::regs::{LANES, Regs, lanes};
 use super::{FaultKind, Step, Trouble, trouble};
-use crate::ptx::ir::{Array, Atom, AtomOp, Reg, Space, Wide};
+use crate::ptx::ir::{Atom, AtomOp, Reg, Space, Var, Wide};
 use crate::ptx::types::{Class, Type};
 
 pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Atom) -> Step {
@@ -22,7 +22,8 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
         let (space, address) = memory::resolve(atom.space, addresses[lane]);
         let spot = Spot { lane, address, bytes: u64::from(atom.ty.bytes()) };
         let reads = atom.op != AtomOp::Exch || atom.d.is_some();
-        let at = place(who, spot, (space, atom.addr.array), &mut last, (reads, element))?;
+        let var = memory::variable(who.grid, atom.addr, space);
+        let at = place(who, spot, (space, var), &mut last, (reads, element))?;
         let unused = 64 - 8 * atom.ty.bytes();
         let operand = |reg: Reg| regs.get((reg, wide), lane) << unused >> unused;
         let (b, c) = (operand(atom.b), atom.c.map_or(0, operand));
@@ -50,7 +51,7 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
 fn place(
     who: &mut Who<'_, '_>,
     spot: Spot,
-    (space, array): (Space, Array),
+    (space, var): (Space, Option<Var>),
     last: &mut usize,
     (reads, element): (bool, u32),
 ) -> Result<*mut u8, Box<Trouble>> {
@@ -58,7 +59,7 @@ fn place(
     match space {
         Space::Shared => {
             who.mem.atomic_reads = reads;
-            memory::shared_spot(who, spot, array, touch)
+            memory::shared_spot(who, spot, var, touch)
         }
         Space::Global | Space::Generic | Space::Const => {
             memory::variable_spot(who, spot)?;

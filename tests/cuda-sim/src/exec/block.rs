@@ -14,7 +14,7 @@ use super::warp::Warp;
 use super::{Counters, Fault, FaultKind, Launch, Trouble, trouble};
 use crate::memory::{Memory, View};
 use crate::ptx::Kernel;
-use crate::ptx::ir::{Bar, BarRed, Constant, Op, SharedArray, Wide};
+use crate::ptx::ir::{Bar, BarRed, Constant, Op, Placed, Wide};
 
 /// What all blocks share.
 pub(super) struct Grid<'g> {
@@ -98,8 +98,8 @@ impl<'g> Grid<'g> {
                 let address = self.launch.globals.get(number as usize).copied().unwrap_or(0);
                 address.wrapping_add(offset as u64)
             }
-            Constant::Shared(array, offset) => {
-                u64::from(self.kernel.code.arrays[usize::from(array)].start).wrapping_add(offset as u64)
+            Constant::Placed(var, offset) => {
+                u64::from(self.kernel.code.vars[var as usize].start).wrapping_add(offset as u64)
             }
         }
     }
@@ -129,8 +129,8 @@ pub(super) struct Arrival {
 pub(super) struct BlockMemory {
     shared: Vec<u64>,
     pub(super) shared_len: u64,
-    /// Where each array of it starts and ends.
-    pub(super) arrays: Box<[(u64, u64)]>,
+    /// Where each variable of its space starts and ends.
+    pub(super) vars: Box<[(u64, u64)]>,
     pub(super) shared_shadow: Shadow,
     pub(super) shared_written: Written,
     /// For each word of shared memory `thread + 1` whose `cp.async` to it is under way, and how many words have one.
@@ -208,10 +208,10 @@ impl BlockMemory {
     }
 }
 
-/// Where an array starts and ends in a block that has so many bytes.
-fn extent(array: &SharedArray, len: u64) -> (u64, u64) {
-    let start = u64::from(array.start);
-    (start, array.bytes.map_or(len, |bytes| start + u64::from(bytes)))
+/// Where a variable starts and ends in a block that has so many bytes.
+fn extent(var: &Placed, len: u64) -> (u64, u64) {
+    let start = u64::from(var.start);
+    (start, var.bytes.map_or(len, |bytes| start + u64::from(bytes)))
 }
 
 pub(super) struct Block {
@@ -236,7 +236,7 @@ impl Block {
             // Vectors of the host start at 16 bytes at least; shared addresses are their own alignment.
             shared: vec![0; shared_len.div_ceil(8) as usize],
             shared_len,
-            arrays: code.arrays.iter().map(|array| extent(array, shared_len)).collect(),
+            vars: code.vars.iter().map(|var| extent(var, shared_len)).collect(),
             shared_shadow: Shadow::default(),
             shared_written: Written::new(shared_len as usize),
             copying: vec![0; shared_len.div_ceil(4) as usize],

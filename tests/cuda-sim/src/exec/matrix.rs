@@ -30,7 +30,7 @@ pub(super) fn load(
             let lane = number * 8 + row;
             let spot = Spot { lane, address: addresses[lane], bytes: 16 };
             who.mem.atomic_reads = false;
-            let at = memory::shared_spot(who, spot, addr.array, Touch::Read)?;
+            let at = memory::shared_spot(who, spot, addr.var, Touch::Read)?;
             missing[row] = !who.mem.shared_written.get(spot.address as usize, 16) & 0xffff;
             for (i, half) in halves.iter_mut().enumerate() {
                 // SAFETY: 16 bytes of the block's shared memory, aligned, start there.

@@ -9,7 +9,7 @@ use super::race::{Conflict, Now, Shadow, Stamp, Touch};
 use super::regs::{LANES, Raw, Regs, lanes};
 use super::unset::{self, ones};
 use super::{Counters, FaultKind, Step, Trouble, trouble};
-use crate::ptx::ir::{Access, Addr, Array, Reg, Space, Wide};
+use crate::ptx::ir::{Access, Addr, Reg, Space, Var, Wide};
 use crate::ptx::types::Type;
 
 /// Where generic addresses of shared and of local memory begin.
@@ -147,6 +147,7 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
             continue;
         }
         let (at, mut last) = (&addresses, usize::MAX);
+        let var = variable(grid, access.addr, space);
         match space {
             Space::Global | Space::Const | Space::Generic => {
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| {
@@ -166,14 +167,14 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
             Space::Shared => {
                 who.mem.atomic_reads = false;
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| {
-                    shared_spot(who, spot, access.addr.array, touch)
+                    shared_spot(who, spot, var, touch)
                 })?;
             }
             Space::Local => {
-                each_lane(who, regs, exec, (access, at, reads), |who, spot| local_spot(who, spot))?;
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| local_spot(who, spot, var))?;
             }
             Space::Param => {
-                each_lane(who, regs, exec, (access, at, reads), |who, spot| param_spot(who, spot))?
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| param_spot(who, spot, var))?;
             }
         }
         if matches!(space, Space::Shared | Space::Local) {
@@ -471,15 +472,13 @@ pub(super) fn sectors(exec: u32, addresses: &[u64; LANES]) -> u64 {
 pub(super) fn shared_spot(
     who: &mut Who<'_, '_>,
     spot: Spot,
-    array: Array,
+    var: Option<Var>,
     touch: Touch,
 ) -> Result<*mut u8, Box<Trouble>> {
     let Spot { lane, address, bytes } = spot;
     aligned(spot)?;
-    let (len, (start, end)) = (who.mem.shared_len, who.mem.arrays[usize::from(array)]);
-    if address < start || address.checked_add(bytes).is_none_or(|last| last > end) {
-        return Err(outside_of_array(who, spot, array));
-    }
+    let len = who.mem.shared_len;
+    inside(who, spot, (var, len), "shared memory")?;
     if matches!(touch, Touch::Atomic(_)) && who.mem.atomic_reads && !is_written(who, spot) {
         trouble(FaultKind::Uninitialized, lane, || {
             format!("nothing has written all of the {bytes} bytes at {address:#x} of shared memory")
@@ -508,45 +507,54 @@ fn is_written(who: &Who<'_, '_>, spot: Spot) -> bool {
     who.mem.shared_written.get(spot.address as usize, bytes) == ones(bytes)
 }
 
-#[cold]
-fn outside_of_array(who: &Who<'_, '_>, spot: Spot, array: Array) -> Box<Trouble> {
-    let Spot { lane, address, bytes } = spot;
-    let (len, (start, end)) = (who.mem.shared_len, who.mem.arrays[usize::from(array)]);
-    let what = if address.checked_add(bytes).is_none_or(|last| last > len) {
-        format!("{bytes} bytes at {address:#x} of shared memory, of which the block has {len}")
-    } else {
-        let name = &who.grid.kernel.code.arrays[usize::from(array)].name;
-        format!(
-            "{bytes} bytes at {address:#x} of shared memory, by an address of `{name}`, which is from {start:#x} to {end:#x}"
-        )
-    };
-    Box::new(Trouble { kind: FaultKind::OutOfBounds, what, lane })
+/// The variable that an address stays in; none of another space than where it leads.
+pub(super) fn variable(grid: &Grid<'_>, addr: Addr, space: Space) -> Option<Var> {
+    addr.var.filter(|&var| grid.kernel.code.vars[var as usize].space == space)
 }
 
 /// Where a lane's bytes in its own memory are.
-fn local_spot(who: &mut Who<'_, '_>, spot: Spot) -> Result<*mut u8, Box<Trouble>> {
-    let Spot { lane, address, bytes } = spot;
+fn local_spot(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Result<*mut u8, Box<Trouble>> {
     aligned(spot)?;
-    let size = u64::from(who.grid.kernel.code.local);
-    if address.checked_add(bytes).is_none_or(|end| end > size) {
-        trouble(FaultKind::OutOfBounds, lane, || {
-            format!("{bytes} bytes at {address:#x} of local memory, of which a thread has {size}")
-        })?;
-    }
-    Ok(who.mem.local(who.first as usize + lane, address))
+    inside(who, spot, (var, u64::from(who.grid.kernel.code.local)), "local memory")?;
+    Ok(who.mem.local(who.first as usize + spot.lane, spot.address))
 }
 
 /// Where a parameter's bytes are.
-fn param_spot(who: &Who<'_, '_>, spot: Spot) -> Result<*mut u8, Box<Trouble>> {
-    let Spot { lane, address, bytes } = spot;
+fn param_spot(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Result<*mut u8, Box<Trouble>> {
     aligned(spot)?;
-    let len = who.grid.launch.params.len();
-    if address.checked_add(bytes).is_none_or(|end| end > len as u64) {
-        trouble(FaultKind::OutOfBounds, lane, || {
-            format!("{bytes} bytes at {address:#x} of the parameters, which have {len}")
-        })?;
+    inside(who, spot, (var, who.grid.launch.params.len() as u64), "parameter memory")?;
+    Ok(who.grid.param_at(spot.address))
+}
+
+/// That bytes are of the variable whose address leads there; of any of the space's, where that is not known.
+#[inline(always)]
+fn inside(who: &Who<'_, '_>, spot: Spot, (var, len): (Option<Var>, u64), space: &str) -> Step {
+    let Spot { address, bytes, .. } = spot;
+    let (start, end) = var.map_or((0, len), |var| who.mem.vars[var as usize]);
+    if address >= start && address.checked_add(bytes).is_some_and(|last| last <= end) {
+        return Ok(());
     }
-    Ok(who.grid.param_at(address))
+    Err(outside_of_variable(who, spot, (var, len), space))
+}
+
+#[cold]
+fn outside_of_variable(
+    who: &Who<'_, '_>,
+    spot: Spot,
+    (var, len): (Option<Var>, u64),
+    space: &str,
+) -> Box<Trouble> {
+    let Spot { lane, address, bytes } = spot;
+    let access = format!("{bytes} bytes at {address:#x} of {space}");
+    let what = match var {
+        Some(var) if address.checked_add(bytes).is_some_and(|last| last <= len) => {
+            let (name, (start, end)) =
+                (&who.grid.kernel.code.vars[var as usize].name, who.mem.vars[var as usize]);
+            format!("{access}, by an address of `{name}`, which is from {start:#x} to {end:#x}")
+        }
+        Some(_) | None => format!("{access}, which is {len} bytes long"),
+    };
+    Box::new(Trouble { kind: FaultKind::OutOfBounds, what, lane })
 }
 
 /// `cvta`: between generic addresses and those of a space.

@@ -84,8 +84,8 @@ pub struct Fault {
 /// The rules of the sanitizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An access outside every allocation, freed memory included; or by the address of an array of shared memory outside
-    /// of that array.
+    /// An access outside every allocation, freed memory included; or by the address of a variable of shared, local or
+    /// parameter memory outside of that variable.
     OutOfBounds,
     /// An address that is no multiple of the access.
     Misaligned,

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::ParseError;
-use super::call::{Argument, Call};
+use super::call::Call;
 use super::decode::{self, Mods};
-use super::ir::{Array, Code, Constant, DYNAMIC, Guard, Inst, Op, Orders, Reg, SharedArray, WHOLE, Wide};
+use super::ir::{Code, Constant, DYNAMIC, Guard, Inst, Op, Orders, Placed, Reg, Space, Var, Wide};
 use super::lex::Tok;
 use super::live;
 use super::module::{MOST_BYTES, Named, Parser, Variable};
 use super::operand::Declared;
 use super::origin;
 use super::types::Type;
+use super::{Param, ParseError};
 
 /// Names that are visible in `{ }`.
 #[derive(Default)]
@@ -51,20 +51,20 @@ pub(super) struct Body<'p, 't> {
     jumps: Vec<(usize, &'t str, usize, usize)>,
     registers: HashMap<Reg, Wide>,
     shared: u64,
-    /// The parts of shared memory; the first two are known at the end.
-    arrays: Vec<SharedArray>,
     local: u64,
+    /// Variables by their numbers; where the first is, is known at the end.
+    pub(super) vars: Vec<Placed>,
     too_much: Option<ParseError>,
     dynamic_align: u64,
     /// Variables of the module, and shared ones of functions by where they are declared, that have their place.
     outer: HashMap<&'t str, Named>,
-    placed: HashMap<usize, (u32, Array)>,
+    placed: HashMap<usize, Var>,
 }
 
 /// Everything between the braces; also the bytes of static shared memory, and a count of registers.
 pub(super) fn body<'t>(
     p: &mut Parser<'t>,
-    params: HashMap<&'t str, Named>,
+    params: &[(&'t str, Param)],
 ) -> Result<(Code, u32, u32), ParseError> {
     p.sign("{")?;
     let mut body = Body::new(p, params);
@@ -84,9 +84,10 @@ pub(super) fn body<'t>(
     // Both are bounded.
     let (shared, local) = (body.shared as u32, body.local as u32);
     let dynamic_at = shared.next_multiple_of(body.dynamic_align as u32);
-    let arrays = body.all_arrays(dynamic_at);
+    let mut vars = body.vars;
+    vars[DYNAMIC as usize].start = dynamic_at;
     let (rows, reads, mut insts) = (body.rows, body.all_reads, body.insts);
-    origin::find(&mut insts, rows, &constants, (&reads, &body.all_writes));
+    origin::find(&mut insts, rows, (&constants, &vars), (&reads, &body.all_writes));
     let everyone = body.constants.get(&(Constant::Bits(u64::from(u32::MAX)), Wide::One)).copied();
     let orders = || insts.iter().filter_map(|inst| inst.op.orders_some(everyone));
     let (has_fences, orders_some) = (orders().any(|one| one == Orders::Fence), orders().next().is_some());
@@ -108,7 +109,7 @@ pub(super) fn body<'t>(
         has_fences,
         orders_some,
         constant_memory,
-        arrays,
+        vars,
     };
     Ok((code, shared, registers))
 }
@@ -123,10 +124,20 @@ fn after(used: u64, align: u64, bytes: u64) -> (u32, u64) {
 }
 
 impl<'p, 't> Body<'p, 't> {
-    pub(super) fn new(p: &'p mut Parser<'t>, params: HashMap<&'t str, Named>) -> Body<'p, 't> {
+    pub(super) fn new(p: &'p mut Parser<'t>, params: &[(&'t str, Param)]) -> Body<'p, 't> {
+        let dynamic =
+            Placed { name: "dynamic shared memory".into(), space: Space::Shared, start: 0, bytes: None };
+        let placed = params.iter().map(|(_, Param { name, offset, bytes })| Placed {
+            name: name.clone(),
+            space: Space::Param,
+            start: *offset,
+            bytes: Some(*bytes),
+        });
+        let vars: Vec<Placed> = std::iter::once(dynamic).chain(placed).collect();
+        let names = params.iter().zip(DYNAMIC + 1..).map(|((name, _), var)| (*name, Named::Placed(var)));
         Body {
             p,
-            scopes: vec![Scope { names: params, ..Scope::default() }],
+            scopes: vec![Scope { names: names.collect(), ..Scope::default() }],
             scope: 0,
             rows: 0,
             constants: HashMap::new(),
@@ -145,8 +156,8 @@ impl<'p, 't> Body<'p, 't> {
             jumps: vec![],
             registers: HashMap::new(),
             shared: 0,
-            arrays: vec![],
             local: 0,
+            vars,
             too_much: None,
             dynamic_align: 1,
             outer: HashMap::new(),
@@ -259,17 +270,14 @@ impl<'p, 't> Body<'p, 't> {
         }
         let named = match self.p.outer(name)? {
             Named::SharedOutside { align, bytes } => {
-                let (offset, array) = self.place_shared(name, align, bytes);
-                Named::Shared { offset, array }
+                Named::Placed(self.place(Space::Shared, name, align, bytes))
             }
             Named::Dynamic { align } => {
                 self.dynamic_align = self.dynamic_align.max(align);
                 Named::Dynamic { align }
             }
             named @ (Named::Registers { .. }
-            | Named::Param { .. }
-            | Named::Shared { .. }
-            | Named::Local { .. }
+            | Named::Placed(_)
             | Named::Argument(_)
             | Named::Global { .. }) => named,
         };
@@ -277,30 +285,18 @@ impl<'p, 't> Body<'p, 't> {
         Some(named)
     }
 
-    /// Where a shared variable is, and its number among them.
-    fn place_shared(&mut self, name: &str, align: u64, bytes: u64) -> (u32, Array) {
-        let (place, end) = after(self.shared, align, bytes);
-        self.shared = end;
-        self.bound(end, MOST_BYTES, "`.shared`");
-        let number = self.arrays.len() + usize::from(DYNAMIC) + 1;
-        // So many variables are not told apart.
-        let Ok(array) = Array::try_from(number) else { return (place, WHOLE) };
-        self.arrays.push(SharedArray { name: name.into(), start: place, bytes: Some(bytes as u32) });
-        (place, array)
-    }
-
-    /// All parts of shared memory, by their numbers.
-    fn all_arrays(&mut self, dynamic_at: u32) -> Vec<SharedArray> {
-        let rest = |name: &str, start| SharedArray { name: name.into(), start, bytes: None };
-        let first = [rest("shared memory", 0), rest("dynamic shared memory", dynamic_at)];
-        first.into_iter().chain(std::mem::take(&mut self.arrays)).collect()
-    }
-
-    fn place_local(&mut self, align: u64, bytes: u64) -> u32 {
-        let (place, end) = after(self.local, align, bytes);
-        self.local = end;
-        self.bound(end, MOST_LOCAL, "`.local`");
-        place
+    /// Gives a variable of shared or local memory its place.
+    pub(super) fn place(&mut self, space: Space, name: &str, align: u64, bytes: u64) -> Var {
+        let (used, most, what) = if space == Space::Shared {
+            (&mut self.shared, MOST_BYTES, "`.shared`")
+        } else {
+            (&mut self.local, MOST_LOCAL, "`.local`")
+        };
+        let (start, end) = after(*used, align, bytes);
+        *used = end;
+        self.bound(end, most, what);
+        self.vars.push(Placed { name: name.into(), space, start, bytes: Some(bytes as u32) });
+        self.vars.len() as Var - 1
     }
 
     /// Remembers where there was first too much of something.
@@ -309,10 +305,6 @@ impl<'p, 't> Body<'p, 't> {
             self.too_much =
                 self.p.error::<()>(self.p.at(), format!("more than {most} bytes of {what} memory")).err();
         }
-    }
-
-    pub(super) fn place_argument(&mut self, align: u64, bytes: u64) -> Argument {
-        Argument { offset: self.place_local(align, bytes), bytes: bytes as u32 }
     }
 
     pub(super) fn statements(&mut self) -> Result<(), ParseError> {
@@ -369,9 +361,9 @@ impl<'p, 't> Body<'p, 't> {
             {
                 // A function that is called twice has one.
                 let known = self.placed.get(&(at + i)).copied();
-                let (offset, array) = known.unwrap_or_else(|| self.place_shared(name, align, bytes));
-                self.placed.insert(at + i, (offset, array));
-                self.scopes[self.scope].names.insert(name, Named::Shared { offset, array });
+                let var = known.unwrap_or_else(|| self.place(Space::Shared, name, align, bytes));
+                self.placed.insert(at + i, var);
+                self.scopes[self.scope].names.insert(name, Named::Placed(var));
             }
             return Ok(());
         }
@@ -387,15 +379,15 @@ impl<'p, 't> Body<'p, 't> {
         }
         if self.p.take_dot("param") {
             for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
-                let argument = self.place_argument(align, bytes);
-                self.scopes[self.scope].names.insert(name, Named::Argument(argument));
+                let var = self.place(Space::Local, name, align, bytes);
+                self.scopes[self.scope].names.insert(name, Named::Argument(var));
             }
             return Ok(());
         }
         if self.p.take_dot("local") {
             for Variable { name, align, bytes, .. } in self.p.declarations(false)? {
-                let offset = self.place_local(align, bytes);
-                self.scopes[self.scope].names.insert(name, Named::Local { offset });
+                let var = self.place(Space::Local, name, align, bytes);
+                self.scopes[self.scope].names.insert(name, Named::Placed(var));
             }
             return Ok(());
         }

@@ -3,31 +3,22 @@
 //! Arguments and results are `.param` variables of the caller, which a function reaches by its own names for them: they
 //! are local memory. What calls itself has no such form and is refused.
 
-use std::collections::HashMap;
-
 use super::ParseError;
 use super::body::{Body, Scope};
 use super::decode;
-use super::ir::{Guard, Inst, Op};
+use super::ir::{Guard, Inst, Op, Space, Var};
 use super::lex::Tok;
 use super::module::{Named, Parser};
 
 /// Most instructions of a kernel, with those of the functions it calls.
 const MOST_INSTRUCTIONS: usize = 1 << 16;
 
-/// Where a `.param` variable of a body is in local memory, and its length.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Argument {
-    pub(super) offset: u32,
-    pub(super) bytes: u32,
-}
-
 /// A call that was read but not expanded yet.
 pub(super) struct Call<'t> {
     name: &'t str,
     at: usize,
-    results: Vec<Argument>,
-    arguments: Vec<Argument>,
+    results: Vec<Var>,
+    arguments: Vec<Var>,
 }
 
 /// A function as declared: what it gives and takes, by name, with alignment and length.
@@ -51,9 +42,11 @@ impl<'t> Parser<'t> {
         if self.take(";") {
             return Ok(());
         }
-        let mut body = Body::new(self, HashMap::new());
-        let place = |body: &mut Body<'_, 't>, formals: &[Formal<'t>]| -> Vec<Argument> {
-            let place = |formal: &Formal<'t>| body.place_argument(formal.align.into(), formal.bytes.into());
+        let mut body = Body::new(self, &[]);
+        let place = |body: &mut Body<'_, 't>, formals: &[Formal<'t>]| -> Vec<Var> {
+            let place = |formal: &Formal<'t>| {
+                body.place(Space::Local, formal.name, formal.align.into(), formal.bytes.into())
+            };
             formals.iter().map(place).collect()
         };
         let (results, arguments) = (place(&mut body, &header.results), place(&mut body, &header.arguments));
@@ -108,7 +101,7 @@ pub(super) fn call(b: &mut Body<'_, '_>) -> Result<Op, ParseError> {
 }
 
 /// `(a, b)`, or nothing.
-fn passed(b: &mut Body<'_, '_>) -> Result<Vec<Argument>, ParseError> {
+fn passed(b: &mut Body<'_, '_>) -> Result<Vec<Var>, ParseError> {
     let mut all = Vec::new();
     if !b.p.take("(") {
         return Ok(all);
@@ -147,8 +140,9 @@ impl<'t> Body<'_, 't> {
         self.push(Inst { guard, op, reads: (0, 0), writes: (0, 0), text }, vec![]);
         let back = self.p.seek(start);
         let header = self.p.header()?;
-        let same = |formals: &[Formal<'_>], passed: &[Argument]| {
-            formals.iter().map(|formal| formal.bytes).eq(passed.iter().map(|argument| argument.bytes))
+        let same = |formals: &[Formal<'_>], passed: &[Var]| {
+            let lengths = passed.iter().map(|&var| self.vars[var as usize].bytes);
+            formals.iter().map(|formal| Some(formal.bytes)).eq(lengths)
         };
         if !same(&header.results, results) || !same(&header.arguments, arguments) {
             return self.wrong(at, format!("the function `{name}` takes and gives other lengths"));
@@ -162,12 +156,7 @@ impl<'t> Body<'_, 't> {
     }
 
     /// A function's body, in a scope that sees nothing of the caller's.
-    fn expand(
-        &mut self,
-        header: &Header<'t>,
-        results: &[Argument],
-        arguments: &[Argument],
-    ) -> Result<(), ParseError> {
+    fn expand(&mut self, header: &Header<'t>, results: &[Var], arguments: &[Var]) -> Result<(), ParseError> {
         let formals = header.results.iter().chain(&header.arguments);
         let names = formals
             .zip(results.iter().chain(arguments))

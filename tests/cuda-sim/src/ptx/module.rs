@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::body::{self, Scope};
-use super::call::Argument;
 use super::decode::{self, Needs};
-use super::ir::Array;
+use super::ir::{Space, Var};
 use super::lex::{self, Tok, Token};
 use super::types::Type;
 use super::{Global, Kernel, Module, Param, ParseError};
@@ -109,35 +108,17 @@ pub(super) struct Variable<'t> {
 #[derive(Clone, Debug)]
 pub(super) enum Named {
     /// One register of the type, or so many with numbered names.
-    Registers {
-        ty: Type,
-        rows: Vec<Option<u32>>,
-        numbered: bool,
-    },
-    Param {
-        offset: u32,
-    },
+    Registers { ty: Type, rows: Vec<Option<u32>>, numbered: bool },
     /// A shared variable of the module, which has no place in this kernel yet.
-    SharedOutside {
-        align: u64,
-        bytes: u64,
-    },
-    Shared {
-        offset: u32,
-        array: Array,
-    },
+    SharedOutside { align: u64, bytes: u64 },
     /// `.extern .shared`
-    Dynamic {
-        align: u64,
-    },
-    Local {
-        offset: u32,
-    },
-    Global {
-        number: u32,
-    },
-    /// `.param` within a body: what a call takes or gives.
-    Argument(Argument),
+    Dynamic { align: u64 },
+    /// A variable of shared or local memory, or a kernel's parameter.
+    Placed(Var),
+    /// `.global` or `.const`
+    Global { number: u32, space: Space },
+    /// `.param` within a body: what a call takes or gives, which is local memory.
+    Argument(Var),
 }
 
 impl<'t> Parser<'t> {
@@ -405,7 +386,7 @@ impl<'t> Parser<'t> {
                     let number = self.globals.len() as u32;
                     let (name, align) = (variable.name.to_owned(), variable.align);
                     self.globals.push(Global { name, align, init: variable.init, is_constant });
-                    Named::Global { number }
+                    Named::Global { number, space: if is_constant { Space::Const } else { Space::Global } }
                 }
                 Home::Shared if variable.open => Named::Dynamic { align: variable.align },
                 Home::Shared => Named::SharedOutside { align: variable.align, bytes: variable.bytes },
@@ -484,12 +465,10 @@ impl<'t> Parser<'t> {
     fn entry(&mut self) -> Result<Kernel, ParseError> {
         self.next();
         let (name, mut params, mut bytes) = (self.name()?, Vec::new(), 0);
-        let mut names = HashMap::new();
         if self.take("(") {
             while !self.take(")") {
                 let (name, _, param) = self.param(&mut bytes)?;
-                names.insert(name, Named::Param { offset: param.offset });
-                params.push(param);
+                params.push((name, param));
                 if !self.take(",") && !matches!(self.peek(), Tok::Sign(")")) {
                     return self.expected("`,` or `)`");
                 }
@@ -500,8 +479,9 @@ impl<'t> Parser<'t> {
             self.require(self.at(), &format!("more than {FEW_PARAMS} bytes of parameters"), needs)?;
         }
         let (max_threads, required_block) = self.limits()?;
-        let (code, static_shared, registers) = body::body(self, names)?;
+        let (code, static_shared, registers) = body::body(self, &params)?;
         let (name, text) = (name.to_owned(), Arc::clone(&self.whole));
+        let params = params.into_iter().map(|(_, param)| param).collect();
         let max_threads =
             required_block.map(|[x, y, z]| x.saturating_mul(y).saturating_mul(z)).or(max_threads);
         Ok(Kernel {

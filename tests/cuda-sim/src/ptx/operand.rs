@@ -2,9 +2,8 @@
 
 use super::ParseError;
 use super::body::Body;
-use super::call::Argument;
 use super::decode;
-use super::ir::{Addr, Constant, DYNAMIC, Guard, Inst, Op, PredSrc, Reg, Space, Special, WHOLE, Wide};
+use super::ir::{Addr, Constant, DYNAMIC, Guard, Inst, Op, Placed, PredSrc, Reg, Space, Special, Wide};
 use super::lex::Tok;
 use super::module::{Named, Parser};
 use super::types::{Class, Type};
@@ -384,13 +383,10 @@ impl<'t> Body<'_, 't> {
         let (at, wide) = (self.p.at(), if ty.bytes() == 8 { Wide::Two } else { Wide::One });
         self.p.next();
         let offset = self.offset()?;
-        let fixed = |start: u32| Constant::Bits((i64::from(start) + offset) as u64);
         let (home, constant) = match self.lookup_variable(name) {
-            Some(Named::Global { number }) => (Space::Global, Constant::Global(number, offset)),
-            Some(Named::Dynamic { .. }) => (Space::Shared, Constant::Shared(DYNAMIC, offset)),
-            Some(Named::Shared { array, .. }) => (Space::Shared, Constant::Shared(array, offset)),
-            Some(Named::Local { offset: start }) => (Space::Local, fixed(start)),
-            Some(Named::Param { offset: start }) => (Space::Param, fixed(start)),
+            Some(Named::Global { number, space }) => (space, Constant::Global(number, offset)),
+            Some(Named::Dynamic { .. }) => (Space::Shared, Constant::Placed(DYNAMIC, offset)),
+            Some(Named::Placed(var)) => (self.vars[var as usize].space, Constant::Placed(var, offset)),
             Some(Named::Argument(_)) => {
                 return self.wrong(at, format!("the address of the argument `{name}` is not supported"));
             }
@@ -398,10 +394,9 @@ impl<'t> Body<'_, 't> {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
-        let long = home != Space::Global || wide == Wide::Two;
+        let long = !matches!(home, Space::Global | Space::Const) || wide == Wide::Two;
         let fits = match names {
             Names::All => matches!(ty.class(), Class::Int | Class::Bits) && long,
-            Names::Address(Space::Const) => home == Space::Global,
             Names::Address(space) => home == space,
             Names::None | Names::Special => {
                 return self.wrong(at, format!("only `mov` and `cvta` take the address of `{name}`"));
@@ -450,7 +445,7 @@ impl<'t> Body<'_, 't> {
             }
             self.reads.push(declared.row);
             let offset = self.offset()?;
-            return Ok(Addr { base: Some((declared.row, declared.wide())), offset, array: WHOLE });
+            return Ok(Addr { base: Some((declared.row, declared.wide())), offset, var: None });
         }
         let Tok::Name(name) = *self.p.peek() else {
             if space != Space::Local {
@@ -459,26 +454,23 @@ impl<'t> Body<'_, 't> {
             let offset = self.p.constant()?.whole;
             return offset.map_or_else(
                 || self.wrong(at, "an address is a whole number"),
-                |offset| Ok(Addr { base: None, offset: offset as i64, array: WHOLE }),
+                |offset| Ok(Addr { base: None, offset: offset as i64, var: None }),
             );
         };
         self.p.next();
         let offset = self.offset()?;
         let (home, addr) = match self.lookup_variable(name) {
-            Some(Named::Param { offset: start }) => (Space::Param, self.fixed(start, offset)),
-            Some(Named::Shared { offset: start, array }) => {
-                (Space::Shared, Addr { array, ..self.fixed(start, offset) })
+            Some(Named::Placed(var) | Named::Argument(var)) => {
+                let Placed { space, start, .. } = self.vars[var as usize];
+                (space, Addr { base: None, offset: i64::from(start) + offset, var: Some(var) })
             }
-            Some(Named::Local { offset: start } | Named::Argument(Argument { offset: start, .. })) => {
-                (Space::Local, self.fixed(start, offset))
-            }
-            Some(Named::Dynamic { .. }) => (Space::Shared, self.based(Constant::Shared(DYNAMIC, offset))),
-            Some(Named::Global { number }) => (Space::Global, self.based(Constant::Global(number, offset))),
+            Some(Named::Dynamic { .. }) => (Space::Shared, self.based(Constant::Placed(DYNAMIC, offset))),
+            Some(Named::Global { number, space }) => (space, self.based(Constant::Global(number, offset))),
             Some(Named::Registers { .. } | Named::SharedOutside { .. }) | None => {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
-        let same = home == space || (home == Space::Global && matches!(space, Space::Const | Space::Generic));
+        let same = home == space || (home == Space::Global && space == Space::Generic);
         if same { Ok(addr) } else { self.wrong(at, format!("`{name}` is not in the space of this access")) }
     }
 
@@ -488,12 +480,8 @@ impl<'t> Body<'_, 't> {
         matches!(self.lookup_variable(name), Some(Named::Argument(_)))
     }
 
-    fn fixed(&self, start: u32, offset: i64) -> Addr {
-        Addr { base: None, offset: i64::from(start) + offset, array: WHOLE }
-    }
-
     fn based(&mut self, constant: Constant) -> Addr {
-        Addr { base: Some((self.constant(constant, Wide::Two), Wide::Two)), offset: 0, array: WHOLE }
+        Addr { base: Some((self.constant(constant, Wide::Two), Wide::Two)), offset: 0, var: None }
     }
 
     /// A predicate to read: `p`, `!p`, 0 or 1.

@@ -1,11 +1,12 @@
-//! Which array of shared memory an address is of: where a register's value comes from, by the flow of the kernel.
+//! Which variable of shared, local or parameter memory an address is of: where a register's value comes from, by the flow
+//! of the kernel.
 //!
-//! Invariant: an address that is given an array was made of that array's and of numbers alone, on all ways that lead to
-//! it. Of anything else nothing is said, so that a kernel that divides its memory by hand is left alone.
+//! Invariant: an address that is given a variable was made of that variable's and of numbers alone, on all ways that lead
+//! to it. Of anything else nothing is said, so that a kernel that divides its memory by hand is left alone.
 
 use std::collections::HashMap;
 
-use super::ir::{Addr, Alu, Array, Constant, Inst, IntBin, IntTri, Op, Reg, Space, Together, WHOLE, Wide};
+use super::ir::{Addr, Alu, Constant, Inst, IntBin, IntTri, Op, Placed, Reg, Space, Together, Var, Wide};
 use super::live;
 use super::types::{Class, Type};
 
@@ -15,10 +16,10 @@ enum Origin {
     /// Nothing writes it on the ways seen so far.
     #[default]
     Nowhere,
-    /// No address of shared memory is in it, or one was loaded.
+    /// No address of a variable is in it, or one was loaded.
     Number,
-    /// The address of this array and numbers.
-    Of(Array),
+    /// The address of this variable and numbers.
+    Of(Var),
     /// Anything.
     Unknown,
 }
@@ -67,21 +68,21 @@ type State = Vec<Origin>;
 /// What is shuffled in each mode: lanes at two places may exchange, so that what one gets is of either.
 type Shuffled = [Origin; 4];
 
-/// Says of each address which array it is of, where that can be told and there is another.
+/// Says of each address which variable it is of, where that can be told.
 pub(super) fn find(
     insts: &mut [Inst],
     rows: Reg,
-    constants: &[(Reg, Wide, Constant)],
+    (constants, vars): (&[(Reg, Wide, Constant)], &[Placed]),
     (reads, writes): (&[Reg], &[Vec<Reg>]),
 ) {
     let of_constant = |constant: Constant| match constant {
-        Constant::Shared(array, _) => Of(array),
+        Constant::Placed(var, _) => Of(var),
         Constant::Bits(_) | Constant::Global(..) => Number,
     };
     let fixed: HashMap<Reg, Origin> =
         constants.iter().map(|&(row, _, constant)| (row, of_constant(constant))).collect();
-    // Where no address is taken, all accesses that can be told name their array themselves.
-    if !fixed.values().any(|origin| matches!(origin, Of(array) if *array != WHOLE)) {
+    // Where no address is taken, all accesses that can be told name their variable themselves.
+    if !fixed.values().any(|origin| matches!(origin, Of(_))) {
         return;
     }
     let mut start = vec![Nowhere; rows as usize];
@@ -95,7 +96,7 @@ pub(super) fn find(
         let (from, to) = blocks[number];
         let Some(mut state) = entering[number].clone() else { continue };
         let before = shuffled;
-        (from..to).for_each(|at| step(&mut state, &insts[at], (reads, &writes[at]), &mut shuffled));
+        (from..to).for_each(|at| step(&mut state, &insts[at], (reads, &writes[at], vars), &mut shuffled));
         if shuffled != before {
             todo = (0..blocks.len()).filter(|&block| entering[block].is_some()).collect();
         }
@@ -108,13 +109,14 @@ pub(super) fn find(
     for (number, &(from, to)) in blocks.iter().enumerate() {
         let Some(state) = &mut entering[number] else { continue };
         for at in from..to {
-            if let Some(addr) = address(&mut insts[at].op)
+            if let Some((space, addr)) = address(&mut insts[at].op)
                 && let Some((base, _)) = addr.base
-                && let Of(array) = state[base as usize]
+                && let Of(var) = state[base as usize]
+                && [vars[var as usize].space, Space::Generic].contains(&space)
             {
-                addr.array = array;
+                addr.var = Some(var);
             }
-            step(state, &insts[at], (reads, &writes[at]), &mut shuffled);
+            step(state, &insts[at], (reads, &writes[at], vars), &mut shuffled);
         }
     }
 }
@@ -134,15 +136,13 @@ fn join(to: &mut Option<State>, from: &State) -> bool {
     changed
 }
 
-/// The address that an instruction accesses in shared memory, or may.
-fn address(op: &mut Op) -> Option<&mut Addr> {
+/// The address that an instruction accesses, and in which space. What a copy reads is global.
+fn address(op: &mut Op) -> Option<(Space, &mut Addr)> {
     match op {
-        Op::Load(access) | Op::Store(access) => {
-            matches!(access.space, Space::Shared | Space::Generic).then_some(&mut access.addr)
-        }
-        Op::Atom(atom) => matches!(atom.space, Space::Shared | Space::Generic).then_some(&mut atom.addr),
-        Op::CopyAsync { to, .. } => Some(to),
-        Op::Together { what: Together::LdMatrix { addr, .. }, .. } => Some(addr),
+        Op::Load(access) | Op::Store(access) => Some((access.space, &mut access.addr)),
+        Op::Atom(atom) => Some((atom.space, &mut atom.addr)),
+        Op::CopyAsync { to, .. } => Some((Space::Shared, to)),
+        Op::Together { what: Together::LdMatrix { addr, .. }, .. } => Some((Space::Shared, addr)),
         Op::Nop
         | Op::Alu(_)
         | Op::Special { .. }
@@ -162,10 +162,15 @@ fn address(op: &mut Op) -> Option<&mut Addr> {
 }
 
 /// What an instruction makes of the origins.
-fn step(state: &mut State, inst: &Inst, (reads, writes): (&[Reg], &[Reg]), shuffled: &mut Shuffled) {
+fn step(
+    state: &mut State,
+    inst: &Inst,
+    (reads, writes, vars): (&[Reg], &[Reg], &[Placed]),
+    shuffled: &mut Shuffled,
+) {
     let (first, count) = inst.reads;
     let read = &reads[first as usize..(first + count) as usize];
-    let origin = made(state, &inst.op, read, shuffled);
+    let origin = made(state, &inst.op, (read, vars), shuffled);
     if let Op::Special { d, .. } = inst.op {
         // An operand's own instruction, whose register has no name.
         state[d as usize] = origin;
@@ -177,12 +182,15 @@ fn step(state: &mut State, inst: &Inst, (reads, writes): (&[Reg], &[Reg]), shuff
 }
 
 /// Where what an instruction writes comes from.
-fn made(state: &State, op: &Op, reads: &[Reg], shuffled: &mut Shuffled) -> Origin {
+fn made(state: &State, op: &Op, (reads, vars): (&[Reg], &[Placed]), shuffled: &mut Shuffled) -> Origin {
     let of = |reg: &Reg| state[*reg as usize];
     match op {
         Op::Alu(alu) => computed(alu, of).unwrap_or_else(|| reads.iter().map(of).fold(Number, Origin::mixed)),
-        Op::Cvta { space: Space::Shared, a, .. } => of(a),
-        Op::Cvta { a, .. } => of(a).mixed(Number),
+        // Of another space's variable it makes no address.
+        Op::Cvta { space, a, .. } => match of(a) {
+            Of(var) if vars[var as usize].space != *space => Unknown,
+            origin @ (Nowhere | Number | Of(_) | Unknown) => origin,
+        },
         Op::Together { what: Together::Shfl { mode, a, .. }, .. } => {
             let all = &mut shuffled[*mode as usize];
             *all = all.or(of(a));

@@ -1,7 +1,7 @@
-//! Addresses of one array of shared memory stay in it, as far as can be told where they come from; what a kernel divides
-//! by hand is left alone.
+//! Addresses of one variable of shared, local or parameter memory stay in it, as far as can be told where they come from;
+//! what a kernel divides by hand is left alone.
 
-use crate::harness::{Shape, fault_of, kernel, launch, words};
+use crate::harness::{Arg, Shape, blocks, fault_of, kernel, launch, words};
 use cuda_sim::exec::{Fault, FaultKind};
 
 /// A kernel of 32 threads with two arrays of 32 words each, of which both are written, and dynamic memory.
@@ -121,4 +121,81 @@ fn what_cannot_be_told_is_let_pass() {
     clean(
         "mov.u32 %r7, rest; and.b32 %r8, %r2, 31; add.u32 %r7, %r7, %r8; setp.lt.u32 %p1, %r1, 8; @%p1 st.shared.u32 [%r7], 1; @%p1 st.shared.u32 [%r7+32], 2; bar.sync 0; @%p1 ld.shared.u32 %r9, [%r7+32];",
     );
+}
+
+/// Two arrays of eight words of each thread, of which both are written.
+const LOCAL: &str = ".local .align 16 .b8 mine[32]; .local .align 16 .b8 other[32];
+mov.u64 %rd1, mine; mov.u64 %rd2, other; cvta.local.u64 %rd3, %rd1; and.b32 %r7, %r1, 7; mul.wide.u32 %rd4, %r7, 4; add.u64 %rd5, %rd1, %rd4;
+mov.u32 %r8, 0; st.local.v4.u32 [mine], {%r8, %r8, %r8, %r8}; st.local.v4.u32 [mine+16], {%r8, %r8, %r8, %r8};
+st.local.v4.u32 [other], {%r8, %r8, %r8, %r8}; st.local.v4.u32 [other+16], {%r8, %r8, %r8, %r8};
+";
+
+#[test]
+fn a_local_array_does_not_reach_into_the_next() {
+    let body = |access: &str| format!("{LOCAL}{access}");
+    clean(&body("ld.local.u32 %r9, [%rd5]; st.local.u32 [other+28], %r9; ld.u32 %r9, [%rd3+28];"));
+    let found = overrun(&body("ld.local.u32 %r9, [%rd5+4];"));
+    assert_eq!(found.thread, [7, 0, 0]);
+    assert!(
+        found
+            .what
+            .contains("4 bytes at 0x20 of local memory, by an address of `mine`, which is from 0x0 to 0x20"),
+        "{found}"
+    );
+    overrun(&body("ld.local.u32 %r9, [mine+32];"));
+    overrun(&body("st.local.u32 [other+-4], %r8;"));
+    overrun(&body("ld.u32 %r9, [%rd3+32];"));
+    overrun(&body("add.u64 %rd6, %rd3, %rd4; st.u32 [%rd6+4], %r8;"));
+    // Beyond the last.
+    let found = overrun(&body("ld.local.u32 %r9, [%rd2+32];"));
+    assert!(found.what.contains("4 bytes at 0x40 of local memory, which is 64 bytes long"), "{found}");
+    // Either, and by a number.
+    clean(&body("setp.lt.u32 %p1, %r1, 16; selp.b64 %rd6, %rd1, %rd2, %p1; ld.local.u32 %r9, [%rd6];"));
+    clean(&body("mov.u64 %rd6, 32; ld.local.u32 %r9, [%rd6]; ld.local.u32 %r9, [32];"));
+    // An address of one space is none of another.
+    clean(&body("cvta.shared.u64 %rd6, %rd2; ld.u32 %r9, [%rd6];"));
+    // So far beyond that it is one of another space, which has no such place.
+    let far = ".reg .b64 %rd<9>; .reg .b32 %r<9>; .local .align 4 .b8 mine[32]; mov.u64 %rd1, mine; cvta.local.u64 %rd2, %rd1; mov.u64 %rd3, 0x10000000000; sub.u64 %rd4, %rd2, %rd3; ld.u32 %r1, [%rd4+16];";
+    let found = fault_of(&kernel(&[], far), blocks(1, 32), &[], FaultKind::OutOfBounds);
+    assert!(found.what.contains("4 bytes at 0x10 of shared memory, which is 0 bytes long"), "{found}");
+}
+
+#[test]
+fn a_parameter_does_not_reach_into_the_next() {
+    let text = |body: &str| {
+        let text = kernel(&["u64 out"], &format!(".reg .b32 %r<9>; .reg .b64 %rd<9>;\n{body}"));
+        text.replacen("out)", "out, .param .align 4 .b8 pair[8], .param .u32 last)", 1)
+    };
+    let args = [words(&[0; 8]), Arg::Word(5), Arg::Word(7)];
+    let run = |body: &str| launch(&text(body), SHAPE, &args);
+    let overrun = |body: &str| fault_of(&text(body), SHAPE, &args, FaultKind::OutOfBounds);
+    let read = "ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [pair+4]; mov.b64 %rd2, pair; mov.u32 %r2, %tid.x; and.b32 %r2, %r2, 1; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd2, %rd2, %rd3; ld.param.u32 %r3, [%rd2]; add.u32 %r1, %r1, %r3; ld.param.u32 %r4, [last];";
+    run(read).unwrap_or_else(|fault| panic!("{fault}"));
+    let found = overrun("ld.param.u32 %r1, [pair+8];");
+    assert!(
+        found.what.contains(
+            "4 bytes at 0x10 of parameter memory, by an address of `pair`, which is from 0x8 to 0x10"
+        ),
+        "{found}"
+    );
+    overrun("ld.param.u32 %r1, [last+-8];");
+    assert_eq!(overrun(&format!("{read} ld.param.u32 %r3, [%rd2+4];")).thread, [1, 0, 0]);
+    let found = overrun("ld.param.u32 %r1, [last+4];");
+    assert!(found.what.contains("4 bytes at 0x14 of parameter memory, which is 20 bytes long"), "{found}");
+}
+
+#[test]
+fn an_argument_does_not_reach_into_the_next() {
+    let text = |access: &str| {
+        let body = ".reg .b32 %r<9>; .reg .b64 %rd<9>; mov.u32 %r1, 3;
+{ .param .b32 one; .param .b32 two; .param .b32 back; st.param.b32 [one], %r1; st.param.b32 [two], %r1; call (back), f, (one, two); ld.param.b32 %r2, [back]; }";
+        let function = format!(
+            ".func (.param .b32 sum) f(.param .b32 a, .param .b32 b) {{ .reg .b32 %r<9>; ld.param.b32 %r1, [{access}]; st.param.b32 [sum], %r1; ret; }}\n.visible"
+        );
+        kernel(&["u64 out"], body).replacen(".visible", &function, 1)
+    };
+    let args = [words(&[0; 8])];
+    launch(&text("b"), SHAPE, &args).unwrap_or_else(|fault| panic!("{fault}"));
+    let found = fault_of(&text("a+4"), SHAPE, &args, FaultKind::OutOfBounds);
+    assert!(found.what.contains("by an address of `one`"), "{found}");
 }

@@ -11,6 +11,7 @@ const REGISTERS: &str = ".reg .b32 %r<20>; .reg .u32 %u<9>; .reg .b64 %rd<10>; .
 
 fn text(body: &str) -> String {
     kernel(&["u64 out"], &format!("{REGISTERS}{body}"))
+        .replace(".visible", ".global .u32 variable; .const .u32 fixed;\n.visible")
         .replace(".target sm_90", ".target sm_100")
         .replace(".version 8.2", ".version 8.8")
 }
@@ -163,7 +164,15 @@ const FORMS: [&[&str]; 37] = [
 ];
 
 /// An instruction whose operands are what they may be, then some with operands that they may not be.
-const OPERANDS: [&[&str]; 19] = [
+const OPERANDS: [&[&str]; 21] = [
+    &[
+        "ld.const.u32 %r0, [fixed];",
+        "ld.const.u32 %r0, [variable];",
+        "ld.global.u32 %r0, [fixed];",
+        "ld.u32 %r0, [fixed];",
+        "atom.global.add.u32 %r0, [fixed], 1;",
+    ],
+    &["cvta.const.u64 %rd0, fixed;", "cvta.const.u64 %rd0, variable;", "cvta.global.u64 %rd0, fixed;"],
     &[
         "vabsdiff4.u32.u32.u32.add %r0, %r1, %r2, %r3;",
         "vabsdiff4.u32.u32.u32 %r0, %r1, %r2;",

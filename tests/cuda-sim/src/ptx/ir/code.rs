@@ -1,8 +1,8 @@
-//! A kernel: its instructions, and the constants and arrays that they name.
+//! A kernel: its instructions, and the constants and variables that they name.
 
 use std::sync::Arc;
 
-use super::{Inst, Reg};
+use super::{Inst, Reg, Space};
 
 /// A kernel's instructions and what they need.
 #[derive(Debug)]
@@ -27,21 +27,20 @@ pub(crate) struct Code {
     pub(crate) orders_some: bool,
     /// The module's variables of `.const`: their numbers and lengths.
     pub(crate) constant_memory: Arc<[(u32, u64)]>,
-    /// The arrays of shared memory: all of it, the dynamic part, then each variable.
-    pub(crate) arrays: Vec<SharedArray>,
+    /// The variables of shared, local and parameter memory.
+    pub(crate) vars: Vec<Placed>,
 }
 
-/// A part of shared memory that has a name, by its number in [`Code::arrays`].
-pub(crate) type Array = u16;
-/// All shared memory: where it is not known which part an address is of.
-pub(crate) const WHOLE: Array = 0;
-/// What the launch adds, whatever its names.
-pub(crate) const DYNAMIC: Array = 1;
+/// A variable of shared, local or parameter memory, by its number in [`Code::vars`].
+pub(crate) type Var = u32;
+/// The shared memory that the launch adds, whatever its names.
+pub(crate) const DYNAMIC: Var = 0;
 
-/// Where a part of shared memory is.
-#[derive(Debug)]
-pub(crate) struct SharedArray {
+/// Where a variable is.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
     pub(crate) name: String,
+    pub(crate) space: Space,
     pub(crate) start: u32,
     /// None: up to the end of what the block has.
     pub(crate) bytes: Option<u32>,
@@ -60,6 +59,6 @@ pub(crate) enum Constant {
     Bits(u64),
     /// The address of a variable of the module, and so many bytes further.
     Global(u32, i64),
-    /// The start of an array of shared memory, and so many bytes further.
-    Shared(Array, i64),
+    /// The start of a variable of another memory, and so many bytes further.
+    Placed(Var, i64),
 }

@@ -102,8 +102,8 @@ pub(crate) enum Space {
 pub(crate) struct Addr {
     pub(crate) base: Option<(Reg, Wide)>,
     pub(crate) offset: i64,
-    /// The array that it stays in where it is one of shared memory.
-    pub(crate) array: Array,
+    /// The variable that it stays in, where that can be told.
+    pub(crate) var: Option<Var>,
 }
 
 /// Which accesses a strong one orders: what comes after it, what comes before it; whether beyond the block.
