@@ -1,6 +1,10 @@
 //! Runs hand-written kernels, and has NVIDIA's assembler say that they are PTX where `FUSION_PTXAS` names it.
 
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_sim::exec::{self, Counters, Fault, FaultKind, Launch};
@@ -224,9 +228,8 @@ pub(crate) fn assemble(text: &str) {
 }
 
 /// Whether the assembler takes a text for a target, and what it says; none where there is no assembler, which may only be
-/// so where none is asked for.
+/// so where none is asked for. The build folder keeps its answers, so that it is asked once.
 pub(crate) fn assembled(text: &str, target: &str) -> Option<(bool, String)> {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let Some(ptxas) = std::env::var_os("FUSION_PTXAS") else {
         assert_ne!(
             std::env::var("FUSION_REQUIRE_PTXAS").as_deref(),
@@ -235,9 +238,30 @@ pub(crate) fn assembled(text: &str, target: &str) -> Option<(bool, String)> {
         );
         return None;
     };
-    let name = format!("{}-{}.ptx", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, text).expect("the folder can be written");
+    static VERSION: OnceLock<Vec<u8>> = OnceLock::new();
+    let asked = || Command::new(&ptxas).arg("--version").output().expect("it starts").stdout;
+    // Its numbers are the same in every run.
+    let mut hasher = DefaultHasher::new();
+    (VERSION.get_or_init(asked), text, target).hash(&mut hasher);
+    let answers = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answers");
+    let kept = answers.join(format!("{:016x}", hasher.finish()));
+    let answer = std::fs::read_to_string(&kept).unwrap_or_else(|_| {
+        let answer = ask(&ptxas, text, target);
+        // Under another name first: who reads it while it is written would read a part.
+        let written = temporary("answer", &answer);
+        std::fs::create_dir_all(answers).expect("the folder can be written");
+        std::fs::rename(written, kept).expect("the folder can be written");
+        answer
+    });
+    let (word, log) = answer.split_once('\n').expect("a word, then the log");
+    Some((word == ACCEPTED, log.to_owned()))
+}
+
+const ACCEPTED: &str = "accepted";
+
+/// What the assembler makes of a text: a word, then its log.
+fn ask(ptxas: &OsStr, text: &str, target: &str) -> String {
+    let path = temporary("ptx", text);
     // The oldest generation that the assembler still knows runs what is for those before it.
     let digits = target.trim_start_matches("sm_");
     let old = digits.len() == 2 && digits < "75";
@@ -246,5 +270,15 @@ pub(crate) fn assembled(text: &str, target: &str) -> Option<(bool, String)> {
     let output = command.output().expect("it starts");
     std::fs::remove_file(path).expect("it was written");
     let log = [output.stdout, output.stderr].concat();
-    Some((output.status.success(), String::from_utf8_lossy(&log).into_owned()))
+    let word = if output.status.success() { ACCEPTED } else { "refused" };
+    format!("{word}\n{}", String::from_utf8_lossy(&log))
+}
+
+/// A new file with this text.
+fn temporary(extension: &str, text: &str) -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("{}-{}.{extension}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("the folder can be written");
+    path
 }
