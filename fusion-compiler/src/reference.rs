@@ -1,7 +1,10 @@
 //! Interprets a Graph node by node in `f64` and `i64`: what every other way to run it is compared with.
 //!
-//! Written for directness: each node is a dense array over its own axes, in the order of their numbers.
+//! Written for directness: each node is a dense array over its own axes, in the order of their numbers, and what it is made
+//! of is brought to those axes first.
 //! Invariant: nothing is fused, reordered or simplified.
+
+use std::borrow::Cow;
 
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Class, Const, DType, wrap};
@@ -32,10 +35,8 @@ pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: 
         values.push(value);
     }
     let output = |node: NodeId, axes: &[AxisId]| {
-        let shape: Vec<usize> = axes.iter().map(|&axis| run.extent(axis)).collect();
-        let mut elements = Vec::new();
-        each_point(&shape, |point| elements.push(values[node.0 as usize].at(axes, point).to_f64()));
-        elements
+        let elements = run.over(axes, &values[node.0 as usize]);
+        elements.iter().map(|element| element.to_f64()).collect()
     };
     graph.outputs.iter().map(|out| output(out.node, &graph.parts(&out.axes))).collect()
 }
@@ -64,51 +65,64 @@ struct Run<'a> {
 impl Run<'_> {
     fn node(&self, node: &Node, values: &[Array]) -> Array {
         let axes: Vec<AxisId> = node.axes.iter().collect();
-        let shape: Vec<usize> = axes.iter().map(|&axis| self.extent(axis)).collect();
-        let args: Vec<&Array> = node.args.iter().map(|arg| &values[arg.0 as usize]).collect();
-        let mut elements = Vec::new();
-        each_point(&shape, |point| {
-            elements.push(self.round(node.dtype, self.element(node, &args, &axes, point)));
-        });
-        Array { axes, shape, elements }
+        let mut elements = self.elements(node, values, &axes);
+        elements.iter_mut().for_each(|element| *element = self.round(node.dtype, *element));
+        Array { shape: self.shape(&axes), axes, elements }
     }
 
-    fn element(&self, node: &Node, args: &[&Array], axes: &[AxisId], point: &[usize]) -> Element {
-        let coordinate = |axis: AxisId| coordinate(axes, point, axis);
+    /// The elements of a node at all points of its axes.
+    fn elements(&self, node: &Node, values: &[Array], axes: &[AxisId]) -> Vec<Element> {
+        let (dtype, shape) = (node.dtype, self.shape(axes));
+        let all = |element: Element| vec![element; shape.iter().product()];
+        let array = |number: usize| &values[node.args[number].0 as usize];
+        let arg = |number: usize| self.over(axes, array(number));
         match &node.kind {
-            NodeKind::Input(id) => self.input(*id, node.dtype, axes, point),
-            NodeKind::Scalar(id) => Element::of(node.dtype, self.params[usize::from(id.0)][0]),
-            NodeKind::Literal(value) => Element::of_const(node.dtype, *value),
-            NodeKind::Coord(axis) => Element::of(node.dtype, coordinate(*axis) as f64),
-            NodeKind::Extent(extent) => Element::of(node.dtype, self.size(extent) as f64),
+            NodeKind::Input(id) => self.input(*id, dtype, axes),
+            NodeKind::Scalar(id) => all(Element::of(dtype, self.params[usize::from(id.0)][0])),
+            NodeKind::Literal(value) => all(Element::of_const(dtype, *value)),
+            NodeKind::Extent(extent) => all(Element::of(dtype, self.size(extent) as f64)),
+            NodeKind::Coord(axis) => {
+                let coordinates = places(&strides(&[*axis], &[1], axes), &shape);
+                coordinates.into_iter().map(|at| Element::of(dtype, at as f64)).collect()
+            }
             NodeKind::Apply(op) => {
-                let last = &self.graph.node(node.args[node.args.len() - 1]).dtype;
-                let elements = each(args, Element::Int(0), |arg| arg.at(axes, point));
-                apply(*op, &elements[..args.len()], *last, node.dtype)
+                let args: Vec<Cow<'_, [Element]>> = (0..node.args.len()).map(arg).collect();
+                let last = self.graph.node(node.args[args.len() - 1]).dtype;
+                let apply = applied(*op, last, dtype);
+                let element = |i: usize| apply(&each(&args, Element::Int(0), |arg| arg[i])[..args.len()]);
+                (0..args[0].len()).map(element).collect()
             }
-            NodeKind::Cast => cast(args[0].at(axes, point), node.dtype),
-            NodeKind::Reduce(reduce, over) => self.reduce(*reduce, *over, args[0], node.dtype, (axes, point)),
-            NodeKind::At(axis) if args.get(2).is_none_or(|within| within.at(axes, point).to_i64() != 0) => {
-                let index = args[1].at(axes, point).to_i64();
-                let index = usize::try_from(index).expect("a coordinate is not negative");
-                assert!(index < self.extent(*axis), "a coordinate is below the extent");
-                let others = axes.iter().zip(point).filter(|(other, _)| *other != axis);
-                let (axes, point): (Vec<AxisId>, Vec<usize>) = others.chain([(axis, &index)]).unzip();
-                args[0].at(&axes, &point)
+            NodeKind::Cast => arg(0).iter().map(|&element| cast(element, dtype)).collect(),
+            NodeKind::Reduce(reduce, over) => self.reduce(*reduce, *over, array(0), dtype, axes),
+            NodeKind::At(axis) => {
+                // It has a place of its own, whether the node has this axis or not.
+                let mut strides = strides(&array(0).axes, &array(0).shape, &[axes, &[*axis]].concat());
+                let along = strides.pop().expect("the last");
+                let (starts, index) = (places(&strides, &shape), arg(1));
+                let within = (node.args.len() > 2).then(|| arg(2));
+                let extent = self.extent(*axis);
+                let at = |i: usize| {
+                    if within.as_ref().is_some_and(|within| within[i].to_i64() == 0) {
+                        return Element::of(dtype, 0.0);
+                    }
+                    let index = usize::try_from(index[i].to_i64()).expect("a coordinate is not negative");
+                    assert!(index < extent, "a coordinate is below the extent");
+                    array(0).elements[starts[i] + index * along]
+                };
+                (0..index.len()).map(at).collect()
             }
-            NodeKind::At(_) => Element::of(node.dtype, 0.0),
         }
     }
 
-    fn input(&self, id: ParamId, dtype: DType, axes: &[AxisId], point: &[usize]) -> Element {
+    fn input(&self, id: ParamId, dtype: DType, axes: &[AxisId]) -> Vec<Element> {
         let (of, order) = match &self.graph.param(id).kind {
             ParamKind::Tensor { axes, .. } => (id, axes),
             ParamKind::View { of, axes } => (*of, axes),
             ParamKind::Scalar | ParamKind::Dim(_) => unreachable!("an input is a tensor"),
         };
-        let offset =
-            order.iter().fold(0, |offset, &axis| offset * self.extent(axis) + coordinate(axes, point, axis));
-        Element::of(dtype, self.params[usize::from(of.0)][offset])
+        let (given, strides) = (&self.params[usize::from(of.0)], strides(order, &self.shape(order), axes));
+        let places = places(&strides, &self.shape(axes));
+        places.into_iter().map(|place| Element::of(dtype, given[place])).collect()
     }
 
     fn reduce(
@@ -117,8 +131,8 @@ impl Run<'_> {
         over: AxisSet,
         arg: &Array,
         dtype: DType,
-        (axes, point): (&[AxisId], &[usize]),
-    ) -> Element {
+        axes: &[AxisId],
+    ) -> Vec<Element> {
         let op = match reduce {
             Reduce::Sum => Op::Add,
             Reduce::Prod => Op::Mul,
@@ -126,14 +140,24 @@ impl Run<'_> {
             Reduce::Min => Op::Min,
         };
         let over: Vec<AxisId> = over.iter().collect();
-        let shape: Vec<usize> = over.iter().map(|&axis| self.extent(axis)).collect();
-        let axes: Vec<AxisId> = axes.iter().chain(&over).copied().collect();
-        let mut folded = nothing(reduce, dtype);
-        each_point(&shape, |inner| {
-            let point: Vec<usize> = point.iter().chain(inner).copied().collect();
-            folded = apply(op, &[folded, arg.at(&axes, &point)], dtype, dtype);
-        });
-        folded
+        let count = |axes: &[AxisId]| self.shape(axes).iter().product::<usize>();
+        let (terms, each) = (self.over(&[axes, &over].concat(), arg), count(&over));
+        let (apply, nothing) = (applied(op, dtype, dtype), nothing(reduce, dtype));
+        let fold = |i: usize| {
+            let terms = &terms[i * each..][..each];
+            terms.iter().fold(nothing, |folded, &term| apply(&[folded, term]))
+        };
+        (0..count(axes)).map(fold).collect()
+    }
+
+    /// The elements of an array at all points of axes that have all of its own; it is constant along the others.
+    fn over<'e>(&self, axes: &[AxisId], array: &'e Array) -> Cow<'e, [Element]> {
+        if axes == array.axes {
+            return Cow::Borrowed(&array.elements);
+        }
+        let strides = strides(&array.axes, &array.shape, axes);
+        let places = places(&strides, &self.shape(axes));
+        Cow::Owned(places.into_iter().map(|place| array.elements[place]).collect())
     }
 
     fn round(&self, dtype: DType, element: Element) -> Element {
@@ -156,6 +180,10 @@ impl Run<'_> {
         }
     }
 
+    fn shape(&self, axes: &[AxisId]) -> Vec<usize> {
+        axes.iter().map(|&axis| self.extent(axis)).collect()
+    }
+
     fn extent(&self, axis: AxisId) -> usize {
         usize::try_from(self.size(&self.graph.axis(axis).extent)).expect("an extent is not negative")
     }
@@ -165,16 +193,22 @@ impl Run<'_> {
     }
 }
 
-impl Array {
-    /// The element at a point of axes that have all of this array's; it is constant along the others.
-    fn at(&self, axes: &[AxisId], point: &[usize]) -> Element {
-        let offset = self
-            .axes
-            .iter()
-            .zip(&self.shape)
-            .fold(0, |offset, (&axis, extent)| offset * extent + coordinate(axes, point, axis));
-        self.elements[offset]
+/// How far apart elements are along `axes`, of which there are all that they are over, in this order, the last one fastest.
+fn strides(over: &[AxisId], shape: &[usize], axes: &[AxisId]) -> Vec<usize> {
+    let (mut strides, mut stride) = (vec![0; axes.len()], 1);
+    for (axis, extent) in over.iter().zip(shape).rev() {
+        let place = axes.iter().rposition(|other| other == axis);
+        strides[place.expect("a point has the axes of what it is used for")] = stride;
+        stride *= extent;
     }
+    strides
+}
+
+/// Where elements are that are so far apart, at all points of a box, the last coordinate fastest.
+fn places(strides: &[usize], shape: &[usize]) -> Vec<usize> {
+    strides.iter().zip(shape).fold(vec![0], |starts, (stride, &extent)| {
+        starts.into_iter().flat_map(|start| (0..extent).map(move |at| start + at * stride)).collect()
+    })
 }
 
 impl Element {
@@ -207,32 +241,30 @@ impl Element {
 }
 
 /// An operation of the table on elements whose last has type `operands`.
-fn apply(op: Op, args: &[Element], operands: DType, result: DType) -> Element {
-    if op == Op::Select {
-        return if args[0].to_i64() != 0 { args[1] } else { args[2] };
-    }
-    let eval = op.info().eval;
-    match operands.class() {
+fn applied(op: Op, operands: DType, result: DType) -> impl Fn(&[Element]) -> Element {
+    let (eval, class, bits) = (op.info().eval, operands.class(), 8 * operands.size() as u32);
+    move |args| match class {
+        _ if op == Op::Select => args[if args[0].to_i64() != 0 { 1 } else { 2 }],
         Class::Float => {
             let values = each(args, 0.0, |arg| arg.to_f64());
             Element::of(result, (eval.float)(&values[..args.len()]))
         }
         Class::Int | Class::Uint | Class::Bool => {
             let values = each(args, 0, |arg| arg.to_i64());
-            let bits = 8 * operands.size() as u32;
             Element::Int(wrap(result, (eval.int)(&values[..args.len()], bits)))
         }
     }
 }
 
-/// The most operands that an operation has.
-const ARITY_MAX: usize = 3;
-
-/// Something of each operand, and `rest` for those that there are not: lists of them would cost most of the time.
-fn each<A, B: Copy>(args: &[A], rest: B, of: impl Fn(&A) -> B) -> [B; ARITY_MAX] {
-    let mut all = [rest; ARITY_MAX];
-    all.iter_mut().zip(args).for_each(|(place, arg)| *place = of(arg));
-    all
+/// Something of each operand, and `rest` for those that there are not: lists of them, and loops over few, would cost most of
+/// the time.
+fn each<A, B: Copy>(args: &[A], rest: B, of: impl Fn(&A) -> B) -> [B; 3] {
+    match args {
+        [a] => [of(a), rest, rest],
+        [a, b] => [of(a), of(b), rest],
+        [a, b, c] => [of(a), of(b), of(c)],
+        _ => unreachable!("operations have one to three operands"),
+    }
 }
 
 /// Conversion as Rust's `as`: floats to integers truncate and saturate, integers wrap; to `bool`, whether it is not 0.
@@ -257,26 +289,5 @@ fn nothing(reduce: Reduce, dtype: DType) -> Element {
         Const::Float(x) => Element::of(dtype, x),
         Const::Int(x) => Element::Int(x),
         Const::Bool(x) => Element::Int(i64::from(x)),
-    }
-}
-
-fn coordinate(axes: &[AxisId], point: &[usize], axis: AxisId) -> usize {
-    let place =
-        axes.iter().position(|&other| other == axis).expect("a point has the axes of what it is used for");
-    point[place]
-}
-
-/// Visits all points of a box, the last coordinate fastest.
-fn each_point(shape: &[usize], mut visit: impl FnMut(&[usize])) {
-    let mut point = vec![0; shape.len()];
-    for _ in 0..shape.iter().product() {
-        visit(&point);
-        for (place, &extent) in point.iter_mut().zip(shape).rev() {
-            *place += 1;
-            if *place < extent {
-                break;
-            }
-            *place = 0;
-        }
     }
 }
