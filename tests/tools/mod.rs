@@ -19,13 +19,16 @@ const MODULE_LINES: usize = 10_000;
 
 /// Fails unless naga, and Tint where it is installed, find every text valid.
 pub(crate) fn validate(texts: &[String]) {
-    in_parallel(texts, |text| naga(text));
+    in_parallel(texts, |text| once(&("naga", LOCK, text), || naga(text)));
     // It tells no version.
     match Command::new("tint").arg("--help").output() {
         Ok(help) => in_parallel(texts, |text| once(&("tint", &help.stdout, text), || tint(text))),
         Err(_) => eprintln!("SKIPPED Tint: the command `tint` is not installed"),
     }
 }
+
+/// Tells the version of naga, among others.
+const LOCK: &str = include_str!("../../Cargo.lock");
 
 fn naga(text: &str) {
     // naga knows subgroups, but not yet the line that asks for them.
