@@ -125,6 +125,12 @@ impl Facts {
         (warps / 4 * 4 * Facts::WARP).min(Facts::BLOCK_THREADS)
     }
 
+    /// Most registers of a thread in a block of so many, as they come by eight.
+    pub(super) fn thread_registers(threads: u32) -> u32 {
+        let warps = threads.div_ceil(Facts::WARP).max(1).next_multiple_of(4);
+        (Facts::REGISTERS / (warps * Facts::WARP) / 8 * 8).clamp(8, Facts::THREAD_REGISTERS)
+    }
+
     /// Blocks that a multiprocessor holds at once.
     pub(super) fn resident_blocks(&self, threads: u32, registers: u32, shared: u32) -> u32 {
         let warps = threads.div_ceil(Facts::WARP).max(1);
@@ -173,5 +179,6 @@ mod tests {
             );
         }
         assert_eq!([32, 64, 65, 128, 255].map(Facts::block_threads), [1024, 1024, 896, 512, 256]);
+        assert_eq!([32, 256, 257, 512, 768, 1024].map(Facts::thread_registers), [255, 255, 168, 128, 80, 64]);
     }
 }

@@ -41,9 +41,10 @@ impl Function {
         &self.module.ptx.kernels[self.number]
     }
 
-    /// Registers of a thread; what does not fit is spilled.
+    /// Registers of a thread. What does not fit is spilled: of those that there are for the block that the kernel asks for.
     pub(super) fn registers(&self) -> u32 {
-        self.kernel().registers.clamp(1, Facts::THREAD_REGISTERS)
+        let most = self.kernel().max_threads.map_or(Facts::THREAD_REGISTERS, Facts::thread_registers);
+        self.kernel().registers.clamp(1, most)
     }
 
     /// Most threads of a block.

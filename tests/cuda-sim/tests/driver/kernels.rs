@@ -190,6 +190,30 @@ fn wrong_launches_are_refused() {
     done!(cuCtxSynchronize());
 }
 
+/// Values that are needed at the same time do not fit the registers of each thread of a large block. One that the kernel
+/// declares is made to fit, by spilling.
+#[test]
+fn a_declared_block_has_the_registers_that_it_needs() {
+    let _context = Context::new();
+    let declared = ".reg .b32 %r<8>;";
+    let all = |each: fn(u32) -> String| (8..88).map(each).collect::<String>();
+    let many = ADD
+        .replace(declared, ".reg .b32 %r<88>;")
+        .replace("ld.global.u32 %r7, [%rd4];", &all(|i| format!("ld.global.u32 %r{i}, [%rd4];\n")))
+        .replace("add.u32 %r7, %r7, %r1;", &all(|i| format!("add.u32 %r7, %r{i}, %r1;\n")));
+    for (limit, threads, expect) in [
+        (".maxntid 1024, 1, 1", 1024, 0),
+        (".maxntid 512, 1, 1", 512, 0),
+        (".maxntid 512, 1, 1", 513, 701),
+        ("", 512, 0),
+        ("", 1024, 701),
+    ] {
+        let kernel = function(&many.replace(".maxntid 256, 1, 1", limit), c"add");
+        assert_eq!(add_nothing(kernel, ([1; 3], [threads, 1, 1], 0), 0), expect, "{limit:?} {threads}");
+    }
+    done!(cuCtxSynchronize());
+}
+
 #[test]
 fn launches_of_what_is_not_there_are_refused() {
     let _context = Context::new();
