@@ -23,6 +23,10 @@ fuse! {
         let part = slice(x, C -> K, 1..4);
         (sum(part, K), at(flip(part, K), K, 0))
     }
+    pub(crate) fn along_slices(x: f32[N, T]) -> (f32[N], f32[N]) {
+        (sum(slice(x, T -> S, 1..), S), max(slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1), S))
+    }
+    pub(crate) fn along_parts(x: f32[N, A], y: f32[N, B]) -> f32[N] { sum(concat((x, A), (y, B) -> D), D) }
     pub(crate) fn of_rows(x: f32[N, D]) -> f32[M] { slice(sum(x, D), N -> M, 1..) }
     pub(crate) fn of_integers(x: i32[N]) -> i32[M] { slice(x, N -> M, N / 3..N - N / 4) }
 }
@@ -184,6 +188,26 @@ fn slices() {
             let ints: Vec<i32> = a.iter().map(|&x| x as i32).collect();
             let y = of_integers(&Tensor::from_slice(device, &ints, [n])?)?;
             assert_eq!(y.to_vec()?, &ints[n / 3..n - n / 4], "{device}: {n} integers");
+        }
+        Ok(())
+    });
+}
+
+/// Rows of what is read elsewhere, some of them as long as those that are cut into parts.
+#[test]
+fn what_is_combined_along_slices() {
+    on_devices(|device| {
+        for (n, d) in EXTENTS.into_iter().chain([(1, 70_001), (2, 300_001), (1025, 65)]) {
+            let (a, what) = (numbers(n * d), format!("{device}: {n}x{d}"));
+            let x = Tensor::from_slice(device, &a, [n, d])?;
+            let (total, step) = along_slices(&x)?;
+            same(&total.to_vec()?, &grid(n, 1, |i, _| a[i * d + 1..][..d - 1].iter().sum()), &what);
+            let most =
+                |row: &[f32]| row.windows(2).map(|two| two[1] - two[0]).fold(f32::NEG_INFINITY, f32::max);
+            same(&step.to_vec()?, &grid(n, 1, |i, _| most(&a[i * d..][..d])), &what);
+            let y = Tensor::full(device, 1.0, [n, 5])?;
+            let expected = grid(n, 1, |i, _| a[i * d..][..d].iter().sum::<f32>() + 5.0);
+            same(&along_parts(&x, &y)?.to_vec()?, &expected, &what);
         }
         Ok(())
     });

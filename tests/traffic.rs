@@ -18,6 +18,9 @@ fuse! {
     /// A read.
     pub fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
 
+    /// Two reads, of which one is a step further.
+    pub fn roughness(x: f32[N, T]) -> f32[N] { sum(square(slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1)), S) }
+
     /// A read for each time that a row is gone through, and a write.
     pub fn softmax_rows(x: f32[N, D]) -> f32[N, D] {
         let e = exp(x - max(x, D));
@@ -199,6 +202,21 @@ fn a_row_sum_reads_each_element_once() {
     if let Some(moved) = moved {
         // One thread of a row writes it: a sector for each four bytes.
         assert_eq!(moved, [X, 4 * ROWS as u64, X / 32, ROWS as u64]);
+    }
+}
+
+/// The threads of a row read elements that lie side by side: at most one sector more for each warp and read.
+#[test]
+fn a_sum_along_slices_reads_rows_side_by_side() {
+    let moved = measured("a_sum_along_slices_reads_rows_side_by_side", |device| {
+        roughness(&Tensor::full(device, 1.0, [ROWS, COLS])?).map(|_| ())
+    });
+    if let Some([loaded, _, sectors, _]) = moved {
+        assert_eq!(loaded, 2 * (X - 4 * ROWS as u64));
+        assert!(
+            (loaded / 32..=loaded / 32 * 5 / 4 + 2 * ROWS as u64).contains(&sectors),
+            "{sectors} sectors"
+        );
     }
 }
 

@@ -35,11 +35,31 @@ pub(super) fn fits(work: &Work<'_>) -> bool {
         // Fusion has seen to what is read.
         return true;
     }
-    let cols: AxisSet = group.cols.iter().copied().collect();
-    let beside = |load: &Load| lies_beside(&work.operands[usize::from(work.loads[load].0)].axes, cols);
+    let along = along(work);
+    let beside = |load: &Load| lies_beside(&work.operands[usize::from(work.loads[load].0)].axes, along);
     let of_rows = !group.stores.iter().any(|store| group.is_of_elements(store));
     let line = !group.order.is_empty() && group.unrolled.is_empty();
     line && of_rows && group.loads.iter().all(beside)
+}
+
+/// The axes of a row, and those along which something is read at coordinates that are made of theirs.
+fn along(work: &Work<'_>) -> AxisSet {
+    let mut along: AxisSet = work.group.cols.iter().copied().collect();
+    // Where it is read may itself be read at such a place.
+    loop {
+        let before = along;
+        for &id in &work.group.nodes {
+            let node = work.graph.node(id);
+            if let NodeKind::At(axis) = node.kind
+                && !work.graph.node(node.args[1]).axes.intersection(along).is_empty()
+            {
+                along = along.with(axis);
+            }
+        }
+        if along == before {
+            return along;
+        }
+    }
 }
 
 /// The ways to run such a group.
