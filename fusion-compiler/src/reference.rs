@@ -88,8 +88,7 @@ impl Run<'_> {
             NodeKind::Apply(op) => {
                 let args: Vec<Cow<'_, [Element]>> = (0..node.args.len()).map(arg).collect();
                 let last = self.graph.node(node.args[args.len() - 1]).dtype;
-                let apply = applied(*op, last, dtype);
-                let element = |i: usize| apply(&each(&args, Element::Int(0), |arg| arg[i])[..args.len()]);
+                let element = |i: usize| apply(*op, args.len(), last, dtype, |operand| args[operand][i]);
                 (0..args[0].len()).map(element).collect()
             }
             NodeKind::Cast => arg(0).iter().map(|&element| cast(element, dtype)).collect(),
@@ -142,10 +141,10 @@ impl Run<'_> {
         let over: Vec<AxisId> = over.iter().collect();
         let count = |axes: &[AxisId]| self.shape(axes).iter().product::<usize>();
         let (terms, each) = (self.over(&[axes, &over].concat(), arg), count(&over));
-        let (apply, nothing) = (applied(op, dtype, dtype), nothing(reduce, dtype));
+        let nothing = nothing(reduce, dtype);
         let fold = |i: usize| {
             let terms = &terms[i * each..][..each];
-            terms.iter().fold(nothing, |folded, &term| apply(&[folded, term]))
+            terms.iter().fold(nothing, |folded, &term| apply(op, 2, dtype, dtype, |i| [folded, term][i]))
         };
         (0..count(axes)).map(fold).collect()
     }
@@ -154,6 +153,9 @@ impl Run<'_> {
     fn over<'e>(&self, axes: &[AxisId], array: &'e Array) -> Cow<'e, [Element]> {
         if axes == array.axes {
             return Cow::Borrowed(&array.elements);
+        }
+        if let [element] = array.elements[..] {
+            return Cow::Owned(vec![element; self.shape(axes).iter().product()]);
         }
         let strides = strides(&array.axes, &array.shape, axes);
         let places = places(&strides, &self.shape(axes));
@@ -206,9 +208,15 @@ fn strides(over: &[AxisId], shape: &[usize], axes: &[AxisId]) -> Vec<usize> {
 
 /// Where elements are that are so far apart, at all points of a box, the last coordinate fastest.
 fn places(strides: &[usize], shape: &[usize]) -> Vec<usize> {
-    strides.iter().zip(shape).fold(vec![0], |starts, (stride, &extent)| {
-        starts.into_iter().flat_map(|start| (0..extent).map(move |at| start + at * stride)).collect()
-    })
+    let mut starts = vec![0];
+    for (stride, &extent) in strides.iter().zip(shape).filter(|(_, extent)| **extent != 1) {
+        let mut places = Vec::with_capacity(starts.len() * extent);
+        for start in starts {
+            places.extend((0..extent).map(|at| start + at * stride));
+        }
+        starts = places;
+    }
+    starts
 }
 
 impl Element {
@@ -240,30 +248,23 @@ impl Element {
     }
 }
 
-/// An operation of the table on elements whose last has type `operands`.
-fn applied(op: Op, operands: DType, result: DType) -> impl Fn(&[Element]) -> Element {
-    let (eval, class, bits) = (op.info().eval, operands.class(), 8 * operands.size() as u32);
-    move |args| match class {
-        _ if op == Op::Select => args[if args[0].to_i64() != 0 { 1 } else { 2 }],
+/// An operation of the table on so many operands, by number, of which the last has type `last`.
+fn apply(op: Op, count: usize, last: DType, result: DType, operand: impl Fn(usize) -> Element) -> Element {
+    if op == Op::Select {
+        return operand(if operand(0).to_i64() != 0 { 1 } else { 2 });
+    }
+    // Lists of them would cost most of the time.
+    match last.class() {
         Class::Float => {
-            let values = each(args, 0.0, |arg| arg.to_f64());
-            Element::of(result, (eval.float)(&values[..args.len()]))
+            let mut values = [0.0; 3];
+            (0..count).for_each(|i| values[i] = operand(i).to_f64());
+            Element::of(result, (op.info().eval.float)(&values[..count]))
         }
         Class::Int | Class::Uint | Class::Bool => {
-            let values = each(args, 0, |arg| arg.to_i64());
-            Element::Int(wrap(result, (eval.int)(&values[..args.len()], bits)))
+            let mut values = [0; 3];
+            (0..count).for_each(|i| values[i] = operand(i).to_i64());
+            Element::Int(wrap(result, (op.info().eval.int)(&values[..count], 8 * last.size() as u32)))
         }
-    }
-}
-
-/// Something of each operand, and `rest` for those that there are not: lists of them, and loops over few, would cost most of
-/// the time.
-fn each<A, B: Copy>(args: &[A], rest: B, of: impl Fn(&A) -> B) -> [B; 3] {
-    match args {
-        [a] => [of(a), rest, rest],
-        [a, b] => [of(a), of(b), rest],
-        [a, b, c] => [of(a), of(b), of(c)],
-        _ => unreachable!("operations have one to three operands"),
     }
 }
 

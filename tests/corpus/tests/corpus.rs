@@ -13,6 +13,7 @@ use fusion_compiler::reference::{Rounding, interpret};
 use fusion_compiler::target::facts;
 use fusion_corpus::generate::{EXTENTS, Function, INPUT_MAX, Kind, Random, function};
 use fusion_corpus::{Access, Argument, Call, FUSED, UNFUSED};
+use rayon::prelude::*;
 
 #[path = "../../devices/mod.rs"]
 mod devices;
@@ -276,7 +277,7 @@ fn interpreted_kernels_agree_on_many_threads() {
 #[test]
 fn generated_rust_agrees_with_the_reference_and_the_interpreter() {
     assert!(!FUSED.is_empty());
-    for &(seed, compiled) in FUSED {
+    FUSED.par_iter().for_each(|&(seed, compiled)| {
         let unfused = UNFUSED.iter().find(|(same, _)| *same == seed).map(|(_, call)| *call);
         let function = function(seed);
         let graph = graph(&function);
@@ -299,7 +300,7 @@ fn generated_rust_agrees_with_the_reference_and_the_interpreter() {
             }
             apart.iter().for_each(|apart| check_alike("unfused", &function, &inputs, apart, &got));
         }
-    }
+    });
 }
 
 /// Numbers of rows, and extents on both sides of what schedules choose by.
@@ -319,34 +320,29 @@ fn functions_of_rows(count: usize) -> impl Iterator<Item = (u64, Function)> {
     (0..300).map(|seed| (seed, function(seed))).filter(|(_, function)| function.combines).take(count)
 }
 
+/// As generated Rust, and half of them on GPUs.
 #[test]
 fn rows_of_every_length_agree_with_the_reference() {
-    for (seed, function) in functions_of_rows(12) {
+    let gpus: Vec<_> = [devices::Kind::Wgpu, devices::Kind::Cuda].into_iter().filter_map(gpu).collect();
+    let functions: Vec<_> = functions_of_rows(12).enumerate().collect();
+    functions.into_par_iter().for_each(|(number, (seed, function))| {
         let (_, compiled) = FUSED.iter().find(|(same, _)| *same == seed).expect("it is compiled");
         let graph = graph(&function);
+        let gpus = gpus.iter().filter(|_| number % 2 == 0).map(|(kind, device)| {
+            let (target, slack) = language(*kind);
+            (plans(&graph, &[target]).0, device, slack)
+        });
+        let gpus: Vec<_> = gpus.collect();
         for size in sizes_of_rows() {
             let inputs = inputs(&function, &graph, size, seed);
             let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
             check_close("compiled", &function, &inputs, &call(*compiled, &function, &inputs), &expect, 1.0);
-        }
-    }
-}
-
-#[test]
-fn rows_of_every_length_agree_on_gpus() {
-    for (kind, device) in [devices::Kind::Wgpu, devices::Kind::Cuda].into_iter().filter_map(gpu) {
-        let (target, slack) = language(kind);
-        for (seed, function) in functions_of_rows(6) {
-            let graph = graph(&function);
-            let (fused, _) = plans(&graph, &[target]);
-            for size in sizes_of_rows() {
-                let inputs = inputs(&function, &graph, size, seed);
-                let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
-                let got = execute(&fused, &function, &inputs, &device);
-                check_close("fused", &function, &inputs, &got, &expect, slack);
+            for (fused, device, slack) in &gpus {
+                let got = execute(fused, &function, &inputs, device);
+                check_close("fused", &function, &inputs, &got, &expect, *slack);
             }
         }
-    }
+    });
 }
 
 /// There is no bound to hold to here, but every way to run a function does the same operations.
