@@ -37,6 +37,11 @@ fuse! {
     /// Statistics over all but the innermost dim.
     pub fn batch(x: f32[N, H, W, C]) -> f32[N, H, W, C] { batch_norm(x, (N, H, W)) }
 
+    /// A read and a write, and what each channel has: rows of several dims.
+    pub fn group_norm_of_channels(x: f32[N, C, H, W], gamma: f32[C], beta: f32[C]) -> f32[N, C, H, W] {
+        group_norm(x, C, 8, (H, W)) * gamma + beta
+    }
+
     /// Two reads and a write: rows lie side by side.
     pub fn softmax_columns(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }
 
@@ -233,6 +238,21 @@ fn a_layer_norm_reads_each_element_once_and_its_parameters_for_each_row() {
         [3 * X, X],
         |x, [gamma, beta]| layer_norm(x, gamma, beta, 1e-5).map(|_| ()),
     );
+}
+
+#[test]
+fn a_group_norm_reads_each_element_once() {
+    let [n, c, h, w] = [4, 64, 16, 16];
+    let moved = measured("a_group_norm_reads_each_element_once", |device| {
+        let [gamma, beta] = [2.0, 0.5].map(|value| Tensor::full(device, value, [c]));
+        group_norm_of_channels(&Tensor::full(device, 1.0, [n, c, h, w])?, &gamma?, &beta?).map(|_| ())
+    });
+    if let Some([loaded, stored, load_sectors, store_sectors]) = moved {
+        let x = 4 * (n * c * h * w) as u64;
+        // Each four elements have two parameters; those of a warp are one sector or two.
+        assert_eq!([loaded, stored, store_sectors], [x + x / 2, x, x / 32]);
+        assert!(load_sectors <= x / 32 + 4 * x / 512, "{load_sectors} sectors");
+    }
 }
 
 #[test]

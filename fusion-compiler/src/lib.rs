@@ -37,6 +37,7 @@ pub mod schedule;
 pub mod summary;
 pub mod target;
 mod traffic;
+mod trips;
 #[cfg(feature = "syntax")]
 pub mod ulp;
 mod ways;
@@ -198,11 +199,17 @@ fn launch(
     let kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
     let bytes = bytes(&kernel, &buffers);
+    let trips = match target {
+        Target::Wgsl => trips::trips(&kernel),
+        Target::Ptx | Target::Cpu => None,
+    };
+    debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
+    let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
     let (code, uniforms) = code(kernel, target);
     let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
     let (kernel, buffers) = (name.into(), buffers.into());
-    Launch { kernel, index, code, buffers, uniforms, space, team, row_memory, bytes }
+    Launch { kernel, index, code, buffers, uniforms, space, team, row_memory, bytes, trips }
 }
 
 /// What a target runs, and the uniforms that it asks for.

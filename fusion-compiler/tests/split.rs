@@ -34,6 +34,51 @@ fn check(source: &str, cases: &[(&[i64], usize)]) {
     }
 }
 
+/// The most trips through loops that a thread of the only step makes for these extents.
+fn trips(source: &str, extents: &[i64]) -> i64 {
+    let plan = plan(source, Target::Wgsl);
+    let launches = &variant(&plan, extents).launches;
+    launches
+        .iter()
+        .map(|launch| launch.trips.eval(extents).expect("it is a number"))
+        .max()
+        .expect("it has kernels")
+}
+
+/// Steps, with the one that each loop ends on, and those in which a team combines what it has.
+#[test]
+fn trips_are_those_of_all_loops() {
+    // What is left of vectors of four.
+    assert_eq!(trips("pub fn f(x: f32[N]) -> f32[N] { x * 2.0 }", &[1 << 20]), 4 + 1);
+    // Four elements at a time for each of 64 threads.
+    assert_eq!(trips("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[4096, 1000]), 4 + 1 + 16);
+    // Strips of 128 elements.
+    assert_eq!(
+        trips("pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[1000, 1 << 16]),
+        8 * (1 + 128 + 1) + 1
+    );
+    // No tensor has both dims of a row.
+    let outer = "pub fn f(x: f32[N, K], y: f32[M]) -> f32[N] { sum(x * y, (K, M)) }";
+    assert!((7001..=7200 * 3).contains(&trips(outer, &[600, 7000, 1])), "{}", trips(outer, &[600, 7000, 1]));
+}
+
+/// However the dims of a row lie, no thread goes through one of them by itself.
+#[test]
+fn rows_of_several_dims_take_few_trips() {
+    for (source, extents) in [
+        (
+            "pub fn f(x: f32[N, C, H, W]) -> f32[N, H, W, C] { layer_norm(x, (C, H, W)) }",
+            [2, 3, 96, 96].as_slice(),
+        ),
+        ("pub fn f(x: f32[N, H, W], g: f32[H]) -> f32[N, H, W] { layer_norm(x, (H, W)) * g }", &[2, 9000, 2]),
+        ("pub fn f(x: f32[N, C, L]) -> f32[C] { sum(x, (N, L)) }", &[33_000, 600, 1]),
+        ("pub fn f(p: f32[N, L], y: f32[N, L, K]) -> f32[] { sum(p * y) }", &[1, 40_000, 2]),
+    ] {
+        let trips = trips(source, extents);
+        assert!(trips < 2000, "{trips} of {source}");
+    }
+}
+
 const MILLION: i64 = 1_000_003;
 /// Elements of rows that every target stores by parts.
 const LONG: i64 = 5_000_001;
@@ -143,12 +188,16 @@ fn elements_of_one_row_take_two_kernels() {
     // What is gone through twice a block holds, so parts stay short.
     check("pub fn f(x: f32[N]) -> f32[N] { softmax(x, N) }", &[(&[LONG], 3)]);
     check("pub fn f(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { x * mean(y) }", &[(&[3, LONG], 2)]);
-    check("pub fn f(x: f32[N, D], y: f32[D]) -> f32[N, D] { x * mean(x * y) }", &[(&[3, LONG], 3)]);
-    // A value of the row belongs to no part: threads of a CPU own what they write.
-    let source = "pub fn f(p: &mut f32[N], c: f32) -> f32[] { let n = norm(p); p *= min(1.0, c / n); n }";
-    for (target, kernels) in [(Target::Ptx, 2), (Target::Wgsl, 2), (Target::Cpu, 3)] {
-        let plan = plan(source, target);
-        assert_eq!(variant(&plan, &[LONG]).launches.len(), kernels, "{target:?}");
+    // Of several dims, which vector loops run along one of; and a value of the row belongs to no part: threads of a CPU own
+    // what they write.
+    for (source, extents) in [
+        ("pub fn f(x: f32[N, D], y: f32[D]) -> f32[N, D] { x * mean(x * y) }", [3, LONG].as_slice()),
+        ("pub fn f(p: &mut f32[N], c: f32) -> f32[] { let n = norm(p); p *= min(1.0, c / n); n }", &[LONG]),
+    ] {
+        for (target, kernels) in [(Target::Ptx, 2), (Target::Wgsl, 2), (Target::Cpu, 3)] {
+            let plan = plan(source, target);
+            assert_eq!(variant(&plan, extents).launches.len(), kernels, "{target:?}: {source}");
+        }
     }
 }
 

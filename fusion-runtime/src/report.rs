@@ -186,6 +186,7 @@ mod tests {
             team: 1,
             row_memory: DimExpr::constant(0),
             bytes: DimExpr::constant(12) * DimExpr::sym(0),
+            trips: DimExpr::constant(0),
         };
         let step =
             Step { variants: Owned(vec![Variant { when: Borrowed(&[]), launches: Owned(vec![launch]) }]) };

@@ -409,6 +409,7 @@ mod tests {
             team: 1,
             row_memory: zero.clone(),
             bytes: zero.clone(),
+            trips: zero.clone(),
         };
         let summary = Summary {
             ops: 0,

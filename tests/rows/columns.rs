@@ -3,7 +3,7 @@
 use fusion::prelude::*;
 
 use crate::devices::{devices, exact_devices, on_devices};
-use crate::{Host, Sum, UNIT, check, positions};
+use crate::{Host, UNIT, check, normalized, positions};
 
 fuse! {
     pub(crate) fn soft(x: f32[L, C]) -> f32[L, C] { softmax(x, L) }
@@ -117,17 +117,7 @@ fn layer_norm_over_an_outer_dim() {
     each_size(|device, [b, l, c]| {
         let (x, gamma, beta) = (Host::new(5, &[b, l, c]), Host::new(6, &[c]), Host::new(7, &[l]));
         let got = normal(&x.on(device)?, &gamma.on(device)?, &beta.on(device)?, 0.5)?;
-        let normal = along_the_middle(&x, |row| {
-            let (len, sum) = (row.len() as f64, Sum::of(row.iter().copied()));
-            let mean = sum.value / len;
-            let scale = (row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len + 0.5).sqrt().recip();
-            let shift = roundings(l) * sum.magnitude / len;
-            let element = |x: &f64| {
-                let z = (x - mean) * scale;
-                (z, shift * scale * (1.0 + z.abs()) + roundings(l) * z.abs())
-            };
-            row.iter().map(element).collect()
-        });
+        let normal = along_the_middle(&x, |row| normalized(row, 0.5, roundings(l) / UNIT));
         let expected = positions(&[b, l, c]).zip(normal).map(|(at, (z, error))| {
             let (g, b) = (gamma.at(&at[2..]).exp(), beta.at(&at[1..2]));
             (z * g + b, error * g + 8.0 * UNIT * ((z * g).abs() + b.abs()))

@@ -3,7 +3,7 @@
 use fusion::prelude::*;
 
 use crate::devices::on_devices;
-use crate::{Host, Sum, UNIT, check, check_sums, positions, sums};
+use crate::{Host, Sum, UNIT, check, check_sums, normalized, positions, roundings, sums};
 
 fuse! {
     pub(crate) fn over_outer(x: f32[N, D]) -> f32[D] { sum(x, N) }
@@ -30,6 +30,15 @@ fuse! {
     pub(crate) fn pixels_at_once(x: f32[N, P, C = 3], w: f32[C]) -> f32[N] { sum(x * w, (P, C)) }
     pub(crate) fn channel_of_rows(x: f32[N, P, C = 3]) -> f32[N] { sum(at(x, C, 1) * at(x, C, 2), P) }
     pub(crate) fn channels(x: f32[N, P, C = 3]) -> f32[N, C] { sum(x, P) }
+
+    // Rows of several dims that are not one in all that is read and stored.
+    pub(crate) fn channels_last(x: f32[N, C, H, W]) -> f32[N, H, W, C] { layer_norm(x, (C, H, W)) }
+    pub(crate) fn affine(x: f32[N, H, W], g: f32[H], b: f32[H]) -> f32[N, H, W] {
+        layer_norm(x, (H, W), 0.5) * g + b
+    }
+    pub(crate) fn grouped(x: f32[N, C, H], g: f32[C]) -> f32[N, C, H] { group_norm(x, C, 2, H) * g }
+    pub(crate) fn of_outer_rows(x: f32[N, C, L]) -> f32[C] { sum(x, (N, L)) }
+    pub(crate) fn of_products(p: f32[N, L], y: f32[N, L, K]) -> f32[] { sum(p * y) }
 
     // One reduction of another.
     pub(crate) fn softmax_totals(x: f32[N, D]) -> f32[D] {
@@ -153,6 +162,58 @@ fn unrolled_dims_within_rows() {
             let pair = |at: &[usize]| host.at(&[at[0], at[1], 1]) * host.at(&[at[0], at[1], 2]);
             check_sums("channel", &channel_of_rows(&x)?, &[n], &sums(&[n, p], &[1], pair));
             check_sums("channels", &channels(&x)?, &[n, 3], &sums(&[n, p, 3], &[1], |at| host.at(at)));
+        }
+        Ok(())
+    });
+}
+
+/// Short and long inside or outside; the longest took a thread more steps than some devices take.
+const OF_SEVERAL: [[usize; 4]; 5] =
+    [[2, 3, 5, 7], [2, 3, 96, 96], [1, 3, 128, 130], [3, 70, 1, 4], [600, 2, 1, 3]];
+
+#[test]
+fn rows_of_several_dims() {
+    on_devices(|device| {
+        for shape in OF_SEVERAL {
+            let ([n, c, h, w], host) = (shape, Host::new(29, &shape));
+            let x = host.on(device)?;
+            let rows = Host::of(&[n, c * h * w], host.elements.clone());
+            let normal: Vec<(f64, f64)> =
+                rows.rows().flat_map(|row| normalized(&row, 1e-5, roundings(row.len()))).collect();
+            let place = |at: &[usize]| ((at[0] * c + at[3]) * h + at[1]) * w + at[2];
+            let turned = positions(&[n, h, w, c]).map(|at| normal[place(&at)]);
+            check("channels last", &channels_last(&x)?, &[n, h, w, c], turned);
+        }
+        for [n, h, w] in [[2, 9000, 2], [3, 40, 70], [2, 1, 5], [520, 7, 12], [1, 300, 256]] {
+            let (host, g, b) = (Host::new(30, &[n, h, w]), Host::new(31, &[h]), Host::new(32, &[h]));
+            let rows = Host::of(&[n, h * w], host.elements.clone());
+            let normal = rows.rows().flat_map(|row| normalized(&row, 0.5, roundings(row.len())));
+            let expected = positions(&[n, h, w]).zip(normal.collect::<Vec<_>>()).map(|(at, (z, error))| {
+                let (g, b) = (g.at(&at[1..2]), b.at(&at[1..2]));
+                (z * g + b, error * g.abs() + 4.0 * UNIT * ((z * g).abs() + b.abs()))
+            });
+            let (x, g, b) = (host.on(device)?, g.on(device)?, b.on(device)?);
+            check("affine", &affine(&x, &g, &b)?, &[n, h, w], expected);
+        }
+        for [n, c, h] in [[2, 6, 7], [3, 2, 9000], [1, 9000, 2]] {
+            let (host, g) = (Host::new(33, &[n, c, h]), Host::new(34, &[c]));
+            let groups = Host::of(&[2 * n, c / 2 * h], host.elements.clone());
+            let normal = groups.rows().flat_map(|row| normalized(&row, 1e-5, roundings(row.len())));
+            let expected = positions(&[n, c, h]).zip(normal.collect::<Vec<_>>()).map(|(at, (z, error))| {
+                let g = g.at(&at[1..2]);
+                (z * g, error * g.abs() + 2.0 * UNIT * (z * g).abs())
+            });
+            check("grouped", &grouped(&host.on(device)?, &g.on(device)?)?, &[n, c, h], expected);
+        }
+        for shape in [[40_000, 3, 1], [5, 7, 33]] {
+            let host = Host::new(35, &shape);
+            let expected = sums(&shape, &[0, 2], |at| host.at(at));
+            check_sums("outer", &of_outer_rows(&host.on(device)?)?, &shape[1..2], &expected);
+        }
+        for [n, l, k] in [[1, 40_000, 2], [3, 5, 7], [2, 33_000, 1]] {
+            let (p, y) = (Host::new(36, &[n, l]), Host::new(37, &[n, l, k]));
+            let expected = sums(&[n, l, k], &[0, 1, 2], |at| p.at(&at[..2]) * y.at(at));
+            check_sums("products", &of_products(&p.on(device)?, &y.on(device)?)?, &[], &expected);
         }
         Ok(())
     });

@@ -16,6 +16,8 @@ fuse! {
         e / sum(e, D)
     }
     pub(crate) fn everything(x: f32[N, D]) -> f32[] { sum(x) }
+    /// No tensor has all of a row, so each thread goes through one of its dims by itself.
+    pub(crate) fn of_outer_products(p: f32[N, K], q: f32[M]) -> f32[N] { sum(p * q, (K, M)) }
     pub(crate) fn columns(x: f32[N, D]) -> f32[D] { sum(x, N) }
     pub(crate) fn counts(x: i32[N, D]) -> (i32[N], i32[N]) { (sum(x, D), prod(x, D)) }
     pub(crate) fn unsigned(x: u32[N, D]) -> (u32[N], u32[N], u32[N]) { (sum(x, D), max(x, D), min(x, D)) }
@@ -51,6 +53,19 @@ fn check_special(device: &Device, special: f32, of: Of, expect: f32) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Software may end loops early: what is asked of it is right or refused.
+#[test]
+fn long_loops_are_not_ended_early() {
+    let Some(device) = Kind::Wgpu.open() else { return };
+    let (n, k) = (513, 35_000);
+    let p = Tensor::full(&device, 1.0, [n, k]).expect("the device has room");
+    let q = Tensor::full(&device, 2.0, [1]).expect("the device has room");
+    match of_outer_products(&p, &q).and_then(|sums| sums.to_vec()) {
+        Ok(sums) => assert_eq!(sums, vec![2.0 * k as f32; n]),
+        Err(error) => assert!(error.to_string().contains("call it on `Device::cpu()`"), "{error}"),
+    }
 }
 
 #[test]

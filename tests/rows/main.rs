@@ -117,6 +117,20 @@ fn sums(shape: &[usize], over: &[usize], term: impl Fn(&[usize]) -> f64) -> Vec<
     sums
 }
 
+/// A row without its mean and scaled to a variance of 1, as by `layer_norm`, each element with its bound; `roundings` of what is
+/// added up.
+fn normalized(row: &[f64], eps: f64, roundings: f64) -> Vec<(f64, f64)> {
+    let (len, sum) = (row.len() as f64, Sum::of(row.iter().copied()));
+    let mean = sum.value / len;
+    let scale = (row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len + eps).sqrt().recip();
+    let shift = roundings * UNIT * sum.magnitude / len;
+    let element = |x: &f64| {
+        let z = (x - mean) * scale;
+        (z, shift * scale * (1.0 + z.abs()) + roundings * UNIT * z.abs())
+    };
+    row.iter().map(element).collect()
+}
+
 /// Asserts shape and every element of a tensor, each within its own bound.
 #[track_caller]
 fn check(what: &str, tensor: &Tensor<f32>, shape: &[usize], expected: impl IntoIterator<Item = (f64, f64)>) {

@@ -185,13 +185,13 @@ fn launch(launch: &Launch<CpuKernels>, first: &Firsts<'_>) -> TokenStream {
     };
     let (buffers, uniforms) = (list(&launch.buffers, buffer), list(&launch.uniforms, uniform));
     let (grain, team, row_memory) = (launch.space.grain, launch.team, extent(&launch.row_memory));
-    let bytes = extent(&launch.bytes);
+    let (bytes, trips) = (extent(&launch.bytes), extent(&launch.trips));
     let (rows, cols, each) =
         (extent(&launch.space.rows), extent(&launch.space.cols), extent(&launch.space.each));
     quote!(p::Launch {
         kernel: #kernel, code: #code, index: #index, buffers: #buffers, uniforms: #uniforms,
         space: p::Space { rows: #rows, cols: #cols, grain: #grain, each: #each }, team: #team,
-        row_memory: #row_memory, bytes: #bytes,
+        row_memory: #row_memory, bytes: #bytes, trips: #trips,
     })
 }
 

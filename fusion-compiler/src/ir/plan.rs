@@ -68,13 +68,13 @@ impl<C: Clone + 'static> Program<C> {
 
 impl<C: Clone + 'static> Launch<C> {
     fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Launch<D> {
-        let Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes } = self;
+        let Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips } = self;
         let code = match code {
             Code::Ptx(text) => Code::Ptx(text),
             Code::Wgsl(text) => Code::Wgsl(text),
             Code::Cpu(code) => Code::Cpu(map(code)),
         };
-        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes }
+        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips }
     }
 }
 
@@ -333,6 +333,8 @@ pub struct Launch<C: Clone + 'static> {
     /// Bytes of tensors that it reads and writes. What each row has of its own counts as often as the kernel goes through
     /// it, once where the CPU's cache has it from the time before; what rows have in common counts once.
     pub bytes: DimExpr,
+    /// Most trips through loops that a thread makes for one iteration. WGSL only, where a device may end loops early; else 0.
+    pub trips: DimExpr,
 }
 
 /// An iteration space: `rows × cols` elements, the columns contiguous in whatever is written.

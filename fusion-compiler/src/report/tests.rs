@@ -111,6 +111,7 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         team: 1,
         row_memory: DimExpr::constant(0),
         bytes,
+        trips: DimExpr::constant(0),
     }
 }
 

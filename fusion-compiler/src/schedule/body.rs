@@ -29,6 +29,8 @@ pub(super) struct Place {
     pub(super) coordinates: Vec<Value>,
     /// Elements at a time, along the innermost dim.
     pub(super) lanes: Lanes,
+    /// The number of the first lane's element in its row, where lanes run along one.
+    pub(super) in_row: Option<Value>,
 }
 
 /// How a body sees the operands that it reads out of order.
@@ -78,8 +80,6 @@ pub(super) struct Body<'w> {
     pub(super) dims: &'w [SpaceDim],
     /// Which of them vectors run along.
     pub(super) vector: usize,
-    /// Whether that is over neighbouring rows, not along each.
-    across: bool,
     /// Values that exist once a row has been gone through.
     of_rows: HashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
@@ -126,7 +126,6 @@ impl<'w> Body<'w> {
             sight,
             dims,
             vector: dims.len() - 1,
-            across: false,
             of_rows: of_rows(work),
             held: HashMap::new(),
             held_from: None,
@@ -191,11 +190,6 @@ impl<'w> Body<'w> {
     /// Makes vectors run along another dim than the innermost.
     pub(super) fn run_along(&mut self, dim: usize) {
         self.vector = dim;
-    }
-
-    /// Makes them run along one of the space: over neighbouring rows.
-    pub(super) fn run_across(&mut self, dim: usize) {
-        (self.vector, self.across) = (dim, true);
     }
 
     /// Whether a value differs from lane to lane.
@@ -541,14 +535,11 @@ impl<'w> Body<'w> {
 
     /// The elements of held values at a place.
     fn held_at(&mut self, held: &Held, place: &Place) -> Value {
-        if self.across {
-            return held.first;
-        }
-        let mut col = place.coordinates[place.coordinates.len() - 1];
+        let Some(mut number) = place.in_row else { return held.first };
         if let Some(from) = self.held_from {
-            col = self.inner().apply(Op::Sub, &[col, from]);
+            number = self.inner().apply(Op::Sub, &[number, from]);
         }
-        self.inner().apply(Op::Add, &[held.first, col])
+        self.inner().apply(Op::Add, &[held.first, number])
     }
 
     /// Where positions of values of a level are found: per run of lanes, or per thread. Runs along a row are within it.

@@ -295,13 +295,13 @@ fn on_gpu(
     let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
     let name = format!("{}{vector}{wide}", work.name);
     let mut body = Body::new(work, facts, &shape.dims, name, (index, Sight::Whole));
-    body.run_across(shape.rows - 1);
+    body.run_along(shape.rows - 1);
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     let (step, element) = (body.top().index(lanes.into()), body.top().declare(INDEX));
     let rows = body.decode_dims(element, shape.rows);
     let lanes_of = Lanes::Const(lanes);
-    let row = Place { element, coordinates: rows.clone(), lanes: lanes_of };
+    let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, in_row: None };
     let part = PartSteps::new(&mut body, shape, &rows);
     for run in runs(work, Runs::Fewest) {
         in_registers(work, &mut body, &run.terms(work), &row);
@@ -366,7 +366,7 @@ fn registers(
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
-    body.run_across(shape.rows - 1);
+    body.run_along(shape.rows - 1);
     let beside = body.extent(&shape.beside().extent);
     let mut top = body.top();
     let (zero, one, grain) = (top.index(0), top.index(1), top.index(i64::from(GRAIN)));
@@ -381,7 +381,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let len = b.apply(Op::Min, &[left, grain]);
     let mut rows = body.decode_dims(row, shape.rows - 1);
     rows.push(first);
-    let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop };
+    let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, in_row: None };
     let part = PartSteps::new(&mut body, shape, &row.coordinates);
     let mut block = Block { work, shape, part, row, len, kept: BTreeSet::new(), zero };
     runs(work, Runs::Each).iter().for_each(|run| block.combine(&mut body, run));
@@ -562,7 +562,7 @@ fn place(
 ) -> (Vec<Value>, Place) {
     let vars: Vec<Value> = shape.cols().iter().map(|_| body.top().declare(INDEX)).collect();
     let coordinates = rows.iter().chain(&vars).copied().collect();
-    (vars, Place { element, coordinates, lanes })
+    (vars, Place { element, coordinates, lanes, in_row: None })
 }
 
 /// What is combined, of the elements at a place.

@@ -5,7 +5,7 @@
 //! lie side by side as rows do. Invariant: parts depend on extents alone.
 
 use super::held::steps;
-use super::space::cols;
+use super::space::{SpaceDim, cols, line, product};
 use super::{Schedule, Work};
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
@@ -39,7 +39,7 @@ pub(super) struct Cut {
     /// … and elements of each.
     each: DimExpr,
     count: DimExpr,
-    /// Elements along the innermost dim of a row.
+    /// Elements along the innermost dim of a row, in runs of vectors.
     pub(super) innermost: DimExpr,
 }
 
@@ -112,33 +112,39 @@ impl Cut {
 /// The most axes that parts take beside those of a group.
 const AXES_OF_PARTS: usize = 2;
 
-/// Fewer elements along the innermost dim are no work for a block.
-const INNER_MIN: i64 = 1024;
+/// Fewer elements of a line are no work for a block.
+const LINE_MIN: i64 = 1024;
 
-/// How to cut the rows, and when it pays: along the innermost dim where that is long, else along the outermost axis.
+/// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim, or the line
+/// that is innermost, where that is long, else along the outermost axis.
 pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
     let (graph, group) = (work.graph, work.group);
     if graph.axes.len() + AXES_OF_PARTS > AXES_MAX {
         return vec![];
     }
     let all = cols(graph, group, &work.operands);
-    let Some((inner, outer)) = all.split_last() else { return vec![] };
-    let part = AxisId(graph.axes.len() as u8);
-    let innermost = inner.extent.clone();
+    let in_line = match schedule {
+        Schedule::Row => line(work, facts, &all),
+        Schedule::Column | Schedule::Pointwise => 1,
+    };
+    let (outer, inner) = all.split_at(all.len() - in_line);
+    let Some(innermost) = inner.last().map(|dim| dim.extent.clone()) else { return vec![] };
+    let (part, extent) = (AxisId(graph.axes.len() as u8), product(inner));
+    let axes = |dims: &[SpaceDim]| dims.iter().flat_map(|dim| dim.axes.clone()).collect();
     let cut = Cut {
         schedule,
         part,
         turns: None,
         chunk: None,
-        outer: outer.iter().flat_map(|dim| dim.axes.clone()).collect(),
-        inner: inner.axes.clone(),
+        outer: axes(outer),
+        inner: axes(inner),
         alone: None,
         before: group.order.len(),
-        extent: innermost.clone(),
+        extent: extent.clone(),
         len: DimExpr::constant(1),
         each: DimExpr::constant(1),
-        count: innermost.clone(),
-        innermost: innermost.clone(),
+        count: extent.clone(),
+        innermost,
     };
     let made = match schedule {
         Schedule::Pointwise => None,
@@ -146,13 +152,10 @@ pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> 
         Schedule::Column => of_columns(work, facts, cut),
     };
     let Some((cut, mut when)) = made else { return vec![] };
-    when.push(Condition::AtLeast(
-        DimExpr::product(all.iter().map(|dim| &dim.extent)),
-        row_min(work, facts, schedule),
-    ));
+    when.push(Condition::AtLeast(product(&all), row_min(work, facts, schedule)));
     let mut cuts = vec![(cut, when.clone())];
     if !outer.is_empty() {
-        cuts[0].1.push(Condition::AtLeast(innermost, INNER_MIN));
+        cuts[0].1.push(Condition::AtLeast(extent, LINE_MIN));
         cuts.push((along_outermost(work, &cuts[0].0), when));
     }
     cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));

@@ -4,10 +4,10 @@
 //! what is combined has one order, whatever the threads do.
 
 use super::Work;
-use super::body::{Body, Place};
+use super::body::{Body, Level, Place};
 use super::position::Range;
 use super::runs::{Exponentials, Monoid, Run, combined, folded_at_once, identity};
-use super::space::SpaceDim;
+use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{NodeId, Reduce};
@@ -62,8 +62,10 @@ impl Along {
 /// Once through the elements of a row, or what its parts gave.
 pub(super) struct Pass<'p> {
     pub(super) work: &'p Work<'p>,
-    /// What is gone through, outermost first.
+    /// What is gone through, outermost first …
     pub(super) dims: &'p [SpaceDim],
+    /// … and how many of them, the innermost, by the number of an element.
+    pub(super) line: usize,
     pub(super) along: &'p Along,
     pub(super) row: Value,
     pub(super) range: Option<&'p Range>,
@@ -73,7 +75,7 @@ pub(super) struct Pass<'p> {
     pub(super) run: &'p Run,
 }
 
-/// Where in a row: a counter for each of its dims but the innermost, and the first element of a run along that.
+/// Where in a row: a counter for each of its dims that are not in the line, and the first element of a run along that.
 struct Visit {
     counters: Vec<Value>,
     first: Value,
@@ -131,13 +133,17 @@ impl Pass<'_> {
         body.item().body.extend(stmts);
     }
 
-    /// The dims but the innermost.
+    /// The dims that are not in the line.
     fn outer(&self) -> &[SpaceDim] {
-        &self.dims[..self.dims.len() - 1]
+        &self.dims[..self.dims.len() - self.line]
     }
 
-    /// The part of a row, if it is one along the innermost dim.
-    fn innermost_range(&self) -> Option<&Range> {
+    fn line(&self) -> &[SpaceDim] {
+        &self.dims[self.dims.len() - self.line..]
+    }
+
+    /// The part of a row, if it is one of the line.
+    fn range_of_line(&self) -> Option<&Range> {
         self.range.filter(|_| self.outer().is_empty())
     }
 
@@ -156,16 +162,17 @@ impl Pass<'_> {
     ) -> Visit {
         let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
-            Along::Vector => self.innermost_range().map_or_else(|| body.top().index(0), |range| range.start),
+            Along::Vector => self.range_of_line().map_or_else(|| body.top().index(0), |range| range.start),
             Along::Team { .. } => body.top().declare(INDEX),
         };
-        let coordinates = self.coordinates.iter().chain(&counters).chain([&first]).copied().collect();
-        let place = Place { element: self.row, coordinates, lanes: self.lanes() };
+        let in_line = body.decoded(Level::Inner, first, self.line());
+        let coordinates = self.coordinates.iter().chain(&counters).chain(&in_line).copied().collect();
+        let place = Place { element: self.row, coordinates, lanes: self.lanes(), in_row: Some(first) };
         let terms = make(self, body, &place);
         Visit { counters, first, body: body.take_inner(), terms }
     }
 
-    /// The loops over the outer dims that are left, and what they make of `starts`.
+    /// The loops over the dims outside of the line that are left, and what they make of `starts`.
     fn loops(
         &self,
         body: &mut Body<'_>,
@@ -173,7 +180,7 @@ impl Pass<'_> {
         visit: &Visit,
         starts: &[Value],
     ) -> (Vec<Stmt>, Vec<Value>) {
-        let Some((dim, rest)) = outer.split_first() else { return self.innermost(body, visit, starts) };
+        let Some((dim, rest)) = outer.split_first() else { return self.along_line(body, visit, starts) };
         let cut = self.range.filter(|_| outer.len() == self.outer().len());
         let (zero, step) = (body.top().index(0), body.top().index(1));
         let var = visit.counters[self.outer().len() - outer.len()];
@@ -187,11 +194,10 @@ impl Pass<'_> {
         })
     }
 
-    /// The loop over the elements along the innermost dim, and what it makes of `starts`.
-    fn innermost(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
-        let range = self.innermost_range();
-        let end =
-            range.map_or_else(|| body.extent(&self.dims[self.dims.len() - 1].extent), |range| range.end);
+    /// The loop over the elements of the line, and what it makes of `starts`.
+    fn along_line(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
+        let range = self.range_of_line();
+        let end = range.map_or_else(|| body.extent(&product(self.line())), |range| range.end);
         match *self.along {
             Along::Team { first, step, .. } => {
                 // A team has so many threads that each has few steps.

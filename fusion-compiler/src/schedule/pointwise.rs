@@ -130,7 +130,7 @@ fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
 fn elements(body: &mut Body<'_>, lanes: u8) -> (Value, Vec<Stmt>) {
     let element = body.top().declare(INDEX);
     let coordinates = body.decode(element);
-    body.compute(&Place { element, coordinates, lanes: Lanes::Const(lanes) });
+    body.compute(&Place { element, coordinates, lanes: Lanes::Const(lanes), in_row: None });
     let (mut inside, inner) = body.take();
     inside.extend(inner);
     (element, inside)
@@ -156,7 +156,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -
     let element = b.apply(Op::Add, &[before, col]);
     let mut coordinates = body.decode_outer(row);
     coordinates.push(col);
-    body.compute(&Place { element, coordinates, lanes: Lanes::Loop });
+    body.compute(&Place { element, coordinates, lanes: Lanes::Loop, in_row: None });
 
     let (mut inside, inner) = body.take();
     inside.push(Stmt::Vector { len, body: inner, folds: vec![] });

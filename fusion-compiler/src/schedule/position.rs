@@ -5,7 +5,7 @@
 
 use super::body::{Body, Level, Place, Sight, is_windowed};
 use super::pointwise::lane_index;
-use super::space::{reach, stride};
+use super::space::{SpaceDim, reach, stride};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, NodeKind};
@@ -43,7 +43,7 @@ impl Body<'_> {
             return vec![element];
         }
         let extent = self.extent(&last.extent);
-        let (row, col) = self.divide(element, extent);
+        let (row, col) = self.divide(Level::Item, element, extent);
         let mut coordinates = self.decode_outer(row);
         coordinates.push(col);
         coordinates
@@ -56,14 +56,18 @@ impl Body<'_> {
 
     /// The coordinates in the first `count` dims of an element of the space that these make.
     pub(super) fn decode_dims(&mut self, element: Value, count: usize) -> Vec<Value> {
-        let outer = &self.dims[..count];
+        self.decoded(Level::Item, element, &self.dims[..count])
+    }
+
+    /// The coordinates of an element in these dims, by its number.
+    pub(super) fn decoded(&mut self, level: Level, element: Value, dims: &[SpaceDim]) -> Vec<Value> {
         let (mut rest, mut coordinates) = (element, Vec::new());
-        for (i, dim) in outer.iter().enumerate().rev() {
+        for (i, dim) in dims.iter().enumerate().rev() {
             if i == 0 {
                 coordinates.push(rest);
             } else {
                 let extent = self.extent(&dim.extent);
-                let (quotient, remainder) = self.divide(rest, extent);
+                let (quotient, remainder) = self.divide(level, rest, extent);
                 coordinates.push(remainder);
                 rest = quotient;
             }
@@ -73,8 +77,8 @@ impl Body<'_> {
     }
 
     /// Quotient and remainder, by one division: GPUs have no instruction for it.
-    fn divide(&mut self, position: Value, extent: Value) -> (Value, Value) {
-        let mut b = self.item();
+    fn divide(&mut self, level: Level, position: Value, extent: Value) -> (Value, Value) {
+        let mut b = self.at(level);
         let quotient = b.apply(Op::IntDiv, &[position, extent]);
         let whole = b.apply(Op::Mul, &[quotient, extent]);
         (quotient, b.apply(Op::Sub, &[position, whole]))

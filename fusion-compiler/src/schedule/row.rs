@@ -6,11 +6,12 @@
 //! for itself, in vector loops, and the cache holds them.
 
 use super::body::{Body, Place, Sight};
+use super::cut::Cut;
 use super::held::held;
 use super::pass::{Along, INDEX, Pass};
 use super::position::Range;
 use super::runs::{Run, Runs, runs};
-use super::space::{SpaceDim, cols, dims, width_conditions, widths};
+use super::space::{SpaceDim, cols, dims, line, product, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
@@ -23,7 +24,7 @@ use crate::target::{RowMemory, TargetFacts, Team, Vectors};
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let shape = Shape::new(work, None);
+    let shape = Shape::new(work, facts);
     match facts.vector {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(lanes) => {
@@ -53,12 +54,11 @@ const LONG_ROW: i64 = 256;
 /// The ways to run a group whose rows lie side by side, are few and are long: what a team reads and writes at a time is
 /// far apart, but each row has many threads.
 pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
-    let shape = Shape::new(work, None);
+    let shape = Shape::new(work, facts);
     let Some(team) = middle_team(facts) else { return vec![] };
     let held = held_values(work, facts, &shape);
     let way = |holds| Way { index: IndexWidth::Bits32, lanes: 1, team, holds };
     let ways = if held.is_empty() { vec![way(false)] } else { vec![way(true), way(false)] };
-    let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
     let scheduled = ways.iter().map(|way| {
         let mut scheduled = on_gpu(work, facts, &shape, way, &held);
         scheduled.when.push(Condition::AtMost(product(&shape.dims[..shape.rows]), FEW_ROWS));
@@ -81,18 +81,18 @@ fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Ve
     teams.iter().map(|&team| way(team, holds)).chain(rest).collect()
 }
 
-/// Rows that are parts of longer ones, of `len` coordinates along the outermost dim of a row but for the last; the last
-/// coordinate of rows is the number of the part. A block or a CPU thread has each for itself; a smaller team, where it is
-/// several short runs.
+/// Rows that are parts of longer ones, of `len` elements of a line, or coordinates along the outermost dim of a row that is
+/// none, but for the last; the last coordinate of rows is the number of the part. A block or a CPU thread has each for itself; a
+/// smaller team, where it is several short runs.
 pub(super) fn parts(
     work: &Work<'_>,
     facts: &TargetFacts,
-    len: &DimExpr,
+    cut: &Cut,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let shape = Shape::new(work, Some(len.clone()));
+    let shape = Shape::of_parts(work, facts, cut);
     let smallest = facts.teams.first().map(|&team| Team { row_max: i64::MAX, ..team });
-    match if shape.outer().is_empty() { middle_team(facts) } else { smallest } {
+    match if shape.is_line() { middle_team(facts) } else { smallest } {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let held = held_values(work, facts, &shape);
@@ -108,10 +108,10 @@ pub(super) fn parts(
 pub(super) fn folded(
     work: &Work<'_>,
     facts: &TargetFacts,
-    len: &DimExpr,
+    cut: &Cut,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let shape = Shape { partials: 1, ..Shape::new(work, Some(len.clone())) };
+    let shape = Shape::after_parts(work, facts, cut);
     match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
@@ -123,7 +123,7 @@ pub(super) fn folded(
 
 /// Rows that are few and short: a block or a CPU thread has each for itself.
 pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
-    let shape = Shape::new(work, None);
+    let shape = Shape::new(work, facts);
     match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
@@ -144,28 +144,47 @@ struct Shape {
     /// How many come between, of what parts of rows gave: where that is combined, and not the elements.
     partials: usize,
     dims: Vec<SpaceDim>,
-    /// Coordinates along the outermost dim of all rows but the last, where each is a part of a longer one.
+    /// How many of them, the innermost, are a line.
+    line: usize,
+    /// Where each row is a part of a longer one: elements of all but the last if it is a line, else coordinates along the
+    /// outermost dim.
     part: Option<DimExpr>,
 }
 
 impl Shape {
-    fn new(work: &Work<'_>, part: Option<DimExpr>) -> Shape {
+    fn new(work: &Work<'_>, facts: &TargetFacts) -> Shape {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
-        Shape { rows: rows.len(), partials: 0, dims: [rows, cols].concat(), part }
+        let line = line(work, facts, &cols);
+        Shape { rows: rows.len(), partials: 0, dims: [rows, cols].concat(), line, part: None }
     }
 
-    /// Most elements of a row along the innermost dim.
+    /// That of parts of rows. Parts of lines are lines, although they may have fewer operands.
+    fn of_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> Shape {
+        let shape = Shape::new(work, facts);
+        let line = if cut.alone.is_some() { shape.line } else { shape.cols().len() };
+        Shape { line, part: Some(cut.len.clone()), ..shape }
+    }
+
+    /// That of parts of lines after what all of them gave.
+    fn after_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> Shape {
+        let shape = Shape::of_parts(work, facts, cut);
+        Shape { partials: 1, line: shape.line - 1, ..shape }
+    }
+
+    /// Most elements of a line.
     fn len(&self) -> DimExpr {
-        let part = self.part.as_ref().filter(|_| self.outer().is_empty());
-        part.unwrap_or(&self.innermost().extent).clone()
+        let part = self.part.as_ref().filter(|_| self.is_line());
+        part.cloned().unwrap_or_else(|| product(self.line()))
     }
 
     /// Most elements of a row.
     fn each(&self) -> DimExpr {
-        let (outermost, rest) = (&self.cols()[0], &self.cols()[1..]);
-        let outermost = self.part.as_ref().unwrap_or(&outermost.extent);
-        DimExpr::product([outermost].into_iter().chain(rest.iter().map(|dim| &dim.extent)))
+        match &self.part {
+            None => product(self.cols()),
+            Some(_) if self.is_line() => self.len(),
+            Some(part) => part.clone() * product(&self.cols()[1..]),
+        }
     }
 
     /// Of the elements of a row.
@@ -173,19 +192,25 @@ impl Shape {
         &self.dims[self.rows + self.partials..]
     }
 
-    /// Of what is combined.
-    fn combined(&self) -> &[SpaceDim] {
-        if self.partials > 0 { &self.dims[self.rows..][..self.partials] } else { self.cols() }
+    /// Of what is combined, and how many of them are a line.
+    fn combined(&self) -> (&[SpaceDim], usize) {
+        match self.partials {
+            0 => (self.cols(), self.line),
+            partials => (&self.dims[self.rows..][..partials], partials),
+        }
     }
 
     fn innermost(&self) -> &SpaceDim {
         &self.dims[self.dims.len() - 1]
     }
 
-    /// The dims of a row but the innermost.
-    fn outer(&self) -> &[SpaceDim] {
-        let (_, outer) = self.cols().split_last().unwrap_or_else(|| unreachable!("a row has dims"));
-        outer
+    fn line(&self) -> &[SpaceDim] {
+        &self.dims[self.dims.len() - self.line..]
+    }
+
+    /// Whether a row is no more than a line.
+    fn is_line(&self) -> bool {
+        self.cols().len() == self.line
     }
 }
 
@@ -240,13 +265,12 @@ fn conditions(
     way: &Way,
     held: &[NodeId],
 ) -> Vec<Condition> {
-    let inner = &shape.innermost().extent;
     let mut when = width_conditions(work, facts, way.index);
     if way.lanes > 1 {
-        when.push(Condition::Divides(inner.clone(), i64::from(way.lanes)));
+        when.push(Condition::Divides(shape.innermost().extent.clone(), i64::from(way.lanes)));
     }
     if way.team.row_max < i64::MAX {
-        when.push(Condition::AtMost(inner.clone(), way.team.row_max));
+        when.push(Condition::AtMost(product(shape.line()), way.team.row_max));
     }
     match facts.row_memory {
         RowMemory::AtLaunch if way.holds => {
@@ -263,7 +287,7 @@ fn conditions(
 
 /// What is kept of each element of a row, if rows are a line.
 fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<NodeId> {
-    if shape.cols().len() > 1 || !work.group.unrolled.is_empty() { vec![] } else { held(work, facts) }
+    if shape.is_line() && work.group.unrolled.is_empty() { held(work, facts) } else { vec![] }
 }
 
 /// Gives each of these values a part of the memory for rows.
@@ -304,7 +328,6 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
 }
 
 fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
-    let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
     let rows = product(&shape.dims[..shape.rows]);
     let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: shape.each() };
     let (kernel, buffers) = body.finish();
@@ -316,12 +339,14 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
 }
 
-/// The part of a row along its outermost dim, whose number is the last of these coordinates.
+/// The part of a row, whose number is the last of these coordinates.
 fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
-    let range = body.range(coordinates[shape.rows - 1], part, &shape.cols()[0].extent);
-    if shape.outer().is_empty() {
-        body.hold_from(range.start);
+    let number = coordinates[shape.rows - 1];
+    if !shape.is_line() {
+        return body.range(number, part, &shape.cols()[0].extent);
     }
+    let range = body.range(number, part, &product(shape.line()));
+    body.hold_from(range.start);
     range
 }
 
@@ -336,26 +361,27 @@ fn rows(
     let row = body.top().declare(INDEX);
     let of_row = body.decode_dims(row, shape.rows);
     let range = shape.part.as_ref().map(|part| range(shape, part, body, &of_row));
-    let along_part = along.within(body, range.as_ref().filter(|_| shape.outer().is_empty()));
+    let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
     // What parts gave is gone through as a row that is whole.
     let combined = if shape.partials > 0 { (along.by_one(body), None) } else { (along_part, range.as_ref()) };
     let nowhere = (0..shape.partials).map(|_| body.top().index(0));
     let of_elements: Vec<Value> = of_row.iter().copied().chain(nowhere.collect::<Vec<_>>()).collect();
     let runs = runs(work, how_many);
-    body.run_along(shape.rows + shape.combined().len() - 1);
+    let (dims, line) = shape.combined();
+    body.run_along(shape.rows + dims.len() - 1);
     for run in &runs {
-        let (dims, coordinates) = (shape.combined(), of_row.as_slice());
-        let (along, range) = (&combined.0, combined.1);
-        let whole = Pass { work, dims, along, row, range, coordinates, run }.combine(body);
+        let (along, range, coordinates) = (&combined.0, combined.1, of_row.as_slice());
+        let whole = Pass { work, dims, line, along, row, range, coordinates, run }.combine(body);
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
     body.run_along(shape.dims.len() - 1);
     let elements = |store: &Store| work.group.is_of_elements(store);
     if work.group.stores.iter().any(elements) {
-        let (dims, coordinates, range) = (shape.cols(), of_elements.as_slice(), range.as_ref());
-        Pass { work, dims, along: &along_part, row, range, coordinates, run: &Run::default() }.store(body);
+        let (dims, line, along, run) = (shape.cols(), shape.line, &along_part, &Run::default());
+        let (range, coordinates) = (range.as_ref(), of_elements.as_slice());
+        Pass { work, dims, line, along, row, range, coordinates, run }.store(body);
     }
-    let place = Place { element: row, coordinates: of_elements, lanes: Lanes::ONE };
+    let place = Place { element: row, coordinates: of_elements, lanes: Lanes::ONE, in_row: None };
     let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
     let stores: Vec<Stmt> = stores.map(|(store, &buffer)| body.store(buffer, store.node, &place)).collect();
     match along {

@@ -8,7 +8,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{Condition, Reach};
-use crate::target::TargetFacts;
+use crate::target::{TargetFacts, Vectors};
 
 use super::{Operand, Work};
 
@@ -40,6 +40,27 @@ pub(super) fn dims(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<Sp
 /// The dims of a row, outermost first; at least one.
 pub(super) fn cols(graph: &Graph, group: &Group, operands: &[Operand]) -> Vec<SpaceDim> {
     merged(graph, group, &group.cols, operands)
+}
+
+/// The number of elements of the space that dims make.
+pub(super) fn product(dims: &[SpaceDim]) -> DimExpr {
+    DimExpr::product(dims.iter().map(|dim| &dim.extent))
+}
+
+/// How many of the dims of a row make a line, which a team goes through by the number of an element: the innermost ones that one
+/// operand has all of, so that the number is no larger than a position in it. Vector loops run along one dim.
+pub(super) fn line(work: &Work<'_>, facts: &TargetFacts, cols: &[SpaceDim]) -> usize {
+    let has = |operand: &Operand, dims: &[SpaceDim]| {
+        dims.iter().flat_map(|dim| &dim.axes).all(|axis| operand.axes.contains(axis))
+    };
+    let is_line = |count: &usize| {
+        let dims = &cols[cols.len() - count..];
+        work.operands.iter().any(|operand| has(operand, dims))
+    };
+    match facts.vector {
+        Vectors::Loops(_) => 1,
+        Vectors::Lanes(_) => (2..=cols.len()).take_while(is_line).last().unwrap_or(1),
+    }
 }
 
 fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -> Vec<SpaceDim> {

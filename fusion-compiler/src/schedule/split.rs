@@ -12,7 +12,7 @@ use super::body::is_windowed;
 use super::cut::{Cut, cuts};
 use super::held::{reduction, steps};
 use super::merge::{Merge, merges};
-use super::space::{bytes, cols, width_conditions, widths};
+use super::space::{bytes, cols, line, product, width_conditions, widths};
 use super::{Operand, Schedule, Scheduled, Scratch, Way, Work, column, pointwise, row};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
@@ -47,10 +47,9 @@ pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) ->
 /// How many of the ways to run a row group as a whole come first: those that are for shorter rows alone.
 pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usize {
     let all = cols(work.graph, work.group, &work.operands);
+    let is_line = line(work, facts, &all) == all.len();
     let shorter = |condition: &Condition| match condition {
-        Condition::AtMost(extent, most) => {
-            all.len() == 1 && *extent == all[0].extent && *most < facts.parts.row_min
-        }
+        Condition::AtMost(extent, most) => is_line && *extent == product(&all) && *most < facts.parts.row_min,
         Condition::AtLeast(..)
         | Condition::Divides(..)
         | Condition::Binds(_)
@@ -529,9 +528,9 @@ fn launch(
     let mut made = match stage.over {
         Over::Parts => match cut.schedule {
             Schedule::Column => column::parts(&work, facts, cut, (index, lanes)),
-            Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, &cut.len, (index, lanes)),
+            Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, cut, (index, lanes)),
         },
-        Over::Folded => row::folded(&work, facts, &cut.len, (index, lanes)),
+        Over::Folded => row::folded(&work, facts, cut, (index, lanes)),
         Over::Rows if !stage.group.cols.is_empty() => row::few(&work, facts),
         Over::Rows | Over::Elements => {
             let mut ways = pointwise::pointwise(&work, facts);

@@ -76,6 +76,7 @@ pub(crate) static RELU: Plan = Plan {
                     team: 1,
                     row_memory: NONE,
                     bytes: NONE,
+                    trips: NONE,
                 }]),
             }]),
         }]),
@@ -134,6 +135,7 @@ pub(crate) static AXPY: Plan = Plan {
                     team: 1,
                     row_memory: NONE,
                     bytes: NONE,
+                    trips: NONE,
                 }]),
             }]),
         }]),
@@ -235,6 +237,7 @@ const DOUBLE: Launch<fusion_runtime::__private::CpuCode> = Launch {
     team: 1,
     row_memory: NONE,
     bytes: NONE,
+    trips: NONE,
 };
 
 #[inline(always)]
@@ -262,6 +265,7 @@ const ADD: Launch<fusion_runtime::__private::CpuCode> = Launch {
     team: 1,
     row_memory: NONE,
     bytes: NONE,
+    trips: NONE,
 };
 
 #[inline(always)]

@@ -132,6 +132,7 @@ mod tests {
             team: 1,
             row_memory: DimExpr::constant(0),
             bytes: DimExpr::constant(0),
+            trips: DimExpr::constant(0),
         }
     }
 

@@ -22,6 +22,8 @@ use super::{Limits, WgpuBackend, block_of};
 
 /// Positions are 32 bits, and a grid stride beyond the last must not wrap around.
 const ELEMENTS_MAX: u64 = 1 << 31;
+/// Mesa's software renderer ends all loops of a thread after so many trips, and says nothing.
+const TRIPS_MAX: i64 = 65_535;
 /// Bind groups kept for the next launch of the same buffers.
 const BIND_GROUPS_MAX: usize = 4096;
 
@@ -59,6 +61,12 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
             launch.kernel
         ))
     })?;
+    if backend.software && launch.trips.eval(call.symbols).is_none_or(|trips| trips >= TRIPS_MAX) {
+        return Err(backend.gpu.unsupported(format!(
+            "{TRIPS_MAX} steps of a loop or more, as `{}` would take; call it on `Device::cpu()` or on a GPU",
+            launch.kernel
+        )));
+    }
     let copies = copy_shared_reads(backend, launch, call)?;
     let substituted: Vec<Region<'_>>;
     let mut call = Call { symbols: call.symbols, scalars: call.scalars, buffers: call.buffers };

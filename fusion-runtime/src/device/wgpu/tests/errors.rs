@@ -34,6 +34,26 @@ fn check_unsupported(got: Result<()>, what: &str) {
 }
 
 #[test]
+fn loops_that_software_would_end_early() {
+    on_device(PLAIN, |gpu| {
+        let memory = upload(gpu, &[1.0])?;
+        let run = |trips| {
+            let launch = Launch { trips: DimExpr::constant(trips), ..step() };
+            run_step(gpu, &launch, view(&memory, 0, 1), 1.0, 1)
+        };
+        run(65_534)?;
+        if gpu.software {
+            let mend = "call it on `Device::cpu()` or on a GPU";
+            check_unsupported(
+                run(65_535),
+                &format!("65535 steps of a loop or more, as `step_0` would take; {mend}"),
+            );
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn a_binding_limit_that_is_too_small() {
     let mend = "raise the device's limit `max_storage_buffer_binding_size`, or FUSION_WGPU_BINDING_MAX";
     // 16,000 bytes of the bias at any position, by a kernel that has no windows.

@@ -134,6 +134,7 @@ fn kernel(
         team: 1,
         row_memory: DimExpr::constant(0),
         bytes: DimExpr::constant(0),
+        trips: DimExpr::constant(0),
     }
 }
 
