@@ -138,7 +138,8 @@ fn positions_are_shifted_by_32_bits() {
         assert_eq!(b.ty(right).lanes, Lanes::ONE);
         body.push(Stmt::Store(At::new(BufferId(0), right), one));
         let (name, buffers) = ("shifted".into(), vec![out.clone()]);
-        let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, shared: vec![] };
+        let kernel =
+            Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
         tools::assemble(&[ptx(&kernel)]);
     }
 }
@@ -165,7 +166,7 @@ fn carried_values_change_places() {
     );
     let buffers = vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write }];
     let (name, index) = ("swapped".into(), IndexWidth::Bits32);
-    let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, shared: vec![] };
+    let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
     let text = ptx(&kernel);
     let mut registers = BTreeMap::new();
     for line in text.lines().map(str::trim).skip_while(|line| !line.starts_with("$loop")) {

@@ -81,7 +81,7 @@ fuse! {
     pub fn clipped(p: &mut f32[N], most: f32) { p *= min(1.0, most / norm(p)); }
 
     /// A logit of each row, and what is combined of all.
-    pub fn losses(x: f32[N, V], class: i32[N]) -> f32[N] { cross_entropy(x, V, class) }
+    pub fn losses(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }
 
     /// What is combined after something else is.
     pub fn peak(x: f32[N]) -> i32[] { argmax(x, N) }
@@ -288,7 +288,34 @@ fn a_residual_and_its_norm_read_each_element_once() {
     }
 }
 
-/// Few columns are a team's each, which holds them: what threads read and write at a time is apart.
+/// Columns that are few and long are held by teams, of eight side by side: what is read at once of memory.
+#[test]
+fn long_columns_are_read_once_and_side_by_side() {
+    let (n, d) = (1024, 256);
+    let moved = measured("long_columns_are_read_once_and_side_by_side", |device| {
+        softmax_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ())
+    });
+    if let Some(moved) = moved {
+        let bytes = 4 * (n * d) as u64;
+        assert_eq!(moved, [bytes, bytes, bytes / 32, bytes / 32]);
+        assert_eq!(told(softmax_columns::report(), &[("N", n), ("D", d)]), Ok([1, 2 * bytes]));
+    }
+}
+
+/// Columns that no team can hold are read twice.
+#[test]
+fn longer_columns_are_read_twice_and_side_by_side() {
+    let (n, d) = (8000, 24);
+    let moved = measured("longer_columns_are_read_twice_and_side_by_side", |device| {
+        softmax_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ())
+    });
+    if let Some(moved) = moved {
+        let bytes = 4 * (n * d) as u64;
+        assert_eq!(moved, [2 * bytes, bytes, 2 * bytes / 32, bytes / 32]);
+    }
+}
+
+/// Fewer columns are a team's each, which holds them: what threads read and write at a time is apart.
 #[test]
 fn few_long_columns_are_read_once() {
     let (n, d) = (5000, 3);
@@ -331,7 +358,7 @@ fn a_cross_entropy_of_long_rows_reads_each_logit_once() {
         // Three numbers of each part of two rows, one of which is read again; and each thread reads the class.
         let again = 2 * (4 * 4 * parts + 256 * 4 * (parts + 1));
         assert_eq!(found, [2, bytes + again, 2 * (12 * parts + 4)]);
-        let told = told(losses::report(), &[("N", 2), ("V", UNHELD)]);
+        let told = told(losses::report(), &[("N", 2), ("D", UNHELD)]);
         assert_eq!(told, Ok([2, bytes + 2 * (28 * parts + 12)]));
     }
 }

@@ -25,6 +25,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         uniforms: &mut kernel.uniforms,
         shared: &mut kernel.shared,
         team: kernel.team,
+        beside: kernel.beside,
         renamed: HashMap::new(),
     };
     let mut out = Vec::new();
@@ -39,6 +40,7 @@ struct Legalizer<'k> {
     uniforms: &'k mut Vec<Uniform>,
     shared: &'k mut Vec<Shared>,
     team: u32,
+    beside: u32,
     renamed: HashMap<Value, Value>,
 }
 
@@ -89,8 +91,8 @@ impl Legalizer<'_> {
     /// What the threads of a team make together.
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let made = match self.dialect {
-            Dialect::Ptx => self.by_shuffles(fold, out),
-            Dialect::Wgsl => self.through_memory(fold, out),
+            Dialect::Ptx if self.beside == 1 => self.by_shuffles(fold, out),
+            Dialect::Ptx | Dialect::Wgsl => self.through_memory(fold, out),
             Dialect::Cpu | Dialect::CpuBase => unreachable!("the CPU has no teams"),
         };
         self.renamed.extend(fold.out.iter().copied().zip(made));
@@ -157,8 +159,8 @@ impl Legalizer<'_> {
             .extend(memory.iter().zip(&fold.over).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
         b.body.push(Stmt::Barrier);
         let mut left = self.team;
-        while left > 1 {
-            let next = left / RADIX.min(left);
+        while left > self.beside {
+            let next = (left / RADIX.min(left)).max(self.beside);
             let mut b = self.builder(out);
             let limit = b.index(next.into());
             let cond = b.apply(Op::Lt, &[thread, limit]);
@@ -168,8 +170,16 @@ impl Legalizer<'_> {
             out.extend([Stmt::If { cond, body }, Stmt::Barrier]);
             left = next;
         }
-        let zero = self.builder(out).index(0);
-        let made = self.read_shared(fold, &memory, zero, out);
+        let beside = i64::from(self.beside);
+        let mut b = self.builder(out);
+        let first = match beside {
+            1 => b.index(0),
+            _ => {
+                let mask = b.index(beside - 1);
+                b.apply(Op::And, &[thread, mask])
+            }
+        };
+        let made = self.read_shared(fold, &memory, first, out);
         out.push(Stmt::Barrier);
         made
     }

@@ -414,6 +414,9 @@ pub struct Kernel {
     pub index: IndexWidth,
     /// Threads of a team, a power of two; 1 where each works by itself.
     pub team: u32,
+    /// Rows that a team has side by side, a power of two: threads whose number is the same modulo this work on one, and
+    /// combine what they have.
+    pub beside: u32,
     /// Memory that the threads of a block have in common.
     pub shared: Vec<Shared>,
 }

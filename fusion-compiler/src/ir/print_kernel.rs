@@ -34,7 +34,8 @@ impl Display for Kernel {
             }
         }
         if self.team > 1 {
-            writeln!(f, "  teams of {} threads", self.team)?;
+            let beside = if self.beside > 1 { format!(" on {} rows", self.beside) } else { String::new() };
+            writeln!(f, "  teams of {} threads{beside}", self.team)?;
         }
         block(self, f, &self.body, 1)
     }

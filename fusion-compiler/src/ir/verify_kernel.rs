@@ -107,9 +107,8 @@ impl Verifier<'_> {
             }
             // Nothing needs to know it better.
             Stmt::Loop { .. } | Stmt::Vector { .. } => true,
-            Stmt::Team(_) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::If { .. } => {
-                false
-            }
+            Stmt::Team(_) => self.kernel.beside > 1,
+            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::If { .. } => false,
         }
     }
 

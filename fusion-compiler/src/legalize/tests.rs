@@ -47,7 +47,7 @@ fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) 
     let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access };
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (name, index, shared) = ("sample".into(), IndexWidth::Bits32, vec![]);
-    Kernel { name, buffers, uniforms, types, body, index, team, shared }
+    Kernel { name, buffers, uniforms, types, body, index, team, beside: 1, shared }
 }
 
 /// The legal kernel, which the verifier accepts before and after.

@@ -118,6 +118,7 @@ impl<'w> Body<'w> {
             body: vec![],
             index,
             team: 1,
+            beside: 1,
             shared: vec![],
         };
         let mut body = Body {
@@ -197,9 +198,9 @@ impl<'w> Body<'w> {
         self.dims[self.vector].axes.iter().any(|&axis| axes.contains(axis))
     }
 
-    /// Threads that work on a row together.
-    pub(super) fn set_team(&mut self, team: u32) {
-        self.kernel.team = team;
+    /// Threads that work on a row together, or on so many side by side.
+    pub(super) fn set_team(&mut self, team: u32, beside: u32) {
+        (self.kernel.team, self.kernel.beside) = (team, beside);
     }
 
     /// Shared memory of the kernel.
@@ -538,6 +539,11 @@ impl<'w> Body<'w> {
         let Some(mut number) = place.in_row else { return held.first };
         if let Some(from) = self.held_from {
             number = self.inner().apply(Op::Sub, &[number, from]);
+        }
+        let beside = i64::from(self.kernel.beside);
+        if beside > 1 {
+            let beside = self.top().index(beside);
+            number = self.inner().apply(Op::Mul, &[number, beside]);
         }
         self.inner().apply(Op::Add, &[held.first, number])
     }

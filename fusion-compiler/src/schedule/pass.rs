@@ -23,7 +23,7 @@ pub(super) enum Along {
     Vector,
     /// Some by each thread of a team.
     Team {
-        /// Number of the thread in the team, and how many it has.
+        /// Number of the thread among those of the team that work on the row, and how many there are.
         thread: Value,
         threads: u32,
         /// Its first element.
@@ -117,8 +117,8 @@ impl Pass<'_> {
         all
     }
 
-    /// Stores what is stored of elements.
-    pub(super) fn store(&self, body: &mut Body<'_>) {
+    /// What stores what is stored of elements.
+    pub(super) fn store(&self, body: &mut Body<'_>) -> Vec<Stmt> {
         let visit = self.visit(body, |pass, body, place| {
             let work = pass.work;
             let stores = work.group.stores.iter().zip(&work.stores);
@@ -129,8 +129,7 @@ impl Pass<'_> {
             body.inner().body.extend(stores);
             vec![]
         });
-        let (stmts, _) = self.loops(body, self.outer(), &visit, &[]);
-        body.item().body.extend(stmts);
+        self.loops(body, self.outer(), &visit, &[]).0
     }
 
     /// The dims that are not in the line.

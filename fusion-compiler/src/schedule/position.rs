@@ -77,7 +77,7 @@ impl Body<'_> {
     }
 
     /// Quotient and remainder, by one division: GPUs have no instruction for it.
-    fn divide(&mut self, level: Level, position: Value, extent: Value) -> (Value, Value) {
+    pub(super) fn divide(&mut self, level: Level, position: Value, extent: Value) -> (Value, Value) {
         let mut b = self.at(level);
         let quotient = b.apply(Op::IntDiv, &[position, extent]);
         let whole = b.apply(Op::Mul, &[quotient, extent]);

@@ -5,7 +5,7 @@
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
-use super::body::{Body, Place, Sight};
+use super::body::{Body, Level, Place, Sight};
 use super::cut::Cut;
 use super::held::held;
 use super::pass::{Along, INDEX, Pass};
@@ -51,16 +51,24 @@ const FEW_ROWS: i64 = 4096;
 /// … and the elements of a row that then give a team enough to do.
 const LONG_ROW: i64 = 256;
 
-/// The ways to run a group whose rows lie side by side, are few and are long: what a team reads and writes at a time is
-/// far apart, but each row has many threads.
+/// Rows that a team has side by side: what is read at once of memory, 32 bytes, is of so many.
+const BESIDE: u32 = 8;
+
+/// The ways to run a group whose rows lie side by side, are few and are long: each row has many threads. A team has several
+/// rows, so that what it reads and writes at a time lies side by side, too; where there are not as many it has one.
 pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
     let Some(team) = middle_team(facts) else { return vec![] };
     let held = held_values(work, facts, &shape);
-    let way = |holds| Way { index: IndexWidth::Bits32, lanes: 1, team, holds };
-    let ways = if held.is_empty() { vec![way(false)] } else { vec![way(true), way(false)] };
-    let scheduled = ways.iter().map(|way| {
-        let mut scheduled = on_gpu(work, facts, &shape, way, &held);
+    let way = |(beside, holds)| Way { index: IndexWidth::Bits32, lanes: 1, team, beside, holds };
+    let ways = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
+    let ways = ways.into_iter().filter(|(_, holds)| !holds || !held.is_empty()).map(way);
+    let scheduled = ways.map(|way| {
+        let mut scheduled = on_gpu(work, facts, &shape, &way, &held);
+        if way.beside > 1 {
+            let rows = &shape.dims[shape.rows - 1].extent;
+            scheduled.when.push(Condition::AtLeast(rows.clone(), way.beside.into()));
+        }
         scheduled.when.push(Condition::AtMost(product(&shape.dims[..shape.rows]), FEW_ROWS));
         scheduled.when.push(Condition::AtLeast(product(shape.cols()), LONG_ROW));
         scheduled
@@ -71,7 +79,7 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 /// The teams that may share a row, and then what does for rows that none of them can hold. Few devices ever need wide
 /// positions, and those have long rows or many.
 fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Vec<Way> {
-    let way = |team, holds| Way { index, lanes, team, holds };
+    let way = |team, holds| Way { index, lanes, team, beside: 1, holds };
     let rest = middle_team(facts).map(|team| way(team, false));
     let teams: &[Team] = match (index, holds) {
         (IndexWidth::Bits64, _) => &[],
@@ -97,7 +105,7 @@ pub(super) fn parts(
         Some(team) => {
             let held = held_values(work, facts, &shape);
             let holds = held.len() == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let scheduled = on_gpu(work, facts, &shape, &Way { index, lanes, team, holds }, &held);
+            let scheduled = on_gpu(work, facts, &shape, &Way { index, lanes, team, beside: 1, holds }, &held);
             Scheduled { when: vec![], ..scheduled }
         }
     }
@@ -115,7 +123,7 @@ pub(super) fn folded(
     match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let way = Way { index, lanes, team, holds: false };
+            let way = Way { index, lanes, team, beside: 1, holds: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -127,7 +135,7 @@ pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
     match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let way = Way { index: IndexWidth::Bits32, lanes: 1, team, holds: false };
+            let way = Way { index: IndexWidth::Bits32, lanes: 1, team, beside: 1, holds: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -219,43 +227,66 @@ struct Way {
     index: IndexWidth,
     lanes: u8,
     team: Team,
+    /// Rows that a team has side by side.
+    beside: u32,
     /// Whether elements that are needed again are held in shared memory.
     holds: bool,
 }
 
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[NodeId]) -> Scheduled {
-    let threads = way.team.threads;
     let vector = if way.lanes > 1 { format!("_v{}", way.lanes) } else { String::new() };
     let wide = if way.index == IndexWidth::Bits64 { "_wide" } else { "" };
     let holds = if way.holds { "_held" } else { "" };
-    let name = format!("{}_t{threads}{holds}{vector}{wide}", work.name);
+    let beside = if way.beside > 1 { format!("x{}", way.beside) } else { String::new() };
+    let name = format!("{}_t{}{beside}{holds}{vector}{wide}", work.name, way.team.threads);
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
-    body.set_team(threads);
+    body.set_team(way.team.threads, way.beside);
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     let mut top = body.top();
-    let (thread, lanes) = (top.bind(INDEX, Expr::TeamId), top.index(i64::from(way.lanes)));
+    let (thread, lanes, beside) =
+        (top.bind(INDEX, Expr::TeamId), top.index(i64::from(way.lanes)), top.index(i64::from(way.beside)));
+    let (thread, column) = match way.beside {
+        1 => (thread, None),
+        _ => {
+            let (thread, column) = body.divide(Level::Top, thread, beside);
+            (thread, Some(column))
+        }
+    };
+    let threads = way.team.threads / way.beside;
+    let mut top = body.top();
     let first = top.apply(Op::Mul, &[thread, lanes]);
     let step = top.index(i64::from(threads) * i64::from(way.lanes));
     if way.holds {
-        hold(facts, shape, &mut body, held);
+        hold(facts, shape, &mut body, (held, column));
     }
     let along = Along::Team { thread, threads, first, step, lanes: way.lanes };
     let how_many = if way.holds { Runs::Each } else { Runs::Fewest };
-    rows(work, shape, &mut body, (&along, how_many), (LoopKind::Team, start, end));
+    rows(
+        work,
+        shape,
+        &mut body,
+        (&along, how_many),
+        Dealt { kind: LoopKind::Team, start, end, beside, column },
+    );
     let at_launch = way.holds && facts.row_memory == RowMemory::AtLaunch;
-    let row_memory = if at_launch { bytes(shape, held) } else { DimExpr::constant(0) };
+    let row_memory = if at_launch { bytes(shape, held, way) } else { DimExpr::constant(0) };
     let when = conditions(work, facts, shape, way, held);
-    Scheduled { row_memory, ..scheduled(shape, body, when) }
+    let mut scheduled = scheduled(shape, body, when);
+    scheduled.space.grain = way.beside;
+    Scheduled { row_memory, ..scheduled }
 }
 
-/// Bytes of held values of a row.
-fn bytes(shape: &Shape, held: &[NodeId]) -> DimExpr {
-    shape.len() * DimExpr::constant(held.len() as i64 * 4)
+/// Bytes of held values of the rows of a team.
+fn bytes(shape: &Shape, held: &[NodeId], way: &Way) -> DimExpr {
+    shape.len() * DimExpr::constant(held.len() as i64 * 4 * i64::from(way.beside))
 }
 
-/// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` by warps of a block.
-const FOLD_BYTES: i64 = 1024;
+/// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
+/// of each of the 256 threads that have several rows.
+fn fold_bytes(way: &Way) -> i64 {
+    if way.beside > 1 { 4096 } else { 1024 }
+}
 
 /// What a variant asks for.
 fn conditions(
@@ -274,11 +305,11 @@ fn conditions(
     }
     match facts.row_memory {
         RowMemory::AtLaunch if way.holds => {
-            let bytes = bytes(shape, held) * DimExpr::constant(way.team.per_block.into());
-            when.push(Condition::Shares(bytes + DimExpr::constant(FOLD_BYTES)));
+            let bytes = bytes(shape, held, way) * DimExpr::constant(way.team.per_block.into());
+            when.push(Condition::Shares(bytes + DimExpr::constant(fold_bytes(way))));
         }
         RowMemory::Fixed(elements) if way.holds => {
-            when.push(Condition::AtMost(bytes(shape, held), 4 * i64::from(elements)));
+            when.push(Condition::AtMost(bytes(shape, held, way), 4 * i64::from(elements)));
         }
         RowMemory::AtLaunch | RowMemory::Fixed(_) | RowMemory::Scratch => {}
     }
@@ -290,8 +321,8 @@ fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<NodeI
     if shape.is_line() && work.group.unrolled.is_empty() { held(work, facts) } else { vec![] }
 }
 
-/// Gives each of these values a part of the memory for rows.
-fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, held: &[NodeId]) {
+/// Gives each of these values a part of the memory for rows, where those of rows side by side take turns.
+fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, (held, column): (&[NodeId], Option<Value>)) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
         RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
@@ -305,7 +336,7 @@ fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, held: &[NodeId]
         }
     };
     let memory = body.share(Shared { dtype: DType::F32, len });
-    let cols = body.extent(&shape.len());
+    let (cols, beside) = (body.extent(&shape.len()), body.kernel.beside);
     let mut top = body.top();
     let (slot, count) = (top.bind(INDEX, Expr::TeamSlot), top.index(held.len() as i64));
     let before = top.apply(Op::Mul, &[slot, count]);
@@ -313,7 +344,12 @@ fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, held: &[NodeId]
         let mut top = body.top();
         let number = top.index(i as i64);
         let place = top.apply(Op::Add, &[before, number]);
-        let first = top.apply(Op::Mul, &[place, cols]);
+        let mut first = top.apply(Op::Mul, &[place, cols]);
+        if let Some(column) = column {
+            let beside = top.index(beside.into());
+            first = top.apply(Op::Mul, &[first, beside]);
+            first = top.apply(Op::Add, &[first, column]);
+        }
         body.hold(id, memory, first);
     }
 }
@@ -322,9 +358,11 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
     let (zero, one) = (body.top().index(0), body.top().index(1));
     let held = held_values(work, facts, shape);
-    hold(facts, shape, &mut body, &held);
-    rows(work, shape, &mut body, (&Along::Vector, Runs::Each), (LoopKind::Grid, zero, one));
-    Scheduled { row_memory: bytes(shape, &held), ..scheduled(shape, body, vec![]) }
+    hold(facts, shape, &mut body, (&held, None));
+    let dealt = Dealt { kind: LoopKind::Grid, start: zero, end: one, beside: one, column: None };
+    rows(work, shape, &mut body, (&Along::Vector, Runs::Each), dealt);
+    let row_memory = shape.len() * DimExpr::constant(held.len() as i64 * 4);
+    Scheduled { row_memory, ..scheduled(shape, body, vec![]) }
 }
 
 fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
@@ -350,15 +388,35 @@ fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Valu
     range
 }
 
-/// All rows, one after another.
+/// The rows that are dealt out.
+struct Dealt {
+    kind: LoopKind,
+    start: Value,
+    end: Value,
+    /// How many at a time …
+    beside: Value,
+    /// … and which of them this thread works on, if they are several.
+    column: Option<Value>,
+}
+
+/// All rows, one after another, or so many at a time.
 fn rows(
     work: &Work<'_>,
     shape: &Shape,
     body: &mut Body<'_>,
     (along, how_many): (&Along, Runs),
-    (kind, start, end): (LoopKind, Value, Value),
+    Dealt { kind, start, end, beside, column }: Dealt,
 ) {
-    let row = body.top().declare(INDEX);
+    let var = body.top().declare(INDEX);
+    let (mut row, mut is_there) = (var, None);
+    if let Some(column) = column {
+        let one = body.top().index(1);
+        let mut b = body.item();
+        let (own, last) = (b.apply(Op::Add, &[var, column]), b.apply(Op::Sub, &[end, one]));
+        // Whoever has none works on the last again, so that all come to where values are combined.
+        row = b.apply(Op::Min, &[own, last]);
+        is_there = Some(b.apply(Op::Lt, &[own, end]));
+    }
     let of_row = body.decode_dims(row, shape.rows);
     let range = shape.part.as_ref().map(|part| range(shape, part, body, &of_row));
     let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
@@ -379,7 +437,11 @@ fn rows(
     if work.group.stores.iter().any(elements) {
         let (dims, line, along, run) = (shape.cols(), shape.line, &along_part, &Run::default());
         let (range, coordinates) = (range.as_ref(), of_elements.as_slice());
-        Pass { work, dims, line, along, row, range, coordinates, run }.store(body);
+        let stores = Pass { work, dims, line, along, row, range, coordinates, run }.store(body);
+        match is_there {
+            Some(cond) => body.item().body.push(Stmt::If { cond, body: stores }),
+            None => body.item().body.extend(stores),
+        }
     }
     let place = Place { element: row, coordinates: of_elements, lanes: Lanes::ONE, in_row: None };
     let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
@@ -391,13 +453,12 @@ fn rows(
             // All teams know what parts gave together: the first tells.
             let tells = of_row.last().filter(|_| shape.partials > 0).into_iter().chain([thread]);
             let tells: Vec<Value> = tells.map(|&number| b.apply(Op::Eq, &[number, zero])).collect();
-            let cond = tells.into_iter().reduce(|all, one| b.apply(Op::And, &[all, one]));
+            let cond = tells.into_iter().chain(is_there).reduce(|all, one| b.apply(Op::And, &[all, one]));
             let cond = cond.unwrap_or_else(|| unreachable!("a team has threads"));
             b.body.push(Stmt::If { cond, body: stores });
         }
         Along::Team { .. } | Along::Vector => body.item().body.extend(stores),
     }
-    let step = body.top().index(1);
     let (inside, _) = body.take();
-    body.push(Stmt::Loop { var: row, kind, start, end, step, carried: vec![], body: inside });
+    body.push(Stmt::Loop { var, kind, start, end, step: beside, carried: vec![], body: inside });
 }

@@ -75,6 +75,7 @@ fn sample() -> Kernel {
         body: top,
         index: IndexWidth::Bits32,
         team: 1,
+        beside: 1,
         shared: vec![],
     }
 }

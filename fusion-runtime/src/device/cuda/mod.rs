@@ -175,7 +175,8 @@ impl Shared {
     /// Blocks and their threads, of which a kernel of many registers allows fewer than the device.
     fn config(&self, kernel: Kernel, launch: &Launch, elements: u64) -> LaunchConfig {
         if launch.team > 1 {
-            return LaunchConfig::teams(&self.facts, elements, launch.team);
+            let iterations = elements.div_ceil(u64::from(launch.space.grain.max(1)));
+            return LaunchConfig::teams(&self.facts, iterations, launch.team);
         }
         let block_threads_max = self.facts.block_threads_max.min(kernel.block_threads_max);
         let facts = DeviceFacts { block_threads_max, ..self.facts.clone() };

@@ -27,6 +27,7 @@ fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
         body,
         index: IndexWidth::Bits32,
         team: 1,
+        beside: 1,
         shared: vec![],
     }
 }
