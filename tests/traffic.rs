@@ -83,6 +83,14 @@ fuse! {
     /// A logit of each row, and what is combined of all.
     pub fn losses(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }
 
+    /// A read and a write, and three of what all rows share.
+    pub fn biased(x: f32[N, D], bias: f32[D], gamma: f32[D], beta: f32[D]) -> f32[N, D] {
+        layer_norm(gelu(x + bias), D) * gamma + beta
+    }
+
+    /// The same, and one.
+    pub fn scaled(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { rms_norm(x, D) * gamma }
+
     /// What is combined after something else is.
     pub fn peak(x: f32[N]) -> i32[] { argmax(x, N) }
 }
@@ -325,6 +333,66 @@ fn few_long_columns_are_read_once() {
     if let Some([loaded, stored, ..]) = moved {
         assert_eq!([loaded, stored], [4 * (n * d) as u64; 2]);
     }
+}
+
+/// Elements of the longest row that has to be read once: a block holds them.
+const HELD: usize = 1 << 15;
+
+/// Asserts that a function of rows is one kernel, which reads and writes each element once, and no more than `beside` other
+/// bytes.
+fn check_held(
+    test: &str,
+    report: Report,
+    (stored, beside): (u64, u64),
+    call: fn(&Tensor<f32>) -> Result<()>,
+) {
+    let (n, row) = (2, 4 * HELD as u64);
+    let total = total(test, |device| call(&Tensor::full(device, 1.0, [n, HELD])?));
+    if let Some(total) = total {
+        let [launches, loaded, written] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        assert_eq!([launches, written], [1, stored], "{test}");
+        assert!((2 * row..=2 * row + beside).contains(&loaded), "{test}: {loaded} bytes of {}", 2 * row);
+        let told = told(report, &[("N", n), ("D", HELD)]);
+        assert!(
+            told.is_ok_and(|[launches, bytes]| launches == 1 && bytes <= 2 * row + beside + stored),
+            "{test}"
+        );
+    }
+}
+
+const ALL: u64 = 8 * HELD as u64;
+
+#[test]
+fn rows_of_32k_are_read_once_by_a_softmax() {
+    let name = "rows_of_32k_are_read_once_by_a_softmax";
+    check_held(name, softmax_rows::report(), (ALL, 0), |x| softmax_rows(x).map(|_| ()));
+}
+
+/// What of the bias and the weight is read for each row is in a cache.
+#[test]
+fn rows_of_32k_are_read_once_by_a_layer_norm_of_gelu() {
+    let name = "rows_of_32k_are_read_once_by_a_layer_norm_of_gelu";
+    check_held(name, biased::report(), (ALL, 3 * ALL), |x| {
+        let of_columns = |value| Tensor::full(x.device(), value, [HELD]);
+        biased(x, &of_columns(0.5)?, &of_columns(2.0)?, &of_columns(0.25)?).map(|_| ())
+    });
+}
+
+#[test]
+fn rows_of_32k_are_read_once_by_an_rms_norm() {
+    let name = "rows_of_32k_are_read_once_by_an_rms_norm";
+    check_held(name, scaled::report(), (ALL, ALL), |x| {
+        scaled(x, &Tensor::full(x.device(), 2.0, [HELD])?).map(|_| ())
+    });
+}
+
+/// Each thread reads the class of its row.
+#[test]
+fn rows_of_32k_are_read_once_by_a_cross_entropy() {
+    let name = "rows_of_32k_are_read_once_by_a_cross_entropy";
+    check_held(name, losses::report(), (8, 2 * 1024 * 4 * 2), |x| {
+        losses(x, &Tensor::from_slice(x.device(), &[7, 0], [2])?).map(|_| ())
+    });
 }
 
 /// Elements of a row that no block can hold, and that is too short to be worth three kernels.

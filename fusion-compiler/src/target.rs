@@ -150,9 +150,11 @@ pub fn limits(target: Target) -> Limits {
 const PTX_TEAMS: [Team; 3] = [team(32, 1024, 4), team(256, 8192, 1), team(1024, i64::MAX, 1)];
 const WGSL_TEAMS: [Team; 2] = [team(64, 1024, 1), team(256, i64::MAX, 1)];
 
-/// Eight 128-bit accesses for each thread of a block, and fewer rows than a large GPU has room for blocks. What a block can
-/// hold of a row it need not read twice, so elements are stored by parts only of longer ones.
-const GPU_PARTS: Parts = Parts { len: 1 << 13, rows_max: 512, row_min: 1 << 15, stored_row_min: 1 << 16 };
+/// Eight 128-bit accesses for each thread of a block, and fewer rows than a large GPU has room for blocks. Rows of 32,768
+/// elements, as long as a vocabulary, are one kernel's. What a block can hold of a row it need not read twice, so elements are
+/// stored by parts only of longer ones.
+const GPU_PARTS: Parts =
+    Parts { len: 1 << 13, rows_max: 512, row_min: (1 << 15) + 1, stored_row_min: 1 << 16 };
 
 /// A kilobyte or two side by side. A sum of a thousand is as exact as an f32 can be asked to be.
 const GPU_COLUMNS: Columns = Columns { width: 256, steps: 64, row_min: 1025, stored_row_min: 1 << 13 };

@@ -45,6 +45,29 @@ pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
     held.into_iter().collect()
 }
 
+/// The places in memory for these values, each as long as a row: one whose value is needed for the last time where another is
+/// made of it has room for that.
+pub(super) fn places(work: &Work<'_>, held: &[NodeId]) -> Vec<usize> {
+    let held: BTreeSet<NodeId> = held.iter().copied().collect();
+    let runs = runs(work, &held);
+    let (first, last) = (|id: &NodeId| runs[id].first(), |id: &NodeId| runs[id].last());
+    let mut in_order: Vec<NodeId> = held.iter().copied().collect();
+    in_order.sort_by_key(|id| (first(id), *id));
+    let (mut taken, mut places): (Vec<NodeId>, BTreeMap<NodeId, usize>) = (vec![], BTreeMap::new());
+    for id in in_order {
+        let made_of = made_of(work, id, &held);
+        let is_free =
+            |other: &NodeId| last(other) < first(&id) || last(other) == first(&id) && made_of.contains(other);
+        let place = taken.iter().position(is_free).unwrap_or(taken.len());
+        match taken.get_mut(place) {
+            Some(other) => *other = id,
+            None => taken.push(id),
+        }
+        places.insert(id, place);
+    }
+    held.iter().map(|id| places[id]).collect()
+}
+
 /// The values that take the place of several that are read from far, because nothing else is made of those again: the sum of
 /// an input and its residual, say. The last such value of a row, so that the least is made of it again.
 fn joints(work: &Work<'_>, held: &BTreeSet<NodeId>) -> Vec<NodeId> {
@@ -84,11 +107,11 @@ fn joints(work: &Work<'_>, held: &BTreeSet<NodeId>) -> Vec<NodeId> {
     joints
 }
 
-/// What a value of an element is made of in the same run, itself included.
-fn made_of(work: &Work<'_>, id: NodeId, held: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
-    let (mut all, mut open) = (BTreeSet::new(), vec![id]);
+/// What a value of an element is made of in the run that makes it, itself included.
+fn made_of(work: &Work<'_>, made: NodeId, held: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+    let (mut all, mut open) = (BTreeSet::new(), vec![made]);
     while let Some(id) = open.pop() {
-        let known = is_reduced(work, id) || is_far(work, id) || held.contains(&id);
+        let known = is_reduced(work, id) || is_far(work, id) || held.contains(&id) && id != made;
         if all.insert(id) && !known {
             open.extend(&work.graph.node(id).args);
         }

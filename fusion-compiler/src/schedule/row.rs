@@ -7,7 +7,7 @@
 
 use super::body::{Body, Level, Place, Sight};
 use super::cut::Cut;
-use super::held::held;
+use super::held::{self, held};
 use super::pass::{Along, INDEX, Pass};
 use super::position::Range;
 use super::runs::{Run, Runs, runs};
@@ -104,7 +104,7 @@ pub(super) fn parts(
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let held = held_values(work, facts, &shape);
-            let holds = held.len() == 1 && facts.row_memory == RowMemory::AtLaunch;
+            let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
             let scheduled = on_gpu(work, facts, &shape, &Way { index, lanes, team, beside: 1, holds }, &held);
             Scheduled { when: vec![], ..scheduled }
         }
@@ -233,7 +233,7 @@ struct Way {
     holds: bool,
 }
 
-fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[NodeId]) -> Scheduled {
+fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[Held]) -> Scheduled {
     let vector = if way.lanes > 1 { format!("_v{}", way.lanes) } else { String::new() };
     let wide = if way.index == IndexWidth::Bits64 { "_wide" } else { "" };
     let holds = if way.holds { "_held" } else { "" };
@@ -278,8 +278,8 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
 }
 
 /// Bytes of held values of the rows of a team.
-fn bytes(shape: &Shape, held: &[NodeId], way: &Way) -> DimExpr {
-    shape.len() * DimExpr::constant(held.len() as i64 * 4 * i64::from(way.beside))
+fn bytes(shape: &Shape, held: &[Held], way: &Way) -> DimExpr {
+    shape.len() * DimExpr::constant(places(held) * 4 * i64::from(way.beside))
 }
 
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
@@ -294,7 +294,7 @@ fn conditions(
     facts: &TargetFacts,
     shape: &Shape,
     way: &Way,
-    held: &[NodeId],
+    held: &[Held],
 ) -> Vec<Condition> {
     let mut when = width_conditions(work, facts, way.index);
     if way.lanes > 1 {
@@ -316,18 +316,39 @@ fn conditions(
     when
 }
 
-/// What is kept of each element of a row, if rows are a line.
-fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<NodeId> {
-    if shape.is_line() && work.group.unrolled.is_empty() { held(work, facts) } else { vec![] }
+/// A value that is kept of each element of a row, and its place among those that are.
+#[derive(Clone, Copy)]
+struct Held {
+    id: NodeId,
+    place: i64,
+}
+
+/// What is kept of each element, if rows are a line.
+fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<Held> {
+    if !shape.is_line() || !work.group.unrolled.is_empty() {
+        return vec![];
+    }
+    let held = held(work, facts);
+    let places = match facts.row_memory {
+        RowMemory::Scratch => (0..held.len()).collect(),
+        RowMemory::AtLaunch | RowMemory::Fixed(_) => held::places(work, &held),
+    };
+    let place = |(id, place): (NodeId, usize)| Held { id, place: place as i64 };
+    held.into_iter().zip(places).map(place).collect()
+}
+
+/// How many places they have, each as long as a row.
+fn places(held: &[Held]) -> i64 {
+    held.iter().map(|held| held.place + 1).max().unwrap_or(0)
 }
 
 /// Gives each of these values a part of the memory for rows, where those of rows side by side take turns.
-fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, (held, column): (&[NodeId], Option<Value>)) {
+fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, (held, column): (&[Held], Option<Value>)) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
         RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
         RowMemory::Scratch => {
-            for &id in held {
+            for &Held { id, .. } in held {
                 let memory = body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch });
                 let first = body.top().index(0);
                 body.hold(id, memory, first);
@@ -338,11 +359,11 @@ fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, (held, column):
     let memory = body.share(Shared { dtype: DType::F32, len });
     let (cols, beside) = (body.extent(&shape.len()), body.kernel.beside);
     let mut top = body.top();
-    let (slot, count) = (top.bind(INDEX, Expr::TeamSlot), top.index(held.len() as i64));
+    let (slot, count) = (top.bind(INDEX, Expr::TeamSlot), top.index(places(held)));
     let before = top.apply(Op::Mul, &[slot, count]);
-    for (i, &id) in held.iter().enumerate() {
+    for &Held { id, place } in held {
         let mut top = body.top();
-        let number = top.index(i as i64);
+        let number = top.index(place);
         let place = top.apply(Op::Add, &[before, number]);
         let mut first = top.apply(Op::Mul, &[place, cols]);
         if let Some(column) = column {
@@ -361,7 +382,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     hold(facts, shape, &mut body, (&held, None));
     let dealt = Dealt { kind: LoopKind::Grid, start: zero, end: one, beside: one, column: None };
     rows(work, shape, &mut body, (&Along::Vector, Runs::Each), dealt);
-    let row_memory = shape.len() * DimExpr::constant(held.len() as i64 * 4);
+    let row_memory = shape.len() * DimExpr::constant(places(&held) * 4);
     Scheduled { row_memory, ..scheduled(shape, body, vec![]) }
 }
 

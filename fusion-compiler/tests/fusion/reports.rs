@@ -41,12 +41,12 @@ fn reports_count_what_a_call_launches_and_reads_again() {
     assert_eq!(called(columns, Target::Wgsl, &[64, 1024]), twice(64, 1024));
     // Each thread goes through many columns together, more than its cache may hold, for the largest, the sum and the rest.
     assert_eq!(called(columns, Target::Cpu, &[64, 1024]), (1, 16 * 64 * 1024, 0));
-    // Two numbers of each element are held: what is read, and its exponential.
-    assert_eq!(called(rows, Target::Ptx, &[100, 20_000]), held(100, 20_000));
-    assert_eq!(called(rows, Target::Ptx, &[100, 21_000]), twice(100, 21_000));
-    assert_eq!(called(rows, Target::Wgsl, &[100, 1536]), held(100, 1536));
-    assert_eq!(called(rows, Target::Wgsl, &[100, 1540]), twice(100, 1540));
-    assert_eq!(called(rows, Target::Cpu, &[100, 21_000]), held(100, 21_000), "in its cache");
+    // One number of each element is held: what is read, and in its place the exponential that is made of it.
+    assert_eq!(called(rows, Target::Ptx, &[100, 41_472]), held(100, 41_472));
+    assert_eq!(called(rows, Target::Ptx, &[100, 41_476]), twice(100, 41_476));
+    assert_eq!(called(rows, Target::Wgsl, &[100, 3072]), held(100, 3072));
+    assert_eq!(called(rows, Target::Wgsl, &[100, 3076]), twice(100, 3076));
+    assert_eq!(called(rows, Target::Cpu, &[100, 42_000]), held(100, 42_000), "in its cache");
     // In parts of 8192: read for the two numbers of each of 37, read again for the elements; the largest of each part is
     // read twice, those of the row by the rest.
     let long = 300_000u64;
