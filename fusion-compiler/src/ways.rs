@@ -3,7 +3,7 @@
 //! Invariant: seen from the kernels alone, before they are made legal for a target.
 
 use crate::ir::kernel::{IndexWidth, Lanes, Type};
-use crate::ir::plan::{BufferArg, Reach, Target, Text, Ways};
+use crate::ir::plan::{BufferArg, Condition, Reach, Target, Text, Ways};
 use crate::schedule::Scheduled;
 
 /// What may set a variant apart.
@@ -24,12 +24,23 @@ struct Traits {
 
 /// What there is of a kernel for a target: of each way to run it, the launches.
 pub(crate) fn ways<'s>(target: Target, ways: impl Iterator<Item = &'s [Scheduled]>) -> Ways {
-    let traits: Vec<Traits> = ways.map(traits).collect();
-    let kinds = match target {
+    let (by_subgroups, ways): (Vec<_>, Vec<_>) = ways.partition(|way| asks_for_subgroups(way));
+    let variants = (by_subgroups.len() + ways.len()) as u16;
+    let traits: Vec<Traits> = ways.into_iter().map(traits).collect();
+    let mut kinds = match target {
         Target::Cpu => on_cpu(&traits),
         Target::Ptx | Target::Wgsl => on_gpu(&traits),
     };
-    Ways { target, variants: traits.len() as u16, kinds: kinds.into_iter().map(Text::from).collect() }
+    // The same otherwise, but for memory in which subgroups pass on what they have.
+    if !by_subgroups.is_empty() {
+        kinds.push("subgroups|shared memory".into());
+    }
+    Ways { target, variants, kinds: kinds.into_iter().map(Text::from).collect() }
+}
+
+fn asks_for_subgroups(launches: &[Scheduled]) -> bool {
+    let mut conditions = launches.iter().flat_map(|launch| &launch.when);
+    conditions.any(|condition| matches!(condition, Condition::Subgroups(_)))
 }
 
 fn traits(launches: &[Scheduled]) -> Traits {
