@@ -247,6 +247,7 @@ catalogue! {
     part_is_value(name) = "`{name}` is a value: a dim is split into dims and whole numbers that are written in the source";
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
+    split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
     split_at(function, dim) = "`{function}` along `{dim}`, which is split, is not available: go along its parts";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";

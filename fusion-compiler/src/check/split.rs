@@ -69,6 +69,14 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Way, args
         let name = b.graph.axis(split.whole).name.clone();
         return b.error(arrow.at, diag::split_twice(name));
     }
+    let elements =
+        |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent)).as_const();
+    if let (Some(whole), Some(parts)) = (elements(&[split.whole]), elements(&split.parts))
+        && whole != parts
+    {
+        let name = b.graph.axis(split.whole).name.clone();
+        return b.error(arrow.at, diag::split_extents(name, whole, parts));
+    }
     let (axes, span) = (has.minus(gone).union(new), b.place(at));
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span }))
 }
