@@ -55,10 +55,22 @@ impl<'k> Loops<'k> {
 
     fn of(&self, stmt: &Stmt) -> Option<DimExpr> {
         match stmt {
-            Stmt::Loop { kind: LoopKind::Serial, start, end, step, body, .. } => {
-                let times = self.distance(*start, *end)?.ceil_div(self.least(*step));
+            Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, body, .. } => {
                 let one = || DimExpr::constant(1);
-                Some(times * (one() + self.trips(body)?) + one())
+                let distance = self.distance(*start, *end)?;
+                let (mut each, mut all) = (one(), one());
+                for stmt in body {
+                    match stmt {
+                        // Strips go through what the loop goes through, one after another.
+                        Stmt::Loop { start, end, step, body, .. } if self.is_strip(*var, *start, *end) => {
+                            let times = distance.clone().ceil_div(self.least(*step));
+                            each = each + one();
+                            all = all + times * (one() + self.trips(body)?);
+                        }
+                        stmt => each = each + self.of(stmt)?,
+                    }
+                }
+                Some(distance.ceil_div(self.least(*step)) * each + all)
             }
             Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team, body, .. }
             | Stmt::If { body, .. }
@@ -68,6 +80,13 @@ impl<'k> Loops<'k> {
                 Some(DimExpr::constant(0))
             }
         }
+    }
+
+    /// Whether a loop is of the next so many steps from where the one around it is.
+    fn is_strip(&self, counter: Value, start: Value, end: Value) -> bool {
+        let of = |end| self.operands(end, Op::Add);
+        start == counter
+            && of(end).is_some_and(|[from, len]| from == counter && self.operands(len, Op::Min).is_some())
     }
 
     /// How far it is, at most, from one to the other: an end may be so much past the start, or past what the start is past; and a

@@ -2,7 +2,7 @@
 #![cfg(feature = "syntax")]
 
 use fusion_compiler::check::{Source, front_end};
-use fusion_compiler::ir::plan::{Condition, Limits, Plan, Slot, Target, Variant};
+use fusion_compiler::ir::plan::{Condition, Limits, Plan, Slot, Step, Target, Variant};
 use fusion_compiler::{CpuKernels, compile};
 
 fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
@@ -16,11 +16,16 @@ fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
 /// What a device has that is like many.
 const LIMITS: Limits = Limits { binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0 };
 
-/// What runs of the only step for these extents.
-fn variant<'p>(plan: &'p Plan<CpuKernels>, extents: &[i64]) -> &'p Variant<CpuKernels> {
-    let [step] = &*plan.programs[0].steps else { panic!("there is one step") };
+/// What runs of a step for these extents.
+fn variant_of<'s>(step: &'s Step<CpuKernels>, extents: &[i64]) -> &'s Variant<CpuKernels> {
     let holds = |variant: &&Variant<CpuKernels>| variant.when.iter().all(|one| one.holds(extents, &LIMITS));
     step.variants.iter().find(holds).expect("one variant has no conditions")
+}
+
+/// What runs of the only step.
+fn variant<'p>(plan: &'p Plan<CpuKernels>, extents: &[i64]) -> &'p Variant<CpuKernels> {
+    let [step] = &*plan.programs[0].steps else { panic!("there is one step") };
+    variant_of(step, extents)
 }
 
 /// Asserts how many kernels run for each extents, on every target.
@@ -34,15 +39,12 @@ fn check(source: &str, cases: &[(&[i64], usize)]) {
     }
 }
 
-/// The most trips through loops that a thread of the only step makes for these extents.
+/// The most trips through loops that a thread makes for these extents.
 fn trips(source: &str, extents: &[i64]) -> i64 {
     let plan = plan(source, Target::Wgsl);
-    let launches = &variant(&plan, extents).launches;
-    launches
-        .iter()
-        .map(|launch| launch.trips.eval(extents).expect("it is a number"))
-        .max()
-        .expect("it has kernels")
+    let steps = plan.programs[0].steps.iter().map(|step| variant_of(step, extents));
+    let trips = steps.flat_map(|variant| variant.launches.iter()).map(|launch| launch.trips.eval(extents));
+    trips.map(|trips| trips.expect("it is a number")).max().expect("there are kernels")
 }
 
 /// Steps, with the one that each loop ends on, and those in which a team combines what it has.
@@ -53,13 +55,8 @@ fn trips_are_those_of_all_loops() {
     // Four elements at a time for each of 64 threads.
     assert_eq!(trips("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[4096, 1000]), 4 + 1 + 16);
     // Strips of 128 elements.
-    assert_eq!(
-        trips("pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[1000, 1 << 16]),
-        8 * (1 + 128 + 1) + 1
-    );
-    // No tensor has both dims of a row.
-    let outer = "pub fn f(x: f32[N, K], y: f32[M]) -> f32[N] { sum(x * y, (K, M)) }";
-    assert!((7001..=7200 * 3).contains(&trips(outer, &[600, 7000, 1])), "{}", trips(outer, &[600, 7000, 1]));
+    let columns = trips("pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[1000, 1 << 16]);
+    assert_eq!(columns, 8 * (1 + 1) + 1000 + 1);
 }
 
 /// However the dims of a row lie, no thread goes through one of them by itself.
@@ -73,9 +70,29 @@ fn rows_of_several_dims_take_few_trips() {
         ("pub fn f(x: f32[N, H, W], g: f32[H]) -> f32[N, H, W] { layer_norm(x, (H, W)) * g }", &[2, 9000, 2]),
         ("pub fn f(x: f32[N, C, L]) -> f32[C] { sum(x, (N, L)) }", &[33_000, 600, 1]),
         ("pub fn f(p: f32[N, L], y: f32[N, L, K]) -> f32[] { sum(p * y) }", &[1, 40_000, 2]),
+        // No tensor has all dims of a row, or it is read at other places.
+        ("pub fn f(x: f32[N, K], y: f32[M]) -> f32[N] { sum(x * y, (K, M)) }", &[600, 70_000, 1]),
+        (
+            "pub fn f(a: f32[N], b: f32[C], c: f32[H], d: f32[W]) -> f32[] { sum(a * b * c * d) }",
+            &[1, 9000, 3, 2],
+        ),
+        (
+            "pub fn f(x: f32[N, C, H, W]) -> f32[] { mean(abs(slice(x, H -> A, 1..) - slice(x, H -> A, ..H - 1))) }",
+            &[1, 9000, 3, 2],
+        ),
+        // Side by side.
+        (
+            "pub fn f(x: f32[A, B, L, C], g: f32[B]) -> f32[B, L, C, A] { layer_norm(x, (A, L)) * g }",
+            &[2, 3, 300, 9],
+        ),
+        ("pub fn f(x: f32[N, C, H, W], g: f32[C]) -> f32[W, C] { var(x * g, (N, H)) }", &[300, 2, 2, 2]),
+        (
+            "pub fn f(x: f32[N, H, T, D]) -> f32[H] { sum(slice(x, T -> S, 1..), (N, S, D)) }",
+            &[2, 4, 128, 64],
+        ),
     ] {
         let trips = trips(source, extents);
-        assert!(trips < 2000, "{trips} of {source}");
+        assert!(trips < 4000, "{trips} of {source}");
     }
 }
 

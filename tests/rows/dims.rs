@@ -39,6 +39,10 @@ fuse! {
     pub(crate) fn grouped(x: f32[N, C, H], g: f32[C]) -> f32[N, C, H] { group_norm(x, C, 2, H) * g }
     pub(crate) fn of_outer_rows(x: f32[N, C, L]) -> f32[C] { sum(x, (N, L)) }
     pub(crate) fn of_products(p: f32[N, L], y: f32[N, L, K]) -> f32[] { sum(p * y) }
+    pub(crate) fn of_outer_products(a: f32[N], b: f32[L], c: f32[K]) -> f32[] { sum(a * b * c) }
+    pub(crate) fn roughness(x: f32[N, L, K]) -> f32[] {
+        sum(square(slice(x, L -> S, 1..) - slice(x, L -> S, ..L - 1)))
+    }
 
     // One reduction of another.
     pub(crate) fn softmax_totals(x: f32[N, D]) -> f32[D] {
@@ -214,6 +218,16 @@ fn rows_of_several_dims() {
             let (p, y) = (Host::new(36, &[n, l]), Host::new(37, &[n, l, k]));
             let expected = sums(&[n, l, k], &[0, 1, 2], |at| p.at(&at[..2]) * y.at(at));
             check_sums("products", &of_products(&p.on(device)?, &y.on(device)?)?, &[], &expected);
+            let step = |at: &[usize]| (y.at(&[at[0], at[1] + 1, at[2]]) - y.at(at)).powi(2);
+            let expected = sums(&[n, l - 1, k], &[0, 1, 2], step);
+            let rounded = expected.iter().map(|sum| (sum.value, sum.bound() + 4.0 * UNIT * sum.magnitude));
+            check("roughness", &roughness(&y.on(device)?)?, &[], rounded);
+            let [a, b, c] = [(38, n), (39, l), (40, k)].map(|(seed, len)| Host::new(seed, &[len]));
+            let product = |at: &[usize]| a.at(&at[..1]) * b.at(&at[1..2]) * c.at(&at[2..]);
+            let expected = sums(&[n, l, k], &[0, 1, 2], product);
+            let rounded = expected.iter().map(|sum| (sum.value, sum.bound() + 4.0 * UNIT * sum.magnitude));
+            let got = of_outer_products(&a.on(device)?, &b.on(device)?, &c.on(device)?)?;
+            check("outer products", &got, &[], rounded);
         }
         Ok(())
     });

@@ -16,7 +16,7 @@ fuse! {
         e / sum(e, D)
     }
     pub(crate) fn everything(x: f32[N, D]) -> f32[] { sum(x) }
-    /// No tensor has all of a row, so each thread goes through one of its dims by itself.
+    /// No tensor has all of a row.
     pub(crate) fn of_outer_products(p: f32[N, K], q: f32[M]) -> f32[N] { sum(p * q, (K, M)) }
     pub(crate) fn columns(x: f32[N, D]) -> f32[D] { sum(x, N) }
     pub(crate) fn counts(x: i32[N, D]) -> (i32[N], i32[N]) { (sum(x, D), prod(x, D)) }

@@ -112,11 +112,11 @@ impl Cut {
 /// The most axes that parts take beside those of a group.
 const AXES_OF_PARTS: usize = 2;
 
-/// Fewer elements of a line are no work for a block.
-const LINE_MIN: i64 = 1024;
+/// Fewer elements along the innermost dim are no work for a thread.
+const INNER_MIN: i64 = 1024;
 
-/// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim, or the line
-/// that is innermost, where that is long, else along the outermost axis.
+/// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim where that is
+/// long, else along the outermost axis.
 pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
     let (graph, group) = (work.graph, work.group);
     if graph.axes.len() + AXES_OF_PARTS > AXES_MAX {
@@ -124,7 +124,7 @@ pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> 
     }
     let all = cols(graph, group, &work.operands);
     let in_line = match schedule {
-        Schedule::Row => line(work, facts, &all),
+        Schedule::Row => line(facts, &all),
         Schedule::Column | Schedule::Pointwise => 1,
     };
     let (outer, inner) = all.split_at(all.len() - in_line);
@@ -155,7 +155,7 @@ pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> 
     when.push(Condition::AtLeast(product(&all), row_min(work, facts, schedule)));
     let mut cuts = vec![(cut, when.clone())];
     if !outer.is_empty() {
-        cuts[0].1.push(Condition::AtLeast(extent, LINE_MIN));
+        cuts[0].1.push(Condition::AtLeast(extent, INNER_MIN));
         cuts.push((along_outermost(work, &cuts[0].0), when));
     }
     cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));

@@ -90,8 +90,7 @@ fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Ve
 }
 
 /// Rows that are parts of longer ones, of `len` elements of a line, or coordinates along the outermost dim of a row that is
-/// none, but for the last; the last coordinate of rows is the number of the part. A block or a CPU thread has each for itself; a
-/// smaller team, where it is several short runs.
+/// none, but for the last; the last coordinate of rows is the number of the part. A block or a CPU thread has each for itself.
 pub(super) fn parts(
     work: &Work<'_>,
     facts: &TargetFacts,
@@ -99,8 +98,7 @@ pub(super) fn parts(
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
     let shape = Shape::of_parts(work, facts, cut);
-    let smallest = facts.teams.first().map(|&team| Team { row_max: i64::MAX, ..team });
-    match if shape.is_line() { middle_team(facts) } else { smallest } {
+    match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let held = held_values(work, facts, &shape);
@@ -163,21 +161,19 @@ impl Shape {
     fn new(work: &Work<'_>, facts: &TargetFacts) -> Shape {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
-        let line = line(work, facts, &cols);
+        let line = line(facts, &cols);
         Shape { rows: rows.len(), partials: 0, dims: [rows, cols].concat(), line, part: None }
     }
 
-    /// That of parts of rows. Parts of lines are lines, although they may have fewer operands.
+    /// That of parts of rows.
     fn of_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> Shape {
-        let shape = Shape::new(work, facts);
-        let line = if cut.alone.is_some() { shape.line } else { shape.cols().len() };
-        Shape { line, part: Some(cut.len.clone()), ..shape }
+        Shape { part: Some(cut.len.clone()), ..Shape::new(work, facts) }
     }
 
     /// That of parts of lines after what all of them gave.
     fn after_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> Shape {
         let shape = Shape::of_parts(work, facts, cut);
-        Shape { partials: 1, line: shape.line - 1, ..shape }
+        Shape { partials: 1, line: line(facts, &shape.cols()[1..]), ..shape }
     }
 
     /// Most elements of a line.

@@ -47,19 +47,12 @@ pub(super) fn product(dims: &[SpaceDim]) -> DimExpr {
     DimExpr::product(dims.iter().map(|dim| &dim.extent))
 }
 
-/// How many of the dims of a row make a line, which a team goes through by the number of an element: the innermost ones that one
-/// operand has all of, so that the number is no larger than a position in it. Vector loops run along one dim.
-pub(super) fn line(work: &Work<'_>, facts: &TargetFacts, cols: &[SpaceDim]) -> usize {
-    let has = |operand: &Operand, dims: &[SpaceDim]| {
-        dims.iter().flat_map(|dim| &dim.axes).all(|axis| operand.axes.contains(axis))
-    };
-    let is_line = |count: &usize| {
-        let dims = &cols[cols.len() - count..];
-        work.operands.iter().any(|operand| has(operand, dims))
-    };
+/// How many of the dims of a row, the innermost, make a line: a team goes through all of a row by the number of an element, and
+/// vector loops run along one dim.
+pub(super) fn line(facts: &TargetFacts, cols: &[SpaceDim]) -> usize {
     match facts.vector {
         Vectors::Loops(_) => 1,
-        Vectors::Lanes(_) => (2..=cols.len()).take_while(is_line).last().unwrap_or(1),
+        Vectors::Lanes(_) => cols.len(),
     }
 }
 
@@ -154,7 +147,8 @@ fn beside(graph: &Graph, group: &Group, operand: &Operand) -> Option<Reach> {
     is_rows.then(|| Reach::Beside { each: product(&group.cols), inner: product(inner) })
 }
 
-/// The numbers of elements of the operands, each once, that 32-bit positions may not reach.
+/// The numbers of elements of the operands, each once, that 32-bit positions may not reach; and of a row, if it has more dims than
+/// any of them.
 pub(super) fn wide_lengths(work: &Work<'_>) -> Vec<DimExpr> {
     // Operands of the same axes, in whatever order, have the same length.
     let axes = work.operands.iter().map(|operand| operand.in_memory().collect());
@@ -163,6 +157,10 @@ pub(super) fn wide_lengths(work: &Work<'_>) -> Vec<DimExpr> {
         if !sets.contains(&set) {
             sets.push(set);
         }
+    }
+    let row: AxisSet = work.group.cols.iter().copied().collect();
+    if !sets.iter().any(|set| row.minus(*set).is_empty()) {
+        sets.push(row);
     }
     let length = |set: &AxisSet| DimExpr::product(set.iter().map(|axis| &work.graph.axis(axis).extent));
     sets.iter().map(length).filter(|len| len.as_const().is_none_or(|len| len > BITS32_MAX)).collect()

@@ -47,7 +47,7 @@ pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) ->
 /// How many of the ways to run a row group as a whole come first: those that are for shorter rows alone.
 pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usize {
     let all = cols(work.graph, work.group, &work.operands);
-    let is_line = line(work, facts, &all) == all.len();
+    let is_line = line(facts, &all) == all.len();
     let shorter = |condition: &Condition| match condition {
         Condition::AtMost(extent, most) => is_line && *extent == product(&all) && *most < facts.parts.row_min,
         Condition::AtLeast(..)
