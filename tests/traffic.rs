@@ -296,31 +296,26 @@ fn a_residual_and_its_norm_read_each_element_once() {
     }
 }
 
+/// Asserts how often a softmax of columns reads each element, all of every sector that it touches, as its report tells.
+fn check_columns(test: &str, [n, d]: [usize; 2], times: u64) {
+    let moved = measured(test, |device| softmax_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ()));
+    if let Some(moved) = moved {
+        let bytes = 4 * (n * d) as u64;
+        assert_eq!(moved, [times * bytes, bytes, times * bytes / 32, bytes / 32]);
+        assert_eq!(told(softmax_columns::report(), &[("N", n), ("D", d)]), Ok([1, (times + 1) * bytes]));
+    }
+}
+
 /// Columns that are few and long are held by teams, of eight side by side: what is read at once of memory.
 #[test]
 fn long_columns_are_read_once_and_side_by_side() {
-    let (n, d) = (1024, 256);
-    let moved = measured("long_columns_are_read_once_and_side_by_side", |device| {
-        softmax_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ())
-    });
-    if let Some(moved) = moved {
-        let bytes = 4 * (n * d) as u64;
-        assert_eq!(moved, [bytes, bytes, bytes / 32, bytes / 32]);
-        assert_eq!(told(softmax_columns::report(), &[("N", n), ("D", d)]), Ok([1, 2 * bytes]));
-    }
+    check_columns("long_columns_are_read_once_and_side_by_side", [1024, 256], 1);
 }
 
 /// Columns that no team can hold are read twice.
 #[test]
 fn longer_columns_are_read_twice_and_side_by_side() {
-    let (n, d) = (8000, 24);
-    let moved = measured("longer_columns_are_read_twice_and_side_by_side", |device| {
-        softmax_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ())
-    });
-    if let Some(moved) = moved {
-        let bytes = 4 * (n * d) as u64;
-        assert_eq!(moved, [2 * bytes, bytes, 2 * bytes / 32, bytes / 32]);
-    }
+    check_columns("longer_columns_are_read_twice_and_side_by_side", [8000, 24], 2);
 }
 
 /// Fewer columns are a team's each, which holds them: what threads read and write at a time is apart.

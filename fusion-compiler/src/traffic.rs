@@ -80,21 +80,35 @@ fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
 
 /// How often statements go through a buffer. What is dealt out is of other rows, or of other elements.
 fn times_read(stmts: &[Stmt], buffer: BufferId) -> usize {
-    let (mut once, mut dealt, mut loops) = (0, 0, 0);
-    for stmt in stmts {
-        match stmt {
-            Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => once = 1,
-            Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team, body, .. } => {
-                dealt = dealt.max(times_read(body, buffer));
+    let mut times = Times::default();
+    times.add(stmts, buffer);
+    times.loops.max(times.dealt).max(times.once)
+}
+
+/// Reads by themselves, in loops that are dealt out, and in loops one after another.
+#[derive(Default)]
+struct Times {
+    once: usize,
+    dealt: usize,
+    loops: usize,
+}
+
+impl Times {
+    fn add(&mut self, stmts: &[Stmt], buffer: BufferId) {
+        for stmt in stmts {
+            match stmt {
+                Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => self.once = 1,
+                Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team, body, .. } => {
+                    self.dealt = self.dealt.max(times_read(body, buffer));
+                }
+                Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {
+                    self.loops += times_read(body, buffer);
+                }
+                Stmt::If { body, .. } => self.add(body, buffer),
+                Stmt::Let(..) | Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => {}
             }
-            Stmt::If { body, .. } => once = once.max(times_read(body, buffer)),
-            Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {
-                loops += times_read(body, buffer);
-            }
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => {}
         }
     }
-    loops.max(dealt).max(once)
 }
 
 fn is_written(stmts: &[Stmt], buffer: BufferId) -> bool {
