@@ -13,6 +13,8 @@ fuse! {
 
     // Along rows that lie one after another.
     pub(crate) fn soft_rows(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
+    /// Several values of each element are needed again at the same time.
+    pub(crate) fn difference(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { softmax(x, D) - softmax(y, D) }
     pub(crate) fn log_sum_rows(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }
 
     /// Parameters of each row, which are read once, and of each element.
@@ -107,6 +109,26 @@ fn softmax_over_an_outer_dim() {
                 row.iter().map(|x| (x - most - sum.ln(), roundings(l) + 1e-6)).collect()
             });
             check("log softmax", &log_soft(&flat)?, &[l, c], logs);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_difference_of_shares() {
+    on_devices(|device| {
+        for [n, d] in [[3, 7], [2, 132], [5, 1025], [1, 2500]] {
+            let (x, y) = (Host::new(8, &[n, d]), Host::new(9, &[n, d]));
+            let shares = |host: &Host| -> Vec<f64> {
+                let share = |row: Vec<f64>| {
+                    let (e, _, sum) = exponentials(&row);
+                    e.into_iter().map(move |e| e / sum)
+                };
+                host.rows().flat_map(share).collect()
+            };
+            let pairs = shares(&x).into_iter().zip(shares(&y));
+            let expected = pairs.map(|(x, y)| (x - y, roundings(d) * (x + y)));
+            check("difference", &difference(&x.on(device)?, &y.on(device)?)?, &[n, d], expected);
         }
         Ok(())
     });
