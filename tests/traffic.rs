@@ -45,6 +45,9 @@ fuse! {
     /// Two reads and a write: rows lie side by side.
     pub fn softmax_columns(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }
 
+    /// A read.
+    pub fn logs_of_columns(x: f32[N, D]) -> f32[D] { logsumexp(x, N) }
+
     /// Three reads, and one of what each row has.
     pub fn layer_norm_columns(x: f32[N, D], gamma: f32[D], beta: f32[D]) -> f32[N, D] {
         let y = x - mean(x, N);
@@ -113,6 +116,12 @@ fn measured(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<[u64
 
 /// The sums that are reported of all launches of `test`.
 fn total(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<String> {
+    let text = reported(test, body)?;
+    Some(text.lines().find(|line| line.starts_with("total ")).expect("the process ended").into())
+}
+
+/// What is reported of each launch of `test`, and then of all.
+fn reported(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<String> {
     let device = Kind::Cuda.open()?;
     if std::env::var_os(CHILD).is_some() {
         body(&device).and_then(|()| device.synchronize()).unwrap_or_else(|error| panic!("{error}"));
@@ -129,7 +138,7 @@ fn total(test: &str, body: impl FnOnce(&Device) -> Result<()>) -> Option<String>
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
     let text = std::fs::read_to_string(&report).expect("it was written");
     std::fs::remove_file(&report).expect("it was written");
-    Some(text.lines().find(|line| line.starts_with("total ")).expect("the process ended").into())
+    Some(text)
 }
 
 fn inputs(device: &Device, n: usize) -> Result<[Tensor<f32>; 3]> {
@@ -310,6 +319,21 @@ fn check_columns(test: &str, [n, d]: [usize; 2], times: u64) {
 #[test]
 fn long_columns_are_read_once_and_side_by_side() {
     check_columns("long_columns_are_read_once_and_side_by_side", [1024, 256], 1);
+}
+
+/// The same where nothing is stored of their elements: one thread of each column would leave most of a GPU idle.
+#[test]
+fn few_columns_have_many_threads() {
+    let (n, d) = (1024, 256);
+    let text = reported("few_columns_have_many_threads", |device| {
+        logs_of_columns(&Tensor::full(device, 1.0, [n, d])?).map(|_| ())
+    });
+    if let Some(text) = text {
+        let (launch, bytes) = (text.lines().next().expect("it was launched"), (4 * n * d) as u64);
+        assert!(launch.contains(" grid=32x1x1 block=256x1x1 "), "{launch}");
+        let moved = ["loaded", "load_sectors"].map(|key| number(launch, key));
+        assert_eq!(moved, [bytes, bytes / 32]);
+    }
 }
 
 /// Columns that no team can hold are read twice.

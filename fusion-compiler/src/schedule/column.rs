@@ -4,7 +4,7 @@
 //! combined, and once more for what is stored of elements. On GPUs what is made of a row stays in registers, on the CPU in
 //! memory of the thread, one element for each row of a block of them. What several runs (`runs.rs`) need of the elements is read
 //! and made again; nothing of them is held. Long rows are cut into parts (`split.rs`), which lie side by side as rows do. Where
-//! elements of few rows are stored, GPUs give each to a team, as `row.rs` does.
+//! rows are few, GPUs give several to a team, as `row.rs` does.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(lanes) => {
             let ways = widths(work, facts).into_iter().flat_map(|index| [(index, lanes), (index, 1)]);
-            let mut scheduled = if work.group.writes_beside() { row::beside(work, facts) } else { vec![] };
+            let mut scheduled = row::beside(work, facts);
             scheduled.extend(ways.map(|way| on_gpu(work, facts, &shape, way)));
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {
