@@ -276,12 +276,16 @@ fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
     stores
 }
 
-/// The order of a value that no one asked to see: as in a result or parameter that has all its axes.
+/// The order of a value that no one asked to see: as in what it is made of, or else a result or parameter, that has all its
+/// axes.
 fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
     let axes = graph.node(node).axes;
+    let mut group = Group::new(Store { node, output: None, order: vec![] });
+    group.fill(graph, |_| false);
+    let read = group.loads.iter().map(|load| load_order(graph, *load));
     let results = graph.outputs.iter().map(|output| graph.parts(&output.axes));
     let params = graph.params.iter().filter_map(|param| param.kind.axes().cloned());
-    let whole = results.chain(params).find(|order| axes.iter().all(|axis| order.contains(&axis)));
+    let whole = read.chain(results).chain(params).find(|order| axes.iter().all(|axis| order.contains(&axis)));
     match whole {
         Some(order) => order.iter().copied().filter(|&axis| axes.contains(axis)).collect(),
         None => axes.iter().collect(),

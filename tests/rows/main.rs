@@ -9,6 +9,7 @@ mod devices;
 mod columns;
 mod dims;
 mod edges;
+mod elsewhere;
 mod lengths;
 mod results;
 mod split;

@@ -96,7 +96,7 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
     for &id in group.nodes.iter().rev().filter(|&&id| !read(id)) {
         let all: Vec<Coordinates> = points.get(&id).into_iter().flatten().cloned().collect();
         let combined = !graph.looped_axes(id).is_empty() && all.iter().any(|at| is_moved(at));
-        if combined || all.len() > 1 && storable(&id) && !is_cheap(graph, id, read) {
+        if combined || all.len() > 1 && storable(&id) && !is_cheap(graph, (id, all.len()), read) {
             return Err(id);
         }
         for at in all {

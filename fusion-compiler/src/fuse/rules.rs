@@ -11,8 +11,11 @@ use crate::target::TargetFacts;
 
 /// A value computed more than once may have at most this many loads …
 const CHEAP_LOADS: usize = 4;
-/// … and this many operations, none of them transcendental.
+/// … and this many operations …
 const CHEAP_OPS: usize = 30;
+/// … of which, all the times after the first together, this many are transcendental: no more work than it takes to write and read
+/// what is stored.
+const TRANSCENDENTAL_AGAIN: usize = 2;
 
 /// The first rule that the groups break, as the value to store and why.
 pub(super) fn broken(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(NodeId, Reason)> {
@@ -31,28 +34,35 @@ fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
     let stored = |id: NodeId| groups.iter().any(|group| group.stores.iter().any(|store| store.node == id));
     let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
     let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
-    candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, id, stored))
+    candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, (id, makers(id)), stored))
 }
 
-/// Whether a value costs little to compute, given what can be read.
-pub(super) fn is_cheap(graph: &Graph, id: NodeId, stored: impl Fn(NodeId) -> bool) -> bool {
+/// Whether a value costs little to compute so many times, given what can be read. What is combined of rows to make it is
+/// another such value, and can be, too.
+pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl Fn(NodeId) -> bool) -> bool {
+    let combined = |id: NodeId| !graph.looped_axes(id).is_empty();
+    if combined(id) && !stored(id) {
+        return false;
+    }
     let (mut moves, mut seen) = (Moves::default(), HashSet::new());
-    let (mut loads, mut ops, mut open) = (0, 0, vec![point(graph, id, &[])]);
+    let (mut loads, mut ops, mut transcendental, mut open) = (0, 0, 0, vec![point(graph, id, &[])]);
     while let Some(point) = open.pop() {
         if !seen.insert(point.clone()) {
             continue;
         }
         let node = graph.node(point.0);
-        let read = stored(point.0) || matches!(node.kind, NodeKind::Input(_));
-        let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
-        loads += usize::from(read);
-        ops += usize::from(!read && is_op(node));
-        let costly = !read && (costs || !graph.looped_axes(point.0).is_empty());
-        if costly || loads > CHEAP_LOADS || ops > CHEAP_OPS {
-            return false;
-        }
-        if !read {
+        if stored(point.0) || combined(point.0) || matches!(node.kind, NodeKind::Input(_)) {
+            loads += 1;
+        } else {
+            ops += usize::from(is_op(node));
+            let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
+            // What has fewer axes is computed less often.
+            transcendental += usize::from(costs && node.axes == graph.node(id).axes);
             open.extend(points::operands(graph, &mut moves, &point));
+        }
+        let again = transcendental * (times - 1);
+        if loads > CHEAP_LOADS || ops > CHEAP_OPS || again > TRANSCENDENTAL_AGAIN {
+            return false;
         }
     }
     true

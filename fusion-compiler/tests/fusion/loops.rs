@@ -48,9 +48,9 @@ fn what_would_be_written_out_too_far_is_looped() {
     check(
         "pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] {\n    softmax(\n    softmax(x, W), H)\n}",
         &[
-            "[H, W] x -> exp sum",
-            "[W, H] exp sum -> result",
-            "3:5 exp: several kernels need it, and reading it costs less than computing it again",
+            "[H] x -> max sum",
+            "[W, H] x max sum -> result",
+            "3:5 max: what uses it is not made of whole rows along `W`, one after another or side by side in what is read and written",
             "3:5 sum: what uses it is not made of whole rows along `W`, one after another or side by side in what is read and written",
         ],
     );
