@@ -125,6 +125,7 @@ fn reductions_take_two_kernels() {
 fn a_cross_entropy_takes_two_kernels() {
     let rows: [(&[i64], usize); 3] = [(&[4, MILLION], 2), (&[2048, MILLION], 1), (&[4, 8000], 1)];
     check("pub fn f(x: f32[N, V], y: i32[N]) -> f32[N] { cross_entropy(x, V, y) }", &rows);
+    check("pub fn f(x: f32[N, V], y: i32[N]) -> f32[N] { cross_entropy(x, V, y, 0.1) }", &rows);
 }
 
 /// Along the innermost dim if that is long, else along the outermost.

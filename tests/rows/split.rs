@@ -16,6 +16,9 @@ fuse! {
     pub(crate) fn row_ends(x: f32[N, D]) -> (f32[N], f32[N]) { (max(x, D), min(x, D)) }
     pub(crate) fn row_spread(x: f32[N, D]) -> (f32[N], f32[N]) { (var(x, D), std(x, D)) }
     pub(crate) fn row_logs(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }
+    pub(crate) fn row_distances(x: f32[N, D]) -> f32[N] { sum(x - max(x, D), D) }
+    pub(crate) fn column_distances(x: f32[D, N]) -> f32[N] { sum(x - max(x, D), D) }
+    pub(crate) fn smoothed(x: f32[N, D], classes: i32[N]) -> f32[N] { cross_entropy(x, D, classes, 0.25) }
     pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
     pub(crate) fn column_places(x: f32[D, N]) -> (i32[N], i32[N]) {
         (argmax(x, D), min(if x == max(x, D) { D + 1 } else { D }, D))
@@ -233,6 +236,27 @@ fn exponentials() {
         let bounded =
             expected.map(|(share, shift)| (share, (unit(d) + (32.0 + shift.abs()) * UNIT) * share + 1e-37));
         check("softmax", &shares(&x)?, &[n, d], bounded);
+        Ok(())
+    });
+}
+
+/// Far from zero what is taken off has to be near the elements, or a loss is nothing but roundings.
+#[test]
+fn losses_with_smoothing() {
+    each_size(|device, host| {
+        let (n, d) = (host.shape[0], host.shape[1]);
+        let far = Host::of(&[n, d], host.elements.iter().map(|x| x + 30_000.0).collect::<Vec<_>>());
+        let classes: Vec<i32> = (0..n).map(|i| (i * 7919 % d) as i32).collect();
+        let loss = |(row, &class): (Vec<f64>, &i32)| {
+            let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total = row.iter().map(|x| (x - most).exp()).sum::<f64>().ln() + most;
+            let mean = row.iter().sum::<f64>() / row.len() as f64;
+            let expected = 0.75 * (total - row[class as usize]) + 0.25 * (total - mean);
+            (expected, unit(d) * 4.0 + 40.0 * UNIT * (1.0 + expected))
+        };
+        let expected = far.rows().zip(&classes).map(loss);
+        let classes = Tensor::from_slice(device, &classes, [n])?;
+        check("loss", &smoothed(&far.on(device)?, &classes)?, &[n], expected);
         Ok(())
     });
 }
@@ -516,6 +540,12 @@ fn no_numbers() {
                 let spread = row_spread(&x).expect("it runs");
                 assert!(one(spread.0).is_nan() && one(spread.1).is_nan(), "spread of {what}: −∞ is in it");
                 let shift = if most.is_infinite() { 0.0 } else { most };
+                let distances: f64 = wide.iter().map(|x| x - most).sum();
+                let column = x.reshape([D, 1]).and_then(|x| column_distances(&x)).expect("it runs");
+                for got in [row_distances(&x).expect("it runs"), column] {
+                    let got = one(got);
+                    assert!(nearly(got, distances), "distances of {what}: {got}, not {distances}");
+                }
                 let log = wide.iter().map(|x| (x - shift).exp()).sum::<f64>().ln() + shift;
                 assert!(nearly(one(row_logs(&x).expect("it runs")), log), "logsumexp of {what}");
                 let total: f64 = wide.iter().map(|x| (x - most).exp()).sum();

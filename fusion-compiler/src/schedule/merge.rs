@@ -1,7 +1,7 @@
 //! What is combined relative to what else is combined, in one run along the parts of a row.
 //!
-//! The squares of the distances from the mean, exponentials of the distances from the largest, and where the largest is take
-//! two runs along a row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is
+//! The squares of the distances from the mean, the distances from the largest and their exponentials, and where the largest is
+//! take two runs along a row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is
 //! relative to the row's follows from both.
 
 use std::collections::BTreeMap;
@@ -37,6 +37,15 @@ pub(super) enum Merge {
         /// The largest `t`.
         most: NodeId,
     },
+    /// `Σ (t − most)` where `most` is the largest `t`.
+    Distances {
+        /// The sum.
+        reduce: NodeId,
+        /// `t − most`.
+        difference: NodeId,
+        /// The largest.
+        most: NodeId,
+    },
     /// The least `place` where `t == most`, the largest or smallest `t`; what there is instead is the same for all `t`.
     Places {
         /// The least.
@@ -60,7 +69,8 @@ pub(super) fn merges(
     let inside = |merge: &Merge| merge.needs().iter().all(|id| group.nodes.contains(id));
     let merge = |id| {
         let squares = squares(graph, group, id, known);
-        squares.or_else(|| exponentials(graph, id, known)).or_else(|| places(graph, id, known))
+        let largest = || exponentials(graph, id, known).or_else(|| distances(graph, id, known));
+        squares.or_else(largest).or_else(|| places(graph, id, known))
     };
     candidates.filter_map(merge).filter(inside).collect()
 }
@@ -92,6 +102,13 @@ fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge
         shift,
         most,
     })
+}
+
+fn distances(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
+    let (axes, difference) = combined(graph, reduce, Reduce::Sum)?;
+    let [of, most] = operands(graph, difference, Op::Sub)?;
+    let all_elements = combined(graph, most, Reduce::Max)? == (axes, of);
+    (known.contains(&most) && all_elements).then_some(Merge::Distances { reduce, difference, most })
 }
 
 fn places(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
@@ -170,6 +187,7 @@ impl Merge {
         match *self {
             Merge::Squares { reduce, .. }
             | Merge::Exponentials { reduce, .. }
+            | Merge::Distances { reduce, .. }
             | Merge::Places { reduce, .. } => reduce,
         }
     }
@@ -179,6 +197,7 @@ impl Merge {
         match *self {
             Merge::Squares { mean, sum, .. } => vec![mean, sum],
             Merge::Exponentials { difference, shift, most, .. } => vec![difference, shift, most],
+            Merge::Distances { difference, most, .. } => vec![difference, most],
             Merge::Places { found, instead, most, .. } => vec![found, instead, most],
         }
     }
@@ -192,14 +211,19 @@ impl Merge {
                 let count = write.count(cut);
                 Some(write.mean(cut, sum, count))
             }
-            Merge::Exponentials { difference, most, .. } if difference == id => {
+            Merge::Exponentials { difference, most, .. } | Merge::Distances { difference, most, .. }
+                if difference == id =>
+            {
                 let (of, most) = (copy.of(node.args[0]), copy.of(most));
                 let mut write = Writer { graph: &mut copy.graph, span: node.span };
                 let shift = write.finite(most);
                 Some(write.apply(Op::Sub, &[of, shift]))
             }
             // What is compared with the largest is so with that of the part.
-            Merge::Squares { .. } | Merge::Exponentials { .. } | Merge::Places { .. } => None,
+            Merge::Squares { .. }
+            | Merge::Exponentials { .. }
+            | Merge::Distances { .. }
+            | Merge::Places { .. } => None,
         }
     }
 
@@ -242,6 +266,17 @@ impl Merge {
                 let none = write.apply(Op::Eq, &[own, zero]);
                 let nothing = write.apply(Op::Mul, &[zero, shift]);
                 write.apply(Op::Select, &[none, nothing, scaled])
+            }
+            // Each element is as much farther from the row's largest as that of the part is, or 0 where that is infinite: then
+            // so is what the part gives.
+            Merge::Distances { most, .. } => {
+                let row = copy.of(most);
+                let mut write = Writer { graph: &mut copy.graph, span };
+                let of_part = write.finite(partials[&most]);
+                let distance = write.apply(Op::Sub, &[of_part, row]);
+                let count = write.count(cut);
+                let more = write.apply(Op::Mul, &[count, distance]);
+                write.apply(Op::Add, &[own, more])
             }
             // Of a part whose largest is not the row's nothing is found. NaN is the row's where it is a part's.
             Merge::Places { instead, most: old, .. } => {
