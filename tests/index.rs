@@ -52,6 +52,24 @@ fuse! {
 }
 
 fuse! {
+    // Along dims that stand for several.
+    pub(crate) fn rolled_parts(x: f32[N, C], by: i32, H: dim) -> (f32[N, C], f32[N, C]) {
+        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
+        (roll(y, C, by), flip(y, C))
+    }
+    pub(crate) fn three_parts(x: f32[A, B, C]) -> (f32[D], f32[]) {
+        let y = merge(x, (A, B, C) -> D);
+        (roll(y, D, 2), at(y, D, D / 2))
+    }
+    pub(crate) fn of_parts(x: f32[N, C], ids: i32[T], e: f32[N, E], H: dim) -> (f32[N, K], f32[N, P], f32[N, T], f32[N, J]) {
+        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
+        (slice(y, C -> K, 1..), pad(y, C -> P, 1, 2), take(y, C, ids), concat((y, C), (e, E) -> J))
+    }
+    pub(crate) fn groups_backwards(x: f32[N, C, L]) -> f32[N, C, L] { flip(group_norm(x, C, 2, L), C) }
+    pub(crate) fn groups_of_rows(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
+}
+
+fuse! {
     pub(crate) fn padded(x: f32[N, D]) -> f32[N, P] { pad(x, D -> P, 2, 3) }
     pub(crate) fn padded_rows(x: f32[N, D], fill: f32) -> f32[P, D] { pad(x * 2.0, N -> P, 1, D, value = fill) }
     pub(crate) fn padded_sum(x: f32[N, D]) -> f32[N] { sum(exp(pad(x, D -> P, 1, 2, value = -INF)), P) }
@@ -575,4 +593,65 @@ fn one_kernel_each() {
     }
     // A sum that other rows need is made before them.
     assert_eq!(next_mean::report().kernels(), 2);
+}
+
+/// A dim that stands for several has one number for each element, whatever those are.
+#[test]
+fn along_dims_that_stand_for_several() {
+    on_devices(|device| {
+        for (n, h, d) in [(1, 1, 2), (2, 3, 4), (3, 5, 7), (2, 1, 33), (2, 40, 3), (1, 4, 300)] {
+            let c = h * d;
+            let (a, what) = (numbers(n * c), format!("{device}: {n}x({h}x{d})"));
+            let x = Tensor::from_slice(device, &a, [n, c])?;
+            for by in [0usize, 1, d, d + 1, c - 1] {
+                let (rolled, flipped) = rolled_parts(&x, by as i32, h)?;
+                let expected = grid(n, c, |i, j| 2.0 * a[i * c + (j + c - by % c) % c]);
+                same(&rolled.to_vec()?, &expected, &format!("{what} by {by}"));
+                let expected = grid(n, c, |i, j| 2.0 * a[i * c + c - 1 - j]);
+                same(&flipped.to_vec()?, &expected, &what);
+            }
+            let (rolled, middle) = three_parts(&x.reshape([n, h, d])?)?;
+            let all = n * c;
+            let expected: Vec<f32> = (0..all).map(|i| a[(i + all - 2 % all) % all]).collect();
+            same(&rolled.to_vec()?, &expected, &what);
+            same(&middle.to_vec()?, &[a[all / 2]], &what);
+            // The second is out of range.
+            let ids = [c as i32 - 1, c as i32, 0];
+            let others = numbers(n * 5);
+            let e = Tensor::from_slice(device, &others, [n, 5])?;
+            let (inner, padded, taken, joined) =
+                of_parts(&x, &Tensor::from_slice(device, &ids, [3])?, &e, h)?;
+            let twice = |i: usize, j: usize| 2.0 * a[i * c + j];
+            same(&inner.to_vec()?, &grid(n, c - 1, |i, j| twice(i, j + 1)), &what);
+            let zeros = |i: usize, j: usize| if (1..=c).contains(&j) { twice(i, j - 1) } else { 0.0 };
+            same(&padded.to_vec()?, &grid(n, c + 3, zeros), &what);
+            let picked = |i: usize, j: usize| if j == 1 { f32::NAN } else { twice(i, ids[j] as usize) };
+            same(&taken.to_vec()?, &grid(n, 3, picked), &what);
+            let both = |i: usize, j: usize| if j < c { twice(i, j) } else { others[i * 5 + j - c] };
+            same(&joined.to_vec()?, &grid(n, c + 5, both), &what);
+        }
+        for (n, c, l) in [(1, 2, 3), (3, 8, 5), (2, 6, 70)] {
+            let (a, what) = (numbers(n * c * l), format!("{device}: groups of {n}x{c}x{l}"));
+            let each = c / 2 * l;
+            let normal = |group: usize, at: usize| {
+                let group: Vec<f64> = a[group * each..][..each].iter().map(|&x| f64::from(x)).collect();
+                let mean = group.iter().sum::<f64>() / each as f64;
+                let variance = group.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / each as f64;
+                ((group[at] - mean) / (variance + 1e-5).sqrt()) as f32
+            };
+            let x = Tensor::from_slice(device, &a, [n, c, l])?;
+            let backwards: Vec<f32> = (0..n * c * l)
+                .map(|at| {
+                    let (of, channel, i) = (at / (c * l), c - 1 - at / l % c, at % l);
+                    let at = (of * c + channel) * l + i;
+                    normal(at / each, at % each)
+                })
+                .collect();
+            close(&groups_backwards(&x)?.to_vec()?, &backwards, &what);
+            let expected: Vec<f32> = (0..n * c * l).map(|at| normal(at / each, at % each)).collect();
+            let rows = groups_of_rows(&x.reshape([n, c * l])?)?;
+            close(&rows.to_vec()?, &expected, &what);
+        }
+        Ok(())
+    });
 }

@@ -114,6 +114,7 @@ macro_rules! catalogue {
 catalogue! {
     expected(what, found) = "expected {what}, found {found}";
     expected_operator(found) = "expected an operator, `;` or the end of the expression, found {found}";
+    empty_parentheses() = "`()` has nothing in it: write a value, or dims as in `sum(x, (H, W))`; without dims, `sum(x)` is over all";
     chained_comparison(first, second) = "comparisons do not chain: `a {first} b {second} c` is written `a {first} b && b {second} c`";
     no_keyword(word) = "`{word}` is not part of the language: a function is `let`s, assignments to `&mut` parameters, and one expression";
     no_let_in_inline() = "the inline form is one expression: write a `fn` in `fuse! {{ … }}` to use statements";
@@ -249,7 +250,7 @@ catalogue! {
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
     split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
-    split_at(function, dim) = "`{function}` along `{dim}`, which is split, is not available: go along its parts";
+    split_at(function, dim) = "`{function}` takes places along `{dim}`, which is split here, from a tensor that has `{dim}`: split it in a function of its own";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";
     flip_arguments() = "`flip` takes a value and a dim: write `flip(x, D)`";
     roll_arguments() = "`roll` takes a value, a dim and a distance: write `roll(x, D, 1)`";

@@ -46,8 +46,9 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     if let Some(op) = table_op(name) {
         return operation(b, env, at, op, args);
     }
-    let fits = |form: &&Function| fits(b, env, form, args);
-    if let Some(function) = library::forms(name).find(fits).or(library::forms(name).next()) {
+    let fitting = || library::forms(name).filter(|form| fits(b, env, form, args));
+    let first = || fitting().next().or(library::forms(name).next());
+    if let Some(function) = fitting().find(|form| is_complete(form, args)).or_else(first) {
         return expand(b, env, at, (function, Origin::Std), args);
     }
     if name == "scalar" && b.form == Form::Function {
@@ -132,6 +133,15 @@ fn fits(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> bool {
         let is_dim = dims::named(b, env, &arg.value).is_some() || dims::is_mistyped(env, &arg.value);
         param.is_some_and(|param| matches!(param.kind, ParamKind::Dim) == is_dim)
     })
+}
+
+/// Whether all that a function cannot do without is given.
+fn is_complete(form: &Function, args: &[Arg]) -> bool {
+    let given = |(i, param): (usize, &Param)| {
+        let named = |arg: &Arg| arg.name.as_ref().is_some_and(|name| name.text == param.name.text);
+        args.get(i).is_some_and(|arg| arg.name.is_none()) || args.iter().any(named)
+    };
+    form.params.iter().enumerate().all(|(i, param)| param.default.is_some() || given((i, param)))
 }
 
 /// The body of a function in place of its call.

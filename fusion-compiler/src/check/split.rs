@@ -233,34 +233,106 @@ pub(super) fn refine(b: &mut Builder<'_>) {
     let nodes = std::mem::take(&mut b.graph.nodes);
     let views = std::mem::take(&mut b.views);
     let mut moved: Vec<NodeId> = Vec::with_capacity(nodes.len());
-    for (i, node) in nodes.into_iter().enumerate() {
+    for (i, node) in nodes.iter().enumerate() {
         let old = NodeId(i as u32);
         let args = node.args.iter().map(|arg| moved[arg.0 as usize]).collect();
         let axes = set(&b.graph, node.axes);
+        let as_it_is = |kind| Node { kind, args, axes, ..node.clone() };
         let id = match node.kind {
             NodeKind::Coord(axis) => coordinate(b, axis, node.span),
             NodeKind::Reduce(reduce, along) => {
                 let kind = NodeKind::Reduce(reduce, set(&b.graph, along));
-                b.graph.push(Node { kind, args, axes, ..node })
+                b.graph.push(as_it_is(kind))
             }
             NodeKind::Input(param) => {
                 let view = views.iter().find(|(id, _)| *id == old).map(|(_, axes)| axes);
                 let order = view.or(b.graph.param(param).kind.axes()).map(|order| b.graph.parts(order));
-                let id = b.graph.push(Node { args, axes, ..node });
+                let id = b.graph.push(as_it_is(node.kind.clone()));
                 b.views.extend(order.map(|order| (id, order)));
                 id
+            }
+            NodeKind::At(axis) if b.graph.parts(&[axis]) != [axis] => {
+                picked(&mut b.graph, (&nodes, &moved), node, axis)
             }
             NodeKind::Scalar(_)
             | NodeKind::Literal(_)
             | NodeKind::Extent(_)
             | NodeKind::Apply(_)
             | NodeKind::Cast
-            | NodeKind::At(..) => b.graph.push(Node { args, axes, ..node }),
+            | NodeKind::At(..) => b.graph.push(as_it_is(node.kind.clone())),
         };
         moved.push(id);
     }
     for output in &mut b.graph.outputs {
         output.node = moved[output.node.0 as usize];
+    }
+}
+
+/// Elements of a whole, picked along one part of it after another from the innermost on: so the place along each follows from
+/// coordinates along itself and those further in, which are not picked anew after it.
+fn picked(graph: &mut Graph, (old, new): (&[Node], &[NodeId]), node: &Node, whole: AxisId) -> NodeId {
+    let (parts, span) = (graph.parts(&[whole]), node.span);
+    let within: Vec<NodeId> = node.args[2..].iter().map(|arg| new[arg.0 as usize]).collect();
+    let mut id = new[node.args[0].0 as usize];
+    let mut inner = DimExpr::constant(1);
+    for (i, &part) in parts.iter().enumerate().rev() {
+        // Along the whole, but for what further out adds: a multiple of this part and those further in.
+        let coordinate = row_major(graph, &parts[i..], span);
+        let mut index = along(graph, (old, new), (node.args[1], whole), coordinate);
+        let extent = graph.axis(part).extent.clone();
+        for (op, number, needed) in [(Op::Div, &inner, i + 1 < parts.len()), (Op::Rem, &extent, i > 0)] {
+            if needed {
+                let kind = NodeKind::Extent(number.clone());
+                let (args, dtype, axes) = (vec![], DType::I32, AxisSet::EMPTY);
+                let number = graph.push(Node { kind, args, dtype, axes, span });
+                index = graph.apply(op, &[index, number], span);
+            }
+        }
+        let args = [&[id, index], within.as_slice()].concat();
+        let left = graph.node(id).axes.minus(AxisSet::EMPTY.with(part));
+        let axes = args[1..].iter().fold(left, |axes, &arg| axes.union(graph.node(arg).axes));
+        id = graph.push(Node { kind: NodeKind::At(part), args, axes, ..node.clone() });
+        inner = inner * extent;
+    }
+    id
+}
+
+/// Whether elements of a whole can be picked along its parts: where that follows from other dims, or is by `flip` or `roll` a
+/// distance away. Truth values are where a thread has them all.
+fn is_picked(graph: &Graph, node: &Node, whole: AxisId) -> bool {
+    let other = |id: &NodeId| !graph.node(*id).axes.contains(whole);
+    let [_, index, within @ ..] = node.args.as_slice() else { return false };
+    let mut place = graph.node(*index);
+    // Of two that differ by all of the whole.
+    if let (NodeKind::Apply(Op::Select), [_, _, within]) = (&place.kind, place.args.as_slice()) {
+        place = graph.node(*within);
+    }
+    let is_own = |id: &NodeId| graph.node(*id).kind == NodeKind::Coord(whole);
+    let away = match (&place.kind, place.args.as_slice()) {
+        (NodeKind::Apply(Op::Sub), [from, by]) => is_own(from) && other(by) || other(from) && is_own(by),
+        _ => false,
+    };
+    node.dtype != DType::Bool && (other(index) && within.iter().all(other) || within.is_empty() && away)
+}
+
+/// A place along the whole, if the coordinate along that is this.
+fn along(
+    graph: &mut Graph,
+    (old, new): (&[Node], &[NodeId]),
+    (id, whole): (NodeId, AxisId),
+    coordinate: NodeId,
+) -> NodeId {
+    let node = &old[id.0 as usize];
+    match node.kind {
+        _ if !node.axes.contains(whole) => new[id.0 as usize],
+        NodeKind::Coord(_) => coordinate,
+        _ => {
+            let args = node.args.iter();
+            let args: Vec<NodeId> =
+                args.map(|&arg| along(graph, (old, new), (arg, whole), coordinate)).collect();
+            let axes = args.iter().fold(AxisSet::EMPTY, |axes, &arg| axes.union(graph.node(arg).axes));
+            graph.push(Node { args, axes, ..node.clone() })
+        }
     }
 }
 
@@ -294,7 +366,7 @@ pub(super) fn row_major(graph: &mut Graph, axes: &[AxisId], span: SpanId) -> Nod
     all
 }
 
-/// Reports what has a dim beside its own parts, or one element of a dim that is split.
+/// Reports what has a dim beside its own parts, or elements of a dim that is split where only the elements of others say.
 fn beside(b: &mut Builder<'_>) -> bool {
     let mut found = Vec::new();
     for node in &b.graph.nodes {
@@ -308,7 +380,9 @@ fn beside(b: &mut Builder<'_>) -> bool {
             let is_first = node.args.iter().all(|&arg| part(b.graph.node(arg)).is_none());
             if let (Some(part), true) = (part(node), is_first) {
                 found.push((node.span, diag::split_beside(name(*whole), name(part))));
-            } else if matches!(node.kind, NodeKind::At(axis) if axis == *whole) {
+            } else if matches!(node.kind, NodeKind::At(axis) if axis == *whole)
+                && !is_picked(&b.graph, node, *whole)
+            {
                 found.push((node.span, diag::split_at(b.token(node.span), name(*whole))));
             }
         }

@@ -249,6 +249,9 @@ fn range(parser: &mut Parser<'_, '_>, start: Option<Expr>, at: At) -> Parsed<Arg
 
 /// `(x)`, or the tuple `(x, y)`.
 fn parenthesised(parser: &mut Parser<'_, '_>, at: At) -> Parsed<Expr> {
+    if parser.at_end() {
+        return Err(parser.error_at(at, diag::empty_parentheses()));
+    }
     let first = nested(parser, expr)?;
     if parser.at_end() {
         return Ok(first);

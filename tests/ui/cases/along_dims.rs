@@ -8,6 +8,7 @@ fuse! {
     pub fn absent_at(x: f32[N], _y: f32[C = 3]) -> f32[N] { at(x, C, 1) }
     pub fn absent_of_two(x: f32[N, D], _y: f32[C]) -> f32[] { mean(x, (N, C)) }
     pub fn unknown_of_two(x: f32[N, Depth]) -> f32[] { mean(x, (N, Dept)) }
+    pub fn of_none(x: f32[N]) -> f32[] { mean(x, ()) }
     pub fn twice(x: f32[N, C = 3]) -> f32[N] { sum(x, (C, C)) }
     pub fn gone(x: f32[N, D]) -> f32[N, D] { sum(x, D) }
     pub fn kept(x: f32[N, D]) -> f32[N] { x - max(x, D) }

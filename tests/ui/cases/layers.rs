@@ -22,7 +22,7 @@ fuse! {
     pub fn classes_first(x: f32[N, V], k: i32[N]) -> f32[N] { cross_entropy(x, k, V) }
     pub fn one_statistic(x: f32[N, C], m: f32[C]) -> f32[N, C] { batch_norm(x, m) }
     pub fn label(x: f32[N, D]) -> f32[N, D] { layer_norm(x, D, epsilon = 1e-6) }
-    pub fn groups(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
+    pub fn groups(x: f32[N, C]) -> f32[N, C] { group_norm(x, C) }
     pub fn part_of_a_group(x: f32[N, C, H]) -> f32[N, C, H] { group_norm(x, C, 1.5, H) }
     pub fn other_dims(x: f32[N, D], y: f32[N, E]) -> f32[N, E] { y * mse(x, y) }
     pub fn fewer_dims(x: f32[N, D], y: f32[N]) -> f32[N] { huber(x, y, D) }
