@@ -300,18 +300,18 @@ fn picked(graph: &mut Graph, (old, new): (&[Node], &[NodeId]), node: &Node, whol
 /// Whether elements of a whole can be picked along its parts: where that follows from other dims, or is by `flip` or `roll` a
 /// distance away. Truth values are where a thread has them all.
 fn is_picked(graph: &Graph, node: &Node, whole: AxisId) -> bool {
-    let other = |id: &NodeId| !graph.node(*id).axes.contains(whole);
+    // Not even of dims that have parts in common.
+    let parts = set(graph, AxisSet::EMPTY.with(whole));
+    let other = |id: &NodeId| set(graph, graph.node(*id).axes).intersection(parts).is_empty();
     let [_, index, within @ ..] = node.args.as_slice() else { return false };
     let mut place = graph.node(*index);
     // Of two that differ by all of the whole.
-    if let (NodeKind::Apply(Op::Select), [_, _, within]) = (&place.kind, place.args.as_slice()) {
-        place = graph.node(*within);
+    if place.kind == NodeKind::Apply(Op::Select) {
+        place = graph.node(place.args[2]);
     }
     let is_own = |id: &NodeId| graph.node(*id).kind == NodeKind::Coord(whole);
-    let away = match (&place.kind, place.args.as_slice()) {
-        (NodeKind::Apply(Op::Sub), [from, by]) => is_own(from) && other(by) || other(from) && is_own(by),
-        _ => false,
-    };
+    let one_of = |from, by| is_own(from) && other(by) || other(from) && is_own(by);
+    let away = place.kind == NodeKind::Apply(Op::Sub) && one_of(&place.args[0], &place.args[1]);
     node.dtype != DType::Bool && (other(index) && within.iter().all(other) || within.is_empty() && away)
 }
 
@@ -323,17 +323,16 @@ fn along(
     coordinate: NodeId,
 ) -> NodeId {
     let node = &old[id.0 as usize];
-    match node.kind {
-        _ if !node.axes.contains(whole) => new[id.0 as usize],
-        NodeKind::Coord(_) => coordinate,
-        _ => {
-            let args = node.args.iter();
-            let args: Vec<NodeId> =
-                args.map(|&arg| along(graph, (old, new), (arg, whole), coordinate)).collect();
-            let axes = args.iter().fold(AxisSet::EMPTY, |axes, &arg| axes.union(graph.node(arg).axes));
-            graph.push(Node { args, axes, ..node.clone() })
-        }
+    if !node.axes.contains(whole) {
+        return new[id.0 as usize];
     }
+    if node.kind == NodeKind::Coord(whole) {
+        return coordinate;
+    }
+    let args = node.args.iter();
+    let args: Vec<NodeId> = args.map(|&arg| along(graph, (old, new), (arg, whole), coordinate)).collect();
+    let axes = args.iter().fold(AxisSet::EMPTY, |axes, &arg| axes.union(graph.node(arg).axes));
+    graph.push(Node { args, axes, ..node.clone() })
 }
 
 fn set(graph: &Graph, axes: AxisSet) -> AxisSet {

@@ -22,6 +22,9 @@ fuse! {
     pub fn gathered(x: f32[C], ids: i32[C], H: dim) -> f32[C] {
         take(merge(split(x, C -> (H, D)), (H, D) -> C), C, ids)
     }
+    pub fn parts_in_common(x: f32[N, C], H: dim) -> f32[N, E, H] {
+        split(slice(merge(split(x, C -> (H, D)), (H, D) -> C), C -> K, ..C), K -> (E, H))
+    }
     pub fn uneven(x: f32[N, C = 8, H]) -> f32[N, C, H] { group_norm(x, C, 3, H) }
     pub fn too_few(x: f32[A = 2, B = 3]) -> f32[C = 8] { merge(x, (A, B) -> C) }
     pub fn gone(x: f32[N, C], H: dim) -> f32[N, C] { split(x, C -> (H, D)) }
