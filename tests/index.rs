@@ -65,6 +65,18 @@ fuse! {
         let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
         (slice(y, C -> K, 1..), pad(y, C -> P, 1, 2), take(y, C, ids), concat((y, C), (e, E) -> J))
     }
+    // Where the place follows from dims that the dim stands for, or from a tensor that has it.
+    pub(crate) fn by_parts(x: f32[N, C], ids: i32[H], each: i32[C]) -> (f32[N, H], f32[N, C], f32[N, C]) {
+        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
+        (take(y, C, ids), take(y, C, each), roll(y, C, index(C) % 3))
+    }
+    pub(crate) fn sliced_to_a_part(x: f32[N, C], H: dim) -> (f32[N, H], f32[N, E, H]) {
+        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
+        (slice(y, C -> H, ..H), split(slice(y, C -> K, ..C), K -> (E, H)))
+    }
+    pub(crate) fn channels_of_groups(x: f32[N, C, L], ids: i32[C]) -> f32[N, C, L] {
+        take(group_norm(x, C, 2, L), C, ids)
+    }
     pub(crate) fn groups_backwards(x: f32[N, C, L]) -> f32[N, C, L] { flip(group_norm(x, C, 2, L), C) }
     pub(crate) fn groups_of_rows(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
 }
@@ -630,6 +642,25 @@ fn along_dims_that_stand_for_several() {
             let both = |i: usize, j: usize| if j < c { twice(i, j) } else { others[i * 5 + j - c] };
             same(&joined.to_vec()?, &grid(n, c + 5, both), &what);
         }
+        for (n, h, d) in [(1, 2, 3), (3, 4, 4), (2, 5, 7)] {
+            let c = h * d;
+            let (a, what) = (numbers(n * c), format!("{device}: by parts of {n}x({h}x{d})"));
+            let x = Tensor::from_slice(device, &a, [n, c])?;
+            let twice = |i: usize, j: usize| 2.0 * a[i * c + j];
+            let ids: Vec<i32> = (0..h).map(|i| ((i * 5 + d + 1) % c) as i32).collect();
+            let each: Vec<i32> = (0..c).map(|i| ((i * i + 3) % c) as i32).collect();
+            let (taken, permuted, skewed) = by_parts(
+                &x,
+                &Tensor::from_slice(device, &ids, [h])?,
+                &Tensor::from_slice(device, &each, [c])?,
+            )?;
+            same(&taken.to_vec()?, &grid(n, h, |i, j| twice(i, ids[j] as usize)), &what);
+            same(&permuted.to_vec()?, &grid(n, c, |i, j| twice(i, each[j] as usize)), &what);
+            same(&skewed.to_vec()?, &grid(n, c, |i, j| twice(i, (j + c - j % 3) % c)), &what);
+            let (first, other) = sliced_to_a_part(&x, h)?;
+            same(&first.to_vec()?, &grid(n, h, twice), &what);
+            same(&other.to_vec()?, &grid(n, c, twice), &what);
+        }
         for (n, c, l) in [(1, 2, 3), (3, 8, 5), (2, 6, 70)] {
             let (a, what) = (numbers(n * c * l), format!("{device}: groups of {n}x{c}x{l}"));
             let each = c / 2 * l;
@@ -648,6 +679,9 @@ fn along_dims_that_stand_for_several() {
                 })
                 .collect();
             close(&groups_backwards(&x)?.to_vec()?, &backwards, &what);
+            let ids: Vec<i32> = (0..c).rev().map(|i| i as i32).collect();
+            let picked = channels_of_groups(&x, &Tensor::from_slice(device, &ids, [c])?)?;
+            close(&picked.to_vec()?, &backwards, &what);
             let expected: Vec<f32> = (0..n * c * l).map(|at| normal(at / each, at % each)).collect();
             let rows = groups_of_rows(&x.reshape([n, c * l])?)?;
             close(&rows.to_vec()?, &expected, &what);

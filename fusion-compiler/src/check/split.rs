@@ -252,7 +252,8 @@ pub(super) fn refine(b: &mut Builder<'_>) {
                 id
             }
             NodeKind::At(axis) if b.graph.parts(&[axis]) != [axis] => {
-                picked(&mut b.graph, (&nodes, &moved), node, axis)
+                let args: Vec<NodeId> = node.args.iter().map(|arg| moved[arg.0 as usize]).collect();
+                picked(b, &args, node, axis)
             }
             NodeKind::Scalar(_)
             | NodeKind::Literal(_)
@@ -268,71 +269,56 @@ pub(super) fn refine(b: &mut Builder<'_>) {
     }
 }
 
-/// Elements of a whole, picked along one part of it after another from the innermost on: so the place along each follows from
-/// coordinates along itself and those further in, which are not picked anew after it.
-fn picked(graph: &mut Graph, (old, new): (&[Node], &[NodeId]), node: &Node, whole: AxisId) -> NodeId {
-    let (parts, span) = (graph.parts(&[whole]), node.span);
-    let within: Vec<NodeId> = node.args[2..].iter().map(|arg| new[arg.0 as usize]).collect();
-    let mut id = new[node.args[0].0 as usize];
-    let mut inner = DimExpr::constant(1);
+/// Elements of a whole, picked along one part of it after another. Where the place depends on coordinates along a part, those
+/// are of axes of their own until all parts have been picked along, so that none is taken for that of what is picked from.
+fn picked(b: &mut Builder<'_>, args: &[NodeId], node: &Node, whole: AxisId) -> NodeId {
+    let [of, ref place @ ..] = *args else { unreachable!("something is picked from") };
+    let parts = b.graph.parts(&[whole]);
+    let by = place.iter().fold(AxisSet::EMPTY, |by, &id| by.union(b.graph.node(id).axes));
+    let shared: Vec<AxisId> = parts.iter().copied().filter(|&part| by.contains(part)).collect();
+    if b.graph.axes.len() + shared.len() > AXES_MAX {
+        b.error_span(node.span, diag::too_many_dims(AXES_MAX));
+        return of;
+    }
+    let own: Vec<(AxisId, AxisId)> = shared.iter().map(|&axis| (axis, b.graph.twin(axis))).collect();
+    let graph = &mut b.graph;
+    let place: Vec<NodeId> = place.iter().map(|&id| along_others(graph, id, own.iter().copied())).collect();
+    let (mut id, mut inner) = (of, DimExpr::constant(1));
     for (i, &part) in parts.iter().enumerate().rev() {
-        // Along the whole, but for what further out adds: a multiple of this part and those further in.
-        let coordinate = row_major(graph, &parts[i..], span);
-        let mut index = along(graph, (old, new), (node.args[1], whole), coordinate);
         let extent = graph.axis(part).extent.clone();
+        let mut index = place[0];
         for (op, number, needed) in [(Op::Div, &inner, i + 1 < parts.len()), (Op::Rem, &extent, i > 0)] {
             if needed {
                 let kind = NodeKind::Extent(number.clone());
                 let (args, dtype, axes) = (vec![], DType::I32, AxisSet::EMPTY);
-                let number = graph.push(Node { kind, args, dtype, axes, span });
-                index = graph.apply(op, &[index, number], span);
+                let number = graph.push(Node { kind, args, dtype, axes, span: node.span });
+                index = graph.apply(op, &[index, number], node.span);
             }
         }
-        let args = [&[id, index], within.as_slice()].concat();
-        let left = graph.node(id).axes.minus(AxisSet::EMPTY.with(part));
-        let axes = args[1..].iter().fold(left, |axes, &arg| axes.union(graph.node(arg).axes));
-        id = graph.push(Node { kind: NodeKind::At(part), args, axes, ..node.clone() });
+        id = pick(graph, (id, part), &[&[index], &place[1..]].concat());
         inner = inner * extent;
     }
-    id
+    along_others(graph, id, own.into_iter().map(|(axis, own)| (own, axis)))
 }
 
-/// Whether elements of a whole can be picked along its parts: where that follows from other dims, or is by `flip` or `roll` a
-/// distance away. Truth values are where a thread has them all.
-fn is_picked(graph: &Graph, node: &Node, whole: AxisId) -> bool {
-    // Not even of dims that have parts in common.
-    let parts = set(graph, AxisSet::EMPTY.with(whole));
-    let other = |id: &NodeId| set(graph, graph.node(*id).axes).intersection(parts).is_empty();
-    let [_, index, within @ ..] = node.args.as_slice() else { return false };
-    let mut place = graph.node(*index);
-    // Of two that differ by all of the whole.
-    if place.kind == NodeKind::Apply(Op::Select) {
-        place = graph.node(place.args[2]);
+/// A value along other axes of the same extents.
+fn along_others(graph: &mut Graph, id: NodeId, axes: impl Iterator<Item = (AxisId, AxisId)>) -> NodeId {
+    let mut value = id;
+    for (from, to) in axes {
+        if graph.node(value).axes.contains(from) {
+            let place = row_major(graph, &[to], graph.node(value).span);
+            value = pick(graph, (value, from), &[place]);
+        }
     }
-    let is_own = |id: &NodeId| graph.node(*id).kind == NodeKind::Coord(whole);
-    let one_of = |from, by| is_own(from) && other(by) || other(from) && is_own(by);
-    let away = place.kind == NodeKind::Apply(Op::Sub) && one_of(&place.args[0], &place.args[1]);
-    node.dtype != DType::Bool && (other(index) && within.iter().all(other) || within.is_empty() && away)
+    value
 }
 
-/// A place along the whole, if the coordinate along that is this.
-fn along(
-    graph: &mut Graph,
-    (old, new): (&[Node], &[NodeId]),
-    (id, whole): (NodeId, AxisId),
-    coordinate: NodeId,
-) -> NodeId {
-    let node = &old[id.0 as usize];
-    if !node.axes.contains(whole) {
-        return new[id.0 as usize];
-    }
-    if node.kind == NodeKind::Coord(whole) {
-        return coordinate;
-    }
-    let args = node.args.iter();
-    let args: Vec<NodeId> = args.map(|&arg| along(graph, (old, new), (arg, whole), coordinate)).collect();
-    let axes = args.iter().fold(AxisSet::EMPTY, |axes, &arg| axes.union(graph.node(arg).axes));
-    graph.push(Node { args, axes, ..node.clone() })
+/// Elements of a value along an axis, at these places.
+fn pick(graph: &mut Graph, (of, axis): (NodeId, AxisId), place: &[NodeId]) -> NodeId {
+    let Node { dtype, axes, span, .. } = *graph.node(of);
+    let left = axes.minus(AxisSet::EMPTY.with(axis));
+    let axes = place.iter().fold(left, |axes, &arg| axes.union(graph.node(arg).axes));
+    graph.push(Node { kind: NodeKind::At(axis), args: [&[of], place].concat(), dtype, axes, span })
 }
 
 fn set(graph: &Graph, axes: AxisSet) -> AxisSet {
@@ -365,7 +351,7 @@ pub(super) fn row_major(graph: &mut Graph, axes: &[AxisId], span: SpanId) -> Nod
     all
 }
 
-/// Reports what has a dim beside its own parts, or elements of a dim that is split where only the elements of others say.
+/// Reports what has a dim beside its own parts, or a truth value of a dim that is split: there is none to pick in memory.
 fn beside(b: &mut Builder<'_>) -> bool {
     let mut found = Vec::new();
     for node in &b.graph.nodes {
@@ -379,10 +365,8 @@ fn beside(b: &mut Builder<'_>) -> bool {
             let is_first = node.args.iter().all(|&arg| part(b.graph.node(arg)).is_none());
             if let (Some(part), true) = (part(node), is_first) {
                 found.push((node.span, diag::split_beside(name(*whole), name(part))));
-            } else if matches!(node.kind, NodeKind::At(axis) if axis == *whole)
-                && !is_picked(&b.graph, node, *whole)
-            {
-                found.push((node.span, diag::split_at(b.token(node.span), name(*whole))));
+            } else if node.dtype == DType::Bool && node.kind == NodeKind::At(*whole) {
+                found.push((node.span, diag::split_truth(b.token(node.span), name(*whole))));
             }
         }
     }

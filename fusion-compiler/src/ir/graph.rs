@@ -341,6 +341,12 @@ impl Graph {
         axes.iter().flat_map(parts).collect()
     }
 
+    /// A new axis like this one.
+    pub fn twin(&mut self, axis: AxisId) -> AxisId {
+        self.axes.push(self.axis(axis).clone());
+        AxisId(self.axes.len() as u8 - 1)
+    }
+
     /// All nodes with their numbers.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
         self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))

@@ -19,11 +19,9 @@ fuse! {
     }
     pub fn of_a_value(x: f32[N, C], g: f32) -> f32[N] { sum(split(x, C -> (g, K)), K) }
     pub fn beside(x: f32[C], w: f32[H]) -> f32[C, H] { x * w + merge(split(x, C -> (H, D)), (H, D) -> C) }
-    pub fn gathered(x: f32[C], ids: i32[C], H: dim) -> f32[C] {
-        take(merge(split(x, C -> (H, D)), (H, D) -> C), C, ids)
-    }
-    pub fn parts_in_common(x: f32[N, C], H: dim) -> f32[N, E, H] {
-        split(slice(merge(split(x, C -> (H, D)), (H, D) -> C), C -> K, ..C), K -> (E, H))
+    pub fn of_truth_values(x: f32[C = 6], H: dim) -> f32[H, D] {
+        let first = at(x > 0.0, C, 0);
+        if first { split(x, C -> (H, D)) } else { 0.0 }
     }
     pub fn uneven(x: f32[N, C = 8, H]) -> f32[N, C, H] { group_norm(x, C, 3, H) }
     pub fn too_few(x: f32[A = 2, B = 3]) -> f32[C = 8] { merge(x, (A, B) -> C) }
