@@ -42,7 +42,11 @@ fuse! {
         group_norm(x, C, 8, (H, W)) * gamma + beta
     }
 
-    /// Two reads and a write: rows lie side by side.
+    /// Rows that lie side by side, and what all of them share.
+    pub fn masked(x: f32[N, S, H], m: f32[N, S]) -> f32[N, S, H] { softmax(x + m, S) }
+    pub fn largest(x: f32[N, S, H], m: f32[N, S]) -> f32[N, H] { max(x * m, S) }
+
+    /// A read and a write: rows lie side by side.
     pub fn softmax_columns(x: f32[N, D]) -> f32[N, D] { softmax(x, N) }
 
     /// A read.
@@ -273,22 +277,58 @@ fn a_group_norm_reads_each_element_once() {
 }
 
 #[test]
-fn a_softmax_over_columns_reads_each_element_twice() {
-    let bytes = [2 * X, X];
-    check_rows("a_softmax_over_columns_reads_each_element_twice", bytes, |x, _| {
-        softmax_columns(x).map(|_| ())
+fn a_softmax_over_columns_reads_each_element_once() {
+    check_columns("a_softmax_over_columns_reads_each_element_once", [ROWS, COLS], 1);
+}
+
+/// Each thread goes through short columns by itself.
+#[test]
+fn a_softmax_over_short_columns_reads_each_element_twice() {
+    check_columns("a_softmax_over_short_columns_reads_each_element_twice", [16, COLS], 2);
+}
+
+/// The threads of a column have its parameters each, those of eight columns at once.
+#[test]
+fn a_layer_norm_over_columns_reads_each_element_once() {
+    let moved = measured("a_layer_norm_over_columns_reads_each_element_once", |device| {
+        let [gamma, beta] = [2.0, 0.5].map(|value| Tensor::full(device, value, [COLS]));
+        layer_norm_columns(&Tensor::full(device, 1.0, [ROWS, COLS])?, &gamma?, &beta?).map(|_| ())
     });
-    let told = told(softmax_columns::report(), &[("N", ROWS), ("D", COLS)]);
-    assert!(matches!(told, Ok([0, 0])) || told == Ok([1, 3 * X]), "{told:?}");
+    if let Some(moved) = moved {
+        let parameters = 2 * 4 * 32 * COLS as u64;
+        // Four threads of a column are in each warp.
+        assert_eq!(moved, [X + parameters, X, X / 32 + parameters / 32 / 4, X / 32]);
+    }
+}
+
+/// What all columns have in common is one sector for the four elements of each of eight that a warp reads at once.
+#[test]
+fn a_masked_softmax_over_columns_reads_side_by_side() {
+    let [n, s, h] = [4, 128, 256];
+    let test = "a_masked_softmax_over_columns_reads_side_by_side";
+    let moved = measured(test, |device| {
+        masked(&Tensor::full(device, 1.0, [n, s, h])?, &Tensor::full(device, 0.5, [n, s])?).map(|_| ())
+    });
+    if let Some([_, stored, load_sectors, store_sectors]) = moved {
+        let x = 4 * (n * s * h) as u64;
+        assert_eq!([stored, store_sectors], [x, x / 32]);
+        assert_eq!(load_sectors, x / 32 * 5 / 4);
+        assert_eq!(
+            told(masked::report(), &[("N", n), ("S", s), ("H", h)]).map(|[launches, _]| launches),
+            Ok(1)
+        );
+    }
 }
 
 #[test]
-fn a_layer_norm_over_columns_reads_each_element_thrice_and_its_parameters_once() {
-    check_rows(
-        "a_layer_norm_over_columns_reads_each_element_thrice_and_its_parameters_once",
-        [3 * X + 8 * COLS as u64, X],
-        |x, [gamma, beta]| layer_norm_columns(x, gamma, beta).map(|_| ()),
-    );
+fn a_masked_maximum_of_columns_reads_side_by_side() {
+    let [n, s, h] = [4, 128, 256];
+    let moved = measured("a_masked_maximum_of_columns_reads_side_by_side", |device| {
+        largest(&Tensor::full(device, 1.0, [n, s, h])?, &Tensor::full(device, 0.5, [n, s])?).map(|_| ())
+    });
+    if let Some([.., load_sectors, _]) = moved {
+        assert_eq!(load_sectors, (n * s * h) as u64 / 8 * 5 / 4);
+    }
 }
 
 /// A block holds the sum of both, which is as long as a row of 128 KiB.

@@ -292,10 +292,11 @@ fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
     }
 }
 
-/// Whether rows with elements along `cols` lie side by side in a tensor of these axes, or it is of all rows alike.
-pub fn lies_beside(axes: &[AxisId], cols: AxisSet) -> bool {
-    let outer = axes.iter().any(|&axis| !cols.contains(axis));
-    !outer || axes.last().is_some_and(|&last| !cols.contains(last))
+/// Whether rows with elements along `cols` lie side by side in a tensor of these axes, as rows along `next` do, or those are all
+/// alike in it.
+pub fn lies_beside(axes: &[AxisId], cols: AxisSet, next: Option<AxisId>) -> bool {
+    let has_next = next.is_some_and(|next| axes.contains(&next));
+    !has_next || axes.last().is_some_and(|&last| !cols.contains(last))
 }
 
 /// The axes of what is read, outermost first.
@@ -418,7 +419,8 @@ impl Group {
             of_cols.iter().copied().collect::<AxisSet>() == cols,
         );
         let whole = is_rows && is_cols && together && self.stores.iter().all(fits);
-        let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols);
+        let next = of_rows.last().copied();
+        let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols, next);
         let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
         (whole && reads).then_some((of_rows, of_cols))
     }

@@ -55,7 +55,7 @@ fn trips_are_those_of_all_loops() {
     // Four elements at a time for each of 64 threads.
     assert_eq!(trips("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[4096, 1000]), 4 + 1 + 16);
     // Strips of 128 elements.
-    let columns = trips("pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[1000, 1 << 16]);
+    let columns = trips("pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[1000, 1 << 17]);
     assert_eq!(columns, 8 * (1 + 1) + 1000 + 1);
 }
 

@@ -62,7 +62,8 @@ fn is_narrow(graph: &Graph, group: &Group) -> bool {
     let cols: AxisSet = group.cols.iter().copied().collect();
     let len = DimExpr::product(group.cols.iter().map(|&axis| &graph.axis(axis).extent));
     let short = !cols.is_empty() && len.as_const().is_some_and(|len| len < LINE_MIN);
-    let reads = group.loads.iter().all(|load| lies_beside(&load_order(graph, *load), cols));
-    let beside = |store: &Store| !group.is_of_elements(store) || lies_beside(&store.order, cols);
+    let next = group.order.last().copied();
+    let reads = group.loads.iter().all(|load| lies_beside(&load_order(graph, *load), cols, next));
+    let beside = |store: &Store| !group.is_of_elements(store) || lies_beside(&store.order, cols, next);
     short && !(reads && group.stores.iter().all(beside))
 }

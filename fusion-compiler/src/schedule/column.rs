@@ -35,8 +35,8 @@ pub(super) fn fits(work: &Work<'_>) -> bool {
         // Fusion has seen to what is read.
         return true;
     }
-    let along = along(work);
-    let beside = |load: &Load| lies_beside(&work.operands[usize::from(work.loads[load].0)].axes, along);
+    let (along, next) = (along(work), group.order.last().copied());
+    let beside = |load: &Load| lies_beside(&work.operands[usize::from(work.loads[load].0)].axes, along, next);
     let of_rows = !group.stores.iter().any(|store| group.is_of_elements(store));
     let line = !group.order.is_empty() && group.unrolled.is_empty();
     line && of_rows && group.loads.iter().all(beside)

@@ -47,9 +47,9 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 }
 
 /// Rows below which there are too few for a thread each to keep a GPU at work …
-const FEW_ROWS: i64 = 4096;
+const FEW_ROWS: i64 = 1 << 16;
 /// … and the elements of a row that then give a team enough to do.
-const LONG_ROW: i64 = 256;
+const LONG_ROW: i64 = 32;
 
 /// Rows that a team has side by side: what is read at once of memory, 32 bytes, is of so many.
 const BESIDE: u32 = 8;

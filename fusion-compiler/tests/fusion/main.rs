@@ -330,6 +330,19 @@ fn what_is_made_of_columns_is_one_kernel() {
         }",
         &["[D, N] x m -> m result result"],
     );
+    // What all columns have in common may lie along them.
+    for value in [
+        "softmax(x + m, S)",
+        "softmax(if m > 0.5 { x } else { -INF }, S)",
+        "layer_norm(x, S) * m",
+        "x - max(x * m, S)",
+    ] {
+        let source = format!("pub fn f(x: f32[N, S, H], m: f32[N, S]) -> f32[N, S, H] {{ {value} }}");
+        check(&source, &["[N, H, S] x m -> result"]);
+    }
+    let twice = plan("pub fn f(x: f32[A, B, C]) -> f32[A, B, C] { softmax(softmax(x, C), B) }", Target::Ptx);
+    let kernels = ["[A, B, C] x -> max sum", "[A, C, B] x max sum -> result"];
+    assert_eq!(decisions(&twice)[..2], kernels);
     // Elements of a row lie together in what is read, and apart in what is written.
     check(
         &format!("pub fn f(x: f32[N, D]) -> f32[D, N] {{\n    {softmax}\n}}"),

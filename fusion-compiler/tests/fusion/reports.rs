@@ -37,8 +37,11 @@ fn reports_count_what_a_call_launches_and_reads_again() {
     for target in Target::ALL {
         assert_eq!(called(rows, target, &[100, 1000]), held(100, 1000), "{target:?}");
     }
-    assert_eq!(called(columns, Target::Ptx, &[64, 1024]), twice(64, 1024));
-    assert_eq!(called(columns, Target::Wgsl, &[64, 1024]), twice(64, 1024));
+    for target in [Target::Ptx, Target::Wgsl] {
+        assert_eq!(called(columns, target, &[64, 1024]), held(64, 1024));
+        assert_eq!(called(columns, target, &[16, 1024]), twice(16, 1024), "each thread has some for itself");
+        assert_eq!(called(columns, target, &[64, 1 << 17]), twice(64, 1 << 17), "and where there are many");
+    }
     // Each thread goes through many columns together, more than its cache may hold, for the largest, the sum and the rest.
     assert_eq!(called(columns, Target::Cpu, &[64, 1024]), (1, 16 * 64 * 1024, 0));
     // One number of each element is held: what is read, and in its place the exponential that is made of it.
