@@ -7,10 +7,10 @@ use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
 use super::{EDGES, Kind, devices, download, is_base, kernels, random_bits, report, upload};
 
 /// One result of an operation, and what was asked for.
-struct Case<'a> {
-    op: Op,
-    args: &'a [f32],
-    actual: f32,
+pub(super) struct Case<'a> {
+    pub(super) op: Op,
+    pub(super) args: &'a [f32],
+    pub(super) actual: f32,
 }
 
 impl Case<'_> {
@@ -29,29 +29,36 @@ impl Case<'_> {
         vec![(self.op.info().eval.float)(&wide) as f32]
     }
 
-    fn within(&self, expect: f32, bound: u32) -> bool {
-        distance(self.actual, expect) <= u64::from(bound)
+    /// How far the result is from what it should be.
+    pub(super) fn error(&self, kind: Kind) -> u64 {
+        error(kind, self.args, self.actual, |args| self.expect(kind, args))
     }
 
-    /// On the CPU and with CUDA: within the bound, infinities, NaN and the signs of zeros included.
-    ///
-    /// WGSL lets a driver flush subnormal operands and results to zero of either sign, and ignore the sign of a zero: both are
-    /// accepted. It also lets a driver assume that there is no NaN and no infinity, so our docs promise finite values
-    /// only; what holds all the same on the software Vulkan is asserted here as it is: infinities and NaN as on the CPU.
     fn allows(&self, kind: Kind) -> bool {
         let ulp = self.op.info().ulp;
-        match kind {
-            Kind::Cpu | Kind::Cuda => {
-                self.expect(kind, self.args).into_iter().any(|expect| self.within(expect, ulp.native))
-            }
-            Kind::Wgpu => {
-                flushings(self.args).iter().flat_map(|args| self.expect(kind, args)).any(|expect| {
-                    let flushed = expect.abs() < f32::MIN_POSITIVE && self.actual == 0.0;
-                    flushed || self.within(expect, ulp.wgsl)
-                })
-            }
-        }
+        let bound = match kind {
+            Kind::Cpu | Kind::Cuda => ulp.native,
+            Kind::Wgpu => ulp.wgsl,
+        };
+        self.error(kind) <= u64::from(bound)
     }
+}
+
+/// How far a result is from the nearest of those that the arguments may give, infinities, NaN and the signs of zeros included.
+///
+/// WGSL lets a driver flush subnormal operands and results to zero of either sign, and ignore the sign of a zero: both are
+/// no error. It also lets a driver assume that there is no NaN and no infinity, so our docs promise finite values
+/// only; what holds all the same on the software Vulkan is asserted here as it is: infinities and NaN as on the CPU.
+pub(super) fn error(kind: Kind, args: &[f32], actual: f32, expect: impl Fn(&[f32]) -> Vec<f32>) -> u64 {
+    let of = |expect: f32| match kind {
+        Kind::Wgpu if expect.abs() < f32::MIN_POSITIVE && actual == 0.0 => 0,
+        Kind::Cpu | Kind::Cuda | Kind::Wgpu => distance(actual, expect),
+    };
+    let all = match kind {
+        Kind::Cpu | Kind::Cuda => expect(args),
+        Kind::Wgpu => flushings(args).iter().flat_map(|args| expect(args)).collect(),
+    };
+    all.into_iter().map(of).min().expect("a function has a value")
 }
 
 /// The operands, with each subnormal or zero as it is or as a zero of either sign.
@@ -98,8 +105,15 @@ fn moderate(bits: u32) -> f32 {
     f32::from_bits(bits & 0x807f_ffff | (107 + (bits >> 9) % 40) << 23)
 }
 
+/// By turns any bits, and moderate numbers.
+pub(super) fn any(turn: u64, random: &mut impl Iterator<Item = u32>) -> [f32; 3] {
+    let mut next = || random.next().expect("there is no end to them");
+    let bits = [next(), next(), next()];
+    if turn.is_multiple_of(2) { bits.map(f32::from_bits) } else { bits.map(moderate) }
+}
+
 /// All combinations of edges; any bits; and moderate numbers.
-fn points(arity: usize) -> Vec<[f32; 3]> {
+pub(super) fn points(arity: usize) -> Vec<[f32; 3]> {
     let mut points = vec![[0.0; 3]];
     for i in 0..arity {
         points = points.iter().flat_map(|&point| EDGES.map(|x| with(point, i, x))).collect();

@@ -32,13 +32,13 @@ fuse! {
     pub(crate) fn k_recip(x: f32[N]) -> f32[N] { recip(x) }
 }
 
-struct Row {
-    name: &'static str,
-    function: fn(&Tensor<f32>) -> Result<Tensor<f32>>,
-    expect: fn(f64) -> f64,
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) function: fn(&Tensor<f32>) -> Result<Tensor<f32>>,
+    pub(super) expect: fn(f64) -> f64,
     /// Units of 2⁻²³.
     relative: f64,
-    absolute: f64,
+    pub(super) absolute: f64,
     /// Values at −∞ and +∞.
     infinite: [f64; 2],
 }
@@ -49,8 +49,8 @@ const NAN: f64 = f64::NAN;
 /// What PyTorch gives at the infinities is the limit of the formula in floating point: `gelu(-∞)` and `silu(-∞)` are
 /// `-∞ · 0`. `leaky_relu` has slope 0.01, `elu` alpha 1, `softplus` beta 1 and threshold 20 unless given.
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
-    Row { name: "relu", function: k_relu, expect: |x| x.max(0.0), relative: 0.0, absolute: 0.0, infinite: [0.0, INF] },
+pub(super) const ROWS: &[Row] = &[
+    Row { name: "relu", function: k_relu, expect: |x| if x < 0.0 { 0.0 } else { x }, relative: 0.0, absolute: 0.0, infinite: [0.0, INF] },
     Row { name: "leaky_relu", function: k_leaky_relu, expect: |x| if x >= 0.0 { x } else { 0.01 * x }, relative: 1.0, absolute: 0.0, infinite: [-INF, INF] },
     Row { name: "elu", function: k_elu, expect: |x| if x > 0.0 { x } else { x.exp_m1() }, relative: 4.0, absolute: 0.0, infinite: [-1.0, INF] },
     Row { name: "selu", function: k_selu, expect: selu, relative: 5.0, absolute: 0.0, infinite: [-1.758_099_340_847_376_6, INF] },

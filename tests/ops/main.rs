@@ -10,6 +10,7 @@ mod float;
 mod int;
 mod kernels;
 mod library;
+mod numerics;
 
 use std::process::Command;
 
