@@ -642,6 +642,14 @@ fn along_dims_that_stand_for_several() {
             let both = |i: usize, j: usize| if j < c { twice(i, j) } else { others[i * 5 + j - c] };
             same(&joined.to_vec()?, &grid(n, c + 5, both), &what);
         }
+        Ok(())
+    });
+}
+
+/// Where the place follows from dims that are parts of it.
+#[test]
+fn along_dims_by_their_parts() {
+    on_devices(|device| {
         for (n, h, d) in [(1, 2, 3), (3, 4, 4), (2, 5, 7)] {
             let c = h * d;
             let (a, what) = (numbers(n * c), format!("{device}: by parts of {n}x({h}x{d})"));
@@ -661,6 +669,13 @@ fn along_dims_that_stand_for_several() {
             same(&first.to_vec()?, &grid(n, h, twice), &what);
             same(&other.to_vec()?, &grid(n, c, twice), &what);
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn along_groups_of_channels() {
+    on_devices(|device| {
         for (n, c, l) in [(1, 2, 3), (3, 8, 5), (2, 6, 70)] {
             let (a, what) = (numbers(n * c * l), format!("{device}: groups of {n}x{c}x{l}"));
             let each = c / 2 * l;

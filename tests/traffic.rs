@@ -44,6 +44,7 @@ fuse! {
 
     /// Rows that lie side by side, and what all of them share.
     pub fn masked(x: f32[N, S, H], m: f32[N, S]) -> f32[N, S, H] { softmax(x + m, S) }
+    /// The same, and nothing is stored of their elements.
     pub fn largest(x: f32[N, S, H], m: f32[N, S]) -> f32[N, H] { max(x * m, S) }
 
     /// A read and a write: rows lie side by side.
