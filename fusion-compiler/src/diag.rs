@@ -186,7 +186,7 @@ catalogue! {
     generic_bounds() = "a generic is the type of the elements, without bounds: write `fn f<E>(x: E[N])`, and dims without a declaration";
     generics_later() = "generic element types are not available yet: write the dtype, `f32`";
     attribute_later(name) = "`#[fuse({name})]` is not available yet";
-    attribute_unknown(name, near) = "there is no `#[fuse({name})]`{near} (there are `off` and `targets(…)`)";
+    attribute_unknown(name, near) = "there is no `#[fuse({name})]`{near} (there are `off`, `fast_math` and `targets(…)`)";
     attribute_empty() = "`#[fuse(…)]` says how to compile the function: write `#[fuse(off)]` or `#[fuse(targets(ptx, wgsl, cpu))]`";
     attribute_private() = "`#[fuse(…)]` belongs on an exported function: a private one is compiled into its callers";
     target_unknown(name, near) = "there is no target `{name}`{near} (there are `ptx`, `wgsl` and `cpu`)";

@@ -7,7 +7,7 @@ use check::Source;
 use ir::dim::DimExpr;
 #[cfg(feature = "syntax")]
 use ir::graph::SpanId;
-use ir::graph::{Fusing, Graph};
+use ir::graph::{Fusing, Graph, Math};
 use ir::kernel::{Kernel, Uniform};
 use ir::plan::{BufferArg, Code, Condition, Launch, Plan, Target, Variant, Ways};
 #[cfg(feature = "syntax")]
@@ -170,7 +170,7 @@ fn variants(
         |kernel: &Kernel, buffers: &[BufferArg]| traffic::bytes(work, &scratch, &facts, (kernel, buffers));
     let variant = |way: Way| Variant {
         when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
-        launches: way.into_iter().map(|scheduled| launch(target, scheduled, &bytes)).collect(),
+        launches: way.into_iter().map(|one| launch(target, (one, work.graph.math), &bytes)).collect(),
     };
     let variants = ways.into_iter().map(variant).collect();
     (variants, scratch)
@@ -192,11 +192,14 @@ fn forms(target: Target, way: Way) -> Vec<Way> {
 
 fn launch(
     target: Target,
-    scheduled: Scheduled,
+    (scheduled, math): (Scheduled, Math),
     bytes: &dyn Fn(&Kernel, &[BufferArg]) -> DimExpr,
 ) -> Launch<CpuKernels> {
     let Scheduled { kernel, buffers, space, row_memory, .. } = scheduled;
-    let kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
+    let mut kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
+    if math == Math::Fast {
+        kernel = verified_kernel(rewrite::fast_math(kernel));
+    }
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
     let bytes = bytes(&kernel, &buffers);
     let trips = match target {

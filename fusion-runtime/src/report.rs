@@ -206,6 +206,7 @@ mod tests {
             summary: Summary {
                 ops: 10,
                 unfused_bytes: DimExpr::constant(76) * DimExpr::sym(0),
+                fast_math: false,
                 arrays: Borrowed(&[]),
                 groups: Borrowed(&[]),
                 boundaries: Borrowed(&[]),

@@ -414,6 +414,7 @@ mod tests {
         let summary = Summary {
             ops: 0,
             unfused_bytes: zero,
+            fast_math: false,
             arrays: Owned(Vec::new()),
             groups: Owned(Vec::new()),
             boundaries: Owned(Vec::new()),

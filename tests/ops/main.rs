@@ -6,6 +6,7 @@
 
 #[path = "../devices/mod.rs"]
 mod devices;
+mod fast;
 mod float;
 mod int;
 mod kernels;
@@ -80,9 +81,9 @@ const EDGES: [f32; 28] = [
     f32::NAN,
 ];
 
-/// A sequence of bits without a pattern (Marsaglia 2003, xorshift).
-fn random_bits() -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(0x9e37_79b9_u32), |&x| {
+/// A sequence of bits without a pattern, another for each number (Marsaglia 2003, xorshift).
+fn random_bits(seed: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some((0x9e37_79b9 ^ seed.wrapping_mul(0x85eb_ca6b)).max(1)), |&x| {
         let x = x ^ x << 13;
         let x = x ^ x >> 17;
         Some(x ^ x << 5)

@@ -19,9 +19,11 @@ use super::{Kind, devices, download, is_base, kernels, random_bits, report, uplo
 struct Function {
     name: &'static str,
     arity: usize,
-    call: Box<dyn Fn(&[Tensor<f32>]) -> Result<Tensor<f32>>>,
+    call: Box<Call>,
     of: Of,
 }
+
+type Call = dyn Fn(&[Tensor<f32>]) -> Result<Tensor<f32>> + Sync;
 
 #[derive(Clone, Copy)]
 enum Of {
@@ -89,8 +91,13 @@ struct Worst {
 }
 
 impl Worst {
+    /// Of two as large the one whose bits are less, so that there is one answer.
     fn or(self, other: Worst) -> Worst {
-        if other.error > self.error { other } else { self }
+        let key = |worst: &Worst| {
+            let bits: Vec<u32> = worst.at.iter().map(|x| x.to_bits()).collect();
+            (worst.error, std::cmp::Reverse(bits))
+        };
+        if key(&other) > key(&self) { other } else { self }
     }
 }
 
@@ -115,7 +122,11 @@ fn worst_of(function: &Function, (kind, device): (Kind, &Device), points: &[[f32
             return so_far;
         }
         let error = of.error(kind, &point[..arity], actual);
-        if error > so_far.error { Worst { error, at: point[..arity].to_vec() } } else { so_far }
+        if error < so_far.error.max(1) {
+            so_far
+        } else {
+            so_far.or(Worst { error, at: point[..arity].to_vec() })
+        }
     };
     results.into_par_iter().zip(points).fold(Worst::default, worst).reduce(Worst::default, Worst::or)
 }
@@ -131,18 +142,18 @@ fn measured(function: &Function, on: (Kind, &Device), stride: u64) -> Worst {
     if function.arity == 1 {
         edges.extend(near.map(|x| [x, 0.0, 0.0]));
     }
-    let mut worst = worst_of(function, on, &edges);
     let count = (1_u64 << 32).div_ceil(stride);
-    let mut random = random_bits();
-    for start in (0..count).step_by(CHUNK as usize) {
+    let of_chunk = |chunk: u64| {
+        let mut random = random_bits(chunk as u32);
         let mut point = |i: u64| match function.arity {
             1 => [f32::from_bits((i * stride) as u32), 0.0, 0.0],
             _ => float::any(i, &mut random),
         };
-        let points: Vec<[f32; 3]> = (start..count.min(start + CHUNK)).map(&mut point).collect();
-        worst = worst.or(worst_of(function, on, &points));
-    }
-    worst
+        let points = chunk * CHUNK..count.min((chunk + 1) * CHUNK);
+        worst_of(function, on, &points.map(&mut point).collect::<Vec<_>>())
+    };
+    let chunks = (0..count.div_ceil(CHUNK)).into_par_iter().map(of_chunk);
+    worst_of(function, on, &edges).or(chunks.reduce(Worst::default, Worst::or))
 }
 
 /// Arguments at which the table says what there is.

@@ -10,7 +10,7 @@ use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    Access, AxisId, AxisSet, Dest, Fusing, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+    Access, AxisId, AxisSet, Dest, Fusing, Math, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
 };
 use crate::parse::ast::{self, At, Broken, Name, Returns, TensorType};
 use crate::parse::{self, Item, Places, Sink};
@@ -139,6 +139,7 @@ fn function(
     b.root = Some(name);
     b.mistaken = mistaken;
     b.graph.fusing = if item.off { Fusing::Off } else { Fusing::On };
+    b.graph.math = if item.fast_math { Math::Fast } else { Math::Accurate };
     let mut env = Env::default();
     let outputs = signature(&mut b, &mut env, function, typed)?;
     if function.broken == Broken::Body {

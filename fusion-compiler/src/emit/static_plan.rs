@@ -267,12 +267,12 @@ fn uniform(uniform: &UniformArg) -> TokenStream {
 
 fn summary(whole: &Summary) -> TokenStream {
     let Summary { ops, .. } = whole;
-    let before = extent(&whole.unfused_bytes);
+    let (before, fast_math) = (extent(&whole.unfused_bytes), whole.fast_math);
     let (arrays, groups) = (list(&whole.arrays, array), list(&whole.groups, group));
     let boundaries = list(&whole.boundaries, boundary);
     let (targets, others) = (list(&whole.targets, |one| target(*one)), list(&whole.others, summary));
     quote!(p::Summary {
-        ops: #ops, unfused_bytes: #before, arrays: #arrays, groups: #groups, boundaries: #boundaries,
+        ops: #ops, unfused_bytes: #before, fast_math: #fast_math, arrays: #arrays, groups: #groups, boundaries: #boundaries,
         targets: #targets, others: #others,
     })
 }

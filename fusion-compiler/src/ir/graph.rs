@@ -272,6 +272,15 @@ pub enum Fusing {
     Off,
 }
 
+/// How operations are computed, from a function's attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Math {
+    /// Within the bounds of the table.
+    Accurate,
+    /// As devices approximate them.
+    Fast,
+}
+
 /// A typed function: the last thing that knows the user's names, and the first without their syntax.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
@@ -293,6 +302,8 @@ pub struct Graph {
     pub outputs: Vec<Output>,
     /// `#[fuse(off)]` or not.
     pub fusing: Fusing,
+    /// `#[fuse(fast_math)]` or not.
+    pub math: Math,
     /// Fixed axes that are gone through in loops, however few elements they have.
     pub looped: AxisSet,
     /// Whether all tensors have one shape of any rank, of which the only axis is the number of elements.
@@ -312,6 +323,7 @@ impl Graph {
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
+            math: Math::Accurate,
             looped: AxisSet::EMPTY,
             any_shape: false,
         }

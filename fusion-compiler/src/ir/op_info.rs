@@ -225,3 +225,9 @@ pub(super) const fn everywhere(expand: fn(&mut Builder<'_>, &[Value]) -> Value) 
     let lowering = float(Expand(expand));
     OpInfo { typing: Typing::Float, cpu: lowering, ptx: lowering, wgsl: lowering, ..OpInfo::NONE }
 }
+
+/// An operation on floats that GPUs have an approximation of; bounds are in `docs/NUMERICS.md`, not in units in the last place.
+pub(super) const fn approximate(cpu: Lower, ptx: Lower, wgsl: Lower) -> OpInfo {
+    let (cpu, ptx, wgsl) = (float(cpu), float(ptx), float(wgsl));
+    OpInfo { typing: Typing::Float, ulp: ulp(u32::MAX, u32::MAX), cpu, ptx, wgsl, ..OpInfo::NONE }
+}

@@ -5,9 +5,11 @@
 //! enums of the Kernel IR.
 
 use super::derive;
-use super::expand::{error, exp, float, hyperbolic, int, log, pow, remainder, root, trig};
+use super::expand::{
+    approximate as fast, error, exp, float, hyperbolic, int, log, pow, remainder, root, trig,
+};
 pub use super::op_info::{Dialect, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
-use super::op_info::{all, bits, everywhere, float, numbers, ulp};
+use super::op_info::{all, approximate, bits, everywhere, float, numbers, ulp};
 
 use Lower::{Expand, Native, Never};
 
@@ -487,6 +489,52 @@ ops! {
         wgsl: float(Expand(float::opaque)),
         ..OpInfo::NONE
     };
+    /// `x / y` as near as a GPU does it fast; this and those that follow are made by `fast_math`.
+    ApproxDiv = OpInfo {
+        arity: 2,
+        eval: Eval { float: |x| x[0] / x[1], int: |_, _| 0 },
+        ..approximate(Expand(fast::div), Native("div.full.{t} {d}, {0}, {1};"), Native("{0} / {1}"))
+    };
+    /// `√x`.
+    ApproxSqrt = OpInfo {
+        eval: Eval { float: |x| x[0].sqrt(), int: |_, _| 0 },
+        ..approximate(Expand(fast::sqrt), Native("sqrt.approx.{t} {d}, {0};"), Native("sqrt({0})"))
+    };
+    /// `1 / √x`.
+    ApproxRsqrt = OpInfo {
+        eval: Eval { float: |x| 1.0 / x[0].sqrt(), int: |_, _| 0 },
+        ..approximate(Expand(root::rsqrt), Native("rsqrt.approx.{t} {d}, {0};"), Native("inverseSqrt({0})"))
+    };
+    /// `eˣ`.
+    ApproxExp = OpInfo {
+        eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
+        ..approximate(Expand(exp::exp), Expand(fast::exp), Native("exp({0})"))
+    };
+    /// `2ˣ`.
+    ApproxExp2 = OpInfo {
+        eval: Eval { float: |x| x[0].exp2(), int: |_, _| 0 },
+        ..approximate(Expand(exp::exp2), Native("ex2.approx.{t} {d}, {0};"), Native("exp2({0})"))
+    };
+    /// Natural logarithm.
+    ApproxLog = OpInfo {
+        eval: Eval { float: |x| x[0].ln(), int: |_, _| 0 },
+        ..approximate(Expand(log::log), Expand(fast::log), Native("log({0})"))
+    };
+    /// Logarithm to base 2.
+    ApproxLog2 = OpInfo {
+        eval: Eval { float: |x| x[0].log2(), int: |_, _| 0 },
+        ..approximate(Expand(log::log2), Native("lg2.approx.{t} {d}, {0};"), Native("log2({0})"))
+    };
+    /// Sine of an angle in radians.
+    ApproxSin = OpInfo {
+        eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
+        ..approximate(Expand(trig::sin), Native("sin.approx.{t} {d}, {0};"), Native("sin({0})"))
+    };
+    /// Cosine of an angle in radians.
+    ApproxCos = OpInfo {
+        eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
+        ..approximate(Expand(trig::cos), Native("cos.approx.{t} {d}, {0};"), Native("cos({0})"))
+    };
     /// `if c { x } else { y }`, element by element; both sides are computed.
     Select = OpInfo {
         name: "select", arity: 3, typing: Typing::Select,
@@ -527,3 +575,26 @@ ops! {
 }
 
 const COMPARE: OpInfo = OpInfo { arity: 2, typing: Typing::Compare, ..OpInfo::NONE };
+
+impl Op {
+    /// What `fast_math` takes for it.
+    pub fn approximation(self) -> Option<Op> {
+        let pairs = [
+            (Op::Div, Op::ApproxDiv),
+            (Op::Sqrt, Op::ApproxSqrt),
+            (Op::Rsqrt, Op::ApproxRsqrt),
+            (Op::Exp, Op::ApproxExp),
+            (Op::Exp2, Op::ApproxExp2),
+            (Op::Log, Op::ApproxLog),
+            (Op::Log2, Op::ApproxLog2),
+            (Op::Sin, Op::ApproxSin),
+            (Op::Cos, Op::ApproxCos),
+        ];
+        pairs.into_iter().find(|(exact, _)| *exact == self).map(|(_, approximate)| approximate)
+    }
+
+    /// Whether it is one of those.
+    pub fn is_approximation(self) -> bool {
+        Op::ALL.iter().any(|op| op.approximation() == Some(self))
+    }
+}

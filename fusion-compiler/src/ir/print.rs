@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use super::graph::{AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Param, ParamKind, Reduce};
+use super::graph::{
+    AxisId, AxisSet, Dest, Fusing, Graph, Math, Node, NodeId, NodeKind, Param, ParamKind, Reduce,
+};
 use super::ops::Op;
 
 /// One line for the head, each node and each output.
@@ -23,6 +25,9 @@ impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.fusing == Fusing::Off {
             writeln!(f, "#[fuse(off)]")?;
+        }
+        if self.math == Math::Fast {
+            writeln!(f, "#[fuse(fast_math)]")?;
         }
         let params: Vec<String> = self.params.iter().map(|param| self.param_text(param)).collect();
         writeln!(f, "fn {}({})", self.name, params.join(", "))?;

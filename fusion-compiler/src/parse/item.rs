@@ -23,6 +23,8 @@ pub(crate) struct Item {
     pub(crate) visibility: TokenStream,
     /// `#[fuse(off)]`.
     pub(crate) off: bool,
+    /// `#[fuse(fast_math)]`.
+    pub(crate) fast_math: bool,
     /// `#[fuse(targets(…))]`, all if absent.
     pub(crate) targets: Vec<Target>,
 }
@@ -66,6 +68,7 @@ fn starts_item(parser: &Parser<'_, '_>) -> bool {
 struct Attributes {
     kept: TokenStream,
     off: bool,
+    fast_math: bool,
     targets: Vec<Target>,
     /// The first `#[fuse(…)]`.
     fuse: Option<At>,
@@ -88,8 +91,8 @@ fn item(parser: &mut Parser<'_, '_>) -> Parsed<Item> {
     if attributes.targets.is_empty() {
         attributes.targets.extend(Target::ALL);
     }
-    let Attributes { kept, off, targets, .. } = attributes;
-    Ok(Item { function, attributes: kept, visibility, off, targets })
+    let Attributes { kept, off, fast_math, targets, .. } = attributes;
+    Ok(Item { function, attributes: kept, visibility, off, fast_math, targets })
 }
 
 fn visibility(parser: &mut Parser<'_, '_>) -> Parsed<TokenStream> {
@@ -175,6 +178,7 @@ fn option(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()
     let name = parser.name("the name of an option")?;
     match name.text.as_str() {
         "off" => attributes.off = true,
+        "fast_math" => attributes.fast_math = true,
         "targets" => {
             let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
                 return Err(parser.error_at(name.at, diag::targets_empty()));
@@ -184,7 +188,7 @@ fn option(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()
                 return Err(parser.error_at(name.at, diag::targets_empty()));
             }
         }
-        "strict" | "fast_math" | "grad" => {
+        "strict" | "grad" => {
             return Err(parser.error_at(name.at, diag::attribute_later(&name.text)));
         }
         text => {

@@ -57,6 +57,7 @@ fn gate() -> Plan {
     plan(Summary {
         ops: 10,
         unfused_bytes: times(76, n()),
+        fast_math: false,
         arrays: Owned(arrays),
         groups: Owned(vec![group("f_0", &["add", "relu", "add"], (&[0, 1], &[2]))]),
         boundaries: Borrowed(&[]),
@@ -85,6 +86,7 @@ fn two(name: &'static str, reason: &'static str) -> Plan {
     plan(Summary {
         ops: 3,
         unfused_bytes: times(24, n()),
+        fast_math: false,
         arrays: Owned(arrays),
         groups: Owned(groups),
         boundaries: Owned(vec![boundary("exp", 1, 3, 9), boundary("result", 3, 0, 0)]),

@@ -53,7 +53,8 @@ impl Report {
             Some(bytes) => format!("{} at most", size(bytes)),
             None => format!("{} bytes at most", self.most_formula(&steps)),
         };
-        format!("Memory moved: {after} instead of {before}; temporaries: {temporaries}")
+        let math = if section.summary.fast_math { "; fast math" } else { "" };
+        format!("Memory moved: {after} instead of {before}; temporaries: {temporaries}{math}")
     }
 
     fn lines(&self, section: &Section<'_>, several: bool, width: usize) -> Vec<String> {

@@ -6,6 +6,7 @@ use crate::ir::graph::{Graph, Node, NodeId};
 
 mod cse;
 mod dce;
+mod fast_math;
 mod fma;
 mod hide_arithmetic;
 mod kernel_cse;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use cse::cse;
 pub use dce::dce;
+pub use fast_math::fast_math;
 pub use fma::fma;
 pub use hide_arithmetic::hide_arithmetic;
 pub use kernel_cse::kernel_cse;

@@ -13,6 +13,7 @@ const NONE: DimExpr = DimExpr(Borrowed(&[DimOp::Const(0)]));
 const SUMMARY: Summary = Summary {
     ops: 3,
     unfused_bytes: NONE,
+    fast_math: false,
     arrays: Borrowed(&[]),
     groups: Borrowed(&[]),
     boundaries: Borrowed(&[]),

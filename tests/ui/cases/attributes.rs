@@ -7,6 +7,8 @@ fuse! {
     pub fn unknown(x: f32[N]) -> f32[N] { x + 1.0 }
     #[fuse(grad)]
     pub fn later(x: f32[N]) -> f32[N] { x + 1.0 }
+    #[fuse(fast_maths)]
+    pub fn near(x: f32[N]) -> f32[N] { x + 1.0 }
     #[fuse]
     pub fn empty(x: f32[N]) -> f32[N] { x + 1.0 }
     #[fuse(off)]

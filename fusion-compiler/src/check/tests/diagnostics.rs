@@ -363,7 +363,7 @@ fn syntax() {
     refused("#[fuse(grad)] pub fn f(x: f32[N]) -> f32[N] { x }", &["`#[fuse(grad)]` is not available yet"]);
     refused(
         "#[fuse(of)] pub fn f(x: f32[N]) -> f32[N] { x }",
-        &["there is no `#[fuse(of)]`: did you mean `off`? (there are `off` and `targets(…)`)"],
+        &["there is no `#[fuse(of)]`: did you mean `off`? (there are `off`, `fast_math` and `targets(…)`)"],
     );
     refused(
         "pub struct Foo;",

@@ -4,6 +4,7 @@
 //! Invariant: no bound relies on `fma` being rounded once, but on constants short enough for exact products; a
 //! sum whose rounding is used later is `opaque`, since WGSL lets drivers take `(x - y) + y` for `x`.
 
+pub(crate) mod approximate;
 pub(crate) mod error;
 pub(crate) mod exp;
 pub(crate) mod float;

@@ -12,6 +12,8 @@ pub struct Summary {
     pub ops: u32,
     /// Bytes moved without fusion.
     pub unfused_bytes: DimExpr,
+    /// Whether devices approximate: `#[fuse(fast_math)]`.
+    pub fast_math: bool,
     /// What kernels read and write: parameters, then what is made, in order.
     pub arrays: List<Array>,
     /// One per kernel, in order.

@@ -1,0 +1,25 @@
+//! What `fast_math` makes of GPUs' approximations, and of the operations that the CPU has as they are.
+
+use super::term::unary;
+use crate::ir::kernel::{Builder, Value};
+use crate::ir::ops::Op;
+
+/// `eˣ` by a power of two.
+pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| (x * std::f32::consts::LOG2_E).unary(Op::ApproxExp2))
+}
+
+/// The natural logarithm by that to base 2.
+pub(crate) fn log(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| x.unary(Op::ApproxLog2) * std::f32::consts::LN_2)
+}
+
+/// `x / y`.
+pub(crate) fn div(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    b.apply(Op::Div, x)
+}
+
+/// `√x`.
+pub(crate) fn sqrt(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    b.apply(Op::Sqrt, x)
+}
