@@ -77,6 +77,10 @@ fuse! {
     pub(crate) fn channels_of_groups(x: f32[N, C, L], ids: i32[C]) -> f32[N, C, L] {
         take(group_norm(x, C, 2, L), C, ids)
     }
+    pub(crate) fn channels_against_others(x: f32[N, C]) -> f32[N, C, D] {
+        let y = group_norm(x, C, 2);
+        y - 2.0 * rename(y, C -> D)
+    }
     pub(crate) fn groups_backwards(x: f32[N, C, L]) -> f32[N, C, L] { flip(group_norm(x, C, 2, L), C) }
     pub(crate) fn groups_of_rows(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
 }
@@ -698,8 +702,15 @@ fn along_groups_of_channels() {
             let picked = channels_of_groups(&x, &Tensor::from_slice(device, &ids, [c])?)?;
             close(&picked.to_vec()?, &backwards, &what);
             let expected: Vec<f32> = (0..n * c * l).map(|at| normal(at / each, at % each)).collect();
-            let rows = groups_of_rows(&x.reshape([n, c * l])?)?;
-            close(&rows.to_vec()?, &expected, &what);
+            let x = x.reshape([n, c * l])?;
+            close(&groups_of_rows(&x)?.to_vec()?, &expected, &what);
+            let cl = c * l;
+            let pair = |at: usize| {
+                let (row, i, j) = (at / cl / cl, at / cl % cl, at % cl);
+                expected[row * cl + i] - 2.0 * expected[row * cl + j]
+            };
+            let pairs: Vec<f32> = (0..n * cl * cl).map(pair).collect();
+            close(&channels_against_others(&x)?.to_vec()?, &pairs, &what);
         }
         Ok(())
     });

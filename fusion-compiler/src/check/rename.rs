@@ -7,11 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::build::{Builder, Env, Form, Value, only};
-use super::expr::{dtype_of, single, typed};
+use super::expr::{dtype_of, known, single, typed};
 use super::{dims, index, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AXES_MAX, AxisId, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind};
+use crate::ir::dtype::DType;
+use crate::ir::graph::{
+    AXES_MAX, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, Sum,
+};
 use crate::parse;
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
 
@@ -38,6 +41,7 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
     let Some(new) = target(b, env, old, to) else { return Value::Unknown };
     match substitute(b, id, old, new) {
         Ok(value) => value,
+        Err(Refused::Regrouped) if dtype != DType::Bool => picked(b, at, id, (old, new)),
         Err(refused) => {
             let [from, name] = [old, new].map(|axis| b.graph.axis(axis).name.clone());
             let mistake = match refused {
@@ -47,6 +51,23 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
             b.error(to.at, mistake)
         }
     }
+}
+
+/// The value at the place along the old axis that there is along the new one.
+fn picked(b: &mut Builder<'_>, at: At, id: NodeId, (old, new): (AxisId, AxisId)) -> Value {
+    let span = b.place(at);
+    // A call checks that places are within `i32`.
+    let own = b.graph.axis(old).clone();
+    let sum = Sum { whole: own.clone(), parts: vec![own] };
+    if !b.graph.sums.contains(&sum) {
+        b.graph.sums.push(sum);
+    }
+    let Some(place) = b.leaf(NodeKind::Coord(new), DType::I32, AxisSet::EMPTY.with(new), span) else {
+        return Value::Unknown;
+    };
+    let Node { dtype, axes, .. } = *b.graph.node(id);
+    let axes = axes.minus(AxisSet::EMPTY.with(old)).with(new);
+    known(b.push(Node { kind: NodeKind::At(old), args: vec![id, place], dtype, axes, span }))
 }
 
 /// The axis that an axis is renamed to: a new one of the same extent, or one that is known to have it.
