@@ -77,6 +77,11 @@ fuse! {
     pub(crate) fn channels_of_groups(x: f32[N, C, L], ids: i32[C]) -> f32[N, C, L] {
         take(group_norm(x, C, 2, L), C, ids)
     }
+    /// Two dims that have a part in common.
+    pub(crate) fn renamed_first(a: f32[A, B], b: f32[A, D]) -> f32[P, R] {
+        let z = merge(b, (A, D) -> Q);
+        flip(merge(a, (A, B) -> P), P) * rename(z, Q -> R)
+    }
     pub(crate) fn channels_against_others(x: f32[N, C]) -> f32[N, C, D] {
         let y = group_norm(x, C, 2);
         y - 2.0 * rename(y, C -> D)
@@ -669,6 +674,11 @@ fn along_dims_by_their_parts() {
             same(&taken.to_vec()?, &grid(n, h, |i, j| twice(i, ids[j] as usize)), &what);
             same(&permuted.to_vec()?, &grid(n, c, |i, j| twice(i, each[j] as usize)), &what);
             same(&skewed.to_vec()?, &grid(n, c, |i, j| twice(i, (j + c - j % 3) % c)), &what);
+            let other = numbers(h * 3);
+            let z = Tensor::from_slice(device, &other, [h, 3])?;
+            let row = Tensor::from_slice(device, &a[..c], [h, d])?;
+            let outer = grid(c, h * 3, |i, j| a[c - 1 - i] * other[j]);
+            same(&renamed_first(&row, &z)?.to_vec()?, &outer, &what);
             let (first, other) = sliced_to_a_part(&x, h)?;
             same(&first.to_vec()?, &grid(n, h, twice), &what);
             same(&other.to_vec()?, &grid(n, c, twice), &what);

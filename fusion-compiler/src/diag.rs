@@ -250,6 +250,7 @@ catalogue! {
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
     split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
+    split_common(first, second) = "this value has `{first}` and `{second}`, which have a part in common: rename one of them first, as in `rename(x, {second} -> Other)`";
     split_truth(function, dim) = "`{function}` picks truth values along `{dim}`, which is split here: pick the numbers that they are made of";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";
     flip_arguments() = "`flip` takes a value and a dim: write `flip(x, D)`";

@@ -351,20 +351,30 @@ pub(super) fn row_major(graph: &mut Graph, axes: &[AxisId], span: SpanId) -> Nod
     all
 }
 
-/// Reports what has a dim beside its own parts, or a truth value of a dim that is split: there is none to pick in memory.
+/// Reports what has a dim beside its own parts, or beside one of which parts are its own, too; and truth values that are picked
+/// along a dim that is split: there are none in memory.
 fn beside(b: &mut Builder<'_>) -> bool {
     let mut found = Vec::new();
-    for node in &b.graph.nodes {
-        for Split { whole, .. } in &b.graph.splits {
-            let name = |axis: AxisId| &b.graph.axis(axis).name;
-            let parts = b.graph.parts(&[*whole]);
+    let (graph, splits) = (&b.graph, &b.graph.splits);
+    let name = |axis: AxisId| &graph.axis(axis).name;
+    for node in &graph.nodes {
+        for (i, Split { whole, .. }) in splits.iter().enumerate() {
+            let parts = graph.parts(&[*whole]);
             let part = |node: &Node| {
                 let part = parts.iter().copied().find(|&part| node.axes.contains(part));
                 part.filter(|_| node.axes.contains(*whole))
             };
-            let is_first = node.args.iter().all(|&arg| part(b.graph.node(arg)).is_none());
-            if let (Some(part), true) = (part(node), is_first) {
+            let other = |node: &Node| {
+                let shared =
+                    |other: &&Split| graph.parts(&other.parts).iter().any(|part| parts.contains(part));
+                let beside = splits[i + 1..].iter().filter(|other| node.axes.contains(other.whole));
+                beside.filter(shared).find(|_| node.axes.contains(*whole)).map(|other| other.whole)
+            };
+            let is_first = |has: &dyn Fn(&Node) -> bool| !node.args.iter().any(|&arg| has(graph.node(arg)));
+            if let Some(part) = part(node).filter(|_| is_first(&|node| part(node).is_some())) {
                 found.push((node.span, diag::split_beside(name(*whole), name(part))));
+            } else if let Some(other) = other(node).filter(|_| is_first(&|node| other(node).is_some())) {
+                found.push((node.span, diag::split_common(name(*whole), name(other))));
             } else if node.dtype == DType::Bool && node.kind == NodeKind::At(*whole) {
                 found.push((node.span, diag::split_truth(b.token(node.span), name(*whole))));
             }

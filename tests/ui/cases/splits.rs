@@ -19,6 +19,12 @@ fuse! {
     }
     pub fn of_a_value(x: f32[N, C], g: f32) -> f32[N] { sum(split(x, C -> (g, K)), K) }
     pub fn beside(x: f32[C], w: f32[H]) -> f32[C, H] { x * w + merge(split(x, C -> (H, D)), (H, D) -> C) }
+    pub fn part_in_common(a: f32[A, B], b: f32[A, D]) -> f32[P, Q] {
+        merge(a, (A, B) -> P) * merge(b, (A, D) -> Q)
+    }
+    pub fn summed_in_common(a: f32[A, B], b: f32[A, D]) -> f32[P] {
+        sum(merge(a, (A, B) -> P) * merge(b, (A, D) -> Q), Q)
+    }
     pub fn of_truth_values(x: f32[C = 6], H: dim) -> f32[H, D] {
         let first = at(x > 0.0, C, 0);
         if first { split(x, C -> (H, D)) } else { 0.0 }
