@@ -45,7 +45,7 @@ struct Row {
 const UNIT: f64 = f32::EPSILON as f64;
 const HALF_TURN: f32 = std::f32::consts::PI;
 
-/// PTX: the PTX ISA, and for what is made of two of its approximations their sum. WGSL: its section on accuracy.
+/// What is expected of PTX's approximations, and the sum where one is made of two; for WGSL of its own functions.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     Row { name: "sqrt", fast: q_sqrt, accurate: kernels::f_sqrt, of: f64::sqrt, domain: [0.0, 1e30], ptx: |_, y| 1.5 * UNIT * y, wgsl: |_, y| 4.0 * UNIT * y },

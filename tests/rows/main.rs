@@ -11,6 +11,7 @@ mod dims;
 mod edges;
 mod elsewhere;
 mod lengths;
+mod losses;
 mod results;
 mod split;
 

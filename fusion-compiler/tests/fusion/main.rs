@@ -7,6 +7,7 @@ use fusion_compiler::ir::plan::{Dest, Plan, Target, Traffic};
 use fusion_compiler::{CpuKernels, compile};
 
 mod budgets;
+mod elsewhere;
 mod loops;
 mod reports;
 
@@ -353,55 +354,6 @@ fn what_is_made_of_columns_is_one_kernel() {
             "2:37 sum: what uses it is not made of whole rows along `D`, one after another or side by side in what is read and written",
         ],
     );
-}
-
-/// What is combined of rows is one kernel, which reads them as they lie; the elements are another.
-#[test]
-fn elements_of_rows_in_another_order_are_a_kernel_more() {
-    let kernels = |source: &str| decisions(&plan(source, Target::Ptx))[..2].to_vec();
-    for (source, expect) in [
-        (
-            "x: f32[N, C, H, W]) -> f32[N, C, H, W] { softmax(x, (C, W))",
-            ["[N, H, C, W] x -> max sum", "[N, C, H, W] x max sum -> result"],
-        ),
-        (
-            "x: f32[N, C, H, W]) -> f32[W, N, C, H] { softmax(x, (C, H, W))",
-            ["[N, C, H, W] x -> max sum", "[W, N, C, H] x max sum -> result"],
-        ),
-        (
-            "x: f32[N, C, H, W]) -> f32[W, N, C, H] { layer_norm(x, (C, H, W))",
-            ["[N, C, H, W] x -> sum sum", "[W, N, C, H] x sum sum -> result"],
-        ),
-        (
-            "x: f32[A, B, C]) -> f32[C, A, B] { softmax(x, (B, C))",
-            ["[A, B, C] x -> max sum", "[C, A, B] x max sum -> result"],
-        ),
-        (
-            "x: f32[N, D]) -> f32[N, K] { slice(softmax(x, D), D -> K, 1..)",
-            ["[N, D] x -> max sum", "[N, K] x max sum -> result"],
-        ),
-        (
-            "x: f32[N, D], y: f32[N, E]) -> f32[N, K] { concat((softmax(x, D), D), (y, E) -> K)",
-            ["[N, D] x -> max sum", "[N, K] x y max sum -> result"],
-        ),
-    ] {
-        assert_eq!(kernels(&format!("pub fn f({source} }}")), expect, "{source}");
-    }
-}
-
-/// What index operations pick of rows is made of their elements there.
-#[test]
-fn what_is_picked_of_normalised_rows_is_one_kernel() {
-    for norm in ["softmax", "log_softmax", "layer_norm", "rms_norm"] {
-        let picked = format!("pub fn f(x: f32[N, D], t: i32[N]) -> f32[N] {{ take({norm}(x, D), D, t) }}");
-        check(&picked, &["[N, D] x t -> result"]);
-        let one = format!("pub fn f(x: f32[N, D]) -> f32[N] {{ at({norm}(x, D), D, 3) }}");
-        check(&one, &["[N, D] x -> result"]);
-        for moved in ["flip({}, D)", "roll({}, D, 3)", "{} + roll({}, D, D / 2)"] {
-            let moved = moved.replace("{}", &format!("{norm}(x, D)"));
-            check(&format!("pub fn f(x: f32[N, D]) -> f32[N, D] {{ {moved} }}"), &["[N, D] x -> result"]);
-        }
-    }
 }
 
 /// Rows whose elements lie neither together nor side by side.

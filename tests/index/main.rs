@@ -1,7 +1,9 @@
 //! `slice`, `flip`, `roll`, `pad`, `concat` and `take`, on every device, against plain loops: elements at other places,
 //! and no copy of them.
 
+#[path = "../devices/mod.rs"]
 mod devices;
+mod parts;
 
 use devices::on_devices;
 use fusion::prelude::*;
@@ -49,45 +51,6 @@ fuse! {
     pub(crate) fn softmax_of_backwards(x: f32[N, D]) -> f32[N, D] { softmax(flip(x, D), D) }
     /// Rows that are made of other rows' sums.
     pub(crate) fn next_mean(x: f32[N, D]) -> f32[N] { mean(x, D) - roll(mean(x, D), N, 1) }
-}
-
-fuse! {
-    // Along dims that stand for several.
-    pub(crate) fn rolled_parts(x: f32[N, C], by: i32, H: dim) -> (f32[N, C], f32[N, C]) {
-        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
-        (roll(y, C, by), flip(y, C))
-    }
-    pub(crate) fn three_parts(x: f32[A, B, C]) -> (f32[D], f32[]) {
-        let y = merge(x, (A, B, C) -> D);
-        (roll(y, D, 2), at(y, D, D / 2))
-    }
-    pub(crate) fn of_parts(x: f32[N, C], ids: i32[T], e: f32[N, E], H: dim) -> (f32[N, K], f32[N, P], f32[N, T], f32[N, J]) {
-        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
-        (slice(y, C -> K, 1..), pad(y, C -> P, 1, 2), take(y, C, ids), concat((y, C), (e, E) -> J))
-    }
-    // Where the place follows from dims that the dim stands for, or from a tensor that has it.
-    pub(crate) fn by_parts(x: f32[N, C], ids: i32[H], each: i32[C]) -> (f32[N, H], f32[N, C], f32[N, C]) {
-        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
-        (take(y, C, ids), take(y, C, each), roll(y, C, index(C) % 3))
-    }
-    pub(crate) fn sliced_to_a_part(x: f32[N, C], H: dim) -> (f32[N, H], f32[N, E, H]) {
-        let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
-        (slice(y, C -> H, ..H), split(slice(y, C -> K, ..C), K -> (E, H)))
-    }
-    pub(crate) fn channels_of_groups(x: f32[N, C, L], ids: i32[C]) -> f32[N, C, L] {
-        take(group_norm(x, C, 2, L), C, ids)
-    }
-    /// Two dims that have a part in common.
-    pub(crate) fn renamed_first(a: f32[A, B], b: f32[A, D]) -> f32[P, R] {
-        let z = merge(b, (A, D) -> Q);
-        flip(merge(a, (A, B) -> P), P) * rename(z, Q -> R)
-    }
-    pub(crate) fn channels_against_others(x: f32[N, C]) -> f32[N, C, D] {
-        let y = group_norm(x, C, 2);
-        y - 2.0 * rename(y, C -> D)
-    }
-    pub(crate) fn groups_backwards(x: f32[N, C, L]) -> f32[N, C, L] { flip(group_norm(x, C, 2, L), C) }
-    pub(crate) fn groups_of_rows(x: f32[N, C]) -> f32[N, C] { group_norm(x, C, 2) }
 }
 
 fuse! {
@@ -614,114 +577,4 @@ fn one_kernel_each() {
     }
     // A sum that other rows need is made before them.
     assert_eq!(next_mean::report().kernels(), 2);
-}
-
-/// A dim that stands for several has one number for each element, whatever those are.
-#[test]
-fn along_dims_that_stand_for_several() {
-    on_devices(|device| {
-        for (n, h, d) in [(1, 1, 2), (2, 3, 4), (3, 5, 7), (2, 1, 33), (2, 40, 3), (1, 4, 300)] {
-            let c = h * d;
-            let (a, what) = (numbers(n * c), format!("{device}: {n}x({h}x{d})"));
-            let x = Tensor::from_slice(device, &a, [n, c])?;
-            for by in [0usize, 1, d, d + 1, c - 1] {
-                let (rolled, flipped) = rolled_parts(&x, by as i32, h)?;
-                let expected = grid(n, c, |i, j| 2.0 * a[i * c + (j + c - by % c) % c]);
-                same(&rolled.to_vec()?, &expected, &format!("{what} by {by}"));
-                let expected = grid(n, c, |i, j| 2.0 * a[i * c + c - 1 - j]);
-                same(&flipped.to_vec()?, &expected, &what);
-            }
-            let (rolled, middle) = three_parts(&x.reshape([n, h, d])?)?;
-            let all = n * c;
-            let expected: Vec<f32> = (0..all).map(|i| a[(i + all - 2 % all) % all]).collect();
-            same(&rolled.to_vec()?, &expected, &what);
-            same(&middle.to_vec()?, &[a[all / 2]], &what);
-            // The second is out of range.
-            let ids = [c as i32 - 1, c as i32, 0];
-            let others = numbers(n * 5);
-            let e = Tensor::from_slice(device, &others, [n, 5])?;
-            let (inner, padded, taken, joined) =
-                of_parts(&x, &Tensor::from_slice(device, &ids, [3])?, &e, h)?;
-            let twice = |i: usize, j: usize| 2.0 * a[i * c + j];
-            same(&inner.to_vec()?, &grid(n, c - 1, |i, j| twice(i, j + 1)), &what);
-            let zeros = |i: usize, j: usize| if (1..=c).contains(&j) { twice(i, j - 1) } else { 0.0 };
-            same(&padded.to_vec()?, &grid(n, c + 3, zeros), &what);
-            let picked = |i: usize, j: usize| if j == 1 { f32::NAN } else { twice(i, ids[j] as usize) };
-            same(&taken.to_vec()?, &grid(n, 3, picked), &what);
-            let both = |i: usize, j: usize| if j < c { twice(i, j) } else { others[i * 5 + j - c] };
-            same(&joined.to_vec()?, &grid(n, c + 5, both), &what);
-        }
-        Ok(())
-    });
-}
-
-/// Where the place follows from dims that are parts of it.
-#[test]
-fn along_dims_by_their_parts() {
-    on_devices(|device| {
-        for (n, h, d) in [(1, 2, 3), (3, 4, 4), (2, 5, 7)] {
-            let c = h * d;
-            let (a, what) = (numbers(n * c), format!("{device}: by parts of {n}x({h}x{d})"));
-            let x = Tensor::from_slice(device, &a, [n, c])?;
-            let twice = |i: usize, j: usize| 2.0 * a[i * c + j];
-            let ids: Vec<i32> = (0..h).map(|i| ((i * 5 + d + 1) % c) as i32).collect();
-            let each: Vec<i32> = (0..c).map(|i| ((i * i + 3) % c) as i32).collect();
-            let (taken, permuted, skewed) = by_parts(
-                &x,
-                &Tensor::from_slice(device, &ids, [h])?,
-                &Tensor::from_slice(device, &each, [c])?,
-            )?;
-            same(&taken.to_vec()?, &grid(n, h, |i, j| twice(i, ids[j] as usize)), &what);
-            same(&permuted.to_vec()?, &grid(n, c, |i, j| twice(i, each[j] as usize)), &what);
-            same(&skewed.to_vec()?, &grid(n, c, |i, j| twice(i, (j + c - j % 3) % c)), &what);
-            let other = numbers(h * 3);
-            let z = Tensor::from_slice(device, &other, [h, 3])?;
-            let row = Tensor::from_slice(device, &a[..c], [h, d])?;
-            let outer = grid(c, h * 3, |i, j| a[c - 1 - i] * other[j]);
-            same(&renamed_first(&row, &z)?.to_vec()?, &outer, &what);
-            let (first, other) = sliced_to_a_part(&x, h)?;
-            same(&first.to_vec()?, &grid(n, h, twice), &what);
-            same(&other.to_vec()?, &grid(n, c, twice), &what);
-        }
-        Ok(())
-    });
-}
-
-#[test]
-fn along_groups_of_channels() {
-    on_devices(|device| {
-        for (n, c, l) in [(1, 2, 3), (3, 8, 5), (2, 6, 70)] {
-            let (a, what) = (numbers(n * c * l), format!("{device}: groups of {n}x{c}x{l}"));
-            let each = c / 2 * l;
-            let normal = |group: usize, at: usize| {
-                let group: Vec<f64> = a[group * each..][..each].iter().map(|&x| f64::from(x)).collect();
-                let mean = group.iter().sum::<f64>() / each as f64;
-                let variance = group.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / each as f64;
-                ((group[at] - mean) / (variance + 1e-5).sqrt()) as f32
-            };
-            let x = Tensor::from_slice(device, &a, [n, c, l])?;
-            let backwards: Vec<f32> = (0..n * c * l)
-                .map(|at| {
-                    let (of, channel, i) = (at / (c * l), c - 1 - at / l % c, at % l);
-                    let at = (of * c + channel) * l + i;
-                    normal(at / each, at % each)
-                })
-                .collect();
-            close(&groups_backwards(&x)?.to_vec()?, &backwards, &what);
-            let ids: Vec<i32> = (0..c).rev().map(|i| i as i32).collect();
-            let picked = channels_of_groups(&x, &Tensor::from_slice(device, &ids, [c])?)?;
-            close(&picked.to_vec()?, &backwards, &what);
-            let expected: Vec<f32> = (0..n * c * l).map(|at| normal(at / each, at % each)).collect();
-            let x = x.reshape([n, c * l])?;
-            close(&groups_of_rows(&x)?.to_vec()?, &expected, &what);
-            let cl = c * l;
-            let pair = |at: usize| {
-                let (row, i, j) = (at / cl / cl, at / cl % cl, at % cl);
-                expected[row * cl + i] - 2.0 * expected[row * cl + j]
-            };
-            let pairs: Vec<f32> = (0..n * cl * cl).map(pair).collect();
-            close(&channels_against_others(&x)?.to_vec()?, &pairs, &what);
-        }
-        Ok(())
-    });
 }
