@@ -36,6 +36,7 @@ pub use fusion_runtime::__private;
 /// What programs that use Fusion name: `use fusion::prelude::*`.
 pub mod prelude {
     pub use fusion_runtime::{
-        Coalescing, DType, Device, Element, Error, LaunchConfig, Report, Result, Shape, Tensor, fuse,
+        Coalescing, DType, Device, Element, Error, Float, LaunchConfig, Report, Result, Shape, Tensor, bf16,
+        f16, fuse,
     };
 }

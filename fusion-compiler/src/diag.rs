@@ -184,9 +184,11 @@ catalogue! {
     dims_brackets(dtype) = "the dims of a tensor stand in one pair of brackets: write `{dtype}[N, D]`";
     dim_extent() = "expected the extent of the dim, a whole number from 1 to 2147483647";
     generic_bounds() = "a generic is the type of the elements, without bounds: write `fn f<E>(x: E[N])`, and dims without a declaration";
-    generics_later() = "generic element types are not available yet: write the dtype, `f32`";
+    one_generic() = "a function is generic over one type of elements: write the dtype of the others";
+    unused_generic(name) = "no parameter and no result is of `{name}`: use it, like `x: {name}[N]`, or leave it out";
     attribute_later(name) = "`#[fuse({name})]` is not available yet";
-    attribute_unknown(name, near) = "there is no `#[fuse({name})]`{near} (there are `off`, `fast_math` and `targets(…)`)";
+    attribute_unknown(name, near) = "there is no `#[fuse({name})]`{near} (there are `off`, `fast_math`, `strict` and `targets(…)`)";
+    attribute_both() = "`fast_math` approximates and `strict` rounds as if nothing was fused: leave one of them out";
     attribute_empty() = "`#[fuse(…)]` says how to compile the function: write `#[fuse(off)]` or `#[fuse(targets(ptx, wgsl, cpu))]`";
     attribute_private() = "`#[fuse(…)]` belongs on an exported function: a private one is compiled into its callers";
     target_unknown(name, near) = "there is no target `{name}`{near} (there are `ptx`, `wgsl` and `cpu`)";
@@ -276,11 +278,9 @@ catalogue! {
 
 // Types.
 catalogue! {
-    unknown_dtype(name, near) = "there is no dtype `{name}`{near} (there are `f32`, `i32`, `u32` and `bool`)";
-    tensor_dtype_later(name) = "tensors of `{name}` are not available yet: tensors have `f32`, `i32` or `u32`";
-    scalar_dtype_later(name) = "scalars of `{name}` are not available yet: scalars have `f32`, `i32`, `u32` or `bool`";
-    inline_dtype_later(name) = "the inline form in `{name}` is not available yet: leave out the dtype for `f32`";
-    cast_later(name) = "casts to `{name}` are not available yet: cast to `f32`, `i32` or `u32`";
+    unknown_dtype(name, near) = "there is no dtype `{name}`{near} (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)";
+    no_target(name, what) = "`{name}` can run on none of its targets: {what}; add `cpu` to them";
+    no_double(function) = "`{function}` has no f64 form: write `… as f32`";
     cast_to_bool() = "a number does not cast to `bool`: write `x != 0`";
     mixed(operator, left, right, fix) = "`{operator}` mixes {left} and {right}: write `{fix}`";
     mixed_arguments(left, right) = "the arguments mix {left} and {right}: cast one of them, like `… as {left}`";

@@ -9,7 +9,9 @@ use crate::target::Dialect;
 
 /// Names and texts, the graph and the report first.
 pub(crate) fn dump(graph: &Graph, plan: &Plan<CpuKernels>) -> Vec<(String, String)> {
-    let (name, report) = (&plan.name, Report::new(plan));
+    // Of a generic function, `f<f16>`.
+    let (name, report) = (plan.name.replace(['<', '>'], "_"), Report::new(plan));
+    let name = name.trim_end_matches('_');
     let mut files = vec![
         (format!("{name}.graph"), graph.to_string()),
         (format!("{name}.txt"), format!("{report}\n")),

@@ -481,10 +481,15 @@ pub fn is_transcendental(op: Op) -> bool {
     info.ulp.native > 0 && matches!(info.cpu.float, Lower::Expand(_))
 }
 
-/// Whether a node is work, and not only a number or a name.
-pub fn is_op(node: &Node) -> bool {
+/// Whether a node is work, and not only a number or a name. Conversions between what is stored and what is computed with are
+/// part of reading and writing.
+pub fn is_op(graph: &Graph, node: &Node) -> bool {
     match node.kind {
-        NodeKind::Apply(_) | NodeKind::Cast | NodeKind::Reduce(..) | NodeKind::At(..) => true,
+        NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::At(..) => true,
+        NodeKind::Cast => {
+            let from = graph.node(node.args[0]).dtype;
+            from == node.dtype || !from.is_narrow() && !node.dtype.is_narrow()
+        }
         NodeKind::Input(_)
         | NodeKind::Scalar(_)
         | NodeKind::Literal(_)
@@ -499,7 +504,7 @@ fn storable(graph: &Graph) -> impl Fn(&NodeId) -> bool + '_ {
     let varies = varying(graph);
     move |&id| {
         let node = graph.node(id);
-        is_op(node) && varies[id.0 as usize] && node.dtype != DType::Bool
+        is_op(graph, node) && varies[id.0 as usize] && node.dtype != DType::Bool
     }
 }
 

@@ -1,16 +1,18 @@
 //! Kernel × dialect → kernel in which every operation is one that the target has.
 //!
 //! Invariant: afterwards every loop is `LoopKind::Serial`, no `Stmt::Team` is left, every `Apply` is `Native` in the
-//! dialect's column, and every cast is one that the target's own conversion gets right.
+//! dialect's column, and every cast is one that the target's own conversion gets right. Elements of one or two bytes are
+//! loaded and stored as bits, the low ones of a `u32`.
 
+mod narrow;
 mod subgroups;
 
 use std::collections::HashMap;
 
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
-    Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle, Stmt, Type,
-    Uniform, Value,
+    Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle,
+    Stmt, Type, Uniform, Value,
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
@@ -19,8 +21,11 @@ pub use subgroups::by_subgroups;
 /// Rewrites a kernel into what the dialect has.
 pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
+    let narrow = narrow::as_bits(&mut kernel.types);
     let mut legalizer = Legalizer {
         dialect,
+        narrow,
+        buffers: &kernel.buffers,
         types: &mut kernel.types,
         uniforms: &mut kernel.uniforms,
         shared: &mut kernel.shared,
@@ -36,6 +41,9 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
 
 struct Legalizer<'k> {
     dialect: Dialect,
+    /// What the bits of values are of, if of elements of one or two bytes.
+    narrow: HashMap<Value, DType>,
+    buffers: &'k [Buffer],
     types: &'k mut Vec<Type>,
     uniforms: &'k mut Vec<Uniform>,
     shared: &'k mut Vec<Shared>,
@@ -54,6 +62,9 @@ impl Legalizer<'_> {
             match stmt {
                 Stmt::Let(value, Expr::Apply(op, args)) => self.apply(value, op, args, out),
                 Stmt::Let(value, Expr::Cast(arg)) => self.cast(value, arg, out),
+                Stmt::Let(value, Expr::Const(constant)) => self.constant(value, constant, out),
+                Stmt::Let(value, read @ (Expr::Load(_) | Expr::LoadWhere(..))) => self.load(value, read, out),
+                Stmt::Store(at, value) => self.store(at, value, out),
                 Stmt::Let(value, Expr::TeamSlot) => self.replace(value, out, |b| team_slot(b, dialect, team)),
                 Stmt::Let(value, Expr::TeamId) => self.replace(value, out, |b| team_id(b, dialect, team)),
                 Stmt::Team(fold) => self.combine(&fold, out),
@@ -259,17 +270,29 @@ impl Legalizer<'_> {
     }
 
     fn apply(&mut self, value: Value, op: Op, args: Vec<Value>, out: &mut Vec<Stmt>) {
-        let class = self.types[args[args.len() - 1].0 as usize].dtype.class();
-        match self.dialect.lower(op, class) {
+        let dtype = self.types[args[args.len() - 1].0 as usize].dtype;
+        match self.dialect.lower(op, dtype) {
             Lower::Native(_) => out.push(Stmt::Let(value, Expr::Apply(op, args))),
             Lower::Expand(expand) => self.replace(value, out, |b| expand(b, &args)),
-            Lower::Never => unreachable!("{op:?} takes no {class:?} operands"),
+            Lower::Never => unreachable!("{op:?} takes no operands of {dtype}"),
         }
     }
 
-    /// Conversions that the target leaves open are written out.
+    /// Conversions that the target leaves open are written out, and those from and to bits.
     fn cast(&mut self, value: Value, arg: Value, out: &mut Vec<Stmt>) {
+        if self.narrow_cast(value, arg, out) {
+            return;
+        }
         let (from, to) = (self.types[arg.0 as usize], self.types[value.0 as usize].dtype);
+        // PTX has no number for a NaN of 64 bits.
+        if self.dialect == Dialect::Ptx && from.dtype == DType::F64 && to.is_int() {
+            let number = self.write(out, |b| {
+                let (nan, zero) = (b.apply(Op::IsNan, &[arg]), b.constant(DType::F64, Const::Float(0.0)));
+                b.apply(Op::Select, &[nan, zero, arg])
+            });
+            out.push(Stmt::Let(value, Expr::Cast(number)));
+            return;
+        }
         if self.dialect != Dialect::Wgsl || !from.dtype.is_float() || !to.is_int() {
             out.push(Stmt::Let(value, Expr::Cast(arg)));
             return;

@@ -3,13 +3,13 @@
 //! A plain library: no I/O, and it knows no device. Read `compile` for the pipeline, top to bottom.
 
 #[cfg(feature = "syntax")]
-use check::Source;
+use check::{Function, Source};
 use ir::dim::DimExpr;
 #[cfg(feature = "syntax")]
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph, Math};
 use ir::kernel::{Kernel, Uniform};
-use ir::plan::{BufferArg, Code, Condition, Launch, Plan, Target, Variant, Ways};
+use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Variant, Ways};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
 use schedule::{Schedule, Scheduled, Scratch, Way, Work};
@@ -70,9 +70,13 @@ pub fn expand(tokens: TokenStream) -> Expansion {
     let is_expression = !parse::is_items(&tokens);
     let tokens = match check::front_end(tokens) {
         Ok(Source::Items(functions)) => {
-            let functions = functions.iter().map(|function| {
-                made.push(made_of(&function.graph, &function.options.targets, &function.spans));
-                emit::host::function(function, &made[made.len() - 1].1)
+            let of_one = |a: &Function, b: &Function| a.signature.name == b.signature.name;
+            let functions = functions.chunk_by(of_one).map(|instances| {
+                let plan = |one: &Function| made_of(&one.graph, &one.options.targets, &one.spans);
+                let first = made.len();
+                made.extend(instances.iter().map(plan));
+                let plans: Vec<&Plan<CpuKernels>> = made[first..].iter().map(|(_, plan)| plan).collect();
+                emit::host::function(&instances[0].signature, &plans)
             });
             functions.collect()
         }
@@ -103,8 +107,13 @@ pub struct CpuKernels {
 
 /// Everything between a checked function and its plan.
 pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<CpuKernels> {
+    let graph = optimize(graph);
+    let lack = |&target: &Target| Some(Lack { target, what: target::lacks(&graph, target)? });
+    let lacks: Vec<Lack> = targets.iter().filter_map(lack).collect();
+    let able = |target: &&Target| lacks.iter().all(|lack| lack.target != **target);
+    let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
     let facts: Vec<_> = targets.iter().map(|&target| target::facts(target)).collect();
-    let (graph, fused) = fuse::fuse_for(optimize(graph), &facts);
+    let (graph, fused) = fuse::fuse_for(graph, &facts);
     let memory = assemble::Memory::new(&graph, &fused);
     let (mut programs, mut made) = (Vec::new(), Vec::new());
     for (&target, fused) in targets.iter().zip(&fused) {
@@ -123,16 +132,21 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Cpu
         sums: assemble::sums(&graph).into(),
         outputs: memory.plan_outputs().into(),
         programs: programs.into(),
+        lacks: lacks.into(),
         summary: summary::summary(&graph, &made, &unfused, locate),
     }
 }
 
 /// Rewrites of the graph, whatever the target.
 pub fn optimize(graph: Graph) -> Graph {
-    let graph = verified(rewrite::simplify(verified(graph)));
+    let graph = verified(rewrite::widen(verified(graph)));
+    let graph = verified(rewrite::simplify(graph));
     let graph = verified(rewrite::cse(graph));
     let graph = verified(rewrite::dce(graph));
-    let graph = verified(rewrite::fma(graph));
+    let graph = match graph.math {
+        Math::Accurate | Math::Fast => verified(rewrite::fma(graph)),
+        Math::Strict => graph,
+    };
     verified(rewrite::dce(graph))
 }
 

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use crate::ir::dim::DimExpr;
-use crate::ir::dtype::{Class, Const, DType, wrap};
-use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, ParamId, ParamKind, Reduce};
+use crate::ir::dtype::{Class, Const, DType, round, wrap};
+use crate::ir::graph::{AxisId, AxisSet, Graph, Math, Node, NodeId, NodeKind, ParamId, ParamKind, Reduce};
 use crate::ir::ops::Op;
 
 /// What happens to the value of a float node.
@@ -16,7 +16,7 @@ use crate::ir::ops::Op;
 pub enum Rounding {
     /// It stays an `f64`: the exact result, nearly.
     None,
-    /// It is rounded to the node's type: the result of unfused kernels.
+    /// It is rounded to the type that the node is computed in, and where it is stored: the result of unfused kernels.
     EachNode,
 }
 
@@ -36,7 +36,8 @@ pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: 
     }
     let output = |node: NodeId, axes: &[AxisId]| {
         let elements = run.over(axes, &values[node.0 as usize]);
-        elements.iter().map(|element| element.to_f64()).collect()
+        let dtype = graph.node(node).dtype;
+        elements.iter().map(|&element| run.narrowed(dtype, element).to_f64()).collect()
     };
     graph.outputs.iter().map(|out| output(out.node, &graph.parts(&out.axes))).collect()
 }
@@ -90,6 +91,9 @@ impl Run<'_> {
                 let last = self.graph.node(node.args[args.len() - 1]).dtype;
                 let element = |i: usize| apply(*op, args.len(), last, dtype, |operand| args[operand][i]);
                 (0..args[0].len()).map(element).collect()
+            }
+            NodeKind::Cast if array(0).axes != axes && self.graph.node(node.args[0]).dtype == dtype => {
+                arg(0).into_owned()
             }
             NodeKind::Cast => arg(0).iter().map(|&element| cast(element, dtype)).collect(),
             NodeKind::Reduce(reduce, over) => self.reduce(*reduce, *over, array(0), dtype, axes),
@@ -163,22 +167,20 @@ impl Run<'_> {
     }
 
     fn round(&self, dtype: DType, element: Element) -> Element {
-        match (element, self.rounding, dtype) {
-            (Element::Float(x), Rounding::EachNode, DType::F32) => Element::Float(f64::from(x as f32)),
-            (
-                Element::Float(_) | Element::Int(_),
-                Rounding::None | Rounding::EachNode,
-                DType::F32
-                | DType::F64
-                | DType::F16
-                | DType::BF16
-                | DType::I32
-                | DType::U32
-                | DType::I8
-                | DType::U8
-                | DType::Bool
-                | DType::Index,
-            ) => element,
+        let Element::Float(x) = element else { return element };
+        let to = match (self.rounding, self.graph.math) {
+            (Rounding::None, _) => return element,
+            (Rounding::EachNode, Math::Strict) => dtype,
+            (Rounding::EachNode, Math::Accurate | Math::Fast) => dtype.computed(),
+        };
+        Element::Float(round(to, x))
+    }
+
+    /// An element as it is stored.
+    fn narrowed(&self, dtype: DType, element: Element) -> Element {
+        match (element, self.rounding) {
+            (Element::Float(x), Rounding::EachNode) if dtype.is_narrow() => Element::Float(round(dtype, x)),
+            (Element::Float(_) | Element::Int(_), Rounding::None | Rounding::EachNode) => element,
         }
     }
 
@@ -271,7 +273,8 @@ fn apply(op: Op, count: usize, last: DType, result: DType, operand: impl Fn(usiz
 /// Conversion as Rust's `as`: floats to integers truncate and saturate, integers wrap; to `bool`, whether it is not 0.
 fn cast(value: Element, dtype: DType) -> Element {
     match (value, dtype) {
-        (_, DType::F32 | DType::F64 | DType::F16 | DType::BF16) => Element::Float(value.to_f64()),
+        (_, DType::F16 | DType::BF16) => Element::Float(round(dtype, value.to_f64())),
+        (_, DType::F32 | DType::F64) => Element::Float(value.to_f64()),
         (_, DType::Bool) => Element::Int(i64::from(value.to_f64() != 0.0)),
         (Element::Float(x), DType::I32) => Element::Int(i64::from(x as i32)),
         (Element::Float(x), DType::U32) => Element::Int(i64::from(x as u32)),

@@ -10,7 +10,7 @@ use crate::assemble::{
 };
 use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, Math, NodeId, SpanId};
+use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, SpanId};
 use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Target, Text, Traffic, Ways};
 use crate::schedule::Schedule;
 
@@ -61,7 +61,7 @@ fn summary_of(graph: &Graph, made: &[&Made<'_>], unfused: &Fused, locate: Locate
     Summary {
         ops: unfused.groups.len() as u32,
         unfused_bytes: all_bytes(graph, unfused),
-        fast_math: graph.math == Math::Fast,
+        math: graph.math,
         groups: fused.groups.iter().enumerate().map(group).collect(),
         boundaries: stored.chain(apart).collect(),
         targets: made.iter().map(|made| made.target).collect(),
@@ -145,7 +145,7 @@ fn group_summary(
     (i, group): (usize, &Group),
     kernels: &[&(Schedule, Ways)],
 ) -> GroupSummary {
-    let ops = group.nodes.iter().filter(|&&id| is_op(graph.node(id)));
+    let ops = group.nodes.iter().filter(|&&id| is_op(graph, graph.node(id)));
     let names = group.order.iter().chain(&group.cols).map(|&axis| graph.axis(axis).name.as_str());
     let loads = group.loads.iter().map(|load| arrays.loads[load]);
     let stores = group.stores.iter().map(|store| match store.output {

@@ -40,9 +40,9 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
     let (mut first, mut any) = (None, None);
     for (i, (param, arg)) in plan.params.iter().zip(args).enumerate() {
         match (&param.kind, arg) {
-            (ParamKind::Scalar, Arg::Scalar(value)) => {
+            (ParamKind::Scalar, Arg::Scalar(dtype, value)) => {
                 scalars[i] = Some(*value);
-                check_dtype(plan, param, value.dtype())?;
+                check_dtype(plan, param, *dtype)?;
             }
             (ParamKind::Dim(symbol), Arg::Dim(extent)) => {
                 bind_symbol(plan, &mut bindings, usize::from(*symbol), *extent, i)?;
@@ -83,7 +83,7 @@ pub(crate) fn tensor<'a>(arg: &'a Arg<'_>) -> Option<&'a RawTensor> {
     match arg {
         Arg::Tensor(tensor) => Some(tensor),
         Arg::TensorMut(tensor) => Some(tensor),
-        Arg::Scalar(_) | Arg::Dim(_) => None,
+        Arg::Scalar(..) | Arg::Dim(_) => None,
     }
 }
 

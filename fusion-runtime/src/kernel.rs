@@ -11,7 +11,6 @@ use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{FOLD_LANES, Kernel};
 use fusion_compiler::ir::plan;
 
-use crate::tensor::Element;
 use crate::window::{Beside, Window};
 
 /// A compiled function.
@@ -19,29 +18,19 @@ pub type Plan = plan::Plan<CpuCode>;
 /// One kernel and its arguments.
 pub type Launch = plan::Launch<CpuCode>;
 
-/// The value of a scalar parameter.
+/// The value of a scalar parameter, in the type that it is computed in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScalarValue {
     /// `f32`.
     F32(f32),
+    /// `f64`.
+    F64(f64),
     /// `i32`.
     I32(i32),
     /// `u32`.
     U32(u32),
     /// `bool`.
     Bool(bool),
-}
-
-impl ScalarValue {
-    /// The type of the value.
-    pub fn dtype(self) -> DType {
-        match self {
-            ScalarValue::F32(_) => DType::F32,
-            ScalarValue::I32(_) => DType::I32,
-            ScalarValue::U32(_) => DType::U32,
-            ScalarValue::Bool(_) => DType::Bool,
-        }
-    }
 }
 
 /// Instructions that a CPU function uses beyond what its architecture always has.
@@ -89,11 +78,17 @@ pub fn fold_lanes<T: Copy>(parts: &mut [T; FOLD_LANES], combine: impl Fn(T, T) -
     parts[0]
 }
 
+/// Memory of a thread for `f64`: all of it but for what lies before the first place of one.
+#[inline]
+pub fn doubles(memory: &mut [f32]) -> &mut [f64] {
+    bytemuck::pod_align_to_mut(memory).1
+}
+
 /// The arguments of a CPU function, as generated code sees them.
 ///
 /// `range()` are the items to run. `read::<T>(i)` is the whole of buffer `i`; `write::<T>(i)` is the part of buffer
-/// `i` that belongs to these items, and may be asked for once.
-/// `index(i)`, `f32(i)`, `i32(i)`, `u32(i)` and `bool(i)` are uniforms. Asking for what the launch does not
+/// `i` that belongs to these items, and may be asked for once. Elements of one or two bytes are their bits.
+/// `index(i)`, `f32(i)`, `f64(i)`, `i32(i)`, `u32(i)` and `bool(i)` are uniforms. Asking for what the launch does not
 /// have is a bug in the compiler and panics.
 #[derive(Debug)]
 pub struct CpuArgs<'a> {
@@ -102,6 +97,32 @@ pub struct CpuArgs<'a> {
     uniforms: &'a [CpuUniform],
     rows: &'a mut [f32],
     memory: PhantomData<&'a mut [u8]>,
+}
+
+/// What the memory of a buffer is an array of.
+pub trait Word: Copy {
+    /// Whether elements of this type lie in such words.
+    fn holds(dtype: DType) -> bool;
+}
+
+macro_rules! words {
+    ($($word:ty: $($dtype:ident)|+;)*) => { $(
+        impl Word for $word {
+            #[inline]
+            fn holds(dtype: DType) -> bool {
+                matches!(dtype, $(DType::$dtype)|+)
+            }
+        }
+    )* };
+}
+
+words! {
+    f32: F32;
+    f64: F64;
+    i32: I32;
+    u32: U32;
+    u16: F16 | BF16;
+    u8: I8 | U8 | Bool;
 }
 
 /// The memory behind a buffer: all of it if it is read, the window of the items if it is written.
@@ -171,23 +192,19 @@ impl<'a> CpuArgs<'a> {
 
     /// The whole of buffer `i`, which the launch only reads.
     #[inline]
-    pub fn read<T: Element>(&self, i: usize) -> &'a [T] {
+    pub fn read<T: Word>(&self, i: usize) -> &'a [T] {
         let buffer = self.buffers[i];
-        assert!(
-            buffer.access == Access::Read && buffer.dtype == T::DTYPE,
-            "{}",
-            mismatch("read", i, &buffer)
-        );
+        assert!(buffer.access == Access::Read && T::holds(buffer.dtype), "{}", mismatch("read", i, &buffer));
         // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing writes it.
         unsafe { std::slice::from_raw_parts(buffer.ptr.cast::<T>(), buffer.len) }
     }
 
     /// The part of buffer `i` that belongs to these items. Once only.
     #[inline]
-    pub fn write<T: Element>(&mut self, i: usize) -> Window<'a, T> {
+    pub fn write<T: Word>(&mut self, i: usize) -> Window<'a, T> {
         let buffer = &mut self.buffers[i];
         let writable = buffer.access != Access::Read && !buffer.taken;
-        assert!(writable && buffer.dtype == T::DTYPE, "{}", mismatch("write", i, buffer));
+        assert!(writable && T::holds(buffer.dtype), "{}", mismatch("write", i, buffer));
         buffer.taken = true;
         if let Some(beside) = buffer.beside {
             // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a`, and nothing else accesses
@@ -211,56 +228,34 @@ impl<'a> CpuArgs<'a> {
         }
     }
 
-    /// Uniform `i`, of type `f32`.
-    #[inline]
-    pub fn f32(&self, i: usize) -> f32 {
-        match self.scalar(i) {
-            ScalarValue::F32(x) => x,
-            other @ (ScalarValue::I32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => {
-                wrong_scalar(i, other)
-            }
-        }
-    }
-
-    /// Uniform `i`, of type `i32`.
-    #[inline]
-    pub fn i32(&self, i: usize) -> i32 {
-        match self.scalar(i) {
-            ScalarValue::I32(x) => x,
-            other @ (ScalarValue::F32(_) | ScalarValue::U32(_) | ScalarValue::Bool(_)) => {
-                wrong_scalar(i, other)
-            }
-        }
-    }
-
-    /// Uniform `i`, of type `u32`.
-    #[inline]
-    pub fn u32(&self, i: usize) -> u32 {
-        match self.scalar(i) {
-            ScalarValue::U32(x) => x,
-            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::Bool(_)) => {
-                wrong_scalar(i, other)
-            }
-        }
-    }
-
-    /// Uniform `i`, of type `bool`.
-    #[inline]
-    pub fn bool(&self, i: usize) -> bool {
-        match self.scalar(i) {
-            ScalarValue::Bool(x) => x,
-            other @ (ScalarValue::F32(_) | ScalarValue::I32(_) | ScalarValue::U32(_)) => {
-                wrong_scalar(i, other)
-            }
-        }
-    }
-
     fn scalar(&self, i: usize) -> ScalarValue {
         match self.uniforms[i] {
             CpuUniform::Scalar(value) => value,
             CpuUniform::Index(_) => unreachable!("uniform {i} of the kernel is a scalar"),
         }
     }
+}
+
+macro_rules! scalars {
+    ($($name:ident: $kind:ident;)*) => {
+        impl CpuArgs<'_> { $(
+            #[doc = concat!("Uniform `i`, of type `", stringify!($name), "`.")]
+            #[inline]
+            pub fn $name(&self, i: usize) -> $name {
+                let value = self.scalar(i);
+                let ScalarValue::$kind(value) = value else { wrong_scalar(i, value) };
+                value
+            }
+        )* }
+    };
+}
+
+scalars! {
+    f32: F32;
+    f64: F64;
+    i32: I32;
+    u32: U32;
+    bool: Bool;
 }
 
 #[cold]

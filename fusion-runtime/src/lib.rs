@@ -22,10 +22,11 @@ pub use device::{Device, DeviceFacts};
 pub use error::{Error, Result};
 pub use fusion_compiler::ir::dtype::DType;
 pub use fusion_macros::fuse;
+pub use half::{bf16, f16};
 pub use launch::{Coalescing, LaunchConfig};
 pub use report::{KernelText, Report};
 pub use shape::Shape;
-pub use tensor::{Element, Tensor};
+pub use tensor::{Element, Float, Tensor};
 
 /// What generated code names. Not for people: it changes without notice.
 #[doc(hidden)]
@@ -33,18 +34,18 @@ pub mod __private {
     pub use std::borrow::Cow;
 
     pub use crate::__cpu_fns as cpu_fns;
-    pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, fold_lanes};
+    pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, doubles, fold_lanes};
     pub use crate::report::kernels;
-    pub use crate::run::{Arg, IntoScalar, mistaken, run, run_into, run_one};
+    pub use crate::run::{Arg, IntoScalar, instance, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};
 
     pub use fusion_compiler::ir::dim::{DimExpr, DimOp};
     pub use fusion_compiler::ir::dtype::DType;
-    pub use fusion_compiler::ir::graph::Access;
+    pub use fusion_compiler::ir::graph::{Access, Math};
     pub use fusion_compiler::ir::kernel::IndexWidth;
     pub use fusion_compiler::ir::plan::{
         self, Array, ArrayKind, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap,
-        Launch, Output, Param, ParamKind, Product, Program, Reach, Slot, Space, Step, Sum, Summary, Target,
-        Temporary, Traffic, UniformArg, Variant, Ways,
+        Lack, Launch, Output, Param, ParamKind, Product, Program, Reach, Slot, Space, Step, Sum, Summary,
+        Target, Temporary, Traffic, UniformArg, Variant, Ways,
     };
 }

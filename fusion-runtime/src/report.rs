@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use fusion_compiler::ir::plan::Code;
+use fusion_compiler::ir::plan::{Code, Lack};
 use fusion_compiler::report::{self, Refused};
 
 use crate::device::Device;
@@ -132,7 +132,7 @@ impl Report {
         if self.0.on(target, device.limits()) {
             return Ok(self);
         }
-        Err(not_compiled(self.0.name(), device))
+        Err(not_compiled(self.0.name(), self.0.lacks(), device))
     }
 
     /// The report as a graph for Graphviz, in the DOT language: kernels, the tensors between them with their bytes, and on
@@ -148,9 +148,16 @@ impl Report {
 }
 
 /// A function has no kernels for a device.
-pub(crate) fn not_compiled(function: &str, device: &Device) -> Error {
-    let target = device.0.target().name();
-    let what = format!("`{function}`: it is not compiled for {target} (see `#[fuse(targets(…))]`)");
+pub(crate) fn not_compiled(function: &str, lacks: &[Lack], device: &Device) -> Error {
+    let target = device.0.target();
+    let what = match lacks.iter().find(|lack| lack.target == target) {
+        Some(Lack { what, .. }) => {
+            format!("`{function}`: it computes with {what}, which {} has not", target.name())
+        }
+        None => {
+            format!("`{function}`: it is not compiled for {} (see `#[fuse(targets(…))]`)", target.name())
+        }
+    };
     Error::Unsupported { device: device.to_string(), what }
 }
 
@@ -165,6 +172,7 @@ mod tests {
     use std::borrow::Cow::{Borrowed, Owned};
 
     use fusion_compiler::ir::dim::DimExpr;
+    use fusion_compiler::ir::graph::Math;
     use fusion_compiler::ir::kernel::IndexWidth;
     use fusion_compiler::ir::plan::{Program, Space, Step, Summary, Target, Variant};
 
@@ -203,10 +211,11 @@ mod tests {
                 temporaries: Borrowed(&[]),
                 steps: Owned(vec![step]),
             }]),
+            lacks: Owned(Vec::new()),
             summary: Summary {
                 ops: 10,
                 unfused_bytes: DimExpr::constant(76) * DimExpr::sym(0),
-                fast_math: false,
+                math: Math::Accurate,
                 arrays: Borrowed(&[]),
                 groups: Borrowed(&[]),
                 boundaries: Borrowed(&[]),

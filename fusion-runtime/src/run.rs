@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan::{Dest, Output, Param, ParamKind, Program, Slot, Step, Temporary};
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use crate::device::{Call, Memory, Region};
 use crate::error::{Error, Result};
 use crate::kernel::{CpuCode, Launch, Plan, ScalarValue};
 use crate::report::not_compiled;
-use crate::tensor::{Element, RawTensor, Tensor};
+use crate::tensor::{Element, Float, RawTensor, Tensor};
 
 /// An argument of a call, in the order of `Plan::params`.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ pub enum Arg<'a> {
     Tensor(&'a RawTensor),
     /// A tensor that is updated in place.
     TensorMut(&'a mut RawTensor),
-    /// A number.
-    Scalar(ScalarValue),
+    /// A number of this type.
+    Scalar(DType, ScalarValue),
     /// An extent.
     Dim(usize),
 }
@@ -41,28 +42,34 @@ impl<'a, T: Element> From<&'a mut Tensor<T>> for Arg<'a> {
     }
 }
 
-impl From<f32> for Arg<'_> {
-    fn from(value: f32) -> Self {
-        Arg::Scalar(ScalarValue::F32(value))
-    }
+// One `IntoScalar` for each type, and none for several: so a literal, or what is converted `into()` it, gets this one.
+macro_rules! scalars {
+    ($($element:ty: $kind:ident;)*) => { $(
+        impl From<$element> for Arg<'_> {
+            fn from(value: $element) -> Self {
+                Arg::Scalar(<$element>::DTYPE, ScalarValue::$kind(value.into()))
+            }
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl IntoScalar<$element> for $element {
+            fn into_scalar(self) -> $element {
+                self
+            }
+        }
+    )* };
 }
 
-impl From<i32> for Arg<'_> {
-    fn from(value: i32) -> Self {
-        Arg::Scalar(ScalarValue::I32(value))
-    }
-}
-
-impl From<u32> for Arg<'_> {
-    fn from(value: u32) -> Self {
-        Arg::Scalar(ScalarValue::U32(value))
-    }
-}
-
-impl From<bool> for Arg<'_> {
-    fn from(value: bool) -> Self {
-        Arg::Scalar(ScalarValue::Bool(value))
-    }
+scalars! {
+    f32: F32;
+    half::f16: F32;
+    half::bf16: F32;
+    f64: F64;
+    i32: I32;
+    i8: I32;
+    u32: U32;
+    u8: U32;
+    bool: Bool;
 }
 
 impl From<usize> for Arg<'_> {
@@ -89,33 +96,11 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
 #[diagnostic::on_unimplemented(
     message = "`scalar(…)` takes a number of type `{T}` here, found `{Self}`",
     label = "not `{T}`",
-    note = "a number of another type is cast, as in `scalar(x as {T})`; an expression of another type begins with it, as in `fuse!(i32: …)`, for `f32`, `i32` or `u32`"
+    note = "a number of another type is cast, as in `scalar(x as {T})`; an expression of another type begins with it, as in `fuse!(i32: …)`"
 )]
 pub trait IntoScalar<T> {
     /// The number.
     fn into_scalar(self) -> T;
-}
-
-// One for each type, and none for several: so a literal, or what is converted `into()` it, gets this one.
-#[diagnostic::do_not_recommend]
-impl IntoScalar<f32> for f32 {
-    fn into_scalar(self) -> f32 {
-        self
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl IntoScalar<i32> for i32 {
-    fn into_scalar(self) -> i32 {
-        self
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl IntoScalar<u32> for u32 {
-    fn into_scalar(self) -> u32 {
-        self
-    }
 }
 
 /// Stands for an expression with a mistake, so that what surrounds it still has its type.
@@ -133,6 +118,12 @@ pub fn mistaken<T: Element>() -> Result<Tensor<T>> {
 pub fn run_one<T: Element>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<Tensor<T>> {
     let [result] = run(plan, args)?;
     Tensor::from_raw(result)
+}
+
+/// The plan of a generic function for elements of this type, of one for each that there is.
+pub fn instance<T: Float>(plans: [&'static Plan; DType::GENERIC.len()]) -> &'static Plan {
+    let of = DType::GENERIC.iter().zip(plans).find(|(dtype, _)| **dtype == T::DTYPE);
+    of.map_or_else(|| unreachable!("there is one for each `Float`"), |(_, plan)| plan)
 }
 
 /// Runs a plan and puts its results into tensors of their shapes. In the steady state nothing is allocated.
@@ -156,7 +147,7 @@ fn execute(
     let bound = bind(plan, args)?;
     let target = bound.device.0.target();
     let program = plan.programs.iter().find(|program| program.target == target);
-    let program = program.ok_or_else(|| not_compiled(&plan.name, &bound.device))?;
+    let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;
     let outs = outs.unwrap_or_default();
     let mut made = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;
@@ -382,7 +373,7 @@ mod tests {
     use std::borrow::Cow::{Borrowed, Owned};
 
     use fusion_compiler::ir::dim::DimExpr;
-    use fusion_compiler::ir::dtype::DType;
+    use fusion_compiler::ir::graph::Math;
     use fusion_compiler::ir::kernel::IndexWidth;
     use fusion_compiler::ir::plan::{BufferArg, Code, Reach, Space, Summary};
 
@@ -414,7 +405,7 @@ mod tests {
         let summary = Summary {
             ops: 0,
             unfused_bytes: zero,
-            fast_math: false,
+            math: Math::Accurate,
             arrays: Owned(Vec::new()),
             groups: Owned(Vec::new()),
             boundaries: Owned(Vec::new()),
@@ -430,6 +421,7 @@ mod tests {
             sums: Owned(Vec::new()),
             outputs: Owned(Vec::new()),
             programs: Owned(Vec::new()),
+            lacks: Owned(Vec::new()),
             summary,
         };
         (plan, launch)

@@ -10,31 +10,80 @@ use fusion_compiler::ir::dtype::DType;
 
 use crate::device::{Device, Memory, Region};
 use crate::error::{Error, Result};
+use crate::run::Arg;
 use crate::shape::Shape;
 
-/// A type that tensors store. Sealed: `f32`, `i32` and `u32`.
-pub trait Element: bytemuck::Pod + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed {
+/// A type that tensors store. Sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`.
+pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed + 'static {
     /// Its name in the language.
     const DTYPE: DType;
 }
 
+/// A type that generic functions take: `f32`, `f16` or `bf16`.
+pub trait Float: Element + Into<Arg<'static>> {}
+
+impl Float for f32 {}
+impl Float for half::f16 {}
+impl Float for half::bf16 {}
+
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for i32 {}
-    impl Sealed for u32 {}
+    use crate::error::Result;
+
+    /// Elements as bytes, in the order of the machine.
+    pub trait Sealed: Sized {
+        /// The bytes of elements.
+        fn bytes(elements: &[Self]) -> &[u8];
+
+        /// Elements of the bytes that are read.
+        fn fill(elements: &mut [Self], read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()>;
+    }
 }
 
-impl Element for f32 {
-    const DTYPE: DType = DType::F32;
+macro_rules! elements {
+    ($($element:ty = $dtype:ident;)*) => { $(
+        impl sealed::Sealed for $element {
+            fn bytes(elements: &[Self]) -> &[u8] {
+                bytemuck::cast_slice(elements)
+            }
+
+            fn fill(elements: &mut [Self], read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+                read(bytemuck::cast_slice_mut(elements))
+            }
+        }
+
+        impl Element for $element {
+            const DTYPE: DType = DType::$dtype;
+        }
+    )* };
 }
 
-impl Element for i32 {
-    const DTYPE: DType = DType::I32;
+elements! {
+    f32 = F32;
+    half::f16 = F16;
+    half::bf16 = BF16;
+    f64 = F64;
+    i32 = I32;
+    u32 = U32;
+    i8 = I8;
+    u8 = U8;
 }
 
-impl Element for u32 {
-    const DTYPE: DType = DType::U32;
+impl sealed::Sealed for bool {
+    fn bytes(elements: &[bool]) -> &[u8] {
+        bytemuck::cast_slice(elements)
+    }
+
+    fn fill(elements: &mut [bool], read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        // Whatever the memory holds, a truth value is one of two.
+        let mut bytes = vec![0; elements.len()];
+        read(&mut bytes)?;
+        elements.iter_mut().zip(bytes).for_each(|(element, byte)| *element = byte != 0);
+        Ok(())
+    }
+}
+
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
 }
 
 /// Contiguous elements of one type on one device, row by row.
@@ -105,7 +154,7 @@ impl<T: Element> Tensor<T> {
         }
         let tensor = Tensor::wrap(RawTensor::allocate(device, T::DTYPE, shape)?);
         if !elements.is_empty() {
-            device.0.write(&tensor.raw.memory, 0, bytemuck::cast_slice(elements))?;
+            device.0.write(&tensor.raw.memory, 0, T::bytes(elements))?;
         }
         Ok(tensor)
     }
@@ -137,7 +186,7 @@ impl<T: Element> Tensor<T> {
         let chunk = vec![value; tensor.len().min(CHUNK)];
         for start in (0..tensor.len()).step_by(CHUNK) {
             let part = &chunk[..(tensor.len() - start).min(CHUNK)];
-            device.0.write(&tensor.raw.memory, start * size_of::<T>(), bytemuck::cast_slice(part))?;
+            device.0.write(&tensor.raw.memory, start * size_of::<T>(), T::bytes(part))?;
         }
         Ok(tensor)
     }
@@ -182,7 +231,7 @@ impl<T: Element> Tensor<T> {
         if elements.len() != self.len() {
             return Err(Error::Shape { elements: elements.len(), shape: self.shape().clone() });
         }
-        self.raw.read(bytemuck::cast_slice_mut(elements))
+        T::fill(elements, |bytes| self.raw.read(bytes))
     }
 
     /// Waits for the only element of a tensor of one.

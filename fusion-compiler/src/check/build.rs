@@ -54,6 +54,8 @@ pub(super) struct Env {
     pub(super) vars: Vec<Var>,
     /// The axes that each dim stands for: one, or as many as a template is given for it.
     pub(super) dims: Vec<(String, Vec<AxisId>)>,
+    /// The dtypes that generics stand for.
+    pub(super) types: Vec<(String, DType)>,
 }
 
 /// A call being expanded.
@@ -267,6 +269,12 @@ impl Env {
     /// The axes that a dim stands for.
     pub(super) fn dim(&self, name: &str) -> Option<&[AxisId]> {
         self.dims.iter().find(|(dim, _)| dim == name).map(|(_, axes)| axes.as_slice())
+    }
+
+    /// The dtype of this name: one that a generic stands for, or one of the language.
+    pub(super) fn dtype(&self, name: &str) -> Option<DType> {
+        let generic = self.types.iter().find(|(generic, _)| generic == name);
+        generic.map(|(_, dtype)| *dtype).or_else(|| DType::from_name(name))
     }
 
     /// The axis of a dim that stands for one.

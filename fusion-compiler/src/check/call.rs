@@ -171,7 +171,7 @@ fn expand<'a>(
         return Value::Unknown;
     }
     let Some(mut inner) = arguments(b, env, at, callee, origin, args) else { return Value::Unknown };
-    if callee.broken != Broken::Nothing || !callee.generics.is_empty() {
+    if callee.broken != Broken::Nothing {
         return Value::Unknown;
     }
     b.frames.push(Frame { function: callee, origin, at });
@@ -199,7 +199,8 @@ fn declared(
     let mut values = Vec::new();
     for (part, result) in parts.into_iter().zip(results) {
         let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
-        values.push(expr::known(function::fit_result(b, part, result, &order, at)));
+        let Some(dtype) = inner.dtype(&result.dtype.text) else { return Value::Unknown };
+        values.push(expr::known(function::fit_result(b, part, dtype, &order, at)));
     }
     match callee.returns {
         Returns::One => values.pop().unwrap_or(Value::Unknown),
@@ -272,7 +273,7 @@ fn bind<'a>(
         given.filter(|_| !is_dim(param)).map(|given| expr::expr(b, env, given))
     };
     let values: Vec<Option<Value>> = params().map(&mut value).collect();
-    let mut inner = Env::default();
+    let mut inner = Env { types: generics(b, callee, &values), ..Env::default() };
     // Dims first: the types of other parameters name them.
     for (i, (param, given)) in params().enumerate().filter(|(_, (param, _))| is_dim(param)) {
         let axes = match given {
@@ -302,6 +303,23 @@ fn bind<'a>(
         inner.bind(&param.name.text, value, VarKind::Param);
     }
     whole.map(|()| inner)
+}
+
+/// What the generics of a callee stand for: the dtype of the first value that is given for one, if that may be, else `f32`.
+fn generics(b: &Builder<'_>, callee: &Function, values: &[Option<Value>]) -> Vec<(String, DType)> {
+    let stands = |generic: &Name| {
+        let is_of = |param: &Param| match &param.kind {
+            ParamKind::Scalar(ty) => ty.text == generic.text,
+            ParamKind::Tensor(ty) | ParamKind::InPlace(ty) => ty.dtype.text == generic.text,
+            ParamKind::Untyped | ParamKind::Dim | ParamKind::Mistaken => false,
+        };
+        let given = callee.params.iter().zip(values).filter(|(param, _)| is_of(param));
+        let nodes =
+            given.filter_map(|(_, value)| value.as_ref().filter(|value| matches!(value, Value::Node(_))));
+        let dtype = nodes.filter_map(|value| dtype_of(b, value)).find(|dtype| DType::GENERIC.contains(dtype));
+        (generic.text.clone(), dtype.unwrap_or(DType::F32))
+    };
+    callee.generics.iter().map(stands).collect()
 }
 
 /// The axes of what is given for a dim: one for a function with types, any number for a template.
@@ -347,7 +365,7 @@ fn argument(
     };
     let (function, name) = (&callee.name.text, &param.name.text);
     let value = expr::one(b, at, value);
-    let (Some(dtype), Some(is)) = (DType::from_name(&dtype.text), dtype_of(b, &value)) else {
+    let (Some(dtype), Some(is)) = (inner.dtype(&dtype.text), dtype_of(b, &value)) else {
         return Value::Unknown;
     };
     if matches!(value, Value::Weak(_)) && !expr::weak_fits(b, (at, at), function, &value, dtype) {

@@ -11,8 +11,8 @@ use super::{call, inline};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind};
-use crate::ir::ops::{Op, Typing};
+use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind, SpanId};
+use crate::ir::ops::{Double, Op, Typing};
 use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 
 /// Names that stand for a number.
@@ -33,7 +33,7 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
         ExprKind::Chain(first, links) => chain(b, env, first, links),
         ExprKind::Cast(x, dtype) => {
             let value = single(b, env, x);
-            cast(b, e.at, value, dtype)
+            cast(b, env, e.at, value, dtype)
         }
         ExprKind::If(condition, then, other) => conditional(b, env, e.at, condition, [then, other]),
         ExprKind::Call(name, args) => call::call(b, env, e.at, name, args),
@@ -77,9 +77,10 @@ fn integer(b: &mut Builder<'_>, at: At, value: u64, suffix: Option<&str>) -> Val
     };
     match suffix {
         None => Value::Weak(Weak::int(signed, span)),
-        Some("i32") => suffixed(b, Weak::int(signed, span), DType::I32),
-        Some("u32") => suffixed(b, Weak::int(signed, span), DType::U32),
-        Some(suffix) => b.error_here(at, diag::bad_suffix(suffix)),
+        Some(suffix) => match DType::from_name(suffix).filter(|dtype| dtype.is_int()) {
+            Some(dtype) => suffixed(b, Weak::int(signed, span), dtype),
+            None => b.error_here(at, diag::bad_suffix(suffix)),
+        },
     }
 }
 
@@ -88,6 +89,7 @@ fn float(b: &mut Builder<'_>, at: At, value: f64, suffix: Option<&str>) -> Value
     match suffix {
         None => Value::Weak(Weak::float(value, span)),
         Some("f32") => suffixed(b, Weak::float(value, span), DType::F32),
+        Some("f64") => suffixed(b, Weak::float(value, span), DType::F64),
         Some(suffix) => b.error_here(at, diag::bad_suffix(suffix)),
     }
 }
@@ -234,6 +236,7 @@ pub(super) fn apply(
                 Typing::Compare | Typing::Select => {
                     resolve_all(b, &args, if is_float { DType::F32 } else { DType::I32 })
                 }
+                Typing::Encode | Typing::Decode => unreachable!("users have no bits of narrow floats"),
             }
         }
         None => meet(b, at, what, &args),
@@ -243,13 +246,32 @@ pub(super) fn apply(
     if !typing.accepts(dtype) {
         return b.error(at, wants(typing, what, dtype));
     }
+    if dtype == DType::F64 && matches!(op.info().double, Double::Never) {
+        return b.error(at, diag::no_double(what));
+    }
     if dtype == DType::Bool && matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge) {
         return b.error(at, diag::no_order());
     }
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
+    let ids = if typing == Typing::Compare && !b.in_std() { rounded(b, ids, span) } else { ids };
     Value::Node(b.graph.apply(op, &ids, span))
+}
+
+/// What users compare is what they would see if it was stored.
+fn rounded(b: &mut Builder<'_>, ids: Vec<NodeId>, span: SpanId) -> Vec<NodeId> {
+    let round = |id: NodeId| round(b, id, span).unwrap_or(id);
+    ids.into_iter().map(round).collect()
+}
+
+/// The value rounded to its own type, if that is narrower than what it is computed in.
+fn round(b: &mut Builder<'_>, id: NodeId, span: SpanId) -> Option<NodeId> {
+    let Node { dtype, axes, .. } = *b.graph.node(id);
+    if !(dtype.is_narrow() && dtype.is_float()) {
+        return Some(id);
+    }
+    b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span })
 }
 
 fn wants(typing: Typing, what: &str, is: DType) -> diag::Message {
@@ -258,7 +280,9 @@ fn wants(typing: Typing, what: &str, is: DType) -> diag::Message {
         Typing::Float | Typing::Test => diag::wants_float(what, is),
         Typing::Int => diag::wants_int(what, is),
         Typing::Bits => diag::wants_bits(what, is),
-        Typing::Number | Typing::Compare | Typing::Select => diag::wants_number(what, is),
+        Typing::Number | Typing::Compare | Typing::Select | Typing::Encode | Typing::Decode => {
+            diag::wants_number(what, is)
+        }
     }
 }
 
@@ -289,10 +313,14 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) 
     }
     let has_dtype = |value: &Value| matches!(value, Value::Node(_));
     let (first, left) = args.iter().find(|(value, _)| has_dtype(value))?;
-    let dtype = dtype_of(b, first)?;
+    let mut dtype = dtype_of(b, first)?;
+    let known = args.iter().filter(|(value, _)| has_dtype(value));
+    if let Some(common) = known.map(|(value, _)| dtype_of(b, value)).reduce(|a, b| common(a?, b?)) {
+        dtype = common.unwrap_or(dtype);
+    }
     for (value, right) in args {
         let other = dtype_of(b, value)?;
-        if has_dtype(value) && other != dtype {
+        if has_dtype(value) && common(other, dtype) != Some(dtype) {
             let inside = b.in_std() && dtype != DType::Bool && other != DType::Bool;
             let message = match inside {
                 true => diag::mixed_arguments(dtype, other),
@@ -305,7 +333,27 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) 
             return None;
         }
     }
-    resolve_all(b, args, dtype)
+    let ids = resolve_all(b, args, dtype)?;
+    ids.into_iter().map(|id| widened(b, id, dtype)).collect()
+}
+
+/// The dtype in which values of two meet: floats of 16 bits and `f32` in `f32`.
+pub(super) fn common(a: DType, b: DType) -> Option<DType> {
+    let single = [a, b].iter().all(|dtype| dtype.computed() == DType::F32);
+    match () {
+        () if a == b => Some(a),
+        () if single => Some(DType::F32),
+        () => None,
+    }
+}
+
+/// The value as one of a dtype that is as exact or more.
+pub(super) fn widened(b: &mut Builder<'_>, id: NodeId, dtype: DType) -> Option<NodeId> {
+    let Node { dtype: has, axes, span, .. } = *b.graph.node(id);
+    if has == dtype {
+        return Some(id);
+    }
+    b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span })
 }
 
 /// Whether a number without a dtype, at the second token, may take this one, for the operation at the first.
@@ -334,20 +382,19 @@ fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) ->
     diag::mixed(what, left.0, right.0, mend(left, right))
 }
 
-/// The cast that makes two dtypes one: of the integer to the float, else of the right to the left.
+/// The cast that makes two dtypes one: of the integer to the float, of what is less exact to `f64`, else of the right to the
+/// left.
 fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
-    let (side, dtype) = if right.0.is_float() { (left.1, right.0) } else { (right.1, left.0) };
+    let to_right = right.0.is_float() && left.0 != DType::F64;
+    let (side, dtype) = if to_right { (left.1, right.0) } else { (right.1, left.0) };
     format!("{side} as {dtype}")
 }
 
-fn cast(b: &mut Builder<'_>, at: At, value: Value, name: &Name) -> Value {
-    let Some(dtype) = DType::from_name(&name.text) else {
-        let near = diag::did_you_mean(&name.text, super::function::SCALARS.map(DType::name));
+fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: Value, name: &Name) -> Value {
+    let Some(dtype) = env.dtype(&name.text) else {
+        let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
         return b.error_here(name.at, diag::unknown_dtype(&name.text, near));
     };
-    if !matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool) {
-        return b.error_here(name.at, diag::cast_later(dtype));
-    }
     let span = b.place(at);
     let Some(from) = dtype_of(b, &value) else { return Value::Unknown };
     if dtype == DType::Bool && from != DType::Bool {
@@ -359,7 +406,7 @@ fn cast(b: &mut Builder<'_>, at: At, value: Value, name: &Name) -> Value {
     let Some(id) = typed(b, &value, alone) else { return Value::Unknown };
     let Node { dtype: has, axes, .. } = *b.graph.node(id);
     if has == dtype {
-        return Value::Node(id);
+        return known(round(b, id, span));
     }
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span }))
 }
@@ -396,7 +443,7 @@ pub(super) fn pick(
         [Value::Weak(left), Value::Weak(right)] => weak::select(b, test, [left, right], span),
         sides => {
             if let [Some(left), Some(right)] = [dtype_of(b, &sides[0]), dtype_of(b, &sides[1])]
-                && left != right
+                && common(left, right).is_none()
                 && left != DType::Bool
                 && right != DType::Bool
                 && sides.iter().all(|side| matches!(side, Value::Node(_)))

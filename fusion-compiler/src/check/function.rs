@@ -5,15 +5,17 @@
 use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
 use super::expr::{self, dtype_of, typed, weak_fits};
-use super::{Failure, Function, Options, ParamType, Signature, Stub, dims, rename, split, unroll};
+use super::{ElementType, Failure, Function, Options, ParamType, Signature, dims, rename, split, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    Access, AxisId, AxisSet, Dest, Fusing, Math, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+    Access, AxisId, AxisSet, Dest, Fusing, Graph, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
 };
+use crate::ir::plan::Target;
 use crate::parse::ast::{self, At, Broken, Name, Returns, TensorType};
 use crate::parse::{self, Item, Places, Sink};
+use crate::target;
 use proc_macro2::TokenStream;
 
 /// Checks all functions of a block.
@@ -29,12 +31,23 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
         if item.function.broken != Broken::Head {
             head(&item.function, &places, &mut errors);
         }
-        let checked = function(item, (&block, &mistaken), &places, &mut errors);
+        let generics: Vec<Option<DType>> = match item.function.generics.as_slice() {
+            [] => vec![None],
+            _ => DType::GENERIC.map(Some).to_vec(),
+        };
+        let mut checked = Vec::new();
+        for generic in generics {
+            // What is wrong with one is wrong with all.
+            if errors.len() == before || checked.is_empty() && generic.is_none_or(|dtype| dtype == DType::F32)
+            {
+                checked.extend(function(item, generic, (&block, &mistaken), &places, &mut errors));
+            }
+        }
         // A mistyped name in the body is a mistake of its own.
         if errors.len() == before {
             unused(&item.function, &places, &mut errors);
         }
-        functions.extend(checked.filter(|_| item.function.exported));
+        functions.extend(checked.into_iter().filter(|_| item.function.exported));
     }
     if errors.is_empty() {
         return Ok(functions);
@@ -42,7 +55,7 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
     // The first of a name stands for all of them: a second stub would be a second mistake.
     let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);
     let exported = items.iter().enumerate().filter(|(i, item)| item.function.exported && first(*i));
-    Err(Failure { errors, stubs: exported.map(|(_, item)| stub(item, &places)).collect() })
+    Err(Failure { errors, stubs: exported.map(|(_, item)| rust_signature(item, &places)).collect() })
 }
 
 fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostics) {
@@ -56,8 +69,16 @@ fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostic
 
 /// What is checked of any function, called or not.
 fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
-    if let Some(generic) = function.generics.first() {
-        errors.push(places.span(generic.at), diag::generics_later());
+    if let Some(generic) = function.generics.get(1) {
+        errors.push(places.span(generic.at), diag::one_generic());
+    }
+    let is_used = |name: &str| {
+        let scalar =
+            |param: &ast::Param| matches!(&param.kind, ast::ParamKind::Scalar(ty) if ty.text == name);
+        function.types().any(|ty| ty.dtype.text == name) || function.params.iter().any(scalar)
+    };
+    if let Some(generic) = function.generics.first().filter(|generic| !is_used(&generic.text)) {
+        errors.push(places.span(generic.at), diag::unused_generic(&generic.text));
     }
     if !function.is_typed() && function.broken == Broken::Nothing && function.body.tail.is_none() {
         errors.push(places.span(function.name.at), diag::no_value(&function.name.text));
@@ -122,9 +143,10 @@ fn dims_it_gives<'f>(function: &'f ast::Function, param: &'f ast::Param) -> Vec<
     names.filter(|name| used(name) && !function.params.iter().any(|other| given(other, name))).collect()
 }
 
-/// The graph of a function whose signature says everything.
+/// The graph of a function whose signature says everything, for one type that its generic stands for.
 fn function(
     item: &Item,
+    generic: Option<DType>,
     (block, mistaken): (&[&ast::Function], &[String]),
     places: &Places,
     errors: &mut Diagnostics,
@@ -133,26 +155,42 @@ fn function(
     if function.broken == Broken::Head {
         return None;
     }
-    let typed = function.is_typed() && function.generics.is_empty();
+    let typed = function.is_typed();
     let name = &function.name.text;
-    let mut b = Builder::new(name, block, places, errors);
+    let full_name = generic.map_or(name.clone(), |dtype| format!("{name}<{dtype}>"));
+    let mut b = Builder::new(&full_name, block, places, errors);
     b.root = Some(name);
     b.mistaken = mistaken;
     b.graph.fusing = if item.off { Fusing::Off } else { Fusing::On };
-    b.graph.math = if item.fast_math { Math::Fast } else { Math::Accurate };
+    b.graph.math = item.math;
     let mut env = Env::default();
+    let stands = |name: &Name| Some((name.text.clone(), generic?));
+    env.types = function.generics.iter().filter_map(stands).collect();
     let outputs = signature(&mut b, &mut env, function, typed)?;
     if function.broken == Broken::Body {
         return None;
     }
     let value = expr::body(&mut b, &mut env, &function.body);
     in_place(&mut b, &env, function);
-    returned(&mut b, function, value, &outputs);
+    returned(&mut b, &env, function, value, &outputs);
     split::refine(&mut b);
     unroll::limit(&mut b.graph);
+    if let Some(what) = nowhere(&b.graph, &item.targets) {
+        b.error(function.name.at, diag::no_target(name, what));
+        return None;
+    }
     rename::finish(&mut b.graph, b.views);
     let options = Options { targets: item.targets.clone() };
     Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })
+}
+
+/// What all targets lack, if none can hold the function.
+fn nowhere(graph: &Graph, targets: &[Target]) -> Option<String> {
+    let lacks: Option<Vec<String>> = targets
+        .iter()
+        .map(|&target| Some(format!("{} has no {}", target.name(), target::lacks(graph, target)?)))
+        .collect();
+    lacks.map(|lacks| lacks.join(", and "))
 }
 
 /// Declares dims and parameters; gives the axes of each result, unless its type is a mistake. Nothing if the
@@ -164,15 +202,14 @@ fn signature(
     is_typed: bool,
 ) -> Option<Vec<Option<Vec<AxisId>>>> {
     let fixed = dims::fixed(b, function.types().flat_map(|ty| &ty.dims));
-    for ty in function.types() {
-        check_tensor_dtype(b, &ty.dtype, &function.generics);
+    let scalars = function.params.iter().filter_map(|param| match &param.kind {
+        ast::ParamKind::Scalar(dtype) => Some(dtype),
+        _ => None,
+    });
+    for name in function.types().map(|ty| &ty.dtype).chain(scalars) {
+        check_dtype(b, env, name);
     }
     if !is_typed {
-        for param in &function.params {
-            if let ast::ParamKind::Scalar(dtype) = &param.kind {
-                scalar_dtype(b, dtype);
-            }
-        }
         return None;
     }
     for param in &function.params {
@@ -183,7 +220,7 @@ fn signature(
     let mut outputs = Vec::new();
     for ty in function.results.iter().flatten() {
         let order = dims::declare(b, env, &ty.dims, &fixed)?;
-        let mut whole = tensor_dtype(&ty.dtype).is_some();
+        let mut whole = env.dtype(&ty.dtype.text).is_some();
         for dim in &ty.dims {
             let axis = env.axis(&dim.name.text)?;
             let unbound =
@@ -218,10 +255,10 @@ fn declare_param(
             unreachable!("a typed function has typed parameters")
         }
         ast::ParamKind::Dim => return declare_dim(b, env, param, fixed),
-        ast::ParamKind::Scalar(dtype) => (ParamKind::Scalar, scalar_dtype(b, dtype)),
-        ast::ParamKind::Tensor(ty) => (tensor(b, env, ty, Access::Read, fixed)?, tensor_dtype(&ty.dtype)),
+        ast::ParamKind::Scalar(dtype) => (ParamKind::Scalar, env.dtype(&dtype.text)),
+        ast::ParamKind::Tensor(ty) => (tensor(b, env, ty, Access::Read, fixed)?, env.dtype(&ty.dtype.text)),
         ast::ParamKind::InPlace(ty) => {
-            (tensor(b, env, ty, Access::ReadWrite, fixed)?, tensor_dtype(&ty.dtype))
+            (tensor(b, env, ty, Access::ReadWrite, fixed)?, env.dtype(&ty.dtype.text))
         }
     };
     let (node, axes) = match &kind {
@@ -269,46 +306,14 @@ fn declare_dim(
     Some(())
 }
 
-/// The dtype of a tensor, if there is one of this name and it is available.
-fn tensor_dtype(name: &Name) -> Option<DType> {
-    DType::from_name(&name.text).filter(|dtype| matches!(dtype, DType::F32 | DType::I32 | DType::U32))
-}
-
-fn check_tensor_dtype(b: &mut Builder<'_>, name: &Name, generics: &[Name]) {
-    if tensor_dtype(name).is_some() || generics.iter().any(|generic| generic.text == name.text) {
-        return;
+fn check_dtype(b: &mut Builder<'_>, env: &Env, name: &Name) {
+    if env.dtype(&name.text).is_none() {
+        let near = match name.text.as_str() {
+            "usize" => String::from(": an extent is a `dim`"),
+            text => diag::did_you_mean(text, DType::STORAGE.map(DType::name).into_iter().chain(["dim"])),
+        };
+        b.error(name.at, diag::unknown_dtype(&name.text, near));
     }
-    match DType::from_name(&name.text) {
-        Some(dtype) => drop(b.error(name.at, diag::tensor_dtype_later(dtype))),
-        None => drop(unknown_dtype(b, name)),
-    }
-}
-
-/// The dtypes that there are so far.
-pub(super) const SCALARS: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
-
-fn is_scalar(dtype: DType) -> bool {
-    SCALARS.contains(&dtype)
-}
-
-fn scalar_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
-    match DType::from_name(&name.text) {
-        Some(dtype) if is_scalar(dtype) => Some(dtype),
-        Some(dtype) => {
-            b.error(name.at, diag::scalar_dtype_later(dtype));
-            None
-        }
-        None => unknown_dtype(b, name),
-    }
-}
-
-fn unknown_dtype(b: &mut Builder<'_>, name: &Name) -> Option<DType> {
-    let near = match name.text.as_str() {
-        "usize" => String::from(": an extent is a `dim`"),
-        text => diag::did_you_mean(text, SCALARS.map(DType::name).into_iter().chain(["dim"])),
-    };
-    b.error(name.at, diag::unknown_dtype(&name.text, near));
-    None
 }
 
 /// The new values of `&mut` parameters become outputs.
@@ -332,6 +337,7 @@ fn in_place(b: &mut Builder<'_>, env: &Env, function: &ast::Function) {
 /// The value of the body becomes the returned outputs.
 fn returned(
     b: &mut Builder<'_>,
+    env: &Env,
     function: &ast::Function,
     value: Option<Value>,
     orders: &[Option<Vec<AxisId>>],
@@ -360,7 +366,8 @@ fn returned(
     let places = tail_places(function, parts.len(), at);
     for (((part, result), order), at) in parts.into_iter().zip(results).zip(orders).zip(places) {
         let Some(order) = order else { continue };
-        if let Some(node) = fit_result(b, part, result, order, at) {
+        let Some(dtype) = env.dtype(&result.dtype.text) else { continue };
+        if let Some(node) = fit_result(b, part, dtype, order, at) {
             b.graph.outputs.push(Output { node, axes: order.clone(), dest: Dest::Fresh });
         }
     }
@@ -406,11 +413,10 @@ fn tail_places(function: &ast::Function, parts: usize, at: At) -> Vec<At> {
 pub(super) fn fit_result(
     b: &mut Builder<'_>,
     value: Value,
-    ty: &TensorType,
+    wants: DType,
     order: &[AxisId],
     at: At,
 ) -> Option<NodeId> {
-    let wants = DType::from_name(&ty.dtype.text)?;
     let value = expr::one(b, at, value);
     if let Value::Weak(number) = &value
         && number.is_float
@@ -421,13 +427,14 @@ pub(super) fn fit_result(
     }
     let id = typed(b, &value, wants)?;
     let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
-    if is != wants {
+    if expr::common(is, wants).is_none() {
         b.error(at, if is == DType::Bool { diag::result_bool(wants) } else { diag::result_dtype(wants, is) });
         return None;
     }
     let declared: AxisSet = order.iter().copied().collect();
     if has == declared {
-        return Some(id);
+        // Stores round.
+        return expr::widened(b, id, wants);
     }
     let text = b.order_text(order);
     let fixed: Vec<AxisId> =
@@ -458,7 +465,7 @@ pub(super) fn fit_in_place(
         return None;
     }
     let id = typed(b, &value, dtype)?;
-    if b.graph.node(id).dtype != dtype {
+    if expr::common(b.graph.node(id).dtype, dtype).is_none() {
         b.error(at, diag::assign_dtype(name, dtype, is));
         return None;
     }
@@ -469,6 +476,7 @@ pub(super) fn fit_in_place(
         return None;
     }
     let span = b.place(op);
+    let id = expr::widened(b, id, dtype)?;
     b.widen(id, axes.into_iter().collect(), span)
 }
 
@@ -476,32 +484,28 @@ fn type_text(ty: &TensorType) -> String {
     format!("`{}{}`", ty.dtype.text, diag::dims(ty.dims.iter().map(|dim| dim.name.text.as_str())))
 }
 
+/// What Rust sees of a function. A mistaken dtype counts as `f32`.
 fn rust_signature(item: &Item, places: &Places) -> Signature {
     let function = &item.function;
+    let element = |name: &Name| match function.generics.iter().any(|generic| generic.text == name.text) {
+        true => ElementType::Generic,
+        false => ElementType::Is(DType::from_name(&name.text).unwrap_or(DType::F32)),
+    };
+    let param = |param: &ast::Param| match &param.kind {
+        ast::ParamKind::Untyped | ast::ParamKind::Dim => ParamType::Dim,
+        ast::ParamKind::Mistaken => ParamType::Unknown,
+        ast::ParamKind::Scalar(name) => ParamType::Scalar(element(name)),
+        ast::ParamKind::Tensor(ty) => ParamType::Tensor(element(&ty.dtype), Access::Read),
+        ast::ParamKind::InPlace(ty) => ParamType::Tensor(element(&ty.dtype), Access::ReadWrite),
+    };
     Signature {
         attributes: item.attributes.clone(),
         visibility: item.visibility.clone(),
         name: parse::ident(&function.name, places),
+        generic: function.generics.first().map(|generic| parse::ident(generic, places)),
         params: function.params.iter().map(|param| parse::ident(&param.name, places)).collect(),
+        types: function.params.iter().map(param).collect(),
+        results: function.results.iter().flatten().map(|ty| element(&ty.dtype)).collect(),
         returns: function.returns,
-    }
-}
-
-fn stub(item: &Item, places: &Places) -> Stub {
-    let dtype = |name: &Name| tensor_dtype(name).unwrap_or(DType::F32);
-    let param = |param: &ast::Param| match &param.kind {
-        ast::ParamKind::Untyped | ast::ParamKind::Dim => ParamType::Dim,
-        ast::ParamKind::Mistaken => ParamType::Unknown,
-        ast::ParamKind::Scalar(name) => {
-            let dtype = DType::from_name(&name.text).filter(|&dtype| is_scalar(dtype));
-            ParamType::Scalar(dtype.unwrap_or(DType::F32))
-        }
-        ast::ParamKind::Tensor(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::Read),
-        ast::ParamKind::InPlace(ty) => ParamType::Tensor(dtype(&ty.dtype), Access::ReadWrite),
-    };
-    Stub {
-        signature: rust_signature(item, places),
-        params: item.function.params.iter().map(param).collect(),
-        results: item.function.results.iter().flatten().map(|ty| dtype(&ty.dtype)).collect(),
     }
 }

@@ -62,10 +62,9 @@ pub(super) fn inline(tokens: TokenStream) -> Result<Inline, Diagnostics> {
 fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
     if let Some(name) = &form.dtype {
         match DType::from_name(&name.text) {
-            Some(dtype @ (DType::F32 | DType::I32 | DType::U32)) => b.captures.dtype = dtype,
-            Some(dtype) => drop(b.error(name.at, diag::inline_dtype_later(dtype))),
+            Some(dtype) => b.captures.dtype = dtype,
             None => {
-                let near = diag::did_you_mean(&name.text, super::function::SCALARS.map(DType::name));
+                let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
                 b.error(name.at, diag::unknown_dtype(&name.text, near));
             }
         }
@@ -85,11 +84,12 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
     let wanted = b.captures.dtype;
     let id = typed(b, &value, wanted)?;
     let got = b.graph.node(id).dtype;
-    if got != wanted {
+    if expr::common(got, wanted).is_none() {
         let truth = got == DType::Bool && wanted == DType::F32;
         let message = if truth { diag::inline_bool_result() } else { diag::inline_result_dtype(wanted, is) };
         return refuse(b.error(form.value.at, message));
     }
+    let id = expr::widened(b, id, wanted)?;
     output(b, id, order, form)
 }
 

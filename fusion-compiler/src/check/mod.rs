@@ -44,7 +44,8 @@ pub enum Source {
 pub struct Function {
     /// What it computes.
     pub graph: Graph,
-    /// What the surrounding Rust code sees of it.
+    /// What the surrounding Rust code sees of it. A generic function is several, one after another, for each of
+    /// `DType::GENERIC`.
     pub signature: Signature,
     /// How to compile it.
     pub options: Options,
@@ -61,8 +62,14 @@ pub struct Signature {
     pub visibility: TokenStream,
     /// Name of the function.
     pub name: Ident,
+    /// The type that it is generic over.
+    pub generic: Option<Ident>,
     /// Names of the parameters, in the order of the graph's, which ends with views of them.
     pub params: Vec<Ident>,
+    /// Types of the parameters, in the same order.
+    pub types: Vec<ParamType>,
+    /// Types of the elements of each result.
+    pub results: Vec<ElementType>,
     /// One result or a tuple of them.
     pub returns: Returns,
 }
@@ -92,28 +99,27 @@ pub struct Inline {
 pub struct Failure {
     /// The mistakes.
     pub errors: Diagnostics,
-    /// One for each exported function whose head could be read, so that its callers still compile.
-    pub stubs: Vec<Stub>,
+    /// One for each exported function whose head could be read, so that its callers still compile. Mistaken dtypes count as
+    /// `f32`.
+    pub stubs: Vec<Signature>,
 }
 
-/// What a stand-in for a function with a mistake needs.
-#[derive(Debug)]
-pub struct Stub {
-    /// The Rust side of the head.
-    pub signature: Signature,
-    /// Types of the parameters, in order.
-    pub params: Vec<ParamType>,
-    /// Types of the elements of each result. Mistaken dtypes count as `f32`.
-    pub results: Vec<DType>,
+/// The type of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementType {
+    /// This one.
+    Is(DType),
+    /// What the function is generic over.
+    Generic,
 }
 
 /// The type of a parameter, as far as Rust sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamType {
     /// `&Tensor<T>`, or `&mut Tensor<T>` for `Access::ReadWrite`.
-    Tensor(DType, Access),
+    Tensor(ElementType, Access),
     /// A number or truth value of the host.
-    Scalar(DType),
+    Scalar(ElementType),
     /// An extent.
     Dim,
     /// Whatever the caller passes: the type is a mistake.

@@ -3,7 +3,7 @@
 //! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{Operand, apply, dtype_of, single, typed};
+use super::expr::{Operand, apply, dtype_of, single, typed, widened};
 use super::{call, dims, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
@@ -118,6 +118,10 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
             None => return Value::Unknown,
         },
     };
+    // Sums of so few bits would wrap.
+    let sums = matches!(kind, Kind::Combine(Reduce::Sum | Reduce::Prod));
+    let id = if sums && dtype.is_narrow() && dtype.is_int() { widened(b, id, DType::I32) } else { Some(id) };
+    let Some(id) = id else { return Value::Unknown };
     combine(b, at, kind, id, &axes)
 }
 

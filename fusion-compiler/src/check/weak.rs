@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::build::{Builder, Value};
 use crate::diag;
 use crate::ir::dim::DimExpr;
-use crate::ir::dtype::{Const, DType};
+use crate::ir::dtype::{Const, DType, round};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, SpanId};
 use crate::ir::ops::Op;
 
@@ -159,7 +159,7 @@ pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: Spa
         Const::Int(x) if dtype.is_float() => Some(Const::Float(x as f64)),
         Const::Int(x) if range(dtype).contains(&x) => Some(value),
         Const::Float(x) if dtype.is_float() => {
-            if x.is_finite() && !(x as f32).is_finite() {
+            if x.is_finite() && !round(dtype.computed(), x).is_finite() {
                 b.error_span(span, diag::float_range(format!("{x:?}"), dtype));
                 return None;
             }
@@ -175,5 +175,6 @@ pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: Spa
 }
 
 fn range(dtype: DType) -> RangeInclusive<i64> {
-    if dtype == DType::U32 { 0..=i64::from(u32::MAX) } else { i64::from(i32::MIN)..=i64::from(i32::MAX) }
+    let (low, high) = dtype.range();
+    low..=high
 }

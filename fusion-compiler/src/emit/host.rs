@@ -8,29 +8,31 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::{rust, static_plan};
 use crate::CpuKernels;
-use crate::check::{Failure, Function, Inline, ParamType, Returns, Signature, Stub};
+use crate::check::{ElementType, Failure, Inline, ParamType, Returns, Signature};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Dest, Graph, ParamKind};
+use crate::ir::graph::{Access, ParamKind};
 use crate::ir::plan::{Code, Plan, Target};
 use crate::target::Dialect;
 
-/// An exported function: the function itself, and its module.
-pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
-    let Function { signature, graph, .. } = function;
-    let params: Vec<ParamType> =
-        graph.params.iter().filter_map(|param| param_type(param.dtype, &param.kind)).collect();
-    let (results, names) = (results(graph), rust_names(&signature.params));
-    let call = call(&signature.name, (&results, signature.returns), &arguments(&names));
-    let into = into(&names, &params, &results);
-    let (contents, cfgs) = (contents(plan), cfgs(&signature.attributes));
-    let Signature { attributes, visibility, name, .. } = signature;
-    let (typed, result) = (typed_params(&names, &params), result_type(&results, signature.returns));
+/// An exported function: the function itself, and its module. A generic one has a plan for each type that there is.
+pub fn function(signature: &Signature, plans: &[&Plan<CpuKernels>]) -> TokenStream {
+    let Signature { attributes, visibility, name, params, types, results, returns, .. } = signature;
+    let (generic, names) = (Generic::of(signature), rust_names(params));
+    let turbofish = generic.turbofish();
+    let plan = match generic.0 {
+        Some(_) => quote!(#name::plan #turbofish()),
+        None => quote!(&#name::PLAN),
+    };
+    let call = call(&plan, &generic, (results, *returns), &arguments(&names, types));
+    let (module, cfgs) = (module(signature, &names, plans), cfgs(attributes));
+    let (params, typed) = (generic.params(), generic.typed_params(&names, types));
+    let result = generic.result(results, *returns);
     let about =
         format!("What was made of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
     quote! {
         #attributes
         #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
-        #visibility fn #name(#typed) -> ::fusion::Result<#result> {
+        #visibility fn #name #params(#typed) -> ::fusion::Result<#result> {
             #call
         }
 
@@ -38,18 +40,113 @@ pub fn function(function: &Function, plan: &Plan<CpuKernels>) -> TokenStream {
         #[doc = #about]
         #[allow(unreachable_pub, reason = "reachable as far as the function is")]
         #visibility mod #name {
+            #module
+        }
+    }
+}
+
+/// What the module of a function holds.
+fn module(signature: &Signature, names: &[Ident], plans: &[&Plan<CpuKernels>]) -> TokenStream {
+    let generic = Generic::of(signature);
+    let (params, turbofish) = (generic.params(), generic.turbofish());
+    let (contents, plan) = match generic.0 {
+        Some(_) => (instances(plans), quote!(plan #turbofish())),
+        None => (contents(plans[0]), quote!(&PLAN)),
+    };
+    let into = into(signature, names, &plan);
+    quote! {
+        use ::fusion::__private as p;
+        #contents
+        #into
+
+        /// What was fused, what was not and why, and the bytes saved.
+        pub fn report #params() -> ::fusion::Report {
+            ::fusion::Report::new(#plan)
+        }
+
+        /// The text of every kernel, for GPUs.
+        pub fn kernels #params() -> ::std::vec::Vec<::fusion::KernelText> {
+            p::kernels(#plan)
+        }
+    }
+}
+
+/// The plans of a generic function, and which is that of a type.
+fn instances(plans: &[&Plan<CpuKernels>]) -> TokenStream {
+    let modules: Vec<Ident> =
+        DType::GENERIC.iter().map(|dtype| format_ident!("of_{}", dtype.name())).collect();
+    let contents = plans.iter().map(|plan| contents(plan));
+    let (first, texts) = (&modules[0], text_names(plans[0]));
+    quote! {
+        #(#[allow(unreachable_pub, reason = "one of several")] mod #modules {
+            use ::fusion::__private as p;
             #contents
-            #into
+        })*
 
-            /// What was fused, what was not and why, and the bytes saved.
-            pub fn report() -> ::fusion::Report {
-                ::fusion::Report::new(&PLAN)
-            }
+        pub use #first::{#(#texts),*};
 
-            /// The text of every kernel, for GPUs.
-            pub fn kernels() -> ::std::vec::Vec<::fusion::KernelText> {
-                ::fusion::__private::kernels(&PLAN)
+        #[doc(hidden)]
+        pub fn plan<T: ::fusion::Float>() -> &'static p::Plan {
+            p::instance::<T>([#(&#modules::PLAN),*])
+        }
+    }
+}
+
+/// The type that a function is generic over, if it is.
+struct Generic<'s>(Option<&'s Ident>);
+
+impl<'s> Generic<'s> {
+    fn of(signature: &'s Signature) -> Generic<'s> {
+        Generic(signature.generic.as_ref())
+    }
+
+    /// `<T: Float>`.
+    fn params(&self) -> Option<TokenStream> {
+        self.0.map(|name| quote!(<#name: ::fusion::Float>))
+    }
+
+    /// `::<T>`.
+    fn turbofish(&self) -> Option<TokenStream> {
+        self.0.map(|name| quote!(::<#name>))
+    }
+
+    fn element(&self, element: ElementType) -> TokenStream {
+        match (element, self.0) {
+            (ElementType::Is(dtype), _) => primitive(dtype),
+            (ElementType::Generic, Some(name)) => quote!(#name),
+            (ElementType::Generic, None) => unreachable!("only generic functions have generic elements"),
+        }
+    }
+
+    fn elements(&self, elements: &[ElementType]) -> Vec<TokenStream> {
+        elements.iter().map(|&element| self.element(element)).collect()
+    }
+
+    fn param(&self, param: ParamType) -> TokenStream {
+        match param {
+            ParamType::Tensor(element, access) => {
+                let element = self.element(element);
+                match access {
+                    Access::Read => quote!(&::fusion::Tensor<#element>),
+                    Access::Write | Access::ReadWrite => quote!(&mut ::fusion::Tensor<#element>),
+                }
             }
+            ParamType::Scalar(element) => self.element(element),
+            ParamType::Dim => quote!(::core::primitive::usize),
+            ParamType::Unknown => quote!(impl ::core::marker::Sized),
+        }
+    }
+
+    fn typed_params(&self, names: &[Ident], params: &[ParamType]) -> TokenStream {
+        let types = params.iter().map(|&param| self.param(param));
+        quote!(#(#names: #types),*)
+    }
+
+    fn result(&self, results: &[ElementType], returns: Returns) -> TokenStream {
+        let types = self.elements(results);
+        match returns {
+            Returns::One => quote!(#(::fusion::Tensor<#types>)*),
+            Returns::Tuple => quote!((#(::fusion::Tensor<#types>,)*)),
         }
     }
 }
@@ -73,11 +170,14 @@ pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
     });
     let name = Ident::new("__fused", Span::call_site());
     let captures: Vec<TokenStream> = captures.collect();
-    let call = call(&name, (&results(&inline.graph), Returns::One), &arguments(&captures));
+    let elements: Vec<ElementType> =
+        plan.outputs.iter().map(|output| ElementType::Is(output.dtype)).collect();
+    let call = call(&quote!(&#name::PLAN), &Generic(None), (&elements, Returns::One), &converted(&captures));
     let contents = contents(plan);
     quote! {{
         #[allow(dead_code, reason = "an expression needs its plan only")]
         mod #name {
+            use ::fusion::__private as p;
             #contents
         }
         #call
@@ -94,18 +194,18 @@ pub fn failure(failure: &Failure, is_expression: bool) -> TokenStream {
     quote!(#errors #(#stubs)*)
 }
 
-fn stub(stub: &Stub) -> TokenStream {
-    let Stub { signature: Signature { visibility, name, attributes, returns, .. }, params, results } = stub;
-    let (types, result, cfgs) =
-        (params.iter().map(|&param| rust_type(param)), result_type(results, *returns), cfgs(attributes));
-    let types: Vec<TokenStream> = types.collect();
-    let outs = results.iter().map(|&dtype| primitive(dtype));
+fn stub(signature: &Signature) -> TokenStream {
+    let Signature { visibility, name, attributes, types, results, returns, .. } = signature;
+    let generic = Generic::of(signature);
+    let (params, result, cfgs) = (generic.params(), generic.result(results, *returns), cfgs(attributes));
+    let types: Vec<TokenStream> = types.iter().map(|&param| generic.param(param)).collect();
+    let outs = generic.elements(results);
     // It is there for its type alone.
     let never = quote!(::core::unreachable!("a program with a mistake does not compile"));
     quote! {
         #(#cfgs)*
         #[allow(missing_docs, reason = "a stand-in")]
-        #visibility fn #name(#(_: #types),*) -> ::fusion::Result<#result> {
+        #visibility fn #name #params(#(_: #types),*) -> ::fusion::Result<#result> {
             #never
         }
 
@@ -114,38 +214,43 @@ fn stub(stub: &Stub) -> TokenStream {
         #visibility mod #name {
             pub const PTX: &::core::primitive::str = "";
             pub const WGSL: &::core::primitive::str = "";
-            pub fn into(#(_: &mut ::fusion::Tensor<#outs>,)* #(_: #types),*) -> ::fusion::Result<()> {
+            pub fn into #params(#(_: &mut ::fusion::Tensor<#outs>,)* #(_: #types),*) -> ::fusion::Result<()> {
                 #never
             }
-            pub fn report() -> ::fusion::Report {
+            pub fn report #params() -> ::fusion::Report {
                 #never
             }
-            pub fn kernels() -> ::std::vec::Vec<::fusion::KernelText> {
+            pub fn kernels #params() -> ::std::vec::Vec<::fusion::KernelText> {
                 #never
             }
         }
     }
 }
 
-/// The plan and its texts.
+/// The languages whose text of the first kernel is a constant, and its name.
+const TEXTS: [(Target, &str); 2] = [(Target::Ptx, "PTX"), (Target::Wgsl, "WGSL")];
+
+/// The names of those that there are.
+fn text_names(plan: &Plan<CpuKernels>) -> impl Iterator<Item = Ident> {
+    let known = TEXTS.iter().filter(|(target, _)| static_plan::first_text(plan, *target).is_some());
+    known.map(|(_, name)| format_ident!("{name}"))
+}
+
+/// The plan, where `p` is the runtime's private module.
 fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
     let (statics, functions) = (static_plan::plan(plan), cpu_functions(plan));
-    let text = |target, name: &str, language: &str| {
-        let (text, name) = (static_plan::first_text(plan, target)?, format_ident!("{name}"));
+    let texts = TEXTS.iter().filter_map(|&(target, language)| {
+        let (text, name) = (static_plan::first_text(plan, target)?, format_ident!("{language}"));
         let about = format!("{language} of the first kernel.");
         Some(quote!(#[doc = #about] pub const #name: &::core::primitive::str = #text;))
-    };
-    let (ptx, wgsl) = (text(Target::Ptx, "PTX", "PTX"), text(Target::Wgsl, "WGSL", "WGSL"));
+    });
     // Cargo expands the macro again when a variable changes that the output asks for.
     let dump = quote!(
         const _: ::core::option::Option<&::core::primitive::str> = ::core::option_env!("FUSION_DUMP");
     );
     quote! {
         #dump
-        use ::fusion::__private as p;
-
-        #ptx
-        #wgsl
+        #(#texts)*
         #[doc(hidden)]
         pub static PLAN: p::Plan = #statics;
 
@@ -153,7 +258,7 @@ fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
         mod cpu {
             // For modules without a prelude.
             use ::core::prelude::rust_2024::*;
-            use ::fusion::__private::{CpuArgs, fold_lanes};
+            use ::fusion::__private::{CpuArgs, doubles, fold_lanes};
             #functions
         }
     }
@@ -182,49 +287,65 @@ fn cpu_kernels(plan: &Plan<CpuKernels>) -> impl Iterator<Item = (&str, &CpuKerne
 }
 
 /// The statement that runs a plan and types its results.
-fn call(module: &Ident, (results, returns): (&[DType], Returns), arguments: &TokenStream) -> TokenStream {
-    let types: Vec<TokenStream> = results.iter().map(|&dtype| primitive(dtype)).collect();
+fn call(
+    plan: &TokenStream,
+    generic: &Generic<'_>,
+    (results, returns): (&[ElementType], Returns),
+    arguments: &TokenStream,
+) -> TokenStream {
+    let types = generic.elements(results);
     let names: Vec<Ident> = (0..results.len()).map(|i| format_ident!("result_{i}")).collect();
     match returns {
-        Returns::One => {
-            quote!(::fusion::__private::run_one::<#(#types)*>(&#module::PLAN, &mut #arguments))
-        }
+        Returns::One => quote!(::fusion::__private::run_one::<#(#types)*>(#plan, &mut #arguments)),
         Returns::Tuple => quote! {
-            let [#(#names),*] = ::fusion::__private::run(&#module::PLAN, &mut #arguments)?;
+            let [#(#names),*] = ::fusion::__private::run(#plan, &mut #arguments)?;
             ::core::result::Result::Ok((#(::fusion::Tensor::<#types>::from_raw(#names)?,)*))
         },
     }
 }
 
 /// The form that writes into tensors of the caller.
-fn into(names: &[Ident], params: &[ParamType], results: &[DType]) -> Option<TokenStream> {
+fn into(signature: &Signature, names: &[Ident], plan: &TokenStream) -> Option<TokenStream> {
+    let Signature { types, results, .. } = signature;
     if results.is_empty() {
         return None;
     }
+    let generic = Generic::of(signature);
     let out = |i| if results.len() == 1 { String::from("out") } else { format!("out_{i}") };
     let outs: Vec<Ident> = (0..results.len()).map(|i| free(out(i), names, Span::call_site())).collect();
-    let types = results.iter().map(|&dtype| primitive(dtype));
-    let (typed, args, results) = (typed_params(names, params), arguments(names), arguments(&outs));
+    let (params, elements) = (generic.params(), generic.elements(results));
+    let (typed, args, results) =
+        (generic.typed_params(names, types), arguments(names, types), converted(&outs));
     Some(quote! {
         /// Writes the results into tensors of their shapes, and allocates nothing.
         ///
         /// # Errors
         /// As the function; also where a tensor has not the shape of its result.
         #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
-        pub fn into(#(#outs: &mut ::fusion::Tensor<#types>,)* #typed) -> ::fusion::Result<()> {
-            p::run_into(&PLAN, &mut #args, &mut #results)
+        pub fn into #params(#(#outs: &mut ::fusion::Tensor<#elements>,)* #typed) -> ::fusion::Result<()> {
+            p::run_into(#plan, &mut #args, &mut #results)
         }
     })
 }
 
-/// What the runtime takes.
-fn arguments(values: &[impl ToTokens]) -> TokenStream {
-    quote!([#(<::fusion::__private::Arg<'_> as ::core::convert::From<_>>::from(#values)),*])
+/// What the runtime takes for the parameters of these types.
+fn arguments(names: &[Ident], types: &[ParamType]) -> TokenStream {
+    let argument = |(name, ty): (&Ident, &ParamType)| match ty {
+        ParamType::Scalar(ElementType::Generic) => quote!(::core::convert::Into::into(#name)),
+        ParamType::Scalar(ElementType::Is(_))
+        | ParamType::Tensor(..)
+        | ParamType::Dim
+        | ParamType::Unknown => {
+            quote!(<::fusion::__private::Arg<'_> as ::core::convert::From<_>>::from(#name))
+        }
+    };
+    let arguments = names.iter().zip(types).map(argument);
+    quote!([#(#arguments),*])
 }
 
-fn typed_params(names: &[Ident], params: &[ParamType]) -> TokenStream {
-    let types = params.iter().map(|&param| rust_type(param));
-    quote!(#(#names: #types),*)
+/// What the runtime takes for tensors and numbers of known types.
+fn converted(values: &[impl ToTokens]) -> TokenStream {
+    quote!([#(<::fusion::__private::Arg<'_> as ::core::convert::From<_>>::from(#values)),*])
 }
 
 /// What parameters are called in Rust: as the user says, but in lowercase where it is uppercase, as dims are. There
@@ -246,48 +367,6 @@ fn free(mut name: String, taken: &[Ident], span: Span) -> Ident {
         name.push('_');
     }
     Ident::new(&name, span)
-}
-
-/// What the caller passes, if anything.
-fn param_type(dtype: DType, kind: &ParamKind) -> Option<ParamType> {
-    match kind {
-        ParamKind::Tensor { access, .. } => Some(ParamType::Tensor(dtype, *access)),
-        ParamKind::Scalar => Some(ParamType::Scalar(dtype)),
-        ParamKind::Dim(_) => Some(ParamType::Dim),
-        ParamKind::View { .. } => None,
-    }
-}
-
-fn rust_type(param: ParamType) -> TokenStream {
-    use crate::ir::graph::Access::{Read, ReadWrite, Write};
-    match param {
-        ParamType::Tensor(dtype, access) => {
-            let dtype = primitive(dtype);
-            match access {
-                Read => quote!(&::fusion::Tensor<#dtype>),
-                Write | ReadWrite => quote!(&mut ::fusion::Tensor<#dtype>),
-            }
-        }
-        ParamType::Scalar(dtype) => primitive(dtype),
-        ParamType::Dim => quote!(::core::primitive::usize),
-        ParamType::Unknown => quote!(impl ::core::marker::Sized),
-    }
-}
-
-fn results(graph: &Graph) -> Vec<DType> {
-    let returned = graph.outputs.iter().filter(|output| output.dest == Dest::Fresh);
-    returned.map(|output| graph.node(output.node).dtype).collect()
-}
-
-fn result_type(results: &[DType], returns: Returns) -> TokenStream {
-    let types = results.iter().map(|&dtype| {
-        let dtype = primitive(dtype);
-        quote!(::fusion::Tensor<#dtype>)
-    });
-    match returns {
-        Returns::One => quote!(#(#types)*),
-        Returns::Tuple => quote!((#(#types,)*)),
-    }
 }
 
 /// The Rust type of an element, whatever the names in scope mean.

@@ -78,11 +78,11 @@ fn fill(template: &str, args: &[String], names: &[(&str, &str)]) -> String {
 
 /// The template of an operation that the dialect has.
 fn template(kernel: &Kernel, dialect: Dialect, op: Op, args: &[Value]) -> &'static str {
-    let class = kernel.ty(args[args.len() - 1]).dtype.class();
-    match dialect.lower(op, class) {
+    let dtype = kernel.ty(args[args.len() - 1]).dtype;
+    match dialect.lower(op, dtype) {
         Lower::Native(template) => template,
         Lower::Expand(_) | Lower::Never => {
-            unreachable!("legalize leaves only native operations: {op:?} of {class:?}")
+            unreachable!("legalize leaves only native operations: {op:?} of {dtype}")
         }
     }
 }

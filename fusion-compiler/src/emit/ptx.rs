@@ -3,11 +3,12 @@
 //! Every lane of a value is a register. Reads go through the read-only cache unless the kernel writes the
 //! buffer too; four lanes side by side are one 128-bit access.
 
+mod memory;
+
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
-use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    At, BufferId, Carried, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
+    BufferId, Carried, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
 };
 use crate::target::Dialect;
 
@@ -336,13 +337,8 @@ impl<'k> Emitter<'k> {
                 self.line(format!("ld.shared{vector}.{t} {parts}, {place};"));
             }
             Expr::Shuffle(arg, from) => {
-                let (mode, from) = match from {
-                    Shuffle::Down(distance) => ("down", *distance),
-                    Shuffle::First => ("idx", 0),
-                    Shuffle::DownBy(_) => unreachable!("it is known how many threads a warp has"),
-                };
-                let (d, arg) = (&d[0], self.one(*arg));
-                self.line(format!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, 31, 0xffffffff;"));
+                let arg = self.one(*arg);
+                self.shuffle(&d[0], &arg, dtype, *from);
             }
             Expr::ThreadId => self.special(&d[0], "%tid.x"),
             Expr::BlockId => self.special(&d[0], "%ctaid.x"),
@@ -355,6 +351,25 @@ impl<'k> Emitter<'k> {
             Expr::GridSize => self.grid(&d[0], ["%nctaid.x", "%ntid.x"], None),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
+    }
+
+    /// A value of another thread, one of 64 bits by its halves.
+    fn shuffle(&mut self, d: &str, arg: &str, dtype: DType, from: Shuffle) {
+        let (mode, from) = match from {
+            Shuffle::Down(distance) => ("down", distance),
+            Shuffle::First => ("idx", 0),
+            Shuffle::DownBy(_) => unreachable!("it is known how many threads a warp has"),
+        };
+        if self.bank(dtype).bits() == "b32" {
+            self.line(format!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, 31, 0xffffffff;"));
+            return;
+        }
+        let halves: Vec<String> = (0..4).map(|_| self.register(Bank::Bits32)).collect();
+        self.line(format!("mov.b64 {{{}, {}}}, {arg};", halves[0], halves[1]));
+        for (from_half, half) in halves[..2].iter().zip(&halves[2..]) {
+            self.line(format!("shfl.sync.{mode}.b32 {half}, {from_half}, {from}, 31, 0xffffffff;"));
+        }
+        self.line(format!("mov.b64 {d}, {{{}, {}}};", halves[2], halves[3]));
     }
 
     /// How far to shift: always 32 bits, whatever is shifted.
@@ -465,83 +480,6 @@ impl<'k> Emitter<'k> {
                 }
             };
             self.line(line);
-        }
-    }
-
-    /// The address of each lane's element, or of the first one's.
-    fn element(&mut self, dtype: DType, at: &At) -> Vec<String> {
-        let found = self.known.iter().find(|(buffer, index, _)| (*buffer, *index) == (at.buffer, at.index));
-        if let Some((_, _, addresses)) = found {
-            return addresses.clone();
-        }
-        let base = self.addresses[usize::from(at.buffer.0)].clone();
-        let mad = if self.kernel.index == IndexWidth::Bits64 { "mad.lo.u64" } else { "mad.wide.u32" };
-        let addresses = self.registers[at.index.0 as usize].clone().into_iter().map(|index| {
-            let address = self.register(Bank::Bits64);
-            self.line(format!("{mad} {address}, {index}, {}, {base};", dtype.size()));
-            address
-        });
-        let addresses: Vec<String> = addresses.collect();
-        self.known.push((at.buffer, at.index, addresses.clone()));
-        addresses
-    }
-
-    /// Where each lane is.
-    fn places(&mut self, ty: Type, at: &At) -> Vec<String> {
-        let (addresses, size) = (self.element(ty.dtype, at), ty.dtype.size());
-        let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
-        let lane = |lane: usize| {
-            if gathers {
-                return format!("[{}]", addresses[lane]);
-            }
-            match (lane * at.stride as usize + at.phase as usize) * size {
-                0 => format!("[{}]", addresses[0]),
-                bytes => format!("[{}+{bytes}]", addresses[0]),
-            }
-        };
-        (0..usize::from(lanes(ty))).map(lane).collect()
-    }
-
-    fn is_vector(&self, ty: Type, at: &At) -> bool {
-        lanes(ty) > 1 && at.stride == 1 && self.kernel.ty(at.index).lanes == Lanes::ONE
-    }
-
-    /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.
-    fn load(&mut self, d: &[String], dtype: DType, at: &At, mask: &[String]) {
-        let ty = Type { dtype, lanes: Lanes::Const(d.len() as u8) };
-        let places = self.places(ty, at);
-        let cached = if self.kernel.buffer(at.buffer).access == Access::Read { ".nc" } else { "" };
-        let t = suffix(self.kernel, dtype);
-        let guard = |lane: usize| {
-            let predicate = mask.get(lane).or(mask.first());
-            predicate.map_or_else(String::new, |predicate| format!("@{predicate} "))
-        };
-        if self.is_vector(ty, at) && mask.len() <= 1 {
-            let guard = guard(0);
-            self.line(format!(
-                "{guard}ld.global{cached}.v{}.{t} {{{}}}, {};",
-                d.len(),
-                d.join(", "),
-                places[0]
-            ));
-        } else {
-            for (lane, (d, place)) in d.iter().zip(places).enumerate() {
-                self.line(format!("{}ld.global{cached}.{t} {d}, {place};", guard(lane)));
-            }
-        }
-    }
-
-    fn store(&mut self, at: &At, value: Value) {
-        let ty = self.kernel.ty(value);
-        let places = self.places(ty, at);
-        let (registers, t) = (self.registers[value.0 as usize].clone(), suffix(self.kernel, ty.dtype));
-        if self.is_vector(ty, at) {
-            let lanes = registers.len();
-            self.line(format!("st.global.v{lanes}.{t} {}, {{{}}};", places[0], registers.join(", ")));
-        } else {
-            for (register, place) in registers.iter().zip(places) {
-                self.line(format!("st.global.{t} {place}, {register};"));
-            }
         }
     }
 }

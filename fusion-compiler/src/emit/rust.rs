@@ -15,7 +15,7 @@ use crate::ir::kernel::{
 };
 use crate::target::Dialect;
 
-/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `fold_lanes`.
+/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `doubles` and `fold_lanes`.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = HashMap::new();
     count_uses(&mut kernel.body.clone(), &mut uses);
@@ -72,7 +72,7 @@ enum Place {
 impl Emitter<'_> {
     fn arguments(&self, out: &mut Writer) {
         for (i, buffer) in self.kernel.buffers.iter().enumerate() {
-            let (name, dtype) = (identifier('b', i, &buffer.name), scalar(buffer.dtype));
+            let (name, dtype) = (identifier('b', i, &buffer.name), memory(buffer.dtype));
             match buffer.access {
                 Access::Read => out.line(format!("let {name} = args.read::<{dtype}>({i});")),
                 Access::Write | Access::ReadWrite => {
@@ -83,6 +83,8 @@ impl Emitter<'_> {
         let rows: Vec<String> = (0..self.kernel.shared.len()).map(|i| format!("r{i}")).collect();
         if !rows.is_empty() {
             out.line(format!("let [{}] = args.row_memory();", rows.join(", ")));
+            let wide = self.kernel.shared.iter().zip(&rows).filter(|(shared, _)| shared.dtype == DType::F64);
+            wide.for_each(|(_, row)| out.line(format!("let {row} = doubles({row});")));
         }
         out.line("let (first, end) = args.range();");
     }
@@ -122,7 +124,7 @@ impl Emitter<'_> {
                 out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, &[])));
             }
             Stmt::Store(at, value) => {
-                out.line(format!("{} = v{};", self.element(at), value.0));
+                out.line(format!("{} = {};", self.element(at), self.stored(at, *value)));
             }
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for Carried { start, var, .. } in carried {
@@ -290,7 +292,9 @@ impl Emitter<'_> {
                 let dtype = scalar(self.kernel.ty(*value).dtype);
                 out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, streams)));
             }
-            Stmt::Store(at, value) => out.line(format!("{} = v{};", self.lane_element(at, streams), value.0)),
+            Stmt::Store(at, value) => {
+                out.line(format!("{} = {};", self.lane_element(at, streams), self.stored(at, *value)));
+            }
             Stmt::StoreShared(id, index, value) => {
                 out.line(format!("{} = v{};", held_element(*id, *index, streams), value.0));
             }
@@ -325,8 +329,23 @@ impl Emitter<'_> {
         let place = format!("v{}{lane}.wrapping_add({})", at.index.0, at.phase);
         let zero = if ty.dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) };
         let zero = literal(zero, ty.dtype);
-        let name = self.name(at.buffer);
-        format!("if v{} {{ {name}.get({place}).copied().unwrap_or({zero}) }} else {{ {zero} }}", mask.0)
+        let (name, read) = (self.name(at.buffer), self.loaded(at, "x"));
+        format!("if v{} {{ {name}.get({place}).map_or({zero}, |&x| {read}) }} else {{ {zero} }}", mask.0)
+    }
+
+    /// What is read of an element: itself, or its bits.
+    fn loaded(&self, at: &At, element: &str) -> String {
+        if self.is_narrow(at) { format!("u32::from({element})") } else { element.into() }
+    }
+
+    /// What is written to an element: a value, or its low bits.
+    fn stored(&self, at: &At, value: Value) -> String {
+        let narrow = self.is_narrow(at).then(|| memory(self.kernel.buffer(at.buffer).dtype));
+        narrow.map_or(format!("v{}", value.0), |dtype| format!("v{} as {dtype}", value.0))
+    }
+
+    fn is_narrow(&self, at: &At) -> bool {
+        self.kernel.buffer(at.buffer).dtype.size() < 4
     }
 
     fn expr(&self, value: Value, expr: &Expr, streams: &[Stream]) -> String {
@@ -346,8 +365,8 @@ impl Emitter<'_> {
             Expr::Splat(arg) => format!("v{}", arg.0),
             Expr::LaneIndex => "lane".into(),
             Expr::LoadShared(id, index) => held_element(*id, *index, streams),
-            Expr::Load(at) if ty.lanes == Lanes::Loop => self.lane_element(at, streams),
-            Expr::Load(at) => self.element(at),
+            Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
+            Expr::Load(at) => self.loaded(at, &self.element(at)),
             Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
             Expr::RangeStart => "first".into(),
             Expr::RangeEnd => "end".into(),
@@ -376,6 +395,7 @@ impl Emitter<'_> {
 
     fn bitcast(&self, arg: Value, to: DType) -> String {
         match (self.kernel.ty(arg).dtype, to) {
+            (from, to) if from == to => format!("v{}", arg.0),
             (DType::F32, DType::U32) => format!("v{}.to_bits()", arg.0),
             (DType::F32, DType::I32) => format!("v{}.to_bits().cast_signed()", arg.0),
             (DType::U32, DType::F32) => format!("f32::from_bits(v{})", arg.0),
@@ -435,17 +455,24 @@ fn tuple<S: Borrow<str>>(parts: &[S]) -> String {
     format!("({},)", parts.join(", "))
 }
 
+/// What memory of these elements is an array of.
+fn memory(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 | DType::BF16 => "u16",
+        DType::I8 | DType::U8 | DType::Bool => "u8",
+        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::Index => scalar(dtype),
+    }
+}
+
 fn scalar(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "f32",
         DType::F64 => "f64",
         DType::I32 => "i32",
         DType::U32 => "u32",
-        DType::I8 => "i8",
-        DType::U8 => "u8",
         DType::Bool => "bool",
         DType::Index => "usize",
-        DType::F16 | DType::BF16 => unreachable!("{dtype} is not computed with"),
+        DType::F16 | DType::BF16 | DType::I8 | DType::U8 => unreachable!("{dtype} is not computed with"),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
-    Array, ArrayKind, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Launch,
+    Array, ArrayKind, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap, Lack, Launch,
     Output, Param, ParamKind, Plan, Product, Program, Reach, Slot, Step, Sum, Summary, Target, Temporary,
     Traffic, UniformArg, Variant, Ways,
 };
@@ -19,18 +19,23 @@ use crate::ir::plan::{
 /// The plan as an expression, in a scope where `p` is `::fusion::__private`, `cpu` holds the functions, and
 /// `PTX` and `WGSL` are the first texts.
 pub(super) fn plan(plan: &Plan<CpuKernels>) -> TokenStream {
-    let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, summary: whole } = plan;
+    let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, .. } = plan;
     let symbols = list(symbols, |symbol| text(symbol));
     let (params, outputs) = (list(params, param), list(outputs, output));
     let (nonempty, products, sums) = (list(nonempty, dim), list(products, product), list(sums, sum));
     let first = |target| first_text(plan, target).unwrap_or_default();
     let first = Firsts { ptx: first(Target::Ptx), wgsl: first(Target::Wgsl) };
     let programs = list(programs, |one| program(one, &first));
-    let (name, summary) = (text(name), summary(whole));
+    let (name, lacks, summary) = (text(name), list(&plan.lacks, lack), summary(&plan.summary));
     quote!(p::Plan {
         name: #name, symbols: #symbols, params: #params, nonempty: #nonempty, products: #products,
-        sums: #sums, outputs: #outputs, programs: #programs, summary: #summary,
+        sums: #sums, outputs: #outputs, programs: #programs, lacks: #lacks, summary: #summary,
     })
+}
+
+fn lack(lack: &Lack) -> TokenStream {
+    let (target, what) = (target(lack.target), text(&lack.what));
+    quote!(p::Lack { target: #target, what: #what })
 }
 
 /// The text of the first kernel for a GPU target.
@@ -267,12 +272,12 @@ fn uniform(uniform: &UniformArg) -> TokenStream {
 
 fn summary(whole: &Summary) -> TokenStream {
     let Summary { ops, .. } = whole;
-    let (before, fast_math) = (extent(&whole.unfused_bytes), whole.fast_math);
+    let (before, math) = (extent(&whole.unfused_bytes), format_ident!("{}", format!("{:?}", whole.math)));
     let (arrays, groups) = (list(&whole.arrays, array), list(&whole.groups, group));
     let boundaries = list(&whole.boundaries, boundary);
     let (targets, others) = (list(&whole.targets, |one| target(*one)), list(&whole.others, summary));
     quote!(p::Summary {
-        ops: #ops, unfused_bytes: #before, fast_math: #fast_math, arrays: #arrays, groups: #groups, boundaries: #boundaries,
+        ops: #ops, unfused_bytes: #before, math: p::Math::#math, arrays: #arrays, groups: #groups, boundaries: #boundaries,
         targets: #targets, others: #others,
     })
 }

@@ -3,6 +3,8 @@
 //! Buffers accessed by four elements are arrays of `vec4`; their single elements are picked by component.
 //! WGSL rejects constants that are not finite, so those are made from bits at run time.
 
+mod narrow;
+
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
@@ -19,7 +21,7 @@ pub const IMMEDIATE_DECLARATION: &str = "var<immediate> args: Args;";
 /// The text of a legal kernel.
 pub fn wgsl(kernel: &Kernel) -> String {
     let mut out = Writer::new();
-    let emitter = Emitter { kernel, wide: wide_buffers(kernel) };
+    let emitter = Emitter { kernel, wide: wide_buffers(kernel), atomic: narrow::shared_words(kernel) };
     let subgroups = asks_for_subgroups(&kernel.body);
     if subgroups {
         out.text.push_str(SUBGROUPS);
@@ -46,6 +48,8 @@ struct Emitter<'k> {
     kernel: &'k Kernel,
     /// Which buffers are arrays of `vec4`.
     wide: Vec<bool>,
+    /// Of which buffers some words are written by several threads.
+    atomic: Vec<bool>,
 }
 
 impl Emitter<'_> {
@@ -58,7 +62,7 @@ impl Emitter<'_> {
         });
         for (i, buffer) in self.kernel.buffers.iter().enumerate() {
             let access = if buffer.access == Access::Read { "read" } else { "read_write" };
-            let element = if self.wide[i] { vector(buffer.dtype, 4) } else { scalar(buffer.dtype).into() };
+            let element = self.element_type(i, buffer.dtype);
             let name = identifier('b', i, &buffer.name);
             out.line(format!("@group(0) @binding({i}) var<storage, {access}> {name}: array<{element}>;"));
         }
@@ -69,6 +73,15 @@ impl Emitter<'_> {
         out.line(UNIFORM_DECLARATION);
         let block = if self.kernel.team > 1 { self.kernel.team } else { 256 };
         out.line(format!("override block: u32 = {block}u;"));
+    }
+
+    fn element_type(&self, i: usize, dtype: DType) -> String {
+        match () {
+            () if self.atomic[i] => "atomic<u32>".into(),
+            () if narrow::is_narrow(dtype) => "u32".into(),
+            () if self.wide[i] => vector(dtype, 4),
+            () => scalar(dtype).into(),
+        }
     }
 
     fn body(&self, out: &mut Writer, body: &[Stmt]) {
@@ -207,6 +220,9 @@ impl Emitter<'_> {
     }
 
     fn load(&self, ty: Type, at: &At) -> String {
+        if self.is_narrow(at) && is_wide(self.kernel, ty, at, 1) {
+            return self.narrow_vector(at);
+        }
         match self.elements(ty, at, 1) {
             Elements::Vector(text) => text,
             Elements::Each(parts) if parts.len() == 1 => parts[0].clone(),
@@ -216,6 +232,9 @@ impl Emitter<'_> {
 
     fn store(&self, out: &mut Writer, at: &At, value: Value) {
         let v = value.0;
+        if self.is_narrow(at) {
+            return self.store_narrow(out, at, value);
+        }
         match self.elements(self.kernel.ty(value), at, 1) {
             Elements::Vector(place) => out.line(format!("{place} = v{v};")),
             Elements::Each(places) if places.len() == 1 => out.line(format!("{} = v{v};", places[0])),
@@ -230,21 +249,29 @@ impl Emitter<'_> {
     /// The places of a buffer that an access of this type touches, under so many conditions.
     fn elements(&self, ty: Type, at: &At, conditions: u8) -> Elements {
         let lanes = lanes(ty);
-        let index = format!("v{}", at.index.0);
-        let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
-        if is_wide(self.kernel, ty, at, conditions) {
-            return Elements::Vector(format!("{}[{} >> 2u]", self.name(at.buffer), plus(&index, at.phase)));
+        if is_wide(self.kernel, ty, at, conditions) && !self.is_narrow(at) {
+            let position = self.position(at, 0);
+            return Elements::Vector(format!("{}[{position} >> 2u]", self.name(at.buffer)));
         }
-        let place = |lane: u32| {
-            let position =
-                if gathers { format!("{index}[{lane}]") } else { plus(&index, lane * at.stride + at.phase) };
-            self.element(at.buffer, &position)
-        };
+        let place = |lane: u32| self.element(at.buffer, &self.position(at, lane));
         Elements::Each((0..u32::from(lanes)).map(place).collect())
+    }
+
+    /// Where the element of a lane is.
+    fn position(&self, at: &At, lane: u32) -> String {
+        let index = format!("v{}", at.index.0);
+        if self.kernel.ty(at.index).lanes == Lanes::ONE {
+            plus(&index, lane * at.stride + at.phase)
+        } else {
+            format!("{index}[{lane}]")
+        }
     }
 
     fn element(&self, buffer: BufferId, position: &str) -> String {
         let name = self.name(buffer);
+        if narrow::is_narrow(self.kernel.buffer(buffer).dtype) {
+            return self.narrow_element(buffer, position);
+        }
         if self.wide[usize::from(buffer.0)] {
             format!("{name}[({position}) >> 2u][({position}) & 3u]")
         } else {

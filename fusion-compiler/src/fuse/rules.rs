@@ -54,7 +54,7 @@ pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl
         if stored(point.0) || combined(point.0) || matches!(node.kind, NodeKind::Input(_)) {
             loads += 1;
         } else {
-            ops += usize::from(is_op(node));
+            ops += usize::from(is_op(graph, node));
             let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
             // What has fewer axes is computed less often.
             transcendental += usize::from(costs && node.axes == graph.node(id).axes);

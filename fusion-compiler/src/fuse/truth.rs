@@ -13,7 +13,7 @@ pub(super) fn to_store(graph: &Graph, fused: &Fused, buffers_max: usize) -> Opti
     let varies = varying(graph);
     let is_truth = |id: &NodeId| {
         let node = graph.node(*id);
-        is_op(node) && varies[id.0 as usize] && node.dtype == DType::Bool
+        is_op(graph, node) && varies[id.0 as usize] && node.dtype == DType::Bool
     };
     rules::largest_part(graph, group, buffers_max, is_truth)
 }

@@ -56,6 +56,9 @@ impl DType {
         DType::Bool,
     ];
 
+    /// Every type that generic functions are made for.
+    pub const GENERIC: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+
     /// The name users write.
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,6 +98,23 @@ impl DType {
             DType::U32 | DType::U8 | DType::Index => Class::Uint,
             DType::Bool => Class::Bool,
         }
+    }
+
+    /// The type that its values are computed in: nothing is computed in less than 32 bits.
+    pub const fn computed(self) -> DType {
+        match self {
+            DType::F32 | DType::F16 | DType::BF16 => DType::F32,
+            DType::F64 => DType::F64,
+            DType::I32 | DType::I8 => DType::I32,
+            DType::U32 | DType::U8 => DType::U32,
+            DType::Bool => DType::Bool,
+            DType::Index => DType::Index,
+        }
+    }
+
+    /// Whether it is for storage only: its values are loaded, stored and converted, no more.
+    pub const fn is_narrow(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::I8 | DType::U8)
     }
 
     /// The least and the greatest integer that it holds; of floats and positions those of 64 bits.
@@ -172,6 +192,28 @@ impl fmt::Display for Const {
             Const::Int(x) => write!(f, "{x}"),
             Const::Bool(x) => write!(f, "{x}"),
         }
+    }
+}
+
+/// The number rounded to the nearest of this type, ties to even; to an infinity where it is too large.
+pub fn round(dtype: DType, x: f64) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(x as f32),
+        // By way of `f32`, which is what is computed in.
+        DType::F16 => half::f16::from_f32(x as f32).to_f64(),
+        DType::BF16 => half::bf16::from_f32(x as f32).to_f64(),
+        DType::F64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Bool | DType::Index => x,
+    }
+}
+
+/// The bits of a value of a type of one or two bytes.
+pub fn narrow_bits(dtype: DType, value: Const) -> u32 {
+    match (dtype, value) {
+        (DType::F16, Const::Float(x)) => half::f16::from_f32(x as f32).to_bits().into(),
+        (DType::BF16, Const::Float(x)) => half::bf16::from_f32(x as f32).to_bits().into(),
+        (_, Const::Int(x)) => u32::from(x as u8),
+        (_, Const::Bool(x)) => x.into(),
+        (_, Const::Float(_)) => unreachable!("{dtype} holds no {value}"),
     }
 }
 

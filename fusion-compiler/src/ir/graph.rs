@@ -279,6 +279,8 @@ pub enum Math {
     Accurate,
     /// As devices approximate them.
     Fast,
+    /// Within the bounds of the table, each rounded to the type that it is declared to have: as without fusion.
+    Strict,
 }
 
 /// A typed function: the last thing that knows the user's names, and the first without their syntax.
@@ -302,7 +304,7 @@ pub struct Graph {
     pub outputs: Vec<Output>,
     /// `#[fuse(off)]` or not.
     pub fusing: Fusing,
-    /// `#[fuse(fast_math)]` or not.
+    /// `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
     pub math: Math,
     /// Fixed axes that are gone through in loops, however few elements they have.
     pub looped: AxisSet,

@@ -24,6 +24,10 @@ pub enum Typing {
     Test,
     /// A `bool` and two operands of one dtype, giving that dtype.
     Select,
+    /// An `f32`, giving the bits of a narrower float in a `u32`.
+    Encode,
+    /// The bits of a narrower float in a `u32`, giving the `f32`.
+    Decode,
 }
 
 impl Typing {
@@ -33,6 +37,8 @@ impl Typing {
             Typing::Number | Typing::Float | Typing::Int | Typing::Bits => args[0],
             Typing::Compare | Typing::Test => DType::Bool,
             Typing::Select => args[1],
+            Typing::Encode => DType::U32,
+            Typing::Decode => DType::F32,
         }
     }
 
@@ -44,6 +50,8 @@ impl Typing {
             Typing::Int => dtype.is_int(),
             Typing::Bits => dtype.is_int() || dtype == DType::Bool,
             Typing::Compare | Typing::Select => true,
+            Typing::Encode => dtype == DType::F32,
+            Typing::Decode => dtype == DType::U32,
         }
     }
 }
@@ -53,7 +61,7 @@ impl Typing {
 pub struct Eval {
     /// On floats, in `f64`; comparisons and tests give 0 or 1.
     pub float: fn(&[f64]) -> f64,
-    /// On integers and truth values, given the bits of the type; the caller wraps the result.
+    /// On integers and truth values, given the bits of the type; the caller wraps the result. Of a float the bits.
     pub int: fn(&[i64], u32) -> i64,
 }
 
@@ -95,6 +103,17 @@ impl Lowering {
     }
 }
 
+/// What an operation becomes for `f64`.
+#[derive(Clone, Copy)]
+pub enum Double {
+    /// The same as for `f32`, where that has neither a type nor its bits.
+    Same,
+    /// A function of Rust's standard library, and on PTX an expansion.
+    Std(&'static str, Lower),
+    /// It has no operands of this type.
+    Never,
+}
+
 /// A column of the table: a language, on devices that have what its natives need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
@@ -120,16 +139,53 @@ impl Dialect {
         }
     }
 
-    /// What the operation becomes, for operands whose last is of this class.
-    pub fn lower(self, op: Op, class: Class) -> Lower {
+    /// What the operation becomes, for operands whose last is of this type.
+    pub fn lower(self, op: Op, dtype: DType) -> Lower {
         let info = op.info();
+        if dtype == DType::F64 {
+            return self.lower_double(info);
+        }
         let lowering = match self {
             Dialect::Cpu => &info.cpu,
             Dialect::CpuBase => info.cpu_base.as_ref().unwrap_or(&info.cpu),
             Dialect::Ptx => &info.ptx,
             Dialect::Wgsl => &info.wgsl,
         };
-        lowering.of(class)
+        lowering.of(dtype.class())
+    }
+
+    fn lower_double(self, info: &OpInfo) -> Lower {
+        match (self, info.double) {
+            (Dialect::Wgsl, _) | (_, Double::Never) => Never,
+            // What the base lacks is a call there, and right.
+            (Dialect::Cpu | Dialect::CpuBase, Double::Same) => info.cpu.float,
+            (Dialect::Cpu | Dialect::CpuBase, Double::Std(native, _)) => Lower::Native(native),
+            (Dialect::Ptx, Double::Same) => info.ptx.float,
+            (Dialect::Ptx, Double::Std(_, lower)) => lower,
+        }
+    }
+}
+
+impl Op {
+    /// What `fast_math` takes for it.
+    pub fn approximation(self) -> Option<Op> {
+        let pairs = [
+            (Op::Div, Op::ApproxDiv),
+            (Op::Sqrt, Op::ApproxSqrt),
+            (Op::Rsqrt, Op::ApproxRsqrt),
+            (Op::Exp, Op::ApproxExp),
+            (Op::Exp2, Op::ApproxExp2),
+            (Op::Log, Op::ApproxLog),
+            (Op::Log2, Op::ApproxLog2),
+            (Op::Sin, Op::ApproxSin),
+            (Op::Cos, Op::ApproxCos),
+        ];
+        pairs.into_iter().find(|(exact, _)| *exact == self).map(|(_, approximate)| approximate)
+    }
+
+    /// Whether it is one of those.
+    pub fn is_approximation(self) -> bool {
+        Op::ALL.iter().any(|op| op.approximation() == Some(self))
     }
 }
 
@@ -170,6 +226,8 @@ pub struct OpInfo {
     pub eval: Eval,
     /// Derivative.
     pub grad: Grad,
+    /// `f64`.
+    pub double: Double,
     /// Rust, on a CPU with fused multiply-add and rounding instructions.
     pub cpu: Lowering,
     /// Rust, on a CPU with neither (x86-64 without AVX2), where it differs.
@@ -189,6 +247,7 @@ impl OpInfo {
         ulp: exact(),
         eval: Eval { float: |_| f64::NAN, int: |_, _| 0 },
         grad: Grad::Zero,
+        double: Double::Never,
         cpu: all(Never),
         cpu_base: None,
         ptx: all(Never),
@@ -218,6 +277,11 @@ pub(super) const fn numbers(float: Lower, int: Lower, uint: Lower) -> Lowering {
 
 pub(super) const fn bits(int: Lower, bool: Lower) -> Lowering {
     Lowering { float: Never, int, uint: int, bool }
+}
+
+/// An operation on the bits of floats, which the CPU and WGSL get from the same expansion.
+pub(super) const fn narrow(ptx: Lower, expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
+    OpInfo { cpu: all(Expand(expand)), wgsl: all(Expand(expand)), ptx: all(ptx), ..OpInfo::NONE }
 }
 
 /// An operation on floats that every target gets from the same expansion.

@@ -6,11 +6,13 @@
 
 use super::derive;
 use super::expand::{
-    approximate as fast, error, exp, float, hyperbolic, int, log, pow, remainder, root, trig,
+    approximate as fast, error, exp, float, hyperbolic, int, log, narrow as half_floats, pow, remainder,
+    root, trig,
 };
-pub use super::op_info::{Dialect, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
-use super::op_info::{all, approximate, bits, everywhere, float, numbers, ulp};
+pub use super::op_info::{Dialect, Double, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
+use super::op_info::{all, approximate, bits, everywhere, float, narrow, numbers, ulp};
 
+use Double::{Same, Std};
 use Lower::{Expand, Native, Never};
 
 macro_rules! ops {
@@ -41,7 +43,7 @@ macro_rules! ops {
 ops! {
     /// `x + y`.
     Add = OpInfo {
-        name: "add", arity: 2,
+        double: Same, name: "add", arity: 2,
         eval: Eval { float: |x| x[0] + x[1], int: |x, _| x[0].wrapping_add(x[1]) },
         grad: Grad::Rule(derive::add),
         cpu: numbers(Native("{0} + {1}"), Native("{0}.wrapping_add({1})"), Native("{0}.wrapping_add({1})")),
@@ -51,7 +53,7 @@ ops! {
     };
     /// `x - y`.
     Sub = OpInfo {
-        name: "sub", arity: 2,
+        double: Same, name: "sub", arity: 2,
         eval: Eval { float: |x| x[0] - x[1], int: |x, _| x[0].wrapping_sub(x[1]) },
         grad: Grad::Rule(derive::sub),
         cpu: numbers(Native("{0} - {1}"), Native("{0}.wrapping_sub({1})"), Native("{0}.wrapping_sub({1})")),
@@ -61,7 +63,7 @@ ops! {
     };
     /// `x * y`.
     Mul = OpInfo {
-        name: "mul", arity: 2,
+        double: Same, name: "mul", arity: 2,
         eval: Eval { float: |x| x[0] * x[1], int: |x, _| x[0].wrapping_mul(x[1]) },
         grad: Grad::Rule(derive::mul),
         cpu: numbers(Native("{0} * {1}"), Native("{0}.wrapping_mul({1})"), Native("{0}.wrapping_mul({1})")),
@@ -71,7 +73,7 @@ ops! {
     };
     /// `x / y`; integers truncate, and `x / 0 = x`, `MIN / -1 = MIN`.
     Div = OpInfo {
-        name: "div", arity: 2, ulp: ulp(0, 3),
+        double: Same, name: "div", arity: 2, ulp: ulp(0, 3),
         eval: Eval { float: |x| x[0] / x[1], int: |x, _| if x[1] == 0 { x[0] } else { x[0].wrapping_div(x[1]) } },
         grad: Grad::Rule(derive::div),
         cpu: numbers(Native("{0} / {1}"), Native("{0}.checked_div({1}).unwrap_or({0})"), Native("{0}.checked_div({1}).unwrap_or({0})")),
@@ -81,7 +83,7 @@ ops! {
     };
     /// `x % y` with the sign of `x`, exact; integers: `x % 0 = 0`, `MIN % -1 = 0`.
     Rem = OpInfo {
-        name: "fmod", arity: 2,
+        double: Std("{0} % {1}", Never), name: "fmod", arity: 2,
         eval: Eval { float: |x| x[0] % x[1], int: |x, _| if x[1] == 0 { 0 } else { x[0].wrapping_rem(x[1]) } },
         grad: Grad::Rule(derive::rem),
         cpu: numbers(Native("{0} % {1}"), Native("{0}.checked_rem({1}).unwrap_or(0)"), Native("{0}.checked_rem({1}).unwrap_or(0)")),
@@ -118,7 +120,7 @@ ops! {
     };
     /// `x * y + z`, rounded once where the target can.
     Fma = OpInfo {
-        name: "fma", arity: 3, typing: Typing::Float, ulp: ulp(0, 1),
+        double: Same, name: "fma", arity: 3, typing: Typing::Float, ulp: ulp(0, 1),
         eval: Eval { float: |x| x[0].mul_add(x[1], x[2]), int: |_, _| 0 },
         grad: Grad::Rule(derive::fma),
         cpu: float(Native("{0}.mul_add({1}, {2})")),
@@ -129,7 +131,7 @@ ops! {
     };
     /// `-x`.
     Neg = OpInfo {
-        name: "neg",
+        double: Same, name: "neg",
         eval: Eval { float: |x| -x[0], int: |x, _| x[0].wrapping_neg() },
         grad: Grad::Rule(derive::neg),
         cpu: numbers(Native("-{0}"), Native("{0}.wrapping_neg()"), Native("{0}.wrapping_neg()")),
@@ -139,7 +141,7 @@ ops! {
     };
     /// `|x|`; `MIN` stays `MIN`.
     Abs = OpInfo {
-        name: "abs",
+        double: Same, name: "abs",
         eval: Eval { float: |x| x[0].abs(), int: |x, _| x[0].wrapping_abs() },
         grad: Grad::Rule(derive::abs),
         cpu: numbers(Native("{0}.abs()"), Native("{0}.wrapping_abs()"), Native("{0}")),
@@ -149,7 +151,7 @@ ops! {
     };
     /// −1, 0 or 1 with the sign of `x`; NaN stays NaN.
     Sign = OpInfo {
-        name: "sign",
+        double: Same, name: "sign",
         eval: Eval { float: |x| if x[0] == 0.0 || x[0].is_nan() { x[0] } else { x[0].signum() }, int: |x, _| x[0].signum() },
         cpu: numbers(Expand(float::sign), Expand(int::sign), Expand(int::sign)),
         ptx: numbers(Expand(float::sign), Expand(int::sign), Expand(int::sign)),
@@ -158,7 +160,7 @@ ops! {
     };
     /// The smaller; NaN if either is.
     Min = OpInfo {
-        name: "min", arity: 2,
+        double: Same, name: "min", arity: 2,
         eval: Eval { float: |x| if x[0].is_nan() || x[0] < x[1] { x[0] } else { x[1] }, int: |x, _| x[0].min(x[1]) },
         grad: Grad::Rule(derive::min),
         cpu: numbers(Expand(float::min), Native("{0}.min({1})"), Native("{0}.min({1})")),
@@ -168,7 +170,7 @@ ops! {
     };
     /// The larger; NaN if either is.
     Max = OpInfo {
-        name: "max", arity: 2,
+        double: Same, name: "max", arity: 2,
         eval: Eval { float: |x| if x[0].is_nan() || x[0] > x[1] { x[0] } else { x[1] }, int: |x, _| x[0].max(x[1]) },
         grad: Grad::Rule(derive::max),
         cpu: numbers(Expand(float::max), Native("{0}.max({1})"), Native("{0}.max({1})")),
@@ -178,7 +180,7 @@ ops! {
     };
     /// The largest whole number not above `x`.
     Floor = OpInfo {
-        name: "floor", typing: Typing::Float,
+        double: Same, name: "floor", typing: Typing::Float,
         eval: Eval { float: |x| x[0].floor(), int: |_, _| 0 },
         cpu: float(Native("{0}.floor()")),
         cpu_base: Some(float(Expand(float::floor))),
@@ -188,7 +190,7 @@ ops! {
     };
     /// The smallest whole number not below `x`.
     Ceil = OpInfo {
-        name: "ceil", typing: Typing::Float,
+        double: Same, name: "ceil", typing: Typing::Float,
         eval: Eval { float: |x| x[0].ceil(), int: |_, _| 0 },
         cpu: float(Native("{0}.ceil()")),
         cpu_base: Some(float(Expand(float::ceil))),
@@ -198,7 +200,7 @@ ops! {
     };
     /// The nearest whole number, ties to even.
     Round = OpInfo {
-        name: "round", typing: Typing::Float,
+        double: Same, name: "round", typing: Typing::Float,
         eval: Eval { float: |x| x[0].round_ties_even(), int: |_, _| 0 },
         cpu: float(Native("{0}.round_ties_even()")),
         cpu_base: Some(float(Expand(float::round))),
@@ -208,7 +210,7 @@ ops! {
     };
     /// The whole number next to `x` towards zero.
     Trunc = OpInfo {
-        name: "trunc", typing: Typing::Float,
+        double: Same, name: "trunc", typing: Typing::Float,
         eval: Eval { float: |x| x[0].trunc(), int: |_, _| 0 },
         cpu: float(Native("{0}.trunc()")),
         cpu_base: Some(float(Expand(float::trunc))),
@@ -218,7 +220,7 @@ ops! {
     };
     /// `√x`.
     Sqrt = OpInfo {
-        name: "sqrt", typing: Typing::Float, domain: &[(0.0, 1e6)], ulp: ulp(0, 3),
+        double: Same, name: "sqrt", typing: Typing::Float, domain: &[(0.0, 1e6)], ulp: ulp(0, 3),
         eval: Eval { float: |x| x[0].sqrt(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sqrt),
         cpu: float(Native("{0}.sqrt()")),
@@ -228,133 +230,133 @@ ops! {
     };
     /// `1 / √x`.
     Rsqrt = OpInfo {
-        name: "rsqrt", domain: &[(1e-3, 1e6)], ulp: ulp(2, 5),
+        double: Same, name: "rsqrt", domain: &[(1e-3, 1e6)], ulp: ulp(2, 5),
         eval: Eval { float: |x| 1.0 / x[0].sqrt(), int: |_, _| 0 },
         grad: Grad::Rule(derive::rsqrt),
         ..everywhere(root::rsqrt)
     };
     /// `∛x`.
     Cbrt = OpInfo {
-        name: "cbrt", domain: &[(-1e6, 1e6)], ulp: ulp(2, 4),
+        double: Std("{0}.cbrt()", Never), name: "cbrt", domain: &[(-1e6, 1e6)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cbrt(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cbrt),
         ..everywhere(root::cbrt)
     };
     /// `eˣ`.
     Exp = OpInfo {
-        name: "exp", domain: &[(-87.0, 88.0)], ulp: ulp(2, 4),
+        double: Std("{0}.exp()", Never), name: "exp", domain: &[(-87.0, 88.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
         grad: Grad::Rule(derive::exp),
         ..everywhere(exp::exp)
     };
     /// `2ˣ`.
     Exp2 = OpInfo {
-        name: "exp2", domain: &[(-126.0, 127.9)], ulp: ulp(2, 4),
+        double: Std("{0}.exp2()", Never), name: "exp2", domain: &[(-126.0, 127.9)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp2(), int: |_, _| 0 },
         grad: Grad::Rule(derive::exp2),
         ..everywhere(exp::exp2)
     };
     /// `eˣ − 1`, accurate near 0.
     Expm1 = OpInfo {
-        name: "expm1", domain: &[(-20.0, 88.0)], ulp: ulp(2, 4),
+        double: Std("{0}.exp_m1()", Never), name: "expm1", domain: &[(-20.0, 88.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp_m1(), int: |_, _| 0 },
         grad: Grad::Rule(derive::expm1),
         ..everywhere(exp::expm1)
     };
     /// Natural logarithm.
     Log = OpInfo {
-        name: "log", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
+        double: Std("{0}.ln()", Never), name: "log", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log),
         ..everywhere(log::log)
     };
     /// Logarithm to base 2.
     Log2 = OpInfo {
-        name: "log2", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
+        double: Std("{0}.log2()", Never), name: "log2", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].log2(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log2),
         ..everywhere(log::log2)
     };
     /// `ln(1 + x)`, accurate near 0.
     Log1p = OpInfo {
-        name: "log1p", domain: &[(-0.999, 1e10)], ulp: ulp(2, 4),
+        double: Std("{0}.ln_1p()", Never), name: "log1p", domain: &[(-0.999, 1e10)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln_1p(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log1p),
         ..everywhere(log::log1p)
     };
     /// `xʸ`.
     Pow = OpInfo {
-        name: "pow", arity: 2, domain: &[(1e-3, 1e3), (-10.0, 10.0)], ulp: ulp(4, 8),
+        double: Std("{0}.powf({1})", Never), name: "pow", arity: 2, domain: &[(1e-3, 1e3), (-10.0, 10.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].powf(x[1]), int: |_, _| 0 },
         grad: Grad::Rule(derive::pow),
         ..everywhere(pow::pow)
     };
     /// Sine of an angle in radians.
     Sin = OpInfo {
-        name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        double: Std("{0}.sin()", Never), name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sin),
         ..everywhere(trig::sin)
     };
     /// Cosine of an angle in radians.
     Cos = OpInfo {
-        name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        double: Std("{0}.cos()", Never), name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cos),
         ..everywhere(trig::cos)
     };
     /// Tangent of an angle in radians.
     Tan = OpInfo {
-        name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
+        double: Std("{0}.tan()", Never), name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].tan(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tan),
         ..everywhere(trig::tan)
     };
     /// Arcsine, in radians.
     Asin = OpInfo {
-        name: "asin", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        double: Std("{0}.asin()", Never), name: "asin", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].asin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::asin),
         ..everywhere(trig::asin)
     };
     /// Arccosine, in radians.
     Acos = OpInfo {
-        name: "acos", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        double: Std("{0}.acos()", Never), name: "acos", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].acos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::acos),
         ..everywhere(trig::acos)
     };
     /// Arctangent, in radians.
     Atan = OpInfo {
-        name: "atan", domain: &[(-1e4, 1e4)], ulp: ulp(4, 8),
+        double: Std("{0}.atan()", Never), name: "atan", domain: &[(-1e4, 1e4)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].atan(), int: |_, _| 0 },
         grad: Grad::Rule(derive::atan),
         ..everywhere(trig::atan)
     };
     /// The angle of the point `(y, x)`, in radians.
     Atan2 = OpInfo {
-        name: "atan2", arity: 2, ulp: ulp(4, 8),
+        double: Std("{0}.atan2({1})", Never), name: "atan2", arity: 2, ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].atan2(x[1]), int: |_, _| 0 },
         grad: Grad::Rule(derive::atan2),
         ..everywhere(trig::atan2)
     };
     /// Hyperbolic sine.
     Sinh = OpInfo {
-        name: "sinh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
+        double: Std("{0}.sinh()", Never), name: "sinh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].sinh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sinh),
         ..everywhere(hyperbolic::sinh)
     };
     /// Hyperbolic cosine.
     Cosh = OpInfo {
-        name: "cosh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
+        double: Std("{0}.cosh()", Never), name: "cosh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].cosh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cosh),
         ..everywhere(hyperbolic::cosh)
     };
     /// Hyperbolic tangent.
     Tanh = OpInfo {
-        name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
+        double: Std("{0}.tanh()", Never), name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tanh),
         ..everywhere(hyperbolic::tanh)
@@ -368,31 +370,31 @@ ops! {
     };
     /// `x < y`.
     Lt = OpInfo {
-        eval: Eval { float: |x| f64::from(x[0] < x[1]), int: |x, _| i64::from(x[0] < x[1]) },
+        double: Same, eval: Eval { float: |x| f64::from(x[0] < x[1]), int: |x, _| i64::from(x[0] < x[1]) },
         cpu: all(Native("{0} < {1}")), ptx: all(Native("setp.lt.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} < {1}")),
         ..COMPARE
     };
     /// `x <= y`.
     Le = OpInfo {
-        eval: Eval { float: |x| f64::from(x[0] <= x[1]), int: |x, _| i64::from(x[0] <= x[1]) },
+        double: Same, eval: Eval { float: |x| f64::from(x[0] <= x[1]), int: |x, _| i64::from(x[0] <= x[1]) },
         cpu: all(Native("{0} <= {1}")), ptx: all(Native("setp.le.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} <= {1}")),
         ..COMPARE
     };
     /// `x > y`.
     Gt = OpInfo {
-        eval: Eval { float: |x| f64::from(x[0] > x[1]), int: |x, _| i64::from(x[0] > x[1]) },
+        double: Same, eval: Eval { float: |x| f64::from(x[0] > x[1]), int: |x, _| i64::from(x[0] > x[1]) },
         cpu: all(Native("{0} > {1}")), ptx: all(Native("setp.gt.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} > {1}")),
         ..COMPARE
     };
     /// `x >= y`.
     Ge = OpInfo {
-        eval: Eval { float: |x| f64::from(x[0] >= x[1]), int: |x, _| i64::from(x[0] >= x[1]) },
+        double: Same, eval: Eval { float: |x| f64::from(x[0] >= x[1]), int: |x, _| i64::from(x[0] >= x[1]) },
         cpu: all(Native("{0} >= {1}")), ptx: all(Native("setp.ge.{t} {d}, {0}, {1};")), wgsl: all(Native("{0} >= {1}")),
         ..COMPARE
     };
     /// `x == y`; NaN equals nothing.
     Eq = OpInfo {
-        eval: Eval { float: |x| f64::from(x[0] == x[1]), int: |x, _| i64::from(x[0] == x[1]) },
+        double: Same, eval: Eval { float: |x| f64::from(x[0] == x[1]), int: |x, _| i64::from(x[0] == x[1]) },
         cpu: all(Native("{0} == {1}")),
         ptx: Lowering { bool: Expand(int::same), ..all(Native("setp.eq.{t} {d}, {0}, {1};")) },
         wgsl: all(Native("{0} == {1}")),
@@ -400,7 +402,7 @@ ops! {
     };
     /// `x != y`; NaN differs from everything.
     Ne = OpInfo {
-        eval: Eval { float: |x| f64::from(x[0] != x[1]), int: |x, _| i64::from(x[0] != x[1]) },
+        double: Same, eval: Eval { float: |x| f64::from(x[0] != x[1]), int: |x, _| i64::from(x[0] != x[1]) },
         cpu: all(Native("{0} != {1}")),
         ptx: Lowering {
             float: Native("setp.neu.{t} {d}, {0}, {1};"),
@@ -537,7 +539,7 @@ ops! {
     };
     /// `if c { x } else { y }`, element by element; both sides are computed.
     Select = OpInfo {
-        name: "select", arity: 3, typing: Typing::Select,
+        double: Same, name: "select", arity: 3, typing: Typing::Select,
         eval: Eval { float: |x| if x[0] != 0.0 { x[1] } else { x[2] }, int: |x, _| if x[0] != 0 { x[1] } else { x[2] } },
         grad: Grad::Rule(derive::select),
         cpu: all(Native("::core::hint::select_unpredictable({0}, {1}, {2})")),
@@ -545,9 +547,33 @@ ops! {
         wgsl: all(Native("select({2}, {1}, {0})")),
         ..OpInfo::NONE
     };
+    /// The bits of the nearest `f16`, ties to even; made where one is stored.
+    ToF16 = OpInfo {
+        typing: Typing::Encode,
+        eval: Eval { float: |x| f64::from(half::f16::from_f32(x[0] as f32).to_bits()), int: |_, _| 0 },
+        ..narrow(Native("{ .reg .b16 h; cvt.rn.f16.f32 h, {0}; cvt.u32.u16 {d}, h; }"), half_floats::to_f16)
+    };
+    /// The `f32` of the bits of an `f16`; made where one is loaded.
+    FromF16 = OpInfo {
+        typing: Typing::Decode,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| half::f16::from_bits(x[0] as u16).to_f32().to_bits().into() },
+        ..narrow(Native("{ .reg .b16 h; cvt.u16.u32 h, {0}; cvt.f32.f16 {d}, h; }"), half_floats::from_f16)
+    };
+    /// The bits of the nearest `bf16`, ties to even; made where one is stored. PTX has it for sm_80 and newer only.
+    ToBf16 = OpInfo {
+        typing: Typing::Encode,
+        eval: Eval { float: |x| f64::from(half::bf16::from_f32(x[0] as f32).to_bits()), int: |_, _| 0 },
+        ..narrow(Expand(half_floats::to_bf16), half_floats::to_bf16)
+    };
+    /// The `f32` of the bits of a `bf16`; made where one is loaded.
+    FromBf16 = OpInfo {
+        typing: Typing::Decode,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into() },
+        ..narrow(Expand(half_floats::from_bf16), half_floats::from_bf16)
+    };
     /// Whether `x` is NaN.
     IsNan = OpInfo {
-        name: "isnan", typing: Typing::Test,
+        double: Same, name: "isnan", typing: Typing::Test,
         eval: Eval { float: |x| f64::from(x[0].is_nan()), int: |_, _| 0 },
         cpu: float(Native("{0}.is_nan()")),
         ptx: float(Native("setp.nan.{t} {d}, {0}, {0};")),
@@ -556,7 +582,7 @@ ops! {
     };
     /// Whether `x` is +∞ or −∞.
     IsInf = OpInfo {
-        name: "isinf", typing: Typing::Test,
+        double: Same, name: "isinf", typing: Typing::Test,
         eval: Eval { float: |x| f64::from(x[0].is_infinite()), int: |_, _| 0 },
         cpu: float(Native("{0}.is_infinite()")),
         ptx: float(Native("testp.infinite.{t} {d}, {0};")),
@@ -565,7 +591,7 @@ ops! {
     };
     /// Whether `x` is neither infinite nor NaN.
     IsFinite = OpInfo {
-        name: "isfinite", typing: Typing::Test,
+        double: Same, name: "isfinite", typing: Typing::Test,
         eval: Eval { float: |x| f64::from(x[0].is_finite()), int: |_, _| 0 },
         cpu: float(Native("{0}.is_finite()")),
         ptx: float(Native("testp.finite.{t} {d}, {0};")),
@@ -575,26 +601,3 @@ ops! {
 }
 
 const COMPARE: OpInfo = OpInfo { arity: 2, typing: Typing::Compare, ..OpInfo::NONE };
-
-impl Op {
-    /// What `fast_math` takes for it.
-    pub fn approximation(self) -> Option<Op> {
-        let pairs = [
-            (Op::Div, Op::ApproxDiv),
-            (Op::Sqrt, Op::ApproxSqrt),
-            (Op::Rsqrt, Op::ApproxRsqrt),
-            (Op::Exp, Op::ApproxExp),
-            (Op::Exp2, Op::ApproxExp2),
-            (Op::Log, Op::ApproxLog),
-            (Op::Log2, Op::ApproxLog2),
-            (Op::Sin, Op::ApproxSin),
-            (Op::Cos, Op::ApproxCos),
-        ];
-        pairs.into_iter().find(|(exact, _)| *exact == self).map(|(_, approximate)| approximate)
-    }
-
-    /// Whether it is one of those.
-    pub fn is_approximation(self) -> bool {
-        Op::ALL.iter().any(|op| op.approximation() == Some(self))
-    }
-}

@@ -40,16 +40,28 @@ pub struct Plan<C: Clone + 'static> {
     pub outputs: List<Output>,
     /// One per target that the function is compiled for.
     pub programs: List<Program<C>>,
+    /// Targets that it is not compiled for, though asked to.
+    pub lacks: List<Lack>,
     /// What was fused.
     pub summary: Summary,
+}
+
+/// Why a function is not compiled for a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lack {
+    /// Which.
+    pub target: Target,
+    /// What it has not.
+    pub what: Text,
 }
 
 impl<C: Clone + 'static> Plan<C> {
     /// The same plan with what the CPU runs replaced.
     pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(C) -> D) -> Plan<D> {
-        let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, summary } = self;
+        let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary } =
+            self;
         let programs = programs.into_owned().into_iter().map(|program| program.map_code(&mut map)).collect();
-        Plan { name, symbols, params, nonempty, products, sums, outputs, programs, summary }
+        Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary }
     }
 }
 

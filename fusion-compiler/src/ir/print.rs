@@ -26,8 +26,10 @@ impl fmt::Display for Graph {
         if self.fusing == Fusing::Off {
             writeln!(f, "#[fuse(off)]")?;
         }
-        if self.math == Math::Fast {
-            writeln!(f, "#[fuse(fast_math)]")?;
+        match self.math {
+            Math::Accurate => {}
+            Math::Fast => writeln!(f, "#[fuse(fast_math)]")?,
+            Math::Strict => writeln!(f, "#[fuse(strict)]")?,
         }
         let params: Vec<String> = self.params.iter().map(|param| self.param_text(param)).collect();
         writeln!(f, "fn {}({})", self.name, params.join(", "))?;

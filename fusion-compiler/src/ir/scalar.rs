@@ -49,6 +49,18 @@ impl Scalar {
         }
     }
 
+    /// What an operation on integers gives: a number to be wrapped, the bits of a float, or whether it is not 0.
+    pub fn of_int(dtype: DType, y: i64) -> Scalar {
+        match dtype {
+            DType::Bool => Scalar::Bool(y & 1 != 0),
+            DType::F32 => Scalar::F32(f32::from_bits(y as u32)),
+            DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index => {
+                Scalar::Int(dtype, wrap(dtype, y))
+            }
+            DType::F64 | DType::F16 | DType::BF16 => unreachable!("no operation on integers gives {dtype}"),
+        }
+    }
+
     /// Its type.
     pub fn dtype(self) -> DType {
         match self {
@@ -195,8 +207,7 @@ fn expand(
     dialect: Dialect,
     operands: usize,
 ) -> usize {
-    let class = dtypes[dtypes.len() - 1].class();
-    match dialect.lower(op, class) {
+    match dialect.lower(op, dtypes[dtypes.len() - 1]) {
         Lower::Native(_) => {
             let mut numbers = [0; 3];
             numbers[..args.len()].copy_from_slice(args);
@@ -303,8 +314,8 @@ fn native(op: Op, args: [usize; 3], dtype: DType, values: &[Scalar]) -> Scalar {
         }
         class @ (Class::Int | Class::Uint | Class::Bool) => {
             let bits = if class == Class::Bool { 1 } else { 8 * args[0].dtype().size() as u32 };
-            let y = wrap(dtype, (eval.int)(&args.map(Scalar::to_i64), bits));
-            if dtype == DType::Bool { Scalar::Bool(y != 0) } else { Scalar::Int(dtype, y) }
+            let y = (eval.int)(&args.map(Scalar::to_i64), bits);
+            Scalar::of_int(dtype, y)
         }
     }
 }

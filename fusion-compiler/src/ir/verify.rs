@@ -163,7 +163,9 @@ fn input(graph: &Graph, param: ParamId, node: &Node) -> Result<AxisSet, String> 
 
 fn scalar(graph: &Graph, param: ParamId, node: &Node) -> Result<AxisSet, String> {
     match graph.params.get(usize::from(param.0)).map(|param| (&param.kind, param.dtype)) {
-        Some((ParamKind::Scalar, dtype)) if dtype == node.dtype => Ok(AxisSet::EMPTY),
+        Some((ParamKind::Scalar, dtype)) if [dtype, dtype.computed()].contains(&node.dtype) => {
+            Ok(AxisSet::EMPTY)
+        }
         Some(_) | None => Err(String::from("no such scalar")),
     }
 }
@@ -181,9 +183,14 @@ fn operands(typing: Typing, args: &[&Node], result: DType) -> Result<(), String>
     let dtypes: Vec<DType> = args.iter().map(|arg| arg.dtype).collect();
     let (condition, rest) = match typing {
         Typing::Select => (dtypes.first(), &dtypes[1..]),
-        Typing::Number | Typing::Float | Typing::Int | Typing::Bits | Typing::Compare | Typing::Test => {
-            (None, dtypes.as_slice())
-        }
+        Typing::Number
+        | Typing::Float
+        | Typing::Int
+        | Typing::Bits
+        | Typing::Compare
+        | Typing::Test
+        | Typing::Encode
+        | Typing::Decode => (None, dtypes.as_slice()),
     };
     ensure(condition.is_none_or(|&dtype| dtype == DType::Bool), || String::from("a condition is `bool`"))?;
     ensure(rest.windows(2).all(|pair| pair[0] == pair[1]), || format!("operands of {dtypes:?}"))?;

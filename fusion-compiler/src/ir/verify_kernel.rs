@@ -280,7 +280,9 @@ impl Verifier<'_> {
         let allowed = buffer.access == how || buffer.access == Access::ReadWrite;
         let index = self.kernel.ty(at.index);
         let indexed = index.dtype == DType::Index && (index.lanes == Lanes::ONE || index.lanes == ty.lanes);
-        if allowed && indexed && buffer.dtype == ty.dtype && at.phase < at.stride {
+        // What is narrow becomes bits before it is printed.
+        let bits = buffer.dtype.size() < 4 && ty.dtype == DType::U32;
+        if allowed && indexed && (buffer.dtype == ty.dtype || bits) && at.phase < at.stride {
             Ok(())
         } else {
             Err(format!("an access of {ty} at {index} does not fit buffer {}", buffer.name))

@@ -12,6 +12,7 @@ use super::expr::{block, expr};
 use super::tokens::{Parsed, Parser, Reported, Sink};
 use crate::diag;
 use crate::ir::dtype::DType;
+use crate::ir::graph::Math;
 use crate::ir::plan::Target;
 
 /// A function with what only the surrounding Rust code cares about.
@@ -23,8 +24,8 @@ pub(crate) struct Item {
     pub(crate) visibility: TokenStream,
     /// `#[fuse(off)]`.
     pub(crate) off: bool,
-    /// `#[fuse(fast_math)]`.
-    pub(crate) fast_math: bool,
+    /// `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
+    pub(crate) math: Math,
     /// `#[fuse(targets(…))]`, all if absent.
     pub(crate) targets: Vec<Target>,
 }
@@ -68,7 +69,7 @@ fn starts_item(parser: &Parser<'_, '_>) -> bool {
 struct Attributes {
     kept: TokenStream,
     off: bool,
-    fast_math: bool,
+    math: Option<Math>,
     targets: Vec<Target>,
     /// The first `#[fuse(…)]`.
     fuse: Option<At>,
@@ -91,8 +92,9 @@ fn item(parser: &mut Parser<'_, '_>) -> Parsed<Item> {
     if attributes.targets.is_empty() {
         attributes.targets.extend(Target::ALL);
     }
-    let Attributes { kept, off, fast_math, targets, .. } = attributes;
-    Ok(Item { function, attributes: kept, visibility, off, fast_math, targets })
+    let Attributes { kept, off, math, targets, .. } = attributes;
+    let math = math.unwrap_or(Math::Accurate);
+    Ok(Item { function, attributes: kept, visibility, off, math, targets })
 }
 
 fn visibility(parser: &mut Parser<'_, '_>) -> Parsed<TokenStream> {
@@ -178,7 +180,12 @@ fn option(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()
     let name = parser.name("the name of an option")?;
     match name.text.as_str() {
         "off" => attributes.off = true,
-        "fast_math" => attributes.fast_math = true,
+        "fast_math" | "strict" => {
+            let math = if name.text == "strict" { Math::Strict } else { Math::Fast };
+            if attributes.math.replace(math).is_some_and(|before| before != math) {
+                return Err(parser.error_at(name.at, diag::attribute_both()));
+            }
+        }
         "targets" => {
             let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
                 return Err(parser.error_at(name.at, diag::targets_empty()));
@@ -188,7 +195,7 @@ fn option(parser: &mut Parser<'_, '_>, attributes: &mut Attributes) -> Parsed<()
                 return Err(parser.error_at(name.at, diag::targets_empty()));
             }
         }
-        "strict" | "grad" => {
+        "grad" => {
             return Err(parser.error_at(name.at, diag::attribute_later(&name.text)));
         }
         text => {

@@ -4,7 +4,9 @@
 //! of what a call launches.
 
 use crate::ir::dim::DimExpr;
-use crate::ir::plan::{Array, ArrayKind, GroupSummary, Limits, Plan, Program, Summary, Target, Text, Ways};
+use crate::ir::plan::{
+    Array, ArrayKind, GroupSummary, Lack, Limits, Plan, Program, Summary, Target, Text, Ways,
+};
 use crate::target;
 
 mod costs;
@@ -22,6 +24,7 @@ use terms::Terms;
 #[derive(Clone, Debug)]
 pub struct Report {
     name: Text,
+    lacks: Vec<Lack>,
     symbols: Vec<String>,
     /// Extents given so far, by symbol.
     extents: Vec<Option<i64>>,
@@ -59,6 +62,7 @@ impl Report {
         };
         Report {
             name: plan.name.clone(),
+            lacks: plan.lacks.to_vec(),
             extents: vec![None; symbols.len()],
             symbols,
             summaries: summaries.cloned().collect(),
@@ -74,6 +78,11 @@ impl Report {
             self.runs = vec![Run { limits, ..run }];
         }
         is_known
+    }
+
+    /// What targets have not that it needs.
+    pub fn lacks(&self) -> &[Lack] {
+        &self.lacks
     }
 
     /// Name of the function.

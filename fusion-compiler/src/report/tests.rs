@@ -4,7 +4,7 @@ use std::borrow::Cow::{Borrowed, Owned};
 
 use super::*;
 use crate::ir::dtype::DType;
-use crate::ir::graph::Access;
+use crate::ir::graph::{Access, Math};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
     Boundary, BufferArg, Code, Condition, Launch, List, Reach, Slot, Space, Step, Temporary, Traffic, Variant,
@@ -57,7 +57,7 @@ fn gate() -> Plan {
     plan(Summary {
         ops: 10,
         unfused_bytes: times(76, n()),
-        fast_math: false,
+        math: Math::Accurate,
         arrays: Owned(arrays),
         groups: Owned(vec![group("f_0", &["add", "relu", "add"], (&[0, 1], &[2]))]),
         boundaries: Borrowed(&[]),
@@ -86,7 +86,7 @@ fn two(name: &'static str, reason: &'static str) -> Plan {
     plan(Summary {
         ops: 3,
         unfused_bytes: times(24, n()),
-        fast_math: false,
+        math: Math::Accurate,
         arrays: Owned(arrays),
         groups: Owned(groups),
         boundaries: Owned(vec![boundary("exp", 1, 3, 9), boundary("result", 3, 0, 0)]),
@@ -151,6 +151,7 @@ fn plan(summary: Summary) -> Plan {
         sums: Borrowed(&[]),
         outputs: Borrowed(&[]),
         programs: Borrowed(&[]),
+        lacks: Borrowed(&[]),
         summary,
     }
 }

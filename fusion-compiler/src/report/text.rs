@@ -7,6 +7,7 @@ use super::table::{Cell, TIE, table};
 use super::terms::Terms;
 use super::{FORMULA_MAX, Report, Section, alive, names, size, total, work};
 use crate::ir::dim::DimExpr;
+use crate::ir::graph::Math;
 use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Target, Traffic};
 
 /// Columns of the page, unless the format says how many: `{report:80}`.
@@ -53,7 +54,11 @@ impl Report {
             Some(bytes) => format!("{} at most", size(bytes)),
             None => format!("{} bytes at most", self.most_formula(&steps)),
         };
-        let math = if section.summary.fast_math { "; fast math" } else { "" };
+        let math = match section.summary.math {
+            Math::Accurate => "",
+            Math::Fast => "; fast math",
+            Math::Strict => "; strict",
+        };
         format!("Memory moved: {after} instead of {before}; temporaries: {temporaries}{math}")
     }
 

@@ -15,6 +15,7 @@ mod prune_uniforms;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod widen;
 
 pub use cse::cse;
 pub use dce::dce;
@@ -25,6 +26,7 @@ pub use kernel_cse::kernel_cse;
 pub use kernel_dce::kernel_dce;
 pub use prune_uniforms::prune_uniforms;
 pub use simplify::simplify;
+pub use widen::widen;
 
 /// Rebuilds a graph node by node; `place` appends what a node becomes and says where its value is.
 fn rebuild(graph: Graph, mut place: impl FnMut(&mut Graph, Node) -> NodeId) -> Graph {

@@ -3,7 +3,7 @@
 //! Folding is not only for speed: WGSL rejects constant expressions such as `1.0 / 0.0`.
 
 use super::rebuild;
-use crate::ir::dtype::Const;
+use crate::ir::dtype::{Const, DType, round, wrap};
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
 use crate::ir::ops::{Dialect, Op};
 use crate::ir::scalar::{Scalar, eval_op};
@@ -41,12 +41,21 @@ fn cast(graph: &Graph, node: &Node) -> Step {
     let arg = graph.node(node.args[0]);
     match arg.kind {
         NodeKind::Literal(value) if node.axes.is_empty() => {
-            let value = Scalar::new(arg.dtype, value).cast(node.dtype).to_const();
-            Step::Replace(NodeKind::Literal(value), vec![])
+            let value = Scalar::new(arg.dtype.computed(), value).cast(node.dtype.computed()).to_const();
+            Step::Replace(NodeKind::Literal(narrowed(node.dtype, value)), vec![])
         }
         // A cast may also widen the axes; then it stays.
         _ if arg.dtype == node.dtype && arg.axes == node.axes => Step::Become(node.args[0]),
         _ => Step::Keep,
+    }
+}
+
+/// A value of the type that one is computed in, as that type stores it.
+fn narrowed(dtype: DType, value: Const) -> Const {
+    match value {
+        Const::Float(x) if dtype.is_narrow() => Const::Float(round(dtype, x)),
+        Const::Int(x) => Const::Int(wrap(dtype, x)),
+        Const::Float(_) | Const::Bool(_) => value,
     }
 }
 

@@ -219,21 +219,19 @@ impl<'w> Body<'w> {
         self.held_from = Some(element);
     }
 
-    /// Keeps a value of four bytes in shared memory, which holds `f32`.
+    /// Keeps a value in shared memory, which holds `f64`, or whatever has four bytes as `f32`.
     pub(super) fn keep(&mut self, memory: SharedId, index: Value, value: Value) {
-        let bits = if self.kernel.ty(value).dtype == DType::F32 {
-            value
-        } else {
-            self.inner().bitcast(value, DType::F32)
-        };
+        let held = self.kernel.shared[usize::from(memory.0)].dtype;
+        let bits =
+            if self.kernel.ty(value).dtype == held { value } else { self.inner().bitcast(value, held) };
         self.inner.push(Stmt::StoreShared(memory, index, bits));
     }
 
     /// A value that is kept there.
     pub(super) fn recall(&mut self, memory: SharedId, index: Value, ty: Type) -> Value {
-        let bits = Type { dtype: DType::F32, ..ty };
+        let bits = Type { dtype: self.kernel.shared[usize::from(memory.0)].dtype, ..ty };
         let value = self.inner().bind(bits, Expr::LoadShared(memory, index));
-        if ty.dtype == DType::F32 { value } else { self.inner().bitcast(value, ty.dtype) }
+        if ty.dtype == bits.dtype { value } else { self.inner().bitcast(value, ty.dtype) }
     }
 
     /// The statements per lane so far: the next run along the row starts afresh, and finds what was read.

@@ -338,7 +338,7 @@ fn on_gpu(
 /// Makes the values of rows that these of elements are made of, before the loop over those.
 fn in_registers(work: &Work<'_>, body: &mut Body<'_>, elements: &[NodeId], row: &Place) {
     let is_read = |id| matches!(work.graph.node(id).kind, NodeKind::Input(_));
-    let keeps = |id| is_op(work.graph.node(id)) || is_read(id) || is_turn(work, id);
+    let keeps = |id| is_op(work.graph, work.graph.node(id)) || is_read(id) || is_turn(work, id);
     let of_rows = of_rows_in(work, body, elements, keeps);
     let made: Vec<Value> = of_rows.iter().map(|&id| body.value(id, &vec![], row)).collect();
     let stmts = body.take_inner();
@@ -401,7 +401,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let kind = LoopKind::Grid;
     let (start, end, step) = (zero, one, one);
     body.push(Stmt::Loop { var: item, kind, start, end, step, carried: vec![], body: inside });
-    scheduled(body, vec![], shape.space(GRAIN), 4 * i64::from(GRAIN))
+    scheduled(body, vec![], shape.space(GRAIN), i64::from(GRAIN))
 }
 
 /// Neighbouring rows that a thread of the CPU goes through together.
@@ -468,12 +468,12 @@ impl Block<'_> {
     fn keep_of_rows(&mut self, body: &mut Body<'_>, elements: &[NodeId]) {
         let graph = self.work.graph;
         let keeps = |id: NodeId| {
-            is_op(graph.node(id)) && graph.node(id).dtype != DType::Bool || is_turn(self.work, id)
+            graph.node(id).dtype.size() >= 4 && (is_op(graph, graph.node(id)) || is_turn(self.work, id))
         };
         let of_rows = of_rows_in(self.work, body, elements, keeps);
         let fresh: Vec<NodeId> = of_rows.into_iter().filter(|&id| self.kept.insert(id)).collect();
         for &id in &fresh {
-            let memory = share(body);
+            let memory = share(body, graph.node(id).dtype);
             body.hold(id, memory, self.zero);
         }
         for &id in &fresh {
@@ -528,7 +528,7 @@ struct Total {
 
 impl Total {
     fn new(work: &Work<'_>, body: &mut Body<'_>, run: &Run) -> Total {
-        Total { parts: run.reduces(work).into_iter().map(|part| (part, share(body))).collect() }
+        Total { parts: run.reduces(work).into_iter().map(|part| (part, share(body, part.1))).collect() }
     }
 
     fn recall(&self, body: &mut Body<'_>, first: Value) -> Vec<Value> {
@@ -542,13 +542,17 @@ impl Total {
 }
 
 /// Memory of the thread, for a value of each row.
-fn share(body: &mut Body<'_>) -> SharedId {
-    body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch })
+fn share(body: &mut Body<'_>, dtype: DType) -> SharedId {
+    let dtype = if dtype == DType::F64 { dtype } else { DType::F32 };
+    body.share(Shared { dtype, len: SharedLen::AtLaunch })
 }
 
-/// With so many bytes of each memory of the thread.
-fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, bytes: i64) -> Scheduled {
+/// With memory of the thread for so many elements, in equal parts: where one is of `f64`, all are as large as those, and
+/// one more to begin where an `f64` may.
+fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, elements: i64) -> Scheduled {
     let (kernel, buffers) = body.finish();
+    let is_wide = kernel.shared.iter().any(|shared| shared.dtype == DType::F64);
+    let bytes = if is_wide { 8 * (elements + 1) } else { 4 * elements };
     let row_memory = DimExpr::constant(kernel.shared.len() as i64 * bytes);
     Scheduled { when, kernel, buffers, space, row_memory }
 }

@@ -129,10 +129,14 @@ fn is_reduced(work: &Work<'_>, id: NodeId) -> bool {
     !work.graph.looped_axes(id).is_empty()
 }
 
-/// Whether a value is read from far: from memory, at its own place or at another.
+/// Whether a value is read from far: from memory, at its own place or at another, in the type that it is computed in or as what
+/// that is converted from.
 fn is_far(work: &Work<'_>, id: NodeId) -> bool {
-    let picks = matches!(work.graph.node(id).kind, NodeKind::At(_));
-    load_of(work, id).is_some() || picks && work.graph.picked(id).is_none()
+    let node = work.graph.node(id);
+    let picks = matches!(node.kind, NodeKind::At(_));
+    let widens = |arg: &NodeId| work.graph.node(*arg).dtype.is_narrow() && is_far(work, *arg);
+    let converts = node.kind == NodeKind::Cast && node.args.iter().any(widens);
+    load_of(work, id).is_some() || picks && work.graph.picked(id).is_none() || converts
 }
 
 /// The buffer that a value is read from.
@@ -158,7 +162,8 @@ fn runs(work: &Work<'_>, held: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeSet<u
             if !kept && !known && !combined && !work.loads.contains_key(&Load::Stored(id)) {
                 let args = &work.graph.node(id).args;
                 // What is picked from is another value than that of the element.
-                open.extend(if is_far(work, id) { args.get(1..).unwrap_or_default() } else { args });
+                let picks = matches!(work.graph.node(id).kind, NodeKind::At(_));
+                open.extend(if picks && is_far(work, id) { args.get(1..).unwrap_or_default() } else { args });
             }
         }
     }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test crate uses some of the plans")]
 
 use fusion_runtime::__private::plan::*;
-use fusion_runtime::__private::{Access, CpuArgs, DType, DimExpr, DimOp, IndexWidth, Plan, cpu_fns};
+use fusion_runtime::__private::{Access, CpuArgs, DType, DimExpr, DimOp, IndexWidth, Math, Plan, cpu_fns};
 use std::borrow::Cow::Borrowed;
 
 const N: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(0)]));
@@ -13,7 +13,7 @@ const NONE: DimExpr = DimExpr(Borrowed(&[DimOp::Const(0)]));
 const SUMMARY: Summary = Summary {
     ops: 3,
     unfused_bytes: NONE,
-    fast_math: false,
+    math: Math::Accurate,
     arrays: Borrowed(&[]),
     groups: Borrowed(&[]),
     boundaries: Borrowed(&[]),
@@ -82,6 +82,7 @@ pub(crate) static RELU: Plan = Plan {
             }]),
         }]),
     }]),
+    lacks: Borrowed(&[]),
     summary: SUMMARY,
 };
 
@@ -141,6 +142,7 @@ pub(crate) static AXPY: Plan = Plan {
             }]),
         }]),
     }]),
+    lacks: Borrowed(&[]),
     summary: SUMMARY,
 };
 
@@ -219,6 +221,7 @@ pub(crate) static BROADCAST: Plan = Plan {
             },
         ]),
     }]),
+    lacks: Borrowed(&[]),
     summary: SUMMARY,
 };
 

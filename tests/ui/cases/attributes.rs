@@ -9,6 +9,8 @@ fuse! {
     pub fn later(x: f32[N]) -> f32[N] { x + 1.0 }
     #[fuse(fast_maths)]
     pub fn near(x: f32[N]) -> f32[N] { x + 1.0 }
+    #[fuse(strict, fast_math)]
+    pub fn both(x: f32[N]) -> f32[N] { x + 1.0 }
     #[fuse]
     pub fn empty(x: f32[N]) -> f32[N] { x + 1.0 }
     #[fuse(off)]

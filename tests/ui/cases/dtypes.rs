@@ -23,9 +23,13 @@ fuse! {
     pub fn order(on: bool, x: f32[N]) -> f32[N] { if on < on { x } else { -x } }
     pub fn to_bool(x: f32[N]) -> f32[N] { if x as bool { x } else { -x } }
     pub fn minus_bool(on: bool, x: f32[N]) -> f32[N] { if -on { x } else { -x } }
-    pub fn half(x: f16[N]) -> f32[N] { x }
     pub fn double(x: f32[N], lr: f64) -> f32[N] { x * lr }
-    pub fn to_half(x: f32[N]) -> f32[N] { x as f16 }
+    pub fn half_and_int(x: f16[N], k: i8[N]) -> f16[N] { x * k }
+    pub fn byte(x: u8[N]) -> u8[N] { x + 256 }
+    pub fn erf_of_double(x: f64[N]) -> f64[N] { gelu(x) }
+    pub fn stored_double(x: f64[N]) -> f32[N] { x }
+    #[fuse(targets(wgsl))]
+    pub fn only_wgsl(x: f64[N]) -> f64[N] { x + 1 }
     pub fn cast_with_dims(x: i32[N]) -> f32[N] { x as f32[N] }
     pub fn cast_to_nothing(x: i32[N]) -> f32[N] { x as (f32) }
 }

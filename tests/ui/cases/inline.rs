@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     fuse!(1.0 + PI)?;
     fuse!(a > b)?;
     fuse!(a as i32)?;
-    fuse!(f16: a + b)?;
+    fuse!(f16: a as i8)?;
     fuse!(f31: a + b)?;
     fuse!(let c = a; c)?;
     fuse!(if a > 0.0 { let c = a; c } else { b })?;

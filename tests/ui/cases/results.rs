@@ -21,7 +21,7 @@ fuse! {
     pub fn scalar(x: f32[C = 3]) -> f32 { sum(x, C) }
     pub fn one_of_a_tuple(x: f32[N]) -> f32[N] { (x,) }
     pub fn tuple_of_one(x: f32[N]) -> (f32[N],) { x }
-    pub fn later(x: f32[N]) -> bool[N] { x > 0.0 }
+    pub fn truth(x: f32[N]) -> f32[N] { x > 0.0 }
 }
 
 fn main() {}

@@ -169,16 +169,45 @@ fn dtypes() {
         &["`bool` values have no order: only `==` and `!=` compare them"],
     );
     refused(
-        "pub fn f(x: f16[N]) -> f16[N] { x } pub fn g(x: f31[N]) -> f32[N] { x }",
-        &[
-            "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
-            "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
-            "there is no dtype `f31`: did you mean `f32`? (there are `f32`, `i32`, `u32` and `bool`)",
-        ],
+        "pub fn g(x: f31[N]) -> f32[N] { x }",
+        &["there is no dtype `f31`: did you mean `f32`? \
+            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)"],
+    );
+    refused("pub fn f(x: f64[N]) -> f64[N] { erf(x) }", &["`erf` has no f64 form: write `… as f32`"]);
+    refused(
+        "#[fuse(targets(wgsl))] pub fn f(x: f64[N]) -> f64[N] { x + 1 }",
+        &["`f` can run on none of its targets: wgsl has no f64; add `cpu` to them"],
+    );
+    refused("pub fn f(x: u8[N]) -> u8[N] { x + 256 }", &["`256` does not fit in `u8`: it holds 0 to 255"]);
+    refused(
+        "pub fn f(x: f64[N], y: f32[N]) -> f64[N] { x + y }",
+        &["`+` mixes f64 and f32: write `y as f64`"],
+    );
+    refused("pub fn f(x: f16[N], k: i8[N]) -> f16[N] { x * k }", &["`*` mixes f16 and i8: write `k as f16`"]);
+}
+
+#[test]
+fn generics() {
+    refused(
+        "pub fn f<E>(x: f32[N]) -> f32[N] { x }",
+        &["no parameter and no result is of `E`: use it, like `x: E[N]`, or leave it out"],
     );
     refused(
-        "pub fn f<E>(x: E[N]) -> E[N] { x }",
-        &["generic element types are not available yet: write the dtype, `f32`"],
+        "pub fn f<E, F>(x: E[N], y: F[N]) -> E[N] { x + y }",
+        &["a function is generic over one type of elements: write the dtype of the others"],
+    );
+    // One message, though there are three functions.
+    refused(
+        "pub fn f<E>(x: E[N]) -> E[N] { rleu(x) }",
+        &["there is no function `rleu`: did you mean `relu`?"],
+    );
+    refused(
+        "pub fn f<E>(x: E[N], k: i32[N]) -> E[N] { x + k }",
+        &["`+` mixes f32 and i32: write `k as f32`"],
+    );
+    refused(
+        "fn g<E>(x: E[N]) -> E[N] { x } pub fn f(k: i32[N]) -> i32[N] { g(k) }",
+        &["the parameter `x` of `g` is f32, this is i32: write `… as f32`"],
     );
 }
 
@@ -320,10 +349,12 @@ fn what_is_too_long_to_write_out_is_looped() {
 #[test]
 fn a_mistake_in_a_signature_hides_none_in_the_body() {
     refused(
-        "pub fn f(x: f16[N], y: f31[N]) -> f32[N, M] { rleu(x) + y }",
+        "pub fn f(x: f17[N], y: f31[N]) -> f32[N, M] { rleu(x) + y }",
         &[
-            "tensors of `f16` are not available yet: tensors have `f32`, `i32` or `u32`",
-            "there is no dtype `f31`: did you mean `f32`? (there are `f32`, `i32`, `u32` and `bool`)",
+            "there is no dtype `f17`: did you mean `f16`? \
+            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)",
+            "there is no dtype `f31`: did you mean `f32`? \
+            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)",
             "the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)",
             "there is no function `rleu`: did you mean `relu`?",
         ],
@@ -362,8 +393,14 @@ fn syntax() {
     );
     refused("#[fuse(grad)] pub fn f(x: f32[N]) -> f32[N] { x }", &["`#[fuse(grad)]` is not available yet"]);
     refused(
+        "#[fuse(strict, fast_math)] pub fn f(x: f32[N]) -> f32[N] { x }",
+        &["`fast_math` approximates and `strict` rounds as if nothing was fused: leave one of them out"],
+    );
+    refused(
         "#[fuse(of)] pub fn f(x: f32[N]) -> f32[N] { x }",
-        &["there is no `#[fuse(of)]`: did you mean `off`? (there are `off`, `fast_math` and `targets(…)`)"],
+        &[
+            "there is no `#[fuse(of)]`: did you mean `off`? (there are `off`, `fast_math`, `strict` and `targets(…)`)",
+        ],
     );
     refused(
         "pub struct Foo;",
@@ -397,7 +434,7 @@ fn inline() {
     refused("a as i32", &["the result of the inline form is `f32`, this is i32: write `… as f32`"]);
     refused("i32: a as f32", &["the result of the inline form is `i32`, this is f32: write `… as i32`"]);
     refused("u32: a > 1", &["the result of the inline form is `u32`, this is bool: write `… as u32`"]);
-    refused("f16: a + b", &["the inline form in `f16` is not available yet: leave out the dtype for `f32`"]);
+    refused("i8: a as f16", &["the result of the inline form is `i8`, this is f16: write `… as i8`"]);
 }
 
 #[test]
@@ -498,7 +535,9 @@ fn a_head_with_a_mistake_is_one_mistake() {
     );
     refused(
         "fn f(x: str) { x } pub fn g(x: f32[N]) -> f32[N] { f(x) }",
-        &["there is no dtype `str` (there are `f32`, `i32`, `u32` and `bool`)"],
+        &[
+            "there is no dtype `str` (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)",
+        ],
     );
 }
 

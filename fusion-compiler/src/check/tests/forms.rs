@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::super::{ParamType, Source, front_end};
+use super::super::{ElementType, ParamType, Source, front_end};
 use super::{check, graphs, text};
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
@@ -332,16 +332,16 @@ fn functions_with_mistakes_leave_stubs() {
     let failure = front_end(proc_macro2::TokenStream::from_str(source).unwrap()).unwrap_err();
     let [stub] = failure.stubs.as_slice() else { panic!("{} stubs", failure.stubs.len()) };
     let params = [
-        ParamType::Tensor(DType::F32, Access::Read),
-        ParamType::Tensor(DType::I32, Access::ReadWrite),
-        ParamType::Scalar(DType::F32),
+        ParamType::Tensor(ElementType::Is(DType::F32), Access::Read),
+        ParamType::Tensor(ElementType::Is(DType::I32), Access::ReadWrite),
+        ParamType::Scalar(ElementType::Is(DType::F32)),
         ParamType::Dim,
     ];
     assert_eq!(
-        (stub.params.as_slice(), stub.results.as_slice()),
-        (&params[..], &[DType::F32, DType::U32][..])
+        (stub.types.as_slice(), stub.results.as_slice()),
+        (&params[..], &[DType::F32, DType::U32].map(ElementType::Is)[..])
     );
-    assert_eq!(stub.signature.name, "f");
+    assert_eq!(stub.name, "f");
 }
 
 /// Captures, and whether any shape will do.

@@ -11,6 +11,7 @@ pub(crate) mod float;
 pub(crate) mod hyperbolic;
 pub(crate) mod int;
 pub(crate) mod log;
+pub(crate) mod narrow;
 pub(crate) mod pow;
 pub(crate) mod remainder;
 pub(crate) mod root;

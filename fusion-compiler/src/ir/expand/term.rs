@@ -32,8 +32,8 @@ impl<'b> Operand<'b> for Term<'b> {
 impl<'b> Operand<'b> for f32 {
     fn meet(self, like: Term<'b>) -> Term<'b> {
         match like.dtype() {
-            DType::F32 => like.constant(Const::Float(f64::from(self))),
-            other => unreachable!("a float expansion of {other}: arithmetic is f32"),
+            DType::F32 | DType::F64 => like.constant(Const::Float(f64::from(self))),
+            other => unreachable!("a float expansion of {other}"),
         }
     }
 }

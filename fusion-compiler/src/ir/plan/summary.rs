@@ -3,6 +3,7 @@
 //! Invariant: what does not depend on the call; what a call runs and moves, a report finds in the plan's variants.
 
 use super::super::dim::DimExpr;
+use super::super::graph::Math;
 use super::{List, Target, Text};
 
 /// What was fused, for reports.
@@ -12,8 +13,8 @@ pub struct Summary {
     pub ops: u32,
     /// Bytes moved without fusion.
     pub unfused_bytes: DimExpr,
-    /// Whether devices approximate: `#[fuse(fast_math)]`.
-    pub fast_math: bool,
+    /// How operations are computed: `#[fuse(fast_math)]`, `#[fuse(strict)]` or neither.
+    pub math: Math,
     /// What kernels read and write: parameters, then what is made, in order.
     pub arrays: List<Array>,
     /// One per kernel, in order.

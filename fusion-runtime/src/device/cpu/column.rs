@@ -93,13 +93,14 @@ impl Column {
         }
     }
 
-    /// Puts the lanes of another column of the same type in the place of its first.
-    pub(super) fn replace(&mut self, first: &Column) {
-        match (self, first) {
-            (Column::F32(to), Column::F32(from)) => to[..from.len()].copy_from_slice(from),
-            (Column::F64(to), Column::F64(from)) => to[..from.len()].copy_from_slice(from),
-            (Column::Int(_, to), Column::Int(_, from)) => to[..from.len()].copy_from_slice(from),
-            (Column::Bool(to), Column::Bool(from)) => to[..from.len()].copy_from_slice(from),
+    /// Puts the lanes of another column of the same type in the place of those from `first` on.
+    pub(super) fn replace(&mut self, first: usize, with: &Column) {
+        let range = first..first + with.len();
+        match (self, with) {
+            (Column::F32(to), Column::F32(from)) => to[range].copy_from_slice(from),
+            (Column::F64(to), Column::F64(from)) => to[range].copy_from_slice(from),
+            (Column::Int(_, to), Column::Int(_, from)) => to[range].copy_from_slice(from),
+            (Column::Bool(to), Column::Bool(from)) => to[range].copy_from_slice(from),
             (to, from) => unreachable!("{} in a column of {}", from.dtype(), to.dtype()),
         }
     }
@@ -209,8 +210,7 @@ fn lane_of(op: Op, args: [&Column; 3], lane: usize, dtype: DType) -> Scalar {
             if dtype == DType::Bool { Scalar::Bool(y != 0.0) } else { Scalar::F64(y).cast(dtype) }
         }
         Class::Int | Class::Uint | Class::Bool => {
-            let y = wrap(dtype, (eval.int)(&args.map(Scalar::to_i64), bits(of)));
-            if dtype == DType::Bool { Scalar::Bool(y != 0) } else { Scalar::Int(dtype, y) }
+            Scalar::of_int(dtype, (eval.int)(&args.map(Scalar::to_i64), bits(of)))
         }
     }
 }

@@ -5,12 +5,13 @@
 
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::{At, Buffer, Expr, FOLD_LANES, Fold, Kernel, Lanes, Stmt, Uniform, Value};
+use fusion_compiler::ir::kernel::{
+    At, Buffer, Expr, FOLD_LANES, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
+};
 use fusion_compiler::ir::scalar::Scalar;
 
 use super::column::{Column, apply};
-use crate::kernel::CpuArgs;
-use crate::tensor::Element;
+use crate::kernel::{CpuArgs, Word};
 use crate::window::Window;
 
 /// Bytes that the lanes of all values of a kernel may take: most of a small L1 cache.
@@ -30,16 +31,26 @@ pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
 }
 
 /// Memory for each value of the elements of a row that is kept.
-fn rows(kernel: &Kernel, args: &mut CpuArgs<'_>) -> Vec<Vec<f32>> {
+fn rows(kernel: &Kernel, args: &mut CpuArgs<'_>) -> Vec<Column> {
     let [memory] = args.row_memory();
-    kernel.shared.iter().map(|_| vec![0.0; memory.len() / kernel.shared.len()]).collect()
+    let row = |shared: &Shared| {
+        let mut row = Column::new(shared.dtype);
+        row.extend(zero(shared.dtype), memory.len() / kernel.shared.len());
+        row
+    };
+    kernel.shared.iter().map(row).collect()
 }
 
 /// A buffer of a launch, as `CpuArgs` gives it.
 enum Memory<'m> {
     F32(Slice<'m, f32>),
+    F64(Slice<'m, f64>),
     I32(Slice<'m, i32>),
     U32(Slice<'m, u32>),
+    /// Bits.
+    U16(Slice<'m, u16>),
+    /// Bits.
+    U8(Slice<'m, u8>),
 }
 
 /// The whole of what is read, or the window of what is written.
@@ -52,9 +63,12 @@ impl<'m> Memory<'m> {
     fn new(args: &mut CpuArgs<'m>, i: usize, buffer: &Buffer) -> Memory<'m> {
         match buffer.dtype {
             DType::F32 => Memory::F32(Slice::new(args, i, buffer.access)),
+            DType::F64 => Memory::F64(Slice::new(args, i, buffer.access)),
             DType::I32 => Memory::I32(Slice::new(args, i, buffer.access)),
             DType::U32 => Memory::U32(Slice::new(args, i, buffer.access)),
-            DType::F16 | DType::BF16 | DType::F64 | DType::I8 | DType::U8 | DType::Bool | DType::Index => {
+            DType::F16 | DType::BF16 => Memory::U16(Slice::new(args, i, buffer.access)),
+            DType::I8 | DType::U8 | DType::Bool => Memory::U8(Slice::new(args, i, buffer.access)),
+            DType::Index => {
                 unreachable!("no tensor has elements of {}", buffer.dtype)
             }
         }
@@ -63,10 +77,17 @@ impl<'m> Memory<'m> {
     fn load(&mut self, first: usize, stride: usize, count: usize, out: &mut Column) {
         match (self, out) {
             (Memory::F32(slice), Column::F32(out)) => out.extend(slice.run(first, stride, count)),
+            (Memory::F64(slice), Column::F64(out)) => out.extend(slice.run(first, stride, count)),
             (Memory::I32(slice), Column::Int(_, out)) => {
                 out.extend(slice.run(first, stride, count).map(i64::from));
             }
             (Memory::U32(slice), Column::Int(_, out)) => {
+                out.extend(slice.run(first, stride, count).map(i64::from));
+            }
+            (Memory::U16(slice), Column::Int(_, out)) => {
+                out.extend(slice.run(first, stride, count).map(i64::from));
+            }
+            (Memory::U8(slice), Column::Int(_, out)) => {
                 out.extend(slice.run(first, stride, count).map(i64::from));
             }
             (_, out) => unreachable!("a load gives what the buffer holds, not {}", out.dtype()),
@@ -76,18 +97,25 @@ impl<'m> Memory<'m> {
     fn store(&mut self, first: usize, stride: usize, column: &Column) {
         match (self, column) {
             (Memory::F32(slice), Column::F32(lanes)) => slice.store(first, stride, lanes.iter().copied()),
+            (Memory::F64(slice), Column::F64(lanes)) => slice.store(first, stride, lanes.iter().copied()),
             (Memory::I32(slice), Column::Int(_, lanes)) => {
                 slice.store(first, stride, lanes.iter().map(|&x| x as i32));
             }
             (Memory::U32(slice), Column::Int(_, lanes)) => {
                 slice.store(first, stride, lanes.iter().map(|&x| x as u32));
             }
+            (Memory::U16(slice), Column::Int(_, lanes)) => {
+                slice.store(first, stride, lanes.iter().map(|&x| x as u16));
+            }
+            (Memory::U8(slice), Column::Int(_, lanes)) => {
+                slice.store(first, stride, lanes.iter().map(|&x| x as u8));
+            }
             (_, column) => unreachable!("a store takes what the buffer holds, not {}", column.dtype()),
         }
     }
 }
 
-impl<'m, T: Element> Slice<'m, T> {
+impl<'m, T: Word> Slice<'m, T> {
     fn new(args: &mut CpuArgs<'m>, i: usize, access: Access) -> Slice<'m, T> {
         match access {
             Access::Read => Slice::Read(args.read(i)),
@@ -122,7 +150,7 @@ struct Interpreter<'k, 'm> {
     /// By value. One that is the same for all lanes has one element.
     columns: Vec<Column>,
     /// Values of the elements of a row that are kept.
-    rows: Vec<Vec<f32>>,
+    rows: Vec<Column>,
     /// Most lanes at a time.
     tile: usize,
 }
@@ -242,7 +270,7 @@ impl Interpreter<'_, '_> {
         }
         fold.body.iter().for_each(|stmt| self.simple(stmt, Tile { first: 0, count }));
         for (value, part) in fold.results.iter().zip(parts) {
-            part.replace(&self.columns[value.0 as usize]);
+            part.replace(0, &self.columns[value.0 as usize]);
         }
     }
 
@@ -274,10 +302,7 @@ impl Interpreter<'_, '_> {
             Stmt::Store(at, value) => self.store(at, *value, tile),
             Stmt::StoreShared(id, index, value) => {
                 let first = self.index(*index) + tile.first;
-                let Column::F32(lanes) = &self.columns[value.0 as usize] else {
-                    unreachable!("what is held is f32")
-                };
-                self.rows[usize::from(id.0)][first..first + lanes.len()].copy_from_slice(lanes);
+                self.rows[usize::from(id.0)].replace(first, &self.columns[value.0 as usize]);
             }
             Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
                 unreachable!("these are not simple")
@@ -303,10 +328,8 @@ impl Interpreter<'_, '_> {
             }
             Expr::Load(_) | Expr::LoadWhere(..) => unreachable!("memory is not read here"),
             Expr::LoadShared(id, index) => {
-                let (first, Column::F32(out)) = (self.index(*index) + tile.first, out) else {
-                    unreachable!("what is held is f32")
-                };
-                out.extend(&self.rows[usize::from(id.0)][first..first + tile.count]);
+                let first = self.index(*index) + tile.first;
+                *out = self.rows[usize::from(id.0)].slice(first..first + tile.count);
             }
             Expr::RangeStart => out.push(position(self.range.0)),
             Expr::RangeEnd => out.push(position(self.range.1)),
@@ -388,11 +411,12 @@ fn zero(dtype: DType) -> Scalar {
 fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {
     match uniform.dtype {
         DType::F32 => Scalar::F32(args.f32(i)),
+        DType::F64 => Scalar::F64(args.f64(i)),
         DType::I32 => Scalar::Int(DType::I32, i64::from(args.i32(i))),
         DType::U32 => Scalar::Int(DType::U32, i64::from(args.u32(i))),
         DType::Bool => Scalar::Bool(args.bool(i)),
         DType::Index => Scalar::Int(DType::Index, args.index(i) as i64),
-        DType::F64 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 => {
+        DType::F16 | DType::BF16 | DType::I8 | DType::U8 => {
             unreachable!("no uniform is {}", uniform.dtype)
         }
     }

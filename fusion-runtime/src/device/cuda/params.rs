@@ -77,7 +77,7 @@ fn slot(launch: &Launch, uniform: &UniformArg, values: &Values<'_>) -> Result<Sl
         UniformArg::Start => position(launch, 0),
         UniformArg::End => position(launch, values.elements),
         UniformArg::Scalar(param) => match values.scalars.get(usize::from(*param)).copied().flatten() {
-            Some(value) => Ok(Slot::word(bits(value))),
+            Some(value) => Ok(scalar(value)),
             None => Err(bad(launch, "wants a scalar where there is none")),
         },
         UniformArg::Offset(_) | UniformArg::Window(_) => {
@@ -96,12 +96,13 @@ fn position(launch: &Launch, value: u64) -> Result<Slot> {
     }
 }
 
-fn bits(value: ScalarValue) -> u32 {
+fn scalar(value: ScalarValue) -> Slot {
     match value {
-        ScalarValue::F32(x) => x.to_bits(),
-        ScalarValue::I32(x) => x.cast_unsigned(),
-        ScalarValue::U32(x) => x,
-        ScalarValue::Bool(x) => u32::from(x),
+        ScalarValue::F32(x) => Slot::word(x.to_bits()),
+        ScalarValue::F64(x) => Slot::wide(x.to_bits()),
+        ScalarValue::I32(x) => Slot::word(x.cast_unsigned()),
+        ScalarValue::U32(x) => Slot::word(x),
+        ScalarValue::Bool(x) => Slot::word(u32::from(x)),
     }
 }
 

@@ -148,6 +148,7 @@ fn uniform_word(
             Some(ScalarValue::I32(value)) => value.cast_unsigned(),
             Some(ScalarValue::U32(value)) => value,
             Some(ScalarValue::Bool(value)) => u32::from(value),
+            Some(ScalarValue::F64(_)) => unreachable!("WGSL has no f64"),
             None => unreachable!("uniform scalars are scalar parameters of the plan"),
         },
         UniformArg::Offset(buffer) => {

@@ -1,0 +1,122 @@
+//! Elements of one or two bytes, which lie side by side in words: WebGPU's memory has no smaller parts.
+//!
+//! Invariant: a word that holds elements of several threads is changed by atomic operations, and only its own bits.
+
+use super::{Emitter, is_wide, lanes};
+use crate::emit::Writer;
+use crate::ir::dtype::DType;
+use crate::ir::kernel::{At, BufferId, Kernel, Stmt, Value};
+
+/// Whether several elements share a word.
+pub(super) fn is_narrow(dtype: DType) -> bool {
+    dtype.size() < 4
+}
+
+/// The buffers that not only whole words are written to.
+pub(super) fn shared_words(kernel: &Kernel) -> Vec<bool> {
+    let mut shared = vec![false; kernel.buffers.len()];
+    mark(kernel, &kernel.body, &mut shared);
+    shared
+}
+
+fn mark(kernel: &Kernel, body: &[Stmt], shared: &mut [bool]) {
+    for stmt in body {
+        match stmt {
+            Stmt::Store(at, value) if is_narrow(kernel.buffer(at.buffer).dtype) => {
+                shared[usize::from(at.buffer.0)] |= !is_wide(kernel, kernel.ty(*value), at, 1);
+            }
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::Team(_) => {}
+            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                mark(kernel, body, shared);
+            }
+        }
+    }
+}
+
+/// How elements lie in words.
+struct Layout {
+    /// Bits of an element.
+    bits: u32,
+    /// An element's number in its word is its last so many bits.
+    log: u32,
+}
+
+impl Layout {
+    fn of(dtype: DType) -> Layout {
+        if dtype.size() == 1 { Layout { bits: 8, log: 2 } } else { Layout { bits: 16, log: 1 } }
+    }
+
+    fn mask(&self) -> u32 {
+        (1 << self.bits) - 1
+    }
+
+    /// By how many bits an element is shifted in its word.
+    fn shift(&self, position: &str) -> String {
+        format!("((({position}) & {}u) * {}u)", (1 << self.log) - 1, self.bits)
+    }
+}
+
+impl Emitter<'_> {
+    pub(super) fn is_narrow(&self, at: &At) -> bool {
+        is_narrow(self.kernel.buffer(at.buffer).dtype)
+    }
+
+    /// The bits of one element.
+    pub(super) fn narrow_element(&self, buffer: BufferId, position: &str) -> String {
+        let layout = self.layout(buffer);
+        let word = self.word(buffer, &format!("({position}) >> {}u", layout.log));
+        format!("(({word} >> {}) & {:#x}u)", layout.shift(position), layout.mask())
+    }
+
+    /// The bits of four elements, the first of which starts a word.
+    pub(super) fn narrow_vector(&self, at: &At) -> String {
+        let (layout, position) = (self.layout(at.buffer), self.position(at, 0));
+        let word = |i| self.word(at.buffer, &format!("(({position}) >> {}u) + {i}u", layout.log));
+        let mask = layout.mask();
+        match layout.log {
+            1 => {
+                let (low, high) = (word(0), word(1));
+                format!("vec4<u32>({low} & {mask:#x}u, {low} >> 16u, {high} & {mask:#x}u, {high} >> 16u)")
+            }
+            _ => format!("(vec4<u32>({}) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>({mask:#x}u)", word(0)),
+        }
+    }
+
+    /// Writes elements: as words, or each into its bits of one.
+    pub(super) fn store_narrow(&self, out: &mut Writer, at: &At, value: Value) {
+        let (ty, layout, v) = (self.kernel.ty(value), self.layout(at.buffer), value.0);
+        let name = self.name(at.buffer);
+        let atomic = self.atomic[usize::from(at.buffer.0)];
+        if is_wide(self.kernel, ty, at, 1) {
+            let per = 1 << layout.log;
+            for word in 0..4 / per {
+                let parts = (0..per).map(|i| format!("(v{v}[{}] << {}u)", word * per + i, i * layout.bits));
+                let text = parts.collect::<Vec<_>>().join(" | ");
+                let place = format!("{name}[(({}) >> {}u) + {word}u]", self.position(at, 0), layout.log);
+                out.line(if atomic {
+                    format!("atomicStore(&{place}, {text});")
+                } else {
+                    format!("{place} = {text};")
+                });
+            }
+            return;
+        }
+        for lane in 0..lanes(ty) {
+            let bits = if lanes(ty) == 1 { format!("v{v}") } else { format!("v{v}[{lane}]") };
+            let position = self.position(at, lane.into());
+            let (place, shift) =
+                (format!("{name}[({position}) >> {}u]", layout.log), layout.shift(&position));
+            out.line(format!("atomicAnd(&{place}, ~({:#x}u << {shift}));", layout.mask()));
+            out.line(format!("atomicOr(&{place}, {bits} << {shift});"));
+        }
+    }
+
+    fn word(&self, buffer: BufferId, place: &str) -> String {
+        let place = format!("{}[{place}]", self.name(buffer));
+        if self.atomic[usize::from(buffer.0)] { format!("atomicLoad(&{place})") } else { place }
+    }
+
+    fn layout(&self, buffer: BufferId) -> Layout {
+        Layout::of(self.kernel.buffer(buffer).dtype)
+    }
+}

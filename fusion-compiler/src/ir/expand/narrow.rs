@@ -1,0 +1,61 @@
+//! Floats of 16 bits, which lie in the low half of a `u32`, to `f32` and back: rounded to nearest, ties to even.
+//!
+//! Invariant: nothing here depends on how a target treats subnormal `f32`.
+
+use super::term::{Term, unary};
+use crate::ir::dtype::DType;
+use crate::ir::kernel::{Builder, Value};
+
+/// What the exponent of an `f32` is greater by than that of an `f16`, in place.
+const REBIAS: i32 = 112 << 23;
+/// The bits of infinity, and of the smallest normal number, as `f16`.
+const F16_INFINITY: i32 = 0x7c00;
+const F16_NORMAL: i32 = 0x400;
+/// The bits of infinity, of 2¹⁶ and of 2⁻¹⁴, as `f32`.
+const INFINITY: i32 = 0x7f80_0000;
+const TWO_TO_16: i32 = 0x4780_0000;
+const TWO_TO_MINUS_14: i32 = 0x3880_0000;
+
+/// The `f32` of the bits of an `f16`.
+pub(crate) fn from_f16(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let (sign, size) = ((x & 0x8000) << 16, x & 0x7fff);
+        let shifted = (size << 13) + REBIAS;
+        let special = shifted.but(shifted + REBIAS, size.ge(F16_INFINITY));
+        // Below the normal numbers, as many of the smallest.
+        let small = (size.bitcast(DType::I32).to_float() * 2.0_f32.powi(-24)).bitcast(DType::U32);
+        (special.but(small, size.lt(F16_NORMAL)) | sign).float_of_bits()
+    })
+}
+
+/// The bits of the nearest `f16`; of NaN one that is quiet.
+pub(crate) fn to_f16(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let bits = x.bitcast(DType::U32);
+        let (sign, size) = ((bits >> 16) & 0x8000, bits & i32::MAX);
+        let normal = to_even(size, 13) - (REBIAS >> 13);
+        // Beside ½ the last bit of an `f32` is the smallest `f16`, so that the addition rounds.
+        let small = (size.float_of_bits() + 0.5).bitcast(DType::U32) - 0x3f00_0000;
+        let finite = normal.but(small, size.lt(TWO_TO_MINUS_14));
+        let number = finite.but(F16_INFINITY, size.ge(TWO_TO_16));
+        number.but(F16_INFINITY | 0x200, size.gt(INFINITY)) | sign
+    })
+}
+
+/// The `f32` of the bits of a `bf16`.
+pub(crate) fn from_bf16(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| (x << 16).float_of_bits())
+}
+
+/// The bits of the nearest `bf16`; of NaN one that is quiet.
+pub(crate) fn to_bf16(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let bits = x.bitcast(DType::U32);
+        to_even(bits, 16).but((bits >> 16) | 0x40, (bits & i32::MAX).gt(INFINITY))
+    })
+}
+
+/// Bits without the last `dropped` ones, rounded to nearest, ties to even.
+fn to_even(bits: Term<'_>, dropped: i32) -> Term<'_> {
+    (bits + ((1 << (dropped - 1)) - 1) + ((bits >> dropped) & 1)) >> dropped
+}

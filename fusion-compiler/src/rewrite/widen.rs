@@ -1,0 +1,191 @@
+//! Narrow types are for storage: what is computed with them becomes computed in wider ones.
+//!
+//! Invariant: afterwards narrow values are only read, written, picked from and converted. A float is rounded where it is
+//! stored or cast, and nowhere else, unless the function is strict; an integer wraps after each operation.
+
+use crate::ir::dtype::{Class, Const, DType};
+use crate::ir::graph::{AxisSet, Graph, Math, Node, NodeId, NodeKind, SpanId};
+use crate::ir::ops::Op;
+
+/// Computes in 32 bits, or 64, what has fewer.
+pub fn widen(graph: Graph) -> Graph {
+    let nodes = &graph.nodes;
+    if !nodes.iter().any(|node| node.dtype.is_narrow()) {
+        return graph;
+    }
+    let new = Graph { nodes: Vec::with_capacity(2 * nodes.len()), ..graph.clone() };
+    let mut widening = Widening { old: &graph, new, made: Vec::with_capacity(nodes.len()) };
+    for node in nodes {
+        let made = widening.node(node);
+        widening.made.push(made);
+    }
+    for i in 0..graph.outputs.len() {
+        widening.new.outputs[i].node = widening.stored(graph.outputs[i].node);
+    }
+    widening.new
+}
+
+/// What became of a value.
+#[derive(Clone, Copy)]
+struct Made {
+    /// As it is stored, if it is rounded or wrapped to that.
+    stored: Option<NodeId>,
+    /// As it is computed with; made of what is stored when it is first asked for.
+    value: Option<NodeId>,
+}
+
+struct Widening<'g> {
+    old: &'g Graph,
+    new: Graph,
+    /// By number of the old node.
+    made: Vec<Made>,
+}
+
+impl Widening<'_> {
+    fn node(&mut self, node: &Node) -> Made {
+        match &node.kind {
+            NodeKind::Input(_) if node.dtype.is_narrow() => stored(self.new.push(node.clone())),
+            NodeKind::Extent(_) if node.dtype.is_narrow() && node.dtype.is_int() => {
+                let extent = self.new.push(Node { dtype: node.dtype.computed(), ..node.clone() });
+                stored(self.cast(extent, node.dtype, node.axes, node.span))
+            }
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_) => {
+                value(self.new.push(Node { dtype: node.dtype.computed(), ..node.clone() }))
+            }
+            NodeKind::Apply(op) => {
+                let mut args = self.values(&node.args);
+                if matches!(op, Op::Shl | Op::Shr) && node.dtype.is_narrow() {
+                    args[1] = self.masked(args[1], node);
+                }
+                let closed = matches!(
+                    op,
+                    Op::And | Op::Or | Op::Xor | Op::Rem | Op::Min | Op::Max | Op::Select | Op::Shr
+                );
+                self.computed(node, args, closed)
+            }
+            NodeKind::Reduce(..) => {
+                let args = self.values(&node.args);
+                self.computed(node, args, true)
+            }
+            NodeKind::At(_) => self.picked(node),
+            NodeKind::Cast => self.converted(node),
+        }
+    }
+
+    /// An operation on values; `closed` if it gives only integers that its operands' type holds.
+    fn computed(&mut self, node: &Node, args: Vec<NodeId>, closed: bool) -> Made {
+        let dtype = node.dtype.computed();
+        let made = self.new.push(Node { args, dtype, ..node.clone() });
+        let narrows = match node.dtype.class() {
+            _ if !node.dtype.is_narrow() => false,
+            Class::Float => self.old.math == Math::Strict,
+            Class::Int | Class::Uint => !closed,
+            Class::Bool => false,
+        };
+        if narrows { stored(self.cast(made, node.dtype, node.axes, node.span)) } else { value(made) }
+    }
+
+    /// How far to shift, modulo the bits of what is shifted.
+    fn masked(&mut self, amount: NodeId, node: &Node) -> NodeId {
+        let bits = 8 * node.dtype.size() as i64;
+        let mask = self.new.literal(Const::Int(bits - 1), node.dtype.computed(), node.span);
+        self.new.apply(Op::And, &[amount, mask], node.span)
+    }
+
+    /// What is picked is as its operand is.
+    fn picked(&mut self, node: &Node) -> Made {
+        let rest = self.values(&node.args[1..]);
+        let of = self.made[node.args[0].0 as usize].stored.filter(|_| node.dtype.is_narrow());
+        let (first, dtype) = match of {
+            Some(of) => (of, node.dtype),
+            None => (self.value(node.args[0]), node.dtype.computed()),
+        };
+        let args = [&[first], rest.as_slice()].concat();
+        let made = self.new.push(Node { args, dtype, ..node.clone() });
+        if of.is_some() { stored(made) } else { value(made) }
+    }
+
+    fn converted(&mut self, node: &Node) -> Made {
+        let (arg, from) = (node.args[0], self.old.node(node.args[0]));
+        let (dtype, axes, span) = (node.dtype, node.axes, node.span);
+        if from.dtype == dtype && from.axes != axes {
+            let Made { stored: of, .. } = self.made[arg.0 as usize];
+            if let Some(of) = of.filter(|_| dtype.is_narrow()) {
+                return stored(self.cast(of, dtype, axes, span));
+            }
+            let of = self.value(arg);
+            return value(self.cast(of, dtype.computed(), axes, span));
+        }
+        if !dtype.is_narrow() {
+            let of = self.value(arg);
+            let same = self.new.node(of).dtype == dtype && from.axes == axes;
+            return value(if same { of } else { self.cast(of, dtype, axes, span) });
+        }
+        if from.dtype == dtype {
+            return stored(self.stored(arg));
+        }
+        let mut of = self.value(arg);
+        let float = self.new.node(of).dtype.is_float();
+        if self.new.node(of).dtype != dtype.computed() {
+            of = self.cast(of, dtype.computed(), axes, span);
+        }
+        if float && dtype.is_int() {
+            of = self.saturated(of, dtype, span);
+        }
+        stored(self.cast(of, dtype, axes, span))
+    }
+
+    /// The nearest number that a narrow type holds.
+    fn saturated(&mut self, mut value: NodeId, dtype: DType, span: SpanId) -> NodeId {
+        let (low, high) = dtype.range();
+        for (op, bound) in [(Op::Max, low), (Op::Min, high)] {
+            let bound = self.new.literal(Const::Int(bound), dtype.computed(), span);
+            value = self.new.apply(op, &[value, bound], span);
+        }
+        value
+    }
+
+    fn cast(&mut self, of: NodeId, dtype: DType, axes: AxisSet, span: SpanId) -> NodeId {
+        self.new.push(Node { kind: NodeKind::Cast, args: vec![of], dtype, axes, span })
+    }
+
+    fn values(&mut self, args: &[NodeId]) -> Vec<NodeId> {
+        args.iter().map(|&arg| self.value(arg)).collect()
+    }
+
+    /// A value as it is computed with.
+    fn value(&mut self, id: NodeId) -> NodeId {
+        let Made { stored, value } = self.made[id.0 as usize];
+        let node = self.old.node(id);
+        let made = value.unwrap_or_else(|| {
+            let stored = stored.unwrap_or_else(|| unreachable!("a value is made in some form"));
+            self.cast(stored, node.dtype.computed(), node.axes, node.span)
+        });
+        self.made[id.0 as usize].value = Some(made);
+        made
+    }
+
+    /// A value as it is stored.
+    fn stored(&mut self, id: NodeId) -> NodeId {
+        let node = self.old.node(id);
+        let Made { stored, value } = self.made[id.0 as usize];
+        let made = stored.or(value.filter(|_| !node.dtype.is_narrow())).unwrap_or_else(|| {
+            let value = self.value(id);
+            self.cast(value, node.dtype, node.axes, node.span)
+        });
+        self.made[id.0 as usize].stored = Some(made);
+        made
+    }
+}
+
+fn stored(id: NodeId) -> Made {
+    Made { stored: Some(id), value: None }
+}
+
+fn value(id: NodeId) -> Made {
+    Made { stored: None, value: Some(id) }
+}

@@ -1,0 +1,157 @@
+//! Conversions between the types that tensors store: every value of the narrow ones, and floats where rounding changes.
+
+use fusion::{Device, Element, Result, Tensor, bf16, f16};
+
+use crate::devices::on_devices;
+
+fusion::fuse! {
+    pub fn f16_to_f32(x: f16[N]) -> f32[N] { x as f32 }
+    pub fn bf16_to_f32(x: bf16[N]) -> f32[N] { x as f32 }
+    pub fn i8_to_f32(x: i8[N]) -> f32[N] { x as f32 }
+    pub fn u8_to_f32(x: u8[N]) -> f32[N] { x as f32 }
+    pub fn f16_to_i8(x: f16[N]) -> i8[N] { x as i8 }
+    pub fn f16_to_u8(x: f16[N]) -> u8[N] { x as u8 }
+    pub fn f16_to_i32(x: f16[N]) -> i32[N] { x as i32 }
+    pub fn f16_to_u32(x: f16[N]) -> u32[N] { x as u32 }
+    pub fn f16_to_bf16(x: f16[N]) -> bf16[N] { x as bf16 }
+    pub fn bf16_to_f16(x: bf16[N]) -> f16[N] { x as f16 }
+    pub fn f32_to_f16(x: f32[N]) -> f16[N] { x as f16 }
+    pub fn f32_to_bf16(x: f32[N]) -> bf16[N] { x as bf16 }
+    pub fn f32_to_i8(x: f32[N]) -> i8[N] { x as i8 }
+    pub fn f32_to_u8(x: f32[N]) -> u8[N] { x as u8 }
+    pub fn f32_rounded(x: f32[N]) -> f32[N] { x as f16 as f32 }
+    pub fn i32_to_i8(x: i32[N]) -> i8[N] { x as i8 }
+    pub fn i32_to_u8(x: i32[N]) -> u8[N] { x as u8 }
+    pub fn i32_to_f16(x: i32[N]) -> f16[N] { x as f16 }
+    pub fn u32_to_bf16(x: u32[N]) -> bf16[N] { x as bf16 }
+    pub fn i8_to_u8(x: i8[N]) -> u8[N] { x as u8 }
+    pub fn u8_to_i8(x: u8[N]) -> i8[N] { x as i8 }
+    pub fn i8_to_u32(x: i8[N]) -> u32[N] { x as u32 }
+    pub fn u8_to_i32(x: u8[N]) -> i32[N] { x as i32 }
+    pub fn u8_to_bf16(x: u8[N]) -> bf16[N] { x as bf16 }
+    pub fn bool_to_i8(x: bool[N]) -> i8[N] { x as i8 }
+    pub fn bool_to_f16(x: bool[N]) -> f16[N] { x as f16 }
+    pub fn u8_to_bool(x: u8[N]) -> bool[N] { x != 0 }
+    pub fn bool_to_bool(x: bool[N]) -> bool[N] { !x }
+}
+
+/// Converts on every device, and compares with what Rust makes of each element.
+fn check<T: Element, U: Element>(
+    convert: impl Fn(&Tensor<T>) -> Result<Tensor<U>>,
+    elements: &[T],
+    expect: impl Fn(T) -> U,
+    same: impl Fn(U, U) -> bool,
+) {
+    let run = |device: &Device| {
+        // As many as no word and no vector has, too.
+        for elements in [elements, &elements[1..]] {
+            let x = Tensor::from_slice(device, elements, [elements.len()])?;
+            let y = convert(&x)?.to_vec()?;
+            for (&x, y) in elements.iter().zip(y) {
+                assert!(same(y, expect(x)), "{device}: {x:?} as {} is {y:?}, not {:?}", U::DTYPE, expect(x));
+            }
+        }
+        Ok(())
+    };
+    on_devices(run);
+}
+
+fn halves() -> Vec<f16> {
+    (0..=u16::MAX).map(f16::from_bits).collect()
+}
+
+fn brain_floats() -> Vec<bf16> {
+    (0..=u16::MAX).map(bf16::from_bits).collect()
+}
+
+/// Floats around every half that two neighbours of 16 bits have, and all kinds of others.
+fn singles() -> Vec<f32> {
+    let near = |bits: u32| [-1, 0, 1].map(|step| f32::from_bits(bits.wrapping_add_signed(step)));
+    let ties16 = (0..=u16::MAX).step_by(7).map(|bits| {
+        let (a, b) = (f16::from_bits(bits).to_f32(), f16::from_bits(bits.wrapping_add(1)).to_f32());
+        a + (b - a) / 2.0
+    });
+    let ties_brain = (0..=u16::MAX).step_by(11).map(|bits| f32::from_bits(u32::from(bits) << 16 | 0x8000));
+    let edges = [
+        0.0,
+        -0.0,
+        65504.0,
+        65519.99,
+        65520.0,
+        1e38,
+        f32::MAX,
+        f32::INFINITY,
+        f32::NAN,
+        5.9e-8,
+        2.9e-8,
+        2.99e-8,
+    ];
+    let edges = edges.into_iter().chain([127.5, 128.0, -128.9, -129.0, 255.9, 256.0, -0.9, -1.0, 3e9, -3e9]);
+    let all = ties16.chain(ties_brain).chain(edges.clone()).chain(edges.map(|x| -x));
+    let payload = f32::from_bits(0x7f80_0001);
+    all.flat_map(|x| near(x.to_bits())).chain([payload, -payload]).collect()
+}
+
+fn same_float<T: Element + Into<f32>>(a: T, b: T) -> bool {
+    let (a, b): (f32, f32) = (a.into(), b.into());
+    a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
+}
+
+/// As `same_float`; a subnormal `f32` may be 0, as WGSL lets devices have it.
+fn nearly(a: f32, b: f32) -> bool {
+    same_float(a, b) || b.is_subnormal() && a == 0.0
+}
+
+#[test]
+fn all_halves() {
+    check(f16_to_f32, &halves(), f16::to_f32, same_float);
+    check(f16_to_i8, &halves(), |x| x.to_f32() as i8, |a, b| a == b);
+    check(f16_to_u8, &halves(), |x| x.to_f32() as u8, |a, b| a == b);
+    check(f16_to_i32, &halves(), |x| x.to_f32() as i32, |a, b| a == b);
+    check(f16_to_u32, &halves(), |x| x.to_f32() as u32, |a, b| a == b);
+    check(f16_to_bf16, &halves(), |x| bf16::from_f32(x.to_f32()), same_float);
+    check(bf16_to_f32, &brain_floats(), bf16::to_f32, nearly);
+    check(bf16_to_f16, &brain_floats(), |x| f16::from_f32(x.to_f32()), same_float);
+}
+
+#[test]
+fn singles_round_to_even() {
+    check(f32_to_f16, &singles(), f16::from_f32, same_float);
+    check(f32_to_bf16, &singles(), bf16::from_f32, same_float);
+    check(f32_rounded, &singles(), |x| f16::from_f32(x).to_f32(), same_float);
+}
+
+#[test]
+fn floats_saturate_and_nan_is_0() {
+    check(f32_to_i8, &singles(), |x| x as i8, |a, b| a == b);
+    check(f32_to_u8, &singles(), |x| x as u8, |a, b| a == b);
+}
+
+#[test]
+fn integers_wrap() {
+    let bytes: Vec<u8> = (0..=u8::MAX).collect();
+    let signed: Vec<i8> = (i8::MIN..=i8::MAX).collect();
+    let words: Vec<i32> = (-70_000..70_000).step_by(13).chain([i32::MIN, i32::MAX, 16_777_217]).collect();
+    let unsigned: Vec<u32> = words.iter().map(|x| x.cast_unsigned()).collect();
+    check(i32_to_i8, &words, |x| x as i8, |a, b| a == b);
+    check(i32_to_u8, &words, |x| x as u8, |a, b| a == b);
+    check(i32_to_f16, &words, |x| f16::from_f32(x as f32), same_float);
+    check(u32_to_bf16, &unsigned, |x| bf16::from_f32(x as f32), same_float);
+    check(i8_to_u8, &signed, |x| x as u8, |a, b| a == b);
+    check(i8_to_u32, &signed, |x| x as u32, |a, b| a == b);
+    check(i8_to_f32, &signed, f32::from, same_float);
+    check(u8_to_i8, &bytes, |x| x as i8, |a, b| a == b);
+    check(u8_to_i32, &bytes, i32::from, |a, b| a == b);
+    check(u8_to_f32, &bytes, f32::from, same_float);
+    check(u8_to_bf16, &bytes, |x| bf16::from_f32(x.into()), same_float);
+}
+
+#[test]
+fn truth_values() {
+    let truths: Vec<bool> = (0..1001).map(|i| i % 3 == 0).collect();
+    let bytes: Vec<u8> = (0..=u8::MAX).collect();
+    check(bool_to_i8, &truths, i8::from, |a, b| a == b);
+    check(bool_to_f16, &truths, |x| f16::from_f32(f32::from(u8::from(x))), same_float);
+    check(bool_to_bool, &truths, |x| !x, |a, b| a == b);
+    check(u8_to_bool, &bytes, |x| x != 0, |a, b| a == b);
+}

@@ -1,0 +1,8 @@
+//! What tensors store: every dtype on every device, against what Rust and `half` make of the same elements.
+
+#[path = "../devices/mod.rs"]
+mod devices;
+
+mod casts;
+mod double;
+mod generic;
