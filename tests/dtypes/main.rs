@@ -3,6 +3,8 @@
 #[path = "../devices/mod.rs"]
 mod devices;
 
+mod bytes;
 mod casts;
 mod double;
 mod generic;
+mod strict;

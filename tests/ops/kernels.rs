@@ -27,10 +27,14 @@ impl<T: Element, R: Element> Function<T, R> {
 
 use Function::{Binary, Ternary, Unary};
 
-/// Operations that `fast_math` makes of others (`fast.rs`).
-macro_rules! approximations {
+/// Operations that `fast_math` makes of others (`fast.rs`), and conversions of what is stored (`tests/dtypes`).
+macro_rules! made {
     () => {
-        Op::ApproxDiv
+        Op::ToF16
+            | Op::FromF16
+            | Op::ToBf16
+            | Op::FromBf16
+            | Op::ApproxDiv
             | Op::ApproxSqrt
             | Op::ApproxRsqrt
             | Op::ApproxExp
@@ -61,7 +65,7 @@ pub(crate) fn float(op: Op) -> Option<Function<f32, f32>> {
         // Of integers and truth values, or made by the compiler alone.
         Op::And | Op::Or | Op::Xor | Op::Not | Op::Shl | Op::Shr => return None,
         Op::IntDiv | Op::IntRem | Op::MulHigh | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
-        approximations!() => return None,
+        made!() => return None,
     })
 }
 
@@ -76,7 +80,7 @@ pub(crate) fn int(op: Op) -> Option<Function<i32, i32>> {
         Op::And => Binary(i_and), Op::Or => Binary(i_or), Op::Xor => Binary(i_xor), Op::Not => Unary(i_not),
         Op::Shl => Binary(i_shl), Op::Shr => Binary(i_shr), Op::Select => Ternary(i_select),
         Op::IntDiv | Op::IntRem | Op::MulHigh | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
-        approximations!() => return None,
+        made!() => return None,
         Op::Fma | Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Sqrt | Op::Rsqrt | Op::Cbrt | Op::Exp => return None,
         Op::Exp2 | Op::Expm1 | Op::Log | Op::Log2 | Op::Log1p | Op::Pow | Op::Sin | Op::Cos | Op::Tan => return None,
         Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf => return None,
@@ -95,7 +99,7 @@ pub(crate) fn uint(op: Op) -> Option<Function<u32, u32>> {
         Op::And => Binary(u_and), Op::Or => Binary(u_or), Op::Xor => Binary(u_xor), Op::Not => Unary(u_not),
         Op::Shl => Binary(u_shl), Op::Shr => Binary(u_shr), Op::Select => Ternary(u_select),
         Op::IntDiv | Op::IntRem | Op::MulHigh | Op::ShlRaw | Op::ShrRaw | Op::Opaque => return None,
-        approximations!() => return None,
+        made!() => return None,
         Op::Fma | Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Sqrt | Op::Rsqrt | Op::Cbrt | Op::Exp => return None,
         Op::Exp2 | Op::Expm1 | Op::Log | Op::Log2 | Op::Log1p | Op::Pow | Op::Sin | Op::Cos | Op::Tan => return None,
         Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf => return None,

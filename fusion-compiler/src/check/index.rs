@@ -4,7 +4,7 @@
 //! element at each such place, because extents are checked here, where they are known, and by `Graph::sums` at each call.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{dtype_of, known, single, typed};
+use super::expr::{common, dtype_of, known, single, typed, widened};
 use super::weak::{self, Weak};
 use super::{dims, rename};
 use crate::diag::{self, Message};
@@ -217,10 +217,11 @@ impl Call<'_, '_> {
         let is = dtype_of(self.b, &fill)?;
         let weak_float = matches!(&fill, Value::Weak(number) if number.is_float);
         let fits = matches!(fill, Value::Weak(_)) && !(weak_float && dtype.is_int());
-        if is != dtype && !fits {
+        if common(is, dtype) != Some(dtype) && !fits {
             return self.refuse(at, diag::mixed_arguments(dtype, is));
         }
         let fill = typed(self.b, &fill, dtype)?;
+        let fill = widened(self.b, fill, dtype)?;
         let is_zero = |value: Const| match value {
             Const::Float(x) => x == 0.0 && x.is_sign_positive(),
             Const::Int(x) => x == 0,
@@ -240,13 +241,15 @@ impl Call<'_, '_> {
         for &(value, along) in &parts {
             let next = self.operand(value, along)?;
             let dtype = |operand: &Operand| self.b.graph.node(operand.id).dtype;
-            if let Some(first) = operands.first()
-                && dtype(first) != dtype(&next)
-            {
-                let message = diag::mixed_arguments(dtype(first), dtype(&next));
+            let first = operands.first().map_or(dtype(&next), dtype);
+            let Some(common) = common(first, dtype(&next)) else {
+                let message = diag::mixed_arguments(first, dtype(&next));
                 return self.refuse(value.at, message);
-            }
+            };
             operands.push(next);
+            for operand in &mut operands {
+                operand.id = widened(self.b, operand.id, common)?;
+            }
         }
         let total = operands.iter().map(|operand| operand.extent.clone()).reduce(|sum, next| sum + next)?;
         let mut whole = None;

@@ -1,0 +1,101 @@
+//! `#[fuse(strict)]`: a fused function gives the bits of its operations called one by one, each with a result in memory.
+
+use fusion::{Device, Result, Tensor, bf16, f16};
+
+use crate::devices::on_devices;
+
+fusion::fuse! {
+    #[fuse(strict)]
+    pub fn gate(x: f16[N, D], y: f16[N, D]) -> f16[N, D] {
+        let a = x * y;
+        let e = exp(a);
+        let b = e + x;
+        b / (1.0 + abs(b))
+    }
+
+    pub fn gate_once(x: f16[N, D], y: f16[N, D]) -> f16[N, D] {
+        let a = x * y;
+        let e = exp(a);
+        let b = e + x;
+        b / (1.0 + abs(b))
+    }
+
+    #[fuse(strict)]
+    pub fn weights(x: f16[N, D]) -> f16[N, D] { softmax(x, D) }
+
+    #[fuse(strict)]
+    pub fn brain(x: bf16[N, D], y: bf16[N, D]) -> bf16[N, D] { if x * y > x { sqrt(abs(x * y + y)) } else { x - y } }
+
+    /// Products and sums are two roundings.
+    #[fuse(strict)]
+    pub fn apart(x: f32[N], y: f32[N]) -> f32[N] { x * y + y }
+
+    pub fn mul(x: f16[N, D], y: f16[N, D]) -> f16[N, D] { x * y }
+    pub fn add(x: f16[N, D], y: f16[N, D]) -> f16[N, D] { x + y }
+    pub fn div(x: f16[N, D], y: f16[N, D]) -> f16[N, D] { x / y }
+    pub fn div_row(x: f16[N, D], y: f16[N]) -> f16[N, D] { x / y }
+    pub fn sub_row(x: f16[N, D], y: f16[N]) -> f16[N, D] { x - y }
+    pub fn plus_one(x: f16[N, D]) -> f16[N, D] { 1.0 + x }
+    pub fn exp_of(x: f16[N, D]) -> f16[N, D] { exp(x) }
+    pub fn abs_of(x: f16[N, D]) -> f16[N, D] { abs(x) }
+    pub fn largest(x: f16[N, D]) -> f16[N] { max(x, D) }
+    pub fn total(x: f16[N, D]) -> f16[N] { sum(x, D) }
+
+    pub fn brain_mul(x: bf16[N, D], y: bf16[N, D]) -> bf16[N, D] { x * y }
+    pub fn brain_add(x: bf16[N, D], y: bf16[N, D]) -> bf16[N, D] { x + y }
+    pub fn brain_sub(x: bf16[N, D], y: bf16[N, D]) -> bf16[N, D] { x - y }
+    pub fn brain_root(x: bf16[N, D]) -> bf16[N, D] { sqrt(abs(x)) }
+    pub fn brain_pick(a: bf16[N, D], x: bf16[N, D], y: bf16[N, D], z: bf16[N, D]) -> bf16[N, D] { if a > x { y } else { z } }
+}
+
+fn tensor(device: &Device, [n, d]: [usize; 2], step: f32) -> Result<Tensor<f16>> {
+    let x: Vec<f16> = (0..n * d).map(|i| f16::from_f32((i as f32 * step).sin() * 3.0)).collect();
+    Tensor::from_vec(device, x, [n, d])
+}
+
+#[test]
+fn as_one_by_one() {
+    on_devices(|device| {
+        for shape in [[1, 1], [7, 33], [64, 128], [3, 2049]] {
+            let (x, y) = (tensor(device, shape, 1.7)?, tensor(device, shape, 0.3)?);
+            let b = add(&exp_of(&mul(&x, &y)?)?, &x)?;
+            let expected = div(&b, &plus_one(&abs_of(&b)?)?)?.to_vec()?;
+            assert_eq!(gate(&x, &y)?.to_vec()?, expected, "{device}: {shape:?}");
+            let differ = gate_once(&x, &y)?.to_vec()?.iter().zip(&expected).filter(|(a, b)| a != b).count();
+            assert!(shape == [1, 1] || differ > 0, "{device}: without `strict` only the result is rounded");
+            let e = exp_of(&sub_row(&x, &largest(&x)?)?)?;
+            let expected = div_row(&e, &total(&e)?)?.to_vec()?;
+            assert_eq!(weights(&x)?.to_vec()?, expected, "{device}: {shape:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn comparisons_and_brain_floats() {
+    on_devices(|device| {
+        let cast = |x: Tensor<f16>| {
+            let x: Vec<bf16> = x.to_vec()?.into_iter().map(|x| bf16::from_f32(x.to_f32())).collect();
+            Tensor::from_vec(device, x, [7, 33])
+        };
+        let x = cast(tensor(device, [7, 33], 1.7)?)?;
+        let y = cast(tensor(device, [7, 33], 0.3)?)?;
+        let a = brain_mul(&x, &y)?;
+        let root = brain_root(&brain_add(&a, &y)?)?;
+        let expected = brain_pick(&a, &x, &root, &brain_sub(&x, &y)?)?.to_vec()?;
+        assert_eq!(brain(&x, &y)?.to_vec()?, expected, "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_becomes_fma() {
+    // WGSL lets a driver do so.
+    for device in crate::devices::exact_devices() {
+        let x: Vec<f32> = (0..1000).map(|i| 1.0 + i as f32 / 977.0).collect();
+        let t = Tensor::from_slice(&device, &x, [1000]).unwrap();
+        let expected: Vec<f32> = x.iter().map(|x| x * x + x).collect();
+        assert_eq!(apart(&t, &t).unwrap().to_vec().unwrap(), expected, "{device}");
+    }
+    assert!(gate::report().to_string().contains("; strict"), "{}", gate::report());
+}
