@@ -117,6 +117,23 @@ fn rows_access_128_bits() {
     }
 }
 
+/// Eight elements of 16 bits are 128; of 32 bits that are two accesses, of 8 half of one.
+#[test]
+fn narrow_elements_are_accessed_by_128_bits() {
+    let cases = [
+        // The rest of a line is one by one; the truth values are 64 bits.
+        ("fuse_halves_0_v8", [2, 4, 2, 6]),
+        ("fuse_rounded_each_0_v8", [2, 4, 1, 2]),
+        ("fuse_normal_halves_0_t32_held_v8", [2, 2, 1, 1]),
+        ("fuse_dequantised_0_v8", [0, 3, 1, 1]),
+    ];
+    let texts = texts(Target::Ptx);
+    for (kernel, expect) in cases {
+        let (_, text) = texts.iter().find(|(name, _)| *name == kernel).expect(kernel);
+        assert_eq!(accesses(text), expect, "{kernel}: {text}");
+    }
+}
+
 /// Loads of 128 bits, all loads, stores of 128 bits, all stores.
 fn accesses(text: &str) -> [usize; 4] {
     let lines = |start: &str, part: &str| {

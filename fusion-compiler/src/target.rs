@@ -14,6 +14,8 @@ use crate::ir::plan::{Limits, Target, Text};
 pub struct TargetFacts {
     /// How a thread works on several elements at once.
     pub vector: Vectors,
+    /// Lanes of vectors where some elements are narrow, so that an access of those is not.
+    pub narrow_lanes: u8,
     /// Most buffers that a kernel can bind.
     pub buffers_max: usize,
     /// Whether positions must be rebased to the binding of their buffer.
@@ -118,6 +120,7 @@ pub fn facts(target: Target) -> TargetFacts {
     match target {
         Target::Ptx => TargetFacts {
             vector: Vectors::Lanes(4),
+            narrow_lanes: 8,
             buffers_max: 64,
             rebased: false,
             wide: true,
@@ -129,6 +132,7 @@ pub fn facts(target: Target) -> TargetFacts {
         // Eight storage buffers, and 256 threads of a group, are what every WebGPU device has.
         Target::Wgsl => TargetFacts {
             vector: Vectors::Lanes(4),
+            narrow_lanes: 4,
             buffers_max: 8,
             rebased: true,
             wide: false,
@@ -141,6 +145,7 @@ pub fn facts(target: Target) -> TargetFacts {
         // Sixteen kilobytes of each f32 array: a handful of arrays stays in the first two caches.
         Target::Cpu => TargetFacts {
             vector: Vectors::Loops(4096),
+            narrow_lanes: 1,
             buffers_max: 64,
             rebased: false,
             wide: false,

@@ -192,10 +192,8 @@ impl<'k> Emitter<'k> {
                 self.mark(&done);
             }
             Stmt::StoreShared(id, index, value) => {
-                let (place, t) =
-                    (self.shared(*id, *index), suffix(self.kernel, self.kernel.ty(*value).dtype));
-                let (vector, parts) = group(&self.registers[value.0 as usize]);
-                self.line(format!("st.shared{vector}.{t} {place}, {parts};"));
+                let registers = self.registers[value.0 as usize].clone();
+                self.store_shared(*id, *index, &registers, self.kernel.ty(*value).dtype);
             }
             Stmt::Barrier => self.line("bar.sync 0;"),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
@@ -260,21 +258,6 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// An element of shared memory.
-    fn shared(&mut self, id: SharedId, index: Value) -> String {
-        let (base, place) = (self.register(Bank::Bits32), self.register(Bank::Bits32));
-        let size = self.kernel.shared[usize::from(id.0)].dtype.size();
-        let mut index = self.one(index);
-        if self.kernel.index == IndexWidth::Bits64 {
-            let narrow = self.register(Bank::Bits32);
-            self.line(format!("cvt.u32.u64 {narrow}, {index};"));
-            index = narrow;
-        }
-        self.line(format!("mov.u32 {base}, {};", shared_name(id)));
-        self.line(format!("mad.lo.u32 {place}, {index}, {size}, {base};"));
-        format!("[{place}]")
-    }
-
     fn label(&mut self, name: &str) -> String {
         self.labels += 1;
         format!("${name}{}", self.labels - 1)
@@ -332,9 +315,7 @@ impl<'k> Emitter<'k> {
                 self.load(&d, dtype, at, &mask);
             }
             Expr::LoadShared(id, index) => {
-                let place = self.shared(*id, *index);
-                let (vector, parts) = group(&d);
-                self.line(format!("ld.shared{vector}.{t} {parts}, {place};"));
+                self.load_shared(*id, *index, &d, dtype);
             }
             Expr::Shuffle(arg, from) => {
                 let arg = self.one(*arg);
@@ -492,14 +473,6 @@ impl Bank {
             Bank::Bits32 | Bank::F32 => "b32",
             Bank::Bits64 | Bank::F64 => "b64",
         }
-    }
-}
-
-/// Registers of an access: how many at once, and which.
-fn group(registers: &[String]) -> (String, String) {
-    match registers {
-        [one] => (String::new(), one.clone()),
-        all => (format!(".v{}", all.len()), format!("{{{}}}", all.join(", "))),
     }
 }
 

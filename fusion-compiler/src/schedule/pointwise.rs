@@ -5,7 +5,7 @@
 //! for operands that lack an axis or have them in another order.
 
 use super::body::{Body, Place, Sight, is_windowed};
-use super::space::{SpaceDim, bytes, dims, width_conditions, widths};
+use super::space::{SpaceDim, bytes, dims, lanes, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -22,9 +22,10 @@ pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> 
     let dims = dims(work.graph, work.group, &work.operands);
     match facts.vector {
         Vectors::Loops(grain) => vec![on_cpu(work, facts, &dims, grain)],
-        Vectors::Lanes(lanes) => {
+        Vectors::Lanes(most) => {
             let one = dims.iter().all(|dim| dim.extent.as_const() == Some(1));
-            let lanes = if one || !work.group.unrolled.is_empty() { vec![1] } else { vec![lanes, 1] };
+            let alone = one || !work.group.unrolled.is_empty();
+            let lanes = if alone { vec![1] } else { vec![lanes(work, facts, most), 1] };
             let lanes = if is_line(work, &dims) { &lanes[..1] } else { &lanes[..] };
             let widths = widths(work, facts);
             let way = |index, lanes| Way { index, lanes, sight: Sight::Whole };
@@ -60,14 +61,13 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
     if facts.rebased {
         when.extend(whole_bytes(work).into_iter().map(Condition::Binds));
     }
-    let suffix = match (way.sight, way.index, way.lanes) {
-        (Sight::Windows, ..) => "_windows",
-        (Sight::Whole, IndexWidth::Bits32, 1) => "",
-        (Sight::Whole, IndexWidth::Bits32, _) => "_v4",
-        (Sight::Whole, IndexWidth::Bits64, 1) => "_wide",
-        (Sight::Whole, IndexWidth::Bits64, _) => "_v4_wide",
+    let vector = if way.lanes > 1 { format!("_v{}", way.lanes) } else { String::new() };
+    let suffix = match (way.sight, way.index) {
+        (Sight::Windows, _) => "_windows",
+        (Sight::Whole, IndexWidth::Bits32) => "",
+        (Sight::Whole, IndexWidth::Bits64) => "_wide",
     };
-    let name = format!("{}{suffix}", work.name);
+    let name = format!("{}{vector}{suffix}", work.name);
     let mut body = Body::new(work, facts, dims, name, (way.index, way.sight));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");

@@ -11,7 +11,7 @@ use super::held::{self, held};
 use super::pass::{Along, INDEX, Pass};
 use super::position::Range;
 use super::runs::{Run, Runs, runs};
-use super::space::{SpaceDim, cols, dims, line, product, width_conditions, widths};
+use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
@@ -27,11 +27,11 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
     match facts.vector {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
-        Vectors::Lanes(lanes) => {
+        Vectors::Lanes(most) => {
             let held = held_values(work, facts, &shape);
             let mut ways = Vec::new();
             for index in widths(work, facts) {
-                for lanes in [lanes, 1] {
+                for lanes in [lanes(work, facts, most), 1] {
                     ways.extend(ways_of(facts, index, lanes, !held.is_empty()));
                 }
             }

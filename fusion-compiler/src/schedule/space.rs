@@ -178,6 +178,12 @@ pub(super) fn widths(work: &Work<'_>, facts: &TargetFacts) -> Vec<IndexWidth> {
     }
 }
 
+/// The lanes of vectors along elements of a group: more where some of them are narrow.
+pub(super) fn lanes(work: &Work<'_>, facts: &TargetFacts, lanes: u8) -> u8 {
+    let narrow = |operand: &Operand| operand.dtype.size() <= 2 && !operand.axes.is_empty();
+    if work.operands.iter().any(narrow) { lanes.max(facts.narrow_lanes) } else { lanes }
+}
+
 /// What must hold for positions of this width to do.
 pub(super) fn width_conditions(work: &Work<'_>, facts: &TargetFacts, index: IndexWidth) -> Vec<Condition> {
     if index == IndexWidth::Bits64 || !facts.wide {

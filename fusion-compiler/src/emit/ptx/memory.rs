@@ -1,9 +1,9 @@
 //! Reads and writes of global memory: addresses, each once, and as many elements at a time as there are side by side.
 
-use super::{Bank, Emitter, lanes, suffix};
+use super::{Bank, Emitter, lanes, shared_name, suffix};
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, IndexWidth, Lanes, Type, Value};
+use crate::ir::kernel::{At, IndexWidth, Lanes, SharedId, Type, Value};
 
 impl Emitter<'_> {
     /// The address of each lane's element, or of the first one's.
@@ -42,16 +42,44 @@ impl Emitter<'_> {
             if gathers {
                 return format!("[{}]", addresses[lane]);
             }
-            match (lane * at.stride as usize + at.phase as usize) * size {
-                0 => format!("[{}]", addresses[0]),
-                bytes => format!("[{}+{bytes}]", addresses[0]),
-            }
+            ahead(&addresses[0], (lane * at.stride as usize + at.phase as usize) * size)
         };
         (0..usize::from(lanes(ty))).map(lane).collect()
     }
 
     fn is_vector(&self, ty: Type, at: &At) -> bool {
         lanes(ty) > 1 && at.stride == 1 && self.kernel.ty(at.index).lanes == Lanes::ONE
+    }
+
+    /// The address of an element of shared memory.
+    fn shared(&mut self, id: SharedId, index: Value) -> String {
+        let (base, place) = (self.register(Bank::Bits32), self.register(Bank::Bits32));
+        let size = self.kernel.shared[usize::from(id.0)].dtype.size();
+        let mut index = self.one(index);
+        if self.kernel.index == IndexWidth::Bits64 {
+            let narrow = self.register(Bank::Bits32);
+            self.line(format!("cvt.u32.u64 {narrow}, {index};"));
+            index = narrow;
+        }
+        self.line(format!("mov.u32 {base}, {};", shared_name(id)));
+        self.line(format!("mad.lo.u32 {place}, {index}, {size}, {base};"));
+        place
+    }
+
+    pub(super) fn load_shared(&mut self, id: SharedId, index: Value, d: &[String], dtype: DType) {
+        let (place, t) = (self.shared(id, index), suffix(self.kernel, dtype));
+        for (i, d) in d.chunks(most(dtype)).enumerate() {
+            let (vector, registers) = group(d);
+            self.line(format!("ld.shared{vector}.{t} {registers}, {};", ahead(&place, 16 * i)));
+        }
+    }
+
+    pub(super) fn store_shared(&mut self, id: SharedId, index: Value, registers: &[String], dtype: DType) {
+        let (place, t) = (self.shared(id, index), suffix(self.kernel, dtype));
+        for (i, registers) in registers.chunks(most(dtype)).enumerate() {
+            let (vector, registers) = group(registers);
+            self.line(format!("st.shared{vector}.{t} {}, {registers};", ahead(&place, 16 * i)));
+        }
     }
 
     /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.
@@ -64,7 +92,9 @@ impl Emitter<'_> {
             let predicate = mask.get(lane).or(mask.first());
             predicate.map_or_else(String::new, |predicate| format!("@{predicate} "))
         };
-        if self.is_vector(ty, at) && mask.len() <= 1 {
+        if self.is_words(ty, at) && mask.len() <= 1 {
+            self.load_words(d, at, &places[0], (&guard(0), cached));
+        } else if self.is_vector(ty, at) && mask.len() <= 1 {
             let (guard, together) = (guard(0), most(dtype));
             for (d, places) in d.chunks(together).zip(places.chunks(together)) {
                 let (lanes, registers) = (d.len(), d.join(", "));
@@ -81,7 +111,9 @@ impl Emitter<'_> {
         let ty = self.kernel.ty(value);
         let places = self.places(ty, at);
         let (registers, t) = (self.registers[value.0 as usize].clone(), self.memory(at, ty.dtype));
-        if self.is_vector(ty, at) {
+        if self.is_words(ty, at) {
+            self.store_words(&registers, at, &places[0]);
+        } else if self.is_vector(ty, at) {
             let together = most(ty.dtype);
             for (registers, places) in registers.chunks(together).zip(places.chunks(together)) {
                 let (lanes, registers) = (registers.len(), registers.join(", "));
@@ -93,9 +125,68 @@ impl Emitter<'_> {
             }
         }
     }
+
+    /// Whether narrow elements are side by side in whole words.
+    fn is_words(&self, ty: Type, at: &At) -> bool {
+        let size = self.kernel.buffer(at.buffer).dtype.size();
+        self.is_vector(ty, at) && size < 4 && usize::from(lanes(ty)) * size >= 4
+    }
+
+    /// Reads words, and takes the elements out of them. What is not read is 0.
+    fn load_words(&mut self, d: &[String], at: &At, place: &str, (guard, cached): (&str, &str)) {
+        let bits = 8 * self.kernel.buffer(at.buffer).dtype.size();
+        let words: Vec<String> = (0..d.len() * bits / 32).map(|_| self.register(Bank::Bits32)).collect();
+        if !guard.is_empty() {
+            words.iter().for_each(|word| self.line(format!("mov.b32 {word}, 0;")));
+        }
+        let (vector, registers) = group(&words);
+        self.line(format!("{guard}ld.global{cached}{vector}.u32 {registers}, {place};"));
+        for (word, d) in words.iter().zip(d.chunks(32 / bits)) {
+            for (i, d) in d.iter().enumerate() {
+                match (bits, i) {
+                    (16, 0) => self.line(format!("and.b32 {d}, {word}, 0xffff;")),
+                    (16, _) => self.line(format!("shr.u32 {d}, {word}, 16;")),
+                    (_, i) => self.line(format!("bfe.u32 {d}, {word}, {}, 8;", 8 * i)),
+                }
+            }
+        }
+    }
+
+    /// Writes elements as words.
+    fn store_words(&mut self, registers: &[String], at: &At, place: &str) {
+        let mut parts = registers.to_vec();
+        if self.kernel.buffer(at.buffer).dtype.size() == 1 {
+            parts = self.pairs(&parts, "0x7740");
+        }
+        let words = self.pairs(&parts, "0x5410");
+        let (vector, registers) = group(&words);
+        self.line(format!("st.global{vector}.u32 {place}, {registers};"));
+    }
+
+    /// Bytes of one register and the next, picked and put together.
+    fn pairs(&mut self, registers: &[String], bytes: &str) -> Vec<String> {
+        let pair = |pair: &[String]| {
+            let both = self.register(Bank::Bits32);
+            self.line(format!("prmt.b32 {both}, {}, {}, {bytes};", pair[0], pair[1]));
+            both
+        };
+        registers.chunks(2).map(pair).collect()
+    }
 }
 
 /// Most lanes of one access, which is of 128 bits at most.
 fn most(dtype: DType) -> usize {
     16 / dtype.size().max(4)
+}
+/// Registers of an access: how many at once, and which.
+fn group(registers: &[String]) -> (String, String) {
+    match registers {
+        [one] => (String::new(), one.clone()),
+        all => (format!(".v{}", all.len()), format!("{{{}}}", all.join(", "))),
+    }
+}
+
+/// So many bytes after an address.
+fn ahead(address: &str, bytes: usize) -> String {
+    if bytes == 0 { format!("[{address}]") } else { format!("[{address}+{bytes}]") }
 }
