@@ -4,7 +4,7 @@
 //! every one (an hour and more, in release), `=N` every N-th.
 
 use fusion_compiler::ir::dtype::{Const, DType};
-use fusion_compiler::ir::ops::{Dialect, Op};
+use fusion_compiler::ir::ops::{Dialect, Op, Typing};
 use fusion_compiler::ir::scalar::{Program, Scalar, eval_op};
 use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
 
@@ -18,7 +18,12 @@ fn bound(op: Op, dialect: Dialect) -> u32 {
 }
 
 fn float_ops(arity: usize) -> impl Iterator<Item = Op> {
-    Op::ALL.iter().copied().filter(move |op| op.info().arity == arity && op.info().typing.accepts(DType::F32))
+    let on_floats = |op: Op| {
+        // Bits have no distance.
+        let typing = op.info().typing;
+        typing.accepts(DType::F32) && typing != Typing::Encode
+    };
+    Op::ALL.iter().copied().filter(move |&op| op.info().arity == arity && on_floats(op))
 }
 
 fn stride() -> usize {

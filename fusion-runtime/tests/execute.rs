@@ -96,7 +96,7 @@ fn steps_temporaries_and_replaced_parameters() {
 #[test]
 fn into_writes_the_given_tensor_and_no_clone_of_it() {
     let x = upload(&[-1.0, 1.0, 2.0], 3);
-    let mut out = Tensor::full(&Device::cpu(), 7.0, 3).unwrap();
+    let mut out = Tensor::full(&Device::cpu(), 7.0f32, 3).unwrap();
     let shared = out.clone();
     for _ in 0..2 {
         run_into(&RELU, &mut [Arg::from(&x), Arg::from(&x), Arg::from(&x)], &mut [Arg::from(&mut out)])
@@ -104,7 +104,7 @@ fn into_writes_the_given_tensor_and_no_clone_of_it() {
         assert_eq!(out.to_vec().unwrap(), [0.0, 2.0, 8.0]);
     }
     assert_eq!(shared.to_vec().unwrap(), [7.0; 3]);
-    let mut wrong = Tensor::full(&Device::cpu(), 7.0, 4).unwrap();
+    let mut wrong = Tensor::full(&Device::cpu(), 7.0f32, 4).unwrap();
     let got =
         run_into(&RELU, &mut [Arg::from(&x), Arg::from(&x), Arg::from(&x)], &mut [Arg::from(&mut wrong)]);
     assert!(matches!(got, Err(Error::OutShape { .. })), "{got:?}");

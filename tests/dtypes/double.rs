@@ -1,6 +1,6 @@
 //! `f64`: on the processor and NVIDIA's GPUs, against plain loops; WGSL has none, and a launch there says so.
 
-use fusion::{Device, Error, Result, Tensor, bf16, f16};
+use fusion::{Device, Result, Tensor, bf16, f16};
 
 use crate::devices::{Kind, devices};
 
@@ -33,7 +33,11 @@ fusion::fuse! {
 
     pub fn transposed(x: f64[N, D], y: f64[D, N]) -> f64[D, N] { x + y }
 
-    pub fn transcendental(x: f64[N]) -> f64[N] { exp(-abs(x)) + log1p(square(x)) * tanh(x) + sin(x) * pow(2.0, x) }
+    pub fn transcendental(x: f64[N]) -> f64[N] { exp(-abs(x)) + log1p(square(x)) * tanh(x) + exp2(x) }
+
+    pub fn erf_of(x: f64[N]) -> f64[N] { erf(x) }
+
+    pub fn sine(x: f64[N]) -> f64[N] { sin(x) }
 
     pub fn shares(x: f64[N, D]) -> f64[N, D] { softmax(x, D) }
 }
@@ -190,9 +194,9 @@ fn in_place_gathered_and_transposed() {
 #[test]
 fn functions_of_the_standard_library() {
     let x = numbers(1003);
-    let run = |device: &Device| {
+    each(|device| {
         let t = Tensor::from_slice(device, &x, [x.len()])?;
-        let expected = x.iter().map(|&x| (-x.abs()).exp() + (x * x).ln_1p() * x.tanh() + x.sin() * x.exp2());
+        let expected = x.iter().map(|&x| (-x.abs()).exp() + (x * x).ln_1p() * x.tanh() + x.exp2());
         near(device, &transcendental(&t)?.to_vec()?, &expected.collect::<Vec<_>>(), 1e-14);
         let rows = shares(&t.reshape([17, 59])?)?.to_vec()?;
         let expected = x.chunks(59).flat_map(|row| {
@@ -201,9 +205,41 @@ fn functions_of_the_standard_library() {
             row.iter().map(move |x| (x - most).exp() / sum)
         });
         near(device, &rows, &expected.collect::<Vec<_>>(), 1e-14);
-        Ok::<_, Error>(())
-    };
-    run(&Device::cpu()).unwrap();
+        Ok(())
+    });
+    // To 30 digits by mpmath, and rounded.
+    let x = [0.0, 0.1, 0.25, 0.999, 1.0, 1.001, 1.5, 2.0, 2.5, -3.0, 4.5, 5.9, 7.0];
+    let expected = [
+        0.0,
+        0.1124629160182849,
+        0.27632639016823696,
+        0.8422852702064969,
+        0.8427007929497149,
+        0.8431154854780762,
+        0.9661051464753108,
+        0.9953222650189527,
+        0.999593047982555,
+        -0.9999779095030014,
+        0.9999999998033839,
+        0.9999999999999999,
+        1.0,
+    ];
+    each(|device| {
+        near(device, &erf_of(&Tensor::from_slice(device, &x, [13])?)?.to_vec()?, &expected, 3e-16);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_one_device_lacks_another_has() {
+    let x = Tensor::from_slice(&Device::cpu(), &[0.5], [1]).unwrap();
+    assert_eq!(sine(&x).unwrap().to_vec().unwrap(), [0.5f64.sin()]);
+    let Some(device) = Kind::Cuda.open() else { return };
+    let error = sine(&x.to(&device).unwrap()).expect_err("PTX has none").to_string();
+    assert!(
+        error.ends_with("does not support `sine`: it computes with `sin` of f64, which ptx has not"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod bytes;
 mod casts;
 mod double;
 mod generic;
+mod ops;
 mod strict;

@@ -34,6 +34,8 @@ macro_rules! made {
             | Op::FromF16
             | Op::ToBf16
             | Op::FromBf16
+            | Op::High
+            | Op::OfHigh
             | Op::ApproxDiv
             | Op::ApproxSqrt
             | Op::ApproxRsqrt

@@ -236,7 +236,9 @@ pub(super) fn apply(
                 Typing::Compare | Typing::Select => {
                     resolve_all(b, &args, if is_float { DType::F32 } else { DType::I32 })
                 }
-                Typing::Encode | Typing::Decode => unreachable!("users have no bits of narrow floats"),
+                Typing::Encode | Typing::Decode | Typing::Double => {
+                    unreachable!("users have no bits of narrow floats")
+                }
             }
         }
         None => meet(b, at, what, &args),
@@ -280,9 +282,12 @@ fn wants(typing: Typing, what: &str, is: DType) -> diag::Message {
         Typing::Float | Typing::Test => diag::wants_float(what, is),
         Typing::Int => diag::wants_int(what, is),
         Typing::Bits => diag::wants_bits(what, is),
-        Typing::Number | Typing::Compare | Typing::Select | Typing::Encode | Typing::Decode => {
-            diag::wants_number(what, is)
-        }
+        Typing::Number
+        | Typing::Compare
+        | Typing::Select
+        | Typing::Encode
+        | Typing::Decode
+        | Typing::Double => diag::wants_number(what, is),
     }
 }
 

@@ -24,10 +24,12 @@ pub enum Typing {
     Test,
     /// A `bool` and two operands of one dtype, giving that dtype.
     Select,
-    /// An `f32`, giving the bits of a narrower float in a `u32`.
+    /// A float, giving bits in a `u32`: those of a narrower one, or the high ones.
     Encode,
     /// The bits of a narrower float in a `u32`, giving the `f32`.
     Decode,
+    /// The high bits of an `f64` in a `u32`, giving that.
+    Double,
 }
 
 impl Typing {
@@ -39,6 +41,7 @@ impl Typing {
             Typing::Select => args[1],
             Typing::Encode => DType::U32,
             Typing::Decode => DType::F32,
+            Typing::Double => DType::F64,
         }
     }
 
@@ -50,8 +53,8 @@ impl Typing {
             Typing::Int => dtype.is_int(),
             Typing::Bits => dtype.is_int() || dtype == DType::Bool,
             Typing::Compare | Typing::Select => true,
-            Typing::Encode => dtype == DType::F32,
-            Typing::Decode => dtype == DType::U32,
+            Typing::Encode => dtype.is_float(),
+            Typing::Decode | Typing::Double => dtype == DType::U32,
         }
     }
 }
@@ -108,8 +111,8 @@ impl Lowering {
 pub enum Double {
     /// The same as for `f32`, where that has neither a type nor its bits.
     Same,
-    /// A function of Rust's standard library, and on PTX an expansion.
-    Std(&'static str, Lower),
+    /// On the CPU, often a function of Rust's standard library, and in PTX.
+    By(Lower, Lower),
     /// It has no operands of this type.
     Never,
 }
@@ -159,9 +162,9 @@ impl Dialect {
             (Dialect::Wgsl, _) | (_, Double::Never) => Never,
             // What the base lacks is a call there, and right.
             (Dialect::Cpu | Dialect::CpuBase, Double::Same) => info.cpu.float,
-            (Dialect::Cpu | Dialect::CpuBase, Double::Std(native, _)) => Lower::Native(native),
+            (Dialect::Cpu | Dialect::CpuBase, Double::By(lower, _)) => lower,
             (Dialect::Ptx, Double::Same) => info.ptx.float,
-            (Dialect::Ptx, Double::Std(_, lower)) => lower,
+            (Dialect::Ptx, Double::By(_, lower)) => lower,
         }
     }
 }
@@ -279,8 +282,25 @@ pub(super) const fn bits(int: Lower, bool: Lower) -> Lowering {
     Lowering { float: Never, int, uint: int, bool }
 }
 
-/// An operation on the bits of floats, which the CPU and WGSL get from the same expansion.
-pub(super) const fn narrow(ptx: Lower, expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
+/// The bits of a narrower float, which the CPU and WGSL get from the same expansion.
+pub(super) const fn encode(
+    float: fn(&[f64]) -> f64,
+    ptx: Lower,
+    expand: fn(&mut Builder<'_>, &[Value]) -> Value,
+) -> OpInfo {
+    OpInfo { typing: Typing::Encode, eval: Eval { float, int: |_, _| 0 }, ..of_bits(ptx, expand) }
+}
+
+/// The float of such bits.
+pub(super) const fn decode(
+    int: fn(&[i64], u32) -> i64,
+    ptx: Lower,
+    expand: fn(&mut Builder<'_>, &[Value]) -> Value,
+) -> OpInfo {
+    OpInfo { typing: Typing::Decode, eval: Eval { float: |_| f64::NAN, int }, ..of_bits(ptx, expand) }
+}
+
+const fn of_bits(ptx: Lower, expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
     OpInfo { cpu: all(Expand(expand)), wgsl: all(Expand(expand)), ptx: all(ptx), ..OpInfo::NONE }
 }
 

@@ -6,13 +6,13 @@
 
 use super::derive;
 use super::expand::{
-    approximate as fast, error, exp, float, hyperbolic, int, log, narrow as half_floats, pow, remainder,
-    root, trig,
+    approximate as fast, double, error, exp, float, hyperbolic, int, log, narrow as half_floats, pow,
+    remainder, root, trig,
 };
 pub use super::op_info::{Dialect, Double, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
-use super::op_info::{all, approximate, bits, everywhere, float, narrow, numbers, ulp};
+use super::op_info::{all, approximate, bits, decode, encode, everywhere, float, numbers, ulp};
 
-use Double::{Same, Std};
+use Double::{By, Same};
 use Lower::{Expand, Native, Never};
 
 macro_rules! ops {
@@ -83,7 +83,7 @@ ops! {
     };
     /// `x % y` with the sign of `x`, exact; integers: `x % 0 = 0`, `MIN % -1 = 0`.
     Rem = OpInfo {
-        double: Std("{0} % {1}", Never), name: "fmod", arity: 2,
+        double: By(Native("{0} % {1}"), Never), name: "fmod", arity: 2,
         eval: Eval { float: |x| x[0] % x[1], int: |x, _| if x[1] == 0 { 0 } else { x[0].wrapping_rem(x[1]) } },
         grad: Grad::Rule(derive::rem),
         cpu: numbers(Native("{0} % {1}"), Native("{0}.checked_rem({1}).unwrap_or(0)"), Native("{0}.checked_rem({1}).unwrap_or(0)")),
@@ -237,133 +237,133 @@ ops! {
     };
     /// `∛x`.
     Cbrt = OpInfo {
-        double: Std("{0}.cbrt()", Never), name: "cbrt", domain: &[(-1e6, 1e6)], ulp: ulp(2, 4),
+        double: By(Native("{0}.cbrt()"), Never), name: "cbrt", domain: &[(-1e6, 1e6)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cbrt(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cbrt),
         ..everywhere(root::cbrt)
     };
     /// `eˣ`.
     Exp = OpInfo {
-        double: Std("{0}.exp()", Never), name: "exp", domain: &[(-87.0, 88.0)], ulp: ulp(2, 4),
+        double: By(Native("{0}.exp()"), Expand(double::exp)), name: "exp", domain: &[(-87.0, 88.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
         grad: Grad::Rule(derive::exp),
         ..everywhere(exp::exp)
     };
     /// `2ˣ`.
     Exp2 = OpInfo {
-        double: Std("{0}.exp2()", Never), name: "exp2", domain: &[(-126.0, 127.9)], ulp: ulp(2, 4),
+        double: By(Native("{0}.exp2()"), Expand(double::exp2)), name: "exp2", domain: &[(-126.0, 127.9)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp2(), int: |_, _| 0 },
         grad: Grad::Rule(derive::exp2),
         ..everywhere(exp::exp2)
     };
     /// `eˣ − 1`, accurate near 0.
     Expm1 = OpInfo {
-        double: Std("{0}.exp_m1()", Never), name: "expm1", domain: &[(-20.0, 88.0)], ulp: ulp(2, 4),
+        double: By(Native("{0}.exp_m1()"), Expand(double::expm1)), name: "expm1", domain: &[(-20.0, 88.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp_m1(), int: |_, _| 0 },
         grad: Grad::Rule(derive::expm1),
         ..everywhere(exp::expm1)
     };
     /// Natural logarithm.
     Log = OpInfo {
-        double: Std("{0}.ln()", Never), name: "log", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
+        double: By(Native("{0}.ln()"), Expand(double::log)), name: "log", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log),
         ..everywhere(log::log)
     };
     /// Logarithm to base 2.
     Log2 = OpInfo {
-        double: Std("{0}.log2()", Never), name: "log2", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
+        double: By(Native("{0}.log2()"), Expand(double::log2)), name: "log2", domain: &[(1e-30, 1e30)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].log2(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log2),
         ..everywhere(log::log2)
     };
     /// `ln(1 + x)`, accurate near 0.
     Log1p = OpInfo {
-        double: Std("{0}.ln_1p()", Never), name: "log1p", domain: &[(-0.999, 1e10)], ulp: ulp(2, 4),
+        double: By(Native("{0}.ln_1p()"), Expand(double::log1p)), name: "log1p", domain: &[(-0.999, 1e10)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].ln_1p(), int: |_, _| 0 },
         grad: Grad::Rule(derive::log1p),
         ..everywhere(log::log1p)
     };
     /// `xʸ`.
     Pow = OpInfo {
-        double: Std("{0}.powf({1})", Never), name: "pow", arity: 2, domain: &[(1e-3, 1e3), (-10.0, 10.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.powf({1})"), Never), name: "pow", arity: 2, domain: &[(1e-3, 1e3), (-10.0, 10.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].powf(x[1]), int: |_, _| 0 },
         grad: Grad::Rule(derive::pow),
         ..everywhere(pow::pow)
     };
     /// Sine of an angle in radians.
     Sin = OpInfo {
-        double: Std("{0}.sin()", Never), name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        double: By(Native("{0}.sin()"), Never), name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sin),
         ..everywhere(trig::sin)
     };
     /// Cosine of an angle in radians.
     Cos = OpInfo {
-        double: Std("{0}.cos()", Never), name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        double: By(Native("{0}.cos()"), Never), name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cos),
         ..everywhere(trig::cos)
     };
     /// Tangent of an angle in radians.
     Tan = OpInfo {
-        double: Std("{0}.tan()", Never), name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
+        double: By(Native("{0}.tan()"), Never), name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].tan(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tan),
         ..everywhere(trig::tan)
     };
     /// Arcsine, in radians.
     Asin = OpInfo {
-        double: Std("{0}.asin()", Never), name: "asin", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.asin()"), Never), name: "asin", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].asin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::asin),
         ..everywhere(trig::asin)
     };
     /// Arccosine, in radians.
     Acos = OpInfo {
-        double: Std("{0}.acos()", Never), name: "acos", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.acos()"), Never), name: "acos", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].acos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::acos),
         ..everywhere(trig::acos)
     };
     /// Arctangent, in radians.
     Atan = OpInfo {
-        double: Std("{0}.atan()", Never), name: "atan", domain: &[(-1e4, 1e4)], ulp: ulp(4, 8),
+        double: By(Native("{0}.atan()"), Never), name: "atan", domain: &[(-1e4, 1e4)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].atan(), int: |_, _| 0 },
         grad: Grad::Rule(derive::atan),
         ..everywhere(trig::atan)
     };
     /// The angle of the point `(y, x)`, in radians.
     Atan2 = OpInfo {
-        double: Std("{0}.atan2({1})", Never), name: "atan2", arity: 2, ulp: ulp(4, 8),
+        double: By(Native("{0}.atan2({1})"), Never), name: "atan2", arity: 2, ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].atan2(x[1]), int: |_, _| 0 },
         grad: Grad::Rule(derive::atan2),
         ..everywhere(trig::atan2)
     };
     /// Hyperbolic sine.
     Sinh = OpInfo {
-        double: Std("{0}.sinh()", Never), name: "sinh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.sinh()"), Expand(double::sinh)), name: "sinh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].sinh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sinh),
         ..everywhere(hyperbolic::sinh)
     };
     /// Hyperbolic cosine.
     Cosh = OpInfo {
-        double: Std("{0}.cosh()", Never), name: "cosh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.cosh()"), Expand(double::cosh)), name: "cosh", domain: &[(-88.0, 88.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].cosh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cosh),
         ..everywhere(hyperbolic::cosh)
     };
     /// Hyperbolic tangent.
     Tanh = OpInfo {
-        double: Std("{0}.tanh()", Never), name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
+        double: By(Native("{0}.tanh()"), Expand(double::tanh)), name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tanh),
         ..everywhere(hyperbolic::tanh)
     };
     /// The error function `2/√π ∫₀ˣ exp(−t²) dt`.
     Erf = OpInfo {
-        name: "erf", domain: &[(-4.5, 4.5)], ulp: ulp(2, 4),
+        double: By(Expand(double::erf), Expand(double::erf)), name: "erf", domain: &[(-4.5, 4.5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| error::erf_reference(x[0]), int: |_, _| 0 },
         grad: Grad::Rule(derive::erf),
         ..everywhere(error::erf)
@@ -547,30 +547,27 @@ ops! {
         wgsl: all(Native("select({2}, {1}, {0})")),
         ..OpInfo::NONE
     };
+    /// The high 32 bits of an `f64`; this and the next are made by expansions.
+    High = OpInfo {
+        double: By(Never, Native("{ .reg .b32 low; mov.b64 {low, {d}}, {0}; }")), typing: Typing::Encode,
+        eval: Eval { float: |x| (x[0].to_bits() >> 32) as f64, int: |_, _| 0 }, ..OpInfo::NONE
+    };
+    /// The `f64` of these high 32 bits and low ones of 0.
+    OfHigh = OpInfo {
+        ptx: numbers(Never, Never, Native("{ .reg .b32 low; mov.b32 low, 0; mov.b64 {d}, {low, {0}}; }")), typing: Typing::Double,
+        eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] << 32 },
+        ..OpInfo::NONE
+    };
     /// The bits of the nearest `f16`, ties to even; made where one is stored.
-    ToF16 = OpInfo {
-        typing: Typing::Encode,
-        eval: Eval { float: |x| f64::from(half::f16::from_f32(x[0] as f32).to_bits()), int: |_, _| 0 },
-        ..narrow(Native("{ .reg .b16 h; cvt.rn.f16.f32 h, {0}; cvt.u32.u16 {d}, h; }"), half_floats::to_f16)
-    };
+    ToF16 = encode(|x| half::f16::from_f32(x[0] as f32).to_bits().into(),
+        Native("{ .reg .b16 h; cvt.rn.f16.f32 h, {0}; cvt.u32.u16 {d}, h; }"), half_floats::to_f16);
     /// The `f32` of the bits of an `f16`; made where one is loaded.
-    FromF16 = OpInfo {
-        typing: Typing::Decode,
-        eval: Eval { float: |_| f64::NAN, int: |x, _| half::f16::from_bits(x[0] as u16).to_f32().to_bits().into() },
-        ..narrow(Native("{ .reg .b16 h; cvt.u16.u32 h, {0}; cvt.f32.f16 {d}, h; }"), half_floats::from_f16)
-    };
+    FromF16 = decode(|x, _| half::f16::from_bits(x[0] as u16).to_f32().to_bits().into(),
+        Native("{ .reg .b16 h; cvt.u16.u32 h, {0}; cvt.f32.f16 {d}, h; }"), half_floats::from_f16);
     /// The bits of the nearest `bf16`, ties to even; made where one is stored. PTX has it for sm_80 and newer only.
-    ToBf16 = OpInfo {
-        typing: Typing::Encode,
-        eval: Eval { float: |x| f64::from(half::bf16::from_f32(x[0] as f32).to_bits()), int: |_, _| 0 },
-        ..narrow(Expand(half_floats::to_bf16), half_floats::to_bf16)
-    };
+    ToBf16 = encode(|x| half::bf16::from_f32(x[0] as f32).to_bits().into(), Expand(half_floats::to_bf16), half_floats::to_bf16);
     /// The `f32` of the bits of a `bf16`; made where one is loaded.
-    FromBf16 = OpInfo {
-        typing: Typing::Decode,
-        eval: Eval { float: |_| f64::NAN, int: |x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into() },
-        ..narrow(Expand(half_floats::from_bf16), half_floats::from_bf16)
-    };
+    FromBf16 = decode(|x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into(), Expand(half_floats::from_bf16), half_floats::from_bf16);
     /// Whether `x` is NaN.
     IsNan = OpInfo {
         double: Same, name: "isnan", typing: Typing::Test,

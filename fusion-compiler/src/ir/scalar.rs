@@ -54,10 +54,11 @@ impl Scalar {
         match dtype {
             DType::Bool => Scalar::Bool(y & 1 != 0),
             DType::F32 => Scalar::F32(f32::from_bits(y as u32)),
+            DType::F64 => Scalar::F64(f64::from_bits(y.cast_unsigned())),
             DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index => {
                 Scalar::Int(dtype, wrap(dtype, y))
             }
-            DType::F64 | DType::F16 | DType::BF16 => unreachable!("no operation on integers gives {dtype}"),
+            DType::F16 | DType::BF16 => unreachable!("no operation gives {dtype}"),
         }
     }
 

@@ -190,7 +190,8 @@ fn operands(typing: Typing, args: &[&Node], result: DType) -> Result<(), String>
         | Typing::Compare
         | Typing::Test
         | Typing::Encode
-        | Typing::Decode => (None, dtypes.as_slice()),
+        | Typing::Decode
+        | Typing::Double => (None, dtypes.as_slice()),
     };
     ensure(condition.is_none_or(|&dtype| dtype == DType::Bool), || String::from("a condition is `bool`"))?;
     ensure(rest.windows(2).all(|pair| pair[0] == pair[1]), || format!("operands of {dtypes:?}"))?;

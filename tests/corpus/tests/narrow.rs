@@ -23,7 +23,7 @@ fn graph(function: &Function, dtype: DType) -> Graph {
     let (params, results) = head.split_once(')').expect("parameters");
     let params = params.replace("f32", dtype.name());
     let results: Vec<&str> = results.split("f32").collect();
-    let of = |i: usize| if i % 2 == 0 { dtype } else { DType::F32 };
+    let of = |i: usize| if i.is_multiple_of(2) { dtype } else { DType::F32 };
     let mut text = format!("{params}){}", results[0]);
     results[1..].iter().enumerate().for_each(|(i, rest)| text += &format!("{}{rest}", of(i).name()));
     let source = format!("{text} {{\n{body}");
@@ -205,7 +205,7 @@ fn check(seed: u64, dtype: DType) {
 
 #[test]
 fn halves_agree_with_the_reference() {
-    (0..36).for_each(|seed| check(seed, if seed % 2 == 0 { DType::F16 } else { DType::BF16 }));
+    (0..36).for_each(|seed| check(seed, if seed.is_multiple_of(2) { DType::F16 } else { DType::BF16 }));
 }
 
 /// Each operation rounds to 16 bits, so that it does not matter which of them are one kernel.
@@ -213,7 +213,7 @@ fn halves_agree_with_the_reference() {
 fn strict_functions_do_not_depend_on_what_fused() {
     for seed in 0..36 {
         let function = function(seed);
-        let dtype = if seed % 2 == 0 { DType::BF16 } else { DType::F16 };
+        let dtype = if seed.is_multiple_of(2) { DType::BF16 } else { DType::F16 };
         let graph = Graph { math: Math::Strict, ..graph(&function, dtype) };
         let off = Graph { fusing: Fusing::Off, ..graph.clone() };
         let (fused, unfused) = (plan(graph.clone()), plan(off));

@@ -173,7 +173,6 @@ fn dtypes() {
         &["there is no dtype `f31`: did you mean `f32`? \
             (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)"],
     );
-    refused("pub fn f(x: f64[N]) -> f64[N] { erf(x) }", &["`erf` has no f64 form: write `… as f32`"]);
     refused(
         "#[fuse(targets(wgsl))] pub fn f(x: f64[N]) -> f64[N] { x + 1 }",
         &["`f` can run on none of its targets: wgsl has no f64; add `cpu` to them"],

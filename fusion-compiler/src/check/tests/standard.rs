@@ -78,7 +78,7 @@ fn every_named_operation_can_be_called() {
             Typing::Number | Typing::Float | Typing::Int | Typing::Bits | Typing::Select => {
                 format!("{}({args})", info.name)
             }
-            Typing::Encode | Typing::Decode => unreachable!("these have no names"),
+            Typing::Encode | Typing::Decode | Typing::Double => unreachable!("these have no names"),
         };
         let source = format!("pub fn f(x: f32[N]) -> f32[N] {{ {value} }}");
         assert!(graphs(&source).is_ok(), "{source}: {:?}", text(&source));

@@ -5,6 +5,7 @@
 //! sum whose rounding is used later is `opaque`, since WGSL lets drivers take `(x - y) + y` for `x`.
 
 pub(crate) mod approximate;
+pub(crate) mod double;
 pub(crate) mod error;
 pub(crate) mod exp;
 pub(crate) mod float;

@@ -104,6 +104,18 @@ impl<'b> Term<'b> {
         Term { value, ..self }
     }
 
+    /// An integer as `f64`.
+    pub(super) fn to_double(self) -> Term<'b> {
+        let value = self.body.borrow_mut().cast(self.value, DType::F64);
+        Term { value, ..self }
+    }
+
+    /// A float as `i32`.
+    pub(super) fn to_int(self) -> Term<'b> {
+        let value = self.body.borrow_mut().cast(self.value, DType::I32);
+        Term { value, ..self }
+    }
+
     /// The same value, where a driver that may reassociate cannot see what it was made of.
     pub(super) fn opaque(self) -> Term<'b> {
         self.unary(Op::Opaque)

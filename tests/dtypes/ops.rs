@@ -1,0 +1,217 @@
+//! Every operation of the table on floats of 16 bits, all of them, and of 64, on every device that has them.
+//!
+//! Of 16 bits the exact result is rounded to `f32` and then to 16 bits, as the docs say; where the operation has an error in
+//! `f32`, that may go either way. The functions are compiled at run time; `tests/corpus` holds that to generated code.
+
+use fusion::kernel::interpreted;
+use fusion::run::{Arg, run};
+use fusion::{DType, Device, Element, Tensor, bf16, f16};
+use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::compile;
+use fusion_compiler::ir::dtype::round;
+use fusion_compiler::ir::ops::{Double, Op, OpInfo, Typing};
+use fusion_compiler::ir::plan::Target;
+
+use crate::devices::{Kind, devices};
+
+/// A type of floats, and how its bits and numbers follow from each other.
+struct Floats<T> {
+    dtype: DType,
+    of: fn(f64) -> T,
+    to: fn(T) -> f64,
+    /// Bits as a whole number, in the order of the numbers.
+    bits: fn(T) -> i64,
+}
+
+/// Numbers of their bits, so that neighbours are one apart; −0 is next to 0.
+fn ordered(bits: i64, sign: i64) -> i64 {
+    if bits & sign == 0 { bits } else { -(bits & !sign) - 1 }
+}
+
+const HALF: Floats<f16> = Floats {
+    dtype: DType::F16,
+    of: f16::from_f64,
+    to: f16::to_f64,
+    bits: |x| ordered(x.to_bits().into(), 0x8000),
+};
+const BRAIN: Floats<bf16> = Floats {
+    dtype: DType::BF16,
+    of: bf16::from_f64,
+    to: bf16::to_f64,
+    bits: |x| ordered(x.to_bits().into(), 0x8000),
+};
+const DOUBLE: Floats<f64> = Floats {
+    dtype: DType::F64,
+    of: |x| x,
+    to: |x| x,
+    bits: |x| ordered(x.to_bits().cast_signed(), i64::MIN),
+};
+
+/// The operation as a function of tensors, if it is one on floats that users can name.
+fn source(op: Op, dtype: DType) -> Option<(String, bool)> {
+    let OpInfo { name, arity, typing, double, .. } = *op.info();
+    let lacks = dtype == DType::F64 && matches!(double, Double::Never);
+    if name.is_empty() || lacks {
+        return None;
+    }
+    let (call, truth) = match typing {
+        Typing::Number | Typing::Float => (format!("{name}({})", ["x", "x, y", "x, y, z"][arity - 1]), false),
+        Typing::Compare | Typing::Test => (format!("{name}({})", ["x", "x, y"][arity - 1]), true),
+        Typing::Select => (String::from("if x > 0 { y } else { z }"), false),
+        Typing::Int | Typing::Bits | Typing::Encode | Typing::Decode | Typing::Double => return None,
+    };
+    let params: Vec<String> = ["x", "y", "z"][..arity].iter().map(|x| format!("{x}: {dtype}[N]")).collect();
+    let result = if truth { DType::Bool } else { dtype };
+    Some((format!("pub fn f({}) -> {result}[N] {{ {call} }}", params.join(", ")), truth))
+}
+
+/// What the device makes of columns of operands: numbers, or truth as 1 and 0.
+fn results<T: Element>(
+    floats: &Floats<T>,
+    (text, truth): &(String, bool),
+    columns: &[Vec<T>],
+    device: &Device,
+) -> Option<Vec<T>> {
+    let graph = match front_end(text.parse().expect("tokens")) {
+        Ok(Source::Items(mut functions)) => functions.remove(0).graph,
+        mistaken => panic!("{text}: {mistaken:?}"),
+    };
+    let plan = interpreted(compile(graph, &Target::ALL, &|_| (0, 0)));
+    let tensors: Vec<Tensor<T>> = columns
+        .iter()
+        .map(|column| Tensor::from_slice(device, column, [column.len()]).expect("memory"))
+        .collect();
+    let mut args: Vec<Arg<'_>> = tensors.iter().map(Arg::from).collect();
+    let [result] = match run::<1>(&plan, &mut args) {
+        Ok(results) => results,
+        Err(fusion::Error::Unsupported { what, .. }) if what.contains("of f64") => return None,
+        Err(error) => panic!("{device}: {text}: {error}"),
+    };
+    Some(if *truth {
+        let truths = Tensor::<bool>::from_raw(result).and_then(|t| t.to_vec()).expect("truth values");
+        truths.into_iter().map(|truth| (floats.of)(f64::from(u8::from(truth)))).collect()
+    } else {
+        Tensor::<T>::from_raw(result).and_then(|t| t.to_vec()).expect("numbers")
+    })
+}
+
+/// What the operation should give.
+fn expected(op: Op, args: &[f64], dtype: DType) -> f64 {
+    if op == Op::Select {
+        return if args[0] > 0.0 { args[1] } else { args[2] };
+    }
+    if op == Op::Fma && dtype != DType::F64 {
+        return f64::from((args[0] as f32).mul_add(args[1] as f32, args[2] as f32));
+    }
+    (op.info().eval.float)(args)
+}
+
+fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T>>) {
+    let narrow = floats.dtype.is_narrow();
+    for (kind, device) in devices() {
+        if !narrow && kind == Kind::Wgpu {
+            continue;
+        }
+        let mut failures = Vec::new();
+        for &op in Op::ALL {
+            let Some(function) = source(op, floats.dtype) else { continue };
+            let columns = columns_of(op.info().arity);
+            let Some(results) = results(floats, &function, &columns, &device) else { continue };
+            let bound = match (op.info().ulp.native, kind) {
+                // As near as the standard library of Rust, or twice that.
+                (1.., _) if !narrow => {
+                    // The table's own value of it is no nearer.
+                    if op == Op::Erf { 16 } else { 4 }
+                }
+                (0, Kind::Cpu | Kind::Cuda) => 0,
+                (0, Kind::Wgpu) => i64::from(op.info().ulp.wgsl > 0),
+                (1.., _) => 1,
+            };
+            for (i, &got) in results.iter().enumerate() {
+                let args: Vec<f64> = columns.iter().map(|column| (floats.to)(column[i])).collect();
+                let exact = expected(op, &args, floats.dtype);
+                let expect = (floats.of)(if narrow { round(floats.dtype, exact) } else { exact });
+                let tiny = |x: f64| x.abs() < f64::from(f32::MIN_POSITIVE);
+                // WGSL lets drivers take what is subnormal for zeros of any sign.
+                if kind == Kind::Wgpu && (args.iter().any(|&x| tiny(x)) || tiny(exact)) {
+                    continue;
+                }
+                let (a, b) = ((floats.to)(got), (floats.to)(expect));
+                // WGSL lets a driver round the product, too.
+                let twice = |x: &[f64]| f64::from(x[0] as f32 * x[1] as f32 + x[2] as f32);
+                let apart = op == Op::Fma && kind == Kind::Wgpu;
+                let near = apart && (floats.bits)((floats.of)(twice(&args))) == (floats.bits)(got)
+                    || a.is_nan() && b.is_nan()
+                    || a.is_nan() == b.is_nan()
+                        && (floats.bits)(got).abs_diff((floats.bits)(expect)) <= bound as u64;
+                if !near {
+                    failures.push(format!("{op:?}{args:?} is {a:?}, not {b:?}"));
+                }
+            }
+        }
+        let shown: Vec<_> = failures.iter().step_by(failures.len() / 20 + 1).collect();
+        assert!(failures.is_empty(), "{device}: {} of {} fail: {shown:#?}", failures.len(), floats.dtype);
+    }
+}
+
+/// All numbers of 16 bits alone; of pairs and triples those of every so many.
+fn of_16_bits<T: Copy>(arity: usize, of_bits: fn(u16) -> T) -> Vec<Vec<T>> {
+    if arity == 1 {
+        return vec![(0..=u16::MAX).map(of_bits).collect()];
+    }
+    let edges = [
+        0, 1, 0x8000, 0x8001, 0x03ff, 0x0400, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e01, 0x7f80, 0xff80, 0x7fc1,
+        0x7f7f, 0x3f80, 0x3c00,
+    ];
+    let all: Vec<u16> = edges.into_iter().chain((0..=u16::MAX).step_by(331)).collect();
+    let pairs: Vec<(u16, u16)> = all.iter().flat_map(|&x| all.iter().map(move |&y| (x, y))).collect();
+    let column = |i: usize| pairs.iter().enumerate().map(move |(j, &(x, y))| [x, y, (j * 40_503) as u16][i]);
+    (0..arity).map(|i| column(i).map(of_bits).collect()).collect()
+}
+
+#[test]
+fn halves() {
+    check(&HALF, |arity| of_16_bits(arity, f16::from_bits));
+}
+
+#[test]
+fn brain_floats() {
+    check(&BRAIN, |arity| of_16_bits(arity, bf16::from_bits));
+}
+
+#[test]
+fn doubles() {
+    let edges = [
+        0.0,
+        5e-324,
+        1e-310,
+        f64::MIN_POSITIVE,
+        0.5,
+        1.0,
+        1.5,
+        2.5,
+        709.0,
+        1e300,
+        f64::MAX,
+        f64::INFINITY,
+        f64::NAN,
+    ];
+    let mut state = 1u64;
+    let random = std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let bits = state ^ state >> 29;
+        if bits & 1 == 0 {
+            f64::from_bits(bits)
+        } else {
+            f64::from_bits(bits & !(0x7ff << 52) | (1013 + (bits >> 3) % 20) << 52)
+        }
+    });
+    let all: Vec<f64> = edges.into_iter().flat_map(|x| [x, -x]).chain(random.take(150)).collect();
+    let pairs: Vec<(f64, f64)> = all.iter().flat_map(|&x| all.iter().map(move |&y| (x, y))).collect();
+    check(&DOUBLE, |arity| {
+        let column = |i: usize| {
+            pairs.iter().enumerate().map(|(j, &(x, y))| [x, y, all[j * 7 % all.len()]][i]).collect()
+        };
+        (0..arity).map(column).collect()
+    });
+}
