@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-use super::exp::{ROUNDER, exp2_near_zero, nearest, power_of_two};
+use super::exp::{EXP2, ROUNDER, nearest, power_of_two};
 use super::float::with_sign;
 use super::term::unary;
 use crate::ir::kernel::{Builder, Value};
@@ -21,11 +21,12 @@ const LOG2_ERFC: [f32; 7] =
 pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let square = x * x;
-        let near = x.fma(square.polynomial(&ERF), x);
+        let near = x.fma(square.polynomial_by_pairs(&ERF), x);
         let size = x.abs();
-        let exponent = size.clamp(0.0, 4.0).polynomial(&LOG2_ERFC);
+        let exponent = size.clamp(0.0, 4.0).polynomial_by_pairs(&LOG2_ERFC);
         let (n, count) = nearest(exponent + ROUNDER);
-        let erfc = exp2_near_zero(exponent - count) * power_of_two(n);
+        let r = exponent - count;
+        let erfc = r.fma(r.polynomial_by_pairs(&EXP2), 1.0) * power_of_two(n);
         with_sign(1.0 - erfc, x).but(near, size.lt(0.921875))
     })
 }

@@ -24,7 +24,7 @@ const EXP: [f32; 5] = [0.49999994, 0.16666576, 0.041670043, 0.008361281, 0.00135
 const EXPM1: [f32; 5] = [0.49999997, 0.16666576, 0.04166833, 0.008361281, 0.0013714668];
 
 /// `(2ʳ − 1) / r` on |r| ≤ 1/2: relative error of `2ʳ` 2⁻²⁷·⁵.
-const EXP2: [f32; 6] =
+pub(super) const EXP2: [f32; 6] =
     [std::f32::consts::LN_2, 0.2402265, 0.05550353, 0.009617836, 0.0013395228, 0.00015587108];
 
 /// `eˣ`. Beyond the clamp the result is infinite or zero anyway.

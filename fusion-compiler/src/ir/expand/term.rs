@@ -133,6 +133,24 @@ impl<'b> Term<'b> {
         highest_first.fold(highest.meet(self), |sum, c| sum.fma(self, c))
     }
 
+    /// The same by Estrin's scheme, pairs of terms first: more products, but few that wait for each other. A processor holds no
+    /// more than some sixty operations that wait, so long chains keep it from the next elements.
+    pub(super) fn polynomial_by_pairs(self, coefficients: &[f32]) -> Term<'b> {
+        let mut power = self;
+        let mut terms: Vec<Term<'b>> = coefficients.iter().map(|c| c.meet(self)).collect();
+        while terms.len() > 1 {
+            let pair = |pair: &[Term<'b>]| match *pair {
+                [low, high] => high.fma(power, low),
+                _ => pair[0],
+            };
+            terms = terms.chunks(2).map(pair).collect();
+            if terms.len() > 1 {
+                power = power * power;
+            }
+        }
+        terms.first().copied().unwrap_or_else(|| unreachable!("a polynomial has a coefficient"))
+    }
+
     /// `|self|`.
     pub(super) fn abs(self) -> Term<'b> {
         self.unary(Op::Abs)
