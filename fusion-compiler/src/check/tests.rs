@@ -9,6 +9,7 @@ use crate::ir::graph::Graph;
 use crate::ir::verify;
 
 mod diagnostics;
+mod dtypes;
 mod forms;
 mod fuzz;
 mod standard;

@@ -3,7 +3,7 @@
 use super::text;
 
 /// All messages of a source, in order.
-fn refused(source: &str, expect: &[&str]) {
+pub(super) fn refused(source: &str, expect: &[&str]) {
     let errors = match text(source) {
         Ok(graph) => panic!("{source}\nis accepted:\n{graph}"),
         Err(errors) => errors,
@@ -126,87 +126,6 @@ fn results() {
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { let y = x; y += 1; y }",
         &["`y` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`"],
-    );
-}
-
-#[test]
-fn dtypes() {
-    refused(
-        "pub fn f(x: f32[N], k: i32[N]) -> f32[N] { x + k }",
-        &["`+` mixes f32 and i32: write `k as f32`"],
-    );
-    refused(
-        "fn g(a) { exp(a) } pub fn f(k: i32[N]) -> f32[N] { g(k) }",
-        &["`exp` takes floats, this is i32: write `… as f32`", "note: at `exp` in `g`, as it is called here"],
-    );
-    refused(
-        "pub fn f(k: i32[N]) -> f32[N] { sigmoid(k) }",
-        &["`exp` takes floats, this is i32: write `… as f32`", "note: in this call of `sigmoid`"],
-    );
-    refused(
-        "pub fn f(x: i32[N]) -> i32[N] { x + 1.5 }",
-        &["a number with a point meets `i32`: write a whole number, or cast the other side `as f32`"],
-    );
-    refused(
-        "pub fn f(x: i32[N]) -> i32[N] { x + 3000000000 }",
-        &["`3000000000` does not fit in `i32`: it holds -2147483648 to 2147483647"],
-    );
-    refused(
-        "pub fn f(x: u32[N]) -> u32[N] { x + -1 }",
-        &["`-1` does not fit in `u32`: it holds 0 to 4294967295"],
-    );
-    refused(
-        "pub fn f(x: f32[N]) -> f32[N] { x * (x as bool) }",
-        &["a number does not cast to `bool`: write `x != 0`"],
-    );
-    refused(
-        "pub fn f(x: f32[N]) -> f32[N] { if x { 1 } else { 2 } }",
-        &["`if` takes `bool`, this is f32: compare it, like `x != 0`"],
-    );
-    refused("pub fn f(x: f32[N]) -> f32[N] { x & x }", &["`&` takes integers or `bool`, this is f32"]);
-    refused(
-        "pub fn f(x: f32[N], c: bool) -> f32[N] { if c < c { x } else { x } }",
-        &["`bool` values have no order: only `==` and `!=` compare them"],
-    );
-    refused(
-        "pub fn g(x: f31[N]) -> f32[N] { x }",
-        &["there is no dtype `f31`: did you mean `f32`? \
-            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)"],
-    );
-    refused(
-        "#[fuse(targets(wgsl))] pub fn f(x: f64[N]) -> f64[N] { x + 1 }",
-        &["`f` can run on none of its targets: wgsl has no f64; add `cpu` to them"],
-    );
-    refused("pub fn f(x: u8[N]) -> u8[N] { x + 256 }", &["`256` does not fit in `u8`: it holds 0 to 255"]);
-    refused(
-        "pub fn f(x: f64[N], y: f32[N]) -> f64[N] { x + y }",
-        &["`+` mixes f64 and f32: write `y as f64`"],
-    );
-    refused("pub fn f(x: f16[N], k: i8[N]) -> f16[N] { x * k }", &["`*` mixes f16 and i8: write `k as f16`"]);
-}
-
-#[test]
-fn generics() {
-    refused(
-        "pub fn f<E>(x: f32[N]) -> f32[N] { x }",
-        &["no parameter and no result is of `E`: use it, like `x: E[N]`, or leave it out"],
-    );
-    refused(
-        "pub fn f<E, F>(x: E[N], y: F[N]) -> E[N] { x + y }",
-        &["a function is generic over one type of elements: write the dtype of the others"],
-    );
-    // One message, though there are three functions.
-    refused(
-        "pub fn f<E>(x: E[N]) -> E[N] { rleu(x) }",
-        &["there is no function `rleu`: did you mean `relu`?"],
-    );
-    refused(
-        "pub fn f<E>(x: E[N], k: i32[N]) -> E[N] { x + k }",
-        &["`+` mixes f32 and i32: write `k as f32`"],
-    );
-    refused(
-        "fn g<E>(x: E[N]) -> E[N] { x } pub fn f(k: i32[N]) -> i32[N] { g(k) }",
-        &["the parameter `x` of `g` is f32, this is i32: write `… as f32`"],
     );
 }
 
