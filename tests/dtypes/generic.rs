@@ -83,6 +83,28 @@ fn one_source_for_three_types() {
     });
 }
 
+/// The bits follow from the arguments, whoever computes them.
+#[test]
+fn the_same_bits_each_time_and_on_any_number_of_threads() {
+    on_devices(|device| {
+        let halves: Vec<f16> = (0..3 * 70_001).map(|i| f16::from_f32((i as f32 * 0.37).sin())).collect();
+        let x = Tensor::from_vec(device, halves, [3, 70_001])?;
+        let run = || {
+            let (means, variances) = statistics(&x)?;
+            let bits = means.to_vec()?.into_iter().map(|x| u32::from(x.to_bits()));
+            Ok::<_, fusion::Error>(
+                bits.chain(variances.to_vec()?.into_iter().map(f32::to_bits)).collect::<Vec<_>>(),
+            )
+        };
+        let first = run()?;
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
+            assert_eq!(pool.install(run)?, first, "{device}, {threads} threads");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn each_type_has_a_report() {
     assert_eq!(gated::report::<f32>().kernels(), 1);
