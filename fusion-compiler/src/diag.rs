@@ -184,6 +184,7 @@ catalogue! {
     dims_brackets(dtype) = "the dims of a tensor stand in one pair of brackets: write `{dtype}[N, D]`";
     dim_extent() = "expected the extent of the dim, a whole number from 1 to 2147483647";
     generic_bounds() = "a generic is the type of the elements, without bounds: write `fn f<E>(x: E[N])`, and dims without a declaration";
+    generic_dtype(name) = "`{name}` is a dtype: give the generic another name, like `T`";
     one_generic() = "a function is generic over one type of elements: write the dtype of the others";
     unused_generic(name) = "no parameter and no result is of `{name}`: use it, like `x: {name}[N]`, or leave it out";
     attribute_later(name) = "`#[fuse({name})]` is not available yet";
@@ -260,6 +261,7 @@ catalogue! {
     pad_arguments() = "`pad` takes a value, a dim with the name of the longer one, and how many elements come before and after: write `pad(x, D -> P, 1, 1)`, or `pad(x, D -> P, 1, 1, value = 0.5)`";
     concat_arguments() = "`concat` takes values with their dims, and the name of the dim that they make: write `concat((x, A), (y, B) -> D)`";
     take_arguments() = "`take` takes a table, a dim of it, and where along the dim: write `take(table, V, ids)`";
+    wants_bools(function) = "the values of `{function}` are numbers and `bool`: compare the numbers, or cast the others, like `… as u8`";
     slice_range(start, end, dim, extent) = "`{start}..{end}` is no part of `{dim}`, which is 0..{extent}";
     pad_negative() = "`pad` adds elements: write `slice` to leave some out";
     amount(function) = "`{function}` takes a number of elements here that follows from extents: write whole numbers, dims, and `+ - * /`";
@@ -288,6 +290,7 @@ catalogue! {
     number_and_bool(operator) = "`{operator}` mixes a number and a `bool`: compare the number (`x != 0`), or pick one with `if`";
     float_literal_for_int(dtype) = "a number with a point meets `{dtype}`: write a whole number, or cast the other side `as f32`";
     literal_range(value, dtype, low, high) = "`{value}` does not fit in `{dtype}`: it holds {low} to {high}";
+    huge_float() = "no type holds as large a number: `INF` is the infinity";
     float_range(value, dtype) = "`{value}` does not fit in `{dtype}`: the largest is about 3.4e38 (`INF` is the infinity)";
     wants_float(what, is) = "`{what}` takes floats, this is {is}: write `… as f32`";
     wants_int(what, is) = "`{what}` takes integers, this is {is}";

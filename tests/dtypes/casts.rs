@@ -3,6 +3,7 @@
 use fusion::{Device, Element, Result, Tensor, bf16, f16};
 
 use crate::devices::on_devices;
+use crate::{nearest_bf16, nearest_f16};
 
 fusion::fuse! {
     pub fn f16_to_f32(x: f16[N]) -> f32[N] { x as f32 }
@@ -23,6 +24,7 @@ fusion::fuse! {
     pub fn i32_to_i8(x: i32[N]) -> i8[N] { x as i8 }
     pub fn i32_to_u8(x: i32[N]) -> u8[N] { x as u8 }
     pub fn i32_to_f16(x: i32[N]) -> f16[N] { x as f16 }
+    pub fn i32_to_bf16(x: i32[N]) -> bf16[N] { x as bf16 }
     pub fn u32_to_bf16(x: u32[N]) -> bf16[N] { x as bf16 }
     pub fn i8_to_u8(x: i8[N]) -> u8[N] { x as u8 }
     pub fn u8_to_i8(x: u8[N]) -> i8[N] { x as i8 }
@@ -33,6 +35,15 @@ fusion::fuse! {
     pub fn bool_to_f16(x: bool[N]) -> f16[N] { x as f16 }
     pub fn u8_to_bool(x: u8[N]) -> bool[N] { x != 0 }
     pub fn bool_to_bool(x: bool[N]) -> bool[N] { !x }
+    pub fn moved(x: bool[N, T], ids: i32[M]) -> (bool[N, S], bool[N, T], bool[N, P], bool[N, Q], bool[M, T]) {
+        (
+            slice(x, T -> S, 1..),
+            flip(x, T),
+            pad(x, T -> P, 1, 2, value = true),
+            concat((x, T), (!x, T) -> Q),
+            take(x, N, ids),
+        )
+    }
 }
 
 /// Converts on every device, and compares with what Rust makes of each element.
@@ -131,12 +142,25 @@ fn floats_saturate_and_nan_is_0() {
 fn integers_wrap() {
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
     let signed: Vec<i8> = (i8::MIN..=i8::MAX).collect();
-    let words: Vec<i32> = (-70_000..70_000).step_by(13).chain([i32::MIN, i32::MAX, 16_777_217]).collect();
+    let words: Vec<i32> = (-70_000..70_000)
+        .step_by(13)
+        .chain([
+            i32::MIN,
+            i32::MAX,
+            16_777_217,
+            16_842_753,
+            -16_842_753,
+            16_842_752,
+            0x7f80_0001,
+            0x7f7f_ffff,
+        ])
+        .collect();
     let unsigned: Vec<u32> = words.iter().map(|x| x.cast_unsigned()).collect();
     check(i32_to_i8, &words, |x| x as i8, |a, b| a == b);
     check(i32_to_u8, &words, |x| x as u8, |a, b| a == b);
-    check(i32_to_f16, &words, |x| f16::from_f32(x as f32), same_float);
-    check(u32_to_bf16, &unsigned, |x| bf16::from_f32(x as f32), same_float);
+    check(i32_to_f16, &words, |x| nearest_f16(x.into()), same_float);
+    check(u32_to_bf16, &unsigned, |x| nearest_bf16(x.into()), same_float);
+    check(i32_to_bf16, &words, |x| nearest_bf16(x.into()), same_float);
     check(i8_to_u8, &signed, |x| x as u8, |a, b| a == b);
     check(i8_to_u32, &signed, |x| x as u32, |a, b| a == b);
     check(i8_to_f32, &signed, f32::from, same_float);
@@ -154,4 +178,21 @@ fn truth_values() {
     check(bool_to_f16, &truths, |x| f16::from_f32(f32::from(u8::from(x))), same_float);
     check(bool_to_bool, &truths, |x| !x, |a, b| a == b);
     check(u8_to_bool, &bytes, |x| x != 0, |a, b| a == b);
+}
+
+#[test]
+fn truth_values_at_other_places() {
+    on_devices(|device| {
+        let rows = [[true, false, false], [true, true, false]];
+        let x = Tensor::from_slice(device, rows.as_flattened(), [2, 3])?;
+        let (rest, flipped, longer, both, taken) = moved(&x, &Tensor::from_slice(device, &[1, 7], [2])?)?;
+        assert_eq!(rest.to_vec()?, [false, false, true, false], "{device}");
+        assert_eq!(flipped.to_vec()?, [false, false, true, false, true, true], "{device}");
+        let padded = rows.map(|[a, b, c]| [true, a, b, c, true, true]);
+        assert_eq!(longer.to_vec()?, padded.as_flattened(), "{device}");
+        let joined = rows.map(|[a, b, c]| [a, b, c, !a, !b, !c]);
+        assert_eq!(both.to_vec()?, joined.as_flattened(), "{device}");
+        assert_eq!(taken.to_vec()?, [true, true, false, false, false, false], "{device}");
+        Ok(())
+    });
 }

@@ -3,6 +3,7 @@
 use fusion::{Device, Result, Tensor, bf16, f16};
 
 use crate::devices::{Kind, devices};
+use crate::{nearest_bf16, nearest_f16};
 
 fusion::fuse! {
     pub fn polynomial(x: f64[N], y: f64[N], s: f64) -> f64[N] {
@@ -142,6 +143,11 @@ fn conversions() {
     let edges = [0.0, -0.0, 0.5, -0.5, 1e300, -1e300, 1e-300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     let edges =
         edges.into_iter().chain([65519.9, 65520.0, 2147483647.5, -2147483649.0, 4294967295.9, 127.9, -129.0]);
+    // What a first rounding to `f32` would make a tie of, or no tie.
+    let (half, brain, tiny) = (2.0_f64.powi(-11), 2.0_f64.powi(-8), 2.0_f64.powi(-40));
+    let ties = [1.0 + half, 1.0 + 3.0 * half, 1.0 + brain, 1.0 + 3.0 * brain, 65520.0, 2.0_f64.powi(-25)];
+    let ties = ties.into_iter().flat_map(|x| [x, x + x * tiny, x - x * tiny]).flat_map(|x| [x, -x]);
+    let edges = edges.into_iter().chain(ties);
     let x: Vec<f64> = edges.chain(numbers(1001)).collect();
     each(|device| {
         let (a, b, c, d, e, f, g) = casts(&Tensor::from_slice(device, &x, [x.len()])?)?;
@@ -152,9 +158,9 @@ fn conversions() {
             }
         };
         same(a.to_vec()?, x.iter().map(|&x| x as f32).collect());
-        let half = |x: f64| f16::from_f32(x as f32).to_f32();
+        let half = |x: f64| nearest_f16(x).to_f32();
         same(b.to_vec()?.into_iter().map(f16::to_f32).collect(), x.iter().map(|&x| half(x)).collect());
-        let brain = |x: f64| bf16::from_f32(x as f32).to_f32();
+        let brain = |x: f64| nearest_bf16(x).to_f32();
         same(c.to_vec()?.into_iter().map(bf16::to_f32).collect(), x.iter().map(|&x| brain(x)).collect());
         assert_eq!(d.to_vec()?, x.iter().map(|&x| x as i32).collect::<Vec<_>>(), "{device}");
         assert_eq!(e.to_vec()?, x.iter().map(|&x| x as u32).collect::<Vec<_>>(), "{device}");

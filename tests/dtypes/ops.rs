@@ -130,7 +130,8 @@ fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T
             for (i, &got) in results.iter().enumerate() {
                 let args: Vec<f64> = columns.iter().map(|column| (floats.to)(column[i])).collect();
                 let exact = expected(op, &args, floats.dtype);
-                let expect = (floats.of)(if narrow { round(floats.dtype, exact) } else { exact });
+                let expect =
+                    (floats.of)(if narrow { round(floats.dtype, f64::from(exact as f32)) } else { exact });
                 let tiny = |x: f64| x.abs() < f64::from(f32::MIN_POSITIVE);
                 // WGSL lets drivers take what is subnormal for zeros of any sign.
                 if kind == Kind::Wgpu && (args.iter().any(|&x| tiny(x)) || tiny(exact)) {

@@ -8,7 +8,7 @@ use super::expr::{self, Operand, dtype_of, single, typed};
 use super::{dims, function, guards, index, inline, library, order, reduce, rename, split, weak};
 use crate::diag;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, AxisSet};
+use crate::ir::graph::{AxisId, AxisSet, Math};
 use crate::ir::ops::{Op, Typing};
 use crate::parse::ast::{Arg, At, Broken, Expr, Function, Name, Param, ParamKind, Returns, TensorType};
 
@@ -174,6 +174,8 @@ fn expand<'a>(
     if callee.broken != Broken::Nothing {
         return Value::Unknown;
     }
+    let whole = origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict;
+    let rounds = if whole { in_singles(b, &mut inner) } else { None };
     b.frames.push(Frame { function: callee, origin, at });
     let value = expr::body(b, &mut inner, &callee.body);
     let value = match (&callee.results, value) {
@@ -183,7 +185,27 @@ fn expand<'a>(
         (Some(results), Some(value)) => declared(b, &inner, callee, results, value),
     };
     b.frames.pop();
-    value
+    match (value, rounds) {
+        (Value::Node(id), Some(dtype)) if b.graph.node(id).dtype == DType::F32 => {
+            expr::known(expr::widened(b, id, dtype))
+        }
+        (value, _) => value,
+    }
+}
+
+/// Has a function of the library compute in `f32` what it is given in fewer bits: where each operation is rounded, it is one. Gives
+/// the type to round to.
+fn in_singles(b: &mut Builder<'_>, inner: &mut Env) -> Option<DType> {
+    let mut narrow = None;
+    for var in &mut inner.vars {
+        let Value::Node(id) = var.value else { continue };
+        let dtype = b.graph.node(id).dtype;
+        if dtype.is_narrow() && dtype.is_float() {
+            narrow = Some(narrow.map_or(dtype, |other| if other == dtype { dtype } else { DType::F32 }));
+            var.value = expr::known(expr::widened(b, id, DType::F32));
+        }
+    }
+    narrow
 }
 
 /// The results of a callee, held against its declaration.

@@ -86,6 +86,9 @@ fn integer(b: &mut Builder<'_>, at: At, value: u64, suffix: Option<&str>) -> Val
 
 fn float(b: &mut Builder<'_>, at: At, value: f64, suffix: Option<&str>) -> Value {
     let span = b.place(at);
+    if value.is_infinite() {
+        return b.error_here(at, diag::huge_float());
+    }
     match suffix {
         None => Value::Weak(Weak::float(value, span)),
         Some("f32") => suffixed(b, Weak::float(value, span), DType::F32),
@@ -390,7 +393,8 @@ fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) ->
 /// The cast that makes two dtypes one: of the integer to the float, of what is less exact to `f64`, else of the right to the
 /// left.
 fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
-    let to_right = right.0.is_float() && left.0 != DType::F64;
+    let widens = right.0.is_int() && left.0.is_narrow() && !right.0.is_narrow();
+    let to_right = right.0.is_float() && left.0 != DType::F64 || widens && left.0.is_int();
     let (side, dtype) = if to_right { (left.1, right.0) } else { (right.1, left.0) };
     format!("{side} as {dtype}")
 }

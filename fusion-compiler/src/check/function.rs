@@ -72,6 +72,11 @@ fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     if let Some(generic) = function.generics.get(1) {
         errors.push(places.span(generic.at), diag::one_generic());
     }
+    for generic in &function.generics {
+        if DType::from_name(&generic.text).is_some() {
+            errors.push(places.span(generic.at), diag::generic_dtype(&generic.text));
+        }
+    }
     let is_used = |name: &str| {
         let scalar =
             |param: &ast::Param| matches!(&param.kind, ast::ParamKind::Scalar(ty) if ty.text == name);

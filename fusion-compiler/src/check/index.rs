@@ -66,7 +66,7 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
-    let mut call = Call { b, env, kind, at, span };
+    let mut call = Call { b, env, kind, at, span, truths: None };
     let value = match kind {
         Kind::At => call.at(args),
         Kind::Slice => call.slice(args),
@@ -76,7 +76,10 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args
         Kind::Concat => call.concat(args),
         Kind::Take => call.take(args),
     };
-    known(value)
+    match value {
+        Some(id) if call.truths == Some(true) => known(call.truth(id)),
+        value => known(value),
+    }
 }
 
 struct Call<'c, 'a> {
@@ -85,6 +88,8 @@ struct Call<'c, 'a> {
     kind: Kind,
     at: At,
     span: SpanId,
+    /// Whether its operands are truth values, which are picked as numbers.
+    truths: Option<bool>,
 }
 
 /// A value along a dim that it has.
@@ -213,8 +218,11 @@ impl Call<'_, '_> {
         let picked = self.elements(&x, index, Some(within))?;
         let Some(fill) = fill else { return Some(picked) };
         let (at, dtype) = (fill.value.at, self.b.graph.node(picked).dtype);
-        let fill = single(self.b, self.env, &fill.value);
-        let is = dtype_of(self.b, &fill)?;
+        let mut fill = single(self.b, self.env, &fill.value);
+        let mut is = dtype_of(self.b, &fill)?;
+        if let (Some(true), DType::Bool, Value::Node(id)) = (self.truths, is, &fill) {
+            (fill, is) = (Value::Node(self.as_number(*id)?), DType::I32);
+        }
         let weak_float = matches!(&fill, Value::Weak(number) if number.is_float);
         let fits = matches!(fill, Value::Weak(_)) && !(weak_float && dtype.is_int());
         if common(is, dtype) != Some(dtype) && !fits {
@@ -321,23 +329,38 @@ impl Call<'_, '_> {
         }
     }
 
-    /// A value of numbers, along a dim that it has.
+    /// A value along a dim that it has.
     fn operand(&mut self, value: &Expr, along: &Expr) -> Option<Operand> {
         let (name, usage) = (self.kind.name(), self.kind.usage());
         let number = single(self.b, self.env, value);
         let axis = dims::one(self.b, self.env, along, name, &usage)?;
         let dtype = dtype_of(self.b, &number)?;
         let picks = self.kind == Kind::At && self.b.graph.axis(axis).extent.as_const().is_some();
-        if dtype == DType::Bool && !picks {
-            return self.refuse(value.at, diag::wants_number(name, dtype));
+        let truths = dtype == DType::Bool && !picks;
+        if self.truths.replace(truths).is_some_and(|before| before != truths) {
+            return self.refuse(value.at, diag::wants_bools(name));
         }
-        let id = typed(self.b, &number, dtype)?;
+        let mut id = typed(self.b, &number, dtype)?;
+        if truths {
+            id = self.as_number(id)?;
+        }
         let has = self.b.graph.node(id).axes;
         if !has.contains(axis) {
             let (dim, has) = (self.b.graph.axis(axis).name.clone(), self.b.axes_text(has));
             return self.refuse(along.at, diag::no_such_axis(dim, has));
         }
         Some(Operand { id, axis, extent: self.b.graph.axis(axis).extent.clone() })
+    }
+
+    /// 1 where a truth value holds, else 0.
+    fn as_number(&mut self, id: NodeId) -> Option<NodeId> {
+        let (axes, span) = (self.b.graph.node(id).axes, self.span);
+        self.b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span })
+    }
+
+    fn truth(&mut self, id: NodeId) -> Option<NodeId> {
+        let zero = self.number(0)?;
+        Some(self.apply(Op::Ne, &[id, zero]))
     }
 
     /// A number of elements, known from extents.

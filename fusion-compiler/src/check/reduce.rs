@@ -3,12 +3,12 @@
 //! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
 
 use super::build::{Builder, Env, Form, Value};
-use super::expr::{Operand, apply, dtype_of, single, typed, widened};
+use super::expr::{Operand, apply, dtype_of, known, single, typed, widened};
 use super::{call, dims, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, Reduce, Sum};
+use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, Sum};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -125,7 +125,21 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
     combine(b, at, kind, id, &axes)
 }
 
+/// A mean is one operation: where each is rounded, its sum is not.
+fn strict_mean(b: &mut Builder<'_>, at: At, id: NodeId, axes: &[AxisId]) -> Value {
+    let dtype = b.graph.node(id).dtype;
+    let Some(wide) = widened(b, id, DType::F32) else { return Value::Unknown };
+    match combine(b, at, Kind::Mean, wide, axes) {
+        Value::Node(mean) => known(widened(b, mean, dtype)),
+        other => other,
+    }
+}
+
 fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId]) -> Value {
+    let is_half = b.graph.node(id).dtype.is_narrow() && b.graph.node(id).dtype.is_float();
+    if kind == Kind::Mean && is_half && b.graph.math == Math::Strict {
+        return strict_mean(b, at, id, axes);
+    }
     let span = b.place(at);
     let set: AxisSet = axes.iter().copied().collect();
     let (dtype, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);

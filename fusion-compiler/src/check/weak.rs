@@ -160,7 +160,7 @@ pub(super) fn literal(b: &mut Builder<'_>, value: Const, dtype: DType, span: Spa
         Const::Int(x) if range(dtype).contains(&x) => Some(value),
         Const::Float(x) if dtype.is_float() => {
             if x.is_finite() && !round(dtype.computed(), x).is_finite() {
-                b.error_span(span, diag::float_range(format!("{x:?}"), dtype));
+                b.error_span(span, diag::float_range(format!("{x:?}"), dtype.computed()));
                 return None;
             }
             Some(value)

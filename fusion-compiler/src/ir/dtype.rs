@@ -199,18 +199,28 @@ impl fmt::Display for Const {
 pub fn round(dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(x as f32),
-        // By way of `f32`, which is what is computed in.
-        DType::F16 => half::f16::from_f32(x as f32).to_f64(),
-        DType::BF16 => half::bf16::from_f32(x as f32).to_f64(),
+        DType::F16 => half::f16::from_f32(to_odd(x)).to_f64(),
+        DType::BF16 => half::bf16::from_f32(to_odd(x)).to_f64(),
         DType::F64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Bool | DType::Index => x,
     }
+}
+
+/// The number as an `f32` that a second rounding, to fewer digits, rounds as the number itself: cut off, and the last bit set
+/// where anything was lost (Boldo and Melquiond 2008).
+fn to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) == x || x.is_nan() {
+        return nearest;
+    }
+    let above = f64::from(nearest).abs() > x.abs();
+    f32::from_bits((nearest.to_bits() - u32::from(above)) | 1)
 }
 
 /// The bits of a value of a type of one or two bytes.
 pub fn narrow_bits(dtype: DType, value: Const) -> u32 {
     match (dtype, value) {
-        (DType::F16, Const::Float(x)) => half::f16::from_f32(x as f32).to_bits().into(),
-        (DType::BF16, Const::Float(x)) => half::bf16::from_f32(x as f32).to_bits().into(),
+        (DType::F16, Const::Float(x)) => half::f16::from_f32(to_odd(x)).to_bits().into(),
+        (DType::BF16, Const::Float(x)) => half::bf16::from_f32(to_odd(x)).to_bits().into(),
         (_, Const::Int(x)) => u32::from(x as u8),
         (_, Const::Bool(x)) => x.into(),
         (_, Const::Float(_)) => unreachable!("{dtype} holds no {value}"),

@@ -96,8 +96,14 @@ fn decode(b: &mut Builder<'_>, dtype: DType, bits: Value) -> Value {
 /// The bits of a value that is stored as this type: floats round, integers wrap.
 fn encode(b: &mut Builder<'_>, dtype: DType, value: Value) -> Value {
     match dtype {
-        DType::F16 => b.apply(Op::ToF16, &[value]),
-        DType::BF16 => b.apply(Op::ToBf16, &[value]),
+        DType::F16 | DType::BF16 => {
+            let single = match b.ty(value).dtype {
+                DType::F64 => odd_single(b, value),
+                DType::I32 | DType::U32 => sticky_single(b, value),
+                _ => value,
+            };
+            b.apply(if dtype == DType::F16 { Op::ToF16 } else { Op::ToBf16 }, &[single])
+        }
         DType::U8 | DType::I8 => {
             let bits = if b.ty(value).dtype == DType::U32 { value } else { b.bitcast(value, DType::U32) };
             let low = b.u32(0xff);
@@ -107,4 +113,41 @@ fn encode(b: &mut Builder<'_>, dtype: DType, value: Value) -> Value {
             unreachable!("{dtype} is not narrow")
         }
     }
+}
+
+/// An `f64` as an `f32` that rounds to fewer digits as it does: cut off, with the last bit set where anything was lost.
+fn odd_single(b: &mut Builder<'_>, value: Value) -> Value {
+    let nearest = b.cast(value, DType::F32);
+    let back = b.cast(nearest, DType::F64);
+    let sizes = [back, value].map(|x| b.apply(Op::Abs, &[x]));
+    let (above, lost) = (b.apply(Op::Gt, &sizes), b.apply(Op::Ne, &[back, value]));
+    let bits = b.bitcast(nearest, DType::I32);
+    let one = b.i32(1);
+    let below = b.apply(Op::Sub, &[bits, one]);
+    let cut = b.apply(Op::Select, &[above, below, bits]);
+    let odd = b.apply(Op::Or, &[cut, one]);
+    let bits = b.apply(Op::Select, &[lost, odd, bits]);
+    b.bitcast(bits, DType::F32)
+}
+
+/// An integer as such an `f32`: of large ones the last eight bits become one that says whether any was set, which is far from
+/// where 16 bits are rounded.
+fn sticky_single(b: &mut Builder<'_>, value: Value) -> Value {
+    let dtype = b.ty(value).dtype;
+    let number = |b: &mut Builder<'_>, x: i64| b.constant(dtype, Const::Int(x));
+    let (low, zero, sticky) = (number(b, 0xff), number(b, 0), number(b, 0x100));
+    let rest = b.apply(Op::And, &[value, low]);
+    let is_whole = b.apply(Op::Eq, &[rest, zero]);
+    let high = b.apply(Op::Xor, &[value, rest]);
+    let cut = b.apply(Op::Or, &[high, sticky]);
+    let cut = b.apply(Op::Select, &[is_whole, value, cut]);
+    let most = number(b, 1 << 24);
+    let mut large = b.apply(Op::Gt, &[value, most]);
+    if dtype == DType::I32 {
+        let least = number(b, -(1 << 24));
+        let below = b.apply(Op::Lt, &[value, least]);
+        large = b.apply(Op::Or, &[large, below]);
+    }
+    let value = b.apply(Op::Select, &[large, cut, value]);
+    b.cast(value, DType::F32)
 }

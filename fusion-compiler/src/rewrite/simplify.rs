@@ -41,8 +41,12 @@ fn cast(graph: &Graph, node: &Node) -> Step {
     let arg = graph.node(node.args[0]);
     match arg.kind {
         NodeKind::Literal(value) if node.axes.is_empty() => {
-            let value = Scalar::new(arg.dtype.computed(), value).cast(node.dtype.computed()).to_const();
-            Step::Replace(NodeKind::Literal(narrowed(node.dtype, value)), vec![])
+            let value = Scalar::new(arg.dtype.computed(), value);
+            let value = match node.dtype {
+                DType::F16 | DType::BF16 => Const::Float(round(node.dtype, value.to_f64())),
+                dtype => narrowed(dtype, value.cast(dtype.computed()).to_const()),
+            };
+            Step::Replace(NodeKind::Literal(value), vec![])
         }
         // A cast may also widen the axes; then it stays.
         _ if arg.dtype == node.dtype && arg.axes == node.axes => Step::Become(node.args[0]),
@@ -53,7 +57,6 @@ fn cast(graph: &Graph, node: &Node) -> Step {
 /// A value of the type that one is computed in, as that type stores it.
 fn narrowed(dtype: DType, value: Const) -> Const {
     match value {
-        Const::Float(x) if dtype.is_narrow() => Const::Float(round(dtype, x)),
         Const::Int(x) => Const::Int(wrap(dtype, x)),
         Const::Float(_) | Const::Bool(_) => value,
     }

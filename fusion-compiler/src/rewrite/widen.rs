@@ -130,7 +130,8 @@ impl Widening<'_> {
         }
         let mut of = self.value(arg);
         let float = self.new.node(of).dtype.is_float();
-        if self.new.node(of).dtype != dtype.computed() {
+        // What has more digits than an `f32` is rounded once, when it is made narrow.
+        if self.new.node(of).dtype != dtype.computed() && (dtype.is_int() || from.dtype == DType::Bool) {
             of = self.cast(of, dtype.computed(), axes, span);
         }
         if float && dtype.is_int() {

@@ -20,7 +20,7 @@ fuse! {
     pub fn undeclared(x: f32[D]) -> f32[D] { slice(x, D -> K, 1..) }
     pub fn flip_of_two(x: f32[N, D]) -> f32[N, D] { flip(x, (N, D)) }
     pub fn flip_alone(x: f32[N]) -> f32[N] { flip(x) }
-    pub fn flip_truth(x: f32[N]) -> f32[N] { if flip(x > 0.0, N) { x } else { 0.0 } }
+    pub fn truths_and_numbers(x: f32[A], y: f32[B]) -> f32[D] { concat((x > 0.0, A), (y, B) -> D) }
     pub fn roll_alone(x: f32[N]) -> f32[N] { roll(x, N) }
     pub fn roll_half(x: f32[N]) -> f32[N] { roll(x, N, 0.5) }
     pub fn pad_alone(x: f32[N]) -> f32[N] { pad(x, N -> P, 1) }

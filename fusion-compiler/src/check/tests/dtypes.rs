@@ -59,6 +59,25 @@ fn dtypes() {
 }
 
 #[test]
+fn generics_and_literals() {
+    refused(
+        "pub fn f(x: f64[N]) -> f64[N] { x * 1e400 }",
+        &["no type holds as large a number: `INF` is the infinity"],
+    );
+    refused(
+        "pub fn f<f32>(x: f32[N]) -> f32[N] { x }",
+        &["`f32` is a dtype: give the generic another name, like `T`"],
+    );
+    refused("pub fn f(x: i8[N], y: i32[N]) -> i32[N] { x + y }", &["`+` mixes i8 and i32: write `x as i32`"]);
+    refused(
+        "pub fn f(x: bool[A], y: i32[B]) -> bool[D] { concat((x, A), (y, B) -> D) }",
+        &[
+            "the values of `concat` are numbers and `bool`: compare the numbers, or cast the others, like `… as u8`",
+        ],
+    );
+}
+
+#[test]
 fn generics() {
     refused(
         "pub fn f<E>(x: f32[N]) -> f32[N] { x }",
