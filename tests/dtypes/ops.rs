@@ -50,10 +50,11 @@ const DOUBLE: Floats<f64> = Floats {
 /// The operation as a function of tensors, if it is one on floats that users can name.
 fn source(op: Op, dtype: DType) -> Option<(String, bool)> {
     let OpInfo { name, arity, typing, double, .. } = *op.info();
-    let lacks = dtype == DType::F64 && matches!(double, Double::Never);
-    if name.is_empty() || lacks {
+    if name.is_empty() {
         return None;
     }
+    // Whatever users can name of floats, some device has of `f64`.
+    assert!(!typing.accepts(DType::F32) || !matches!(double, Double::Never), "{op:?}");
     let (call, truth) = match typing {
         Typing::Number | Typing::Float => (format!("{name}({})", ["x", "x, y", "x, y, z"][arity - 1]), false),
         Typing::Compare | Typing::Test => (format!("{name}({})", ["x", "x, y"][arity - 1]), true),

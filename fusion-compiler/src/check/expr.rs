@@ -12,7 +12,7 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind, SpanId};
-use crate::ir::ops::{Double, Op, Typing};
+use crate::ir::ops::{Op, Typing};
 use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 
 /// Names that stand for a number.
@@ -250,9 +250,6 @@ pub(super) fn apply(
     let dtype = b.graph.node(ids[ids.len() - 1]).dtype;
     if !typing.accepts(dtype) {
         return b.error(at, wants(typing, what, dtype));
-    }
-    if dtype == DType::F64 && matches!(op.info().double, Double::Never) {
-        return b.error(at, diag::no_double(what));
     }
     if dtype == DType::Bool && matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge) {
         return b.error(at, diag::no_order());

@@ -20,6 +20,7 @@ fuse! {
     fn template_in_place(p: &mut f32[N]) { p = 0.0; }
     pub fn unused_generic<E>(x: f32[N]) -> f32[N] { x }
     pub fn two_generics<E, F>(x: E[N], y: F[N]) -> E[N] { x + y }
+    pub fn named_like_a_dtype<f32>(x: f32[N]) -> f32[N] { x }
     pub fn mixes<E>(x: E[N], k: i32[N]) -> E[N] { x + k }
     pub fn bounds<E: Float>(x: E[N]) -> E[N] { x }
     pub fn generic_and_dim<N>(x: f32[N]) -> f32[N] { x }
