@@ -31,17 +31,15 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
         if item.function.broken != Broken::Head {
             head(&item.function, &places, &mut errors);
         }
-        let generics: Vec<Option<DType>> = match item.function.generics.as_slice() {
-            [] => vec![None],
-            _ => DType::GENERIC.map(Some).to_vec(),
+        let (first, others) = match item.function.generics.as_slice() {
+            [] => (None, &[][..]),
+            [_, ..] => (Some(DType::GENERIC[0]), &DType::GENERIC[1..]),
         };
-        let mut checked = Vec::new();
-        for generic in generics {
-            // What is wrong with one is wrong with all.
-            if errors.len() == before || checked.is_empty() && generic.is_none_or(|dtype| dtype == DType::F32)
-            {
-                checked.extend(function(item, generic, (&block, &mistaken), &places, &mut errors));
-            }
+        let mut check = |of| function(item, of, (&block, &mistaken), &places, &mut errors);
+        let mut checked: Vec<Function> = check(first).into_iter().collect();
+        // What is wrong with the first is wrong with all.
+        if !checked.is_empty() {
+            checked.extend(others.iter().filter_map(|&dtype| check(Some(dtype))));
         }
         // A mistyped name in the body is a mistake of its own.
         if errors.len() == before {

@@ -76,14 +76,15 @@ fn instances(plans: &[&Plan<CpuKernels>]) -> TokenStream {
     let modules: Vec<Ident> =
         DType::GENERIC.iter().map(|dtype| format_ident!("of_{}", dtype.name())).collect();
     let contents = plans.iter().map(|plan| contents(plan));
-    let (first, texts) = (&modules[0], text_names(plans[0]));
+    let (first, texts): (_, Vec<Ident>) = (&modules[0], text_names(plans[0]).collect());
+    let texts = (!texts.is_empty()).then(|| quote!(pub use #first::{#(#texts),*};));
     quote! {
         #(#[allow(unreachable_pub, reason = "one of several")] mod #modules {
             use ::fusion::__private as p;
             #contents
         })*
 
-        pub use #first::{#(#texts),*};
+        #texts
 
         #[doc(hidden)]
         pub fn plan<T: ::fusion::Float>() -> &'static p::Plan {

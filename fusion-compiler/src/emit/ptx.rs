@@ -1,7 +1,7 @@
 //! Kernel → PTX: one entry of the lowest version that has what it needs.
 //!
 //! Every lane of a value is a register. Reads go through the read-only cache unless the kernel writes the
-//! buffer too; four lanes side by side are one 128-bit access.
+//! buffer too; lanes side by side are accessed by 128 bits.
 
 mod memory;
 

@@ -30,7 +30,7 @@ pub struct UniformId(pub u16);
 /// How many elements a value holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lanes {
-    /// This many: 1, 2 or 4.
+    /// This many: 1, 2, 4 or 8.
     Const(u8),
     /// As many as the enclosing `Stmt::Vector` has iterations.
     Loop,

@@ -1,4 +1,5 @@
-//! Reads and writes of global memory: addresses, each once, and as many elements at a time as there are side by side.
+//! Reads and writes of memory: addresses, those of global memory each once, and as many elements at a time as there are side by
+//! side.
 
 use super::{Bank, Emitter, lanes, shared_name, suffix};
 use crate::ir::dtype::DType;
