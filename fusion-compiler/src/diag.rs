@@ -254,14 +254,12 @@ catalogue! {
     split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
     split_common(first, second) = "this value has `{first}` and `{second}`, which have a part in common: rename one of them first, as in `rename(x, {second} -> Other)`";
-    split_truth(function, dim) = "`{function}` picks truth values along `{dim}`, which is split here: pick the numbers that they are made of";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";
     flip_arguments() = "`flip` takes a value and a dim: write `flip(x, D)`";
     roll_arguments() = "`roll` takes a value, a dim and a distance: write `roll(x, D, 1)`";
     pad_arguments() = "`pad` takes a value, a dim with the name of the longer one, and how many elements come before and after: write `pad(x, D -> P, 1, 1)`, or `pad(x, D -> P, 1, 1, value = 0.5)`";
     concat_arguments() = "`concat` takes values with their dims, and the name of the dim that they make: write `concat((x, A), (y, B) -> D)`";
     take_arguments() = "`take` takes a table, a dim of it, and where along the dim: write `take(table, V, ids)`";
-    wants_bools(function) = "the values of `{function}` are numbers and `bool`: compare the numbers, or cast the others, like `… as u8`";
     slice_range(start, end, dim, extent) = "`{start}..{end}` is no part of `{dim}`, which is 0..{extent}";
     pad_negative() = "`pad` adds elements: write `slice` to leave some out";
     amount(function) = "`{function}` takes a number of elements here that follows from extents: write whole numbers, dims, and `+ - * /`";
@@ -270,7 +268,6 @@ catalogue! {
     index_taken(function, dim) = "this value has the dim `{dim}` already: give the dim that `{function}` makes a name that the value has not";
     index_extent(function, dim, wants, is) = "`{function}` makes `{dim}` of extent {wants}, but it has {is} here: give it a name of its own";
     rename_taken(dim) = "this value is made with the dim `{dim}` already: rename to a name that nothing in it has";
-    rename_regrouped(from, to) = "`{from}` is made of other dims by `split` or `merge`, along which truth values are not renamed: rename the numbers that they are made of to `{to}`";
     rename_extent(from, to) = "`{to}` has an extent of its own, which may not be that of `{from}`: rename to a new dim, which gets the extent of `{from}`";
     no_such_axis(dim, has) = "this value has no dim `{dim}`: it has {has}";
     nothing_to_reduce(function) = "`{function}` combines the elements along dims, and this value has none";

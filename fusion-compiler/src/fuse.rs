@@ -18,7 +18,6 @@ use crate::target::TargetFacts;
 mod loops;
 mod points;
 mod rules;
-mod truth;
 
 pub use loops::fuse_for;
 
@@ -498,14 +497,16 @@ pub fn is_op(graph: &Graph, node: &Node) -> bool {
     }
 }
 
-/// Which values can be put between kernels: work on tensors. Truth values cannot, no target stores them; they are
-/// part of the operation that uses them.
+/// Which values are put between kernels: work on tensors. A truth value is a part of the operation that uses it.
 fn storable(graph: &Graph) -> impl Fn(&NodeId) -> bool + '_ {
+    let of_tensors = of_tensors(graph);
+    move |id| of_tensors(id) && graph.node(*id).dtype != DType::Bool
+}
+
+/// Which values are work on tensors, truth values among them.
+fn of_tensors(graph: &Graph) -> impl Fn(&NodeId) -> bool + '_ {
     let varies = varying(graph);
-    move |&id| {
-        let node = graph.node(id);
-        is_op(graph, node) && varies[id.0 as usize] && node.dtype != DType::Bool
-    }
+    move |id| is_op(graph, graph.node(*id)) && varies[id.0 as usize]
 }
 
 /// Which values depend on a tensor or a coordinate; the others are one number per call.

@@ -35,6 +35,15 @@ fusion::fuse! {
     pub fn bool_to_f16(x: bool[N]) -> f16[N] { x as f16 }
     pub fn u8_to_bool(x: u8[N]) -> bool[N] { x != 0 }
     pub fn bool_to_bool(x: bool[N]) -> bool[N] { !x }
+    pub fn all_of(a: i8[N], b: i8[N], c: i8[N], d: i8[N], e: i8[N], f: i8[N], g: i8[N], h: i8[N], i: i8[N]) -> bool[N] {
+        a > 0 && b > 0 && c > 0 && d > 0 && e > 0 && f > 0 && g > 0 && h > 0 && i > 0
+    }
+    pub fn renamed(x: f32[A, B]) -> f32[R] {
+        if rename(merge(x > 0.0, (A, B) -> M), M -> R) { 1.0 } else { 0.0 }
+    }
+    pub fn where_last(x: f32[C = 6], H: dim) -> f32[H, D] {
+        if at(x > 0.0, C, C - 1) { split(x, C -> (H, D)) } else { 0.0 }
+    }
     pub fn moved(x: bool[N, T], ids: i32[M]) -> (bool[N, S], bool[N, T], bool[N, P], bool[N, Q], bool[M, T]) {
         (
             slice(x, T -> S, 1..),
@@ -193,6 +202,30 @@ fn truth_values_at_other_places() {
         let joined = rows.map(|[a, b, c]| [a, b, c, !a, !b, !c]);
         assert_eq!(both.to_vec()?, joined.as_flattened(), "{device}");
         assert_eq!(taken.to_vec()?, [true, true, false, false, false, false], "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn truth_values_along_parts() {
+    on_devices(|device| {
+        let x = Tensor::from_slice(device, &[1.0, -2.0, 3.0, -4.0, 5.0, 6.0], [2, 3])?;
+        assert_eq!(renamed(&x)?.to_vec()?, [1.0, 0.0, 1.0, 0.0, 1.0, 1.0], "{device}");
+        assert_eq!(where_last(&x.reshape([6])?, 2)?.to_vec()?, [1.0, -2.0, 3.0, -4.0, 5.0, 6.0], "{device}");
+        Ok(())
+    });
+}
+
+/// Where a kernel can bind too few buffers, truth values are stored between two.
+#[test]
+fn truth_values_between_kernels() {
+    on_devices(|device| {
+        let column =
+            |i: i8| Tensor::from_vec(device, (0..1001).map(|x| (x % 11) as i8 - i).collect(), [1001]);
+        let columns = (0..9).map(column).collect::<Result<Vec<_>>>()?;
+        let [a, b, c, d, e, f, g, h, i] = &columns[..] else { unreachable!("nine columns") };
+        let all: Vec<bool> = (0..1001).map(|x| x % 11 > 8).collect();
+        assert_eq!(all_of(a, b, c, d, e, f, g, h, i)?.to_vec()?, all, "{device}");
         Ok(())
     });
 }

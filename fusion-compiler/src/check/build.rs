@@ -144,12 +144,6 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The user's token of a node.
-    pub(super) fn token(&self, span: SpanId) -> String {
-        let at = self.span_ids.iter().find(|(_, id)| **id == span).map(|(at, _)| *at);
-        at.map_or_else(String::new, |at| self.places.text(at).to_owned())
-    }
-
     /// Reports a mistake at a token of the body at hand.
     pub(super) fn error(&mut self, at: At, message: Message) -> Value {
         // What is wrong inside a typed function is said where it stands, once for all its calls.

@@ -35,11 +35,12 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
             [] => (None, &[][..]),
             [_, ..] => (Some(DType::GENERIC[0]), &DType::GENERIC[1..]),
         };
-        let mut check = |of| function(item, of, (&block, &mistaken), &places, &mut errors);
-        let mut checked: Vec<Function> = check(first).into_iter().collect();
+        let context = (block.as_slice(), mistaken.as_slice());
+        let mut checked = Vec::from_iter(function(item, first, context, &places, &mut errors));
         // What is wrong with the first is wrong with all.
-        if !checked.is_empty() {
-            checked.extend(others.iter().filter_map(|&dtype| check(Some(dtype))));
+        let others = if errors.len() == before { others } else { &[] };
+        for &dtype in others {
+            checked.extend(function(item, Some(dtype), context, &places, &mut errors));
         }
         // A mistyped name in the body is a mistake of its own.
         if errors.len() == before {

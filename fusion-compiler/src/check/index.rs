@@ -66,7 +66,7 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
-    let mut call = Call { b, env, kind, at, span, truths: None };
+    let mut call = Call { b, env, kind, at, span };
     let value = match kind {
         Kind::At => call.at(args),
         Kind::Slice => call.slice(args),
@@ -76,10 +76,7 @@ pub(super) fn index(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args
         Kind::Concat => call.concat(args),
         Kind::Take => call.take(args),
     };
-    match value {
-        Some(id) if call.truths == Some(true) => known(call.truth(id)),
-        value => known(value),
-    }
+    known(value)
 }
 
 struct Call<'c, 'a> {
@@ -88,8 +85,6 @@ struct Call<'c, 'a> {
     kind: Kind,
     at: At,
     span: SpanId,
-    /// Whether its operands are truth values, which are picked as numbers.
-    truths: Option<bool>,
 }
 
 /// A value along a dim that it has.
@@ -218,22 +213,19 @@ impl Call<'_, '_> {
         let picked = self.elements(&x, index, Some(within))?;
         let Some(fill) = fill else { return Some(picked) };
         let (at, dtype) = (fill.value.at, self.b.graph.node(picked).dtype);
-        let mut fill = single(self.b, self.env, &fill.value);
-        let mut is = dtype_of(self.b, &fill)?;
-        if let (Some(true), DType::Bool, Value::Node(id)) = (self.truths, is, &fill) {
-            (fill, is) = (Value::Node(self.as_number(*id)?), DType::I32);
-        }
+        let fill = single(self.b, self.env, &fill.value);
+        let is = dtype_of(self.b, &fill)?;
         let weak_float = matches!(&fill, Value::Weak(number) if number.is_float);
-        let fits = matches!(fill, Value::Weak(_)) && !(weak_float && dtype.is_int());
+        let fits = matches!(fill, Value::Weak(_)) && !(weak_float && dtype.is_int()) && dtype != DType::Bool;
         if common(is, dtype) != Some(dtype) && !fits {
-            return self.refuse(at, diag::mixed_arguments(dtype, is));
+            return self.mixed(at, [dtype, is]);
         }
         let fill = typed(self.b, &fill, dtype)?;
         let fill = widened(self.b, fill, dtype)?;
         let is_zero = |value: Const| match value {
             Const::Float(x) => x == 0.0 && x.is_sign_positive(),
             Const::Int(x) => x == 0,
-            Const::Bool(_) => false,
+            Const::Bool(x) => !x,
         };
         if let NodeKind::Literal(value) = self.b.graph.node(fill).kind
             && is_zero(value)
@@ -251,8 +243,8 @@ impl Call<'_, '_> {
             let dtype = |operand: &Operand| self.b.graph.node(operand.id).dtype;
             let first = operands.first().map_or(dtype(&next), dtype);
             let Some(common) = common(first, dtype(&next)) else {
-                let message = diag::mixed_arguments(first, dtype(&next));
-                return self.refuse(value.at, message);
+                let dtypes = [first, dtype(&next)];
+                return self.mixed(value.at, dtypes);
             };
             operands.push(next);
             for operand in &mut operands {
@@ -335,15 +327,7 @@ impl Call<'_, '_> {
         let number = single(self.b, self.env, value);
         let axis = dims::one(self.b, self.env, along, name, &usage)?;
         let dtype = dtype_of(self.b, &number)?;
-        let picks = self.kind == Kind::At && self.b.graph.axis(axis).extent.as_const().is_some();
-        let truths = dtype == DType::Bool && !picks;
-        if self.truths.replace(truths).is_some_and(|before| before != truths) {
-            return self.refuse(value.at, diag::wants_bools(name));
-        }
-        let mut id = typed(self.b, &number, dtype)?;
-        if truths {
-            id = self.as_number(id)?;
-        }
+        let id = typed(self.b, &number, dtype)?;
         let has = self.b.graph.node(id).axes;
         if !has.contains(axis) {
             let (dim, has) = (self.b.graph.axis(axis).name.clone(), self.b.axes_text(has));
@@ -352,15 +336,13 @@ impl Call<'_, '_> {
         Some(Operand { id, axis, extent: self.b.graph.axis(axis).extent.clone() })
     }
 
-    /// 1 where a truth value holds, else 0.
-    fn as_number(&mut self, id: NodeId) -> Option<NodeId> {
-        let (axes, span) = (self.b.graph.node(id).axes, self.span);
-        self.b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span })
-    }
-
-    fn truth(&mut self, id: NodeId) -> Option<NodeId> {
-        let zero = self.number(0)?;
-        Some(self.apply(Op::Ne, &[id, zero]))
+    /// Values that do not meet.
+    fn mixed<T>(&mut self, at: At, [first, second]: [DType; 2]) -> Option<T> {
+        let message = match [first, second].contains(&DType::Bool) {
+            true => diag::number_and_bool(self.kind.name()),
+            false => diag::mixed_arguments(first, second),
+        };
+        self.refuse(at, message)
     }
 
     /// A number of elements, known from extents.

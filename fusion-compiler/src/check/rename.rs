@@ -41,14 +41,10 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
     let Some(new) = target(b, env, old, to) else { return Value::Unknown };
     match substitute(b, id, old, new) {
         Ok(value) => value,
-        Err(Refused::Regrouped) if dtype != DType::Bool => picked(b, at, id, (old, new)),
-        Err(refused) => {
-            let [from, name] = [old, new].map(|axis| b.graph.axis(axis).name.clone());
-            let mistake = match refused {
-                Refused::Taken => diag::rename_taken(name),
-                Refused::Regrouped => diag::rename_regrouped(from, name),
-            };
-            b.error(to.at, mistake)
+        Err(Refused::Regrouped) => picked(b, at, id, (old, new)),
+        Err(Refused::Taken) => {
+            let name = b.graph.axis(new).name.clone();
+            b.error(to.at, diag::rename_taken(name))
         }
     }
 }

@@ -375,8 +375,6 @@ fn beside(b: &mut Builder<'_>) -> bool {
                 found.push((node.span, diag::split_beside(name(*whole), name(part))));
             } else if let Some(other) = other(node).filter(|_| is_first(&|node| other(node).is_some())) {
                 found.push((node.span, diag::split_common(name(*whole), name(other))));
-            } else if node.dtype == DType::Bool && node.kind == NodeKind::At(*whole) {
-                found.push((node.span, diag::split_truth(b.token(node.span), name(*whole))));
             }
         }
     }

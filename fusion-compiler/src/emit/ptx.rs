@@ -496,7 +496,7 @@ fn suffix(kernel: &Kernel, dtype: DType) -> &'static str {
 }
 
 fn zero(dtype: DType) -> String {
-    literal(if dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) }, dtype)
+    literal(Const::zero(dtype), dtype)
 }
 
 fn literal(constant: Const, dtype: DType) -> String {

@@ -327,8 +327,7 @@ impl Emitter<'_> {
             "what is written is at its own place"
         );
         let place = format!("v{}{lane}.wrapping_add({})", at.index.0, at.phase);
-        let zero = if ty.dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) };
-        let zero = literal(zero, ty.dtype);
+        let zero = literal(Const::zero(ty.dtype), ty.dtype);
         let (name, read) = (self.name(at.buffer), self.loaded(at, "x"));
         format!("if v{} {{ {name}.get({place}).map_or({zero}, |&x| {read}) }} else {{ {zero} }}", mask.0)
     }

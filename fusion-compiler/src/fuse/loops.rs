@@ -6,15 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fused, Group, Reason, Store, fuse, lies_beside, load_order, truth};
+use super::{Fused, Group, Reason, Store, fuse, lies_beside, load_order};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind};
 use crate::target::TargetFacts;
 
 /// Decides what shares a kernel on targets of these facts; the graph says which axes are looped.
-pub fn fuse_for(graph: Graph, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) {
-    let fused = fuse_all(&graph, facts);
-    let (mut graph, mut fused) = within_budget(graph, fused, facts);
+pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) {
+    let mut fused = fuse_all(&graph, facts);
     while let Some(better) = with_a_loop(&graph, &fused, facts) {
         (graph, fused) = better;
     }
@@ -23,19 +22,6 @@ pub fn fuse_for(graph: Graph, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) {
 
 fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
     facts.iter().map(|facts| fuse(graph, facts)).collect()
-}
-
-/// The same with truth values as numbers, where they have to be stored for kernels to bind no more than they can.
-fn within_budget(mut graph: Graph, mut fused: Vec<Fused>, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) {
-    let too_many = |graph: &Graph, fused: &[Fused]| {
-        let mut pairs = fused.iter().zip(facts);
-        pairs.find_map(|(fused, facts)| truth::to_store(graph, fused, facts.buffers_max))
-    };
-    while let Some(truth) = too_many(&graph, &fused) {
-        graph = truth::as_number(graph, truth);
-        fused = fuse_all(&graph, facts);
-    }
-    (graph, fused)
 }
 
 /// The same with a loop more, if that saves kernels: along axes that a thread goes through by itself to combine what had to

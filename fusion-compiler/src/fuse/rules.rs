@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::{Group, Load, Reason, Store, is_op, is_transcendental, points, storable};
+use super::{Group, Load, Reason, Store, is_op, is_transcendental, of_tensors, points, storable};
 use crate::ir::graph::{Graph, NodeId, NodeKind};
 use crate::ir::point::{Moves, point};
 use crate::target::TargetFacts;
@@ -83,18 +83,14 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
 /// A value whose storing makes a group with too many buffers smaller.
 fn buffers(graph: &Graph, groups: &[Group], max: usize) -> Option<(NodeId, Reason)> {
     let group = groups.iter().find(|group| group.buffers() > max)?;
-    let node = largest_part(graph, group, max, storable(graph))?;
+    let number = largest_part(graph, group, max, storable(graph));
+    let node = number.or_else(|| largest_part(graph, group, max, of_tensors(graph)))?;
     Some((node, Reason::Buffers(group.buffers(), max)))
 }
 
 /// Of the values of a group for which `may` holds and that it does not store, the one that needs the most buffers but fits
 /// a kernel of its own.
-pub(super) fn largest_part(
-    graph: &Graph,
-    group: &Group,
-    max: usize,
-    may: impl Fn(&NodeId) -> bool,
-) -> Option<NodeId> {
+fn largest_part(graph: &Graph, group: &Group, max: usize, may: impl Fn(&NodeId) -> bool) -> Option<NodeId> {
     let needs = |id: NodeId| {
         let mut part = Group::new(Store { node: id, output: None, order: Vec::new() });
         part.fill(graph, |node| group.loads.contains(&Load::Stored(node)));

@@ -161,6 +161,15 @@ pub enum Const {
 }
 
 impl Const {
+    /// What stands where there is no element: 0, or `false`.
+    pub const fn zero(dtype: DType) -> Const {
+        match dtype.class() {
+            Class::Float => Const::Float(0.0),
+            Class::Int | Class::Uint => Const::Int(0),
+            Class::Bool => Const::Bool(false),
+        }
+    }
+
     /// The bits that decide whether two constants are the same (NaN is, −0 and 0 are not).
     fn key(self) -> (u8, u64) {
         match self {

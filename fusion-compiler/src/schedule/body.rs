@@ -512,8 +512,7 @@ impl<'w> Body<'w> {
             NodeKind::At(_) => {
                 let [x, ref within @ ..] = operands[..] else { unreachable!("something is picked from") };
                 let Some(&within) = within.first() else { return x };
-                let zero = if node.dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) };
-                let zero = self.top().constant(node.dtype, zero);
+                let zero = self.top().constant(node.dtype, Const::zero(node.dtype));
                 self.at(level).apply(Op::Select, &[within, x, zero])
             }
         }

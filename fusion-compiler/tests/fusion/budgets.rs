@@ -42,9 +42,9 @@ fn what_a_kernel_cannot_bind_is_split() {
     check_on(Target::Ptx, source, &["[N] a b c d e -> result result result result"]);
 }
 
-/// A truth value is stored as a number where nothing else would do.
+/// A truth value is stored where nothing else would do.
 #[test]
-fn truth_values_between_kernels_are_numbers() {
+fn truth_values_between_kernels() {
     let conditions = |dims: &str| {
         let params: Vec<String> = (0..10).map(|i| format!("t{i}: f32{dims}")).collect();
         let all: Vec<String> = (0..10).map(|i| format!("x > t{i}")).collect();
@@ -56,9 +56,9 @@ fn truth_values_between_kernels_are_numbers() {
         Target::Wgsl,
         &source,
         &[
-            "[N] x t0 t1 t2 t3 t4 t5 -> select",
-            "[N] x t6 t7 t8 t9 select -> result",
-            "1:193 select: together they need 12 buffers, and a kernel can bind 8",
+            "[N] x t0 t1 t2 t3 t4 t5 -> and",
+            "[N] x t6 t7 t8 t9 and -> result",
+            "1:193 and: together they need 12 buffers, and a kernel can bind 8",
         ],
     );
     check_on(Target::Cpu, &source, &["[N] x t0 t1 t2 t3 t4 t5 t6 t7 t8 t9 -> result"]);
@@ -68,9 +68,9 @@ fn truth_values_between_kernels_are_numbers() {
         Target::Wgsl,
         &source,
         &[
-            "[N, D] x t0 t1 t2 t3 t4 t5 -> select",
-            "[N, D] x t6 t7 t8 t9 select -> result",
-            "1:200 select: together they need 12 buffers, and a kernel can bind 8",
+            "[N, D] x t0 t1 t2 t3 t4 t5 -> and",
+            "[N, D] x t6 t7 t8 t9 and -> result",
+            "1:200 and: together they need 12 buffers, and a kernel can bind 8",
         ],
     );
 }

@@ -19,9 +19,6 @@ fuse! {
     pub fn kept(x: f32[T]) -> f32[T] { x + rename(x, T -> S) }
     fn pairs(x, T: dim) { x - rename(x, T -> S) }
     pub fn of_a_template(x: f32[T]) -> f32[T] { sum(pairs(x, T), S) }
-    pub fn merged(x: f32[D, N]) -> f32[R] {
-        if rename(merge(x > 0.0, (D, N) -> M), M -> R) { 1.0 } else { 0.0 }
-    }
     pub fn of_two(x: f32[T, H]) -> f32[T] { sum(pairs(x, (T, H))) }
 }
 

@@ -25,10 +25,6 @@ fuse! {
     pub fn summed_in_common(a: f32[A, B], b: f32[A, D]) -> f32[P] {
         sum(merge(a, (A, B) -> P) * merge(b, (A, D) -> Q), Q)
     }
-    pub fn of_truth_values(x: f32[C = 6], H: dim) -> f32[H, D] {
-        let first = at(x > 0.0, C, 0);
-        if first { split(x, C -> (H, D)) } else { 0.0 }
-    }
     pub fn uneven(x: f32[N, C = 8, H]) -> f32[N, C, H] { group_norm(x, C, 3, H) }
     pub fn too_few(x: f32[A = 2, B = 3]) -> f32[C = 8] { merge(x, (A, B) -> C) }
     pub fn gone(x: f32[N, C], H: dim) -> f32[N, C] { split(x, C -> (H, D)) }

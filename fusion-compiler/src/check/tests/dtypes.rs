@@ -71,9 +71,7 @@ fn generics_and_literals() {
     refused("pub fn f(x: i8[N], y: i32[N]) -> i32[N] { x + y }", &["`+` mixes i8 and i32: write `x as i32`"]);
     refused(
         "pub fn f(x: bool[A], y: i32[B]) -> bool[D] { concat((x, A), (y, B) -> D) }",
-        &[
-            "the values of `concat` are numbers and `bool`: compare the numbers, or cast the others, like `… as u8`",
-        ],
+        &["`concat` mixes a number and a `bool`: compare the number (`x != 0`), or pick one with `if`"],
     );
 }
 

@@ -405,7 +405,7 @@ fn position(i: usize) -> Scalar {
 }
 
 fn zero(dtype: DType) -> Scalar {
-    Scalar::new(dtype, if dtype.is_float() { Const::Float(0.0) } else { Const::Int(0) })
+    Scalar::new(dtype, Const::zero(dtype))
 }
 
 fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {
