@@ -3,13 +3,13 @@
 //! Invariant: windows of different chunks do not overlap, so that safe generated code cannot race.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
-use rayon::prelude::*;
 use smallvec::SmallVec;
 
 use super::{at, stream, tile};
@@ -132,14 +132,7 @@ impl<'a> Work<'a> {
             None => self.run(first, end, |_, _, _| {}),
         };
         let done = if self.items.work() < PARALLEL_MIN { self.begin() } else { 0 };
-        let left = items - done;
-        let chunks = (rayon::current_num_threads() * CHUNKS_PER_THREAD).min(left);
-        let bound = |chunk: usize| done + left * chunk / chunks;
-        match chunks {
-            0 => {}
-            1 => run(done, items),
-            2.. => (0..chunks).into_par_iter().for_each(|chunk| run(bound(chunk), bound(chunk + 1))),
-        }
+        deal(done, items, run);
     }
 
     /// Runs items on this thread until what is left, at the pace so far, is worth waking the others; says how many.
@@ -205,6 +198,27 @@ impl<'a> Work<'a> {
             Program::Kernel(kernel) => tile::run(kernel, &mut args),
         }
         ROWS.set(memory);
+    }
+}
+
+/// Deals items out in chunks to this thread and to as many others as there are: whoever is done with one takes the next. A
+/// thread that only waits would be woken for nothing.
+fn deal(first: usize, end: usize, run: impl Fn(usize, usize) + Sync) {
+    let (threads, left) = (rayon::current_num_threads(), end - first);
+    let chunks = (threads * CHUNKS_PER_THREAD).min(left);
+    let bound = |chunk: usize| first + left * chunk / chunks;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let taken = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        taken.take_while(|&chunk| chunk < chunks).for_each(|chunk| run(bound(chunk), bound(chunk + 1)));
+    };
+    match threads.min(chunks) {
+        0 => {}
+        1 => run(first, end),
+        threads => rayon::in_place_scope(|scope| {
+            (1..threads).for_each(|_| scope.spawn(|_| work()));
+            work();
+        }),
     }
 }
 
