@@ -4,18 +4,25 @@
 
 use std::f64::consts::PI;
 
-use super::exp::{EXP2, ROUNDER, nearest, power_of_two};
 use super::float::with_sign;
 use super::term::unary;
 use crate::ir::kernel::{Builder, Value};
 
-/// `erf(x) / x − 1` in `x²`, on |x| ≤ 0.921875: relative error of erf 2⁻³⁰.
-const ERF: [f32; 7] =
-    [0.12837917, -0.3761263, 0.11283626, -0.02685573, 0.0051923925, -0.0008049515, 7.9950485e-5];
+/// `erf(x) / x − 1` in `x²`, on |x| ≤ 1.2: relative error of erf 2⁻³⁰.
+const ERF: [f32; 8] = [
+    0.12837917,
+    -0.37612632,
+    0.11283702,
+    -0.026861519,
+    0.0052117757,
+    -0.0008369578,
+    0.0001055328,
+    -7.90221e-6,
+];
 
-/// `log₂(1 − erf x)` on 0.92 ≤ x ≤ 4: relative error of erf 2⁻²⁹.
-const LOG2_ERFC: [f32; 7] =
-    [-0.00028231757, -1.626892, -0.9192597, -0.14994164, 0.032066766, -0.004390493, 0.0002826891];
+/// `(1 − erf x)^(−1/8)` on 1.2 ≤ x ≤ 4, after Abramowitz and Stegun 7.1.28: error of erf 2⁻²⁷.
+const ERFC_ROOT: [f32; 8] =
+    [0.98909724, 0.19059071, -0.0069335, 0.1291707, -0.065275006, 0.028833438, -0.0060852445, 0.0007087537];
 
 /// The error function; from 4 on it rounds to 1.
 pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
@@ -23,24 +30,27 @@ pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let square = x * x;
         let near = x.fma(square.polynomial_by_pairs(&ERF), x);
         let size = x.abs();
-        let exponent = size.clamp(0.0, 4.0).polynomial_by_pairs(&LOG2_ERFC);
-        let (n, count) = nearest(exponent + ROUNDER);
-        let r = exponent - count;
-        let erfc = r.fma(r.polynomial_by_pairs(&EXP2), 1.0) * power_of_two(n);
-        with_sign(1.0 - erfc, x).but(near, size.lt(0.921875))
+        let root = size.clamp(0.0, 4.0).polynomial_by_pairs(&ERFC_ROOT);
+        let square = root * root;
+        let fourth = square * square;
+        let erf = 1.0 - 1.0 / (fourth * fourth);
+        with_sign(erf, x).but(near, size.lt(1.2))
     })
 }
 
 /// The error function to about 10⁻¹⁵, relative.
 ///
 /// Below 3 the series `2/√π e^(−x²) Σ 2ⁿx²ⁿ⁺¹/(1·3·…·(2n+1))`, whose terms are all positive (Abramowitz and
-/// Stegun 7.1.6), above it one minus the continued fraction of erfc (7.1.14), evaluated from its tail.
+/// Stegun 7.1.6), above it one minus the continued fraction of erfc (7.1.14), evaluated from its tail; from 6 on that is 1.
 pub(crate) fn erf_reference(x: f64) -> f64 {
     if x.is_nan() || x == 0.0 {
         return x;
     }
-    let size = x.abs();
-    let erf = if size < 3.0 { erf_series(size) } else { 1.0 - erfc_fraction(size) };
+    let erf = match x.abs() {
+        size @ ..3.0 => erf_series(size),
+        size @ ..6.0 => 1.0 - erfc_fraction(size),
+        _ => 1.0,
+    };
     erf.copysign(x)
 }
 
