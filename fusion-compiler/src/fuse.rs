@@ -14,6 +14,7 @@ use crate::ir::graph::{
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::TargetFacts;
+use rules::Budget;
 
 mod loops;
 mod points;
@@ -95,21 +96,22 @@ pub enum Reason {
     Waits,
 }
 
-/// Decides what shares a kernel.
-pub fn fuse(graph: &Graph, facts: &TargetFacts) -> Fused {
+/// Decides what shares a kernel, where these parameters are bound twice: as they were, and as they become.
+pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Fused {
+    let budget = Budget { max: facts.buffers_max, twice };
     let mut cuts = BTreeMap::new();
     if graph.fusing == Fusing::Off {
         let ops = graph.iter().map(|(id, _)| id).filter(storable(graph));
         cuts.extend(ops.map(|id| (id, Reason::Off)));
     }
     loop {
-        let (groups, apart) = assign(graph, &cuts, facts.buffers_max);
-        match rules::broken(graph, &groups, facts) {
+        let (groups, apart) = assign(graph, &cuts, budget);
+        match rules::broken(graph, &groups, budget) {
             Some((node, reason)) => {
                 let before = cuts.insert(node, reason);
                 assert!(before.is_none(), "storing a value mends the rule that asked for it");
             }
-            None => return without_unread(graph, facts, (groups, apart), cuts),
+            None => return without_unread(graph, budget, (groups, apart), cuts),
         }
     }
 }
@@ -117,14 +119,14 @@ pub fn fuse(graph: &Graph, facts: &TargetFacts) -> Fused {
 /// What was stored for others to read may be read by none, once more is stored: the same without that.
 fn without_unread(
     graph: &Graph,
-    facts: &TargetFacts,
+    budget: Budget<'_>,
     (groups, apart): (Vec<Group>, BTreeMap<usize, Reason>),
     mut cuts: BTreeMap<NodeId, Reason>,
 ) -> Fused {
     let read = |node| groups.iter().any(|group| group.loads.contains(&Load::Stored(node)));
     cuts.retain(|&node, _| read(node));
-    let (fewer, others) = assign(graph, &cuts, facts.buffers_max);
-    match rules::broken(graph, &fewer, facts) {
+    let (fewer, others) = assign(graph, &cuts, budget);
+    match rules::broken(graph, &fewer, budget) {
         None => finish(graph, fewer, cuts, others),
         Some(_) => finish(graph, groups, cuts, apart),
     }
@@ -197,7 +199,7 @@ fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
 fn assign(
     graph: &Graph,
     cuts: &BTreeMap<NodeId, Reason>,
-    buffers_max: usize,
+    budget: Budget<'_>,
 ) -> (Vec<Group>, BTreeMap<usize, Reason>) {
     let stores = stores(graph, cuts);
     let stored: BTreeSet<NodeId> = stores.iter().map(|store| store.node).collect();
@@ -223,9 +225,9 @@ fn assign(
             {
                 return Some(Reason::Moved);
             }
-            let needed = both.buffers();
-            if needed > buffers_max {
-                return Some(Reason::Buffers(needed, buffers_max));
+            let needed = both.buffers(graph, budget.twice);
+            if needed > budget.max {
+                return Some(Reason::Buffers(needed, budget.max));
             }
             separates(graph, &groups, home, &store).then_some(Reason::Waits)
         };
@@ -439,8 +441,13 @@ impl Group {
         self.stores.iter().any(|store| store.output.is_some())
     }
 
-    fn buffers(&self) -> usize {
-        self.loads.len() + self.stores.len()
+    /// Buffers that its kernel binds. A parameter that it reads and writes is one, but for those that are bound twice.
+    fn buffers(&self, graph: &Graph, twice: &BTreeSet<ParamId>) -> usize {
+        let in_place = |store: &&Store| match store.output.map(|output| graph.outputs[output].dest) {
+            Some(Dest::InPlace(param)) => self.loads.contains(&Load::Param(param)) && !twice.contains(&param),
+            Some(Dest::Fresh) | None => false,
+        };
+        self.loads.len() + self.stores.len() - self.stores.iter().filter(in_place).count()
     }
 
     /// The axes that threads are spread over: those of `order` that no thread runs through by itself.

@@ -2,6 +2,8 @@
 //!
 //! A plain library: no I/O, and it knows no device. Read `compile` for the pipeline, top to bottom.
 
+use std::collections::BTreeSet;
+
 #[cfg(feature = "syntax")]
 use check::{Function, Source};
 use ir::dim::DimExpr;
@@ -122,7 +124,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Cpu
         made.push(Made { target, fused, kernels });
     }
     let off = Graph { fusing: Fusing::Off, ..graph.clone() };
-    let unfused = fuse::fuse(&off, &facts[0]);
+    let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
     Plan {
         name: graph.name.clone().into(),
         symbols: graph.symbols.iter().map(|name| name.clone().into()).collect(),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::{Fused, Group, Reason, Store, fuse, lies_beside, load_order};
 use crate::ir::dim::DimExpr;
-use crate::ir::graph::{AxisSet, Graph, NodeKind};
+use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
 use crate::target::TargetFacts;
 
 /// Decides what shares a kernel on targets of these facts; the graph says which axes are looped.
@@ -20,8 +20,20 @@ pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) 
     (graph, fused)
 }
 
+/// A parameter that is written where it is read is bound once; which are not follows from the kernels of all targets.
 fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
-    facts.iter().map(|facts| fuse(graph, facts)).collect()
+    let mut twice = BTreeSet::new();
+    loop {
+        let fused: Vec<Fused> = facts.iter().map(|facts| fuse(graph, facts, &twice)).collect();
+        let swapped: BTreeSet<ParamId> = fused.iter().flat_map(|fused| fused.swapped.clone()).collect();
+        let fits = |(fused, facts): (&Fused, &TargetFacts)| {
+            fused.groups.iter().all(|group| group.buffers(graph, &swapped) <= facts.buffers_max)
+        };
+        if swapped.is_subset(&twice) || fused.iter().zip(facts).all(fits) {
+            return fused;
+        }
+        twice.extend(swapped);
+    }
 }
 
 /// The same with a loop more, if that saves kernels: along axes that a thread goes through by itself to combine what had to

@@ -2,12 +2,11 @@
 //!
 //! Invariant: what is stored for a rule was not stored before, so there is an end to it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::{Group, Load, Reason, Store, is_op, is_transcendental, of_tensors, points, storable};
-use crate::ir::graph::{Graph, NodeId, NodeKind};
+use crate::ir::graph::{Graph, NodeId, NodeKind, ParamId};
 use crate::ir::point::{Moves, point};
-use crate::target::TargetFacts;
 
 /// A value computed more than once may have at most this many loads …
 const CHEAP_LOADS: usize = 4;
@@ -18,14 +17,14 @@ const CHEAP_OPS: usize = 30;
 const TRANSCENDENTAL_AGAIN: usize = 2;
 
 /// The first rule that the groups break, as the value to store and why.
-pub(super) fn broken(graph: &Graph, groups: &[Group], facts: &TargetFacts) -> Option<(NodeId, Reason)> {
+pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
     let rows = groups.iter().find_map(|group| group.space_of(graph).err());
     let shared = || shared(graph, groups).map(|node| (node, Reason::Shared));
     let moved = || groups.iter().find_map(|group| points::misplaced(graph, group));
     rows.or_else(shared)
         .or_else(|| moved().map(|node| (node, Reason::Moved)))
         .or_else(|| layout(graph, groups))
-        .or_else(|| buffers(graph, groups, facts.buffers_max))
+        .or_else(|| buffers(graph, groups, budget))
 }
 
 /// The last value that several groups compute and that is not cheap. A result that is written in two orders of
@@ -80,23 +79,36 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
     })
 }
 
+/// What a kernel can bind: so many buffers, where these parameters are two each.
+#[derive(Clone, Copy)]
+pub(super) struct Budget<'a> {
+    pub(super) max: usize,
+    pub(super) twice: &'a BTreeSet<ParamId>,
+}
+
 /// A value whose storing makes a group with too many buffers smaller.
-fn buffers(graph: &Graph, groups: &[Group], max: usize) -> Option<(NodeId, Reason)> {
-    let group = groups.iter().find(|group| group.buffers() > max)?;
-    let number = largest_part(graph, group, max, storable(graph));
-    let node = number.or_else(|| largest_part(graph, group, max, of_tensors(graph)))?;
-    Some((node, Reason::Buffers(group.buffers(), max)))
+fn buffers(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
+    let needs = |group: &Group| group.buffers(graph, budget.twice);
+    let group = groups.iter().find(|group| needs(group) > budget.max)?;
+    let number = largest_part(graph, group, budget, storable(graph));
+    let node = number.or_else(|| largest_part(graph, group, budget, of_tensors(graph)))?;
+    Some((node, Reason::Buffers(needs(group), budget.max)))
 }
 
 /// Of the values of a group for which `may` holds and that it does not store, the one that needs the most buffers but fits
 /// a kernel of its own.
-fn largest_part(graph: &Graph, group: &Group, max: usize, may: impl Fn(&NodeId) -> bool) -> Option<NodeId> {
+fn largest_part(
+    graph: &Graph,
+    group: &Group,
+    budget: Budget<'_>,
+    may: impl Fn(&NodeId) -> bool,
+) -> Option<NodeId> {
     let needs = |id: NodeId| {
         let mut part = Group::new(Store { node: id, output: None, order: Vec::new() });
         part.fill(graph, |node| group.loads.contains(&Load::Stored(node)));
-        part.buffers()
+        part.buffers(graph, budget.twice)
     };
     let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
     let inner = group.nodes.iter().rev().copied().filter(may).filter(|&id| !stored(id));
-    inner.filter(|&id| needs(id) <= max && needs(id) > 2).max_by_key(|&id| needs(id))
+    inner.filter(|&id| needs(id) <= budget.max && needs(id) > 2).max_by_key(|&id| needs(id))
 }

@@ -135,3 +135,25 @@ fn no_kernel_asks_for_more_than_every_device_has() {
         }
     }
 }
+
+/// What is updated in place is bound once, and twice where another kernel reads what was there.
+#[test]
+fn in_place_is_one_buffer() {
+    let state: Vec<String> = (0..6).map(|i| format!("s{i}: &mut f32[N]")).collect();
+    let update: String = (0..6).map(|i| format!("s{i} = s{i} * g + h; ")).collect();
+    let source = format!("pub fn f({}, g: f32[N], h: f32[N]) {{ {update} }}", state.join(", "));
+    check_on(Target::Wgsl, &source, &["[N] s0 s1 s2 s3 s4 s5 g h -> s0 s1 s2 s3 s4 s5"]);
+    let source =
+        "pub fn f(a: &mut f32[N], b: &mut f32[N], c: &mut f32[N], d: &mut f32[N], t: f32[M]) -> f32[N, M] {
+        a = a + b; b = b + c; c = c + d; d = d + 1.0; a * b * c * d * t
+    }";
+    check_on(
+        Target::Wgsl,
+        source,
+        &[
+            "[N] a b c d -> a b c d",
+            "[N, M] t a b c d -> result",
+            "2:69 result: no result before has these dims in this order",
+        ],
+    );
+}
