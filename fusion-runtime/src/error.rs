@@ -293,6 +293,22 @@ pub enum Error {
         /// What the driver said.
         why: String,
     },
+    /// A name among parameters that is missing, there twice, or stands for another shape.
+    #[error("parameter `{name}` {what}")]
+    Parameter {
+        /// The parameter, or the state of one.
+        name: String,
+        /// What is wrong with it, and how to mend that.
+        what: String,
+    },
+    /// A file that cannot be read or written, or is none of ours.
+    #[error("{path}: {what}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
     /// An argument is not what the plan says; generated code never does this.
     #[error("`{function}`: {what}")]
     Argument {

@@ -11,6 +11,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod kernel;
 pub mod launch;
+pub mod optim;
 pub mod report;
 #[doc(hidden)]
 pub mod run;

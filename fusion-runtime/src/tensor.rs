@@ -287,6 +287,30 @@ impl<T: Element> Tensor<T> {
         Tensor::from_vec(device, self.to_vec()?, self.shape())
     }
 
+    /// The elements from `start` on in this shape; the memory is shared. They are there, and begin at a multiple of 16 bytes.
+    pub(crate) fn part(&self, start: usize, shape: Shape) -> Tensor<T> {
+        let len = shape.count().unwrap_or(usize::MAX);
+        assert!(len <= self.len() && start <= self.len() - len, "a part is within the whole");
+        let offset = self.raw.offset + start * size_of::<T>();
+        assert!(offset.is_multiple_of(16), "a part is aligned");
+        Tensor::wrap(RawTensor { shape, len, offset, ..self.raw.clone() })
+    }
+
+    /// Puts the elements of another tensor at `start`, where there is room for them.
+    pub(crate) fn copy_into(&mut self, start: usize, from: &Tensor<T>) -> Result<()> {
+        assert!(from.len() <= self.len() && start <= self.len() - from.len(), "there is room");
+        if from.is_empty() {
+            return Ok(());
+        }
+        self.raw.make_unique()?;
+        let (to, bytes) = (self.raw.offset + start * size_of::<T>(), from.len() * size_of::<T>());
+        if from.device() == self.device() {
+            let from = (&*from.raw.memory, from.raw.offset);
+            return self.raw.device.0.copy(from, (&self.raw.memory, to), bytes);
+        }
+        self.raw.device.0.write(&self.raw.memory, to, T::bytes(&from.to_vec()?))
+    }
+
     /// The tensor behind it, whose element type is a value.
     #[doc(hidden)]
     pub fn as_raw(&self) -> &RawTensor {

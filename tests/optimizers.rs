@@ -1,0 +1,409 @@
+//! Optimizers on every device: against PyTorch's trajectories, and what a training loop relies on.
+
+mod devices;
+
+use std::collections::BTreeMap;
+
+use devices::{devices, on_devices};
+use fusion::optim::{Adagrad, Adam, AdamW, Arena, GradScaler, Lion, Optimizer, RmsProp, Rule, Schedule, Sgd};
+use fusion::prelude::*;
+use safetensors::SafeTensors;
+
+static GOLDEN: &[u8] = include_bytes!("golden/optimizers.safetensors");
+
+const SHAPES: [&[usize]; 5] = [&[33], &[8, 5], &[130], &[1], &[4, 3, 3, 2]];
+
+/// The cases of `golden/optimizers.json`.
+fn cases() -> [(&'static str, Rule); 7] {
+    let adam = Adam { lr: 0.01, ..Adam::default() };
+    let l2 = Adam { betas: [0.8, 0.99], eps: 1e-6, weight_decay: 0.1, amsgrad: true, ..adam };
+    let momentum = Sgd { lr: 0.05, momentum: 0.9, dampening: 0.1, weight_decay: 0.01, ..Sgd::default() };
+    [
+        ("sgd", Sgd { lr: 0.05, ..Sgd::default() }.into()),
+        ("sgd_momentum", momentum.into()),
+        ("adam", adam.into()),
+        ("adam_l2_amsgrad", l2.into()),
+        ("adamw", AdamW { lr: 0.01, betas: [0.9, 0.95], weight_decay: 0.1, ..AdamW::default() }.into()),
+        ("rmsprop", RmsProp { lr: 0.01, ..RmsProp::default() }.into()),
+        ("adagrad", Adagrad { lr: 0.05, lr_decay: 0.01, ..Adagrad::default() }.into()),
+    ]
+}
+
+fn golden(name: &str) -> Vec<f32> {
+    let file = SafeTensors::deserialize(GOLDEN).expect("the file is whole");
+    let tensor = file.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four"))).collect()
+}
+
+/// The five tensors of the file: `p0` of a case's beginning, `grad.3` of a step.
+fn arena(device: &Device, what: &str) -> Result<Arena> {
+    let tensor =
+        |(i, shape): (usize, &&[usize])| Tensor::from_slice(device, &golden(&format!("{what}.{i}")), *shape);
+    let tensors = SHAPES.iter().enumerate().map(tensor).collect::<Result<Vec<_>>>()?;
+    Arena::new(device, tensors.iter().enumerate().map(|(i, tensor)| (format!("t{i}"), tensor)))
+}
+
+#[test]
+fn trajectories_of_pytorch() {
+    on_devices(|device| {
+        for (case, rule) in cases() {
+            let mut params = arena(device, "p0")?;
+            let mut optimizer = Optimizer::new(rule, &params)?;
+            let mut worst = 0f32;
+            for step in 1..=12 {
+                optimizer.step(&mut params, &arena(device, &format!("grad.{}", step - 1))?)?;
+                if ![1, 2, 12].contains(&step) {
+                    continue;
+                }
+                for (i, (_, tensor)) in params.iter().enumerate() {
+                    let (start, expected) =
+                        (golden(&format!("p0.{i}")), golden(&format!("{case}.step{step}.{i}")));
+                    for ((got, expected), start) in tensor.to_vec()?.into_iter().zip(expected).zip(start) {
+                        // Of the larger of what it is and was: one that passes near 0 keeps the rounding of where it comes from.
+                        let error = (got - expected).abs() / expected.abs().max(start.abs());
+                        assert!(error <= 1e-5, "{device}: {case}, step {step}: {got}, not {expected}");
+                        worst = worst.max(error);
+                    }
+                }
+            }
+            eprintln!("{device}: {case}: {worst:e}");
+        }
+        Ok(())
+    });
+}
+
+/// All rules, with what each of their options asks for.
+fn rules() -> Vec<Rule> {
+    let (sgd, prop) = (Sgd { lr: 0.1, ..Sgd::default() }, RmsProp { lr: 0.01, ..RmsProp::default() });
+    let mut rules: Vec<Rule> = cases().map(|(_, rule)| rule).into();
+    rules.extend::<[Rule; 10]>([
+        Sgd { momentum: 0.9, nesterov: true, ..sgd }.into(),
+        Sgd { momentum: 0.9, dampening: 0.5, maximize: true, ..sgd }.into(),
+        Adam { amsgrad: true, maximize: true, ..Adam::default() }.into(),
+        AdamW { amsgrad: true, weight_decay: 0.3, ..AdamW::default() }.into(),
+        RmsProp { momentum: 0.9, weight_decay: 0.1, ..prop }.into(),
+        RmsProp { centered: true, ..prop }.into(),
+        RmsProp { centered: true, momentum: 0.5, maximize: true, ..prop }.into(),
+        Adagrad { initial_accumulator_value: 0.5, weight_decay: 0.1, maximize: true, ..Adagrad::default() }
+            .into(),
+        Lion { lr: 0.01, weight_decay: 0.1, ..Lion::default() }.into(),
+        Lion { maximize: true, ..Lion::default() }.into(),
+    ]);
+    rules
+}
+
+/// The rule in `f64`, written from PyTorch's documentation; state by name.
+fn reference(rule: Rule, t: i32, p: f64, g: f64, state: &mut BTreeMap<&'static str, f64>) -> f64 {
+    let mut old = |name, value: f64| state.insert(name, value).unwrap_or(0.0);
+    let mut mean = |name, kept: f64, x: f64| {
+        let was = old(name, 0.0);
+        let is = kept * was + (1.0 - kept) * x;
+        old(name, is);
+        is
+    };
+    let toward = |maximize: bool, decay: f64| if maximize { decay * p - g } else { decay * p + g };
+    let mut adam = |betas: [f64; 2], g: f64| {
+        (
+            mean("m", betas[0], g) / (1.0 - betas[0].powi(t)),
+            mean("v", betas[1], g * g),
+            1.0 - betas[1].powi(t),
+        )
+    };
+    let [lr, eps] = [rule.lr(), 1e-8];
+    match rule {
+        Rule::Sgd(Sgd { momentum, dampening, weight_decay, nesterov, maximize, .. }) => {
+            let g = toward(maximize, weight_decay);
+            let was = state.get("b").copied();
+            let b = was.map_or(g, |b| momentum * b + (1.0 - dampening) * g);
+            if momentum == 0.0 {
+                return p - lr * g;
+            }
+            state.insert("b", b);
+            p - lr * if nesterov { g + momentum * b } else { b }
+        }
+        Rule::Adam(Adam { betas, eps, weight_decay, amsgrad, maximize, .. }) => {
+            let (m, v, c) = adam(betas, toward(maximize, weight_decay));
+            let v = largest(state, v, amsgrad);
+            p - lr * m / ((v / c).sqrt() + eps)
+        }
+        Rule::AdamW(AdamW { betas, eps, weight_decay, amsgrad, maximize, .. }) => {
+            let (m, v, c) = adam(betas, toward(maximize, 0.0));
+            let v = largest(state, v, amsgrad);
+            p * (1.0 - lr * weight_decay) - lr * m / ((v / c).sqrt() + eps)
+        }
+        Rule::RmsProp(RmsProp { alpha, weight_decay, momentum, centered, maximize, .. }) => {
+            let g = toward(maximize, weight_decay);
+            let (v, a) = (mean("v", alpha, g * g), mean("a", alpha, g));
+            let step = g / ((if centered { v - a * a } else { v }).sqrt() + eps);
+            let b = momentum * state.get("b").copied().unwrap_or(0.0) + step;
+            state.insert("b", b);
+            p - lr * b
+        }
+        Rule::Adagrad(Adagrad {
+            lr_decay, weight_decay, initial_accumulator_value, eps, maximize, ..
+        }) => {
+            let g = toward(maximize, weight_decay);
+            let sum = state.get("s").copied().unwrap_or(initial_accumulator_value) + g * g;
+            state.insert("s", sum);
+            p - lr / (1.0 + f64::from(t - 1) * lr_decay) * g / (sum.sqrt() + eps)
+        }
+        Rule::Lion(Lion { betas, weight_decay, maximize, .. }) => {
+            let g = toward(maximize, 0.0);
+            let m = state.get("m").copied().unwrap_or(0.0);
+            let along = betas[0] * m + (1.0 - betas[0]) * g;
+            state.insert("m", betas[1] * m + (1.0 - betas[1]) * g);
+            p * (1.0 - lr * weight_decay) - lr * if along == 0.0 { 0.0 } else { along.signum() }
+        }
+        other => panic!("{other:?} has no reference"),
+    }
+}
+
+/// The largest mean of squares so far, if it is asked for.
+fn largest(state: &mut BTreeMap<&'static str, f64>, v: f64, amsgrad: bool) -> f64 {
+    let most = if amsgrad { state.get("w").copied().unwrap_or(0.0).max(v) } else { v };
+    state.insert("w", most);
+    most
+}
+
+/// A parameter and a gradient at a step, none of them 0.
+fn point(i: usize, step: usize) -> f32 {
+    ((i * 7919 + step * 104_729) % 1999) as f32 / 1000.0 - 0.9993
+}
+
+fn of_points(device: &Device, len: usize, step: usize, factor: f32) -> Result<Tensor<f32>> {
+    Tensor::from_vec(device, (0..len).map(|i| factor * point(i, step)).collect(), [len])
+}
+
+/// Every rule, as it is, clipped, and scaled, is its formula.
+#[test]
+fn rules_are_their_formulas() {
+    const LEN: usize = 67;
+    for (_, device) in devices() {
+        for rule in rules() {
+            for (scale, most) in [(1.0, None), (1.0, Some(2.0)), (1024.0, None), (8.0, Some(1e6))] {
+                let run = || -> Result<Vec<f32>> {
+                    let mut params = Arena::new(&device, [("p", &of_points(&device, LEN, 0, 1.0)?)])?;
+                    let mut optimizer = Optimizer::new(rule, &params)?;
+                    optimizer = most.into_iter().fold(optimizer, Optimizer::with_max_norm);
+                    let scaler = GradScaler::with_scale(&device, scale, 1)?;
+                    for step in 1..=5 {
+                        let mut grads = params.zeros_like()?;
+                        grads.set("p", &of_points(&device, LEN, step, scale)?)?;
+                        match scale {
+                            1.0 => optimizer.step(&mut params, &grads)?,
+                            _ => optimizer.step_scaled(&mut params, &grads, &scaler)?,
+                        }
+                    }
+                    params["p"].to_vec()
+                };
+                let got = run().unwrap_or_else(|error| panic!("{device}: {rule:?}: {error}"));
+                let norm = |step| (0..LEN).map(|i| f64::from(point(i, step)).powi(2)).sum::<f64>().sqrt();
+                for (i, got) in got.into_iter().enumerate() {
+                    let mut state = BTreeMap::new();
+                    let expected = (1..=5).fold(f64::from(point(i, 0)), |p, step| {
+                        let most = most.map_or(1.0, |most| (most / (norm(step) + 1e-6)).min(1.0));
+                        let g = f64::from(point(i, step)) * most;
+                        reference(rule, step as i32, p, g, &mut state)
+                    });
+                    let error = (f64::from(got) - expected).abs();
+                    assert!(
+                        error <= 4e-6 * expected.abs().max(0.5),
+                        "{device}: {rule:?} {i}: {got}, not {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A gradient that is not finite changes nothing, does not count, and shrinks the scale.
+#[test]
+fn bad_steps_are_skipped() {
+    on_devices(|device| {
+        for rule in rules() {
+            let start = of_points(device, 300, 0, 1.0)?;
+            let (mut with, mut without) =
+                (Arena::new(device, [("p", &start)])?, Arena::new(device, [("p", &start)])?);
+            let mut optimizers = [Optimizer::new(rule, &with)?, Optimizer::new(rule, &without)?];
+            let mut scaler = GradScaler::with_scale(device, 4.0, 2)?;
+            let same = GradScaler::with_scale(device, 4.0, 1)?;
+            for (step, bad) in
+                [(1, None), (2, Some(f32::NAN)), (2, None), (3, Some(f32::INFINITY)), (3, None)]
+            {
+                let mut elements = of_points(device, 300, step, 4.0)?.to_vec()?;
+                if let Some(bad) = bad {
+                    elements[299] = bad;
+                }
+                let mut grads = with.zeros_like()?;
+                grads.set("p", &Tensor::from_vec(device, elements, [300])?)?;
+                optimizers[0].step_scaled(&mut with, &grads, &scaler)?;
+                if bad.is_none() {
+                    optimizers[1].step_scaled(&mut without, &grads, &same)?;
+                }
+                let scale = scaler.scale().item()?;
+                scaler.update(&optimizers[0])?;
+                // The first bad step is tolerated.
+                assert_eq!(
+                    scaler.scale().item()?,
+                    if step == 3 && bad.is_some() { scale / 2.0 } else { scale }
+                );
+                if step == 3 && bad.is_some() {
+                    scaler = GradScaler::with_scale(device, 4.0, 2)?;
+                    scaler.update(&optimizers[0])?;
+                }
+            }
+            assert_eq!(with["p"].to_vec()?, without["p"].to_vec()?, "{device}: {rule:?}");
+            assert_eq!((optimizers[0].steps()?, optimizers[1].steps()?), (3, 3), "{device}: {rule:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn scales_grow() {
+    on_devices(|device| {
+        let mut params = Arena::new(device, [("p", &Tensor::full(device, 1.0, [3])?)])?;
+        let grads = params.zeros_like()?;
+        let mut optimizer = Optimizer::new(Sgd::default(), &params)?;
+        let mut scaler = GradScaler::new(device)?;
+        scaler.growth_interval = 3;
+        let mut scales = vec![];
+        for _ in 0..7 {
+            optimizer.step_scaled(&mut params, &grads, &scaler)?;
+            scaler.update(&optimizer)?;
+            scales.push(scaler.scale().item()? / 65536.0);
+        }
+        assert_eq!(scales, [1.0, 1.0, 2.0, 2.0, 2.0, 4.0, 4.0], "{device}");
+        Ok(())
+    });
+}
+
+fn bits(params: &Arena) -> Result<Vec<Vec<u32>>> {
+    params.iter().map(|(_, t)| Ok(t.to_vec()?.into_iter().map(f32::to_bits).collect())).collect()
+}
+
+/// What is saved, loaded elsewhere and continued has the bits of what was never interrupted.
+#[test]
+fn saved_and_loaded_is_as_if_uninterrupted() {
+    for (kind, device) in devices() {
+        for (number, rule) in rules().into_iter().enumerate() {
+            let run = || -> Result<()> {
+                let grads = |step| arena(&device, &format!("grad.{step}"));
+                let path =
+                    std::env::temp_dir().join(format!("fusion-{kind:?}-{number}-{}", std::process::id()));
+                let mut params = arena(&device, "p0")?;
+                let mut optimizer = Optimizer::new(rule, &params)?.with_max_norm(3.0);
+                for step in 1..=4 {
+                    optimizer.step(&mut params, &grads(step)?)?;
+                }
+                optimizer.save(&path, &params)?;
+                let mut loaded = params.zeros_like()?;
+                let mut other = Optimizer::new(rule, &loaded)?.with_max_norm(3.0);
+                other.load(&path, &mut loaded)?;
+                for step in 5..=8 {
+                    optimizer.step(&mut params, &grads(step)?)?;
+                    other.step(&mut loaded, &grads(step)?)?;
+                }
+                std::fs::remove_file(&path).expect("it was written");
+                assert_eq!(bits(&params)?, bits(&loaded)?, "{device}: {rule:?}");
+                assert_eq!(optimizer.steps()?, other.steps()?);
+                Ok(())
+            };
+            run().unwrap_or_else(|error| panic!("{device}: {rule:?}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn files_that_do_not_fit_change_nothing() -> Result<()> {
+    let device = Device::cpu();
+    let path = std::env::temp_dir().join(format!("fusion-optimizer-{}", std::process::id()));
+    let ones = |shape: &[usize]| Tensor::full(&device, 1.0, shape);
+    let saved = Arena::new(&device, [("a", &ones(&[2])?), ("b", &ones(&[3])?)])?;
+    Optimizer::new(AdamW::default(), &saved)?.save(&path, &saved)?;
+    let mut others = Arena::new(&device, [("a", &ones(&[2, 1])?), ("c", &ones(&[3])?)])?;
+    let before = bits(&others)?;
+    let mut optimizer = Optimizer::new(AdamW::default(), &others)?;
+    let refused = optimizer.load(&path, &mut others).expect_err("it differs").to_string();
+    for part in [
+        "`a` has shape [2], not [2, 1]",
+        "`c` is missing",
+        "`c.exp_avg` is missing",
+        "`b` is none of the parameters",
+    ] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert_eq!(bits(&others)?, before);
+    let refused =
+        Optimizer::new(Lion::default(), &others)?.load(&path, &mut others).expect_err("another rule");
+    assert!(refused.to_string().contains("holds `AdamW` in version `1`, not `Lion`"), "{refused}");
+    // A file that ends early, and one that cannot be written, leave the old one.
+    let whole = std::fs::read(&path).expect("it was written");
+    std::fs::write(&path, &whole[..whole.len() - 5]).expect("there is room");
+    assert!(optimizer.load(&path, &mut others).is_err());
+    std::fs::remove_file(&path).expect("it was written");
+    std::fs::create_dir(&path).expect("there is room");
+    assert!(optimizer.save(&path, &others).is_err(), "a folder stands there");
+    std::fs::remove_dir(&path).expect("it is empty");
+    assert!(optimizer.load(&path, &mut others).is_err());
+    Ok(())
+}
+
+/// Who holds a tensor of an arena keeps its elements; names and shapes are checked; tensors may have no elements.
+#[test]
+fn arenas() {
+    on_devices(|device| {
+        let (a, b) = (Tensor::full(device, 1.0, [3])?, Tensor::full(device, 2.0, [2, 2])?);
+        let mut params =
+            Arena::new(device, [("a", &a), ("none", &Tensor::zeros(device, [0, 4])?), ("b", &b)])?;
+        assert_eq!((params.len(), params.elements(), params.bytes()), (3, 7, 512));
+        let mut grads = params.zeros_like()?;
+        grads.set("b", &Tensor::full(device, 1.0, [2, 2])?)?;
+        grads.set("a", &Tensor::full(&Device::cpu(), 2.0, [3])?)?;
+        let held = params["b"].clone();
+        let mut optimizer = Optimizer::new(Sgd { lr: 0.5, ..Sgd::default() }, &params)?;
+        optimizer.step(&mut params, &grads)?;
+        assert_eq!((held.to_vec()?, params["b"].to_vec()?), (vec![2.0; 4], vec![1.5; 4]), "{device}");
+        assert_eq!((params["a"].to_vec()?, params["none"].to_vec()?), (vec![0.0; 3], vec![]), "{device}");
+        // A gradient that is the parameter itself.
+        grads.set("b", &params["b"])?;
+        optimizer.set_lr(1.0);
+        optimizer.step(&mut params, &grads)?;
+        assert_eq!(params["b"].to_vec()?, [0.0; 4], "{device}");
+        assert_eq!(params.to(&Device::cpu())?["a"].to_vec()?, params["a"].to_vec()?);
+        assert!(params.get("c").is_none());
+        let message = |result: Result<()>| result.expect_err("it is wrong").to_string();
+        assert_eq!(message(grads.set("c", &a)), "parameter `c` is not in the arena, which has a, none, b");
+        assert_eq!(message(grads.set("a", &b)), "parameter `a` has shape [3], not [2, 2]");
+        let other = Arena::new(device, [("a", &a)])?;
+        assert_eq!(
+            message(optimizer.step(&mut params, &other)),
+            "parameter `none` has shape [0, 4] among the parameters, and is missing among the gradients: use `zeros_like`"
+        );
+        assert_eq!(
+            message(Arena::new(device, [("a", &a), ("a", &b)]).map(|_| ())),
+            "parameter `a` is there twice: give one another name"
+        );
+        // Nothing to update is no mistake.
+        let mut nothing = Arena::new(device, [("none", &Tensor::zeros(device, [0])?)])?;
+        let grads = nothing.zeros_like()?;
+        Optimizer::new(AdamW::default(), &nothing)?.with_max_norm(1.0).step(&mut nothing, &grads)
+    });
+}
+
+/// A schedule is written into the optimizer between steps.
+#[test]
+fn schedules() -> Result<()> {
+    let device = Device::cpu();
+    let mut params = Arena::new(&device, [("p", &Tensor::zeros(&device, [1])?)])?;
+    let mut grads = params.zeros_like()?;
+    grads.set("p", &Tensor::full(&device, -1.0, [1])?)?;
+    let mut optimizer = Optimizer::new(Sgd::default(), &params)?;
+    let schedule = Schedule::LinearWarmup { lr: 1.0, warmup: 4 };
+    for step in 0..6 {
+        optimizer.set_lr(schedule.at(step));
+        optimizer.step(&mut params, &grads)?;
+    }
+    assert_eq!(params["p"].item()?, 0.25 + 0.5 + 0.75 + 1.0 + 1.0);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Steps over all parameters of a model.
+
+use fusion::optim::{Adam, AdamW, Arena, Optimizer};
+use fusion::prelude::*;
+
+use super::{number, total};
+
+/// GPT-2's proportions: 148 tensors, of which every third is a matrix; elements with the room between them.
+fn model(device: &Device) -> Result<(Arena, u64)> {
+    let shape = |i: usize| if i.is_multiple_of(3) { Shape::from([40 + i, 33]) } else { Shape::from([768]) };
+    let tensors = (0..148).map(|i| Tensor::full(device, 0.5, shape(i))).collect::<Result<Vec<_>>>()?;
+    let params = Arena::new(device, tensors.iter().enumerate().map(|(i, tensor)| (format!("p{i}"), tensor)))?;
+    let elements = params.bytes() as u64 / 4;
+    Ok((params, elements))
+}
+
+fn check(test: &str, launches: u64, bytes: [u64; 2], optimizer: fn(&Arena) -> Result<Optimizer>) {
+    let elements = model(&Device::cpu()).expect("there is memory").1;
+    let total = total(test, |device| {
+        let (mut params, _) = model(device)?;
+        let grads = params.zeros_like()?;
+        optimizer(&params)?.step(&mut params, &grads)
+    });
+    if let Some(total) = total {
+        let [found, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        assert_eq!(found, launches, "{total}");
+        // Of numbers on the device, each thread reads one, and blocks the parts of the norm.
+        let few = if launches == 1 { 0 } else { elements };
+        let [most_loaded, most_stored] = [bytes[0] * elements + few, bytes[1] * elements + few / 8];
+        assert!((bytes[0] * elements..=most_loaded).contains(&loaded), "{total}");
+        assert!((bytes[1] * elements..=most_stored).contains(&stored), "{total}");
+    }
+}
+
+#[test]
+fn adamw_is_one_launch_of_twenty_eight_bytes() {
+    let test = "optimizers::adamw_is_one_launch_of_twenty_eight_bytes";
+    check(test, 1, [16, 12], |params| Optimizer::new(AdamW::default(), params));
+}
+
+#[test]
+fn a_clipped_step_is_two_launches() {
+    let test = "optimizers::a_clipped_step_is_two_launches";
+    check(test, 2, [20, 12], |params| Ok(Optimizer::new(AdamW::default(), params)?.with_max_norm(1.0)));
+}
+
+#[test]
+fn amsgrad_reads_one_more() {
+    let test = "optimizers::amsgrad_reads_one_more";
+    check(test, 1, [20, 16], |params| Optimizer::new(Adam { amsgrad: true, ..Adam::default() }, params));
+}
