@@ -1,0 +1,85 @@
+"""AdamW over the model of `optimizers.rs` by PyTorch, interleaved with `cargo bench --bench optimizers`.
+
+python benches/optimizers.py [rounds [threads]]        # wants torch; prints milliseconds of a step, and ratios
+
+The medians of rounds are compared, and a ratio above 1 says that Fusion takes less time.
+"""
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+WIDTH, LAYERS = 272, 12
+OURS = ("one launch", "clipped", "unfused", "rayon")
+
+
+def shapes():
+    """Those of GPT-2 with this width."""
+    linear = lambda n, m: [(n, m), (m,)]
+    norm = [(WIDTH,), (WIDTH,)]
+    layer = norm + linear(WIDTH, 3 * WIDTH) + linear(WIDTH, WIDTH)
+    layer += norm + linear(WIDTH, 4 * WIDTH) + linear(4 * WIDTH, WIDTH)
+    return [(50257, WIDTH), (1024, WIDTH)] + LAYERS * layer + norm
+
+
+def binary():
+    """The benchmark, built."""
+    built = subprocess.run(
+        ["cargo", "bench", "--bench", "optimizers", "--no-run"], capture_output=True, text=True, check=True
+    )
+    return re.search(r"\((\S*optimizers-[0-9a-f]+)\)", built.stderr).group(1)
+
+
+def ours(program, threads):
+    """Milliseconds of a step in each way, the medians that criterion gives."""
+    options = ["--bench", "--warm-up-time", "0.3", "--measurement-time", "1", "--sample-size", "10"]
+    environment = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
+    text = subprocess.run([program, *options], capture_output=True, text=True, check=True, env=environment).stdout
+    found = re.findall(r"time:\s+\[\S+ \S+ (\S+) (\S+)", text)
+    return [float(value) * {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}[unit] for value, unit in found]
+
+
+def theirs(optimizer):
+    """Milliseconds of a step."""
+    times = []
+    for _ in range(12):
+        start = time.perf_counter()
+        optimizer.step()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[2:]) * 1e3
+
+
+def torch_optimizer(**options):
+    """One over parameters of its own, with gradients."""
+    params = [torch.full(shape, 0.1, requires_grad=True) for shape in shapes()]
+    for param in params:
+        param.grad = torch.full_like(param, 0.1)
+    return torch.optim.AdamW(params, **options)
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    torch.set_num_threads(threads)
+    program = binary()
+    mine, others = {name: [] for name in OURS}, {"fused": [], "foreach": []}
+    for _ in range(rounds):
+        for name, took in zip(OURS, ours(program, threads)):
+            mine[name].append(took)
+        for name in others:
+            others[name].append(theirs(torch_optimizer(**{name: True})))
+    elements = sum(torch.Size(shape).numel() for shape in shapes())
+    print(f"torch {torch.__version__}, {elements} parameters, {len(shapes())} tensors, threads: {threads}")
+    best = statistics.median(mine["one launch"])
+    for name, times in {**mine, **{f"torch {name}": times for name, times in others.items()}}.items():
+        took = statistics.median(times)
+        print(f"{name:13} {took:7.2f} ms, {28 * elements / took * 1e-6:5.1f} GB/s, {took / best:5.2f} × one launch")
+
+
+if __name__ == "__main__":
+    main()
