@@ -18,7 +18,7 @@ profile=${FUSION_PROFILE:-release}
 # What runs kernels on devices, by profile and as cargo names it. The thousands of random functions take minutes to
 # compile without optimisation, and far longer with it.
 suites=(
-    "$profile --package fusion --test language --test rows --test columns --test ops --test programs --test hygiene --bench gpu"
+    "$profile --package fusion --test language --test optimizers --test rows --test columns --test ops --test programs --test hygiene --bench gpu"
     "$profile --package fusion-runtime --lib --test execute --test properties --test tensor"
     "test --package fusion-corpus --test corpus"
 )

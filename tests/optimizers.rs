@@ -407,3 +407,39 @@ fn schedules() -> Result<()> {
     assert_eq!(params["p"].item()?, 0.25 + 0.5 + 0.75 + 1.0 + 1.0);
     Ok(())
 }
+
+/// A process that is killed while it saves leaves a file that loads, of one moment.
+#[test]
+fn killed_while_saving() -> Result<()> {
+    const PATH: &str = "FUSION_TEST_SAVES";
+    const LEN: usize = 1 << 18;
+    let device = Device::cpu();
+    let filled = |value: f32| Arena::new(&device, [("p", &Tensor::full(&device, value, [LEN])?)]);
+    if let Some(path) = std::env::var_os(PATH) {
+        for i in 0.. {
+            let params = filled(i as f32)?;
+            Optimizer::new(Lion::default(), &params)?.save(&path, &params)?;
+        }
+    }
+    let folder = std::env::temp_dir().join(format!("fusion-killed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("there is room");
+    let path = folder.join("optimizer");
+    for wait in 0..8 {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", "killed_while_saving"])
+            .env(PATH, &path)
+            .spawn()
+            .expect("it starts");
+        while !path.exists() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(9_700 + 1_300 * wait));
+        child.kill().and_then(|()| child.wait()).expect("it runs until then");
+        let mut params = filled(-1.0)?;
+        Optimizer::new(Lion::default(), &params)?.load(&path, &mut params)?;
+        let elements = params["p"].to_vec()?;
+        assert!(elements[0] >= 0.0 && elements.iter().all(|&x| x == elements[0]), "{}", elements[0]);
+    }
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    Ok(())
+}
