@@ -48,6 +48,7 @@ main() {
     step "example explain" explain
     step "example quickstart" cargo run --quiet --release --example quickstart
     step "example tonemap" run_tonemap
+    step "example digits" run_digits
     step "dump of the kernels" dump_kernels
     report
 }
@@ -184,6 +185,16 @@ run_tonemap() {
     local photos=(examples/data/*.png) result=$target/tonemap.png
     rm -f "$result"
     cargo run --quiet --release --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
+}
+
+# Trained as far as its documentation says, and both pictures are there.
+run_digits() {
+    local result=$target/digits.svg said
+    rm -f "$result"
+    said=$(cargo run --quiet --release --example digits -- "$result" cpu) || return
+    echo "$said"
+    awk '{ for (i = 2; i <= NF; i++) if ($i ~ /^%/ && $(i - 1) >= 96) found = 1 } END { exit !found }' <<<"$said" &&
+        grep -q 'confusion' "$result" && grep -q '<polyline' "$result"
 }
 
 # What a build writes on demand: graph, report and kernels. The example is built already: setting the variable has to expand it again.

@@ -1,0 +1,181 @@
+//! Trains a classifier of two layers on handwritten digits: forward and backward in fused kernels, AdamW in one launch a step.
+//!
+//! `cargo run --release --example digits -- digits.svg [cpu|wgpu|cuda]` draws the loss and the confusion matrix.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Instant;
+
+use fusion::optim::{AdamW, Arena, Optimizer, Schedule};
+use fusion::prelude::*;
+use indicatif::{ProgressBar, ProgressStyle};
+use plotters::prelude::*;
+
+fuse! {
+    fn linear(x, w, b, D: dim) { sum(x * w, D) + b }
+
+    /// The mean loss of images `x` of digits `t`, and its gradients by both layers.
+    pub fn gradients(
+        x: f32[N, D], t: i32[N], w1: f32[D, H], b1: f32[H], w2: f32[H, C], b2: f32[C],
+    ) -> (f32[], f32[D, H], f32[H], f32[H, C], f32[C]) {
+        let a = linear(x, w1, b1, D);
+        let h = relu(a);
+        let z = linear(h, w2, b2, H);
+        let dz = (softmax(z, C) - if index(C) == t { 1.0 } else { 0.0 }) / N;
+        let da = if a > 0 { sum(dz * w2, C) } else { 0.0 };
+        (cross_entropy_mean(z, C, t), sum(x * da, N), sum(da, N), sum(h * dz, N), sum(dz, N))
+    }
+
+    /// The digit that each image most likely shows.
+    pub fn classify(x: f32[N, D], w1: f32[D, H], b1: f32[H], w2: f32[H, C], b2: f32[C]) -> i32[N] {
+        argmax(linear(relu(linear(x, w1, b1, D)), w2, b2, H), C)
+    }
+}
+
+const PIXELS: usize = 64;
+const HIDDEN: usize = 96;
+const CLASSES: usize = 10;
+const EPOCHS: usize = 40;
+const BATCH: usize = 128;
+
+/// Images, 0 to 1, and the digits that they show.
+#[derive(Default)]
+struct Digits {
+    pixels: Vec<f32>,
+    classes: Vec<i32>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let picture = args.next().ok_or("usage: digits OUT.svg [cpu|wgpu|cuda]")?;
+    let device = match args.next().as_deref() {
+        None => Device::best(),
+        Some("cpu") => Device::cpu(),
+        Some("wgpu") => Device::wgpu()?,
+        Some("cuda") => Device::cuda(0)?,
+        Some(other) => return Err(format!("`{other}` is none of cpu, wgpu, cuda").into()),
+    };
+    let (training, held_out) = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits.csv.gz"))?;
+    let start = Instant::now();
+    let (params, losses) = train(&device, &training)?;
+    let seconds = start.elapsed().as_secs_f64();
+
+    let x = Tensor::from_slice(&device, &held_out.pixels, [held_out.classes.len(), PIXELS])?;
+    let found = classify(&x, &params["w1"], &params["b1"], &params["w2"], &params["b2"])?.to_vec()?;
+    let mut confusion = [[0usize; CLASSES]; CLASSES];
+    for (&class, &found) in held_out.classes.iter().zip(&found) {
+        confusion[class as usize][found as usize] += 1;
+    }
+    draw(&picture, &losses, &confusion)?;
+    let right: usize = (0..CLASSES).map(|class| confusion[class][class]).sum();
+    let accuracy = 100.0 * right as f64 / found.len() as f64;
+    println!("{right} of {} held-out digits, {accuracy:.1} %, after {seconds:.1} s on {device}", found.len());
+    Ok(())
+}
+
+/// All but each fifth of the images of the file, and those.
+fn read(path: &Path) -> Result<(Digits, Digits), Box<dyn Error>> {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(File::open(path)?).read_to_string(&mut text)?;
+    let mut sets = [Digits::default(), Digits::default()];
+    for (i, line) in text.lines().enumerate() {
+        let numbers = line.split(',').map(str::parse).collect::<Result<Vec<f32>, _>>()?;
+        let (class, pixels) = numbers.split_last().ok_or("a line is empty")?;
+        let set = &mut sets[usize::from(i % 5 == 4)];
+        set.pixels.extend(pixels.iter().map(|pixel| pixel / 16.0));
+        set.classes.push(*class as i32);
+    }
+    let [training, held_out] = sets;
+    Ok((training, held_out))
+}
+
+/// The parameters, and the loss of each epoch.
+fn train(device: &Device, digits: &Digits) -> Result<(Arena, Vec<f32>), Box<dyn Error>> {
+    let mut random = 1u32;
+    let mut uniform = |size: f32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((random >> 8) as f32 / (1 << 23) as f32 - 1.0) * size
+    };
+    // He et al. 2015.
+    let mut weights = |n: usize, m: usize| {
+        let size = (6.0 / n as f32).sqrt();
+        Tensor::from_vec(device, (0..n * m).map(|_| uniform(size)).collect(), [n, m])
+    };
+    let (w1, w2) = (weights(PIXELS, HIDDEN)?, weights(HIDDEN, CLASSES)?);
+    let [b1, b2] = [Tensor::zeros(device, [HIDDEN])?, Tensor::zeros(device, [CLASSES])?];
+    let mut params = Arena::new(device, [("w1", &w1), ("b1", &b1), ("w2", &w2), ("b2", &b2)])?;
+    let mut grads = params.zeros_like()?;
+    let mut optimizer = Optimizer::new(AdamW::default(), &params)?;
+
+    let batches = digits.classes.len().div_ceil(BATCH);
+    let total = (EPOCHS * batches) as u64;
+    let schedule = Schedule::Cosine { lr: 1e-2, min: 1e-5, warmup: total / 20, total };
+    let bar =
+        ProgressBar::new(total).with_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")?);
+    let mut order: Vec<usize> = (0..digits.classes.len()).collect();
+    let mut losses = vec![];
+    for _ in 0..EPOCHS {
+        (1..order.len()).rev().for_each(|i| order.swap(i, ((uniform(0.5) + 0.5) * i as f32) as usize));
+        let mut sum = 0.0;
+        for batch in order.chunks(BATCH) {
+            let pixels = batch.iter().flat_map(|&i| &digits.pixels[i * PIXELS..][..PIXELS]).copied();
+            let x = Tensor::from_vec(device, pixels.collect(), [batch.len(), PIXELS])?;
+            let t = batch.iter().map(|&i| digits.classes[i]).collect();
+            let t = Tensor::from_vec(device, t, [batch.len()])?;
+            let (loss, dw1, db1, dw2, db2) =
+                gradients(&x, &t, &params["w1"], &params["b1"], &params["w2"], &params["b2"])?;
+            for (name, gradient) in [("w1", dw1), ("b1", db1), ("w2", dw2), ("b2", db2)] {
+                grads.set(name, &gradient)?;
+            }
+            optimizer.set_lr(schedule.at(bar.position()));
+            optimizer.step(&mut params, &grads)?;
+            sum += loss.item()?;
+            bar.inc(1);
+        }
+        losses.push(sum / batches as f32);
+        bar.set_message(format!("loss {:.4}", sum / batches as f32));
+    }
+    bar.finish_and_clear();
+    Ok((params, losses))
+}
+
+/// The loss by epoch on the left, on the right how often which digit was taken for which.
+fn draw(path: &str, losses: &[f32], confusion: &[[usize; CLASSES]; CLASSES]) -> Result<(), Box<dyn Error>> {
+    let area = SVGBackend::new(path, (1000, 480)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let (left, right) = area.split_horizontally(520);
+    let most = losses.iter().copied().fold(0.0, f32::max);
+    let mut curve = ChartBuilder::on(&left)
+        .caption("loss", ("sans-serif", 20))
+        .margin(20)
+        .x_label_area_size(30)
+        .y_label_area_size(40)
+        .build_cartesian_2d(1..losses.len(), 0.0..most)?;
+    curve.configure_mesh().x_desc("epoch").draw()?;
+    curve.draw_series(LineSeries::new(losses.iter().enumerate().map(|(i, &loss)| (i + 1, loss)), &BLUE))?;
+
+    let classes = CLASSES as i32;
+    let mut table = ChartBuilder::on(&right)
+        .caption("confusion", ("sans-serif", 20))
+        .margin(20)
+        .x_label_area_size(30)
+        .y_label_area_size(40)
+        .build_cartesian_2d((0..classes - 1).into_segmented(), (0..classes - 1).into_segmented())?;
+    table.configure_mesh().disable_mesh().x_desc("taken for").y_desc("digit").draw()?;
+    let cells = (0..classes).flat_map(|class| (0..classes).map(move |found| (class, found)));
+    for (class, found) in cells {
+        let count = confusion[class as usize][found as usize];
+        let shade = BLUE.mix((count as f64 / 40.0).min(0.9));
+        let corner = |x, y| (SegmentValue::Exact(x), SegmentValue::Exact(y));
+        let cell = Rectangle::new([corner(found, class), corner(found + 1, class + 1)], shade.filled());
+        table.draw_series([cell])?;
+        if count > 0 {
+            let middle = (SegmentValue::CenterOf(found), SegmentValue::CenterOf(class));
+            table.draw_series([Text::new(count.to_string(), middle, ("sans-serif", 14))])?;
+        }
+    }
+    area.present()?;
+    Ok(())
+}
