@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 fuse! {
     #[fuse(off)]
-    fn unfused(p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], lr: f32, c1: f32, c2: f32) {
+    pub(crate) fn unfused(p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], lr: f32, c1: f32, c2: f32) {
         let m1 = 0.9 * m + 0.1 * g;
         let v1 = 0.999 * v + 0.001 * g * g;
         m = m1;
