@@ -40,7 +40,7 @@ def ours(program, threads):
     options = ["--bench", "--warm-up-time", "0.3", "--measurement-time", "1", "--sample-size", "10"]
     environment = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
     text = subprocess.run([program, *options], capture_output=True, text=True, check=True, env=environment).stdout
-    found = re.findall(r"time:\s+\[\S+ \S+ (\S+) (\S+)", text)
+    found = re.findall(r"time:\s+\[\S+ \S+ (\S+) (ns|µs|ms|s) ", text)
     return [float(value) * {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}[unit] for value, unit in found]
 
 
