@@ -1,0 +1,64 @@
+//! Functions of `f64` for PTX, which has none, and `erf`, which Rust has not.
+//!
+//! Invariant: a power of two is made of the bits of its exponent, and no exponent here is beyond those of normal numbers.
+
+mod error;
+mod exp;
+mod hyperbolic;
+mod log;
+
+pub(crate) use error::erf;
+pub(crate) use exp::{exp, exp2, expm1};
+pub(crate) use hyperbolic::{cosh, sinh, tanh};
+pub(crate) use log::{log, log1p, log2};
+
+use super::term::Term;
+use crate::ir::dtype::{Const, DType};
+use crate::ir::ops::Op;
+
+/// What exponents are greater by in the bits of an `f64`, and where those bits are in its high word.
+const BIAS: i32 = 1023;
+const EXPONENT: i32 = 20;
+
+/// `x = 2ᵉ m` with `m` from √½ to √2, for a positive finite `x`.
+fn parts(x: Term<'_>) -> (Term<'_>, Term<'_>) {
+    let tiny = x.lt(f32::MIN_POSITIVE);
+    let raised = x.but(x * 2.0_f32.powi(100) * 2.0_f32.powi(100), tiny);
+    let exponent = (raised.unary(Op::High).bitcast(DType::I32) >> EXPONENT) - BIAS;
+    // Half of what makes it one: of the largest, that would be subnormal.
+    let m = raised * power(-exponent + 1) * 0.5;
+    let above = m.gt(std::f32::consts::SQRT_2);
+    let e = exponent.to_double();
+    let e = e.but(e - 200.0, tiny);
+    (e.but(e + 1.0, above), m.but(m * 0.5, above))
+}
+
+/// `x · 2ᵏ` for `|k|` below 2000, by two steps, of which the last rounds.
+fn scaled<'b>(x: Term<'b>, k: Term<'b>) -> Term<'b> {
+    let first = (k * 0.5).unary(Op::Round);
+    x * power(first.to_int()) * power((k - first).to_int())
+}
+
+/// `2ᵏ` for an `i32` from −1022 to 1023.
+fn power(k: Term<'_>) -> Term<'_> {
+    ((k + BIAS) << EXPONENT).bitcast(DType::U32).unary(Op::OfHigh)
+}
+
+/// `size ≥ 0` with the sign of `x`; zeros and NaN are themselves.
+fn signed<'b>(size: Term<'b>, x: Term<'b>) -> Term<'b> {
+    size.but(-size, x.lt(0.0)).but(x, x.eq(0.0))
+}
+
+fn polynomial<'b>(x: Term<'b>, coefficients: &[f64]) -> Term<'b> {
+    let mut highest_first = coefficients.iter().rev().map(|&c| number(x, c));
+    let Some(highest) = highest_first.next() else { unreachable!("a polynomial has a coefficient") };
+    highest_first.fold(highest, |sum, c| sum.fma(x, c))
+}
+
+fn clamped(x: Term<'_>, most: f32) -> Term<'_> {
+    x.but(-most, x.lt(-most)).but(most, x.gt(most))
+}
+
+fn number(like: Term<'_>, x: f64) -> Term<'_> {
+    like.constant(Const::Float(x))
+}
