@@ -37,7 +37,7 @@ pub(super) fn expm1_of(x: Term<'_>) -> Term<'_> {
     let small = expm1_small(r);
     let power = scaled(1.0.meet(x), k);
     let near = small.fma(power, power - 1.0);
-    near.but(scaled(small + 1.0, k), x.gt(40.0)).but(x, x.abs().lt(1e-300))
+    near.but(scaled(small + 1.0, k), x.gt(40.0)).but(x, x.eq(0.0))
 }
 
 /// `x = k ln 2 + r` with a whole number `k`, and `|r|` at most half of ln 2.
