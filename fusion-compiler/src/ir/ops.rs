@@ -83,7 +83,7 @@ ops! {
     };
     /// `x % y` with the sign of `x`, exact; integers: `x % 0 = 0`, `MIN % -1 = 0`.
     Rem = OpInfo {
-        double: By(Native("{0} % {1}"), Never), name: "fmod", arity: 2,
+        double: By(Native("{0} % {1}"), Expand(double::rem)), name: "fmod", arity: 2,
         eval: Eval { float: |x| x[0] % x[1], int: |x, _| if x[1] == 0 { 0 } else { x[0].wrapping_rem(x[1]) } },
         grad: Grad::Rule(derive::rem),
         cpu: numbers(Native("{0} % {1}"), Native("{0}.checked_rem({1}).unwrap_or(0)"), Native("{0}.checked_rem({1}).unwrap_or(0)")),
@@ -237,7 +237,7 @@ ops! {
     };
     /// `∛x`.
     Cbrt = OpInfo {
-        double: By(Native("{0}.cbrt()"), Never), name: "cbrt", domain: &[(-1e6, 1e6)], ulp: ulp(2, 4),
+        double: By(Native("{0}.cbrt()"), Expand(double::cbrt)), name: "cbrt", domain: &[(-1e6, 1e6)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cbrt(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cbrt),
         ..everywhere(root::cbrt)
@@ -286,7 +286,7 @@ ops! {
     };
     /// `xʸ`.
     Pow = OpInfo {
-        double: By(Native("{0}.powf({1})"), Never), name: "pow", arity: 2, domain: &[(1e-3, 1e3), (-10.0, 10.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.powf({1})"), Expand(double::pow)), name: "pow", arity: 2, domain: &[(1e-3, 1e3), (-10.0, 10.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].powf(x[1]), int: |_, _| 0 },
         grad: Grad::Rule(derive::pow),
         ..everywhere(pow::pow)

@@ -52,7 +52,7 @@ fn within(x: Term<'_>) -> Term<'_> {
 }
 
 /// `eʳ − 1` for `|r|` at most half of ln 2: the first terms of its series.
-fn expm1_small(r: Term<'_>) -> Term<'_> {
+pub(super) fn expm1_small(r: Term<'_>) -> Term<'_> {
     let mut factorial = 1.0;
     let terms: Vec<f64> = (2..=14)
         .map(|n| {

@@ -1,16 +1,25 @@
 //! Functions of `f64` for PTX, which has none, and `erf`, which Rust has not.
 //!
-//! Invariant: a power of two is made of the bits of its exponent, and no exponent here is beyond those of normal numbers.
+//! Coefficients are fits made for this crate, rounded to `f64` one after another, the rest refitted.
+//! Invariant: a power of two is made of the bits of its exponent, and no exponent here is beyond those of normal numbers;
+//! `fma` is rounded once, as it is in PTX.
 
 mod error;
 mod exp;
 mod hyperbolic;
 mod log;
+mod pair;
+mod pow;
+mod remainder;
+mod root;
 
 pub(crate) use error::erf;
 pub(crate) use exp::{exp, exp2, expm1};
 pub(crate) use hyperbolic::{cosh, sinh, tanh};
 pub(crate) use log::{log, log1p, log2};
+pub(crate) use pow::pow;
+pub(crate) use remainder::rem;
+pub(crate) use root::cbrt;
 
 use super::term::Term;
 use crate::ir::dtype::{Const, DType};
@@ -61,4 +70,9 @@ fn clamped(x: Term<'_>, most: f32) -> Term<'_> {
 
 fn number(like: Term<'_>, x: f64) -> Term<'_> {
     like.constant(Const::Float(x))
+}
+
+/// Whether the sign is that of −1, of zeros and NaN, too.
+fn negative(x: Term<'_>) -> Term<'_> {
+    x.unary(Op::High).bitcast(DType::I32).lt(0)
 }
