@@ -3,10 +3,9 @@
 //! Invariant: schedules and fusion see only `TargetFacts`, never which target it is.
 
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Graph, Node, NodeKind};
+use crate::ir::graph::Graph;
 use crate::ir::kernel::Lanes;
 pub use crate::ir::ops::Dialect;
-use crate::ir::ops::Lower;
 use crate::ir::plan::{Limits, Target, Text};
 
 /// What fusion and schedules ask of a target.
@@ -101,18 +100,10 @@ impl Vectors {
 
 /// What a function needs that a target has not, if there is something.
 pub fn lacks(graph: &Graph, target: Target) -> Option<Text> {
-    let dialect = match target {
-        Target::Cpu => return None,
-        Target::Ptx => Dialect::Ptx,
-        Target::Wgsl if graph.nodes.iter().any(|node| node.dtype == DType::F64) => return Some("f64".into()),
-        Target::Wgsl => return None,
-    };
-    let of_doubles = |node: &Node| node.args.last().is_some_and(|arg| graph.node(*arg).dtype == DType::F64);
-    let missing = graph.nodes.iter().filter(|node| of_doubles(node)).find_map(|node| match node.kind {
-        NodeKind::Apply(op) => matches!(dialect.lower(op, DType::F64), Lower::Never).then_some(op),
-        _ => None,
-    })?;
-    Some(format!("`{}` of f64", missing.info().name).into())
+    match target {
+        Target::Cpu | Target::Ptx => None,
+        Target::Wgsl => graph.nodes.iter().any(|node| node.dtype == DType::F64).then(|| "f64".into()),
+    }
 }
 
 /// The facts of a target.

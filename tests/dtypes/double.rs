@@ -38,7 +38,11 @@ fusion::fuse! {
 
     pub fn erf_of(x: f64[N]) -> f64[N] { erf(x) }
 
-    pub fn sine(x: f64[N]) -> f64[N] { sin(x) }
+    pub fn circular(x: f64[N], y: f64[N]) -> f64[N] {
+        sin(x) * cos(y) + tan(x) * atan2(y, x) + asin(sin(y)) * acos(cos(x)) - atan(y)
+    }
+
+    pub fn powers(x: f64[N], y: f64[N]) -> f64[N] { pow(abs(x), y) + cbrt(x) * fmod(x, y) }
 
     pub fn shares(x: f64[N, D]) -> f64[N, D] { softmax(x, D) }
 }
@@ -237,15 +241,20 @@ fn functions_of_the_standard_library() {
 }
 
 #[test]
-fn what_one_device_lacks_another_has() {
-    let x = Tensor::from_slice(&Device::cpu(), &[0.5], [1]).unwrap();
-    assert_eq!(sine(&x).unwrap().to_vec().unwrap(), [0.5f64.sin()]);
-    let Some(device) = Kind::Cuda.open() else { return };
-    let error = sine(&x.to(&device).unwrap()).expect_err("PTX has none").to_string();
-    assert!(
-        error.ends_with("does not support `sine`: it computes with `sin` of f64, which ptx has not"),
-        "{error}"
-    );
+fn circular_functions_and_powers() {
+    let (x, y) = (numbers(1003), numbers(1004)[1..].to_vec());
+    let pairs = || x.iter().copied().zip(y.iter().copied());
+    each(|device| {
+        let tensors = [&x, &y].map(|x| Tensor::from_slice(device, x, [x.len()]));
+        let [s, t] = [tensors[0].as_ref(), tensors[1].as_ref()].map(|x| x.expect("memory"));
+        let expected = pairs().map(|(x, y)| {
+            x.sin() * y.cos() + x.tan() * y.atan2(x) + y.sin().asin() * x.cos().acos() - y.atan()
+        });
+        near(device, &circular(s, t)?.to_vec()?, &expected.collect::<Vec<_>>(), 1e-12);
+        let expected = pairs().map(|(x, y)| x.abs().powf(y) + x.cbrt() * (x % y));
+        near(device, &powers(s, t)?.to_vec()?, &expected.collect::<Vec<_>>(), 1e-14);
+        Ok(())
+    });
 }
 
 #[test]

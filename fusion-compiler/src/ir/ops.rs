@@ -293,49 +293,49 @@ ops! {
     };
     /// Sine of an angle in radians.
     Sin = OpInfo {
-        double: By(Native("{0}.sin()"), Never), name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        double: By(Native("{0}.sin()"), Expand(double::sin)), name: "sin", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sin),
         ..everywhere(trig::sin)
     };
     /// Cosine of an angle in radians.
     Cos = OpInfo {
-        double: By(Native("{0}.cos()"), Never), name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
+        double: By(Native("{0}.cos()"), Expand(double::cos)), name: "cos", domain: &[(-1e5, 1e5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::cos),
         ..everywhere(trig::cos)
     };
     /// Tangent of an angle in radians.
     Tan = OpInfo {
-        double: By(Native("{0}.tan()"), Never), name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
+        double: By(Native("{0}.tan()"), Expand(double::tan)), name: "tan", domain: &[(-1e5, 1e5)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].tan(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tan),
         ..everywhere(trig::tan)
     };
     /// Arcsine, in radians.
     Asin = OpInfo {
-        double: By(Native("{0}.asin()"), Never), name: "asin", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.asin()"), Expand(double::asin)), name: "asin", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].asin(), int: |_, _| 0 },
         grad: Grad::Rule(derive::asin),
         ..everywhere(trig::asin)
     };
     /// Arccosine, in radians.
     Acos = OpInfo {
-        double: By(Native("{0}.acos()"), Never), name: "acos", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
+        double: By(Native("{0}.acos()"), Expand(double::acos)), name: "acos", domain: &[(-1.0, 1.0)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].acos(), int: |_, _| 0 },
         grad: Grad::Rule(derive::acos),
         ..everywhere(trig::acos)
     };
     /// Arctangent, in radians.
     Atan = OpInfo {
-        double: By(Native("{0}.atan()"), Never), name: "atan", domain: &[(-1e4, 1e4)], ulp: ulp(4, 8),
+        double: By(Native("{0}.atan()"), Expand(double::atan)), name: "atan", domain: &[(-1e4, 1e4)], ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].atan(), int: |_, _| 0 },
         grad: Grad::Rule(derive::atan),
         ..everywhere(trig::atan)
     };
     /// The angle of the point `(y, x)`, in radians.
     Atan2 = OpInfo {
-        double: By(Native("{0}.atan2({1})"), Never), name: "atan2", arity: 2, ulp: ulp(4, 8),
+        double: By(Native("{0}.atan2({1})"), Expand(double::atan2)), name: "atan2", arity: 2, ulp: ulp(4, 8),
         eval: Eval { float: |x| x[0].atan2(x[1]), int: |_, _| 0 },
         grad: Grad::Rule(derive::atan2),
         ..everywhere(trig::atan2)

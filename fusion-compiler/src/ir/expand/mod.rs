@@ -1,8 +1,8 @@
 //! Operations written in other operations, for targets that lack them.
 //!
 //! Every expansion is branchless and free of calls and saturating casts, so that a loop of it vectorises.
-//! Invariant: no bound relies on `fma` being rounded once, but on constants short enough for exact products; a
-//! sum whose rounding is used later is `opaque`, since WGSL lets drivers take `(x - y) + y` for `x`.
+//! Invariant: outside of `double`, no bound relies on `fma` being rounded once, but on constants short enough for exact
+//! products; a sum whose rounding is used later is `opaque`, since WGSL lets drivers take `(x - y) + y` for `x`.
 
 pub(crate) mod approximate;
 pub(crate) mod double;

@@ -4,6 +4,7 @@
 //! Invariant: a power of two is made of the bits of its exponent, and no exponent here is beyond those of normal numbers;
 //! `fma` is rounded once, as it is in PTX.
 
+mod arc;
 mod error;
 mod exp;
 mod hyperbolic;
@@ -12,7 +13,10 @@ mod pair;
 mod pow;
 mod remainder;
 mod root;
+mod trig;
+mod turn;
 
+pub(crate) use arc::{acos, asin, atan, atan2};
 pub(crate) use error::erf;
 pub(crate) use exp::{exp, exp2, expm1};
 pub(crate) use hyperbolic::{cosh, sinh, tanh};
@@ -20,6 +24,7 @@ pub(crate) use log::{log, log1p, log2};
 pub(crate) use pow::pow;
 pub(crate) use remainder::rem;
 pub(crate) use root::cbrt;
+pub(crate) use trig::{cos, sin, tan};
 
 use super::term::Term;
 use crate::ir::dtype::{Const, DType};

@@ -19,6 +19,13 @@ impl<'b> Pair<'b> {
         Pair { high, low: x.fma(y, -high) }
     }
 
+    /// `x + y`, exactly.
+    pub(super) fn sum(x: Term<'b>, y: Term<'b>) -> Pair<'b> {
+        let high = x + y;
+        let part = high - x;
+        Pair { high, low: (x - (high - part)) + (y - part) }
+    }
+
     /// `x + y`, exactly, where `x` is 0 or not less in size than `y`.
     pub(super) fn sum_of_ordered(x: Term<'b>, y: Term<'b>) -> Pair<'b> {
         let high = x + y;
