@@ -2,32 +2,32 @@
 
 use std::collections::BTreeMap;
 
+use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::emit::ptx::ptx;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
     At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt,
 };
-use fusion_compiler::ir::ops::Op;
-use fusion_compiler::ir::plan::{Code, Target};
+use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
+use fusion_compiler::ir::plan::{Code, Launch, Plan, Target};
+use fusion_compiler::{CpuKernels, compile};
 
 mod kernels;
 mod tools;
 
 /// All texts for a GPU, by the name of their kernel.
 fn texts(target: Target) -> Vec<(String, String)> {
-    let mut texts = Vec::new();
-    for plan in kernels::functions().iter().map(kernels::plan) {
-        for launch in kernels::steps(&plan, target).iter().flat_map(kernels::launches) {
-            match &launch.code {
-                Code::Ptx(text) | Code::Wgsl(text) => {
-                    texts.push((launch.kernel.to_string(), text.to_string()))
-                }
-                Code::Cpu(_) => unreachable!("the program is for a GPU"),
-            }
-        }
-    }
-    texts
+    kernels::functions().iter().flat_map(|function| texts_of(&kernels::plan(function), target)).collect()
+}
+
+fn texts_of(plan: &Plan<CpuKernels>, target: Target) -> Vec<(String, String)> {
+    let launches = kernels::steps(plan, target).iter().flat_map(kernels::launches);
+    let text = |launch: &Launch<CpuKernels>| match &launch.code {
+        Code::Ptx(text) | Code::Wgsl(text) => (launch.kernel.to_string(), text.to_string()),
+        Code::Cpu(_) => unreachable!("the program is for a GPU"),
+    };
+    launches.map(text).collect()
 }
 
 fn without_names(texts: Vec<(String, String)>) -> Vec<String> {
@@ -42,6 +42,26 @@ fn wgsl_is_valid() {
 #[test]
 fn ptx_assembles_without_spills() {
     tools::assemble(&without_names(texts(Target::Ptx)));
+}
+
+/// Those of `f64` are long, and their values take two registers each.
+#[test]
+fn functions_of_doubles_assemble_without_spills() {
+    let functions = Op::ALL
+        .iter()
+        .map(|op| op.info())
+        .filter(|info| !info.name.is_empty() && matches!(info.typing, Typing::Float | Typing::Number));
+    let text = |info: &OpInfo| {
+        let params = ["x: f64[N]", "x: f64[N], y: f64[N]", "x: f64[N], y: f64[N], z: f64[N]"];
+        let (name, arity) = (info.name, info.arity - 1);
+        let args = ["x", "x, y", "x, y, z"][arity];
+        format!("pub fn of_{name}({}) -> f64[N] {{ {name}({args}) }}", params[arity])
+    };
+    let tokens = functions.map(text).collect::<String>().parse().expect("tokens");
+    let Ok(Source::Items(functions)) = front_end(tokens) else { unreachable!("no mistakes") };
+    let plans = functions.into_iter().map(|function| compile(function.graph, &[Target::Ptx], &|_| (0, 0)));
+    let texts = plans.flat_map(|plan| texts_of(&plan, Target::Ptx));
+    tools::assemble(&without_names(texts.collect()));
 }
 
 /// What each kernel over contiguous `f32` does: 128-bit loads and stores in its vector loop, and as many single ones for
