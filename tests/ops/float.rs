@@ -96,7 +96,8 @@ fn failures(op: Op, columns: &[Vec<f32>]) -> Vec<String> {
     failures
 }
 
-fn columns(points: &[[f32; 3]], arity: usize) -> Vec<Vec<f32>> {
+/// The arguments of points, each in a column.
+pub(super) fn columns(points: &[[f32; 3]], arity: usize) -> Vec<Vec<f32>> {
     (0..arity).map(|i| points.iter().map(|point| point[i]).collect()).collect()
 }
 

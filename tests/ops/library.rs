@@ -33,6 +33,7 @@ fuse! {
 }
 
 pub(super) struct Row {
+    /// Of the function, or the call of `x`.
     pub(super) name: &'static str,
     pub(super) function: fn(&Tensor<f32>) -> Result<Tensor<f32>>,
     pub(super) expect: fn(f64) -> f64,
@@ -60,16 +61,16 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "log_sigmoid", function: k_log_sigmoid, expect: |x| -log_one_plus_exp(-x), relative: 6.0, absolute: 0.0, infinite: [-INF, 0.0] },
     Row { name: "silu", function: k_silu, expect: |x| x * sigmoid(x), relative: 6.0, absolute: 0.0, infinite: [NAN, INF] },
     Row { name: "softplus", function: k_softplus, expect: |x| if x > 20.0 { x } else { log_one_plus_exp(x) }, relative: 6.0, absolute: 0.0, infinite: [0.0, INF] },
-    Row { name: "softplus_beta", function: k_softplus_beta, expect: |x| if 2.0 * x > 10.0 { x } else { log_one_plus_exp(2.0 * x) / 2.0 }, relative: 6.0, absolute: 0.0, infinite: [0.0, INF] },
+    Row { name: "softplus(x, 2.0, 10.0)", function: k_softplus_beta, expect: |x| if 2.0 * x > 10.0 { x } else { log_one_plus_exp(2.0 * x) / 2.0 }, relative: 6.0, absolute: 0.0, infinite: [0.0, INF] },
     Row { name: "mish", function: k_mish, expect: |x| x * log_one_plus_exp(x).tanh(), relative: 10.0, absolute: 0.0, infinite: [NAN, INF] },
     Row { name: "softsign", function: k_softsign, expect: |x| x / (1.0 + x.abs()), relative: 4.0, absolute: 0.0, infinite: [NAN, NAN] },
     Row { name: "hardtanh", function: k_hardtanh, expect: |x| x.clamp(-1.0, 1.0), relative: 0.0, absolute: 0.0, infinite: [-1.0, 1.0] },
     Row { name: "relu6", function: k_relu6, expect: |x| x.clamp(0.0, 6.0), relative: 0.0, absolute: 0.0, infinite: [0.0, 6.0] },
     Row { name: "hardsigmoid", function: k_hardsigmoid, expect: hardsigmoid, relative: 4.0, absolute: 5e-8, infinite: [0.0, 1.0] },
     Row { name: "hardswish", function: k_hardswish, expect: |x| x * hardsigmoid(x), relative: 5.0, absolute: 4e-7, infinite: [NAN, INF] },
-    Row { name: "clamp", function: k_clamp, expect: |x| x.clamp(-2.5, 0.75), relative: 0.0, absolute: 0.0, infinite: [-2.5, 0.75] },
-    Row { name: "lerp_near", function: k_lerp_near, expect: |x| x + 0.25 * (3.0 - x), relative: 2.0, absolute: 2e-6, infinite: [NAN, NAN] },
-    Row { name: "lerp_far", function: k_lerp_far, expect: |x| x + 0.75 * (3.0 - x), relative: 2.0, absolute: 2e-6, infinite: [-INF, INF] },
+    Row { name: "clamp(x, -2.5, 0.75)", function: k_clamp, expect: |x| x.clamp(-2.5, 0.75), relative: 0.0, absolute: 0.0, infinite: [-2.5, 0.75] },
+    Row { name: "lerp(x, 3.0, 0.25)", function: k_lerp_near, expect: |x| x + 0.25 * (3.0 - x), relative: 2.0, absolute: 2e-6, infinite: [NAN, NAN] },
+    Row { name: "lerp(x, 3.0, 0.75)", function: k_lerp_far, expect: |x| x + 0.75 * (3.0 - x), relative: 2.0, absolute: 2e-6, infinite: [-INF, INF] },
     Row { name: "square", function: k_square, expect: |x| x * x, relative: 1.0, absolute: 0.0, infinite: [INF, INF] },
     Row { name: "recip", function: k_recip, expect: |x| 1.0 / x, relative: 3.0, absolute: 0.0, infinite: [-0.0, 0.0] },
 ];

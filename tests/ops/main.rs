@@ -11,7 +11,9 @@ mod float;
 mod int;
 mod kernels;
 mod library;
+mod modes;
 mod numerics;
+mod tables;
 
 use std::process::Command;
 

@@ -1,38 +1,39 @@
 //! `docs/NUMERICS.md`: how far each function is from its exact value on each target, where, and what it gives at the edges.
 //!
-//! Each run measures some of all numbers, and holds what it finds to the table. All of them are visited, and the table is
-//! written, by `cargo test --release --workspace --features cuda --test ops -- --ignored numerics`, and once more with
+//! Each run measures some of all numbers, and holds what it finds to the table. All of them are visited, and the tables are
+//! written, by `cargo test --profile bench --workspace --features cuda --test ops -- --ignored`, and once more with
 //! `FUSION_CPU_ISA=base` for the CPU without fused multiply-add. `FUSION_NUMERICS_STRIDE=N` visits every N-th of them.
 
 use std::fmt;
 
 use fusion::prelude::*;
 use fusion_compiler::ir::ops::{Op, Typing};
-use fusion_compiler::ulp::NEAR_QUARTER_TURNS;
+use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
 use rayon::prelude::*;
 
 use super::float::{self, Case};
 use super::library::ROWS;
+use super::tables::{self, Tables};
 use super::{Kind, devices, download, is_base, kernels, random_bits, report, upload};
 
 /// A function of `f32`, and the same of `f64`.
-struct Function {
-    name: &'static str,
-    arity: usize,
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) arity: usize,
     call: Box<Call>,
-    of: Of,
+    pub(super) of: Of,
 }
 
 type Call = dyn Fn(&[Tensor<f32>]) -> Result<Tensor<f32>> + Sync;
 
 #[derive(Clone, Copy)]
-enum Of {
+pub(super) enum Of {
     Table(Op),
     Library(fn(f64) -> f64),
 }
 
 /// Those of the table that give numbers, then those of the library that are near what they should be everywhere.
-fn functions() -> Vec<Function> {
+pub(super) fn functions() -> Vec<Function> {
     let of_table = |&op: &Op| {
         let (info, function) = (op.info(), kernels::float(op)?);
         let gives_numbers = matches!(info.typing, Typing::Number | Typing::Float);
@@ -49,13 +50,13 @@ fn functions() -> Vec<Function> {
 
 impl Of {
     /// The function in `f64`.
-    fn exact(self, args: [f32; 3], arity: usize) -> f32 {
-        let wide = args.map(f64::from);
-        let exact = match self {
-            Of::Table(op) => (op.info().eval.float)(&wide[..arity]),
+    pub(super) fn exact(self, args: &[f32]) -> f64 {
+        let mut wide = [0.0; 3];
+        args.iter().zip(&mut wide).for_each(|(&arg, wide)| *wide = f64::from(arg));
+        match self {
+            Of::Table(op) => (op.info().eval.float)(&wide[..args.len()]),
             Of::Library(of) => of(wide[0]),
-        };
-        exact as f32
+        }
     }
 
     /// How far the result for these arguments is from what it should be, in numbers between them.
@@ -111,48 +112,50 @@ impl fmt::Display for Worst {
     }
 }
 
-/// The largest error of a function of these points.
-fn worst_of(function: &Function, (kind, device): (Kind, &Device), points: &[[f32; 3]]) -> Worst {
-    let column = |i: usize| upload(device, &points.iter().map(|point| point[i]).collect::<Vec<f32>>());
-    let results = download((function.call)(&(0..function.arity).map(column).collect::<Vec<_>>()));
-    let (of, arity) = (function.of, function.arity);
-    let worst = |so_far: Worst, (actual, point): (f32, &[f32; 3])| {
-        // Most are right, which needs no further look.
-        if actual.to_bits() == of.exact(*point, arity).to_bits() {
-            return so_far;
+/// The largest error of a function of these columns of arguments.
+fn worst_of(function: &Function, (kind, device): (Kind, &Device), columns: &[Vec<f32>]) -> Worst {
+    let tensors: Vec<_> = columns.iter().map(|column| upload(device, column)).collect();
+    let results = download((function.call)(&tensors));
+    let (of, mut args) = (function.of, [0.0; 3]);
+    let mut worst = Worst::default();
+    for (i, actual) in results.into_iter().enumerate() {
+        columns.iter().zip(&mut args).for_each(|(column, arg)| *arg = column[i]);
+        let args = &args[..columns.len()];
+        // Most are no further off than others were, which needs no further look.
+        if distance(actual, of.exact(args) as f32) >= worst.error.max(1) {
+            worst = worst.or(Worst { error: of.error(kind, args, actual), at: args.to_vec() });
         }
-        let error = of.error(kind, &point[..arity], actual);
-        if error < so_far.error.max(1) {
-            so_far
-        } else {
-            so_far.or(Worst { error, at: point[..arity].to_vec() })
-        }
-    };
-    results.into_par_iter().zip(points).fold(Worst::default, worst).reduce(Worst::default, Worst::or)
+    }
+    worst
 }
 
-/// Elements that are computed at once.
-const CHUNK: u64 = 1 << 20;
+/// Elements that are computed at once: so few that they stay in a cache.
+const CHUNK: u64 = 1 << 13;
 
 /// The largest error that is found by visiting every `stride`-th of all numbers, or as many points of several, and the
 /// edges.
 fn measured(function: &Function, on: (Kind, &Device), stride: u64) -> Worst {
-    let near = NEAR_QUARTER_TURNS.into_iter().flat_map(|bits| [bits, bits | 1 << 31]).map(f32::from_bits);
-    let mut edges = float::points(function.arity);
+    let mut edges = float::columns(&float::points(function.arity), function.arity);
     if function.arity == 1 {
-        edges.extend(near.map(|x| [x, 0.0, 0.0]));
+        let near = NEAR_QUARTER_TURNS.into_iter().flat_map(|bits| [bits, bits | 1 << 31]);
+        edges[0].extend(near.map(f32::from_bits));
     }
     let count = (1_u64 << 32).div_ceil(stride);
-    let of_chunk = |chunk: u64| {
-        let mut random = random_bits(chunk as u32);
-        let mut point = |i: u64| match function.arity {
-            1 => [f32::from_bits((i * stride) as u32), 0.0, 0.0],
-            _ => float::any(i, &mut random),
+    // A launch of a GPU costs more than one of the CPU.
+    let chunk = if on.0 == Kind::Cpu { CHUNK } else { 128 * CHUNK };
+    let of_chunk = |number: u64| {
+        let places = number * chunk..count.min((number + 1) * chunk);
+        let columns = match function.arity {
+            1 => vec![places.map(|i| f32::from_bits((i * stride) as u32)).collect()],
+            arity => {
+                let mut random = random_bits(number as u32);
+                let points: Vec<_> = places.map(|i| float::any(i, &mut random)).collect();
+                float::columns(&points, arity)
+            }
         };
-        let points = chunk * CHUNK..count.min((chunk + 1) * CHUNK);
-        worst_of(function, on, &points.map(&mut point).collect::<Vec<_>>())
+        worst_of(function, on, &columns)
     };
-    let chunks = (0..count.div_ceil(CHUNK)).into_par_iter().map(of_chunk);
+    let chunks = (0..count.div_ceil(chunk)).into_par_iter().map(of_chunk);
     worst_of(function, on, &edges).or(chunks.reduce(Worst::default, Worst::or))
 }
 
@@ -179,49 +182,6 @@ fn text(x: f32) -> String {
     named.map_or_else(|| format!("{x:?}"), |(name, _)| (*name).into())
 }
 
-/// The two tables of the file, each a row of cells for a function.
-struct Tables {
-    path: String,
-    text: String,
-}
-
-impl Tables {
-    fn read() -> Tables {
-        let path = format!("{}/docs/NUMERICS.md", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).expect("the file is there");
-        Tables { path, text }
-    }
-
-    /// The place of a table's rows, which begin after its name.
-    fn rows(&self, name: &str) -> std::ops::Range<usize> {
-        let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-        let start = self.text.find(&open).expect("the table is there") + open.len();
-        start..start + self.text[start..].find(&close).expect("it ends")
-    }
-
-    /// The cells of a row but for its name; none if there is no such row.
-    fn row(&self, table: &str, function: &str) -> Option<Vec<String>> {
-        let mut rows = self.text[self.rows(table)].lines().map(cells);
-        let row = rows.find(|cells| cells.first().is_some_and(|name| *name == format!("`{function}`")))?;
-        Some(row[1..].to_vec())
-    }
-
-    fn replace(&mut self, table: &str, titles: &[&str], rows: &[(String, Vec<String>)]) {
-        let line = |name: &str, cells: &[String]| format!("| {name} | {} |\n", cells.join(" | "));
-        let titles: Vec<String> = titles.iter().map(|title| (*title).into()).collect();
-        let rule: Vec<String> = titles.iter().map(|_| "---".into()).collect();
-        let mut text = line("function", &titles) + &line("---", &rule);
-        rows.iter().for_each(|(name, cells)| text += &line(&format!("`{name}`"), cells));
-        let place = self.rows(table);
-        self.text.replace_range(place, &text);
-    }
-}
-
-fn cells(line: &str) -> Vec<String> {
-    let line = line.trim().trim_start_matches('|').trim_end_matches('|');
-    line.split('|').map(|cell| cell.trim().into()).collect()
-}
-
 const BOUNDS: &str = "largest errors";
 const AT_EDGES: &str = "edges";
 
@@ -234,7 +194,7 @@ fn stride(default: u64) -> u64 {
 #[test]
 #[ignore = "visits every f32: minutes"]
 fn the_tables_are_written() {
-    let mut tables = Tables::read();
+    let tables = Tables::read();
     let (mut bounds, mut edges) = (vec![], vec![]);
     for function in functions() {
         let mut row = tables.row(BOUNDS, function.name).unwrap_or(vec!["–".into(); TARGETS.len()]);
@@ -252,9 +212,10 @@ fn the_tables_are_written() {
             edges.push((function.name.into(), results.collect()));
         }
     }
-    tables.replace(BOUNDS, &TARGETS, &bounds);
-    tables.replace(AT_EDGES, &EDGES.map(|(name, _)| name), &edges);
-    std::fs::write(&tables.path, &tables.text).expect("the file can be written");
+    Tables::update(|tables| {
+        tables.replace(BOUNDS, &TARGETS, &bounds);
+        tables.replace(AT_EDGES, &EDGES.map(|(name, _)| name), &edges);
+    });
 }
 
 #[test]
@@ -265,8 +226,7 @@ fn errors_are_no_larger_than_the_table_says() {
         for (kind, device) in devices() {
             let found = measured(&function, (kind, &device), stride(400_009));
             let known = &row[column(kind)];
-            let most: u64 = known.split(' ').next().and_then(|most| most.parse().ok()).expect("a number");
-            if found.error > most {
+            if found.error > tables::number(known) {
                 failures.push(format!("{} on {kind:?}: {found}, not {known}", function.name));
             }
         }
