@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fusion_compiler::ir::dtype::DType;
 
@@ -97,7 +97,7 @@ pub struct Tensor<T: Element> {
 
 /// A tensor whose element type is a value.
 #[doc(hidden)]
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RawTensor {
     memory: Arc<Memory>,
     device: Device,
@@ -107,6 +107,17 @@ pub struct RawTensor {
     len: usize,
     shape: Shape,
     dtype: DType,
+    /// While this lives, the tensor whose part this is waits and may not be written.
+    lease: Option<Weak<()>>,
+}
+
+/// A clone shares the memory, and leaves a lease to the original.
+impl Clone for RawTensor {
+    fn clone(&self) -> RawTensor {
+        let RawTensor { memory, device, offset, len, shape, dtype, lease: _ } = self;
+        let (memory, device, shape) = (memory.clone(), device.clone(), shape.clone());
+        RawTensor { memory, device, offset: *offset, len: *len, shape, dtype: *dtype, lease: None }
+    }
 }
 
 /// Whatever `fuse!` can capture as a tensor: tensors, by value or by reference.
@@ -210,7 +221,7 @@ impl<T: Element> Tensor<T> {
         }
         let memory = Arc::new(device.0.adopt(buffer)?);
         let device = device.clone();
-        Ok(Tensor::wrap(RawTensor { memory, device, offset: 0, len, shape, dtype: T::DTYPE }))
+        Ok(Tensor::wrap(RawTensor { memory, device, offset: 0, len, shape, dtype: T::DTYPE, lease: None }))
     }
 
     /// Waits for the elements and copies them to the host, row by row.
@@ -296,6 +307,33 @@ impl<T: Element> Tensor<T> {
         Tensor::wrap(RawTensor { shape, len, offset, ..self.raw.clone() })
     }
 
+    /// Has the elements from `start` on written in place by what takes a tensor; what it puts in place of that tensor is copied.
+    ///
+    /// # Errors
+    /// As `write`, and `Error::OutOfMemory`. The tensor that is left has the shape that it was given.
+    pub(crate) fn lend<R>(
+        &mut self,
+        start: usize,
+        shape: Shape,
+        write: impl FnOnce(&mut Tensor<T>) -> Result<R>,
+    ) -> Result<R> {
+        self.raw.make_unique()?;
+        let lease = Arc::new(());
+        let mut part = self.part(start, shape);
+        part.raw.lease = Some(Arc::downgrade(&lease));
+        let (offset, shape) = (part.raw.offset, part.shape().clone());
+        let result = write(&mut part)?;
+        drop(lease);
+        let in_place = Arc::ptr_eq(&part.raw.memory, &self.raw.memory) && part.raw.offset == offset;
+        if *part.shape() != shape {
+            return Err(Error::Shape { elements: part.len(), shape });
+        }
+        if !in_place {
+            self.copy_into(start, &part)?;
+        }
+        Ok(result)
+    }
+
     /// Puts the elements of another tensor at `start`, where there is room for them.
     pub(crate) fn copy_into(&mut self, start: usize, from: &Tensor<T>) -> Result<()> {
         assert!(from.len() <= self.len() && start <= self.len() - from.len(), "there is room");
@@ -355,7 +393,7 @@ impl RawTensor {
     pub(crate) fn allocate(device: &Device, dtype: DType, shape: Shape) -> Result<RawTensor> {
         let (len, bytes) = shape.size(dtype.size())?;
         let memory = Arc::new(device.0.allocate(bytes)?);
-        Ok(RawTensor { memory, device: device.clone(), offset: 0, len, shape, dtype })
+        Ok(RawTensor { memory, device: device.clone(), offset: 0, len, shape, dtype, lease: None })
     }
 
     /// Of the elements.
@@ -415,9 +453,10 @@ impl RawTensor {
         Ok(())
     }
 
-    /// Whether no other tensor has this memory.
-    pub(crate) fn is_unique(&mut self) -> bool {
-        Arc::get_mut(&mut self.memory).is_some()
+    /// Whether no other tensor has this memory, but for one that waits.
+    pub(crate) fn is_unique(&self) -> bool {
+        let waits = self.lease.as_ref().is_some_and(|lease| lease.strong_count() > 0);
+        Arc::strong_count(&self.memory) == 1 + usize::from(waits)
     }
 
     fn read(&self, bytes: &mut [u8]) -> Result<()> {
