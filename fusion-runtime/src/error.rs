@@ -301,6 +301,14 @@ pub enum Error {
         /// What is wrong with it, and how to mend that.
         what: String,
     },
+    /// Gradients are not all finite, where the optimizer was asked to tell; the parameters are as they were.
+    #[error(
+        "the gradients of step {step} are not all finite, and nothing was changed; look for a division by 0 or an overflow, or scale the loss with `GradScaler`"
+    )]
+    NotFinite {
+        /// The step, from 1.
+        step: u64,
+    },
     /// A file that cannot be read or written, or is none of ours.
     #[error("{path}: {what}")]
     File {

@@ -1,6 +1,6 @@
 //! Steps over all parameters of a model.
 
-use fusion::optim::{Adam, AdamW, Arena, Optimizer};
+use fusion::optim::{Adam, AdamW, Arena, Optimizer, Precision};
 use fusion::prelude::*;
 
 use super::{number, total};
@@ -48,4 +48,33 @@ fn a_clipped_step_is_two_launches() {
 fn amsgrad_reads_one_more() {
     let test = "optimizers::amsgrad_reads_one_more";
     check(test, 1, [20, 16], |params| Optimizer::new(Adam { amsgrad: true, ..Adam::default() }, params));
+}
+
+/// One launch to begin with the parameters and one for the step, which reads what it replaces; no other pass.
+#[test]
+fn a_copy_is_written_by_the_launch_that_updates() {
+    let test = "optimizers::a_copy_is_written_by_the_launch_that_updates";
+    check(test, 2, [16 + 2 + 6, 12 + 2 + 2], |params| {
+        Optimizer::new(AdamW::default(), params)?.with_copy::<bf16>(params)
+    });
+}
+
+/// 4 of the parameter, 4 of its gradient and 1 of each mean, and units of blocks.
+#[test]
+fn states_of_8_bits_are_one_launch_of_sixteen_bytes() {
+    const LEN: u64 = 1 << 16;
+    let total = total("optimizers::states_of_8_bits_are_one_launch_of_sixteen_bytes", |device| {
+        let mut params = Arena::new(device, [("p", &Tensor::full(device, 0.5, [LEN as usize])?)])?;
+        let grads = params.zeros_like()?;
+        let rule = AdamW { state: Precision::Bits8, ..AdamW::default() };
+        Optimizer::new(rule, &params)?.step(&mut params, &grads)
+    });
+    if let Some(total) = total {
+        let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        assert_eq!(launches, 1, "{total}");
+        let units = 8 * LEN / 256;
+        // Each thread reads the units of its block and the two numbers of all, for four elements or more.
+        assert!((10 * LEN + units..=10 * LEN + 4 * LEN).contains(&loaded), "{total}");
+        assert_eq!(stored, 6 * LEN + units, "{total}");
+    }
 }

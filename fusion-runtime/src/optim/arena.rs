@@ -11,31 +11,38 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::launch::Coalescing;
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{Element, Tensor};
 
-/// Tensors by name, one after another in one allocation, each aligned to 256 bytes, so that one launch goes over all.
+/// Tensors by name, one after another in one allocation, each aligned, so that one launch goes over all.
 #[derive(Debug)]
-pub struct Arena {
+pub struct Arena<T: Element = f32> {
     layout: Arc<Layout>,
-    flat: Tensor<f32>,
-    views: Vec<Tensor<f32>>,
+    flat: Tensor<T>,
+    views: Vec<Tensor<T>>,
 }
+
+/// Elements of a block, whose state of 8 bits has a unit of its own.
+pub(super) const BLOCK: usize = 256;
+
+/// The fewest elements of a tensor that is given whole blocks.
+const LARGE: usize = 4096;
 
 /// Where each tensor of an arena begins; arenas of one model share it.
 #[derive(Debug, PartialEq)]
 struct Layout {
     names: Vec<String>,
     shapes: Vec<Shape>,
-    /// First elements.
+    /// First elements. Large tensors are before all others, in blocks of their own; of 256 bytes are all.
     starts: Vec<usize>,
     numbers: HashMap<String, usize>,
-    /// Of all tensors, and of all with the room between.
+    /// Of all tensors, of the large ones with the room between them, and of all with it.
     elements: usize,
+    large: usize,
     len: usize,
 }
 
 impl Arena {
-    /// An arena with copies of these tensors, in this order.
+    /// An arena with copies of these tensors.
     ///
     /// # Errors
     /// `Error::Parameter` for a name that is there twice; `Error::TooLarge`; `Error::OutOfMemory`.
@@ -54,17 +61,24 @@ impl Arena {
         Ok(arena)
     }
 
-    fn zeros(device: &Device, layout: Arc<Layout>) -> Result<Arena> {
-        let mut arena = Arena { flat: Tensor::zeros(device, [layout.len])?, layout, views: vec![] };
-        arena.views = arena.layout.views(&arena.flat);
-        Ok(arena)
-    }
-
     /// An arena of the same names and shapes with zeros, on the same device: for gradients.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn zeros_like(&self) -> Result<Arena> {
+        self.zeros_of()
+    }
+}
+
+impl<T: Element> Arena<T> {
+    fn zeros(device: &Device, layout: Arc<Layout>) -> Result<Arena<T>> {
+        let mut arena = Arena { flat: Tensor::zeros(device, [layout.len])?, layout, views: vec![] };
+        arena.views = arena.layout.views(&arena.flat);
+        Ok(arena)
+    }
+
+    /// Zeros of another type.
+    pub(super) fn zeros_of<U: Element>(&self) -> Result<Arena<U>> {
         Arena::zeros(self.device(), self.layout.clone())
     }
 
@@ -72,19 +86,19 @@ impl Arena {
     ///
     /// # Errors
     /// As `Tensor::to`.
-    pub fn to(&self, device: &Device) -> Result<Arena> {
+    pub fn to(&self, device: &Device) -> Result<Arena<T>> {
         let (layout, flat) = (self.layout.clone(), self.flat.to(device)?);
         Ok(Arena { views: layout.views(&flat), layout, flat })
     }
 
     /// The tensor of a name. One that is still there when the arena is written keeps its elements, for which the whole arena is
     /// copied: drop it before.
-    pub fn get(&self, name: &str) -> Option<&Tensor<f32>> {
+    pub fn get(&self, name: &str) -> Option<&Tensor<T>> {
         self.layout.numbers.get(name).map(|&i| &self.views[i])
     }
 
-    /// Names and tensors, in the order of the memory.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor<f32>)> {
+    /// Names and tensors, in the order that they were given in.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor<T>)> {
         self.layout.names.iter().map(String::as_str).zip(&self.views)
     }
 
@@ -92,16 +106,30 @@ impl Arena {
     ///
     /// # Errors
     /// `Error::Parameter` if there is no such name, or its shape is another; as `Tensor::to`.
-    pub fn set(&mut self, name: &str, tensor: &Tensor<f32>) -> Result<()> {
-        let Some(&i) = self.layout.numbers.get(name) else {
-            let what = format!("is not in the arena, which has {}", self.layout.names.join(", "));
-            return Err(Error::Parameter { name: name.into(), what });
-        };
+    pub fn set(&mut self, name: &str, tensor: &Tensor<T>) -> Result<()> {
+        let i = self.number(name)?;
         if *tensor.shape() != self.layout.shapes[i] {
             let what = format!("has shape {}, not {}", self.layout.shapes[i], tensor.shape());
             return Err(Error::Parameter { name: name.into(), what });
         }
         self.write(|flat, layout| flat.copy_into(layout.starts[i], tensor))
+    }
+
+    /// Has the tensor of a name written by a function, in place: `grads.write_to("bias", |g| backward::into(g, &x))`.
+    ///
+    /// # Errors
+    /// `Error::Parameter` if there is no such name; as the function; `Error::Shape` if it puts a tensor of another shape there.
+    pub fn write_to<R>(&mut self, name: &str, write: impl FnOnce(&mut Tensor<T>) -> Result<R>) -> Result<R> {
+        let i = self.number(name)?;
+        self.write(|flat, layout| flat.lend(layout.starts[i], layout.shapes[i].clone(), write))
+    }
+
+    fn number(&self, name: &str) -> Result<usize> {
+        let missing = || {
+            let what = format!("is not in the arena, which has {}", self.layout.names.join(", "));
+            Error::Parameter { name: name.into(), what }
+        };
+        self.layout.numbers.get(name).copied().ok_or_else(missing)
     }
 
     /// Where it lives.
@@ -126,22 +154,22 @@ impl Arena {
 
     /// Bytes of its allocation, of which what lies between tensors is none of theirs.
     pub fn bytes(&self) -> usize {
-        self.layout.len * size_of::<f32>()
+        self.layout.len * size_of::<T>()
     }
 
     /// All elements, with zeros between tensors.
-    pub(super) fn flat(&self) -> &Tensor<f32> {
+    pub(super) fn flat(&self) -> &Tensor<T> {
         &self.flat
     }
 
-    /// Writes all elements.
-    pub(super) fn update<R>(&mut self, update: impl FnOnce(&mut Tensor<f32>) -> R) -> R {
-        self.write(|flat, _| update(flat))
+    /// The elements of large tensors, whole blocks, which are before all others.
+    pub(super) fn large(&self) -> usize {
+        self.layout.large
     }
 
-    /// A state of each element that begins with this value.
-    pub(super) fn state(&self, value: f32) -> Result<Tensor<f32>> {
-        Tensor::full(self.device(), value, [self.layout.len])
+    /// Writes all elements.
+    pub(super) fn update<R>(&mut self, update: impl FnOnce(&mut Tensor<T>) -> R) -> R {
+        self.write(|flat, _| update(flat))
     }
 
     /// Names, first elements and shapes.
@@ -151,72 +179,82 @@ impl Arena {
     }
 
     /// Whether the other arena has the same tensors, or what is not the same.
-    pub(super) fn check_layout(&self, other: &Arena) -> Result<()> {
+    pub(super) fn check_layout<U: Element>(&self, other: &Arena<U>) -> Result<()> {
         if Arc::ptr_eq(&self.layout, &other.layout) || self.layout == other.layout {
             return Ok(());
         }
-        let shape = |arena: &Arena, name: &str| arena.get(name).map(|tensor| tensor.shape().clone());
-        let different = self.layout.names.iter().chain(&other.layout.names);
-        let name = different.into_iter().find(|name| shape(self, name) != shape(other, name));
+        let shape = |layout: &Layout, name: &str| layout.numbers.get(name).map(|&i| layout.shapes[i].clone());
+        let mut different = self.layout.names.iter().chain(&other.layout.names);
+        let name = different.find(|name| shape(&self.layout, name) != shape(&other.layout, name));
         let Some(name) = name else {
             let (name, what) = (self.layout.names[0].clone(), "is in another order: use `zeros_like`".into());
             return Err(Error::Parameter { name, what });
         };
         let text =
             |shape: Option<Shape>| shape.map_or("is missing".into(), |shape| format!("has shape {shape}"));
-        let (one, two) = (text(shape(self, name)), text(shape(other, name)));
+        let (one, two) = (text(shape(&self.layout, name)), text(shape(&other.layout, name)));
         let what = format!("{one} among the parameters, and {two} among the gradients: use `zeros_like`");
         Err(Error::Parameter { name: name.clone(), what })
     }
 
     /// Writes the memory, which no view shares meanwhile.
-    fn write<R>(&mut self, write: impl FnOnce(&mut Tensor<f32>, &Layout) -> R) -> R {
+    fn write<R>(&mut self, write: impl FnOnce(&mut Tensor<T>, &Layout) -> R) -> R {
+        /// Makes the views again, even where what writes panics.
+        struct Written<'a, T: Element>(&'a mut Arena<T>);
+
+        impl<T: Element> Drop for Written<'_, T> {
+            fn drop(&mut self) {
+                self.0.views = self.0.layout.views(&self.0.flat);
+            }
+        }
+
         self.views.clear();
-        let result = write(&mut self.flat, &self.layout);
-        self.views = self.layout.views(&self.flat);
-        result
+        let written = Written(self);
+        write(&mut written.0.flat, &written.0.layout)
     }
 }
 
-impl Index<&str> for Arena {
-    type Output = Tensor<f32>;
+impl<T: Element> Index<&str> for Arena<T> {
+    type Output = Tensor<T>;
 
     /// As `get`.
     ///
     /// # Panics
     /// If there is no such name.
-    fn index(&self, name: &str) -> &Tensor<f32> {
+    fn index(&self, name: &str) -> &Tensor<T> {
         self.get(name).unwrap_or_else(|| panic!("the arena has no tensor `{name}`"))
     }
 }
 
 impl Layout {
     fn new(tensors: impl Iterator<Item = (String, Shape)>) -> Result<Layout> {
-        let mut layout = Layout {
-            names: vec![],
-            shapes: vec![],
-            starts: vec![],
-            numbers: HashMap::new(),
-            elements: 0,
-            len: 0,
-        };
+        let (mut names, mut shapes, mut numbers) = (vec![], vec![], HashMap::new());
         for (name, shape) in tensors {
-            if layout.numbers.insert(name.clone(), layout.names.len()).is_some() {
+            if numbers.insert(name.clone(), names.len()).is_some() {
                 return Err(Error::Parameter { name, what: "is there twice: give one another name".into() });
             }
-            let (elements, _) = shape.size(size_of::<f32>())?;
-            layout.starts.push(layout.len);
-            layout.elements += elements;
-            let end = (layout.len + elements).checked_mul(size_of::<f32>());
-            let end = end.and_then(|bytes| Coalescing::Optimal.align(bytes));
-            layout.len = end.ok_or(Error::TooLarge { shape: shape.clone() })? / size_of::<f32>();
-            layout.names.push(name);
-            layout.shapes.push(shape);
+            names.push(name);
+            shapes.push(shape);
         }
-        Ok(layout)
+        let sizes = shapes.iter().map(|shape| Ok(shape.size(size_of::<f32>())?.0));
+        let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
+        let (mut starts, mut len) = (vec![0; sizes.len()], 0_usize);
+        let mut place = |tensors: &[usize], align: usize| {
+            for &i in tensors {
+                starts[i] = len;
+                let end = len.checked_add(sizes[i]).and_then(|end| end.checked_next_multiple_of(align));
+                let fits = |end: &usize| end.checked_mul(size_of::<f32>()).is_some();
+                len = end.filter(fits).ok_or_else(|| Error::TooLarge { shape: shapes[i].clone() })?;
+            }
+            Ok(len)
+        };
+        let (first, rest): (Vec<_>, Vec<_>) = (0..sizes.len()).partition(|&i| sizes[i] >= LARGE);
+        let large = place(&first, BLOCK)?;
+        let len = place(&rest, Coalescing::Optimal.bytes() / size_of::<f32>())?;
+        Ok(Layout { elements: sizes.iter().sum(), names, shapes, starts, numbers, large, len })
     }
 
-    fn views(&self, flat: &Tensor<f32>) -> Vec<Tensor<f32>> {
+    fn views<T: Element>(&self, flat: &Tensor<T>) -> Vec<Tensor<T>> {
         let parts = self.starts.iter().zip(&self.shapes);
         parts.map(|(&start, shape)| flat.part(start, shape.clone())).collect()
     }

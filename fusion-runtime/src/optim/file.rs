@@ -2,7 +2,7 @@
 //!
 //! Invariant: a file is there whole or not at all, and what is loaded fits before anything is changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -10,33 +10,118 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize};
 
+use super::arena::BLOCK;
 use super::{Arena, Optimizer};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Of the layout that this crate writes.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
+
+/// Elements of one kind of all tensors that have it, as they lie in memory.
+struct Array {
+    /// What stands behind a tensor's name; nothing behind that of a parameter.
+    suffix: &'static str,
+    of: Of,
+    elements: Elements,
+}
+
+/// Which tensors have an array, and what a tensor has there.
+#[derive(Clone, Copy)]
+enum Of {
+    /// All of them, each element.
+    All,
+    /// Large ones.
+    Large,
+    /// All others.
+    Small,
+    /// Large ones, one for each block.
+    Blocks,
+}
+
+enum Elements {
+    F32(Vec<f32>),
+    I8(Vec<i8>),
+    U8(Vec<u8>),
+}
+
+impl Elements {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Elements::F32(_) => Dtype::F32,
+            Elements::I8(_) => Dtype::I8,
+            Elements::U8(_) => Dtype::U8,
+        }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Elements::F32(elements) => bytemuck::cast_slice_mut(elements),
+            Elements::I8(elements) => bytemuck::cast_slice_mut(elements),
+            Elements::U8(elements) => elements,
+        }
+    }
+
+    fn width(&self) -> usize {
+        match self {
+            Elements::F32(_) => size_of::<f32>(),
+            Elements::I8(_) | Elements::U8(_) => 1,
+        }
+    }
+}
+
+/// A tensor in a file.
+struct Entry {
+    key: String,
+    shape: Vec<usize>,
+    /// Its bytes in the array.
+    bytes: std::ops::Range<usize>,
+}
+
+impl Array {
+    fn entries(&self, params: &Arena) -> Vec<Entry> {
+        let large = params.large();
+        let entry = |(name, start, shape): (&str, usize, &Shape)| {
+            let count = shape.count().unwrap_or_else(|| unreachable!("a tensor of the arena has this shape"));
+            let (start, shape) = match self.of {
+                Of::All => (start, shape.dims().to_vec()),
+                Of::Large if start < large => (start, shape.dims().to_vec()),
+                Of::Small if start >= large => (start - large, shape.dims().to_vec()),
+                Of::Blocks if start < large => (start / BLOCK, vec![count.div_ceil(BLOCK)]),
+                Of::Large | Of::Small | Of::Blocks => return None,
+            };
+            let (width, len) = (self.elements.width(), shape.iter().product::<usize>());
+            let key = if self.suffix.is_empty() { name.into() } else { format!("{name}.{}", self.suffix) };
+            Some(Entry { key, shape, bytes: start * width..(start + len) * width })
+        };
+        params.places().filter_map(entry).collect()
+    }
+}
 
 impl Optimizer {
     /// Writes parameters and states to a file, by way of one beside it, so that a crash leaves the file that was there. Waits for the
     /// device.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be written; as `Tensor::to_vec`.
+    /// `Error::File` where it cannot be written, or two tensors in it would have one name; as `Tensor::to_vec`.
     pub fn save(&self, path: impl AsRef<Path>, params: &Arena) -> Result<()> {
+        self.check_params(params)?;
         let path = path.as_ref();
         let error = |what: String| Error::File { path: path.display().to_string(), what };
-        let mut memory = vec![("", params.flat().to_vec()?)];
-        for ((state, _), tensor) in self.rule.states().into_iter().zip(&self.states) {
-            memory.push((state, tensor.to_vec()?));
-        }
-        let mut views = vec![];
-        for (state, elements) in &memory {
-            for (name, start, shape) in params.places() {
-                let bytes = bytemuck::cast_slice(&elements[start..][..count(shape)]);
-                let view = TensorView::new(Dtype::F32, shape.dims().to_vec(), bytes);
-                views.push((key(name, state), view.map_err(|refused| error(refused.to_string()))?));
+        let mut arrays = self.arrays(params)?;
+        let (mut views, mut keys) = (vec![], HashSet::new());
+        for array in &mut arrays {
+            let (entries, dtype) = (array.entries(params), array.elements.dtype());
+            let bytes = &*array.elements.bytes();
+            for Entry { key, shape, bytes: range } in entries {
+                if !keys.insert(key.clone()) {
+                    return Err(error(format!(
+                        "`{key}` is both a parameter and the state of one: rename the parameter"
+                    )));
+                }
+                let view = TensorView::new(dtype, shape, &bytes[range]);
+                views.push((key, view.map_err(|refused| error(refused.to_string()))?));
             }
         }
         let facts = [
@@ -55,6 +140,7 @@ impl Optimizer {
     /// # Errors
     /// `Error::File` where it cannot be read, or for all that differs in names, shapes and types; nothing has changed then.
     pub fn load(&mut self, path: impl AsRef<Path>, params: &mut Arena) -> Result<()> {
+        self.check_params(params)?;
         let path = path.as_ref();
         let error = |what: String| Error::File { path: path.display().to_string(), what };
         let bytes = fs::read(path).map_err(|refused| error(refused.to_string()))?;
@@ -71,61 +157,102 @@ impl Optimizer {
                 self.rule.name(),
             )));
         }
-        let number = |name: &str| fact(name).parse::<f64>().map_err(|why| error(format!("`{name}`: {why}")));
+        let number = |name: &str| fact(name).parse::<u64>().map_err(|why| error(format!("`{name}`: {why}")));
         let (calls, skipped) = (number("calls")?, number("skipped")?);
-        let states: Vec<&str> = self.rule.states().into_iter().map(|(state, _)| state).collect();
-        let memory = read(&file, params, &states).map_err(|differences| error(differences.join("; ")))?;
-        let device = params.device().clone();
-        let tensor = |elements: Vec<f32>| {
-            let len = elements.len();
-            Tensor::from_vec(&device, elements, [len])
-        };
-        let mut tensors = memory.into_iter().map(tensor).collect::<Result<Vec<_>>>()?.into_iter();
-        let skipped_now = Tensor::full(&device, skipped as f32, [])?;
-        if let Some(flat) = tensors.next() {
-            params.update(|old| *old = flat);
+        let mut arrays = self.arrays(params)?;
+        let differences = read(&file, params, &mut arrays);
+        if !differences.is_empty() {
+            return Err(error(differences.join("; ")));
         }
-        self.states = tensors.collect();
-        (self.calls, self.skipped, self.skips) = (calls as u64, skipped_now, self.skips || skipped > 0.0);
+        self.restore(params, arrays)?;
+        let skipped = skipped as f32;
+        self.skipped = Tensor::full(params.device(), skipped, [])?;
+        (self.calls, self.skips) = (calls, self.skips || skipped > 0.0);
+        self.errors = self.errors.map(|_| skipped);
+        Ok(())
+    }
+
+    /// All that is saved, as it is now.
+    fn arrays(&self, params: &Arena) -> Result<Vec<Array>> {
+        let floats = |suffix, of, tensor: &Tensor<f32>| {
+            Ok(Array { suffix, of, elements: Elements::F32(tensor.to_vec()?) })
+        };
+        let mut arrays = vec![floats("", Of::All, params.flat())?];
+        let of = if self.blocks.is_some() { Of::Small } else { Of::All };
+        for ((state, _), tensor) in self.rule.states().into_iter().zip(&self.states) {
+            arrays.push(floats(state, of, tensor)?);
+        }
+        if let Some(blocks) = &self.blocks {
+            let [mean, squares] = &blocks.units;
+            let codes = (Elements::I8(blocks.mean.to_vec()?), Elements::U8(blocks.squares.to_vec()?));
+            arrays.push(Array { suffix: "exp_avg", of: Of::Large, elements: codes.0 });
+            arrays.push(Array { suffix: "exp_avg_sq", of: Of::Large, elements: codes.1 });
+            arrays.push(floats("exp_avg.unit", Of::Blocks, mean)?);
+            arrays.push(floats("exp_avg_sq.unit", Of::Blocks, squares)?);
+        }
+        if let Some(average) = self.average() {
+            arrays.push(floats("average", Of::All, average.flat())?);
+        }
+        Ok(arrays)
+    }
+
+    /// Takes all that `arrays` gives, in its order, and has copies follow.
+    fn restore(&mut self, params: &mut Arena, arrays: Vec<Array>) -> Result<()> {
+        let device = params.device().clone();
+        let (mut floats, mut codes) = (vec![], (None, None));
+        for Array { elements, .. } in arrays {
+            match elements {
+                Elements::F32(elements) => {
+                    let len = elements.len();
+                    floats.push(Tensor::from_vec(&device, elements, [len])?);
+                }
+                Elements::I8(mean) => codes.0 = Some(mean),
+                Elements::U8(squares) => codes.1 = Some(squares),
+            }
+        }
+        let mut floats = floats.into_iter();
+        let mut take = |tensor: &mut Tensor<f32>| floats.next().map_or((), |new| *tensor = new);
+        params.update(&mut take);
+        self.states.iter_mut().for_each(&mut take);
+        if let (Some(blocks), (Some(mean), Some(squares))) = (&mut self.blocks, codes) {
+            blocks.mean = Tensor::from_vec(&device, mean, blocks.mean.shape().clone())?;
+            blocks.squares = Tensor::from_vec(&device, squares, blocks.squares.shape().clone())?;
+            blocks.units.iter_mut().for_each(&mut take);
+        }
+        let zero = Tensor::zeros(&device, [])?;
+        for follower in &mut self.followers {
+            match follower.average() {
+                Some(average) => average.update(&mut take),
+                None => follower.follow(params.flat(), &zero, &zero)?,
+            }
+        }
         Ok(())
     }
 }
 
-/// The name in a file.
-fn key(name: &str, state: &str) -> String {
-    if state.is_empty() { name.into() } else { format!("{name}.{state}") }
-}
-
-fn count(shape: &Shape) -> usize {
-    shape.count().unwrap_or_else(|| unreachable!("a tensor of the arena has this shape"))
-}
-
-/// Parameters, then states, as they lie in an arena; or all that differs.
-fn read(file: &SafeTensors<'_>, params: &Arena, states: &[&str]) -> Result<Vec<Vec<f32>>, Vec<String>> {
-    let (mut memory, mut differences, mut known) = (vec![], vec![], vec![]);
-    for state in [""].iter().chain(states) {
-        let mut all = vec![0.0; params.flat().len()];
-        for (name, start, shape) in params.places() {
-            let name = key(name, state);
-            match file.tensor(&name) {
-                Ok(tensor) if tensor.dtype() != Dtype::F32 => {
-                    differences.push(format!("`{name}` is {:?}, not F32", tensor.dtype()));
+/// Fills arrays from a file, and tells all that differs.
+fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<String> {
+    let (mut differences, mut known) = (vec![], HashSet::new());
+    for array in arrays {
+        let (entries, dtype) = (array.entries(params), array.elements.dtype());
+        let bytes = array.elements.bytes();
+        for Entry { key, shape, bytes: range } in entries {
+            match file.tensor(&key) {
+                Ok(tensor) if tensor.dtype() != dtype => {
+                    differences.push(format!("`{key}` is {:?}, not {dtype:?}", tensor.dtype()));
                 }
-                Ok(tensor) if tensor.shape() != shape.dims() => {
-                    differences.push(format!("`{name}` has shape {:?}, not {shape}", tensor.shape()));
+                Ok(tensor) if tensor.shape() != shape => {
+                    differences.push(format!("`{key}` has shape {:?}, not {shape:?}", tensor.shape()));
                 }
-                Ok(tensor) => {
-                    bytemuck::cast_slice_mut(&mut all[start..][..count(shape)]).copy_from_slice(tensor.data())
-                }
-                Err(_) => differences.push(format!("`{name}` is missing")),
+                Ok(tensor) => bytes[range].copy_from_slice(tensor.data()),
+                Err(_) => differences.push(format!("`{key}` is missing")),
             }
-            known.push(name);
+            known.insert(key);
         }
-        memory.push(all);
     }
-    let others = file.names().into_iter().filter(|name| !known.iter().any(|known| known == name));
+    let others = file.names().into_iter().filter(|name| !known.contains(*name));
     differences.extend(others.map(|name| format!("`{name}` is none of the parameters")));
-    if differences.is_empty() { Ok(memory) } else { Err(differences) }
+    differences
 }
 
 /// Puts a file in the place of another, which stays until the new one is whole.

@@ -26,19 +26,23 @@
 //! # }
 //! ```
 //!
-//! Modules: `arena` is memory, `rule` what PyTorch calls an optimizer's options, `update` the formulas, `scaler` loss scales,
-//! `schedule` learning rates, `file` what is saved.
+//! Modules: `arena` is memory, `rule` what PyTorch calls an optimizer's options, `update` the formulas, `blocks` states of 8 bits,
+//! `follow` copies and averages, `scaler` loss scales, `schedule` learning rates, `file` what is saved, `statistics` bytes and bandwidth.
 
 mod arena;
+mod blocks;
 mod file;
+mod follow;
 mod optimizer;
 mod rule;
 mod scaler;
 mod schedule;
+mod statistics;
 mod update;
 
 pub use arena::Arena;
 pub use optimizer::Optimizer;
-pub use rule::{Adagrad, Adam, AdamW, Lion, RmsProp, Rule, Sgd};
+pub use rule::{Adagrad, Adam, AdamW, Lion, Precision, RmsProp, Rule, Sgd};
 pub use scaler::GradScaler;
 pub use schedule::Schedule;
+pub use statistics::{Measured, Statistics};

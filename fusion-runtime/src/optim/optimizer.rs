@@ -1,43 +1,61 @@
 //! One group of parameters: a rule, its states, and what is counted.
 
-use super::rule::{Gradients, Rule};
-use super::{Arena, GradScaler};
+use super::blocks::{Blocks, Given};
+use super::follow::{Follow, Follower};
+use super::rule::{Gradients, Precision, Rule};
+use super::{Arena, GradScaler, update};
+use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::tensor::{Float, Tensor};
 
 /// Updates the parameters of one arena, all in one launch.
 #[derive(Debug)]
 pub struct Optimizer {
     pub(super) rule: Rule,
-    /// In the order of `Rule::states`.
+    /// In the order of `Rule::states`: of all elements, or of those that are in no block.
     pub(super) states: Vec<Tensor<f32>>,
+    /// States of 8 bits.
+    pub(super) blocks: Option<Blocks>,
+    /// What follows the parameters; the first by the launch that updates them, where the rule has such a one.
+    pub(super) followers: Vec<Box<dyn Follow>>,
     /// Steps that were asked for.
     pub(super) calls: u64,
     /// Those of them that changed nothing, since gradients were not finite.
     pub(super) skipped: Tensor<f32>,
     /// A scale of 1.
     one: Tensor<f32>,
-    max_norm: Option<f64>,
+    pub(super) max_norm: Option<f64>,
     /// Whether a step may have been skipped, so that the device alone knows how many were taken.
     pub(super) skips: bool,
+    /// Whether a skipped step is an error, and how many there were when it was last asked.
+    pub(super) errors: Option<f32>,
 }
 
 impl Optimizer {
     /// An optimizer for these parameters, on their device.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`.
+    /// `Error::OutOfMemory`; `Error::Parameter` for `amsgrad` with a state of 8 bits, which there is not.
     pub fn new(rule: impl Into<Rule>, params: &Arena) -> Result<Optimizer> {
         let (rule, device) = (rule.into(), params.device());
-        let state = |(_, value): (&str, f32)| params.state(value);
+        let in_blocks = rule.precision() == Precision::Bits8;
+        if in_blocks && rule.states().len() > 2 {
+            let what = "has no state of 8 bits: take `Precision::F32`".into();
+            return Err(Error::Parameter { name: "amsgrad".into(), what });
+        }
+        let len = params.flat().len() - if in_blocks { params.large() } else { 0 };
+        let state = |(_, value): (&str, f32)| Tensor::full(device, value, [len]);
         Ok(Optimizer {
             states: rule.states().into_iter().map(state).collect::<Result<_>>()?,
+            blocks: if in_blocks { Some(Blocks::new(params)?) } else { None },
             rule,
+            followers: vec![],
             calls: 0,
             skipped: Tensor::zeros(device, [])?,
             one: Tensor::full(device, 1.0, [])?,
             max_norm: None,
             skips: false,
+            errors: None,
         })
     }
 
@@ -47,6 +65,72 @@ impl Optimizer {
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
         self
+    }
+
+    /// The same of which a step with gradients that are not all finite is an `Error::NotFinite`, as `error_if_nonfinite` of
+    /// `torch.nn.utils.clip_grad_norm_`: each step waits for the device.
+    pub fn with_error_if_nonfinite(mut self) -> Optimizer {
+        self.errors = Some(0.0);
+        self
+    }
+
+    /// The same that keeps a copy of the parameters in another type, for a model that computes in it: written from each new
+    /// parameter in the launch that makes it where the rule is Adam without `amsgrad` and this is the first that follows, else by a
+    /// launch more.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; as a call of a function.
+    pub fn with_copy<T: Float>(self, params: &Arena) -> Result<Optimizer> {
+        self.with_follower(Follower::<T>::new(params, None)?)
+    }
+
+    /// The same that keeps an exponential moving average of the parameters, of which it keeps so much at each step, as
+    /// `torch.optim.swa_utils.AveragedModel`; written as a copy is.
+    ///
+    /// # Errors
+    /// As `with_copy`; `Error::Parameter` if there is one.
+    pub fn with_average(self, decay: f64, params: &Arena) -> Result<Optimizer> {
+        if self.average().is_some() {
+            let what = "is there already: an optimizer keeps one".into();
+            return Err(Error::Parameter { name: "average".into(), what });
+        }
+        self.with_follower(Follower::<f32>::new(params, Some(decay))?)
+    }
+
+    fn with_follower(mut self, follower: impl Follow + 'static) -> Result<Optimizer> {
+        self.followers.push(Box::new(follower));
+        Ok(self)
+    }
+
+    /// The copy of the parameters in this type, if one is kept.
+    pub fn copy<T: Float>(&self) -> Option<&Arena<T>> {
+        let mut copies = self.followers.iter().filter(|follower| !follower.is_average());
+        copies.find_map(|copy| copy.arena().downcast_ref())
+    }
+
+    /// The moving average of the parameters, if one is kept.
+    pub fn average(&self) -> Option<&Arena> {
+        let average = self.followers.iter().find(|follower| follower.is_average())?;
+        average.arena().downcast_ref()
+    }
+
+    /// The same with its state on another device.
+    ///
+    /// # Errors
+    /// As `Tensor::to`.
+    pub fn to(&self, device: &Device) -> Result<Optimizer> {
+        Ok(Optimizer {
+            rule: self.rule,
+            states: self.states.iter().map(|state| state.to(device)).collect::<Result<_>>()?,
+            blocks: self.blocks.as_ref().map(|blocks| blocks.to(device)).transpose()?,
+            followers: self.followers.iter().map(|follower| follower.to(device)).collect::<Result<_>>()?,
+            calls: self.calls,
+            skipped: self.skipped.to(device)?,
+            one: self.one.to(device)?,
+            max_norm: self.max_norm,
+            skips: self.skips,
+            errors: self.errors,
+        })
     }
 
     /// The options.
@@ -62,7 +146,8 @@ impl Optimizer {
     /// One step.
     ///
     /// # Errors
-    /// `Error::Parameter` where the gradients are not those of the parameters; as a call of a function.
+    /// `Error::Parameter` where the gradients are not those of the parameters; as a call of a function; `Error::NotFinite` if that is
+    /// asked for.
     pub fn step(&mut self, params: &mut Arena, grads: &Arena) -> Result<()> {
         self.advance(params, grads, None)
     }
@@ -78,25 +163,67 @@ impl Optimizer {
 
     fn advance(&mut self, params: &mut Arena, grads: &Arena, scale: Option<&Tensor<f32>>) -> Result<()> {
         params.check_layout(grads)?;
-        if self.states.iter().any(|state| state.len() != params.flat().len()) {
-            let name = params.iter().next().map_or_else(String::new, |(name, _)| name.into());
-            let what = "is of another arena than the optimizer was made for".into();
-            return Err(Error::Parameter { name, what });
-        }
+        self.check_params(params)?;
         let calls = self.calls + 1;
-        let how = match (scale, self.max_norm) {
-            (None, None) if !self.skips => Gradients::Plain(calls),
-            (scale, most) => Gradients::Clipped {
-                scale: scale.unwrap_or(&self.one),
-                most: most.unwrap_or(f64::from(f32::MAX)),
-                calls,
-                skipped: &mut self.skipped,
-            },
-        };
-        self.skips |= matches!(how, Gradients::Clipped { .. });
-        params.update(|flat| self.rule.step(flat, &mut self.states, grads.flat(), how))?;
+        let counts = scale.is_some() || self.takes_norm();
+        self.skips = counts;
+        let before = if self.followers.is_empty() { None } else { Some(self.skipped.clone()) };
+        let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
+        let adam = self.rule.adam();
+        let mut followed = 0;
+        if let (Some(blocks), Some(numbers)) = (&mut self.blocks, adam) {
+            let factor = if counts {
+                &update::factor(&mut self.skipped, grads.flat(), scale, most as f32)?
+            } else {
+                &self.one
+            };
+            let given = Given { numbers, factor, skipped: &self.skipped, calls };
+            params.update(|flat| blocks.step(flat, &mut self.states, grads.flat(), given))?;
+        } else {
+            let how = if counts {
+                Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
+            } else {
+                Gradients::Plain(calls)
+            };
+            params.update(|flat| match (adam, &mut self.states[..], self.followers.first_mut()) {
+                (Some(numbers), [m, v], Some(first)) => {
+                    followed = 1;
+                    first.adam(numbers, flat, [m, v], grads.flat(), how)
+                }
+                _ => self.rule.step(flat, &mut self.states, grads.flat(), how),
+            })?;
+        }
         self.calls = calls;
-        Ok(())
+        if let Some(before) = before {
+            let mut others = self.followers.iter_mut().skip(followed);
+            others.try_for_each(|other| other.follow(params.flat(), &before, &self.skipped))?;
+        }
+        self.check_finite()
+    }
+
+    /// Whether the norm of all gradients is taken at the next step, whatever their scale.
+    pub(super) fn takes_norm(&self) -> bool {
+        self.skips || self.max_norm.is_some() || self.errors.is_some()
+    }
+
+    /// Whether the parameters are those that it was made for, as far as their number tells.
+    pub(super) fn check_params(&self, params: &Arena) -> Result<()> {
+        let in_blocks = self.blocks.as_ref().map_or(0, |blocks| blocks.mean.len());
+        let len = params.flat().len();
+        let large = if self.blocks.is_some() { params.large() } else { 0 };
+        if in_blocks == large && self.states.iter().all(|state| state.len() + in_blocks == len) {
+            return Ok(());
+        }
+        let name = params.iter().next().map_or_else(String::new, |(name, _)| name.into());
+        let what = "is of another arena than the optimizer was made for".into();
+        Err(Error::Parameter { name, what })
+    }
+
+    fn check_finite(&mut self) -> Result<()> {
+        let Some(known) = self.errors else { return Ok(()) };
+        let skipped = self.skipped.item()?;
+        self.errors = Some(skipped);
+        if skipped == known { Ok(()) } else { Err(Error::NotFinite { step: self.calls }) }
     }
 
     /// Steps that changed something. Waits for the device.
@@ -112,8 +239,11 @@ impl Optimizer {
         &self.skipped
     }
 
-    /// Bytes of its states.
+    /// Bytes of its states, and of what follows the parameters.
     pub fn bytes(&self) -> usize {
-        self.states.iter().map(|state| state.len() * size_of::<f32>()).sum()
+        let states: usize = self.states.iter().map(|state| state.len() * size_of::<f32>()).sum();
+        states
+            + self.blocks.as_ref().map_or(0, Blocks::bytes)
+            + self.followers.iter().map(|f| f.bytes()).sum::<usize>()
     }
 }

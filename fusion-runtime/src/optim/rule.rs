@@ -29,6 +29,18 @@ impl Default for Sgd {
     }
 }
 
+/// What an optimizer stores its state in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// 4 bytes for each number.
+    #[default]
+    F32,
+    /// A byte for each number, in units of the largest of its block of 256 (after Dettmers et al. 2022), of tensors of 4096 elements
+    /// or more; of others as `F32`. A step is a launch for each of the two. Numbers are rounded up or down at random, the same
+    /// way in each run, so that what is too small for a code is not lost.
+    Bits8,
+}
+
 /// Adam (Kingma and Ba 2015), `torch.optim.Adam`: weight decay is added to gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
@@ -44,11 +56,14 @@ pub struct Adam {
     pub amsgrad: bool,
     /// Follows gradients upwards.
     pub maximize: bool,
+    /// What means are stored in.
+    pub state: Precision,
 }
 
 impl Default for Adam {
     fn default() -> Adam {
-        Adam { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0, amsgrad: false, maximize: false }
+        let (lr, betas, eps, weight_decay) = (1e-3, [0.9, 0.999], 1e-8, 0.0);
+        Adam { lr, betas, eps, weight_decay, amsgrad: false, maximize: false, state: Precision::F32 }
     }
 }
 
@@ -67,12 +82,14 @@ pub struct AdamW {
     pub amsgrad: bool,
     /// Follows gradients upwards.
     pub maximize: bool,
+    /// What means are stored in.
+    pub state: Precision,
 }
 
 impl Default for AdamW {
     fn default() -> AdamW {
-        let Adam { lr, betas, eps, amsgrad, maximize, .. } = Adam::default();
-        AdamW { lr, betas, eps, weight_decay: 1e-2, amsgrad, maximize }
+        let Adam { lr, betas, eps, amsgrad, maximize, state, .. } = Adam::default();
+        AdamW { lr, betas, eps, weight_decay: 1e-2, amsgrad, maximize, state }
     }
 }
 
@@ -256,6 +273,37 @@ impl Rule {
         }
     }
 
+    /// What kernels of Adam take, if that is the rule.
+    pub(super) fn adam(&self) -> Option<AdamNumbers> {
+        let (lr, betas, eps, maximize, [l2, decay]) = match *self {
+            Rule::Adam(Adam { lr, betas, eps, weight_decay, maximize, .. }) => {
+                (lr, betas, eps, maximize, [weight_decay, 0.0])
+            }
+            Rule::AdamW(AdamW { lr, betas, eps, weight_decay, maximize, .. }) => {
+                (lr, betas, eps, maximize, [0.0, weight_decay])
+            }
+            Rule::Sgd(_) | Rule::RmsProp(_) | Rule::Adagrad(_) | Rule::Lion(_) => return None,
+        };
+        Some(AdamNumbers {
+            lr: lr as f32,
+            fresh: betas.map(fresh),
+            logs: betas.map(|beta| beta.ln() as f32),
+            eps: eps as f32,
+            up: sign(maximize),
+            l2: l2 as f32,
+            decay: decay as f32,
+        })
+    }
+
+    /// What its state is stored in.
+    pub(super) fn precision(&self) -> Precision {
+        match self {
+            Rule::Adam(options) => options.state,
+            Rule::AdamW(options) => options.state,
+            Rule::Sgd(_) | Rule::RmsProp(_) | Rule::Adagrad(_) | Rule::Lion(_) => Precision::F32,
+        }
+    }
+
     /// One step: a launch, or two if gradients are clipped.
     pub(super) fn step(
         &self,
@@ -266,12 +314,10 @@ impl Rule {
     ) -> Result<()> {
         match *self {
             Rule::Sgd(options) => options.step(p, states, g, how),
-            Rule::Adam(Adam { lr, betas, eps, weight_decay, maximize, .. }) => {
-                adam([lr, eps, weight_decay, 0.0], betas, maximize, p, states, g, how)
-            }
-            Rule::AdamW(AdamW { lr, betas, eps, weight_decay, maximize, .. }) => {
-                adam([lr, eps, 0.0, weight_decay], betas, maximize, p, states, g, how)
-            }
+            Rule::Adam(_) | Rule::AdamW(_) => match self.adam() {
+                Some(numbers) => numbers.step(p, states, g, how),
+                None => unreachable!("the rule is Adam"),
+            },
             Rule::RmsProp(options) => options.step(p, states, g, how),
             Rule::Adagrad(options) => {
                 let Adagrad { lr, lr_decay, weight_decay, eps, maximize, .. } = options;
@@ -380,41 +426,52 @@ impl RmsProp {
     }
 }
 
-/// A step of Adam, whose weight decay is coupled or not.
-fn adam(
-    [lr, eps, l2, decay]: [f64; 4],
-    betas: [f64; 2],
-    maximize: bool,
-    p: &mut Tensor<f32>,
-    states: &mut [Tensor<f32>],
-    g: &Tensor<f32>,
-    how: Gradients<'_>,
-) -> Result<()> {
-    let ([fresh1, fresh2], [log1, log2]) = (betas.map(fresh), betas.map(|beta| beta.ln() as f32));
-    let (lr, eps, up, l2, decay) = (lr as f32, eps as f32, sign(maximize), l2 as f32, decay as f32);
-    match states {
-        [_, _] => call!(
-            how,
-            adam,
-            adam_clipped,
-            p,
-            states,
-            [m, v],
-            g,
-            t,
-            [lr, fresh1, log1, fresh2, log2, eps, up, l2, decay]
-        ),
-        _ => call!(
-            how,
-            amsgrad,
-            amsgrad_clipped,
-            p,
-            states,
-            [m, v, w],
-            g,
-            t,
-            [lr, fresh1, log1, fresh2, log2, eps, up, l2, decay]
-        ),
+/// What kernels of Adam take, whose weight decay is coupled or not.
+#[derive(Clone, Copy)]
+pub(super) struct AdamNumbers {
+    pub(super) lr: f32,
+    pub(super) fresh: [f32; 2],
+    /// Logarithms of betas.
+    pub(super) logs: [f32; 2],
+    pub(super) eps: f32,
+    pub(super) up: f32,
+    pub(super) l2: f32,
+    pub(super) decay: f32,
+}
+
+impl AdamNumbers {
+    fn step(
+        self,
+        p: &mut Tensor<f32>,
+        states: &mut [Tensor<f32>],
+        g: &Tensor<f32>,
+        how: Gradients<'_>,
+    ) -> Result<()> {
+        let AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = self;
+        match states {
+            [_, _] => call!(
+                how,
+                adam,
+                adam_clipped,
+                p,
+                states,
+                [m, v],
+                g,
+                t,
+                [lr, fresh1, log1, fresh2, log2, eps, up, l2, decay]
+            ),
+            _ => call!(
+                how,
+                amsgrad,
+                amsgrad_clipped,
+                p,
+                states,
+                [m, v, w],
+                g,
+                t,
+                [lr, fresh1, log1, fresh2, log2, eps, up, l2, decay]
+            ),
+        }
     }
 }
 

@@ -276,4 +276,98 @@ fuse! {
         m = if finite { m1 } else { m };
         skipped = if finite { skipped } else { skipped + 1.0 };
     }
+
+    // What gradients are multiplied by, of which `scale` is a factor, so that their norm is at most `most`; −1 where that is not finite.
+    pub(super) fn factor(skipped: &mut f32[], g: f32[N], scale: f32[], most: f32) -> f32[] {
+        let length = norm(g, N) / scale;
+        let finite = isfinite(length);
+        skipped = if finite { skipped } else { skipped + 1.0 };
+        if finite { min(1.0, most / (length + 1e-6)) / scale } else { -1.0 }
+    }
+    pub(super) fn adam_given(
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], factor: f32[], skipped: f32[], calls: f32, lr: f32,
+        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+    ) {
+        let (p1, m1, v1) =
+            adam_of(p, m, v, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        let finite = factor >= 0.0;
+        p = if finite { p1 } else { p };
+        m = if finite { m1 } else { m };
+        v = if finite { v1 } else { v };
+    }
+
+    // A mean is the square of a code in units of the largest of its block; a mean of squares, whose root is wanted, the fourth power.
+    fn mean_of_code(code, unit) { code * abs(code) * (unit / 16129.0) }
+    fn squares_of_code(code, unit) { square(square(code / 255.0)) * unit }
+    // The code below or above, so often that the mean is what is coded: differences too small for a code would be lost at each step.
+    fn code_of_mean(x, unit, dither) {
+        let squared = if unit > 0.0 { abs(x) / unit * 16129.0 } else { 0.0 };
+        let below = floor(sqrt(squared));
+        let code = below + (if dither * (2.0 * below + 1.0) < squared - square(below) { 1.0 } else { 0.0 });
+        if x < 0.0 { -code } else { code }
+    }
+    // Nothing but 0 is 0: what divides by its root would be far too large.
+    fn code_of_squares(x, unit, dither) {
+        let power = if unit > 0.0 { x / unit * 4228250625.0 } else { 0.0 };
+        let below = floor(sqrt(sqrt(power)));
+        let (low, high) = (square(square(below)), square(square(below + 1.0)));
+        let code = below + (if dither * (high - low) < power - low { 1.0 } else { 0.0 });
+        if x > 0.0 { max(code, 1.0) } else { 0.0 }
+    }
+    // Bits without a pattern, for each element of each step.
+    fn hashed(place, seed) {
+        let x = (place ^ seed * 0x9e3779b9) * 0x85ebca6b;
+        let x = (x ^ x >> 15) * 0xc2b2ae35;
+        x ^ x >> 13
+    }
+
+    pub(super) fn adam_8bit(
+        p: &mut f32[B, K = 256], m: &mut i8[B, K], v: &mut u8[B, K], m_unit: &mut f32[B], v_unit: &mut f32[B],
+        g: f32[B, K], factor: f32[], skipped: f32[], seed: u32, calls: f32, lr: f32, fresh1: f32, log_beta1: f32,
+        fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+    ) {
+        let (m0, v0) = (mean_of_code(m as f32, m_unit), squares_of_code(v as f32, v_unit));
+        let (p1, m1, v1) =
+            adam_of(p, m0, v0, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        let (m_most, v_most) = (max(abs(m1), K), max(v1, K));
+        let bits = hashed(index((B, K)) as u32, seed);
+        let (low, high) = ((bits & 0xffff) as f32 / 65536.0, (bits >> 16) as f32 / 65536.0);
+        let finite = factor >= 0.0;
+        p = if finite { p1 } else { p };
+        m = (if finite { code_of_mean(m1, m_most, low) } else { m as f32 }) as i8;
+        v = (if finite { code_of_squares(v1, v_most, high) } else { v as f32 }) as u8;
+        m_unit = if finite { m_most } else { m_unit };
+        v_unit = if finite { v_most } else { v_unit };
+    }
+
+    // Parameters in another type, which follow the first ones slowly or are the same.
+    fn following(q, p, kept) { if kept == 0.0 { p } else { fma(q - p, kept, p) } }
+
+    pub(super) fn adam_followed<T>(
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], g: f32[N], kept: f32, t: f32, lr: f32, fresh1: f32,
+        log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+    ) {
+        let (p1, m1, v1) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        q = following(q as f32, p1, kept);
+        p = p1;
+        m = m1;
+        v = v1;
+    }
+    pub(super) fn adam_followed_clipped<T>(
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], skipped: &mut f32[], g: f32[N], kept: f32,
+        scale: f32[], most: f32, calls: f32, lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32,
+        eps: f32, sign: f32, l2: f32, decay: f32,
+    ) {
+        let (g, finite) = clip(g, N, scale, most);
+        let (p1, m1, v1) = adam_of(p, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        q = if finite { following(q as f32, p1, kept) } else { q as f32 };
+        p = if finite { p1 } else { p };
+        m = if finite { m1 } else { m };
+        v = if finite { v1 } else { v };
+        skipped = if finite { skipped } else { skipped + 1.0 };
+    }
+    // After a step that was not skipped.
+    pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], kept: f32) {
+        q = if before == skipped { following(q as f32, p, kept) } else { q as f32 };
+    }
 }

@@ -1,15 +1,19 @@
 //! Optimizers on every device: against PyTorch's trajectories, and what a training loop relies on.
 
+#[path = "../devices/mod.rs"]
 mod devices;
+mod state;
 
 use std::collections::BTreeMap;
 
 use devices::{devices, on_devices};
-use fusion::optim::{Adagrad, Adam, AdamW, Arena, GradScaler, Lion, Optimizer, RmsProp, Rule, Schedule, Sgd};
+use fusion::optim::{
+    Adagrad, Adam, AdamW, Arena, GradScaler, Lion, Optimizer, Precision, RmsProp, Rule, Schedule, Sgd,
+};
 use fusion::prelude::*;
 use safetensors::SafeTensors;
 
-static GOLDEN: &[u8] = include_bytes!("golden/optimizers.safetensors");
+static GOLDEN: &[u8] = include_bytes!("../golden/optimizers.safetensors");
 
 const SHAPES: [&[usize]; 5] = [&[33], &[8, 5], &[130], &[1], &[4, 3, 3, 2]];
 
@@ -286,19 +290,22 @@ fn bits(params: &Arena) -> Result<Vec<Vec<u32>>> {
 #[test]
 fn saved_and_loaded_is_as_if_uninterrupted() {
     for (kind, device) in devices() {
-        for (number, rule) in rules().into_iter().enumerate() {
+        let eight = Adam { state: Precision::Bits8, ..Adam::default() };
+        for (number, rule) in rules().into_iter().chain([eight.into()]).enumerate() {
             let run = || -> Result<()> {
                 let grads = |step| arena(&device, &format!("grad.{step}"));
                 let path =
                     std::env::temp_dir().join(format!("fusion-{kind:?}-{number}-{}", std::process::id()));
                 let mut params = arena(&device, "p0")?;
-                let mut optimizer = Optimizer::new(rule, &params)?.with_max_norm(3.0);
+                let mut optimizer =
+                    Optimizer::new(rule, &params)?.with_max_norm(3.0).with_average(0.5, &params)?;
                 for step in 1..=4 {
                     optimizer.step(&mut params, &grads(step)?)?;
                 }
                 optimizer.save(&path, &params)?;
                 let mut loaded = params.zeros_like()?;
-                let mut other = Optimizer::new(rule, &loaded)?.with_max_norm(3.0);
+                let mut other =
+                    Optimizer::new(rule, &loaded)?.with_max_norm(3.0).with_average(0.5, &loaded)?;
                 other.load(&path, &mut loaded)?;
                 for step in 5..=8 {
                     optimizer.step(&mut params, &grads(step)?)?;
@@ -306,6 +313,8 @@ fn saved_and_loaded_is_as_if_uninterrupted() {
                 }
                 std::fs::remove_file(&path).expect("it was written");
                 assert_eq!(bits(&params)?, bits(&loaded)?, "{device}: {rule:?}");
+                let average = |optimizer: &Optimizer| bits(optimizer.average().expect("an average"));
+                assert_eq!(average(&optimizer)?, average(&other)?, "{device}: {rule:?}");
                 assert_eq!(optimizer.steps()?, other.steps()?);
                 Ok(())
             };
@@ -336,7 +345,7 @@ fn files_that_do_not_fit_change_nothing() -> Result<()> {
     assert_eq!(bits(&others)?, before);
     let refused =
         Optimizer::new(Lion::default(), &others)?.load(&path, &mut others).expect_err("another rule");
-    assert!(refused.to_string().contains("holds `AdamW` in version `1`, not `Lion`"), "{refused}");
+    assert!(refused.to_string().contains("holds `AdamW` in version `2`, not `Lion`"), "{refused}");
     // A file that ends early, and one that cannot be written, leave the old one.
     let whole = std::fs::read(&path).expect("it was written");
     std::fs::write(&path, &whole[..whole.len() - 5]).expect("there is room");

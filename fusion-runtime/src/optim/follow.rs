@@ -1,0 +1,126 @@
+//! Parameters once more: in a type of 16 bits for a model that computes in it, or averaged over steps.
+
+use std::any::Any;
+use std::fmt::Debug;
+
+use super::Arena;
+use super::rule::{AdamNumbers, Gradients};
+use super::update;
+use crate::device::Device;
+use crate::error::Result;
+use crate::tensor::{Float, Tensor};
+
+/// An arena that follows the parameters at each step.
+#[derive(Debug)]
+pub(super) struct Follower<T: Float> {
+    arena: Arena<T>,
+    /// How much of it is kept at each step, none of a copy.
+    kept: f32,
+    is_average: bool,
+}
+
+/// A follower of any type.
+pub(super) trait Follow: Debug + Send + Sync {
+    /// Its `Arena<T>`.
+    fn arena(&self) -> &dyn Any;
+
+    /// Whether it is an average of steps, and not a copy.
+    fn is_average(&self) -> bool;
+
+    /// Its arena, if it is an average.
+    fn average(&mut self) -> Option<&mut Arena>;
+
+    /// Bytes of its arena.
+    fn bytes(&self) -> usize;
+
+    /// A step of Adam, by which it follows too.
+    fn adam(
+        &mut self,
+        numbers: AdamNumbers,
+        p: &mut Tensor<f32>,
+        states: [&mut Tensor<f32>; 2],
+        g: &Tensor<f32>,
+        how: Gradients<'_>,
+    ) -> Result<()>;
+
+    /// Follows by a launch of its own, unless the step was skipped, so that the count is another than before.
+    fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()>;
+
+    fn to(&self, device: &Device) -> Result<Box<dyn Follow>>;
+}
+
+impl<T: Float> Follower<T> {
+    /// Begins as the parameters are; a copy if nothing is said of an average.
+    pub(super) fn new(params: &Arena, average: Option<f64>) -> Result<Follower<T>> {
+        let mut follower = Follower { arena: params.zeros_of()?, kept: 0.0, is_average: average.is_some() };
+        let zero = Tensor::zeros(params.device(), [])?;
+        follower.follow(params.flat(), &zero, &zero)?;
+        follower.kept = average.unwrap_or(0.0) as f32;
+        Ok(follower)
+    }
+}
+
+impl<T: Float> Follow for Follower<T> {
+    fn arena(&self) -> &dyn Any {
+        &self.arena
+    }
+
+    fn is_average(&self) -> bool {
+        self.is_average
+    }
+
+    fn average(&mut self) -> Option<&mut Arena> {
+        if self.is_average { (&mut self.arena as &mut dyn Any).downcast_mut() } else { None }
+    }
+
+    fn bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+
+    fn adam(
+        &mut self,
+        numbers: AdamNumbers,
+        p: &mut Tensor<f32>,
+        [m, v]: [&mut Tensor<f32>; 2],
+        g: &Tensor<f32>,
+        how: Gradients<'_>,
+    ) -> Result<()> {
+        let AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
+        let kept = self.kept;
+        self.arena.update(|q| match how {
+            Gradients::Plain(t) => update::adam_followed(
+                p, m, v, q, g, kept, t as f32, lr, fresh1, log1, fresh2, log2, eps, up, l2, decay,
+            ),
+            Gradients::Clipped { scale, most, calls, skipped } => update::adam_followed_clipped(
+                p,
+                m,
+                v,
+                q,
+                skipped,
+                g,
+                kept,
+                scale,
+                most as f32,
+                calls as f32,
+                lr,
+                fresh1,
+                log1,
+                fresh2,
+                log2,
+                eps,
+                up,
+                l2,
+                decay,
+            ),
+        })
+    }
+
+    fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()> {
+        let kept = self.kept;
+        self.arena.update(|q| update::follow(q, p, before, skipped, kept))
+    }
+
+    fn to(&self, device: &Device) -> Result<Box<dyn Follow>> {
+        Ok(Box::new(Follower { arena: self.arena.to(device)?, ..*self }))
+    }
+}

@@ -1,0 +1,153 @@
+//! What an optimizer holds and moves, how fast, and what would make it less.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::rule::Precision;
+use super::{Arena, Optimizer};
+use crate::device::Device;
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// What an optimizer holds and moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statistics {
+    /// Tensors of the arena.
+    pub tensors: usize,
+    /// Bytes of the parameters, with the room between tensors.
+    pub parameter_bytes: usize,
+    /// Bytes of states, copies and averages.
+    pub state_bytes: usize,
+    /// The share of the arena that is elements, from 0 to 1.
+    pub efficiency: f64,
+    /// Bytes that a step reads and writes, as the kernels ask for them.
+    pub step_bytes: usize,
+    /// How long a step took and how fast the device copies, where that was measured.
+    pub measured: Option<Measured>,
+    /// What would take less memory or time.
+    pub suggestions: Vec<String>,
+}
+
+/// The time of a step beside what the device's memory allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Of the step, from its first launch to the end of its last.
+    pub time: Duration,
+    /// Bytes of the step, over that time.
+    pub bytes_per_second: f64,
+    /// The same of copies of 64 MiB on this device: the best of five.
+    pub copy_bytes_per_second: f64,
+}
+
+impl Optimizer {
+    /// What it holds, and what a step moves, of these parameters.
+    ///
+    /// # Errors
+    /// `Error::Parameter` where it is of another arena.
+    pub fn statistics(&self, params: &Arena) -> Result<Statistics> {
+        self.check_params(params)?;
+        let (parameter_bytes, state_bytes) = (params.bytes(), self.bytes());
+        let elements = (params.elements() * size_of::<f32>()) as f64;
+        let efficiency = if parameter_bytes == 0 { 1.0 } else { elements / parameter_bytes as f64 };
+        // Parameters and states are read and written, gradients read, once more for their norm.
+        let gradients = parameter_bytes * if self.takes_norm() { 2 } else { 1 };
+        Ok(Statistics {
+            tensors: params.len(),
+            parameter_bytes,
+            state_bytes,
+            efficiency,
+            step_bytes: 2 * (parameter_bytes + state_bytes) + gradients,
+            measured: None,
+            suggestions: self.suggestions(params, efficiency),
+        })
+    }
+
+    /// A step, as `step`, that is measured, and so waits for the device before and after. Before the first, kernels may still have to be
+    /// made: measure a later one.
+    ///
+    /// # Errors
+    /// As `step`.
+    pub fn measured_step(&mut self, params: &mut Arena, grads: &Arena) -> Result<Statistics> {
+        let device = params.device().clone();
+        let copy_bytes_per_second = copy_bandwidth(&device)?;
+        let time = device.time(|| self.step(params, grads))?;
+        let mut statistics = self.statistics(params)?;
+        let bytes_per_second = statistics.step_bytes as f64 / time.as_secs_f64().max(1e-9);
+        let measured = Measured { time, bytes_per_second, copy_bytes_per_second };
+        if measured.bytes_per_second < 0.5 * copy_bytes_per_second && statistics.step_bytes < SMALL_STEP {
+            statistics.suggestions.push(format!(
+                "a step moves {} bytes, for which a launch costs more than its memory: put more parameters into one arena",
+                statistics.step_bytes
+            ));
+        }
+        statistics.measured = Some(measured);
+        Ok(statistics)
+    }
+
+    fn suggestions(&self, params: &Arena, efficiency: f64) -> Vec<String> {
+        let mut suggestions = vec![];
+        let tiny = params.iter().filter(|(_, tensor)| tensor.len() < TINY).count();
+        if efficiency < 0.9 && tiny > 0 {
+            suggestions.push(format!(
+                "{tiny} of {} tensors have fewer than {TINY} elements, and {:.0} % of the arena lies between tensors: store them as one",
+                params.len(),
+                100.0 * (1.0 - efficiency)
+            ));
+        }
+        let amsgrad = self.states.len() > 2;
+        if self.rule.adam().is_some() && self.rule.precision() == Precision::F32 && !amsgrad {
+            // Of 8 bytes for two means, 2 and a unit of each block are left.
+            let saved = params.large() * 6 - params.large() / 32;
+            if params.large() >= LARGE_MODEL {
+                suggestions.push(format!(
+                    "`state: Precision::Bits8` would hold {saved} bytes fewer, and move twice that fewer in a step"
+                ));
+            }
+        }
+        suggestions
+    }
+}
+
+/// Elements of a tensor that takes up less than the room it is aligned to.
+const TINY: usize = 64;
+
+/// Elements from which memory is worth a word.
+const LARGE_MODEL: usize = 1 << 20;
+
+/// Bytes of a step that no memory is busy with.
+const SMALL_STEP: usize = 1 << 20;
+
+/// Bytes that copies read and write in a second.
+fn copy_bandwidth(device: &Device) -> Result<f64> {
+    const ELEMENTS: usize = 16 << 20;
+    let from = Tensor::<f32>::full(device, 1.0, [ELEMENTS])?;
+    let mut to = Tensor::<f32>::full(device, 0.0, [ELEMENTS])?;
+    let times = (0..5).map(|_| device.time(|| to.copy_into(0, &from)));
+    let times = times.collect::<Result<Vec<Duration>>>()?;
+    let best = times.into_iter().min().unwrap_or_default();
+    Ok(2.0 * (ELEMENTS * size_of::<f32>()) as f64 / best.as_secs_f64().max(1e-9))
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mebi = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+        writeln!(
+            f,
+            "{} tensors, {:.2} MiB, {:.1} % of which are elements; {:.2} MiB of state; {:.2} MiB moved in a step",
+            self.tensors,
+            mebi(self.parameter_bytes),
+            100.0 * self.efficiency,
+            mebi(self.state_bytes),
+            mebi(self.step_bytes)
+        )?;
+        if let Some(Measured { time, bytes_per_second, copy_bytes_per_second }) = self.measured {
+            writeln!(
+                f,
+                "a step in {time:.2?}: {:.1} GB/s, {:.0} % of what copies reach",
+                bytes_per_second / 1e9,
+                100.0 * bytes_per_second / copy_bytes_per_second
+            )?;
+        }
+        self.suggestions.iter().try_for_each(|suggestion| writeln!(f, "suggestion: {suggestion}"))
+    }
+}

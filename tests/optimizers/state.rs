@@ -1,0 +1,402 @@
+//! What optimizers keep beside the parameters: copies, averages and states of 8 bits; and where it is.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fusion::optim::{Adam, AdamW, Arena, Optimizer, Precision, Rule, Sgd};
+use fusion::prelude::*;
+
+use super::devices::{devices, on_devices};
+use super::{bits, of_points, point};
+
+const LEN: usize = 5000;
+
+/// A tensor in blocks, whose last is not full, and two that are in none; small ones stand first.
+fn model(device: &Device) -> Result<Arena> {
+    let tensors =
+        [of_points(device, 70, 3, 1.0)?, of_points(device, LEN, 0, 1.0)?, of_points(device, 1, 5, 1.0)?];
+    Arena::new(device, ["bias", "weight", "gain"].into_iter().zip(&tensors))
+}
+
+/// Gradients of a step; bad ones have an element that is not finite.
+fn gradients(params: &Arena, step: usize, bad: bool) -> Result<Arena> {
+    let mut grads = params.zeros_like()?;
+    for (i, (name, tensor)) in params.iter().enumerate() {
+        let mut elements = of_points(&Device::cpu(), tensor.len(), 10 * step + i, 1.0)?.to_vec()?;
+        if bad {
+            elements[0] = f32::NAN;
+        }
+        grads.set(name, &Tensor::from_vec(&Device::cpu(), elements, tensor.shape())?)?;
+    }
+    Ok(grads)
+}
+
+/// A step with those.
+fn take(optimizer: &mut Optimizer, params: &mut Arena, step: usize, bad: bool) -> Result<()> {
+    let grads = gradients(params, step, bad)?;
+    optimizer.step(params, &grads)
+}
+
+/// A file that no other test writes.
+fn fresh_path() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("fusion-state-{}-{number}", std::process::id()))
+}
+
+fn eight_bits() -> Rule {
+    AdamW { lr: 0.01, state: Precision::Bits8, ..AdamW::default() }.into()
+}
+
+fn all(params: &Arena) -> Result<Vec<f32>> {
+    Ok(params.iter().map(|(_, tensor)| tensor.to_vec()).collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// Copies are the parameters in their type, and averages what formulas say, whichever is first and by whatever rule.
+#[test]
+fn copies_and_averages_follow() {
+    let rules: [Rule; 4] = [
+        AdamW { lr: 0.01, ..AdamW::default() }.into(),
+        Adam { amsgrad: true, ..Adam::default() }.into(),
+        Sgd { lr: 0.1, momentum: 0.9, ..Sgd::default() }.into(),
+        eight_bits(),
+    ];
+    on_devices(|device| {
+        for rule in rules {
+            for (order, clips) in [(0, false), (0, true), (1, true), (2, false)] {
+                let mut params = model(device)?;
+                let mut optimizer = Optimizer::new(rule, &params)?;
+                for follower in 0..3 {
+                    optimizer = match (follower + order) % 3 {
+                        0 => optimizer.with_average(0.75, &params)?,
+                        1 => optimizer.with_copy::<f16>(&params)?,
+                        _ => optimizer.with_copy::<bf16>(&params)?,
+                    };
+                }
+                optimizer = if clips { optimizer.with_max_norm(10.0) } else { optimizer };
+                let mut average: Vec<f64> = all(&params)?.into_iter().map(f64::from).collect();
+                for step in 1..=4 {
+                    let bad = clips && step == 3;
+                    let before = bits(&params)?;
+                    take(&mut optimizer, &mut params, step, bad)?;
+                    assert_eq!(bits(&params)? == before, bad, "{device}: {rule:?}");
+                    let now = all(&params)?;
+                    if !bad {
+                        let pairs = average.iter_mut().zip(&now);
+                        pairs.for_each(|(average, &p)| *average = 0.75 * *average + 0.25 * f64::from(p));
+                    }
+                    let halves = optimizer.copy::<f16>().expect("a copy");
+                    let brains = optimizer.copy::<bf16>().expect("a copy");
+                    let averages = all(optimizer.average().expect("an average"))?;
+                    let halves =
+                        halves.iter().map(|(_, half)| half.to_vec()).collect::<Result<Vec<_>>>()?.concat();
+                    let brains =
+                        brains.iter().map(|(_, brain)| brain.to_vec()).collect::<Result<Vec<_>>>()?.concat();
+                    for (i, p) in now.into_iter().enumerate() {
+                        assert_eq!(
+                            (halves[i], brains[i]),
+                            (f16::from_f32(p), bf16::from_f32(p)),
+                            "{device}: {rule:?}"
+                        );
+                        let error = (f64::from(averages[i]) - average[i]).abs();
+                        assert!(error <= 1e-6, "{device}: {rule:?}: {} not {}", averages[i], average[i]);
+                    }
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The state of 8 bits of `weight`, of means and of squares: codes, and the units of their blocks.
+struct Codes {
+    codes: [Vec<f64>; 2],
+    units: [Vec<f32>; 2],
+}
+
+impl Codes {
+    fn of(optimizer: &Optimizer, params: &Arena) -> Result<Codes> {
+        let path = fresh_path();
+        optimizer.save(&path, params)?;
+        let bytes = std::fs::read(&path).expect("it was written");
+        std::fs::remove_file(&path).expect("it was written");
+        let file = safetensors::SafeTensors::deserialize(&bytes).expect("it is whole");
+        let data = |name: &str| file.tensor(name).expect("it is there").data().to_vec();
+        let units = |name: &str| {
+            let bytes = data(name);
+            bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four"))).collect()
+        };
+        assert_eq!(data("bias.exp_avg").len(), 70 * 4);
+        Ok(Codes {
+            codes: [
+                data("weight.exp_avg").into_iter().map(|code| code.cast_signed().into()).collect(),
+                data("weight.exp_avg_sq").into_iter().map(f64::from).collect(),
+            ],
+            units: ["weight.exp_avg.unit", "weight.exp_avg_sq.unit"].map(units),
+        })
+    }
+
+    /// What stands so many codes away from an element's mean, and from its mean of squares.
+    fn value(&self, i: usize, away: f64) -> [f64; 2] {
+        let [m, v] = [self.codes[0][i] + away, self.codes[1][i] + away];
+        let [m_unit, v_unit] = [0, 1].map(|kind| f64::from(self.units[kind][i / 256]));
+        [m * m.abs() / 127.0_f64.powi(2) * m_unit, (v / 255.0).powi(4) * v_unit]
+    }
+}
+
+/// What codes of 8 bits stand for is at most a code from the mean that they are made of, and nothing but 0 is 0.
+#[test]
+fn codes_are_near_what_they_stand_for() {
+    on_devices(|device| {
+        let mut params = model(device)?;
+        let mut optimizer = Optimizer::new(eight_bits(), &params)?;
+        let grads = gradients(&params, 1, false)?;
+        optimizer.step(&mut params, &grads)?;
+        let codes = Codes::of(&optimizer, &params)?;
+        assert_eq!((codes.codes[0].len(), codes.units[0].len()), (LEN, LEN.div_ceil(256)));
+        for (i, g) in grads["weight"].to_vec()?.into_iter().enumerate() {
+            let [m, v] = [0.1 * f64::from(g), 0.001 * f64::from(g).powi(2)];
+            let ([m0, v0], [m1, v1]) = (codes.value(i, -1.0), codes.value(i, 1.0));
+            assert!((m0..=m1).contains(&m), "{device}: {m} is not from {m0} to {m1}");
+            let code = codes.codes[1][i];
+            assert!(
+                code > 0.0 && (v0 < v || code == 1.0) && v < v1,
+                "{device}: {v} is not from {v0} to {v1}"
+            );
+        }
+        Ok(())
+    });
+}
+
+/// Means of many steps are on average what they should be: always rounded down they would be a tenth too small, and those of
+/// squares, to which each step adds less than a code, would stay where they begin.
+#[test]
+fn codes_are_right_on_average() {
+    on_devices(|device| {
+        let mut params = model(device)?;
+        let mut optimizer = Optimizer::new(eight_bits(), &params)?;
+        let mut grads = params.zeros_like()?;
+        // The first of a block is the unit.
+        let gradient = (0..LEN).map(|i| if i % 256 == 0 { 2.0 } else { 1.0 }).collect();
+        grads.set("weight", &Tensor::from_vec(device, gradient, [LEN])?)?;
+        for _ in 0..80 {
+            optimizer.step(&mut params, &grads)?;
+        }
+        let codes = Codes::of(&optimizer, &params)?;
+        let ones = (0..LEN).filter(|i| i % 256 != 0);
+        let sums = ones.clone().map(|i| codes.value(i, 0.0)).fold([0.0; 2], |[m, v], [a, b]| [m + a, v + b]);
+        let [m, v] = sums.map(|sum| sum / ones.clone().count() as f64);
+        let (expected_m, expected_v) = (1.0 - 0.9_f64.powi(80), 1.0 - 0.999_f64.powi(80));
+        assert!((m / expected_m - 1.0).abs() < 0.01, "{device}: {m}, not {expected_m}");
+        assert!((v / expected_v - 1.0).abs() < 0.02, "{device}: {v}, not {expected_v}");
+        Ok(())
+    });
+}
+
+/// Where the state is of 8 bits it goes the way of f32, slowly changing means included; small tensors go exactly so.
+#[test]
+fn eight_bits_go_the_way_of_all() -> Result<()> {
+    let device = Device::cpu();
+    let f32s = AdamW { lr: 0.01, ..AdamW::default() };
+    let mut losses = vec![];
+    for rule in [Rule::from(f32s), eight_bits()] {
+        let mut params = model(&device)?;
+        let mut optimizer = Optimizer::new(rule, &params)?;
+        let mut grads = params.zeros_like()?;
+        for step in 0..400 {
+            // Half the square of the distance from 3, of each element in units of its own, and noise.
+            let weight = params["weight"].to_vec()?.into_iter().enumerate();
+            let unit = |i: usize| 10f32.powi(i as i32 % 4 - 2);
+            let gradient = weight.map(|(i, p)| unit(i) * (p - 3.0 + 0.3 * point(i, step))).collect();
+            grads.set("weight", &Tensor::from_vec(&device, gradient, [LEN])?)?;
+            grads.set("bias", &params["bias"].clone())?;
+            optimizer.step(&mut params, &grads)?;
+        }
+        let loss = params["weight"].to_vec()?.into_iter().map(|p| f64::from(p - 3.0).powi(2)).sum::<f64>();
+        losses.push((loss / LEN as f64, params["bias"].to_vec()?));
+    }
+    assert!(losses[1].0 < 1.2 * losses[0].0 + 1e-3, "{} and {}", losses[0].0, losses[1].0);
+    assert_eq!(losses[0].1, losses[1].1);
+    Ok(())
+}
+
+/// Parameters and state that go to another device in the middle go on there.
+#[test]
+fn state_moves_between_devices() {
+    let all_devices = devices();
+    for rule in [eight_bits(), AdamW::default().into()] {
+        for (_, from) in &all_devices {
+            for (_, to) in &all_devices {
+                let run = |moves: bool| -> Result<(Vec<f32>, Vec<f32>, u64)> {
+                    let mut params = model(from)?;
+                    let mut optimizer =
+                        Optimizer::new(rule, &params)?.with_max_norm(5.0).with_average(0.9, &params)?;
+                    for step in 1..=6 {
+                        if moves && step == 4 {
+                            (params, optimizer) = (params.to(to)?, optimizer.to(to)?);
+                        }
+                        take(&mut optimizer, &mut params, step, step == 2)?;
+                    }
+                    let average = all(optimizer.average().expect("an average"))?;
+                    Ok((all(&params)?, average, optimizer.steps()?))
+                };
+                let [moved, stayed] = [true, false].map(|moves| run(moves).expect("devices work"));
+                assert_eq!((moved.2, stayed.2), (5, 5));
+                let apart =
+                    |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                // A code that falls on the other side is a small part of a step of 0.01.
+                let most = if rule == eight_bits() { 2e-3 } else { 1e-6 };
+                assert!(
+                    apart(&moved.0, &stayed.0) <= most,
+                    "{rule:?}: {from} to {to}: {}",
+                    apart(&moved.0, &stayed.0)
+                );
+                assert!(apart(&moved.1, &stayed.1) <= most, "{rule:?}: {from} to {to}");
+            }
+        }
+    }
+}
+
+/// Codes that are saved, loaded elsewhere and continued have the bits of those that were never interrupted.
+#[test]
+fn codes_are_saved() {
+    on_devices(|device| {
+        let path = fresh_path();
+        let mut params = model(device)?;
+        let mut optimizer = Optimizer::new(eight_bits(), &params)?.with_copy::<bf16>(&params)?;
+        for step in 1..=3 {
+            take(&mut optimizer, &mut params, step, false)?;
+        }
+        optimizer.save(&path, &params)?;
+        let mut loaded = params.zeros_like()?;
+        let mut other = Optimizer::new(eight_bits(), &loaded)?.with_copy::<bf16>(&loaded)?;
+        other.load(&path, &mut loaded)?;
+        std::fs::remove_file(&path).expect("it was written");
+        let copy = |optimizer: &Optimizer| optimizer.copy::<bf16>().expect("a copy")["weight"].to_vec();
+        assert_eq!(copy(&optimizer)?, copy(&other)?, "{device}");
+        for step in 4..=6 {
+            take(&mut optimizer, &mut params, step, false)?;
+            take(&mut other, &mut loaded, step, false)?;
+        }
+        assert_eq!((bits(&params)?, copy(&optimizer)?), (bits(&loaded)?, copy(&other)?), "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn what_cannot_be_is_an_error() -> Result<()> {
+    let device = Device::cpu();
+    let mut params = model(&device)?;
+    let message = |result: Result<Optimizer>| result.map(|_| ()).expect_err("it is wrong").to_string();
+    let amsgrad = Adam { amsgrad: true, state: Precision::Bits8, ..Adam::default() };
+    assert!(message(Optimizer::new(amsgrad, &params)).contains("amsgrad"));
+    let twice = Optimizer::new(eight_bits(), &params)?.with_average(0.5, &params)?.with_average(0.6, &params);
+    assert!(message(twice).contains("is there already"));
+    // Gradients that are not finite, where that is asked for: once each, and nothing changes.
+    for rule in [eight_bits(), Sgd::default().into()] {
+        let mut optimizer = Optimizer::new(rule, &params)?.with_error_if_nonfinite();
+        take(&mut optimizer, &mut params, 1, false)?;
+        let before = bits(&params)?;
+        let refused = take(&mut optimizer, &mut params, 2, true).expect_err("it is NaN");
+        assert!(refused.to_string().starts_with("the gradients of step 2 are not all finite"), "{refused}");
+        assert_eq!(bits(&params)?, before);
+        take(&mut optimizer, &mut params, 3, false)?;
+        assert_eq!(optimizer.steps()?, 2);
+    }
+    // Names that collide in a file.
+    let one = Tensor::full(&device, 1.0, [2])?;
+    let named = Arena::new(&device, [("w", &one), ("w.exp_avg", &one)])?;
+    let path = fresh_path();
+    let refused = Optimizer::new(AdamW::default(), &named)?.save(&path, &named).expect_err("they collide");
+    assert!(refused.to_string().contains("`w.exp_avg` is both"), "{refused}");
+    assert!(!path.exists());
+    Ok(())
+}
+
+/// Bytes are those of memory, and what is suggested holds.
+#[test]
+fn statistics_tell_bytes() {
+    on_devices(|device| {
+        let tensors = [Tensor::full(device, 1.0, [1 << 20])?, Tensor::full(device, 1.0, [3])?];
+        let mut params = Arena::new(device, ["weight", "gain"].into_iter().zip(&tensors))?;
+        let grads = params.zeros_like()?;
+        let mut optimizer = Optimizer::new(AdamW::default(), &params)?;
+        let held = optimizer.statistics(&params)?;
+        let elements = (1 << 20) + 64;
+        assert_eq!((held.tensors, held.parameter_bytes, held.state_bytes), (2, 4 * elements, 8 * elements));
+        assert_eq!((held.step_bytes, held.measured), (28 * elements, None));
+        assert!(held.efficiency > 0.999 && held.suggestions.len() == 1, "{held}");
+        let eight = Optimizer::new(eight_bits(), &params)?;
+        let saved = held.state_bytes - eight.statistics(&params)?.state_bytes;
+        assert!(held.suggestions[0].contains(&format!("would hold {saved} bytes fewer")), "{held}");
+        assert_eq!(eight.statistics(&params)?.suggestions, [""; 0]);
+        optimizer.step(&mut params, &grads)?;
+        let measured = optimizer.measured_step(&mut params, &grads)?;
+        let Some(times) = measured.measured else { panic!("it was measured") };
+        assert!(times.time.as_secs_f64() > 0.0 && times.copy_bytes_per_second > 0.0);
+        let bytes = times.bytes_per_second * times.time.as_secs_f64();
+        assert!((bytes / (28 * elements) as f64 - 1.0).abs() < 1e-6, "{measured}");
+        let clipped =
+            Optimizer::new(Sgd::default(), &params)?.with_max_norm(1.0).with_copy::<f16>(&params)?;
+        assert_eq!(clipped.statistics(&params)?.step_bytes, (8 + 8 + 4) * elements);
+        // Gains of a thousand layers, each in 256 bytes.
+        let gains: Vec<(String, &Tensor<f32>)> =
+            (0..1000).map(|i| (format!("gain{i}"), &tensors[1])).collect();
+        let gains = Arena::new(device, gains)?;
+        let tiny = Optimizer::new(Sgd::default(), &gains)?.statistics(&gains)?;
+        assert!(
+            tiny.suggestions[0].starts_with("1000 of 1000 tensors have fewer than 64 elements, and 95 %"),
+            "{tiny}"
+        );
+        Ok(())
+    });
+}
+
+fuse! {
+    pub(crate) fn tripled(x: f32[N]) -> f32[N] { 3.0 * x }
+    pub(crate) fn doubled(x: &mut f32[N]) { x *= 2.0; }
+    // The old content is read elsewhere, so that it gets new memory.
+    pub(crate) fn turned(x: &mut f32[N]) { x = flip(x, N); }
+}
+
+/// A function writes its result, or in place, where the gradient is; whatever else is put there is copied.
+#[test]
+fn gradients_are_written_in_place() {
+    on_devices(|device| {
+        let mut grads = model(device)?;
+        let (weight, bias) = (grads["weight"].to_vec()?, grads["bias"].to_vec()?);
+        let x = of_points(device, 70, 1, 1.0)?;
+        grads.write_to("bias", |g| tripled::into(g, &x))?;
+        let expect: Vec<f32> = x.to_vec()?.into_iter().map(|x| 3.0 * x).collect();
+        assert_eq!(grads["bias"].to_vec()?, expect, "{device}");
+        grads.write_to("bias", doubled)?;
+        grads.write_to("bias", turned)?;
+        let expect: Vec<f32> = expect.into_iter().rev().map(|x| 2.0 * x).collect();
+        assert_eq!(grads["bias"].to_vec()?, expect, "{device}");
+        // One that is taken out keeps its elements, and is no longer part of the arena.
+        let mut taken = grads.write_to("bias", |g| Ok(std::mem::replace(g, x.clone())))?;
+        doubled(&mut taken)?;
+        assert_eq!(grads["bias"].to_vec()?, x.to_vec()?, "{device}");
+        assert_eq!(taken.to_vec()?[0], 2.0 * expect[0], "{device}");
+        // So does a clone of it.
+        let mut clone = grads.write_to("bias", |g| Ok(g.clone()))?;
+        doubled(&mut clone)?;
+        assert_eq!(grads["bias"].to_vec()?, x.to_vec()?, "{device}");
+        assert!(
+            grads
+                .write_to("bias", |g| {
+                    *g = Tensor::zeros(device, [3])?;
+                    Ok(())
+                })
+                .is_err()
+        );
+        assert!(grads.write_to("none", doubled).is_err());
+        assert_eq!(grads["weight"].to_vec()?, weight, "{device}");
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            grads.write_to("bias", |_| -> Result<()> { panic!("on purpose") })
+        }));
+        assert!(panics.is_err());
+        assert_eq!((grads["bias"].len(), grads["weight"].to_vec()?), (bias.len(), weight), "{device}");
+        Ok(())
+    });
+}
