@@ -43,11 +43,11 @@ impl Blocks {
         Ok(Blocks { mean: self.mean.to(device)?, squares: self.squares.to(device)?, units })
     }
 
-    /// Two launches: over blocks, and over the tensors that have none, of which `rest` is the state.
+    /// Two launches: over blocks, and over the tensors that have none, of which these are the means.
     pub(super) fn step(
         &mut self,
         p: &mut Tensor<f32>,
-        rest: &mut [Tensor<f32>],
+        [m, v]: [&mut Tensor<f32>; 2],
         g: &Tensor<f32>,
         given: Given<'_>,
     ) -> Result<()> {
@@ -79,7 +79,6 @@ impl Blocks {
                 decay,
             )
         })?;
-        let [m, v] = rest else { unreachable!("the state of Adam is two means") };
         let others = Shape::from([p.len() - large]);
         let g = g.part(large, others.clone());
         p.lend(large, others, |p| {

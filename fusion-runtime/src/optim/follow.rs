@@ -4,7 +4,8 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use super::Arena;
-use super::rule::{AdamNumbers, Gradients};
+use super::blocks::Given;
+use super::rule::AdamNumbers;
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -36,11 +37,10 @@ pub(super) trait Follow: Debug + Send + Sync {
     /// A step of Adam, by which it follows too.
     fn adam(
         &mut self,
-        numbers: AdamNumbers,
         p: &mut Tensor<f32>,
         states: [&mut Tensor<f32>; 2],
         g: &Tensor<f32>,
-        how: Gradients<'_>,
+        given: Given<'_>,
     ) -> Result<()>;
 
     /// Follows by a launch of its own, unless the step was skipped, so that the count is another than before.
@@ -79,28 +79,24 @@ impl<T: Float> Follow for Follower<T> {
 
     fn adam(
         &mut self,
-        numbers: AdamNumbers,
         p: &mut Tensor<f32>,
         [m, v]: [&mut Tensor<f32>; 2],
         g: &Tensor<f32>,
-        how: Gradients<'_>,
+        given: Given<'_>,
     ) -> Result<()> {
+        let Given { numbers, factor, skipped, calls } = given;
         let AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         let kept = self.kept;
-        self.arena.update(|q| match how {
-            Gradients::Plain(t) => update::adam_followed(
-                p, m, v, q, g, kept, t as f32, lr, fresh1, log1, fresh2, log2, eps, up, l2, decay,
-            ),
-            Gradients::Clipped { scale, most, calls, skipped } => update::adam_followed_clipped(
+        self.arena.update(|q| {
+            update::adam_followed(
                 p,
                 m,
                 v,
                 q,
-                skipped,
                 g,
                 kept,
-                scale,
-                most as f32,
+                factor,
+                skipped,
                 calls as f32,
                 lr,
                 fresh1,
@@ -111,7 +107,7 @@ impl<T: Float> Follow for Follower<T> {
                 up,
                 l2,
                 decay,
-            ),
+            )
         })
     }
 

@@ -76,7 +76,7 @@ impl Optimizer {
 
     /// The same that keeps a copy of the parameters in another type, for a model that computes in it: written from each new
     /// parameter in the launch that makes it where the rule is Adam without `amsgrad` and this is the first that follows, else by a
-    /// launch more.
+    /// launch more. Clipped gradients take a launch more too.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; as a call of a function.
@@ -169,29 +169,34 @@ impl Optimizer {
         self.skips = counts;
         let before = if self.followers.is_empty() { None } else { Some(self.skipped.clone()) };
         let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
-        let adam = self.rule.adam();
+        let flat = grads.flat();
         let mut followed = 0;
-        if let (Some(blocks), Some(numbers)) = (&mut self.blocks, adam) {
-            let factor = if counts {
-                &update::factor(&mut self.skipped, grads.flat(), scale, most as f32)?
-            } else {
-                &self.one
-            };
-            let given = Given { numbers, factor, skipped: &self.skipped, calls };
-            params.update(|flat| blocks.step(flat, &mut self.states, grads.flat(), given))?;
-        } else {
-            let how = if counts {
-                Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
-            } else {
-                Gradients::Plain(calls)
-            };
-            params.update(|flat| match (adam, &mut self.states[..], self.followers.first_mut()) {
-                (Some(numbers), [m, v], Some(first)) => {
-                    followed = 1;
-                    first.adam(numbers, flat, [m, v], grads.flat(), how)
-                }
-                _ => self.rule.step(flat, &mut self.states, grads.flat(), how),
-            })?;
+        match (self.rule.adam(), &mut self.blocks, self.followers.first_mut(), &mut self.states[..]) {
+            // One launch more where gradients are clipped: what they are multiplied by is a number of its own.
+            (Some(numbers), blocks, first, [m, v]) if blocks.is_some() || first.is_some() => {
+                let factor = if counts {
+                    &update::factor(&mut self.skipped, flat, scale, most as f32)?
+                } else {
+                    &self.one
+                };
+                let given = Given { numbers, factor, skipped: &self.skipped, calls };
+                params.update(|p| match (blocks, first) {
+                    (Some(blocks), _) => blocks.step(p, [m, v], flat, given),
+                    (None, Some(first)) => {
+                        followed = 1;
+                        first.adam(p, [m, v], flat, given)
+                    }
+                    (None, None) => unreachable!("one of them is there"),
+                })?;
+            }
+            (_, _, _, states) => {
+                let how = if counts {
+                    Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
+                } else {
+                    Gradients::Plain(calls)
+                };
+                params.update(|p| self.rule.step(p, states, flat, how))?;
+            }
         }
         self.calls = calls;
         if let Some(before) = before {

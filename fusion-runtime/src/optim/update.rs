@@ -344,27 +344,17 @@ fuse! {
     fn following(q, p, kept) { if kept == 0.0 { p } else { fma(q - p, kept, p) } }
 
     pub(super) fn adam_followed<T>(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], g: f32[N], kept: f32, t: f32, lr: f32, fresh1: f32,
-        log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], g: f32[N], kept: f32, factor: f32[], skipped: f32[],
+        calls: f32, lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
+        decay: f32,
     ) {
-        let (p1, m1, v1) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        q = following(q as f32, p1, kept);
-        p = p1;
-        m = m1;
-        v = v1;
-    }
-    pub(super) fn adam_followed_clipped<T>(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], skipped: &mut f32[], g: f32[N], kept: f32,
-        scale: f32[], most: f32, calls: f32, lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32,
-        eps: f32, sign: f32, l2: f32, decay: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, m1, v1) = adam_of(p, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        let (p1, m1, v1) =
+            adam_of(p, m, v, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        let finite = factor >= 0.0;
         q = if finite { following(q as f32, p1, kept) } else { q as f32 };
         p = if finite { p1 } else { p };
         m = if finite { m1 } else { m };
         v = if finite { v1 } else { v };
-        skipped = if finite { skipped } else { skipped + 1.0 };
     }
     // After a step that was not skipped.
     pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], kept: f32) {
