@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::check::{Function, Source, front_end};
 use fusion_compiler::emit::ptx::ptx;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
@@ -18,7 +18,11 @@ mod tools;
 
 /// All texts for a GPU, by the name of their kernel.
 fn texts(target: Target) -> Vec<(String, String)> {
-    kernels::functions().iter().flat_map(|function| texts_of(&kernels::plan(function), target)).collect()
+    texts_of_all(&kernels::functions(), target)
+}
+
+fn texts_of_all(functions: &[Function], target: Target) -> Vec<(String, String)> {
+    functions.iter().flat_map(|function| texts_of(&kernels::plan(function), target)).collect()
 }
 
 fn texts_of(plan: &Plan<CpuKernels>, target: Target) -> Vec<(String, String)> {
@@ -95,6 +99,32 @@ fn contiguous_kernels_access_128_bits() {
             assert_eq!(accesses(text), [loads, 2 * loads, stores, 2 * stores], "{text}");
         }
     }
+}
+
+/// What is set beside other people's kernels: all of it assembles with its values in registers, and the main path reads
+/// and writes memory by 128 bits alone.
+#[test]
+fn compared_kernels_access_128_bits_without_spills() {
+    let cases = [
+        // Loads and stores as above. The rest of a line, and what a row gives, are single ones.
+        ("fuse_gate_0_v4", [3, 6, 1, 2]),
+        ("fuse_chain_0_v4", [2, 4, 1, 2]),
+        ("fuse_gelu_of_0_v4", [1, 2, 1, 2]),
+        ("fuse_swiglu_0_v4", [2, 4, 1, 2]),
+        ("fuse_softmax_rows_0_t32_held_v4", [1, 1, 1, 1]),
+        ("fuse_layer_norm_rows_0_t32_held_v4", [3, 3, 1, 1]),
+        ("fuse_rms_norm_rows_0_t32_held_v4", [2, 2, 1, 1]),
+        ("fuse_token_loss_0_t256_v4", [1, 2, 0, 1]),
+        ("fuse_sum_of_squares_0_parts_t256_v4", [1, 1, 0, 1]),
+        ("fuse_adamw_0_v4", [4, 8, 3, 6]),
+    ];
+    let functions = kernels::functions_of(include_str!("../benches/ptx/kernels.fuse"));
+    let texts = texts_of_all(&functions, Target::Ptx);
+    for (kernel, expect) in cases {
+        let (_, text) = texts.iter().find(|(name, _)| *name == kernel).expect(kernel);
+        assert_eq!(accesses(text), expect, "{kernel}: {text}");
+    }
+    tools::assemble(&without_names(texts));
 }
 
 /// Where rows are whole vectors: tensors along the inner dim by 128 bits, what lacks it by itself, and no rest.

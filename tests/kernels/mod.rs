@@ -6,8 +6,12 @@ use fusion_compiler::{CpuKernels, compile};
 
 /// The functions of `kernels.fuse`, in order.
 pub(crate) fn functions() -> Vec<Function> {
-    let tokens = include_str!("kernels.fuse").parse().expect("the kernels are tokens");
-    match front_end(tokens) {
+    functions_of(include_str!("kernels.fuse"))
+}
+
+/// Those of a text.
+pub(crate) fn functions_of(text: &str) -> Vec<Function> {
+    match front_end(text.parse().expect("the kernels are tokens")) {
         Ok(Source::Items(functions)) => functions,
         other => panic!("the kernels are functions without mistakes: {other:?}"),
     }

@@ -1,0 +1,182 @@
+"""Our kernels beside those of nvcc and Triton, as machine code: needs no GPU.
+
+python benches/ptx/compare.py [--generations 80,90,100]    # prints a table, and writes it to benches/results/ptx.md
+
+The tools come from PyPI, into the target folder. Instructions for an element are counted in the main path of the listing:
+they compare programs for the same work, and are no time.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import venv
+
+import sass
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+WORK = TARGET / "ptx"
+RESULT = ROOT / "benches" / "results" / "ptx.md"
+PACKAGES = [
+    "nvidia-cuda-nvcc>=13,<14", "nvidia-cuda-nvdisasm>=13,<14", "nvidia-cuda-runtime>=13,<14", "nvidia-cuda-crt>=13,<14",
+    "nvidia-cuda-cccl>=13,<14", "nvidia-nvvm>=13,<14", "triton",
+]  # fmt: skip
+
+# By function: the suffix of our kernel; of an element its reads, and its writes, 0 where those are of a row; elements of a
+# row, or None. Rows of 1024 are a warp's, but in Triton; long ones are a block's.
+ROW, LONG = 1024, 50176
+KERNELS = {
+    "gate": ("_0_v4", 3, 1, None),
+    "chain": ("_0_v4", 2, 1, None),
+    "gelu_of": ("_0_v4", 1, 1, None),
+    "swiglu": ("_0_v4", 2, 1, None),
+    "softmax_rows": ("_0_t32_held_v4", 1, 1, ROW),
+    "layer_norm_rows": ("_0_t32_held_v4", 1, 1, ROW),
+    "rms_norm_rows": ("_0_t32_held_v4", 1, 1, ROW),
+    "token_loss": ("_0_t256_v4", 1, 0, LONG),
+    "sum_of_squares": ("_0_parts_t256_v4", 1, 0, None),
+    "adamw": ("_0_v4", 4, 3, None),
+}
+WARP_ROWS = ("softmax_rows", "layer_norm_rows", "rms_norm_rows")
+MAKERS = ["ours", "nvcc", "Triton", "ours, fast_math", "nvcc, fast math"]
+
+
+def tools(python):
+    """The environment of commands with NVIDIA's tools, and the Python that has Triton."""
+    if python is None:
+        folder = TARGET / "tools" / "ptx-venv"
+        python = folder / "bin" / "python"
+        if not python.exists():
+            venv.create(folder, with_pip=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    query = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([python, "-c", query], check=True, capture_output=True, text=True).stdout.strip()
+    toolkit = pathlib.Path(site) / "nvidia" / "cu13"
+    for program in [*(toolkit / "bin").glob("*"), *(toolkit / "nvvm" / "bin").glob("*")]:
+        if program.is_file():
+            program.chmod(0o755)
+    path = f"{toolkit / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "TRITON_CACHE_DIR": str(WORK / "triton-cache")}, python
+
+
+def run(environment, *command):
+    done = subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def emit_ours(environment):
+    built = run(environment, "cargo", "build", "--manifest-path", ROOT / "Cargo.toml", "--bench", "ptx", "--message-format", "json")
+    program = re.findall(r'"executable":"([^"]*/ptx-[0-9a-f]+)"', built)[-1]
+    run(environment, program, WORK / "ours")
+
+
+def disassembled(environment, cubin, log):
+    return sass.kernels(log, run(environment, "nvdisasm", "-c", cubin))
+
+
+def assembled(environment, text, generation):
+    """The one kernel of a file."""
+    source, cubin = text.read_text(), WORK / "one.cubin"
+    # Code for one generation alone runs on no other.
+    special = re.search(r"\.target\s+sm_(\d+[af])\b", source)
+    log = run(environment, "ptxas", "-v", f"-arch=sm_{special[1] if special else generation}", text, "-o", cubin)
+    return disassembled(environment, cubin, log)[0]
+
+
+def by_nvcc(environment, generation, *options):
+    cubin = WORK / "hand.cubin"
+    flags = ["-O3", "-std=c++17", f"-arch=sm_{generation}", "-Xptxas", "-v", "-cubin", *options]
+    log = run(environment, "nvcc", *flags, HERE / "kernels.cu", "-o", cubin)
+    return {kernel.name: kernel for kernel in disassembled(environment, cubin, log)}
+
+
+def of_all(environment, python, generation):
+    """The kernels of each maker by function."""
+    triton = WORK / f"triton-{generation}"
+    run(environment, python, HERE / "triton_kernels.py", triton, generation)
+    ours = lambda math: {
+        name: assembled(environment, WORK / "ours" / math / f"fuse_{name}{KERNELS[name][0]}.ptx", generation)
+        for name in KERNELS
+    }
+    return {
+        "ours": ours("accurate"),
+        "nvcc": by_nvcc(environment, generation),
+        "Triton": {name: assembled(environment, triton / f"{name}.ptx", generation) for name in KERNELS},
+        "ours, fast_math": ours("fast"),
+        "nvcc, fast math": by_nvcc(environment, generation, "--use_fast_math"),
+    }
+
+
+def launch(maker, name):
+    """Threads of a block, bytes of shared memory asked for at the launch, and elements of a thread, or None."""
+    _, _, _, row = KERNELS[name]
+    if maker == "Triton":
+        # A block has a row, or as many elements of a line.
+        return 128, 0, (row or 1024) // 128 if row else None
+    if name in WARP_ROWS:
+        # Ours keeps four rows of a block in shared memory.
+        return 128, 4 * 4 * row if maker.startswith("ours") else 0, row // 32
+    return 256, 0, row // 256 if row else None
+
+
+def line(maker, name, kernel, generation):
+    _, reads, writes, _ = KERNELS[name]
+    threads, shared, elements = launch(maker, name)
+    count, passes = sass.per_element(kernel, reads, writes, elements)
+    loops = " ".join(f"{size}/{covered:.0f}" for covered, size in passes.values()) or "–"
+    widths = ", ".join(f"{kind}×{number}" for kind, number in sorted(kernel.widths().items()))
+    occupancy = kernel.occupancy(threads, shared, generation)
+    static = kernel.end() + 1
+    row = f"{kernel.registers} | {kernel.spills} | {static} | {loops} | {widths} | {kernel.count('MUFU')}"
+    return count, f"| {name} | {maker} | {row} | {count:.2f} | {occupancy:.0%} |\n"
+
+
+HEAD = """
+| kernel | by | registers | spilt bytes | instructions | loops | accesses | MUFU | for an element | occupancy |
+|---|---|--:|--:|--:|---|---|--:|--:|--:|
+"""
+
+
+def report(environment, python, generations):
+    versions = [run(environment, tool, "--version").split("release ")[1].split(",")[0] for tool in ("ptxas", "nvcc")]
+    triton = run(environment, python, "-c", "import triton; print(triton.__version__)").strip()
+    text = f"""# Machine code of kernels
+
+{datetime.date.today()}, ptxas {versions[0]}, nvcc {versions[1]}, Triton {triton}. Made by `python benches/ptx/compare.py`.
+
+Counted in the listing, on the main path: loops are instructions and the elements that a turn covers; rows have {ROW}
+elements, those of `token_loss` {LONG}. Triton divides, takes roots and exponentials approximately, as CUDA does under
+`--use_fast_math` and we under `fast_math`.
+"""
+    for generation in generations:
+        made = of_all(environment, python, generation)
+        text += f"\n## sm_{generation}\n{HEAD}"
+        for name in KERNELS:
+            for maker in MAKERS:
+                text += line(maker, name, made[maker][name], generation)[1]
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--generations", default="80,90,100")
+    parser.add_argument("--python", help="one that has Triton and the wheels of NVIDIA's tools already")
+    args = parser.parse_args()
+    WORK.mkdir(parents=True, exist_ok=True)
+    environment, python = tools(args.python)
+    emit_ours(environment)
+    text = report(environment, python, [int(one) for one in args.generations.split(",")])
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

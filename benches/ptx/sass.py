@@ -1,0 +1,143 @@
+"""What the assembler makes of a kernel: reads the log of ptxas and the listing of nvdisasm."""
+
+import collections
+import dataclasses
+import re
+
+# Of a multiprocessor: warps, blocks, registers, bytes of shared memory by generation, and those that each block costs.
+WARPS, BLOCKS, REGISTERS = 64, 32, 65536
+SHARED = {80: 164 << 10, 90: 228 << 10, 100: 228 << 10}
+RESERVED = 1 << 10
+FLOAT_OPS = ("FADD", "FMUL", "FFMA", "FSETP", "FMNMX", "FSEL", "SEL", "MUFU")
+
+
+@dataclasses.dataclass
+class Instruction:
+    op: str
+    operands: str
+    conditional: bool
+
+    @property
+    def stem(self):
+        return self.op.split(".")[0]
+
+
+@dataclasses.dataclass
+class Kernel:
+    name: str
+    code: list
+    # Labels by name, as indices of the code.
+    labels: dict
+    registers: int = 0
+    spills: int = 0
+    shared: int = 0
+
+    def target(self, i):
+        found = re.search(r"\.L_\w+", self.code[i].operands)
+        return self.labels.get(found[0]) if found else None
+
+    def loops(self):
+        """Innermost loops, first and last instruction."""
+        found = []
+        for i, one in enumerate(self.code):
+            to = self.target(i) if one.stem == "BRA" else None
+            # A branch to itself follows each kernel.
+            if to is not None and to < i:
+                found.append((to, i))
+        return [a for a in found if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in found)]
+
+    def blocks(self, first, last):
+        """Straight lines of code, first and last instruction."""
+        starts = {first, *(at for at in self.labels.values() if first < at <= last)}
+        starts |= {i + 1 for i in range(first, last) if self.code[i].stem in ("BRA", "EXIT", "CALL", "BSYNC")}
+        starts = sorted(starts)
+        return [(a, b - 1) for a, b in zip(starts, [*starts[1:], last + 1])]
+
+    def end(self):
+        """The last instruction of the main path: code of rare cases follows it."""
+        exits = (i for i, one in enumerate(self.code) if one.stem == "EXIT" and not one.conditional)
+        return next(exits, len(self.code) - 1)
+
+    def count(self, stem, first=0, last=None):
+        return sum(one.stem == stem for one in self.code[first : last and last + 1])
+
+    def widths(self):
+        """Global accesses by kind and bits."""
+        found = collections.Counter()
+        for one in self.code:
+            if one.stem in ("LDG", "STG"):
+                bits = re.search(r"\.(64|128|256|U8|U16)\b", one.op + ".")
+                found[f"{one.stem} {bits[1] if bits else 32}"] += 1
+        return found
+
+    def accesses(self, first, last):
+        """128-bit accesses by kind."""
+        vectors = (one.stem for one in self.code[first : last + 1] if ".128" in one.op)
+        return collections.Counter(stem for stem in vectors if stem in ("LDG", "STG", "LDS", "STS"))
+
+    def occupancy(self, threads, shared, generation):
+        """The part of a multiprocessor's warps that are there at once."""
+        warps = threads // 32
+        # Registers are dealt out by 256 to warps, and those are on four parts of the multiprocessor.
+        by_registers = REGISTERS // (-(-self.registers * 32 // 256) * 256) // 4 * 4 // warps
+        by_shared = SHARED[generation] // (shared + self.shared + RESERVED)
+        return min(by_registers, by_shared, BLOCKS, WARPS // warps) * warps / WARPS
+
+
+def kernels(log, listing):
+    """All kernels of a module."""
+    found = {}
+    for text in re.split(r"\n\.text\.", listing)[1:]:
+        name = text.split(":", 1)[0].strip()
+        kernel = found[name] = Kernel(name, [], {})
+        for line in text.splitlines():
+            if label := re.match(r"\s*(\.L_\S+?):", line):
+                kernel.labels[label[1]] = len(kernel.code)
+            elif one := re.match(r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+\s+)?([A-Z0-9_.a-z]+)(.*?);", line):
+                kernel.code.append(Instruction(one[2], one[3], bool(one[1])))
+    for name, rest in re.findall(r"Compiling entry function '(\S+)'(.*?Used [^\n]*)", log, re.S):
+        kernel = found[name]
+        kernel.registers = int(re.search(r"Used (\d+) registers", rest)[1])
+        kernel.spills = sum(map(int, re.findall(r"(\d+) bytes spill", rest)))
+        kernel.shared = int((re.findall(r"(\d+) bytes smem", rest) or [0])[0])
+    return list(found.values())
+
+
+def per_element(kernel, reads, writes, elements):
+    """Instructions of a thread for each element, on the main path: in vector loops by what a turn of them covers; outside of
+    them once for `elements`, what a thread has of a row, where there are rows, else not counted beside a loop.
+
+    Loops that follow each other and do the same are one, unrolled, and its rest.
+    """
+    end = kernel.end()
+    passes, inside = {}, set()
+    for first, last in kernel.loops():
+        inside.update(range(first, last + 1))
+        accesses = kernel.accesses(first, last)
+        covered = 4 * (
+            accesses["STG"] / writes if writes and accesses["STG"] else accesses["LDG"] / reads or accesses["LDS"]
+        )
+        if covered and last <= end:
+            floats = frozenset(one.stem for one in kernel.code[first : last + 1] if one.stem in FLOAT_OPS)
+            key = (frozenset(accesses), floats)
+            passes[key] = max(passes.get(key, (0, 0)), (covered, main_path(kernel, first, last)))
+    straight = 0
+    for first, last in kernel.blocks(0, end):
+        # Turns that are unrolled out of a loop are in the loop.
+        if first not in inside and not (passes and kernel.accesses(first, last)):
+            straight += main_path(kernel, first, last)
+    if passes and elements is None:
+        straight = 0
+    looped = sum(count / covered for covered, count in passes.values())
+    return looped + straight / (elements or 4 * vectors(kernel, writes)), passes
+
+
+def vectors(kernel, writes):
+    """Those of a thread that loops over nothing."""
+    return max(kernel.accesses(0, kernel.end())["STG"] / max(writes, 1), 1)
+
+
+def main_path(kernel, first, last):
+    """Instructions without those that prepare the call of a rare case."""
+    blocks = kernel.blocks(first, last)
+    return sum(b - a + 1 for a, b in blocks if not kernel.count("CALL", a, b))

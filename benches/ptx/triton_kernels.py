@@ -1,0 +1,149 @@
+"""The kernels of `kernels.fuse` in Triton, compiled without a GPU: `python triton_kernels.py FOLDER GENERATION`.
+
+A block of 128 threads has 1024 elements: of a line, of a row of that length, or of a long row at a time.
+"""
+
+import pathlib
+import sys
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def gate(a, b, c, out, n, SIZE: tl.constexpr):
+    i = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    there = i < n
+    x = tl.load(a + i, mask=there) + tl.load(b + i, mask=there)
+    tl.store(out + i, tl.maximum(x, 0.0) * tl.load(c + i, mask=there), mask=there)
+
+
+@triton.jit
+def chain(x, y, out, n, SIZE: tl.constexpr):
+    i = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    there = i < n
+    v = tl.load(x + i, mask=there)
+    w = tl.load(y + i, mask=there)
+    t = libdevice.tanh(v * 0.5 + w)
+    s = tl.sqrt(t * t + 1.0)
+    tl.store(out + i, libdevice.tanh(tl.exp(-s) * w + v) * s, mask=there)
+
+
+@triton.jit
+def gelu_of(x, out, n, SIZE: tl.constexpr):
+    i = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(out + i, 0.5 * v * (1.0 + tl.erf(v * 0.70710678)), mask=i < n)
+
+
+@triton.jit
+def swiglu(x, y, out, n, SIZE: tl.constexpr):
+    i = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(out + i, v / (1.0 + tl.exp(-v)) * tl.load(y + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def softmax_rows(x, out, n, SIZE: tl.constexpr):
+    row = tl.program_id(0) * n
+    i = tl.arange(0, SIZE)
+    v = tl.load(x + row + i, mask=i < n, other=-float("inf"))
+    e = tl.exp(v - tl.max(v, 0))
+    tl.store(out + row + i, e / tl.sum(e, 0), mask=i < n)
+
+
+@triton.jit
+def layer_norm_rows(x, g, b, out, n, SIZE: tl.constexpr):
+    row = tl.program_id(0) * n
+    i = tl.arange(0, SIZE)
+    there = i < n
+    v = tl.load(x + row + i, mask=there, other=0.0)
+    v = tl.where(there, v - tl.sum(v, 0) / n, 0.0)
+    v = v * tl.rsqrt(tl.sum(v * v, 0) / n + 1e-5)
+    tl.store(out + row + i, v * tl.load(g + i, mask=there) + tl.load(b + i, mask=there), mask=there)
+
+
+@triton.jit
+def rms_norm_rows(x, g, out, n, SIZE: tl.constexpr):
+    row = tl.program_id(0) * n
+    i = tl.arange(0, SIZE)
+    v = tl.load(x + row + i, mask=i < n, other=0.0)
+    v = v * tl.rsqrt(tl.sum(v * v, 0) / n + 1e-6)
+    tl.store(out + row + i, v * tl.load(g + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def token_loss(x, t, out, n, SIZE: tl.constexpr):
+    row = x + tl.program_id(0).to(tl.int64) * n
+    most = tl.full((SIZE,), -float("inf"), tl.float32)
+    for start in range(0, n, SIZE):
+        i = start + tl.arange(0, SIZE)
+        most = tl.maximum(most, tl.load(row + i, mask=i < n, other=-float("inf")))
+    largest = tl.max(most, 0)
+    total = tl.zeros((SIZE,), tl.float32)
+    for start in range(0, n, SIZE):
+        i = start + tl.arange(0, SIZE)
+        total += tl.exp(tl.load(row + i, mask=i < n, other=-float("inf")) - largest)
+    own = tl.load(row + tl.load(t + tl.program_id(0)))
+    tl.store(out + tl.program_id(0), tl.log(tl.sum(total, 0)) + largest - own)
+
+
+@triton.jit
+def sum_of_squares(x, out, n, SIZE: tl.constexpr):
+    total = tl.zeros((SIZE,), tl.float32)
+    for start in range(tl.program_id(0) * SIZE, n, tl.num_programs(0) * SIZE):
+        i = start + tl.arange(0, SIZE)
+        v = tl.load(x + i, mask=i < n, other=0.0)
+        total += v * v
+    tl.store(out + tl.program_id(0), tl.sum(total, 0))
+
+
+@triton.jit
+def adamw(p, m, v, g, n, fresh1, fresh2, rate, kept, c2, eps, SIZE: tl.constexpr):
+    i = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    there = i < n
+    grad = tl.load(g + i, mask=there)
+    first = tl.load(m + i, mask=there)
+    second = tl.load(v + i, mask=there)
+    first += (grad - first) * fresh1
+    second += (grad * grad - second) * fresh2
+    param = tl.load(p + i, mask=there) * kept - rate * (first / (tl.sqrt(second * c2) + eps))
+    tl.store(m + i, first, mask=there)
+    tl.store(v + i, second, mask=there)
+    tl.store(p + i, param, mask=there)
+
+
+KERNELS = [
+    gate, chain, gelu_of, swiglu, softmax_rows, layer_norm_rows, rms_norm_rows, token_loss, sum_of_squares, adamw
+]
+POINTERS = {name: "*fp32" for name in "abcxygpmv"} | {"out": "*fp32", "t": "*i32"}
+THREADS, SIZE = 128, 1024
+
+
+def ptx(kernel, generation):
+    names = [name for name in kernel.arg_names if name != "SIZE"]
+    types = {name: POINTERS.get(name, "i32" if name == "n" else "fp32") for name in names}
+    # What torch allocates is aligned, and lengths are mostly whole vectors: Triton finds that out at the call.
+    aligned = [i for i, name in enumerate(names) if types[name] != "fp32"]
+    source = ASTSource(
+        fn=kernel,
+        signature=types | {"SIZE": "constexpr"},
+        constexprs={"SIZE": SIZE},
+        attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
+    )
+    options = {"num_warps": THREADS // 32}
+    return triton.compile(source, target=GPUTarget("cuda", generation, 32), options=options).asm["ptx"]
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for kernel in KERNELS:
+        (folder / f"{kernel.fn.__name__}.ptx").write_text(ptx(kernel, int(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    main()
