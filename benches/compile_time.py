@@ -1,0 +1,196 @@
+"""What Fusion adds to the compile time of a crate with 100 kernels.
+
+python benches/compile_time.py        # prints a table, and writes it to benches/results/compile_time.md
+
+The crate is made in the target folder and depends on this one by path. What it depends on is built before anything is
+timed, with the default features; each figure is the least of a few builds. Expansion is timed by `benches/expansion.rs`,
+outside of rustc.
+"""
+
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "compile_time"
+CRATE = TARGET / "crate"
+RESULT = ROOT / "benches" / "results" / "compile_time.md"
+VARIANTS = 10
+BUILDS = 3
+# What a user adds to Cargo.toml.
+OPTIMISED = "[profile.dev.build-override]\nopt-level = 3\n"
+# What the README asks for, for the crate alone: the same dependencies serve all rows.
+FAST_LOOPS = '[profile.dev]\nopt-level = 1\n[profile.dev.package."*"]\nopt-level = 0\n'
+
+# Each is ten functions: @ is a number from 0, % one that is not 0.
+TEMPLATES = {
+    "gate": "pub fn gate_@(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + % * b) * c }",
+    "chain": """pub fn chain_@(x: f32[N], y: f32[N]) -> f32[N] {
+    let t = tanh(x * % + y);
+    let s = sqrt(t * t + 1.0);
+    tanh(exp(-s) * y + x) * s
+}""",
+    "activation": "pub fn activation_@(x: f32[N, D], b: f32[D]) -> f32[N, D] { gelu(x * % + b) }",
+    "swiglu": "pub fn swiglu_@(x: f32[N, D], y: f32[N, D]) -> f32[N, D] { silu(% * x) * y }",
+    "softmax": "pub fn softmax_@(x: f32[N, D]) -> f32[N, D] { softmax(x * %, D) }",
+    "layer_norm": """pub fn layer_norm_@(x: f32[N, D], r: f32[N, D], g: f32[D], b: f32[D]) -> f32[N, D] {
+    layer_norm(x + % * r, D) * g + b
+}""",
+    "rms_norm": "pub fn rms_norm_@(x: f32[N, D], g: f32[D]) -> f32[N, D] { rms_norm(x, D, 1e-%) * g }",
+    "loss": "pub fn loss_@(x: f32[N, V], t: i32[N]) -> f32[N] { cross_entropy(% * x, V, t) }",
+    "total": "pub fn total_@(x: f32[N], y: f32[N]) -> f32[] { sum(square(x - % * y)) }",
+    "adamw": """pub fn adamw_@(p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], lr: f32, c1: f32, c2: f32) {
+    m = lerp(m, g, 0.1);
+    v = lerp(v, g * g, 0.00%);
+    p = p * (1.0 - lr * 0.01) - lr * (m / c1) / (sqrt(v / c2) + 1e-8);
+}""",
+}
+
+
+def kernel(template, number, factor):
+    return TEMPLATES[template].replace("@", str(number)).replace("%", str(factor))
+
+
+def write(template, factors):
+    """The module of a template, a `fuse!` for each function."""
+    blocks = (f"fuse! {{\n{kernel(template, i, factor)}\n}}\n" for i, factor in enumerate(factors))
+    (CRATE / "src" / f"{template}.rs").write_text("use fusion::prelude::*;\n\n" + "\n".join(blocks))
+
+
+def make(profile, templates):
+    """The crate with these modules, of which the others are left out."""
+    (CRATE / "src").mkdir(parents=True, exist_ok=True)
+    (CRATE / "Cargo.toml").write_text(
+        '[package]\nname = "kernels"\nedition = "2024"\n\n[workspace]\n\n'
+        f'[dependencies]\nfusion = {{ path = "{ROOT}" }}\n\n{profile}'
+    )
+    # The same versions as here, so that nothing has to be found out.
+    (CRATE / "Cargo.lock").write_text((ROOT / "Cargo.lock").read_text())
+    (CRATE / "src" / "lib.rs").write_text("".join(f"pub mod {name};\n" for name in templates))
+    for template in templates:
+        write(template, range(1, VARIANTS + 1))
+
+
+def cargo(*arguments, folder=CRATE):
+    """Runs cargo as a user's shell would, and gives its output and seconds."""
+    mine = ("CARGO_INCREMENTAL", "RUSTFLAGS", "CARGO_PROFILE_DEV_DEBUG")
+    environment = {key: value for key, value in os.environ.items() if key not in mine}
+    environment["CARGO_TARGET_DIR"] = str(TARGET if folder == CRATE else TARGET.parent)
+    start = time.perf_counter()
+    done = subprocess.run(["cargo", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        raise SystemExit(f"cargo {' '.join(arguments)}\n{done.stderr}")
+    return done.stdout + done.stderr, seconds
+
+
+def clean(command):
+    """Seconds of `cargo check` or `cargo build` from nothing but what the crate depends on."""
+    cargo(command)
+    return min(timed_clean(command) for _ in range(BUILDS))
+
+
+def timed_clean(command):
+    cargo("clean", "--package", "kernels")
+    return cargo(command)[1]
+
+
+def edit(command):
+    """Seconds after a change to one kernel."""
+    cargo(command)
+    seconds = []
+    for build in range(BUILDS):
+        write("softmax", [100 + build, *range(2, VARIANTS + 1)])
+        seconds.append(cargo(command)[1])
+    write("softmax", range(1, VARIANTS + 1))
+    return min(seconds)
+
+
+def expansions():
+    """Milliseconds and bytes of each kernel, by its template."""
+    built, _ = cargo("bench", "--bench", "expansion", "--no-run", folder=ROOT)
+    program = re.search(r"\((\S*expansion-[0-9a-f]+)\)", built).group(1)
+    sources = TARGET / "sources"
+    sources.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for template in TEMPLATES:
+        for i in range(VARIANTS):
+            paths.append(sources / f"{template}_{i}.fuse")
+            paths[-1].write_text(kernel(template, i, i + 1))
+    text = subprocess.run([ROOT / program, *paths], check=True, capture_output=True, text=True).stdout
+    of = {template: [] for template in TEMPLATES}
+    for line in map(json.loads, text.splitlines()):
+        of[line["name"].rsplit("_", 1)[0]].append(line)
+    return of
+
+
+def builds():
+    """Rows of the second table: what was built, seconds, and the goal."""
+    make(OPTIMISED, [])
+    empty = {command: clean(command) for command in ("check", "build")}
+    make(OPTIMISED, TEMPLATES)
+    check, build = clean("check"), clean("build")
+    count = VARIANTS * len(TEMPLATES)
+    rows = [
+        ("clean `cargo build`", build, "≤ 30"),
+        ("clean `cargo check`", check, ""),
+        ("the same, of an empty crate", empty["check"], ""),
+        ("`cargo check` after an edit of one kernel", edit("check"), "≤ 2"),
+        ("`cargo build` after an edit of one kernel", edit("build"), ""),
+    ]
+    make(OPTIMISED + FAST_LOOPS, TEMPLATES)
+    rows.append(("clean `cargo build`, `opt-level = 1`", clean("build"), ""))
+    make("", TEMPLATES)
+    rows.append(("clean `cargo check`, the macro not optimised", clean("check"), ""))
+    rows.append(("`cargo check` after an edit, the macro not optimised", edit("check"), ""))
+    return rows, (check - empty["check"]) / count * 1e3
+
+
+def machine():
+    cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    rust = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.strip()
+    name = cpu.group(1) if cpu else platform.processor()
+    return f"{datetime.date.today()}, {name}, {len(os.sched_getaffinity(0))} cores, {rust}"
+
+
+def report(of, rows, per_kernel):
+    every = [one for group in of.values() for one in group]
+    mean = lambda group, key: statistics.mean(one[key] for one in group)
+    text = f"""# Compile time of a crate with {len(every)} kernels
+
+{machine()}. Made by `python benches/compile_time.py`. The macro is optimised by what the user's `Cargo.toml` says:
+
+```toml
+{OPTIMISED}```
+
+| ten kernels each | expansion, ms a kernel | expanded text, KB a kernel |
+|---|--:|--:|
+"""
+    for name, group in [*of.items(), ("all", every)]:
+        text += f"| {name} | {mean(group, 'ms'):.2f} | {mean(group, 'bytes') / 1024:.0f} |\n"
+    slowest = max(every, key=lambda one: one["ms"])
+    text += f"""
+Slowest: {slowest['name']}, {slowest['ms']:.2f} ms (goal: ≤ 5). In rustc, expansion and checking of what comes out of it
+take {per_kernel:.1f} ms a kernel.
+
+| what | s | goal |
+|---|--:|--:|
+"""
+    return text + "".join(f"| {what} | {seconds:.2f} | {goal} |\n" for what, seconds, goal in rows)
+
+
+def main():
+    text = report(expansions(), *builds())
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

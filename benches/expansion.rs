@@ -1,0 +1,42 @@
+//! What `fuse!` costs before rustc sees its output: the time to expand each function of the files that are named, and the
+//! length of what it becomes.
+//!
+//! `benches/compile_time.py` runs this on a hundred functions; a line of JSON for each.
+
+use std::time::Instant;
+
+use fusion_compiler::check::{Source, front_end};
+use proc_macro2::TokenStream;
+
+/// The least of so many runs: what else the machine does only adds to it.
+const RUNS: usize = 5;
+
+fn main() {
+    for path in std::env::args().skip(1).filter(|arg| !arg.starts_with("--")) {
+        let text = std::fs::read_to_string(&path).expect("the file can be read");
+        let tokens: TokenStream = text.parse().expect("the file is tokens");
+        let name = name(tokens.clone());
+        let times: Vec<f64> = (0..RUNS).map(|_| expand(&tokens)).collect();
+        let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let bytes = fusion_compiler::expand(tokens).tokens.to_string().len();
+        println!(r#"{{"name": "{name}", "ms": {best:.3}, "first_ms": {:.3}, "bytes": {bytes}}}"#, times[0]);
+    }
+}
+
+/// Milliseconds.
+fn expand(tokens: &TokenStream) -> f64 {
+    let tokens = tokens.clone();
+    let start = Instant::now();
+    let expansion = fusion_compiler::expand(tokens);
+    let time = start.elapsed();
+    drop(expansion);
+    time.as_secs_f64() * 1e3
+}
+
+/// That of the one function, which has no mistakes.
+fn name(tokens: TokenStream) -> String {
+    match front_end(tokens) {
+        Ok(Source::Items(functions)) => functions[0].signature.name.to_string(),
+        other => panic!("a function: {other:?}"),
+    }
+}
