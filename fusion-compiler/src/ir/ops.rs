@@ -163,7 +163,7 @@ ops! {
         double: Same, name: "min", arity: 2,
         eval: Eval { float: |x| if x[0].is_nan() || x[0] < x[1] { x[0] } else { x[1] }, int: |x, _| x[0].min(x[1]) },
         grad: Grad::Rule(derive::min),
-        cpu: numbers(Expand(float::min), Native("{0}.min({1})"), Native("{0}.min({1})")),
+        cpu: numbers(Expand(float::min_by_instruction), Native("{0}.min({1})"), Native("{0}.min({1})")),
         ptx: numbers(Expand(float::min), Native("min.{t} {d}, {0}, {1};"), Native("min.{t} {d}, {0}, {1};")),
         wgsl: numbers(Expand(float::min), Native("min({0}, {1})"), Native("min({0}, {1})")),
         ..OpInfo::NONE
@@ -173,7 +173,7 @@ ops! {
         double: Same, name: "max", arity: 2,
         eval: Eval { float: |x| if x[0].is_nan() || x[0] > x[1] { x[0] } else { x[1] }, int: |x, _| x[0].max(x[1]) },
         grad: Grad::Rule(derive::max),
-        cpu: numbers(Expand(float::max), Native("{0}.max({1})"), Native("{0}.max({1})")),
+        cpu: numbers(Expand(float::max_by_instruction), Native("{0}.max({1})"), Native("{0}.max({1})")),
         ptx: numbers(Expand(float::max), Native("max.{t} {d}, {0}, {1};"), Native("max.{t} {d}, {0}, {1};")),
         wgsl: numbers(Expand(float::max), Native("max({0}, {1})"), Native("max({0}, {1})")),
         ..OpInfo::NONE
@@ -247,6 +247,7 @@ ops! {
         double: By(Native("{0}.exp()"), Expand(double::exp)), name: "exp", domain: &[(-87.0, 88.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
         grad: Grad::Rule(derive::exp),
+        ptx: float(Expand(exp::exp_by_power)),
         ..everywhere(exp::exp)
     };
     /// `2ˣ`.
@@ -515,7 +516,7 @@ ops! {
     /// `2ˣ`.
     ApproxExp2 = OpInfo {
         eval: Eval { float: |x| x[0].exp2(), int: |_, _| 0 },
-        ..approximate(Expand(exp::exp2), Native("ex2.approx.{t} {d}, {0};"), Native("exp2({0})"))
+        ..approximate(Expand(exp::exp2), Native("ex2.approx.ftz.{t} {d}, {0};"), Native("exp2({0})"))
     };
     /// Natural logarithm.
     ApproxLog = OpInfo {

@@ -4,6 +4,7 @@
 
 use super::term::{Term, unary};
 use crate::ir::kernel::{Builder, Value};
+use crate::ir::ops::Op;
 
 /// `eˣ − 1` of a smaller number rounds to it; halving one could lose its last bit.
 const TINY: f32 = f32::EPSILON / 4.0;
@@ -32,6 +33,21 @@ pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let (n, r) = reduce(x.clamp(-104.0, 89.0));
         scale(exp_near_zero(r), n)
+    })
+}
+
+/// log₂ e in two parts, of which this is the second.
+const LOG2_E_LOW: f32 = 1.925963e-8;
+
+/// `eˣ = 2ⁿ · 2ʳ` by a power of two as a GPU has it. The whole `n` is one of a normal number: of what is beyond, `r` has the
+/// rest, so that the product is infinite, subnormal or zero by itself.
+pub(crate) fn exp_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    // The low bits of the sum are those of an exponent.
+    const BIASED: f32 = ROUNDER + 127.0;
+    unary(b, x, |x| {
+        let sum = x.fma(LOG2_E, BIASED).clamp(BIASED - 126.0, BIASED + 127.0).opaque();
+        let r = x.fma(LOG2_E_LOW, x.fma(LOG2_E, -(sum - BIASED)));
+        r.unary(Op::ApproxExp2) * (sum.bits() << 23).float_of_bits()
     })
 }
 

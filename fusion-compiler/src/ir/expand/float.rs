@@ -76,6 +76,16 @@ pub(crate) fn max(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| (x.gt(y) | x.unary(Op::IsNan)).select(x, y))
 }
 
+/// The same for CPUs: their minimum instruction gives `y` where either is NaN, so one more step puts that of `x` back.
+pub(crate) fn min_by_instruction(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x.lt(y).select(x, y).but(f32::NAN, x.unary(Op::IsNan)))
+}
+
+/// As the smaller.
+pub(crate) fn max_by_instruction(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| x.gt(y).select(x, y).but(f32::NAN, x.unary(Op::IsNan)))
+}
+
 /// `x * y + z`, rounded twice.
 pub(crate) fn mul_then_add(b: &mut Builder<'_>, x: &[Value]) -> Value {
     ternary(b, x, |x, y, z| x * y + z)

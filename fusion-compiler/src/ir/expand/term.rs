@@ -209,7 +209,8 @@ impl<'b> Term<'b> {
     /// The nearest of the numbers in `low ..= high`; NaN stays NaN.
     pub(super) fn clamp(self, low: f32, high: f32) -> Term<'b> {
         let x = self.but(low, self.lt(low));
-        x.but(high, self.gt(high))
+        // Compared after the first step: so each is one instruction of a processor's minimum or maximum.
+        x.but(high, x.gt(high))
     }
 
     fn number(self, dtype: DType, value: Const) -> Term<'b> {
