@@ -5,6 +5,7 @@ mod devices;
 
 use fusion::{bf16, f16};
 
+mod between;
 mod bytes;
 mod casts;
 mod double;

@@ -231,11 +231,12 @@ pub(super) fn apply(
             let is_float = numbers.iter().any(|number| number.is_float);
             match typing {
                 Typing::Number => return weak::apply(b, op, what, numbers, span),
+                Typing::Float => return weak::apply_float(b, op, what, numbers, span),
                 Typing::Int | Typing::Bits if is_float => {
                     return b.error(at, wants(typing, what, DType::F32));
                 }
                 Typing::Int | Typing::Bits => return weak::apply(b, op, what, numbers, span),
-                Typing::Float | Typing::Test => resolve_all(b, &args, DType::F32),
+                Typing::Test => resolve_all(b, &args, DType::F32),
                 Typing::Compare | Typing::Select => {
                     resolve_all(b, &args, if is_float { DType::F32 } else { DType::I32 })
                 }
@@ -257,14 +258,7 @@ pub(super) fn apply(
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
-    let ids = if typing == Typing::Compare && !b.in_std() { rounded(b, ids, span) } else { ids };
     Value::Node(b.graph.apply(op, &ids, span))
-}
-
-/// What users compare is what they would see if it was stored.
-fn rounded(b: &mut Builder<'_>, ids: Vec<NodeId>, span: SpanId) -> Vec<NodeId> {
-    let round = |id: NodeId| round(b, id, span).unwrap_or(id);
-    ids.into_iter().map(round).collect()
 }
 
 /// The value rounded to its own type, if that is narrower than what it is computed in.

@@ -74,6 +74,18 @@ pub(super) fn apply(b: &mut Builder<'_>, op: Op, what: &'static str, args: Vec<W
     grown(b, Weak { is_float, span, depth, kind: WeakKind::Apply(op, what, args.into()) })
 }
 
+/// A function of floats, which makes one of numbers that are none: `rsqrt(N)`.
+pub(super) fn apply_float(
+    b: &mut Builder<'_>,
+    op: Op,
+    what: &'static str,
+    args: Vec<Weak>,
+    span: SpanId,
+) -> Value {
+    let (_, depth) = summary(&args);
+    grown(b, Weak { is_float: true, span, depth, kind: WeakKind::Apply(op, what, args.into()) })
+}
+
 /// One of two weak numbers.
 pub(super) fn select(b: &mut Builder<'_>, condition: NodeId, sides: [Weak; 2], span: SpanId) -> Value {
     let (is_float, depth) = summary(&sides);
