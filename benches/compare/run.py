@@ -1,0 +1,279 @@
+"""Fusion on the CPU beside what else there is, all in turns on one machine.
+
+python benches/compare/run.py [--workloads gate,adamw] [--sizes large,small] [--threads 1,2] [--rounds 7] [--write]
+
+Wants a Python with torch, jax, numexpr and matplotlib; a library that is missing is left out. Prints a table as it goes;
+`--write` puts it and a picture into benches/results. The medians of rounds are compared: a ratio above 1 says that Fusion
+takes less time than the best of the others. The time of the first call is a cold start: nothing compiled is kept.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import itertools
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+RESULTS = ROOT / "benches" / "results"
+
+WORKLOADS = {
+    "gate": "relu(a + b) * c",
+    "chain": "chain of 12",
+    "gelu": "gelu (tanh)",
+    "swiglu": "silu(x) * y",
+    "softmax_1024": "softmax, rows of 1024",
+    "softmax_50257": "softmax, rows of 50257",
+    "layer_norm": "layer norm, rows of 768",
+    "rms_norm": "RMS norm, rows of 768",
+    "cross_entropy": "cross-entropy, mean",
+    "sum_of_squares": "sum of squares",
+    "adamw": "AdamW, 148 tensors",
+}
+BEYOND = ("roofline", "roofline_nt")
+COLUMNS = ["fusion", "rust", "rust_nt", "torch", "torch.compile", "jax.jit", "numexpr", "torch fused", "torch.dot"]
+LIBRARIES = ["torch", "jax", "numexpr"]
+
+
+class Worker:
+    """A process that runs what it is told to, when it is told to."""
+
+    def __init__(self, command, cores, environment):
+        pin = lambda: os.sched_setaffinity(0, cores)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        # What libraries say of themselves is not what is asked for.
+        self.process = subprocess.Popen(
+            [str(part) for part in command], env=environment, preexec_fn=pin, stderr=subprocess.DEVNULL, **pipes
+        )
+        self.ways, self.missing = {}, []
+        for line in iter(self.process.stdout.readline, "\n"):
+            if not line:
+                raise SystemExit(f"{command} has failed")
+            said = json.loads(line)
+            self.missing += said.get("missing", [])
+            if "name" in said:
+                self.ways[said["name"]] = said
+
+    def burst(self, name):
+        self.process.stdin.write(f"{name}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def binary():
+    built = subprocess.run(
+        ["cargo", "bench", "--bench", "compare", "--no-run"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return ROOT / re.search(r"\((\S*compare-[0-9a-f]+)\)", built.stderr).group(1)
+
+
+def environment(threads, cache):
+    """The libraries at their best: as many threads, and memory that is freed stays with the process."""
+    count = str(threads)
+    counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS", "NUMEXPR_NUM_THREADS")
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(1 << 30)}
+    return {
+        **os.environ, **kept, **{name: count for name in counts}, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "",
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={'false' if threads == 1 else 'true'}",
+    }  # fmt: skip
+
+
+def measure(program, workload, size, threads, rounds, cache):
+    """Seconds of each way, and what was said of its first call."""
+    cores = sorted(os.sched_getaffinity(0))
+    cores = set(cores[-1:] if threads == 1 else cores[:threads])
+    setting = environment(threads, cache)
+    plain = {key: value for key, value in setting.items() if not key.startswith("MALLOC_")}
+    workers = [
+        Worker([program, workload, size, "--bench"], cores, plain),
+        Worker([sys.executable, HERE / "peers.py", workload, size, threads], cores, setting),
+    ]
+    ways = {name: said for worker in workers for name, said in worker.ways.items()}
+    check(workload, ways)
+    times = {name: [] for name in ways}
+    for _ in range(rounds):
+        for worker in workers:
+            for name in worker.ways:
+                times[name].append(worker.burst(name))
+    for worker in workers:
+        worker.stop()
+    return {
+        "workload": workload, "size": size, "threads": threads, "missing": workers[1].missing,
+        "seconds": {name: statistics.median(each) for name, each in times.items()},
+        "first": {name: said["first"] for name, said in ways.items()},
+    }  # fmt: skip
+
+
+def check(workload, ways):
+    """All have the same result."""
+    found = {name: said["check"] for name, said in ways.items() if said["check"] is not None}
+    expect = statistics.median(found.values())
+    for name, value in found.items():
+        if abs(value - expect) > 1e-3 * max(abs(expect), 100.0):
+            print(f"{workload}: {name} gives {value}, others {expect}", file=sys.stderr)
+
+
+def best(row):
+    peers = {name: seconds for name, seconds in row["seconds"].items() if name not in (*BEYOND, "fusion")}
+    name = min(peers, key=peers.get)
+    return name, peers[name]
+
+
+def roofline(row):
+    return min(row["seconds"][name] for name in BEYOND if name in row["seconds"])
+
+
+def cell(seconds):
+    if seconds is None:
+        return "–"
+    scaled, unit = (seconds * 1e3, "ms") if seconds >= 1e-3 else (seconds * 1e6, "µs")
+    return f"{scaled:.3g} {unit}" if scaled < 1000 else f"{scaled:.0f} {unit}"
+
+
+def head(columns):
+    return "| workload | " + " | ".join(columns) + " | ratio | best | of roofline |\n|---|" + "--:|" * (len(columns) + 3)
+
+
+def line(row, columns):
+    name, seconds = best(row)
+    mine = row["seconds"]["fusion"]
+    cells = " | ".join(cell(row["seconds"].get(column)) for column in columns)
+    title = WORKLOADS[row["workload"]]
+    return f"| {title} | {cells} | {seconds / mine:.2f} | {name} | {roofline(row) / mine:.0%} |"
+
+
+def tables(rows):
+    text = ""
+    for size in ("large", "small"):
+        for threads in sorted({row["threads"] for row in rows}):
+            mine = [row for row in rows if (row["size"], row["threads"]) == (size, threads)]
+            if mine:
+                columns = [name for name in COLUMNS if any(name in row["seconds"] for row in mine)]
+                text += f"\n## {size}, threads: {threads}\n\n{head(columns)}\n"
+                text += "".join(f"{line(row, columns)}\n" for row in mine)
+    return text + first_calls(rows)
+
+
+def first_calls(rows):
+    """Those of processes for which nothing was compiled before."""
+    cold = [row for row in rows if row["cold"] or row["threads"] == 1]
+    columns = ["fusion", "torch", "torch.compile", "jax.jit", "numexpr"]
+    text = "\n## First call\n\n| workload | " + " | ".join(columns) + " |\n|---|" + "--:|" * len(columns) + "\n"
+    for row in cold:
+        # What the libraries compiled is kept for all processes but the first.
+        cells = " | ".join(cell(row["first"].get(name) if row["cold"] or name == "fusion" else None) for name in columns)
+        text += f"| {WORKLOADS[row['workload']]}, {row['size']} | {cells} |\n"
+    return text if cold else ""
+
+
+def cpu():
+    found = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return found.group(1).strip() if found else "unknown"
+
+
+def versions():
+    rust = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1]
+    found = [f"rustc {rust}"]
+    for library in LIBRARIES:
+        try:
+            found.append(f"{library} {importlib.metadata.version(library)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"no {library}")
+    return ", ".join(found)
+
+
+def write(rows, text):
+    cores = len(os.sched_getaffinity(0))
+    name = f"{datetime.date.today()}-{re.sub('[^a-z0-9]+', '-', cpu().lower()).strip('-')}"
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(
+        f"# The CPU beside its peers\n\n{datetime.date.today()}, {cpu()}, {cores} cores, {versions()}. Made by\n"
+        "`python benches/compare/run.py --write`. `rust` is written by hand, `rust_nt` with stores around the caches;\n"
+        "the ratio is the best of the others to Fusion; the roofline reads and writes as much and computes nothing.\n"
+        f"{text}"
+    )
+    plot(rows, RESULTS / "roofline.svg")
+
+
+def plot(rows, path):
+    """Shares of the roofline, of Fusion and of the best of the others."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "fusion"
+    from matplotlib import pyplot
+
+    large = [row for row in rows if row["size"] == "large"]
+    counts = sorted({row["threads"] for row in large})
+    figure, axes = pyplot.subplots(1, len(counts), figsize=(5 * len(counts), 4.5), sharey=True, squeeze=False)
+    for axis, threads in zip(axes[0], counts):
+        mine = [row for row in large if row["threads"] == threads][::-1]
+        places = range(len(mine))
+        for shift, label, seconds in (
+            (0.2, "Fusion", lambda row: row["seconds"]["fusion"]),
+            (-0.2, "best of the others", lambda row: best(row)[1]),
+        ):
+            shares = [100 * roofline(row) / seconds(row) for row in mine]
+            axis.barh([place + shift for place in places], shares, height=0.38, label=label)
+        axis.axvline(100, color="black", linewidth=0.8)
+        axis.set_yticks(places, [WORKLOADS[row["workload"]] for row in mine])
+        axis.set_xlabel("% of the memory roofline")
+        axis.set_title(f"{threads} thread{'s' if threads > 1 else ''}")
+    axes[0][0].legend(loc="lower right", fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--sizes", default="large,small")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--slow", action="store_true", help="also what takes minutes: AdamW by torch.compile")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    if args.slow:
+        os.environ["COMPARE_SLOW"] = "1"
+    rows = []
+    try:
+        for row in measured(args):
+            rows.append(row)
+            columns = [name for name in COLUMNS if name in row["seconds"]]
+            print(f"{row['size']}, {row['threads']}: {line(row, columns)} ({', '.join(columns)})", flush=True)
+    except KeyboardInterrupt:
+        print("stopped: the rest is left out")
+    text = tables(rows)
+    print(text)
+    if args.write:
+        write(rows, text)
+
+
+def measured(args):
+    """Rows, one after the other."""
+    program, seen = binary(), set()
+    with tempfile.TemporaryDirectory() as fresh:
+        for size, threads in itertools.product(args.sizes.split(","), map(int, args.threads.split(","))):
+            for workload in args.workloads.split(","):
+                # A cold start takes seconds: once for each workload.
+                cold = workload not in seen
+                seen.add(workload)
+                cache = pathlib.Path(fresh) if cold else TARGET / "compare"
+                yield {**measure(program, workload, size, threads, args.rounds, cache), "cold": cold}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+//! The workloads: their inputs, which `peers.py` makes too, and the ways to do them here.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use fusion::optim::{AdamW, Arena, Optimizer};
+use fusion::prelude::*;
+use rayon::prelude::*;
+
+use crate::{Way, hand, roofline};
+
+fuse! {
+    pub(crate) fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
+
+    pub(crate) fn chain(x: f32[N], y: f32[N]) -> f32[N] {
+        let t = tanh(x * 0.5 + y);
+        let s = sqrt(t * t + 1.0);
+        tanh(exp(-s) * y + x) * s
+    }
+
+    pub(crate) fn gelu_of(x: f32[N]) -> f32[N] { gelu_tanh(x) }
+
+    pub(crate) fn swiglu(x: f32[N], y: f32[N]) -> f32[N] { silu(x) * y }
+
+    pub(crate) fn softmax_of(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
+
+    pub(crate) fn layer_norm_of(x: f32[N, D], g: f32[D], b: f32[D]) -> f32[N, D] { layer_norm(x, D) * g + b }
+
+    pub(crate) fn rms_norm_of(x: f32[N, D], g: f32[D]) -> f32[N, D] { rms_norm(x, D, 1e-5) * g }
+
+    pub(crate) fn loss(x: f32[N, V], t: i32[N]) -> f32[] { mean(cross_entropy(x, V, t)) }
+
+    pub(crate) fn sum_of_squares(x: f32[N]) -> f32[] { sum(x * x) }
+}
+
+type Ways = Result<Vec<Way>>;
+
+/// A result that its way and its check share.
+type Shared<T> = Rc<RefCell<T>>;
+
+/// Ours first, so that its first call finds nothing prepared.
+pub(crate) fn ways(workload: &str, large: bool) -> Ways {
+    let line = if large { 1 << 24 } else { 1 << 16 };
+    let rows = |large_shape, small_shape| if large { large_shape } else { small_shape };
+    match workload {
+        "gate" => gate_ways(line),
+        "chain" => two(line, chain::into, hand::chain),
+        "gelu" => one(line),
+        "swiglu" => two(line, swiglu::into, hand::swiglu),
+        "softmax_1024" => softmax_ways(rows([4096, 1024], [64, 1024])),
+        "softmax_50257" => softmax_ways(rows([32, 50257], [1, 50257])),
+        "layer_norm" => layer_norm_ways(rows([8192, 768], [85, 768])),
+        "rms_norm" => rms_norm_ways(rows([8192, 768], [85, 768])),
+        "cross_entropy" => loss_ways(rows([2048, 50257], [8, 8192])),
+        "sum_of_squares" => sum_ways(line),
+        "adamw" => adamw_ways(large),
+        other => panic!("no workload is called {other}"),
+    }
+}
+
+/// Multiples of 2⁻¹⁴ from −2 to 2, the same in any language.
+fn input(len: usize, salt: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 7919 + salt * 104_729) % 65_536) as f32 / 16_384.0 - 2.0).collect()
+}
+
+fn sum(values: &[f32]) -> f64 {
+    values.iter().copied().map(f64::from).sum()
+}
+
+/// Ours, which writes into a tensor that is there.
+fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> + 'static) -> Way {
+    let out = Rc::new(RefCell::new(out));
+    let written = Rc::clone(&out);
+    Way {
+        name: "fusion",
+        call: Box::new(move || call(&mut out.borrow_mut()).expect("the arguments fit")),
+        check: Some(Box::new(move || sum(&written.borrow().to_vec().expect("it is on the CPU")))),
+    }
+}
+
+/// By hand, into a slice that is there.
+fn by_hand(name: &'static str, out: &Shared<Vec<f32>>, mut call: impl FnMut(&mut [f32]) + 'static) -> Way {
+    let (out, written) = (Rc::clone(out), Rc::clone(out));
+    Way {
+        name,
+        call: Box::new(move || call(&mut out.borrow_mut())),
+        check: Some(Box::new(move || sum(&written.borrow()))),
+    }
+}
+
+/// The machine's memory, read and written like this; three are written in place.
+fn rooflines(elements: usize, reads: usize, writes: usize) -> impl Iterator<Item = Way> {
+    let of = move |(name, around_caches)| {
+        let from: Vec<Vec<f32>> = (0..reads).map(|_| vec![1.0; elements]).collect();
+        let mut to: Vec<Vec<f32>> = (0..writes).map(|_| vec![0.0; elements]).collect();
+        let call = move || {
+            std::hint::black_box(roofline::run(&from, &mut to, around_caches));
+        };
+        Way { name, call: Box::new(call), check: None }
+    };
+    [("roofline", false), ("roofline_nt", true)].into_iter().take(1 + writes.min(1)).map(of)
+}
+
+fn tensor(values: &[f32], shape: impl Into<Shape>) -> Result<Tensor<f32>> {
+    Tensor::from_slice(&Device::cpu(), values, shape)
+}
+
+/// Memory of its own: a clone would be copied by the first call that writes it.
+fn zeros_like(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+    Tensor::zeros(x.device(), x.shape().clone())
+}
+
+fn fresh(len: usize) -> Shared<Vec<f32>> {
+    Rc::new(RefCell::new(vec![0.0; len]))
+}
+
+fn gate_ways(len: usize) -> Ways {
+    let [a, b, c] = [1, 2, 3].map(|salt| Rc::new(input(len, salt)));
+    let (x, y, z) = (tensor(&a, [len])?, tensor(&b, [len])?, tensor(&c, [len])?);
+    let mut ways = vec![ours(zeros_like(&x)?, move |out| gate::into(out, &x, &y, &z))];
+    let out = fresh(len);
+    for (name, function) in
+        [("rust", hand::gate as fn(&mut [f32], &[f32], &[f32], &[f32])), ("rust_nt", hand::gate_around)]
+    {
+        let (a, b, c) = (Rc::clone(&a), Rc::clone(&b), Rc::clone(&c));
+        ways.push(by_hand(name, &out, move |out| {
+            let (a, b, c) = (&a[..], &b[..], &c[..]);
+            hand::chunks(out, hand::CHUNK, |out, start| {
+                let at = start..start + out.len();
+                function(out, &a[at.clone()], &b[at.clone()], &c[at]);
+            });
+        }));
+    }
+    ways.extend(rooflines(len, 3, 1));
+    Ok(ways)
+}
+
+type Into2 = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
+
+fn two(len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> Ways {
+    let [a, b] = [1, 2].map(|salt| input(len, salt));
+    let (x, y) = (tensor(&a, [len])?, tensor(&b, [len])?);
+    let mut ways = vec![ours(zeros_like(&x)?, move |out| into(out, &x, &y))];
+    ways.extend(hands(len, hand::CHUNK, 0, move |out, start| {
+        let at = start..start + out.len();
+        function(out, &a[at.clone()], &b[at]);
+    }));
+    ways.extend(rooflines(len, 2, 1));
+    Ok(ways)
+}
+
+fn one(len: usize) -> Ways {
+    let a = input(len, 1);
+    let x = tensor(&a, [len])?;
+    let mut ways = vec![ours(zeros_like(&x)?, move |out| gelu_of::into(out, &x))];
+    ways.extend(hands(len, hand::CHUNK, 0, move |out, start| hand::gelu(out, &a[start..start + out.len()])));
+    ways.extend(rooflines(len, 1, 1));
+    Ok(ways)
+}
+
+/// Through the caches and around them; a tile of 0 is of any size.
+fn hands(len: usize, chunk: usize, tile: usize, f: impl Fn(&mut [f32], usize) + Sync + 'static) -> [Way; 2] {
+    let (out, f) = (fresh(len), Rc::new(f));
+    let around = Rc::clone(&f);
+    [
+        by_hand("rust", &out, move |out| hand::chunks(out, chunk, &*f)),
+        by_hand("rust_nt", &out, move |out| hand::chunks_around(out, chunk, tile, &*around)),
+    ]
+}
+
+/// Ways by hand that go row by row.
+fn row_ways([rows, width]: [usize; 2], f: impl Fn(&mut [f32], usize) + Sync + 'static) -> [Way; 2] {
+    let chunk = (hand::CHUNK / width).max(1) * width;
+    hands(rows * width, chunk, width, move |out, start| {
+        out.chunks_mut(width).enumerate().for_each(|(i, out)| f(out, start + i * width));
+    })
+}
+
+fn softmax_ways([rows, width]: [usize; 2]) -> Ways {
+    let a = input(rows * width, 1);
+    let x = tensor(&a, [rows, width])?;
+    let mut ways = vec![ours(zeros_like(&x)?, move |out| softmax_of::into(out, &x))];
+    ways.extend(row_ways([rows, width], move |out, at| hand::softmax(out, &a[at..at + width])));
+    ways.extend(rooflines(rows * width, 1, 1));
+    Ok(ways)
+}
+
+fn layer_norm_ways([rows, width]: [usize; 2]) -> Ways {
+    let (a, gamma, beta) = (input(rows * width, 1), input(width, 2), input(width, 3));
+    let (x, g, b) = (tensor(&a, [rows, width])?, tensor(&gamma, [width])?, tensor(&beta, [width])?);
+    let mut ways = vec![ours(zeros_like(&x)?, move |out| layer_norm_of::into(out, &x, &g, &b))];
+    let row = move |out: &mut [f32], at| hand::layer_norm(out, &a[at..at + width], &gamma, &beta);
+    ways.extend(row_ways([rows, width], row));
+    ways.extend(rooflines(rows * width, 1, 1));
+    Ok(ways)
+}
+
+fn rms_norm_ways([rows, width]: [usize; 2]) -> Ways {
+    let (a, gamma) = (input(rows * width, 1), input(width, 2));
+    let (x, g) = (tensor(&a, [rows, width])?, tensor(&gamma, [width])?);
+    let mut ways = vec![ours(zeros_like(&x)?, move |out| rms_norm_of::into(out, &x, &g))];
+    ways.extend(row_ways([rows, width], move |out, at| hand::rms_norm(out, &a[at..at + width], &gamma)));
+    ways.extend(rooflines(rows * width, 1, 1));
+    Ok(ways)
+}
+
+fn loss_ways([rows, width]: [usize; 2]) -> Ways {
+    let a = input(rows * width, 1);
+    let classes: Vec<i32> = (0..rows).map(|i| (i * 31 % width) as i32).collect();
+    let (x, t) = (tensor(&a, [rows, width])?, Tensor::from_slice(&Device::cpu(), &classes, [rows])?);
+    let mut ways = vec![ours(tensor(&[0.0], [])?, move |out| loss::into(out, &x, &t))];
+    ways.push(by_hand("rust", &fresh(1), move |out| {
+        let row = |i: usize| hand::cross_entropy(&a[i * width..][..width], classes[i] as usize);
+        out[0] = total(rows, row) / rows as f32;
+    }));
+    ways.extend(rooflines(rows * width, 1, 0));
+    Ok(ways)
+}
+
+fn sum_ways(len: usize) -> Ways {
+    let a = input(len, 1);
+    let x = tensor(&a, [len])?;
+    let mut ways = vec![ours(tensor(&[0.0], [])?, move |out| sum_of_squares::into(out, &x))];
+    ways.push(by_hand("rust", &fresh(1), move |out| {
+        let chunk = |i: usize| hand::sum_of_squares(&a[i * hand::CHUNK..][..hand::CHUNK]);
+        out[0] = total(len / hand::CHUNK, chunk);
+    }));
+    ways.extend(rooflines(len, 1, 0));
+    Ok(ways)
+}
+
+/// Of all parts, on all threads.
+fn total(parts: usize, f: impl Fn(usize) -> f32 + Sync + Send) -> f32 {
+    if rayon::current_num_threads() == 1 {
+        (0..parts).map(f).sum()
+    } else {
+        (0..parts).into_par_iter().map(f).sum()
+    }
+}
+
+/// Lengths of the parameters of GPT-2 with this width, 148 tensors.
+fn parameters(large: bool) -> Vec<usize> {
+    let (width, words, context) = if large { (272, 50_257, 1024) } else { (16, 512, 64) };
+    let linear = |n: usize, m: usize| [n * m, m];
+    let layer = [[width; 2], linear(width, 3 * width), linear(width, width)];
+    let layer = layer.into_iter().chain([[width; 2], linear(width, 4 * width), linear(4 * width, width)]);
+    let layer: Vec<usize> = layer.flatten().collect();
+    [words * width, context * width].into_iter().chain(layer.repeat(12)).chain([width; 2]).collect()
+}
+
+fn adamw_ways(large: bool) -> Ways {
+    let lengths = parameters(large);
+    let elements = lengths.iter().sum();
+    let tensors: Vec<Tensor<f32>> =
+        lengths.iter().map(|&len| tensor(&input(len, 1), [len])).collect::<Result<_>>()?;
+    let named = tensors.iter().enumerate().map(|(i, tensor)| (i.to_string(), tensor));
+    let params = Arena::new(&Device::cpu(), named)?;
+    let mut grads = params.zeros_like()?;
+    for (i, &len) in lengths.iter().enumerate() {
+        grads.set(&i.to_string(), &tensor(&input(len, 2), [len])?)?;
+    }
+    let mut optimizer = Optimizer::new(AdamW::default(), &params)?;
+    let params = Rc::new(RefCell::new(params));
+    let updated = Rc::clone(&params);
+    let ours = Way {
+        name: "fusion",
+        call: Box::new(move || optimizer.step(&mut params.borrow_mut(), &grads).expect("they fit")),
+        check: Some(Box::new(move || {
+            let params = updated.borrow();
+            let first = params.get("0").expect("it is there");
+            sum(&first.to_vec().expect("it is on the CPU"))
+        })),
+    };
+    Ok([ours, adamw_by_hand(lengths)].into_iter().chain(rooflines(elements, 1, 3)).collect())
+}
+
+fn adamw_by_hand(lengths: Vec<usize>) -> Way {
+    let of = |salt| lengths.iter().map(|&len| input(len, salt)).collect::<Vec<_>>();
+    let zeros = || lengths.iter().map(|&len| vec![0f32; len]).collect::<Vec<_>>();
+    let (g, mut m, mut v, p) = (of(2), zeros(), zeros(), Rc::new(RefCell::new(of(1))));
+    let updated = Rc::clone(&p);
+    let mut step = 0;
+    let call = move || {
+        step += 1;
+        let corrections = [1e-3 / (1.0 - 0.9f32.powi(step)), 1.0 / (1.0 - 0.999f32.powi(step))];
+        let mut p = p.borrow_mut();
+        for (((p, m), v), g) in p.iter_mut().zip(&mut m).zip(&mut v).zip(&g) {
+            if rayon::current_num_threads() == 1 || p.len() <= hand::CHUNK {
+                hand::adamw(p, m, v, g, corrections);
+            } else {
+                let parts = p.par_chunks_mut(hand::CHUNK).zip(m.par_chunks_mut(hand::CHUNK));
+                let parts = parts.zip(v.par_chunks_mut(hand::CHUNK)).zip(g.par_chunks(hand::CHUNK));
+                parts.for_each(|(((p, m), v), g)| hand::adamw(p, m, v, g, corrections));
+            }
+        }
+    };
+    Way { name: "rust", call: Box::new(call), check: Some(Box::new(move || sum(&updated.borrow()[0]))) }
+}
