@@ -192,7 +192,7 @@ fn stride(default: u64) -> u64 {
 
 /// Of functions of one argument on the CPU all numbers; the simulated and the software GPU take too long for those.
 #[test]
-#[ignore = "visits every f32: minutes"]
+#[ignore = "visits every f32: half an hour"]
 fn the_tables_are_written() {
     let tables = Tables::read();
     let (mut bounds, mut edges) = (vec![], vec![]);
