@@ -168,8 +168,7 @@ fn codes_are_near_what_they_stand_for() {
     });
 }
 
-/// Means of many steps are on average what they should be: always rounded down they would be a tenth too small, and those of
-/// squares, to which each step adds less than a code, would stay where they begin.
+/// Means of many steps are on average what they should be: codes that are always rounded down are 2 % too small here.
 #[test]
 fn codes_are_right_on_average() {
     on_devices(|device| {

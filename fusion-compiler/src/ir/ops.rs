@@ -247,8 +247,7 @@ ops! {
         double: By(Native("{0}.exp()"), Expand(double::exp)), name: "exp", domain: &[(-87.0, 88.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
         grad: Grad::Rule(derive::exp),
-        ptx: float(Expand(exp::exp_by_power)),
-        ..everywhere(exp::exp)
+        ptx: float(Expand(exp::exp_by_power)), ..everywhere(exp::exp)
     };
     /// `2ˣ`.
     Exp2 = OpInfo {
