@@ -183,6 +183,7 @@ mod tests {
         check(&h100, 1025, 4, 256, 2);
         // 2048 / 256 = 8 blocks on each of 132 multiprocessors.
         check(&h100, 1 << 24, 4, 256, 1056);
+        check(&h100, (1 << 31) + 256, 4, 256, 1056);
         check(&h100, u64::MAX, 1, 256, 1056);
         check(&DeviceFacts::a100(), 1 << 24, 4, 256, 864);
         // 1536 / 256 = 6 on each of 128.

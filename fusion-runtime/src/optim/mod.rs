@@ -33,6 +33,8 @@ mod arena;
 mod blocks;
 mod file;
 mod follow;
+#[cfg(all(test, feature = "cuda"))]
+mod large;
 mod optimizer;
 mod rule;
 mod scaler;

@@ -26,6 +26,14 @@ impl CudaMemory {
         self.address + offset as u64
     }
 
+    /// Has it begin so many bytes before, where nothing is, so that who reads or writes there faults: the addresses of tensors can be
+    /// tested that no memory holds. Before it is dropped it is to begin where it did.
+    #[cfg(test)]
+    pub(crate) fn extend_back(&mut self, bytes: isize) {
+        self.address = self.address.wrapping_add_signed(-bytes as i64);
+        self.class = self.class.wrapping_add_signed(bytes);
+    }
+
     /// The address of the first of some bytes.
     pub(super) fn range(&self, offset: usize, bytes: usize) -> CUdeviceptr {
         debug_assert!(bytes <= self.class - offset);

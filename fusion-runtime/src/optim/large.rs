@@ -1,0 +1,251 @@
+//! Arenas of more elements than 32 bits count, of which only the ends are in memory.
+//!
+//! A kernel runs with the grid of the whole arena, from near its end on: a position that loses its upper bits, or a thread that
+//! goes on beyond them, leads to where nothing is, which the device tells.
+
+use fusion_compiler::ir::dim::DimExpr;
+use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::kernel::IndexWidth;
+use fusion_compiler::ir::plan::{Dest, Param, ParamKind, Slot, Target, UniformArg};
+
+use super::update;
+use crate::device::{Call, Memory, Region};
+use crate::error::Result;
+use crate::kernel::{Launch, Plan, ScalarValue};
+use crate::{Device, LaunchConfig};
+
+/// Elements of arenas: about what 32 bits count in bytes, with a sign, and without.
+const SIZES: [usize; 5] =
+    [(1 << 30) - 256, (1 << 30) + 256, (1 << 31) - 256, (1 << 31) + 256, (1 << 32) + 256];
+
+/// A tensor of which only the end is in memory.
+struct End {
+    memory: Memory,
+    /// Elements.
+    len: usize,
+    /// Bytes that are not there.
+    before: usize,
+}
+
+impl End {
+    fn new<T: bytemuck::Pod>(device: &Device, len: usize, end: &[T]) -> Result<End> {
+        let bytes = bytemuck::cast_slice(end);
+        let memory = device.0.allocate(bytes.len())?;
+        device.0.write(&memory, 0, bytes)?;
+        let mut end = End { memory, len, before: (len - end.len()) * size_of::<T>() };
+        end.extend_back(end.before as isize);
+        Ok(end)
+    }
+
+    fn extend_back(&mut self, bytes: isize) {
+        let Memory::Cuda(memory) = &mut self.memory else { unreachable!("the device is CUDA") };
+        memory.extend_back(bytes);
+    }
+
+    fn region(&self) -> Region<'_> {
+        Region { memory: &self.memory, offset: 0, len: self.len }
+    }
+
+    fn read<T: bytemuck::Pod>(&self, device: &Device) -> Result<Vec<T>> {
+        let mut elements = vec![T::zeroed(); self.len - self.before / size_of::<T>()];
+        device.0.read(&self.memory, self.before, bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.extend_back(-(self.before as isize));
+    }
+}
+
+/// The launches of a call with these extents.
+fn launches(device: &Device, plan: &'static Plan, symbols: &[i64]) -> Vec<&'static Launch> {
+    let program = plan.programs.iter().find(|program| program.target == Target::Ptx);
+    let steps = program.unwrap_or_else(|| unreachable!("it is for all targets")).steps.iter();
+    let chosen = steps.map(|step| step.chosen(symbols, &device.limits()));
+    chosen
+        .flat_map(|variant| &*variant.unwrap_or_else(|| unreachable!("one fits all extents")).launches)
+        .collect()
+}
+
+/// Runs a launch from this item on, with a memory for each of its buffers.
+fn run_from(
+    device: &Device,
+    plan: &Plan,
+    launch: &Launch,
+    symbols: &[i64],
+    start: usize,
+    scalars: &[f32],
+    buffers: &[Region<'_>],
+) -> Result<()> {
+    let mut launch = launch.clone();
+    for uniform in launch.uniforms.to_mut() {
+        if *uniform == UniformArg::Start {
+            *uniform = UniformArg::Extent(DimExpr::constant(start as i64));
+        }
+    }
+    let mut numbers = scalars.iter();
+    let scalar = |param: &Param| match (&param.kind, param.dtype) {
+        (ParamKind::Scalar, DType::U32) => Some(ScalarValue::U32(1)),
+        (ParamKind::Scalar, _) => numbers.next().map(|&number| ScalarValue::F32(number)),
+        (ParamKind::Tensor { .. } | ParamKind::AnyShape { .. } | ParamKind::Dim(_), _) => None,
+    };
+    let scalars: Vec<Option<ScalarValue>> = plan.params.iter().map(scalar).collect();
+    device.0.launch(&launch, &Call { symbols, scalars: &scalars, buffers })
+}
+
+/// The GPU, real or simulated, if there is one; a failure to have one is told elsewhere.
+fn gpu() -> Option<Device> {
+    Device::cuda(0).ok()
+}
+
+fn element(i: usize) -> f32 {
+    (i * 7919 % 1999) as f32 / 1000.0 - 0.9993
+}
+
+/// What Adam's first step makes of a parameter of 1 and a gradient, with β of 0.9 and 0.999 and a rate of 0.1.
+fn stepped(p: f32, g: f32) -> [f64; 3] {
+    let g = f64::from(g);
+    [f64::from(p) - 0.1 * g / (g.abs() + 1e-8), 0.1 * g, 0.001 * g * g]
+}
+
+const NUMBERS: [f32; 9] = [0.1, 0.1, -0.105_360_52, 0.001, -0.001_000_5, 1e-8, 1.0, 0.0, 0.0];
+
+fn check(got: [Vec<f32>; 3], g: &[f32], first: usize, what: &str) {
+    for i in 0..g.len() {
+        let expected =
+            if i < first { [f64::from(element(i + 1)), 0.0, 0.0] } else { stepped(element(i + 1), g[i]) };
+        for (kind, expected) in expected.into_iter().enumerate() {
+            let got = f64::from(got[kind][i]);
+            assert!(
+                (got - expected).abs() <= 1e-6,
+                "{what}: element {i} of the end, {kind}: {got}, not {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    for len in SIZES {
+        let symbols = [len as i64];
+        let [launch] = launches(&device, &update::adam::PLAN, &symbols)[..] else { panic!("one launch") };
+        assert_eq!(launch.index == IndexWidth::Bits64, len >= 1 << 31, "{len}");
+        // All threads are busy at the end, and some go on once more.
+        let LaunchConfig { block, grid } = LaunchConfig::new(device.facts(), len as u64, launch.space.grain);
+        let stride = block as usize * grid as usize * launch.space.grain as usize;
+        let (end, before) = (stride + 1024, 64);
+        let elements = |shift| (0..end + before).map(|i| element(i + shift)).collect::<Vec<f32>>();
+        let (p, g, zeros) = (elements(1), elements(5), vec![0_f32; end + before]);
+        let ends = [&p, &zeros, &zeros, &g].map(|elements| End::new(&device, len, elements));
+        let ends = ends.into_iter().collect::<Result<Vec<End>>>()?;
+        let buffers: Vec<Region<'_>> = ends.iter().map(End::region).collect();
+        let numbers = [&[1.0], &NUMBERS[..]].concat();
+        run_from(&device, &update::adam::PLAN, launch, &symbols, len - end, &numbers, &buffers)?;
+        let [p, m, v] = [0, 1, 2].map(|i| ends[i].read::<f32>(&device));
+        check([p?, m?, v?], &g, before, &format!("{len} elements"));
+    }
+    Ok(())
+}
+
+/// The last part of the norm, and of the update that takes it from all parts.
+#[test]
+fn clipped_adam_reaches_the_end_of_large_arenas() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    for len in SIZES {
+        let (symbols, plan) = ([len as i64], &update::adam_clipped::PLAN);
+        let [norm, all] = launches(&device, plan, &symbols)[..] else { panic!("two launches") };
+        let parts = norm.space.elements(&symbols).map_or(0, |parts| parts as usize);
+        let part = len.div_ceil(parts).next_multiple_of(8192);
+        let end = len - (parts - 1) * part;
+        let elements = |shift| (0..end).map(|i| element(i + shift)).collect::<Vec<f32>>();
+        let (p, g, zeros) = (elements(1), elements(5), vec![0_f32; end]);
+        let ends = [&p, &zeros, &zeros, &g].map(|elements| End::new(&device, len, elements));
+        let ends = ends.into_iter().collect::<Result<Vec<End>>>()?;
+        let numbers = [(1, 0_f32), (1, 1.0), (parts, 0.0), (1, 0.0)];
+        let numbers = numbers.map(|(count, number)| End::new(&device, count, &vec![number; count]));
+        let [skipped, scale, squares, skipped_after] =
+            &numbers.into_iter().collect::<Result<Vec<End>>>()?[..]
+        else {
+            unreachable!("four of them")
+        };
+        // A norm of 2 is asked for.
+        let options = [&[2.0, 1.0], &NUMBERS[..]].concat();
+        let slot = |slot: Slot| match slot {
+            Slot::Param(i @ 0..3) => ends[usize::from(i)].region(),
+            Slot::Param(3) => skipped.region(),
+            Slot::Param(4) => ends[3].region(),
+            Slot::Param(_) => scale.region(),
+            Slot::Temp(_) => squares.region(),
+            Slot::Output(_) => skipped_after.region(),
+        };
+        for launch in [norm, all] {
+            let buffers: Vec<Region<'_>> = launch.buffers.iter().map(|buffer| slot(buffer.slot)).collect();
+            run_from(&device, plan, launch, &symbols, parts - 1, &options, &buffers)?;
+        }
+        let length = g.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
+        let clipped: Vec<f32> = g.iter().map(|&g| (f64::from(g) * 2.0 / (length + 1e-6)) as f32).collect();
+        let [p, m, v] = [0, 1, 2].map(|i| ends[i].read::<f32>(&device));
+        check([p?, m?, v?], &clipped, 0, &format!("{len} elements"));
+    }
+    Ok(())
+}
+
+/// The last blocks, whose units are counted by themselves.
+#[test]
+fn codes_reach_the_end_of_large_arenas() -> Result<()> {
+    const BLOCKS: usize = 40;
+    let Some(device) = gpu() else { return Ok(()) };
+    for len in SIZES {
+        let (symbols, plan) = ([(len / 256) as i64], &update::adam_8bit::PLAN);
+        let [launch] = launches(&device, plan, &symbols)[..] else { panic!("one launch") };
+        let (count, blocks) = (256 * BLOCKS, len / 256);
+        let elements = |shift| (0..count).map(|i| element(i + shift)).collect::<Vec<f32>>();
+        let (p, g) = (elements(1), elements(5));
+        let (codes, units) = (vec![0_u8; count], [0_f32; BLOCKS]);
+        let params = [
+            End::new(&device, len, &p)?,
+            End::new(&device, len, &codes)?,
+            End::new(&device, len, &codes)?,
+            End::new(&device, blocks, &units)?,
+            End::new(&device, blocks, &units)?,
+            End::new(&device, len, &g)?,
+            End::new(&device, 1, &[1_f32])?,
+            End::new(&device, 1, &[0_f32])?,
+        ];
+        // What replaces a parameter of the function; the others are written in place.
+        let made = plan.outputs.iter().map(|output| match output.dest {
+            Dest::Replaces(0) => End::new(&device, len, &p),
+            Dest::Replaces(_) | Dest::Returned => End::new(&device, blocks, &units),
+        });
+        let made = made.collect::<Result<Vec<End>>>()?;
+        let slot = |slot: Slot| match slot {
+            Slot::Param(i) => params[usize::from(i)].region(),
+            Slot::Output(i) => made[usize::from(i)].region(),
+            Slot::Temp(_) => unreachable!("one launch has none"),
+        };
+        let buffers: Vec<Region<'_>> = launch.buffers.iter().map(|buffer| slot(buffer.slot)).collect();
+        let options = [&[1.0], &NUMBERS[..]].concat();
+        run_from(&device, plan, launch, &symbols, blocks - BLOCKS, &options, &buffers)?;
+        let now = |i: u16| {
+            let replaced = plan.outputs.iter().position(|output| output.dest == Dest::Replaces(i));
+            replaced.map_or(&params[usize::from(i)], |i| &made[i])
+        };
+        let (p, m) = (now(0).read::<f32>(&device)?, now(1).read::<i8>(&device)?);
+        let [m_unit, v_unit] = [now(3), now(4)].map(|unit| unit.read::<f32>(&device));
+        let (m_unit, v_unit, v) = (m_unit?, v_unit?, now(2).read::<u8>(&device)?);
+        for i in 0..count {
+            let [expected, mean, squares] = stepped(element(i + 1), g[i]);
+            let what = format!("{len} elements: element {i} of the end");
+            assert!((f64::from(p[i]) - expected).abs() <= 1e-6, "{what}: {}, not {expected}", p[i]);
+            // A code is the root, or the fourth root, of a share of its block's unit, rounded up or down.
+            let code = 127.0 * (mean.abs() / f64::from(m_unit[i / 256])).sqrt() * mean.signum();
+            assert!((f64::from(m[i]) - code).abs() <= 1.01, "{what}: {}, not {code}", m[i]);
+            let code = 255.0 * (squares / f64::from(v_unit[i / 256])).sqrt().sqrt();
+            assert!((f64::from(v[i]) - code).abs() <= 1.01, "{what}: {}, not {code}", v[i]);
+        }
+    }
+    Ok(())
+}
