@@ -290,8 +290,8 @@ fn bits(params: &Arena) -> Result<Vec<Vec<u32>>> {
 #[test]
 fn saved_and_loaded_is_as_if_uninterrupted() {
     for (kind, device) in devices() {
-        let eight = Adam { state: Precision::Bits8, ..Adam::default() };
-        for (number, rule) in rules().into_iter().chain([eight.into()]).enumerate() {
+        let small = [Precision::Bits8, Precision::Bf16].map(|state| Adam { state, ..Adam::default() }.into());
+        for (number, rule) in rules().into_iter().chain(small).enumerate() {
             let run = || -> Result<()> {
                 let grads = |step| arena(&device, &format!("grad.{step}"));
                 let path =

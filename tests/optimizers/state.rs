@@ -48,6 +48,10 @@ fn eight_bits() -> Rule {
     AdamW { lr: 0.01, state: Precision::Bits8, ..AdamW::default() }.into()
 }
 
+fn sixteen_bits() -> Rule {
+    AdamW { lr: 0.01, state: Precision::Bf16, ..AdamW::default() }.into()
+}
+
 fn all(params: &Arena) -> Result<Vec<f32>> {
     Ok(params.iter().map(|(_, tensor)| tensor.to_vec()).collect::<Result<Vec<_>>>()?.concat())
 }
@@ -55,11 +59,12 @@ fn all(params: &Arena) -> Result<Vec<f32>> {
 /// Copies are the parameters in their type, and averages what formulas say, whichever is first and by whatever rule.
 #[test]
 fn copies_and_averages_follow() {
-    let rules: [Rule; 4] = [
+    let rules: [Rule; 5] = [
         AdamW { lr: 0.01, ..AdamW::default() }.into(),
         Adam { amsgrad: true, ..Adam::default() }.into(),
         Sgd { lr: 0.1, momentum: 0.9, ..Sgd::default() }.into(),
         eight_bits(),
+        sixteen_bits(),
     ];
     on_devices(|device| {
         for rule in rules {
@@ -223,7 +228,7 @@ fn eight_bits_go_the_way_of_all() -> Result<()> {
 #[test]
 fn state_moves_between_devices() {
     let all_devices = devices();
-    for rule in [eight_bits(), AdamW::default().into()] {
+    for rule in [eight_bits(), sixteen_bits(), AdamW::default().into()] {
         for (_, from) in &all_devices {
             for (_, to) in &all_devices {
                 let run = |moves: bool| -> Result<(Vec<f32>, Vec<f32>, u64)> {
@@ -244,7 +249,7 @@ fn state_moves_between_devices() {
                 let apart =
                     |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
                 // A code that falls on the other side is a small part of a step of 0.01.
-                let most = if rule == eight_bits() { 2e-3 } else { 1e-6 };
+                let most = if rule == AdamW::default().into() { 1e-6 } else { 2e-3 };
                 assert!(
                     apart(&moved.0, &stayed.0) <= most,
                     "{rule:?}: {from} to {to}: {}",
@@ -256,19 +261,25 @@ fn state_moves_between_devices() {
     }
 }
 
-/// Codes that are saved, loaded elsewhere and continued have the bits of those that were never interrupted.
+/// Small states that are saved, loaded elsewhere and continued have the bits of those that were never interrupted.
 #[test]
-fn codes_are_saved() {
+fn small_states_are_saved() {
+    for rule in [eight_bits(), sixteen_bits()] {
+        check_saved(rule);
+    }
+}
+
+fn check_saved(rule: Rule) {
     on_devices(|device| {
         let path = fresh_path();
         let mut params = model(device)?;
-        let mut optimizer = Optimizer::new(eight_bits(), &params)?.with_copy::<bf16>(&params)?;
+        let mut optimizer = Optimizer::new(rule, &params)?.with_copy::<bf16>(&params)?;
         for step in 1..=3 {
             take(&mut optimizer, &mut params, step, false)?;
         }
         optimizer.save(&path, &params)?;
         let mut loaded = params.zeros_like()?;
-        let mut other = Optimizer::new(eight_bits(), &loaded)?.with_copy::<bf16>(&loaded)?;
+        let mut other = Optimizer::new(rule, &loaded)?.with_copy::<bf16>(&loaded)?;
         other.load(&path, &mut loaded)?;
         std::fs::remove_file(&path).expect("it was written");
         let copy = |optimizer: &Optimizer| optimizer.copy::<bf16>().expect("a copy")["weight"].to_vec();
@@ -282,6 +293,103 @@ fn codes_are_saved() {
     });
 }
 
+/// The state of 16 bits of `weight` as it is in a file: means, and means of squares.
+fn halves_of(optimizer: &Optimizer, params: &Arena) -> Result<[Vec<f64>; 2]> {
+    let path = fresh_path();
+    optimizer.save(&path, params)?;
+    let bytes = std::fs::read(&path).expect("it was written");
+    std::fs::remove_file(&path).expect("it was written");
+    let file = safetensors::SafeTensors::deserialize(&bytes).expect("it is whole");
+    Ok(["weight.exp_avg", "weight.exp_avg_sq"].map(|name| {
+        let tensor = file.tensor(name).expect("it is there");
+        assert_eq!(tensor.dtype(), safetensors::Dtype::BF16);
+        let halves = tensor.data().chunks_exact(2);
+        halves.map(|half| bf16::from_le_bytes(half.try_into().expect("two")).to_f64()).collect()
+    }))
+}
+
+/// Each mean of 16 bits is one of the two that its value lies between, and that on average: a thousandth of it, which is less than half
+/// of their distance, is lost at each of 60 steps. Rounded to nearest it stays what it was, 6 % too large.
+///
+/// Of one element, a step adds at most ulp²/4 to the variance, ulp being 2⁻⁷ of it or less: over 60 steps the deviation is at most
+/// √60 · 2⁻⁸, or 3.1 %, and of the mean of 5000 of them 0.043 %. The bound is ten times that.
+#[test]
+fn halves_are_right_on_average() {
+    on_devices(|device| {
+        let mut params = model(device)?;
+        let betas = [0.999, 0.999];
+        let rule = Adam { betas, state: Precision::Bf16, ..Adam::default() };
+        let mut optimizer = Optimizer::new(rule, &params)?;
+        let mut grads = params.zeros_like()?;
+        grads.set("weight", &Tensor::full(device, 33.3, [LEN])?)?;
+        optimizer.step(&mut params, &grads)?;
+        let exact = [0.0333, 0.001 * 33.3 * 33.3];
+        for (halves, exact) in halves_of(&optimizer, &params)?.into_iter().zip(exact) {
+            let two = [exact * (1.0 - 1.0 / 128.0), exact * (1.0 + 1.0 / 128.0)];
+            assert!(halves.iter().all(|half| (two[0]..two[1]).contains(half)), "{device}: {exact}");
+            let mut different = halves;
+            different.sort_by(f64::total_cmp);
+            different.dedup();
+            assert_eq!(different.len(), 2, "{device}: {different:?}");
+        }
+        let nothing = params.zeros_like()?;
+        for _ in 0..60 {
+            optimizer.step(&mut params, &nothing)?;
+        }
+        for (halves, exact) in halves_of(&optimizer, &params)?.into_iter().zip(exact) {
+            let (mean, expected) = (halves.iter().sum::<f64>() / LEN as f64, exact * 0.999_f64.powi(60));
+            assert!((mean / expected - 1.0).abs() < 4.3e-3, "{device}: {mean}, not {expected}");
+        }
+        Ok(())
+    });
+}
+
+/// Parameters are within what rounding of the two means can do to them, each by 2⁻⁷ of itself or less at each step, of which so much as
+/// β is left at the next; and half of that of the squares reaches a step, whose root it takes.
+#[test]
+fn halves_go_the_way_of_exact_means() {
+    const STEPS: usize = 12;
+    let (lr, betas, ulp) = (0.01, [0.9_f64, 0.95], 1.0 / 128.0);
+    on_devices(|device| {
+        let mut params = Arena::new(device, [("weight", &of_points(device, LEN, 0, 1.0)?)])?;
+        let mut optimizer = Optimizer::new(
+            AdamW { lr, betas, weight_decay: 0.1, state: Precision::Bf16, ..AdamW::default() },
+            &params,
+        )?;
+        for step in 1..=STEPS {
+            let mut grads = params.zeros_like()?;
+            grads.set("weight", &of_points(device, LEN, step, 1.0)?)?;
+            optimizer.step(&mut params, &grads)?;
+        }
+        let mut farthest = 0.0_f64;
+        for (i, got) in params["weight"].to_vec()?.into_iter().enumerate() {
+            let (mut p, mut off) = (f64::from(point(i, 0)), 0.0);
+            // Means, and how far what is stored may be from them.
+            let ([mut m, mut v], [mut m_off, mut v_off]) = ([0.0, 0.0], [0.0, 0.0]);
+            for step in 1..=STEPS {
+                let g = f64::from(point(i, step));
+                m = betas[0] * m + (1.0 - betas[0]) * g;
+                v = betas[1] * v + (1.0 - betas[1]) * g * g;
+                (m_off, v_off) = (betas[0] * m_off, betas[1] * v_off);
+                let [first, second] = betas.map(|beta| 1.0 - beta.powi(step as i32));
+                let size = |v: f64| (v / second).sqrt() + 1e-8;
+                // What is new is in both, so that no less than that is left of squares.
+                let least = (v - v_off).max((1.0 - betas[1]) * g * g);
+                let step_off = (m.abs() + m_off) / size(least) - m.abs() / size(v);
+                off += lr * step_off / first;
+                p = p * (1.0 - lr * 0.1) - lr * m / first / size(v);
+                m_off += ulp * (m.abs() + m_off);
+                v_off += ulp * (v + v_off);
+            }
+            let error = (f64::from(got) - p).abs();
+            assert!(error <= off + 1e-6, "{device}: element {i}: {got}, not {p} ± {off}");
+            farthest = farthest.max(error);
+        }
+        assert!(farthest > 1e-5, "{device}: nothing was rounded");
+        Ok(())
+    });
+}
+
 #[test]
 fn what_cannot_be_is_an_error() -> Result<()> {
     let device = Device::cpu();
@@ -289,10 +397,12 @@ fn what_cannot_be_is_an_error() -> Result<()> {
     let message = |result: Result<Optimizer>| result.map(|_| ()).expect_err("it is wrong").to_string();
     let amsgrad = Adam { amsgrad: true, state: Precision::Bits8, ..Adam::default() };
     assert!(message(Optimizer::new(amsgrad, &params)).contains("amsgrad"));
+    let amsgrad = Adam { state: Precision::Bf16, ..amsgrad };
+    assert!(message(Optimizer::new(amsgrad, &params)).contains("has no state in `Precision::Bf16`"));
     let twice = Optimizer::new(eight_bits(), &params)?.with_average(0.5, &params)?.with_average(0.6, &params);
     assert!(message(twice).contains("is there already"));
     // Gradients that are not finite, where that is asked for: once each, and nothing changes.
-    for rule in [eight_bits(), Sgd::default().into()] {
+    for rule in [eight_bits(), sixteen_bits(), Sgd::default().into()] {
         let mut optimizer = Optimizer::new(rule, &params)?.with_error_if_nonfinite();
         take(&mut optimizer, &mut params, 1, false)?;
         let before = bits(&params)?;

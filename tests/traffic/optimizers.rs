@@ -59,6 +59,25 @@ fn a_copy_is_written_by_the_launch_that_updates() {
     });
 }
 
+/// 4 of the parameter and 2 of each mean, read and written, and 4 of the gradient; each thread, of four elements or more, reads the two
+/// numbers of all.
+#[test]
+fn states_of_16_bits_are_one_launch_of_twenty_bytes() {
+    let test = "optimizers::states_of_16_bits_are_one_launch_of_twenty_bytes";
+    let elements = model(&Device::cpu()).expect("there is memory").1;
+    let total = total(test, |device| {
+        let (mut params, _) = model(device)?;
+        let grads = params.zeros_like()?;
+        let rule = AdamW { state: Precision::Bf16, ..AdamW::default() };
+        Optimizer::new(rule, &params)?.step(&mut params, &grads)
+    });
+    if let Some(total) = total {
+        let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        assert_eq!((launches, stored), (1, 8 * elements), "{total}");
+        assert!((12 * elements..=14 * elements).contains(&loaded), "{total}");
+    }
+}
+
 /// 4 of the parameter, 4 of its gradient and 1 of each mean, and units of blocks.
 #[test]
 fn states_of_8_bits_are_one_launch_of_sixteen_bytes() {

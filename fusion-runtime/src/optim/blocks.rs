@@ -2,7 +2,7 @@
 
 use super::Arena;
 use super::arena::BLOCK;
-use super::rule::AdamNumbers;
+use super::rule::{AdamNumbers, with_numbers};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -52,12 +52,13 @@ impl Blocks {
         given: Given<'_>,
     ) -> Result<()> {
         let Given { numbers, factor, skipped, calls } = given;
-        let AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         let Blocks { mean, squares, units: [m_unit, v_unit] } = self;
         let (shape, large) = (mean.shape().clone(), mean.len());
         let blocks = g.part(0, shape.clone());
         p.lend(0, shape, |p| {
-            update::adam_8bit(
+            with_numbers!(
+                numbers,
+                update::adam_8bit,
                 p,
                 mean,
                 squares,
@@ -68,38 +69,12 @@ impl Blocks {
                 skipped,
                 calls as u32,
                 calls as f32,
-                lr,
-                fresh1,
-                log1,
-                fresh2,
-                log2,
-                eps,
-                up,
-                l2,
-                decay,
             )
         })?;
         let others = Shape::from([p.len() - large]);
         let g = g.part(large, others.clone());
         p.lend(large, others, |p| {
-            update::adam_given(
-                p,
-                m,
-                v,
-                &g,
-                factor,
-                skipped,
-                calls as f32,
-                lr,
-                fresh1,
-                log1,
-                fresh2,
-                log2,
-                eps,
-                up,
-                l2,
-                decay,
-            )
+            with_numbers!(numbers, update::adam_given, p, m, v, &g, factor, skipped, calls as f32)
         })
     }
 

@@ -7,10 +7,12 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
+use half::bf16;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize};
 
 use super::arena::BLOCK;
+use super::halves::Halves;
 use super::{Arena, Optimizer};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -42,6 +44,7 @@ enum Of {
 
 enum Elements {
     F32(Vec<f32>),
+    Bf16(Vec<bf16>),
     I8(Vec<i8>),
     U8(Vec<u8>),
 }
@@ -50,6 +53,7 @@ impl Elements {
     fn dtype(&self) -> Dtype {
         match self {
             Elements::F32(_) => Dtype::F32,
+            Elements::Bf16(_) => Dtype::BF16,
             Elements::I8(_) => Dtype::I8,
             Elements::U8(_) => Dtype::U8,
         }
@@ -58,6 +62,7 @@ impl Elements {
     fn bytes(&mut self) -> &mut [u8] {
         match self {
             Elements::F32(elements) => bytemuck::cast_slice_mut(elements),
+            Elements::Bf16(elements) => bytemuck::cast_slice_mut(elements),
             Elements::I8(elements) => bytemuck::cast_slice_mut(elements),
             Elements::U8(elements) => elements,
         }
@@ -66,6 +71,7 @@ impl Elements {
     fn width(&self) -> usize {
         match self {
             Elements::F32(_) => size_of::<f32>(),
+            Elements::Bf16(_) => size_of::<bf16>(),
             Elements::I8(_) | Elements::U8(_) => 1,
         }
     }
@@ -182,6 +188,11 @@ impl Optimizer {
         for ((state, _), tensor) in self.rule.states().into_iter().zip(&self.states) {
             arrays.push(floats(state, of, tensor)?);
         }
+        if let Some(Halves(means)) = &self.halves {
+            for ((suffix, _), mean) in self.rule.states().into_iter().zip(means) {
+                arrays.push(Array { suffix, of, elements: Elements::Bf16(mean.to_vec()?) });
+            }
+        }
         if let Some(blocks) = &self.blocks {
             let [mean, squares] = &blocks.units;
             let codes = (Elements::I8(blocks.mean.to_vec()?), Elements::U8(blocks.squares.to_vec()?));
@@ -199,12 +210,15 @@ impl Optimizer {
     /// Takes all that `arrays` gives, in its order, and has copies follow.
     fn restore(&mut self, params: &mut Arena, arrays: Vec<Array>) -> Result<()> {
         let device = params.device().clone();
-        let (mut floats, mut codes) = (vec![], (None, None));
+        let (mut floats, mut means, mut codes) = (vec![], vec![], (None, None));
         for Array { elements, .. } in arrays {
             match elements {
                 Elements::F32(elements) => {
                     let len = elements.len();
                     floats.push(Tensor::from_vec(&device, elements, [len])?);
+                }
+                Elements::Bf16(elements) => {
+                    means.push(Tensor::from_vec(&device, elements, [params.flat().len()])?)
                 }
                 Elements::I8(mean) => codes.0 = Some(mean),
                 Elements::U8(squares) => codes.1 = Some(squares),
@@ -214,6 +228,9 @@ impl Optimizer {
         let mut take = |tensor: &mut Tensor<f32>| floats.next().map_or((), |new| *tensor = new);
         params.update(&mut take);
         self.states.iter_mut().for_each(&mut take);
+        if let Some(halves) = &mut self.halves {
+            halves.0.iter_mut().zip(means).for_each(|(mean, new)| *mean = new);
+        }
         if let (Some(blocks), (Some(mean), Some(squares))) = (&mut self.blocks, codes) {
             blocks.mean = Tensor::from_vec(&device, mean, blocks.mean.shape().clone())?;
             blocks.squares = Tensor::from_vec(&device, squares, blocks.squares.shape().clone())?;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use super::Arena;
 use super::blocks::Given;
-use super::rule::AdamNumbers;
+use super::rule::with_numbers;
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -85,29 +85,9 @@ impl<T: Float> Follow for Follower<T> {
         given: Given<'_>,
     ) -> Result<()> {
         let Given { numbers, factor, skipped, calls } = given;
-        let AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         let kept = self.kept;
         self.arena.update(|q| {
-            update::adam_followed(
-                p,
-                m,
-                v,
-                q,
-                g,
-                kept,
-                factor,
-                skipped,
-                calls as f32,
-                lr,
-                fresh1,
-                log1,
-                fresh2,
-                log2,
-                eps,
-                up,
-                l2,
-                decay,
-            )
+            with_numbers!(numbers, update::adam_followed, p, m, v, q, g, kept, factor, skipped, calls as f32)
         })
     }
 

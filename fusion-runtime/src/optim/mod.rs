@@ -27,12 +27,13 @@
 //! ```
 //!
 //! Modules: `arena` is memory, `rule` what PyTorch calls an optimizer's options, `update` the formulas, `blocks` states of 8 bits,
-//! `follow` copies and averages, `scaler` loss scales, `schedule` learning rates, `file` what is saved, `statistics` bytes and bandwidth.
+//! `halves` of 16, `follow` copies and averages, `scaler` loss scales, `schedule` learning rates, `file` what is saved, `statistics` bytes and bandwidth.
 
 mod arena;
 mod blocks;
 mod file;
 mod follow;
+mod halves;
 #[cfg(all(test, feature = "cuda"))]
 mod large;
 mod optimizer;

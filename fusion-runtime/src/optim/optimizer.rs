@@ -2,6 +2,7 @@
 
 use super::blocks::{Blocks, Given};
 use super::follow::{Follow, Follower};
+use super::halves::Halves;
 use super::rule::{Gradients, Precision, Rule};
 use super::{Arena, GradScaler, update};
 use crate::device::Device;
@@ -12,10 +13,12 @@ use crate::tensor::{Float, Tensor};
 #[derive(Debug)]
 pub struct Optimizer {
     pub(super) rule: Rule,
-    /// In the order of `Rule::states`: of all elements, or of those that are in no block.
+    /// In the order of `Rule::states`: of all elements, or of those that are in no block; none where they are of 16 bits.
     pub(super) states: Vec<Tensor<f32>>,
     /// States of 8 bits.
     pub(super) blocks: Option<Blocks>,
+    /// States of 16 bits.
+    pub(super) halves: Option<Halves>,
     /// What follows the parameters; the first by the launch that updates them, where the rule has such a one.
     pub(super) followers: Vec<Box<dyn Follow>>,
     /// Steps that were asked for.
@@ -35,19 +38,21 @@ impl Optimizer {
     /// An optimizer for these parameters, on their device.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`; `Error::Parameter` for `amsgrad` with a state of 8 bits, which there is not.
+    /// `Error::OutOfMemory`; `Error::Parameter` for `amsgrad` with a state that is not `Precision::F32`, which there is not.
     pub fn new(rule: impl Into<Rule>, params: &Arena) -> Result<Optimizer> {
         let (rule, device) = (rule.into(), params.device());
-        let in_blocks = rule.precision() == Precision::Bits8;
-        if in_blocks && rule.states().len() > 2 {
-            let what = "has no state of 8 bits: take `Precision::F32`".into();
+        let [in_blocks, in_halves] = [Precision::Bits8, Precision::Bf16].map(|kind| rule.precision() == kind);
+        if (in_blocks || in_halves) && rule.states().len() > 2 {
+            let what = format!("has no state in `Precision::{:?}`: take `Precision::F32`", rule.precision());
             return Err(Error::Parameter { name: "amsgrad".into(), what });
         }
         let len = params.flat().len() - if in_blocks { params.large() } else { 0 };
         let state = |(_, value): (&str, f32)| Tensor::full(device, value, [len]);
+        let states = if in_halves { vec![] } else { rule.states() };
         Ok(Optimizer {
-            states: rule.states().into_iter().map(state).collect::<Result<_>>()?,
+            states: states.into_iter().map(state).collect::<Result<_>>()?,
             blocks: if in_blocks { Some(Blocks::new(params)?) } else { None },
+            halves: if in_halves { Some(Halves::new(params)?) } else { None },
             rule,
             followers: vec![],
             calls: 0,
@@ -75,7 +80,7 @@ impl Optimizer {
     }
 
     /// The same that keeps a copy of the parameters in another type, for a model that computes in it: written from each new
-    /// parameter in the launch that makes it where the rule is Adam without `amsgrad` and this is the first that follows, else by a
+    /// parameter in the launch that makes it where the rule is Adam without `amsgrad`, its state is `Precision::F32` and this is the first that follows, else by a
     /// launch more. Clipped gradients take a launch more too.
     ///
     /// # Errors
@@ -123,6 +128,7 @@ impl Optimizer {
             rule: self.rule,
             states: self.states.iter().map(|state| state.to(device)).collect::<Result<_>>()?,
             blocks: self.blocks.as_ref().map(|blocks| blocks.to(device)).transpose()?,
+            halves: self.halves.as_ref().map(|halves| halves.to(device)).transpose()?,
             followers: self.followers.iter().map(|follower| follower.to(device)).collect::<Result<_>>()?,
             calls: self.calls,
             skipped: self.skipped.to(device)?,
@@ -171,31 +177,36 @@ impl Optimizer {
         let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
         let flat = grads.flat();
         let mut followed = 0;
-        match (self.rule.adam(), &mut self.blocks, self.followers.first_mut(), &mut self.states[..]) {
+        let first = self.followers.first_mut();
+        let apart = self.blocks.is_some() || self.halves.is_some() || first.is_some();
+        match self.rule.adam().filter(|_| apart && self.states.len() < 3) {
             // One launch more where gradients are clipped: what they are multiplied by is a number of its own.
-            (Some(numbers), blocks, first, [m, v]) if blocks.is_some() || first.is_some() => {
+            Some(numbers) => {
                 let factor = if counts {
                     &update::factor(&mut self.skipped, flat, scale, most as f32)?
                 } else {
                     &self.one
                 };
                 let given = Given { numbers, factor, skipped: &self.skipped, calls };
-                params.update(|p| match (blocks, first) {
-                    (Some(blocks), _) => blocks.step(p, [m, v], flat, given),
-                    (None, Some(first)) => {
-                        followed = 1;
-                        first.adam(p, [m, v], flat, given)
+                params.update(|p| {
+                    match (&mut self.halves, &mut self.states[..], &mut self.blocks, first) {
+                        (Some(halves), ..) => halves.step(p, flat, given),
+                        (None, [m, v], Some(blocks), _) => blocks.step(p, [m, v], flat, given),
+                        (None, [m, v], None, Some(first)) => {
+                            followed = 1;
+                            first.adam(p, [m, v], flat, given)
+                        }
+                        _ => unreachable!("one of them is there, and two means"),
                     }
-                    (None, None) => unreachable!("one of them is there"),
                 })?;
             }
-            (_, _, _, states) => {
+            None => {
                 let how = if counts {
                     Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
                 } else {
                     Gradients::Plain(calls)
                 };
-                params.update(|p| self.rule.step(p, states, flat, how))?;
+                params.update(|p| self.rule.step(p, &mut self.states, flat, how))?;
             }
         }
         self.calls = calls;
@@ -216,7 +227,8 @@ impl Optimizer {
         let in_blocks = self.blocks.as_ref().map_or(0, |blocks| blocks.mean.len());
         let len = params.flat().len();
         let large = if self.blocks.is_some() { params.large() } else { 0 };
-        if in_blocks == large && self.states.iter().all(|state| state.len() + in_blocks == len) {
+        let in_halves = self.halves.as_ref().is_none_or(|halves| halves.0[0].len() == len);
+        if in_blocks == large && in_halves && self.states.iter().all(|state| state.len() + in_blocks == len) {
             return Ok(());
         }
         let name = params.iter().next().map_or_else(String::new, |(name, _)| name.into());
@@ -249,6 +261,7 @@ impl Optimizer {
         let states: usize = self.states.iter().map(|state| state.len() * size_of::<f32>()).sum();
         states
             + self.blocks.as_ref().map_or(0, Blocks::bytes)
+            + self.halves.as_ref().map_or(0, Halves::bytes)
             + self.followers.iter().map(|f| f.bytes()).sum::<usize>()
     }
 }

@@ -35,6 +35,9 @@ pub enum Precision {
     /// 4 bytes for each number.
     #[default]
     F32,
+    /// 2 bytes for each number, of 8 binary digits, in the launch that updates. Numbers are rounded up or down at random, the same way in
+    /// each run, so often that what is stored is right on average: means move by less than their last digit, too.
+    Bf16,
     /// A byte for each number, in units of the largest of its block of 256 (after Dettmers et al. 2022), of tensors of 4096 elements
     /// or more; of others as `F32`. A step is a launch for each of the two. Numbers are rounded up or down at random, the same
     /// way in each run, so that what is too small for a code is not lost.
@@ -438,6 +441,16 @@ pub(super) struct AdamNumbers {
     pub(super) l2: f32,
     pub(super) decay: f32,
 }
+
+/// Calls an update with what is given and then these numbers.
+macro_rules! with_numbers {
+    ($numbers:expr, $update:path, $($argument:expr),+ $(,)?) => {{
+        let $crate::optim::rule::AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } =
+            $numbers;
+        $update($($argument,)+ lr, fresh1, log1, fresh2, log2, eps, up, l2, decay)
+    }};
+}
+pub(super) use with_numbers;
 
 impl AdamNumbers {
     fn step(

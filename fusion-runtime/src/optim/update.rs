@@ -340,6 +340,29 @@ fuse! {
         v_unit = if finite { v_most } else { v_unit };
     }
 
+    // To be rounded to nearest: shifted by up to half a step of bf16, so that of the two that it lies between each is taken so often
+    // that it is what is stored on average. What is ¾ of a 128th more is one step more, everywhere between two powers of two.
+    fn dithered(x, dither) {
+        let near = abs(x) as bf16 as f32;
+        let next = fma(near, 0.005859375, near) as bf16 as f32;
+        fma(dither - 0.5, next - near, x)
+    }
+
+    pub(super) fn adam_bf16(
+        p: &mut f32[N], m: &mut bf16[N], v: &mut bf16[N], g: f32[N], factor: f32[], skipped: f32[], seed: u32, calls: f32,
+        lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+    ) {
+        let (m0, v0) = (m as f32, v as f32);
+        let (p1, m1, v1) =
+            adam_of(p, m0, v0, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        let bits = hashed(index(N) as u32, seed);
+        let (low, high) = ((bits & 0xffff) as f32 / 65536.0, (bits >> 16) as f32 / 65536.0);
+        let finite = factor >= 0.0;
+        p = if finite { p1 } else { p };
+        m = (if finite { dithered(m1, low) } else { m0 }) as bf16;
+        v = (if finite { dithered(v1, high) } else { v0 }) as bf16;
+    }
+
     // Parameters in another type, which follow the first ones slowly or are the same.
     fn following(q, p, kept) { if kept == 0.0 { p } else { fma(q - p, kept, p) } }
 
