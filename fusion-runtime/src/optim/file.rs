@@ -13,13 +13,22 @@ use safetensors::{Dtype, SafeTensors, serialize};
 
 use super::arena::BLOCK;
 use super::halves::Halves;
-use super::{Arena, Optimizer};
+use super::{Arena, Optimizer, Rule};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Of the layout that this crate writes.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
+
+/// The same without options.
+const WITHOUT_OPTIONS: &str = "2";
+
+/// What stands before an option's name.
+const OPTION: &str = "option.";
+
+/// Steps that no run has: what is counted beyond is a mistake.
+const STEPS_MAX: u64 = 1 << 53;
 
 /// Elements of one kind of all tensors that have it, as they lie in memory.
 struct Array {
@@ -136,15 +145,20 @@ impl Optimizer {
             ("calls", self.calls.to_string()),
             ("skipped", self.skipped.item()?.to_string()),
         ];
-        let facts: HashMap<String, String> = facts.map(|(name, value)| (name.to_string(), value)).into();
+        let options = self.rule.options().into_iter().map(|(name, value)| (format!("{OPTION}{name}"), value));
+        let facts = facts.map(|(name, value)| (name.to_string(), value));
+        let facts: HashMap<String, String> = facts.into_iter().chain(options).collect();
         let bytes = serialize(views, Some(facts)).map_err(|refused| error(refused.to_string()))?;
         replace(path, &bytes).map_err(|refused| error(refused.to_string()))
     }
 
-    /// Takes parameters and states from a file that `save` wrote, for the same rule and parameters; options stay as they are.
+    /// Takes parameters, states and options from a file that `save` wrote, for the same rule and parameters, as PyTorch's
+    /// `load_state_dict` does: set what is to be another learning rate afterwards. Clipping, copies and the decay of an average stay as they
+    /// are, and so do options where the file is of a version that has none.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be read, or for all that differs in names, shapes and types; nothing has changed then.
+    /// `Error::File` where it cannot be read, for options that decide which states there are (`momentum` that is 0 or not, `centered`,
+    /// `amsgrad`, `state`), or for all that differs in names, shapes and types; nothing has changed then.
     pub fn load(&mut self, path: impl AsRef<Path>, params: &mut Arena) -> Result<()> {
         self.check_params(params)?;
         let path = path.as_ref();
@@ -153,27 +167,16 @@ impl Optimizer {
         let refused = |why| error(format!("is no whole file of safetensors: {why}"));
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(refused)?;
         let file = SafeTensors::deserialize(&bytes).map_err(refused)?;
-        let facts = header.metadata().clone().unwrap_or_default();
-        let fact = |name: &str| facts.get(name).map_or("", String::as_str);
-        if fact("version") != VERSION || fact("optimizer") != self.rule.name() {
-            return Err(error(format!(
-                "holds `{}` in version `{}`, not `{}` in version `{VERSION}`",
-                fact("optimizer"),
-                fact("version"),
-                self.rule.name(),
-            )));
-        }
-        let number = |name: &str| fact(name).parse::<u64>().map_err(|why| error(format!("`{name}`: {why}")));
-        let (calls, skipped) = (number("calls")?, number("skipped")?);
+        let facts = Facts::of(header.metadata().as_ref(), &self.rule).map_err(error)?;
         let mut arrays = self.arrays(params)?;
         let differences = read(&file, params, &mut arrays);
         if !differences.is_empty() {
             return Err(error(differences.join("; ")));
         }
         self.restore(params, arrays)?;
-        let skipped = skipped as f32;
+        let skipped = facts.skipped as f32;
         self.skipped = Tensor::full(params.device(), skipped, [])?;
-        (self.calls, self.skips) = (calls, self.skips || skipped > 0.0);
+        (self.rule, self.calls, self.skips) = (facts.rule, facts.calls, self.skips || skipped > 0.0);
         self.errors = self.errors.map(|_| skipped);
         Ok(())
     }
@@ -244,6 +247,39 @@ impl Optimizer {
             }
         }
         Ok(())
+    }
+}
+
+/// What a file says beside its tensors.
+struct Facts {
+    rule: Rule,
+    calls: u64,
+    skipped: u64,
+}
+
+impl Facts {
+    /// Of a file for this rule, or what is wrong with it.
+    fn of(metadata: Option<&HashMap<String, String>>, rule: &Rule) -> std::result::Result<Facts, String> {
+        let known = |name: &str| metadata.and_then(|metadata| metadata.get(name)).map(String::as_str);
+        let fact = |name: &str| known(name).unwrap_or("");
+        let (version, optimizer) = (fact("version"), fact("optimizer"));
+        if ![VERSION, WITHOUT_OPTIONS].contains(&version) || optimizer != rule.name() {
+            return Err(format!(
+                "holds `{optimizer}` in version `{version}`, not `{}` in version `{VERSION}`",
+                rule.name(),
+            ));
+        }
+        let number = |name: &str| fact(name).parse::<u64>().map_err(|why| format!("`{name}`: {why}"));
+        let (calls, skipped) = (number("calls")?, number("skipped")?);
+        if calls > STEPS_MAX || skipped > calls {
+            return Err(format!("tells of {calls} steps, of which {skipped} were skipped: that cannot be"));
+        }
+        if version == WITHOUT_OPTIONS {
+            return Ok(Facts { rule: *rule, calls, skipped });
+        }
+        let saved = rule.with_options(|name| known(&format!("{OPTION}{name}")))?;
+        rule.check_states(&saved)?;
+        Ok(Facts { rule: saved, calls, skipped })
     }
 }
 

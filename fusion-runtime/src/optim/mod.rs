@@ -27,7 +27,7 @@
 //! ```
 //!
 //! Modules: `arena` is memory, `rule` what PyTorch calls an optimizer's options, `update` the formulas, `blocks` states of 8 bits,
-//! `halves` of 16, `follow` copies and averages, `scaler` loss scales, `schedule` learning rates, `file` what is saved, `statistics` bytes and bandwidth.
+//! `halves` of 16, `follow` copies and averages, `scaler` loss scales, `schedule` learning rates, `file` what is saved, `options` the text of what rules have there, `statistics` bytes and bandwidth.
 
 mod arena;
 mod blocks;
@@ -37,6 +37,7 @@ mod halves;
 #[cfg(all(test, feature = "cuda"))]
 mod large;
 mod optimizer;
+mod options;
 mod rule;
 mod scaler;
 mod schedule;

@@ -1,0 +1,104 @@
+//! Options of rules as text, by PyTorch's names, as they stand in files.
+
+use super::rule::{Adagrad, Adam, AdamW, Lion, Precision, RmsProp, Rule, Sgd};
+
+/// What an option is.
+trait Value: Sized {
+    /// All of it, so that `parse` gives the same.
+    fn text(&self) -> String;
+
+    fn parse(text: &str) -> Option<Self>;
+}
+
+impl Value for f64 {
+    fn text(&self) -> String {
+        format!("{self:?}")
+    }
+
+    fn parse(text: &str) -> Option<f64> {
+        text.parse().ok()
+    }
+}
+
+impl Value for bool {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn parse(text: &str) -> Option<bool> {
+        text.parse().ok()
+    }
+}
+
+impl Value for [f64; 2] {
+    fn text(&self) -> String {
+        format!("{:?}, {:?}", self[0], self[1])
+    }
+
+    fn parse(text: &str) -> Option<[f64; 2]> {
+        let (first, second) = text.split_once(", ")?;
+        Some([first.parse().ok()?, second.parse().ok()?])
+    }
+}
+
+impl Value for Precision {
+    fn text(&self) -> String {
+        format!("{self:?}")
+    }
+
+    fn parse(text: &str) -> Option<Precision> {
+        [Precision::F32, Precision::Bf16, Precision::Bits8].into_iter().find(|kind| kind.text() == text)
+    }
+}
+
+macro_rules! options {
+    ($($rule:ident { $($option:ident)* })*) => {
+        impl Rule {
+            /// All options, and what they are.
+            pub(super) fn options(&self) -> Vec<(&'static str, String)> {
+                match self { $(
+                    Rule::$rule(options) => vec![$( (stringify!($option), options.$option.text()) ),*],
+                )* }
+            }
+
+            /// This rule with other options, or what is wrong with one of them.
+            pub(super) fn with_options<'t>(&self, text: impl Fn(&str) -> Option<&'t str>) -> Result<Rule, String> {
+                match self { $(
+                    Rule::$rule(_) => Ok($rule { $( $option: parsed(stringify!($option), &text)? ),* }.into()),
+                )* }
+            }
+        }
+    };
+}
+
+options! {
+    Sgd { lr momentum dampening weight_decay nesterov maximize }
+    Adam { lr betas eps weight_decay amsgrad maximize state }
+    AdamW { lr betas eps weight_decay amsgrad maximize state }
+    RmsProp { lr alpha eps weight_decay momentum centered maximize }
+    Adagrad { lr lr_decay weight_decay initial_accumulator_value eps maximize }
+    Lion { lr betas weight_decay maximize }
+}
+
+fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> Result<V, String> {
+    let text = text(name).ok_or_else(|| format!("the option `{name}` is missing"))?;
+    V::parse(text).ok_or_else(|| format!("the option `{name}` cannot be `{text}`"))
+}
+
+impl Rule {
+    /// What differs among the options that decide which states there are: these stay as an optimizer was made with.
+    pub(super) fn check_states(&self, other: &Rule) -> Result<(), String> {
+        let names = |rule: &Rule| rule.states().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        if names(self) == names(other) && self.precision() == other.precision() {
+            return Ok(());
+        }
+        let decides = |name: &str| ["momentum", "centered", "amsgrad", "state"].contains(&name);
+        let options = self.options().into_iter().zip(other.options());
+        let different = options.filter(|((name, here), (_, there))| decides(name) && here != there);
+        let told = different.map(|((name, here), (_, there))| format!("`{name}` is {there}, not {here}"));
+        Err(format!(
+            "{}: make the optimizer so, for it decides which states there are",
+            told.collect::<Vec<_>>().join(", ")
+        ))
+    }
+}

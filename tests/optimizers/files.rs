@@ -1,0 +1,179 @@
+//! Files that are not what they should be, and options in them.
+
+use std::collections::HashMap;
+use std::fs;
+
+use fusion::optim::{Adam, AdamW, Arena, Optimizer, Precision, RmsProp, Rule, Sgd};
+use fusion::prelude::*;
+use safetensors::SafeTensors;
+
+use super::state::fresh_path;
+use super::{bits, of_points, rules};
+
+const LEN: usize = 9;
+
+fn params(number: usize) -> Result<Arena> {
+    let device = Device::cpu();
+    Arena::new(&device, [("weight", &of_points(&device, LEN, number, 1.0)?)])
+}
+
+/// A file of a rule after two steps, one of which was skipped.
+fn saved(rule: Rule) -> Result<Vec<u8>> {
+    let (path, mut params) = (fresh_path(), params(0)?);
+    let mut optimizer = Optimizer::new(rule, &params)?.with_max_norm(10.0);
+    let mut grads = params.zeros_like()?;
+    for bad in [false, true] {
+        let gradient = if bad {
+            Tensor::full(&Device::cpu(), f32::NAN, [LEN])?
+        } else {
+            of_points(&Device::cpu(), LEN, 1, 1.0)?
+        };
+        grads.set("weight", &gradient)?;
+        optimizer.step(&mut params, &grads)?;
+    }
+    optimizer.save(&path, &params)?;
+    let bytes = fs::read(&path).expect("it was written");
+    fs::remove_file(&path).expect("it was written");
+    Ok(bytes)
+}
+
+/// Loads bytes into an optimizer of this rule, which is left with its options; where that is refused, nothing may have changed.
+fn load(rule: Rule, bytes: &[u8]) -> Result<Rule> {
+    let (path, mut params) = (fresh_path(), params(5)?);
+    let mut optimizer = Optimizer::new(rule, &params)?;
+    let before = bits(&params)?;
+    fs::write(&path, bytes).expect("there is room");
+    let loaded = optimizer.load(&path, &mut params);
+    fs::remove_file(&path).expect("it was written");
+    if loaded.is_err() {
+        assert_eq!((bits(&params)?, *optimizer.rule(), optimizer.steps()?), (before, rule, 0));
+    }
+    // Whatever was taken, it goes on.
+    let grads = params.zeros_like()?;
+    optimizer.step(&mut params, &grads)?;
+    optimizer.steps()?;
+    loaded.map(|()| *optimizer.rule())
+}
+
+/// The file with a text of its header replaced by another, and the length of the header set right.
+fn replaced(file: &[u8], from: &str, to: &str) -> Vec<u8> {
+    let len = u64::from_le_bytes(file[..8].try_into().expect("eight")) as usize;
+    let header = std::str::from_utf8(&file[8..8 + len]).expect("it is JSON");
+    assert!(header.contains(from), "{header}");
+    let header = header.replace(from, to);
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &file[8 + len..]].concat()
+}
+
+fn refusal(rule: impl Into<Rule>, bytes: &[u8]) -> String {
+    load(rule.into(), bytes).expect_err("it is wrong").to_string()
+}
+
+/// What is restored is what was saved, to the last digit, whatever the optimizer was made with.
+#[test]
+fn options_are_saved() -> Result<()> {
+    for rule in rules() {
+        assert_eq!(load(rule, &saved(rule)?)?, rule);
+    }
+    let third = 1.0 / 3.0;
+    let odd = AdamW {
+        lr: third,
+        betas: [third, 0.1 + 0.2],
+        eps: f64::MIN_POSITIVE,
+        weight_decay: -0.0,
+        ..AdamW::default()
+    };
+    let odd = AdamW { maximize: true, ..odd };
+    assert_eq!(load(AdamW::default().into(), &saved(odd.into())?)?, odd.into());
+    for state in [Precision::Bf16, Precision::Bits8] {
+        let rule = Rule::from(Adam { state, lr: third, ..Adam::default() });
+        assert_eq!(load(Adam { state, ..Adam::default() }.into(), &saved(rule)?)?, rule);
+    }
+    Ok(())
+}
+
+/// Options that decide which states there are have to be those of the optimizer.
+#[test]
+fn options_that_decide_on_states_have_to_fit() -> Result<()> {
+    let adam = Adam::default();
+    let refused = refusal(adam, &saved(Adam { amsgrad: true, lr: 0.5, ..adam }.into())?);
+    assert!(refused.contains("`amsgrad` is true, not false: make the optimizer so"), "{refused}");
+    let refused = refusal(
+        Adam { state: Precision::Bits8, ..adam },
+        &saved(Adam { state: Precision::Bf16, ..adam }.into())?,
+    );
+    assert!(refused.contains("`state` is Bf16, not Bits8"), "{refused}");
+    let centered = RmsProp { centered: true, momentum: 0.5, ..RmsProp::default() };
+    let refused = refusal(RmsProp::default(), &saved(centered.into())?);
+    assert!(refused.contains("`momentum` is 0.5, not 0.0, `centered` is true, not false"), "{refused}");
+    let momentum = |momentum| Rule::from(Sgd { momentum, ..Sgd::default() });
+    assert_eq!(load(momentum(0.5), &saved(momentum(0.9))?)?, momentum(0.9));
+    Ok(())
+}
+
+/// A file of the version before has no options.
+#[test]
+fn files_without_options_leave_them() -> Result<()> {
+    let file = saved(AdamW { lr: 0.5, ..AdamW::default() }.into())?;
+    let tensors = SafeTensors::deserialize(&file).expect("it is whole");
+    let facts = [("version", "2"), ("optimizer", "AdamW"), ("calls", "2"), ("skipped", "1")];
+    let facts: HashMap<String, String> =
+        facts.map(|(name, value)| (name.to_string(), value.to_string())).into();
+    let old = safetensors::serialize(tensors.tensors(), Some(facts)).expect("it can be written");
+    let rule = Rule::from(AdamW { lr: 0.25, ..AdamW::default() });
+    assert_eq!(load(rule, &old)?, rule);
+    Ok(())
+}
+
+/// What the header says that cannot be is told.
+#[test]
+fn headers_that_lie_are_refused() -> Result<()> {
+    let rule = AdamW::default();
+    let file = saved(rule.into())?;
+    for (from, to, expect) in [
+        ("\"version\":\"3\"", "\"version\":\"4\"", "in version `4`, not `AdamW` in version `3`"),
+        ("\"version\":\"3\"", "\"edition\":\"3\"", "in version ``"),
+        ("\"calls\":\"2\"", "\"calls\":\"-2\"", "`calls`: invalid digit"),
+        ("\"calls\":\"2\"", "\"calls\":\"0\"", "0 steps, of which 1 were skipped"),
+        ("\"calls\":\"2\"", "\"calls\":\"18446744073709551615\"", "18446744073709551615 steps"),
+        ("\"skipped\":\"1\"", "\"skipped\":\"NaN\"", "`skipped`: invalid digit"),
+        ("\"option.lr\":\"0.001\"", "\"option.lr\":\"fast\"", "the option `lr` cannot be `fast`"),
+        ("\"option.lr\"", "\"option.rate\"", "the option `lr` is missing"),
+        ("\"option.betas\":\"0.9, 0.999\"", "\"option.betas\":\"0.9\"", "the option `betas` cannot be `0.9`"),
+        ("\"option.state\":\"F32\"", "\"option.state\":\"F64\"", "the option `state` cannot be `F64`"),
+        ("\"weight\"", "\"weights\"", "`weight` is missing; `weights` is none of the parameters"),
+        ("[9]", "[3,3]", "`weight` has shape [3, 3], not [9]"),
+        ("[9]", "[18446744073709551615,9]", "no whole file"),
+        ("[9]", "[10]", "no whole file"),
+        ("\"F32\",\"shape\"", "\"I32\",\"shape\"", "`weight` is I32, not F32"),
+        ("\"F32\",\"shape\"", "\"F64\",\"shape\"", "no whole file"),
+    ] {
+        let refused = refusal(rule, &replaced(&file, from, to));
+        assert!(refused.contains(expect), "{from} → {to}: {refused}");
+    }
+    for len in [0, 1, (file.len() as u64) << 1, 1 << 40, u64::MAX] {
+        let refused = refusal(rule, &[&len.to_le_bytes(), &file[8..]].concat());
+        assert!(refused.contains("no whole file"), "{len}: {refused}");
+    }
+    Ok(())
+}
+
+/// No beginning of a file is one, and no byte of its header that is another does harm.
+#[test]
+fn files_with_any_damage_do_no_harm() -> Result<()> {
+    let rule = Rule::from(Adam::default());
+    let file = saved(rule)?;
+    for len in 0..file.len() {
+        assert!(load(rule, &file[..len]).is_err(), "{len} bytes");
+    }
+    assert!(load(rule, &[&file[..], &[0]].concat()).is_err(), "a byte more");
+    let header = 8 + u64::from_le_bytes(file[..8].try_into().expect("eight")) as usize;
+    for at in 0..header {
+        for byte in [0, b'0', b'9', b'"', b'-', b'{', 0xff, file[at] ^ 1] {
+            let mut damaged = file.clone();
+            damaged[at] = byte;
+            // It is refused, or it is something else that is right: `load` sees to the rest.
+            let _ = load(rule, &damaged);
+        }
+    }
+    Ok(())
+}
