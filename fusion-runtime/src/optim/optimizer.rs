@@ -67,6 +67,9 @@ impl Optimizer {
     /// The same that multiplies gradients so that the norm of all of them together is at most this, as
     /// `torch.nn.utils.clip_grad_norm_`, in the read that updates: a step is two launches. One whose gradients are not all finite,
     /// or have a norm that is not, changes nothing and does not count.
+    ///
+    /// On wgpu, whose kernels have eight buffers, one block takes the norm for `amsgrad`, and for a centred RMSprop with momentum: that is
+    /// slow, and `Error::Unsupported` where the gradients do not fit in one binding.
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
         self

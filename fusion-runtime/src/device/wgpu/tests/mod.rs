@@ -14,6 +14,7 @@ use crate::device::{Backend, Call, Memory, Region};
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, ScalarValue};
 
+mod arenas;
 mod errors;
 mod launches;
 mod reuse;
