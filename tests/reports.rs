@@ -11,7 +11,7 @@ use fusion_compiler::check::{Function, Source, front_end};
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Plan, Summary, Target, Traffic};
 use fusion_compiler::report;
-use fusion_compiler::{CpuKernels, compile};
+use fusion_compiler::{KernelCode, compile};
 
 #[allow(dead_code, reason = "the texts are for other tests")]
 mod kernels;
@@ -25,7 +25,7 @@ fn functions() -> Vec<Function> {
     }
 }
 
-fn plan(function: &Function) -> Plan<CpuKernels> {
+fn plan(function: &Function) -> Plan<KernelCode> {
     compile(function.graph.clone(), &Target::ALL, &|span| {
         let start = function.spans[span.0 as usize].start();
         (start.line as u32, start.column as u32 + 1)
@@ -33,7 +33,7 @@ fn plan(function: &Function) -> Plan<CpuKernels> {
 }
 
 /// A report with 2^10, 2^9, 2^8, … for its dims.
-fn bound(plan: &Plan<CpuKernels>) -> report::Report {
+fn bound(plan: &Plan<KernelCode>) -> report::Report {
     let mut report = report::Report::new(plan);
     for (i, dim) in plan.symbols.iter().enumerate() {
         report.bind(dim, 1024 >> i).expect("a dim of the function");
@@ -67,12 +67,12 @@ fn check(name: &str, text: &str) {
 }
 
 /// All plans that there are: of this file and of the kernels whose texts are reviewed.
-fn plans() -> Vec<Plan<CpuKernels>> {
+fn plans() -> Vec<Plan<KernelCode>> {
     functions().iter().map(plan).chain(kernels::functions().iter().map(kernels::plan)).collect()
 }
 
 /// What a report is of: kernels, tensors and boundaries of all targets.
-fn summaries(plan: &Plan<CpuKernels>) -> Vec<&Summary> {
+fn summaries(plan: &Plan<KernelCode>) -> Vec<&Summary> {
     [&plan.summary].into_iter().chain(plan.summary.others.iter()).collect()
 }
 

@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 use fusion_compiler::check::Function;
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Code, Condition, Plan, Step, Target, Variant};
-use fusion_compiler::{CpuKernels, optimize};
+use fusion_compiler::{KernelCode, optimize};
 
 mod kernels;
 
@@ -91,13 +91,13 @@ fn snapshot(function: &Function) -> String {
 }
 
 /// The first variant that does all in one kernel: others are for rows that are cut into parts.
-fn whole(step: &Step<CpuKernels>) -> &Variant<CpuKernels> {
+fn whole(step: &Step<KernelCode>) -> &Variant<KernelCode> {
     let alone = step.variants.iter().find(|variant| variant.launches.len() == 1);
     alone.expect("what fits no other variant is one kernel")
 }
 
 /// The kernels of each step with the conditions under which they run.
-fn variants(plan: &Plan<CpuKernels>, target: Target) -> String {
+fn variants(plan: &Plan<KernelCode>, target: Target) -> String {
     let condition = |condition: &Condition| match condition {
         Condition::Divides(extent, by) => format!("{} % {by} == 0", named(plan, extent)),
         Condition::AtMost(extent, max) => format!("{} <= {max}", named(plan, extent)),
@@ -117,11 +117,11 @@ fn variants(plan: &Plan<CpuKernels>, target: Target) -> String {
     lines.collect()
 }
 
-fn named(plan: &Plan<CpuKernels>, extent: &DimExpr) -> String {
+fn named(plan: &Plan<KernelCode>, extent: &DimExpr) -> String {
     extent.display(&plan.symbols).to_string()
 }
 
-fn text(code: &Code<CpuKernels>) -> String {
+fn text(code: &KernelCode) -> String {
     match code {
         Code::Ptx(text) | Code::Wgsl(text) => text.to_string(),
         Code::Cpu(kernels) => kernels.fma.to_string(),

@@ -11,7 +11,7 @@ use fusion_compiler::ir::kernel::{
 };
 use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
 use fusion_compiler::ir::plan::{Code, Launch, Plan, Target};
-use fusion_compiler::{CpuKernels, compile};
+use fusion_compiler::{KernelCode, compile};
 
 mod kernels;
 mod tools;
@@ -25,9 +25,9 @@ fn texts_of_all(functions: &[Function], target: Target) -> Vec<(String, String)>
     functions.iter().flat_map(|function| texts_of(&kernels::plan(function), target)).collect()
 }
 
-fn texts_of(plan: &Plan<CpuKernels>, target: Target) -> Vec<(String, String)> {
+fn texts_of(plan: &Plan<KernelCode>, target: Target) -> Vec<(String, String)> {
     let launches = kernels::steps(plan, target).iter().flat_map(kernels::launches);
-    let text = |launch: &Launch<CpuKernels>| match &launch.code {
+    let text = |launch: &Launch<KernelCode>| match &launch.code {
         Code::Ptx(text) | Code::Wgsl(text) => (launch.kernel.to_string(), text.to_string()),
         Code::Cpu(_) => unreachable!("the program is for a GPU"),
     };

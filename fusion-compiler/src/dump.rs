@@ -1,6 +1,6 @@
 //! What a build writes under `FUSION_DUMP`: every function's graph, its report, and every kernel in its own language.
 
-use crate::CpuKernels;
+use crate::KernelCode;
 use crate::emit::rust;
 use crate::ir::graph::Graph;
 use crate::ir::plan::{Code, Plan};
@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::target::Dialect;
 
 /// Names and texts, the graph and the report first.
-pub(crate) fn dump(graph: &Graph, plan: &Plan<CpuKernels>) -> Vec<(String, String)> {
+pub(crate) fn dump(graph: &Graph, plan: &Plan<KernelCode>) -> Vec<(String, String)> {
     // Of a generic function, `f<f16>`.
     let (name, report) = (plan.name.replace(['<', '>'], "_"), Report::new(plan));
     let name = name.trim_end_matches('_');

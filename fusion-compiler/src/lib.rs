@@ -2,6 +2,9 @@
 //!
 //! A plain library: no I/O, and it knows no device. Read `compile` for the pipeline, top to bottom.
 
+#[cfg(feature = "syntax")]
+extern crate proc_macro;
+
 use std::collections::BTreeSet;
 
 #[cfg(feature = "syntax")]
@@ -50,7 +53,7 @@ pub struct Expansion {
     /// The Rust code.
     pub tokens: TokenStream,
     /// What it was made of.
-    made: Vec<(Graph, Plan<CpuKernels>)>,
+    made: Vec<(Graph, Plan<KernelCode>)>,
 }
 
 #[cfg(feature = "syntax")]
@@ -77,7 +80,7 @@ pub fn expand(tokens: TokenStream) -> Expansion {
                 let plan = |one: &Function| made_of(&one.graph, &one.options.targets, &one.spans);
                 let first = made.len();
                 made.extend(instances.iter().map(plan));
-                let plans: Vec<&Plan<CpuKernels>> = made[first..].iter().map(|(_, plan)| plan).collect();
+                let plans: Vec<&Plan<KernelCode>> = made[first..].iter().map(|(_, plan)| plan).collect();
                 emit::host::function(&instances[0].signature, &plans)
             });
             functions.collect()
@@ -107,8 +110,11 @@ pub struct CpuKernels {
     pub base: Kernel,
 }
 
+/// What a target runs, while compiling.
+pub type KernelCode = Code<CpuKernels>;
+
 /// Everything between a checked function and its plan.
-pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<CpuKernels> {
+pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<KernelCode> {
     let graph = optimize(graph);
     let lack = |&target: &Target| Some(Lack { target, what: target::lacks(&graph, target)? });
     let lacks: Vec<Lack> = targets.iter().filter_map(lack).collect();
@@ -177,7 +183,7 @@ fn variants(
     work: &Work<'_>,
     target: Target,
     kernels: &mut Vec<(Schedule, Ways)>,
-) -> (Vec<Variant<CpuKernels>>, Vec<Scratch>) {
+) -> (Vec<Variant<KernelCode>>, Vec<Scratch>) {
     let facts = target::facts(target);
     let (ways, scratch) = schedule::schedule(work, &facts);
     let ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
@@ -210,7 +216,7 @@ fn launch(
     target: Target,
     (scheduled, math): (Scheduled, Math),
     bytes: &dyn Fn(&Kernel, &[BufferArg]) -> DimExpr,
-) -> Launch<CpuKernels> {
+) -> Launch<KernelCode> {
     let Scheduled { kernel, buffers, space, row_memory, .. } = scheduled;
     let mut kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     if math == Math::Fast {
@@ -232,7 +238,7 @@ fn launch(
 }
 
 /// What a target runs, and the uniforms that it asks for.
-fn code(kernel: Kernel, target: Target) -> (Code<CpuKernels>, Vec<Uniform>) {
+fn code(kernel: Kernel, target: Target) -> (KernelCode, Vec<Uniform>) {
     match target {
         Target::Ptx => {
             let kernel = lower(kernel, Dialect::Ptx);

@@ -3,9 +3,9 @@
 
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::plan::{Condition, Limits, Plan, Slot, Step, Target, Variant};
-use fusion_compiler::{CpuKernels, compile};
+use fusion_compiler::{KernelCode, compile};
 
-fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
+fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     let functions = match front_end(source.parse().expect("tokens")) {
         Ok(Source::Items(functions)) => functions,
         other => panic!("{source} is right: {other:?}"),
@@ -17,13 +17,13 @@ fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
 const LIMITS: Limits = Limits { binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0 };
 
 /// What runs of a step for these extents.
-fn variant_of<'s>(step: &'s Step<CpuKernels>, extents: &[i64]) -> &'s Variant<CpuKernels> {
-    let holds = |variant: &&Variant<CpuKernels>| variant.when.iter().all(|one| one.holds(extents, &LIMITS));
+fn variant_of<'s>(step: &'s Step<KernelCode>, extents: &[i64]) -> &'s Variant<KernelCode> {
+    let holds = |variant: &&Variant<KernelCode>| variant.when.iter().all(|one| one.holds(extents, &LIMITS));
     step.variants.iter().find(holds).expect("one variant has no conditions")
 }
 
 /// What runs of the only step.
-fn variant<'p>(plan: &'p Plan<CpuKernels>, extents: &[i64]) -> &'p Variant<CpuKernels> {
+fn variant<'p>(plan: &'p Plan<KernelCode>, extents: &[i64]) -> &'p Variant<KernelCode> {
     let [step] = &*plan.programs[0].steps else { panic!("there is one step") };
     variant_of(step, extents)
 }
@@ -282,7 +282,7 @@ fn variants_of_parts() {
     assert_eq!(first(MILLION), "fuse_f_0_parts_t256");
     assert_eq!(first(1 << 31), "fuse_f_0_parts_t256_v4_wide");
     assert_eq!(first((1 << 31) + 1), "fuse_f_0_parts_t256_wide");
-    let asks = |variant: &Variant<CpuKernels>| {
+    let asks = |variant: &Variant<KernelCode>| {
         variant.when.iter().any(|one| matches!(one, Condition::AtLeast(_, least) if *least == (1 << 15) + 1))
     };
     assert!(asks(variant(&plan, &[1 << 20])));

@@ -3,9 +3,10 @@
 //! Invariant: whatever generated code asks of `CpuArgs` is checked, so that it needs no `unsafe` of its own.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
-use fusion_compiler::CpuKernels;
+use fusion_compiler::KernelCode;
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{FOLD_LANES, Kernel};
@@ -13,10 +14,37 @@ use fusion_compiler::ir::plan;
 
 use crate::window::{Beside, Window};
 
+/// What a target runs.
+pub type Code = plan::Code<CpuCode>;
 /// A compiled function.
-pub type Plan = plan::Plan<CpuCode>;
+pub type Plan = plan::Plan<Code>;
 /// One kernel and its arguments.
-pub type Launch = plan::Launch<CpuCode>;
+pub type Launch = plan::Launch<Code>;
+
+/// A compiled function as `fuse!` writes it: read when it is called for the first time.
+#[derive(Debug)]
+pub struct StaticPlan {
+    bytes: &'static [u8],
+    codes: &'static [Code],
+    plan: OnceLock<Plan>,
+}
+
+impl StaticPlan {
+    /// Of the bytes of a plan, and the codes that these number.
+    pub const fn new(bytes: &'static [u8], codes: &'static [Code]) -> StaticPlan {
+        StaticPlan { bytes, codes, plan: OnceLock::new() }
+    }
+}
+
+impl Deref for StaticPlan {
+    type Target = Plan;
+
+    fn deref(&self) -> &Plan {
+        let read =
+            || plan::Plan::from_bytes(self.bytes).map_code(|_, code| self.codes[usize::from(code)].clone());
+        self.plan.get_or_init(read)
+    }
+}
 
 /// The value of a scalar parameter, in the type that it is computed in.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,8 +85,12 @@ pub enum CpuCode {
 }
 
 /// A plan that was compiled at run time, in the form that the executor runs: its CPU kernels are interpreted.
-pub fn interpreted(plan: plan::Plan<CpuKernels>) -> Plan {
-    plan.map_code(|kernels| CpuCode::Interpreted(Arc::new(kernels.fma)))
+pub fn interpreted(plan: plan::Plan<KernelCode>) -> Plan {
+    plan.map_code(|_, code| match code {
+        plan::Code::Ptx(text) => Code::Ptx(text),
+        plan::Code::Wgsl(text) => Code::Wgsl(text),
+        plan::Code::Cpu(kernels) => Code::Cpu(CpuCode::Interpreted(Arc::new(kernels.fma))),
+    })
 }
 
 /// What the lanes of a vector loop make together, of their partial results: the second half is combined with the first, and so

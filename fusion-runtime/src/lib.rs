@@ -35,18 +35,10 @@ pub mod __private {
     pub use std::borrow::Cow;
 
     pub use crate::__cpu_fns as cpu_fns;
-    pub use crate::kernel::{CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, doubles, fold_lanes};
+    pub use crate::kernel::{
+        Code, CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, StaticPlan, doubles, fold_lanes,
+    };
     pub use crate::report::kernels;
     pub use crate::run::{Arg, IntoScalar, instance, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};
-
-    pub use fusion_compiler::ir::dim::{DimExpr, DimOp};
-    pub use fusion_compiler::ir::dtype::DType;
-    pub use fusion_compiler::ir::graph::{Access, Math};
-    pub use fusion_compiler::ir::kernel::IndexWidth;
-    pub use fusion_compiler::ir::plan::{
-        self, Array, ArrayKind, Boundary, BufferArg, Code, Condition, Dest, Dim, GroupSummary, IndexMap,
-        Lack, Launch, Output, Param, ParamKind, Product, Program, Reach, Slot, Space, Step, Sum, Summary,
-        Target, Temporary, Traffic, UniformArg, Variant, Ways,
-    };
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::bind::{Bound, argument, bind, tensor};
 use crate::device::{Call, Memory, Region};
 use crate::error::{Error, Result};
-use crate::kernel::{CpuCode, Launch, Plan, ScalarValue};
+use crate::kernel::{Code, Launch, Plan, ScalarValue, StaticPlan};
 use crate::report::not_compiled;
 use crate::tensor::{Element, Float, RawTensor, Tensor};
 
@@ -121,7 +121,7 @@ pub fn run_one<T: Element>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<Tensor<T
 }
 
 /// The plan of a generic function for elements of this type, of one for each that there is.
-pub fn instance<T: Float>(plans: [&'static Plan; DType::GENERIC.len()]) -> &'static Plan {
+pub fn instance<T: Float>(plans: [&'static StaticPlan; DType::GENERIC.len()]) -> &'static Plan {
     let of = DType::GENERIC.iter().zip(plans).find(|(dtype, _)| **dtype == T::DTYPE);
     of.map_or_else(|| unreachable!("there is one for each `Float`"), |(_, plan)| plan)
 }
@@ -255,7 +255,7 @@ struct State<'a> {
 /// A temporary while it lives: its memory and number of elements.
 type Temps = SmallVec<[Option<(Memory, usize)>; 4]>;
 
-fn run_steps(program: &Program<CpuCode>, state: &State<'_>) -> Result<()> {
+fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
     let mut temps: Temps = program.temporaries.iter().map(|_| None).collect();
     for (number, step) in program.steps.iter().enumerate() {
         run_step(step, state, &program.temporaries, &mut temps)?;
@@ -269,7 +269,7 @@ fn run_steps(program: &Program<CpuCode>, state: &State<'_>) -> Result<()> {
 }
 
 fn run_step(
-    step: &Step<CpuCode>,
+    step: &Step<Code>,
     state: &State<'_>,
     temporaries: &[Temporary],
     temps: &mut Temps,
@@ -375,10 +375,11 @@ mod tests {
     use fusion_compiler::ir::dim::DimExpr;
     use fusion_compiler::ir::graph::Math;
     use fusion_compiler::ir::kernel::IndexWidth;
-    use fusion_compiler::ir::plan::{BufferArg, Code, Reach, Space, Summary};
+    use fusion_compiler::ir::plan::{BufferArg, Reach, Space, Summary};
 
     use super::*;
     use crate::device::Device;
+    use crate::kernel::CpuCode;
 
     fn kernel(accesses: [Access; 2]) -> (Plan, Launch) {
         let zero = DimExpr::constant(0);

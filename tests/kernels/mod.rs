@@ -2,7 +2,7 @@
 
 use fusion_compiler::check::{Function, Source, front_end};
 use fusion_compiler::ir::plan::{Launch, Plan, Step, Target};
-use fusion_compiler::{CpuKernels, compile};
+use fusion_compiler::{KernelCode, compile};
 
 /// The functions of `kernels.fuse`, in order.
 pub(crate) fn functions() -> Vec<Function> {
@@ -18,7 +18,7 @@ pub(crate) fn functions_of(text: &str) -> Vec<Function> {
 }
 
 /// The plan of a function, for all targets.
-pub(crate) fn plan(function: &Function) -> Plan<CpuKernels> {
+pub(crate) fn plan(function: &Function) -> Plan<KernelCode> {
     compile(function.graph.clone(), &Target::ALL, &|span| {
         let start = function.spans[span.0 as usize].start();
         (start.line as u32, start.column as u32 + 1)
@@ -26,12 +26,12 @@ pub(crate) fn plan(function: &Function) -> Plan<CpuKernels> {
 }
 
 /// What a plan runs on a target, step by step.
-pub(crate) fn steps(plan: &Plan<CpuKernels>, target: Target) -> &[Step<CpuKernels>] {
+pub(crate) fn steps(plan: &Plan<KernelCode>, target: Target) -> &[Step<KernelCode>] {
     let program = plan.programs.iter().find(|program| program.target == target);
     &program.expect("the plan is for all targets").steps
 }
 
 /// All launches of all variants of a step.
-pub(crate) fn launches(step: &Step<CpuKernels>) -> impl Iterator<Item = &Launch<CpuKernels>> {
+pub(crate) fn launches(step: &Step<KernelCode>) -> impl Iterator<Item = &Launch<KernelCode>> {
     step.variants.iter().flat_map(|variant| variant.launches.iter())
 }

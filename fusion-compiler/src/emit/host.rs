@@ -7,15 +7,15 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::{rust, static_plan};
-use crate::CpuKernels;
 use crate::check::{ElementType, Failure, Inline, ParamType, Returns, Signature};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, ParamKind};
-use crate::ir::plan::{Code, Plan, Target};
+use crate::ir::plan::{Code, Plan};
 use crate::target::Dialect;
+use crate::{CpuKernels, KernelCode};
 
 /// An exported function: the function itself, and its module. A generic one has a plan for each type that there is.
-pub fn function(signature: &Signature, plans: &[&Plan<CpuKernels>]) -> TokenStream {
+pub fn function(signature: &Signature, plans: &[&Plan<KernelCode>]) -> TokenStream {
     let Signature { attributes, visibility, name, params, types, results, returns, .. } = signature;
     let (generic, names) = (Generic::of(signature), rust_names(params));
     let turbofish = generic.turbofish();
@@ -46,7 +46,7 @@ pub fn function(signature: &Signature, plans: &[&Plan<CpuKernels>]) -> TokenStre
 }
 
 /// What the module of a function holds.
-fn module(signature: &Signature, names: &[Ident], plans: &[&Plan<CpuKernels>]) -> TokenStream {
+fn module(signature: &Signature, names: &[Ident], plans: &[&Plan<KernelCode>]) -> TokenStream {
     let generic = Generic::of(signature);
     let (params, turbofish) = (generic.params(), generic.turbofish());
     let (contents, plan) = match generic.0 {
@@ -72,11 +72,13 @@ fn module(signature: &Signature, names: &[Ident], plans: &[&Plan<CpuKernels>]) -
 }
 
 /// The plans of a generic function, and which is that of a type.
-fn instances(plans: &[&Plan<CpuKernels>]) -> TokenStream {
+fn instances(plans: &[&Plan<KernelCode>]) -> TokenStream {
     let modules: Vec<Ident> =
         DType::GENERIC.iter().map(|dtype| format_ident!("of_{}", dtype.name())).collect();
     let contents = plans.iter().map(|plan| contents(plan));
-    let (first, texts): (_, Vec<Ident>) = (&modules[0], text_names(plans[0]).collect());
+    let names =
+        static_plan::first_texts(plans[0]).into_iter().map(|(language, _)| format_ident!("{language}"));
+    let (first, texts): (_, Vec<Ident>) = (&modules[0], names.collect());
     let texts = (!texts.is_empty()).then(|| quote!(pub use #first::{#(#texts),*};));
     quote! {
         #(#[allow(unreachable_pub, reason = "one of several")] mod #modules {
@@ -153,7 +155,7 @@ impl<'s> Generic<'s> {
 }
 
 /// The inline form, as an expression of type `Result<Tensor<_>>`.
-pub fn inline(inline: &Inline, plan: &Plan<CpuKernels>) -> TokenStream {
+pub fn inline(inline: &Inline, plan: &Plan<KernelCode>) -> TokenStream {
     let captures = inline.graph.params.iter().zip(&inline.captures).map(|(param, capture)| {
         let dtype = primitive(param.dtype);
         // What has the wrong type is underlined itself, not the whole `fuse!`.
@@ -228,22 +230,13 @@ fn stub(signature: &Signature) -> TokenStream {
     }
 }
 
-/// The languages whose text of the first kernel is a constant, and its name.
-const TEXTS: [(Target, &str); 2] = [(Target::Ptx, "PTX"), (Target::Wgsl, "WGSL")];
-
-/// The names of those that there are.
-fn text_names(plan: &Plan<CpuKernels>) -> impl Iterator<Item = Ident> {
-    let known = TEXTS.iter().filter(|(target, _)| static_plan::first_text(plan, *target).is_some());
-    known.map(|(_, name)| format_ident!("{name}"))
-}
-
 /// The plan, where `p` is the runtime's private module.
-fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
+fn contents(plan: &Plan<KernelCode>) -> TokenStream {
     let (statics, functions) = (static_plan::plan(plan), cpu_functions(plan));
-    let texts = TEXTS.iter().filter_map(|&(target, language)| {
-        let (text, name) = (static_plan::first_text(plan, target)?, format_ident!("{language}"));
+    let texts = static_plan::first_texts(plan).into_iter().map(|(language, text)| {
+        let (text, name) = (static_plan::literal(text), format_ident!("{language}"));
         let about = format!("{language} of the first kernel.");
-        Some(quote!(#[doc = #about] pub const #name: &::core::primitive::str = #text;))
+        quote!(#[doc = #about] pub const #name: &::core::primitive::str = #text;)
     });
     // Cargo expands the macro again when a variable changes that the output asks for.
     let dump = quote!(
@@ -253,11 +246,12 @@ fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
         #dump
         #(#texts)*
         #[doc(hidden)]
-        pub static PLAN: p::Plan = #statics;
+        pub static PLAN: p::StaticPlan = #statics;
 
         #[allow(clippy::all, clippy::pedantic, clippy::restriction, unused, reason = "generated loops")]
         mod cpu {
             // For modules without a prelude.
+            use ::core::hint::select_unpredictable;
             use ::core::prelude::rust_2024::*;
             use ::fusion::__private::{CpuArgs, doubles, fold_lanes};
             #functions
@@ -265,7 +259,7 @@ fn contents(plan: &Plan<CpuKernels>) -> TokenStream {
     }
 }
 
-fn cpu_functions(plan: &Plan<CpuKernels>) -> TokenStream {
+fn cpu_functions(plan: &Plan<KernelCode>) -> TokenStream {
     let mut text = String::new();
     for (name, kernels) in cpu_kernels(plan) {
         let (fma, base) = static_plan::cpu_names(name, kernels);
@@ -274,11 +268,21 @@ fn cpu_functions(plan: &Plan<CpuKernels>) -> TokenStream {
             text += &rust::rust(&kernels.base, &base.to_string(), Dialect::CpuBase);
         }
     }
+    tokens(&text)
+}
+
+/// Rust that this crate emitted.
+fn tokens(text: &str) -> TokenStream {
+    // rustc's own lexer where there is one: the portable one goes through a text twice.
+    if proc_macro::is_available() {
+        let tokens = text.parse::<proc_macro::TokenStream>();
+        return tokens.unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}")).into();
+    }
     text.parse().unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}"))
 }
 
 /// The CPU kernels of a plan with their names.
-fn cpu_kernels(plan: &Plan<CpuKernels>) -> impl Iterator<Item = (&str, &CpuKernels)> {
+fn cpu_kernels(plan: &Plan<KernelCode>) -> impl Iterator<Item = (&str, &CpuKernels)> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     let launches = steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
     launches.filter_map(|launch| match &launch.code {

@@ -5,7 +5,8 @@
 //! Long runs of statements are blocks, which bounds how deep scopes nest.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
@@ -19,7 +20,7 @@ use crate::target::Dialect;
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = HashMap::new();
     count_uses(&mut kernel.body.clone(), &mut uses);
-    let emitter = Emitter { kernel, dialect, uses };
+    let emitter = Emitter { kernel, dialect, uses, texts: RefCell::default() };
     let mut out = Writer::new();
     out.line("#[inline(always)]");
     out.block(format!("pub(super) fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
@@ -33,11 +34,17 @@ pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
 /// describes scopes to debuggers recursively: some thousands overflow its stack.
 const BLOCK_MAX: usize = 64;
 
+/// The longest expression that is part of another.
+const NESTED_MAX: usize = 100;
+
 struct Emitter<'k> {
     kernel: &'k Kernel,
     dialect: Dialect,
     /// How often each value is an operand.
     uses: HashMap<Value, usize>,
+    /// What is said in place of values that have no `let`: constants, other names, and what is used once and nearby. The
+    /// user's compiler has each name to resolve, so that fewer are less to wait for.
+    texts: RefCell<HashMap<Value, String>>,
 }
 
 /// Adds how often each value is an operand of the statements and of those within.
@@ -95,15 +102,28 @@ impl Emitter<'_> {
 
     /// Statements one after another; many of them as blocks, which only what is used later gets out of.
     fn sequence(&self, out: &mut Writer, stmts: &[Stmt], print: impl Fn(&mut Writer, &Stmt)) {
-        if stmts.len() <= BLOCK_MAX {
-            stmts.iter().for_each(|stmt| print(out, stmt));
-            return;
-        }
-        for run in stmts.chunks(BLOCK_MAX) {
+        let runs = stmts.chunks(BLOCK_MAX);
+        let blocks = runs.len() > 1;
+        for run in runs {
+            let nested = self.nested(run);
+            let lines = |out: &mut Writer| {
+                for stmt in run {
+                    match stmt {
+                        Stmt::Let(value, expr) if self.has_no_let(*value, expr, &nested) => {}
+                        stmt => print(out, stmt),
+                    }
+                }
+            };
+            if !blocks {
+                lines(out);
+                continue;
+            }
+            let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
+            lines(&mut inside);
             let kept: String = self.outliving(run).iter().map(|value| format!("v{}, ", value.0)).collect();
             let kept = kept.trim_end();
             out.enclosed(format!("let ({kept}) = {{"), "};", |out| {
-                run.iter().for_each(|stmt| print(out, stmt));
+                out.text += &inside.text;
                 out.line(format!("({kept})"));
             });
         }
@@ -113,8 +133,57 @@ impl Emitter<'_> {
     fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
         let mut inside = HashMap::new();
         count_uses(&mut run.to_vec(), &mut inside);
-        let made = run.iter().flat_map(Stmt::made);
-        made.filter(|value| self.uses.get(value) > inside.get(value)).collect()
+        let (made, texts) = (run.iter().flat_map(Stmt::made), self.texts.borrow());
+        made.filter(|value| self.uses.get(value) > inside.get(value) && !texts.contains_key(value)).collect()
+    }
+
+    /// The values that are operands once, of an operation or a store of this run, where they can be said in full.
+    fn nested(&self, run: &[Stmt]) -> HashSet<Value> {
+        let operands = |stmt: &Stmt| match stmt {
+            Stmt::Let(_, Expr::Apply(_, args)) => args.to_vec(),
+            Stmt::Let(_, Expr::Cast(arg) | Expr::Bitcast(arg)) | Stmt::Store(_, arg) => vec![*arg],
+            Stmt::Let(..)
+            | Stmt::Loop { .. }
+            | Stmt::Vector { .. }
+            | Stmt::Team(_)
+            | Stmt::StoreShared(..)
+            | Stmt::Barrier
+            | Stmt::If { .. } => vec![],
+        };
+        run.iter().flat_map(operands).filter(|value| self.uses.get(value) == Some(&1)).collect()
+    }
+
+    /// Whether a value is said where it is used, and how.
+    fn has_no_let(&self, value: Value, expr: &Expr, nested: &HashSet<Value>) -> bool {
+        let ty = self.kernel.ty(value);
+        let text = match expr {
+            Expr::Const(constant) => match literal(*constant, ty.dtype) {
+                negative if negative.starts_with('-') => format!("({negative})"),
+                literal => literal,
+            },
+            Expr::Splat(arg) => self.operand(*arg),
+            Expr::Bitcast(arg) if self.kernel.ty(*arg).dtype == ty.dtype => self.operand(*arg),
+            Expr::Apply(..) | Expr::Cast(_) | Expr::Bitcast(_) if nested.contains(&value) => {
+                let text = self.expr(value, expr, &[]);
+                // Deep trees are hard to read, and compilers go through them by recursion.
+                if text.len() > NESTED_MAX {
+                    return false;
+                }
+                format!("({text})")
+            }
+            _ => return false,
+        };
+        self.texts.borrow_mut().insert(value, text);
+        true
+    }
+
+    /// A value where it is used.
+    fn operand(&self, value: Value) -> String {
+        self.texts.borrow().get(&value).cloned().unwrap_or_else(|| format!("v{}", value.0))
+    }
+
+    fn operands(&self, values: &[Value]) -> Vec<String> {
+        values.iter().map(|&value| self.operand(value)).collect()
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
@@ -129,19 +198,24 @@ impl Emitter<'_> {
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for Carried { start, var, .. } in carried {
                     let dtype = scalar(self.kernel.ty(*var).dtype);
-                    out.line(format!("let mut c{}: {dtype} = v{};", var.0, start.0));
+                    out.line(format!("let mut c{}: {dtype} = {};", var.0, self.operand(*start)));
                 }
-                let open = format!("for v{} in (v{}..v{}).step_by(v{}) {{", var.0, start.0, end.0, step.0);
+                let [start, end, step] = [start, end, step].map(|&value| self.operand(value));
+                let open = format!("for v{} in ({start}..{end}).step_by({step}) {{", var.0);
                 out.block(open, |out| {
                     carried.iter().for_each(|one| out.line(format!("let v{0} = c{0};", one.var.0)));
                     self.body(out, body);
-                    carried.iter().for_each(|one| out.line(format!("c{} = v{};", one.var.0, one.next.0)));
+                    carried
+                        .iter()
+                        .for_each(|one| out.line(format!("c{} = {};", one.var.0, self.operand(one.next))));
                 });
                 carried.iter().for_each(|one| out.line(format!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
             Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => unreachable!("the CPU has no teams"),
-            Stmt::If { cond, body } => out.block(format!("if v{} {{", cond.0), |out| self.body(out, body)),
+            Stmt::If { cond, body } => {
+                out.block(format!("if {} {{", self.operand(*cond)), |out| self.body(out, body))
+            }
         }
     }
 
@@ -154,11 +228,11 @@ impl Emitter<'_> {
         for (i, stream) in streams.iter().enumerate() {
             let written = self.is_written(stream);
             let borrow = if written { "&mut " } else { "&" };
-            let (index, len) = (stream.index.0, times(stream.stride, len));
+            let (index, len) = (self.operand(stream.index), self.times(stream.stride, len));
             let run = match stream.memory {
-                Place::Buffer(buffer) if written => format!("{}.run(v{index}, {len})", self.name(buffer)),
-                Place::Buffer(buffer) => format!("&{}[v{index}..][..{len}]", self.name(buffer)),
-                Place::Shared(id) => format!("{borrow}r{}[v{index}..][..{len}]", id.0),
+                Place::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
+                Place::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
+                Place::Shared(id) => format!("{borrow}r{}[{index}..][..{len}]", id.0),
             };
             let chunks = if written { "as_chunks_mut" } else { "as_chunks" };
             match stream.stride {
@@ -169,12 +243,12 @@ impl Emitter<'_> {
         let strided: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].stride > 1).collect();
         for &i in &strided {
             let borrow = if self.is_written(&streams[i]) { "&mut " } else { "&" };
-            out.line(format!("let p{i} = {borrow}p{i}[..v{}];", len.0));
+            out.line(format!("let p{i} = {borrow}p{i}[..{}];", self.operand(len)));
         }
         if !folds.is_empty() {
             return self.folded(out, len, &lanes, &streams, folds);
         }
-        out.block(format!("for j in 0..v{} {{", len.0), |out| {
+        out.block(format!("for j in 0..{} {{", self.operand(len)), |out| {
             if asks_for_lanes(self.kernel, &lanes) {
                 out.line("let lane = j;");
             }
@@ -197,11 +271,12 @@ impl Emitter<'_> {
                 }
                 self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, streams));
                 for (f, fold) in folds.iter().enumerate() {
-                    out.line(format!("a{f}[j] = f{f}(a{f}[j], {});", tuple(&names(&fold.over))));
+                    out.line(format!("a{f}[j] = f{f}(a{f}[j], {});", tuple(&self.operands(&fold.over))));
                 }
             });
         };
-        let rounds = format!("v{} / {FOLD_LANES}", len.0);
+        let len = self.operand(len);
+        let rounds = format!("{len} / {FOLD_LANES}");
         out.block(format!("for round in 0..{rounds} {{"), |out| {
             for (i, stream) in streams.iter().enumerate() {
                 let written = self.is_written(stream);
@@ -211,7 +286,7 @@ impl Emitter<'_> {
         });
         out.block("{", |out| {
             (0..streams.len()).for_each(|i| out.line(format!("let p{i} = t{i};")));
-            let left = format!("v{} % {FOLD_LANES}", len.0);
+            let left = format!("{len} % {FOLD_LANES}");
             // Of this length, as the loop has to see.
             out.line(format!("let left = {left};"));
             (0..streams.len()).for_each(|i| {
@@ -234,9 +309,9 @@ impl Emitter<'_> {
         };
         out.enclosed(format!("let f{f} = |{}, {}| {{", param(&fold.left), param(&fold.right)), "};", |out| {
             self.body(out, &fold.body);
-            out.line(tuple(&names(&fold.results)));
+            out.line(tuple(&self.operands(&fold.results)));
         });
-        out.line(format!("let mut a{f} = [{}; {FOLD_LANES}];", tuple(&names(&fold.identity))));
+        out.line(format!("let mut a{f} = [{}; {FOLD_LANES}];", tuple(&self.operands(&fold.identity))));
     }
 
     fn is_per_lane(&self, stmt: &Stmt) -> bool {
@@ -296,7 +371,7 @@ impl Emitter<'_> {
                 out.line(format!("{} = {};", self.lane_element(at, streams), self.stored(at, *value)));
             }
             Stmt::StoreShared(id, index, value) => {
-                out.line(format!("{} = v{};", held_element(*id, *index, streams), value.0));
+                out.line(format!("{} = {};", held_element(*id, *index, streams), self.operand(*value)));
             }
             Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
@@ -326,10 +401,11 @@ impl Emitter<'_> {
             Access::Read,
             "what is written is at its own place"
         );
-        let place = format!("v{}{lane}.wrapping_add({})", at.index.0, at.phase);
+        let place = format!("{}{lane}.wrapping_add({})", self.operand(at.index), at.phase);
         let zero = literal(Const::zero(ty.dtype), ty.dtype);
         let (name, read) = (self.name(at.buffer), self.loaded(at, "x"));
-        format!("if v{} {{ {name}.get({place}).map_or({zero}, |&x| {read}) }} else {{ {zero} }}", mask.0)
+        let mask = self.operand(mask);
+        format!("if {mask} {{ {name}.get({place}).map_or({zero}, |&x| {read}) }} else {{ {zero} }}")
     }
 
     /// What is read of an element: itself, or its bits.
@@ -340,7 +416,11 @@ impl Emitter<'_> {
     /// What is written to an element: a value, or its low bits.
     fn stored(&self, at: &At, value: Value) -> String {
         let narrow = self.is_narrow(at).then(|| memory(self.kernel.buffer(at.buffer).dtype));
-        narrow.map_or(format!("v{}", value.0), |dtype| format!("v{} as {dtype}", value.0))
+        let value = self.operand(value);
+        match narrow {
+            Some(dtype) => format!("{value} as {dtype}"),
+            None => value,
+        }
     }
 
     fn is_narrow(&self, at: &At) -> bool {
@@ -356,12 +436,11 @@ impl Emitter<'_> {
                 format!("args.{accessor}({})", id.0)
             }
             Expr::Apply(op, args) => {
-                let names: Vec<String> = args.iter().map(|arg| format!("v{}", arg.0)).collect();
-                fill(template(self.kernel, self.dialect, *op, args), &names, &[])
+                fill(template(self.kernel, self.dialect, *op, args), &self.operands(args), &[])
             }
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
-            Expr::Splat(arg) => format!("v{}", arg.0),
+            Expr::Splat(arg) => self.operand(*arg),
             Expr::LaneIndex => "lane".into(),
             Expr::LoadShared(id, index) => held_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
@@ -385,33 +464,41 @@ impl Emitter<'_> {
     }
 
     fn cast(&self, arg: Value, to: DType) -> String {
+        let x = self.operand(arg);
         match (self.kernel.ty(arg).dtype, to) {
-            (DType::Bool, DType::F32 | DType::F64) => format!("v{} as u8 as {}", arg.0, scalar(to)),
+            (DType::Bool, DType::F32 | DType::F64) => format!("{x} as u8 as {}", scalar(to)),
             (_, DType::Bool) => unreachable!("nothing is converted to a truth value"),
-            (_, to) => format!("v{} as {}", arg.0, scalar(to)),
+            (_, to) => format!("{x} as {}", scalar(to)),
         }
     }
 
     fn bitcast(&self, arg: Value, to: DType) -> String {
+        let x = self.operand(arg);
         match (self.kernel.ty(arg).dtype, to) {
-            (from, to) if from == to => format!("v{}", arg.0),
-            (DType::F32, DType::U32) => format!("v{}.to_bits()", arg.0),
-            (DType::F32, DType::I32) => format!("v{}.to_bits().cast_signed()", arg.0),
-            (DType::U32, DType::F32) => format!("f32::from_bits(v{})", arg.0),
-            (DType::I32, DType::F32) => format!("f32::from_bits(v{}.cast_unsigned())", arg.0),
-            (DType::I32, DType::U32) => format!("v{}.cast_unsigned()", arg.0),
-            (DType::U32, DType::I32) => format!("v{}.cast_signed()", arg.0),
+            (from, to) if from == to => x,
+            (DType::F32, DType::U32) => format!("{x}.to_bits()"),
+            (DType::F32, DType::I32) => format!("{x}.to_bits().cast_signed()"),
+            (DType::U32, DType::F32) => format!("f32::from_bits({x})"),
+            (DType::I32, DType::F32) => format!("f32::from_bits({x}.cast_unsigned())"),
+            (DType::I32, DType::U32) => format!("{x}.cast_unsigned()"),
+            (DType::U32, DType::I32) => format!("{x}.cast_signed()"),
             (from, to) => unreachable!("{from} and {to} have not the same bits"),
         }
     }
 
     /// One element of what is read, or of the window of what is written.
     fn element(&self, at: &At) -> String {
-        let (name, place) = (self.name(at.buffer), format!("v{} + {}", at.index.0, at.phase));
+        let (name, place) = (self.name(at.buffer), format!("{} + {}", self.operand(at.index), at.phase));
         match self.kernel.buffer(at.buffer).access {
             Access::Read => format!("{name}[{place}]"),
             Access::Write | Access::ReadWrite => format!("*{name}.at({place})"),
         }
+    }
+
+    /// A multiple of an index.
+    fn times(&self, count: u32, index: Value) -> String {
+        let index = self.operand(index);
+        if count == 1 { index } else { format!("{count} * {index}") }
     }
 
     fn name(&self, buffer: BufferId) -> String {
@@ -428,11 +515,6 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
 /// Whether the lanes of an access follow each other from its index on.
 fn is_from(kernel: &Kernel, ty: Type, at: &At) -> bool {
     ty.lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE
-}
-
-/// A multiple of an index.
-fn times(count: u32, index: Value) -> String {
-    if count == 1 { format!("v{}", index.0) } else { format!("{count} * v{}", index.0) }
 }
 
 /// The run of held elements from an index on.

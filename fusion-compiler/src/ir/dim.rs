@@ -7,8 +7,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops;
 
+use serde::{Deserialize, Serialize};
+
 /// One step of a postfix expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DimOp {
     /// Push a number.
     Const(i64),
@@ -27,7 +29,7 @@ pub enum DimOp {
 }
 
 /// An extent, as a function of the symbols of its plan. All symbols are ≥ 0.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DimExpr(pub Cow<'static, [DimOp]>);
 
 /// Deepest expression that can be evaluated.

@@ -5,6 +5,8 @@
 //! Order exists only where tensors are read and written. Nodes hold a `SpanId`, never a compiler token:
 //! the run-time use of the compiler has none. Unused nodes may be present until `rewrite::dce`.
 
+use serde::{Deserialize, Serialize};
+
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::ops::Op;
@@ -119,7 +121,7 @@ pub struct Axis {
 }
 
 /// Whether a function may change a tensor it is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Access {
     /// Read only.
     Read,
@@ -273,7 +275,7 @@ pub enum Fusing {
 }
 
 /// How operations are computed, from a function's attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Math {
     /// Within the bounds of the table.
     Accurate,

@@ -10,6 +10,8 @@
 //! values made in them end with them: what a loop makes leaves it by `Carried`, what lanes or threads make
 //! together by `Fold`. Tiles (a matrix with an opaque layout) join as further `Type`s, `Expr`s and `Stmt`s.
 
+use serde::{Deserialize, Serialize};
+
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::graph::Access;
@@ -73,7 +75,7 @@ pub struct Uniform {
 }
 
 /// The value of a uniform at launch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum UniformArg {
     /// An extent.
     Extent(DimExpr),
@@ -90,7 +92,7 @@ pub enum UniformArg {
 }
 
 /// Bits of an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IndexWidth {
     /// Indices and extents below 2³¹.
     Bits32,

@@ -542,7 +542,7 @@ ops! {
         double: Same, name: "select", arity: 3, typing: Typing::Select,
         eval: Eval { float: |x| if x[0] != 0.0 { x[1] } else { x[2] }, int: |x, _| if x[0] != 0 { x[1] } else { x[2] } },
         grad: Grad::Rule(derive::select),
-        cpu: all(Native("::core::hint::select_unpredictable({0}, {1}, {2})")),
+        cpu: all(Native("select_unpredictable({0}, {1}, {2})")),
         ptx: Lowering { bool: Expand(int::select_bool), ..all(Native("selp.{b} {d}, {1}, {2}, {0};")) },
         wgsl: all(Native("select({2}, {1}, {0})")),
         ..OpInfo::NONE

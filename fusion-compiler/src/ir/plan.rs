@@ -1,11 +1,13 @@
 //! The plan: everything a call needs, as plain data. The contract between compiled code and the runtime.
 //!
-//! `fuse!` prints a plan as a `static`; the run-time use of the compiler owns one; the same executor runs
-//! both. A plan has one program per target; a program is a list of steps; a step has variants, of which the
-//! first whose conditions hold is launched. `C` is what the CPU runs: a pair of kernels while compiling,
-//! functions once compiled.
+//! `fuse!` writes a plan as bytes, which its first call reads; the run-time use of the compiler owns one; the same executor
+//! runs both. A plan has one program per target; a program is a list of steps; a step has variants, of which the
+//! first whose conditions hold is launched. `C` is what a target runs: texts, with a pair of kernels for the CPU while
+//! compiling and functions once compiled, or in bytes its number in a table.
 
 use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 mod summary;
 
@@ -22,7 +24,7 @@ pub type List<T> = Cow<'static, [T]>;
 pub type Text = Cow<'static, str>;
 
 /// A compiled function.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan<C: Clone + 'static> {
     /// Name of the function.
     pub name: Text,
@@ -47,7 +49,7 @@ pub struct Plan<C: Clone + 'static> {
 }
 
 /// Why a function is not compiled for a target.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lack {
     /// Which.
     pub target: Target,
@@ -56,18 +58,18 @@ pub struct Lack {
 }
 
 impl<C: Clone + 'static> Plan<C> {
-    /// The same plan with what the CPU runs replaced.
-    pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(C) -> D) -> Plan<D> {
+    /// The same plan with what targets run replaced, of which `map` gets the name and the code.
+    pub fn map_code<D: Clone + 'static>(self, mut map: impl FnMut(&Text, C) -> D) -> Plan<D> {
         let Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary } =
             self;
-        let programs = programs.into_owned().into_iter().map(|program| program.map_code(&mut map)).collect();
+        let programs = list(programs, |program| program.map_code(&mut map));
         Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary }
     }
 }
 
 impl<C: Clone + 'static> Program<C> {
-    /// The same program with what the CPU runs replaced.
-    pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Program<D> {
+    /// The same program with what the target runs replaced.
+    pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Program<D> {
         let Program { target, temporaries, steps } = self;
         let mut variant = |Variant { when, launches }| {
             let launches = list(launches, |launch: Launch<C>| launch.map_code(map));
@@ -79,14 +81,28 @@ impl<C: Clone + 'static> Program<C> {
 }
 
 impl<C: Clone + 'static> Launch<C> {
-    fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(C) -> D) -> Launch<D> {
+    fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Launch<D> {
         let Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips } = self;
-        let code = match code {
-            Code::Ptx(text) => Code::Ptx(text),
-            Code::Wgsl(text) => Code::Wgsl(text),
-            Code::Cpu(code) => Code::Cpu(map(code)),
-        };
+        let code = map(&kernel, code);
         Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips }
+    }
+}
+
+impl Plan<u16> {
+    /// The bytes that `fuse!` writes; each code is its number in the table beside them.
+    ///
+    /// # Panics
+    /// Never: memory is all that it takes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("a plan is lists, numbers and texts")
+    }
+
+    /// The plan that was written as these bytes, by the same version of this crate.
+    ///
+    /// # Panics
+    /// Where they are none.
+    pub fn from_bytes(bytes: &[u8]) -> Plan<u16> {
+        postcard::from_bytes(bytes).expect("`fuse!` and the runtime are of one version")
     }
 }
 
@@ -95,7 +111,7 @@ fn list<T: Clone + 'static, U: Clone + 'static>(items: List<T>, map: impl FnMut(
 }
 
 /// A family of devices that run the same texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// NVIDIA GPUs, through PTX.
     Ptx,
@@ -120,7 +136,7 @@ impl Target {
 }
 
 /// What a caller passes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
     /// Name in the signature.
     pub name: Text,
@@ -131,7 +147,7 @@ pub struct Param {
 }
 
 /// What a parameter is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ParamKind {
     /// A tensor with these dims, outermost first.
     Tensor {
@@ -153,7 +169,7 @@ pub enum ParamKind {
 }
 
 /// One dim of a tensor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dim {
     /// As the user wrote it, for messages.
     pub name: Text,
@@ -162,7 +178,7 @@ pub struct Dim {
 }
 
 /// A dim that is several others together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Product {
     /// Its extent is the product of theirs: a call checks it.
     pub whole: Dim,
@@ -171,7 +187,7 @@ pub struct Product {
 }
 
 /// A dim that is several others one after another, and whose coordinates are computed with.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
     /// Its extent is the sum of theirs, and fits in an `i32`: a call checks both.
     pub whole: Dim,
@@ -180,7 +196,7 @@ pub struct Sum {
 }
 
 /// A tensor that a call makes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// Of its elements.
     pub dtype: DType,
@@ -193,7 +209,7 @@ pub struct Output {
 }
 
 /// Where a made tensor goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dest {
     /// To the caller, in order.
     Returned,
@@ -202,7 +218,7 @@ pub enum Dest {
 }
 
 /// The steps for one target.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program<C: Clone + 'static> {
     /// For which.
     pub target: Target,
@@ -213,7 +229,7 @@ pub struct Program<C: Clone + 'static> {
 }
 
 /// Memory that lives within one call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Temporary {
     /// Of its elements.
     pub dtype: DType,
@@ -234,7 +250,7 @@ impl Temporary {
 }
 
 /// One thing to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step<C: Clone + 'static> {
     /// In order of preference; the last has no conditions.
     pub variants: List<Variant<C>>,
@@ -249,7 +265,7 @@ impl<C: Clone> Step<C> {
 }
 
 /// One way to do a step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variant<C: Clone + 'static> {
     /// All must hold.
     pub when: List<Condition>,
@@ -258,7 +274,7 @@ pub struct Variant<C: Clone + 'static> {
 }
 
 /// What a variant asks of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Condition {
     /// The extent is a multiple of the number.
     Divides(DimExpr, i64),
@@ -323,12 +339,12 @@ impl Condition {
 ///   may be folded into `x` and `y`. Buffers are bound from a multiple of the device's alignment and to a
 ///   multiple of 16 bytes.
 /// * CPU: the functions take `CpuArgs`. What they write is given as the window of the items they are to run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch<C: Clone + 'static> {
     /// Name of the entry point.
     pub kernel: Text,
     /// What to run.
-    pub code: Code<C>,
+    pub code: C,
     /// Of positions.
     pub index: IndexWidth,
     /// In the order of the kernel's buffers.
@@ -353,7 +369,7 @@ pub struct Launch<C: Clone + 'static> {
 ///
 /// A GPU thread or team takes `grain` elements at a time, so a launch has `⌈rows·cols / grain⌉` iterations to deal
 /// out. The CPU deals out items: runs of at most `grain` elements that do not cross a row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Space {
     /// Product of the outer extents.
     pub rows: DimExpr,
@@ -401,7 +417,7 @@ pub enum Code<C> {
 }
 
 /// The memory behind a kernel's buffer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BufferArg {
     /// Which.
     pub slot: Slot,
@@ -414,7 +430,7 @@ pub struct BufferArg {
 }
 
 /// Which part of a buffer a part of the iteration space touches.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reach {
     /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
     /// chunks, and CPU items own their part of it. Whatever is written is linear.
@@ -437,7 +453,7 @@ pub enum Reach {
 }
 
 /// Where in a buffer each element of the space is read: at `start + Σ coordinate · stride`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexMap {
     /// Position at the first element of the space.
     pub start: DimExpr,
@@ -464,7 +480,7 @@ impl IndexMap {
 }
 
 /// Whose memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Slot {
     /// Of the tensor parameter of this number (position in `Plan::params`).
     Param(u16),

@@ -58,7 +58,7 @@ impl Report {
         let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
         let run = |program: Program<C>| Run {
             limits: target::limits(program.target),
-            program: program.map_code(&mut |_| ()),
+            program: program.map_code(&mut |_, _| ()),
         };
         Report {
             name: plan.name.clone(),

@@ -7,7 +7,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, Math};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
-    Boundary, BufferArg, Code, Condition, Launch, List, Reach, Slot, Space, Step, Temporary, Traffic, Variant,
+    Boundary, BufferArg, Condition, Launch, List, Reach, Slot, Space, Step, Temporary, Traffic, Variant,
 };
 
 type Plan = crate::ir::plan::Plan<()>;
@@ -105,7 +105,7 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
     };
     Launch {
         kernel: Borrowed("k"),
-        code: Code::Cpu(()),
+        code: (),
         index: IndexWidth::Bits32,
         buffers: temporaries.iter().map(buffer).collect(),
         uniforms: Borrowed(&[]),

@@ -1,6 +1,6 @@
 //! What a kernel can bind, and the memory that its threads share: on WebGPU 8 buffers and 16 KiB, whatever is asked for.
 
-use fusion_compiler::CpuKernels;
+use fusion_compiler::KernelCode;
 use fusion_compiler::ir::plan::{Code, Launch, Target};
 
 use crate::{check_on, plan};
@@ -75,14 +75,14 @@ fn truth_values_between_kernels() {
     );
 }
 
-fn launches(source: &str) -> Vec<Launch<CpuKernels>> {
+fn launches(source: &str) -> Vec<Launch<KernelCode>> {
     let plan = plan(source, Target::Wgsl);
     let steps = plan.programs[0].steps.iter();
     steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter()).cloned().collect()
 }
 
 /// Bytes of the memory that the threads of a block share, as the text declares it.
-fn shared_bytes(launch: &Launch<CpuKernels>) -> usize {
+fn shared_bytes(launch: &Launch<KernelCode>) -> usize {
     let Code::Wgsl(text) = &launch.code else { panic!("the plan is for WGSL") };
     let declared = text.lines().filter(|line| line.contains("var<workgroup>"));
     let count = |line: &str| line.split(", ").nth(1)?.split('>').next()?.parse::<usize>().ok();

@@ -4,14 +4,14 @@
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan::{Dest, Plan, Target, Traffic};
-use fusion_compiler::{CpuKernels, compile};
+use fusion_compiler::{KernelCode, compile};
 
 mod budgets;
 mod elsewhere;
 mod loops;
 mod reports;
 
-fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
+fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     let functions = match front_end(source.parse().expect("tokens")) {
         Ok(Source::Items(functions)) => functions,
         other => panic!("the source is right: {other:?}"),
@@ -23,7 +23,7 @@ fn plan(source: &str, target: Target) -> Plan<CpuKernels> {
 }
 
 /// Kernels as `what is read -> what is written`, in order, then `line:column value: why` for each boundary.
-fn decisions(plan: &Plan<CpuKernels>) -> Vec<String> {
+fn decisions(plan: &Plan<KernelCode>) -> Vec<String> {
     let names = |moved: &[Traffic]| {
         let names = moved.iter().map(|moved| &*plan.summary.arrays[usize::from(moved.array)].name);
         names.collect::<Vec<_>>().join(" ")

@@ -1,10 +1,18 @@
-//! Plans written by hand, in the form that the macro emits: the executor's tests do not need the compiler.
+//! Plans written by hand: the executor's tests do not need the macro.
 #![forbid(unsafe_code)]
 #![allow(dead_code, reason = "each test crate uses some of the plans")]
 
-use fusion_runtime::__private::plan::*;
-use fusion_runtime::__private::{Access, CpuArgs, DType, DimExpr, DimOp, IndexWidth, Math, Plan, cpu_fns};
 use std::borrow::Cow::Borrowed;
+
+use fusion_compiler::ir::dim::{DimExpr, DimOp};
+use fusion_compiler::ir::dtype::DType;
+use fusion_compiler::ir::graph::{Access, Math};
+use fusion_compiler::ir::kernel::IndexWidth;
+use fusion_compiler::ir::plan::{
+    BufferArg, Condition, Dest, Dim, Launch, Output, Param, ParamKind, Program, Reach, Slot, Space, Step,
+    Summary, Target, Temporary, Text, UniformArg, Variant,
+};
+use fusion_runtime::__private::{Code, CpuArgs, Plan, cpu_fns};
 
 const N: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(0)]));
 const D: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(1)]));
@@ -227,7 +235,7 @@ pub(crate) static BROADCAST: Plan = Plan {
 
 const ND: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }, Dim { name: Borrowed("D"), extent: D }];
 
-const DOUBLE: Launch<fusion_runtime::__private::CpuCode> = Launch {
+const DOUBLE: Launch<Code> = Launch {
     kernel: Borrowed("double"),
     code: Code::Cpu(cpu_fns!(double_body, double_body)),
     index: IndexWidth::Bits64,
@@ -255,7 +263,7 @@ fn double_body(args: &mut CpuArgs<'_>) {
     }
 }
 
-const ADD: Launch<fusion_runtime::__private::CpuCode> = Launch {
+const ADD: Launch<Code> = Launch {
     kernel: Borrowed("add"),
     code: Code::Cpu(cpu_fns!(add_body, add_body)),
     index: IndexWidth::Bits64,

@@ -2,12 +2,14 @@
 //!
 //! Invariant: what does not depend on the call; what a call runs and moves, a report finds in the plan's variants.
 
+use serde::{Deserialize, Serialize};
+
 use super::super::dim::DimExpr;
 use super::super::graph::Math;
 use super::{List, Target, Text};
 
 /// What was fused, for reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Kernels without fusion: one per op.
     pub ops: u32,
@@ -28,7 +30,7 @@ pub struct Summary {
 }
 
 /// A tensor that kernels read or write, for reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Array {
     /// The parameter, `result`, or the operation that makes it.
     pub name: Text,
@@ -41,7 +43,7 @@ pub struct Array {
 }
 
 /// Whose a tensor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArrayKind {
     /// What the caller passes.
     Param,
@@ -54,7 +56,7 @@ pub enum ArrayKind {
 }
 
 /// One kernel of a plan, for reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupSummary {
     /// Name of the kernel.
     pub kernel: Text,
@@ -75,7 +77,7 @@ pub struct GroupSummary {
 }
 
 /// What a kernel reads or writes of a tensor, for reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Of which, by position in `Summary::arrays`.
     pub array: u16,
@@ -84,7 +86,7 @@ pub struct Traffic {
 }
 
 /// The variants of a kernel for one target, for reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ways {
     /// For which.
     pub target: Target,
@@ -95,7 +97,7 @@ pub struct Ways {
 }
 
 /// Two kernels that are not one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boundary {
     /// The value that is stored between them.
     pub value: Text,
