@@ -68,7 +68,8 @@ fn unary_operations_are_within_their_bounds_on_all_f32() {
     let failures: Vec<String> = float_ops(1)
         .flat_map(|op| {
             let points = (0..=u32::MAX).step_by(stride()).map(f32::from_bits);
-            failures(op, points.map(|x| vec![x]))
+            let has = move |x: &f32| op != Op::ExpOfNonpositive || *x <= 0.0 || x.is_nan();
+            failures(op, points.filter(has).map(|x| vec![x]))
         })
         .collect();
     assert!(failures.is_empty(), "{failures:#?}");

@@ -27,7 +27,7 @@ impl<T: Element, R: Element> Function<T, R> {
 
 use Function::{Binary, Ternary, Unary};
 
-/// Operations that `fast_math` makes of others (`fast.rs`), and conversions of what is stored (`tests/dtypes`).
+/// Operations that the compiler makes of others (`fast.rs`, `known.rs`), and conversions of what is stored (`tests/dtypes`).
 macro_rules! made {
     () => {
         Op::ToF16
@@ -36,6 +36,7 @@ macro_rules! made {
             | Op::FromBf16
             | Op::High
             | Op::OfHigh
+            | Op::ExpOfNonpositive
             | Op::ApproxDiv
             | Op::ApproxSqrt
             | Op::ApproxRsqrt

@@ -10,6 +10,7 @@ mod fast;
 mod float;
 mod int;
 mod kernels;
+mod known;
 mod library;
 mod modes;
 mod numerics;

@@ -422,6 +422,16 @@ impl Graph {
         written_out.then_some((*axis, at))
     }
 
+    /// Whether a value is known to be no more than 0, or NaN: a size negated, or how far something lies from its largest.
+    pub fn is_nonpositive(&self, id: NodeId) -> bool {
+        let (is, args) = (|id, op| self.node(id).kind == NodeKind::Apply(op), &self.node(id).args);
+        let from_largest = || {
+            let most = self.node(args[1]);
+            matches!(most.kind, NodeKind::Reduce(Reduce::Max, _)) && most.args == args[..1]
+        };
+        is(id, Op::Neg) && is(args[0], Op::Abs) || is(id, Op::Sub) && from_largest()
+    }
+
     /// Appends a node.
     pub fn push(&mut self, node: Node) -> NodeId {
         self.nodes.push(node);

@@ -177,6 +177,7 @@ impl Op {
             (Op::Sqrt, Op::ApproxSqrt),
             (Op::Rsqrt, Op::ApproxRsqrt),
             (Op::Exp, Op::ApproxExp),
+            (Op::ExpOfNonpositive, Op::ApproxExp),
             (Op::Exp2, Op::ApproxExp2),
             (Op::Log, Op::ApproxLog),
             (Op::Log2, Op::ApproxLog2),
@@ -302,6 +303,17 @@ pub(super) const fn decode(
 
 const fn of_bits(ptx: Lower, expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
     OpInfo { cpu: all(Expand(expand)), wgsl: all(Expand(expand)), ptx: all(ptx), ..OpInfo::NONE }
+}
+
+/// What is true of some floats, on CPUs, in PTX and in WGSL.
+pub(super) const fn test(
+    name: &'static str,
+    float: fn(&[f64]) -> f64,
+    [cpu, ptx, wgsl]: [Lower; 3],
+) -> OpInfo {
+    let (cpu, ptx, wgsl) = (self::float(cpu), self::float(ptx), self::float(wgsl));
+    let eval = Eval { float, int: |_, _| 0 };
+    OpInfo { double: Double::Same, name, typing: Typing::Test, eval, cpu, ptx, wgsl, ..OpInfo::NONE }
 }
 
 /// An operation on floats that every target gets from the same expansion.

@@ -10,7 +10,7 @@ use super::expand::{
     remainder, root, trig,
 };
 pub use super::op_info::{Dialect, Double, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
-use super::op_info::{all, approximate, bits, decode, encode, everywhere, float, numbers, ulp};
+use super::op_info::{all, approximate, bits, decode, encode, everywhere, float, numbers, test, ulp};
 
 use Double::{By, Same};
 use Lower::{Expand, Native, Never};
@@ -248,6 +248,12 @@ ops! {
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
         grad: Grad::Rule(derive::exp),
         ptx: float(Expand(exp::exp_by_power)), ..everywhere(exp::exp)
+    };
+    /// `eˣ` of an `x` that is known not to be positive; made where kernels are.
+    ExpOfNonpositive = OpInfo {
+        double: By(Native("{0}.exp()"), Expand(double::exp)), ulp: ulp(2, 4),
+        eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
+        ptx: float(Expand(exp::exp_by_power)), ..everywhere(exp::exp_of_nonpositive)
     };
     /// `2ˣ`.
     Exp2 = OpInfo {
@@ -569,32 +575,14 @@ ops! {
     /// The `f32` of the bits of a `bf16`; made where one is loaded.
     FromBf16 = decode(|x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into(), Expand(half_floats::from_bf16), half_floats::from_bf16);
     /// Whether `x` is NaN.
-    IsNan = OpInfo {
-        double: Same, name: "isnan", typing: Typing::Test,
-        eval: Eval { float: |x| f64::from(x[0].is_nan()), int: |_, _| 0 },
-        cpu: float(Native("{0}.is_nan()")),
-        ptx: float(Native("setp.nan.{t} {d}, {0}, {0};")),
-        wgsl: float(Expand(float::is_nan)),
-        ..OpInfo::NONE
-    };
+    IsNan = test("isnan", |x| f64::from(x[0].is_nan()),
+        [Native("{0}.is_nan()"), Native("setp.nan.{t} {d}, {0}, {0};"), Expand(float::is_nan)]);
     /// Whether `x` is +∞ or −∞.
-    IsInf = OpInfo {
-        double: Same, name: "isinf", typing: Typing::Test,
-        eval: Eval { float: |x| f64::from(x[0].is_infinite()), int: |_, _| 0 },
-        cpu: float(Native("{0}.is_infinite()")),
-        ptx: float(Native("testp.infinite.{t} {d}, {0};")),
-        wgsl: float(Expand(float::is_inf)),
-        ..OpInfo::NONE
-    };
+    IsInf = test("isinf", |x| f64::from(x[0].is_infinite()),
+        [Native("{0}.is_infinite()"), Native("testp.infinite.{t} {d}, {0};"), Expand(float::is_inf)]);
     /// Whether `x` is neither infinite nor NaN.
-    IsFinite = OpInfo {
-        double: Same, name: "isfinite", typing: Typing::Test,
-        eval: Eval { float: |x| f64::from(x[0].is_finite()), int: |_, _| 0 },
-        cpu: float(Native("{0}.is_finite()")),
-        ptx: float(Native("testp.finite.{t} {d}, {0};")),
-        wgsl: float(Expand(float::is_finite)),
-        ..OpInfo::NONE
-    };
+    IsFinite = test("isfinite", |x| f64::from(x[0].is_finite()),
+        [Native("{0}.is_finite()"), Native("testp.finite.{t} {d}, {0};"), Expand(float::is_finite)]);
 }
 
 const COMPARE: OpInfo = OpInfo { arity: 2, typing: Typing::Compare, ..OpInfo::NONE };

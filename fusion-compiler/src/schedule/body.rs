@@ -502,6 +502,9 @@ impl<'w> Body<'w> {
                 let extent = self.extent(extent);
                 self.top().cast(extent, node.dtype)
             }
+            NodeKind::Apply(Op::Exp) if self.work.graph.is_nonpositive(node.args[0]) => {
+                self.at(level).apply(Op::ExpOfNonpositive, &operands)
+            }
             NodeKind::Apply(op) => self.at(level).apply(*op, &operands),
             NodeKind::Cast => self.at(level).cast(operands[0], node.dtype),
             NodeKind::Reduce(reduce, _) => {

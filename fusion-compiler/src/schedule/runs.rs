@@ -144,7 +144,7 @@ fn smaller_part(b: &mut Builder<'_>, left: Value, right: Value) -> Value {
     let distance = b.apply(Op::Abs, &[difference]);
     let below = b.apply(Op::Neg, &[distance]);
     let exponent = b.apply(Op::Select, &[same, zero, below]);
-    b.apply(Op::Exp, &[exponent])
+    b.apply(Op::ExpOfNonpositive, &[exponent])
 }
 
 impl Exponentials {

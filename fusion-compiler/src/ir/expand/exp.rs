@@ -2,7 +2,7 @@
 //!
 //! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 
-use super::term::{Term, unary};
+use super::term::{Operand as _, Term, unary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
@@ -31,8 +31,18 @@ pub(super) const EXP2: [f32; 6] =
 /// `eˣ`. Beyond the clamp the result is infinite or zero anyway.
 pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let (n, r) = reduce(x.clamp(-104.0, 89.0));
-        scale(exp_near_zero(r), n)
+        let power = Power::of(x.bits().lt(0), x);
+        let (two_to_n, r) = power.reduce(x.clamp(-104.0, 89.0));
+        exp_near_zero(r) * two_to_n * power.rest
+    })
+}
+
+/// The same of an `x` that is not positive.
+pub(crate) fn exp_of_nonpositive(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let power = Power::small(x);
+        let (two_to_n, r) = power.reduce(x.but(-104.0, x.lt(-104.0)));
+        exp_near_zero(r) * two_to_n * power.rest
     })
 }
 
@@ -54,9 +64,10 @@ pub(crate) fn exp_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
 /// `2ˣ`. Beyond the clamp the result is infinite or zero anyway.
 pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
+        let power = Power::of(x.bits().lt(0), x);
         let x = x.clamp(-151.0, 129.0);
-        let (n, count) = nearest(x + ROUNDER);
-        scale(exp2_near_zero(x - count), n)
+        let (two_to_n, count) = power.nearest(x + power.rounder);
+        exp2_near_zero(x - count) * two_to_n * power.rest
     })
 }
 
@@ -79,8 +90,9 @@ pub(super) fn exp_small(x: Term<'_>) -> Term<'_> {
 
 /// `eˣ / 2` for x ≥ 0, which is finite a little longer than `eˣ`.
 pub(super) fn half_exp(x: Term<'_>) -> Term<'_> {
-    let (n, r) = reduce(x.clamp(0.0, 90.0));
-    scale(exp_near_zero(r), n - 1)
+    let power = Power::large(x);
+    let (two_to_n, r) = power.reduce(x.clamp(0.0, 90.0));
+    exp_near_zero(r) * two_to_n * (power.rest * 0.5)
 }
 
 /// `2ʳ` for |r| ≤ 1/2.
@@ -88,10 +100,51 @@ pub(super) fn exp2_near_zero(r: Term<'_>) -> Term<'_> {
     r.fma(r.polynomial(&EXP2), 1.0)
 }
 
-/// `p · 2ⁿ` for −252 ≤ n ≤ 254, rounded once: the first product is exact.
-pub(super) fn scale<'b>(p: Term<'b>, n: Term<'b>) -> Term<'b> {
-    let half = n >> 1;
-    p * power_of_two(half) * power_of_two(n - half)
+/// `2ⁿ` where it may be none of a normal number: in two factors, of which the second is one of two numbers. What is
+/// multiplied by the first is exact, and so is rounded once.
+pub(super) struct Power<'b> {
+    /// Added to a number, it rounds to the nearest `n`; the low bits of the sum are then the exponent of the first factor.
+    pub(super) rounder: Term<'b>,
+    /// The second factor.
+    pub(super) rest: Term<'b>,
+}
+
+/// How far the exponents of the two factors lie from `n` and from 0.
+const APART: i32 = 100;
+
+impl<'b> Power<'b> {
+    /// For `n ≤ 26` where this holds, for `n ≥ -26` elsewhere; far from both |n| ≤ 226.
+    pub(super) fn of(small: Term<'b>, like: Term<'b>) -> Power<'b> {
+        let (down, up) = (Power::small(like), Power::large(like));
+        Power { rounder: small.select(down.rounder, up.rounder), rest: small.select(down.rest, up.rest) }
+    }
+
+    /// For −226 ≤ n ≤ 26.
+    fn small(like: Term<'b>) -> Power<'b> {
+        Power::apart(APART, like)
+    }
+
+    /// For −26 ≤ n ≤ 226.
+    fn large(like: Term<'b>) -> Power<'b> {
+        Power::apart(-APART, like)
+    }
+
+    fn apart(by: i32, like: Term<'b>) -> Power<'b> {
+        let (rounder, rest) = (ROUNDER + (127 + by) as f32, f32::from_bits(((127 - by) as u32) << 23));
+        Power { rounder: rounder.meet(like), rest: rest.meet(like) }
+    }
+
+    /// The first factor, and `n`, of a sum with the rounder.
+    pub(super) fn nearest(&self, sum: Term<'b>) -> (Term<'b>, Term<'b>) {
+        let sum = sum.opaque();
+        ((sum.bits() << 23).float_of_bits(), sum - self.rounder)
+    }
+
+    /// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170: the first factor, and `r`.
+    fn reduce(&self, x: Term<'b>) -> (Term<'b>, Term<'b>) {
+        let (two_to_n, count) = self.nearest(x.fma(LOG2_E, self.rounder));
+        (two_to_n, without(x, count))
+    }
 }
 
 /// `2ⁿ` for −126 ≤ n ≤ 127, from an integer.
@@ -108,8 +161,12 @@ pub(super) fn nearest(sum: Term<'_>) -> (Term<'_>, Term<'_>) {
 /// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170.
 fn reduce(x: Term<'_>) -> (Term<'_>, Term<'_>) {
     let (n, count) = nearest(x.fma(LOG2_E, ROUNDER));
-    let r = count.fma(-LN_2_LOW, count.fma(-LN_2_HIGH, x).opaque());
-    (n, r)
+    (n, without(x, count))
+}
+
+/// `x − n ln 2`.
+fn without<'b>(x: Term<'b>, n: Term<'b>) -> Term<'b> {
+    n.fma(-LN_2_LOW, n.fma(-LN_2_HIGH, x).opaque())
 }
 
 fn exp_near_zero(r: Term<'_>) -> Term<'_> {

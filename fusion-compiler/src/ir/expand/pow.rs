@@ -3,7 +3,7 @@
 //! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 //! Invariant: high parts have 12 bits, so that their products are exact.
 
-use super::exp::{ROUNDER, exp2_near_zero, nearest, scale};
+use super::exp::{Power, exp2_near_zero};
 use super::float::{INFINITY_BITS, magnitude};
 use super::log::split;
 use super::term::{Operand as _, Term, binary};
@@ -43,9 +43,11 @@ fn power_of_positive<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
     let (y_high, y_low) = in_two_parts(y);
     let high = y_high * log_high;
     let low = y_low.fma(log_high, y * log_low);
-    let (n, count) = nearest((high + low).clamp(-160.0, 160.0) + ROUNDER);
+    let whole = (high + low).clamp(-160.0, 160.0);
+    let power = Power::of(whole.bits().lt(0), whole);
+    let (two_to_n, count) = power.nearest(whole + power.rounder);
     let rest = (high - count) + low;
-    scale(exp2_near_zero(rest.clamp(-1.0, 1.0)), n)
+    exp2_near_zero(rest.clamp(-1.0, 1.0)) * two_to_n * power.rest
 }
 
 /// Whether `y` is a whole number, and whether an odd one.
