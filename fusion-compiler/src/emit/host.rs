@@ -251,7 +251,7 @@ fn contents(plan: &Plan<KernelCode>) -> TokenStream {
         #[allow(clippy::all, clippy::pedantic, clippy::restriction, unused, reason = "generated loops")]
         mod cpu {
             // For modules without a prelude.
-            use ::core::hint::select_unpredictable;
+            use ::core::hint::{black_box, select_unpredictable};
             use ::core::prelude::rust_2024::*;
             use ::fusion::__private::{CpuArgs, doubles, fold_lanes};
             #functions

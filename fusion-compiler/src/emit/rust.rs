@@ -6,7 +6,7 @@
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
@@ -16,16 +16,26 @@ use crate::ir::kernel::{
 };
 use crate::target::Dialect;
 
-/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `doubles` and `fold_lanes`.
+mod said;
+
+use said::Said;
+
+/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `doubles`, `fold_lanes`,
+/// `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = HashMap::new();
     count_uses(&mut kernel.body.clone(), &mut uses);
-    let emitter = Emitter { kernel, dialect, uses, texts: RefCell::default() };
+    let emitter = Emitter { kernel, dialect, uses, said: RefCell::default() };
+    let mut body = Writer { text: String::new(), depth: 1 };
+    emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
     out.line("#[inline(always)]");
     out.block(format!("pub(super) fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
         emitter.arguments(out);
-        emitter.body(out, &kernel.body);
+        for (i, literal) in emitter.said.borrow().kept.iter().enumerate() {
+            out.line(format!("let k{i} = black_box({literal});"));
+        }
+        out.text += &body.text;
     });
     out.text
 }
@@ -34,17 +44,13 @@ pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
 /// describes scopes to debuggers recursively: some thousands overflow its stack.
 const BLOCK_MAX: usize = 64;
 
-/// The longest expression that is part of another.
-const NESTED_MAX: usize = 100;
-
 struct Emitter<'k> {
     kernel: &'k Kernel,
     dialect: Dialect,
     /// How often each value is an operand.
     uses: HashMap<Value, usize>,
-    /// What is said in place of values that have no `let`: constants, other names, and what is used once and nearby. The
-    /// user's compiler has each name to resolve, so that fewer are less to wait for.
-    texts: RefCell<HashMap<Value, String>>,
+    /// How values are said that have no `let`.
+    said: RefCell<Said>,
 }
 
 /// Adds how often each value is an operand of the statements and of those within.
@@ -133,57 +139,9 @@ impl Emitter<'_> {
     fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
         let mut inside = HashMap::new();
         count_uses(&mut run.to_vec(), &mut inside);
-        let (made, texts) = (run.iter().flat_map(Stmt::made), self.texts.borrow());
-        made.filter(|value| self.uses.get(value) > inside.get(value) && !texts.contains_key(value)).collect()
-    }
-
-    /// The values that are operands once, of an operation or a store of this run, where they can be said in full.
-    fn nested(&self, run: &[Stmt]) -> HashSet<Value> {
-        let operands = |stmt: &Stmt| match stmt {
-            Stmt::Let(_, Expr::Apply(_, args)) => args.to_vec(),
-            Stmt::Let(_, Expr::Cast(arg) | Expr::Bitcast(arg)) | Stmt::Store(_, arg) => vec![*arg],
-            Stmt::Let(..)
-            | Stmt::Loop { .. }
-            | Stmt::Vector { .. }
-            | Stmt::Team(_)
-            | Stmt::StoreShared(..)
-            | Stmt::Barrier
-            | Stmt::If { .. } => vec![],
-        };
-        run.iter().flat_map(operands).filter(|value| self.uses.get(value) == Some(&1)).collect()
-    }
-
-    /// Whether a value is said where it is used, and how.
-    fn has_no_let(&self, value: Value, expr: &Expr, nested: &HashSet<Value>) -> bool {
-        let ty = self.kernel.ty(value);
-        let text = match expr {
-            Expr::Const(constant) => match literal(*constant, ty.dtype) {
-                negative if negative.starts_with('-') => format!("({negative})"),
-                literal => literal,
-            },
-            Expr::Splat(arg) => self.operand(*arg),
-            Expr::Bitcast(arg) if self.kernel.ty(*arg).dtype == ty.dtype => self.operand(*arg),
-            Expr::Apply(..) | Expr::Cast(_) | Expr::Bitcast(_) if nested.contains(&value) => {
-                let text = self.expr(value, expr, &[]);
-                // Deep trees are hard to read, and compilers go through them by recursion.
-                if text.len() > NESTED_MAX {
-                    return false;
-                }
-                format!("({text})")
-            }
-            _ => return false,
-        };
-        self.texts.borrow_mut().insert(value, text);
-        true
-    }
-
-    /// A value where it is used.
-    fn operand(&self, value: Value) -> String {
-        self.texts.borrow().get(&value).cloned().unwrap_or_else(|| format!("v{}", value.0))
-    }
-
-    fn operands(&self, values: &[Value]) -> Vec<String> {
-        values.iter().map(|&value| self.operand(value)).collect()
+        let (made, said) = (run.iter().flat_map(Stmt::made), self.said.borrow());
+        made.filter(|value| self.uses.get(value) > inside.get(value) && !said.texts.contains_key(value))
+            .collect()
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
@@ -224,6 +182,7 @@ impl Emitter<'_> {
         let (lanes, uniform): (Vec<Stmt>, Vec<Stmt>) =
             body.iter().cloned().partition(|stmt| self.is_per_lane(stmt));
         self.body(out, &uniform);
+        self.keep_constants(&lanes);
         let streams = self.streams(&lanes);
         for (i, stream) in streams.iter().enumerate() {
             let written = self.is_written(stream);
