@@ -5,12 +5,19 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::launch::Coalescing;
 
 /// Alignment of every block: cache lines come in pairs, and no vector is wider.
 const ALIGN: usize = Coalescing::Advanced.bytes();
+/// Bytes of the smallest blocks that get large pages, and a place of their own among those.
+const LARGE: usize = 4 << 20;
+/// Large blocks start at so many bytes after each other's places in a page, and then from the first again: a kernel goes
+/// through several in step, and at one place in their pages they would take turns in the same few lines of a cache.
+const STAGGER: usize = 5 * ALIGN;
+const STAGGERS: usize = 8;
 /// Bytes that may be kept beyond the peak of what was in use at once.
 const SLACK: usize = 256 << 20;
 /// Size classes: four to each power of two.
@@ -28,6 +35,8 @@ pub(crate) struct CpuMemory {
 struct Block {
     raw: NonNull<u8>,
     class: usize,
+    /// Bytes from the first aligned one on.
+    start: usize,
 }
 
 // SAFETY: a block is plain memory with no tie to a thread.
@@ -124,7 +133,7 @@ impl CpuMemory {
 impl Drop for CpuMemory {
     fn drop(&mut self) {
         let mut kept = self.pool.lock();
-        let block = Block { raw: self.block.raw, class: self.block.class };
+        let block = Block { ..self.block };
         kept.used -= block.bytes();
         kept.kept += block.bytes();
         kept.free[block.class].push(block);
@@ -139,9 +148,20 @@ impl Drop for Kept {
 
 impl Block {
     fn new(class: usize) -> Option<Block> {
+        static LARGE_BLOCKS: AtomicUsize = AtomicUsize::new(0);
         // SAFETY: the layout has more than zero bytes.
-        let raw = unsafe { alloc_zeroed(Block::layout(class)?) };
-        Some(Block { raw: NonNull::new(raw)?, class })
+        let raw = NonNull::new(unsafe { alloc_zeroed(Block::layout(class)?) })?;
+        if !Block::is_large(class) {
+            return Some(Block { raw, class, start: 0 });
+        }
+        let start = LARGE_BLOCKS.fetch_add(1, Relaxed) % STAGGERS * STAGGER;
+        let block = Block { raw, class, start };
+        ask_for_large_pages(block.ptr(), block.bytes());
+        Some(block)
+    }
+
+    fn is_large(class: usize) -> bool {
+        class_bytes(class).is_some_and(|bytes| bytes >= LARGE)
     }
 
     fn bytes(&self) -> usize {
@@ -150,14 +170,15 @@ impl Block {
 
     fn ptr(&self) -> *mut u8 {
         let raw = self.raw.as_ptr();
-        // `layout` has `ALIGN` bytes more than the block.
-        raw.wrapping_add(raw.align_offset(ALIGN))
+        // `layout` has that many bytes more than the block.
+        raw.wrapping_add(raw.align_offset(ALIGN) + self.start)
     }
 
     /// A layout of small alignment and some bytes more: a larger alignment would make the system's allocator
     /// write every zero, where fresh pages are zero already.
     fn layout(class: usize) -> Option<Layout> {
-        Layout::from_size_align(class_bytes(class)?.checked_add(ALIGN)?, 16).ok()
+        let more = if Block::is_large(class) { ALIGN + STAGGERS * STAGGER } else { ALIGN };
+        Layout::from_size_align(class_bytes(class)?.checked_add(more)?, 16).ok()
     }
 
     fn free(self) {
@@ -167,6 +188,20 @@ impl Block {
         }
     }
 }
+
+/// Asks for pages of which a kernel needs few in step: with small ones the tables of a processor are too few for a handful of
+/// large tensors. It is a wish; without it all is as before.
+#[cfg(target_os = "linux")]
+fn ask_for_large_pages(start: *mut u8, bytes: usize) {
+    const PAGE: usize = 4096;
+    let inside = start.align_offset(PAGE);
+    let whole = bytes.saturating_sub(inside) / PAGE * PAGE;
+    // SAFETY: these pages are all of one allocation, and the advice changes nothing of what is in them.
+    unsafe { libc::madvise(start.wrapping_add(inside).cast(), whole, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_large_pages(_start: *mut u8, _bytes: usize) {}
 
 /// The smallest class that holds `bytes`.
 fn class_of(bytes: usize) -> usize {
@@ -208,6 +243,28 @@ mod tests {
         let second = pool.allocate(1001).unwrap();
         assert_eq!(second.ptr() as usize, address);
         assert_eq!(pool.bytes(), (0, 1024));
+    }
+
+    /// As far as they are long, with nothing of one in another, and at other places in their pages.
+    #[test]
+    fn large_blocks_are_staggered() {
+        let pool = Pool::new();
+        let blocks: Vec<CpuMemory> = (0..2 * STAGGERS).map(|_| pool.allocate(LARGE).unwrap()).collect();
+        let (mut ranges, mut places) = (Vec::new(), Vec::new());
+        for block in &blocks {
+            let (start, raw) = (block.ptr() as usize, block.block.raw.as_ptr() as usize);
+            let layout = Block::layout(block.block.class).unwrap();
+            assert!(start.is_multiple_of(ALIGN) && start + block.bytes() <= raw + layout.size());
+            ranges.push(start..start + block.bytes());
+            places.push(block.block.start);
+        }
+        ranges.sort_by_key(|range| range.start);
+        assert!(ranges.is_sorted_by(|a, b| a.end <= b.start));
+        places.sort_unstable();
+        places.dedup();
+        assert!(places.len() > 1, "{places:?}");
+        assert!(pool.allocate(LARGE - 1).unwrap().block.start < STAGGERS * STAGGER);
+        assert_eq!(pool.allocate(LARGE / 2).unwrap().block.start, 0);
     }
 
     #[test]
