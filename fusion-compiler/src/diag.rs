@@ -289,6 +289,7 @@ catalogue! {
     huge_float() = "no type holds as large a number: `INF` is the infinity";
     float_range(value, dtype) = "`{value}` does not fit in `{dtype}`: the largest is about 3.4e38 (`INF` is the infinity)";
     wants_float(what, is) = "`{what}` takes floats, this is {is}: write `… as f32`";
+    wants_dtype(what, wants, is) = "`{what}` takes `{wants}`, this is {is}: write `… as {wants}`";
     wants_int(what, is) = "`{what}` takes integers, this is {is}";
     wants_bits(what, is) = "`{what}` takes integers or `bool`, this is {is}";
     wants_number(what, is) = "`{what}` takes numbers, this is {is}: `if c {{ 1.0 }} else {{ 0.0 }}` makes a number of it";

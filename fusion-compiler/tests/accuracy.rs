@@ -21,7 +21,7 @@ fn float_ops(arity: usize) -> impl Iterator<Item = Op> {
     let on_floats = |op: Op| {
         // Bits have no distance.
         let typing = op.info().typing;
-        typing.accepts(DType::F32) && typing != Typing::Encode
+        typing.accepts(DType::F32) && !matches!(typing, Typing::Encode | Typing::ToBits)
     };
     Op::ALL.iter().copied().filter(move |&op| op.info().arity == arity && on_floats(op))
 }

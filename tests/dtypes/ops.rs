@@ -60,7 +60,8 @@ fn source(op: Op, dtype: DType) -> Option<(String, bool)> {
         Typing::Number | Typing::Float => (format!("{name}({})", ["x", "x, y", "x, y, z"][arity - 1]), false),
         Typing::Compare | Typing::Test => (format!("{name}({})", ["x", "x, y"][arity - 1]), true),
         Typing::Select => (String::from("if x > 0 { y } else { z }"), false),
-        Typing::Int | Typing::Bits | Typing::Encode | Typing::Decode | Typing::Double => return None,
+        Typing::Int | Typing::Bits | Typing::ToBits => return None,
+        Typing::Encode | Typing::Decode | Typing::Double => return None,
     };
     let params: Vec<String> = ["x", "y", "z"][..arity].iter().map(|x| format!("{x}: {dtype}[N]")).collect();
     let result = if truth { DType::Bool } else { dtype };

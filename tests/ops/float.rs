@@ -138,7 +138,8 @@ fn of_arity(arity: usize) -> impl Iterator<Item = Op> {
 fn each_operation_on_floats_has_a_function() {
     for &op in Op::ALL {
         // Bits of truth values are not bits of floats; and some operations are made by the compiler alone.
-        let bits = matches!(op.info().typing, Typing::Encode | Typing::Decode | Typing::Double);
+        let bits =
+            matches!(op.info().typing, Typing::ToBits | Typing::Encode | Typing::Decode | Typing::Double);
         let made = [Op::Opaque, Op::ExpOfNonpositive].contains(&op) || op.is_approximation() || bits;
         let expect = op.info().typing.accepts(DType::F32) && !made;
         assert_eq!(kernels::float(op).is_some(), expect, "{op:?}");

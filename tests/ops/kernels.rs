@@ -27,13 +27,16 @@ impl<T: Element, R: Element> Function<T, R> {
 
 use Function::{Binary, Ternary, Unary};
 
-/// Operations that the compiler makes of others (`fast.rs`, `known.rs`), and conversions of what is stored (`tests/dtypes`).
+/// Operations that the compiler makes of others (`fast.rs`, `known.rs`), conversions of what is stored (`tests/dtypes`), and bits of
+/// floats (`numerics.rs`).
 macro_rules! made {
     () => {
         Op::ToF16
             | Op::FromF16
             | Op::ToBf16
             | Op::FromBf16
+            | Op::ToBits
+            | Op::FromBits
             | Op::High
             | Op::OfHigh
             | Op::ExpOfNonpositive

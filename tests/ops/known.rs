@@ -16,7 +16,8 @@ fn different(kind: Kind, x: &[f32], known: &[f32], exp: &[f32]) -> Vec<[f32; 3]>
     let most = if kind == Kind::Wgpu { 2 * Op::Exp.info().ulp.wgsl } else { 0 };
     let results = x.iter().zip(known).zip(exp).map(|((x, known), exp)| [*x, *known, *exp]);
     // Neighbours among numbers that are not negative are neighbours as bits.
-    let differ = |[_, a, b]: &[f32; 3]| a.to_bits().abs_diff(b.to_bits()) > most && !(a.is_nan() && b.is_nan());
+    let differ =
+        |[_, a, b]: &[f32; 3]| a.to_bits().abs_diff(b.to_bits()) > most && !(a.is_nan() && b.is_nan());
     results.filter(differ).take(9).collect()
 }
 

@@ -4,6 +4,7 @@
 //! PyTorch's documentation; the bounds are those of the table, or stand beside the formula.
 //! The CPU and CUDA are held to every bit of IEEE; for WGSL see `Case::allows`.
 
+mod bits;
 #[path = "../devices/mod.rs"]
 mod devices;
 mod fast;

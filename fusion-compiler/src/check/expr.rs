@@ -236,13 +236,13 @@ pub(super) fn apply(
                     return b.error(at, wants(typing, what, DType::F32));
                 }
                 Typing::Int | Typing::Bits => return weak::apply(b, op, what, numbers, span),
-                Typing::Test => resolve_all(b, &args, DType::F32),
+                Typing::Test | Typing::ToBits => resolve_all(b, &args, DType::F32),
+                Typing::Decode if is_float => return b.error(at, wants(typing, what, DType::F32)),
+                Typing::Decode => resolve_all(b, &args, DType::U32),
                 Typing::Compare | Typing::Select => {
                     resolve_all(b, &args, if is_float { DType::F32 } else { DType::I32 })
                 }
-                Typing::Encode | Typing::Decode | Typing::Double => {
-                    unreachable!("users have no bits of narrow floats")
-                }
+                Typing::Encode | Typing::Double => unreachable!("users have no bits of narrow floats"),
             }
         }
         None => meet(b, at, what, &args),
@@ -276,9 +276,12 @@ fn wants(typing: Typing, what: &str, is: DType) -> diag::Message {
         Typing::Float | Typing::Test => diag::wants_float(what, is),
         Typing::Int => diag::wants_int(what, is),
         Typing::Bits => diag::wants_bits(what, is),
+        Typing::ToBits if is != DType::Bool => diag::wants_dtype(what, DType::F32, is),
+        Typing::Decode if is != DType::Bool => diag::wants_dtype(what, DType::U32, is),
         Typing::Number
         | Typing::Compare
         | Typing::Select
+        | Typing::ToBits
         | Typing::Encode
         | Typing::Decode
         | Typing::Double => diag::wants_number(what, is),

@@ -24,9 +24,11 @@ pub enum Typing {
     Test,
     /// A `bool` and two operands of one dtype, giving that dtype.
     Select,
+    /// An `f32`, giving its bits in a `u32`.
+    ToBits,
     /// A float, giving bits in a `u32`: those of a narrower one, or the high ones.
     Encode,
-    /// The bits of a narrower float in a `u32`, giving the `f32`.
+    /// The bits of an `f32` or of a narrower float in a `u32`, giving the `f32`.
     Decode,
     /// The high bits of an `f64` in a `u32`, giving that.
     Double,
@@ -39,7 +41,7 @@ impl Typing {
             Typing::Number | Typing::Float | Typing::Int | Typing::Bits => args[0],
             Typing::Compare | Typing::Test => DType::Bool,
             Typing::Select => args[1],
-            Typing::Encode => DType::U32,
+            Typing::ToBits | Typing::Encode => DType::U32,
             Typing::Decode => DType::F32,
             Typing::Double => DType::F64,
         }
@@ -53,6 +55,7 @@ impl Typing {
             Typing::Int => dtype.is_int(),
             Typing::Bits => dtype.is_int() || dtype == DType::Bool,
             Typing::Compare | Typing::Select => true,
+            Typing::ToBits => dtype == DType::F32,
             Typing::Encode => dtype.is_float(),
             Typing::Decode | Typing::Double => dtype == DType::U32,
         }

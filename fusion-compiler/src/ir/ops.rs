@@ -6,8 +6,7 @@
 
 use super::derive;
 use super::expand::{
-    approximate as fast, double, error, exp, float, hyperbolic, int, log, narrow as half_floats, pow,
-    remainder, root, trig,
+    approximate as fast, double, error, exp, float, hyperbolic, int, log, narrow, pow, remainder, root, trig,
 };
 pub use super::op_info::{Dialect, Double, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
 use super::op_info::{all, approximate, bits, decode, encode, everywhere, float, numbers, test, ulp};
@@ -564,16 +563,22 @@ ops! {
         eval: Eval { float: |_| f64::NAN, int: |x, _| x[0] << 32 },
         ..OpInfo::NONE
     };
+    /// The bits of an `f32`, as IEEE 754 has them; of NaN any that are one.
+    ToBits = OpInfo { name: "to_bits", typing: Typing::ToBits,
+        ..encode(|x| (x[0] as f32).to_bits().into(), Expand(narrow::to_bits), narrow::to_bits) };
+    /// The `f32` of such bits.
+    FromBits = OpInfo { name: "from_bits",
+        ..decode(|x, _| x[0] & 0xffff_ffff, Expand(narrow::from_bits), narrow::from_bits) };
     /// The bits of the nearest `f16`, ties to even; made where one is stored.
     ToF16 = encode(|x| half::f16::from_f32(x[0] as f32).to_bits().into(),
-        Native("{ .reg .b16 h; cvt.rn.f16.f32 h, {0}; cvt.u32.u16 {d}, h; }"), half_floats::to_f16);
+        Native("{ .reg .b16 h; cvt.rn.f16.f32 h, {0}; cvt.u32.u16 {d}, h; }"), narrow::to_f16);
     /// The `f32` of the bits of an `f16`; made where one is loaded.
     FromF16 = decode(|x, _| half::f16::from_bits(x[0] as u16).to_f32().to_bits().into(),
-        Native("{ .reg .b16 h; cvt.u16.u32 h, {0}; cvt.f32.f16 {d}, h; }"), half_floats::from_f16);
+        Native("{ .reg .b16 h; cvt.u16.u32 h, {0}; cvt.f32.f16 {d}, h; }"), narrow::from_f16);
     /// The bits of the nearest `bf16`, ties to even; made where one is stored. PTX has it for sm_80 and newer only.
-    ToBf16 = encode(|x| half::bf16::from_f32(x[0] as f32).to_bits().into(), Expand(half_floats::to_bf16), half_floats::to_bf16);
+    ToBf16 = encode(|x| half::bf16::from_f32(x[0] as f32).to_bits().into(), Expand(narrow::to_bf16), narrow::to_bf16);
     /// The `f32` of the bits of a `bf16`; made where one is loaded.
-    FromBf16 = decode(|x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into(), Expand(half_floats::from_bf16), half_floats::from_bf16);
+    FromBf16 = decode(|x, _| half::bf16::from_bits(x[0] as u16).to_f32().to_bits().into(), Expand(narrow::from_bf16), narrow::from_bf16);
     /// Whether `x` is NaN.
     IsNan = test("isnan", |x| f64::from(x[0].is_nan()),
         [Native("{0}.is_nan()"), Native("setp.nan.{t} {d}, {0}, {0};"), Expand(float::is_nan)]);

@@ -189,6 +189,7 @@ fn operands(typing: Typing, args: &[&Node], result: DType) -> Result<(), String>
         | Typing::Bits
         | Typing::Compare
         | Typing::Test
+        | Typing::ToBits
         | Typing::Encode
         | Typing::Decode
         | Typing::Double => (None, dtypes.as_slice()),

@@ -36,6 +36,17 @@ fn dtypes() {
         "pub fn f(x: f32[N]) -> f32[N] { if x { 1 } else { 2 } }",
         &["`if` takes `bool`, this is f32: compare it, like `x != 0`"],
     );
+    refused(
+        "pub fn f(x: f16[N]) -> u32[N] { to_bits(x) }",
+        &["`to_bits` takes `f32`, this is f16: write `… as f32`"],
+    );
+    refused(
+        "pub fn f(x: i32[N]) -> f32[N] { from_bits(x) + from_bits(0.5) }",
+        &[
+            "`from_bits` takes `u32`, this is i32: write `… as u32`",
+            "`from_bits` takes `u32`, this is f32: write `… as u32`",
+        ],
+    );
     refused("pub fn f(x: f32[N]) -> f32[N] { x & x }", &["`&` takes integers or `bool`, this is f32"]);
     refused(
         "pub fn f(x: f32[N], c: bool) -> f32[N] { if c < c { x } else { x } }",

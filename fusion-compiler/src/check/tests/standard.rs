@@ -68,6 +68,7 @@ fn every_named_operation_can_be_called() {
             continue;
         }
         let args = match (info.typing, info.arity) {
+            (Typing::Decode, _) => "x as u32",
             (Typing::Select, _) => "x > 0, x, 1",
             (_, 1) => "x",
             (_, 2) => "x, 2",
@@ -75,10 +76,11 @@ fn every_named_operation_can_be_called() {
         };
         let value = match info.typing {
             Typing::Test | Typing::Compare => format!("if {}({args}) {{ x }} else {{ 0 }}", info.name),
-            Typing::Number | Typing::Float | Typing::Int | Typing::Bits | Typing::Select => {
+            Typing::ToBits => format!("{}({args}) as f32", info.name),
+            Typing::Number | Typing::Float | Typing::Int | Typing::Bits | Typing::Select | Typing::Decode => {
                 format!("{}({args})", info.name)
             }
-            Typing::Encode | Typing::Decode | Typing::Double => unreachable!("these have no names"),
+            Typing::Encode | Typing::Double => unreachable!("these have no names"),
         };
         let source = format!("pub fn f(x: f32[N]) -> f32[N] {{ {value} }}");
         assert!(graphs(&source).is_ok(), "{source}: {:?}", text(&source));

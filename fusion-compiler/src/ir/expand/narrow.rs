@@ -1,4 +1,4 @@
-//! Floats of 16 bits, which lie in the low half of a `u32`, to `f32` and back: rounded to nearest, ties to even.
+//! The bits of floats in a `u32`. Those of 16 bits lie in its low half, and are rounded to nearest, ties to even.
 //!
 //! Invariant: nothing here depends on how a target treats subnormal `f32`.
 
@@ -15,6 +15,16 @@ const F16_NORMAL: i32 = 0x400;
 const INFINITY: i32 = 0x7f80_0000;
 const TWO_TO_16: i32 = 0x4780_0000;
 const TWO_TO_MINUS_14: i32 = 0x3880_0000;
+
+/// The bits of an `f32`.
+pub(crate) fn to_bits(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| x.bitcast(DType::U32))
+}
+
+/// The `f32` of such bits.
+pub(crate) fn from_bits(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| x.float_of_bits())
+}
 
 /// The `f32` of the bits of an `f16`.
 pub(crate) fn from_f16(b: &mut Builder<'_>, x: &[Value]) -> Value {
@@ -51,11 +61,17 @@ pub(crate) fn from_bf16(b: &mut Builder<'_>, x: &[Value]) -> Value {
 pub(crate) fn to_bf16(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let bits = x.bitcast(DType::U32);
-        to_even(bits, 16).but((bits >> 16) | 0x40, (bits & i32::MAX).gt(INFINITY))
+        let size = (bits & i32::MAX).bitcast(DType::I32);
+        half_added(bits, 16).but(-1, size.gt(INFINITY)) >> 16
     })
 }
 
 /// Bits without the last `dropped` ones, rounded to nearest, ties to even.
 fn to_even(bits: Term<'_>, dropped: i32) -> Term<'_> {
-    (bits + ((1 << (dropped - 1)) - 1) + ((bits >> dropped) & 1)) >> dropped
+    half_added(bits, dropped) >> dropped
+}
+
+/// Bits that are so rounded where the last `dropped` ones are cut off.
+fn half_added(bits: Term<'_>, dropped: i32) -> Term<'_> {
+    bits + ((1 << (dropped - 1)) - 1) + ((bits >> dropped) & 1)
 }

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Shl, Shr, Sub};
 
-use crate::ir::dtype::{Const, DType};
+use crate::ir::dtype::{Const, DType, wrap};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
@@ -40,7 +40,7 @@ impl<'b> Operand<'b> for f32 {
 
 impl<'b> Operand<'b> for i32 {
     fn meet(self, like: Term<'b>) -> Term<'b> {
-        like.constant(Const::Int(i64::from(self)))
+        like.constant(Const::Int(wrap(like.dtype(), i64::from(self))))
     }
 }
 
