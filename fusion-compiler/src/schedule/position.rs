@@ -97,17 +97,21 @@ impl Body<'_> {
         }
         let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
         let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
-        let mut first = place.coordinates[dim];
-        if level == Level::Inner && place.lanes != Lanes::ONE && dim == self.vector {
-            let lane = lane_index(self, place.lanes);
-            first = self.inner().apply(Op::Add, &[first, lane]);
-        }
+        let first = place.coordinates[dim];
+        let of_lane = level == Level::Inner && place.lanes != Lanes::ONE && dim == self.vector;
+        let lane = of_lane.then(|| lane_index(self, place.lanes));
         if self.dims[dim].axes.len() > 1 {
             let each = self.dims[dim].each(self.work.graph, axis);
             let each = self.extent(&each);
-            first = self.at(level).apply(Op::IntDiv, &[first, each]);
+            let own = lane.map_or(first, |lane| self.inner().apply(Op::Add, &[first, lane]));
+            let own = self.at(level).apply(Op::IntDiv, &[own, each]);
+            return self.at(level).cast(own, DType::I32);
         }
-        self.at(level).cast(first, DType::I32)
+        // Both parts as what is wanted: a vector of as many positions may be two of them.
+        let first = self.at(level).cast(first, DType::I32);
+        let Some(lane) = lane else { return first };
+        let lane = self.inner().cast(lane, DType::I32);
+        self.inner().apply(Op::Add, &[first, lane])
     }
 
     /// What says where the coordinate along an axis is.
