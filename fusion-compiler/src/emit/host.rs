@@ -248,7 +248,7 @@ fn contents(plan: &Plan<KernelCode>) -> TokenStream {
         #[doc(hidden)]
         pub static PLAN: p::StaticPlan = #statics;
 
-        #[allow(clippy::all, clippy::pedantic, clippy::restriction, unused, reason = "generated loops")]
+        #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused, reason = "generated loops")]
         mod cpu {
             // For modules without a prelude.
             use ::core::hint::{black_box, select_unpredictable};

@@ -6,7 +6,7 @@
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
@@ -135,13 +135,22 @@ impl Emitter<'_> {
         }
     }
 
-    /// The values made by these statements that others use.
+    /// The values made by these statements that others use, by whatever name.
     fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
         let mut inside = HashMap::new();
         count_uses(&mut run.to_vec(), &mut inside);
-        let (made, said) = (run.iter().flat_map(Stmt::made), self.said.borrow());
-        made.filter(|value| self.uses.get(value) > inside.get(value) && !said.texts.contains_key(value))
-            .collect()
+        let made: Vec<Value> = run.iter().flat_map(Stmt::made).collect();
+        let used = made.iter().copied().filter(|value| self.uses.get(value) > inside.get(value));
+        let mut used: HashSet<Value> = used.collect();
+        for stmt in run.iter().rev() {
+            if let Stmt::Let(value, expr) = stmt
+                && used.contains(value)
+            {
+                used.extend(self.other_name(*value, expr));
+            }
+        }
+        let said = self.said.borrow();
+        made.into_iter().filter(|value| used.contains(value) && !said.texts.contains_key(value)).collect()
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {

@@ -31,6 +31,8 @@ impl Emitter<'_> {
     pub(super) fn nested(&self, run: &[Stmt]) -> HashSet<Value> {
         let operands = |stmt: &Stmt| match stmt {
             Stmt::Let(_, Expr::Apply(_, args)) => args.to_vec(),
+            // What has another name is said wherever that is.
+            Stmt::Let(value, expr) if self.other_name(*value, expr).is_some() => vec![],
             Stmt::Let(_, Expr::Cast(arg) | Expr::Bitcast(arg)) | Stmt::Store(_, arg) => vec![*arg],
             Stmt::Let(..)
             | Stmt::Loop { .. }
@@ -43,54 +45,46 @@ impl Emitter<'_> {
         run.iter().flat_map(operands).filter(|value| self.uses.get(value) == Some(&1)).collect()
     }
 
+    /// The value that this is another name of.
+    pub(super) fn other_name(&self, value: Value, expr: &Expr) -> Option<Value> {
+        let dtype = |value: Value| self.kernel.ty(value).dtype;
+        if let Expr::Splat(arg) = expr {
+            return Some(*arg);
+        }
+        if let Expr::Bitcast(arg) = expr {
+            Some(*arg).filter(|arg| dtype(*arg) == dtype(value))
+        } else {
+            None
+        }
+    }
+
     /// Whether a value is said where it is used, and how.
     pub(super) fn has_no_let(&self, value: Value, expr: &Expr, nested: &HashSet<Value>) -> bool {
         if self.said.borrow().texts.contains_key(&value) {
             return true;
         }
-        let ty = self.kernel.ty(value);
-        let text = match expr {
-            Expr::Const(constant) => {
-                if ty.dtype == DType::F32 {
-                    self.said.borrow_mut().floats.insert(value);
-                }
-                match literal(*constant, ty.dtype) {
-                    negative if negative.starts_with('-') => format!("({negative})"),
-                    literal => literal,
-                }
+        let dtype = self.kernel.ty(value).dtype;
+        let text = if let Expr::Const(constant) = expr {
+            if dtype == DType::F32 {
+                self.said.borrow_mut().floats.insert(value);
             }
-            Expr::Splat(arg) => self.operand(*arg),
-            Expr::Bitcast(arg) if self.kernel.ty(*arg).dtype == ty.dtype => self.operand(*arg),
-            Expr::Apply(..) | Expr::Cast(_) | Expr::Bitcast(_) if nested.contains(&value) => {
-                let text = self.expr(value, expr, &[]);
-                // Deep trees are hard to read, and compilers go through them by recursion.
-                if text.len() > NESTED_MAX {
-                    return false;
-                }
-                format!("({text})")
+            match literal(*constant, dtype) {
+                negative if negative.starts_with('-') => format!("({negative})"),
+                literal => literal,
             }
-            Expr::Apply(..)
-            | Expr::Cast(_)
-            | Expr::Bitcast(_)
-            | Expr::Uniform(_)
-            | Expr::LaneIndex
-            | Expr::Load(_)
-            | Expr::LoadShared(..)
-            | Expr::LoadWhere(..)
-            | Expr::Pack(_)
-            | Expr::Lane(..)
-            | Expr::Shuffle(..)
-            | Expr::TeamId
-            | Expr::TeamSlot
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::GridId
-            | Expr::GridSize
-            | Expr::RangeStart
-            | Expr::RangeEnd => return false,
+        } else if let Some(other) = self.other_name(value, expr) {
+            self.operand(other)
+        } else if nested.contains(&value)
+            && matches!(expr, Expr::Apply(..) | Expr::Cast(_) | Expr::Bitcast(_))
+        {
+            let text = self.expr(value, expr, &[]);
+            // Deep trees are hard to read, and compilers go through them by recursion.
+            if text.len() > NESTED_MAX {
+                return false;
+            }
+            format!("({text})")
+        } else {
+            return false;
         };
         self.said.borrow_mut().texts.insert(value, text);
         true
