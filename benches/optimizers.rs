@@ -1,12 +1,12 @@
-//! A step of AdamW over a model of GPT-2's proportions, 148 tensors of 25 million parameters: in one launch, by a launch for
-//! each operation, and by a loop of `rayon` written by hand.
+//! A step of AdamW over a model of GPT-2's proportions, 148 tensors of 25 million parameters: in one launch, with state in
+//! fewer bits, by a launch for each operation, and by a loop of `rayon` written by hand.
 //!
 //! `benches/optimizers.py` runs this between steps of `torch.optim.AdamW`.
 
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use fusion::optim::{AdamW, Arena, Optimizer};
+use fusion::optim::{AdamW, Arena, Optimizer, Precision};
 use fusion::prelude::*;
 use rayon::prelude::*;
 
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
     }
     drop(tensors);
     let mut group = criterion.benchmark_group("adamw");
-    group.throughput(Throughput::Bytes(28 * params.elements() as u64));
+    group.throughput(Throughput::Elements(params.elements() as u64));
     let mut failed = Ok(());
     let mut note = |result: Result<()>| {
         if result.is_err() {
@@ -61,12 +61,20 @@ fn main() -> Result<()> {
         }
     };
 
-    let mut plain = Optimizer::new(AdamW::default(), &params)?;
-    group.bench_function("one launch", |bencher| bencher.iter(|| note(plain.step(&mut params, &grads))));
-    drop(plain);
-    let mut clipped = Optimizer::new(AdamW::default(), &params)?.with_max_norm(1.0);
-    group.bench_function("clipped", |bencher| bencher.iter(|| note(clipped.step(&mut params, &grads))));
-    drop(clipped);
+    let of = |state| AdamW { state, ..AdamW::default() };
+    let ways = [
+        ("one launch", of(Precision::F32), None),
+        ("clipped", of(Precision::F32), Some(1.0)),
+        ("state of bf16", of(Precision::Bf16), None),
+        ("state of 8 bits", of(Precision::Bits8), None),
+    ];
+    for (name, rule, max_norm) in ways {
+        let mut optimizer = Optimizer::new(rule, &params)?;
+        if let Some(max_norm) = max_norm {
+            optimizer = optimizer.with_max_norm(max_norm);
+        }
+        group.bench_function(name, |bencher| bencher.iter(|| note(optimizer.step(&mut params, &grads))));
+    }
 
     let len = params.bytes() / size_of::<f32>();
     let flat = |value| Tensor::full(&device, value, [len]);

@@ -113,9 +113,9 @@ fn copies_and_averages_follow() {
     });
 }
 
-/// The state of 8 bits of `weight`, of means and of squares: codes, and the units of their blocks.
+/// The state of 8 bits of `weight`, of means and of squares: codes, with signs, and the units of their blocks.
 struct Codes {
-    codes: [Vec<f64>; 2],
+    codes: [Vec<i32>; 2],
     units: [Vec<f32>; 2],
 }
 
@@ -134,19 +134,34 @@ impl Codes {
         assert_eq!(data("bias.exp_avg").len(), 70 * 4);
         Ok(Codes {
             codes: [
-                data("weight.exp_avg").into_iter().map(|code| code.cast_signed().into()).collect(),
-                data("weight.exp_avg_sq").into_iter().map(f64::from).collect(),
+                data("weight.exp_avg").into_iter().map(signed).collect(),
+                data("weight.exp_avg_sq").into_iter().map(i32::from).collect(),
             ],
             units: ["weight.exp_avg.unit", "weight.exp_avg_sq.unit"].map(units),
         })
     }
 
     /// What stands so many codes away from an element's mean, and from its mean of squares.
-    fn value(&self, i: usize, away: f64) -> [f64; 2] {
-        let [m, v] = [self.codes[0][i] + away, self.codes[1][i] + away];
-        let [m_unit, v_unit] = [0, 1].map(|kind| f64::from(self.units[kind][i / 256]));
-        [m * m.abs() / 127.0_f64.powi(2) * m_unit, (v / 255.0).powi(4) * v_unit]
+    fn value(&self, i: usize, away: i32) -> [f64; 2] {
+        [0, 1].map(|kind| {
+            let code = self.codes[kind][i] + away;
+            part_of_code(code, [127, 255][kind]) * f64::from(self.units[kind][i / 256])
+        })
     }
+}
+
+/// A code of a mean, whose highest bit is its sign.
+fn signed(code: u8) -> i32 {
+    let size = i32::from(code & 127);
+    if code > 127 { -size } else { size }
+}
+
+/// What a code stands for, in units: eight codes go to each power of two, and the largest is 1.
+fn part_of_code(code: i32, largest: i32) -> f64 {
+    let below = code.abs() - largest;
+    let (power, eighths) = (below.div_euclid(8), below.rem_euclid(8));
+    let size = f64::from(8 + eighths) / 8.0 * f64::from(power).exp2();
+    if code == 0 { 0.0 } else { size.copysign(code.into()) }
 }
 
 /// What codes of 8 bits stand for is at most a code from the mean that they are made of, and nothing but 0 is 0.
@@ -161,13 +176,10 @@ fn codes_are_near_what_they_stand_for() {
         assert_eq!((codes.codes[0].len(), codes.units[0].len()), (LEN, LEN.div_ceil(256)));
         for (i, g) in grads["weight"].to_vec()?.into_iter().enumerate() {
             let [m, v] = [0.1 * f64::from(g), 0.001 * f64::from(g).powi(2)];
-            let ([m0, v0], [m1, v1]) = (codes.value(i, -1.0), codes.value(i, 1.0));
+            let ([m0, v0], [m1, v1]) = (codes.value(i, -1), codes.value(i, 1));
             assert!((m0..=m1).contains(&m), "{device}: {m} is not from {m0} to {m1}");
             let code = codes.codes[1][i];
-            assert!(
-                code > 0.0 && (v0 < v || code == 1.0) && v < v1,
-                "{device}: {v} is not from {v0} to {v1}"
-            );
+            assert!(code > 0 && (v0 < v || code == 1) && v < v1, "{device}: {v} is not from {v0} to {v1}");
         }
         Ok(())
     });
@@ -188,7 +200,7 @@ fn codes_are_right_on_average() {
         }
         let codes = Codes::of(&optimizer, &params)?;
         let ones = (0..LEN).filter(|i| i % 256 != 0);
-        let sums = ones.clone().map(|i| codes.value(i, 0.0)).fold([0.0; 2], |[m, v], [a, b]| [m + a, v + b]);
+        let sums = ones.clone().map(|i| codes.value(i, 0)).fold([0.0; 2], |[m, v], [a, b]| [m + a, v + b]);
         let [m, v] = sums.map(|sum| sum / ones.clone().count() as f64);
         let (expected_m, expected_v) = (1.0 - 0.9_f64.powi(80), 1.0 - 0.999_f64.powi(80));
         assert!((m / expected_m - 1.0).abs() < 0.01, "{device}: {m}, not {expected_m}");

@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 /// The means of the large tensors of an arena.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    pub(super) mean: Tensor<i8>,
+    pub(super) mean: Tensor<u8>,
     pub(super) squares: Tensor<u8>,
     /// Of means and of squares, one a block.
     pub(super) units: [Tensor<f32>; 2],

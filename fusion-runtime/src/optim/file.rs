@@ -54,7 +54,6 @@ enum Of {
 enum Elements {
     F32(Vec<f32>),
     Bf16(Vec<bf16>),
-    I8(Vec<i8>),
     U8(Vec<u8>),
 }
 
@@ -63,7 +62,6 @@ impl Elements {
         match self {
             Elements::F32(_) => Dtype::F32,
             Elements::Bf16(_) => Dtype::BF16,
-            Elements::I8(_) => Dtype::I8,
             Elements::U8(_) => Dtype::U8,
         }
     }
@@ -72,7 +70,6 @@ impl Elements {
         match self {
             Elements::F32(elements) => bytemuck::cast_slice_mut(elements),
             Elements::Bf16(elements) => bytemuck::cast_slice_mut(elements),
-            Elements::I8(elements) => bytemuck::cast_slice_mut(elements),
             Elements::U8(elements) => elements,
         }
     }
@@ -81,7 +78,7 @@ impl Elements {
         match self {
             Elements::F32(_) => size_of::<f32>(),
             Elements::Bf16(_) => size_of::<bf16>(),
-            Elements::I8(_) | Elements::U8(_) => 1,
+            Elements::U8(_) => 1,
         }
     }
 }
@@ -191,14 +188,14 @@ impl Optimizer {
         for ((state, _), tensor) in self.rule.states().into_iter().zip(&self.states) {
             arrays.push(floats(state, of, tensor)?);
         }
-        if let Some(Halves(means)) = &self.halves {
-            for ((suffix, _), mean) in self.rule.states().into_iter().zip(means) {
-                arrays.push(Array { suffix, of, elements: Elements::Bf16(mean.to_vec()?) });
+        if let Some(halves) = &self.halves {
+            for ((suffix, _), mean) in self.rule.states().into_iter().zip(halves.means()?) {
+                arrays.push(Array { suffix, of, elements: Elements::Bf16(mean) });
             }
         }
         if let Some(blocks) = &self.blocks {
             let [mean, squares] = &blocks.units;
-            let codes = (Elements::I8(blocks.mean.to_vec()?), Elements::U8(blocks.squares.to_vec()?));
+            let codes = (Elements::U8(blocks.mean.to_vec()?), Elements::U8(blocks.squares.to_vec()?));
             arrays.push(Array { suffix: "exp_avg", of: Of::Large, elements: codes.0 });
             arrays.push(Array { suffix: "exp_avg_sq", of: Of::Large, elements: codes.1 });
             arrays.push(floats("exp_avg.unit", Of::Blocks, mean)?);
@@ -213,30 +210,28 @@ impl Optimizer {
     /// Takes all that `arrays` gives, in its order, and has copies follow.
     fn restore(&mut self, params: &mut Arena, arrays: Vec<Array>) -> Result<()> {
         let device = params.device().clone();
-        let (mut floats, mut means, mut codes) = (vec![], vec![], (None, None));
+        let (mut floats, mut means, mut codes) = (vec![], vec![], vec![]);
         for Array { elements, .. } in arrays {
             match elements {
                 Elements::F32(elements) => {
                     let len = elements.len();
                     floats.push(Tensor::from_vec(&device, elements, [len])?);
                 }
-                Elements::Bf16(elements) => {
-                    means.push(Tensor::from_vec(&device, elements, [params.flat().len()])?)
-                }
-                Elements::I8(mean) => codes.0 = Some(mean),
-                Elements::U8(squares) => codes.1 = Some(squares),
+                Elements::Bf16(elements) => means.push(elements),
+                Elements::U8(elements) => codes.push(elements),
             }
         }
         let mut floats = floats.into_iter();
         let mut take = |tensor: &mut Tensor<f32>| floats.next().map_or((), |new| *tensor = new);
         params.update(&mut take);
         self.states.iter_mut().for_each(&mut take);
-        if let Some(halves) = &mut self.halves {
-            halves.0.iter_mut().zip(means).for_each(|(mean, new)| *mean = new);
+        if let (Some(halves), [mean, squares]) = (&mut self.halves, &means[..]) {
+            *halves = Halves::from_means(&device, [mean, squares])?;
         }
-        if let (Some(blocks), (Some(mean), Some(squares))) = (&mut self.blocks, codes) {
-            blocks.mean = Tensor::from_vec(&device, mean, blocks.mean.shape().clone())?;
-            blocks.squares = Tensor::from_vec(&device, squares, blocks.squares.shape().clone())?;
+        if let Some(blocks) = &mut self.blocks {
+            for (tensor, codes) in [&mut blocks.mean, &mut blocks.squares].into_iter().zip(codes) {
+                *tensor = Tensor::from_vec(&device, codes, tensor.shape().clone())?;
+            }
             blocks.units.iter_mut().for_each(&mut take);
         }
         let zero = Tensor::zeros(&device, [])?;

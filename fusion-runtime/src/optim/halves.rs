@@ -1,4 +1,4 @@
-//! State of Adam in 16 bits: the means of all elements.
+//! State of Adam in 16 bits: both means of an element in one number, which kernels read and write at once.
 
 use half::bf16;
 
@@ -10,30 +10,49 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// The means of gradients and of their squares.
+/// The means of gradients, in the high halves, and of their squares.
 #[derive(Debug)]
-pub(super) struct Halves(pub(super) [Tensor<bf16>; 2]);
+pub(super) struct Halves(Tensor<u32>);
 
 impl Halves {
     pub(super) fn new(params: &Arena) -> Result<Halves> {
-        let zeros = || Tensor::zeros(params.device(), [params.flat().len()]);
-        Ok(Halves([zeros()?, zeros()?]))
+        Ok(Halves(Tensor::zeros(params.device(), [params.flat().len()])?))
+    }
+
+    /// Of the means of gradients and of their squares.
+    pub(super) fn from_means(device: &Device, [mean, squares]: [&[bf16]; 2]) -> Result<Halves> {
+        let both =
+            |(mean, squares): (&bf16, &bf16)| u32::from(mean.to_bits()) << 16 | u32::from(squares.to_bits());
+        let both: Vec<u32> = mean.iter().zip(squares).map(both).collect();
+        let len = both.len();
+        Ok(Halves(Tensor::from_vec(device, both, [len])?))
+    }
+
+    /// The means of gradients and of their squares.
+    pub(super) fn means(&self) -> Result<[Vec<bf16>; 2]> {
+        let both = self.0.to_vec()?;
+        let half = |shift: u32| both.iter().map(|both| bf16::from_bits((both >> shift) as u16)).collect();
+        Ok([half(16), half(0)])
     }
 
     pub(super) fn to(&self, device: &Device) -> Result<Halves> {
-        let [mean, squares] = &self.0;
-        Ok(Halves([mean.to(device)?, squares.to(device)?]))
+        Ok(Halves(self.0.to(device)?))
     }
 
     /// One launch.
     pub(super) fn step(&mut self, p: &mut Tensor<f32>, g: &Tensor<f32>, given: Given<'_>) -> Result<()> {
         let Given { numbers, factor, skipped, calls } = given;
-        let [m, v] = &mut self.0;
-        with_numbers!(numbers, update::adam_bf16, p, m, v, g, factor, skipped, calls as u32, calls as f32)
+        let both = &mut self.0;
+        with_numbers!(numbers, update::adam_bf16, p, both, g, factor, skipped, calls as u32, calls as f32)
     }
 
-    /// Bytes of both.
+    /// Elements.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Bytes of both means.
     pub(super) fn bytes(&self) -> usize {
-        self.0.iter().map(|mean| mean.len() * size_of::<bf16>()).sum()
+        self.0.len() * size_of::<u32>()
     }
 }

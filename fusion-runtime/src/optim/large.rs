@@ -233,18 +233,23 @@ fn codes_reach_the_end_of_large_arenas() -> Result<()> {
             let replaced = plan.outputs.iter().position(|output| output.dest == Dest::Replaces(i));
             replaced.map_or(&params[usize::from(i)], |i| &made[i])
         };
-        let (p, m) = (now(0).read::<f32>(&device)?, now(1).read::<i8>(&device)?);
+        let (p, m) = (now(0).read::<f32>(&device)?, now(1).read::<u8>(&device)?);
         let [m_unit, v_unit] = [now(3), now(4)].map(|unit| unit.read::<f32>(&device));
         let (m_unit, v_unit, v) = (m_unit?, v_unit?, now(2).read::<u8>(&device)?);
         for i in 0..count {
             let [expected, mean, squares] = stepped(element(i + 1), g[i]);
             let what = format!("{len} elements: element {i} of the end");
             assert!((f64::from(p[i]) - expected).abs() <= 1e-6, "{what}: {}, not {expected}", p[i]);
-            // A code is the root, or the fourth root, of a share of its block's unit, rounded up or down.
-            let code = 127.0 * (mean.abs() / f64::from(m_unit[i / 256])).sqrt() * mean.signum();
-            assert!((f64::from(m[i]) - code).abs() <= 1.01, "{what}: {}, not {code}", m[i]);
-            let code = 255.0 * (squares / f64::from(v_unit[i / 256])).sqrt().sqrt();
-            assert!((f64::from(v[i]) - code).abs() <= 1.01, "{what}: {}, not {code}", v[i]);
+            // Of a code the first three digits after the point are there: what it stands for is an eighth from the mean, at most.
+            let part = |code: u8, largest: i32| {
+                let below = i32::from(code) - largest;
+                f64::from(8 + below.rem_euclid(8)) / 8.0 * f64::from(below.div_euclid(8)).exp2()
+            };
+            let coded = part(m[i] & 127, 127) * f64::from(m_unit[i / 256]);
+            let is_near = (coded / mean.abs() - 1.0).abs() <= 0.126 && (m[i] > 127) == (mean < 0.0);
+            assert!(is_near, "{what}: {} of {}, not {mean}", m[i], m_unit[i / 256]);
+            let coded = part(v[i], 255) * f64::from(v_unit[i / 256]);
+            assert!((coded / squares - 1.0).abs() <= 0.126, "{what}: {coded}, not {squares}");
         }
     }
     Ok(())

@@ -230,7 +230,7 @@ impl Optimizer {
         let in_blocks = self.blocks.as_ref().map_or(0, |blocks| blocks.mean.len());
         let len = params.flat().len();
         let large = if self.blocks.is_some() { params.large() } else { 0 };
-        let in_halves = self.halves.as_ref().is_none_or(|halves| halves.0[0].len() == len);
+        let in_halves = self.halves.as_ref().is_none_or(|halves| halves.len() == len);
         if in_blocks == large && in_halves && self.states.iter().all(|state| state.len() + in_blocks == len) {
             return Ok(());
         }

@@ -296,71 +296,73 @@ fuse! {
         v = if finite { v1 } else { v };
     }
 
-    // A mean is the square of a code in units of the largest of its block; a mean of squares, whose root is wanted, the fourth power.
-    fn mean_of_code(code, unit) { code * abs(code) * (unit / 16129.0) }
-    fn squares_of_code(code, unit) { square(square(code / 255.0)) * unit }
-    // The code below or above, so often that the mean is what is coded: differences too small for a code would be lost at each step.
-    fn code_of_mean(x, unit, dither) {
-        let squared = if unit > 0.0 { abs(x) / unit * 16129.0 } else { 0.0 };
-        let below = floor(sqrt(squared));
-        let code = below + (if dither * (2.0 * below + 1.0) < squared - square(below) { 1.0 } else { 0.0 });
-        if x < 0.0 { -code } else { code }
+    // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
+    // is stored right on average, where rounding to nearest would lose all that is less than half of a digit at each step.
+    // Of each step all elements have other bits, and evenly so: what multiplies is near 2³² over the golden ratio (Knuth 6.4).
+    fn chance(place, seed) {
+        let mixed = seed * 0x9e3779b9;
+        let mixed = (mixed ^ mixed >> 15) * 0xc2b2ae35;
+        (place ^ mixed ^ mixed >> 13) * 0x9e3779b1
     }
+
+    // A code is the exponent of a number, in units of the largest of its block, and three digits after the first: of a mean fifteen
+    // powers of two and a sign, of a mean of squares thirty-one. 0 is 0; the largest code is the unit.
+    fn size_of_code(code, largest, unit) {
+        (if code == 0 { 0.0 } else { from_bits((code + (1016 - largest)) << 20) }) * unit
+    }
+    fn mean_of_code(code, unit) {
+        let size = size_of_code(code & 127, 127, unit);
+        if code > 127 { -size } else { size }
+    }
+    fn code_of_size(size, largest, unit, chance) {
+        // One division for a block; of what is less than normal numbers nothing is kept.
+        let part = min(size * (if unit > 1.2e-38 { 1.0 / unit } else { 0.0 }), 1.0);
+        max((to_bits(part) + (chance & 0xfffff)) >> 20, 1016 - largest) - (1016 - largest)
+    }
+    fn code_of_mean(x, unit, chance) { code_of_size(abs(x), 127, unit, chance) | (to_bits(x) >> 24 & 128) }
     // Nothing but 0 is 0: what divides by its root would be far too large.
-    fn code_of_squares(x, unit, dither) {
-        let power = if unit > 0.0 { x / unit * 4228250625.0 } else { 0.0 };
-        let below = floor(sqrt(sqrt(power)));
-        let (low, high) = (square(square(below)), square(square(below + 1.0)));
-        let code = below + (if dither * (high - low) < power - low { 1.0 } else { 0.0 });
-        if x > 0.0 { max(code, 1.0) } else { 0.0 }
-    }
-    // Bits without a pattern, for each element of each step.
-    fn hashed(place, seed) {
-        let x = (place ^ seed * 0x9e3779b9) * 0x85ebca6b;
-        let x = (x ^ x >> 15) * 0xc2b2ae35;
-        x ^ x >> 13
+    fn code_of_squares(x, unit, chance) {
+        let code = code_of_size(x, 255, unit, chance);
+        if x > 0.0 { max(code, 1) } else { 0 }
     }
 
     pub(super) fn adam_8bit(
-        p: &mut f32[B, K = 256], m: &mut i8[B, K], v: &mut u8[B, K], m_unit: &mut f32[B], v_unit: &mut f32[B],
+        p: &mut f32[B, K = 256], m: &mut u8[B, K], v: &mut u8[B, K], m_unit: &mut f32[B], v_unit: &mut f32[B],
         g: f32[B, K], factor: f32[], skipped: f32[], seed: u32, calls: f32, lr: f32, fresh1: f32, log_beta1: f32,
         fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
-        let (m0, v0) = (mean_of_code(m as f32, m_unit), squares_of_code(v as f32, v_unit));
+        let (m0, v0) = (mean_of_code(m as u32, m_unit), size_of_code(v as u32, 255, v_unit));
         let (p1, m1, v1) =
             adam_of(p, m0, v0, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
         let (m_most, v_most) = (max(abs(m1), K), max(v1, K));
-        let bits = hashed(index((B, K)) as u32, seed);
-        let (low, high) = ((bits & 0xffff) as f32 / 65536.0, (bits >> 16) as f32 / 65536.0);
+        let chance = chance(index((B, K)) as u32, seed);
         let finite = factor >= 0.0;
         p = if finite { p1 } else { p };
-        m = (if finite { code_of_mean(m1, m_most, low) } else { m as f32 }) as i8;
-        v = (if finite { code_of_squares(v1, v_most, high) } else { v as f32 }) as u8;
+        m = (if finite { code_of_mean(m1, m_most, chance) } else { m as u32 }) as u8;
+        v = (if finite { code_of_squares(v1, v_most, chance >> 12) } else { v as u32 }) as u8;
         m_unit = if finite { m_most } else { m_unit };
         v_unit = if finite { v_most } else { v_unit };
     }
 
-    // To be rounded to nearest: shifted by up to half a step of bf16, so that of the two that it lies between each is taken so often
-    // that it is what is stored on average. What is ¾ of a 128th more is one step more, everywhere between two powers of two.
-    fn dithered(x, dither) {
-        let near = abs(x) as bf16 as f32;
-        let next = fma(near, 0.005859375, near) as bf16 as f32;
-        fma(dither - 0.5, next - near, x)
+    // Both means in one number, each by the bits of its bf16: that of gradients, then that of their squares.
+    fn means(m, v, chance) {
+        let (m, v) = (to_bits(m) + (chance & 0xffff), to_bits(v) + (chance >> 16));
+        m & 0xffff0000 | v >> 16
     }
 
     pub(super) fn adam_bf16(
-        p: &mut f32[N], m: &mut bf16[N], v: &mut bf16[N], g: f32[N], factor: f32[], skipped: f32[], seed: u32, calls: f32,
+        p: &mut f32[N], both: &mut u32[N], g: f32[N], factor: f32[], skipped: f32[], seed: u32, calls: f32,
         lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
-        let (m0, v0) = (m as f32, v as f32);
+        let (m0, v0) = (from_bits(both & 0xffff0000), from_bits(both << 16));
         let (p1, m1, v1) =
             adam_of(p, m0, v0, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        let bits = hashed(index(N) as u32, seed);
-        let (low, high) = ((bits & 0xffff) as f32 / 65536.0, (bits >> 16) as f32 / 65536.0);
+        let chance = chance(index(N) as u32, seed);
         let finite = factor >= 0.0;
         p = if finite { p1 } else { p };
-        m = (if finite { dithered(m1, low) } else { m0 }) as bf16;
-        v = (if finite { dithered(v1, high) } else { v0 }) as bf16;
+        // What is added to the bits of NaN could make a number of it.
+        let kept = if p1 == p1 { means(m1, v1, chance) } else { 0x7fc07fc0 };
+        both = if finite { kept } else { both };
     }
 
     // Parameters in another type, which follow the first ones slowly or are the same.
