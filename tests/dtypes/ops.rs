@@ -50,10 +50,10 @@ const DOUBLE: Floats<f64> = Floats {
 /// The operation as a function of tensors, if it is one on floats that users can name.
 fn source(op: Op, dtype: DType) -> Option<(String, bool)> {
     let OpInfo { name, arity, typing, .. } = *op.info();
-    if name.is_empty() {
+    if name.is_empty() || typing == Typing::ToBits {
         return None;
     }
-    // Whatever users can name of floats, the CPU and PTX have of `f64`.
+    // Whatever users can name of floats, but for the bits of `f32`, the CPU and PTX have of `f64`.
     let has = |dialect: Dialect| !matches!(dialect.lower(op, DType::F64), Lower::Never);
     assert!(!typing.accepts(DType::F32) || has(Dialect::Cpu) && has(Dialect::Ptx), "{op:?}");
     let (call, truth) = match typing {

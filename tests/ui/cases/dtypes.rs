@@ -14,6 +14,9 @@ fuse! {
     pub fn floats_wanted_inside(k: i32[N]) -> f32[N] { sigmoid(k) }
     pub fn floats_of_bool(on: bool, x: f32[N]) -> f32[N] { x + sqrt(on) }
     pub fn bits(x: f32[N]) -> f32[N] { x & x }
+    pub fn bits_of_half(x: f16[N]) -> u32[N] { to_bits(x) }
+    pub fn float_of_int(k: i32[N]) -> f32[N] { from_bits(k) + from_bits(0.5) }
+    pub fn bits_of_bool(on: bool, k: u32[N]) -> u32[N] { k + to_bits(on) }
     pub fn shift(x: f32[N]) -> f32[N] { x << 2 }
     pub fn sum_of_bools(x: f32[C = 3]) -> f32[] { sum(x > 0.0, C) }
     pub fn mean_of_ints(x: i32[C = 3]) -> i32[] { mean(x, C) }
