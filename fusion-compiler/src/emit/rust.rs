@@ -11,16 +11,16 @@ use std::collections::{HashMap, HashSet};
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{
-    At, BufferId, Carried, Expr, FOLD_LANES, Fold, Kernel, Lanes, SharedId, Stmt, Type, Value,
-};
+use crate::ir::kernel::{At, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
 use crate::target::Dialect;
 
+mod lanes;
 mod said;
 
+use lanes::{Stream, held_element};
 use said::Said;
 
-/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `doubles`, `fold_lanes`,
+/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `Window`, `doubles`, `fold_lanes`,
 /// `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = HashMap::new();
@@ -65,21 +65,6 @@ fn count_uses(body: &mut [Stmt], uses: &mut HashMap<Value, usize>) {
             count_uses(body, uses);
         });
     }
-}
-
-/// A run of elements that a vector loop goes through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stream {
-    memory: Place,
-    index: Value,
-    stride: u32,
-}
-
-/// What a run is part of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Buffer(BufferId),
-    Shared(SharedId),
 }
 
 impl Emitter<'_> {
@@ -183,177 +168,6 @@ impl Emitter<'_> {
             Stmt::If { cond, body } => {
                 out.block(format!("if {} {{", self.operand(*cond)), |out| self.body(out, body))
             }
-        }
-    }
-
-    /// What is the same for all lanes first, then the slices, then the loop.
-    fn vector(&self, out: &mut Writer, len: Value, body: &[Stmt], folds: &[Fold]) {
-        let (lanes, uniform): (Vec<Stmt>, Vec<Stmt>) =
-            body.iter().cloned().partition(|stmt| self.is_per_lane(stmt));
-        self.body(out, &uniform);
-        self.keep_constants(&lanes);
-        let streams = self.streams(&lanes);
-        for (i, stream) in streams.iter().enumerate() {
-            let written = self.is_written(stream);
-            let borrow = if written { "&mut " } else { "&" };
-            let (index, len) = (self.operand(stream.index), self.times(stream.stride, len));
-            let run = match stream.memory {
-                Place::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
-                Place::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
-                Place::Shared(id) => format!("{borrow}r{}[{index}..][..{len}]", id.0),
-            };
-            let chunks = if written { "as_chunks_mut" } else { "as_chunks" };
-            match stream.stride {
-                1 => out.line(format!("let p{i} = {run};")),
-                k => out.line(format!("let p{i} = ({run}).{chunks}::<{k}>().0;")),
-            }
-        }
-        let strided: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].stride > 1).collect();
-        for &i in &strided {
-            let borrow = if self.is_written(&streams[i]) { "&mut " } else { "&" };
-            out.line(format!("let p{i} = {borrow}p{i}[..{}];", self.operand(len)));
-        }
-        if !folds.is_empty() {
-            return self.folded(out, len, &lanes, &streams, folds);
-        }
-        out.block(format!("for j in 0..{} {{", self.operand(len)), |out| {
-            if asks_for_lanes(self.kernel, &lanes) {
-                out.line("let lane = j;");
-            }
-            self.sequence(out, &lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
-        });
-    }
-
-    /// A vector loop whose lanes make something together: whole rounds of partial results, then the lanes that are left.
-    fn folded(&self, out: &mut Writer, len: Value, lanes: &[Stmt], streams: &[Stream], folds: &[Fold]) {
-        folds.iter().enumerate().for_each(|(f, fold)| self.fold_function(out, f, fold));
-        for (i, stream) in streams.iter().enumerate() {
-            let written = self.is_written(stream);
-            let chunks = if written { "as_chunks_mut" } else { "as_chunks" };
-            out.line(format!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
-        }
-        let round = |out: &mut Writer, count: String, base: &str| {
-            out.block(format!("for j in 0..{count} {{"), |out| {
-                if asks_for_lanes(self.kernel, lanes) {
-                    out.line(format!("let lane = {base} * {FOLD_LANES} + j;"));
-                }
-                self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, streams));
-                for (f, fold) in folds.iter().enumerate() {
-                    out.line(format!("a{f}[j] = f{f}(a{f}[j], {});", tuple(&self.operands(&fold.over))));
-                }
-            });
-        };
-        let len = self.operand(len);
-        let rounds = format!("{len} / {FOLD_LANES}");
-        out.block(format!("for round in 0..{rounds} {{"), |out| {
-            for (i, stream) in streams.iter().enumerate() {
-                let written = self.is_written(stream);
-                out.line(format!("let p{i} = &{}q{i}[round];", if written { "mut " } else { "" }));
-            }
-            round(out, FOLD_LANES.to_string(), "round");
-        });
-        out.block("{", |out| {
-            (0..streams.len()).for_each(|i| out.line(format!("let p{i} = t{i};")));
-            let left = format!("{len} % {FOLD_LANES}");
-            // Of this length, as the loop has to see.
-            out.line(format!("let left = {left};"));
-            (0..streams.len()).for_each(|i| {
-                let written = self.is_written(&streams[i]);
-                out.line(format!("let p{i} = &{}p{i}[..left];", if written { "mut " } else { "" }));
-            });
-            round(out, "left".into(), &rounds);
-        });
-        for (f, fold) in folds.iter().enumerate() {
-            let all = format!("fold_lanes(&mut a{f}, f{f})");
-            out.line(format!("let {} = {all};", tuple(&names(&fold.out))));
-        }
-    }
-
-    /// What combines two partial results, and the partial results of no lanes.
-    fn fold_function(&self, out: &mut Writer, f: usize, fold: &Fold) {
-        let param = |values: &[Value]| {
-            let types: Vec<&str> = values.iter().map(|value| scalar(self.kernel.ty(*value).dtype)).collect();
-            format!("{}: {}", tuple(&names(values)), tuple(&types))
-        };
-        out.enclosed(format!("let f{f} = |{}, {}| {{", param(&fold.left), param(&fold.right)), "};", |out| {
-            self.body(out, &fold.body);
-            out.line(tuple(&self.operands(&fold.results)));
-        });
-        out.line(format!("let mut a{f} = [{}; {FOLD_LANES}];", tuple(&self.operands(&fold.identity))));
-    }
-
-    fn is_per_lane(&self, stmt: &Stmt) -> bool {
-        match stmt {
-            Stmt::Let(value, _) => self.kernel.ty(*value).lanes == Lanes::Loop,
-            Stmt::Store(..) | Stmt::StoreShared(..) => true,
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
-                unreachable!("a vector loop holds no other statements")
-            }
-        }
-    }
-
-    fn streams(&self, lanes: &[Stmt]) -> Vec<Stream> {
-        let mut streams: Vec<Stream> = Vec::new();
-        for stmt in lanes {
-            let stream = match stmt {
-                Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) => self.stream(at),
-                Stmt::Let(_, Expr::LoadShared(id, index)) | Stmt::StoreShared(id, index, _) => {
-                    Some(held(*id, *index))
-                }
-                Stmt::Let(..)
-                | Stmt::Loop { .. }
-                | Stmt::Vector { .. }
-                | Stmt::Team(_)
-                | Stmt::Barrier
-                | Stmt::If { .. } => continue,
-            };
-            if let Some(stream) = stream
-                && !streams.contains(&stream)
-            {
-                streams.push(stream);
-            }
-        }
-        streams
-    }
-
-    /// The run that an access of all lanes goes through, unless it gathers.
-    fn stream(&self, at: &At) -> Option<Stream> {
-        let one = self.kernel.ty(at.index).lanes == Lanes::ONE;
-        one.then_some(Stream { memory: Place::Buffer(at.buffer), index: at.index, stride: at.stride })
-    }
-
-    fn is_written(&self, stream: &Stream) -> bool {
-        match stream.memory {
-            Place::Buffer(buffer) => self.kernel.buffer(buffer).access != Access::Read,
-            Place::Shared(_) => true,
-        }
-    }
-
-    fn lane_stmt(&self, out: &mut Writer, stmt: &Stmt, streams: &[Stream]) {
-        match stmt {
-            Stmt::Let(value, expr) => {
-                let dtype = scalar(self.kernel.ty(*value).dtype);
-                out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, streams)));
-            }
-            Stmt::Store(at, value) => {
-                out.line(format!("{} = {};", self.lane_element(at, streams), self.stored(at, *value)));
-            }
-            Stmt::StoreShared(id, index, value) => {
-                out.line(format!("{} = {};", held_element(*id, *index, streams), self.operand(*value)));
-            }
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
-                unreachable!("a vector loop holds no other statements")
-            }
-        }
-    }
-
-    /// The element of a lane: of a stream, or gathered.
-    fn lane_element(&self, at: &At, streams: &[Stream]) -> String {
-        let stream = self.stream(at);
-        match streams.iter().position(|known| Some(*known) == stream) {
-            Some(i) if at.stride == 1 => format!("p{i}[j]"),
-            Some(i) => format!("p{i}[j][{}]", at.phase),
-            None => self.element(at),
         }
     }
 
@@ -474,26 +288,9 @@ impl Emitter<'_> {
     }
 }
 
-fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
-    let counts = |stmt: &Stmt| matches!(stmt, Stmt::Let(_, Expr::LaneIndex));
-    let reads = |stmt: &Stmt| matches!(stmt, Stmt::Let(v, Expr::LoadWhere(at, _)) if is_from(kernel, kernel.ty(*v), at));
-    lanes.iter().any(|stmt| counts(stmt) || reads(stmt))
-}
-
 /// Whether the lanes of an access follow each other from its index on.
 fn is_from(kernel: &Kernel, ty: Type, at: &At) -> bool {
     ty.lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE
-}
-
-/// The run of held elements from an index on.
-fn held(id: SharedId, index: Value) -> Stream {
-    Stream { memory: Place::Shared(id), index, stride: 1 }
-}
-
-/// The held element of a lane.
-fn held_element(id: SharedId, index: Value, streams: &[Stream]) -> String {
-    let stream = streams.iter().position(|known| *known == held(id, index));
-    stream.map_or_else(|| unreachable!("what is held is a stream"), |i| format!("p{i}[j]"))
 }
 
 fn names(values: &[Value]) -> Vec<String> {

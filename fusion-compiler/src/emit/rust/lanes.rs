@@ -1,0 +1,357 @@
+//! Vector loops: functions of the runs of elements that they go through.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::{Emitter, memory, names, scalar, tuple};
+use crate::emit::Writer;
+use crate::ir::graph::Access;
+use crate::ir::kernel::{At, BufferId, Expr, FOLD_LANES, Fold, Kernel, Lanes, SharedId, Stmt, Value};
+
+/// A run of elements that a vector loop goes through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stream {
+    memory: Place,
+    index: Value,
+    stride: u32,
+}
+
+/// What a run is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Buffer(BufferId),
+    Shared(SharedId),
+}
+
+/// A loop as its function is called.
+struct VectorLoop<'a> {
+    streams: Vec<Stream>,
+    /// Whether its lanes ask for their numbers.
+    counts: bool,
+    combines: Vec<Combine<'a>>,
+    /// What it uses that was made before it.
+    captured: Vec<String>,
+}
+
+/// What combines two partial results, as a function `f0`, `f1`, …
+struct Combine<'a> {
+    number: usize,
+    fold: &'a Fold,
+    captured: Vec<String>,
+}
+
+impl VectorLoop<'_> {
+    /// A call for lanes of runs that are called `{run}0`, `{run}1`, …, into partial results `{part}0`, `{part}1`, ….
+    fn call(&self, count: &str, first: &str, run: &str, part: &str) -> String {
+        let mut args = vec![count.to_owned()];
+        args.extend(self.counts.then(|| first.to_owned()));
+        args.extend((0..self.streams.len()).map(|i| format!("{run}{i}")));
+        args.extend((0..self.combines.len()).map(|f| format!("&mut {part}{f}")));
+        args.extend_from_slice(&self.captured);
+        format!("lanes({})", args.join(", "))
+    }
+}
+
+impl Combine<'_> {
+    fn call(&self, left: &str, right: &str) -> String {
+        let captured = self.captured.iter().map(String::as_str);
+        let args: Vec<&str> = [left, right].into_iter().chain(captured).collect();
+        format!("f{}({})", self.number, args.join(", "))
+    }
+}
+
+impl Emitter<'_> {
+    /// What is the same for all lanes first, then the loop.
+    ///
+    /// The loop is a function that is given its runs: what is written through one reference that is an argument lies
+    /// in no other, and LLVM, which is told so of arguments alone, then neither compares addresses before the loop nor
+    /// keeps a second loop for runs that overlap.
+    pub(super) fn vector(&self, out: &mut Writer, len: Value, body: &[Stmt], folds: &[Fold]) {
+        let (lanes, uniform): (Vec<Stmt>, Vec<Stmt>) =
+            body.iter().cloned().partition(|stmt| self.is_per_lane(stmt));
+        self.body(out, &uniform);
+        self.keep_constants(&lanes);
+        let made: Vec<String> = folds.iter().map(|fold| tuple(&names(&fold.out))).collect();
+        let (open, close) = match folds {
+            [] => ("{".into(), "}"),
+            _ => (format!("let {} = {{", tuple(&made)), "};"),
+        };
+        out.enclosed(open, close, |out| {
+            let combines = folds.iter().enumerate().map(|(f, fold)| self.combine(out, f, fold)).collect();
+            let run = self.loop_function(out, &lanes, combines);
+            for (i, stream) in run.streams.iter().enumerate() {
+                out.line(format!("let p{i} = {};", self.run(stream, len)));
+            }
+            let len = self.operand(len);
+            if folds.is_empty() {
+                out.line(format!("{};", run.call(&len, "0", "p", "")));
+            } else {
+                self.folded(out, &len, &run);
+            }
+        });
+    }
+
+    /// What combines two partial results.
+    fn combine<'a>(&self, out: &mut Writer, number: usize, fold: &'a Fold) -> Combine<'a> {
+        let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
+        self.body(&mut inside, &fold.body);
+        inside.line(tuple(&self.operands(&fold.results)));
+        let made = fold.body.iter().flat_map(Stmt::made);
+        let own = made.chain(fold.left.clone()).chain(fold.right.clone()).collect();
+        let (captured, types) = self.captured(&inside.text, &own);
+        let part = tuple(&self.scalars(&fold.out));
+        let [left, right] =
+            [&fold.left, &fold.right].map(|values| format!("{}: {part}", tuple(&names(values))));
+        let params = [left, right].into_iter().chain(types).collect::<Vec<_>>().join(", ");
+        out.line("#[inline(always)]");
+        out.block(format!("fn f{number}({params}) -> {part} {{"), |out| out.text += &inside.text);
+        Combine { number, fold, captured }
+    }
+
+    /// The loop: a function `lanes` of how many lanes, the number of the first if they ask for it, the runs, the
+    /// partial results, and what was made before.
+    fn loop_function<'a>(
+        &self,
+        out: &mut Writer,
+        lanes: &[Stmt],
+        combines: Vec<Combine<'a>>,
+    ) -> VectorLoop<'a> {
+        let streams = self.streams(lanes);
+        let counts = asks_for_lanes(self.kernel, lanes);
+        let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
+        for (i, stream) in streams.iter().enumerate() {
+            inside.line(format!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
+        }
+        inside.block("for j in 0..count {", |out| {
+            if counts {
+                out.line("let lane = first + j;");
+            }
+            self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
+            for (f, combine) in combines.iter().enumerate() {
+                let one = tuple(&self.operands(&combine.fold.over));
+                out.line(format!("a{f}[j] = {};", combine.call(&format!("a{f}[j]"), &one)));
+            }
+        });
+        let own = lanes.iter().flat_map(Stmt::made).collect();
+        let (captured, types) = self.captured(&inside.text, &own);
+        let mut params = vec!["count: usize".to_owned()];
+        params.extend(counts.then(|| "first: usize".to_owned()));
+        params.extend(streams.iter().enumerate().map(|(i, stream)| {
+            let element = self.element_of_run(stream);
+            format!("p{i}: {}[{element}]", self.borrow(stream))
+        }));
+        params.extend(combines.iter().enumerate().map(|(f, combine)| {
+            let part = tuple(&self.scalars(&combine.fold.out));
+            format!("a{f}: &mut [{part}; {FOLD_LANES}]")
+        }));
+        params.extend(types);
+        out.line("#[inline(always)]");
+        out.block(format!("fn lanes({}) {{", params.join(", ")), |out| out.text += &inside.text);
+        VectorLoop { streams, counts, combines, captured }
+    }
+
+    /// The elements that a loop goes through.
+    fn run(&self, stream: &Stream, len: Value) -> String {
+        let written = self.is_written(stream);
+        let (index, len) = (self.operand(stream.index), self.times(stream.stride, len));
+        let run = match stream.memory {
+            Place::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
+            Place::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
+            Place::Shared(id) => format!("&mut r{}[{index}..][..{len}]", id.0),
+        };
+        match stream.stride {
+            1 => run,
+            k => format!("({run}).{}::<{k}>().0", self.as_chunks(stream)),
+        }
+    }
+
+    /// What a lane has of a run.
+    fn element_of_run(&self, stream: &Stream) -> String {
+        let dtype = match stream.memory {
+            Place::Buffer(buffer) => memory(self.kernel.buffer(buffer).dtype),
+            Place::Shared(id) => scalar(self.kernel.shared[usize::from(id.0)].dtype),
+        };
+        match stream.stride {
+            1 => dtype.into(),
+            k => format!("[{dtype}; {k}]"),
+        }
+    }
+
+    fn as_chunks(&self, stream: &Stream) -> &'static str {
+        if self.is_written(stream) { "as_chunks_mut" } else { "as_chunks" }
+    }
+
+    fn borrow(&self, stream: &Stream) -> &'static str {
+        if self.is_written(stream) { "&mut " } else { "&" }
+    }
+
+    /// Calls of a loop whose lanes make something together: whole rounds of partial results, then the lanes that are
+    /// left, which have partial results of their own: LLVM keeps those of the rounds in registers only if none is at a
+    /// place that varies.
+    fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop) {
+        let parts = |out: &mut Writer, name: &str| {
+            for (f, combine) in run.combines.iter().enumerate() {
+                let identity = tuple(&self.operands(&combine.fold.identity));
+                out.line(format!("let mut {name}{f} = [{identity}; {FOLD_LANES}];"));
+            }
+        };
+        parts(out, "a");
+        for (i, stream) in run.streams.iter().enumerate() {
+            let chunks = self.as_chunks(stream);
+            out.line(format!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
+        }
+        out.block(format!("for round in 0..{len} / {FOLD_LANES} {{"), |out| {
+            for (i, stream) in run.streams.iter().enumerate() {
+                out.line(format!("let p{i} = {}q{i}[round];", self.borrow(stream)));
+            }
+            let first = format!("round * {FOLD_LANES}");
+            out.line(format!("{};", run.call(&FOLD_LANES.to_string(), &first, "p", "a")));
+        });
+        out.line(format!("let left = {len} % {FOLD_LANES};"));
+        out.block("if left > 0 {", |out| {
+            parts(out, "l");
+            out.line(format!("{};", run.call("left", &format!("{len} - left"), "t", "l")));
+            for (f, combine) in run.combines.iter().enumerate() {
+                let both = combine.call(&format!("a{f}[j]"), &format!("l{f}[j]"));
+                out.line(format!("for j in 0..{FOLD_LANES} {{ a{f}[j] = {both}; }}"));
+            }
+        });
+        let all = run.combines.iter().enumerate().map(|(f, combine)| {
+            format!("fold_lanes(&mut a{f}, |left, right| {})", combine.call("left", "right"))
+        });
+        out.line(tuple(&all.collect::<Vec<_>>()));
+    }
+
+    /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,
+    /// constants that are kept and buffers.
+    fn captured(&self, text: &str, own: &HashSet<Value>) -> (Vec<String>, Vec<String>) {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let words: BTreeSet<&str> = words.collect();
+        let typed = |name: &str| {
+            let number = name.get(1..)?.split('_').next()?.parse::<u32>().ok()?;
+            match &name[..1] {
+                "v" if own.contains(&Value(number)) => None,
+                "v" => {
+                    Some((name.into(), format!("{name}: {}", scalar(self.kernel.ty(Value(number)).dtype))))
+                }
+                "k" => Some((name.into(), format!("{name}: f32"))),
+                "b" => {
+                    let buffer = &self.kernel.buffers[number as usize];
+                    let dtype = memory(buffer.dtype);
+                    Some(match buffer.access {
+                        Access::Read => (name.into(), format!("{name}: &[{dtype}]")),
+                        Access::Write | Access::ReadWrite => {
+                            (format!("&mut {name}"), format!("{name}: &mut Window<'_, {dtype}>"))
+                        }
+                    })
+                }
+                _ => None,
+            }
+        };
+        words.into_iter().filter_map(typed).unzip()
+    }
+
+    fn scalars(&self, values: &[Value]) -> Vec<&'static str> {
+        values.iter().map(|value| scalar(self.kernel.ty(*value).dtype)).collect()
+    }
+
+    fn is_per_lane(&self, stmt: &Stmt) -> bool {
+        match stmt {
+            Stmt::Let(value, _) => self.kernel.ty(*value).lanes == Lanes::Loop,
+            Stmt::Store(..) | Stmt::StoreShared(..) => true,
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
+                unreachable!("a vector loop holds no other statements")
+            }
+        }
+    }
+
+    fn streams(&self, lanes: &[Stmt]) -> Vec<Stream> {
+        let mut streams: Vec<Stream> = Vec::new();
+        for stmt in lanes {
+            let stream = match stmt {
+                Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) => self.stream(at),
+                Stmt::Let(_, Expr::LoadShared(id, index)) | Stmt::StoreShared(id, index, _) => {
+                    Some(held(*id, *index))
+                }
+                Stmt::Let(..)
+                | Stmt::Loop { .. }
+                | Stmt::Vector { .. }
+                | Stmt::Team(_)
+                | Stmt::Barrier
+                | Stmt::If { .. } => continue,
+            };
+            if let Some(stream) = stream
+                && !streams.contains(&stream)
+            {
+                streams.push(stream);
+            }
+        }
+        streams
+    }
+
+    /// The run that an access of all lanes goes through, unless it gathers.
+    fn stream(&self, at: &At) -> Option<Stream> {
+        let one = self.kernel.ty(at.index).lanes == Lanes::ONE;
+        one.then_some(Stream { memory: Place::Buffer(at.buffer), index: at.index, stride: at.stride })
+    }
+
+    fn is_written(&self, stream: &Stream) -> bool {
+        match stream.memory {
+            Place::Buffer(buffer) => self.kernel.buffer(buffer).access != Access::Read,
+            Place::Shared(_) => true,
+        }
+    }
+
+    fn lane_stmt(&self, out: &mut Writer, stmt: &Stmt, streams: &[Stream]) {
+        match stmt {
+            Stmt::Let(value, expr) => {
+                let dtype = scalar(self.kernel.ty(*value).dtype);
+                out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, streams)));
+            }
+            Stmt::Store(at, value) => {
+                out.line(format!("{} = {};", self.lane_element(at, streams), self.stored(at, *value)));
+            }
+            Stmt::StoreShared(id, index, value) => {
+                out.line(format!("{} = {};", held_element(*id, *index, streams), self.operand(*value)));
+            }
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
+                unreachable!("a vector loop holds no other statements")
+            }
+        }
+    }
+
+    /// The element of a lane: of a stream, or gathered.
+    pub(super) fn lane_element(&self, at: &At, streams: &[Stream]) -> String {
+        let stream = self.stream(at);
+        match streams.iter().position(|known| Some(*known) == stream) {
+            Some(i) if at.stride == 1 => format!("p{i}[j]"),
+            Some(i) => format!("p{i}[j][{}]", at.phase),
+            None => self.element(at),
+        }
+    }
+}
+
+fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
+    lanes.iter().any(|stmt| match stmt {
+        Stmt::Let(_, Expr::LaneIndex) => true,
+        Stmt::Let(value, Expr::LoadWhere(at, _)) => super::is_from(kernel, kernel.ty(*value), at),
+        Stmt::Let(..)
+        | Stmt::Store(..)
+        | Stmt::StoreShared(..)
+        | Stmt::Loop { .. }
+        | Stmt::Vector { .. }
+        | Stmt::Team(_)
+        | Stmt::Barrier
+        | Stmt::If { .. } => false,
+    })
+}
+
+/// The run of held elements from an index on.
+fn held(id: SharedId, index: Value) -> Stream {
+    Stream { memory: Place::Shared(id), index, stride: 1 }
+}
+
+/// The held element of a lane.
+pub(super) fn held_element(id: SharedId, index: Value, streams: &[Stream]) -> String {
+    let stream = streams.iter().position(|known| *known == held(id, index));
+    stream.map_or_else(|| unreachable!("what is held is a stream"), |i| format!("p{i}[j]"))
+}
