@@ -2,7 +2,8 @@
 //!
 //! Each run measures some of all numbers, and holds what it finds to the table. All of them are visited, and the tables are
 //! written, by `cargo test --profile bench --workspace --features cuda --test ops -- --ignored`, and once more with
-//! `FUSION_CPU_ISA=base` for the CPU without fused multiply-add. `FUSION_NUMERICS_STRIDE=N` visits every N-th of them.
+//! `FUSION_CPU_ISA=base` for the CPU without fused multiply-add. `FUSION_NUMERICS_STRIDE=N` visits every N-th of them,
+//! `FUSION_NUMERICS_OF=exp,tanh` those of these functions.
 
 use std::fmt;
 
@@ -190,6 +191,11 @@ fn stride(default: u64) -> u64 {
     stride.map_or(default, |stride| stride.parse().expect("FUSION_NUMERICS_STRIDE is a number"))
 }
 
+fn is_asked_for(name: &str) -> bool {
+    let names = std::env::var("FUSION_NUMERICS_OF").ok();
+    names.is_none_or(|names| names.split(',').any(|one| one == name))
+}
+
 /// Of functions of one argument on the CPU all numbers; the simulated and the software GPU take too long for those.
 #[test]
 #[ignore = "visits every f32: half an hour"]
@@ -198,7 +204,8 @@ fn the_tables_are_written() {
     let (mut bounds, mut edges) = (vec![], vec![]);
     for function in functions() {
         let mut row = tables.row(BOUNDS, function.name).unwrap_or(vec!["–".into(); TARGETS.len()]);
-        for (kind, device) in devices() {
+        let devices = if is_asked_for(function.name) { devices() } else { vec![] };
+        for (kind, device) in devices {
             let stride = match (kind, function.arity) {
                 (Kind::Cpu, 1) => stride(1),
                 (Kind::Cpu | Kind::Wgpu | Kind::Cuda, _) => stride(1).max(997),

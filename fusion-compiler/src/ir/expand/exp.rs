@@ -2,7 +2,7 @@
 //!
 //! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 
-use super::term::{Operand as _, Term, unary};
+use super::term::{Operand, Term, unary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
@@ -12,16 +12,23 @@ const TINY: f32 = f32::EPSILON / 4.0;
 /// Adding 1.5 · 2²³ rounds to a whole number, which the low bits of the sum then hold.
 pub(super) const ROUNDER: f32 = 12_582_912.0;
 
+/// The same, where the low bits of the sum are then an exponent.
+const BIASED: f32 = ROUNDER + 127.0;
+
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 /// ln 2 in two parts; the first has 15 bits, so that its product with a whole number of 9 bits is exact.
 pub(super) const LN_2_HIGH: f32 = 0.69314575;
 pub(super) const LN_2_LOW: f32 = 1.4286068e-6;
 
-/// `(eʳ − 1 − r) / r²` on |r| ≤ ln 2 / 2: relative error of `eʳ` 2⁻²⁵·³.
-const EXP: [f32; 5] = [0.49999994, 0.16666576, 0.041670043, 0.008361281, 0.0013579119];
+/// `eʳ` on |r| ≤ ln 2 / 2: relative error 2⁻²⁵·³.
+const EXP: [f32; 7] = [1.0, 1.0, 0.49999994, 0.16666576, 0.041670043, 0.008361281, 0.0013579119];
 
-/// The same, for a small error relative to `eʳ − 1`: 2⁻²³·⁶.
+/// `e²ʳ` on |r| ≤ ln 2 / 4: what follows from them, exactly.
+const EXP_OF_TWICE: [f32; 7] =
+    [1.0, 2.0, 4.0 * EXP[2], 8.0 * EXP[3], 16.0 * EXP[4], 32.0 * EXP[5], 64.0 * EXP[6]];
+
+/// `(eʳ − 1 − r) / r²`, for a small error relative to `eʳ − 1`: 2⁻²³·⁶.
 const EXPM1: [f32; 5] = [0.49999997, 0.16666576, 0.04166833, 0.008361281, 0.0013714668];
 
 /// `(2ʳ − 1) / r` on |r| ≤ 1/2: relative error of `2ʳ` 2⁻²⁷·⁵.
@@ -33,7 +40,7 @@ pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let power = Power::of(x.bits().lt(0), x);
         let (two_to_n, r) = power.reduce(x.clamp(-104.0, 89.0));
-        exp_near_zero(r) * two_to_n * power.rest
+        r.polynomial(&EXP) * two_to_n * power.rest
     })
 }
 
@@ -42,7 +49,7 @@ pub(crate) fn exp_of_nonpositive(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let power = Power::small(x);
         let (two_to_n, r) = power.reduce(x.but(-104.0, x.lt(-104.0)));
-        exp_near_zero(r) * two_to_n * power.rest
+        r.polynomial(&EXP) * two_to_n * power.rest
     })
 }
 
@@ -52,12 +59,11 @@ const LOG2_E_LOW: f32 = 1.925963e-8;
 /// `eˣ = 2ⁿ · 2ʳ` by a power of two as a GPU has it. The whole `n` is one of a normal number: of what is beyond, `r` has the
 /// rest, so that the product is infinite, subnormal or zero by itself.
 pub(crate) fn exp_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    // The low bits of the sum are those of an exponent.
-    const BIASED: f32 = ROUNDER + 127.0;
     unary(b, x, |x| {
-        let sum = x.fma(LOG2_E, BIASED).clamp(BIASED - 126.0, BIASED + 127.0).opaque();
-        let r = x.fma(LOG2_E_LOW, x.fma(LOG2_E, -(sum - BIASED)));
-        r.unary(Op::ApproxExp2) * (sum.bits() << 23).float_of_bits()
+        let sum = x.fma(LOG2_E, BIASED).clamp(BIASED - 126.0, BIASED + 127.0);
+        let (two_to_n, n) = power_of_two(sum, BIASED);
+        let r = x.fma(LOG2_E_LOW, x.fma(LOG2_E, -n));
+        r.unary(Op::ApproxExp2) * two_to_n
     })
 }
 
@@ -73,26 +79,29 @@ pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
 
 /// `eˣ − 1 = 2ⁿ(eʳ − 1) + (2ⁿ − 1)`, halved on the way so that `2¹²⁸` does not occur.
 pub(crate) fn expm1(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    const HALVED: f32 = ROUNDER + 126.0;
     unary(b, x, |x| {
-        let (n, r) = reduce(x.clamp(-20.0, 89.0));
+        let x = x.clamp(-20.0, 89.0);
+        let (half, n) = power_of_two(x.fma(LOG2_E, HALVED), HALVED);
+        let r = without(x, n);
         let near_zero = (r * r).fma(r.polynomial(&EXPM1), r);
-        let half = power_of_two(n - 1);
         let y = half.fma(near_zero, half - 0.5) * 2.0;
         y.but(x, x.abs().lt(TINY))
     })
 }
 
-/// `eˣ` for |x| ≤ 80.
-pub(super) fn exp_small(x: Term<'_>) -> Term<'_> {
-    let (n, r) = reduce(x);
-    exp_near_zero(r) * power_of_two(n)
+/// `e²ˣ` for |x| ≤ 40, as a power of two and its factor.
+pub(super) fn square_of_exp(x: Term<'_>) -> (Term<'_>, Term<'_>) {
+    let (two_to_n, n) = power_of_two(x.fma(2.0 * LOG2_E, BIASED), BIASED);
+    let half_r = n.fma(-LN_2_LOW / 2.0, n.fma(-LN_2_HIGH / 2.0, x).opaque());
+    (two_to_n, half_r.polynomial(&EXP_OF_TWICE))
 }
 
 /// `eˣ / 2` for x ≥ 0, which is finite a little longer than `eˣ`.
 pub(super) fn half_exp(x: Term<'_>) -> Term<'_> {
     let power = Power::large(x);
     let (two_to_n, r) = power.reduce(x.clamp(0.0, 90.0));
-    exp_near_zero(r) * two_to_n * (power.rest * 0.5)
+    r.polynomial(&EXP) * two_to_n * (power.rest * 0.5)
 }
 
 /// `2ʳ` for |r| ≤ 1/2.
@@ -136,8 +145,7 @@ impl<'b> Power<'b> {
 
     /// The first factor, and `n`, of a sum with the rounder.
     pub(super) fn nearest(&self, sum: Term<'b>) -> (Term<'b>, Term<'b>) {
-        let sum = sum.opaque();
-        ((sum.bits() << 23).float_of_bits(), sum - self.rounder)
+        power_of_two(sum, self.rounder)
     }
 
     /// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170: the first factor, and `r`.
@@ -147,28 +155,13 @@ impl<'b> Power<'b> {
     }
 }
 
-/// `2ⁿ` for −126 ≤ n ≤ 127, from an integer.
-pub(super) fn power_of_two(n: Term<'_>) -> Term<'_> {
-    ((n + 127) << 23).float_of_bits()
-}
-
-/// The whole number that a sum with [`ROUNDER`] was rounded to, as `i32` from its low bits, and as `f32`.
-pub(super) fn nearest(sum: Term<'_>) -> (Term<'_>, Term<'_>) {
+/// `2ⁿ` and `n` of a sum with a rounder by which its low bits are the exponent.
+fn power_of_two<'b>(sum: Term<'b>, rounder: impl Operand<'b>) -> (Term<'b>, Term<'b>) {
     let sum = sum.opaque();
-    (sum.bits() - ROUNDER.to_bits().cast_signed(), sum - ROUNDER)
-}
-
-/// `x = n ln 2 + r` with |r| ≤ ln 2 / 2, for |x| < 170.
-fn reduce(x: Term<'_>) -> (Term<'_>, Term<'_>) {
-    let (n, count) = nearest(x.fma(LOG2_E, ROUNDER));
-    (n, without(x, count))
+    ((sum.bits() << 23).float_of_bits(), sum - rounder)
 }
 
 /// `x − n ln 2`.
 fn without<'b>(x: Term<'b>, n: Term<'b>) -> Term<'b> {
     n.fma(-LN_2_LOW, n.fma(-LN_2_HIGH, x).opaque())
-}
-
-fn exp_near_zero(r: Term<'_>) -> Term<'_> {
-    (r * r).fma(r.polynomial(&EXP), r) + 1.0
 }

@@ -2,7 +2,7 @@
 //!
 //! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 
-use super::exp::{exp_small, half_exp};
+use super::exp::{half_exp, square_of_exp};
 use super::float::with_sign;
 use super::term::{Term, unary};
 use crate::ir::kernel::{Builder, Value};
@@ -17,8 +17,8 @@ const SINH: [f32; 4] = [0.16666667, 0.0083333105, 0.00019842896, 2.7822132e-6];
 pub(crate) fn tanh(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
         let size = x.abs();
-        let exp = exp_small(size.but(10.0, size.gt(10.0)) * 2.0);
-        let far = 1.0 - 2.0 / (exp + 1.0);
+        let (two_to_n, rest) = square_of_exp(size.but(10.0, size.gt(10.0)));
+        let far = 1.0 - 2.0 / two_to_n.fma(rest, 1.0);
         with_sign(far.but(odd(size, &TANH), size.lt(0.55)), x)
     })
 }
