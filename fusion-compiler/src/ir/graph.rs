@@ -314,6 +314,13 @@ pub struct Graph {
     pub any_shape: bool,
 }
 
+/// A side of 0; the zeros are on both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Below,
+    Above,
+}
+
 impl Graph {
     /// A graph that computes nothing yet.
     pub fn new(name: &str) -> Graph {
@@ -422,14 +429,39 @@ impl Graph {
         written_out.then_some((*axis, at))
     }
 
-    /// Whether a value is known to be no more than 0, or NaN: a size negated, or how far something lies from its largest.
+    /// Whether a value is known to be no more than 0, or NaN.
     pub fn is_nonpositive(&self, id: NodeId) -> bool {
-        let (is, args) = (|id, op| self.node(id).kind == NodeKind::Apply(op), &self.node(id).args);
+        self.side(id, 4) == Some(Side::Below)
+    }
+
+    /// The side of 0 on which a value is if it is not NaN, as far as this many operations tell.
+    fn side(&self, id: NodeId, depth: u32) -> Option<Side> {
+        let node = self.node(id);
+        let depth = depth.checked_sub(1)?;
+        let of = |i: usize| self.side(node.args[i], depth);
         let from_largest = || {
-            let most = self.node(args[1]);
-            matches!(most.kind, NodeKind::Reduce(Reduce::Max, _)) && most.args == args[..1]
+            let most = self.node(node.args[1]);
+            matches!(most.kind, NodeKind::Reduce(Reduce::Max, _)) && most.args == node.args[..1]
         };
-        is(id, Op::Neg) && is(args[0], Op::Abs) || is(id, Op::Sub) && from_largest()
+        match &node.kind {
+            NodeKind::Literal(Const::Float(x)) if *x >= 0.0 => Some(Side::Above),
+            NodeKind::Literal(Const::Float(x)) if *x < 0.0 => Some(Side::Below),
+            NodeKind::Apply(Op::Abs | Op::Sqrt | Op::Exp) => Some(Side::Above),
+            NodeKind::Apply(Op::Mul) if node.args[0] == node.args[1] => Some(Side::Above),
+            NodeKind::Apply(Op::Mul) => Some(if of(0)? == of(1)? { Side::Above } else { Side::Below }),
+            NodeKind::Apply(Op::Neg) => Some(if of(0)? == Side::Above { Side::Below } else { Side::Above }),
+            NodeKind::Apply(Op::Add) => of(0).filter(|side| of(1) == Some(*side)),
+            NodeKind::Apply(Op::Sub) if from_largest() => Some(Side::Below),
+            NodeKind::Apply(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Reduce(..)
+            | NodeKind::At(_)
+            | NodeKind::Cast => None,
+        }
     }
 
     /// Appends a node.
@@ -449,5 +481,48 @@ impl Graph {
     /// Appends a number of the given dtype.
     pub fn literal(&mut self, value: Const, dtype: DType, span: SpanId) -> NodeId {
         self.push(Node { kind: NodeKind::Literal(value), args: vec![], dtype, axes: AxisSet::EMPTY, span })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `exp` of what is not positive has no large powers of two, so that a side that is wrong is a wrong result.
+    #[test]
+    fn sides_of_zero() {
+        let span = SpanId(0);
+        let mut graph = Graph::new("sides");
+        let scalar = |param| NodeKind::Scalar(ParamId(param));
+        let leaf = |kind| Node { kind, args: vec![], dtype: DType::F32, axes: AxisSet::EMPTY, span };
+        let (x, y) = (graph.push(leaf(scalar(0))), graph.push(leaf(scalar(1))));
+        let two = graph.literal(Const::Float(2.0), DType::F32, span);
+        let minus = graph.literal(Const::Float(-2.0), DType::F32, span);
+        let mut apply = |op, args: &[NodeId]| graph.apply(op, args, span);
+        let square = apply(Op::Mul, &[x, x]);
+        let product = apply(Op::Mul, &[x, y]);
+        let [size, root] = [Op::Abs, Op::Sqrt].map(|op| apply(op, &[x]));
+        let sum = apply(Op::Add, &[square, size]);
+        let mixed = apply(Op::Add, &[square, minus]);
+        let below = [
+            apply(Op::Neg, &[size]),
+            apply(Op::Neg, &[root]),
+            apply(Op::Neg, &[sum]),
+            apply(Op::Mul, &[minus, square]),
+            minus,
+        ];
+        let inverse = apply(Op::Div, &[minus, root]);
+        let unknown = [
+            apply(Op::Neg, &[product]),
+            apply(Op::Neg, &[x]),
+            apply(Op::Neg, &[mixed]),
+            apply(Op::Mul, &[minus, product]),
+            apply(Op::Mul, &[minus, minus]),
+            apply(Op::Mul, &[two, square]),
+            // −2 / −0 is infinite.
+            inverse,
+        ];
+        below.into_iter().for_each(|id| assert!(graph.is_nonpositive(id), "{:?}", graph.node(id)));
+        unknown.into_iter().for_each(|id| assert!(!graph.is_nonpositive(id), "{:?}", graph.node(id)));
     }
 }
