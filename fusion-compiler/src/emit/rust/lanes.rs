@@ -37,6 +37,8 @@ struct Combine<'a> {
     number: usize,
     fold: &'a Fold,
     captured: Vec<String>,
+    /// Whether there is one partial result, which LLVM takes apart as it likes: integers are the same in any order.
+    is_one: bool,
 }
 
 impl VectorLoop<'_> {
@@ -56,6 +58,11 @@ impl Combine<'_> {
         let captured = self.captured.iter().map(String::as_str);
         let args: Vec<&str> = [left, right].into_iter().chain(captured).collect();
         format!("f{}({})", self.number, args.join(", "))
+    }
+
+    /// The partial result of a lane.
+    fn of_lane(&self) -> String {
+        if self.is_one { format!("*a{}", self.number) } else { format!("a{}[j]", self.number) }
     }
 }
 
@@ -104,7 +111,8 @@ impl Emitter<'_> {
         let params = [left, right].into_iter().chain(types).collect::<Vec<_>>().join(", ");
         out.line("#[inline(always)]");
         out.block(format!("fn f{number}({params}) -> {part} {{"), |out| out.text += &inside.text);
-        Combine { number, fold, captured }
+        let is_one = matches!(*fold.out, [out] if self.kernel.ty(out).dtype.is_int());
+        Combine { number, fold, captured, is_one }
     }
 
     /// The loop: a function `lanes` of how many lanes, the number of the first if they ask for it, the runs, the
@@ -126,9 +134,9 @@ impl Emitter<'_> {
                 out.line("let lane = first + j;");
             }
             self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
-            for (f, combine) in combines.iter().enumerate() {
-                let one = tuple(&self.operands(&combine.fold.over));
-                out.line(format!("a{f}[j] = {};", combine.call(&format!("a{f}[j]"), &one)));
+            for combine in &combines {
+                let (part, one) = (combine.of_lane(), tuple(&self.operands(&combine.fold.over)));
+                out.line(format!("{part} = {};", combine.call(&part, &one)));
             }
         });
         let own = lanes.iter().flat_map(Stmt::made).collect();
@@ -141,7 +149,11 @@ impl Emitter<'_> {
         }));
         params.extend(combines.iter().enumerate().map(|(f, combine)| {
             let part = tuple(&self.scalars(&combine.fold.out));
-            format!("a{f}: &mut [{part}; {FOLD_LANES}]")
+            if combine.is_one {
+                format!("a{f}: &mut {part}")
+            } else {
+                format!("a{f}: &mut [{part}; {FOLD_LANES}]")
+            }
         }));
         params.extend(types);
         out.line("#[inline(always)]");
@@ -191,10 +203,40 @@ impl Emitter<'_> {
         let parts = |out: &mut Writer, name: &str| {
             for (f, combine) in run.combines.iter().enumerate() {
                 let identity = tuple(&self.operands(&combine.fold.identity));
-                out.line(format!("let mut {name}{f} = [{identity}; {FOLD_LANES}];"));
+                let parts = if combine.is_one { identity } else { format!("[{identity}; {FOLD_LANES}]") };
+                out.line(format!("let mut {name}{f} = {parts};"));
             }
         };
         parts(out, "a");
+        if run.combines.iter().all(|combine| combine.is_one) {
+            out.line(format!("{};", run.call(len, "0", "p", "a")));
+        } else {
+            self.rounds(out, len, run);
+            out.line(format!("let left = {len} % {FOLD_LANES};"));
+            out.block("if left > 0 {", |out| {
+                parts(out, "l");
+                out.line(format!("{};", run.call("left", &format!("{len} - left"), "t", "l")));
+                for (f, combine) in run.combines.iter().enumerate() {
+                    out.line(if combine.is_one {
+                        format!("a{f} = {};", combine.call(&format!("a{f}"), &format!("l{f}")))
+                    } else {
+                        let both = combine.call(&format!("a{f}[j]"), &format!("l{f}[j]"));
+                        format!("for j in 0..{FOLD_LANES} {{ a{f}[j] = {both}; }}")
+                    });
+                }
+            });
+        }
+        let all = run.combines.iter().enumerate().map(|(f, combine)| {
+            if combine.is_one {
+                return format!("a{f}");
+            }
+            format!("fold_lanes(&mut a{f}, |left, right| {})", combine.call("left", "right"))
+        });
+        out.line(tuple(&all.collect::<Vec<_>>()));
+    }
+
+    /// As many lanes at a time as there are partial results; `t0`, `t1`, … are what is left of the runs.
+    fn rounds(&self, out: &mut Writer, len: &str, run: &VectorLoop) {
         for (i, stream) in run.streams.iter().enumerate() {
             let chunks = self.as_chunks(stream);
             out.line(format!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
@@ -206,19 +248,6 @@ impl Emitter<'_> {
             let first = format!("round * {FOLD_LANES}");
             out.line(format!("{};", run.call(&FOLD_LANES.to_string(), &first, "p", "a")));
         });
-        out.line(format!("let left = {len} % {FOLD_LANES};"));
-        out.block("if left > 0 {", |out| {
-            parts(out, "l");
-            out.line(format!("{};", run.call("left", &format!("{len} - left"), "t", "l")));
-            for (f, combine) in run.combines.iter().enumerate() {
-                let both = combine.call(&format!("a{f}[j]"), &format!("l{f}[j]"));
-                out.line(format!("for j in 0..{FOLD_LANES} {{ a{f}[j] = {both}; }}"));
-            }
-        });
-        let all = run.combines.iter().enumerate().map(|(f, combine)| {
-            format!("fold_lanes(&mut a{f}, |left, right| {})", combine.call("left", "right"))
-        });
-        out.line(tuple(&all.collect::<Vec<_>>()));
     }
 
     /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,
