@@ -6,14 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Work;
-use crate::fuse::{Load, is_transcendental};
+use crate::fuse::{Load, is_op, is_transcendental};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Node, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::BufferId;
 use crate::target::{RowMemory, TargetFacts};
 
+/// Operations that take a thread longer than to put what they make into its own memory and to read it there.
+const OPERATIONS_MAX: usize = 8;
+
 /// The values of the elements of a row that are kept, because several runs along it need them and it costs too much to
-/// make them again: what is transcendental, and what is read from far.
+/// make them again: what is transcendental, what takes many operations, and what is read from far.
 pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
     let mut held = BTreeSet::new();
     let runs = runs(work, &held);
@@ -21,7 +24,8 @@ pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
     let mut costly: BTreeSet<NodeId> = BTreeSet::new();
     for &id in work.group.nodes.iter().filter(|&&id| again(id)) {
         let node = work.graph.node(id);
-        let op_costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
+        let op_costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op))
+            || facts.row_memory == RowMemory::Scratch && operations(work, id, &held) > OPERATIONS_MAX;
         if !op_costs && !node.args.iter().any(|arg| costly.contains(arg)) {
             continue;
         }
@@ -119,10 +123,20 @@ fn made_of(work: &Work<'_>, made: NodeId, held: &BTreeSet<NodeId>) -> BTreeSet<N
     all
 }
 
+/// How many operations each element of a value takes in the run that makes it.
+fn operations(work: &Work<'_>, id: NodeId, held: &BTreeSet<NodeId>) -> usize {
+    let takes = |id: &&NodeId| is_op(work.graph, work.graph.node(**id)) && is_of_elements(work, **id);
+    let known = |id: &&NodeId| is_reduced(work, **id) || held.contains(id);
+    made_of(work, id, held).iter().filter(|id| takes(id) && !known(id)).count()
+}
+
 /// Whether a value is an `f32` of each element of a row.
 fn is_element(work: &Work<'_>, id: NodeId) -> bool {
-    let node = work.graph.node(id);
-    node.dtype == DType::F32 && work.group.cols.iter().all(|&axis| node.axes.contains(axis))
+    work.graph.node(id).dtype == DType::F32 && is_of_elements(work, id)
+}
+
+fn is_of_elements(work: &Work<'_>, id: NodeId) -> bool {
+    work.group.cols.iter().all(|&axis| work.graph.node(id).axes.contains(axis))
 }
 
 fn is_reduced(work: &Work<'_>, id: NodeId) -> bool {
