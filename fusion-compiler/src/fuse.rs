@@ -98,7 +98,7 @@ pub enum Reason {
 
 /// Decides what shares a kernel, where these parameters are bound twice: as they were, and as they become.
 pub fn fuse(graph: &Graph, facts: &TargetFacts, twice: &BTreeSet<ParamId>) -> Fused {
-    let budget = Budget { max: facts.buffers_max, twice };
+    let budget = Budget::new(facts, twice);
     let mut cuts = BTreeMap::new();
     if graph.fusing == Fusing::Off {
         let ops = graph.iter().map(|(id, _)| id).filter(storable(graph));
@@ -225,7 +225,7 @@ fn assign(
             {
                 return Some(Reason::Moved);
             }
-            let needed = both.buffers(graph, budget.twice);
+            let needed = both.buffers(graph, budget);
             if needed > budget.max {
                 return Some(Reason::Buffers(needed, budget.max));
             }
@@ -309,6 +309,15 @@ fn load_order(graph: &Graph, load: Load) -> Vec<AxisId> {
             result.map_or_else(|| natural_order(graph, node), |output| graph.parts(&output.axes))
         }
     }
+}
+
+/// Whether what is read is one element, of a type that uniforms have.
+fn is_one(graph: &Graph, load: Load) -> bool {
+    let dtype = match load {
+        Load::Param(param) => graph.param(param).dtype,
+        Load::Stored(node) => graph.node(node).dtype,
+    };
+    dtype.is_uniform() && load_order(graph, load).is_empty()
 }
 
 /// Whether the group would wait for itself if it wrote the store too: a group that the store reads from reads,
@@ -441,13 +450,17 @@ impl Group {
         self.stores.iter().any(|store| store.output.is_some())
     }
 
-    /// Buffers that its kernel binds. A parameter that it reads and writes is one, but for those that are bound twice.
-    fn buffers(&self, graph: &Graph, twice: &BTreeSet<ParamId>) -> usize {
-        let in_place = |store: &&Store| match store.output.map(|output| graph.outputs[output].dest) {
-            Some(Dest::InPlace(param)) => self.loads.contains(&Load::Param(param)) && !twice.contains(&param),
-            Some(Dest::Fresh) | None => false,
+    /// Buffers that its kernel binds, without its uniforms. A parameter that it reads and writes is one, but for those that
+    /// are bound twice.
+    fn buffers(&self, graph: &Graph, budget: Budget<'_>) -> usize {
+        let in_place = |store: &Store| match store.output.map(|output| graph.outputs[output].dest) {
+            Some(Dest::InPlace(param)) => Some(Load::Param(param)),
+            Some(Dest::Fresh) | None => None,
         };
-        self.loads.len() + self.stores.len() - self.stores.iter().filter(in_place).count()
+        let both = |load: &Load| self.loads.contains(load) && !budget.is_twice(*load);
+        let both: BTreeSet<Load> = self.stores.iter().filter_map(in_place).filter(both).collect();
+        let ones = self.loads.iter().filter(|load| !both.contains(load) && is_one(graph, **load)).count();
+        self.loads.len() + self.stores.len() - both.len() - ones.min(budget.uniforms_max)
     }
 
     /// The axes that threads are spread over: those of `order` that no thread runs through by itself.

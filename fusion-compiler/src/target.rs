@@ -17,6 +17,8 @@ pub struct TargetFacts {
     pub narrow_lanes: u8,
     /// Most buffers that a kernel can bind.
     pub buffers_max: usize,
+    /// Most tensors of one element that it can read besides, as uniforms.
+    pub uniform_buffers_max: usize,
     /// Whether positions must be rebased to the binding of their buffer.
     pub rebased: bool,
     /// Whether a tensor can have 2³¹ elements or more.
@@ -113,6 +115,7 @@ pub fn facts(target: Target) -> TargetFacts {
             vector: Vectors::Lanes(4),
             narrow_lanes: 8,
             buffers_max: 64,
+            uniform_buffers_max: 0,
             rebased: false,
             wide: true,
             teams: &PTX_TEAMS,
@@ -120,11 +123,12 @@ pub fn facts(target: Target) -> TargetFacts {
             parts: GPU_PARTS,
             columns: GPU_COLUMNS,
         },
-        // Eight storage buffers, and 256 threads of a group, are what every WebGPU device has.
+        // Eight storage buffers, twelve uniform ones, and 256 threads of a group, are what every WebGPU device has.
         Target::Wgsl => TargetFacts {
             vector: Vectors::Lanes(4),
             narrow_lanes: 4,
             buffers_max: 8,
+            uniform_buffers_max: 8,
             rebased: true,
             wide: false,
             teams: &WGSL_TEAMS,
@@ -138,6 +142,7 @@ pub fn facts(target: Target) -> TargetFacts {
             vector: Vectors::Loops(4096),
             narrow_lanes: 1,
             buffers_max: 64,
+            uniform_buffers_max: 0,
             rebased: false,
             wide: false,
             teams: &[],

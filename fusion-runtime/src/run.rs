@@ -389,6 +389,7 @@ mod tests {
             access,
             dtype: DType::F32,
             reach: Reach::Linear(DimExpr::constant(1)),
+            uniform: false,
         };
         let slots = [Slot::Param(0), Slot::Param(1)];
         let launch = Launch {

@@ -160,10 +160,11 @@ fn more_inputs_than_a_kernel_binds() {
 
 #[test]
 fn no_kernel_of_webgpu_binds_more_than_eight_buffers() {
-    let counts = |kernels: Vec<fusion::KernelText>| -> Vec<usize> {
+    let counts_of = |kernels: Vec<fusion::KernelText>, space: &str| -> Vec<usize> {
         let wgsl = kernels.into_iter().filter(|kernel| kernel.language == "wgsl");
-        wgsl.map(|kernel| kernel.text.matches("var<storage").count()).collect()
+        wgsl.map(|kernel| kernel.text.matches(space).count()).collect()
     };
+    let counts = |kernels| counts_of(kernels, "var<storage");
     let all = [
         fused::twelve::kernels(),
         fused::many_to_many::kernels(),
@@ -174,7 +175,10 @@ fn no_kernel_of_webgpu_binds_more_than_eight_buffers() {
         let buffers = counts(kernels);
         assert!(buffers.len() > 1 && buffers.iter().all(|&count| count <= 8), "{buffers:?}");
     }
-    assert_eq!(counts(fused::scalar::kernels()), [5]);
+    // Two tensors of one element are read, as uniforms beside the launch's own arguments.
+    assert_eq!(counts(fused::scalar::kernels()), [3]);
+    assert_eq!(counts_of(fused::scalar::kernels(), "var<uniform> args"), [1]);
+    assert_eq!(counts_of(fused::scalar::kernels(), "var<uniform>"), [3]);
 }
 
 #[test]

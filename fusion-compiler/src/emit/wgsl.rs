@@ -64,7 +64,11 @@ impl Emitter<'_> {
             let access = if buffer.access == Access::Read { "read" } else { "read_write" };
             let element = self.element_type(i, buffer.dtype);
             let name = identifier('b', i, &buffer.name);
-            out.line(format!("@group(0) @binding({i}) var<storage, {access}> {name}: array<{element}>;"));
+            out.line(if buffer.uniform {
+                format!("@group(0) @binding({i}) var<uniform> {name}: {element};")
+            } else {
+                format!("@group(0) @binding({i}) var<storage, {access}> {name}: array<{element}>;")
+            });
         }
         for (i, shared) in self.kernel.shared.iter().enumerate() {
             let SharedLen::Fixed(len) = shared.len else { unreachable!("WGSL's memory has a fixed length") };
@@ -269,6 +273,9 @@ impl Emitter<'_> {
 
     fn element(&self, buffer: BufferId, position: &str) -> String {
         let name = self.name(buffer);
+        if self.kernel.buffer(buffer).uniform {
+            return name;
+        }
         if narrow::is_narrow(self.kernel.buffer(buffer).dtype) {
             return self.narrow_element(buffer, position);
         }

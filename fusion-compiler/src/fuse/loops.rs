@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::rules::Budget;
 use super::{Fused, Group, Reason, Store, fuse, lies_beside, load_order};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
@@ -27,7 +28,10 @@ fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
         let fused: Vec<Fused> = facts.iter().map(|facts| fuse(graph, facts, &twice)).collect();
         let swapped: BTreeSet<ParamId> = fused.iter().flat_map(|fused| fused.swapped.clone()).collect();
         let fits = |(fused, facts): (&Fused, &TargetFacts)| {
-            fused.groups.iter().all(|group| group.buffers(graph, &swapped) <= facts.buffers_max)
+            fused
+                .groups
+                .iter()
+                .all(|group| group.buffers(graph, Budget::new(facts, &swapped)) <= facts.buffers_max)
         };
         if swapped.is_subset(&twice) || fused.iter().zip(facts).all(fits) {
             return fused;

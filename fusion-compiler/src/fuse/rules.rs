@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::{Group, Load, Reason, Store, is_op, is_transcendental, of_tensors, points, storable};
 use crate::ir::graph::{Graph, NodeId, NodeKind, ParamId};
 use crate::ir::point::{Moves, point};
+use crate::target::TargetFacts;
 
 /// A value computed more than once may have at most this many loads …
 const CHEAP_LOADS: usize = 4;
@@ -79,16 +80,33 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
     })
 }
 
-/// What a kernel can bind: so many buffers, where these parameters are two each.
+/// What a kernel can bind: so many buffers, where these parameters are two each, and so many tensors of one element besides.
 #[derive(Clone, Copy)]
 pub(super) struct Budget<'a> {
     pub(super) max: usize,
-    pub(super) twice: &'a BTreeSet<ParamId>,
+    pub(super) uniforms_max: usize,
+    twice: &'a BTreeSet<ParamId>,
+}
+
+impl<'a> Budget<'a> {
+    /// Of a target, where these parameters are bound twice: as they were, and as they become.
+    pub(super) fn new(facts: &TargetFacts, twice: &'a BTreeSet<ParamId>) -> Budget<'a> {
+        Budget { max: facts.buffers_max, uniforms_max: facts.uniform_buffers_max, twice }
+    }
+
+    /// Where all that is read is a buffer.
+    fn without_uniforms(self) -> Budget<'a> {
+        Budget { uniforms_max: 0, ..self }
+    }
+
+    pub(super) fn is_twice(&self, load: Load) -> bool {
+        matches!(load, Load::Param(param) if self.twice.contains(&param))
+    }
 }
 
 /// A value whose storing makes a group with too many buffers smaller.
 fn buffers(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
-    let needs = |group: &Group| group.buffers(graph, budget.twice);
+    let needs = |group: &Group| group.buffers(graph, budget);
     let group = groups.iter().find(|group| needs(group) > budget.max)?;
     let number = largest_part(graph, group, budget, storable(graph));
     let node = number.or_else(|| largest_part(graph, group, budget, of_tensors(graph)))?;
@@ -103,12 +121,17 @@ fn largest_part(
     budget: Budget<'_>,
     may: impl Fn(&NodeId) -> bool,
 ) -> Option<NodeId> {
-    let needs = |id: NodeId| {
+    let part = |id: NodeId| {
         let mut part = Group::new(Store { node: id, output: None, order: Vec::new() });
         part.fill(graph, |node| group.loads.contains(&Load::Stored(node)));
-        part.buffers(graph, budget.twice)
+        part
     };
     let stored = |id: NodeId| group.stores.iter().any(|store| store.node == id);
     let inner = group.nodes.iter().rev().copied().filter(may).filter(|&id| !stored(id));
-    inner.filter(|&id| needs(id) <= budget.max && needs(id) > 2).max_by_key(|&id| needs(id))
+    let parts = inner.map(|id| (id, part(id))).filter(|(_, part)| part.buffers(graph, budget) <= budget.max);
+    // What takes the place of one other is no gain.
+    let gains = parts
+        .map(|(id, part)| (part.buffers(graph, budget.without_uniforms()), id))
+        .filter(|&(gain, _)| gain > 2);
+    gains.max_by_key(|&(gain, _)| gain).map(|(_, id)| id)
 }

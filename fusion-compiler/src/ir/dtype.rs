@@ -119,6 +119,11 @@ impl DType {
         matches!(self, DType::F16 | DType::BF16 | DType::I8 | DType::U8)
     }
 
+    /// Whether a uniform's memory is what a tensor's is.
+    pub const fn is_uniform(self) -> bool {
+        matches!(self, DType::F32 | DType::I32 | DType::U32)
+    }
+
     /// The least and the greatest integer that it holds; of floats and positions those of 64 bits.
     pub const fn range(self) -> (i64, i64) {
         match self {

@@ -61,6 +61,8 @@ pub struct Buffer {
     pub dtype: DType,
     /// What the kernel does with it.
     pub access: Access,
+    /// Whether it is one element that is bound as a uniform.
+    pub uniform: bool,
 }
 
 /// A number that is the same for all threads, set at launch.

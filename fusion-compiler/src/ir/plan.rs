@@ -427,6 +427,8 @@ pub struct BufferArg {
     pub dtype: DType,
     /// How the kernel's positions in it follow from the iteration space.
     pub reach: Reach,
+    /// Whether it is one element that is bound as a uniform.
+    pub uniform: bool,
 }
 
 /// Which part of a buffer a part of the iteration space touches.

@@ -102,6 +102,7 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         access: Access::Read,
         dtype: DType::F32,
         reach: Reach::Whole,
+        uniform: false,
     };
     Launch {
         kernel: Borrowed("k"),

@@ -75,6 +75,8 @@ struct Held {
 pub(super) struct Body<'w> {
     pub(super) work: &'w Work<'w>,
     pub(super) rebased: bool,
+    /// Tensors of one element that may yet be bound as uniforms.
+    uniform_buffers_left: usize,
     pub(super) sight: Sight,
     /// Those of the space, and then those of a row if it has rows.
     pub(super) dims: &'w [SpaceDim],
@@ -124,6 +126,7 @@ impl<'w> Body<'w> {
         let mut body = Body {
             work,
             rebased: facts.rebased,
+            uniform_buffers_left: facts.uniform_buffers_max,
             sight,
             dims,
             vector: dims.len() - 1,
@@ -149,8 +152,11 @@ impl<'w> Body<'w> {
     /// Another buffer of the kernel.
     pub(super) fn bind(&mut self, operand: &Operand, reach: Reach) -> BufferId {
         let Operand { slot, dtype, access, .. } = *operand;
-        self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access });
-        self.buffers.push(BufferArg { slot, access, dtype, reach });
+        let is_one = access == Access::Read && operand.axes.is_empty() && dtype.is_uniform();
+        let uniform = is_one && self.uniform_buffers_left > 0;
+        self.uniform_buffers_left -= usize::from(uniform);
+        self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access, uniform });
+        self.buffers.push(BufferArg { slot, access, dtype, reach, uniform });
         BufferId(self.buffers.len() as u16 - 1)
     }
 

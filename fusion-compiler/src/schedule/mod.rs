@@ -79,7 +79,7 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>
         }
     };
     // The last does for whatever the others do not, and has no more buffers than its group.
-    let binds = |way: &Way| way.iter().all(|kernel| kernel.buffers.len() <= facts.buffers_max);
+    let binds = |way: &Way| way.iter().all(|kernel| kernel.storage_buffers() <= facts.buffers_max);
     let last = ways.pop();
     ways.retain(binds);
     ways.extend(last);
@@ -148,6 +148,13 @@ pub struct Operand {
     pub moved: bool,
     /// One of the axes that is none in memory: parts that take turns along the axis before it.
     pub turns: Option<AxisId>,
+}
+
+impl Scheduled {
+    /// Buffers that are bound as such, and not as uniforms.
+    fn storage_buffers(&self) -> usize {
+        self.buffers.iter().filter(|buffer| !buffer.uniform).count()
+    }
 }
 
 impl Operand {

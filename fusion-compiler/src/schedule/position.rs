@@ -341,7 +341,7 @@ impl Body<'_> {
     }
 
     fn rebase(&mut self, buffer: BufferId, level: Level, index: Value) -> Value {
-        if !self.rebased {
+        if !self.rebased || self.kernel.buffer(buffer).uniform {
             return index;
         }
         let name = format!("offset of {}", self.kernel.buffer(buffer).name);

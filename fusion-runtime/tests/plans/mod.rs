@@ -43,7 +43,7 @@ const fn any(name: &'static str) -> Param {
 }
 
 const fn buffer(slot: Slot, access: Access, reach: Reach) -> BufferArg {
-    BufferArg { slot, access, dtype: DType::F32, reach }
+    BufferArg { slot, access, dtype: DType::F32, reach, uniform: false }
 }
 
 const fn of(kernel: &'static str) -> Text {

@@ -89,6 +89,10 @@ impl Cut {
         let mut cut = Cut { chunk, windows: SmallVec::new(), slides: SmallVec::new() };
         let align = backend.limits.offset_align;
         for (i, (arg, region)) in launch.buffers.iter().zip(call.buffers).enumerate() {
+            if arg.uniform {
+                cut.windows.push(whole(arg, region, backend.limits.uniform_align));
+                continue;
+            }
             cut.windows.push(match &arg.reach {
                 Reach::Linear(per) => {
                     let per = extent(backend, launch, call, per)?;

@@ -16,7 +16,7 @@ use crate::kernel::{Launch, ScalarValue};
 use super::cut::{Chunk, Cut, chunk_elements};
 use super::fault::{Gpu, lock};
 use super::pipeline::{Passing, Pipeline, WORD};
-use super::pool::Block;
+use super::pool::{Block, UNIFORM};
 use super::stream::{Arguments, Stream};
 use super::{Limits, WgpuBackend, block_of};
 
@@ -67,7 +67,7 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
             launch.kernel
         )));
     }
-    let copies = copy_shared_reads(backend, launch, call)?;
+    let copies = copy_reads(backend, launch, call)?;
     let substituted: Vec<Region<'_>>;
     let mut call = Call { symbols: call.symbols, scalars: call.scalars, buffers: call.buffers };
     if !copies.is_empty() {
@@ -222,20 +222,19 @@ fn make<'a>(
         .map_err(|error| gpu.failed("create_bind_group", &error))
 }
 
-/// Copies of what the kernel reads from a buffer that it also writes through another argument, with the numbers
-/// of the arguments: a dispatch may not bind a buffer both ways. Reads then see the old content.
-fn copy_shared_reads(
-    backend: &WgpuBackend,
-    launch: &Launch,
-    call: &Call<'_>,
-) -> Result<Vec<(usize, Memory)>> {
+/// Copies of what the kernel reads and cannot bind where it is, with the numbers of the arguments. A dispatch may not bind a
+/// buffer to read that it also writes through another argument; reads of the copy see the old content. What is bound as a uniform
+/// has to start where such may, in a buffer of which the caller said so, if it is the caller's.
+fn copy_reads(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) -> Result<Vec<(usize, Memory)>> {
     let mut copies = Vec::new();
     for (i, (arg, region)) in launch.buffers.iter().zip(call.buffers).enumerate() {
         let buffer = &block_of(region.memory).buffer;
         let written = |(other, at): (&BufferArg, &Region<'_>)| {
             other.access != Access::Read && block_of(at.memory).buffer == *buffer
         };
-        if arg.access != Access::Read || !launch.buffers.iter().zip(call.buffers).any(written) {
+        let aligned = (region.offset as u64).is_multiple_of(backend.limits.uniform_align);
+        let binds = !arg.uniform || aligned && buffer.usage().contains(UNIFORM);
+        if arg.access != Access::Read || binds && !launch.buffers.iter().zip(call.buffers).any(written) {
             continue;
         }
         let bytes = (region.len * arg.dtype.size()).next_multiple_of(WORD);

@@ -58,6 +58,8 @@ pub(super) struct WgpuBackend {
 struct Limits {
     /// Bindings start at multiples of it.
     offset_align: u64,
+    /// Where what is bound as a uniform may start.
+    uniform_align: u64,
     binding_bytes_max: u64,
     groups_max: u32,
 }
@@ -167,6 +169,7 @@ impl WgpuBackend {
                 .min(options.binding_bytes_max)
                 / GRANULE
                 * GRANULE,
+            uniform_align: u64::from(device.min_uniform_buffer_offset_alignment).max(GRANULE),
             groups_max: device.max_compute_workgroups_per_dimension.min(options.groups_max),
         };
         let uniforms = gpu.make_buffer(&wgpu::BufferDescriptor {

@@ -133,8 +133,8 @@ impl Pipelines {
                 .unsupported(format!("the {uniform_bytes} bytes of uniforms of `{}`", launch.kernel)));
         }
         // Eight are what the compiler counts on; windows on several places of a tensor may be more.
-        let (bound, most) =
-            (launch.buffers.len(), self.gpu.device.limits().max_storage_buffers_per_shader_stage);
+        let bound = launch.buffers.iter().filter(|buffer| !buffer.uniform).count();
+        let most = self.gpu.device.limits().max_storage_buffers_per_shader_stage;
         if bound > most as usize {
             let what = format!(
                 "binding {bound} buffers at once, as `{}` needs; the most is {most}: raise the device's limit `max_storage_buffers_per_shader_stage`, or call it on smaller tensors",
@@ -205,12 +205,13 @@ impl Pipelines {
     }
 
     fn buffer_layout(&self, launch: &Launch) -> wgpu::BindGroupLayout {
-        let entry = |(i, read_only)| layout_entry(i, wgpu::BufferBindingType::Storage { read_only }, false);
-        let accesses = launch.buffers.iter().map(|buffer| match buffer.access {
-            Access::Read => true,
-            Access::Write | Access::ReadWrite => false,
+        let types = launch.buffers.iter().map(|buffer| match buffer.access {
+            Access::Read if buffer.uniform => wgpu::BufferBindingType::Uniform,
+            Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+            Access::Write | Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
         });
-        let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..).zip(accesses).map(entry).collect();
+        let entries: Vec<wgpu::BindGroupLayoutEntry> =
+            (0..).zip(types).map(|(i, ty)| layout_entry(i, ty, false)).collect();
         let label = Some(&*launch.kernel);
         self.gpu
             .device

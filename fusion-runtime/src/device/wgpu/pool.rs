@@ -14,9 +14,11 @@ use super::fault::{Gpu, lock};
 
 /// Bindings end at a multiple of this.
 pub(super) const GRANULE: u64 = 16;
-/// What a kernel, an upload and a read-back need of a buffer.
+/// What a kernel, an upload and a read-back need of a buffer …
 const USAGES: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
+/// … and what a kernel needs that takes the only element of a tensor as a uniform.
+pub(super) const UNIFORM: wgpu::BufferUsages = wgpu::BufferUsages::UNIFORM;
 /// Idle bytes that are kept however little was ever in use.
 const IDLE_BYTES_MIN: u64 = 64 << 20;
 
@@ -157,7 +159,7 @@ impl Pool {
         let buffer = self.gpu.make_buffer(&wgpu::BufferDescriptor {
             label: Some("fusion tensor"),
             size,
-            usage: USAGES,
+            usage: USAGES | UNIFORM,
             mapped_at_creation: false,
         })?;
         self.made.fetch_add(1, Relaxed);

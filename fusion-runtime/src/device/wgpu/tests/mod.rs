@@ -20,6 +20,7 @@ mod launches;
 mod reuse;
 mod rows;
 mod subgroups;
+mod uniforms;
 mod windows;
 
 /// `out = relu(a + b) * c` in vectors of four with a scalar tail.
@@ -110,7 +111,7 @@ fn on_device(options: Options, test: impl FnOnce(&WgpuBackend) -> Result<()>) {
 }
 
 fn arg(slot: u16, access: Access, reach: Reach) -> BufferArg {
-    BufferArg { slot: Slot::Param(slot), access, dtype: DType::F32, reach }
+    BufferArg { slot: Slot::Param(slot), access, dtype: DType::F32, reach, uniform: false }
 }
 
 /// A launch over `symbol 0` elements.

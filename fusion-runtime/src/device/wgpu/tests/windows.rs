@@ -28,9 +28,12 @@ fuse! {
         q = old + x;
     }
     pub(crate) fn guarded(
-        x: f32[N, D], a: f32[], b: f32[], c: f32[], d: f32[], e: f32[], f: f32[], g: f32[], h: f32[]
+        x: f32[N, D], a: f32[], b: f32[], c: f32[], d: f32[], e: f32[], f: f32[], g: f32[], h: f32[],
+        i: f32[], j: f32[], k: f32[], l: f32[], m: f32[], n: f32[], o: f32[], p: f32[]
     ) -> f32[N, D] {
-        if x != a && x != b && x != c && x != d && x != e && x != f && x != g && x != h { x } else { 0.0 }
+        let first = x != a && x != b && x != c && x != d && x != e && x != f && x != g && x != h;
+        let second = x != i && x != j && x != k && x != l && x != m && x != n && x != o && x != p;
+        if first && second { x } else { 0.0 }
     }
     pub(crate) fn moments(x: f32[N, D]) -> f32[N] {
         max(x, D) + max(x + 1.0, D) + max(x - 2.0, D) + max(x + 3.0, D) + max(x - 4.0, D) + max(x + 5.0, D)
@@ -207,9 +210,12 @@ fn modest() -> Device {
 fn much_is_done_by_what_every_device_has() {
     let Some(_) = device(SMALL) else { return };
     let gpu = modest();
-    let limits: &[&[usize]] = &[&[], &[], &[], &[], &[], &[], &[], &[]];
+    let limits: &[&[usize]] = &[&[][..]; 16];
     check(&gpu, &[&[&[2, 300][..]], limits].concat(), |t| {
-        Ok(vec![guarded(&t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7], &t[8])?, moments(&t[0])?])
+        let [x, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = t else {
+            unreachable!("seventeen of them")
+        };
+        Ok(vec![guarded(x, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)?, moments(x)?])
     });
 }
 
