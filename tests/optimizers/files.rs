@@ -1,11 +1,9 @@
 //! Files that are not what they should be, and options in them.
 
-use std::collections::HashMap;
 use std::fs;
 
 use fusion::optim::{Adam, AdamW, Arena, Optimizer, Precision, RmsProp, Rule, Sgd};
 use fusion::prelude::*;
-use safetensors::SafeTensors;
 
 use super::state::fresh_path;
 use super::{bits, of_points, rules};
@@ -110,28 +108,14 @@ fn options_that_decide_on_states_have_to_fit() -> Result<()> {
     Ok(())
 }
 
-/// A file of the version before has no options.
-#[test]
-fn files_without_options_leave_them() -> Result<()> {
-    let file = saved(AdamW { lr: 0.5, ..AdamW::default() }.into())?;
-    let tensors = SafeTensors::deserialize(&file).expect("it is whole");
-    let facts = [("version", "2"), ("optimizer", "AdamW"), ("calls", "2"), ("skipped", "1")];
-    let facts: HashMap<String, String> =
-        facts.map(|(name, value)| (name.to_string(), value.to_string())).into();
-    let old = safetensors::serialize(tensors.tensors(), Some(facts)).expect("it can be written");
-    let rule = Rule::from(AdamW { lr: 0.25, ..AdamW::default() });
-    assert_eq!(load(rule, &old)?, rule);
-    Ok(())
-}
-
 /// What the header says that cannot be is told.
 #[test]
 fn headers_that_lie_are_refused() -> Result<()> {
     let rule = AdamW::default();
     let file = saved(rule.into())?;
     for (from, to, expect) in [
-        ("\"version\":\"3\"", "\"version\":\"4\"", "in version `4`, not `AdamW` in version `3`"),
-        ("\"version\":\"3\"", "\"edition\":\"3\"", "in version ``"),
+        ("\"version\":\"4\"", "\"version\":\"3\"", "in version `3`, not `AdamW` in version `4`"),
+        ("\"version\":\"4\"", "\"edition\":\"4\"", "in version ``"),
         ("\"calls\":\"2\"", "\"calls\":\"-2\"", "`calls`: invalid digit"),
         ("\"calls\":\"2\"", "\"calls\":\"0\"", "0 steps, of which 1 were skipped"),
         ("\"calls\":\"2\"", "\"calls\":\"18446744073709551615\"", "18446744073709551615 steps"),

@@ -145,7 +145,8 @@ impl Codes {
     fn value(&self, i: usize, away: i32) -> [f64; 2] {
         [0, 1].map(|kind| {
             let code = self.codes[kind][i] + away;
-            part_of_code(code, [127, 255][kind]) * f64::from(self.units[kind][i / 256])
+            let part = [part_of_mean, part_of_squares][kind](code);
+            part * f64::from(self.units[kind][i / 256])
         })
     }
 }
@@ -156,15 +157,22 @@ fn signed(code: u8) -> i32 {
     if code > 127 { -size } else { size }
 }
 
-/// What a code stands for, in units: eight codes go to each power of two, and the largest is 1.
-fn part_of_code(code: i32, largest: i32) -> f64 {
-    let below = code.abs() - largest;
-    let (power, eighths) = (below.div_euclid(8), below.rem_euclid(8));
-    let size = f64::from(8 + eighths) / 8.0 * f64::from(power).exp2();
-    if code == 0 { 0.0 } else { size.copysign(code.into()) }
+/// The number of which a code is the exponent and three digits, from 2 on: eight codes go to each power of two.
+fn of_code(code: i32) -> f64 {
+    f64::from(8 + code.rem_euclid(8)) / 4.0 * f64::from(code.div_euclid(8)).exp2()
 }
 
-/// What codes of 8 bits stand for is at most a code from the mean that they are made of, and nothing but 0 is 0.
+/// What a code of a mean stands for, in units: from 0 to 1, on either side.
+fn part_of_mean(code: i32) -> f64 {
+    ((of_code(code.abs()) - 2.0) / (of_code(127) - 2.0)).copysign(code.into())
+}
+
+/// What a code of a mean of squares stands for, in units, of which no code is 0.
+fn part_of_squares(code: i32) -> f64 {
+    (of_code(code) - 1.875) / (of_code(255) - 2.0)
+}
+
+/// What codes of 8 bits stand for is at most a code from the mean that they are made of.
 #[test]
 fn codes_are_near_what_they_stand_for() {
     on_devices(|device| {
@@ -178,8 +186,7 @@ fn codes_are_near_what_they_stand_for() {
             let [m, v] = [0.1 * f64::from(g), 0.001 * f64::from(g).powi(2)];
             let ([m0, v0], [m1, v1]) = (codes.value(i, -1), codes.value(i, 1));
             assert!((m0..=m1).contains(&m), "{device}: {m} is not from {m0} to {m1}");
-            let code = codes.codes[1][i];
-            assert!(code > 0 && (v0 < v || code == 1) && v < v1, "{device}: {v} is not from {v0} to {v1}");
+            assert!(v0 < v && v < v1, "{device}: {v} is not from {v0} to {v1}");
         }
         Ok(())
     });

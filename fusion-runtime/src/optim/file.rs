@@ -19,10 +19,7 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Of the layout that this crate writes.
-const VERSION: &str = "3";
-
-/// The same without options.
-const WITHOUT_OPTIONS: &str = "2";
+const VERSION: &str = "4";
 
 /// What stands before an option's name.
 const OPTION: &str = "option.";
@@ -151,7 +148,7 @@ impl Optimizer {
 
     /// Takes parameters, states and options from a file that `save` wrote, for the same rule and parameters, as PyTorch's
     /// `load_state_dict` does: set what is to be another learning rate afterwards. Clipping, copies and the decay of an average stay as they
-    /// are, and so do options where the file is of a version that has none.
+    /// are.
     ///
     /// # Errors
     /// `Error::File` where it cannot be read, for options that decide which states there are (`momentum` that is 0 or not, `centered`,
@@ -258,7 +255,7 @@ impl Facts {
         let known = |name: &str| metadata.and_then(|metadata| metadata.get(name)).map(String::as_str);
         let fact = |name: &str| known(name).unwrap_or("");
         let (version, optimizer) = (fact("version"), fact("optimizer"));
-        if ![VERSION, WITHOUT_OPTIONS].contains(&version) || optimizer != rule.name() {
+        if version != VERSION || optimizer != rule.name() {
             return Err(format!(
                 "holds `{optimizer}` in version `{version}`, not `{}` in version `{VERSION}`",
                 rule.name(),
@@ -268,9 +265,6 @@ impl Facts {
         let (calls, skipped) = (number("calls")?, number("skipped")?);
         if calls > STEPS_MAX || skipped > calls {
             return Err(format!("tells of {calls} steps, of which {skipped} were skipped: that cannot be"));
-        }
-        if version == WITHOUT_OPTIONS {
-            return Ok(Facts { rule: *rule, calls, skipped });
         }
         let saved = rule.with_options(|name| known(&format!("{OPTION}{name}")))?;
         rule.check_states(&saved)?;

@@ -215,11 +215,8 @@ fn codes_reach_the_end_of_large_arenas() -> Result<()> {
             End::new(&device, 1, &[1_f32])?,
             End::new(&device, 1, &[0_f32])?,
         ];
-        // What replaces a parameter of the function; the others are written in place.
-        let made = plan.outputs.iter().map(|output| match output.dest {
-            Dest::Replaces(0) => End::new(&device, len, &p),
-            Dest::Replaces(_) | Dest::Returned => End::new(&device, blocks, &units),
-        });
+        // Units are written anew, all else in place.
+        let made = plan.outputs.iter().map(|_| End::new(&device, blocks, &units));
         let made = made.collect::<Result<Vec<End>>>()?;
         let slot = |slot: Slot| match slot {
             Slot::Param(i) => params[usize::from(i)].region(),
@@ -240,16 +237,16 @@ fn codes_reach_the_end_of_large_arenas() -> Result<()> {
             let [expected, mean, squares] = stepped(element(i + 1), g[i]);
             let what = format!("{len} elements: element {i} of the end");
             assert!((f64::from(p[i]) - expected).abs() <= 1e-6, "{what}: {}, not {expected}", p[i]);
-            // Of a code the first three digits after the point are there: what it stands for is an eighth from the mean, at most.
-            let part = |code: u8, largest: i32| {
-                let below = i32::from(code) - largest;
-                f64::from(8 + below.rem_euclid(8)) / 8.0 * f64::from(below.div_euclid(8)).exp2()
+            // Three digits after the first are there: what a code stands for is an eighth from what it is made of, at most.
+            let of_code = |code: u8| f64::from(8 + code % 8) / 4.0 * f64::from(code / 8).exp2();
+            let is_near = |code: u8, largest: u8, size: f64, unit: f32| {
+                let exact = 2.0 + size / f64::from(unit) * (of_code(largest) - 2.0);
+                (of_code(code) / exact - 1.0).abs() <= 0.126
             };
-            let coded = part(m[i] & 127, 127) * f64::from(m_unit[i / 256]);
-            let is_near = (coded / mean.abs() - 1.0).abs() <= 0.126 && (m[i] > 127) == (mean < 0.0);
-            assert!(is_near, "{what}: {} of {}, not {mean}", m[i], m_unit[i / 256]);
-            let coded = part(v[i], 255) * f64::from(v_unit[i / 256]);
-            assert!((coded / squares - 1.0).abs() <= 0.126, "{what}: {coded}, not {squares}");
+            let (m, m_unit) = (m[i], m_unit[i / 256]);
+            assert!(is_near(m & 127, 127, mean.abs(), m_unit), "{what}: {m} of {m_unit}, not {mean}");
+            assert_eq!(m > 127, mean < 0.0, "{what}");
+            assert!(is_near(v[i], 255, squares, v_unit[i / 256]), "{what}: {}, not {squares}", v[i]);
         }
     }
     Ok(())

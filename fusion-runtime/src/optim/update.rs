@@ -305,41 +305,43 @@ fuse! {
         (place ^ mixed ^ mixed >> 13) * 0x9e3779b1
     }
 
-    // A code is the exponent of a number, in units of the largest of its block, and three digits after the first: of a mean fifteen
-    // powers of two and a sign, of a mean of squares thirty-one. 0 is 0; the largest code is the unit.
-    fn size_of_code(code, largest, unit) {
-        (if code == 0 { 0.0 } else { from_bits((code + (1016 - largest)) << 20) }) * unit
-    }
+    // A code is the exponent and the three digits after the first of 2 and more: 2 is 0, and what the largest code stands for is
+    // 122878 or 8053063680 beyond. So numbers of less than 2 are evenly apart, and larger ones an eighth of themselves, at most.
+    fn of_code(code) { from_bits(0x40000000 + (code << 20)) }
+    fn to_code(x, chance) { (to_bits(x) + chance) >> 20 }
+
+    // Of means fifteen powers of two and a sign; 0 is 0.
     fn mean_of_code(code, unit) {
-        let size = size_of_code(code & 127, 127, unit);
+        let part = unit / 122878.0;
+        let size = fma(of_code(code & 127), part, -2.0 * part);
         if code > 127 { -size } else { size }
     }
-    fn code_of_size(size, largest, unit, chance) {
-        // One division for a block; of what is less than normal numbers nothing is kept.
-        let part = min(size * (if unit > 1.2e-38 { 1.0 / unit } else { 0.0 }), 1.0);
-        max((to_bits(part) + (chance & 0xfffff)) >> 20, 1016 - largest) - (1016 - largest)
+    fn code_of_mean(x, unit, chance) {
+        min(to_code(fma(abs(x), 122878.0 / unit, 2.0), chance & 0xfffff), 1151) | (to_bits(x) >> 24 & 128)
     }
-    fn code_of_mean(x, unit, chance) { code_of_size(abs(x), 127, unit, chance) | (to_bits(x) >> 24 & 128) }
-    // Nothing but 0 is 0: what divides by its root would be far too large.
-    fn code_of_squares(x, unit, chance) {
-        let code = code_of_size(x, 255, unit, chance);
-        if x > 0.0 { max(code, 1) } else { 0 }
+    // Of means of squares thirty-one. No code is 0: what divides by its root would be far too large.
+    fn squares_of_code(code, unit) {
+        let part = unit / 8053063680.0;
+        fma(of_code(code), part, -1.875 * part)
     }
+    fn code_of_squares(x, unit, chance) { min(to_code(fma(x, 8053063680.0 / unit, 2.0), chance >> 12), 1279) }
+    // The largest of sizes, as bits, which are in the order of numbers, with NaN at their end; none so small that it has no inverse.
+    fn unit_of(sizes, K: dim) { max(from_bits(max(to_bits(sizes), K)), 1e-28) }
 
     pub(super) fn adam_8bit(
         p: &mut f32[B, K = 256], m: &mut u8[B, K], v: &mut u8[B, K], m_unit: &mut f32[B], v_unit: &mut f32[B],
         g: f32[B, K], factor: f32[], skipped: f32[], seed: u32, calls: f32, lr: f32, fresh1: f32, log_beta1: f32,
         fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
-        let (m0, v0) = (mean_of_code(m as u32, m_unit), size_of_code(v as u32, 255, v_unit));
+        let (m0, v0) = (mean_of_code(m as u32, m_unit), squares_of_code(v as u32, v_unit));
         let (p1, m1, v1) =
             adam_of(p, m0, v0, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        let (m_most, v_most) = (max(abs(m1), K), max(v1, K));
+        let (m_most, v_most) = (unit_of(abs(m1), K), unit_of(v1, K));
         let chance = chance(index((B, K)) as u32, seed);
         let finite = factor >= 0.0;
         p = if finite { p1 } else { p };
         m = (if finite { code_of_mean(m1, m_most, chance) } else { m as u32 }) as u8;
-        v = (if finite { code_of_squares(v1, v_most, chance >> 12) } else { v as u32 }) as u8;
+        v = (if finite { code_of_squares(v1, v_most, chance) } else { v as u32 }) as u8;
         m_unit = if finite { m_most } else { m_unit };
         v_unit = if finite { v_most } else { v_unit };
     }
