@@ -129,7 +129,7 @@ fn train(device: &Device, digits: &Digits) -> Result<(Arena, Vec<f32>), Box<dyn 
             for (name, gradient) in [("w1", dw1), ("b1", db1), ("w2", dw2), ("b2", db2)] {
                 grads.set(name, &gradient)?;
             }
-            optimizer.set_lr(schedule.at(bar.position()));
+            optimizer.set_lr(schedule.at(bar.position()))?;
             optimizer.step(&mut params, &grads)?;
             sum += loss.item()?;
             bar.inc(1);

@@ -378,7 +378,7 @@ fn arenas() {
         assert_eq!((params["a"].to_vec()?, params["none"].to_vec()?), (vec![0.0; 3], vec![]), "{device}");
         // A gradient that is the parameter itself.
         grads.set("b", &params["b"])?;
-        optimizer.set_lr(1.0);
+        optimizer.set_lr(1.0)?;
         optimizer.step(&mut params, &grads)?;
         assert_eq!(params["b"].to_vec()?, [0.0; 4], "{device}");
         assert_eq!(params.to(&Device::cpu())?["a"].to_vec()?, params["a"].to_vec()?);
@@ -402,6 +402,37 @@ fn arenas() {
     });
 }
 
+fuse! {
+    pub(crate) fn halved(lr: &mut f32[]) { lr = 0.5 * lr; }
+}
+
+/// A schedule of the device's own, of which the host knows where it asks, by a file or otherwise.
+#[test]
+fn a_learning_rate_that_is_written_on_the_device() {
+    on_devices(|device| {
+        let mut params = Arena::new(device, [("p", &Tensor::zeros(device, [3])?)])?;
+        let mut grads = params.zeros_like()?;
+        grads.set("p", &Tensor::full(device, -1.0, [3])?)?;
+        let mut optimizer = Optimizer::new(Sgd { lr: 1.0, ..Sgd::default() }, &params)?;
+        for _ in 0..4 {
+            optimizer.step(&mut params, &grads)?;
+            halved(optimizer.lr_mut())?;
+        }
+        assert_eq!(params["p"].to_vec()?, [1.0 + 0.5 + 0.25 + 0.125; 3], "{device}");
+        let path = std::env::temp_dir().join(format!("fusion-rate-{}.safetensors", std::process::id()));
+        optimizer.save(&path, &params)?;
+        let mut other = Optimizer::new(Sgd::default(), &params)?;
+        other.load(&path, &mut params)?;
+        std::fs::remove_file(&path).expect("it was written");
+        assert_eq!((other.rule().lr(), other.lr().item()?), (0.0625, 0.0625), "{device}");
+        other.step(&mut params, &grads)?;
+        assert_eq!(params["p"].to_vec()?, [1.9375; 3], "{device}");
+        other.set_lr(2.0)?;
+        assert_eq!((other.rule().lr(), other.to(&Device::cpu())?.lr().item()?), (2.0, 2.0), "{device}");
+        Ok(())
+    });
+}
+
 /// A schedule is written into the optimizer between steps.
 #[test]
 fn schedules() -> Result<()> {
@@ -412,7 +443,7 @@ fn schedules() -> Result<()> {
     let mut optimizer = Optimizer::new(Sgd::default(), &params)?;
     let schedule = Schedule::LinearWarmup { lr: 1.0, warmup: 4 };
     for step in 0..6 {
-        optimizer.set_lr(schedule.at(step));
+        optimizer.set_lr(schedule.at(step))?;
         optimizer.step(&mut params, &grads)?;
     }
     assert_eq!(params["p"].item()?, 0.25 + 0.5 + 0.75 + 1.0 + 1.0);

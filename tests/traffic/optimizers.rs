@@ -24,11 +24,16 @@ fn check(test: &str, launches: u64, bytes: [u64; 2], optimizer: fn(&Arena) -> Re
     if let Some(total) = total {
         let [found, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
         assert_eq!(found, launches, "{total}");
-        // Of numbers on the device, each thread reads one, and blocks the parts of the norm.
-        let few = if launches == 1 { 0 } else { elements };
-        let [most_loaded, most_stored] = [bytes[0] * elements + few, bytes[1] * elements + few / 8];
-        assert!((bytes[0] * elements..=most_loaded).contains(&loaded), "{total}");
-        assert!((bytes[1] * elements..=most_stored).contains(&stored), "{total}");
+        // Of numbers on the device each thread reads some, which it shares with all of a warp, and blocks the parts of the norm.
+        let few = if launches == 1 { 0 } else { elements / 8 };
+        let [least_loaded, least_stored] = bytes.map(|bytes| bytes * elements);
+        assert!((least_loaded..=least_loaded + elements + few).contains(&loaded), "{total}");
+        assert!((least_stored..=least_stored + few).contains(&stored), "{total}");
+        // Eight lanes, as beside a narrow copy, are two accesses to half of each sector.
+        if launches == 1 {
+            let loaded = 32 * number(&total, "load_sectors");
+            assert!((least_loaded..=least_loaded + elements / 16).contains(&loaded), "{total}");
+        }
     }
 }
 
@@ -59,7 +64,7 @@ fn a_copy_is_written_by_the_launch_that_updates() {
     });
 }
 
-/// 4 of the parameter and 2 of each mean, read and written, and 4 of the gradient; each thread, of four elements or more, reads the two
+/// 4 of the parameter and 2 of each mean, read and written, and 4 of the gradient; each thread, of four elements or more, reads the three
 /// numbers of all.
 #[test]
 fn states_of_16_bits_are_one_launch_of_twenty_bytes() {
@@ -74,7 +79,7 @@ fn states_of_16_bits_are_one_launch_of_twenty_bytes() {
     if let Some(total) = total {
         let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
         assert_eq!((launches, stored), (1, 8 * elements), "{total}");
-        assert!((12 * elements..=14 * elements).contains(&loaded), "{total}");
+        assert!((12 * elements..=15 * elements).contains(&loaded), "{total}");
     }
 }
 
@@ -92,8 +97,8 @@ fn states_of_8_bits_are_one_launch_of_sixteen_bytes() {
         let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
         assert_eq!(launches, 1, "{total}");
         let units = 8 * LEN / 256;
-        // Each thread reads the units of its block and the two numbers of all, for four elements or more.
-        assert!((10 * LEN + units..=10 * LEN + 4 * LEN).contains(&loaded), "{total}");
+        // Each thread reads the units of its block and the three numbers of all, for four elements or more.
+        assert!((10 * LEN + units..=10 * LEN + 5 * LEN).contains(&loaded), "{total}");
         assert_eq!(stored, 6 * LEN + units, "{total}");
     }
 }

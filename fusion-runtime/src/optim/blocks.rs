@@ -21,7 +21,7 @@ pub(super) struct Blocks {
 /// What all launches of a step know.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
-    pub(super) numbers: AdamNumbers,
+    pub(super) numbers: AdamNumbers<'a>,
     /// What gradients are multiplied by; below 0 where they are not finite.
     pub(super) factor: &'a Tensor<f32>,
     pub(super) skipped: &'a Tensor<f32>,

@@ -139,7 +139,13 @@ impl Optimizer {
             ("calls", self.calls.to_string()),
             ("skipped", self.skipped.item()?.to_string()),
         ];
-        let options = self.rule.options().into_iter().map(|(name, value)| (format!("{OPTION}{name}"), value));
+        let mut rule = self.rule;
+        let lr = self.lr.item()?;
+        if lr != rule.lr() as f32 {
+            // What was written on the device.
+            *rule.lr_mut() = f64::from(lr);
+        }
+        let options = rule.options().into_iter().map(|(name, value)| (format!("{OPTION}{name}"), value));
         let facts = facts.map(|(name, value)| (name.to_string(), value));
         let facts: HashMap<String, String> = facts.into_iter().chain(options).collect();
         let bytes = serialize(views, Some(facts)).map_err(|refused| error(refused.to_string()))?;
@@ -170,6 +176,7 @@ impl Optimizer {
         self.restore(params, arrays)?;
         let skipped = facts.skipped as f32;
         self.skipped = Tensor::full(params.device(), skipped, [])?;
+        self.lr = Tensor::full(params.device(), facts.rule.lr() as f32, [])?;
         (self.rule, self.calls, self.skips) = (facts.rule, facts.calls, self.skips || skipped > 0.0);
         self.errors = self.errors.map(|_| skipped);
         Ok(())

@@ -104,13 +104,16 @@ fn element(i: usize) -> f32 {
     (i * 7919 % 1999) as f32 / 1000.0 - 0.9993
 }
 
-/// What Adam's first step makes of a parameter of 1 and a gradient, with β of 0.9 and 0.999 and a rate of 0.1.
+/// The learning rate.
+const LR: f32 = 0.1;
+
+/// What Adam's first step makes of a parameter and a gradient, with β of 0.9 and 0.999.
 fn stepped(p: f32, g: f32) -> [f64; 3] {
     let g = f64::from(g);
-    [f64::from(p) - 0.1 * g / (g.abs() + 1e-8), 0.1 * g, 0.001 * g * g]
+    [f64::from(p) - f64::from(LR) * g / (g.abs() + 1e-8), 0.1 * g, 0.001 * g * g]
 }
 
-const NUMBERS: [f32; 9] = [0.1, 0.1, -0.105_360_52, 0.001, -0.001_000_5, 1e-8, 1.0, 0.0, 0.0];
+const NUMBERS: [f32; 8] = [0.1, -0.105_360_52, 0.001, -0.001_000_5, 1e-8, 1.0, 0.0, 0.0];
 
 fn check(got: [Vec<f32>; 3], g: &[f32], first: usize, what: &str) {
     for i in 0..g.len() {
@@ -141,7 +144,8 @@ fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
         let (p, g, zeros) = (elements(1), elements(5), vec![0_f32; end + before]);
         let ends = [&p, &zeros, &zeros, &g].map(|elements| End::new(&device, len, elements));
         let ends = ends.into_iter().collect::<Result<Vec<End>>>()?;
-        let buffers: Vec<Region<'_>> = ends.iter().map(End::region).collect();
+        let lr = End::new(&device, 1, &[LR])?;
+        let buffers: Vec<Region<'_>> = ends.iter().chain([&lr]).map(End::region).collect();
         let numbers = [&[1.0], &NUMBERS[..]].concat();
         run_from(&device, &update::adam::PLAN, launch, &symbols, len - end, &numbers, &buffers)?;
         let [p, m, v] = [0, 1, 2].map(|i| ends[i].read::<f32>(&device));
@@ -164,12 +168,12 @@ fn clipped_adam_reaches_the_end_of_large_arenas() -> Result<()> {
         let (p, g, zeros) = (elements(1), elements(5), vec![0_f32; end]);
         let ends = [&p, &zeros, &zeros, &g].map(|elements| End::new(&device, len, elements));
         let ends = ends.into_iter().collect::<Result<Vec<End>>>()?;
-        let numbers = [(1, 0_f32), (1, 1.0), (parts, 0.0), (1, 0.0)];
+        let numbers = [(1, 0_f32), (1, 1.0), (1, LR), (parts, 0.0), (1, 0.0)];
         let numbers = numbers.map(|(count, number)| End::new(&device, count, &vec![number; count]));
-        let [skipped, scale, squares, skipped_after] =
+        let [skipped, scale, lr, squares, skipped_after] =
             &numbers.into_iter().collect::<Result<Vec<End>>>()?[..]
         else {
-            unreachable!("four of them")
+            unreachable!("five of them")
         };
         // A norm of 2 is asked for.
         let options = [&[2.0, 1.0], &NUMBERS[..]].concat();
@@ -177,7 +181,8 @@ fn clipped_adam_reaches_the_end_of_large_arenas() -> Result<()> {
             Slot::Param(i @ 0..3) => ends[usize::from(i)].region(),
             Slot::Param(3) => skipped.region(),
             Slot::Param(4) => ends[3].region(),
-            Slot::Param(_) => scale.region(),
+            Slot::Param(5) => scale.region(),
+            Slot::Param(_) => lr.region(),
             Slot::Temp(_) => squares.region(),
             Slot::Output(_) => skipped_after.region(),
         };
@@ -214,12 +219,14 @@ fn codes_reach_the_end_of_large_arenas() -> Result<()> {
             End::new(&device, len, &g)?,
             End::new(&device, 1, &[1_f32])?,
             End::new(&device, 1, &[0_f32])?,
+            End::new(&device, 1, &[LR])?,
         ];
         // Units are written anew, all else in place.
         let made = plan.outputs.iter().map(|_| End::new(&device, blocks, &units));
         let made = made.collect::<Result<Vec<End>>>()?;
         let slot = |slot: Slot| match slot {
-            Slot::Param(i) => params[usize::from(i)].region(),
+            Slot::Param(i @ 0..8) => params[usize::from(i)].region(),
+            Slot::Param(_) => params[8].region(),
             Slot::Output(i) => made[usize::from(i)].region(),
             Slot::Temp(_) => unreachable!("one launch has none"),
         };

@@ -25,6 +25,8 @@ pub struct Optimizer {
     pub(super) calls: u64,
     /// Those of them that changed nothing, since gradients were not finite.
     pub(super) skipped: Tensor<f32>,
+    /// The learning rate.
+    pub(super) lr: Tensor<f32>,
     /// A scale of 1.
     one: Tensor<f32>,
     pub(super) max_norm: Option<f64>,
@@ -53,6 +55,7 @@ impl Optimizer {
             states: states.into_iter().map(state).collect::<Result<_>>()?,
             blocks: if in_blocks { Some(Blocks::new(params)?) } else { None },
             halves: if in_halves { Some(Halves::new(params)?) } else { None },
+            lr: Tensor::full(device, rule.lr() as f32, [])?,
             rule,
             followers: vec![],
             calls: 0,
@@ -67,9 +70,6 @@ impl Optimizer {
     /// The same that multiplies gradients so that the norm of all of them together is at most this, as
     /// `torch.nn.utils.clip_grad_norm_`, in the read that updates: a step is two launches. One whose gradients are not all finite,
     /// or have a norm that is not, changes nothing and does not count.
-    ///
-    /// On wgpu, whose kernels have eight buffers, one block takes the norm for `amsgrad`, and for a centred RMSprop with momentum: that is
-    /// slow, and `Error::Unsupported` where the gradients do not fit in one binding.
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
         self
@@ -135,6 +135,7 @@ impl Optimizer {
             followers: self.followers.iter().map(|follower| follower.to(device)).collect::<Result<_>>()?,
             calls: self.calls,
             skipped: self.skipped.to(device)?,
+            lr: self.lr.to(device)?,
             one: self.one.to(device)?,
             max_norm: self.max_norm,
             skips: self.skips,
@@ -142,14 +143,29 @@ impl Optimizer {
         })
     }
 
-    /// The options.
+    /// The options. Of the learning rate it knows what `set_lr` said.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// The learning rate of the steps to come.
-    pub fn set_lr(&mut self, lr: f64) {
+    /// Sets the learning rate of the steps to come, without waiting for those before.
+    ///
+    /// # Errors
+    /// As `Tensor::full`.
+    pub fn set_lr(&mut self, lr: f64) -> Result<()> {
+        self.lr = Tensor::full(self.lr.device(), lr as f32, [])?;
         *self.rule.lr_mut() = lr;
+        Ok(())
+    }
+
+    /// The learning rate, on the device.
+    pub fn lr(&self) -> &Tensor<f32> {
+        &self.lr
+    }
+
+    /// The learning rate, to be written on the device: by a schedule that is a function of `fuse!`, say.
+    pub fn lr_mut(&mut self) -> &mut Tensor<f32> {
+        &mut self.lr
     }
 
     /// One step.
@@ -182,7 +198,7 @@ impl Optimizer {
         let mut followed = 0;
         let first = self.followers.first_mut();
         let apart = self.blocks.is_some() || self.halves.is_some() || first.is_some();
-        match self.rule.adam().filter(|_| apart && self.states.len() < 3) {
+        match self.rule.adam(&self.lr).filter(|_| apart && self.states.len() < 3) {
             // One launch more where gradients are clipped: what they are multiplied by is a number of its own.
             Some(numbers) => {
                 let factor = if counts {
@@ -209,7 +225,7 @@ impl Optimizer {
                 } else {
                     Gradients::Plain(calls)
                 };
-                params.update(|p| self.rule.step(p, &mut self.states, flat, how))?;
+                params.update(|p| self.rule.step(p, &mut self.states, flat, &self.lr, how))?;
             }
         }
         self.calls = calls;

@@ -277,18 +277,18 @@ impl Rule {
     }
 
     /// What kernels of Adam take, if that is the rule.
-    pub(super) fn adam(&self) -> Option<AdamNumbers> {
-        let (lr, betas, eps, maximize, [l2, decay]) = match *self {
-            Rule::Adam(Adam { lr, betas, eps, weight_decay, maximize, .. }) => {
-                (lr, betas, eps, maximize, [weight_decay, 0.0])
+    pub(super) fn adam<'a>(&self, lr: &'a Tensor<f32>) -> Option<AdamNumbers<'a>> {
+        let (betas, eps, maximize, [l2, decay]) = match *self {
+            Rule::Adam(Adam { betas, eps, weight_decay, maximize, .. }) => {
+                (betas, eps, maximize, [weight_decay, 0.0])
             }
-            Rule::AdamW(AdamW { lr, betas, eps, weight_decay, maximize, .. }) => {
-                (lr, betas, eps, maximize, [0.0, weight_decay])
+            Rule::AdamW(AdamW { betas, eps, weight_decay, maximize, .. }) => {
+                (betas, eps, maximize, [0.0, weight_decay])
             }
             Rule::Sgd(_) | Rule::RmsProp(_) | Rule::Adagrad(_) | Rule::Lion(_) => return None,
         };
         Some(AdamNumbers {
-            lr: lr as f32,
+            lr,
             fresh: betas.map(fresh),
             logs: betas.map(|beta| beta.ln() as f32),
             eps: eps as f32,
@@ -307,23 +307,24 @@ impl Rule {
         }
     }
 
-    /// One step: a launch, or two if gradients are clipped.
+    /// One step of this rate: a launch, or two if gradients are clipped.
     pub(super) fn step(
         &self,
         p: &mut Tensor<f32>,
         states: &mut [Tensor<f32>],
         g: &Tensor<f32>,
+        lr: &Tensor<f32>,
         how: Gradients<'_>,
     ) -> Result<()> {
         match *self {
-            Rule::Sgd(options) => options.step(p, states, g, how),
-            Rule::Adam(_) | Rule::AdamW(_) => match self.adam() {
+            Rule::Sgd(options) => options.step(p, states, g, lr, how),
+            Rule::Adam(_) | Rule::AdamW(_) => match self.adam(lr) {
                 Some(numbers) => numbers.step(p, states, g, how),
                 None => unreachable!("the rule is Adam"),
             },
-            Rule::RmsProp(options) => options.step(p, states, g, how),
+            Rule::RmsProp(options) => options.step(p, states, g, lr, how),
             Rule::Adagrad(options) => {
-                let Adagrad { lr, lr_decay, weight_decay, eps, maximize, .. } = options;
+                let Adagrad { lr_decay, weight_decay, eps, maximize, .. } = options;
                 call!(
                     how,
                     adagrad,
@@ -333,10 +334,10 @@ impl Rule {
                     [s],
                     g,
                     t,
-                    [lr as f32, lr_decay as f32, eps as f32, sign(maximize), weight_decay as f32]
+                    [lr, lr_decay as f32, eps as f32, sign(maximize), weight_decay as f32]
                 )
             }
-            Rule::Lion(Lion { lr, betas: [beta1, beta2], weight_decay, maximize }) => {
+            Rule::Lion(Lion { betas: [beta1, beta2], weight_decay, maximize, .. }) => {
                 call!(
                     how,
                     lion,
@@ -345,7 +346,7 @@ impl Rule {
                     states,
                     [m],
                     g,
-                    [lr as f32, fresh(beta1), fresh(beta2), sign(maximize), weight_decay as f32]
+                    [lr, fresh(beta1), fresh(beta2), sign(maximize), weight_decay as f32]
                 )
             }
         }
@@ -358,10 +359,11 @@ impl Sgd {
         p: &mut Tensor<f32>,
         states: &mut [Tensor<f32>],
         g: &Tensor<f32>,
+        lr: &Tensor<f32>,
         how: Gradients<'_>,
     ) -> Result<()> {
-        let Sgd { lr, momentum, dampening, weight_decay, nesterov, maximize } = self;
-        let (lr, up, l2) = (lr as f32, sign(maximize), weight_decay as f32);
+        let Sgd { momentum, dampening, weight_decay, nesterov, maximize, .. } = self;
+        let (up, l2) = (sign(maximize), weight_decay as f32);
         if momentum == 0.0 {
             return call!(how, sgd, sgd_clipped, p, states, [], g, [lr, up, l2]);
         }
@@ -385,11 +387,11 @@ impl RmsProp {
         p: &mut Tensor<f32>,
         states: &mut [Tensor<f32>],
         g: &Tensor<f32>,
+        lr: &Tensor<f32>,
         how: Gradients<'_>,
     ) -> Result<()> {
-        let RmsProp { lr, alpha, eps, weight_decay, momentum, centered, maximize } = self;
-        let (lr, fresh, eps, up, l2) =
-            (lr as f32, fresh(alpha), eps as f32, sign(maximize), weight_decay as f32);
+        let RmsProp { alpha, eps, weight_decay, momentum, centered, maximize, .. } = self;
+        let (fresh, eps, up, l2) = (fresh(alpha), eps as f32, sign(maximize), weight_decay as f32);
         let kept = momentum as f32;
         match (centered, momentum != 0.0) {
             (false, false) => {
@@ -431,8 +433,8 @@ impl RmsProp {
 
 /// What kernels of Adam take, whose weight decay is coupled or not.
 #[derive(Clone, Copy)]
-pub(super) struct AdamNumbers {
-    pub(super) lr: f32,
+pub(super) struct AdamNumbers<'a> {
+    pub(super) lr: &'a Tensor<f32>,
     pub(super) fresh: [f32; 2],
     /// Logarithms of betas.
     pub(super) logs: [f32; 2],
@@ -452,7 +454,7 @@ macro_rules! with_numbers {
 }
 pub(super) use with_numbers;
 
-impl AdamNumbers {
+impl AdamNumbers<'_> {
     fn step(
         self,
         p: &mut Tensor<f32>,

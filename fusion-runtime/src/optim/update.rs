@@ -1,7 +1,8 @@
 //! The update formulas, in the language itself: each goes once over all parameters of a group.
 //!
 //! A function is one launch. Its twin `…_clipped` first takes the norm of all gradients, of which `scale` is a factor, which
-//! makes two; where that is not finite it leaves everything as it was but `skipped`, which counts these steps.
+//! makes two; where that is not finite it leaves everything as it was but `skipped`, which counts these steps. The learning rate
+//! `lr` is on the device, where schedules write it.
 //! Formulas are those of PyTorch's documentation; `t` counts steps from 1.
 
 use crate::fuse;
@@ -82,12 +83,12 @@ fuse! {
     }
 
     pub(super) fn sgd(
-        p: &mut f32[N], g: f32[N], lr: f32, sign: f32, l2: f32,
+        p: &mut f32[N], g: f32[N], lr: f32[], sign: f32, l2: f32,
     ) {
         p = sgd_of(p, g, lr, sign, l2);
     }
     pub(super) fn sgd_clipped(
-        p: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32, sign: f32, l2: f32,
+        p: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32[], sign: f32, l2: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
         p = if finite { sgd_of(p, g, lr, sign, l2) } else { p };
@@ -95,7 +96,7 @@ fuse! {
     }
 
     pub(super) fn sgd_momentum(
-        p: &mut f32[N], b: &mut f32[N], g: f32[N], t: f32, lr: f32, momentum: f32, fresh: f32, ahead: bool,
+        p: &mut f32[N], b: &mut f32[N], g: f32[N], t: f32, lr: f32[], momentum: f32, fresh: f32, ahead: bool,
         sign: f32, l2: f32,
     ) {
         let (p1, b1) = sgd_momentum_of(p, b, g, t, lr, momentum, fresh, ahead, sign, l2);
@@ -103,7 +104,7 @@ fuse! {
         b = b1;
     }
     pub(super) fn sgd_momentum_clipped(
-        p: &mut f32[N], b: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, calls: f32, lr: f32,
+        p: &mut f32[N], b: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, calls: f32, lr: f32[],
         momentum: f32, fresh: f32, ahead: bool, sign: f32, l2: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
@@ -114,7 +115,7 @@ fuse! {
     }
 
     pub(super) fn adam(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], t: f32, lr: f32, fresh1: f32, log_beta1: f32,
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], t: f32, lr: f32[], fresh1: f32, log_beta1: f32,
         fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
         let (p1, m1, v1) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
@@ -124,7 +125,7 @@ fuse! {
     }
     pub(super) fn adam_clipped(
         p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
-        calls: f32, lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
+        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
         decay: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
@@ -136,7 +137,7 @@ fuse! {
     }
 
     pub(super) fn amsgrad(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], w: &mut f32[N], g: f32[N], t: f32, lr: f32, fresh1: f32,
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], w: &mut f32[N], g: f32[N], t: f32, lr: f32[], fresh1: f32,
         log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
         let (p1, m1, v1, w1) = amsgrad_of(p, m, v, w, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
@@ -147,7 +148,7 @@ fuse! {
     }
     pub(super) fn amsgrad_clipped(
         p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], w: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[],
-        most: f32, calls: f32, lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
+        most: f32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
         sign: f32, l2: f32, decay: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
@@ -160,14 +161,14 @@ fuse! {
     }
 
     pub(super) fn rmsprop(
-        p: &mut f32[N], v: &mut f32[N], g: f32[N], lr: f32, fresh: f32, eps: f32, sign: f32, l2: f32,
+        p: &mut f32[N], v: &mut f32[N], g: f32[N], lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (p1, v1) = rmsprop_of(p, v, g, lr, fresh, eps, sign, l2);
         p = p1;
         v = v1;
     }
     pub(super) fn rmsprop_clipped(
-        p: &mut f32[N], v: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32, fresh: f32,
+        p: &mut f32[N], v: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32[], fresh: f32,
         eps: f32, sign: f32, l2: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
@@ -178,7 +179,7 @@ fuse! {
     }
 
     pub(super) fn rmsprop_momentum(
-        p: &mut f32[N], v: &mut f32[N], b: &mut f32[N], g: f32[N], momentum: f32, lr: f32, fresh: f32, eps: f32,
+        p: &mut f32[N], v: &mut f32[N], b: &mut f32[N], g: f32[N], momentum: f32, lr: f32[], fresh: f32, eps: f32,
         sign: f32, l2: f32,
     ) {
         let (p1, v1, b1) = rmsprop_momentum_of(p, v, b, g, momentum, lr, fresh, eps, sign, l2);
@@ -188,7 +189,7 @@ fuse! {
     }
     pub(super) fn rmsprop_momentum_clipped(
         p: &mut f32[N], v: &mut f32[N], b: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
-        momentum: f32, lr: f32, fresh: f32, eps: f32, sign: f32, l2: f32,
+        momentum: f32, lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
         let (p1, v1, b1) = rmsprop_momentum_of(p, v, b, g, momentum, lr, fresh, eps, sign, l2);
@@ -199,7 +200,7 @@ fuse! {
     }
 
     pub(super) fn rmsprop_centered(
-        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], g: f32[N], lr: f32, fresh: f32, eps: f32, sign: f32, l2: f32,
+        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], g: f32[N], lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (p1, v1, a1) = rmsprop_centered_of(p, v, a, g, lr, fresh, eps, sign, l2);
         p = p1;
@@ -208,7 +209,7 @@ fuse! {
     }
     pub(super) fn rmsprop_centered_clipped(
         p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
-        lr: f32, fresh: f32, eps: f32, sign: f32, l2: f32,
+        lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
         let (p1, v1, a1) = rmsprop_centered_of(p, v, a, g, lr, fresh, eps, sign, l2);
@@ -219,7 +220,7 @@ fuse! {
     }
 
     pub(super) fn rmsprop_centered_momentum(
-        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], b: &mut f32[N], g: f32[N], momentum: f32, lr: f32,
+        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], b: &mut f32[N], g: f32[N], momentum: f32, lr: f32[],
         fresh: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (p1, v1, a1, b1) = rmsprop_centered_momentum_of(p, v, a, b, g, momentum, lr, fresh, eps, sign, l2);
@@ -230,7 +231,7 @@ fuse! {
     }
     pub(super) fn rmsprop_centered_momentum_clipped(
         p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], b: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[],
-        most: f32, momentum: f32, lr: f32, fresh: f32, eps: f32, sign: f32, l2: f32,
+        most: f32, momentum: f32, lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
         let (p1, v1, a1, b1) = rmsprop_centered_momentum_of(p, v, a, b, g, momentum, lr, fresh, eps, sign, l2);
@@ -242,14 +243,14 @@ fuse! {
     }
 
     pub(super) fn adagrad(
-        p: &mut f32[N], s: &mut f32[N], g: f32[N], t: f32, lr: f32, lr_decay: f32, eps: f32, sign: f32, l2: f32,
+        p: &mut f32[N], s: &mut f32[N], g: f32[N], t: f32, lr: f32[], lr_decay: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (p1, s1) = adagrad_of(p, s, g, t, lr, lr_decay, eps, sign, l2);
         p = p1;
         s = s1;
     }
     pub(super) fn adagrad_clipped(
-        p: &mut f32[N], s: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, calls: f32, lr: f32,
+        p: &mut f32[N], s: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, calls: f32, lr: f32[],
         lr_decay: f32, eps: f32, sign: f32, l2: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
@@ -260,14 +261,14 @@ fuse! {
     }
 
     pub(super) fn lion(
-        p: &mut f32[N], m: &mut f32[N], g: f32[N], lr: f32, fresh1: f32, fresh2: f32, up: f32, decay: f32,
+        p: &mut f32[N], m: &mut f32[N], g: f32[N], lr: f32[], fresh1: f32, fresh2: f32, up: f32, decay: f32,
     ) {
         let (p1, m1) = lion_of(p, m, g, lr, fresh1, fresh2, up, decay);
         p = p1;
         m = m1;
     }
     pub(super) fn lion_clipped(
-        p: &mut f32[N], m: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32,
+        p: &mut f32[N], m: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32[],
         fresh1: f32, fresh2: f32, up: f32, decay: f32,
     ) {
         let (g, finite) = clip(g, N, scale, most);
@@ -285,7 +286,7 @@ fuse! {
         if finite { min(1.0, most / (length + 1e-6)) / scale } else { -1.0 }
     }
     pub(super) fn adam_given(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], factor: f32[], skipped: f32[], calls: f32, lr: f32,
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], factor: f32[], skipped: f32[], calls: f32, lr: f32[],
         fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
         let (p1, m1, v1) =
@@ -330,7 +331,7 @@ fuse! {
 
     pub(super) fn adam_8bit(
         p: &mut f32[B, K = 256], m: &mut u8[B, K], v: &mut u8[B, K], m_unit: &mut f32[B], v_unit: &mut f32[B],
-        g: f32[B, K], factor: f32[], skipped: f32[], seed: u32, calls: f32, lr: f32, fresh1: f32, log_beta1: f32,
+        g: f32[B, K], factor: f32[], skipped: f32[], seed: u32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32,
         fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
         let (m0, v0) = (mean_of_code(m as u32, m_unit), squares_of_code(v as u32, v_unit));
@@ -354,7 +355,7 @@ fuse! {
 
     pub(super) fn adam_bf16(
         p: &mut f32[N], both: &mut u32[N], g: f32[N], factor: f32[], skipped: f32[], seed: u32, calls: f32,
-        lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+        lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
         let (m0, v0) = (from_bits(both & 0xffff0000), from_bits(both << 16));
         let (p1, m1, v1) =
@@ -372,7 +373,7 @@ fuse! {
 
     pub(super) fn adam_followed<T>(
         p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], g: f32[N], kept: f32, factor: f32[], skipped: f32[],
-        calls: f32, lr: f32, fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
+        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
         decay: f32,
     ) {
         let (p1, m1, v1) =

@@ -3,7 +3,7 @@
 use super::windows::device;
 use super::*;
 use crate::Device;
-use crate::optim::{Adam, AdamW, Arena, Optimizer, Precision, Rule, Sgd};
+use crate::optim::{Adam, AdamW, Arena, Optimizer, Precision, RmsProp, Rule, Sgd};
 use crate::tensor::Tensor;
 
 /// Parameters after three steps, and their average.
@@ -30,18 +30,16 @@ fn trained(device: &Device, rule: Rule, clips: bool) -> Result<Vec<f32>> {
 fn arenas_beyond_a_binding() {
     let Some((device, _)) = device(Options { binding_bytes_max: 1 << 18, ..PLAIN }) else { return };
     let small = |state| Rule::from(AdamW { lr: 0.01, state, ..AdamW::default() });
-    let amsgrad = Adam { amsgrad: true, ..Adam::default() }.into();
     let rules = [
         Sgd { lr: 0.01, momentum: 0.9, ..Sgd::default() }.into(),
         small(Precision::F32),
-        amsgrad,
+        Adam { lr: 0.01, amsgrad: true, ..Adam::default() }.into(),
+        RmsProp { centered: true, momentum: 0.5, ..RmsProp::default() }.into(),
         small(Precision::Bf16),
         small(Precision::Bits8),
     ];
     for rule in rules {
-        // With a part's norm, `amsgrad` would need nine buffers, of eight that there are: so no parts, and one binding.
-        let clips = if rule == amsgrad { &[false][..] } else { &[false, true] };
-        for &clips in clips {
+        for clips in [false, true] {
             let [expected, got] = [&Device::cpu(), &device].map(|device| {
                 trained(device, rule, clips).unwrap_or_else(|error| panic!("{rule:?}: {error}"))
             });
