@@ -36,6 +36,8 @@ mod follow;
 mod halves;
 #[cfg(all(test, feature = "cuda"))]
 mod large;
+#[cfg(test)]
+mod launches;
 mod optimizer;
 mod options;
 mod rule;
