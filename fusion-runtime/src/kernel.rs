@@ -178,6 +178,8 @@ pub(crate) struct CpuBuffer {
     pub(crate) beside: Option<Beside>,
     /// The elements of the space that are the items'.
     pub(crate) own: (usize, usize),
+    /// Whether what is written goes around the caches.
+    pub(crate) streams: bool,
 }
 
 /// A uniform, resolved.
@@ -248,7 +250,7 @@ impl<'a> CpuArgs<'a> {
         // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing else
         // accesses it; `taken` keeps a second slice from being made.
         let window = unsafe { std::slice::from_raw_parts_mut(buffer.ptr.cast::<T>(), buffer.len) };
-        Window::run_of(window, buffer.first)
+        Window::run_of(window, buffer.first).streamed(buffer.streams)
     }
 
     /// Uniform `i`, an extent.

@@ -7,7 +7,10 @@ use std::ops::Range;
 
 /// The elements of a buffer that belong to the items of a call of a CPU function.
 #[derive(Debug)]
-pub struct Window<'a, T>(Part<'a, T>);
+pub struct Window<'a, T> {
+    part: Part<'a, T>,
+    streams: bool,
+}
 
 #[derive(Debug)]
 enum Part<'a, T> {
@@ -36,7 +39,18 @@ struct Rows<'a, T> {
 
 impl<'a, T> Window<'a, T> {
     pub(crate) fn run_of(elements: &'a mut [T], first: usize) -> Window<'a, T> {
-        Window(Part::Run(elements, first))
+        Window { part: Part::Run(elements, first), streams: false }
+    }
+
+    /// The same that is written around the caches.
+    pub(crate) fn streamed(self, streams: bool) -> Window<'a, T> {
+        Window { streams, ..self }
+    }
+
+    /// Whether what is written goes around the caches, by `stream`.
+    #[inline(always)]
+    pub fn streams(&self) -> bool {
+        self.streams
     }
 
     /// Of the buffer of `len` elements at `ptr`, those of the elements `own` of the space.
@@ -45,7 +59,7 @@ impl<'a, T> Window<'a, T> {
     ///
     /// For `'a` the buffer is initialised memory, and nothing else accesses the elements that are made of `own`.
     pub(crate) unsafe fn beside(ptr: *mut T, len: usize, beside: Beside, own: Range<usize>) -> Window<'a, T> {
-        Window(Part::Beside(Rows { ptr, len, beside, own, memory: PhantomData }))
+        Window { part: Part::Beside(Rows { ptr, len, beside, own, memory: PhantomData }), streams: false }
     }
 
     /// As many elements from this one on.
@@ -54,7 +68,7 @@ impl<'a, T> Window<'a, T> {
     /// Where they are not all within the window; generated code asks for no others.
     #[inline(always)]
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
-        match &mut self.0 {
+        match &mut self.part {
             Part::Run(elements, start) => &mut elements[first - *start..][..len],
             Part::Beside(rows) => rows.run(first, len),
         }
@@ -74,7 +88,7 @@ impl<'a, T> Window<'a, T> {
     /// # Panics
     /// Where they are not.
     pub fn neighbours(self) -> (&'a mut [T], usize) {
-        match self.0 {
+        match self.part {
             Part::Run(elements, first) => (elements, first),
             Part::Beside(_) => unreachable!("who asks knows the reach of the buffer"),
         }

@@ -20,7 +20,7 @@ mod said;
 use lanes::{Stream, held_element};
 use said::Said;
 
-/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `Window`, `doubles`, `fold_lanes`,
+/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `Window`, `doubles`, `fold_lanes`, `stream`,
 /// `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = HashMap::new();

@@ -5,7 +5,7 @@
 mod column;
 mod launch;
 mod memory;
-mod stream;
+pub(crate) mod stream;
 mod tile;
 
 use std::sync::Arc;

@@ -115,7 +115,8 @@ impl<'a> Work<'a> {
             }
             let (len, dtype, access) = (region.len, arg.dtype, arg.access);
             let own = (0, 0);
-            buffers.push(CpuBuffer { ptr, len, first: 0, per, dtype, access, taken: false, beside, own });
+            let (taken, streams) = (false, false);
+            buffers.push(CpuBuffer { ptr, len, first: 0, per, dtype, access, taken, beside, own, streams });
         }
         let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
         let matching = buffers.len() == launch.buffers.len();
@@ -126,10 +127,9 @@ impl<'a> Work<'a> {
 
     fn run_all(&self) {
         let items = self.items.count;
-        let tile = stream::tile_items(self);
-        let run = |first: usize, end: usize| match tile {
-            Some(tile) => stream::run(self, first, end, tile),
-            None => self.run(first, end, |_, _, _| {}),
+        let streams = matches!(self.program, Program::Function(_)) && stream::may_pay(self);
+        let run = |first: usize, end: usize| {
+            if streams { stream::run(self, first, end) } else { self.run(first, end, false) }
         };
         let done = if self.items.work() < PARALLEL_MIN { self.begin() } else { 0 };
         deal(done, items, run);
@@ -142,7 +142,7 @@ impl<'a> Work<'a> {
         // A short call does not look at the clock at all, which takes longer than starting a kernel.
         let start = (next < items).then(Instant::now);
         while next < items {
-            self.run(done, next, |_, _, _| {});
+            self.run(done, next, false);
             done = next;
             let so_far = start.map_or(Duration::ZERO, |start| start.elapsed());
             if so_far.mul_f64((items - done) as f64 / done as f64) > WAKING_PAYS {
@@ -150,7 +150,7 @@ impl<'a> Work<'a> {
             }
             next *= 2;
         }
-        self.run(done, items, |_, _, _| {});
+        self.run(done, items, false);
         items
     }
 
@@ -160,14 +160,8 @@ impl<'a> Work<'a> {
         self.buffers.iter().map(|buffer| elements * buffer.per.max(1) * buffer.dtype.size()).sum()
     }
 
-    /// Runs the items `first..end`; `redirect` may put other memory in the place of a window that is only
-    /// written, given the number of its buffer and its number of elements.
-    pub(super) fn run(
-        &self,
-        first: usize,
-        end: usize,
-        mut redirect: impl FnMut(usize, &mut CpuBuffer, usize),
-    ) {
+    /// Runs the items `first..end`; what is only written may go around the caches.
+    pub(super) fn run(&self, first: usize, end: usize, streams: bool) {
         let (from, to) = (self.items.start(first), self.items.start(end));
         assert!(from <= to && to <= self.items.elements, "items are in order and within the space");
         let mut memory = ROWS.take();
@@ -176,8 +170,7 @@ impl<'a> Work<'a> {
         }
         let rows = &mut memory[..self.row];
         let mut buffers = self.buffers.clone();
-        for (i, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.access != Access::Read)
-        {
+        for buffer in buffers.iter_mut().filter(|buffer| buffer.access != Access::Read) {
             if buffer.beside.is_some() {
                 buffer.own = (from, to);
                 continue;
@@ -185,8 +178,7 @@ impl<'a> Work<'a> {
             let [start, end] = [from, to].map(|element| (element * buffer.per).min(buffer.len));
             (buffer.first, buffer.len) = (start, end - start);
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
-            let len = buffer.len;
-            redirect(i, buffer, len);
+            buffer.streams = streams && buffer.access == Access::Write;
         }
         // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
         // memory is initialised and aligned to 16; windows, and the elements of `own`, are within their buffers

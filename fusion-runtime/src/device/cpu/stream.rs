@@ -1,135 +1,109 @@
-//! Streaming stores: a kernel writes into a tile in the L1 cache, which then goes around the caches to memory,
-//! so that what is written need not be read first.
+//! Streaming stores: what a kernel only writes goes around the caches to memory, so that it need not be read first.
 //!
-//! Invariant: only buffers that the kernel never reads are redirected, and only where it was asked for.
+//! A loop writes as many elements as are a few lines of a cache into a tile, which is then stored so, and goes on: reads of memory and
+//! writes to it overlap. Invariant: only buffers that the kernel never reads are written so, and only where memory is what it waits for.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use fusion_compiler::ir::graph::Access;
 
-use smallvec::SmallVec;
-
 use super::launch::Work;
+use crate::kernel::Word;
 
-/// Bytes of all buffers from which kernels stream: `FUSION_CPU_STREAM_BYTES`, never unless set.
-///
-/// Off by default because it pays only where no one else wants the processor. Medians of 64 alternating runs over
-/// 2²⁴ elements on 2 cores of an EPYC, streamed against not: nearly idle, `relu(a + b) * c` 10.1 ms against 11.4 ms
-/// and a copy 4.4 ms against 6.2 ms; beside programs that kept both cores busy, 13.9 against 12.6, 8.9 against 8.1,
-/// and a chain of twelve operations 14.3 against 11.6.
-fn stream_min() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    let set = || std::env::var("FUSION_CPU_STREAM_BYTES").ok()?.parse().ok();
-    *BYTES.get_or_init(|| set().unwrap_or(usize::MAX))
+/// Bytes of all buffers from which kernels stream: more than most caches hold, in which who reads the result next would not find
+/// it anyway.
+const STREAM_MIN: usize = 64 << 20;
+
+/// The same as `FUSION_CPU_STREAM_BYTES` says, and then at any pace.
+fn asked() -> Option<usize> {
+    static BYTES: OnceLock<Option<usize>> = OnceLock::new();
+    *BYTES.get_or_init(|| std::env::var("FUSION_CPU_STREAM_BYTES").ok()?.parse().ok())
 }
 
-/// Bytes per nanosecond and thread below which it is not memory that a kernel waits for. Then stores are better left
-/// to the caches, which do their work beside the arithmetic: powers of 2²⁴ elements took 28.8 ms when streamed, else
-/// 26.8 ms.
+/// Bytes per nanosecond and thread below which it is not memory that a kernel waits for, but others at work on the processor.
 const STREAM_RATE_MIN: f64 = 3.0;
 
-/// Bytes of the tile, shared by the buffers written: half of a small L1 cache.
-const TILE_BYTES: usize = 16 << 10;
+/// Elements after which a thread looks at its rate.
+const PROBE: usize = 1 << 14;
 
-/// A tile, aligned to cache lines.
-#[repr(C, align(64))]
-struct Tile([u8; TILE_BYTES]);
-
-/// Items that fit a tile, if streaming pays for this work.
-pub(super) fn tile_items(work: &Work<'_>) -> Option<usize> {
-    let bytes = |only: fn(Access) -> bool| -> usize {
-        work.buffers
-            .iter()
-            .filter(|buffer| only(buffer.access))
-            .map(|buffer| buffer.len * buffer.dtype.size())
-            .sum()
-    };
-    let scattered = work.buffers.iter().any(|buffer| buffer.beside.is_some());
-    if !cfg!(target_arch = "x86_64")
-        || scattered
-        || bytes(|_| true) < stream_min()
-        || bytes(|access| access == Access::Write) == 0
-    {
-        return None;
-    }
-    let written = work.buffers.iter().filter(|buffer| buffer.access == Access::Write);
-    // Each part of the tile starts at a cache line.
-    let item: usize = written
-        .map(|buffer| (work.items.longest() * buffer.per * buffer.dtype.size()).next_multiple_of(64))
-        .sum();
-    Some(TILE_BYTES / item).filter(|&items| items > 0)
+/// Whether streaming may pay for this work.
+pub(super) fn may_pay(work: &Work<'_>) -> bool {
+    let bytes: usize = work.buffers.iter().map(|buffer| buffer.len * buffer.dtype.size()).sum();
+    let writes = work.buffers.iter().any(|buffer| buffer.access == Access::Write);
+    cfg!(target_arch = "x86_64") && writes && bytes >= asked().unwrap_or(STREAM_MIN)
 }
 
-/// Runs the items `first..end`, `tile` of them at a time; the first through the caches, to see whether streaming pays.
-pub(super) fn run(work: &Work<'_>, first: usize, end: usize, tile: usize) {
-    let timed = (first + tile).min(end);
+/// Runs the items `first..end`; the first of them through the caches, to see whether streaming pays.
+pub(super) fn run(work: &Work<'_>, first: usize, end: usize) {
+    let timed =
+        if asked().is_some() { first } else { (first + PROBE.div_ceil(work.items.longest())).min(end) };
     let start = Instant::now();
-    work.run(first, timed, |_, _, _| {});
+    work.run(first, timed, false);
     let nanoseconds = start.elapsed().as_nanos() as f64;
-    if work.bytes(first, timed) as f64 / nanoseconds < STREAM_RATE_MIN {
-        return work.run(timed, end, |_, _, _| {});
-    }
-    let mut memory = Tile([0; TILE_BYTES]);
-    for start in (timed..end).step_by(tile) {
-        run_tile(work, (start, (start + tile).min(end)), &mut memory.0);
-    }
-    fence();
-}
-
-fn run_tile(work: &Work<'_>, (first, end): (usize, usize), mut tile: &mut [u8]) {
-    // From, to, bytes. Addresses, because the kernel holds the tile until it is done.
-    let mut flushes: SmallVec<[(*const u8, *mut u8, usize); 4]> = SmallVec::new();
-    work.run(first, end, |_, buffer, len| {
-        if buffer.access == Access::Write {
-            let bytes = len * buffer.dtype.size();
-            let (part, rest) = std::mem::take(&mut tile).split_at_mut(bytes.next_multiple_of(64));
-            let part = part.as_mut_ptr();
-            flushes.push((part, std::mem::replace(&mut buffer.ptr, part), bytes));
-            tile = rest;
-        }
-    });
-    for (part, target, bytes) in flushes {
-        // SAFETY: the kernel is done, so the part of the tile is ours again; it has these bytes, by `split_at_mut`.
-        // The target is the window of these items, as long as the part, and nobody else's.
-        unsafe { copy_around_caches(target, std::slice::from_raw_parts(part, bytes)) };
+    let streams = timed == first || work.bytes(first, timed) as f64 / nanoseconds >= STREAM_RATE_MIN;
+    work.run(timed, end, streams);
+    if streams {
+        fence();
     }
 }
 
-/// Copies with stores that go around the caches, but for the ends that do not fill a cache line.
-///
-/// # Safety
-///
-/// `target` is memory of as many bytes as `from`, which nothing else accesses.
+/// Copies with stores that go around the caches, but for the ends that do not fill a line of those.
 #[cfg(target_arch = "x86_64")]
-unsafe fn copy_around_caches(target: *mut u8, from: &[u8]) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-    let head = target.align_offset(64).min(from.len());
-    let body = (from.len() - head) / 64 * 64;
-    // SAFETY: all offsets are within both ranges; from `head` on, the target is aligned to 64, more than the 16
-    // bytes that a streaming store wants. SSE2 is part of x86-64.
+pub fn stream<T: Word>(to: &mut [T], from: &[T]) {
+    assert!(to.len() == from.len(), "as many elements");
+    let head = to.as_ptr().align_offset(LINE).min(to.len());
+    let body = (to.len() - head) / (LINE / size_of::<T>()) * (LINE / size_of::<T>());
+    let lines = head..head + body;
+    to[..head].copy_from_slice(&from[..head]);
+    to[lines.end..].copy_from_slice(&from[lines.end..]);
+    let (to, from) = (&mut to[lines.clone()], &from[lines]);
+    let bytes = size_of_val(from);
+    let (to, from) = (to.as_mut_ptr().cast::<u8>(), from.as_ptr().cast::<u8>());
+    // SAFETY: both have these bytes, whole lines, of elements that are plain numbers, and nothing else accesses the target; the
+    // processor has what it was asked for, and SSE2 is part of x86-64.
     unsafe {
-        target.copy_from_nonoverlapping(from.as_ptr(), head);
-        for at in (head..head + body).step_by(16) {
-            _mm_stream_si128(
-                target.add(at).cast::<__m128i>(),
-                _mm_loadu_si128(from.as_ptr().add(at).cast::<__m128i>()),
-            );
+        if is_x86_feature_detected!("avx512f") {
+            lines_of_64(to, from, bytes);
+        } else {
+            lines_of_16(to, from, bytes);
         }
-        let tail = head + body;
-        target.add(tail).copy_from_nonoverlapping(from.as_ptr().add(tail), from.len() - tail);
     }
+}
+
+/// Bytes of a line of the caches.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+macro_rules! lines {
+    ($($name:ident: $feature:literal, $lane:ident, $load:ident, $store:ident;)*) => { $(
+        /// Copies lines around the caches.
+        ///
+        /// # Safety
+        ///
+        /// The target is aligned to lines, both are memory of as many bytes, whole lines, and nothing else accesses the target.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        unsafe fn $name(to: *mut u8, from: *const u8, bytes: usize) {
+            use std::arch::x86_64::{$lane, $load, $store};
+            for at in (0..bytes).step_by(size_of::<$lane>()) {
+                // SAFETY: as promised by the caller.
+                unsafe { $store(to.add(at).cast(), $load(from.add(at).cast())) };
+            }
+        }
+    )* };
+}
+
+lines! {
+    lines_of_16: "sse2", __m128i, _mm_loadu_si128, _mm_stream_si128;
+    lines_of_64: "avx512f", __m512i, _mm512_loadu_si512, _mm512_stream_si512;
 }
 
 /// Copies; there are no streaming stores to use here.
-///
-/// # Safety
-///
-/// `target` is memory of as many bytes as `from`, which nothing else accesses.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn copy_around_caches(target: *mut u8, from: &[u8]) {
-    // SAFETY: as promised by the caller.
-    unsafe { target.copy_from_nonoverlapping(from.as_ptr(), from.len()) }
+#[inline(always)]
+pub fn stream<T: Word>(to: &mut [T], from: &[T]) {
+    to.copy_from_slice(from);
 }
 
 /// Makes the streamed bytes visible before whatever this thread does next.

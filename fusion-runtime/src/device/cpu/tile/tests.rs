@@ -84,6 +84,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
     let (mut a, mut out) = (a.to_vec(), [f32::NAN]);
     let buffer = |of: &mut [f32], access| CpuBuffer {
+        streams: false,
         ptr: of.as_mut_ptr().cast(),
         len: of.len(),
         first: 0,
