@@ -39,8 +39,9 @@ pub enum Precision {
     /// each run, so often that what is stored is right on average: means move by less than their last digit, too.
     Bf16,
     /// A byte for each number, of tensors of 4096 elements or more; of others as `F32`. A step is a launch for each of the two. Each 256
-    /// elements have a unit, the largest of them, as with Dettmers et al. 2022; a byte is an exponent and three digits, and numbers
-    /// are rounded up or down at random, the same way in each run, so that what is too small for a code is not lost.
+    /// elements have a unit, the largest of them, as with Dettmers et al. 2022; a byte is an exponent and three digits of a
+    /// number from 2 on, less 2, and numbers are rounded up or down at random, the same way in each run, so that what is too
+    /// small for a code is not lost.
     Bits8,
 }
 
