@@ -10,6 +10,7 @@ takes less time than the best of the others. The time of the first call is a col
 import argparse
 import datetime
 import importlib.metadata
+import importlib.util
 import itertools
 import json
 import os
@@ -246,6 +247,8 @@ def main():
     parser.add_argument("--slow", action="store_true", help="also what takes minutes: AdamW by torch.compile")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
+    if args.write and not importlib.util.find_spec("matplotlib"):
+        parser.error("--write draws a picture, which takes matplotlib")
     if args.slow:
         os.environ["COMPARE_SLOW"] = "1"
     rows = []
