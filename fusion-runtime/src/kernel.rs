@@ -166,8 +166,8 @@ pub(crate) struct CpuBuffer {
     pub(crate) len: usize,
     /// Number of the first element in the tensor.
     pub(crate) first: usize,
-    /// Elements for each element of the iteration space, where there are as many for all.
-    pub(crate) per: usize,
+    /// Elements for each element of the iteration space, where there are as many for all; else the first item has all.
+    pub(crate) per: Option<usize>,
     /// Of the elements.
     pub(crate) dtype: DType,
     /// What the kernel may do with it. Whatever may be written is handed out once, and is `Read`-less after.

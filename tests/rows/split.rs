@@ -49,7 +49,12 @@ fuse! {
         p *= min(1.0, most / length);
         length
     }
-    pub(crate) fn of_length_one(p: &mut f32[N]) { p /= norm(p); }
+    pub(crate) fn of_length_one(p: &mut f32[N], calls: &mut f32[]) -> f32[] {
+        let length = norm(p);
+        p = p / length * calls;
+        calls += 1.0;
+        length
+    }
     pub(crate) fn both_in_place(p: &mut f32[N, D], s: &mut f32[N], g: f32[D]) -> (f32[N], f32[N, D]) {
         let mu = mean(p, D);
         let old = p;
@@ -436,10 +441,14 @@ fn elements_by_a_norm_of_all() {
             let elements: Vec<f32> = (0..ELEMENTS).map(|i| i as f32 * 0.125 - 6.0).collect();
             let host: Vec<f32> = elements.iter().copied().cycle().take(d).collect();
             let mut p = Tensor::from_slice(&device, &host, [d]).expect("it fits");
-            of_length_one(&mut p).expect("it runs");
+            // Who writes it does so while others read it.
+            let mut calls = Tensor::full(&device, 1.0, []).expect("it fits");
+            let length_of_all = of_length_one(&mut p, &mut calls).expect("it runs");
+            check("calls", &calls, &[], [(2.0, 0.0)]);
             let squares = |elements: &[f32]| elements.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
             let rounds = (d / ELEMENTS) as f64;
             let length = (rounds * squares(&elements) + squares(&elements[..d % ELEMENTS])).sqrt();
+            check("length", &length_of_all, &[], [(length, (unit(d) + 4.0 * UNIT) * length)]);
             let expected = elements.iter().cycle().take(d).map(|&x| {
                 let x = f64::from(x) / length;
                 (x, (unit(d) + 4.0 * UNIT) * x.abs())

@@ -435,7 +435,7 @@ pub struct BufferArg {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reach {
     /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
-    /// chunks, and CPU items own their part of it. Whatever is written is linear.
+    /// chunks, and CPU items own their part of it.
     Linear(DimExpr),
     /// Rows lie side by side: of each run of `inner` elements of the space the buffer has `each` runs, one after another.
     /// Element `i` of the space is elements `(⌊i / inner⌋·each + e)·inner + i mod inner` of it, for all `e` below `each`.
@@ -446,7 +446,7 @@ pub enum Reach {
         /// Rows that lie side by side.
         inner: DimExpr,
     },
-    /// Any element may be read; all are seen at once.
+    /// Any element may be read; all are seen at once. What is written of it is by the first element of the space alone.
     Whole,
     /// Elements are read where the map says, through a window on part of the buffer. The kernel leaves alone the
     /// elements of the space that need what lies outside of one of its windows: launched for all combinations of

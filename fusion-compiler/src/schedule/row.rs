@@ -463,18 +463,23 @@ fn rows(
     let place = Place { element: row, coordinates: of_elements, lanes: Lanes::ONE, in_row: None };
     let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
     let stores: Vec<Stmt> = stores.map(|(store, &buffer)| body.store(buffer, store.node, &place)).collect();
-    match along {
-        Along::Team { thread, .. } if !stores.is_empty() => {
+    if !stores.is_empty() {
+        // All know what parts gave together: the first tells, and of a team its first thread.
+        let first_of_parts = of_row.last().filter(|_| shape.partials > 0).copied();
+        let first_of_team = match along {
+            Along::Team { thread, .. } => Some(*thread),
+            Along::Vector => None,
+        };
+        let tells = first_of_parts.into_iter().chain(first_of_team).map(|number| {
             let zero = body.top().index(0);
-            let mut b = body.item();
-            // All teams know what parts gave together: the first tells.
-            let tells = of_row.last().filter(|_| shape.partials > 0).into_iter().chain([thread]);
-            let tells: Vec<Value> = tells.map(|&number| b.apply(Op::Eq, &[number, zero])).collect();
-            let cond = tells.into_iter().chain(is_there).reduce(|all, one| b.apply(Op::And, &[all, one]));
-            let cond = cond.unwrap_or_else(|| unreachable!("a team has threads"));
-            b.body.push(Stmt::If { cond, body: stores });
+            body.item().apply(Op::Eq, &[number, zero])
+        });
+        let tells: Vec<Value> = tells.chain(is_there).collect();
+        let mut b = body.item();
+        match tells.into_iter().reduce(|all, one| b.apply(Op::And, &[all, one])) {
+            Some(cond) => b.body.push(Stmt::If { cond, body: stores }),
+            None => b.body.extend(stores),
         }
-        Along::Team { .. } | Along::Vector => body.item().body.extend(stores),
     }
     let (inside, _) = body.take();
     body.push(Stmt::Loop { var, kind, start, end, step: beside, carried: vec![], body: inside });

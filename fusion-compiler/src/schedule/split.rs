@@ -27,7 +27,7 @@ use crate::target::{TargetFacts, Vectors};
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Way>, Vec<Scratch>) {
     let (mut all, mut scratch) = (Vec::new(), Vec::new());
     for (cut, when) in cuts(work, facts, schedule) {
-        let mut split = Split { work, facts, cut, scratch, stages: vec![] };
+        let mut split = Split { work, cut, scratch, stages: vec![] };
         let mut left = Some(split.all());
         while let Some(stage) = left {
             left = match stage.over {
@@ -221,22 +221,9 @@ struct Round<'s> {
     partials: BTreeMap<NodeId, Operand>,
 }
 
-impl Round<'_> {
-    /// Whether all that is stored can be by whoever has the elements of a part. A CPU's threads own what they write, which a
-    /// value of the row is not.
-    fn owns(&self, facts: &TargetFacts) -> bool {
-        let group = &self.stage.group;
-        match facts.vector {
-            Vectors::Loops(_) => group.stores.iter().all(|store| group.is_of_elements(store)),
-            Vectors::Lanes(_) => true,
-        }
-    }
-}
-
 /// A split while it is made.
 struct Split<'w> {
     work: &'w Work<'w>,
-    facts: &'w TargetFacts,
     cut: Cut,
     scratch: Vec<Scratch>,
     stages: Vec<Stage>,
@@ -331,8 +318,7 @@ impl Split<'_> {
             copy.map.push(made);
         }
         let known = copy.known(&stage.known);
-        if let Some(chunk) = self.cut.chunk.filter(|_| round.owns(self.facts) && copy.graph.is_looped(along))
-        {
+        if let Some(chunk) = self.cut.chunk.filter(|_| copy.graph.is_looped(along)) {
             self.folded(round, (copy, known), &partials, chunk);
             return None;
         }

@@ -99,14 +99,14 @@ impl<'a> Work<'a> {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
             let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
             let (per, beside) = match &arg.reach {
-                Reach::Linear(per) => (extent(per)?, None),
+                Reach::Linear(per) => (Some(extent(per)?), None),
                 Reach::Beside { each, inner } => {
                     let beside = Beside { each: extent(each)?, inner: extent(inner)? };
-                    (beside.each, Some(beside))
+                    (Some(beside.each), Some(beside))
                 }
-                Reach::Whole | Reach::Windows(_) => (0, None),
+                Reach::Whole | Reach::Windows(_) => (None, None),
             };
-            if arg.access != Access::Read {
+            if let Some(per) = per.filter(|_| arg.access != Access::Read) {
                 // The last element of the space may have less than others do.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
                 if missing >= per.max(1) {
@@ -157,7 +157,8 @@ impl<'a> Work<'a> {
     /// Bytes that these items read and write; what is read whole counts as one element for each.
     pub(super) fn bytes(&self, first: usize, end: usize) -> usize {
         let elements = self.items.start(end) - self.items.start(first);
-        self.buffers.iter().map(|buffer| elements * buffer.per.max(1) * buffer.dtype.size()).sum()
+        let each = |buffer: &CpuBuffer| buffer.per.map_or(1, |per| per.max(1)) * buffer.dtype.size();
+        self.buffers.iter().map(|buffer| elements * each(buffer)).sum()
     }
 
     /// Runs the items `first..end`; what is only written may go around the caches.
@@ -175,7 +176,13 @@ impl<'a> Work<'a> {
                 buffer.own = (from, to);
                 continue;
             }
-            let [start, end] = [from, to].map(|element| (element * buffer.per).min(buffer.len));
+            let at = |element: usize| match buffer.per {
+                Some(per) => (element * per).min(buffer.len),
+                // The first item has all of it.
+                None if element > 0 => buffer.len,
+                None => 0,
+            };
+            let [start, end] = [at(from), at(to)];
             (buffer.first, buffer.len) = (start, end - start);
             buffer.ptr = buffer.ptr.wrapping_add(buffer.first * buffer.dtype.size());
             buffer.streams = streams && buffer.access == Access::Write;
