@@ -64,23 +64,30 @@ fn a_copy_is_written_by_the_launch_that_updates() {
     });
 }
 
-/// 4 of the parameter and 2 of each mean, read and written, and 4 of the gradient; each thread, of four elements or more, reads the three
-/// numbers of all.
+#[test]
+fn clipping_takes_one_launch_more_with_a_copy() {
+    let test = "optimizers::clipping_takes_one_launch_more_with_a_copy";
+    check(test, 3, [20 + 2 + 6, 12 + 2 + 2], |params| {
+        Optimizer::new(AdamW::default(), params)?.with_copy::<f16>(params).map(|one| one.with_max_norm(1.0))
+    });
+}
+
+/// 4 of the parameter and 2 of each mean, read and written, and 4 of the gradient.
 #[test]
 fn states_of_16_bits_are_one_launch_of_twenty_bytes() {
     let test = "optimizers::states_of_16_bits_are_one_launch_of_twenty_bytes";
-    let elements = model(&Device::cpu()).expect("there is memory").1;
-    let total = total(test, |device| {
-        let (mut params, _) = model(device)?;
-        let grads = params.zeros_like()?;
-        let rule = AdamW { state: Precision::Bf16, ..AdamW::default() };
-        Optimizer::new(rule, &params)?.step(&mut params, &grads)
+    check(test, 1, [12, 8], |params| {
+        Optimizer::new(AdamW { state: Precision::Bf16, ..AdamW::default() }, params)
     });
-    if let Some(total) = total {
-        let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
-        assert_eq!((launches, stored), (1, 8 * elements), "{total}");
-        assert!((12 * elements..=15 * elements).contains(&loaded), "{total}");
-    }
+}
+
+#[test]
+fn clipping_takes_one_launch_more_with_states_of_16_bits() {
+    let test = "optimizers::clipping_takes_one_launch_more_with_states_of_16_bits";
+    check(test, 2, [16, 8], |params| {
+        let rule = AdamW { state: Precision::Bf16, ..AdamW::default() };
+        Ok(Optimizer::new(rule, params)?.with_max_norm(1.0))
+    });
 }
 
 /// 4 of the parameter, 4 of its gradient and 1 of each mean, and units of blocks.

@@ -4,8 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use super::Arena;
-use super::blocks::Given;
-use super::rule::with_numbers;
+use super::rule::{AdamNumbers, Gradients, with_numbers};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -34,13 +33,14 @@ pub(super) trait Follow: Debug + Send + Sync {
     /// Bytes of its arena.
     fn bytes(&self) -> usize;
 
-    /// A step of Adam, by which it follows too.
+    /// A step of Adam, by which it follows too: one launch, or two if gradients are clipped.
     fn adam(
         &mut self,
         p: &mut Tensor<f32>,
         states: [&mut Tensor<f32>; 2],
         g: &Tensor<f32>,
-        given: Given<'_>,
+        numbers: AdamNumbers<'_>,
+        how: Gradients<'_>,
     ) -> Result<()>;
 
     /// Follows by a launch of its own, unless the step was skipped, so that the count is another than before.
@@ -82,12 +82,28 @@ impl<T: Float> Follow for Follower<T> {
         p: &mut Tensor<f32>,
         [m, v]: [&mut Tensor<f32>; 2],
         g: &Tensor<f32>,
-        given: Given<'_>,
+        numbers: AdamNumbers<'_>,
+        how: Gradients<'_>,
     ) -> Result<()> {
-        let Given { numbers, factor, skipped, calls } = given;
         let kept = self.kept;
-        self.arena.update(|q| {
-            with_numbers!(numbers, update::adam_followed, p, m, v, q, g, kept, factor, skipped, calls as f32)
+        self.arena.update(|q| match how {
+            Gradients::Plain(t) => {
+                with_numbers!(numbers, update::adam_followed, p, m, v, q, g, kept, t as f32)
+            }
+            Gradients::Clipped { scale, most, calls, skipped } => with_numbers!(
+                numbers,
+                update::adam_followed_clipped,
+                p,
+                m,
+                v,
+                q,
+                skipped,
+                g,
+                scale,
+                most as f32,
+                kept,
+                calls as f32,
+            ),
         })
     }
 

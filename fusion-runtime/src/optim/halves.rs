@@ -3,8 +3,7 @@
 use half::bf16;
 
 use super::Arena;
-use super::blocks::Given;
-use super::rule::with_numbers;
+use super::rule::{AdamNumbers, Gradients, with_numbers};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -39,11 +38,30 @@ impl Halves {
         Ok(Halves(self.0.to(device)?))
     }
 
-    /// One launch.
-    pub(super) fn step(&mut self, p: &mut Tensor<f32>, g: &Tensor<f32>, given: Given<'_>) -> Result<()> {
-        let Given { numbers, factor, skipped, calls } = given;
+    /// One launch, or two if gradients are clipped.
+    pub(super) fn step(
+        &mut self,
+        p: &mut Tensor<f32>,
+        g: &Tensor<f32>,
+        numbers: AdamNumbers<'_>,
+        how: Gradients<'_>,
+    ) -> Result<()> {
         let both = &mut self.0;
-        with_numbers!(numbers, update::adam_bf16, p, both, g, factor, skipped, calls as u32, calls as f32)
+        match how {
+            Gradients::Plain(t) => with_numbers!(numbers, update::adam_bf16, p, both, g, t as u32, t as f32),
+            Gradients::Clipped { scale, most, calls, skipped } => with_numbers!(
+                numbers,
+                update::adam_bf16_clipped,
+                p,
+                both,
+                skipped,
+                g,
+                scale,
+                most as f32,
+                calls as u32,
+                calls as f32,
+            ),
+        }
     }
 
     /// Elements.

@@ -26,7 +26,7 @@ fn a_step_is_one_kernel_and_a_clipped_one_two() {
     ];
     let clipped = plans![
         sgd_clipped sgd_momentum_clipped adam_clipped amsgrad_clipped rmsprop_clipped rmsprop_momentum_clipped
-        rmsprop_centered_clipped rmsprop_centered_momentum_clipped adagrad_clipped lion_clipped
+        rmsprop_centered_clipped rmsprop_centered_momentum_clipped adagrad_clipped lion_clipped adam_bf16_clipped
     ];
     for target in [Target::Ptx, Target::Wgsl, Target::Cpu] {
         for elements in [1, 1000, 1 << 16, 1 << 20, 1 << 22, 25_000_000, 1 << 30] {

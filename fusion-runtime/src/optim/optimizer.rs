@@ -83,8 +83,8 @@ impl Optimizer {
     }
 
     /// The same that keeps a copy of the parameters in another type, for a model that computes in it: written from each new
-    /// parameter in the launch that makes it where the rule is Adam without `amsgrad`, its state is `Precision::F32` and this is the first that follows, else by a
-    /// launch more. Clipped gradients take a launch more too.
+    /// parameter in the launch that makes it where the rule is Adam without `amsgrad`, its state is `Precision::F32` and this
+    /// is the first that follows, else by a launch more.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; as a call of a function.
@@ -194,39 +194,32 @@ impl Optimizer {
         self.skips = counts;
         let before = if self.followers.is_empty() { None } else { Some(self.skipped.clone()) };
         let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
-        let flat = grads.flat();
+        let (flat, numbers) = (grads.flat(), self.rule.adam(&self.lr));
         let mut followed = 0;
-        let first = self.followers.first_mut();
-        let apart = self.blocks.is_some() || self.halves.is_some() || first.is_some();
-        match self.rule.adam(&self.lr).filter(|_| apart && self.states.len() < 3) {
-            // One launch more where gradients are clipped: what they are multiplied by is a number of its own.
-            Some(numbers) => {
-                let factor = if counts {
-                    &update::factor(&mut self.skipped, flat, scale, most as f32)?
-                } else {
-                    &self.one
-                };
-                let given = Given { numbers, factor, skipped: &self.skipped, calls };
-                params.update(|p| {
-                    match (&mut self.halves, &mut self.states[..], &mut self.blocks, first) {
-                        (Some(halves), ..) => halves.step(p, flat, given),
-                        (None, [m, v], Some(blocks), _) => blocks.step(p, [m, v], flat, given),
-                        (None, [m, v], None, Some(first)) => {
-                            followed = 1;
-                            first.adam(p, [m, v], flat, given)
-                        }
-                        _ => unreachable!("one of them is there, and two means"),
-                    }
-                })?;
-            }
-            None => {
-                let how = if counts {
-                    Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
-                } else {
-                    Gradients::Plain(calls)
-                };
-                params.update(|p| self.rule.step(p, &mut self.states, flat, &self.lr, how))?;
-            }
+        if let (Some(blocks), Some(numbers), [m, v]) = (&mut self.blocks, numbers, &mut self.states[..]) {
+            // Blocks and what is in none share what gradients are multiplied by.
+            let factor = if counts {
+                &update::factor(&mut self.skipped, flat, scale, most as f32)?
+            } else {
+                &self.one
+            };
+            let given = Given { numbers, factor, skipped: &self.skipped, calls };
+            params.update(|p| blocks.step(p, [m, v], flat, given))?;
+        } else {
+            let how = if counts {
+                Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
+            } else {
+                Gradients::Plain(calls)
+            };
+            let first = self.followers.first_mut();
+            params.update(|p| match (numbers, &mut self.halves, &mut self.states[..], first) {
+                (Some(numbers), Some(halves), ..) => halves.step(p, flat, numbers, how),
+                (Some(numbers), None, [m, v], Some(first)) => {
+                    followed = 1;
+                    first.adam(p, [m, v], flat, numbers, how)
+                }
+                (_, _, states, _) => self.rule.step(p, states, flat, &self.lr, how),
+            })?;
         }
         self.calls = calls;
         if let Some(before) = before {

@@ -353,36 +353,56 @@ fuse! {
         m & 0xffff0000 | v >> 16
     }
 
+    // What is added to the bits of NaN could make a number of it.
+    fn kept_means(p, m, v, chance) { if p == p { means(m, v, chance) } else { 0x7fc07fc0 } }
+
     pub(super) fn adam_bf16(
-        p: &mut f32[N], both: &mut u32[N], g: f32[N], factor: f32[], skipped: f32[], seed: u32, calls: f32,
-        lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+        p: &mut f32[N], both: &mut u32[N], g: f32[N], seed: u32, t: f32, lr: f32[], fresh1: f32, log_beta1: f32,
+        fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
         let (m0, v0) = (from_bits(both & 0xffff0000), from_bits(both << 16));
-        let (p1, m1, v1) =
-            adam_of(p, m0, v0, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        let chance = chance(index(N) as u32, seed);
-        let finite = factor >= 0.0;
+        let (p1, m1, v1) = adam_of(p, m0, v0, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        p = p1;
+        both = kept_means(p1, m1, v1, chance(index(N) as u32, seed));
+    }
+    pub(super) fn adam_bf16_clipped(
+        p: &mut f32[N], both: &mut u32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, seed: u32,
+        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
+        decay: f32,
+    ) {
+        let (g, finite) = clip(g, N, scale, most);
+        let (m0, v0) = (from_bits(both & 0xffff0000), from_bits(both << 16));
+        let (p1, m1, v1) = adam_of(p, m0, v0, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
         p = if finite { p1 } else { p };
-        // What is added to the bits of NaN could make a number of it.
-        let kept = if p1 == p1 { means(m1, v1, chance) } else { 0x7fc07fc0 };
-        both = if finite { kept } else { both };
+        both = if finite { kept_means(p1, m1, v1, chance(index(N) as u32, seed)) } else { both };
+        skipped = if finite { skipped } else { skipped + 1.0 };
     }
 
     // Parameters in another type, which follow the first ones slowly or are the same.
     fn following(q, p, kept) { if kept == 0.0 { p } else { fma(q - p, kept, p) } }
 
     pub(super) fn adam_followed<T>(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], g: f32[N], kept: f32, factor: f32[], skipped: f32[],
-        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
-        decay: f32,
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], g: f32[N], kept: f32, t: f32, lr: f32[],
+        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
-        let (p1, m1, v1) =
-            adam_of(p, m, v, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        let finite = factor >= 0.0;
+        let (p1, m1, v1) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        q = following(q as f32, p1, kept);
+        p = p1;
+        m = m1;
+        v = v1;
+    }
+    pub(super) fn adam_followed_clipped<T>(
+        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], skipped: &mut f32[], g: f32[N], scale: f32[],
+        most: f32, kept: f32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
+        sign: f32, l2: f32, decay: f32,
+    ) {
+        let (g, finite) = clip(g, N, scale, most);
+        let (p1, m1, v1) = adam_of(p, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
         q = if finite { following(q as f32, p1, kept) } else { q as f32 };
         p = if finite { p1 } else { p };
         m = if finite { m1 } else { m };
         v = if finite { v1 } else { v };
+        skipped = if finite { skipped } else { skipped + 1.0 };
     }
     // After a step that was not skipped.
     pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], kept: f32) {
