@@ -1,11 +1,11 @@
 //! Named tensors one after another in one allocation.
 //!
-//! Invariant: `views` are parts of `flat`, one a name, and `flat` is written only while there are none of them. So a tensor
+//! Invariant: `views`, if there are any, are parts of `flat`, one a name; `flat` is written only while there are none. So a tensor
 //! that someone took from the arena keeps its elements, as any tensor does, and costs a copy of the whole arena.
 
 use std::collections::HashMap;
 use std::ops::Index;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -18,7 +18,8 @@ use crate::tensor::{Element, Tensor};
 pub struct Arena<T: Element = f32> {
     layout: Arc<Layout>,
     flat: Tensor<T>,
-    views: Vec<Tensor<T>>,
+    /// Made when one is asked for: whoever writes tensor after tensor makes none.
+    views: OnceLock<Vec<Tensor<T>>>,
 }
 
 /// Elements of a block, whose state of 8 bits has a unit of its own.
@@ -72,9 +73,7 @@ impl Arena {
 
 impl<T: Element> Arena<T> {
     fn zeros(device: &Device, layout: Arc<Layout>) -> Result<Arena<T>> {
-        let mut arena = Arena { flat: Tensor::zeros(device, [layout.len])?, layout, views: vec![] };
-        arena.views = arena.layout.views(&arena.flat);
-        Ok(arena)
+        Ok(Arena { flat: Tensor::zeros(device, [layout.len])?, layout, views: OnceLock::new() })
     }
 
     /// Zeros of another type.
@@ -87,19 +86,18 @@ impl<T: Element> Arena<T> {
     /// # Errors
     /// As `Tensor::to`.
     pub fn to(&self, device: &Device) -> Result<Arena<T>> {
-        let (layout, flat) = (self.layout.clone(), self.flat.to(device)?);
-        Ok(Arena { views: layout.views(&flat), layout, flat })
+        Ok(Arena { layout: self.layout.clone(), flat: self.flat.to(device)?, views: OnceLock::new() })
     }
 
     /// The tensor of a name. One that is still there when the arena is written keeps its elements, for which the whole arena is
     /// copied: drop it before.
     pub fn get(&self, name: &str) -> Option<&Tensor<T>> {
-        self.layout.numbers.get(name).map(|&i| &self.views[i])
+        self.layout.numbers.get(name).map(|&i| &self.views()[i])
     }
 
     /// Names and tensors, in the order that they were given in.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor<T>)> {
-        self.layout.names.iter().map(String::as_str).zip(&self.views)
+        self.layout.names.iter().map(String::as_str).zip(self.views())
     }
 
     /// Copies the elements of a tensor of this shape, from any device.
@@ -199,18 +197,12 @@ impl<T: Element> Arena<T> {
 
     /// Writes the memory, which no view shares meanwhile.
     fn write<R>(&mut self, write: impl FnOnce(&mut Tensor<T>, &Layout) -> R) -> R {
-        /// Makes the views again, even where what writes panics.
-        struct Written<'a, T: Element>(&'a mut Arena<T>);
+        self.views.take();
+        write(&mut self.flat, &self.layout)
+    }
 
-        impl<T: Element> Drop for Written<'_, T> {
-            fn drop(&mut self) {
-                self.0.views = self.0.layout.views(&self.0.flat);
-            }
-        }
-
-        self.views.clear();
-        let written = Written(self);
-        write(&mut written.0.flat, &written.0.layout)
+    fn views(&self) -> &[Tensor<T>] {
+        self.views.get_or_init(|| self.layout.views(&self.flat))
     }
 }
 
