@@ -138,7 +138,7 @@ impl<'a> Work<'a> {
     /// Runs items on this thread until what is left, at the pace so far, is worth waking the others; says how many.
     fn begin(&self) -> usize {
         let items = self.items.count;
-        let (mut done, mut next) = (0, PROBE.div_ceil(self.items.longest() * self.items.each.max(1)));
+        let (mut done, mut next) = (0, self.items.of(PROBE));
         // A short call does not look at the clock at all, which takes longer than starting a kernel.
         let start = (next < items).then(Instant::now);
         while next < items {
@@ -237,9 +237,9 @@ impl Items {
         })
     }
 
-    /// Most elements of an item; > 0 where there are items.
-    pub(super) fn longest(&self) -> usize {
-        self.grain.min(self.cols)
+    /// How many items go through so many elements; there are items.
+    pub(super) fn of(&self, elements: usize) -> usize {
+        elements.div_ceil(self.grain.min(self.cols) * self.each.max(1))
     }
 
     /// Elements that all items go through.
@@ -269,5 +269,26 @@ fn malformed(launch: &Launch) -> Error {
     Error::Argument {
         function: launch.kernel.to_string(),
         what: String::from("the plan has no valid CPU launch for it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(rows: i64, cols: i64, grain: u32, each: i64) -> Items {
+        let number = DimExpr::constant;
+        let space = Space { rows: number(rows), cols: number(cols), grain, each: number(each) };
+        Items::new(&space, &[]).expect("the extents have values")
+    }
+
+    #[test]
+    fn items_go_through_elements_of_the_space_and_of_rows() {
+        assert_eq!(items(1, 1 << 20, 1024, 1).of(1 << 14), 16);
+        // An item is all of a row of the space that is shorter than the grain.
+        assert_eq!(items(1000, 100, 1024, 1).of(1 << 14), 164);
+        // Rows that are combined are longer than the space tells.
+        assert_eq!(items(8192, 1, 1, 768).of(1 << 14), 22);
+        assert_eq!(items(8192, 1, 1, 0).of(100), 100);
     }
 }

@@ -11,9 +11,26 @@ use fusion_compiler::ir::graph::Access;
 use super::launch::Work;
 use crate::kernel::Word;
 
-/// Bytes of all buffers from which kernels stream: more than most caches hold, in which who reads the result next would not find
-/// it anyway.
-const STREAM_MIN: usize = 64 << 20;
+/// Bytes of all buffers above which kernels stream: more than the processor's last cache holds, in which who reads the result
+/// next would not find it anyway.
+fn last_cache() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        let largest = raw_cpuid::CpuId::new().get_cache_parameters().into_iter().flatten().map(|cache| {
+            cache.sets()
+                * cache.associativity()
+                * cache.physical_line_partitions()
+                * cache.coherency_line_size()
+        });
+        #[cfg(not(target_arch = "x86_64"))]
+        let largest = std::iter::empty();
+        largest.max().unwrap_or(LAST_CACHE)
+    })
+}
+
+/// The last cache of a processor that does not say.
+const LAST_CACHE: usize = 32 << 20;
 
 /// The same as `FUSION_CPU_STREAM_BYTES` says, and then at any pace.
 fn asked() -> Option<usize> {
@@ -31,13 +48,12 @@ const PROBE: usize = 1 << 14;
 pub(super) fn may_pay(work: &Work<'_>) -> bool {
     let bytes: usize = work.buffers.iter().map(|buffer| buffer.len * buffer.dtype.size()).sum();
     let writes = work.buffers.iter().any(|buffer| buffer.access == Access::Write);
-    cfg!(target_arch = "x86_64") && writes && bytes >= asked().unwrap_or(STREAM_MIN)
+    cfg!(target_arch = "x86_64") && writes && asked().map_or(bytes > last_cache(), |least| bytes >= least)
 }
 
 /// Runs the items `first..end`; the first of them through the caches, to see whether streaming pays.
 pub(super) fn run(work: &Work<'_>, first: usize, end: usize) {
-    let timed =
-        if asked().is_some() { first } else { (first + PROBE.div_ceil(work.items.longest())).min(end) };
+    let timed = if asked().is_some() { first } else { (first + work.items.of(PROBE)).min(end) };
     let start = Instant::now();
     work.run(first, timed, false);
     let nanoseconds = start.elapsed().as_nanos() as f64;
