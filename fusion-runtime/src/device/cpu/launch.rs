@@ -25,7 +25,7 @@ const PROBE: usize = 1 << 12;
 /// What must be left for one thread to do before waking the others pays, which takes 10 to 20 µs.
 const WAKING_PAYS: Duration = Duration::from_micros(50);
 /// Chunks per thread: enough to even out what the threads get.
-const CHUNKS_PER_THREAD: usize = 4;
+const CHUNKS_PER_THREAD: usize = 16;
 
 thread_local! {
     /// Memory for the elements of a row, kept for the next launch.
