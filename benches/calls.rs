@@ -1,7 +1,9 @@
-//! What a call costs beside the work: small tensors, into a tensor that is there.
+//! What a call costs beside the work: small tensors, into a tensor that is there. On wgpu also the time that the calling thread
+//! computes, which is what encoding takes: a software adapter computes beside it, on the same cores.
 
 use std::time::{Duration, Instant};
 
+use cpu_time::ThreadTime;
 use criterion::{BenchmarkId, Criterion};
 use fusion::prelude::*;
 
@@ -18,17 +20,22 @@ fn main() -> Result<()> {
         .measurement_time(Duration::from_millis(800))
         .without_plots()
         .configure_from_args();
-    calls(&mut criterion, "call, CPU", &Device::cpu())?;
+    let begun = Instant::now();
+    let wall = || begun.elapsed();
+    calls(&mut criterion, "call, CPU", &Device::cpu(), wall)?;
     match Device::wgpu() {
-        Ok(device) => calls(&mut criterion, "call, wgpu", &device)?,
+        Ok(device) => {
+            calls(&mut criterion, "call, wgpu", &device, wall)?;
+            calls(&mut criterion, "encoding, wgpu", &device, || ThreadTime::now().as_duration())?;
+        }
         Err(error) => eprintln!("SKIPPED on wgpu: {error}"),
     }
     criterion.final_summary();
     Ok(())
 }
 
-/// The time until a call returns; on a GPU that is before its work is done, which is waited for after all of them.
-fn calls(criterion: &mut Criterion, name: &str, device: &Device) -> Result<()> {
+/// The time by this clock until a call returns; on a GPU that is before its work is done, which is waited for after all of them.
+fn calls(criterion: &mut Criterion, name: &str, device: &Device, clock: impl Fn() -> Duration) -> Result<()> {
     let mut group = criterion.benchmark_group(name);
     let mut failed = Ok(());
     for elements in ELEMENTS {
@@ -36,9 +43,9 @@ fn calls(criterion: &mut Criterion, name: &str, device: &Device) -> Result<()> {
         let mut out = x.clone();
         group.bench_function(BenchmarkId::from_parameter(elements), |bencher| {
             bencher.iter_custom(|calls| {
-                let start = Instant::now();
+                let start = clock();
                 let called = (0..calls).try_for_each(|_| gate::into(&mut out, &x, &x, &x));
-                let time = start.elapsed();
+                let time = clock() - start;
                 failed = failed.clone().and(called).and(device.synchronize());
                 time
             });
