@@ -11,7 +11,7 @@ use super::{call, inline};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind, SpanId};
+use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind, ParamId, SpanId};
 use crate::ir::ops::{Op, Typing};
 use crate::parse::ast::{At, Binary, Block, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 
@@ -477,7 +477,14 @@ pub(super) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<
     for stmt in &block.stmts {
         match stmt {
             Stmt::Let(pattern, value) => binding(b, env, pattern, value),
-            Stmt::Assign(target, op, value, at) => assign(b, env, target, *op, (value, *at)),
+            Stmt::Assign(targets, value, at) => {
+                let given = expr(b, env, value);
+                let assigned = named_parts(b, targets, given);
+                assigned
+                    .into_iter()
+                    .for_each(|(target, given)| assign(b, env, target, given, (value.at, *at)));
+            }
+            Stmt::Update(target, op, value, at) => update(b, env, target, *op, (value, *at)),
         }
     }
     block.tail.as_ref().map(|tail| expr(b, env, tail))
@@ -485,29 +492,28 @@ pub(super) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<
 
 fn binding(b: &mut Builder<'_>, env: &mut Env, pattern: &Pattern, value: &Expr) {
     let given = expr(b, env, value);
-    match pattern {
-        Pattern::Name(name) => bind(b, env, name, given),
-        Pattern::Tuple(names, at) => {
-            let parts = match given {
-                Value::Tuple(parts) if parts.len() == names.len() => parts,
-                Value::Tuple(parts) => {
-                    b.error(*at, diag::tuple_length(parts.len(), names.len()));
-                    vec![Value::Unknown; names.len()]
-                }
-                Value::Node(_) | Value::Weak(_) => {
-                    b.error(*at, diag::not_a_tuple(names.len()));
-                    vec![Value::Unknown; names.len()]
-                }
-                Value::Unknown => vec![Value::Unknown; names.len()],
-            };
-            for (i, (name, part)) in names.iter().zip(parts).enumerate() {
-                if name.text != "_" && names[..i].iter().any(|other| other.text == name.text) {
-                    b.error(name.at, diag::duplicate_pattern(&name.text));
-                }
-                bind(b, env, name, part);
-            }
+    let named = named_parts(b, pattern, given);
+    named.into_iter().for_each(|(name, part)| bind(b, env, name, part));
+}
+
+/// What each name of a pattern stands for.
+fn named_parts<'p>(b: &mut Builder<'_>, pattern: &'p Pattern, given: Value) -> Vec<(&'p Name, Value)> {
+    let (names, at) = match pattern {
+        Pattern::Name(name) => return vec![(name, given)],
+        Pattern::Tuple(names, at) => (names, *at),
+    };
+    for (i, name) in names.iter().enumerate() {
+        if name.text != "_" && names[..i].iter().any(|other| other.text == name.text) {
+            b.error(name.at, diag::duplicate_pattern(&name.text));
         }
     }
+    let mistake = match given {
+        Value::Tuple(parts) if parts.len() == names.len() => return names.iter().zip(parts).collect(),
+        Value::Tuple(parts) => b.error(at, diag::tuple_length(parts.len(), names.len())),
+        Value::Node(_) | Value::Weak(_) => b.error(at, diag::not_a_tuple(names.len())),
+        Value::Unknown => Value::Unknown,
+    };
+    names.iter().map(|name| (name, mistake.clone())).collect()
 }
 
 fn bind(b: &mut Builder<'_>, env: &mut Env, name: &Name, value: Value) {
@@ -518,43 +524,47 @@ fn bind(b: &mut Builder<'_>, env: &mut Env, name: &Name, value: Value) {
     }
 }
 
-fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Option<Binary>, value: (&Expr, At)) {
-    let (value, at) = value;
-    let given = single(b, env, value);
-    let in_place = |var: &&super::build::Var| matches!(var.kind, VarKind::InPlace(_));
-    let (old, kind) = match env.var(&target.text) {
-        Some(var) => (var.value.clone(), var.kind),
-        None => {
-            let vars = env.vars.iter().filter(|var| in_place(var)).map(|var| var.name.as_str());
-            let near = diag::did_you_mean(&target.text, vars);
-            b.error(target.at, diag::assign_unknown(&target.text, near));
-            // What uses the name is not a second mistake.
-            env.bind(&target.text, Value::Unknown, VarKind::Let);
-            return;
-        }
-    };
-    let param = match kind {
-        VarKind::InPlace(param) => param,
-        VarKind::Param => {
-            b.error(target.at, diag::assign_not_mut(&target.text));
-            return;
-        }
-        VarKind::Let => {
-            b.error(target.at, diag::assign_let(&target.text));
-            return;
-        }
-    };
-    let new = match op {
-        Some(op) => {
-            let name = ExprKind::Name(target.text.clone());
-            let old = (old, Operand { at: target.at, kind: Some(&name) });
-            apply(b, at, table_op(op), op.symbol(), vec![old, (given, Operand::of(value))])
-        }
-        None => given,
-    };
-    let stored = super::function::fit_in_place(b, param, new, value.at, at);
+/// `p = given`, of a value that stands at the first place.
+fn assign(b: &mut Builder<'_>, env: &mut Env, target: &Name, given: Value, (place, at): (At, At)) {
+    if target.text == "_" {
+        return;
+    }
+    let Some((_, param)) = assigned(b, env, target) else { return };
+    let given = one(b, place, given);
+    let stored = super::function::fit_in_place(b, param, given, place, at);
     b.assigned.push(param);
     if let Some(var) = env.var_mut(&target.text) {
         var.value = known(stored);
     }
+}
+
+/// `p += value`.
+fn update(b: &mut Builder<'_>, env: &mut Env, target: &Name, op: Binary, (value, at): (&Expr, At)) {
+    let given = single(b, env, value);
+    let Some((old, _)) = assigned(b, env, target) else { return };
+    let name = ExprKind::Name(target.text.clone());
+    let old = (old, Operand { at: target.at, kind: Some(&name) });
+    let new = apply(b, at, table_op(op), op.symbol(), vec![old, (given, Operand::of(value))]);
+    assign(b, env, target, new, (value.at, at));
+}
+
+/// The value until now of what is assigned, and the `&mut` parameter that it is.
+fn assigned(b: &mut Builder<'_>, env: &mut Env, target: &Name) -> Option<(Value, ParamId)> {
+    let message = match env.var(&target.text) {
+        Some(var) => match var.kind {
+            VarKind::InPlace(param) => return Some((var.value.clone(), param)),
+            VarKind::Param => diag::assign_not_mut(&target.text),
+            VarKind::Let => diag::assign_let(&target.text),
+        },
+        None => {
+            let in_place = |var: &&super::build::Var| matches!(var.kind, VarKind::InPlace(_));
+            let vars = env.vars.iter().filter(in_place).map(|var| var.name.as_str());
+            let near = diag::did_you_mean(&target.text, vars);
+            // What uses the name is not a second mistake.
+            env.bind(&target.text, Value::Unknown, VarKind::Let);
+            diag::assign_unknown(&target.text, near)
+        }
+    };
+    b.error(target.at, message);
+    None
 }

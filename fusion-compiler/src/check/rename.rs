@@ -250,7 +250,9 @@ enum Found<'e> {
 fn in_block<'e>(block: &'e Block, found: &mut Vec<Found<'e>>) {
     for stmt in &block.stmts {
         match stmt {
-            Stmt::Let(_, value) | Stmt::Assign(_, _, value, _) => in_expr(value, found),
+            Stmt::Let(_, value) | Stmt::Assign(_, value, _) | Stmt::Update(_, _, value, _) => {
+                in_expr(value, found);
+            }
         }
         if let Stmt::Let(Pattern::Name(name), value) = stmt {
             found.push(Found::Let(&name.text, value));

@@ -105,10 +105,13 @@ pub(crate) struct Block {
 #[derive(Clone, Debug)]
 pub(crate) enum Stmt {
     Let(Pattern, Expr),
-    /// `p = x`, or `p += x` with the operator.
-    Assign(Name, Option<Binary>, Expr, At),
+    /// `p = x`, or `(p, q) = x`.
+    Assign(Pattern, Expr, At),
+    /// `p += x`.
+    Update(Name, Binary, Expr, At),
 }
 
+/// Names for a value, or for each part of a tuple; `_` is none.
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
     Name(Name),

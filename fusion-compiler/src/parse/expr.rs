@@ -295,9 +295,12 @@ fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
         return Err(parser.error(diag::no_let_in_inline()));
     }
     let (block, whole) = nested(&mut parser, |parser| Ok(block(parser)))?;
-    if let Some(Stmt::Assign(_, _, _, at)) = block.stmts.iter().find(|stmt| matches!(stmt, Stmt::Assign(..)))
-    {
-        return Err(parser.error_at(*at, diag::assign_in_block()));
+    let assigned = block.stmts.iter().find_map(|stmt| match stmt {
+        Stmt::Assign(_, _, at) | Stmt::Update(_, _, _, at) => Some(*at),
+        Stmt::Let(..) => None,
+    });
+    if let Some(at) = assigned {
+        return Err(parser.error_at(at, diag::assign_in_block()));
     }
     whole?;
     match &block.tail {
@@ -308,7 +311,7 @@ fn braces(parser: &mut Parser<'_, '_>) -> Parsed<Block> {
 
 fn block_depth(block: &Block) -> u32 {
     let values = block.stmts.iter().map(|stmt| match stmt {
-        Stmt::Let(_, value) | Stmt::Assign(_, _, value, _) => value.depth,
+        Stmt::Let(_, value) | Stmt::Assign(_, value, _) | Stmt::Update(_, _, value, _) => value.depth,
     });
     values.chain(block.tail.iter().map(|tail| tail.depth)).max().unwrap_or(0)
 }
@@ -337,19 +340,20 @@ fn statement(parser: &mut Parser<'_, '_>, block: &mut Block) -> Parsed<()> {
         block.stmts.push(statement);
         return Ok(());
     }
+    if let Some(targets) = targets(parser)? {
+        return assignment(parser, block, targets);
+    }
     let value = expr(parser)?;
-    match parser.symbol() {
-        Some("=") => assignment(parser, block, value, None),
-        Some("+=") => assignment(parser, block, value, Some(Binary::Add)),
-        Some("-=") => assignment(parser, block, value, Some(Binary::Sub)),
-        Some("*=") => assignment(parser, block, value, Some(Binary::Mul)),
-        Some("/=") => assignment(parser, block, value, Some(Binary::Div)),
-        Some("%=") => assignment(parser, block, value, Some(Binary::Rem)),
-        Some("&=") => assignment(parser, block, value, Some(Binary::BitAnd)),
-        Some("|=") => assignment(parser, block, value, Some(Binary::BitOr)),
-        Some("^=") => assignment(parser, block, value, Some(Binary::BitXor)),
-        Some("<<=") => assignment(parser, block, value, Some(Binary::Shl)),
-        Some(">>=") => assignment(parser, block, value, Some(Binary::Shr)),
+    let symbol = parser.symbol();
+    if symbol == Some("=") {
+        let target = assigned(parser, value)?;
+        return assignment(parser, block, Pattern::Name(target));
+    }
+    let operator = symbol.and_then(|symbol| symbol.strip_suffix('=')).and_then(Binary::of_symbol);
+    if let Some((op, _)) = operator.filter(|(_, tightness)| *tightness > COMPARISON) {
+        return update(parser, block, value, op);
+    }
+    match symbol {
         _ if parser.at_end() => {
             block.tail = Some(value);
             Ok(())
@@ -400,23 +404,55 @@ fn bound(parser: &mut Parser<'_, '_>, what: &str) -> Parsed<Name> {
     if parser.is_word("_") { parser.name_or_keyword() } else { parser.name(what) }
 }
 
-fn assignment(
-    parser: &mut Parser<'_, '_>,
-    block: &mut Block,
-    target: Expr,
-    op: Option<Binary>,
-) -> Parsed<()> {
-    let symbol = parser.symbol().unwrap_or("=");
-    let at = parser.expect(symbol, "`=`")?;
-    let ExprKind::Name(text) = target.kind else {
-        return Err(parser.error_at(target.at, diag::assign_target()));
+/// `(p, q)` of `(p, q) = x`.
+fn targets(parser: &mut Parser<'_, '_>) -> Parsed<Option<Pattern>> {
+    let start = parser.cursor();
+    let Some((inner, at, span)) = parser.group(Delimiter::Parenthesis) else { return Ok(None) };
+    if parser.symbol() != Some("=") {
+        parser.seek(start);
+        return Ok(None);
+    }
+    let target = |parser: &mut Parser<'_, '_>| {
+        if parser.is_word("_") {
+            return parser.name_or_keyword();
+        }
+        let target = expr(parser)?;
+        assigned(parser, target)
     };
+    Ok(Some(Pattern::Tuple(parser.within(inner, span).list(target)?, at)))
+}
+
+fn assignment(parser: &mut Parser<'_, '_>, block: &mut Block, targets: Pattern) -> Parsed<()> {
+    let at = parser.expect("=", "`=`")?;
+    let value = assigned_value(parser)?;
+    block.stmts.push(Stmt::Assign(targets, value, at));
+    Ok(())
+}
+
+/// `p += x`, of any operator.
+fn update(parser: &mut Parser<'_, '_>, block: &mut Block, target: Expr, op: Binary) -> Parsed<()> {
+    let at = parser.expect(parser.symbol().unwrap_or("="), "`=`")?;
+    let target = assigned(parser, target)?;
+    let value = assigned_value(parser)?;
+    block.stmts.push(Stmt::Update(target, op, value, at));
+    Ok(())
+}
+
+/// The name that stands where something is assigned.
+fn assigned(parser: &mut Parser<'_, '_>, target: Expr) -> Parsed<Name> {
+    match target.kind {
+        ExprKind::Name(text) => Ok(Name { text, at: target.at }),
+        _ => Err(parser.error_at(target.at, diag::assign_target())),
+    }
+}
+
+/// What is assigned, up to the end of the statement.
+fn assigned_value(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let value = expr(parser)?;
     if !parser.at_end() {
         parser.expect(";", "an operator or `;`")?;
     }
-    block.stmts.push(Stmt::Assign(Name { text, at: target.at }, op, value, at));
-    Ok(())
+    Ok(value)
 }
 
 /// A literal: a number with or without its suffix.

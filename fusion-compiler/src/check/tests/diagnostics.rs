@@ -127,6 +127,31 @@ fn results() {
         "pub fn f(x: f32[N]) -> f32[N] { let y = x; y += 1; y }",
         &["`y` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`"],
     );
+    refused(
+        "pub fn f(p: &mut f32[N], q: &mut f32[N]) { (p, q) = p; }",
+        &["this is one value, and the pattern names 2"],
+    );
+    refused("pub fn f(p: &mut f32[N]) { (p, p) = (p, p); }", &["`p` is named twice in one pattern"]);
+    refused(
+        "pub fn f(p: &mut f32[N], x: f32[N]) { (p, x) = (x, p); }",
+        &["`x` cannot be assigned to: declare it `x: &mut f32[…]`, or use `let`"],
+    );
+    refused(
+        "pub fn f(p: &mut f32[N]) { (p, p * 2) = (p, p); }",
+        &["only a `&mut` parameter, by its name, can be assigned to"],
+    );
+    refused(
+        "pub fn f(p: &mut f32[N]) { (p, _) = (p, p, p); }",
+        &["this is 3 values, and the pattern names 2"],
+    );
+    refused(
+        "pub fn f(p: &mut f32[N]) { (p,) += (p,); }",
+        &["only a `&mut` parameter, by its name, can be assigned to"],
+    );
+    refused(
+        "pub fn f(p: &mut f32[N]) { p = (p, p); }",
+        &["this is several values: take them apart with `let (a, b) = …;`"],
+    );
 }
 
 #[test]

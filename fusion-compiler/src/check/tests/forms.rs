@@ -94,6 +94,40 @@ fn every_operator_assigns() {
 }
 
 #[test]
+fn parts_of_a_tuple_are_assigned_after_all_of_it_is_computed() {
+    check(
+        "pub fn exchange(p: &mut f32[N], q: &mut f32[N]) { (p, q, _) = (q, p, p); q += 1; }",
+        &[
+            "fn exchange(p: &mut f32[N], q: &mut f32[N])",
+            "%0: f32[N] = p",
+            "%1: f32[N] = q",
+            "%2: f32 = 1.0",
+            "%3: f32[N] = add %0, %2",
+            "p[N] = %1",
+            "q[N] = %3",
+        ],
+    );
+    check(
+        "fn both(p, b) { (p + b, p * b) }
+        pub fn step(p: &mut f32[N], b: &mut f32[N], held: bool) {
+            (p, b) = if held { (p, b) } else { both(p, b) };
+        }",
+        &[
+            "fn step(p: &mut f32[N], b: &mut f32[N], held: bool)",
+            "%0: f32[N] = p",
+            "%1: f32[N] = b",
+            "%2: bool = held",
+            "%3: f32[N] = add %0, %1",
+            "%4: f32[N] = mul %0, %1",
+            "%5: f32[N] = select %2, %0, %3",
+            "%6: f32[N] = select %2, %1, %4",
+            "p[N] = %5",
+            "b[N] = %6",
+        ],
+    );
+}
+
+#[test]
 fn a_smaller_value_fills_an_in_place_parameter() {
     check(
         "pub fn fill(p: &mut f32[N, D], x: f32[D]) { p = x; }",
