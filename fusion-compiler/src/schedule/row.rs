@@ -32,7 +32,12 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             let mut ways = Vec::new();
             for index in widths(work, facts) {
                 for lanes in [lanes(work, facts, most), 1] {
-                    ways.extend(ways_of(facts, index, lanes, !held.is_empty()));
+                    ways.extend(ways_of(
+                        facts,
+                        index,
+                        lanes,
+                        (!work.group.order.is_empty(), !held.is_empty()),
+                    ));
                 }
             }
             let mut scheduled: Vec<Scheduled> =
@@ -77,15 +82,17 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 }
 
 /// The teams that may share a row, and then what does for rows that none of them can hold. Few devices ever need wide
-/// positions, and those have long rows or many.
-fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, holds: bool) -> Vec<Way> {
+/// positions, and those have long rows or many; and the only row, which is not cut into parts, is a launch's latency to the
+/// largest team, held or not.
+fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, (several, holds): (bool, bool)) -> Vec<Way> {
     let way = |team, holds| Way { index, lanes, team, beside: 1, holds };
-    let rest = middle_team(facts).map(|team| way(team, false));
     let teams: &[Team] = match (index, holds) {
+        _ if !several => return facts.teams.last().map(|&team| way(team, false)).into_iter().collect(),
         (IndexWidth::Bits64, _) => &[],
         (IndexWidth::Bits32, true) => facts.teams,
         (IndexWidth::Bits32, false) => &facts.teams[..1],
     };
+    let rest = middle_team(facts).map(|team| way(team, false));
     teams.iter().map(|&team| way(team, holds)).chain(rest).collect()
 }
 
