@@ -1,6 +1,6 @@
 //! Steps over all parameters of a model.
 
-use fusion::optim::{Adam, AdamW, Arena, Optimizer, Precision};
+use fusion::optim::{Adam, AdamW, Arena, Lion, Optimizer, Precision};
 use fusion::prelude::*;
 
 use super::{number, total};
@@ -69,6 +69,24 @@ fn clipping_takes_one_launch_more_with_a_copy() {
     let test = "optimizers::clipping_takes_one_launch_more_with_a_copy";
     check(test, 3, [20 + 2 + 6, 12 + 2 + 2], |params| {
         Optimizer::new(AdamW::default(), params)?.with_copy::<f16>(params).map(|one| one.with_max_norm(1.0))
+    });
+}
+
+/// Whatever the rule, and the precision of its state.
+#[test]
+fn copies_of_all_rules_are_written_by_the_launch_that_updates() {
+    let test = "optimizers::copies_of_all_rules_are_written_by_the_launch_that_updates";
+    check(test, 2, [12 + 2 + 6, 8 + 2 + 2], |params| {
+        Optimizer::new(Lion::default(), params)?.with_copy::<bf16>(params)
+    });
+}
+
+#[test]
+fn averages_are_written_by_the_launch_that_updates() {
+    let test = "optimizers::averages_are_written_by_the_launch_that_updates";
+    check(test, 3, [16 + 4 + 8, 8 + 4 + 4], |params| {
+        let rule = AdamW { state: Precision::Bf16, ..AdamW::default() };
+        Ok(Optimizer::new(rule, params)?.with_average(0.9, params)?.with_max_norm(1.0))
     });
 }
 

@@ -2,7 +2,7 @@
 
 use super::Arena;
 use super::arena::BLOCK;
-use super::rule::{AdamNumbers, with_numbers};
+use super::rule::AdamNumbers;
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -21,7 +21,8 @@ pub(super) struct Blocks {
 /// What all launches of a step know.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
-    pub(super) numbers: AdamNumbers<'a>,
+    pub(super) numbers: AdamNumbers,
+    pub(super) lr: &'a Tensor<f32>,
     /// What gradients are multiplied by; below 0 where they are not finite.
     pub(super) factor: &'a Tensor<f32>,
     pub(super) skipped: &'a Tensor<f32>,
@@ -51,30 +52,24 @@ impl Blocks {
         g: &Tensor<f32>,
         given: Given<'_>,
     ) -> Result<()> {
-        let Given { numbers, factor, skipped, calls } = given;
+        let Given { numbers, lr, factor, skipped, calls } = given;
+        let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
+        let (seed, calls) = (calls as u32, calls as f32);
         let Blocks { mean, squares, units: [m_unit, v_unit] } = self;
         let (shape, large) = (mean.shape().clone(), mean.len());
         let blocks = g.part(0, shape.clone());
         p.lend(0, shape, |p| {
-            with_numbers!(
-                numbers,
-                update::adam_8bit,
-                p,
-                mean,
-                squares,
-                m_unit,
-                v_unit,
-                &blocks,
-                factor,
-                skipped,
-                calls as u32,
-                calls as f32,
+            update::adam_8bit(
+                p, mean, squares, m_unit, v_unit, &blocks, factor, skipped, seed, calls, lr, fresh1, log1,
+                fresh2, log2, eps, up, l2, decay,
             )
         })?;
         let others = Shape::from([p.len() - large]);
         let g = g.part(large, others.clone());
         p.lend(large, others, |p| {
-            with_numbers!(numbers, update::adam_given, p, m, v, &g, factor, skipped, calls as f32)
+            update::adam_given(
+                p, m, v, &g, factor, skipped, calls, lr, fresh1, log1, fresh2, log2, eps, up, l2, decay,
+            )
         })
     }
 

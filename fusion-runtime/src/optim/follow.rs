@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use super::Arena;
-use super::rule::{AdamNumbers, Gradients, with_numbers};
+use super::rule::{Rule, States, Step};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -33,15 +33,8 @@ pub(super) trait Follow: Debug + Send + Sync {
     /// Bytes of its arena.
     fn bytes(&self) -> usize;
 
-    /// A step of Adam, by which it follows too: one launch, or two if gradients are clipped.
-    fn adam(
-        &mut self,
-        p: &mut Tensor<f32>,
-        states: [&mut Tensor<f32>; 2],
-        g: &Tensor<f32>,
-        numbers: AdamNumbers<'_>,
-        how: Gradients<'_>,
-    ) -> Result<()>;
+    /// A step by which it follows too: one launch, or two if gradients are clipped.
+    fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()>;
 
     /// Follows by a launch of its own, unless the step was skipped, so that the count is another than before.
     fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()>;
@@ -77,34 +70,9 @@ impl<T: Float> Follow for Follower<T> {
         self.arena.bytes()
     }
 
-    fn adam(
-        &mut self,
-        p: &mut Tensor<f32>,
-        [m, v]: [&mut Tensor<f32>; 2],
-        g: &Tensor<f32>,
-        numbers: AdamNumbers<'_>,
-        how: Gradients<'_>,
-    ) -> Result<()> {
+    fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()> {
         let kept = self.kept;
-        self.arena.update(|q| match how {
-            Gradients::Plain(t) => {
-                with_numbers!(numbers, update::adam_followed, p, m, v, q, g, kept, t as f32)
-            }
-            Gradients::Clipped { scale, most, calls, skipped } => with_numbers!(
-                numbers,
-                update::adam_followed_clipped,
-                p,
-                m,
-                v,
-                q,
-                skipped,
-                g,
-                scale,
-                most as f32,
-                kept,
-                calls as f32,
-            ),
-        })
+        self.arena.update(|q| rule.step(states, step.followed_by(q, kept)))
     }
 
     fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()> {

@@ -3,11 +3,11 @@
 use half::bf16;
 
 use super::Arena;
-use super::rule::{AdamNumbers, Gradients, with_numbers};
+use super::rule::{AdamNumbers, Gradients, Step, call};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::tensor::{Float, Tensor};
 
 /// The means of gradients, in the high halves, and of their squares.
 #[derive(Debug)]
@@ -39,29 +39,18 @@ impl Halves {
     }
 
     /// One launch, or two if gradients are clipped.
-    pub(super) fn step(
-        &mut self,
-        p: &mut Tensor<f32>,
-        g: &Tensor<f32>,
-        numbers: AdamNumbers<'_>,
-        how: Gradients<'_>,
-    ) -> Result<()> {
-        let both = &mut self.0;
-        match how {
-            Gradients::Plain(t) => with_numbers!(numbers, update::adam_bf16, p, both, g, t as u32, t as f32),
-            Gradients::Clipped { scale, most, calls, skipped } => with_numbers!(
-                numbers,
-                update::adam_bf16_clipped,
-                p,
-                both,
-                skipped,
-                g,
-                scale,
-                most as f32,
-                calls as u32,
-                calls as f32,
-            ),
-        }
+    pub(super) fn step<T: Float>(&mut self, numbers: AdamNumbers, step: Step<'_, T>) -> Result<()> {
+        let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
+        let seed = match &step.how {
+            Gradients::Plain(t) => *t as u32,
+            Gradients::Clipped { calls, .. } => *calls as u32,
+        };
+        call!(
+            step,
+            [adam_bf16 adam_bf16_clipped adam_bf16_followed adam_bf16_followed_clipped],
+            [&mut self.0],
+            [fresh1, log1, fresh2, log2, eps, up, l2, decay, seed]
+        )
     }
 
     /// Elements.

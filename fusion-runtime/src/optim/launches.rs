@@ -2,6 +2,7 @@
 
 use fusion_compiler::ir::plan::Target;
 use fusion_compiler::target::limits;
+use half::{bf16, f16};
 
 use super::update;
 use crate::kernel::Plan;
@@ -18,22 +19,46 @@ fn launches(plan: &Plan, target: Target, elements: i64) -> usize {
 #[test]
 fn a_step_is_one_kernel_and_a_clipped_one_two() {
     macro_rules! plans {
-        ($($update:ident)*) => { [$((stringify!($update), &*update::$update::PLAN)),*] };
+        ($($update:ident)*) => { vec![$((stringify!($update), &*update::$update::PLAN)),*] };
+        ($type:ty: $($update:ident)*) => {
+            vec![$((concat!(stringify!($update), " ", stringify!($type)), update::$update::plan::<$type>())),*]
+        };
     }
-    let plain = plans![
+    macro_rules! followed {
+        ($type:ty) => {
+            (
+                plans![
+                    $type: sgd_followed sgd_momentum_followed adam_followed amsgrad_followed rmsprop_followed
+                    rmsprop_momentum_followed rmsprop_centered_followed rmsprop_centered_momentum_followed
+                    adagrad_followed lion_followed adam_bf16_followed
+                ],
+                plans![
+                    $type: sgd_followed_clipped sgd_momentum_followed_clipped adam_followed_clipped
+                    amsgrad_followed_clipped rmsprop_followed_clipped rmsprop_momentum_followed_clipped
+                    rmsprop_centered_followed_clipped rmsprop_centered_momentum_followed_clipped
+                    adagrad_followed_clipped lion_followed_clipped adam_bf16_followed_clipped
+                ],
+            )
+        };
+    }
+    let mut plain = plans![
         sgd sgd_momentum adam amsgrad rmsprop rmsprop_momentum rmsprop_centered rmsprop_centered_momentum adagrad lion
         adam_given adam_8bit adam_bf16
     ];
-    let clipped = plans![
+    let mut clipped = plans![
         sgd_clipped sgd_momentum_clipped adam_clipped amsgrad_clipped rmsprop_clipped rmsprop_momentum_clipped
         rmsprop_centered_clipped rmsprop_centered_momentum_clipped adagrad_clipped lion_clipped adam_bf16_clipped
     ];
+    for (one, two) in [followed!(f32), followed!(f16), followed!(bf16)] {
+        plain.extend(one);
+        clipped.extend(two);
+    }
     for target in [Target::Ptx, Target::Wgsl, Target::Cpu] {
         for elements in [1, 1000, 1 << 16, 1 << 20, 1 << 22, 25_000_000, 1 << 30] {
-            for (name, plan) in plain {
+            for (name, plan) in plain.iter().copied() {
                 assert_eq!(launches(plan, target, elements), 1, "{name}: {target:?}, {elements}");
             }
-            for (name, plan) in clipped {
+            for (name, plan) in clipped.iter().copied() {
                 let found = launches(plan, target, elements);
                 assert!((1..=2).contains(&found), "{name}: {target:?}, {elements}: {found}");
             }

@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Given};
 use super::follow::{Follow, Follower};
 use super::halves::Halves;
-use super::rule::{Gradients, Precision, Rule};
+use super::rule::{Gradients, Precision, Rule, States, Step};
 use super::{Arena, GradScaler, update};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub struct Optimizer {
     pub(super) blocks: Option<Blocks>,
     /// States of 16 bits.
     pub(super) halves: Option<Halves>,
-    /// What follows the parameters; the first by the launch that updates them, where the rule has such a one.
+    /// What follows the parameters; the first by the launch that updates them, unless states are of 8 bits.
     pub(super) followers: Vec<Box<dyn Follow>>,
     /// Steps that were asked for.
     pub(super) calls: u64,
@@ -83,8 +83,8 @@ impl Optimizer {
     }
 
     /// The same that keeps a copy of the parameters in another type, for a model that computes in it: written from each new
-    /// parameter in the launch that makes it where the rule is Adam without `amsgrad`, its state is `Precision::F32` and this
-    /// is the first that follows, else by a launch more.
+    /// parameter in the launch that makes it. If it is not the first that follows, or states are `Precision::Bits8`, it is written by a
+    /// launch of its own.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; as a call of a function.
@@ -194,31 +194,34 @@ impl Optimizer {
         self.skips = counts;
         let before = if self.followers.is_empty() { None } else { Some(self.skipped.clone()) };
         let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
-        let (flat, numbers) = (grads.flat(), self.rule.adam(&self.lr));
+        let g = grads.flat();
         let mut followed = 0;
-        if let (Some(blocks), Some(numbers), [m, v]) = (&mut self.blocks, numbers, &mut self.states[..]) {
+        if let (Some(blocks), Some(numbers), [m, v]) =
+            (&mut self.blocks, self.rule.adam(), &mut self.states[..])
+        {
             // Blocks and what is in none share what gradients are multiplied by.
-            let factor = if counts {
-                &update::factor(&mut self.skipped, flat, scale, most as f32)?
-            } else {
-                &self.one
-            };
-            let given = Given { numbers, factor, skipped: &self.skipped, calls };
-            params.update(|p| blocks.step(p, [m, v], flat, given))?;
+            let factor =
+                if counts { &update::factor(&mut self.skipped, g, scale, most as f32)? } else { &self.one };
+            let given = Given { numbers, lr: &self.lr, factor, skipped: &self.skipped, calls };
+            params.update(|p| blocks.step(p, [m, v], g, given))?;
         } else {
             let how = if counts {
                 Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
             } else {
                 Gradients::Plain(calls)
             };
-            let first = self.followers.first_mut();
-            params.update(|p| match (numbers, &mut self.halves, &mut self.states[..], first) {
-                (Some(numbers), Some(halves), ..) => halves.step(p, flat, numbers, how),
-                (Some(numbers), None, [m, v], Some(first)) => {
-                    followed = 1;
-                    first.adam(p, [m, v], flat, numbers, how)
+            let states = match &mut self.halves {
+                Some(halves) => States::Bf16(halves),
+                None => States::F32(&mut self.states),
+            };
+            let (rule, lr, first) = (&self.rule, &self.lr, self.followers.first_mut());
+            followed = usize::from(first.is_some());
+            params.update(|p| {
+                let step = Step { p, g, lr, how, followed: None };
+                match first {
+                    Some(first) => first.step(rule, states, step),
+                    None => rule.step(states, step),
                 }
-                (_, _, states, _) => self.rule.step(p, states, flat, &self.lr, how),
             })?;
         }
         self.calls = calls;

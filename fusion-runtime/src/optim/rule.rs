@@ -2,9 +2,10 @@
 //!
 //! Invariant: what depends on options alone is worked out here in `f64`, so that kernels take what is left after rounding once.
 
+use super::halves::Halves;
 use super::update;
 use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::tensor::{Float, Tensor};
 
 /// Stochastic gradient descent, `torch.optim.SGD`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -226,34 +227,66 @@ macro_rules! rules {
 
 rules! { Sgd Adam AdamW RmsProp Adagrad Lion }
 
-/// What a step does besides following its rule.
+/// What a step does with the gradients.
 pub(super) enum Gradients<'a> {
-    /// Gradients are taken as they are, at the step of this number.
+    /// They are taken as they are, at the step of this number.
     Plain(u64),
     /// They have this factor, and their norm is at most that; the number of calls, and of those that were skipped.
     Clipped { scale: &'a Tensor<f32>, most: f64, calls: u64, skipped: &'a mut Tensor<f32> },
 }
 
-/// Calls an update, or its clipped twin, with these states; `t` where it counts steps.
+/// What all updates take besides states.
+pub(super) struct Step<'a, T: Float> {
+    pub(super) p: &'a mut Tensor<f32>,
+    pub(super) g: &'a Tensor<f32>,
+    pub(super) lr: &'a Tensor<f32>,
+    pub(super) how: Gradients<'a>,
+    /// What follows the parameters, of which so much is kept.
+    pub(super) followed: Option<(&'a mut Tensor<T>, f32)>,
+}
+
+impl<'a, T: Float> Step<'a, T> {
+    /// The same by which this follows too.
+    pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, kept: f32) -> Step<'a, U> {
+        let Step { p, g, lr, how, .. } = self;
+        Step { p, g, lr, how, followed: Some((q, kept)) }
+    }
+}
+
+/// The states of a rule, of as many bits.
+pub(super) enum States<'a> {
+    /// In the order of `Rule::states`.
+    F32(&'a mut [Tensor<f32>]),
+    Bf16(&'a mut Halves),
+}
+
+/// Calls the one of four updates that takes such a step, with these states and numbers.
 macro_rules! call {
-    ($how:ident, $plain:ident, $clipped:ident, $p:ident, $states:ident, [$($s:ident),*], $g:ident, [$($option:expr),*]) => {{
-        let [$($s),*] = $states else { unreachable!("the states are those of the rule") };
-        match $how {
-            Gradients::Plain(_) => update::$plain($p, $($s,)* $g, $($option),*),
-            Gradients::Clipped { scale, most, skipped, .. } => {
-                update::$clipped($p, $($s,)* skipped, $g, scale, most as f32, $($option),*)
+    (
+        $step:expr, [$plain:ident $clipped:ident $followed:ident $followed_clipped:ident],
+        [$($s:expr),*], [$($option:expr),*]
+    ) => {{
+        let $crate::optim::rule::Step { p, g, lr, how, followed } = $step;
+        match (how, followed) {
+            (Gradients::Plain(t), None) => update::$plain(p, $($s,)* g, t as f32, lr, $($option),*),
+            (Gradients::Plain(t), Some((q, kept))) => {
+                update::$followed(p, $($s,)* q, g, kept, t as f32, lr, $($option),*)
             }
+            (Gradients::Clipped { scale, most, calls, skipped }, None) => {
+                update::$clipped(p, $($s,)* skipped, g, scale, most as f32, calls as f32, lr, $($option),*)
+            }
+            (Gradients::Clipped { scale, most, calls, skipped }, Some((q, kept))) => update::$followed_clipped(
+                p, $($s,)* q, skipped, g, scale, most as f32, kept, calls as f32, lr, $($option),*
+            ),
         }
     }};
-    ($how:ident, $plain:ident, $clipped:ident, $p:ident, $states:ident, [$($s:ident),*], $g:ident, t, [$($option:expr),*]) => {{
-        let [$($s),*] = $states else { unreachable!("the states are those of the rule") };
-        match $how {
-            Gradients::Plain(t) => update::$plain($p, $($s,)* $g, t as f32, $($option),*),
-            Gradients::Clipped { scale, most, calls, skipped } => {
-                update::$clipped($p, $($s,)* skipped, $g, scale, most as f32, calls as f32, $($option),*)
-            }
-        }
-    }};
+}
+pub(super) use call;
+
+/// The states, of which a rule has that many.
+fn all_of<const N: usize>(states: &mut [Tensor<f32>]) -> [&mut Tensor<f32>; N] {
+    let states: Vec<&mut Tensor<f32>> = states.iter_mut().collect();
+    states.try_into().unwrap_or_else(|_| unreachable!("the states are those of the rule"))
 }
 
 impl Rule {
@@ -278,7 +311,7 @@ impl Rule {
     }
 
     /// What kernels of Adam take, if that is the rule.
-    pub(super) fn adam<'a>(&self, lr: &'a Tensor<f32>) -> Option<AdamNumbers<'a>> {
+    pub(super) fn adam(&self) -> Option<AdamNumbers> {
         let (betas, eps, maximize, [l2, decay]) = match *self {
             Rule::Adam(Adam { betas, eps, weight_decay, maximize, .. }) => {
                 (betas, eps, maximize, [weight_decay, 0.0])
@@ -289,7 +322,6 @@ impl Rule {
             Rule::Sgd(_) | Rule::RmsProp(_) | Rule::Adagrad(_) | Rule::Lion(_) => return None,
         };
         Some(AdamNumbers {
-            lr,
             fresh: betas.map(fresh),
             logs: betas.map(|beta| beta.ln() as f32),
             eps: eps as f32,
@@ -308,46 +340,35 @@ impl Rule {
         }
     }
 
-    /// One step of this rate: a launch, or two if gradients are clipped.
-    pub(super) fn step(
-        &self,
-        p: &mut Tensor<f32>,
-        states: &mut [Tensor<f32>],
-        g: &Tensor<f32>,
-        lr: &Tensor<f32>,
-        how: Gradients<'_>,
-    ) -> Result<()> {
+    /// One step: a launch, or two if gradients are clipped.
+    pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
+        let states = match (states, self.adam()) {
+            (States::F32(states), Some(numbers)) => return numbers.step(states, step),
+            (States::Bf16(halves), Some(numbers)) => return halves.step(numbers, step),
+            (States::F32(states), None) => states,
+            (States::Bf16(_), None) => unreachable!("states of 16 bits are those of Adam"),
+        };
         match *self {
-            Rule::Sgd(options) => options.step(p, states, g, lr, how),
-            Rule::Adam(_) | Rule::AdamW(_) => match self.adam(lr) {
-                Some(numbers) => numbers.step(p, states, g, how),
-                None => unreachable!("the rule is Adam"),
-            },
-            Rule::RmsProp(options) => options.step(p, states, g, lr, how),
-            Rule::Adagrad(options) => {
-                let Adagrad { lr_decay, weight_decay, eps, maximize, .. } = options;
+            Rule::Sgd(options) => options.step(states, step),
+            Rule::Adam(_) | Rule::AdamW(_) => unreachable!("Adam has its numbers"),
+            Rule::RmsProp(options) => options.step(states, step),
+            Rule::Adagrad(Adagrad { lr_decay, weight_decay, eps, maximize, .. }) => {
+                let [s] = all_of(states);
+                let (lr_decay, eps, l2) = (lr_decay as f32, eps as f32, weight_decay as f32);
                 call!(
-                    how,
-                    adagrad,
-                    adagrad_clipped,
-                    p,
-                    states,
+                    step,
+                    [adagrad adagrad_clipped adagrad_followed adagrad_followed_clipped],
                     [s],
-                    g,
-                    t,
-                    [lr, lr_decay as f32, eps as f32, sign(maximize), weight_decay as f32]
+                    [lr_decay, eps, sign(maximize), l2]
                 )
             }
             Rule::Lion(Lion { betas: [beta1, beta2], weight_decay, maximize, .. }) => {
+                let ([m], decay) = (all_of(states), weight_decay as f32);
                 call!(
-                    how,
-                    lion,
-                    lion_clipped,
-                    p,
-                    states,
+                    step,
+                    [lion lion_clipped lion_followed lion_followed_clipped],
                     [m],
-                    g,
-                    [lr, fresh(beta1), fresh(beta2), sign(maximize), weight_decay as f32]
+                    [fresh(beta1), fresh(beta2), sign(maximize), decay]
                 )
             }
         }
@@ -355,87 +376,71 @@ impl Rule {
 }
 
 impl Sgd {
-    fn step(
-        self,
-        p: &mut Tensor<f32>,
-        states: &mut [Tensor<f32>],
-        g: &Tensor<f32>,
-        lr: &Tensor<f32>,
-        how: Gradients<'_>,
-    ) -> Result<()> {
+    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
         let Sgd { momentum, dampening, weight_decay, nesterov, maximize, .. } = self;
         let (up, l2) = (sign(maximize), weight_decay as f32);
         if momentum == 0.0 {
-            return call!(how, sgd, sgd_clipped, p, states, [], g, [lr, up, l2]);
+            return call!(step, [sgd sgd_clipped sgd_followed sgd_followed_clipped], [], [up, l2]);
         }
+        let [b] = all_of(states);
         call!(
-            how,
-            sgd_momentum,
-            sgd_momentum_clipped,
-            p,
-            states,
+            step,
+            [sgd_momentum sgd_momentum_clipped sgd_momentum_followed sgd_momentum_followed_clipped],
             [b],
-            g,
-            t,
-            [lr, momentum as f32, fresh(dampening), nesterov, up, l2]
+            [momentum as f32, fresh(dampening), nesterov, up, l2]
         )
     }
 }
 
 impl RmsProp {
-    fn step(
-        self,
-        p: &mut Tensor<f32>,
-        states: &mut [Tensor<f32>],
-        g: &Tensor<f32>,
-        lr: &Tensor<f32>,
-        how: Gradients<'_>,
-    ) -> Result<()> {
+    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
         let RmsProp { alpha, eps, weight_decay, momentum, centered, maximize, .. } = self;
         let (fresh, eps, up, l2) = (fresh(alpha), eps as f32, sign(maximize), weight_decay as f32);
         let kept = momentum as f32;
         match (centered, momentum != 0.0) {
             (false, false) => {
-                call!(how, rmsprop, rmsprop_clipped, p, states, [v], g, [lr, fresh, eps, up, l2])
+                let [v] = all_of(states);
+                call!(
+                    step,
+                    [rmsprop rmsprop_clipped rmsprop_followed rmsprop_followed_clipped],
+                    [v],
+                    [fresh, eps, up, l2]
+                )
             }
-            (false, true) => call!(
-                how,
-                rmsprop_momentum,
-                rmsprop_momentum_clipped,
-                p,
-                states,
-                [v, b],
-                g,
-                [kept, lr, fresh, eps, up, l2]
-            ),
-            (true, false) => call!(
-                how,
-                rmsprop_centered,
-                rmsprop_centered_clipped,
-                p,
-                states,
-                [v, a],
-                g,
-                [lr, fresh, eps, up, l2]
-            ),
-            (true, true) => call!(
-                how,
-                rmsprop_centered_momentum,
-                rmsprop_centered_momentum_clipped,
-                p,
-                states,
-                [v, a, b],
-                g,
-                [kept, lr, fresh, eps, up, l2]
-            ),
+            (false, true) => {
+                let [v, b] = all_of(states);
+                call!(
+                    step,
+                    [rmsprop_momentum rmsprop_momentum_clipped rmsprop_momentum_followed rmsprop_momentum_followed_clipped],
+                    [v, b],
+                    [kept, fresh, eps, up, l2]
+                )
+            }
+            (true, false) => {
+                let [v, a] = all_of(states);
+                call!(
+                    step,
+                    [rmsprop_centered rmsprop_centered_clipped rmsprop_centered_followed rmsprop_centered_followed_clipped],
+                    [v, a],
+                    [fresh, eps, up, l2]
+                )
+            }
+            (true, true) => {
+                let [v, a, b] = all_of(states);
+                call!(
+                    step,
+                    [rmsprop_centered_momentum rmsprop_centered_momentum_clipped rmsprop_centered_momentum_followed rmsprop_centered_momentum_followed_clipped],
+                    [v, a, b],
+                    [kept, fresh, eps, up, l2]
+                )
+            }
         }
     }
 }
 
 /// What kernels of Adam take, whose weight decay is coupled or not.
 #[derive(Clone, Copy)]
-pub(super) struct AdamNumbers<'a> {
-    pub(super) lr: &'a Tensor<f32>,
+pub(super) struct AdamNumbers {
     pub(super) fresh: [f32; 2],
     /// Logarithms of betas.
     pub(super) logs: [f32; 2],
@@ -445,49 +450,24 @@ pub(super) struct AdamNumbers<'a> {
     pub(super) decay: f32,
 }
 
-/// Calls an update with what is given and then these numbers.
-macro_rules! with_numbers {
-    ($numbers:expr, $update:path, $($argument:expr),+ $(,)?) => {{
-        let $crate::optim::rule::AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } =
-            $numbers;
-        $update($($argument,)+ lr, fresh1, log1, fresh2, log2, eps, up, l2, decay)
-    }};
-}
-pub(super) use with_numbers;
-
-impl AdamNumbers<'_> {
-    fn step(
-        self,
-        p: &mut Tensor<f32>,
-        states: &mut [Tensor<f32>],
-        g: &Tensor<f32>,
-        how: Gradients<'_>,
-    ) -> Result<()> {
-        let AdamNumbers { lr, fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = self;
-        match states {
-            [_, _] => call!(
-                how,
-                adam,
-                adam_clipped,
-                p,
-                states,
-                [m, v],
-                g,
-                t,
-                [lr, fresh1, log1, fresh2, log2, eps, up, l2, decay]
-            ),
-            _ => call!(
-                how,
-                amsgrad,
-                amsgrad_clipped,
-                p,
-                states,
+impl AdamNumbers {
+    fn step<T: Float>(self, states: &mut [Tensor<f32>], step: Step<'_, T>) -> Result<()> {
+        let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = self;
+        if let [m, v, w] = states {
+            return call!(
+                step,
+                [amsgrad amsgrad_clipped amsgrad_followed amsgrad_followed_clipped],
                 [m, v, w],
-                g,
-                t,
-                [lr, fresh1, log1, fresh2, log2, eps, up, l2, decay]
-            ),
+                [fresh1, log1, fresh2, log2, eps, up, l2, decay]
+            );
         }
+        let [m, v] = all_of(states);
+        call!(
+            step,
+            [adam adam_clipped adam_followed adam_followed_clipped],
+            [m, v],
+            [fresh1, log1, fresh2, log2, eps, up, l2, decay]
+        )
     }
 }
 

@@ -1,13 +1,69 @@
 //! The update formulas, in the language itself: each goes once over all parameters of a group.
 //!
-//! A function is one launch. Its twin `…_clipped` first takes the norm of all gradients, of which `scale` is a factor, which
-//! makes two; where that is not finite it leaves everything as it was but `skipped`, which counts these steps. The learning rate
-//! `lr` is on the device, where schedules write it.
+//! A function is one launch. `…_clipped` first takes the norm of all gradients, of which `scale` is a factor, which makes two; where
+//! that is not finite it leaves everything as it was but `skipped`, which counts these steps. `…_followed` also writes what follows
+//! the parameters. The learning rate `lr` is on the device, where schedules write it.
 //! Formulas are those of PyTorch's documentation; `t` counts steps from 1.
 
 use crate::fuse;
 
-fuse! {
+/// The formulas, then four functions for each rule: of the states and numbers that are listed, by that formula.
+macro_rules! updates {
+    (
+        { $($formulas:tt)* }
+        $(
+            [$plain:ident $clipped:ident $followed:ident $followed_clipped:ident]
+            ($($s:ident: $state:ident),*) ($($option:ident: $number:ident),*) = $of:ident$(, $place:tt)?;
+        )*
+    ) => {
+        fuse! {
+            $($formulas)*
+
+            $(
+                pub(super) fn $plain(
+                    p: &mut f32[N], $($s: &mut $state[N],)* g: f32[N], t: f32, lr: f32[], $($option: $number),*
+                ) {
+                    (p, $($s),*) = $of(p, $($s,)* g, t, lr, $($option,)* $($place)?);
+                }
+                pub(super) fn $clipped(
+                    p: &mut f32[N], $($s: &mut $state[N],)* skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
+                    calls: f32, lr: f32[], $($option: $number),*
+                ) {
+                    let (g, finite) = clip(g, N, scale, most);
+                    (p, $($s),*) = if finite {
+                        $of(p, $($s,)* g, calls - skipped, lr, $($option,)* $($place)?)
+                    } else {
+                        (p, $($s),*)
+                    };
+                    skipped = if finite { skipped } else { skipped + 1.0 };
+                }
+                pub(super) fn $followed<T>(
+                    p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], g: f32[N], kept: f32, t: f32, lr: f32[],
+                    $($option: $number),*
+                ) {
+                    (p, $($s),*) = $of(p, $($s,)* g, t, lr, $($option,)* $($place)?);
+                    q = following(q as f32, p, kept);
+                }
+                pub(super) fn $followed_clipped<T>(
+                    p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], skipped: &mut f32[], g: f32[N], scale: f32[],
+                    most: f32, kept: f32, calls: f32, lr: f32[], $($option: $number),*
+                ) {
+                    let (g, finite) = clip(g, N, scale, most);
+                    (p, $($s),*) = if finite {
+                        $of(p, $($s,)* g, calls - skipped, lr, $($option,)* $($place)?)
+                    } else {
+                        (p, $($s),*)
+                    };
+                    q = if finite { following(q as f32, p, kept) } else { q as f32 };
+                    skipped = if finite { skipped } else { skipped + 1.0 };
+                }
+            )*
+        }
+    };
+}
+
+updates! {
+  {
     // Gradients of what is to grow or to shrink, with the decay of weights that is a part of them.
     fn toward(p, g, sign, l2) { fma(l2, p, sign * g) }
     // 1 − βᵗ, of the logarithm of β.
@@ -18,7 +74,7 @@ fuse! {
     fn spread(v, a) { max(v - a * a, 0.0) }
 
     // Each rule: what parameters and states become.
-    fn sgd_of(p, g, lr, sign, l2) { fma(-lr, toward(p, g, sign, l2), p) }
+    fn sgd_of(p, g, _t, lr, sign, l2) { (fma(-lr, toward(p, g, sign, l2), p),) }
     fn sgd_momentum_of(p, b, g, t, lr, momentum, fresh, ahead, sign, l2) {
         let g = toward(p, g, sign, l2);
         let b = if t < 1.5 { g } else { fma(momentum, b, fresh * g) };
@@ -42,24 +98,24 @@ fuse! {
         let w = max(w, v);
         (moved(p, m, w, t, lr, log_beta1, log_beta2, eps, decay), m, v, w)
     }
-    fn rmsprop_of(p, v, g, lr, fresh, eps, sign, l2) {
+    fn rmsprop_of(p, v, g, _t, lr, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
         let v = mean_of(v, g * g, fresh);
         (fma(-lr, g / (sqrt(v) + eps), p), v)
     }
-    fn rmsprop_momentum_of(p, v, b, g, momentum, lr, fresh, eps, sign, l2) {
+    fn rmsprop_momentum_of(p, v, b, g, _t, lr, momentum, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
         let v = mean_of(v, g * g, fresh);
         let b = fma(momentum, b, g / (sqrt(v) + eps));
         (fma(-lr, b, p), v, b)
     }
-    fn rmsprop_centered_of(p, v, a, g, lr, fresh, eps, sign, l2) {
+    fn rmsprop_centered_of(p, v, a, g, _t, lr, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
         let v = mean_of(v, g * g, fresh);
         let a = mean_of(a, g, fresh);
         (fma(-lr, g / (sqrt(spread(v, a)) + eps), p), v, a)
     }
-    fn rmsprop_centered_momentum_of(p, v, a, b, g, momentum, lr, fresh, eps, sign, l2) {
+    fn rmsprop_centered_momentum_of(p, v, a, b, g, _t, lr, momentum, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
         let v = mean_of(v, g * g, fresh);
         let a = mean_of(a, g, fresh);
@@ -71,211 +127,18 @@ fuse! {
         let s = fma(g, g, s);
         (fma(-lr / fma(t - 1.0, lr_decay, 1.0), g / (sqrt(s) + eps), p), s)
     }
-    fn lion_of(p, m, g, lr, fresh1, fresh2, up, decay) {
+    fn lion_of(p, m, g, _t, lr, fresh1, fresh2, up, decay) {
         let g = up * g;
         (fma(-lr, sign(mean_of(m, g, fresh1)), decayed(p, lr, decay)), mean_of(m, g, fresh2))
     }
+
+    // Parameters in another type, which follow the first ones slowly or are the same.
+    fn following(q, p, kept) { if kept == 0.0 { p } else { fma(q - p, kept, p) } }
 
     // Gradients without their factor, of a norm of at most `most`, and whether they are finite.
     fn clip(g, N: dim, scale, most) {
         let length = norm(g, N) / scale;
         (g * (min(1.0, most / (length + 1e-6)) / scale), isfinite(length))
-    }
-
-    pub(super) fn sgd(
-        p: &mut f32[N], g: f32[N], lr: f32[], sign: f32, l2: f32,
-    ) {
-        p = sgd_of(p, g, lr, sign, l2);
-    }
-    pub(super) fn sgd_clipped(
-        p: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32[], sign: f32, l2: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        p = if finite { sgd_of(p, g, lr, sign, l2) } else { p };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn sgd_momentum(
-        p: &mut f32[N], b: &mut f32[N], g: f32[N], t: f32, lr: f32[], momentum: f32, fresh: f32, ahead: bool,
-        sign: f32, l2: f32,
-    ) {
-        let (p1, b1) = sgd_momentum_of(p, b, g, t, lr, momentum, fresh, ahead, sign, l2);
-        p = p1;
-        b = b1;
-    }
-    pub(super) fn sgd_momentum_clipped(
-        p: &mut f32[N], b: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, calls: f32, lr: f32[],
-        momentum: f32, fresh: f32, ahead: bool, sign: f32, l2: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, b1) = sgd_momentum_of(p, b, g, calls - skipped, lr, momentum, fresh, ahead, sign, l2);
-        p = if finite { p1 } else { p };
-        b = if finite { b1 } else { b };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn adam(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], t: f32, lr: f32[], fresh1: f32, log_beta1: f32,
-        fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
-    ) {
-        let (p1, m1, v1) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        p = p1;
-        m = m1;
-        v = v1;
-    }
-    pub(super) fn adam_clipped(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
-        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
-        decay: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, m1, v1) = adam_of(p, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        p = if finite { p1 } else { p };
-        m = if finite { m1 } else { m };
-        v = if finite { v1 } else { v };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn amsgrad(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], w: &mut f32[N], g: f32[N], t: f32, lr: f32[], fresh1: f32,
-        log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
-    ) {
-        let (p1, m1, v1, w1) = amsgrad_of(p, m, v, w, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        p = p1;
-        m = m1;
-        v = v1;
-        w = w1;
-    }
-    pub(super) fn amsgrad_clipped(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], w: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[],
-        most: f32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
-        sign: f32, l2: f32, decay: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, m1, v1, w1) = amsgrad_of(p, m, v, w, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        p = if finite { p1 } else { p };
-        m = if finite { m1 } else { m };
-        v = if finite { v1 } else { v };
-        w = if finite { w1 } else { w };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn rmsprop(
-        p: &mut f32[N], v: &mut f32[N], g: f32[N], lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (p1, v1) = rmsprop_of(p, v, g, lr, fresh, eps, sign, l2);
-        p = p1;
-        v = v1;
-    }
-    pub(super) fn rmsprop_clipped(
-        p: &mut f32[N], v: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32[], fresh: f32,
-        eps: f32, sign: f32, l2: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, v1) = rmsprop_of(p, v, g, lr, fresh, eps, sign, l2);
-        p = if finite { p1 } else { p };
-        v = if finite { v1 } else { v };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn rmsprop_momentum(
-        p: &mut f32[N], v: &mut f32[N], b: &mut f32[N], g: f32[N], momentum: f32, lr: f32[], fresh: f32, eps: f32,
-        sign: f32, l2: f32,
-    ) {
-        let (p1, v1, b1) = rmsprop_momentum_of(p, v, b, g, momentum, lr, fresh, eps, sign, l2);
-        p = p1;
-        v = v1;
-        b = b1;
-    }
-    pub(super) fn rmsprop_momentum_clipped(
-        p: &mut f32[N], v: &mut f32[N], b: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
-        momentum: f32, lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, v1, b1) = rmsprop_momentum_of(p, v, b, g, momentum, lr, fresh, eps, sign, l2);
-        p = if finite { p1 } else { p };
-        v = if finite { v1 } else { v };
-        b = if finite { b1 } else { b };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn rmsprop_centered(
-        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], g: f32[N], lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (p1, v1, a1) = rmsprop_centered_of(p, v, a, g, lr, fresh, eps, sign, l2);
-        p = p1;
-        v = v1;
-        a = a1;
-    }
-    pub(super) fn rmsprop_centered_clipped(
-        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
-        lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, v1, a1) = rmsprop_centered_of(p, v, a, g, lr, fresh, eps, sign, l2);
-        p = if finite { p1 } else { p };
-        v = if finite { v1 } else { v };
-        a = if finite { a1 } else { a };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn rmsprop_centered_momentum(
-        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], b: &mut f32[N], g: f32[N], momentum: f32, lr: f32[],
-        fresh: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (p1, v1, a1, b1) = rmsprop_centered_momentum_of(p, v, a, b, g, momentum, lr, fresh, eps, sign, l2);
-        p = p1;
-        v = v1;
-        a = a1;
-        b = b1;
-    }
-    pub(super) fn rmsprop_centered_momentum_clipped(
-        p: &mut f32[N], v: &mut f32[N], a: &mut f32[N], b: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[],
-        most: f32, momentum: f32, lr: f32[], fresh: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, v1, a1, b1) = rmsprop_centered_momentum_of(p, v, a, b, g, momentum, lr, fresh, eps, sign, l2);
-        p = if finite { p1 } else { p };
-        v = if finite { v1 } else { v };
-        a = if finite { a1 } else { a };
-        b = if finite { b1 } else { b };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn adagrad(
-        p: &mut f32[N], s: &mut f32[N], g: f32[N], t: f32, lr: f32[], lr_decay: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (p1, s1) = adagrad_of(p, s, g, t, lr, lr_decay, eps, sign, l2);
-        p = p1;
-        s = s1;
-    }
-    pub(super) fn adagrad_clipped(
-        p: &mut f32[N], s: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, calls: f32, lr: f32[],
-        lr_decay: f32, eps: f32, sign: f32, l2: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, s1) = adagrad_of(p, s, g, calls - skipped, lr, lr_decay, eps, sign, l2);
-        p = if finite { p1 } else { p };
-        s = if finite { s1 } else { s };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
-
-    pub(super) fn lion(
-        p: &mut f32[N], m: &mut f32[N], g: f32[N], lr: f32[], fresh1: f32, fresh2: f32, up: f32, decay: f32,
-    ) {
-        let (p1, m1) = lion_of(p, m, g, lr, fresh1, fresh2, up, decay);
-        p = p1;
-        m = m1;
-    }
-    pub(super) fn lion_clipped(
-        p: &mut f32[N], m: &mut f32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, lr: f32[],
-        fresh1: f32, fresh2: f32, up: f32, decay: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, m1) = lion_of(p, m, g, lr, fresh1, fresh2, up, decay);
-        p = if finite { p1 } else { p };
-        m = if finite { m1 } else { m };
-        skipped = if finite { skipped } else { skipped + 1.0 };
     }
 
     // What gradients are multiplied by, of which `scale` is a factor, so that their norm is at most `most`; −1 where that is not finite.
@@ -289,12 +152,12 @@ fuse! {
         p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], factor: f32[], skipped: f32[], calls: f32, lr: f32[],
         fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
-        let (p1, m1, v1) =
-            adam_of(p, m, v, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        let finite = factor >= 0.0;
-        p = if finite { p1 } else { p };
-        m = if finite { m1 } else { m };
-        v = if finite { v1 } else { v };
+        let t = calls - skipped;
+        (p, m, v) = if factor >= 0.0 {
+            adam_of(p, m, v, g * factor, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay)
+        } else {
+            (p, m, v)
+        };
     }
 
     // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
@@ -355,57 +218,38 @@ fuse! {
 
     // What is added to the bits of NaN could make a number of it.
     fn kept_means(p, m, v, chance) { if p == p { means(m, v, chance) } else { 0x7fc07fc0 } }
-
-    pub(super) fn adam_bf16(
-        p: &mut f32[N], both: &mut u32[N], g: f32[N], seed: u32, t: f32, lr: f32[], fresh1: f32, log_beta1: f32,
-        fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
-    ) {
-        let (m0, v0) = (from_bits(both & 0xffff0000), from_bits(both << 16));
-        let (p1, m1, v1) = adam_of(p, m0, v0, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        p = p1;
-        both = kept_means(p1, m1, v1, chance(index(N) as u32, seed));
-    }
-    pub(super) fn adam_bf16_clipped(
-        p: &mut f32[N], both: &mut u32[N], skipped: &mut f32[], g: f32[N], scale: f32[], most: f32, seed: u32,
-        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
-        decay: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (m0, v0) = (from_bits(both & 0xffff0000), from_bits(both << 16));
-        let (p1, m1, v1) = adam_of(p, m0, v0, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        p = if finite { p1 } else { p };
-        both = if finite { kept_means(p1, m1, v1, chance(index(N) as u32, seed)) } else { both };
-        skipped = if finite { skipped } else { skipped + 1.0 };
+    fn adam_bf16_of(p, both, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed, place) {
+        let (m, v) = (from_bits(both & 0xffff0000), from_bits(both << 16));
+        let (p, m, v) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        (p, kept_means(p, m, v, chance(place, seed)))
     }
 
-    // Parameters in another type, which follow the first ones slowly or are the same.
-    fn following(q, p, kept) { if kept == 0.0 { p } else { fma(q - p, kept, p) } }
-
-    pub(super) fn adam_followed<T>(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], g: f32[N], kept: f32, t: f32, lr: f32[],
-        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
-    ) {
-        let (p1, m1, v1) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        q = following(q as f32, p1, kept);
-        p = p1;
-        m = m1;
-        v = v1;
-    }
-    pub(super) fn adam_followed_clipped<T>(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], q: &mut T[N], skipped: &mut f32[], g: f32[N], scale: f32[],
-        most: f32, kept: f32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
-        sign: f32, l2: f32, decay: f32,
-    ) {
-        let (g, finite) = clip(g, N, scale, most);
-        let (p1, m1, v1) = adam_of(p, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        q = if finite { following(q as f32, p1, kept) } else { q as f32 };
-        p = if finite { p1 } else { p };
-        m = if finite { m1 } else { m };
-        v = if finite { v1 } else { v };
-        skipped = if finite { skipped } else { skipped + 1.0 };
-    }
     // After a step that was not skipped.
     pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], kept: f32) {
         q = if before == skipped { following(q as f32, p, kept) } else { q as f32 };
     }
+  }
+  [sgd sgd_clipped sgd_followed sgd_followed_clipped]
+    () (sign: f32, l2: f32) = sgd_of;
+  [sgd_momentum sgd_momentum_clipped sgd_momentum_followed sgd_momentum_followed_clipped]
+    (b: f32) (momentum: f32, fresh: f32, ahead: bool, sign: f32, l2: f32) = sgd_momentum_of;
+  [adam adam_clipped adam_followed adam_followed_clipped]
+    (m: f32, v: f32) (fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32) = adam_of;
+  [amsgrad amsgrad_clipped amsgrad_followed amsgrad_followed_clipped]
+    (m: f32, v: f32, w: f32) (fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32) = amsgrad_of;
+  [adam_bf16 adam_bf16_clipped adam_bf16_followed adam_bf16_followed_clipped]
+    (both: u32) (fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32)
+    = adam_bf16_of, (index(N) as u32);
+  [rmsprop rmsprop_clipped rmsprop_followed rmsprop_followed_clipped]
+    (v: f32) (fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_of;
+  [rmsprop_momentum rmsprop_momentum_clipped rmsprop_momentum_followed rmsprop_momentum_followed_clipped]
+    (v: f32, b: f32) (momentum: f32, fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_momentum_of;
+  [rmsprop_centered rmsprop_centered_clipped rmsprop_centered_followed rmsprop_centered_followed_clipped]
+    (v: f32, a: f32) (fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_centered_of;
+  [rmsprop_centered_momentum rmsprop_centered_momentum_clipped rmsprop_centered_momentum_followed rmsprop_centered_momentum_followed_clipped]
+    (v: f32, a: f32, b: f32) (momentum: f32, fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_centered_momentum_of;
+  [adagrad adagrad_clipped adagrad_followed adagrad_followed_clipped]
+    (s: f32) (lr_decay: f32, eps: f32, sign: f32, l2: f32) = adagrad_of;
+  [lion lion_clipped lion_followed lion_followed_clipped]
+    (m: f32) (fresh1: f32, fresh2: f32, up: f32, decay: f32) = lion_of;
 }
