@@ -191,6 +191,31 @@ fn codes_are_near_what_they_stand_for() {
     });
 }
 
+/// Rounding takes the largest of a block to no code beyond the last, which would be that of 0.
+#[test]
+fn units_have_the_last_codes() {
+    const BLOCKS: usize = 4096;
+    on_devices(|device| {
+        let tensors =
+            [("weight", Tensor::zeros(device, [256 * BLOCKS])?), ("bias", Tensor::zeros(device, [70])?)];
+        let mut params = Arena::new(device, tensors.iter().map(|(name, tensor)| (*name, tensor)))?;
+        let mut optimizer = Optimizer::new(eight_bits(), &params)?;
+        let mut grads = params.zeros_like()?;
+        for step in 0..3 {
+            let largest = |i: usize| (1.0 + point(i, step).abs()) * 2f32.powi(i as i32 / 256 % 40 - 20);
+            let gradient = (0..256 * BLOCKS).map(|i| if i % 256 == 7 { largest(i) } else { 0.0 }).collect();
+            grads.set("weight", &Tensor::from_vec(device, gradient, [256 * BLOCKS])?)?;
+            optimizer.step(&mut params, &grads)?;
+            let codes = Codes::of(&optimizer, &params)?;
+            for i in (7..256 * BLOCKS).step_by(256) {
+                assert!((126..=127).contains(&codes.codes[0][i].abs()), "{device}: {}", codes.codes[0][i]);
+                assert!((254..=255).contains(&codes.codes[1][i]), "{device}: {}", codes.codes[1][i]);
+            }
+        }
+        Ok(())
+    });
+}
+
 /// Means of many steps are on average what they should be: codes that are always rounded down are 2 % too small here.
 #[test]
 fn codes_are_right_on_average() {

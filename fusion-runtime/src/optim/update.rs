@@ -81,8 +81,7 @@ updates! {
         (fma(-lr, if ahead { fma(momentum, b, g) } else { b }, p), b)
     }
     fn moved(p, m, v, t, lr, log_beta1, log_beta2, eps, decay) {
-        // One division for all elements: dividers are what a processor has fewest of.
-        let size = sqrt(v * (1.0 / bias(t, log_beta2))) + eps;
+        let size = fma(sqrt(v), 1.0 / sqrt(bias(t, log_beta2)), eps);
         fma(-lr / bias(t, log_beta1), m / size, decayed(p, lr, decay))
     }
     fn adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay) {
@@ -163,32 +162,34 @@ updates! {
     // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
     // is stored right on average, where rounding to nearest would lose all that is less than half of a digit at each step.
     // Of each step all elements have other bits, and evenly so: what multiplies is near 2³² over the golden ratio (Knuth 6.4).
-    fn chance(place, seed) {
+    fn chance(place, seed) { place * 0x9e3779b1 + seed }
+    fn mixed(seed) {
         let mixed = seed * 0x9e3779b9;
         let mixed = (mixed ^ mixed >> 15) * 0xc2b2ae35;
-        (place ^ mixed ^ mixed >> 13) * 0x9e3779b1
+        mixed ^ mixed >> 13
     }
 
     // A code is the exponent and the three digits after the first of 2 and more: 2 is 0, and what the largest code stands for is
     // 122878 or 8053063680 beyond. So numbers of less than 2 are evenly apart, and larger ones an eighth of themselves, at most.
+    // The unit is a little less than the largest code stands for, so that rounding, and chance of 20 bits, do not reach beyond it.
     fn of_code(code) { from_bits(0x40000000 + (code << 20)) }
     fn to_code(x, chance) { (to_bits(x) + chance) >> 20 }
 
     // Of means fifteen powers of two and a sign; 0 is 0.
     fn mean_of_code(code, unit) {
-        let part = unit / 122878.0;
+        let part = unit / 122877.9;
         let size = fma(of_code(code & 127), part, -2.0 * part);
         if code > 127 { -size } else { size }
     }
     fn code_of_mean(x, unit, chance) {
-        min(to_code(fma(abs(x), 122878.0 / unit, 2.0), chance & 0xfffff), 1151) | (to_bits(x) >> 24 & 128)
+        to_code(fma(abs(x), 122877.9 / unit, 2.0), chance) | (to_bits(x) >> 24 & 128)
     }
     // Of means of squares thirty-one. No code is 0: what divides by its root would be far too large.
     fn squares_of_code(code, unit) {
-        let part = unit / 8053063680.0;
+        let part = unit / 8053061632.0;
         fma(of_code(code), part, -1.875 * part)
     }
-    fn code_of_squares(x, unit, chance) { min(to_code(fma(x, 8053063680.0 / unit, 2.0), chance >> 12), 1279) }
+    fn code_of_squares(x, unit, chance) { to_code(fma(x, 8053061632.0 / unit, 2.0), chance) }
     // The largest of sizes, as bits, which are in the order of numbers, with NaN at their end; none so small that it has no inverse.
     fn unit_of(sizes, K: dim) { max(from_bits(max(to_bits(sizes), K)), 1e-28) }
 
@@ -198,10 +199,10 @@ updates! {
         fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
     ) {
         let (m0, v0) = (mean_of_code(m as u32, m_unit), squares_of_code(v as u32, v_unit));
-        let (p1, m1, v1) =
-            adam_of(p, m0, v0, g * factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        let (t, sign) = (calls - skipped, sign * factor);
+        let (p1, m1, v1) = adam_of(p, m0, v0, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
         let (m_most, v_most) = (unit_of(abs(m1), K), unit_of(v1, K));
-        let chance = chance(index((B, K)) as u32, seed);
+        let chance = chance(index(K) as u32, chance(256 * index(B) as u32, mixed(seed))) >> 12;
         let finite = factor >= 0.0;
         p = if finite { p1 } else { p };
         m = (if finite { code_of_mean(m1, m_most, chance) } else { m as u32 }) as u8;
@@ -221,7 +222,7 @@ updates! {
     fn adam_bf16_of(p, both, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed, place) {
         let (m, v) = (from_bits(both & 0xffff0000), from_bits(both << 16));
         let (p, m, v) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        (p, kept_means(p, m, v, chance(place, seed)))
+        (p, kept_means(p, m, v, chance(place, mixed(seed))))
     }
 
     // After a step that was not skipped.
