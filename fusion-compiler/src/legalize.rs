@@ -7,7 +7,7 @@
 mod narrow;
 mod subgroups;
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
@@ -31,7 +31,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         shared: &mut kernel.shared,
         team: kernel.team,
         beside: kernel.beside,
-        renamed: HashMap::new(),
+        renamed: FxHashMap::default(),
     };
     let mut out = Vec::new();
     legalizer.block(body, &mut out);
@@ -42,14 +42,14 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
 struct Legalizer<'k> {
     dialect: Dialect,
     /// What the bits of values are of, if of elements of one or two bytes.
-    narrow: HashMap<Value, DType>,
+    narrow: FxHashMap<Value, DType>,
     buffers: &'k [Buffer],
     types: &'k mut Vec<Type>,
     uniforms: &'k mut Vec<Uniform>,
     shared: &'k mut Vec<Shared>,
     team: u32,
     beside: u32,
-    renamed: HashMap<Value, Value>,
+    renamed: FxHashMap<Value, Value>,
 }
 
 impl Legalizer<'_> {
@@ -255,7 +255,7 @@ impl Legalizer<'_> {
     /// The function of a fold, written out for these arguments.
     fn call(&mut self, fold: &Fold, left: &[Value], right: &[Value], out: &mut Vec<Stmt>) -> Vec<Value> {
         let params = fold.left.iter().chain(&fold.right).copied();
-        let mut map: HashMap<Value, Value> = params.zip(left.iter().chain(right).copied()).collect();
+        let mut map: FxHashMap<Value, Value> = params.zip(left.iter().chain(right).copied()).collect();
         let mut copy = Vec::with_capacity(fold.body.len());
         for mut stmt in fold.body.iter().cloned() {
             stmt.for_each_operand_mut(|operand| *operand = map.get(operand).copied().unwrap_or(*operand));

@@ -3,7 +3,7 @@
 //! Invariant: no fewer than there are, with that on which each loop ends. Counted in the kernel that is launched, by what the
 //! bounds of its loops are made of.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::Const;
@@ -15,7 +15,7 @@ const TRIPS_OF_TEAM: i64 = 16;
 
 /// The most trips for one iteration of a launch; nothing if the bound of a loop is made in an unknown way.
 pub(crate) fn trips(kernel: &Kernel) -> Option<DimExpr> {
-    let mut loops = Loops { kernel, made: HashMap::new(), starts: HashMap::new() };
+    let mut loops = Loops { kernel, made: FxHashMap::default(), starts: FxHashMap::default() };
     loops.collect(&kernel.body);
     loops.trips(&kernel.body)
 }
@@ -23,9 +23,9 @@ pub(crate) fn trips(kernel: &Kernel) -> Option<DimExpr> {
 struct Loops<'k> {
     kernel: &'k Kernel,
     /// What each value is made of.
-    made: HashMap<Value, &'k Expr>,
+    made: FxHashMap<Value, &'k Expr>,
     /// Where each counter of a loop starts.
-    starts: HashMap<Value, Value>,
+    starts: FxHashMap<Value, Value>,
 }
 
 impl<'k> Loops<'k> {

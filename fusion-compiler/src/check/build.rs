@@ -3,7 +3,7 @@
 //! Invariant: every node and every error is at a token of the user: within a function that a call expands,
 //! that is the name in the outermost call.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use proc_macro2::Span;
 
@@ -104,7 +104,7 @@ pub(super) struct Builder<'a> {
     /// Captures of the inline form.
     pub(super) captures: super::inline::Captures<'a>,
     pub(super) spans: Vec<Span>,
-    span_ids: HashMap<At, SpanId>,
+    span_ids: FxHashMap<At, SpanId>,
     errors: &'a mut Diagnostics,
     /// How many calls have been expanded.
     pub(super) calls: u32,
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
             assigned: Vec::new(),
             captures: super::inline::Captures::default(),
             spans: Vec::new(),
-            span_ids: HashMap::new(),
+            span_ids: FxHashMap::default(),
             errors,
             calls: 0,
         }

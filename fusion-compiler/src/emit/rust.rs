@@ -4,9 +4,9 @@
 //! written is given as the window of the items to run; its positions are relative to the window.
 //! Long runs of statements are blocks, which bounds how deep scopes nest.
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
@@ -23,7 +23,7 @@ use said::Said;
 /// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `Window`, `doubles`, `fold_lanes`, `stream`,
 /// `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
-    let mut uses = HashMap::new();
+    let mut uses = FxHashMap::default();
     count_uses(&mut kernel.body.clone(), &mut uses);
     let emitter = Emitter { kernel, dialect, uses, said: RefCell::default() };
     let mut body = Writer { text: String::new(), depth: 1 };
@@ -48,13 +48,13 @@ struct Emitter<'k> {
     kernel: &'k Kernel,
     dialect: Dialect,
     /// How often each value is an operand.
-    uses: HashMap<Value, usize>,
+    uses: FxHashMap<Value, usize>,
     /// How values are said that have no `let`.
     said: RefCell<Said>,
 }
 
 /// Adds how often each value is an operand of the statements and of those within.
-fn count_uses(body: &mut [Stmt], uses: &mut HashMap<Value, usize>) {
+fn count_uses(body: &mut [Stmt], uses: &mut FxHashMap<Value, usize>) {
     let mut count = |value: &Value| *uses.entry(*value).or_default() += 1;
     for stmt in body.iter_mut() {
         stmt.for_each_operand_mut(|operand| count(operand));
@@ -122,11 +122,11 @@ impl Emitter<'_> {
 
     /// The values made by these statements that others use, by whatever name.
     fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
-        let mut inside = HashMap::new();
+        let mut inside = FxHashMap::default();
         count_uses(&mut run.to_vec(), &mut inside);
         let made: Vec<Value> = run.iter().flat_map(Stmt::made).collect();
         let used = made.iter().copied().filter(|value| self.uses.get(value) > inside.get(value));
-        let mut used: HashSet<Value> = used.collect();
+        let mut used: FxHashSet<Value> = used.collect();
         for stmt in run.iter().rev() {
             if let Stmt::Let(value, expr) = stmt
                 && used.contains(value)

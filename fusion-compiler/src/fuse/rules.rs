@@ -2,7 +2,9 @@
 //!
 //! Invariant: what is stored for a rule was not stored before, so there is an end to it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
 
 use super::{Group, Load, Reason, Store, is_op, is_transcendental, of_tensors, points, storable};
 use crate::ir::graph::{Graph, NodeId, NodeKind, ParamId};
@@ -44,7 +46,7 @@ pub(super) fn is_cheap(graph: &Graph, (id, times): (NodeId, usize), stored: impl
     if combined(id) && !stored(id) {
         return false;
     }
-    let (mut moves, mut seen) = (Moves::default(), HashSet::new());
+    let (mut moves, mut seen) = (Moves::default(), FxHashSet::default());
     let (mut loads, mut ops, mut transcendental, mut open) = (0, 0, 0, vec![point(graph, id, &[])]);
     while let Some(point) = open.pop() {
         if !seen.insert(point.clone()) {

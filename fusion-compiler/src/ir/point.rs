@@ -4,7 +4,7 @@
 //! element that is computed: so a point is a node with what some of its axes are there. Invariant: a coordinate belongs to
 //! the point that it is written at, not to where it is used: what binds the same axis further in does not change it.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
 
@@ -40,7 +40,7 @@ pub struct Move {
 #[derive(Clone, Debug, Default)]
 pub struct Moves {
     all: Vec<(Move, AxisSet)>,
-    known: HashMap<Move, MoveId>,
+    known: FxHashMap<Move, MoveId>,
 }
 
 /// What a node picks elements of, and where.

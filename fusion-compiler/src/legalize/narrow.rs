@@ -2,7 +2,7 @@
 //!
 //! Invariant: the bits of a value are the low ones of a `u32`, of which the others are 0.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::Legalizer;
 use crate::ir::dtype::{Const, DType, narrow_bits};
@@ -10,8 +10,8 @@ use crate::ir::kernel::{At, Builder, Expr, Stmt, Type, Value};
 use crate::ir::ops::Op;
 
 /// Makes narrow values bits, and says of what.
-pub(super) fn as_bits(types: &mut [Type]) -> HashMap<Value, DType> {
-    let mut narrow = HashMap::new();
+pub(super) fn as_bits(types: &mut [Type]) -> FxHashMap<Value, DType> {
+    let mut narrow = FxHashMap::default();
     for (i, ty) in types.iter_mut().enumerate().filter(|(_, ty)| ty.dtype.is_narrow()) {
         narrow.insert(Value(i as u32), ty.dtype);
         ty.dtype = DType::U32;

@@ -5,7 +5,7 @@
 //! memory, with one barrier, and are combined by each subgroup alike. Which threads of a block are a subgroup is left open
 //! by WebGPU and does not matter: every thread writes a place of its own, where it is not the first nothing that counts.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
@@ -140,7 +140,7 @@ impl Lowering<'_> {
     /// The function of a fold, written out for these arguments.
     fn call(&mut self, fold: &Fold, left: &[Value], right: &[Value], out: &mut Vec<Stmt>) -> Vec<Value> {
         let params = fold.left.iter().chain(&fold.right).copied();
-        let mut map: HashMap<Value, Value> = params.zip(left.iter().chain(right).copied()).collect();
+        let mut map: FxHashMap<Value, Value> = params.zip(left.iter().chain(right).copied()).collect();
         for mut stmt in fold.body.iter().cloned() {
             stmt.for_each_operand_mut(|operand| *operand = map.get(operand).copied().unwrap_or(*operand));
             let Stmt::Let(value, expr) = stmt else { unreachable!("the function of a fold only computes") };

@@ -100,7 +100,7 @@ fn warps_of_a_block_combine_through_shared_memory() {
 
 /// Where the loops end whose ends are known, and how far each goes at a time.
 fn ends_of_loops(kernel: &Kernel) -> Vec<(i64, i64)> {
-    fn inner(body: &[Stmt], known: &mut HashMap<Value, i64>, found: &mut Vec<(i64, i64)>) {
+    fn inner(body: &[Stmt], known: &mut FxHashMap<Value, i64>, found: &mut Vec<(i64, i64)>) {
         for stmt in body {
             if let Stmt::Let(value, Expr::Const(Const::Int(number))) = stmt {
                 known.insert(*value, *number);
@@ -113,7 +113,7 @@ fn ends_of_loops(kernel: &Kernel) -> Vec<(i64, i64)> {
         }
     }
     let mut found = Vec::new();
-    inner(&kernel.body, &mut HashMap::new(), &mut found);
+    inner(&kernel.body, &mut FxHashMap::default(), &mut found);
     found
 }
 

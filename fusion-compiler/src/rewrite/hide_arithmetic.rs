@@ -3,7 +3,7 @@
 //! WGSL's may take `(x + c) - c` for `x`, `x - x` for 0 and `x * 0.0` for 0; then what a kernel gives would depend on
 //! what was fused. Invariant: each operation is rounded by itself, and meets NaN and infinities as IEEE says.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::ir::dtype::Const;
 use crate::ir::kernel::{Builder, Expr, Kernel, Stmt, Type, Uniform, Value};
@@ -12,7 +12,7 @@ use crate::ir::ops::{Op, Typing};
 /// Makes every float that is computed, and used by another operation, opaque.
 pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
-    let (mut operands, mut zeros) = (HashSet::new(), HashSet::new());
+    let (mut operands, mut zeros) = (FxHashSet::default(), FxHashSet::default());
     look(&mut body, &mut operands, &mut zeros);
     let mut hider = Hider { types: &mut kernel.types, uniforms: &mut kernel.uniforms, operands, zeros };
     kernel.body = hider.block(body);
@@ -20,7 +20,7 @@ pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {
 }
 
 /// Finds which values are operands, and which are zero by themselves or in every lane.
-fn look(body: &mut [Stmt], operands: &mut HashSet<Value>, zeros: &mut HashSet<Value>) {
+fn look(body: &mut [Stmt], operands: &mut FxHashSet<Value>, zeros: &mut FxHashSet<Value>) {
     for stmt in body {
         if let Stmt::Let(value, expr) = stmt {
             expr.for_each_operand_mut(|operand| {
@@ -44,8 +44,8 @@ fn look(body: &mut [Stmt], operands: &mut HashSet<Value>, zeros: &mut HashSet<Va
 struct Hider<'k> {
     types: &'k mut Vec<Type>,
     uniforms: &'k mut Vec<Uniform>,
-    operands: HashSet<Value>,
-    zeros: HashSet<Value>,
+    operands: FxHashSet<Value>,
+    zeros: FxHashSet<Value>,
 }
 
 impl Hider<'_> {

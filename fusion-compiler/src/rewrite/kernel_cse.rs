@@ -3,21 +3,21 @@
 //! A value made in the body of a loop or condition is known only there. Loads are not pure: a store may lie
 //! between two of them.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::ir::kernel::{Expr, Kernel, Stmt, Type, Value};
 
 /// Merges values that are made by the same pure expression.
 pub fn kernel_cse(mut kernel: Kernel) -> Kernel {
-    let mut scope = Scope { known: HashMap::new(), renamed: HashMap::new() };
+    let mut scope = Scope { known: FxHashMap::default(), renamed: FxHashMap::default() };
     let body = std::mem::take(&mut kernel.body);
     kernel.body = scope.block(&kernel.types, body);
     kernel
 }
 
 struct Scope {
-    known: HashMap<(Type, Expr), Value>,
-    renamed: HashMap<Value, Value>,
+    known: FxHashMap<(Type, Expr), Value>,
+    renamed: FxHashMap<Value, Value>,
 }
 
 impl Scope {

@@ -4,7 +4,7 @@
 //! lane). A value goes where its axes put it, so what is constant along a row is computed once a row. Stores come
 //! after everything that is computed, so that an in-place parameter is read before it is written.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::space::{SpaceDim, bytes, reach};
 use super::{Access, Operand, Work};
@@ -83,9 +83,9 @@ pub(super) struct Body<'w> {
     /// Which of them vectors run along.
     pub(super) vector: usize,
     /// Values that exist once a row has been gone through.
-    of_rows: HashSet<NodeId>,
+    of_rows: FxHashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
-    held: HashMap<NodeId, Held>,
+    held: FxHashMap<NodeId, Held>,
     /// The element of a row that the first of those values is of, if not the first of all.
     held_from: Option<Value>,
     /// Where else than at the element at hand values are asked for.
@@ -101,7 +101,7 @@ pub(super) struct Body<'w> {
     uniforms: Vec<Value>,
     item: Vec<Stmt>,
     inner: Vec<Stmt>,
-    pub(super) values: HashMap<Point, (Level, Value)>,
+    pub(super) values: FxHashMap<Point, (Level, Value)>,
 }
 
 impl<'w> Body<'w> {
@@ -131,7 +131,7 @@ impl<'w> Body<'w> {
             dims,
             vector: dims.len() - 1,
             of_rows: of_rows(work),
-            held: HashMap::new(),
+            held: FxHashMap::default(),
             held_from: None,
             moves: Moves::default(),
             row_moves: vec![],
@@ -141,7 +141,7 @@ impl<'w> Body<'w> {
             uniforms: vec![],
             item: vec![],
             inner: vec![],
-            values: HashMap::new(),
+            values: FxHashMap::default(),
         };
         for operand in &work.operands {
             body.bind(operand, reach(work.graph, work.group, operand));
@@ -564,8 +564,8 @@ impl<'w> Body<'w> {
 }
 
 /// The values that follow from what is combined along rows.
-fn of_rows(work: &Work<'_>) -> HashSet<NodeId> {
-    let mut found = HashSet::new();
+fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {
+    let mut found = FxHashSet::default();
     for &id in &work.group.nodes {
         let node = work.graph.node(id);
         let loaded = work.loads.contains_key(&Load::Stored(id));

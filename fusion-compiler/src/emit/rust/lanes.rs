@@ -1,6 +1,8 @@
 //! Vector loops: functions of the runs of elements that they go through.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
 
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
@@ -300,7 +302,7 @@ impl Emitter<'_> {
 
     /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,
     /// constants that are kept and buffers.
-    fn captured(&self, text: &str, own: &HashSet<Value>) -> (Vec<String>, Vec<String>) {
+    fn captured(&self, text: &str, own: &FxHashSet<Value>) -> (Vec<String>, Vec<String>) {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let words: BTreeSet<&str> = words.collect();
         let typed = |name: &str| {

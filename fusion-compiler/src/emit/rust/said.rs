@@ -2,7 +2,7 @@
 //!
 //! Invariant: what has no `let` is pure, so that it may be computed where it is said.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Emitter, literal};
 use crate::ir::dtype::DType;
@@ -12,9 +12,9 @@ use crate::ir::kernel::{Expr, Stmt, Value};
 /// user's compiler has each name to resolve, so that fewer are less to wait for.
 #[derive(Default)]
 pub(super) struct Said {
-    pub(super) texts: HashMap<Value, String>,
+    pub(super) texts: FxHashMap<Value, String>,
     /// Which of them are `f32` constants.
-    floats: HashSet<Value>,
+    floats: FxHashSet<Value>,
     /// The constants that LLVM is not to know as such.
     pub(super) kept: Vec<String>,
 }
@@ -28,7 +28,7 @@ const NESTED_MAX: usize = 100;
 
 impl Emitter<'_> {
     /// The values that are operands once, of an operation or a store of this run, where they can be said in full.
-    pub(super) fn nested(&self, run: &[Stmt]) -> HashSet<Value> {
+    pub(super) fn nested(&self, run: &[Stmt]) -> FxHashSet<Value> {
         let operands = |stmt: &Stmt| match stmt {
             Stmt::Let(_, Expr::Apply(_, args)) => args.to_vec(),
             // What has another name is said wherever that is.
@@ -59,7 +59,7 @@ impl Emitter<'_> {
     }
 
     /// Whether a value is said where it is used, and how.
-    pub(super) fn has_no_let(&self, value: Value, expr: &Expr, nested: &HashSet<Value>) -> bool {
+    pub(super) fn has_no_let(&self, value: Value, expr: &Expr, nested: &FxHashSet<Value>) -> bool {
         if self.said.borrow().texts.contains_key(&value) {
             return true;
         }
