@@ -6,6 +6,9 @@
 extern crate proc_macro;
 
 use std::collections::BTreeSet;
+use std::io;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 
 #[cfg(feature = "syntax")]
 use check::{Function, Source};
@@ -123,12 +126,12 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     let facts: Vec<_> = targets.iter().map(|&target| target::facts(target)).collect();
     let (graph, fused) = fuse::fuse_for(graph, &facts);
     let memory = assemble::Memory::new(&graph, &fused);
-    let (mut programs, mut made) = (Vec::new(), Vec::new());
-    for (&target, fused) in targets.iter().zip(&fused) {
+    let program = &|(&target, fused)| {
         let mut kernels = Vec::new();
-        programs.push(assemble::program(&memory, fused, target, |work| variants(work, target, &mut kernels)));
-        made.push(Made { target, fused, kernels });
-    }
+        let program = assemble::program(&memory, fused, target, |work| variants(work, target, &mut kernels));
+        (program, Made { target, fused, kernels })
+    };
+    let (programs, made): (Vec<_>, Vec<_>) = each_on_a_thread(targets.iter().zip(&fused), program).unzip();
     let off = Graph { fusing: Fusing::Off, ..graph.clone() };
     let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
     Plan {
@@ -143,6 +146,29 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
         lacks: lacks.into(),
         summary: summary::summary(&graph, &made, &unfused, locate),
     }
+}
+
+/// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
+const STACK_BYTES: usize = 64 << 20;
+
+/// What becomes of each, in order. A target is more work than all that is common to them, and users wait for it.
+fn each_on_a_thread<T: Send, U: Send>(
+    all: impl Iterator<Item = T>,
+    make: &(impl Fn(T) -> U + Sync),
+) -> impl Iterator<Item = U> {
+    let made = thread::scope(|scope| {
+        let thread = |one| {
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            builder.spawn_scoped(scope, move || make(one))
+        };
+        let threads: Vec<_> = all.map(thread).collect();
+        let wait = |thread: io::Result<ScopedJoinHandle<'_, U>>| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(error) => panic!("the compiler needs a thread for each target: {error}"),
+        };
+        threads.into_iter().map(wait).collect::<Vec<U>>()
+    });
+    made.into_iter()
 }
 
 /// Rewrites of the graph, whatever the target.
