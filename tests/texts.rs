@@ -154,7 +154,7 @@ fn rows_access_128_bits() {
         ("fuse_softmax_rows_0_t256_v4", [2, 2, 1, 1]),
         ("fuse_layer_norm_0_t32_held_v4", [3, 3, 1, 1]),
         ("fuse_layer_norm_0_t256_v4", [5, 5, 1, 1]),
-        ("fuse_everything_0_t32_v4", [1, 1, 0, 1]),
+        ("fuse_everything_0_t1024_v4", [1, 1, 0, 1]),
         ("fuse_largest_and_sum_0_t32_v4", [1, 1, 0, 2]),
         // Over neighbouring rows.
         ("fuse_of_columns_0_v4", [1, 1, 1, 1]),

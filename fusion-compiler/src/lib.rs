@@ -228,7 +228,7 @@ fn variants(
 /// matter.
 fn forms(target: Target, way: Way) -> Vec<Way> {
     match (target, way.as_slice()) {
-        (Target::Wgsl, [scheduled]) if scheduled.kernel.team > 1 && scheduled.kernel.beside == 1 => {
+        (Target::Wgsl, [scheduled]) if scheduled.common && scheduled.kernel.beside == 1 => {
             let mut by_subgroups = scheduled.clone();
             by_subgroups.when.push(Condition::Subgroups(scheduled.kernel.team));
             by_subgroups.kernel = verified_kernel(legalize::by_subgroups(by_subgroups.kernel));

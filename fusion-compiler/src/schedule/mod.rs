@@ -177,4 +177,6 @@ pub struct Scheduled {
     pub space: Space,
     /// Bytes of shared memory that each team gets at launch.
     pub row_memory: DimExpr,
+    /// Whether many calls take it, so that it is worth a form of its own for devices that can do more.
+    pub common: bool,
 }

@@ -29,17 +29,14 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(most) => {
             let held = held_values(work, facts, &shape);
-            let mut ways = Vec::new();
-            for index in widths(work, facts) {
-                for lanes in [lanes(work, facts, most), 1] {
-                    ways.extend(ways_of(
-                        facts,
-                        index,
-                        lanes,
-                        (!work.group.order.is_empty(), !held.is_empty()),
-                    ));
-                }
-            }
+            let most = lanes(work, facts, most);
+            let rows = Rows {
+                several: !work.group.order.is_empty(),
+                holds: !held.is_empty(),
+                widths: &widths(work, facts),
+            };
+            let pairs = rows.widths.iter().flat_map(|&index| [(index, most), (index, 1)]);
+            let ways: Vec<Way> = pairs.flat_map(|of| ways_of(facts, &rows, of)).collect();
             let mut scheduled: Vec<Scheduled> =
                 ways.iter().map(|way| on_gpu(work, facts, &shape, way, &held)).collect();
             // The last must do for whatever the others do not.
@@ -65,7 +62,8 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
     let Some(team) = middle_team(facts) else { return vec![] };
     let held = held_values(work, facts, &shape);
-    let way = |(beside, holds)| Way { index: IndexWidth::Bits32, lanes: 1, team, beside, holds };
+    let way =
+        |(beside, holds)| Way { index: IndexWidth::Bits32, lanes: 1, team, beside, holds, common: true };
     let ways = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
     let ways = ways.into_iter().filter(|(_, holds)| !holds || !held.is_empty()).map(way);
     let scheduled = ways.map(|way| {
@@ -81,19 +79,35 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     scheduled.collect()
 }
 
-/// The teams that may share a row, and then what does for rows that none of them can hold. Few devices ever need wide
-/// positions, and those have long rows or many; and the only row, which is not cut into parts, is a launch's latency to the
-/// largest team, held or not.
-fn ways_of(facts: &TargetFacts, index: IndexWidth, lanes: u8, (several, holds): (bool, bool)) -> Vec<Way> {
-    let way = |team, holds| Way { index, lanes, team, beside: 1, holds };
-    let teams: &[Team] = match (index, holds) {
-        _ if !several => return facts.teams.last().map(|&team| way(team, false)).into_iter().collect(),
-        (IndexWidth::Bits64, _) => &[],
-        (IndexWidth::Bits32, true) => facts.teams,
-        (IndexWidth::Bits32, false) => &facts.teams[..1],
+/// What ways to run a group follow from.
+struct Rows<'r> {
+    /// Whether there may be more than one.
+    several: bool,
+    /// Whether elements are needed again.
+    holds: bool,
+    /// Of positions, in order of preference.
+    widths: &'r [IndexWidth],
+}
+
+/// The teams that may share a row, and then what does for rows that none of them can hold. Fewer do where it matters less: few
+/// devices ever need wide positions, and those have long rows or many; rows that are no vectors are short, or so long that their
+/// positions may as well be wide; and the only row, which is not cut into parts, is a launch's latency to the largest
+/// team, held or not.
+fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
+    let way = |team, holds| Way { index, lanes, team, beside: 1, holds, common: lanes > 1 };
+    let Some((&first, others)) = facts.teams.split_first() else { return vec![] };
+    let last = others.last().copied().unwrap_or(first);
+    let teams = match (index, rows.holds) {
+        _ if !rows.several => return vec![way(last, false)],
+        (IndexWidth::Bits64, _) => vec![],
+        (IndexWidth::Bits32, false) => vec![first],
+        (IndexWidth::Bits32, true) if lanes == 1 => vec![first, last],
+        (IndexWidth::Bits32, true) => facts.teams.to_vec(),
     };
-    let rest = middle_team(facts).map(|team| way(team, false));
-    teams.iter().map(|&team| way(team, holds)).chain(rest).collect()
+    let is_widest = rows.widths.last() == Some(&index);
+    let rest = middle_team(facts).filter(|_| is_widest || lanes > 1);
+    let rest = rest.map(|team| Way { common: false, ..way(team, false) });
+    teams.into_iter().map(|team| way(team, rows.holds)).chain(rest).collect()
 }
 
 /// Rows that are parts of longer ones, of `len` elements of a line, or coordinates along the outermost dim of a row that is
@@ -110,7 +124,13 @@ pub(super) fn parts(
         Some(team) => {
             let held = held_values(work, facts, &shape);
             let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let scheduled = on_gpu(work, facts, &shape, &Way { index, lanes, team, beside: 1, holds }, &held);
+            let scheduled = on_gpu(
+                work,
+                facts,
+                &shape,
+                &Way { index, lanes, team, beside: 1, holds, common: false },
+                &held,
+            );
             Scheduled { when: vec![], ..scheduled }
         }
     }
@@ -128,7 +148,7 @@ pub(super) fn folded(
     match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let way = Way { index, lanes, team, beside: 1, holds: false };
+            let way = Way { index, lanes, team, beside: 1, holds: false, common: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -140,7 +160,8 @@ pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
     match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let way = Way { index: IndexWidth::Bits32, lanes: 1, team, beside: 1, holds: false };
+            let way =
+                Way { index: IndexWidth::Bits32, lanes: 1, team, beside: 1, holds: false, common: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -234,6 +255,8 @@ struct Way {
     beside: u32,
     /// Whether elements that are needed again are held in shared memory.
     holds: bool,
+    /// Whether many calls take it.
+    common: bool,
 }
 
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[Held]) -> Scheduled {
@@ -277,7 +300,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let when = conditions(work, facts, shape, way, held);
     let mut scheduled = scheduled(shape, body, when);
     scheduled.space.grain = way.beside;
-    Scheduled { row_memory, ..scheduled }
+    Scheduled { row_memory, common: way.common, ..scheduled }
 }
 
 /// Bytes of held values of the rows of a team.
@@ -398,7 +421,7 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
         let is_owned = known || shape.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
-    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0) }
+    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false }
 }
 
 /// The part of a row, whose number is the last of these coordinates.

@@ -49,7 +49,11 @@ fn rows_through_subgroups() {
         check(&gpu, n, d).unwrap_or_else(|error| panic!("{n} rows of {d}: {error}"));
     }
     let kernels = backend.pipelines.kernels();
-    assert!(kernels.iter().all(|kernel| kernel.ends_with("_subgroups")), "{kernels:?}");
+    // Rows of other lengths have one form, for all adapters.
+    assert!(
+        kernels.iter().all(|kernel| kernel.contains("_subgroups") == kernel.contains("_held_v4")),
+        "{kernels:?}"
+    );
     let softmax = kernels.iter().filter(|kernel| kernel.starts_with("fuse_soft_")).count();
     assert_eq!(softmax, 6, "held by either team or not held, in vectors or not: {kernels:?}");
 }
