@@ -2,8 +2,9 @@
 //!
 //! Invariant: seen from the kernels alone, before they are made legal for a target.
 
-use crate::ir::kernel::{IndexWidth, Lanes, Type};
-use crate::ir::plan::{BufferArg, Condition, Reach, Target, Text, Ways};
+use crate::ir::graph::Access;
+use crate::ir::kernel::{Buffer, IndexWidth, Lanes, Type};
+use crate::ir::plan::{BufferArg, Condition, Reach, Slot, Target, Text, Ways};
 use crate::schedule::Scheduled;
 
 /// What may set a variant apart.
@@ -54,10 +55,19 @@ fn traits(launches: &[Scheduled]) -> Traits {
         launches: launches.len(),
         lanes: kernels().flat_map(|kernel| &kernel.types).map(lanes).max().unwrap_or(1),
         team: kernels().map(|kernel| kernel.team).max().unwrap_or(1),
-        holds: kernels().any(|kernel| !kernel.shared.is_empty()),
+        holds: launches.iter().any(holds),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
         windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
     }
+}
+
+/// Whether elements are held in memory for that, or in a row of what is only written otherwise.
+fn holds(launch: &Scheduled) -> bool {
+    let in_written = |(buffer, arg): (&Buffer, &BufferArg)| {
+        buffer.access == Access::ReadWrite && !matches!(arg.slot, Slot::Param(_))
+    };
+    let kernel = &launch.kernel;
+    !kernel.shared.is_empty() || kernel.buffers.iter().zip(&launch.buffers).any(in_written)
 }
 
 fn on_cpu(traits: &[Traits]) -> Vec<String> {

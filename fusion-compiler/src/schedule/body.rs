@@ -61,12 +61,19 @@ pub(super) enum Level {
     Inner,
 }
 
-/// A value of each element of a row, held in shared memory.
+/// Where a value of each element of a row is held.
+#[derive(Clone, Copy)]
+pub(super) enum Hold {
+    /// In shared memory, that of the first element here.
+    Shared(SharedId, Value),
+    /// Where the row is that is written last, and in its type.
+    Written(BufferId),
+}
+
+/// A value of each element of a row that is held.
 #[derive(Clone, Copy)]
 struct Held {
-    memory: SharedId,
-    /// Where that of the first element is.
-    first: Value,
+    hold: Hold,
     /// Whether a run along the row before this one has made them.
     filled: bool,
 }
@@ -215,9 +222,9 @@ impl<'w> Body<'w> {
         SharedId(self.kernel.shared.len() as u16 - 1)
     }
 
-    /// Holds a value of each element of a row in shared memory, from the element `first` on, once it is made.
-    pub(super) fn hold(&mut self, id: NodeId, memory: SharedId, first: Value) {
-        self.held.insert(id, Held { memory, first, filled: false });
+    /// Holds a value of each element of a row, once it is made.
+    pub(super) fn hold(&mut self, id: NodeId, hold: Hold) {
+        self.held.insert(id, Held { hold, filled: false });
     }
 
     /// Says that values are held from this element of a row on.
@@ -471,8 +478,17 @@ impl<'w> Body<'w> {
         let level = self.level(&key);
         let held = self.held(&key);
         if let Some(held) = held.filter(|held| held.filled) {
-            let index = self.held_at(&held, place);
-            let value = self.recall(held.memory, index, Type { dtype: node.dtype, lanes: place.lanes });
+            let ty = Type { dtype: node.dtype, lanes: place.lanes };
+            let value = match held.hold {
+                Hold::Shared(memory, first) => {
+                    let index = self.held_at(first, place);
+                    self.recall(memory, index, ty)
+                }
+                Hold::Written(buffer) => {
+                    let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
+                    self.inner().bind(ty, Expr::Load(at))
+                }
+            };
             self.values.insert(key, (level, value));
             return;
         }
@@ -482,9 +498,17 @@ impl<'w> Body<'w> {
             self.make(key.clone(), level, place)
         };
         if let Some(held) = held {
-            let index = self.held_at(&held, place);
             value = self.inner().splat(value, place.lanes);
-            self.keep(held.memory, index, value);
+            match held.hold {
+                Hold::Shared(memory, first) => {
+                    let index = self.held_at(first, place);
+                    self.keep(memory, index, value);
+                }
+                Hold::Written(buffer) => {
+                    let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
+                    self.inner.push(Stmt::Store(at, value));
+                }
+            }
         }
         self.values.insert(key, (level, value));
     }
@@ -540,9 +564,9 @@ impl<'w> Body<'w> {
         self.at(level).bind(ty, read)
     }
 
-    /// The elements of held values at a place.
-    fn held_at(&mut self, held: &Held, place: &Place) -> Value {
-        let Some(mut number) = place.in_row else { return held.first };
+    /// The elements of shared memory that hold values of a place, where the first is that.
+    fn held_at(&mut self, first: Value, place: &Place) -> Value {
+        let Some(mut number) = place.in_row else { return first };
         if let Some(from) = self.held_from {
             number = self.inner().apply(Op::Sub, &[number, from]);
         }
@@ -551,7 +575,7 @@ impl<'w> Body<'w> {
             let beside = self.top().index(beside);
             number = self.inner().apply(Op::Mul, &[number, beside]);
         }
-        self.inner().apply(Op::Add, &[held.first, number])
+        self.inner().apply(Op::Add, &[first, number])
     }
 
     /// Where positions of values of a level are found: per run of lanes, or per thread. Runs along a row are within it.

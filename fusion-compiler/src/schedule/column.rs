@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::body::{Body, Place, Sight};
+use super::body::{Body, Hold, Place, Sight};
 use super::cut::Cut;
 use super::position::Range;
 use super::runs::{Monoid, Run, Runs, combined, identity, runs};
@@ -438,7 +438,7 @@ impl Block<'_> {
         body.item().body.push(starts);
         body.item().body.extend(stmts);
         for (id, &(_, memory)) in run.made().into_iter().zip(&totals[0].parts) {
-            body.hold(id, memory, self.zero);
+            body.hold(id, Hold::Shared(memory, self.zero));
             body.fill(id);
             self.kept.insert(id);
         }
@@ -474,7 +474,7 @@ impl Block<'_> {
         let fresh: Vec<NodeId> = of_rows.into_iter().filter(|&id| self.kept.insert(id)).collect();
         for &id in &fresh {
             let memory = share(body, graph.node(id).dtype);
-            body.hold(id, memory, self.zero);
+            body.hold(id, Hold::Shared(memory, self.zero));
         }
         for &id in &fresh {
             body.value(id, &vec![], &self.row);

@@ -150,6 +150,16 @@ pub struct Operand {
     pub turns: Option<AxisId>,
 }
 
+impl<'g> Work<'g> {
+    /// The same where this is done with a buffer.
+    fn with_access(&self, buffer: BufferId, access: Access) -> Work<'g> {
+        let (loads, stores) = (self.loads.clone(), self.stores.clone());
+        let mut work = Work { operands: self.operands.clone(), loads, stores, ..*self };
+        work.operands[usize::from(buffer.0)].access = access;
+        work
+    }
+}
+
 impl Scheduled {
     /// Buffers that are bound as such, and not as uniforms.
     fn storage_buffers(&self) -> usize {

@@ -5,7 +5,7 @@
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
-use super::body::{Body, Level, Place, Sight};
+use super::body::{Body, Hold, Level, Place, Sight};
 use super::cut::Cut;
 use super::held::{self, held};
 use super::pass::{Along, INDEX, Pass};
@@ -17,7 +17,7 @@ use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, NodeId};
-use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Value};
+use crate::ir::kernel::{BufferId, Expr, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
 use crate::target::{RowMemory, TargetFacts, Team, Vectors};
@@ -373,14 +373,7 @@ fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, (held, column):
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
         RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
-        RowMemory::Scratch => {
-            for &Held { id, .. } in held {
-                let memory = body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch });
-                let first = body.top().index(0);
-                body.hold(id, memory, first);
-            }
-            return;
-        }
+        RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
     let memory = body.share(Shared { dtype: DType::F32, len });
     let (cols, beside) = (body.extent(&shape.len()), body.kernel.beside);
@@ -397,19 +390,47 @@ fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, (held, column):
             first = top.apply(Op::Mul, &[first, beside]);
             first = top.apply(Op::Add, &[first, column]);
         }
-        body.hold(id, memory, first);
+        body.hold(id, Hold::Shared(memory, first));
     }
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
+    let held = held_values(work, facts, shape);
+    let written = held.iter().find_map(|held| Some((held.id, written_last(work, shape, held.id)?)));
+    let reading = written.map(|(_, buffer)| work.with_access(buffer, Access::ReadWrite));
+    let work = reading.as_ref().unwrap_or(work);
     let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
     let (zero, one) = (body.top().index(0), body.top().index(1));
-    let held = held_values(work, facts, shape);
-    hold(facts, shape, &mut body, (&held, None));
+    let mut places = 0;
+    for &Held { id, .. } in &held {
+        let hold = match written {
+            Some((last, buffer)) if last == id => Hold::Written(buffer),
+            Some(_) | None => {
+                places += 1;
+                let memory = body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch });
+                Hold::Shared(memory, zero)
+            }
+        };
+        body.hold(id, hold);
+    }
     let dealt = Dealt { kind: LoopKind::Grid, start: zero, end: one, beside: one, column: None };
     rows(work, shape, &mut body, (&Along::Vector, Runs::Each), dealt);
-    let row_memory = shape.len() * DimExpr::constant(places(&held) * 4);
+    let row_memory = shape.len() * DimExpr::constant(places * 4);
     Scheduled { row_memory, ..scheduled(shape, body, vec![]) }
+}
+
+/// What is written of the elements of whole rows and can hold a value of theirs until then, so that it is in a cache when it
+/// is written, and nothing else is: of the same type, laid out as rows are, and not read.
+fn written_last(work: &Work<'_>, shape: &Shape, id: NodeId) -> Option<BufferId> {
+    let (graph, group) = (work.graph, work.group);
+    let axes = [group.order.as_slice(), &group.cols].concat();
+    let holds = |(store, buffer): &(&Store, &BufferId)| {
+        let operand = &work.operands[usize::from(buffer.0)];
+        let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && operand.axes == axes;
+        is_alike && operand.access == Access::Write && !operand.moved
+    };
+    let mut stores = group.stores.iter().zip(&work.stores).filter(|_| shape.part.is_none());
+    stores.find(holds).map(|(_, &buffer)| buffer)
 }
 
 fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
