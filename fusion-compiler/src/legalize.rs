@@ -70,16 +70,21 @@ impl Legalizer<'_> {
                 Stmt::Team(fold) => self.combine(&fold, out),
                 Stmt::Loop {
                     var,
-                    kind: kind @ (LoopKind::Grid | LoopKind::Team),
+                    kind: kind @ (LoopKind::Grid | LoopKind::Team | LoopKind::Rest),
                     start,
                     end,
                     step,
                     carried,
                     body,
                 } => {
-                    let (start, end, step) = self.deal(kind, (start, end, step), out);
-                    let kind = LoopKind::Serial;
-                    out.push(self.within(Stmt::Loop { var, kind, start, end, step, carried, body }));
+                    let dealt = if self.dialect == Dialect::Wgsl {
+                        let cond = self.deal_once(kind, var, (start, end, step), out);
+                        Stmt::If { cond, body }
+                    } else {
+                        let (start, end, step) = self.deal(kind, (start, end, step), out);
+                        Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body }
+                    };
+                    out.push(self.within(dealt));
                 }
                 stmt => out.push(self.within(stmt)),
             }
@@ -327,6 +332,32 @@ impl Legalizer<'_> {
         Builder { types: self.types, uniforms: self.uniforms, body }
     }
 
+    /// The iteration of a loop that is dealt out which this thread runs, as a dispatch has a thread, or a block, for each;
+    /// made is whether there is one.
+    fn deal_once(
+        &mut self,
+        kind: LoopKind,
+        var: Value,
+        (start, end, step): (Value, Value, Value),
+        out: &mut Vec<Stmt>,
+    ) -> Value {
+        let mut b = self.builder(out);
+        let id = b.bind(INDEX, if kind == LoopKind::Team { Expr::BlockId } else { Expr::GridId });
+        let skip = b.apply(Op::Mul, &[id, step]);
+        let this = b.apply(Op::Add, &[start, skip]);
+        let has = if kind == LoopKind::Rest {
+            // Of the elements of a vector, the loop within takes those that are left.
+            b.bind(BOOL, Expr::HasRest)
+        } else {
+            // Not `this < end`: Mesa's software renderer, up to 22.3 at least, writes beyond its memory where a condition
+            // starts with one of many uniform buffers.
+            let count = b.apply(Op::Sub, &[end, start]);
+            b.apply(Op::Lt, &[skip, count])
+        };
+        self.renamed.insert(var, this);
+        has
+    }
+
     /// The part of a loop that is dealt out, which this thread runs: first, end and distance.
     fn deal(
         &mut self,
@@ -337,7 +368,8 @@ impl Legalizer<'_> {
         let (dialect, team) = (self.dialect, self.team);
         let mut b = self.builder(out);
         match dialect {
-            Dialect::Ptx | Dialect::Wgsl => {
+            Dialect::Wgsl => unreachable!("a thread has one iteration"),
+            Dialect::Ptx => {
                 let (id, size) = match kind {
                     LoopKind::Team if is_block(dialect, team) => {
                         (b.bind(INDEX, Expr::BlockId), b.bind(INDEX, Expr::Blocks))
@@ -347,7 +379,7 @@ impl Legalizer<'_> {
                         let bits = b.index(team.trailing_zeros().into());
                         (b.apply(Op::ShrRaw, &[id, bits]), b.apply(Op::ShrRaw, &[size, bits]))
                     }
-                    LoopKind::Grid | LoopKind::Serial => {
+                    LoopKind::Grid | LoopKind::Rest | LoopKind::Serial => {
                         (b.bind(INDEX, Expr::GridId), b.bind(INDEX, Expr::GridSize))
                     }
                 };
@@ -361,6 +393,7 @@ impl Legalizer<'_> {
     }
 }
 
+const BOOL: Type = Type { dtype: DType::Bool, lanes: Lanes::ONE };
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 /// Threads of a warp of an NVIDIA GPU.
 const WARP: u32 = 32;

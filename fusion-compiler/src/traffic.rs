@@ -98,7 +98,7 @@ impl Times {
         for stmt in stmts {
             match stmt {
                 Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => self.once = 1,
-                Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team, body, .. } => {
+                Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Rest, body, .. } => {
                     self.dealt = self.dealt.max(times_read(body, buffer));
                 }
                 Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {

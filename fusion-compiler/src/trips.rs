@@ -72,7 +72,7 @@ impl<'k> Loops<'k> {
                 }
                 Some(distance.ceil_div(self.least(*step)) * each + all)
             }
-            Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team, body, .. }
+            Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Rest, body, .. }
             | Stmt::If { body, .. }
             | Stmt::Vector { body, .. } => self.trips(body),
             Stmt::Team(_) => Some(DimExpr::constant(TRIPS_OF_TEAM)),

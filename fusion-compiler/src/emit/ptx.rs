@@ -330,6 +330,9 @@ impl<'k> Emitter<'k> {
             }
             Expr::GridId => self.grid(&d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
             Expr::GridSize => self.grid(&d[0], ["%nctaid.x", "%ntid.x"], None),
+            Expr::HasRest => {
+                unreachable!("a kernel is compiled before it is known how many elements there are")
+            }
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
     }
@@ -386,6 +389,7 @@ impl<'k> Emitter<'k> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize
             | Expr::RangeStart

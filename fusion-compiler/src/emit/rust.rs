@@ -240,6 +240,7 @@ impl Emitter<'_> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),
         }

@@ -38,7 +38,6 @@ pub fn wgsl(kernel: &Kernel) -> String {
     }
     out.block(") {", |out| {
         out.line("let thread = (group.y * groups.x + group.x) * block + local;");
-        out.line("let threads = groups.x * groups.y * block;");
         emitter.body(out, &kernel.body);
     });
     out.text
@@ -77,6 +76,7 @@ impl Emitter<'_> {
         out.line(UNIFORM_DECLARATION);
         let block = if self.kernel.team > 1 { self.kernel.team } else { 256 };
         out.line(format!("override block: u32 = {block}u;"));
+        out.line("override rest: bool = true;");
     }
 
     fn element_type(&self, i: usize, dtype: DType) -> String {
@@ -183,9 +183,9 @@ impl Emitter<'_> {
             },
             Expr::ThreadId => "local".into(),
             Expr::BlockId => "group.y * groups.x + group.x".into(),
-            Expr::Blocks => "groups.x * groups.y".into(),
             Expr::SubgroupLane => "lane".into(),
             Expr::SubgroupSize => "lanes".into(),
+            Expr::HasRest => "rest".into(),
             Expr::Shuffle(arg, Shuffle::First) => format!("subgroupBroadcastFirst(v{})", arg.0),
             Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
                 format!("subgroupShuffleDown(v{}, v{})", arg.0, distance.0)
@@ -194,7 +194,7 @@ impl Emitter<'_> {
                 unreachable!("a team is a group, whose subgroups are of who knows how many")
             }
             Expr::GridId => "thread".into(),
-            Expr::GridSize => "threads".into(),
+            Expr::Blocks | Expr::GridSize => unreachable!("a dispatch has a thread for each iteration"),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
     }

@@ -109,6 +109,8 @@ pub enum LoopKind {
     Grid,
     /// Dealt out to the teams of the launch: all threads of a team run the same iterations. GPUs only.
     Team,
+    /// Dealt out like `Grid`: steps of a vector over the elements that whole vectors leave, which are fewer than one has.
+    Rest,
     /// One after another in this thread.
     Serial,
 }
@@ -299,6 +301,8 @@ pub enum Expr {
     BlockId,
     /// Number of blocks; GPUs only, made by `legalize`.
     Blocks,
+    /// Whether whole vectors leave elements, known before the kernel is compiled; WGSL only, made by `legalize`.
+    HasRest,
     /// Number of this thread in the launch; GPUs only, made by `legalize`.
     GridId,
     /// Number of threads in the launch; GPUs only, made by `legalize`.
@@ -393,6 +397,7 @@ impl Expr {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize
             | Expr::RangeStart

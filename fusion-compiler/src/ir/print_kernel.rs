@@ -75,6 +75,7 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             let kind = match kind {
                 LoopKind::Grid => "grid",
                 LoopKind::Team => "team",
+                LoopKind::Rest => "rest",
                 LoopKind::Serial => "serial",
             };
             writeln!(f, "for {var} in {start}..{end} step {step} ({kind})")?;
@@ -145,6 +146,7 @@ fn expression(kernel: &Kernel, expr: &Expr) -> String {
         Expr::LoadShared(id, index) => format!("load shared {}[{index}]", id.0),
         Expr::SubgroupLane => "subgroup lane".into(),
         Expr::SubgroupSize => "subgroup size".into(),
+        Expr::HasRest => "has rest".into(),
         Expr::ThreadId => "thread id".into(),
         Expr::BlockId => "block id".into(),
         Expr::Blocks => "blocks".into(),

@@ -272,6 +272,7 @@ fn inline(
         | Expr::ThreadId
         | Expr::BlockId
         | Expr::Blocks
+        | Expr::HasRest
         | Expr::GridId
         | Expr::GridSize
         | Expr::LoadWhere(..)

@@ -55,7 +55,7 @@ impl Verifier<'_> {
                 }
                 let uneven = [start, end, step].iter().any(|operand| self.varies[operand.0 as usize]);
                 let before = self.branched;
-                self.branched |= *kind == LoopKind::Grid || uneven;
+                self.branched |= matches!(kind, LoopKind::Grid | LoopKind::Rest) || uneven;
                 self.looped((*var, uneven), carried, body)?;
                 self.branched = before;
             }
@@ -81,7 +81,9 @@ impl Verifier<'_> {
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
                 let before = (self.branched, self.conditional);
-                (self.branched, self.conditional) = (true, true);
+                if self.varies[cond.0 as usize] {
+                    (self.branched, self.conditional) = (true, true);
+                }
                 self.enter(&[], body, &[])?;
                 (self.branched, self.conditional) = before;
             }
@@ -255,6 +257,7 @@ impl Verifier<'_> {
             | Expr::GridSize
             | Expr::RangeStart
             | Expr::RangeEnd => self.expect(value, INDEX),
+            Expr::HasRest => self.expect(value, Type { dtype: DType::Bool, lanes: Lanes::ONE }),
             Expr::LaneIndex => self.expect(value, Type { dtype: DType::Index, ..ty }),
         }
     }

@@ -117,7 +117,7 @@ fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
     };
     body.push(Stmt::Loop {
         var: first,
-        kind: LoopKind::Grid,
+        kind: LoopKind::Rest,
         start,
         end,
         step: all,

@@ -343,6 +343,7 @@ impl Interpreter<'_, '_> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),
         }

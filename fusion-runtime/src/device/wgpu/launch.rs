@@ -15,10 +15,10 @@ use crate::kernel::{Launch, ScalarValue};
 
 use super::cut::{Chunk, Cut, chunk_elements};
 use super::fault::{Gpu, lock};
-use super::pipeline::{Passing, Pipeline, WORD};
+use super::pipeline::{Constants, Passing, Pipeline, WORD};
 use super::pool::{Block, UNIFORM};
 use super::stream::{Arguments, Stream};
-use super::{Limits, WgpuBackend, block_of};
+use super::{WgpuBackend, block_of};
 
 /// Positions are 32 bits, and a grid stride beyond the last must not wrap around.
 const ELEMENTS_MAX: u64 = 1 << 31;
@@ -74,9 +74,12 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
         substituted = substitute(call.buffers, &copies);
         call.buffers = &substituted;
     }
-    let step = chunk_elements(backend, launch, &call, elements)?;
+    let step = chunk_elements(backend, launch, &call, elements)?.min(dispatch_elements(backend, launch));
     let block = if launch.team > 1 { launch.team } else { backend.block };
-    let pipeline = backend.pipelines.get(launch, text, block)?;
+    // All chunks but the last are of as many elements.
+    let rest =
+        [elements, step.min(elements)].iter().any(|count| count % u64::from(launch.space.grain.max(1)) > 0);
+    let pipeline = backend.pipelines.get(launch, text, Constants { block, rest })?;
     let mut recorder = lock(&backend.recorder);
     if backend.pool.forgotten.swap(false, Relaxed) {
         recorder.groups.clear();
@@ -110,8 +113,7 @@ fn record(
     for uniform in launch.uniforms.iter() {
         words.extend_from_slice(&uniform_word(backend, launch, call, uniform, cut)?.to_le_bytes());
     }
-    let per_group = if launch.team > 1 { 1 } else { backend.block };
-    let grid = grid(launch, cut.chunk, per_group, &backend.limits);
+    let grid = grid(launch, cut.chunk, backend);
     let group = groups.get(backend, call, pipeline, cut)?;
     let arguments = match &pipeline.passing {
         Passing::None => Arguments::None,
@@ -163,12 +165,22 @@ fn uniform_word(
     })
 }
 
-/// Workgroups for a chunk, folded into as even rows as the limit allows. Kernels stride over the grid, so surplus
-/// groups are idle.
-fn grid(launch: &Launch, chunk: Chunk, per_group: u32, limits: &Limits) -> [u32; 2] {
-    let iterations = (chunk.end - chunk.start).div_ceil(u64::from(launch.space.grain.max(1)));
-    let groups = iterations.div_ceil(u64::from(per_group)).clamp(1, u64::from(limits.groups_max).pow(2));
-    let rows = groups.div_ceil(u64::from(limits.groups_max));
+/// The most elements that a grid has threads, or blocks, for.
+fn dispatch_elements(backend: &WgpuBackend, launch: &Launch) -> u64 {
+    u64::from(backend.limits.groups_max).pow(2).saturating_mul(group_elements(backend, launch))
+}
+
+/// Elements of a workgroup.
+fn group_elements(backend: &WgpuBackend, launch: &Launch) -> u64 {
+    let iterations = if launch.team > 1 { 1 } else { backend.block };
+    u64::from(iterations) * u64::from(launch.space.grain.max(1))
+}
+
+/// Workgroups for a chunk, folded into as even rows as the limit allows; surplus groups are idle.
+fn grid(launch: &Launch, chunk: Chunk, backend: &WgpuBackend) -> [u32; 2] {
+    let groups = (chunk.end - chunk.start).div_ceil(group_elements(backend, launch)).max(1);
+    let rows = groups.div_ceil(u64::from(backend.limits.groups_max));
+    debug_assert!(rows <= u64::from(backend.limits.groups_max), "a chunk is what a grid has groups for");
     [groups.div_ceil(rows) as u32, rows as u32]
 }
 

@@ -65,9 +65,18 @@ pub(super) struct Pipelines {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By address and length of a static text, which stays what it is, and block size.
-    by_address: HashMap<(usize, usize, u32), Arc<Pipeline>>,
-    by_text: HashMap<(String, u32), Arc<Pipeline>>,
+    /// By address and length of a static text, which stays what it is.
+    by_address: HashMap<(usize, usize, Constants), Arc<Pipeline>>,
+    by_text: HashMap<(String, Constants), Arc<Pipeline>>,
+}
+
+/// What a kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Constants {
+    /// Threads of a workgroup.
+    pub(super) block: u32,
+    /// Whether whole vectors leave elements.
+    pub(super) rest: bool,
 }
 
 impl Pipelines {
@@ -89,20 +98,20 @@ impl Pipelines {
     }
 
     /// The pipeline of a launch, compiled at its first use.
-    pub(super) fn get(&self, launch: &Launch, text: &Text, block: u32) -> Result<Arc<Pipeline>> {
+    pub(super) fn get(&self, launch: &Launch, text: &Text, constants: Constants) -> Result<Arc<Pipeline>> {
         let mut known = lock(&self.known);
         let address = match text {
-            Cow::Borrowed(text) => Some((text.as_ptr() as usize, text.len(), block)),
+            Cow::Borrowed(text) => Some((text.as_ptr() as usize, text.len(), constants)),
             Cow::Owned(_) => None,
         };
         if let Some(pipeline) = address.and_then(|address| known.by_address.get(&address)) {
             return Ok(Arc::clone(pipeline));
         }
-        let key = (text.to_string(), block);
+        let key = (text.to_string(), constants);
         let pipeline = match known.by_text.get(&key) {
             Some(pipeline) => Arc::clone(pipeline),
             None => {
-                let pipeline = Arc::new(self.compile(launch, text, block)?);
+                let pipeline = Arc::new(self.compile(launch, text, constants)?);
                 known.by_text.insert(key, Arc::clone(&pipeline));
                 pipeline
             }
@@ -116,7 +125,7 @@ impl Pipelines {
     /// The names of the kernels compiled so far.
     #[cfg(test)]
     pub(super) fn kernels(&self) -> Vec<String> {
-        let text = |(text, _): &(String, u32)| {
+        let text = |(text, _): &(String, Constants)| {
             let name = text.split_once("\nfn ").and_then(|(_, rest)| rest.split_once('('));
             name.map_or_else(String::new, |(name, _)| name.into())
         };
@@ -124,7 +133,7 @@ impl Pipelines {
     }
 
     /// Compiles a kernel; whatever wgpu or the driver say against it is the error.
-    fn compile(&self, launch: &Launch, text: &str, block: u32) -> Result<Pipeline> {
+    fn compile(&self, launch: &Launch, text: &str, constants: Constants) -> Result<Pipeline> {
         self.gpu.check()?;
         let uniform_bytes = launch.uniforms.len() * WORD;
         if uniform_bytes > UNIFORM_BYTES {
@@ -144,14 +153,14 @@ impl Pipelines {
         }
         let as_immediates = uniform_bytes <= self.immediate_bytes_max && text.contains(UNIFORM_DECLARATION);
         let compiled = self.gpu.caught(|| match (uniform_bytes, as_immediates) {
-            (0, _) => self.build(launch, text, block, Passing::None),
+            (0, _) => self.build(launch, text, constants, Passing::None),
             (_, true) => self.build(
                 launch,
                 &text.replacen(UNIFORM_DECLARATION, IMMEDIATE_DECLARATION, 1),
-                block,
+                constants,
                 Passing::Immediates,
             ),
-            (_, false) => self.build(launch, text, block, self.bind_uniforms(uniform_bytes)),
+            (_, false) => self.build(launch, text, constants, self.bind_uniforms(uniform_bytes)),
         });
         compiled.map_err(|error| match self.gpu.failed("create_compute_pipeline", &error) {
             lost @ Error::DeviceLost { .. } => lost,
@@ -159,7 +168,7 @@ impl Pipelines {
         })
     }
 
-    fn build(&self, launch: &Launch, text: &str, block: u32, passing: Passing) -> Pipeline {
+    fn build(&self, launch: &Launch, text: &str, constants: Constants, passing: Passing) -> Pipeline {
         let device = &self.gpu.device;
         let label = Some(&*launch.kernel);
         let uniform_bytes = launch.uniforms.len() * WORD;
@@ -180,7 +189,10 @@ impl Pipelines {
             module: &self.module(launch, text),
             entry_point: Some(&launch.kernel),
             compilation_options: wgpu::PipelineCompilationOptions {
-                constants: &[("block", f64::from(block))],
+                constants: &[
+                    ("block", f64::from(constants.block)),
+                    ("rest", f64::from(u8::from(constants.rest))),
+                ],
                 zero_initialize_workgroup_memory: false,
             },
             cache: None,

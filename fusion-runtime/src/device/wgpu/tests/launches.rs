@@ -1,6 +1,7 @@
 //! Launches give the right values: sizes, views, folding, chunks, and both ways of passing uniforms.
 
 use super::*;
+use crate::device::wgpu::pipeline::Constants;
 
 const SIZES: [usize; 7] = [1, 3, 4, 31, 33, 65_537, 5_000_000];
 
@@ -90,7 +91,7 @@ fn both_ways_of_passing_uniforms_are_taken() {
     let passing = |gpu: &WgpuBackend| {
         let launch = step();
         let Code::Wgsl(text) = &launch.code else { unreachable!("made above") };
-        Ok(gpu.pipelines.get(&launch, text, gpu.block)?.passing.clone())
+        Ok(gpu.pipelines.get(&launch, text, Constants { block: gpu.block, rest: true })?.passing.clone())
     };
     on_device(PLAIN, |gpu| {
         assert!(

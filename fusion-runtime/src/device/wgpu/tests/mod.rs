@@ -32,6 +32,7 @@ struct Args { start: u32, end: u32, offset0: u32, offset1: u32, offset2: u32, of
 @group(0) @binding(3) var<storage, read_write> b3: array<vec4<f32>>;
 @group(1) @binding(0) var<uniform> args: Args;
 override block: u32 = 256u;
+override rest: bool = true;
 @compute @workgroup_size(block)
 fn relu_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let thread = (group.y * groups.x + group.x) * block + local;
@@ -58,6 +59,7 @@ struct Args { start: u32, end: u32, offset0: u32, alpha: f32, n: u32 }
 @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
 @group(1) @binding(0) var<uniform> args: Args;
 override block: u32 = 256u;
+override rest: bool = true;
 @compute @workgroup_size(block)
 fn step_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let thread = (group.y * groups.x + group.x) * block + local;
@@ -76,6 +78,7 @@ struct Args { start: u32, end: u32, offset0: u32, offset1: u32, offset2: u32, co
 @group(0) @binding(2) var<storage, read_write> b2: array<f32>;
 @group(1) @binding(0) var<uniform> args: Args;
 override block: u32 = 256u;
+override rest: bool = true;
 @compute @workgroup_size(block)
 fn bias_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let thread = (group.y * groups.x + group.x) * block + local;
