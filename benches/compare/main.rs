@@ -1,13 +1,13 @@
 //! Our side of `run.py`: a workload by Fusion and by hand-written Rust, and the roofline of the same memory traffic.
 //!
-//! `compare WORKLOAD SIZE` says what it has, a line of JSON for each with the time of the first call, then an empty line. For
+//! `compare WORKLOAD SIZE DEVICE` says what it has, a line of JSON for each with the time of the first call, then an empty line. For
 //! each name that it reads it runs that for a while and prints the seconds of a call. `RAYON_NUM_THREADS` is how many threads
 //! all of it uses.
 
 use std::io::stdin;
 use std::time::{Duration, Instant};
 
-use fusion::prelude::Result;
+use fusion::prelude::{Device, Result};
 
 mod hand;
 mod roofline;
@@ -26,11 +26,15 @@ const BURST: Duration = Duration::from_millis(60);
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let [workload, size] = args.as_slice() else {
+    let [workload, size, device] = args.as_slice() else {
         println!("run by benches/compare/run.py");
         return Ok(());
     };
-    let mut ways = workloads::ways(workload, size == "large")?;
+    let on_gpu = device == "wgpu";
+    let device = if on_gpu { Device::wgpu()? } else { Device::cpu() };
+    let mut ways = workloads::ways(workload, size == "large", &device)?;
+    // The others are the CPU's.
+    ways.retain(|way| !on_gpu || way.name == "fusion");
     for way in &mut ways {
         let first = seconds(&mut way.call, 1);
         let check = way.check.as_ref().map_or_else(|| "null".into(), |check| format!("{:e}", check()));

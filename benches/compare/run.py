@@ -1,10 +1,13 @@
-"""Fusion on the CPU beside what else there is, all in turns on one machine.
+"""Fusion beside what else there is, all in turns on one machine.
 
 python benches/compare/run.py [--workloads gate,adamw] [--sizes large,small] [--threads 1,2] [--rounds 7] [--write]
+python benches/compare/run.py --device wgpu [...]
 
-Wants a Python with torch, jax, numexpr and matplotlib; a library that is missing is left out. Prints a table as it goes;
-`--write` puts it and a picture into benches/results. The medians of rounds are compared: a ratio above 1 says that Fusion
-takes less time than the best of the others. The time of the first call is a cold start: nothing compiled is kept.
+On the CPU it wants a Python with torch, jax, numexpr and matplotlib; a library that is missing is left out. On wgpu it runs
+Burn, of which the first build takes a quarter of an hour (benches/burn); threads are those of a software Vulkan. Prints a
+table as it goes; `--write` puts it, and of the CPU a picture, into benches/results. The medians of rounds are compared: a
+ratio above 1 says that Fusion takes less time than the best of the others. The time of the first call is a cold start:
+nothing compiled is kept.
 """
 
 import argparse
@@ -40,7 +43,9 @@ WORKLOADS = {
     "adamw": "AdamW, 148 tensors",
 }
 BEYOND = ("roofline", "roofline_nt")
-COLUMNS = ["fusion", "rust", "rust_nt", "torch", "torch.compile", "jax.jit", "numexpr", "torch fused", "torch.dot"]
+COLUMNS = [
+    "fusion", "rust", "rust_nt", "torch", "torch.compile", "jax.jit", "numexpr", "torch fused", "torch.dot", "burn"
+]  # fmt: skip
 LIBRARIES = ["torch", "jax", "numexpr"]
 
 
@@ -80,6 +85,13 @@ def binary():
     return ROOT / re.search(r"\((\S*compare-[0-9a-f]+)\)", built.stderr).group(1)
 
 
+def burn():
+    """Burn's program, which has a folder of its own to be built in."""
+    folder = ROOT / "benches" / "burn"
+    subprocess.run(["cargo", "build", "--release", "--locked", "--target-dir", TARGET / "burn"], cwd=folder, check=True)
+    return TARGET / "burn" / "release" / "fusion-burn"
+
+
 def environment(threads, cache):
     """The libraries at their best: as many threads, and memory that is freed stays with the process."""
     count = str(threads)
@@ -87,21 +99,25 @@ def environment(threads, cache):
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(1 << 30)}
     return {
         **os.environ, **kept, **{name: count for name in counts}, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "",
-        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "LP_NUM_THREADS": count,
         "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={'false' if threads == 1 else 'true'}",
     }  # fmt: skip
 
 
-def measure(program, workload, size, threads, rounds, cache):
-    """Seconds of each way, and what was said of its first call."""
+def workers_on(device, programs, workload, size, threads, cache):
+    """Processes on the same cores."""
     cores = sorted(os.sched_getaffinity(0))
     cores = set(cores[-1:] if threads == 1 else cores[:threads])
     setting = environment(threads, cache)
     plain = {key: value for key, value in setting.items() if not key.startswith("MALLOC_")}
-    workers = [
-        Worker([program, workload, size, "--bench"], cores, plain),
-        Worker([sys.executable, HERE / "peers.py", workload, size, threads], cores, setting),
-    ]
+    mine = Worker([programs["fusion"], workload, size, device, "--bench"], cores, plain)
+    if device == "cpu":
+        return [mine, Worker([sys.executable, HERE / "peers.py", workload, size, threads], cores, setting)]
+    return [mine, Worker([programs["burn"], workload, size], cores, plain)]
+
+
+def measure(workers, workload, rounds):
+    """Seconds of each way, and what was said of its first call."""
     ways = {name: said for worker in workers for name, said in worker.ways.items()}
     check(workload, ways)
     times = {name: [] for name in ways}
@@ -112,7 +128,7 @@ def measure(program, workload, size, threads, rounds, cache):
     for worker in workers:
         worker.stop()
     return {
-        "workload": workload, "size": size, "threads": threads, "missing": workers[1].missing,
+        "missing": workers[1].missing,
         "seconds": {name: statistics.median(each) for name, each in times.items()},
         "first": {name: said["first"] for name, said in ways.items()},
     }  # fmt: skip
@@ -129,12 +145,12 @@ def check(workload, ways):
 
 def best(row):
     peers = {name: seconds for name, seconds in row["seconds"].items() if name not in (*BEYOND, "fusion")}
-    name = min(peers, key=peers.get)
-    return name, peers[name]
+    name = min(peers, key=peers.get, default=None)
+    return name, peers.get(name)
 
 
 def roofline(row):
-    return min(row["seconds"][name] for name in BEYOND if name in row["seconds"])
+    return min((row["seconds"][name] for name in BEYOND if name in row["seconds"]), default=None)
 
 
 def cell(seconds):
@@ -152,8 +168,10 @@ def line(row, columns):
     name, seconds = best(row)
     mine = row["seconds"]["fusion"]
     cells = " | ".join(cell(row["seconds"].get(column)) for column in columns)
-    title = WORKLOADS[row["workload"]]
-    return f"| {title} | {cells} | {seconds / mine:.2f} | {name} | {roofline(row) / mine:.0%} |"
+    title, floor = WORKLOADS[row["workload"]], roofline(row)
+    share = f"{floor / mine:.0%}" if floor else "–"
+    ratio = f"{seconds / mine:.2f}" if seconds else "–"
+    return f"| {title} | {cells} | {ratio} | {name or '–'} | {share} |"
 
 
 def tables(rows):
@@ -171,7 +189,8 @@ def tables(rows):
 def first_calls(rows):
     """Those of processes for which nothing was compiled before."""
     cold = [row for row in rows if row["cold"] or row["threads"] == 1]
-    columns = ["fusion", "torch", "torch.compile", "jax.jit", "numexpr"]
+    named = ["fusion", "torch", "torch.compile", "jax.jit", "numexpr", "burn"]
+    columns = [name for name in named if any(name in row["first"] for row in cold)]
     text = "\n## First call\n\n| workload | " + " | ".join(columns) + " |\n|---|" + "--:|" * len(columns) + "\n"
     for row in cold:
         # What the libraries compiled is kept for all processes but the first.
@@ -185,15 +204,32 @@ def cpu():
     return found.group(1).strip() if found else "unknown"
 
 
+def rust_version():
+    return "rustc " + subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1]
+
+
+def burn_version():
+    lock = (ROOT / "benches" / "burn" / "Cargo.lock").read_text()
+    return "burn " + re.search(r'name = "burn"\nversion = "(.*)"', lock).group(1)
+
+
 def versions():
-    rust = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1]
-    found = [f"rustc {rust}"]
+    found = [rust_version()]
     for library in LIBRARIES:
         try:
             found.append(f"{library} {importlib.metadata.version(library)}")
         except importlib.metadata.PackageNotFoundError:
             found.append(f"no {library}")
     return ", ".join(found)
+
+
+def write_gpu(text):
+    (RESULTS / "burn.md").write_text(
+        f"# wgpu beside Burn\n\n{datetime.date.today()}, llvmpipe of Vulkan on {cpu()}, {rust_version()}, {burn_version()}. Made by\n"
+        "`python benches/compare/run.py --device wgpu --write`. Threads are those of the adapter, which is software; a\n"
+        "call ends when the device has done it.\n"
+        f"{text}"
+    )
 
 
 def write(rows, text):
@@ -240,6 +276,7 @@ def plot(rows, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "wgpu"), default="cpu")
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--sizes", default="large,small")
     parser.add_argument("--threads", default="1,2")
@@ -247,7 +284,7 @@ def main():
     parser.add_argument("--slow", action="store_true", help="also what takes minutes: AdamW by torch.compile")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    if args.write and not importlib.util.find_spec("matplotlib"):
+    if args.write and args.device == "cpu" and not importlib.util.find_spec("matplotlib"):
         parser.error("--write draws a picture, which takes matplotlib")
     if args.slow:
         os.environ["COMPARE_SLOW"] = "1"
@@ -262,20 +299,27 @@ def main():
     text = tables(rows)
     print(text)
     if args.write:
-        write(rows, text)
+        write(rows, text) if args.device == "cpu" else write_gpu(text)
 
 
 def measured(args):
     """Rows, one after the other."""
-    program, seen = binary(), set()
+    programs, seen = {"fusion": binary()}, set()
+    if args.device == "wgpu":
+        programs["burn"] = burn()
     with tempfile.TemporaryDirectory() as fresh:
         for size, threads in itertools.product(args.sizes.split(","), map(int, args.threads.split(","))):
             for workload in args.workloads.split(","):
+                # Burn's optimizers take models, not tensors.
+                if args.device == "wgpu" and workload == "adamw":
+                    continue
                 # A cold start takes seconds: once for each workload.
                 cold = workload not in seen
                 seen.add(workload)
                 cache = pathlib.Path(fresh) if cold else TARGET / "compare"
-                yield {**measure(program, workload, size, threads, args.rounds, cache), "cold": cold}
+                workers = workers_on(args.device, programs, workload, size, threads, cache)
+                row = {"workload": workload, "size": size, "threads": threads, "cold": cold}
+                yield {**row, **measure(workers, workload, args.rounds)}
 
 
 if __name__ == "__main__":

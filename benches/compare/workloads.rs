@@ -38,22 +38,22 @@ type Ways = Result<Vec<Way>>;
 /// A result that its way and its check share.
 type Shared<T> = Rc<RefCell<T>>;
 
-/// Ours first, so that its first call finds nothing prepared.
-pub(crate) fn ways(workload: &str, large: bool) -> Ways {
+/// Ours first, on this device, so that its first call finds nothing prepared.
+pub(crate) fn ways(workload: &str, large: bool, device: &Device) -> Ways {
     let line = if large { 1 << 24 } else { 1 << 16 };
     let rows = |large_shape, small_shape| if large { large_shape } else { small_shape };
     match workload {
-        "gate" => gate_ways(line),
-        "chain" => two(line, chain::into, hand::chain),
-        "gelu" => one(line),
-        "swiglu" => two(line, swiglu::into, hand::swiglu),
-        "softmax_1024" => softmax_ways(rows([4096, 1024], [64, 1024])),
-        "softmax_50257" => softmax_ways(rows([32, 50257], [1, 50257])),
-        "layer_norm" => layer_norm_ways(rows([8192, 768], [85, 768])),
-        "rms_norm" => rms_norm_ways(rows([8192, 768], [85, 768])),
-        "cross_entropy" => loss_ways(rows([2048, 50257], [8, 8192])),
-        "sum_of_squares" => sum_ways(line),
-        "adamw" => adamw_ways(large),
+        "gate" => gate_ways(device, line),
+        "chain" => two(device, line, chain::into, hand::chain),
+        "gelu" => one(device, line),
+        "swiglu" => two(device, line, swiglu::into, hand::swiglu),
+        "softmax_1024" => softmax_ways(device, rows([4096, 1024], [64, 1024])),
+        "softmax_50257" => softmax_ways(device, rows([32, 50257], [1, 50257])),
+        "layer_norm" => layer_norm_ways(device, rows([8192, 768], [85, 768])),
+        "rms_norm" => rms_norm_ways(device, rows([8192, 768], [85, 768])),
+        "cross_entropy" => loss_ways(device, rows([2048, 50257], [8, 8192])),
+        "sum_of_squares" => sum_ways(device, line),
+        "adamw" => adamw_ways(device, large),
         other => panic!("no workload is called {other}"),
     }
 }
@@ -69,12 +69,16 @@ fn sum(values: &[f32]) -> f64 {
 
 /// Ours, which writes into a tensor that is there.
 fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> + 'static) -> Way {
+    let device = out.device().clone();
     let out = Rc::new(RefCell::new(out));
     let written = Rc::clone(&out);
     Way {
         name: "fusion",
-        call: Box::new(move || call(&mut out.borrow_mut()).expect("the arguments fit")),
-        check: Some(Box::new(move || sum(&written.borrow().to_vec().expect("it is on the CPU")))),
+        call: Box::new(move || {
+            call(&mut out.borrow_mut()).expect("the arguments fit");
+            device.synchronize().expect("the device works");
+        }),
+        check: Some(Box::new(move || sum(&written.borrow().to_vec().expect("it can be read")))),
     }
 }
 
@@ -101,10 +105,6 @@ fn rooflines(elements: usize, reads: usize, writes: usize) -> impl Iterator<Item
     [("roofline", false), ("roofline_nt", true)].into_iter().take(1 + writes.min(1)).map(of)
 }
 
-fn tensor(values: &[f32], shape: impl Into<Shape>) -> Result<Tensor<f32>> {
-    Tensor::from_slice(&Device::cpu(), values, shape)
-}
-
 /// Memory of its own: a clone would be copied by the first call that writes it.
 fn zeros_like(x: &Tensor<f32>) -> Result<Tensor<f32>> {
     Tensor::zeros(x.device(), x.shape().clone())
@@ -114,9 +114,13 @@ fn fresh(len: usize) -> Shared<Vec<f32>> {
     Rc::new(RefCell::new(vec![0.0; len]))
 }
 
-fn gate_ways(len: usize) -> Ways {
+fn gate_ways(device: &Device, len: usize) -> Ways {
     let [a, b, c] = [1, 2, 3].map(|salt| Rc::new(input(len, salt)));
-    let (x, y, z) = (tensor(&a, [len])?, tensor(&b, [len])?, tensor(&c, [len])?);
+    let (x, y, z) = (
+        Tensor::from_slice(device, &a, [len])?,
+        Tensor::from_slice(device, &b, [len])?,
+        Tensor::from_slice(device, &c, [len])?,
+    );
     let mut ways = vec![ours(zeros_like(&x)?, move |out| gate::into(out, &x, &y, &z))];
     let out = fresh(len);
     for (name, function) in
@@ -137,9 +141,9 @@ fn gate_ways(len: usize) -> Ways {
 
 type Into2 = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
 
-fn two(len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> Ways {
+fn two(device: &Device, len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> Ways {
     let [a, b] = [1, 2].map(|salt| input(len, salt));
-    let (x, y) = (tensor(&a, [len])?, tensor(&b, [len])?);
+    let (x, y) = (Tensor::from_slice(device, &a, [len])?, Tensor::from_slice(device, &b, [len])?);
     let mut ways = vec![ours(zeros_like(&x)?, move |out| into(out, &x, &y))];
     ways.extend(hands(len, hand::CHUNK, 0, move |out, start| {
         let at = start..start + out.len();
@@ -149,9 +153,9 @@ fn two(len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> Way
     Ok(ways)
 }
 
-fn one(len: usize) -> Ways {
+fn one(device: &Device, len: usize) -> Ways {
     let a = input(len, 1);
-    let x = tensor(&a, [len])?;
+    let x = Tensor::from_slice(device, &a, [len])?;
     let mut ways = vec![ours(zeros_like(&x)?, move |out| gelu_of::into(out, &x))];
     ways.extend(hands(len, hand::CHUNK, 0, move |out, start| hand::gelu(out, &a[start..start + out.len()])));
     ways.extend(rooflines(len, 1, 1));
@@ -176,18 +180,22 @@ fn row_ways([rows, width]: [usize; 2], f: impl Fn(&mut [f32], usize) + Sync + 's
     })
 }
 
-fn softmax_ways([rows, width]: [usize; 2]) -> Ways {
+fn softmax_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     let a = input(rows * width, 1);
-    let x = tensor(&a, [rows, width])?;
+    let x = Tensor::from_slice(device, &a, [rows, width])?;
     let mut ways = vec![ours(zeros_like(&x)?, move |out| softmax_of::into(out, &x))];
     ways.extend(row_ways([rows, width], move |out, at| hand::softmax(out, &a[at..at + width])));
     ways.extend(rooflines(rows * width, 1, 1));
     Ok(ways)
 }
 
-fn layer_norm_ways([rows, width]: [usize; 2]) -> Ways {
+fn layer_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     let (a, gamma, beta) = (input(rows * width, 1), input(width, 2), input(width, 3));
-    let (x, g, b) = (tensor(&a, [rows, width])?, tensor(&gamma, [width])?, tensor(&beta, [width])?);
+    let (x, g, b) = (
+        Tensor::from_slice(device, &a, [rows, width])?,
+        Tensor::from_slice(device, &gamma, [width])?,
+        Tensor::from_slice(device, &beta, [width])?,
+    );
     let mut ways = vec![ours(zeros_like(&x)?, move |out| layer_norm_of::into(out, &x, &g, &b))];
     let row = move |out: &mut [f32], at| hand::layer_norm(out, &a[at..at + width], &gamma, &beta);
     ways.extend(row_ways([rows, width], row));
@@ -195,20 +203,22 @@ fn layer_norm_ways([rows, width]: [usize; 2]) -> Ways {
     Ok(ways)
 }
 
-fn rms_norm_ways([rows, width]: [usize; 2]) -> Ways {
+fn rms_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     let (a, gamma) = (input(rows * width, 1), input(width, 2));
-    let (x, g) = (tensor(&a, [rows, width])?, tensor(&gamma, [width])?);
+    let (x, g) =
+        (Tensor::from_slice(device, &a, [rows, width])?, Tensor::from_slice(device, &gamma, [width])?);
     let mut ways = vec![ours(zeros_like(&x)?, move |out| rms_norm_of::into(out, &x, &g))];
     ways.extend(row_ways([rows, width], move |out, at| hand::rms_norm(out, &a[at..at + width], &gamma)));
     ways.extend(rooflines(rows * width, 1, 1));
     Ok(ways)
 }
 
-fn loss_ways([rows, width]: [usize; 2]) -> Ways {
+fn loss_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     let a = input(rows * width, 1);
     let classes: Vec<i32> = (0..rows).map(|i| (i * 31 % width) as i32).collect();
-    let (x, t) = (tensor(&a, [rows, width])?, Tensor::from_slice(&Device::cpu(), &classes, [rows])?);
-    let mut ways = vec![ours(tensor(&[0.0], [])?, move |out| loss::into(out, &x, &t))];
+    let (x, t) =
+        (Tensor::from_slice(device, &a, [rows, width])?, Tensor::from_slice(device, &classes, [rows])?);
+    let mut ways = vec![ours(Tensor::from_slice(device, &[0.0], [])?, move |out| loss::into(out, &x, &t))];
     ways.push(by_hand("rust", &fresh(1), move |out| {
         let row = |i: usize| hand::cross_entropy(&a[i * width..][..width], classes[i] as usize);
         out[0] = total(rows, row) / rows as f32;
@@ -217,10 +227,11 @@ fn loss_ways([rows, width]: [usize; 2]) -> Ways {
     Ok(ways)
 }
 
-fn sum_ways(len: usize) -> Ways {
+fn sum_ways(device: &Device, len: usize) -> Ways {
     let a = input(len, 1);
-    let x = tensor(&a, [len])?;
-    let mut ways = vec![ours(tensor(&[0.0], [])?, move |out| sum_of_squares::into(out, &x))];
+    let x = Tensor::from_slice(device, &a, [len])?;
+    let mut ways =
+        vec![ours(Tensor::from_slice(device, &[0.0], [])?, move |out| sum_of_squares::into(out, &x))];
     ways.push(by_hand("rust", &fresh(1), move |out| {
         let chunk = |i: usize| hand::sum_of_squares(&a[i * hand::CHUNK..][..hand::CHUNK]);
         out[0] = total(len / hand::CHUNK, chunk);
@@ -248,27 +259,33 @@ fn parameters(large: bool) -> Vec<usize> {
     [words * width, context * width].into_iter().chain(layer.repeat(12)).chain([width; 2]).collect()
 }
 
-fn adamw_ways(large: bool) -> Ways {
+fn adamw_ways(device: &Device, large: bool) -> Ways {
     let lengths = parameters(large);
     let elements = lengths.iter().sum();
-    let tensors: Vec<Tensor<f32>> =
-        lengths.iter().map(|&len| tensor(&input(len, 1), [len])).collect::<Result<_>>()?;
+    let tensors: Vec<Tensor<f32>> = lengths
+        .iter()
+        .map(|&len| Tensor::from_slice(device, &input(len, 1), [len]))
+        .collect::<Result<_>>()?;
     let named = tensors.iter().enumerate().map(|(i, tensor)| (i.to_string(), tensor));
-    let params = Arena::new(&Device::cpu(), named)?;
+    let params = Arena::new(device, named)?;
     let mut grads = params.zeros_like()?;
     for (i, &len) in lengths.iter().enumerate() {
-        grads.set(&i.to_string(), &tensor(&input(len, 2), [len])?)?;
+        grads.set(&i.to_string(), &Tensor::from_slice(device, &input(len, 2), [len])?)?;
     }
     let mut optimizer = Optimizer::new(AdamW::default(), &params)?;
+    let device = device.clone();
     let params = Rc::new(RefCell::new(params));
     let updated = Rc::clone(&params);
     let ours = Way {
         name: "fusion",
-        call: Box::new(move || optimizer.step(&mut params.borrow_mut(), &grads).expect("they fit")),
+        call: Box::new(move || {
+            optimizer.step(&mut params.borrow_mut(), &grads).expect("they fit");
+            device.synchronize().expect("the device works");
+        }),
         check: Some(Box::new(move || {
             let params = updated.borrow();
             let first = params.get("0").expect("it is there");
-            sum(&first.to_vec().expect("it is on the CPU"))
+            sum(&first.to_vec().expect("it can be read"))
         })),
     };
     Ok([ours, adamw_by_hand(lengths)].into_iter().chain(rooflines(elements, 1, 3)).collect())
