@@ -4,6 +4,7 @@ use fusion::optim::{AdamW, Arena, Optimizer};
 use fusion::prelude::*;
 
 use super::devices::on_devices;
+use super::state::fresh_path;
 use super::{bits, of_points};
 
 /// Parameters after ten clipped steps, of gradients that follow from a number.
@@ -62,4 +63,24 @@ fn an_optimizer_goes_to_another_thread() {
         assert_eq!(run(params, first?, true)?, run(same, second?, false)?, "{device}");
         Ok(())
     });
+}
+
+/// Who saves in one place at once leaves there what one of them saved.
+#[test]
+fn threads_save_in_one_place() -> Result<()> {
+    let (device, path) = (Device::cpu(), fresh_path());
+    let arena = |value| Arena::new(&device, [("p", &Tensor::full(&device, value, [100_000])?)]);
+    let arenas = [arena(1.0)?, arena(2.0)?];
+    for _ in 0..8 {
+        std::thread::scope(|scope| {
+            let save = |arena| Optimizer::new(AdamW::default(), arena)?.save(&path, arena);
+            let threads: Vec<_> = arenas.iter().map(|arena| scope.spawn(move || save(arena))).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+        })?;
+        let mut loaded = arenas[0].zeros_like()?;
+        Optimizer::new(AdamW::default(), &loaded)?.load(&path, &mut loaded)?;
+        assert!(arenas.iter().any(|arena| bits(arena).ok() == bits(&loaded).ok()), "neither was saved");
+    }
+    std::fs::remove_file(&path).expect("it was written");
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use half::bf16;
 use safetensors::tensor::TensorView;
@@ -19,7 +20,7 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Of the layout that this crate writes.
-const VERSION: &str = "4";
+const VERSION: &str = "5";
 
 /// What stands before an option's name.
 const OPTION: &str = "option.";
@@ -138,6 +139,7 @@ impl Optimizer {
             ("optimizer", self.rule.name().to_string()),
             ("calls", self.calls.to_string()),
             ("skipped", self.skipped.item()?.to_string()),
+            ("skips", self.skips.to_string()),
         ];
         let mut rule = self.rule;
         let lr = self.lr.item()?;
@@ -177,7 +179,7 @@ impl Optimizer {
         let skipped = facts.skipped as f32;
         self.skipped = Tensor::full(params.device(), skipped, [])?;
         self.lr = Tensor::full(params.device(), facts.rule.lr() as f32, [])?;
-        (self.rule, self.calls, self.skips) = (facts.rule, facts.calls, self.skips || skipped > 0.0);
+        (self.rule, self.calls, self.skips) = (facts.rule, facts.calls, facts.skips);
         self.errors = self.errors.map(|_| skipped);
         Ok(())
     }
@@ -254,6 +256,7 @@ struct Facts {
     rule: Rule,
     calls: u64,
     skipped: u64,
+    skips: bool,
 }
 
 impl Facts {
@@ -273,9 +276,10 @@ impl Facts {
         if calls > STEPS_MAX || skipped > calls {
             return Err(format!("tells of {calls} steps, of which {skipped} were skipped: that cannot be"));
         }
+        let skips = fact("skips").parse::<bool>().map_err(|why| format!("`skips`: {why}"))?;
         let saved = rule.with_options(|name| known(&format!("{OPTION}{name}")))?;
         rule.check_states(&saved)?;
-        Ok(Facts { rule: saved, calls, skipped })
+        Ok(Facts { rule: saved, calls, skipped, skips: skips || skipped > 0 })
     }
 }
 
@@ -307,7 +311,9 @@ fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<Str
 /// Puts a file in the place of another, which stays until the new one is whole.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
+    // Other threads and processes may save in the same place.
+    static SAVED: AtomicU64 = AtomicU64::new(0);
+    name.push(format!(".{}.{}.part", std::process::id(), SAVED.fetch_add(1, Relaxed)));
     let part = path.with_file_name(name);
     let written = File::create(&part).and_then(|mut file| {
         file.write_all(bytes)?;

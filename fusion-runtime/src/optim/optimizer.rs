@@ -178,7 +178,7 @@ impl Optimizer {
     }
 
     /// One step with gradients of a loss that was multiplied by the scale. It changes nothing and does not count where they are
-    /// not finite.
+    /// not finite; as the device alone knows then how many steps were taken, the steps after it do the same.
     ///
     /// # Errors
     /// As `step`.
