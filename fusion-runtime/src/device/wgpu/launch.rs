@@ -20,7 +20,7 @@ use super::pool::{Block, UNIFORM};
 use super::stream::{Arguments, Stream};
 use super::{WgpuBackend, block_of};
 
-/// Positions are 32 bits, and a grid stride beyond the last must not wrap around.
+/// Positions are 32 bits, and those of surplus threads must not wrap around.
 const ELEMENTS_MAX: u64 = 1 << 31;
 /// Mesa's software renderer ends all loops of a thread after so many trips, and says nothing.
 const TRIPS_MAX: i64 = 65_535;
