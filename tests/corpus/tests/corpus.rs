@@ -448,16 +448,26 @@ fn check_on_gpu((kind, device): &(devices::Kind, Device), seed: u64, sizes: &[(u
     let function = function(seed);
     let graph = graph(&function);
     let (fused, unfused) = plans(&graph, &[target]);
+    let execute = |plan: &Plan, inputs: &Inputs| {
+        let results = execute(plan, &function, inputs, device);
+        if target == Target::Wgsl { results.map(without_signs_of_zeros) } else { results }
+    };
     for &size in sizes {
         let inputs = inputs(&function, &graph, size, seed);
         let expect = interpret(&graph, &inputs.values, &inputs.symbols, Rounding::None);
-        let got = execute(&fused, &function, &inputs, device);
+        let got = execute(&fused, &inputs);
         check_close("fused", &function, &inputs, &got, &expect, slack);
-        check_alike("unfused", &function, &inputs, &execute(&unfused, &function, &inputs, device), &got);
+        check_alike("unfused", &function, &inputs, &execute(&unfused, &inputs), &got);
         let inputs = inputs_of(&function, &graph, size, seed, specials(&function));
-        let got = execute(&fused, &function, &inputs, device);
-        check_alike("unfused", &function, &inputs, &execute(&unfused, &function, &inputs, device), &got);
+        let got = execute(&fused, &inputs);
+        check_alike("unfused", &function, &inputs, &execute(&unfused, &inputs), &got);
     }
+}
+
+/// WGSL lets a driver take either zero for the other: where it sees that 0 is added to −0, it adds nothing.
+fn without_signs_of_zeros(mut results: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+    results.iter_mut().flatten().filter(|x| **x == 0.0).for_each(|x| *x = 0.0);
+    results
 }
 
 fn gpu(kind: devices::Kind) -> Option<(devices::Kind, Device)> {
@@ -469,6 +479,8 @@ fn wgpu_agrees_with_the_reference() {
     if let Some(gpu) = gpu(devices::Kind::Wgpu) {
         (0..40).for_each(|seed| check_on_gpu(&gpu, seed, &SIZES));
         (60..64).for_each(|seed| check_on_gpu(&gpu, seed, &[LARGE]));
+        // To −0 each adds a 0 that a driver finds out where it is fused.
+        [3461582141371010946, 3461582038207823998].map(|seed| check_on_gpu(&gpu, seed, &[(6, 31)]));
     }
 }
 
