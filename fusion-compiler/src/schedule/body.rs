@@ -6,6 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::hold::Holds;
 use super::space::{SpaceDim, bytes, reach};
 use super::{Access, Operand, Work};
 use crate::fuse::Load;
@@ -61,23 +62,6 @@ pub(super) enum Level {
     Inner,
 }
 
-/// Where a value of each element of a row is held.
-#[derive(Clone, Copy)]
-pub(super) enum Hold {
-    /// In shared memory, that of the first element here.
-    Shared(SharedId, Value),
-    /// Where the row is that is written last, and in its type.
-    Written(BufferId),
-}
-
-/// A value of each element of a row that is held.
-#[derive(Clone, Copy)]
-struct Held {
-    hold: Hold,
-    /// Whether a run along the row before this one has made them.
-    filled: bool,
-}
-
 /// A kernel that grows.
 pub(super) struct Body<'w> {
     pub(super) work: &'w Work<'w>,
@@ -92,9 +76,7 @@ pub(super) struct Body<'w> {
     /// Values that exist once a row has been gone through.
     of_rows: FxHashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
-    held: FxHashMap<NodeId, Held>,
-    /// The element of a row that the first of those values is of, if not the first of all.
-    held_from: Option<Value>,
+    pub(super) holds: Holds,
     /// Where else than at the element at hand values are asked for.
     pub(super) moves: Moves,
     /// Which of them follow from what is combined along the row.
@@ -138,8 +120,7 @@ impl<'w> Body<'w> {
             dims,
             vector: dims.len() - 1,
             of_rows: of_rows(work),
-            held: FxHashMap::default(),
-            held_from: None,
+            holds: Holds::default(),
             moves: Moves::default(),
             row_moves: vec![],
             kernel,
@@ -201,6 +182,11 @@ impl<'w> Body<'w> {
         self.kernel.body.push(stmt);
     }
 
+    /// Appends a statement per lane.
+    pub(super) fn push_inner(&mut self, stmt: Stmt) {
+        self.inner.push(stmt);
+    }
+
     /// Makes vectors run along another dim than the innermost.
     pub(super) fn run_along(&mut self, dim: usize) {
         self.vector = dim;
@@ -222,45 +208,11 @@ impl<'w> Body<'w> {
         SharedId(self.kernel.shared.len() as u16 - 1)
     }
 
-    /// Holds a value of each element of a row, once it is made.
-    pub(super) fn hold(&mut self, id: NodeId, hold: Hold) {
-        self.held.insert(id, Held { hold, filled: false });
-    }
-
-    /// Says that values are held from this element of a row on.
-    pub(super) fn hold_from(&mut self, element: Value) {
-        self.held_from = Some(element);
-    }
-
-    /// Keeps a value in shared memory, which holds `f64`, or whatever has four bytes as `f32`.
-    pub(super) fn keep(&mut self, memory: SharedId, index: Value, value: Value) {
-        let held = self.kernel.shared[usize::from(memory.0)].dtype;
-        let bits =
-            if self.kernel.ty(value).dtype == held { value } else { self.inner().bitcast(value, held) };
-        self.inner.push(Stmt::StoreShared(memory, index, bits));
-    }
-
-    /// A value that is kept there.
-    pub(super) fn recall(&mut self, memory: SharedId, index: Value, ty: Type) -> Value {
-        let bits = Type { dtype: self.kernel.shared[usize::from(memory.0)].dtype, ..ty };
-        let value = self.inner().bind(bits, Expr::LoadShared(memory, index));
-        if ty.dtype == bits.dtype { value } else { self.inner().bitcast(value, ty.dtype) }
-    }
-
     /// The statements per lane so far: the next run along the row starts afresh, and finds what was read.
     pub(super) fn take_inner(&mut self) -> Vec<Stmt> {
-        for (id, held) in &mut self.held {
-            held.filled |= self.values.contains_key(&(*id, vec![]));
-        }
+        self.fill_made();
         self.values.retain(|_, (level, _)| *level != Level::Inner);
         std::mem::take(&mut self.inner)
-    }
-
-    /// Says that a held value is there.
-    pub(super) fn fill(&mut self, id: NodeId) {
-        if let Some(held) = self.held.get_mut(&id) {
-            held.filled = true;
-        }
     }
 
     /// Gives the value of a row that has been gone through.
@@ -429,15 +381,10 @@ impl<'w> Body<'w> {
         self.values[&wanted].1
     }
 
-    /// What is held of a value, if that is asked for at the element at hand.
-    fn held(&self, (id, at): &Point) -> Option<Held> {
-        self.held.get(id).filter(|_| at.is_empty()).copied()
-    }
-
     /// The values that one is made of, in the order in which they are asked for: for what is read, what says where.
     fn operands(&mut self, of: &Point) -> Vec<Point> {
         let (id, at) = of;
-        if self.held(of).is_some_and(|held| held.filled) {
+        if self.filled(of).is_some() {
             return vec![];
         }
         let graph = self.work.graph;
@@ -476,19 +423,8 @@ impl<'w> Body<'w> {
         let id = key.0;
         let node = self.work.graph.node(id);
         let level = self.level(&key);
-        let held = self.held(&key);
-        if let Some(held) = held.filter(|held| held.filled) {
-            let ty = Type { dtype: node.dtype, lanes: place.lanes };
-            let value = match held.hold {
-                Hold::Shared(memory, first) => {
-                    let index = self.held_at(first, place);
-                    self.recall(memory, index, ty)
-                }
-                Hold::Written(buffer) => {
-                    let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
-                    self.inner().bind(ty, Expr::Load(at))
-                }
-            };
+        if let Some(hold) = self.filled(&key) {
+            let value = self.read_held(hold, node.dtype, place);
             self.values.insert(key, (level, value));
             return;
         }
@@ -497,18 +433,8 @@ impl<'w> Body<'w> {
         } else {
             self.make(key.clone(), level, place)
         };
-        if let Some(held) = held {
-            value = self.inner().splat(value, place.lanes);
-            match held.hold {
-                Hold::Shared(memory, first) => {
-                    let index = self.held_at(first, place);
-                    self.keep(memory, index, value);
-                }
-                Hold::Written(buffer) => {
-                    let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
-                    self.inner.push(Stmt::Store(at, value));
-                }
-            }
+        if let Some(hold) = self.to_hold(&key) {
+            value = self.write_held(hold, value, place);
         }
         self.values.insert(key, (level, value));
     }
@@ -562,20 +488,6 @@ impl<'w> Body<'w> {
         let mask = within.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
         let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
         self.at(level).bind(ty, read)
-    }
-
-    /// The elements of shared memory that hold values of a place, where the first is that.
-    fn held_at(&mut self, first: Value, place: &Place) -> Value {
-        let Some(mut number) = place.in_row else { return first };
-        if let Some(from) = self.held_from {
-            number = self.inner().apply(Op::Sub, &[number, from]);
-        }
-        let beside = i64::from(self.kernel.beside);
-        if beside > 1 {
-            let beside = self.top().index(beside);
-            number = self.inner().apply(Op::Mul, &[number, beside]);
-        }
-        self.inner().apply(Op::Add, &[first, number])
     }
 
     /// Where positions of values of a level are found: per run of lanes, or per thread. Runs along a row are within it.

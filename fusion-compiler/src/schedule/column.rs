@@ -8,8 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use super::body::{Body, Hold, Place, Sight};
+use super::body::{Body, Place, Sight};
 use super::cut::Cut;
+use super::hold::Hold;
 use super::position::Range;
 use super::runs::{Monoid, Run, Runs, combined, identity, runs};
 use super::space::{SpaceDim, cols, dims, width_conditions, widths};

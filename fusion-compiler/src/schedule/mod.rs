@@ -16,6 +16,7 @@ mod body;
 mod column;
 mod cut;
 mod held;
+mod hold;
 mod merge;
 mod pass;
 mod pointwise;

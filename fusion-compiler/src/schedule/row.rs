@@ -5,9 +5,10 @@
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
-use super::body::{Body, Hold, Level, Place, Sight};
+use super::body::{Body, Level, Place, Sight};
 use super::cut::Cut;
 use super::held::{self, held};
+use super::hold::Hold;
 use super::pass::{Along, INDEX, Pass};
 use super::position::Range;
 use super::runs::{Run, Runs, runs};

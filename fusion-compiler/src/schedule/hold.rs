@@ -1,0 +1,139 @@
+//! Values of the elements of a row that a body keeps in memory, from the run along it that makes them to those that need them
+//! again.
+//!
+//! They lie in shared memory, or where the row's result goes. Invariant: a value is read there only once a run before the one
+//! at hand has made it.
+
+use rustc_hash::FxHashMap;
+
+use super::body::{Body, Level, Place};
+use crate::ir::dtype::DType;
+use crate::ir::graph::NodeId;
+use crate::ir::kernel::{BufferId, Expr, SharedId, Stmt, Type, Value};
+use crate::ir::ops::Op;
+use crate::ir::point::Point;
+
+/// Where a value of each element of a row is held.
+#[derive(Clone, Copy)]
+pub(super) enum Hold {
+    /// In shared memory, that of the first element here.
+    Shared(SharedId, Value),
+    /// Where the row is that is written last, and in its type.
+    Written(BufferId),
+}
+
+/// A value of each element of a row that is held.
+#[derive(Clone, Copy)]
+struct Held {
+    hold: Hold,
+    /// Whether a run along the row before this one has made them.
+    filled: bool,
+}
+
+/// What a body holds.
+#[derive(Default)]
+pub(super) struct Holds {
+    by_node: FxHashMap<NodeId, Held>,
+    /// The element of a row that the first of those values is of, if not the first of all.
+    from: Option<Value>,
+}
+
+impl Body<'_> {
+    /// Holds a value of each element of a row, once it is made.
+    pub(super) fn hold(&mut self, id: NodeId, hold: Hold) {
+        self.holds.by_node.insert(id, Held { hold, filled: false });
+    }
+
+    /// Says that values are held from this element of a row on.
+    pub(super) fn hold_from(&mut self, element: Value) {
+        self.holds.from = Some(element);
+    }
+
+    /// Says that a held value is there.
+    pub(super) fn fill(&mut self, id: NodeId) {
+        if let Some(held) = self.holds.by_node.get_mut(&id) {
+            held.filled = true;
+        }
+    }
+
+    /// Says that those held values are there that the run at hand has made.
+    pub(super) fn fill_made(&mut self) {
+        for (id, held) in &mut self.holds.by_node {
+            held.filled |= self.values.contains_key(&(*id, vec![]));
+        }
+    }
+
+    /// Where a value is held that has yet to be made, if it is asked for at the element at hand.
+    pub(super) fn to_hold(&self, point: &Point) -> Option<Hold> {
+        self.held(point).filter(|held| !held.filled).map(|held| held.hold)
+    }
+
+    /// Where a value is held that is there, if it is asked for at the element at hand.
+    pub(super) fn filled(&self, point: &Point) -> Option<Hold> {
+        self.held(point).filter(|held| held.filled).map(|held| held.hold)
+    }
+
+    fn held(&self, (id, at): &Point) -> Option<Held> {
+        self.holds.by_node.get(id).filter(|_| at.is_empty()).copied()
+    }
+
+    /// The value that is held of a place.
+    pub(super) fn read_held(&mut self, hold: Hold, dtype: DType, place: &Place) -> Value {
+        let ty = Type { dtype, lanes: place.lanes };
+        match hold {
+            Hold::Shared(memory, first) => {
+                let index = self.held_at(first, place);
+                self.recall(memory, index, ty)
+            }
+            Hold::Written(buffer) => {
+                let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
+                self.inner().bind(ty, Expr::Load(at))
+            }
+        }
+    }
+
+    /// Holds a value of a place, and gives it with a lane for each element.
+    pub(super) fn write_held(&mut self, hold: Hold, value: Value, place: &Place) -> Value {
+        let value = self.inner().splat(value, place.lanes);
+        match hold {
+            Hold::Shared(memory, first) => {
+                let index = self.held_at(first, place);
+                self.keep(memory, index, value);
+            }
+            Hold::Written(buffer) => {
+                let at = self.position(buffer, Level::Inner, (&vec![], place.lanes), place);
+                self.push_inner(Stmt::Store(at, value));
+            }
+        }
+        value
+    }
+
+    /// Keeps a value in shared memory, which holds `f64`, or whatever has four bytes as `f32`.
+    pub(super) fn keep(&mut self, memory: SharedId, index: Value, value: Value) {
+        let held = self.kernel.shared[usize::from(memory.0)].dtype;
+        let bits =
+            if self.kernel.ty(value).dtype == held { value } else { self.inner().bitcast(value, held) };
+        self.push_inner(Stmt::StoreShared(memory, index, bits));
+    }
+
+    /// A value that is kept there.
+    pub(super) fn recall(&mut self, memory: SharedId, index: Value, ty: Type) -> Value {
+        let bits = Type { dtype: self.kernel.shared[usize::from(memory.0)].dtype, ..ty };
+        let value = self.inner().bind(bits, Expr::LoadShared(memory, index));
+        if ty.dtype == bits.dtype { value } else { self.inner().bitcast(value, ty.dtype) }
+    }
+
+    /// The elements of shared memory that hold values of a place, where the first is that.
+    fn held_at(&mut self, first: Value, place: &Place) -> Value {
+        let Some(mut number) = place.in_row else { return first };
+        if let Some(from) = self.holds.from {
+            number = self.inner().apply(Op::Sub, &[number, from]);
+        }
+        let beside = i64::from(self.kernel.beside);
+        if beside > 1 {
+            let beside = self.top().index(beside);
+            number = self.inner().apply(Op::Mul, &[number, beside]);
+        }
+        self.inner().apply(Op::Add, &[first, number])
+    }
+}
