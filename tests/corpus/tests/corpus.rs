@@ -480,7 +480,9 @@ fn wgpu_agrees_with_the_reference() {
         (0..40).for_each(|seed| check_on_gpu(&gpu, seed, &SIZES));
         (60..64).for_each(|seed| check_on_gpu(&gpu, seed, &[LARGE]));
         // To −0 each adds a 0 that a driver finds out where it is fused.
-        [3461582141371010946, 3461582038207823998].map(|seed| check_on_gpu(&gpu, seed, &[(6, 31)]));
+        for seed in [3_461_582_141_371_010_946, 3_461_582_038_207_823_998] {
+            check_on_gpu(&gpu, seed, &[(6, 31)]);
+        }
     }
 }
 
