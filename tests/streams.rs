@@ -1,4 +1,4 @@
-//! Kernels that write around the caches give what all others do, wherever what they write begins and ends.
+//! Kernels that write around the caches, or ask for memory ahead, give what all others do, wherever what they write begins and ends.
 
 use std::process::Command;
 
@@ -13,6 +13,7 @@ fuse! {
     pub(crate) fn pairs(x: f32[N, K = 2]) -> f32[N] { at(x, K, 0) - at(x, K, 1) }
     pub(crate) fn transposed(x: f32[N, M]) -> f32[M, N] { -x }
     pub(crate) fn shifted(x: f32[N, M], b: f32[N]) -> (f32[N, M], f32[N]) { (x - b, sum(x, M)) }
+    pub(crate) fn largest(x: i32[N, M]) -> i32[N] { max(x, M) }
     pub(crate) fn numbered(x: f32[N]) -> f32[N] { x + index(N) as f32 }
     pub(crate) fn added(p: &mut f32[N], x: f32[N]) -> f32[N] { p += x; 2.0 * x }
 }
@@ -27,13 +28,17 @@ fn tensor(len: usize, seed: usize) -> Result<Tensor<f32>> {
     Tensor::from_vec(&Device::cpu(), (0..len).map(|i| number(i, seed)).collect(), [len])
 }
 
-/// A process writes around the caches or not: here it does, from the first byte on.
+/// A process writes around the caches or not, and asks for memory ahead or not: here it does, from the first byte on.
 #[test]
-fn streamed_kernels_give_the_same() {
-    let mut again = Command::new(std::env::current_exe().expect("it runs"));
-    let output = again.arg("all_results").env("FUSION_CPU_STREAM_BYTES", "0").output().expect("it starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("3 passed"), "{text}");
+fn all_ways_to_memory_give_the_same() {
+    let never = usize::MAX.to_string();
+    for (stream, fetch) in [("0", &*never), (&*never, "0"), ("0", "0"), (&*never, &*never)] {
+        let mut again = Command::new(std::env::current_exe().expect("it runs"));
+        let again = again.arg("all_results").env("FUSION_CPU_STREAM_BYTES", stream);
+        let output = again.env("FUSION_CPU_FETCH_BYTES", fetch).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("3 passed"), "{stream}, {fetch}: {text}");
+    }
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn all_results_of_elements() -> Result<()> {
 
 #[test]
 fn all_results_of_rows() -> Result<()> {
-    for (n, m) in [(1, 1), (3, 65), (70, 3), (65, 129), (300, 257)] {
+    for (n, m) in [(1, 1), (3, 65), (70, 3), (65, 129), (300, 257), (2, 1000)] {
         let x = tensor(n * m, 1)?.reshape([n, m])?;
         let at = |i: usize, j: usize| number(i * m + j, 1);
         let expected: Vec<f32> = (0..m).flat_map(|j| (0..n).map(move |i| -at(i, j))).collect();
@@ -69,6 +74,9 @@ fn all_results_of_rows() -> Result<()> {
         assert_eq!(shifted.to_vec()?, expected, "{n}, {m}");
         // Halves of small integers: exact in any order.
         assert_eq!(sums.to_vec()?, (0..n).map(|i| (0..m).map(|j| at(i, j)).sum()).collect::<Vec<f32>>());
+        let integers: Vec<i32> = (0..n * m).map(|i| (2.0 * number(i, 1)) as i32).collect();
+        let expected: Vec<i32> = integers.chunks(m).filter_map(|row| row.iter().max().copied()).collect();
+        assert_eq!(largest(&Tensor::from_slice(&Device::cpu(), &integers, [n, m])?)?.to_vec()?, expected);
         let pairs = pairs(&tensor(2 * n * m, 1)?.reshape([n * m, 2])?)?;
         let expected: Vec<f32> = (0..n * m).map(|i| number(2 * i, 1) - number(2 * i + 1, 1)).collect();
         assert_eq!(pairs.to_vec()?, expected, "{n}, {m}");

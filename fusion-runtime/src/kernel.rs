@@ -128,6 +128,7 @@ pub struct CpuArgs<'a> {
     buffers: &'a mut [CpuBuffer],
     uniforms: &'a [CpuUniform],
     rows: &'a mut [f32],
+    fetches: bool,
     memory: PhantomData<&'a mut [u8]>,
 }
 
@@ -205,7 +206,18 @@ impl<'a> CpuArgs<'a> {
         uniforms: &'a [CpuUniform],
         rows: &'a mut [f32],
     ) -> CpuArgs<'a> {
-        CpuArgs { range, buffers, uniforms, rows, memory: PhantomData }
+        CpuArgs { range, buffers, uniforms, rows, fetches: false, memory: PhantomData }
+    }
+
+    /// The same for loops that ask for memory ahead.
+    pub(crate) fn fetching(self, fetches: bool) -> CpuArgs<'a> {
+        CpuArgs { fetches, ..self }
+    }
+
+    /// Whether loops ask for memory ahead.
+    #[inline]
+    pub fn fetches(&self) -> bool {
+        self.fetches
     }
 
     /// The memory for elements of a row, in `N` equal parts. Once only.

@@ -35,6 +35,7 @@ pub mod __private {
     pub use std::borrow::Cow;
 
     pub use crate::__cpu_fns as cpu_fns;
+    pub use crate::device::cpu::fetch::fetch;
     pub use crate::device::cpu::stream::stream;
     pub use crate::kernel::{
         Code, CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, StaticPlan, doubles, fold_lanes,

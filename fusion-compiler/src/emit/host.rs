@@ -253,7 +253,7 @@ fn contents(plan: &Plan<KernelCode>) -> TokenStream {
             // For modules without a prelude.
             use ::core::hint::{black_box, select_unpredictable};
             use ::core::prelude::rust_2024::*;
-            use ::fusion::__private::{CpuArgs, Window, doubles, fold_lanes, stream};
+            use ::fusion::__private::{CpuArgs, Window, doubles, fetch, fold_lanes, stream};
             #functions
         }
     }

@@ -20,12 +20,12 @@ mod said;
 use lanes::{Stream, held_element};
 use said::Said;
 
-/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `Window`, `doubles`, `fold_lanes`, `stream`,
+/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `Window`, `doubles`, `fetch`, `fold_lanes`, `stream`,
 /// `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let mut uses = FxHashMap::default();
     count_uses(&mut kernel.body.clone(), &mut uses);
-    let emitter = Emitter { kernel, dialect, uses, said: RefCell::default() };
+    let emitter = Emitter { kernel, dialect, uses, said: RefCell::default(), fetched: RefCell::default() };
     let mut body = Writer { text: String::new(), depth: 1 };
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
@@ -51,6 +51,8 @@ struct Emitter<'k> {
     uses: FxHashMap<Value, usize>,
     /// How values are said that have no `let`.
     said: RefCell<Said>,
+    /// Buffers that a loop before has asked for ahead.
+    fetched: RefCell<FxHashSet<BufferId>>,
 }
 
 /// Adds how often each value is an operand of the statements and of those within.
@@ -85,6 +87,9 @@ impl Emitter<'_> {
             wide.for_each(|(_, row)| out.line(format!("let {row} = doubles({row});")));
         }
         out.line("let (first, end) = args.range();");
+        if !self.fetched.borrow().is_empty() {
+            out.line("let fetches = args.fetches();");
+        }
     }
 
     fn body(&self, out: &mut Writer, body: &[Stmt]) {

@@ -3,6 +3,7 @@
 //! Invariant: work is done when a call returns; the instruction set is chosen once, when the device is opened.
 
 mod column;
+pub(crate) mod fetch;
 mod launch;
 mod memory;
 pub(crate) mod stream;

@@ -17,6 +17,9 @@ const STREAM_LANES: usize = 64;
 /// the caches, which do their work beside the arithmetic: 2²⁴ elements of gelu took 8.1 ms when streamed, else 6.4.
 const STREAMED_MAX: usize = 16;
 
+/// Lanes whose memory is asked for at a time, some way ahead: more at once than a processor waits for would hold it up.
+const FETCH_LANES: usize = 256;
+
 /// A run of elements that a vector loop goes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stream {
@@ -105,10 +108,10 @@ impl Emitter<'_> {
                 out.line(format!("let p{i} = {};", self.run(stream, len)));
             }
             let len = self.operand(len);
-            match (folds, &*streamed) {
-                ([], []) => out.line(format!("{};", run.call(&len, "0", |i| format!("p{i}"), ""))),
-                ([], streamed) => self.streamed(out, &len, &run, streamed),
-                _ => self.folded(out, &len, &run),
+            let fetched = self.fetched(&run);
+            match folds {
+                [] => self.strips(out, &len, &run, (&streamed, &fetched), ""),
+                _ => self.folded(out, &len, &run, &fetched),
             }
         });
     }
@@ -212,33 +215,71 @@ impl Emitter<'_> {
         if self.is_written(stream) { "&mut " } else { "&" }
     }
 
-    /// A call of a loop that writes without reading. Where that is to go around the caches, some lanes at a time write to a
-    /// tile instead, which is stored so; there is one call for both, since it becomes the loop.
-    fn streamed(&self, out: &mut Writer, len: &str, run: &VectorLoop, streamed: &[usize]) {
+    /// The runs of which a loop asks for what comes next: those of buffers that are read, and by no loop before.
+    fn fetched(&self, run: &VectorLoop) -> Vec<usize> {
+        let mut known = self.fetched.borrow_mut();
+        let first = |stream: &Stream| match stream.memory {
+            Place::Buffer(buffer) => {
+                self.kernel.buffer(buffer).access != Access::Write && known.insert(buffer)
+            }
+            Place::Shared(_) => false,
+        };
+        run.streams.iter().map(first).enumerate().filter_map(|(i, first)| first.then_some(i)).collect()
+    }
+
+    /// A line that asks for what comes after these runs, `{name}0`, `{name}1`, ….
+    fn fetch(&self, out: &mut Writer, fetched: &[usize], name: &str) {
+        if !fetched.is_empty() {
+            let runs: Vec<String> = fetched.iter().map(|i| format!("fetch(&*{name}{i});")).collect();
+            out.line(format!("if fetches {{ {} }}", runs.join(" ")));
+        }
+    }
+
+    /// A call of a loop, or one for each strip of its lanes: where what it only writes is to go around the caches, it is written
+    /// to a tile first, which is stored so, and where memory is to be asked for ahead, that is done for a strip at a time. There is
+    /// one call for all, since it becomes the loop.
+    fn strips(
+        &self,
+        out: &mut Writer,
+        len: &str,
+        run: &VectorLoop,
+        (streamed, fetched): (&[usize], &[usize]),
+        part: &str,
+    ) {
+        let is_short = len.parse::<usize>().is_ok_and(|len| len <= FETCH_LANES);
+        if streamed.is_empty() && (fetched.is_empty() || is_short) {
+            self.fetch(out, fetched, "p");
+            out.line(format!("{};", run.call(len, "0", |i| format!("p{i}"), part)));
+            return;
+        }
         for &i in streamed {
             let element = self.element_of_run(&run.streams[i]);
             out.line(format!("let mut o{i} = [0 as {element}; {STREAM_LANES}];"));
         }
+        let strips = [("streams", STREAM_LANES, streamed), ("fetches", FETCH_LANES, fetched)];
+        let some = strips.iter().filter(|(.., runs)| !runs.is_empty());
+        let some: String = some.map(|(which, lanes, _)| format!("if {which} {{ {lanes} }} else ")).collect();
+        out.line(format!("let strip = {some}{{ {len} }};"));
         out.line("let mut start = 0;");
         out.block(format!("while start < {len} {{"), |out| {
-            out.line(format!("let left = {len} - start;"));
-            out.line(format!(
-                "let count = if streams && left > {STREAM_LANES} {{ {STREAM_LANES} }} else {{ left }};"
-            ));
+            out.line(format!("let count = usize::min({len} - start, strip);"));
             for (i, stream) in run.streams.iter().enumerate() {
                 out.line(format!("let q{i} = {}p{i}[start..][..count];", self.borrow(stream)));
             }
-            let part = |i: usize| {
+            self.fetch(out, fetched, "q");
+            let of_strip = |i: usize| {
                 if streamed.contains(&i) {
                     format!("if streams {{ &mut o{i}[..count] }} else {{ &mut *q{i} }}")
                 } else {
                     format!("q{i}")
                 }
             };
-            out.line(format!("{};", run.call("count", "start", part, "")));
-            let stores: Vec<String> =
-                streamed.iter().map(|i| format!("stream(q{i}, &o{i}[..count]);")).collect();
-            out.line(format!("if streams {{ {} }}", stores.join(" ")));
+            out.line(format!("{};", run.call("count", "start", of_strip, part)));
+            if !streamed.is_empty() {
+                let stores: Vec<String> =
+                    streamed.iter().map(|i| format!("stream(q{i}, &o{i}[..count]);")).collect();
+                out.line(format!("if streams {{ {} }}", stores.join(" ")));
+            }
             out.line("start += count;");
         });
     }
@@ -246,7 +287,7 @@ impl Emitter<'_> {
     /// Calls of a loop whose lanes make something together: whole rounds of partial results, then the lanes that are
     /// left, which have partial results of their own: LLVM keeps those of the rounds in registers only if none is at a
     /// place that varies.
-    fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop) {
+    fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
         let parts = |out: &mut Writer, name: &str| {
             for (f, combine) in run.combines.iter().enumerate() {
                 let identity = tuple(&self.operands(&combine.fold.identity));
@@ -256,9 +297,9 @@ impl Emitter<'_> {
         };
         parts(out, "a");
         if run.combines.iter().all(|combine| combine.is_one) {
-            out.line(format!("{};", run.call(len, "0", |i| format!("p{i}"), "a")));
+            self.strips(out, len, run, (&[], fetched), "a");
         } else {
-            self.rounds(out, len, run);
+            self.rounds(out, len, run, fetched);
             out.line(format!("let left = {len} % {FOLD_LANES};"));
             out.block("if left > 0 {", |out| {
                 parts(out, "l");
@@ -286,7 +327,7 @@ impl Emitter<'_> {
     }
 
     /// As many lanes at a time as there are partial results; `t0`, `t1`, … are what is left of the runs.
-    fn rounds(&self, out: &mut Writer, len: &str, run: &VectorLoop) {
+    fn rounds(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
         for (i, stream) in run.streams.iter().enumerate() {
             let chunks = self.as_chunks(stream);
             out.line(format!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
@@ -295,6 +336,7 @@ impl Emitter<'_> {
             for (i, stream) in run.streams.iter().enumerate() {
                 out.line(format!("let p{i} = {}q{i}[round];", self.borrow(stream)));
             }
+            self.fetch(out, fetched, "p");
             let first = format!("round * {FOLD_LANES}");
             out.line(format!("{};", run.call(&FOLD_LANES.to_string(), &first, |i| format!("p{i}"), "a")));
         });

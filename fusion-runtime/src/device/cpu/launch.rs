@@ -12,7 +12,7 @@ use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
 use smallvec::SmallVec;
 
-use super::{at, stream, tile};
+use super::{at, fetch, stream, tile};
 use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Isa, Launch};
@@ -40,6 +40,8 @@ pub(super) struct Work<'a> {
     pub(super) items: Items,
     /// Elements of memory for a row.
     row: usize,
+    /// Whether its loops ask for memory ahead.
+    fetches: bool,
     call: std::marker::PhantomData<&'a Call<'a>>,
 }
 
@@ -122,7 +124,8 @@ impl<'a> Work<'a> {
         let matching = buffers.len() == launch.buffers.len();
         let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
         let call = std::marker::PhantomData;
-        matching.then_some(Work { program, buffers, uniforms, items, row, call })
+        let fetches = fetch::pays(&buffers);
+        matching.then_some(Work { program, buffers, uniforms, items, row, fetches, call })
     }
 
     fn run_all(&self) {
@@ -190,7 +193,8 @@ impl<'a> Work<'a> {
         // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
         // memory is initialised and aligned to 16; windows, and the elements of `own`, are within their buffers
         // (`to <= elements`) and disjoint from those of other items, and the executor lets no other argument overlap what is written.
-        let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) };
+        let mut args =
+            unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }.fetching(self.fetches);
         match self.program {
             // SAFETY: `launch` chose the function by what this processor has.
             Program::Function(function) => unsafe { function(&mut args) },
