@@ -9,6 +9,7 @@ use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value};
+use crate::ir::plan::UniformArg;
 use crate::target::Dialect;
 
 /// What a text begins with that asks for subgroups. Not all who know them know this line.
@@ -77,6 +78,7 @@ impl Emitter<'_> {
         let block = if self.kernel.team > 1 { self.kernel.team } else { 256 };
         out.line(format!("override block: u32 = {block}u;"));
         out.line("override rest: bool = true;");
+        out.line("override shifted: bool = true;");
     }
 
     fn element_type(&self, i: usize, dtype: DType) -> String {
@@ -153,10 +155,14 @@ impl Emitter<'_> {
             Expr::Uniform(id) => {
                 let uniform = self.kernel.uniform(*id);
                 let name = identifier('u', usize::from(id.0), &uniform.name);
-                if uniform.dtype == DType::Bool {
-                    format!("args.{name} != 0u")
-                } else {
-                    format!("args.{name}")
+                match uniform.arg {
+                    // Positions of whole tensors, from their first element on, have nothing to add.
+                    UniformArg::Start | UniformArg::Offset(_) => format!("select(0u, args.{name}, shifted)"),
+                    UniformArg::Scalar(_) if uniform.dtype == DType::Bool => format!("args.{name} != 0u"),
+                    UniformArg::Scalar(_)
+                    | UniformArg::Extent(_)
+                    | UniformArg::End
+                    | UniformArg::Window(_) => format!("args.{name}"),
                 }
             }
             Expr::Apply(op, args) => {

@@ -3,11 +3,10 @@
 //! Invariant: positions are moved by `UniformArg::Offset` to match the bindings of their dispatch.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{BufferArg, Code, UniformArg};
+use fusion_compiler::ir::plan::{BufferArg, Code, Text, UniformArg};
 
 use crate::device::{Backend, Call, Memory, Region};
 use crate::error::Result;
@@ -79,7 +78,8 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     // All chunks but the last are of as many elements.
     let rest =
         [elements, step.min(elements)].iter().any(|count| count % u64::from(launch.space.grain.max(1)) > 0);
-    let pipeline = backend.pipelines.get(launch, text, Constants { block, rest })?;
+    // The chunks have one pipeline.
+    let constants = Constants { block, rest, shifted: step < elements };
     let mut recorder = lock(&backend.recorder);
     if backend.pool.forgotten.swap(false, Relaxed) {
         recorder.groups.clear();
@@ -89,7 +89,7 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
         let chunk = Chunk { start, end: elements.min(start + step) };
         let mut cut = Cut::first(backend, launch, &call, chunk)?;
         loop {
-            record(backend, &mut recorder, launch, &call, &pipeline, &cut)?;
+            record(backend, &mut recorder, (launch, text, constants), &call, &cut)?;
             if !cut.advance(backend, launch, &call) {
                 break;
             }
@@ -103,18 +103,20 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
 fn record(
     backend: &WgpuBackend,
     recorder: &mut Recorder,
-    launch: &Launch,
+    (launch, text, mut constants): (&Launch, &Text, Constants),
     call: &Call<'_>,
-    pipeline: &Arc<Pipeline>,
     cut: &Cut,
 ) -> Result<()> {
     let Recorder { stream, groups, words } = recorder;
     words.clear();
     for uniform in launch.uniforms.iter() {
-        words.extend_from_slice(&uniform_word(backend, launch, call, uniform, cut)?.to_le_bytes());
+        let word = uniform_word(backend, launch, call, uniform, cut)?;
+        constants.shifted |= word != 0 && matches!(uniform, UniformArg::Start | UniformArg::Offset(_));
+        words.extend_from_slice(&word.to_le_bytes());
     }
+    let pipeline = backend.pipelines.get(launch, text, constants)?;
     let grid = grid(launch, cut.chunk, backend);
-    let group = groups.get(backend, call, pipeline, cut)?;
+    let group = groups.get(backend, call, &pipeline, cut)?;
     let arguments = match &pipeline.passing {
         Passing::None => Arguments::None,
         Passing::Immediates => Arguments::Immediates(words),

@@ -77,6 +77,8 @@ pub(super) struct Constants {
     pub(super) block: u32,
     /// Whether whole vectors leave elements.
     pub(super) rest: bool,
+    /// Whether it begins elsewhere than at the first element of its space, or of what is bound.
+    pub(super) shifted: bool,
 }
 
 impl Pipelines {
@@ -192,6 +194,7 @@ impl Pipelines {
                 constants: &[
                     ("block", f64::from(constants.block)),
                     ("rest", f64::from(u8::from(constants.rest))),
+                    ("shifted", f64::from(u8::from(constants.shifted))),
                 ],
                 zero_initialize_workgroup_memory: false,
             },

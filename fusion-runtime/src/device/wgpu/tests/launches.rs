@@ -91,7 +91,11 @@ fn both_ways_of_passing_uniforms_are_taken() {
     let passing = |gpu: &WgpuBackend| {
         let launch = step();
         let Code::Wgsl(text) = &launch.code else { unreachable!("made above") };
-        Ok(gpu.pipelines.get(&launch, text, Constants { block: gpu.block, rest: true })?.passing.clone())
+        Ok(gpu
+            .pipelines
+            .get(&launch, text, Constants { block: gpu.block, rest: true, shifted: true })?
+            .passing
+            .clone())
     };
     on_device(PLAIN, |gpu| {
         assert!(

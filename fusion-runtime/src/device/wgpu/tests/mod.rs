@@ -33,20 +33,22 @@ struct Args { start: u32, end: u32, offset0: u32, offset1: u32, offset2: u32, of
 @group(1) @binding(0) var<uniform> args: Args;
 override block: u32 = 256u;
 override rest: bool = true;
+override shifted: bool = true;
+fn at(first: u32) -> u32 { return select(0u, first, shifted); }
 @compute @workgroup_size(block)
 fn relu_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let thread = (group.y * groups.x + group.x) * block + local;
     let threads = groups.x * groups.y * block;
-    let end4 = args.start + ((args.end - args.start) & 0xfffffffcu);
-    for (var i = args.start + thread * 4u; i < end4; i += threads * 4u) {
-        let sum = b0[(i + args.offset0) >> 2u] + b1[(i + args.offset1) >> 2u];
-        b3[(i + args.offset3) >> 2u] = select(sum, vec4<f32>(), sum < vec4<f32>()) * b2[(i + args.offset2) >> 2u];
+    let end4 = at(args.start) + ((args.end - at(args.start)) & 0xfffffffcu);
+    for (var i = at(args.start) + thread * 4u; i < end4; i += threads * 4u) {
+        let sum = b0[(i + at(args.offset0)) >> 2u] + b1[(i + at(args.offset1)) >> 2u];
+        b3[(i + at(args.offset3)) >> 2u] = select(sum, vec4<f32>(), sum < vec4<f32>()) * b2[(i + at(args.offset2)) >> 2u];
     }
     for (var i = end4 + thread; i < args.end; i += threads) {
-        let p0 = i + args.offset0;
-        let p1 = i + args.offset1;
-        let p2 = i + args.offset2;
-        let p3 = i + args.offset3;
+        let p0 = i + at(args.offset0);
+        let p1 = i + at(args.offset1);
+        let p2 = i + at(args.offset2);
+        let p3 = i + at(args.offset3);
         let sum = b0[p0 >> 2u][p0 & 3u] + b1[p1 >> 2u][p1 & 3u];
         b3[p3 >> 2u][p3 & 3u] = select(sum, 0.0, sum < 0.0) * b2[p2 >> 2u][p2 & 3u];
     }
@@ -60,12 +62,14 @@ struct Args { start: u32, end: u32, offset0: u32, alpha: f32, n: u32 }
 @group(1) @binding(0) var<uniform> args: Args;
 override block: u32 = 256u;
 override rest: bool = true;
+override shifted: bool = true;
+fn at(first: u32) -> u32 { return select(0u, first, shifted); }
 @compute @workgroup_size(block)
 fn step_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let thread = (group.y * groups.x + group.x) * block + local;
     let threads = groups.x * groups.y * block;
-    for (var i = args.start + thread; i < args.end; i += threads) {
-        b0[i + args.offset0] = b0[i + args.offset0] * args.alpha + f32(args.n);
+    for (var i = at(args.start) + thread; i < args.end; i += threads) {
+        b0[i + at(args.offset0)] = b0[i + at(args.offset0)] * args.alpha + f32(args.n);
     }
 }
 ";
@@ -79,12 +83,14 @@ struct Args { start: u32, end: u32, offset0: u32, offset1: u32, offset2: u32, co
 @group(1) @binding(0) var<uniform> args: Args;
 override block: u32 = 256u;
 override rest: bool = true;
+override shifted: bool = true;
+fn at(first: u32) -> u32 { return select(0u, first, shifted); }
 @compute @workgroup_size(block)
 fn bias_0(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let thread = (group.y * groups.x + group.x) * block + local;
     let threads = groups.x * groups.y * block;
-    for (var i = args.start + thread; i < args.end; i += threads) {
-        b2[i + args.offset2] = b0[i + args.offset0] + b1[i % args.cols + args.offset1];
+    for (var i = at(args.start) + thread; i < args.end; i += threads) {
+        b2[i + at(args.offset2)] = b0[i + at(args.offset0)] + b1[i % args.cols + at(args.offset1)];
     }
 }
 ";
