@@ -176,11 +176,10 @@ impl Optimizer {
             return Err(error(differences.join("; ")));
         }
         self.restore(params, arrays)?;
-        let skipped = facts.skipped as f32;
-        self.skipped = Tensor::full(params.device(), skipped, [])?;
+        self.skipped = Tensor::full(params.device(), facts.skipped as f32, [])?;
+        self.before = self.skipped.clone();
         self.lr = Tensor::full(params.device(), facts.rule.lr() as f32, [])?;
         (self.rule, self.calls, self.skips) = (facts.rule, facts.calls, facts.skips);
-        self.errors = self.errors.map(|_| skipped);
         Ok(())
     }
 

@@ -25,6 +25,8 @@ pub struct Optimizer {
     pub(super) calls: u64,
     /// Those of them that changed nothing, since gradients were not finite.
     pub(super) skipped: Tensor<f32>,
+    /// How many there were before the last step, where that may have been one.
+    pub(super) before: Tensor<f32>,
     /// The learning rate.
     pub(super) lr: Tensor<f32>,
     /// A scale of 1.
@@ -32,17 +34,19 @@ pub struct Optimizer {
     pub(super) max_norm: Option<f64>,
     /// Whether a step may have been skipped, so that the device alone knows how many were taken.
     pub(super) skips: bool,
-    /// Whether a skipped step is an error, and how many there were when it was last asked.
-    pub(super) errors: Option<f32>,
+    /// Whether a skipped step is an error.
+    pub(super) errors: bool,
 }
 
 impl Optimizer {
     /// An optimizer for these parameters, on their device.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`; `Error::Parameter` for `amsgrad` with a state that is not `Precision::F32`, which there is not.
+    /// `Error::OutOfMemory`; `Error::Parameter` for an option that no step can be taken with, and for `amsgrad` with a state that
+    /// is not `Precision::F32`, which there is not.
     pub fn new(rule: impl Into<Rule>, params: &Arena) -> Result<Optimizer> {
         let (rule, device) = (rule.into(), params.device());
+        rule.check()?;
         let [in_blocks, in_halves] = [Precision::Bits8, Precision::Bf16].map(|kind| rule.precision() == kind);
         if (in_blocks || in_halves) && rule.states().len() > 2 {
             let what = format!("has no state in `Precision::{:?}`: take `Precision::F32`", rule.precision());
@@ -60,16 +64,17 @@ impl Optimizer {
             followers: vec![],
             calls: 0,
             skipped: Tensor::zeros(device, [])?,
+            before: Tensor::zeros(device, [])?,
             one: Tensor::full(device, 1.0, [])?,
             max_norm: None,
             skips: false,
-            errors: None,
+            errors: false,
         })
     }
 
     /// The same that multiplies gradients so that the norm of all of them together is at most this, as
     /// `torch.nn.utils.clip_grad_norm_`, in the read that updates: a step is two launches. One whose gradients are not all finite,
-    /// or have a norm that is not, changes nothing and does not count.
+    /// or have a norm that is not, changes nothing and does not count. A norm below 0, or none, is an `Error::Parameter` of each step.
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
         self
@@ -78,7 +83,7 @@ impl Optimizer {
     /// The same of which a step with gradients that are not all finite is an `Error::NotFinite`, as `error_if_nonfinite` of
     /// `torch.nn.utils.clip_grad_norm_`: each step waits for the device.
     pub fn with_error_if_nonfinite(mut self) -> Optimizer {
-        self.errors = Some(0.0);
+        self.errors = true;
         self
     }
 
@@ -135,6 +140,7 @@ impl Optimizer {
             followers: self.followers.iter().map(|follower| follower.to(device)).collect::<Result<_>>()?,
             calls: self.calls,
             skipped: self.skipped.to(device)?,
+            before: self.before.to(device)?,
             lr: self.lr.to(device)?,
             one: self.one.to(device)?,
             max_norm: self.max_norm,
@@ -189,10 +195,16 @@ impl Optimizer {
     fn advance(&mut self, params: &mut Arena, grads: &Arena, scale: Option<&Tensor<f32>>) -> Result<()> {
         params.check_layout(grads)?;
         self.check_params(params)?;
+        if let Some(norm) = self.max_norm.filter(|norm| norm.is_nan() || *norm < 0.0) {
+            let what = format!("cannot be {norm}: it must be a number from 0 on");
+            return Err(Error::Parameter { name: "max_norm".into(), what });
+        }
         let calls = self.calls + 1;
         let counts = scale.is_some() || self.takes_norm();
         self.skips = counts;
-        let before = if self.followers.is_empty() { None } else { Some(self.skipped.clone()) };
+        if counts && (scale.is_some() || self.errors || !self.followers.is_empty()) {
+            self.before = self.skipped.clone();
+        }
         let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
         let g = grads.flat();
         let mut followed = 0;
@@ -225,16 +237,14 @@ impl Optimizer {
             })?;
         }
         self.calls = calls;
-        if let Some(before) = before {
-            let mut others = self.followers.iter_mut().skip(followed);
-            others.try_for_each(|other| other.follow(params.flat(), &before, &self.skipped))?;
-        }
+        let mut others = self.followers.iter_mut().skip(followed);
+        others.try_for_each(|other| other.follow(params.flat(), &self.before, &self.skipped))?;
         self.check_finite()
     }
 
     /// Whether the norm of all gradients is taken at the next step, whatever their scale.
     pub(super) fn takes_norm(&self) -> bool {
-        self.skips || self.max_norm.is_some() || self.errors.is_some()
+        self.skips || self.max_norm.is_some() || self.errors
     }
 
     /// Whether the parameters are those that it was made for, as far as their number tells.
@@ -252,10 +262,8 @@ impl Optimizer {
     }
 
     fn check_finite(&mut self) -> Result<()> {
-        let Some(known) = self.errors else { return Ok(()) };
-        let skipped = self.skipped.item()?;
-        self.errors = Some(skipped);
-        if skipped == known { Ok(()) } else { Err(Error::NotFinite { step: self.calls }) }
+        let skipped = self.errors && self.skipped.item()? != self.before.item()?;
+        if skipped { Err(Error::NotFinite { step: self.calls }) } else { Ok(()) }
     }
 
     /// Steps that changed something. Waits for the device.

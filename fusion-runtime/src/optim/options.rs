@@ -1,5 +1,7 @@
 //! Options of rules as text, by PyTorch's names, as they stand in files.
 
+use crate::error::Error;
+
 use super::rule::{Adagrad, Adam, AdamW, Lion, Precision, RmsProp, Rule, Sgd};
 
 /// What an option is.
@@ -8,6 +10,11 @@ trait Value: Sized {
     fn text(&self) -> String;
 
     fn parse(text: &str) -> Option<Self>;
+
+    /// What it must be and is not, as the option of this name.
+    fn lacks(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
 }
 
 impl Value for f64 {
@@ -17,6 +24,11 @@ impl Value for f64 {
 
     fn parse(text: &str) -> Option<f64> {
         text.parse().ok()
+    }
+
+    fn lacks(&self, name: &str) -> Option<&'static str> {
+        let fits = self.is_finite() && (*self >= 0.0 || name == "dampening");
+        (!fits).then_some("it must be a number from 0 on")
     }
 }
 
@@ -39,6 +51,11 @@ impl Value for [f64; 2] {
         let (first, second) = text.split_once(", ")?;
         Some([first.parse().ok()?, second.parse().ok()?])
     }
+
+    fn lacks(&self, _name: &str) -> Option<&'static str> {
+        let fits = self.iter().all(|beta| (0.0..1.0).contains(beta));
+        (!fits).then_some("both must be from 0 to less than 1")
+    }
 }
 
 impl Value for Precision {
@@ -58,6 +75,21 @@ macro_rules! options {
             pub(super) fn options(&self) -> Vec<(&'static str, String)> {
                 match self { $(
                     Rule::$rule(options) => vec![$( (stringify!($option), options.$option.text()) ),*],
+                )* }
+            }
+
+            /// Refuses what no step can be taken with, as PyTorch does.
+            pub(super) fn check(&self) -> Result<(), Error> {
+                match self { $(
+                    Rule::$rule(options) => {
+                        $(
+                            if let Some(lacks) = options.$option.lacks(stringify!($option)) {
+                                let what = format!("cannot be {}: {lacks}", options.$option.text());
+                                return Err(Error::Parameter { name: stringify!($option).into(), what });
+                            }
+                        )*
+                        Ok(())
+                    }
                 )* }
             }
 
@@ -82,7 +114,8 @@ options! {
 
 fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> Result<V, String> {
     let text = text(name).ok_or_else(|| format!("the option `{name}` is missing"))?;
-    V::parse(text).ok_or_else(|| format!("the option `{name}` cannot be `{text}`"))
+    let value = V::parse(text).filter(|value| value.lacks(name).is_none());
+    value.ok_or_else(|| format!("the option `{name}` cannot be `{text}`"))
 }
 
 impl Rule {

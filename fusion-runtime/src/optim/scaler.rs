@@ -8,31 +8,36 @@ use crate::tensor::Tensor;
 use super::Optimizer;
 
 fuse! {
-    // `found` steps were skipped so far, `seen` when this last ran.
+    // Whether one of several optimizers skipped its last step: as many were `before` it, and after.
+    pub(super) fn note(bad: &mut f32[], before: f32[], skipped: f32[]) {
+        bad = if skipped > before { 1.0 } else { bad };
+    }
+
     pub(super) fn rescale(
-        scale: &mut f32[], good: &mut f32[], left: &mut f32[], seen: &mut f32[],
-        found: f32[], growth: f32, backoff: f32, interval: f32, hysteresis: f32,
+        scale: &mut f32[], good: &mut f32[], left: &mut f32[], bad: &mut f32[],
+        growth: f32, backoff: f32, interval: f32, hysteresis: f32,
     ) {
-        let bad = found > seen;
-        let grows = !bad && good + 1.0 >= interval;
-        let shrinks = bad && left <= 1.0;
-        scale = if grows { scale * growth } else { if shrinks { scale * backoff } else { scale } };
-        good = if bad || grows { 0.0 } else { good + 1.0 };
-        left = if grows { hysteresis } else { if bad { max(left - 1.0, 0.0) } else { left } };
-        seen = found;
+        let bad_step = bad > 0.0;
+        let grows = !bad_step && good + 1.0 >= interval;
+        let shrinks = bad_step && left <= 1.0;
+        let grown = if isfinite(scale * growth) { scale * growth } else { scale };
+        scale = if grows { grown } else { if shrinks { scale * backoff } else { scale } };
+        good = if bad_step || grows { 0.0 } else { good + 1.0 };
+        left = if grows { hysteresis } else { if bad_step { max(left - 1.0, 0.0) } else { left } };
+        bad = 0.0;
     }
 }
 
 /// A factor of the loss, so that small gradients are not lost in 16 bits: `torch.amp.GradScaler`, all of it on the device.
 ///
-/// Multiply the loss by `scale`, take steps with `Optimizer::step_scaled`, and call `update` after each.
+/// Multiply the loss by `scale`, take a step with `Optimizer::step_scaled` for each group of parameters, and then call `update` once.
 #[derive(Debug)]
 pub struct GradScaler {
     scale: Tensor<f32>,
     good: Tensor<f32>,
     left: Tensor<f32>,
-    seen: Tensor<f32>,
-    /// What the scale is multiplied by after `growth_interval` steps with finite gradients.
+    bad: Tensor<f32>,
+    /// What the scale is multiplied by after `growth_interval` steps with finite gradients, unless that is infinite.
     pub growth_factor: f32,
     /// What it is multiplied by after steps without.
     pub backoff_factor: f32,
@@ -61,7 +66,7 @@ impl GradScaler {
             scale: number(scale)?,
             good: number(0.0)?,
             left: number(hysteresis as f32)?,
-            seen: number(0.0)?,
+            bad: number(0.0)?,
             growth_factor: 2.0,
             backoff_factor: 0.5,
             growth_interval: 2000,
@@ -74,27 +79,21 @@ impl GradScaler {
         &self.scale
     }
 
-    /// Follows what the optimizer's last step found.
+    /// Follows what the last steps of all these optimizers found: gradients that are not finite in one of them make a bad step.
     ///
     /// # Errors
     /// As a call of a function.
-    pub fn update(&mut self, optimizer: &Optimizer) -> Result<()> {
-        let GradScaler {
-            scale,
-            good,
-            left,
-            seen,
-            growth_factor,
-            backoff_factor,
-            growth_interval,
-            hysteresis,
-        } = self;
+    pub fn update<'o>(&mut self, optimizers: impl IntoIterator<Item = &'o Optimizer>) -> Result<()> {
+        let GradScaler { scale, good, left, bad, growth_factor, backoff_factor, growth_interval, hysteresis } =
+            self;
+        for optimizer in optimizers {
+            note(bad, &optimizer.before, optimizer.skipped())?;
+        }
         rescale(
             scale,
             good,
             left,
-            seen,
-            optimizer.skipped(),
+            bad,
             *growth_factor,
             *backoff_factor,
             *growth_interval as f32,

@@ -48,17 +48,16 @@ impl Schedule {
             Schedule::LinearWarmup { lr, warmup } => lr * warm(step, warmup),
             Schedule::Cosine { lr, warmup, .. } if step < warmup => lr * warm(step, warmup),
             Schedule::Cosine { lr, min, warmup, total } => {
-                let steps = total.saturating_sub(warmup).max(1) as f64;
-                anneal(lr, min, (step - warmup) as f64 / steps)
+                anneal(lr, min, (step - warmup) as f64, total.saturating_sub(warmup).max(1) as f64)
             }
             Schedule::OneCycle { max, total, pct_start } => {
-                let peak = pct_start * total as f64 - 1.0;
+                let peak = pct_start.clamp(0.0, 1.0) * total as f64 - 1.0;
                 let (last, step) = (total as f64 - 1.0, step as f64);
                 let start = max / 25.0;
                 if step <= peak {
-                    anneal(start, max, step / peak)
+                    anneal(start, max, step, peak)
                 } else {
-                    anneal(max, start / 1e4, (step - peak) / (last - peak))
+                    anneal(max, start / 1e4, step - peak, last - peak)
                 }
             }
         }
@@ -71,8 +70,9 @@ fn warm(step: u64, warmup: u64) -> f64 {
 }
 
 /// From one rate to another along half a cosine.
-fn anneal(from: f64, to: f64, share: f64) -> f64 {
-    to + (from - to) * (1.0 + (PI * share.clamp(0.0, 1.0)).cos()) / 2.0
+fn anneal(from: f64, to: f64, step: f64, steps: f64) -> f64 {
+    let share = if step < steps { step / steps } else { 1.0 };
+    to + (from - to) * (1.0 + (PI * share).cos()) / 2.0
 }
 
 #[cfg(test)]
@@ -96,6 +96,10 @@ mod tests {
             cosine,
             &[(0, 0.0), (1, 0.05), (2, 0.1), (3, 0.09779754323328192), (7, 0.055), (12, 0.01), (99, 0.01)],
         );
+        // No step goes up.
+        let falling = Schedule::OneCycle { max: 0.1, total: 10, pct_start: 0.1 };
+        check(falling, &[(0, 0.1), (9, 4e-7), (99, 4e-7)]);
+        check(Schedule::OneCycle { max: 0.1, total: 4, pct_start: 9.0 }, &[(0, 0.004), (3, 0.1), (99, 4e-7)]);
         let cycle = Schedule::OneCycle { max: 0.1, total: 10, pct_start: 0.4 };
         check(
             cycle,
