@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fuse::{Fused, Group, Load, Reason, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
+use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, Portion};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
     Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Target, Temporary, Text, Variant,
@@ -50,7 +50,7 @@ impl<'g> Memory<'g> {
         let made = self.graph.outputs.iter().zip(&self.outputs).filter(|(_, made)| made.is_some());
         made.map(|(output, _)| Output {
             dtype: self.graph.node(output.node).dtype,
-            dims: dims(self.graph, &output.axes).into(),
+            dims: dims_of(self.graph, &output.axes, self.graph.portion_of(output)).into(),
             any_shape: self.graph.any_shape,
             dest: match output.dest {
                 graph::Dest::Fresh => Dest::Returned,
@@ -63,19 +63,19 @@ impl<'g> Memory<'g> {
 
 /// What the caller passes.
 pub fn params(graph: &Graph) -> Vec<Param> {
-    let kind = |kind: &graph::ParamKind| match kind {
+    let kind = |kind: &graph::ParamKind, portion: Option<Portion>| match kind {
         graph::ParamKind::Tensor { access, .. } if graph.any_shape => {
             Some(ParamKind::AnyShape { access: *access })
         }
         graph::ParamKind::Tensor { axes, access } => {
-            Some(ParamKind::Tensor { access: *access, dims: dims(graph, axes).into() })
+            Some(ParamKind::Tensor { access: *access, dims: dims_of(graph, axes, portion).into() })
         }
         graph::ParamKind::Scalar => Some(ParamKind::Scalar),
         graph::ParamKind::Dim(symbol) => Some(ParamKind::Dim(*symbol)),
         graph::ParamKind::View { .. } => None,
     };
     let param = |param: &graph::Param| {
-        let kind = kind(&param.kind)?;
+        let kind = kind(&param.kind, param.portion)?;
         Some(Param { name: param.name.clone().into(), dtype: param.dtype, kind })
     };
     graph.params.iter().filter_map(param).collect()
@@ -99,8 +99,16 @@ pub fn sums(graph: &Graph) -> Vec<Sum> {
 
 /// The dims of these axes.
 pub fn dims(graph: &Graph, axes: &[AxisId]) -> Vec<Dim> {
-    let axes = axes.iter().map(|&axis| graph.axis(axis));
-    axes.map(|axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() }).collect()
+    dims_of(graph, axes, None)
+}
+
+/// The dims of a tensor of these axes that has a portion of the first.
+fn dims_of(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> Vec<Dim> {
+    let dim = |&axis: &AxisId| Dim {
+        name: graph.axis(axis).name.clone().into(),
+        extent: graph.extent_of(axis, portion),
+    };
+    axes.iter().map(dim).collect()
 }
 
 /// The program of one target; `compile` makes the variants of each group.
@@ -123,7 +131,9 @@ pub fn program<C: Clone>(
                     Slot::Temp(temporaries.len() as u16 - 1)
                 }
             };
-            slots.entry(store.node).or_insert((slot, store.order.clone()));
+            if store.is_whole(graph) {
+                slots.entry(store.node).or_insert((slot, store.order.clone()));
+            }
         }
         let name = kernel_name(graph, i);
         let work = Work { temporaries: temporaries.len() as u16, ..work(memory, group, &name, &slots) };
@@ -171,8 +181,8 @@ fn work<'g>(
         };
         loads.insert(load, BufferId(operands.len() as u16));
         let (name, dtype) = (load_name(graph, load), load_dtype(graph, load));
-        let moved = group.moved.contains_key(&load);
-        operands.push(Operand { moved, ..operand(graph, slot, name, dtype, Access::Read, axes) });
+        let (moved, portion) = (group.moved.contains_key(&load), load.portion(graph));
+        operands.push(Operand { moved, portion, ..operand(graph, slot, name, dtype, Access::Read, axes) });
     }
     let mut stores = Vec::new();
     for store in &group.stores {
@@ -182,7 +192,9 @@ fn work<'g>(
             operands[read].access = Access::ReadWrite;
         } else {
             let (dtype, name) = (graph.node(store.node).dtype, store_name(graph, slot, store.node));
-            operands.push(operand(graph, slot, name, dtype, Access::Write, store.order.clone()));
+            let portion = store.portion(graph);
+            let axes = store.order.clone();
+            operands.push(Operand { portion, ..operand(graph, slot, name, dtype, Access::Write, axes) });
         }
         stores.push(BufferId(read.unwrap_or(operands.len() - 1) as u16));
     }
@@ -199,7 +211,7 @@ fn operand(
 ) -> Operand {
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
-    Operand { slot, name, dtype, access, axes, moved: false, turns: None }
+    Operand { slot, name, dtype, access, axes, portion: None, moved: false, turns: None }
 }
 
 /// The parameter whose memory one is read from.
@@ -293,38 +305,49 @@ pub(crate) fn all_bytes(graph: &Graph, fused: &Fused) -> DimExpr {
     collect_terms(graph, fused.groups.iter().flat_map(|group| traffic(graph, group)))
 }
 
-/// Bytes that a group moves, as factors: elements' axes and size of each array.
-pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (AxisSet, DType)> + 'g {
-    let loads = group.loads.iter().map(|load| match *load {
-        Load::Param(param) => {
-            let param = graph.param(param);
-            (param.kind.axes().into_iter().flatten().copied().collect(), param.dtype)
-        }
-        Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
+/// Elements that are read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// That they are of.
+    pub axes: AxisSet,
+    /// What of the axis of the cut they are of, if not of all.
+    pub portion: Option<Portion>,
+}
+
+/// Bytes that a group moves, as factors: elements and size of each array.
+pub fn traffic<'g>(graph: &'g Graph, group: &'g Group) -> impl Iterator<Item = (Elements, DType)> + 'g {
+    let loads = group.loads.iter().map(|load| {
+        let (own, dtype) = match *load {
+            Load::Param(param) => {
+                let param = graph.param(param);
+                (param.kind.axes().into_iter().flatten().copied().collect(), param.dtype)
+            }
+            Load::Stored(node) => (graph.node(node).axes, graph.node(node).dtype),
+        };
+        let axes = group.moved.get(load).copied().unwrap_or(own);
+        (Elements { axes, portion: load.portion(graph) }, dtype)
     });
-    let loads = group.loads.iter().zip(loads);
-    let loads = loads.map(|(load, (axes, dtype))| (group.moved.get(load).copied().unwrap_or(axes), dtype));
-    let stores = group
-        .stores
-        .iter()
-        .map(|store| (store.order.iter().copied().collect(), graph.node(store.node).dtype));
+    let stores = group.stores.iter().map(|store| {
+        let (axes, portion) = (store.order.iter().copied().collect(), store.portion(graph));
+        (Elements { axes, portion }, graph.node(store.node).dtype)
+    });
     loads.chain(stores)
 }
 
 /// Sums arrays of one shape first, so that the formula reads `12*N*D + 4*D`.
-pub(crate) fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (AxisSet, DType)>) -> DimExpr {
-    let mut terms: Vec<(AxisSet, i64)> = Vec::new();
-    for (axes, dtype) in arrays {
-        match terms.iter_mut().find(|(known, _)| *known == axes) {
+pub(crate) fn collect_terms(graph: &Graph, arrays: impl Iterator<Item = (Elements, DType)>) -> DimExpr {
+    let mut terms: Vec<(Elements, i64)> = Vec::new();
+    for (elements, dtype) in arrays {
+        match terms.iter_mut().find(|(known, _)| *known == elements) {
             Some((_, bytes)) => *bytes += dtype.size() as i64,
-            None => terms.push((axes, dtype.size() as i64)),
+            None => terms.push((elements, dtype.size() as i64)),
         }
     }
-    let term = |(axes, bytes): &(AxisSet, i64)| {
-        let extents: Vec<&DimExpr> = axes.iter().map(|axis| &graph.axis(axis).extent).collect();
+    let term = |(Elements { axes, portion }, bytes): &(Elements, i64)| {
+        let extents: Vec<DimExpr> = axes.iter().map(|axis| graph.extent_of(axis, *portion)).collect();
         let fixed: i64 = extents.iter().filter_map(|extent| extent.as_const()).product();
         let symbols = extents.into_iter().filter(|extent| extent.as_const().is_none());
-        symbols.fold(DimExpr::constant(bytes * fixed), |product, extent| product * extent.clone())
+        symbols.fold(DimExpr::constant(bytes * fixed), |product, extent| product * extent)
     };
     terms.iter().map(term).fold(DimExpr::constant(0), |sum, term| sum + term)
 }

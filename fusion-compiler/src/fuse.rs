@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, ParamKind,
+    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, ParamKind, Portion,
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::TargetFacts;
@@ -73,6 +73,28 @@ pub enum Load {
     Param(ParamId),
     /// A value that another group stores.
     Stored(NodeId),
+}
+
+impl Load {
+    /// What of the axis of the cut there is to read, if not all.
+    pub fn portion(self, graph: &Graph) -> Option<Portion> {
+        match self {
+            Load::Param(param) => graph.param(param).portion,
+            Load::Stored(_) => None,
+        }
+    }
+}
+
+impl Store {
+    /// Whether all of the value is written, so that others can read it there.
+    pub fn is_whole(&self, graph: &Graph) -> bool {
+        self.portion(graph).is_none()
+    }
+
+    /// What of the axis of the cut is written, if not all.
+    pub fn portion(&self, graph: &Graph) -> Option<Portion> {
+        self.output.and_then(|output| graph.portion_of(&graph.outputs[output]))
+    }
 }
 
 /// Why a value is stored between kernels, or a result has a kernel of its own.
@@ -140,12 +162,12 @@ fn finish(
 ) -> Fused {
     let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
         Dest::InPlace(param) => {
-            let elsewhere = other_reads(&groups, i, param) || row_reads(&groups, i, param);
+            let elsewhere = other_reads(&groups, i, param) || row_reads(graph, &groups, i, param);
             (elsewhere || view_reads(graph, &groups, param) || moved_reads(&groups, param)).then_some(param)
         }
         Dest::Fresh => None,
     });
-    Fused { swapped: swapped.collect(), boundaries, apart, groups: ordered(groups) }
+    Fused { swapped: swapped.collect(), boundaries, apart, groups: ordered(graph, groups) }
 }
 
 /// Whether a group other than the one that writes output `i` reads the parameter.
@@ -155,12 +177,14 @@ fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
 }
 
 /// Whether the group that writes output `i` for each row by one thread reads the parameter, as others may do later.
-fn row_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
+fn row_reads(graph: &Graph, groups: &[Group], i: usize, param: ParamId) -> bool {
     let by_row = |group: &Group| {
         let of_row = |store: &Store| store.output == Some(i) && !group.is_of_elements(store);
         !group.cols.is_empty() && group.stores.iter().any(of_row)
     };
-    groups.iter().any(|group| by_row(group) && group.loads.contains(&Load::Param(param)))
+    let reads = |group: &Group| group.loads.contains(&Load::Param(param));
+    let node = graph.outputs[i].node;
+    groups.iter().any(|group| by_row(group) && reads(group) && !group.combines_before(graph, node, param))
 }
 
 /// Whether a group reads the parameter at other places than those that an element is written to.
@@ -178,13 +202,13 @@ fn moved_reads(groups: &[Group], param: ParamId) -> bool {
 }
 
 /// The groups in an order in which each comes after those it reads from.
-fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
+fn ordered(graph: &Graph, mut groups: Vec<Group>) -> Vec<Group> {
     let mut done: Vec<Group> = Vec::with_capacity(groups.len());
     while !groups.is_empty() {
         let waits = |group: &Group| {
             groups
                 .iter()
-                .any(|other| other.stores.iter().any(|s| group.loads.contains(&Load::Stored(s.node))))
+                .any(|other| other.whole_stores(graph).any(|s| group.loads.contains(&Load::Stored(s.node))))
         };
         let ready = groups.iter().position(|group| !waits(group));
         done.push(
@@ -202,7 +226,8 @@ fn assign(
     budget: Budget<'_>,
 ) -> (Vec<Group>, BTreeMap<usize, Reason>) {
     let stores = stores(graph, cuts);
-    let stored: BTreeSet<NodeId> = stores.iter().map(|store| store.node).collect();
+    let whole = stores.iter().filter(|store| store.is_whole(graph));
+    let stored: BTreeSet<NodeId> = whole.map(|store| store.node).collect();
     let with = |group: &Group, store: &Store| {
         let mut both = group.clone();
         both.stores.push(store.clone());
@@ -247,7 +272,7 @@ fn assign(
     let homes: BTreeMap<NodeId, usize> = groups
         .iter()
         .enumerate()
-        .flat_map(|(i, group)| group.stores.iter().map(move |s| (s.node, i)))
+        .flat_map(|(i, group)| group.whole_stores(graph).map(move |s| (s.node, i)))
         .collect();
     for (i, group) in groups.iter_mut().enumerate() {
         group.fill(graph, |node| homes.get(&node).is_some_and(|&home| home != i));
@@ -269,7 +294,7 @@ fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
     };
     let mut stores: Vec<Store> = outputs.map(result).collect();
     for &node in cuts.keys() {
-        if !graph.outputs.iter().any(|output| output.node == node) {
+        if whole_output(graph, node).is_none() {
             stores.push(Store { node, output: None, order: natural_order(graph, node) });
         }
     }
@@ -300,12 +325,17 @@ pub fn lies_beside(axes: &[AxisId], cols: AxisSet, next: Option<AxisId>) -> bool
     !has_next || axes.last().is_some_and(|&last| !cols.contains(last))
 }
 
+/// The first result that is all of a value.
+fn whole_output(graph: &Graph, node: NodeId) -> Option<&Output> {
+    graph.outputs.iter().find(|output| output.node == node && graph.portion_of(output).is_none())
+}
+
 /// The axes of what is read, outermost first.
 fn load_order(graph: &Graph, load: Load) -> Vec<AxisId> {
     match load {
         Load::Param(param) => graph.param(param).kind.axes().cloned().unwrap_or_default(),
         Load::Stored(node) => {
-            let result = graph.outputs.iter().find(|output| output.node == node);
+            let result = whole_output(graph, node);
             result.map_or_else(|| natural_order(graph, node), |output| graph.parts(&output.axes))
         }
     }
@@ -343,7 +373,7 @@ fn sources(graph: &Graph, groups: &[Group], stores: &[Store]) -> impl Iterator<I
     let mut sources = BTreeSet::new();
     for store in stores {
         walk(graph, store.node, &mut |node| {
-            let writes = |group: &Group| !own(node) && group.stores.iter().any(|s| s.node == node);
+            let writes = |group: &Group| !own(node) && group.whole_stores(graph).any(|s| s.node == node);
             let writers: Vec<usize> = (0..groups.len()).filter(|&i| writes(&groups[i])).collect();
             sources.extend(&writers);
             writers.is_empty()
@@ -432,6 +462,11 @@ impl Group {
         let next = of_rows.last().copied();
         let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols, next);
         let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
+        // What has a portion is written row by row, one after another.
+        let is_cut = graph.cut_axis().is_some_and(|cut| beside || cols.contains(cut));
+        if is_cut && self.has_portions(graph) {
+            return None;
+        }
         (whole && reads).then_some((of_rows, of_cols))
     }
 
@@ -444,6 +479,36 @@ impl Group {
     pub fn writes_beside(&self) -> bool {
         let inner_is_row = |store: &Store| store.order.last().is_some_and(|last| !self.cols.contains(last));
         self.stores.iter().any(|store| self.is_of_elements(store) && inner_is_row(store))
+    }
+
+    /// Whether a value of a row is only there once all threads that work on it have read the parameter: it is made of what they
+    /// combined of that. Not where a row may be cut into parts, each read by other threads; one with portions never is.
+    fn combines_before(&self, graph: &Graph, node: NodeId, param: ParamId) -> bool {
+        let of_param = |id: NodeId| {
+            let mut found = false;
+            walk(graph, id, &mut |id| {
+                found |= graph.node(id).kind == NodeKind::Input(param);
+                !found
+            });
+            found
+        };
+        let mut combined = false;
+        walk(graph, node, &mut |id| {
+            combined |= !graph.looped_axes(id).is_empty() && of_param(id);
+            !combined
+        });
+        combined && self.has_portions(graph)
+    }
+
+    /// What it writes for others to read.
+    fn whole_stores<'g>(&'g self, graph: &'g Graph) -> impl Iterator<Item = &'g Store> {
+        self.stores.iter().filter(|store| store.is_whole(graph))
+    }
+
+    /// Whether it reads or writes what has a portion of an axis.
+    pub fn has_portions(&self, graph: &Graph) -> bool {
+        self.loads.iter().any(|load| load.portion(graph).is_some())
+            || self.stores.iter().any(|store| store.portion(graph).is_some())
     }
 
     fn has_result(&self) -> bool {

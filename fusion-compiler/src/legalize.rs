@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
-    Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle,
-    Stmt, Type, Uniform, Value,
+    Among, Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen,
+    Shuffle, Stmt, Type, Uniform, Value, WARP,
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
@@ -68,6 +68,9 @@ impl Legalizer<'_> {
                 Stmt::Let(value, Expr::TeamSlot) => self.replace(value, out, |b| team_slot(b, dialect, team)),
                 Stmt::Let(value, Expr::TeamId) => self.replace(value, out, |b| team_id(b, dialect, team)),
                 Stmt::Team(fold) => self.combine(&fold, out),
+                Stmt::Barrier(Among::Team) if dialect == Dialect::Ptx => {
+                    out.push(Stmt::Barrier(if team > WARP { Among::Block } else { Among::Warp }));
+                }
                 Stmt::Loop {
                     var,
                     kind: kind @ (LoopKind::Grid | LoopKind::Team | LoopKind::Rest),
@@ -131,7 +134,7 @@ impl Legalizer<'_> {
         let first = b.apply(Op::Eq, &[lane, zero]);
         let body =
             memory.iter().zip(&of_warp).map(|(&id, &value)| Stmt::StoreShared(id, warp, value)).collect();
-        b.body.extend([Stmt::If { cond: first, body }, Stmt::Barrier]);
+        b.body.extend([Stmt::If { cond: first, body }, Stmt::Barrier(Among::Block)]);
         let last = b.index(i64::from(warps) - 1);
         let place = b.apply(Op::And, &[lane, last]);
         let parts = memory
@@ -140,7 +143,7 @@ impl Legalizer<'_> {
             .map(|(&id, &value)| b.bind(b.ty(value), Expr::LoadShared(id, place)));
         let parts = parts.collect();
         // Whoever writes there next waits for those who still read.
-        b.body.push(Stmt::Barrier);
+        b.body.push(Stmt::Barrier(Among::Block));
         self.fold_warp(fold, parts, warps, out)
     }
 
@@ -173,7 +176,7 @@ impl Legalizer<'_> {
         let thread = b.bind(INDEX, Expr::ThreadId);
         b.body
             .extend(memory.iter().zip(&fold.over).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
-        b.body.push(Stmt::Barrier);
+        b.body.push(Stmt::Barrier(Among::Block));
         let mut left = self.team;
         while left > self.beside {
             let next = (left / RADIX.min(left)).max(self.beside);
@@ -183,7 +186,7 @@ impl Legalizer<'_> {
             let mut body = Vec::new();
             let values = self.fold_strided(fold, &memory, (thread, limit, left), &mut body);
             body.extend(memory.iter().zip(&values).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
-            out.extend([Stmt::If { cond, body }, Stmt::Barrier]);
+            out.extend([Stmt::If { cond, body }, Stmt::Barrier(Among::Block)]);
             left = next;
         }
         let beside = i64::from(self.beside);
@@ -196,7 +199,7 @@ impl Legalizer<'_> {
             }
         };
         let made = self.read_shared(fold, &memory, first, out);
-        out.push(Stmt::Barrier);
+        out.push(Stmt::Barrier(Among::Block));
         made
     }
 
@@ -395,8 +398,6 @@ impl Legalizer<'_> {
 
 const BOOL: Type = Type { dtype: DType::Bool, lanes: Lanes::ONE };
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
-/// Threads of a warp of an NVIDIA GPU.
-const WARP: u32 = 32;
 /// Elements that a thread combines before the threads wait for each other.
 const RADIX: u32 = 8;
 

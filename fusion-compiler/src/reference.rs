@@ -5,10 +5,13 @@
 //! Invariant: nothing is fused, reordered or simplified.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Class, Const, DType, round, wrap};
-use crate::ir::graph::{AxisId, AxisSet, Graph, Math, Node, NodeId, NodeKind, ParamId, ParamKind, Reduce};
+use crate::ir::graph::{
+    AxisId, AxisSet, Graph, Math, Node, NodeKind, Output, ParamId, ParamKind, Portion, Reduce,
+};
 use crate::ir::ops::Op;
 
 /// What happens to the value of a float node.
@@ -34,12 +37,14 @@ pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: 
         let value = run.node(node, &values);
         values.push(value);
     }
-    let output = |node: NodeId, axes: &[AxisId]| {
-        let elements = run.over(axes, &values[node.0 as usize]);
-        let dtype = graph.node(node).dtype;
-        elements.iter().map(|&element| run.narrowed(dtype, element).to_f64()).collect()
+    let output = |out: &Output| {
+        let axes = graph.parts(&out.axes);
+        let elements = run.over(&axes, &values[out.node.0 as usize]);
+        let dtype = graph.node(out.node).dtype;
+        let stored = run.elements_of(&axes, graph.portion_of(out));
+        elements[stored].iter().map(|&element| run.narrowed(dtype, element).to_f64()).collect()
     };
-    graph.outputs.iter().map(|out| output(out.node, &graph.parts(&out.axes))).collect()
+    graph.outputs.iter().map(output).collect()
 }
 
 /// One element.
@@ -125,7 +130,22 @@ impl Run<'_> {
         };
         let (given, strides) = (&self.params[usize::from(of.0)], strides(order, &self.shape(order), axes));
         let places = places(&strides, &self.shape(axes));
-        places.into_iter().map(|place| Element::of(dtype, given[place])).collect()
+        // Their first axis is the outermost of both.
+        let has = self.elements_of(order, self.graph.param(id).portion);
+        let at = |place: usize| if has.contains(&place) { given[place - has.start] } else { 0.0 };
+        places.into_iter().map(|place| Element::of(dtype, at(place))).collect()
+    }
+
+    /// Which elements a tensor of these axes has that has a portion of the first.
+    fn elements_of(&self, axes: &[AxisId], portion: Option<Portion>) -> Range<usize> {
+        let shape = self.shape(axes);
+        let (all, inner): (usize, usize) = (shape.iter().product(), shape.iter().skip(1).product());
+        let at = self.graph.cut.as_ref().map_or(0, |cut| self.size(&cut.at) as usize);
+        match portion {
+            None => 0..all,
+            Some(Portion::Before) => 0..at * inner,
+            Some(Portion::After) => at * inner..all,
+        }
     }
 
     fn reduce(

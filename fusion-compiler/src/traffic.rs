@@ -3,7 +3,7 @@
 //! Invariant: counted in the kernel that is launched, so that reports and devices cannot tell two stories. A kernel that goes
 //! through a row twice asks twice for what the row has of its own, unless that is still in the thread's cache.
 
-use crate::assemble::{collect_terms, traffic};
+use crate::assemble::{Elements, collect_terms, traffic};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::AxisSet;
@@ -12,8 +12,8 @@ use crate::ir::plan::{BufferArg, Slot};
 use crate::schedule::{Schedule, Scratch, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
 
-/// Elements, as the axes that they are of, and their type.
-type Amount = (AxisSet, DType);
+/// Elements and their type.
+type Amount = (Elements, DType);
 
 /// Bytes of tensors that a kernel of a group reads and writes.
 pub(crate) fn bytes(
@@ -45,7 +45,7 @@ pub(crate) fn bytes(
         }
         let (read, stored) = amounts_of(work, slot);
         // What rows have in common is in the device's cache.
-        let own = |(axes, _): &Amount| rows.iter().all(|axis| axes.contains(axis));
+        let own = |(elements, _): &Amount| rows.iter().all(|axis| elements.axes.contains(axis));
         let repeated =
             |amount: Amount| std::iter::repeat_n(amount, if own(&amount) { times } else { times.min(1) });
         amounts.extend(read.into_iter().flat_map(repeated));
@@ -82,7 +82,7 @@ fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
 fn times_read(stmts: &[Stmt], buffer: BufferId) -> usize {
     let mut times = Times::default();
     times.add(stmts, buffer);
-    times.loops.max(times.dealt).max(times.once)
+    times.in_loops().max(times.dealt).max(times.once)
 }
 
 /// Reads by themselves, in loops that are dealt out, and in loops one after another.
@@ -91,9 +91,15 @@ struct Times {
     once: usize,
     dealt: usize,
     loops: usize,
+    /// The most in loops of one condition: of several, each is of other elements.
+    conditional: usize,
 }
 
 impl Times {
+    fn in_loops(&self) -> usize {
+        self.loops + self.conditional
+    }
+
     fn add(&mut self, stmts: &[Stmt], buffer: BufferId) {
         for stmt in stmts {
             match stmt {
@@ -104,8 +110,18 @@ impl Times {
                 Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {
                     self.loops += times_read(body, buffer);
                 }
-                Stmt::If { body, .. } => self.add(body, buffer),
-                Stmt::Let(..) | Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => {}
+                Stmt::If { body, .. } => {
+                    let mut within = Times::default();
+                    within.add(body, buffer);
+                    self.once = self.once.max(within.once);
+                    self.dealt = self.dealt.max(within.dealt);
+                    self.conditional = self.conditional.max(within.in_loops());
+                }
+                Stmt::Let(..)
+                | Stmt::Store(..)
+                | Stmt::Team(_)
+                | Stmt::StoreShared(..)
+                | Stmt::Barrier(_) => {}
             }
         }
     }
@@ -117,6 +133,6 @@ fn is_written(stmts: &[Stmt], buffer: BufferId) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             is_written(body, buffer)
         }
-        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => false,
+        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => false,
     })
 }

@@ -40,7 +40,7 @@ impl<'k> Loops<'k> {
                     self.collect(body);
                 }
                 Stmt::Vector { body, .. } | Stmt::If { body, .. } => self.collect(body),
-                Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => {}
+                Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => {}
             }
         }
     }
@@ -76,7 +76,7 @@ impl<'k> Loops<'k> {
             | Stmt::If { body, .. }
             | Stmt::Vector { body, .. } => self.trips(body),
             Stmt::Team(_) => Some(DimExpr::constant(TRIPS_OF_TEAM)),
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier => {
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) => {
                 Some(DimExpr::constant(0))
             }
         }

@@ -169,6 +169,8 @@ pub(crate) struct CpuBuffer {
     pub(crate) first: usize,
     /// Elements for each element of the iteration space, where there are as many for all; else the first item has all.
     pub(crate) per: Option<usize>,
+    /// Elements for those of the space before the first that it has.
+    pub(crate) from: usize,
     /// Of the elements.
     pub(crate) dtype: DType,
     /// What the kernel may do with it. Whatever may be written is handed out once, and is `Read`-less after.

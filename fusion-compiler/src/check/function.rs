@@ -5,7 +5,9 @@
 use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
 use super::expr::{self, dtype_of, typed, weak_fits};
-use super::{ElementType, Failure, Function, Options, ParamType, Signature, dims, rename, split, unroll};
+use super::{
+    ElementType, Failure, Function, Options, ParamType, Signature, dims, portion, rename, split, unroll,
+};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
 use crate::ir::dtype::DType;
@@ -112,8 +114,11 @@ fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
 fn unused(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     for param in &function.params {
         let Name { text, at } = &param.name;
-        let mentioned = function.mentions.contains(text)
-            || function.types().any(|ty| ty.dims.iter().any(|dim| dim.name.text == *text));
+        let in_dim = |dim: &ast::Dim| {
+            dim.name.text == *text || dim.portion.as_ref().is_some_and(|(_, place)| place.text == *text)
+        };
+        let mentioned =
+            function.mentions.contains(text) || function.types().any(|ty| ty.dims.iter().any(in_dim));
         let asked = function.broken == Broken::Nothing && !text.starts_with('_') && !param.is_in_place();
         if mentioned || !asked {
             continue;
@@ -177,6 +182,7 @@ fn function(
     let value = expr::body(&mut b, &mut env, &function.body);
     in_place(&mut b, &env, function);
     returned(&mut b, &env, function, value, &outputs);
+    portion::check_body(&mut b);
     split::refine(&mut b);
     unroll::limit(&mut b.graph);
     if let Some(what) = nowhere(&b.graph, &item.targets) {
@@ -219,11 +225,13 @@ fn signature(
     for param in &function.params {
         declare_param(b, env, param, &fixed)?;
     }
+    portion::check_signature(b, function);
     let known = b.graph.symbols.len();
     rename::declare(b, env, &function.body, &fixed);
     let mut outputs = Vec::new();
     for ty in function.results.iter().flatten() {
         let order = dims::declare(b, env, &ty.dims, &fixed)?;
+        portion::refuse(b, &ty.dims);
         let mut whole = env.dtype(&ty.dtype.text).is_some();
         for dim in &ty.dims {
             let axis = env.axis(&dim.name.text)?;
@@ -271,7 +279,9 @@ fn declare_param(
         }
         ParamKind::Scalar | ParamKind::Dim(_) => (NodeKind::Scalar(id), AxisSet::EMPTY),
     };
-    b.graph.params.push(Param { name: text.clone(), dtype: dtype.unwrap_or(DType::F32), kind, span });
+    let portion = param.tensor().and_then(|ty| portion::declare(b, env, ty, fixed));
+    let dtype_or = dtype.unwrap_or(DType::F32);
+    b.graph.params.push(Param { name: text.clone(), dtype: dtype_or, kind, portion, span });
     let value = expr::known(dtype.and_then(|dtype| b.leaf(node, dtype, axes, span)));
     env.bind(text, value, if param.is_in_place() { VarKind::InPlace(id) } else { VarKind::Param });
     Some(())
@@ -305,7 +315,7 @@ fn declare_dim(
     let axis = dims::axis(b, env, text, *at, fixed)?;
     if let [DimOp::Sym(sym)] = *b.graph.axis(axis).extent.0 {
         let kind = ParamKind::Dim(sym);
-        b.graph.params.push(Param { name: text.clone(), dtype: DType::Index, kind, span });
+        b.graph.params.push(Param { name: text.clone(), dtype: DType::Index, kind, portion: None, span });
     }
     Some(())
 }

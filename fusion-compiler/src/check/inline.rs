@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{self, dtype_of, known, typed};
-use super::{Inline, Options, dims, rename, split, unroll};
+use super::{Inline, Options, dims, portion, rename, split, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -110,7 +110,9 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
     let ordered = form.order.iter().flat_map(|(dims, _)| dims);
     let fixed = dims::fixed(b, lists.iter().copied().flatten().chain(ordered));
     for capture in parsed {
-        let axes = dims::declare(b, env, capture.dims.as_deref().unwrap_or_default(), &fixed)?;
+        let dims = capture.dims.as_deref().unwrap_or_default();
+        let axes = dims::declare(b, env, dims, &fixed)?;
+        portion::refuse(b, dims);
         b.captures.axes.push(axes);
     }
     rename::declare_inline(b, env, &form.value, &fixed);
@@ -121,6 +123,7 @@ fn declare(b: &mut Builder<'_>, env: &mut Env, form: &parse::Inline) -> Option<O
             return refuse(b.error(dim.name.at, diag::unknown_dim(&dim.name.text, near)));
         }
     }
+    portion::refuse(b, dims);
     dims::declare(b, env, dims, &fixed).map(Some)
 }
 
@@ -213,7 +216,7 @@ pub(super) fn host(b: &mut Builder<'_>, number: usize) -> Value {
     let Capture { text, tokens, at, .. } = &b.captures.parsed[number];
     let (span, dtype) = (b.place(*at), b.captures.dtype);
     let id = ParamId(b.graph.params.len() as u16);
-    b.graph.params.push(Param { name: text.clone(), dtype, kind: ParamKind::Scalar, span });
+    b.graph.params.push(Param { name: text.clone(), dtype, kind: ParamKind::Scalar, portion: None, span });
     b.captures.rust.push(tokens.clone());
     known(b.leaf(NodeKind::Scalar(id), dtype, AxisSet::EMPTY, span))
 }
@@ -240,7 +243,7 @@ fn tensor(
     let id = ParamId(b.graph.params.len() as u16);
     let set = axes.iter().copied().collect();
     let kind = ParamKind::Tensor { axes, access: Access::Read };
-    b.graph.params.push(Param { name: text.into(), dtype, kind, span });
+    b.graph.params.push(Param { name: text.into(), dtype, kind, portion: None, span });
     b.captures.rust.push(tokens);
     let node = b.leaf(NodeKind::Input(id), dtype, set, span);
     b.captures.paths.extend(path.zip(node).map(|(path, node)| (path.to_owned(), node)));
@@ -262,7 +265,7 @@ fn lacks_dims(b: &Builder<'_>, name: &str) -> diag::Message {
     let text = dims_text(dims);
     match dims.as_slice() {
         // One number in brackets is rather the position in a list than a dim.
-        [Dim { name: dim, extent: Some(extent) }] if dim.text == extent.to_string() => {
+        [Dim { name: dim, extent: Some(extent), .. }] if dim.text == extent.to_string() => {
             diag::some_dims_or_index(name, format!("{other}{text}"), text)
         }
         _ => diag::some_dims(name, text),

@@ -13,6 +13,7 @@ mod index;
 mod inline;
 mod library;
 mod order;
+mod portion;
 mod reduce;
 mod rename;
 mod split;

@@ -8,7 +8,8 @@ mod memory;
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
-    BufferId, Carried, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
+    Among, BufferId, Carried, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type,
+    Value,
 };
 use crate::target::Dialect;
 
@@ -195,7 +196,9 @@ impl<'k> Emitter<'k> {
                 let registers = self.registers[value.0 as usize].clone();
                 self.store_shared(*id, *index, &registers, self.kernel.ty(*value).dtype);
             }
-            Stmt::Barrier => self.line("bar.sync 0;"),
+            Stmt::Barrier(Among::Block) => self.line("bar.sync 0;"),
+            Stmt::Barrier(Among::Warp) => self.line("bar.warp.sync 0xffffffff;"),
+            Stmt::Barrier(Among::Team) => unreachable!("`legalize` has one of a block or of a warp"),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
             Stmt::Team(_) => unreachable!("legalize leaves shuffles and shared memory"),
         }

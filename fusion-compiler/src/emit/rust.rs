@@ -169,7 +169,7 @@ impl Emitter<'_> {
                 carried.iter().for_each(|one| out.line(format!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
-            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier => unreachable!("the CPU has no teams"),
+            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => {
                 out.block(format!("if {} {{", self.operand(*cond)), |out| self.body(out, body))
             }

@@ -8,7 +8,9 @@ mod narrow;
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value};
+use crate::ir::kernel::{
+    Among, At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
+};
 use crate::ir::plan::UniformArg;
 use crate::target::Dialect;
 
@@ -128,7 +130,9 @@ impl Emitter<'_> {
                 });
                 places.iter().zip(parts).for_each(|(place, part)| out.line(format!("{place} = {part};")));
             }
-            Stmt::Barrier => out.line("workgroupBarrier();"),
+            Stmt::Barrier(Among::Block) => out.line("workgroupBarrier();"),
+            Stmt::Barrier(Among::Team) => out.line("storageBarrier();"),
+            Stmt::Barrier(Among::Warp) => unreachable!("`legalize` makes these for PTX"),
             Stmt::Team(_) => unreachable!("legalize leaves shared memory and barriers"),
             Stmt::If { cond, body } => out.block(format!("if v{} {{", cond.0), |out| self.body(out, body)),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
@@ -317,7 +321,7 @@ fn asks_for_subgroups(body: &[Stmt]) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             asks_for_subgroups(body)
         }
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::Team(_) => false,
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::Team(_) => false,
     })
 }
 
@@ -334,7 +338,7 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
             Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at, 1),
             Stmt::Let(value, Expr::LoadWhere(at, mask)) => (kernel.ty(*value), at, lanes(kernel.ty(*mask))),
             Stmt::Store(at, value) => (kernel.ty(*value), at, 1),
-            Stmt::Let(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::Team(_) => continue,
+            Stmt::Let(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::Team(_) => continue,
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 mark(kernel, body, wide);
                 continue;

@@ -33,7 +33,7 @@ pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Opt
 /// The last value that several groups compute and that is not cheap. A result that is written in two orders of
 /// its axes is not one: it is stored already, and its operands are looked at next.
 fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
-    let stored = |id: NodeId| groups.iter().any(|group| group.stores.iter().any(|store| store.node == id));
+    let stored = |id: NodeId| groups.iter().any(|group| group.whole_stores(graph).any(|s| s.node == id));
     let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
     let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
     candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, (id, makers(id)), stored))

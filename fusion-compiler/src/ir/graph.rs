@@ -164,6 +164,26 @@ impl ParamKind {
     }
 }
 
+/// A place along an axis, before and after which different tensors have their elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    /// The outermost axis of every tensor with a portion. Nothing that is made of one is combined along it, or asked for
+    /// elsewhere along it.
+    pub axis: AxisId,
+    /// The first coordinate after it; from 0 to the extent, which a call checks.
+    pub at: DimExpr,
+}
+
+/// The only coordinates, along the axis of the graph's cut, that a tensor has elements for. Others are read as 0, and not
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Portion {
+    /// Those below the place.
+    Before,
+    /// Those from the place on.
+    After,
+}
+
 /// A parameter in the order of the signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
@@ -173,6 +193,8 @@ pub struct Param {
     pub dtype: DType,
     /// Tensor, scalar or extent.
     pub kind: ParamKind,
+    /// What it has of the axis of the graph's cut, if not all.
+    pub portion: Option<Portion>,
     /// Where it is declared.
     pub span: SpanId,
 }
@@ -300,6 +322,8 @@ pub struct Graph {
     pub splits: Vec<Split>,
     /// Axes that are others one after another.
     pub sums: Vec<Sum>,
+    /// Where parameters with a portion begin or end.
+    pub cut: Option<Cut>,
     /// Topologically ordered.
     pub nodes: Vec<Node>,
     /// Results: in-place ones first, in the order of their parameters, then the returned ones.
@@ -331,6 +355,7 @@ impl Graph {
             params: Vec::new(),
             splits: Vec::new(),
             sums: Vec::new(),
+            cut: None,
             nodes: Vec::new(),
             outputs: Vec::new(),
             fusing: Fusing::On,
@@ -427,6 +452,45 @@ impl Graph {
         let NodeKind::Literal(Const::Int(at)) = self.node(*index).kind else { return None };
         let written_out = self.axis(*axis).extent.as_const().is_some() && !self.looped.contains(*axis);
         written_out.then_some((*axis, at))
+    }
+
+    /// The axis that a portion is of, if there is one.
+    pub fn cut_axis(&self) -> Option<AxisId> {
+        self.cut.as_ref().map(|cut| cut.axis)
+    }
+
+    /// The extent of an axis in a tensor that has a portion of it.
+    pub fn extent_of(&self, axis: AxisId, portion: Option<Portion>) -> DimExpr {
+        let whole = self.axis(axis).extent.clone();
+        match (&self.cut, portion) {
+            (Some(cut), Some(Portion::Before)) if cut.axis == axis => cut.at.clone(),
+            (Some(cut), Some(Portion::After)) if cut.axis == axis => whole - cut.at.clone(),
+            (Some(_) | None, _) => whole,
+        }
+    }
+
+    /// The portion of the memory that a result goes to.
+    pub fn portion_of(&self, output: &Output) -> Option<Portion> {
+        match output.dest {
+            Dest::InPlace(param) => self.param(param).portion,
+            Dest::Fresh => None,
+        }
+    }
+
+    /// Whether a value, if it is the comparison of a coordinate with the place of the cut, holds in this portion.
+    pub fn holds_in(&self, id: NodeId, portion: Portion) -> Option<bool> {
+        let (node, cut) = (self.node(id), self.cut.as_ref()?);
+        let is_axis = |arg: usize| self.node(node.args[arg]).kind == NodeKind::Coord(cut.axis);
+        let is_place = |arg: usize| self.node(node.args[arg]).kind == NodeKind::Extent(cut.at.clone());
+        let NodeKind::Apply(op) = node.kind else { return None };
+        let before = match op {
+            Op::Lt if is_axis(0) && is_place(1) => true,
+            Op::Gt if is_place(0) && is_axis(1) => true,
+            Op::Ge if is_axis(0) && is_place(1) => false,
+            Op::Le if is_place(0) && is_axis(1) => false,
+            _ => return None,
+        };
+        Some(before == (portion == Portion::Before))
     }
 
     /// Whether a value is known to be no more than 0, or NaN.

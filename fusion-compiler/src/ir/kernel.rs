@@ -153,6 +153,9 @@ pub struct Fold {
 /// before it vectorises, and then it does not: 32 took 2.5 times as long.
 pub const FOLD_LANES: usize = 128;
 
+/// Threads of a warp of an NVIDIA GPU.
+pub const WARP: u32 = 32;
+
 /// Memory that the threads of a block have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
@@ -175,6 +178,17 @@ pub enum SharedLen {
 /// Shared memory of the kernel it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SharedId(pub u16);
+
+/// The threads that wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Among {
+    /// Those of a block, for what is in shared memory; made by `legalize`.
+    Block,
+    /// Those of a team, for what is in buffers.
+    Team,
+    /// Those of a warp; PTX only, made by `legalize`.
+    Warp,
+}
 
 /// What a statement does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -214,8 +228,8 @@ pub enum Stmt {
     Team(Fold),
     /// Writes the lanes of a value to elements of shared memory, from the index on.
     StoreShared(SharedId, Value, Value),
-    /// Waits for all threads of the block, and for what they wrote. GPUs only, made by `legalize`.
-    Barrier,
+    /// Waits for all of these threads, and for what they read and wrote. GPUs only.
+    Barrier(Among),
     /// Runs `body` if `cond` (one lane) holds.
     If {
         /// A `Bool` of one lane.
@@ -330,14 +344,14 @@ impl Stmt {
             Stmt::Team(fold) => fold.over.iter_mut().chain(&mut fold.identity).for_each(visit),
             Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
             Stmt::If { cond, .. } => visit(cond),
-            Stmt::Barrier => {}
+            Stmt::Barrier(_) => {}
         }
     }
 
     /// Visits what lies within: each body, and with it the values that leave it.
     pub fn for_each_body_mut(&mut self, mut visit: impl FnMut(&mut Vec<Stmt>, &mut [&mut Value])) {
         match self {
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier => {}
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) => {}
             Stmt::If { body, .. } => visit(body, &mut []),
             Stmt::Loop { body, carried, .. } => {
                 visit(body, &mut carried.iter_mut().map(|carried| &mut carried.next).collect::<Vec<_>>());
@@ -357,7 +371,7 @@ impl Stmt {
             Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
             Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| fold.out.clone()).collect(),
             Stmt::Team(fold) => fold.out.clone(),
-            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::If { .. } => vec![],
+            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => vec![],
         }
     }
 }

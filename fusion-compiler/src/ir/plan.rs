@@ -437,6 +437,14 @@ pub enum Reach {
     /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
     /// chunks, and CPU items own their part of it.
     Linear(DimExpr),
+    /// The same of the elements of the space that the buffer has: element `i` is `each` elements from `each·i - from` on. Those
+    /// that would lie outside of the buffer are not touched.
+    Part {
+        /// Elements of the buffer for one of the space.
+        each: DimExpr,
+        /// Elements that would come before the first.
+        from: DimExpr,
+    },
     /// Rows lie side by side: of each run of `inner` elements of the space the buffer has `each` runs, one after another.
     /// Element `i` of the space is elements `(⌊i / inner⌋·each + e)·inner + i mod inner` of it, for all `e` below `each`.
     /// Only of what is written.

@@ -6,7 +6,8 @@ use std::fmt::{self, Display, Write};
 
 use super::graph::Access;
 use super::kernel::{
-    At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, SharedLen, Shuffle, Stmt, Type, Value,
+    Among, At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, SharedLen, Shuffle, Stmt, Type,
+    Value,
 };
 
 impl Display for Kernel {
@@ -98,7 +99,9 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             fold(kernel, f, one, depth)
         }
         Stmt::StoreShared(id, index, value) => writeln!(f, "store shared {}[{index}] = {value}", id.0),
-        Stmt::Barrier => writeln!(f, "barrier"),
+        Stmt::Barrier(Among::Block) => writeln!(f, "barrier"),
+        Stmt::Barrier(Among::Team) => writeln!(f, "barrier of the team"),
+        Stmt::Barrier(Among::Warp) => writeln!(f, "barrier of the warp"),
         Stmt::If { cond, body } => {
             writeln!(f, "if {cond}")?;
             block(kernel, f, body, depth + 1)

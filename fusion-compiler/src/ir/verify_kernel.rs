@@ -3,9 +3,11 @@
 //! Every operand is defined before its use and still in scope, types agree with the op table, buffers are used
 //! as their access says, `Lanes::Loop` occurs only within `Stmt::Vector`, and what threads do together they all do.
 
-use super::dtype::DType;
+use super::dtype::{Const, DType};
 use super::graph::Access;
-use super::kernel::{At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, SharedId, Shuffle, Stmt, Type, Value};
+use super::kernel::{
+    Among, At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, SharedId, Shuffle, Stmt, Type, Value, WARP,
+};
 use super::ops::{Op, Typing};
 
 /// Checks a kernel; the error says what is wrong with which statement.
@@ -13,16 +15,35 @@ use super::ops::{Op, Typing};
 /// # Errors
 /// The first violation, in words.
 pub fn kernel(kernel: &Kernel) -> Result<(), String> {
-    let (scope, varies) = (vec![false; kernel.types.len()], vec![false; kernel.types.len()]);
-    let mut verifier = Verifier { kernel, scope, varies, vector: false, branched: false, conditional: false };
+    let count = kernel.types.len();
+    let mut verifier = Verifier {
+        kernel,
+        scope: vec![false; count],
+        varies: vec![Varies::Nowhere; count],
+        made_by: vec![None; count],
+        vector: false,
+        branched: false,
+        conditional: false,
+    };
     verifier.enter(&[], &kernel.body, &[]).map_err(|error| format!("{error} in\n{kernel}"))
+}
+
+/// In which threads of a team a value may be another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Varies {
+    Nowhere,
+    /// In those of other warps.
+    ByWarp,
+    /// In all.
+    ByThread,
 }
 
 struct Verifier<'k> {
     kernel: &'k Kernel,
     scope: Vec<bool>,
-    /// Values that may be others in other threads of a team.
-    varies: Vec<bool>,
+    varies: Vec<Varies>,
+    /// The expressions of values that have one.
+    made_by: Vec<Option<&'k Expr>>,
     vector: bool,
     /// Whether not all threads of a team may be here, or not as often.
     branched: bool,
@@ -32,8 +53,8 @@ struct Verifier<'k> {
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
-impl Verifier<'_> {
-    fn statement(&mut self, stmt: &Stmt, made: &mut Vec<Value>) -> Result<(), String> {
+impl<'k> Verifier<'k> {
+    fn statement(&mut self, stmt: &'k Stmt, made: &mut Vec<Value>) -> Result<(), String> {
         let mut operands = Vec::new();
         stmt.clone().for_each_operand_mut(|operand| operands.push(*operand));
         if let Some(operand) =
@@ -53,9 +74,9 @@ impl Verifier<'_> {
                 if *kind != LoopKind::Serial && !carried.is_empty() {
                     return Err("iterations that are dealt out hand nothing on".into());
                 }
-                let uneven = [start, end, step].iter().any(|operand| self.varies[operand.0 as usize]);
+                let uneven = self.most_varying(&[*start, *end, *step]);
                 let before = self.branched;
-                self.branched |= matches!(kind, LoopKind::Grid | LoopKind::Rest) || uneven;
+                self.branched |= matches!(kind, LoopKind::Grid | LoopKind::Rest) || uneven > Varies::Nowhere;
                 self.looped((*var, uneven), carried, body)?;
                 self.branched = before;
             }
@@ -76,14 +97,21 @@ impl Verifier<'_> {
                 self.fold(fold, Lanes::ONE)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
-            Stmt::Barrier if self.branched => return Err("a barrier that not all threads reach".into()),
-            Stmt::Barrier => {}
+            Stmt::Barrier(among) => {
+                let misses = match among {
+                    Among::Block | Among::Team => self.branched,
+                    Among::Warp => self.conditional,
+                };
+                if misses {
+                    return Err("a barrier that not all threads reach".into());
+                }
+            }
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
                 let before = (self.branched, self.conditional);
-                if self.varies[cond.0 as usize] {
-                    (self.branched, self.conditional) = (true, true);
-                }
+                let varies = self.varies[cond.0 as usize];
+                self.branched |= varies > Varies::Nowhere;
+                self.conditional |= varies > Varies::ByWarp;
                 self.enter(&[], body, &[])?;
                 (self.branched, self.conditional) = before;
             }
@@ -93,6 +121,7 @@ impl Verifier<'_> {
             self.known(value)?;
             if let Stmt::Let(_, expr) = stmt {
                 self.expression(value, expr)?;
+                self.made_by[value.0 as usize] = Some(expr);
             }
             self.define(value)?;
             self.varies[value.0 as usize] = varies;
@@ -101,21 +130,36 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Whether what it makes may be another in other threads of a team.
-    fn makes_varying(&self, stmt: &Stmt, operands: &[Value]) -> bool {
+    /// In which threads what it makes may be another.
+    fn makes_varying(&self, stmt: &Stmt, operands: &[Value]) -> Varies {
         match stmt {
-            Stmt::Let(_, expr) => {
-                is_of_thread(expr) || operands.iter().any(|operand| self.varies[operand.0 as usize])
-            }
+            Stmt::Let(_, expr) if self.is_of_warp(expr) => Varies::ByWarp,
+            Stmt::Let(_, expr) if is_of_thread(expr) => Varies::ByThread,
+            Stmt::Let(..) => self.most_varying(operands),
             // Nothing needs to know it better.
-            Stmt::Loop { .. } | Stmt::Vector { .. } => true,
-            Stmt::Team(_) => self.kernel.beside > 1,
-            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::If { .. } => false,
+            Stmt::Loop { .. } | Stmt::Vector { .. } => Varies::ByThread,
+            Stmt::Team(_) if self.kernel.beside > 1 => Varies::ByThread,
+            Stmt::Team(_) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => {
+                Varies::Nowhere
+            }
         }
     }
 
+    fn most_varying(&self, operands: &[Value]) -> Varies {
+        operands.iter().map(|operand| self.varies[operand.0 as usize]).max().unwrap_or(Varies::Nowhere)
+    }
+
+    /// Whether it is the number of a thread without the bits by which those of a warp differ.
+    fn is_of_warp(&self, expr: &Expr) -> bool {
+        let made_by = |value: Value| self.made_by[value.0 as usize];
+        let Expr::Apply(Op::ShrRaw, args) = expr else { return false };
+        let is_number = matches!(made_by(args[0]), Some(Expr::GridId | Expr::ThreadId));
+        let bits = i64::from(WARP.trailing_zeros());
+        is_number && matches!(made_by(args[1]), Some(Expr::Const(Const::Int(by))) if *by >= bits)
+    }
+
     /// A body with the values that it gets, and those that leave it.
-    fn enter(&mut self, given: &[Value], body: &[Stmt], leaving: &[Value]) -> Result<(), String> {
+    fn enter(&mut self, given: &[Value], body: &'k [Stmt], leaving: &[Value]) -> Result<(), String> {
         given.iter().try_for_each(|value| self.known(*value).and_then(|()| self.define(*value)))?;
         let mut made = given.to_vec();
         for stmt in body {
@@ -131,9 +175,9 @@ impl Verifier<'_> {
     /// A loop with its counter, and whether that may be another in other threads.
     fn looped(
         &mut self,
-        (var, varies): (Value, bool),
+        (var, varies): (Value, Varies),
         carried: &[Carried],
-        body: &[Stmt],
+        body: &'k [Stmt],
     ) -> Result<(), String> {
         self.known(var)?;
         self.expect(var, INDEX)?;
@@ -143,7 +187,7 @@ impl Verifier<'_> {
                 self.known(*value)?;
                 self.expect(*value, self.kernel.ty(*start))?;
             }
-            self.varies[var.0 as usize] = true;
+            self.varies[var.0 as usize] = Varies::ByThread;
         }
         let given: Vec<Value> = std::iter::once(var).chain(carried.iter().map(|one| one.var)).collect();
         let next: Vec<Value> = carried.iter().map(|carried| carried.next).collect();
@@ -151,7 +195,7 @@ impl Verifier<'_> {
     }
 
     /// What lanes or threads make together: what they have is of `lanes`, all else of one lane.
-    fn fold(&mut self, fold: &Fold, lanes: Lanes) -> Result<(), String> {
+    fn fold(&mut self, fold: &'k Fold, lanes: Lanes) -> Result<(), String> {
         let Fold { over, identity, left, right, body, results, out } = fold;
         for part in [identity, left, right, results, out] {
             if part.len() != over.len() {

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
-    Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle, Stmt, Type,
-    Uniform, Value,
+    Among, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle, Stmt,
+    Type, Uniform, Value,
 };
 use crate::ir::ops::Op;
 
@@ -64,10 +64,10 @@ impl Lowering<'_> {
             let kept = b.apply(Op::Select, &[first, value, nothing]);
             b.body.push(Stmt::StoreShared(id, thread, kept));
         }
-        b.body.push(Stmt::Barrier);
+        b.body.push(Stmt::Barrier(Among::Block));
         let part = self.part(fold, &memory, (lane, size), out);
         // Whoever writes there next waits for those who still read.
-        out.push(Stmt::Barrier);
+        out.push(Stmt::Barrier(Among::Block));
         let mut b = self.builder(out);
         let all = fresh(&mut b, &fold.over);
         self.gather(fold, steps, &part, &all, out);

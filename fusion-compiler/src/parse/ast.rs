@@ -3,6 +3,8 @@
 //! Invariant: plain data without compiler tokens, so that the standard library is parsed once per process
 //! and outlives a macro call. A token's place is its number in `Places`.
 
+use crate::ir::graph::Portion;
+
 /// A token, by its number in the `Places` of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct At(pub(crate) u32);
@@ -118,11 +120,13 @@ pub(crate) enum Pattern {
     Tuple(Vec<Name>, At),
 }
 
-/// One dim of a tensor: `N`, `C = 3`, or `3`, an axis of that name and extent.
+/// One dim of a tensor: `N`, `C = 3`, or `3`, an axis of that name and extent; of a parameter also `N: ..L`.
 #[derive(Clone, Debug)]
 pub(crate) struct Dim {
     pub(crate) name: Name,
     pub(crate) extent: Option<i64>,
+    /// What of it the parameter has, before or after which other dim's extent.
+    pub(crate) portion: Option<(Portion, Name)>,
 }
 
 /// `f32[N, D]`.

@@ -12,7 +12,7 @@ use super::expr::{block, expr};
 use super::tokens::{Parsed, Parser, Reported, Sink};
 use crate::diag;
 use crate::ir::dtype::DType;
-use crate::ir::graph::Math;
+use crate::ir::graph::{Math, Portion};
 use crate::ir::plan::Target;
 
 /// A function with what only the surrounding Rust code cares about.
@@ -482,7 +482,7 @@ pub(crate) fn dims(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Dim>> {
 fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
     if parser.cursor().literal().is_some() {
         let (text, extent) = extent(parser)?;
-        return Ok(Dim { name: text, extent: Some(extent) });
+        return Ok(Dim { name: text, extent: Some(extent), portion: None });
     }
     if parser.word().is_none_or(|word| super::tokens::is_keyword(&word)) {
         let found = parser.found();
@@ -502,9 +502,28 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
         Some(_) => Some(extent(parser)?.1),
         None => None,
     };
+    let portion = match parser.eat(":") {
+        Some(_) => Some(portion(parser, &name.text)?),
+        None => None,
+    };
     match parser.symbol() {
-        Some(",") | None => Ok(Dim { name, extent }),
+        Some(",") | None => Ok(Dim { name, extent, portion }),
         Some(_) => Err(parser.error(diag::dim_arithmetic())),
+    }
+}
+
+/// `..L` or `L..`, which a parameter has of a dim.
+fn portion(parser: &mut Parser<'_, '_>, dim: &str) -> Parsed<(Portion, Name)> {
+    let before = parser.eat("..").is_some();
+    let is_name = parser.word().is_some_and(|word| !super::tokens::is_keyword(&word));
+    if !is_name {
+        return Err(parser.error(diag::portion_form(dim)));
+    }
+    let place = parser.name("the name of a dim")?;
+    match (before, before || parser.eat("..").is_some()) {
+        (true, _) => Ok((Portion::Before, place)),
+        (false, true) => Ok((Portion::After, place)),
+        (false, false) => Err(parser.error(diag::portion_form(dim))),
     }
 }
 

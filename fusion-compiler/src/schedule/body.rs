@@ -12,7 +12,7 @@ use super::{Access, Operand, Work};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Reduce};
+use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion, Reduce};
 use crate::ir::kernel::{
     Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
     UniformId, Value,
@@ -50,6 +50,7 @@ const BINDING_BYTES: i64 = 128 << 20;
 /// binding.
 pub(super) fn is_windowed(work: &Work<'_>, operand: &Operand) -> bool {
     !operand.moved
+        && operand.portion.is_none()
         && reach(work.graph, work.group, operand) == Reach::Whole
         && bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
 }
@@ -69,6 +70,8 @@ pub(super) struct Body<'w> {
     /// Tensors of one element that may yet be bound as uniforms.
     uniform_buffers_left: usize,
     pub(super) sight: Sight,
+    /// What of the axis of the cut the statements at hand are for, where they are not for all.
+    portion: Option<Portion>,
     /// Those of the space, and then those of a row if it has rows.
     pub(super) dims: &'w [SpaceDim],
     /// Which of them vectors run along.
@@ -117,6 +120,7 @@ impl<'w> Body<'w> {
             rebased: facts.rebased,
             uniform_buffers_left: facts.uniform_buffers_max,
             sight,
+            portion: None,
             dims,
             vector: dims.len() - 1,
             of_rows: of_rows(work),
@@ -195,6 +199,77 @@ impl<'w> Body<'w> {
     /// Whether a value differs from lane to lane.
     pub(super) fn is_along_vectors(&self, axes: AxisSet) -> bool {
         self.dims[self.vector].axes.iter().any(|&axis| axes.contains(axis))
+    }
+
+    /// The statements per item so far, and then those that are made for each portion of the space, under the condition that
+    /// these coordinates are in it.
+    pub(super) fn each_portion(
+        &mut self,
+        coordinates: &[Value],
+        mut make: impl FnMut(&mut Body<'w>) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        let mut all = self.take_item();
+        for portion in self.work.portions() {
+            self.begin(portion);
+            let is_in = self.is_in_portion(coordinates);
+            all.append(&mut self.item);
+            let body = make(self);
+            match is_in {
+                Some(cond) => all.push(Stmt::If { cond, body }),
+                None => all.extend(body),
+            }
+        }
+        all
+    }
+
+    /// The statements per item so far, which go before what comes.
+    pub(super) fn take_item(&mut self) -> Vec<Stmt> {
+        std::mem::take(&mut self.item)
+    }
+
+    /// Begins with the statements for a portion, or for all: what others found is nothing to them.
+    pub(super) fn begin(&mut self, portion: Option<Portion>) {
+        self.portion = portion;
+        self.values.retain(|_, (level, _)| *level == Level::Top);
+        self.unfill();
+    }
+
+    /// Whether coordinates are in the portion at hand, if that is not all.
+    fn is_in_portion(&mut self, coordinates: &[Value]) -> Option<Value> {
+        let op = match self.portion? {
+            Portion::Before => Op::Lt,
+            Portion::After => Op::Ge,
+        };
+        let (dim, at) = self.cut()?;
+        Some(self.item().apply(op, &[coordinates[dim], at]))
+    }
+
+    /// The dim that is cut, and where.
+    pub(super) fn cut(&mut self) -> Option<(usize, Value)> {
+        let cut = self.work.graph.cut.as_ref()?;
+        let dim = self.dims.iter().position(|dim| dim.axes.contains(&cut.axis))?;
+        Some((dim, self.extent(&cut.at)))
+    }
+
+    /// Whether what is written to an operand, or read of it, is none of the portion at hand.
+    pub(super) fn is_left_out(&self, buffer: BufferId) -> bool {
+        let has = self.work.operands[usize::from(buffer.0)].portion;
+        has.is_some() && has != self.portion
+    }
+
+    /// Whether a value, if it compares a coordinate with the place of the cut, holds throughout the portion at hand.
+    fn holds(&self, (id, at): &Point) -> Option<bool> {
+        self.work.graph.holds_in(*id, self.portion.filter(|_| at.is_empty())?)
+    }
+
+    /// What a choice is in the portion at hand, if that decides it.
+    fn choice(&self, of: &Point) -> Option<Point> {
+        let node = self.work.graph.node(of.0);
+        if node.kind != NodeKind::Apply(Op::Select) {
+            return None;
+        }
+        let point = |arg: usize| point(self.work.graph, node.args[arg], &of.1);
+        Some(point(if self.holds(&point(0))? { 1 } else { 2 }))
     }
 
     /// Threads that work on a row together, or on so many side by side.
@@ -279,6 +354,9 @@ impl<'w> Body<'w> {
     pub(super) fn compute(&mut self, place: &Place) {
         let mut stores = Vec::new();
         for (store, &buffer) in self.work.group.stores.iter().zip(&self.work.stores) {
+            if self.is_left_out(buffer) {
+                continue;
+            }
             let operand = &self.work.operands[usize::from(buffer.0)];
             let axes: AxisSet = operand.axes.iter().copied().collect();
             for unrolled in self.assignments(axes) {
@@ -395,7 +473,11 @@ impl<'w> Body<'w> {
         match &node.kind {
             NodeKind::Coord(axis) => self.moved_along(at, *axis).into_iter().collect(),
             NodeKind::Input(_) | NodeKind::Scalar(_) | NodeKind::Literal(_) | NodeKind::Extent(_) => vec![],
+            NodeKind::Apply(_) if self.holds(of).is_some() => vec![],
             NodeKind::Apply(_) | NodeKind::Cast => {
+                if let Some(choice) = self.choice(of) {
+                    return vec![choice];
+                }
                 node.args.iter().map(|&arg| point(graph, arg, at)).collect()
             }
             NodeKind::Reduce(_, axes) => {
@@ -440,11 +522,17 @@ impl<'w> Body<'w> {
     }
 
     fn make(&mut self, key: Point, level: Level, place: &Place) -> Value {
+        if let Some(holds) = self.holds(&key) {
+            return self.top().constant(DType::Bool, Const::Bool(holds));
+        }
         let operands: Vec<Value> = self.operands(&key).iter().map(|key| self.values[key].1).collect();
         let node = self.work.graph.node(key.0);
         match &node.kind {
             NodeKind::Input(param) => {
                 let buffer = self.work.loads[&Load::Param(*param)];
+                if self.is_left_out(buffer) {
+                    return self.top().constant(node.dtype, Const::zero(node.dtype));
+                }
                 self.load(buffer, &key, level, place)
             }
             NodeKind::Scalar(ParamId(param)) => {
@@ -458,6 +546,7 @@ impl<'w> Body<'w> {
                 let extent = self.extent(extent);
                 self.top().cast(extent, node.dtype)
             }
+            NodeKind::Apply(Op::Select) if self.choice(&key).is_some() => operands[0],
             NodeKind::Apply(Op::Exp) if self.work.graph.is_nonpositive(node.args[0]) => {
                 self.at(level).apply(Op::ExpOfNonpositive, &operands)
             }

@@ -56,6 +56,11 @@ impl Body<'_> {
         }
     }
 
+    /// Says that no held value is there.
+    pub(super) fn unfill(&mut self) {
+        self.holds.by_node.values_mut().for_each(|held| held.filled = false);
+    }
+
     /// Says that those held values are there that the run at hand has made.
     pub(super) fn fill_made(&mut self) {
         for (id, held) in &mut self.holds.by_node {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::fuse::{Group, Load};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, Graph};
+use crate::ir::graph::{Access, AxisId, Graph, Portion};
 use crate::ir::kernel::{BufferId, Kernel};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 use crate::target::TargetFacts;
@@ -53,7 +53,7 @@ impl Schedule {
 pub fn chosen(work: &Work<'_>) -> Schedule {
     if work.group.cols.is_empty() {
         Schedule::Pointwise
-    } else if column::fits(work) {
+    } else if column::fits(work) && !work.has_portions() {
         Schedule::Column
     } else {
         Schedule::Row
@@ -64,7 +64,7 @@ pub fn chosen(work: &Work<'_>) -> Schedule {
 /// pass values through.
 pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
     let alone = |ways: Vec<Scheduled>| ways.into_iter().map(|scheduled| vec![scheduled]).collect();
-    let (mut ways, scratch) = match chosen(work) {
+    let (ways, scratch) = match chosen(work) {
         Schedule::Pointwise => (alone(pointwise::pointwise(work, facts)), vec![]),
         Schedule::Column => {
             let (mut ways, scratch) = split::split(work, facts, Schedule::Column);
@@ -72,20 +72,28 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>
             (ways, scratch)
         }
         Schedule::Row => {
-            let (split, scratch) = split::split(work, facts, Schedule::Row);
             let mut ways: Vec<Way> = alone(row::row(work, facts));
+            if work.has_portions() {
+                return (bindable(ways, facts), vec![]);
+            }
+            let (split, scratch) = split::split(work, facts, Schedule::Row);
             let before = split::before(work, facts, &ways);
             ways.splice(before..before, split);
             (ways, scratch)
         }
     };
+    (bindable(ways, facts), scratch)
+}
+
+/// Those of the ways that some call may take.
+fn bindable(mut ways: Vec<Way>, facts: &TargetFacts) -> Vec<Way> {
     // The last does for whatever the others do not, and has no more buffers than its group.
     let binds = |way: &Way| way.iter().all(|kernel| kernel.storage_buffers() <= facts.buffers_max);
     let last = ways.pop();
     ways.retain(binds);
     ways.extend(last);
     drop_unreachable(&mut ways);
-    (ways, scratch)
+    ways
 }
 
 /// Drops the ways that constant extents rule out, and those after one that always will do.
@@ -145,6 +153,8 @@ pub struct Operand {
     pub access: Access,
     /// Outermost first.
     pub axes: Vec<AxisId>,
+    /// What it has of the first of them, where that is cut and it has not all.
+    pub portion: Option<Portion>,
     /// Whether it is read at other places than those of the elements at hand.
     pub moved: bool,
     /// One of the axes that is none in memory: parts that take turns along the axis before it.
@@ -152,6 +162,16 @@ pub struct Operand {
 }
 
 impl<'g> Work<'g> {
+    /// Whether something that is read or written has a portion of an axis.
+    fn has_portions(&self) -> bool {
+        self.operands.iter().any(|operand| operand.portion.is_some())
+    }
+
+    /// The portions of the space that are gone through apart, each with what has elements there: all at once where all has.
+    fn portions(&self) -> Vec<Option<Portion>> {
+        if self.has_portions() { vec![Some(Portion::Before), Some(Portion::After)] } else { vec![None] }
+    }
+
     /// The same where this is done with a buffer.
     fn with_access(&self, buffer: BufferId, access: Access) -> Work<'g> {
         let (loads, stores) = (self.loads.clone(), self.stores.clone());

@@ -122,10 +122,12 @@ impl Pass<'_> {
         let visit = self.visit(body, |pass, body, place| {
             let work = pass.work;
             let stores = work.group.stores.iter().zip(&work.stores);
-            let elements = stores.filter(|(store, _)| work.group.is_of_elements(store));
+            let elements = stores
+                .filter(|(store, buffer)| work.group.is_of_elements(store) && !body.is_left_out(**buffer));
+            let elements: Vec<_> = elements.collect();
             // After all that is computed: a parameter is read before it is written.
             let stores: Vec<Stmt> =
-                elements.map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
+                elements.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, place)).collect();
             body.inner().body.extend(stores);
             vec![]
         });

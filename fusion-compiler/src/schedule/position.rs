@@ -5,7 +5,7 @@
 
 use super::body::{Body, Level, Place, Sight, is_windowed};
 use super::pointwise::lane_index;
-use super::space::{SpaceDim, reach, stride};
+use super::space::{SpaceDim, missing, reach, stride};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, NodeKind};
@@ -156,9 +156,11 @@ impl Body<'_> {
                     if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
                 At { buffer, index: self.rebase(buffer, level, index), stride: per as u32, phase }
             }
-            Reach::Linear(_) | Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => {
-                self.strided(buffer, level, (at, lanes), place)
-            }
+            Reach::Linear(_)
+            | Reach::Part { .. }
+            | Reach::Beside { .. }
+            | Reach::Whole
+            | Reach::Windows(_) => self.strided(buffer, level, (at, lanes), place),
         }
     }
 
@@ -214,6 +216,13 @@ impl Body<'_> {
             *(if of == level { &mut index } else { &mut ahead }) = Some(so_far);
         }
         let index = index.unwrap_or_else(|| self.at(level).index(0));
+        let index = match missing(graph, operand) {
+            Some(missing) => {
+                let missing = self.extent(&missing);
+                self.at(level).apply(Op::Sub, &[index, missing])
+            }
+            None => index,
+        };
         if self.sight == Sight::Windows && is_windowed(self.work, operand) {
             return self.through_window(buffer, index, start, strides);
         }

@@ -18,7 +18,7 @@ use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, NodeId};
-use crate::ir::kernel::{BufferId, Expr, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Value};
+use crate::ir::kernel::{Among, BufferId, Expr, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
 use crate::target::{RowMemory, TargetFacts, Team, Vectors};
@@ -428,7 +428,7 @@ fn written_last(work: &Work<'_>, shape: &Shape, id: NodeId) -> Option<BufferId> 
     let holds = |(store, buffer): &(&Store, &BufferId)| {
         let operand = &work.operands[usize::from(buffer.0)];
         let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && operand.axes == axes;
-        is_alike && operand.access == Access::Write && !operand.moved
+        is_alike && operand.access == Access::Write && !operand.moved && operand.portion.is_none()
     };
     let mut stores = group.stores.iter().zip(&work.stores).filter(|_| shape.part.is_none());
     stores.find(holds).map(|(_, &buffer)| buffer)
@@ -439,7 +439,7 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: shape.each() };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let known = matches!(buffer.reach, Reach::Linear(_) | Reach::Beside { .. });
+        let known = matches!(buffer.reach, Reach::Linear(_) | Reach::Part { .. } | Reach::Beside { .. });
         let is_owned = known || shape.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
@@ -455,6 +455,15 @@ fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Valu
     let range = body.range(number, part, &product(shape.line()));
     body.hold_from(range.start);
     range
+}
+
+/// Whether the threads of a team read, of a row, what the first of them writes in its place.
+fn reads_own(work: &Work<'_>) -> bool {
+    let of_rows = |(store, buffer): (&Store, &BufferId)| {
+        let is_read = work.operands[usize::from(buffer.0)].access == Access::ReadWrite;
+        !work.group.is_of_elements(store) && is_read
+    };
+    work.group.stores.iter().zip(&work.stores).any(of_rows)
 }
 
 /// The rows that are dealt out.
@@ -487,7 +496,21 @@ fn rows(
         is_there = Some(b.apply(Op::Lt, &[own, end]));
     }
     let of_row = body.decode_dims(row, shape.rows);
-    let range = shape.part.as_ref().map(|part| range(shape, part, body, &of_row));
+    let inside = body.each_portion(&of_row, |body| {
+        of_one_row(work, shape, body, (along, how_many), (row, is_there, &of_row))
+    });
+    body.push(Stmt::Loop { var, kind, start, end, step: beside, carried: vec![], body: inside });
+}
+
+/// All that is done for the row with these coordinates, or for its portion at hand; nothing is written where it is not there.
+fn of_one_row(
+    work: &Work<'_>,
+    shape: &Shape,
+    body: &mut Body<'_>,
+    (along, how_many): (&Along, Runs),
+    (row, is_there, of_row): (Value, Option<Value>, &[Value]),
+) -> Vec<Stmt> {
+    let range = shape.part.as_ref().map(|part| range(shape, part, body, of_row));
     let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
     // What parts gave is gone through as a row that is whole.
     let combined = if shape.partials > 0 { (along.by_one(body), None) } else { (along_part, range.as_ref()) };
@@ -497,7 +520,7 @@ fn rows(
     let (dims, line) = shape.combined();
     body.run_along(shape.rows + dims.len() - 1);
     for run in &runs {
-        let (along, range, coordinates) = (&combined.0, combined.1, of_row.as_slice());
+        let (along, range, coordinates) = (&combined.0, combined.1, of_row);
         let whole = Pass { work, dims, line, along, row, range, coordinates, run }.combine(body);
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
@@ -513,8 +536,10 @@ fn rows(
         }
     }
     let place = Place { element: row, coordinates: of_elements, lanes: Lanes::ONE, in_row: None };
-    let stores = work.group.stores.iter().zip(&work.stores).filter(|(store, _)| !elements(store));
-    let stores: Vec<Stmt> = stores.map(|(store, &buffer)| body.store(buffer, store.node, &place)).collect();
+    let of_rows = |(store, buffer): &(&Store, &BufferId)| !elements(store) && !body.is_left_out(**buffer);
+    let stores: Vec<_> = work.group.stores.iter().zip(&work.stores).filter(of_rows).collect();
+    let stores = stores.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, &place));
+    let stores: Vec<Stmt> = stores.collect();
     if !stores.is_empty() {
         // All know what parts gave together: the first tells, and of a team its first thread.
         let first_of_parts = of_row.last().filter(|_| shape.partials > 0).copied();
@@ -527,12 +552,14 @@ fn rows(
             body.item().apply(Op::Eq, &[number, zero])
         });
         let tells: Vec<Value> = tells.chain(is_there).collect();
+        if matches!(along, Along::Team { .. }) && reads_own(work) {
+            body.item().body.push(Stmt::Barrier(Among::Team));
+        }
         let mut b = body.item();
         match tells.into_iter().reduce(|all, one| b.apply(Op::And, &[all, one])) {
             Some(cond) => b.body.push(Stmt::If { cond, body: stores }),
             None => b.body.extend(stores),
         }
     }
-    let (inside, _) = body.take();
-    body.push(Stmt::Loop { var, kind, start, end, step: beside, carried: vec![], body: inside });
+    body.take().0
 }

@@ -405,7 +405,7 @@ impl Split<'_> {
         let slot = Slot::Temp(self.work.temporaries + self.scratch.len() as u16);
         let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
         self.scratch.push(Scratch { dtype, len });
-        Operand { slot, name, dtype, access: Access::Read, axes, moved: false, turns: None }
+        Operand { slot, name, dtype, access: Access::Read, axes, portion: None, moved: false, turns: None }
     }
 
     fn name(&self, stage: &mut Stage, what: &str) {

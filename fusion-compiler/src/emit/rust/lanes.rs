@@ -379,7 +379,7 @@ impl Emitter<'_> {
         match stmt {
             Stmt::Let(value, _) => self.kernel.ty(*value).lanes == Lanes::Loop,
             Stmt::Store(..) | Stmt::StoreShared(..) => true,
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         }
@@ -397,7 +397,7 @@ impl Emitter<'_> {
                 | Stmt::Loop { .. }
                 | Stmt::Vector { .. }
                 | Stmt::Team(_)
-                | Stmt::Barrier
+                | Stmt::Barrier(_)
                 | Stmt::If { .. } => continue,
             };
             if let Some(stream) = stream
@@ -442,7 +442,7 @@ impl Emitter<'_> {
             Stmt::StoreShared(id, index, value) => {
                 out.line(format!("{} = {};", held_element(*id, *index, streams), self.operand(*value)));
             }
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         }
@@ -469,7 +469,7 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
         | Stmt::Loop { .. }
         | Stmt::Vector { .. }
         | Stmt::Team(_)
-        | Stmt::Barrier
+        | Stmt::Barrier(_)
         | Stmt::If { .. } => false,
     })
 }

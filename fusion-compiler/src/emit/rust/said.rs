@@ -39,7 +39,7 @@ impl Emitter<'_> {
             | Stmt::Vector { .. }
             | Stmt::Team(_)
             | Stmt::StoreShared(..)
-            | Stmt::Barrier
+            | Stmt::Barrier(_)
             | Stmt::If { .. } => vec![],
         };
         run.iter().flat_map(operands).filter(|value| self.uses.get(value) == Some(&1)).collect()

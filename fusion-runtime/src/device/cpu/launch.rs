@@ -100,15 +100,21 @@ impl<'a> Work<'a> {
         for (arg, region) in launch.buffers.iter().zip(call.buffers) {
             let ptr = at(region.memory, region.offset, region.len * arg.dtype.size());
             let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
-            let (per, beside) = match &arg.reach {
-                Reach::Linear(per) => (Some(extent(per)?), None),
-                Reach::Beside { each, inner } => {
-                    let beside = Beside { each: extent(each)?, inner: extent(inner)? };
-                    (Some(beside.each), Some(beside))
+            let (mut from, mut beside) = (0, None);
+            let per = match &arg.reach {
+                Reach::Linear(per) => Some(extent(per)?),
+                Reach::Part { each, from: missing } => {
+                    from = extent(missing)?;
+                    Some(extent(each)?)
                 }
-                Reach::Whole | Reach::Windows(_) => (None, None),
+                Reach::Beside { each, inner } => {
+                    beside = Some(Beside { each: extent(each)?, inner: extent(inner)? });
+                    Some(extent(each)?)
+                }
+                Reach::Whole | Reach::Windows(_) => None,
             };
-            if let Some(per) = per.filter(|_| arg.access != Access::Read) {
+            let is_whole = !matches!(arg.reach, Reach::Part { .. });
+            if let Some(per) = per.filter(|_| is_whole && arg.access != Access::Read) {
                 // The last element of the space may have less than others do.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
                 if missing >= per.max(1) {
@@ -118,7 +124,20 @@ impl<'a> Work<'a> {
             let (len, dtype, access) = (region.len, arg.dtype, arg.access);
             let own = (0, 0);
             let (taken, streams) = (false, false);
-            buffers.push(CpuBuffer { ptr, len, first: 0, per, dtype, access, taken, beside, own, streams });
+            let first = 0;
+            buffers.push(CpuBuffer {
+                ptr,
+                len,
+                first,
+                per,
+                from,
+                dtype,
+                access,
+                taken,
+                beside,
+                own,
+                streams,
+            });
         }
         let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
         let matching = buffers.len() == launch.buffers.len();
@@ -180,7 +199,7 @@ impl<'a> Work<'a> {
                 continue;
             }
             let at = |element: usize| match buffer.per {
-                Some(per) => (element * per).min(buffer.len),
+                Some(per) => (element * per).saturating_sub(buffer.from).min(buffer.len),
                 // The first item has all of it.
                 None if element > 0 => buffer.len,
                 None => 0,

@@ -185,7 +185,7 @@ impl Interpreter<'_, '_> {
             }
             Stmt::Vector { len, body, folds } => self.vector(*len, body, folds),
             Stmt::StoreShared(..) => self.simple(stmt, ONE),
-            Stmt::Team(_) | Stmt::Barrier => unreachable!("the CPU has no teams"),
+            Stmt::Team(_) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => {
                 if matches!(self.columns[cond.0 as usize].get(0), Scalar::Bool(true)) {
                     self.block(body);
@@ -199,7 +199,7 @@ impl Interpreter<'_, '_> {
         let per_lane = |stmt: &&Stmt| match stmt {
             Stmt::Let(value, _) => kernel.ty(*value).lanes == Lanes::Loop,
             Stmt::Store(..) | Stmt::StoreShared(..) => true,
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         };
@@ -304,7 +304,7 @@ impl Interpreter<'_, '_> {
                 let first = self.index(*index) + tile.first;
                 self.rows[usize::from(id.0)].replace(first, &self.columns[value.0 as usize]);
             }
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier | Stmt::If { .. } => {
+            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
                 unreachable!("these are not simple")
             }
         }

@@ -94,10 +94,14 @@ impl Cut {
                 continue;
             }
             cut.windows.push(match &arg.reach {
-                Reach::Linear(per) => {
-                    let per = extent(backend, launch, call, per)?;
+                Reach::Linear(each) | Reach::Part { each, .. } => {
+                    let from = match &arg.reach {
+                        Reach::Part { from, .. } => extent(backend, launch, call, from)?,
+                        Reach::Linear(_) | Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => 0,
+                    };
+                    let each = extent(backend, launch, call, each)?;
                     // What the last element of the space reads may be less than others do.
-                    let at = |element: u64| (element * per).min(region.len as u64);
+                    let at = |element: u64| (element * each).saturating_sub(from).min(region.len as u64);
                     binding(arg, region, Chunk { start: at(chunk.start), end: at(chunk.end) }, align)
                 }
                 Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
@@ -143,7 +147,7 @@ impl Cut {
         let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
         let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].reach {
             Reach::Windows(other) => other.dims == map.dims,
-            Reach::Linear(_) | Reach::Beside { .. } | Reach::Whole => false,
+            Reach::Linear(_) | Reach::Part { .. } | Reach::Beside { .. } | Reach::Whole => false,
         };
         if let Some(slide) = self.slides.iter_mut().find(same) {
             slide.buffers.push(read);
@@ -183,7 +187,7 @@ pub(super) fn chunk_elements(
             continue;
         }
         let needed = match &arg.reach {
-            Reach::Linear(per) => {
+            Reach::Linear(per) | Reach::Part { each: per, .. } => {
                 let per = extent(backend, launch, call, per)?;
                 let room = most.saturating_sub(align + GRANULE) / (size * per);
                 let aligned = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());

@@ -1,7 +1,7 @@
 //! What iterations, lanes and threads make together: carried values, folds, shared memory and barriers.
 
 use super::*;
-use crate::ir::kernel::{Carried, Fold, Shared, SharedLen, Shuffle};
+use crate::ir::kernel::{Among, Carried, Fold, Shared, SharedLen, Shuffle};
 
 // The values of `rows`, in the order of their numbers.
 const ZERO: Value = Value(1);
@@ -64,7 +64,7 @@ fn rows() -> Kernel {
         results: vec![both],
         out: vec![whole],
     }));
-    body.extend([Stmt::StoreShared(MEMORY, thread, whole), Stmt::Barrier]);
+    body.extend([Stmt::StoreShared(MEMORY, thread, whole), Stmt::Barrier(Among::Block)]);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
     let back = b.bind(F32, Expr::LoadShared(MEMORY, zero));
     let other = b.bind(F32, Expr::Shuffle(back, Shuffle::Down(1)));
@@ -138,7 +138,7 @@ fn fold_of(stmt: &mut Stmt) -> Option<&mut Fold> {
         Stmt::Loop { body, .. } => body.iter_mut().find_map(fold_of),
         Stmt::Vector { folds, .. } => folds.first_mut(),
         Stmt::Team(fold) => Some(fold),
-        Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier | Stmt::If { .. } => None,
+        Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => None,
     }
 }
 
@@ -235,7 +235,7 @@ fn refuses_what_not_all_threads_do_together() {
                     let Stmt::Loop { body, .. } = &mut statements(k)[0] else {
                         panic!("the loop over elements")
                     };
-                    body.push(Stmt::Barrier);
+                    body.push(Stmt::Barrier(Among::Block));
                 },
                 "a barrier that not all threads reach",
             ),

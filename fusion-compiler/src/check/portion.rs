@@ -1,0 +1,129 @@
+//! `m: &mut f32[B: ..L, K]` and `v: f32[B: L.., K]`: parameters that have a portion of a dim, before or after a place.
+//!
+//! What they lack is read as 0, and not written: so values with elements of their own on each side share the dim, and a kernel.
+//! Invariant: a function is cut at one place, along the outermost dim of each tensor with a portion; nothing that is made of one
+//! is combined along that dim or asked for elsewhere along it.
+
+use std::collections::BTreeSet;
+
+use super::build::{Builder, Env};
+use super::dims;
+use crate::diag;
+use crate::ir::dim::DimOp;
+use crate::ir::graph::{Axis, AxisSet, Cut, NodeKind, Param, ParamKind, Portion, Sum};
+use crate::parse::ast::{Dim, Function, TensorType};
+use crate::parse::upper;
+
+/// The portion that a parameter of this type has, whose dims are known.
+pub(super) fn declare(
+    b: &mut Builder<'_>,
+    env: &mut Env,
+    ty: &TensorType,
+    fixed: &[(String, i64)],
+) -> Option<Portion> {
+    let (first, inner) = ty.dims.split_first()?;
+    for Dim { name, .. } in inner.iter().filter(|dim| dim.portion.is_some()) {
+        b.error(name.at, diag::portion_inner(&name.text));
+    }
+    let (portion, place) = first.portion.as_ref()?;
+    let axis = env.axis(&first.name.text)?;
+    if b.graph.axis(axis).extent.as_const().is_some() {
+        b.error(first.name.at, diag::portion_fixed(&first.name.text));
+        return None;
+    }
+    if place.text.starts_with(|c: char| c.is_lowercase() || c == '_') {
+        b.error(place.at, diag::dim_lowercase(&place.text, upper(&place.text)));
+        return None;
+    }
+    let at = dims::axis(b, env, &place.text, place.at, fixed)?;
+    let cut = Cut { axis, at: b.graph.axis(at).extent.clone() };
+    match &b.graph.cut {
+        Some(known) if *known != cut => {
+            b.error(place.at, diag::portion_places());
+            return None;
+        }
+        Some(_) => {}
+        None => {
+            // A call checks that the place is within the dim.
+            let (whole, before) = (b.graph.axis(axis).clone(), b.graph.axis(at).clone());
+            let extent = whole.extent.clone() - before.extent.clone();
+            let after = Axis { name: format!("{}..", place.text), extent };
+            b.graph.sums.push(Sum { whole, parts: vec![before, after] });
+            b.graph.cut = Some(cut);
+        }
+    }
+    Some(*portion)
+}
+
+/// Refuses a portion of what is no parameter.
+pub(super) fn refuse(b: &mut Builder<'_>, dims: &[Dim]) {
+    for Dim { name, .. } in dims.iter().filter(|dim| dim.portion.is_some()) {
+        b.error(name.at, diag::portion_param(&name.text));
+    }
+}
+
+/// What the signature of a cut function must say, once all of it is known: how long the dim is, and where it is cut.
+pub(super) fn check_signature(b: &mut Builder<'_>, function: &Function) {
+    let Some(Cut { axis, at }) = b.graph.cut.clone() else { return };
+    let whole = b.graph.axis(axis).extent.clone();
+    let portions = function.types().filter_map(|ty| ty.dims.first().filter(|dim| dim.portion.is_some()));
+    let Some((dim, (_, place))) = portions.filter_map(|dim| Some((dim, dim.portion.as_ref()?))).next() else {
+        return;
+    };
+    for (extent, name) in [(whole, &dim.name), (at, place)] {
+        let gives = |param: &Param| match &param.kind {
+            ParamKind::Tensor { axes, .. } => {
+                axes.iter().any(|&axis| b.graph.extent_of(axis, param.portion) == extent)
+            }
+            ParamKind::Dim(symbol) => *extent.0 == [DimOp::Sym(*symbol)],
+            ParamKind::Scalar | ParamKind::View { .. } => false,
+        };
+        if extent.as_const().is_none() && !b.graph.params.iter().any(gives) {
+            b.error(name.at, diag::portion_extent(&name.text));
+        }
+    }
+}
+
+/// What the body of a cut function must not do.
+pub(super) fn check_body(b: &mut Builder<'_>) {
+    let Some(axis) = b.graph.cut_axis() else { return };
+    let name = b.graph.axis(axis).name.clone();
+    // The values that are made of portions, by number.
+    let mut portions = vec![false; b.graph.nodes.len()];
+    let mut mistaken = BTreeSet::new();
+    for (id, node) in b.graph.iter() {
+        let of = match node.kind {
+            NodeKind::Input(param) => b.graph.param(param).portion.is_some(),
+            NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::Reduce(..)
+            | NodeKind::At(_) => node.args.iter().any(|arg| portions[arg.0 as usize]),
+        };
+        let along = match node.kind {
+            NodeKind::Reduce(_, axes) => axes,
+            NodeKind::At(axis) => AxisSet::EMPTY.with(axis),
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast => AxisSet::EMPTY,
+        };
+        let elsewhere = b.views.iter().any(|(view, _)| *view == id);
+        if of && (along.contains(axis) || elsewhere) {
+            mistaken.insert(node.span);
+        }
+        portions[id.0 as usize] = of;
+    }
+    if b.graph.splits.iter().any(|split| split.whole == axis || split.parts.contains(&axis)) {
+        mistaken.extend(b.graph.outputs.iter().map(|output| b.graph.node(output.node).span).take(1));
+    }
+    for span in mistaken {
+        b.error_span(span, diag::portion_along(&name));
+    }
+}
