@@ -108,22 +108,54 @@ fn clipping_takes_one_launch_more_with_states_of_16_bits() {
     });
 }
 
-/// 4 of the parameter, 4 of its gradient and 1 of each mean, and units of blocks.
-#[test]
-fn states_of_8_bits_are_one_launch_of_sixteen_bytes() {
-    const LEN: u64 = 1 << 16;
-    let total = total("optimizers::states_of_8_bits_are_one_launch_of_sixteen_bytes", |device| {
-        let mut params = Arena::new(device, [("p", &Tensor::full(device, 0.5, [LEN as usize])?)])?;
+/// Elements of tensors in blocks, and of one that is in none.
+const IN_BLOCKS: u64 = 1 << 16;
+const IN_NONE: u64 = 3 << 10;
+
+/// What the kernels of a step with states of 8 bits do, and others that read all once.
+fn check_8_bits(test: &str, launches: u64, copied: u64, with: fn(Optimizer, &Arena) -> Result<Optimizer>) {
+    let total = total(test, |device| {
+        let [large, small] = [IN_BLOCKS, IN_NONE].map(|len| Tensor::full(device, 0.5, [len as usize]));
+        let mut params = Arena::new(device, [("bias", &small?), ("weight", &large?)])?;
         let grads = params.zeros_like()?;
         let rule = AdamW { state: Precision::Bits8, ..AdamW::default() };
-        Optimizer::new(rule, &params)?.step(&mut params, &grads)
+        with(Optimizer::new(rule, &params)?, &params)?.step(&mut params, &grads)
     });
     if let Some(total) = total {
-        let [launches, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
-        assert_eq!(launches, 1, "{total}");
-        let units = 8 * LEN / 256;
+        let [found, loaded, stored] = ["launches", "loaded", "stored"].map(|key| number(&total, key));
+        assert_eq!(found, launches, "{total}");
+        // 4 of the parameter, 4 of its gradient, and 1 of each mean or 4; the units of each block.
+        let units = IN_BLOCKS / 64;
+        let others = if launches == 1 { 0 } else { 4 * (IN_BLOCKS + IN_NONE) + 4096 };
+        let least = 10 * IN_BLOCKS + 16 * IN_NONE + units + copied;
         // Each thread reads the units of its block and the three numbers of all, for four elements or more.
-        assert!((10 * LEN + units..=10 * LEN + 5 * LEN).contains(&loaded), "{total}");
-        assert_eq!(stored, 6 * LEN + units, "{total}");
+        assert!((least..=least + 5 * IN_BLOCKS + others).contains(&loaded), "{total}");
+        let least = 6 * IN_BLOCKS + 12 * IN_NONE + units + copied;
+        assert!((least..=least + others / 64).contains(&stored), "{total}");
     }
+}
+
+#[test]
+fn states_of_8_bits_are_one_launch_with_what_is_in_no_block() {
+    check_8_bits(
+        "optimizers::states_of_8_bits_are_one_launch_with_what_is_in_no_block",
+        1,
+        0,
+        |optimizer, _| Ok(optimizer),
+    );
+}
+
+/// The other launch made the copy.
+#[test]
+fn a_copy_is_written_by_the_launch_that_updates_8_bits() {
+    let test = "optimizers::a_copy_is_written_by_the_launch_that_updates_8_bits";
+    check_8_bits(test, 2, 2 * 2 * (IN_BLOCKS + IN_NONE), |optimizer, params| {
+        optimizer.with_copy::<bf16>(params)
+    });
+}
+
+#[test]
+fn clipping_takes_two_launches_more_with_8_bits() {
+    let test = "optimizers::clipping_takes_two_launches_more_with_8_bits";
+    check_8_bits(test, 3, 0, |optimizer, _| Ok(optimizer.with_max_norm(1.0)));
 }

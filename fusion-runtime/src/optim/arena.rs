@@ -242,7 +242,11 @@ impl Layout {
         };
         let (first, rest): (Vec<_>, Vec<_>) = (0..sizes.len()).partition(|&i| sizes[i] >= LARGE);
         let large = place(&first, BLOCK)?;
-        let len = place(&rest, Coalescing::Optimal.bytes() / size_of::<f32>())?;
+        let end = place(&rest, Coalescing::Optimal.bytes() / size_of::<f32>())?;
+        // What is in no block makes whole rows of as many elements.
+        let len =
+            end.checked_next_multiple_of(BLOCK).filter(|len| len.checked_mul(size_of::<f32>()).is_some());
+        let len = len.ok_or_else(|| Error::TooLarge { shape: shapes[0].clone() })?;
         Ok(Layout { elements: sizes.iter().sum(), names, shapes, starts, numbers, large, len })
     }
 

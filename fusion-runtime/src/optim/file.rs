@@ -20,7 +20,7 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Of the layout that this crate writes.
-const VERSION: &str = "5";
+const VERSION: &str = "6";
 
 /// What stands before an option's name.
 const OPTION: &str = "option.";
@@ -199,12 +199,12 @@ impl Optimizer {
             }
         }
         if let Some(blocks) = &self.blocks {
-            let [mean, squares] = &blocks.units;
+            let [mean, squares] = blocks.units()?.map(Elements::F32);
             let codes = (Elements::U8(blocks.mean.to_vec()?), Elements::U8(blocks.squares.to_vec()?));
             arrays.push(Array { suffix: "exp_avg", of: Of::Large, elements: codes.0 });
             arrays.push(Array { suffix: "exp_avg_sq", of: Of::Large, elements: codes.1 });
-            arrays.push(floats("exp_avg.unit", Of::Blocks, mean)?);
-            arrays.push(floats("exp_avg_sq.unit", Of::Blocks, squares)?);
+            arrays.push(Array { suffix: "exp_avg.unit", of: Of::Blocks, elements: mean });
+            arrays.push(Array { suffix: "exp_avg_sq.unit", of: Of::Blocks, elements: squares });
         }
         if let Some(average) = self.average() {
             arrays.push(floats("average", Of::All, average.flat())?);
@@ -218,18 +218,20 @@ impl Optimizer {
         let (mut floats, mut means, mut codes) = (vec![], vec![], vec![]);
         for Array { elements, .. } in arrays {
             match elements {
-                Elements::F32(elements) => {
-                    let len = elements.len();
-                    floats.push(Tensor::from_vec(&device, elements, [len])?);
-                }
+                Elements::F32(elements) => floats.push(elements),
                 Elements::Bf16(elements) => means.push(elements),
                 Elements::U8(elements) => codes.push(elements),
             }
         }
         let mut floats = floats.into_iter();
-        let mut take = |tensor: &mut Tensor<f32>| floats.next().map_or((), |new| *tensor = new);
-        params.update(&mut take);
-        self.states.iter_mut().for_each(&mut take);
+        let mut next =
+            || floats.next().unwrap_or_else(|| unreachable!("there are as many as were asked for"));
+        let put = |tensor: &mut Tensor<f32>, elements: Vec<f32>| -> Result<()> {
+            *tensor = Tensor::from_vec(&device, elements, tensor.shape())?;
+            Ok(())
+        };
+        params.update(|flat| put(flat, next()))?;
+        self.states.iter_mut().try_for_each(|state| put(state, next()))?;
         if let (Some(halves), [mean, squares]) = (&mut self.halves, &means[..]) {
             *halves = Halves::from_means(&device, [mean, squares])?;
         }
@@ -237,12 +239,13 @@ impl Optimizer {
             for (tensor, codes) in [&mut blocks.mean, &mut blocks.squares].into_iter().zip(codes) {
                 *tensor = Tensor::from_vec(&device, codes, tensor.shape().clone())?;
             }
-            blocks.units.iter_mut().for_each(&mut take);
+            let (mean, squares) = (next(), next());
+            blocks.set_units([&mean, &squares])?;
         }
         let zero = Tensor::zeros(&device, [])?;
         for follower in &mut self.followers {
             match follower.average() {
-                Some(average) => average.update(&mut take),
+                Some(average) => average.update(|flat| put(flat, next()))?,
                 None => follower.follow(params.flat(), &zero, &zero)?,
             }
         }

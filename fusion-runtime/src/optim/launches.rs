@@ -7,11 +7,11 @@ use half::{bf16, f16};
 use super::update;
 use crate::kernel::Plan;
 
-/// Kernels of a call with an arena of so many elements.
-fn launches(plan: &Plan, target: Target, elements: i64) -> usize {
+/// Kernels of a call with these extents.
+fn launches(plan: &Plan, target: Target, extents: &[i64]) -> usize {
     let program = plan.programs.iter().find(|program| program.target == target);
     let steps = program.unwrap_or_else(|| panic!("`{}` is for all targets", plan.name)).steps.iter();
-    let chosen = steps.map(|step| step.chosen(&[elements], &limits(target)));
+    let chosen = steps.map(|step| step.chosen(extents, &limits(target)));
     chosen.map(|variant| variant.map_or(0, |variant| variant.launches.len())).sum()
 }
 
@@ -43,7 +43,7 @@ fn a_step_is_one_kernel_and_a_clipped_one_two() {
     }
     let mut plain = plans![
         sgd sgd_momentum adam amsgrad rmsprop rmsprop_momentum rmsprop_centered rmsprop_centered_momentum adagrad lion
-        adam_given adam_8bit adam_bf16
+        adam_bf16
     ];
     let mut clipped = plans![
         sgd_clipped sgd_momentum_clipped adam_clipped amsgrad_clipped rmsprop_clipped rmsprop_momentum_clipped
@@ -56,11 +56,32 @@ fn a_step_is_one_kernel_and_a_clipped_one_two() {
     for target in [Target::Ptx, Target::Wgsl, Target::Cpu] {
         for elements in [1, 1000, 1 << 16, 1 << 20, 1 << 22, 25_000_000, 1 << 30] {
             for (name, plan) in plain.iter().copied() {
-                assert_eq!(launches(plan, target, elements), 1, "{name}: {target:?}, {elements}");
+                assert_eq!(launches(plan, target, &[elements]), 1, "{name}: {target:?}, {elements}");
             }
             for (name, plan) in clipped.iter().copied() {
-                let found = launches(plan, target, elements);
+                let found = launches(plan, target, &[elements]);
                 assert!((1..=2).contains(&found), "{name}: {target:?}, {elements}: {found}");
+            }
+        }
+    }
+}
+
+/// Blocks and what is in none are one, whatever follows, with buffers that all of them bind at once.
+#[test]
+fn a_step_with_states_of_8_bits_is_one_kernel() {
+    let plans = [
+        &*update::adam_8bit::PLAN,
+        update::adam_8bit_followed::plan::<f32>(),
+        update::adam_8bit_followed::plan::<f16>(),
+        update::adam_8bit_followed::plan::<bf16>(),
+    ];
+    for target in [Target::Ptx, Target::Wgsl, Target::Cpu] {
+        for rows in [1, 100, 100_000, 1 << 22] {
+            for blocks in [0, rows / 3, rows] {
+                for plan in plans {
+                    assert_eq!(launches(plan, target, &[rows, blocks]), 1, "{}: {target:?}", plan.name);
+                    assert_eq!(plan.outputs.len(), 0, "{} writes in place", plan.name);
+                }
             }
         }
     }

@@ -1,12 +1,14 @@
 //! One group of parameters: a rule, its states, and what is counted.
 
-use super::blocks::{Blocks, Given};
+use super::arena::BLOCK;
+use super::blocks::Blocks;
 use super::follow::{Follow, Follower};
 use super::halves::Halves;
 use super::rule::{Gradients, Precision, Rule, States, Step};
-use super::{Arena, GradScaler, update};
+use super::{Arena, GradScaler};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
 /// Updates the parameters of one arena, all in one launch.
@@ -19,7 +21,7 @@ pub struct Optimizer {
     pub(super) blocks: Option<Blocks>,
     /// States of 16 bits.
     pub(super) halves: Option<Halves>,
-    /// What follows the parameters; the first by the launch that updates them, unless states are of 8 bits.
+    /// What follows the parameters; the first by the launch that updates them.
     pub(super) followers: Vec<Box<dyn Follow>>,
     /// Steps that were asked for.
     pub(super) calls: u64,
@@ -52,8 +54,10 @@ impl Optimizer {
             let what = format!("has no state in `Precision::{:?}`: take `Precision::F32`", rule.precision());
             return Err(Error::Parameter { name: "amsgrad".into(), what });
         }
-        let len = params.flat().len() - if in_blocks { params.large() } else { 0 };
-        let state = |(_, value): (&str, f32)| Tensor::full(device, value, [len]);
+        let len = params.flat().len();
+        let shape =
+            if in_blocks { [(len - params.large()) / BLOCK, BLOCK].into() } else { Shape::from([len]) };
+        let state = |(_, value): (&str, f32)| Tensor::full(device, value, shape.clone());
         let states = if in_halves { vec![] } else { rule.states() };
         Ok(Optimizer {
             states: states.into_iter().map(state).collect::<Result<_>>()?,
@@ -88,8 +92,8 @@ impl Optimizer {
     }
 
     /// The same that keeps a copy of the parameters in another type, for a model that computes in it: written from each new
-    /// parameter in the launch that makes it. If it is not the first that follows, or states are `Precision::Bits8`, it is written by a
-    /// launch of its own.
+    /// parameter in the launch that makes it. If it is not the first that follows, it is written by a launch of
+    /// its own.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; as a call of a function.
@@ -206,39 +210,30 @@ impl Optimizer {
             self.before = self.skipped.clone();
         }
         let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
-        let g = grads.flat();
-        let mut followed = 0;
-        if let (Some(blocks), Some(numbers), [m, v]) =
-            (&mut self.blocks, self.rule.adam(), &mut self.states[..])
-        {
-            // Blocks and what is in none share what gradients are multiplied by.
-            let factor =
-                if counts { &update::factor(&mut self.skipped, g, scale, most as f32)? } else { &self.one };
-            let given = Given { numbers, lr: &self.lr, factor, skipped: &self.skipped, calls };
-            params.update(|p| blocks.step(p, [m, v], g, given))?;
+        let how = if counts {
+            Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
         } else {
-            let how = if counts {
-                Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
-            } else {
-                Gradients::Plain(calls)
-            };
-            let states = match &mut self.halves {
-                Some(halves) => States::Bf16(halves),
-                None => States::F32(&mut self.states),
-            };
-            let (rule, lr, first) = (&self.rule, &self.lr, self.followers.first_mut());
-            followed = usize::from(first.is_some());
-            params.update(|p| {
-                let step = Step { p, g, lr, how, followed: None };
-                match first {
-                    Some(first) => first.step(rule, states, step),
-                    None => rule.step(states, step),
-                }
-            })?;
-        }
+            Gradients::Plain(calls)
+        };
+        let states = match (&mut self.blocks, &mut self.halves) {
+            (Some(blocks), _) => States::Bits8(blocks, &mut self.states),
+            (None, Some(halves)) => States::Bf16(halves),
+            (None, None) => States::F32(&mut self.states),
+        };
+        let (rule, lr, g) = (&self.rule, &self.lr, grads.flat());
+        let (first, others) = match self.followers.split_first_mut() {
+            Some((first, others)) => (Some(first), others),
+            None => (None, Default::default()),
+        };
+        params.update(|p| {
+            let step = Step { p, g, lr, how, followed: None };
+            match first {
+                Some(first) => first.step(rule, states, step),
+                None => rule.step(states, step),
+            }
+        })?;
         self.calls = calls;
-        let mut others = self.followers.iter_mut().skip(followed);
-        others.try_for_each(|other| other.follow(params.flat(), &self.before, &self.skipped))?;
+        others.iter_mut().try_for_each(|other| other.follow(params.flat(), &self.before, &self.skipped))?;
         self.check_finite()
     }
 

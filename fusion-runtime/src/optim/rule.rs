@@ -2,6 +2,7 @@
 //!
 //! Invariant: what depends on options alone is worked out here in `f64`, so that kernels take what is left after rounding once.
 
+use super::blocks::Blocks;
 use super::halves::Halves;
 use super::update;
 use crate::error::Result;
@@ -258,6 +259,8 @@ pub(super) enum States<'a> {
     /// In the order of `Rule::states`.
     F32(&'a mut [Tensor<f32>]),
     Bf16(&'a mut Halves),
+    /// Of blocks, and of what is in none.
+    Bits8(&'a mut Blocks, &'a mut [Tensor<f32>]),
 }
 
 /// Calls the one of four updates that takes such a step, with these states and numbers.
@@ -340,13 +343,16 @@ impl Rule {
         }
     }
 
-    /// One step: a launch, or two if gradients are clipped.
+    /// One step: a launch, or two if gradients are clipped; three with states of 8 bits.
     pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
         let states = match (states, self.adam()) {
             (States::F32(states), Some(numbers)) => return numbers.step(states, step),
             (States::Bf16(halves), Some(numbers)) => return halves.step(numbers, step),
+            (States::Bits8(blocks, states), Some(numbers)) => {
+                return blocks.step(all_of(states), numbers, step);
+            }
             (States::F32(states), None) => states,
-            (States::Bf16(_), None) => unreachable!("states of 16 bits are those of Adam"),
+            (States::Bf16(_) | States::Bits8(..), None) => unreachable!("fewer bits are of Adam's states"),
         };
         match *self {
             Rule::Sgd(options) => options.step(states, step),

@@ -97,7 +97,7 @@ impl Optimizer {
         let amsgrad = self.states.len() > 2;
         if self.rule.adam().is_some() && self.rule.precision() == Precision::F32 && !amsgrad {
             // Of 8 bytes for two means, 2 and a unit of each block are left.
-            let saved = params.large() * 6 - params.large() / 32;
+            let saved = params.large() * 6 - params.large() / 64;
             if params.large() >= LARGE_MODEL {
                 suggestions.push(format!(
                     "`state: Precision::Bits8` would hold {saved} bytes fewer, and move twice that fewer in a step"

@@ -147,18 +147,6 @@ updates! {
         skipped = if finite { skipped } else { skipped + 1.0 };
         if finite { min(1.0, most / (length + 1e-6)) / scale } else { -1.0 }
     }
-    pub(super) fn adam_given(
-        p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], factor: f32[], skipped: f32[], calls: f32, lr: f32[],
-        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
-    ) {
-        let t = calls - skipped;
-        (p, m, v) = if factor >= 0.0 {
-            adam_of(p, m, v, g * factor, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay)
-        } else {
-            (p, m, v)
-        };
-    }
-
     // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
     // is stored right on average, where rounding to nearest would lose all that is less than half of a digit at each step.
     // Of each step all elements have other bits, and evenly so: what multiplies is near 2³² over the golden ratio (Knuth 6.4).
@@ -190,25 +178,57 @@ updates! {
         fma(of_code(code), part, -1.875 * part)
     }
     fn code_of_squares(x, unit, chance) { to_code(fma(x, 8053061632.0 / unit, 2.0), chance) }
-    // The largest of sizes, as bits, which are in the order of numbers, with NaN at their end; none so small that it has no inverse.
-    fn unit_of(sizes, K: dim) { max(from_bits(max(to_bits(sizes), K)), 1e-28) }
+    // The largest of sizes, as bits, which are in the order of numbers, with NaN at their end: those of a bf16 that is no less than
+    // it, and none so small that it has no inverse.
+    fn unit_of(sizes, K: dim) {
+        let most = max(max(to_bits(sizes), K), 0x10fd87b6);
+        (min(most, 0x7fff0000) + 0xffff) & 0xffff0000
+    }
 
-    pub(super) fn adam_8bit(
-        p: &mut f32[B, K = 256], m: &mut u8[B, K], v: &mut u8[B, K], m_unit: &mut f32[B], v_unit: &mut f32[B],
-        g: f32[B, K], factor: f32[], skipped: f32[], seed: u32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32,
-        fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+    // Blocks are before `L`, with the units of their means and of those of squares in one number; what is in none is after it.
+    fn adam_8bit_of(
+        p, m_code, v_code, units, m, v, g, factor, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
+        B: dim, K: dim, L: dim,
     ) {
-        let (m0, v0) = (mean_of_code(m as u32, m_unit), squares_of_code(v as u32, v_unit));
-        let (t, sign) = (calls - skipped, sign * factor);
+        let in_block = index(B) < L;
+        let m0 = if in_block { mean_of_code(m_code as u32, from_bits(units & 0xffff0000)) } else { m };
+        let v0 = if in_block { squares_of_code(v_code as u32, from_bits(units << 16)) } else { v };
+        let sign = sign * factor;
         let (p1, m1, v1) = adam_of(p, m0, v0, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
         let (m_most, v_most) = (unit_of(abs(m1), K), unit_of(v1, K));
         let chance = chance(index(K) as u32, chance(256 * index(B) as u32, mixed(seed))) >> 12;
         let finite = factor >= 0.0;
-        p = if finite { p1 } else { p };
-        m = (if finite { code_of_mean(m1, m_most, chance) } else { m as u32 }) as u8;
-        v = (if finite { code_of_squares(v1, v_most, chance) } else { v as u32 }) as u8;
-        m_unit = if finite { m_most } else { m_unit };
-        v_unit = if finite { v_most } else { v_unit };
+        (
+            if finite { p1 } else { p },
+            (if finite { code_of_mean(m1, from_bits(m_most), chance) } else { m_code as u32 }) as u8,
+            (if finite { code_of_squares(v1, from_bits(v_most), chance) } else { v_code as u32 }) as u8,
+            if finite { m_most | v_most >> 16 } else { units },
+            if finite { m1 } else { m },
+            if finite { v1 } else { v },
+        )
+    }
+    pub(super) fn adam_8bit(
+        p: &mut f32[B, K = 256], m_code: &mut u8[B: ..L, K], v_code: &mut u8[B: ..L, K], units: &mut u32[B: ..L],
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], g: f32[B, K], factor: f32[], skipped: f32[], calls: f32,
+        lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
+        seed: u32,
+    ) {
+        (p, m_code, v_code, units, m, v) = adam_8bit_of(
+            p, m_code, v_code, units, m, v, g, factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps,
+            sign, l2, decay, seed, B, K, L,
+        );
+    }
+    pub(super) fn adam_8bit_followed<T>(
+        p: &mut f32[B, K = 256], m_code: &mut u8[B: ..L, K], v_code: &mut u8[B: ..L, K], units: &mut u32[B: ..L],
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], kept: f32, factor: f32[],
+        skipped: f32[], calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
+        sign: f32, l2: f32, decay: f32, seed: u32,
+    ) {
+        (p, m_code, v_code, units, m, v) = adam_8bit_of(
+            p, m_code, v_code, units, m, v, g, factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps,
+            sign, l2, decay, seed, B, K, L,
+        );
+        q = if factor >= 0.0 { following(q as f32, p, kept) } else { q as f32 };
     }
 
     // Both means in one number, each by the bits of its bf16: that of gradients, then that of their squares.
