@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, ParamKind, Portion,
+    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, Portion,
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::TargetFacts;
 use rules::Budget;
 
+mod in_place;
 mod loops;
 mod points;
 mod rules;
@@ -161,44 +162,10 @@ fn finish(
     apart: BTreeMap<usize, Reason>,
 ) -> Fused {
     let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
-        Dest::InPlace(param) => {
-            let elsewhere = other_reads(&groups, i, param) || row_reads(graph, &groups, i, param);
-            (elsewhere || view_reads(graph, &groups, param) || moved_reads(&groups, param)).then_some(param)
-        }
+        Dest::InPlace(param) => in_place::is_read_late(graph, &groups, i, param).then_some(param),
         Dest::Fresh => None,
     });
     Fused { swapped: swapped.collect(), boundaries, apart, groups: ordered(graph, groups) }
-}
-
-/// Whether a group other than the one that writes output `i` reads the parameter.
-fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
-    let writes = |group: &Group| group.stores.iter().any(|store| store.output == Some(i));
-    groups.iter().any(|group| !writes(group) && group.loads.contains(&Load::Param(param)))
-}
-
-/// Whether the group that writes output `i` for each row by one thread reads the parameter, as others may do later.
-fn row_reads(graph: &Graph, groups: &[Group], i: usize, param: ParamId) -> bool {
-    let by_row = |group: &Group| {
-        let of_row = |store: &Store| store.output == Some(i) && !group.is_of_elements(store);
-        !group.cols.is_empty() && group.stores.iter().any(of_row)
-    };
-    let reads = |group: &Group| group.loads.contains(&Load::Param(param));
-    let node = graph.outputs[i].node;
-    groups.iter().any(|group| by_row(group) && reads(group) && !group.combines_before(graph, node, param))
-}
-
-/// Whether a group reads the parameter at other places than those that an element is written to.
-fn view_reads(graph: &Graph, groups: &[Group], param: ParamId) -> bool {
-    let views = |load: &Load| match *load {
-        Load::Param(read) => matches!(graph.param(read).kind, ParamKind::View { of, .. } if of == param),
-        Load::Stored(_) => false,
-    };
-    groups.iter().any(|group| group.loads.iter().any(views))
-}
-
-/// Whether an index operation reads the parameter at other places than those that an element is written to.
-fn moved_reads(groups: &[Group], param: ParamId) -> bool {
-    groups.iter().any(|group| group.moved.contains_key(&Load::Param(param)))
 }
 
 /// The groups in an order in which each comes after those it reads from.
@@ -479,25 +446,6 @@ impl Group {
     pub fn writes_beside(&self) -> bool {
         let inner_is_row = |store: &Store| store.order.last().is_some_and(|last| !self.cols.contains(last));
         self.stores.iter().any(|store| self.is_of_elements(store) && inner_is_row(store))
-    }
-
-    /// Whether a value of a row is only there once all threads that work on it have read the parameter: it is made of what they
-    /// combined of that. Not where a row may be cut into parts, each read by other threads; one with portions never is.
-    fn combines_before(&self, graph: &Graph, node: NodeId, param: ParamId) -> bool {
-        let of_param = |id: NodeId| {
-            let mut found = false;
-            walk(graph, id, &mut |id| {
-                found |= graph.node(id).kind == NodeKind::Input(param);
-                !found
-            });
-            found
-        };
-        let mut combined = false;
-        walk(graph, node, &mut |id| {
-            combined |= !graph.looped_axes(id).is_empty() && of_param(id);
-            !combined
-        });
-        combined && self.has_portions(graph)
     }
 
     /// What it writes for others to read.

@@ -97,15 +97,7 @@ impl<'k> Verifier<'k> {
                 self.fold(fold, Lanes::ONE)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
-            Stmt::Barrier(among) => {
-                let misses = match among {
-                    Among::Block | Among::Team => self.branched,
-                    Among::Warp => self.conditional,
-                };
-                if misses {
-                    return Err("a barrier that not all threads reach".into());
-                }
-            }
+            Stmt::Barrier(among) => self.barrier(*among)?,
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
                 let before = (self.branched, self.conditional);
@@ -128,6 +120,14 @@ impl<'k> Verifier<'k> {
             made.push(value);
         }
         Ok(())
+    }
+
+    fn barrier(&self, among: Among) -> Result<(), String> {
+        let misses = match among {
+            Among::Block | Among::Team => self.branched,
+            Among::Warp => self.conditional,
+        };
+        if misses { Err("a barrier that not all threads reach".into()) } else { Ok(()) }
     }
 
     /// In which threads what it makes may be another.

@@ -20,6 +20,7 @@ mod hold;
 mod merge;
 mod pass;
 mod pointwise;
+mod portion;
 mod position;
 mod row;
 mod runs;

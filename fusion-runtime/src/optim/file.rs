@@ -280,6 +280,7 @@ impl Facts {
         }
         let skips = fact("skips").parse::<bool>().map_err(|why| format!("`skips`: {why}"))?;
         let saved = rule.with_options(|name| known(&format!("{OPTION}{name}")))?;
+        saved.check().map_err(|why| why.to_string())?;
         rule.check_states(&saved)?;
         Ok(Facts { rule: saved, calls, skipped, skips: skips || skipped > 0 })
     }

@@ -88,9 +88,9 @@ macro_rules! options {
                                 return Err(Error::Parameter { name: stringify!($option).into(), what });
                             }
                         )*
-                        Ok(())
                     }
                 )* }
+                self.check_together()
             }
 
             /// This rule with other options, or what is wrong with one of them.
@@ -119,6 +119,26 @@ fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> R
 }
 
 impl Rule {
+    /// Whether options go together, as in PyTorch.
+    fn check_together(&self) -> Result<(), Error> {
+        match self {
+            Rule::Sgd(Sgd { nesterov: true, momentum, dampening, .. })
+                if *momentum == 0.0 || *dampening != 0.0 =>
+            {
+                let what = format!(
+                    "needs a momentum and no dampening: `momentum` is {momentum} and `dampening` is {dampening}"
+                );
+                Err(Error::Parameter { name: "nesterov".into(), what })
+            }
+            Rule::Sgd(_)
+            | Rule::Adam(_)
+            | Rule::AdamW(_)
+            | Rule::RmsProp(_)
+            | Rule::Adagrad(_)
+            | Rule::Lion(_) => Ok(()),
+        }
+    }
+
     /// What differs among the options that decide which states there are: these stay as an optimizer was made with.
     pub(super) fn check_states(&self, other: &Rule) -> Result<(), String> {
         let names = |rule: &Rule| rule.states().into_iter().map(|(name, _)| name).collect::<Vec<_>>();

@@ -14,16 +14,16 @@ fuse! {
     }
 
     pub(super) fn rescale(
-        scale: &mut f32[], good: &mut f32[], left: &mut f32[], bad: &mut f32[],
+        scale: &mut f32[], good: &mut f32[], used: &mut f32[], bad: &mut f32[],
         growth: f32, backoff: f32, interval: f32, hysteresis: f32,
     ) {
         let bad_step = bad > 0.0;
         let grows = !bad_step && good + 1.0 >= interval;
-        let shrinks = bad_step && left <= 1.0;
+        let shrinks = bad_step && used + 1.0 >= hysteresis;
         let grown = if isfinite(scale * growth) { scale * growth } else { scale };
         scale = if grows { grown } else { if shrinks { scale * backoff } else { scale } };
         good = if bad_step || grows { 0.0 } else { good + 1.0 };
-        left = if grows { hysteresis } else { if bad_step { max(left - 1.0, 0.0) } else { left } };
+        used = if grows { 0.0 } else { if bad_step { min(used + 1.0, hysteresis) } else { used } };
         bad = 0.0;
     }
 }
@@ -35,7 +35,8 @@ fuse! {
 pub struct GradScaler {
     scale: Tensor<f32>,
     good: Tensor<f32>,
-    left: Tensor<f32>,
+    /// Bad steps since the scale has grown, as far as they matter.
+    used: Tensor<f32>,
     bad: Tensor<f32>,
     /// What the scale is multiplied by after `growth_interval` steps with finite gradients, unless that is infinite.
     pub growth_factor: f32,
@@ -65,7 +66,7 @@ impl GradScaler {
         Ok(GradScaler {
             scale: number(scale)?,
             good: number(0.0)?,
-            left: number(hysteresis as f32)?,
+            used: number(0.0)?,
             bad: number(0.0)?,
             growth_factor: 2.0,
             backoff_factor: 0.5,
@@ -84,7 +85,7 @@ impl GradScaler {
     /// # Errors
     /// As a call of a function.
     pub fn update<'o>(&mut self, optimizers: impl IntoIterator<Item = &'o Optimizer>) -> Result<()> {
-        let GradScaler { scale, good, left, bad, growth_factor, backoff_factor, growth_interval, hysteresis } =
+        let GradScaler { scale, good, used, bad, growth_factor, backoff_factor, growth_interval, hysteresis } =
             self;
         for optimizer in optimizers {
             note(bad, &optimizer.before, optimizer.skipped())?;
@@ -92,7 +93,7 @@ impl GradScaler {
         rescale(
             scale,
             good,
-            left,
+            used,
             bad,
             *growth_factor,
             *backoff_factor,

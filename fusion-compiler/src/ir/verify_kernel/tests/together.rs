@@ -317,3 +317,38 @@ fn what_is_made_together_is_printed() {
 ";
     assert_eq!(largest().to_string(), text);
 }
+
+/// A shuffle and two barriers under a condition on the number of a thread, or on that of its warp.
+fn in_warps(shift: Option<i64>, guarded: Vec<Stmt>, shuffles: bool) -> Result<(), String> {
+    let (mut types, mut uniforms, mut top, mut body) = (Vec::new(), Vec::new(), Vec::new(), guarded);
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };
+    let thread = b.bind(INDEX, Expr::GridId);
+    let (zero, number) = (b.index(0), b.index(shift.unwrap_or(0)));
+    let of = if shift.is_some() { b.apply(Op::ShrRaw, &[thread, number]) } else { thread };
+    let x = b.bind(F32, Expr::Load(At::new(A, of)));
+    let cond = b.apply(Op::Eq, &[of, zero]);
+    if shuffles {
+        Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body }
+            .bind(F32, Expr::Shuffle(x, Shuffle::Down(1)));
+    }
+    top.push(Stmt::If { cond, body });
+    kernel(&Kernel { team: 32, ..empty(types, uniforms, top) })
+}
+
+/// Threads of a warp are all there where what decides has no bit by which they differ.
+#[test]
+fn warps_are_whole_where_they_decide_together() {
+    let barrier = |among| vec![Stmt::Barrier(among)];
+    assert_eq!(in_warps(Some(5), barrier(Among::Warp), true), Ok(()));
+    assert_eq!(in_warps(Some(7), barrier(Among::Warp), true), Ok(()));
+    for (shift, guarded, shuffles, expect) in [
+        (Some(4), vec![], true, "a shuffle that not all threads of a warp come to"),
+        (None, vec![], true, "a shuffle that not all threads of a warp come to"),
+        (Some(4), barrier(Among::Warp), false, "a barrier that not all threads reach"),
+        (Some(5), barrier(Among::Block), false, "a barrier that not all threads reach"),
+        (Some(5), barrier(Among::Team), false, "a barrier that not all threads reach"),
+    ] {
+        let refused = in_warps(shift, guarded, shuffles).expect_err("not all are there");
+        assert!(refused.starts_with(expect), "{shift:?}: {refused}");
+    }
+}

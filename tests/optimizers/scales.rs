@@ -1,0 +1,138 @@
+//! Loss scales, and steps that are skipped where gradients are not finite.
+
+use fusion::optim::{AdamW, Arena, GradScaler, Optimizer, Sgd};
+use fusion::prelude::*;
+
+use super::devices::on_devices;
+use super::{of_points, rules};
+
+/// A gradient that is not finite changes nothing, does not count, and shrinks the scale.
+#[test]
+fn bad_steps_are_skipped() {
+    on_devices(|device| {
+        for rule in rules() {
+            let start = of_points(device, 300, 0, 1.0)?;
+            let (mut with, mut without) =
+                (Arena::new(device, [("p", &start)])?, Arena::new(device, [("p", &start)])?);
+            let mut optimizers = [Optimizer::new(rule, &with)?, Optimizer::new(rule, &without)?];
+            let mut scaler = GradScaler::with_scale(device, 4.0, 2)?;
+            let same = GradScaler::with_scale(device, 4.0, 1)?;
+            for (step, bad) in
+                [(1, None), (2, Some(f32::NAN)), (2, None), (3, Some(f32::INFINITY)), (3, None)]
+            {
+                let mut elements = of_points(device, 300, step, 4.0)?.to_vec()?;
+                if let Some(bad) = bad {
+                    elements[299] = bad;
+                }
+                let mut grads = with.zeros_like()?;
+                grads.set("p", &Tensor::from_vec(device, elements, [300])?)?;
+                optimizers[0].step_scaled(&mut with, &grads, &scaler)?;
+                if bad.is_none() {
+                    optimizers[1].step_scaled(&mut without, &grads, &same)?;
+                }
+                let scale = scaler.scale().item()?;
+                scaler.update([&optimizers[0]])?;
+                // The first bad step is tolerated.
+                assert_eq!(
+                    scaler.scale().item()?,
+                    if step == 3 && bad.is_some() { scale / 2.0 } else { scale }
+                );
+                if step == 3 && bad.is_some() {
+                    scaler = GradScaler::with_scale(device, 4.0, 2)?;
+                }
+            }
+            assert_eq!(with["p"].to_vec()?, without["p"].to_vec()?, "{device}: {rule:?}");
+            assert_eq!((optimizers[0].steps()?, optimizers[1].steps()?), (3, 3), "{device}: {rule:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn scales_grow() {
+    on_devices(|device| {
+        let mut params = Arena::new(device, [("p", &Tensor::full(device, 1.0, [3])?)])?;
+        let grads = params.zeros_like()?;
+        let mut optimizer = Optimizer::new(Sgd::default(), &params)?;
+        let mut scaler = GradScaler::new(device)?;
+        scaler.growth_interval = 3;
+        let mut scales = vec![];
+        for _ in 0..7 {
+            optimizer.step_scaled(&mut params, &grads, &scaler)?;
+            scaler.update([&optimizer])?;
+            scales.push(scaler.scale().item()? / 65536.0);
+        }
+        assert_eq!(scales, [1.0, 1.0, 2.0, 2.0, 2.0, 4.0, 4.0], "{device}");
+        // What is set counts from the next step on.
+        let mut bad = params.zeros_like()?;
+        bad.set("p", &Tensor::full(device, f32::NAN, [3])?)?;
+        scaler.hysteresis = 3;
+        let mut scales = vec![];
+        for _ in 0..4 {
+            optimizer.step_scaled(&mut params, &bad, &scaler)?;
+            scaler.update([&optimizer])?;
+            scales.push(scaler.scale().item()? / 65536.0);
+        }
+        assert_eq!(scales, [4.0, 4.0, 2.0, 1.0], "{device}");
+        Ok(())
+    });
+}
+
+/// Groups with a scaler in common: one of them has a bad step, once. What comes later finds no other, with whatever scaler, and
+/// neither does an optimizer that was loaded or told of errors late.
+#[test]
+fn one_bad_step_of_a_group_is_one() {
+    on_devices(|device| {
+        let ones = Tensor::full(device, 1.0, [3])?;
+        let mut groups = [Arena::new(device, [("p", &ones)])?, Arena::new(device, [("q", &ones)])?];
+        let mut optimizers =
+            [Optimizer::new(AdamW::default(), &groups[0])?, Optimizer::new(Sgd::default(), &groups[1])?];
+        let mut scaler = GradScaler::with_scale(device, 1024.0, 1)?;
+        let mut scales = vec![];
+        let gradient = |group: &Arena, x: f32| -> Result<Arena> {
+            let mut grads = group.zeros_like()?;
+            grads.set(
+                if group.iter().any(|(name, _)| name == "p") { "p" } else { "q" },
+                &Tensor::full(device, x, [3])?,
+            )?;
+            Ok(grads)
+        };
+        for step in 0..4 {
+            for (i, (optimizer, group)) in optimizers.iter_mut().zip(&mut groups).enumerate() {
+                let grads = gradient(group, if (step, i) == (1, 0) { f32::INFINITY } else { 1.0 })?;
+                optimizer.step_scaled(group, &grads, &scaler)?;
+            }
+            scaler.update(&optimizers)?;
+            scales.push(scaler.scale().item()?);
+        }
+        assert_eq!(scales, [1024.0, 512.0, 512.0, 512.0], "{device}");
+        let [mut first, _] = optimizers;
+        let grads = gradient(&groups[0], 1.0)?;
+        let mut other = GradScaler::with_scale(device, 8.0, 1)?;
+        first.step_scaled(&mut groups[0], &grads, &other)?;
+        other.update([&first])?;
+        assert_eq!(other.scale().item()?, 8.0, "{device}");
+        let mut first = first.with_error_if_nonfinite();
+        first.step(&mut groups[0], &grads)?;
+        assert_eq!(first.steps()?, 5, "{device}");
+        Ok(())
+    });
+}
+
+/// As with PyTorch, a scale stays where twice of it is no number.
+#[test]
+fn scales_stay_finite() {
+    on_devices(|device| {
+        let mut params = Arena::new(device, [("p", &Tensor::full(device, 1.0, [3])?)])?;
+        let grads = params.zeros_like()?;
+        let mut optimizer = Optimizer::new(Sgd::default(), &params)?;
+        let mut scaler = GradScaler::with_scale(device, 2f32.powi(126), 1)?;
+        scaler.growth_interval = 1;
+        for _ in 0..3 {
+            optimizer.step_scaled(&mut params, &grads, &scaler)?;
+            scaler.update([&optimizer])?;
+        }
+        assert_eq!(scaler.scale().item()?, 2f32.powi(127), "{device}");
+        Ok(())
+    });
+}
