@@ -1,7 +1,9 @@
 //! Functions whose kernels are not made by the macro but from their source, on every device, against the `f64` interpreter of
 //! the graph: what needs many functions, or large ones, and no generated Rust.
 
+#[path = "../devices/mod.rs"]
 mod devices;
+mod portions;
 
 use devices::{Kind, devices};
 use fusion::kernel::{Plan, interpreted};
@@ -26,11 +28,11 @@ fn inputs(graph: &Graph, symbols: &[i64]) -> Vec<(Vec<f32>, Vec<usize>)> {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as f32 / (1 << 22) as f32 - 2.0
     };
-    let params = graph.params.iter().map(|param| param.kind.axes().expect("all parameters are tensors"));
     let extent = |extent: Option<i64>| extent.and_then(|one| usize::try_from(one).ok()).expect("an extent");
-    let tensors = params.map(|axes| {
+    let tensors = graph.params.iter().map(|param| {
+        let axes = param.kind.axes().expect("all parameters are tensors").iter();
         let shape: Vec<usize> =
-            axes.iter().map(|&axis| extent(graph.axis(axis).extent.eval(symbols))).collect();
+            axes.map(|&axis| extent(graph.extent_of(axis, param.portion).eval(symbols))).collect();
         ((0..shape.iter().product()).map(|_| next()).collect(), shape)
     });
     tensors.collect()
@@ -73,7 +75,10 @@ fn call(plan: &Plan, graph: &Graph, inputs: &[(Vec<f32>, Vec<usize>)], device: &
 
 /// Each result is off by at most `bound` times the magnitude of its largest element, for all of these extents.
 fn check(source: &str, extents: &[&[i64]], bound: f64) {
-    let graph = graph(source);
+    check_graph(&graph(source), source, extents, bound);
+}
+
+fn check_graph(graph: &Graph, source: &str, extents: &[&[i64]], bound: f64) {
     for (kind, device) in devices() {
         let target = match kind {
             Kind::Cpu => Target::Cpu,
@@ -82,13 +87,13 @@ fn check(source: &str, extents: &[&[i64]], bound: f64) {
         };
         let plan = interpreted(fusion_compiler::compile(graph.clone(), &[target], &|_| (0, 0)));
         for &symbols in extents {
-            let inputs = inputs(&graph, symbols);
+            let inputs = inputs(graph, symbols);
             let values: Vec<Vec<f64>> = inputs
                 .iter()
                 .map(|(elements, _)| elements.iter().copied().map(f64::from).collect())
                 .collect();
-            let expected = interpret(&graph, &values, symbols, Rounding::None);
-            let got = call(&plan, &graph, &inputs, &device);
+            let expected = interpret(graph, &values, symbols, Rounding::None);
+            let got = call(&plan, graph, &inputs, &device);
             assert_eq!(got.len(), expected.len(), "{source}");
             for (got, expected) in got.iter().zip(&expected) {
                 assert_eq!(got.len(), expected.len(), "elements of a result\n{source}");
