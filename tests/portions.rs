@@ -47,6 +47,12 @@ fuse! {
     pub(crate) fn coded_off(p: &mut f32[B, K], codes: &mut i8[B: ..L, K], units: &mut f32[B: ..L], b: &mut f32[B: L.., K]) {
         (p, codes, units, b) = scaled(p, codes, units, b, B, L, K);
     }
+    // A unit that is read where nothing is combined of it, and after that.
+    pub(crate) fn damped(p: &mut f32[B, K], units: &mut f32[B: ..L]) {
+        let most = max(abs(p), K);
+        p = p / (1.0 + most) + units;
+        units = 0.5 * units + most;
+    }
     // Beside what is combined along the dim of other tensors, and along others of its own.
     pub(crate) fn centred(p: &mut f32[B, K], a: &mut f32[B: L.., K], g: f32[B, K], L: dim) -> (f32[], f32[K]) {
         let mean = mean(g, (B, K));
@@ -235,6 +241,28 @@ fn rows_are_combined_and_written_on_their_side_alone() {
     });
 }
 
+/// All threads of a row have read its unit before one writes it.
+#[test]
+fn units_are_read_before_they_are_written() {
+    on_sizes(|device, [rows, before, cols], what| {
+        if cols == 0 {
+            return Ok(());
+        }
+        let (p, units) = (numbers(rows * cols, 0), numbers(before, 9));
+        let (mut p_of, mut units_of) =
+            (tensor(device, &p, rows, cols)?, Tensor::from_slice(device, &units, [before])?);
+        damped(&mut p_of, &mut units_of)?;
+        let unit = |row: usize| units.get(row).copied().unwrap_or(0.0);
+        let most = |row: usize| p[row * cols..][..cols].iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+        let expected: Vec<f32> =
+            (0..rows * cols).map(|i| p[i] / (1.0 + most(i / cols)) + unit(i / cols)).collect();
+        close(&p_of.to_vec()?, &expected, what);
+        let expected: Vec<f32> = (0..before).map(|row| 0.5 * units[row] + most(row)).collect();
+        close(&units_of.to_vec()?, &expected, what);
+        Ok(())
+    });
+}
+
 /// What is combined along the dim is of other tensors, and has a kernel of its own.
 #[test]
 fn other_tensors_are_combined_along_the_dim() {
@@ -327,7 +355,7 @@ fn one_launch_moves_what_is_there() -> Result<()> {
 /// States are updated where they are: a call makes no tensor.
 #[test]
 fn portions_are_written_in_place() {
-    for plan in [&*update::PLAN, &*update_line::PLAN, &*coded::PLAN] {
+    for plan in [&*update::PLAN, &*update_line::PLAN, &*coded::PLAN, &*damped::PLAN] {
         assert_eq!(plan.outputs.len(), 0, "{}", plan.name);
     }
 }

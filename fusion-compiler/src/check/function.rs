@@ -280,8 +280,8 @@ fn declare_param(
         ParamKind::Scalar | ParamKind::Dim(_) => (NodeKind::Scalar(id), AxisSet::EMPTY),
     };
     let portion = param.tensor().and_then(|ty| portion::declare(b, env, ty, fixed));
-    let dtype_or = dtype.unwrap_or(DType::F32);
-    b.graph.params.push(Param { name: text.clone(), dtype: dtype_or, kind, portion, span });
+    let (name, known) = (text.clone(), dtype.unwrap_or(DType::F32));
+    b.graph.params.push(Param { name, dtype: known, kind, portion, span });
     let value = expr::known(dtype.and_then(|dtype| b.leaf(node, dtype, axes, span)));
     env.bind(text, value, if param.is_in_place() { VarKind::InPlace(id) } else { VarKind::Param });
     Some(())

@@ -3,8 +3,8 @@
 //! Invariant: whoever reads an element has done so before it is written: it is read by the thread that writes it, or all
 //! threads that read it wait for each other first.
 
-use super::{Group, Load, Store, walk};
-use crate::ir::graph::{Graph, NodeId, NodeKind, ParamId, ParamKind};
+use super::{Group, Load, Store};
+use crate::ir::graph::{Graph, ParamId, ParamKind};
 
 /// Whether some of a parameter may be read after output `i` has written it.
 pub(super) fn is_read_late(graph: &Graph, groups: &[Group], i: usize, param: ParamId) -> bool {
@@ -18,15 +18,15 @@ fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
     groups.iter().any(|group| !writes(group) && group.loads.contains(&Load::Param(param)))
 }
 
-/// Whether the group that writes output `i` for each row by one thread reads the parameter, as others may do later.
+/// Whether the group that writes output `i` for each row by one thread reads the parameter, as others may do later: where rows are
+/// cut into parts. Those with portions never are, and all threads of a row wait for each other before one writes.
 fn row_reads(graph: &Graph, groups: &[Group], i: usize, param: ParamId) -> bool {
     let by_row = |group: &Group| {
         let of_row = |store: &Store| store.output == Some(i) && !group.is_of_elements(store);
         !group.cols.is_empty() && group.stores.iter().any(of_row)
     };
     let reads = |group: &Group| group.loads.contains(&Load::Param(param));
-    let node = graph.outputs[i].node;
-    groups.iter().any(|group| by_row(group) && reads(group) && !group.combines_before(graph, node, param))
+    groups.iter().any(|group| by_row(group) && reads(group) && !group.has_portions(graph))
 }
 
 /// Whether a group reads the parameter at other places than those that an element is written to.
@@ -41,25 +41,4 @@ fn view_reads(graph: &Graph, groups: &[Group], param: ParamId) -> bool {
 /// Whether an index operation reads the parameter at other places than those that an element is written to.
 fn moved_reads(groups: &[Group], param: ParamId) -> bool {
     groups.iter().any(|group| group.moved.contains_key(&Load::Param(param)))
-}
-
-impl Group {
-    /// Whether a value of a row is only there once all threads that work on it have read the parameter: it is made of what they
-    /// combined of that. Not where a row may be cut into parts, each read by other threads; one with portions never is.
-    fn combines_before(&self, graph: &Graph, node: NodeId, param: ParamId) -> bool {
-        let of_param = |id: NodeId| {
-            let mut found = false;
-            walk(graph, id, &mut |id| {
-                found |= graph.node(id).kind == NodeKind::Input(param);
-                !found
-            });
-            found
-        };
-        let mut combined = false;
-        walk(graph, node, &mut |id| {
-            combined |= !graph.looped_axes(id).is_empty() && of_param(id);
-            !combined
-        });
-        combined && self.has_portions(graph)
-    }
 }
