@@ -135,6 +135,9 @@ fn headers_that_lie_are_refused() -> Result<()> {
         let refused = refusal(rule, &replaced(&file, from, to));
         assert!(refused.contains(expect), "{from} → {to}: {refused}");
     }
+    // More than the count on the device tells apart.
+    let many = replaced(&file, "\"calls\":\"2\"", "\"calls\":\"16777219\"");
+    load(rule.into(), &replaced(&many, "\"skipped\":\"1\"", "\"skipped\":\"16777219\""))?;
     for len in [0, 1, (file.len() as u64) << 1, 1 << 40, u64::MAX] {
         let refused = refusal(rule, &[&len.to_le_bytes(), &file[8..]].concat());
         assert!(refused.contains("no whole file"), "{len}: {refused}");

@@ -3,6 +3,7 @@
 #[path = "../devices/mod.rs"]
 mod devices;
 mod files;
+mod limits;
 mod scales;
 mod state;
 mod threads;

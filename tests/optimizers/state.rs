@@ -12,7 +12,7 @@ use super::{bits, of_points, point};
 const LEN: usize = 5000;
 
 /// A tensor in blocks, whose last is not full, and two that are in none; small ones stand first.
-fn model(device: &Device) -> Result<Arena> {
+pub(super) fn model(device: &Device) -> Result<Arena> {
     let tensors =
         [of_points(device, 70, 3, 1.0)?, of_points(device, LEN, 0, 1.0)?, of_points(device, 1, 5, 1.0)?];
     Arena::new(device, ["bias", "weight", "gain"].into_iter().zip(&tensors))
@@ -32,7 +32,7 @@ fn gradients(params: &Arena, step: usize, bad: bool) -> Result<Arena> {
 }
 
 /// A step with those.
-fn take(optimizer: &mut Optimizer, params: &mut Arena, step: usize, bad: bool) -> Result<()> {
+pub(super) fn take(optimizer: &mut Optimizer, params: &mut Arena, step: usize, bad: bool) -> Result<()> {
     let grads = gradients(params, step, bad)?;
     optimizer.step(params, &grads)
 }
@@ -44,15 +44,15 @@ pub(super) fn fresh_path() -> PathBuf {
     std::env::temp_dir().join(format!("fusion-state-{}-{number}", std::process::id()))
 }
 
-fn eight_bits() -> Rule {
+pub(super) fn eight_bits() -> Rule {
     AdamW { lr: 0.01, state: Precision::Bits8, ..AdamW::default() }.into()
 }
 
-fn sixteen_bits() -> Rule {
+pub(super) fn sixteen_bits() -> Rule {
     AdamW { lr: 0.01, state: Precision::Bf16, ..AdamW::default() }.into()
 }
 
-fn all(params: &Arena) -> Result<Vec<f32>> {
+pub(super) fn all(params: &Arena) -> Result<Vec<f32>> {
     Ok(params.iter().map(|(_, tensor)| tensor.to_vec()).collect::<Result<Vec<_>>>()?.concat())
 }
 
@@ -519,6 +519,9 @@ fn statistics_tell_bytes() {
         let clipped =
             Optimizer::new(Sgd::default(), &params)?.with_max_norm(1.0).with_copy::<f16>(&params)?;
         assert_eq!(clipped.statistics(&params)?.step_bytes, (8 + 8 + 4) * elements);
+        let two =
+            Optimizer::new(Sgd::default(), &params)?.with_copy::<f16>(&params)?.with_average(0.5, &params)?;
+        assert_eq!(two.statistics(&params)?.step_bytes, (12 + 4 + 4 + 8) * elements);
         // Gains of a thousand layers, each in 256 bytes.
         let gains: Vec<(String, &Tensor<f32>)> =
             (0..1000).map(|i| (format!("gain{i}"), &tensors[1])).collect();

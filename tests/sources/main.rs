@@ -29,7 +29,9 @@ fn inputs(graph: &Graph, symbols: &[i64]) -> Vec<(Vec<f32>, Vec<usize>)> {
         (state >> 8) as f32 / (1 << 22) as f32 - 2.0
     };
     let extent = |extent: Option<i64>| extent.and_then(|one| usize::try_from(one).ok()).expect("an extent");
-    let tensors = graph.params.iter().map(|param| {
+    // Views of others come last, and take nothing.
+    let given = graph.params.iter().filter(|param| !matches!(param.kind, ParamKind::View { .. }));
+    let tensors = given.map(|param| {
         let axes = param.kind.axes().expect("all parameters are tensors").iter();
         let shape: Vec<usize> =
             axes.map(|&axis| extent(graph.extent_of(axis, param.portion).eval(symbols))).collect();

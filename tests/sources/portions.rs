@@ -115,3 +115,34 @@ fn any_function_agrees_fused_and_not() {
         check_graph(&off, &format!("#[fuse(off)]\n{source}"), &extents, 1e-5);
     }
 }
+
+/// What is not moved along the dim that is cut may be seen by other names, and in parts.
+#[test]
+fn inner_dims_are_split_merged_and_renamed() {
+    let extent = |name: &String| match name.as_str() {
+        "B" => 7,
+        "L" => 3,
+        "H" => 2,
+        "D" | "T" => 5,
+        "C" => 10,
+        "K" => 20,
+        other => panic!("`{other}` has no extent here"),
+    };
+    for source in [
+        "pub fn f(a: f32[B: ..L, K], p: f32[B]) -> f32[B, H, 10] { split(a, K -> (H, 10)) * p }",
+        "pub fn f(a: f32[B: L.., K], p: f32[B, K], q: f32[L]) -> f32[B, H, 10] { split(a + p, K -> (H, 10)) * sum(q, L) }",
+        "pub fn f(a: f32[B: ..L, C, T], p: f32[B]) -> f32[B, C, T] { group_norm(a, C, 2, T) * p }",
+        "pub fn f(a: f32[B: ..L, C], p: f32[B, H, D]) -> f32[B, C] { a + merge(p, (H, D) -> C) }",
+        "pub fn f(a: &mut f32[B: ..L, C], p: f32[B, H, D]) { a = merge(p, (H, D) -> C); }",
+        "pub fn f(a: &mut f32[B: L.., K], p: f32[B], q: f32[L]) { a = merge(2.0 * split(a, K -> (H, 10)), (H, 10) -> K) + p * sum(q, L); }",
+        "pub fn f(p: &mut f32[B, C], a: &mut f32[B: ..L, C], g: f32[B, H, D]) { p = p - merge(g, (H, D) -> C); a = a * 2.0; }",
+        "pub fn f(a: f32[B: ..L, K], p: f32[B]) -> f32[B, J] { rename(a, K -> J) * p }",
+        "pub fn f(a: f32[B: ..L, C], p: f32[B]) -> f32[B, C, J] { a * rename(a, C -> J) * p }",
+    ] {
+        let fused = graph(source);
+        let extents: Vec<i64> = fused.symbols.iter().map(extent).collect();
+        check_graph(&fused, source, &[&extents], 1e-5);
+        let off = Graph { fusing: Fusing::Off, ..fused };
+        check_graph(&off, &format!("#[fuse(off)]\n{source}"), &[&extents], 1e-5);
+    }
+}

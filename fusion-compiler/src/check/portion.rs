@@ -114,7 +114,7 @@ pub(super) fn check_body(b: &mut Builder<'_>) {
             | NodeKind::Apply(_)
             | NodeKind::Cast => AxisSet::EMPTY,
         };
-        let elsewhere = b.views.iter().any(|(view, _)| *view == id);
+        let elsewhere = b.views.iter().any(|(view, axes)| *view == id && axes.first() != Some(&axis));
         if of && (along.contains(axis) || elsewhere) {
             mistaken.insert(node.span);
         }

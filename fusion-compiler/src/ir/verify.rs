@@ -75,7 +75,8 @@ fn check_param(graph: &Graph, param: &Param) -> Result<(), String> {
             let viewed =
                 of.filter(|of| matches!(of.kind, ParamKind::Tensor { .. }) && of.dtype == param.dtype);
             let own = viewed.and_then(|of| of.kind.axes()).ok_or_else(|| String::from("no such tensor"))?;
-            ensure(param.portion.is_none(), || String::from("a portion seen at other axes"))?;
+            let is_cut = graph.cut_axis().is_some_and(|cut| axes.first() == Some(&cut));
+            ensure(is_cut || param.portion.is_none(), || String::from("a portion seen along another axis"))?;
             ensure(covers(graph, own, axes), || String::from("other extents than its tensor's"))
         }
     }

@@ -481,8 +481,11 @@ pub(crate) fn dims(parser: &mut Parser<'_, '_>) -> Parsed<Vec<Dim>> {
 
 fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
     if parser.cursor().literal().is_some() {
-        let (text, extent) = extent(parser)?;
-        return Ok(Dim { name: text, extent: Some(extent), portion: None });
+        let (name, extent) = extent(parser)?;
+        if parser.symbol() == Some(":") {
+            return Err(parser.error_at(name.at, diag::portion_fixed(&name.text)));
+        }
+        return Ok(Dim { name, extent: Some(extent), portion: None });
     }
     if parser.word().is_none_or(|word| super::tokens::is_keyword(&word)) {
         let found = parser.found();
@@ -512,6 +515,11 @@ fn dim(parser: &mut Parser<'_, '_>) -> Parsed<Dim> {
     }
 }
 
+/// Whether a dim ends here.
+fn is_end(parser: &Parser<'_, '_>) -> bool {
+    parser.at_end() || parser.symbol() == Some(",")
+}
+
 /// `..L` or `L..`, which a parameter has of a dim.
 fn portion(parser: &mut Parser<'_, '_>, dim: &str) -> Parsed<(Portion, Name)> {
     let before = parser.eat("..").is_some();
@@ -521,9 +529,9 @@ fn portion(parser: &mut Parser<'_, '_>, dim: &str) -> Parsed<(Portion, Name)> {
     }
     let place = parser.name("the name of a dim")?;
     match (before, before || parser.eat("..").is_some()) {
-        (true, _) => Ok((Portion::Before, place)),
-        (false, true) => Ok((Portion::After, place)),
-        (false, false) => Err(parser.error(diag::portion_form(dim))),
+        (true, _) if is_end(parser) => Ok((Portion::Before, place)),
+        (false, true) if is_end(parser) => Ok((Portion::After, place)),
+        (_, _) => Err(parser.error(diag::portion_form(dim))),
     }
 }
 

@@ -176,8 +176,8 @@ impl<T: Element> Arena<T> {
         names.iter().zip(starts).zip(shapes).map(|((name, &start), shape)| (name.as_str(), start, shape))
     }
 
-    /// Whether the other arena has the same tensors, or what is not the same.
-    pub(super) fn check_layout<U: Element>(&self, other: &Arena<U>) -> Result<()> {
+    /// Whether the other arena, of which this is to be told, has the same tensors, or what is not the same.
+    pub(super) fn check_layout<U: Element>(&self, other: &Arena<U>, what: &str) -> Result<()> {
         if Arc::ptr_eq(&self.layout, &other.layout) || self.layout == other.layout {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl<T: Element> Arena<T> {
         let text =
             |shape: Option<Shape>| shape.map_or("is missing".into(), |shape| format!("has shape {shape}"));
         let (one, two) = (text(shape(&self.layout, name)), text(shape(&other.layout, name)));
-        let what = format!("{one} among the parameters, and {two} among the gradients: use `zeros_like`");
+        let what = format!("{one} among the parameters, and {two} among {what}");
         Err(Error::Parameter { name: name.clone(), what })
     }
 

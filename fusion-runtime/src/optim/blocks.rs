@@ -87,9 +87,9 @@ impl Blocks {
                 p, mean, squares, units, m, v, g, factor, skipped, calls, lr, fresh1, log1, fresh2, log2,
                 eps, up, l2, decay, seed,
             ),
-            Some((q, kept)) => q.lend(0, rows, |q| {
+            Some((q, taken)) => q.lend(0, rows, |q| {
                 update::adam_8bit_followed(
-                    p, mean, squares, units, m, v, q, g, kept, factor, skipped, calls, lr, fresh1, log1,
+                    p, mean, squares, units, m, v, q, g, taken, factor, skipped, calls, lr, fresh1, log1,
                     fresh2, log2, eps, up, l2, decay, seed,
                 )
             }),

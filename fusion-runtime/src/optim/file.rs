@@ -114,13 +114,18 @@ impl Optimizer {
     /// device.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be written, or two tensors in it would have one name; as `Tensor::to_vec`.
+    /// `Error::File` where it cannot be written, or two tensors in it would have one name; `Error::Parameter` where the device has a
+    /// learning rate that no step can be taken with; as `Tensor::to_vec`.
     pub fn save(&self, path: impl AsRef<Path>, params: &Arena) -> Result<()> {
         self.check_params(params)?;
         let path = path.as_ref();
         let error = |what: String| Error::File { path: path.display().to_string(), what };
         let mut arrays = self.arrays(params)?;
         let (mut views, mut keys) = (vec![], HashSet::new());
+        // What stands beside the tensors in a file goes by this name.
+        if params.get("__metadata__").is_some() {
+            return Err(error("a parameter cannot be `__metadata__` in a file: rename it".into()));
+        }
         for array in &mut arrays {
             let (entries, dtype) = (array.entries(params), array.elements.dtype());
             let bytes = &*array.elements.bytes();
@@ -146,6 +151,7 @@ impl Optimizer {
         if lr != rule.lr() as f32 {
             // What was written on the device.
             *rule.lr_mut() = f64::from(lr);
+            rule.check()?;
         }
         let options = rule.options().into_iter().map(|(name, value)| (format!("{OPTION}{name}"), value));
         let facts = facts.map(|(name, value)| (name.to_string(), value));

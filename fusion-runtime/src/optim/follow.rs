@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use super::Arena;
-use super::rule::{Rule, States, Step};
+use super::rule::{Rule, States, Step, fresh};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -14,8 +14,8 @@ use crate::tensor::{Float, Tensor};
 #[derive(Debug)]
 pub(super) struct Follower<T: Float> {
     arena: Arena<T>,
-    /// How much of it is kept at each step, none of a copy.
-    kept: f32,
+    /// How much of what is new is taken at each step, all of it by a copy.
+    taken: f32,
     is_average: bool,
 }
 
@@ -23,6 +23,9 @@ pub(super) struct Follower<T: Float> {
 pub(super) trait Follow: Debug + Send + Sync {
     /// Its `Arena<T>`.
     fn arena(&self) -> &dyn Any;
+
+    /// That its tensors are those of the parameters.
+    fn check(&self, params: &Arena) -> Result<()>;
 
     /// Whether it is an average of steps, and not a copy.
     fn is_average(&self) -> bool;
@@ -45,10 +48,10 @@ pub(super) trait Follow: Debug + Send + Sync {
 impl<T: Float> Follower<T> {
     /// Begins as the parameters are; a copy if nothing is said of an average.
     pub(super) fn new(params: &Arena, average: Option<f64>) -> Result<Follower<T>> {
-        let mut follower = Follower { arena: params.zeros_of()?, kept: 0.0, is_average: average.is_some() };
+        let mut follower = Follower { arena: params.zeros_of()?, taken: 1.0, is_average: average.is_some() };
         let zero = Tensor::zeros(params.device(), [])?;
         follower.follow(params.flat(), &zero, &zero)?;
-        follower.kept = average.unwrap_or(0.0) as f32;
+        follower.taken = average.map_or(1.0, fresh);
         Ok(follower)
     }
 }
@@ -56,6 +59,10 @@ impl<T: Float> Follower<T> {
 impl<T: Float> Follow for Follower<T> {
     fn arena(&self) -> &dyn Any {
         &self.arena
+    }
+
+    fn check(&self, params: &Arena) -> Result<()> {
+        params.check_layout(&self.arena, "what follows them: make it of these parameters")
     }
 
     fn is_average(&self) -> bool {
@@ -71,13 +78,13 @@ impl<T: Float> Follow for Follower<T> {
     }
 
     fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()> {
-        let kept = self.kept;
-        self.arena.update(|q| rule.step(states, step.followed_by(q, kept)))
+        let taken = self.taken;
+        self.arena.update(|q| rule.step(states, step.followed_by(q, taken)))
     }
 
     fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()> {
-        let kept = self.kept;
-        self.arena.update(|q| update::follow(q, p, before, skipped, kept))
+        let taken = self.taken;
+        self.arena.update(|q| update::follow(q, p, before, skipped, taken))
     }
 
     fn to(&self, device: &Device) -> Result<Box<dyn Follow>> {

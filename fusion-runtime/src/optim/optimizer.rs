@@ -84,7 +84,7 @@ impl Optimizer {
         self
     }
 
-    /// The same of which a step with gradients that are not all finite is an `Error::NotFinite`, as `error_if_nonfinite` of
+    /// The same of which a step with gradients that are not all finite, or whose norm is not, is an `Error::NotFinite`, as `error_if_nonfinite` of
     /// `torch.nn.utils.clip_grad_norm_`: each step waits for the device.
     pub fn with_error_if_nonfinite(mut self) -> Optimizer {
         self.errors = true;
@@ -105,8 +105,12 @@ impl Optimizer {
     /// `torch.optim.swa_utils.AveragedModel`; written as a copy is.
     ///
     /// # Errors
-    /// As `with_copy`; `Error::Parameter` if there is one.
+    /// As `with_copy`; `Error::Parameter` if there is one, or for a decay that is not from 0 to 1.
     pub fn with_average(self, decay: f64, params: &Arena) -> Result<Optimizer> {
+        if !(0.0..=1.0).contains(&decay) {
+            let what = format!("cannot have the decay {decay}: it must be from 0 to 1");
+            return Err(Error::Parameter { name: "average".into(), what });
+        }
         if self.average().is_some() {
             let what = "is there already: an optimizer keeps one".into();
             return Err(Error::Parameter { name: "average".into(), what });
@@ -161,10 +165,13 @@ impl Optimizer {
     /// Sets the learning rate of the steps to come, without waiting for those before.
     ///
     /// # Errors
-    /// As `Tensor::full`.
+    /// As `Tensor::full`, and as `new` for a rate that no step can be taken with.
     pub fn set_lr(&mut self, lr: f64) -> Result<()> {
+        let mut rule = self.rule;
+        *rule.lr_mut() = lr;
+        rule.check()?;
         self.lr = Tensor::full(self.lr.device(), lr as f32, [])?;
-        *self.rule.lr_mut() = lr;
+        self.rule = rule;
         Ok(())
     }
 
@@ -188,7 +195,7 @@ impl Optimizer {
     }
 
     /// One step with gradients of a loss that was multiplied by the scale. It changes nothing and does not count where they are
-    /// not finite; as the device alone knows then how many steps were taken, the steps after it do the same.
+    /// not finite, or so large that the sum of their squares is not; as the device alone knows then how many steps were taken, the steps after it do the same.
     ///
     /// # Errors
     /// As `step`.
@@ -197,7 +204,7 @@ impl Optimizer {
     }
 
     fn advance(&mut self, params: &mut Arena, grads: &Arena, scale: Option<&Tensor<f32>>) -> Result<()> {
-        params.check_layout(grads)?;
+        params.check_layout(grads, "the gradients: use `zeros_like`")?;
         self.check_params(params)?;
         if let Some(norm) = self.max_norm.filter(|norm| norm.is_nan() || *norm < 0.0) {
             let what = format!("cannot be {norm}: it must be a number from 0 on");
@@ -248,6 +255,7 @@ impl Optimizer {
         let len = params.flat().len();
         let large = if self.blocks.is_some() { params.large() } else { 0 };
         let in_halves = self.halves.as_ref().is_none_or(|halves| halves.len() == len);
+        self.followers.iter().try_for_each(|follower| follower.check(params))?;
         if in_blocks == large && in_halves && self.states.iter().all(|state| state.len() + in_blocks == len) {
             return Ok(());
         }
@@ -266,7 +274,8 @@ impl Optimizer {
     /// # Errors
     /// As `Tensor::item`.
     pub fn steps(&self) -> Result<u64> {
-        Ok(self.calls - self.skipped.item()? as u64)
+        // A count of 2²⁴ and more is rounded.
+        Ok(self.calls.saturating_sub(self.skipped.item()? as u64))
     }
 
     /// Steps that changed nothing, on the device.

@@ -121,6 +121,10 @@ fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> R
 impl Rule {
     /// Whether options go together, as in PyTorch.
     fn check_together(&self) -> Result<(), Error> {
+        if (self.lr() as f32).is_infinite() {
+            let what = format!("cannot be {}: it must be a number of 32 bits", self.lr());
+            return Err(Error::Parameter { name: "lr".into(), what });
+        }
         match self {
             Rule::Sgd(Sgd { nesterov: true, momentum, dampening, .. })
                 if *momentum == 0.0 || *dampening != 0.0 =>

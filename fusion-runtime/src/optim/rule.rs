@@ -40,8 +40,9 @@ pub enum Precision {
     /// 2 bytes for each number, of 8 binary digits, in the launch that updates. Numbers are rounded up or down at random, the same way in
     /// each run, so often that what is stored is right on average: means move by less than their last digit, too.
     Bf16,
-    /// A byte for each number, of tensors of 4096 elements or more; of others as `F32`. A step is a launch for each of the two. Each 256
-    /// elements have a unit, the largest of them, as with Dettmers et al. 2022; a byte is an exponent and three digits of a
+    /// A byte for each number, of tensors of 4096 elements or more; of others as `F32`, in one launch. Each 256
+    /// elements have a unit, the largest of them, as with Dettmers et al. 2022, so that a gradient among them that is not finite, and not
+    /// skipped, leaves nothing of their means; a byte is an exponent and three digits of a
     /// number from 2 on, less 2, and numbers are rounded up or down at random, the same way in each run, so that what is too
     /// small for a code is not lost.
     Bits8,
@@ -242,15 +243,15 @@ pub(super) struct Step<'a, T: Float> {
     pub(super) g: &'a Tensor<f32>,
     pub(super) lr: &'a Tensor<f32>,
     pub(super) how: Gradients<'a>,
-    /// What follows the parameters, of which so much is kept.
+    /// What follows the parameters, which take so much of what is new.
     pub(super) followed: Option<(&'a mut Tensor<T>, f32)>,
 }
 
 impl<'a, T: Float> Step<'a, T> {
     /// The same by which this follows too.
-    pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, kept: f32) -> Step<'a, U> {
+    pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, taken: f32) -> Step<'a, U> {
         let Step { p, g, lr, how, .. } = self;
-        Step { p, g, lr, how, followed: Some((q, kept)) }
+        Step { p, g, lr, how, followed: Some((q, taken)) }
     }
 }
 
@@ -272,14 +273,14 @@ macro_rules! call {
         let $crate::optim::rule::Step { p, g, lr, how, followed } = $step;
         match (how, followed) {
             (Gradients::Plain(t), None) => update::$plain(p, $($s,)* g, t as f32, lr, $($option),*),
-            (Gradients::Plain(t), Some((q, kept))) => {
-                update::$followed(p, $($s,)* q, g, kept, t as f32, lr, $($option),*)
+            (Gradients::Plain(t), Some((q, taken))) => {
+                update::$followed(p, $($s,)* q, g, taken, t as f32, lr, $($option),*)
             }
             (Gradients::Clipped { scale, most, calls, skipped }, None) => {
                 update::$clipped(p, $($s,)* skipped, g, scale, most as f32, calls as f32, lr, $($option),*)
             }
-            (Gradients::Clipped { scale, most, calls, skipped }, Some((q, kept))) => update::$followed_clipped(
-                p, $($s,)* q, skipped, g, scale, most as f32, kept, calls as f32, lr, $($option),*
+            (Gradients::Clipped { scale, most, calls, skipped }, Some((q, taken))) => update::$followed_clipped(
+                p, $($s,)* q, skipped, g, scale, most as f32, taken, calls as f32, lr, $($option),*
             ),
         }
     }};
@@ -478,7 +479,7 @@ impl AdamNumbers {
 }
 
 /// What is taken of something new where so much of the old is kept.
-fn fresh(kept: f64) -> f32 {
+pub(super) fn fresh(kept: f64) -> f32 {
     (1.0 - kept) as f32
 }
 

@@ -46,6 +46,7 @@ impl Schedule {
         match *self {
             Schedule::Constant { lr } => lr,
             Schedule::LinearWarmup { lr, warmup } => lr * warm(step, warmup),
+            Schedule::Cosine { min, total, .. } if step >= total => min,
             Schedule::Cosine { lr, warmup, .. } if step < warmup => lr * warm(step, warmup),
             Schedule::Cosine { lr, min, warmup, total } => {
                 anneal(lr, min, (step - warmup) as f64, total.saturating_sub(warmup).max(1) as f64)

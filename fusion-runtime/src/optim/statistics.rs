@@ -51,12 +51,14 @@ impl Optimizer {
         let efficiency = if parameter_bytes == 0 { 1.0 } else { elements / parameter_bytes as f64 };
         // Parameters and states are read and written, gradients read, once more for their norm.
         let gradients = parameter_bytes * if self.takes_norm() { 2 } else { 1 };
+        // Each follower but the first has a launch of its own.
+        let alone = self.followers.len().saturating_sub(1) * parameter_bytes;
         Ok(Statistics {
             tensors: params.len(),
             parameter_bytes,
             state_bytes,
             efficiency,
-            step_bytes: 2 * (parameter_bytes + state_bytes) + gradients,
+            step_bytes: 2 * (parameter_bytes + state_bytes) + gradients + alone,
             measured: None,
             suggestions: self.suggestions(params, efficiency),
         })
@@ -74,7 +76,8 @@ impl Optimizer {
         let mut statistics = self.statistics(params)?;
         let bytes_per_second = statistics.step_bytes as f64 / time.as_secs_f64().max(1e-9);
         let measured = Measured { time, bytes_per_second, copy_bytes_per_second };
-        if measured.bytes_per_second < 0.5 * copy_bytes_per_second && statistics.step_bytes < SMALL_STEP {
+        let is_small = (1..SMALL_STEP).contains(&statistics.step_bytes);
+        if measured.bytes_per_second < 0.5 * copy_bytes_per_second && is_small {
             statistics.suggestions.push(format!(
                 "a step moves {} bytes, for which a launch costs more than its memory: put more parameters into one arena",
                 statistics.step_bytes

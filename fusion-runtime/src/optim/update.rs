@@ -38,15 +38,15 @@ macro_rules! updates {
                     skipped = if finite { skipped } else { skipped + 1.0 };
                 }
                 pub(super) fn $followed<T>(
-                    p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], g: f32[N], kept: f32, t: f32, lr: f32[],
+                    p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], g: f32[N], taken: f32, t: f32, lr: f32[],
                     $($option: $number),*
                 ) {
                     (p, $($s),*) = $of(p, $($s,)* g, t, lr, $($option,)* $($place)?);
-                    q = following(q as f32, p, kept);
+                    q = following(q as f32, p, taken);
                 }
                 pub(super) fn $followed_clipped<T>(
                     p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], skipped: &mut f32[], g: f32[N], scale: f32[],
-                    most: f32, kept: f32, calls: f32, lr: f32[], $($option: $number),*
+                    most: f32, taken: f32, calls: f32, lr: f32[], $($option: $number),*
                 ) {
                     let (g, finite) = clip(g, N, scale, most);
                     (p, $($s),*) = if finite {
@@ -54,7 +54,7 @@ macro_rules! updates {
                     } else {
                         (p, $($s),*)
                     };
-                    q = if finite { following(q as f32, p, kept) } else { q as f32 };
+                    q = if finite { following(q as f32, p, taken) } else { q as f32 };
                     skipped = if finite { skipped } else { skipped + 1.0 };
                 }
             )*
@@ -131,8 +131,10 @@ updates! {
         (fma(-lr, sign(mean_of(m, g, fresh1)), decayed(p, lr, decay)), mean_of(m, g, fresh2))
     }
 
-    // Parameters in another type, which follow the first ones slowly or are the same.
-    fn following(q, p, kept) { if kept == 0.0 { p } else { fma(q - p, kept, p) } }
+    // Parameters in another type, which follow the first ones slowly, are the same, or stay where they are.
+    fn following(q, p, taken) {
+        if taken == 1.0 { p } else { if taken == 0.0 { q } else { fma(p - q, taken, q) } }
+    }
 
     // Gradients without their factor, of a norm of at most `most`, and whether they are finite.
     fn clip(g, N: dim, scale, most) {
@@ -220,7 +222,7 @@ updates! {
     }
     pub(super) fn adam_8bit_followed<T>(
         p: &mut f32[B, K = 256], m_code: &mut u8[B: ..L, K], v_code: &mut u8[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], kept: f32, factor: f32[],
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], taken: f32, factor: f32[],
         skipped: f32[], calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
         sign: f32, l2: f32, decay: f32, seed: u32,
     ) {
@@ -228,7 +230,7 @@ updates! {
             p, m_code, v_code, units, m, v, g, factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps,
             sign, l2, decay, seed, B, K, L,
         );
-        q = if factor >= 0.0 { following(q as f32, p, kept) } else { q as f32 };
+        q = if factor >= 0.0 { following(q as f32, p, taken) } else { q as f32 };
     }
 
     // Both means in one number, each by the bits of its bf16: that of gradients, then that of their squares.
@@ -246,8 +248,8 @@ updates! {
     }
 
     // After a step that was not skipped.
-    pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], kept: f32) {
-        q = if before == skipped { following(q as f32, p, kept) } else { q as f32 };
+    pub(super) fn follow<T>(q: &mut T[N], p: f32[N], before: f32[], skipped: f32[], taken: f32) {
+        q = if before == skipped { following(q as f32, p, taken) } else { q as f32 };
     }
   }
   [sgd sgd_clipped sgd_followed sgd_followed_clipped]
