@@ -10,7 +10,7 @@ use super::build::{Builder, Env};
 use super::dims;
 use crate::diag;
 use crate::ir::dim::DimOp;
-use crate::ir::graph::{Axis, AxisSet, Cut, NodeKind, Param, ParamKind, Portion, Sum};
+use crate::ir::graph::{Axis, Cut, NodeKind, Param, ParamKind, Portion, Sum};
 use crate::parse::ast::{Dim, Function, TensorType};
 use crate::parse::upper;
 
@@ -92,30 +92,13 @@ pub(super) fn check_body(b: &mut Builder<'_>) {
     let mut portions = vec![false; b.graph.nodes.len()];
     let mut mistaken = BTreeSet::new();
     for (id, node) in b.graph.iter() {
-        let of = match node.kind {
-            NodeKind::Input(param) => b.graph.param(param).portion.is_some(),
-            NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast
-            | NodeKind::Reduce(..)
-            | NodeKind::At(_) => node.args.iter().any(|arg| portions[arg.0 as usize]),
-        };
-        let along = match node.kind {
-            NodeKind::Reduce(_, axes) => axes,
-            NodeKind::At(axis) => AxisSet::EMPTY.with(axis),
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast => AxisSet::EMPTY,
-        };
+        let is_portion =
+            matches!(node.kind, NodeKind::Input(param) if b.graph.param(param).portion.is_some());
+        let of = is_portion || node.args.iter().any(|arg| portions[arg.0 as usize]);
+        let combined = matches!(node.kind, NodeKind::Reduce(_, axes) if axes.contains(axis));
+        let moved = matches!(node.kind, NodeKind::At(along) if along == axis);
         let elsewhere = b.views.iter().any(|(view, axes)| *view == id && axes.first() != Some(&axis));
-        if of && (along.contains(axis) || elsewhere) {
+        if of && (combined || moved || elsewhere) {
             mistaken.insert(node.span);
         }
         portions[id.0 as usize] = of;
