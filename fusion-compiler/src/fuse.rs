@@ -20,6 +20,7 @@ mod in_place;
 mod loops;
 mod points;
 mod rules;
+mod space;
 
 pub use loops::fuse_for;
 
@@ -377,66 +378,6 @@ impl Group {
         self.nodes = nodes.into_iter().collect();
     }
 
-    /// The axes of the space of all that is stored, and those of its rows where elements are combined in a loop; or what
-    /// has to be stored for there to be one space, and why.
-    fn space_of(&self, graph: &Graph) -> Result<(Vec<AxisId>, Vec<AxisId>), (NodeId, Reason)> {
-        let looped = |id: &NodeId| !graph.looped_axes(*id).is_empty();
-        let reduces: Vec<NodeId> = self.nodes.iter().copied().filter(looped).collect();
-        let cut = |id: NodeId| (id, Reason::Rows(graph.looped_axes(id)));
-        let Some(&last) = reduces.last() else {
-            let order = self.stores[0].order.clone();
-            let different = self.stores.iter().find(|store| store.order != order);
-            return different.map_or(Ok((order, vec![])), |store| Err((store.node, Reason::Order)));
-        };
-        let fitting = reduces.iter().rev().find_map(|&id| Some((id, self.rows_and_cols(graph, id)?)));
-        let (hero, (rows, cols)) = fitting.ok_or(cut(last))?;
-        let stored = |id: NodeId| self.stores.iter().any(|store| store.node == id);
-        let space = |id: NodeId| (graph.node(id).axes, graph.looped_axes(id));
-        let in_loops: AxisSet = rows.iter().chain(&cols).copied().collect();
-        let in_the_way = |&&id: &&NodeId| match graph.looped_axes(id).is_empty() {
-            true => !graph.written_out(id).intersection(in_loops).is_empty(),
-            false => space(id) != space(hero),
-        };
-        match self.nodes.iter().rev().find(in_the_way) {
-            None => Ok((rows, cols)),
-            Some(&other) if stored(other) => Err(cut(hero)),
-            Some(&other) => Err((other, Reason::Rows(along(graph, other)))),
-        }
-    }
-
-    /// The axes of rows and those of their elements, if everything stored has those of the rows that `reduce` gives a
-    /// value for, or those of their elements, too: rows one after another, or side by side where they are read so.
-    fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<(Vec<AxisId>, Vec<AxisId>)> {
-        let (rows, cols) = (graph.node(reduce).axes, graph.looped_axes(reduce));
-        let in_row = |axis: &AxisId| cols.contains(*axis);
-        let order = match self.stores.iter().find(|store| store.order.iter().any(in_row)) {
-            Some(store) => store.order.clone(),
-            None => {
-                let inner = natural_order(graph, graph.node(reduce).args[0]).into_iter().filter(in_row);
-                self.stores[0].order.iter().copied().chain(inner).collect()
-            }
-        };
-        let (of_cols, of_rows): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|axis| in_row(axis));
-        let first = order.iter().position(in_row)?;
-        let together = order[first..].starts_with(&of_cols);
-        let beside = first + of_cols.len() < order.len();
-        let fits = |store: &Store| store.order == of_rows || store.order == order;
-        let (is_rows, is_cols) = (
-            of_rows.iter().copied().collect::<AxisSet>() == rows,
-            of_cols.iter().copied().collect::<AxisSet>() == cols,
-        );
-        let whole = is_rows && is_cols && together && self.stores.iter().all(fits);
-        let next = of_rows.last().copied();
-        let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols, next);
-        let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
-        // What has a portion is written row by row, one after another.
-        let is_cut = graph.cut_axis().is_some_and(|cut| beside || cols.contains(cut));
-        if is_cut && self.has_portions(graph) {
-            return None;
-        }
-        (whole && reads).then_some((of_rows, of_cols))
-    }
-
     /// Whether a store of a group with rows is of their elements, and not of rows.
     pub fn is_of_elements(&self, store: &Store) -> bool {
         store.order.iter().any(|axis| self.cols.contains(axis))
@@ -473,7 +414,10 @@ impl Group {
         let both = |load: &Load| self.loads.contains(load) && !budget.is_twice(*load);
         let both: BTreeSet<Load> = self.stores.iter().filter_map(in_place).filter(both).collect();
         let ones = self.loads.iter().filter(|load| !both.contains(load) && is_one(graph, **load)).count();
-        self.loads.len() + self.stores.len() - both.len() - ones.min(budget.uniforms_max)
+        // What parts of all rows give is passed on.
+        let partials =
+            self.space_of(graph).map_or(0, |(rows, cols)| self.combined_of_all(graph, (&rows, &cols)).len());
+        self.loads.len() + self.stores.len() + partials - both.len() - ones.min(budget.uniforms_max)
     }
 
     /// The axes that threads are spread over: those of `order` that no thread runs through by itself.

@@ -227,15 +227,16 @@ fn variants(
 /// The ways for a team to combine what its threads have, in order of preference. Parts of rows are too long for that to
 /// matter.
 fn forms(target: Target, way: Way) -> Vec<Way> {
-    match (target, way.as_slice()) {
-        (Target::Wgsl, [scheduled]) if scheduled.common && scheduled.kernel.beside == 1 => {
-            let mut by_subgroups = scheduled.clone();
-            by_subgroups.when.push(Condition::Subgroups(scheduled.kernel.team));
-            by_subgroups.kernel = verified_kernel(legalize::by_subgroups(by_subgroups.kernel));
-            vec![vec![by_subgroups], way]
-        }
-        (Target::Ptx | Target::Wgsl | Target::Cpu, _) => vec![way],
+    let matters = |scheduled: &Scheduled| scheduled.common && scheduled.kernel.beside == 1;
+    if target != Target::Wgsl || !way.iter().any(matters) {
+        return vec![way];
     }
+    let mut by_subgroups = way.clone();
+    for scheduled in by_subgroups.iter_mut().filter(|scheduled| matters(scheduled)) {
+        scheduled.when.push(Condition::Subgroups(scheduled.kernel.team));
+        scheduled.kernel = verified_kernel(legalize::by_subgroups(scheduled.kernel.clone()));
+    }
+    vec![by_subgroups, way]
 }
 
 fn launch(

@@ -10,7 +10,7 @@ use crate::assemble::{
 };
 use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{AxisId, Dest, Graph, NodeId, Portion, SpanId};
+use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, Portion, SpanId};
 use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Target, Text, Traffic, Ways};
 use crate::schedule::Schedule;
 
@@ -187,24 +187,32 @@ fn group_summary(
     }
 }
 
-/// What the kernel is about: `row reduction along D: max, sum`.
+/// What the kernel is about: `row reduction along D: max, sum`, and after what of all rows.
 fn hero(graph: &Graph, group: &Group, schedule: Schedule) -> String {
-    let mut reduces: Vec<String> = Vec::new();
-    let mut along: Vec<&str> = Vec::new();
-    for &id in group.nodes.iter().filter(|&&id| !graph.looped_axes(id).is_empty()) {
-        let name = value_name(graph, id);
-        if !reduces.contains(&name) {
-            reduces.push(name);
-        }
-        let axes = group.cols.iter().filter(|&&axis| graph.looped_axes(id).contains(axis));
-        for name in axes.map(|&axis| graph.axis(axis).name.as_str()) {
-            if !along.contains(&name) {
-                along.push(name);
-            }
-        }
-    }
+    let looped = |id: &&NodeId| !graph.looped_axes(**id).is_empty();
+    let of_all = group.of_all(graph);
+    let (before, reduces): (Vec<NodeId>, Vec<NodeId>) =
+        group.nodes.iter().filter(looped).partition(|id| of_all.contains(id));
     if reduces.is_empty() {
         return schedule.name().into();
     }
-    format!("{} reduction along {}: {}", schedule.name(), along.join(", "), reduces.join(", "))
+    let names = |ids: &[NodeId]| {
+        let mut names: Vec<String> = Vec::new();
+        for name in ids.iter().map(|&id| value_name(graph, id)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.join(", ")
+    };
+    let along = |ids: &[NodeId]| {
+        let axes = ids.iter().map(|&id| graph.looped_axes(id)).fold(AxisSet::EMPTY, AxisSet::union);
+        let axes = group.order.iter().chain(&group.cols).filter(|&&axis| axes.contains(axis));
+        axes.map(|&axis| graph.axis(axis).name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let hero = format!("{} reduction along {}: {}", schedule.name(), along(&reduces), names(&reduces));
+    match before.as_slice() {
+        [] => hero,
+        before => format!("{hero}, after {} along {}", names(before), along(before)),
+    }
 }

@@ -296,3 +296,22 @@ fn no_kernel_binds_more_than_its_target_can() {
     let launches = plan.programs[0].steps.iter().flat_map(|step| step.variants.iter());
     assert!({ launches }.flat_map(|variant| variant.launches.iter()).all(|launch| launch.buffers.len() <= 8));
 }
+
+/// What is combined of all rows is so in parts, whatever their number, and the kernel of the rows combines those; it stores what is
+/// of no row, too.
+#[test]
+fn rows_after_all_of_them_are_two_kernels() {
+    check(
+        "pub fn f(x: f32[N, D = 256], s: &mut f32[N], most: f32) -> (f32[N, D], f32[]) {
+            let y = x * min(1.0, most / norm(x));
+            s = max(abs(y), D);
+            (y / s, norm(x))
+        }",
+        &[(&[0], 2), (&[1], 2), (&[100], 2), (&[1024], 2), (&[1 << 20], 2)],
+    );
+    // Two of them, of what the rows do not read.
+    check(
+        "pub fn f(x: f32[N, H, D = 99], y: f32[N, H, D]) -> f32[N, H] { logsumexp(x, D) * sum(y) + max(y * y) }",
+        &[(&[0, 3], 2), (&[5, 7], 2), (&[3000, 100], 2)],
+    );
+}

@@ -6,6 +6,7 @@
 #[path = "../devices/mod.rs"]
 mod devices;
 
+mod after_all;
 mod bits;
 mod columns;
 mod dims;

@@ -19,14 +19,17 @@ fn other_reads(groups: &[Group], i: usize, param: ParamId) -> bool {
 }
 
 /// Whether the group that writes output `i` for each row by one thread reads the parameter, as others may do later: where rows are
-/// cut into parts. Those with portions never are, and all threads of a row wait for each other before one writes.
+/// cut into parts, or the output is of none of them. Those with portions are never cut, and all threads of a row wait for each other
+/// before one writes.
 fn row_reads(graph: &Graph, groups: &[Group], i: usize, param: ParamId) -> bool {
     let by_row = |group: &Group| {
-        let of_row = |store: &Store| store.output == Some(i) && !group.is_of_elements(store);
+        let of_row = |store: &Store| {
+            let waits = group.has_portions(graph) && !group.is_of_none(store);
+            store.output == Some(i) && !group.is_of_elements(store) && !waits
+        };
         !group.cols.is_empty() && group.stores.iter().any(of_row)
     };
-    let reads = |group: &Group| group.loads.contains(&Load::Param(param));
-    groups.iter().any(|group| by_row(group) && reads(group) && !group.has_portions(graph))
+    groups.iter().any(|group| by_row(group) && group.loads.contains(&Load::Param(param)))
 }
 
 /// Whether a group reads the parameter at other places than those that an element is written to.

@@ -224,6 +224,11 @@ impl<'w> Body<'w> {
         self.values.insert((id, vec![]), (Level::Item, value));
     }
 
+    /// Gives a value that all rows have in common, made before there is one.
+    pub(super) fn set_of_all(&mut self, id: NodeId, value: Value) {
+        self.values.insert((id, vec![]), (Level::Top, value));
+    }
+
     /// Writes a value of the row, or of the lanes at a place in it, to a buffer.
     pub(super) fn store(&mut self, buffer: BufferId, id: NodeId, place: &Place) -> Stmt {
         let of_row = self.level(&(id, vec![])) != Level::Inner;
@@ -523,8 +528,7 @@ fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {
     for &id in &work.group.nodes {
         let node = work.graph.node(id);
         let loaded = work.loads.contains_key(&Load::Stored(id));
-        let follows =
-            !work.graph.looped_axes(id).is_empty() || node.args.iter().any(|arg| found.contains(arg));
+        let follows = work.combines_row(id) || node.args.iter().any(|arg| found.contains(arg));
         if follows && !loaded {
             found.insert(id);
         }

@@ -118,9 +118,39 @@ const INNER_MIN: i64 = 1024;
 /// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim where that is
 /// long, else along the outermost axis.
 pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
+    let Some((cut, all)) = uncut(work, facts, schedule) else { return vec![] };
+    let (extent, is_line) = (cut.extent.clone(), cut.outer.is_empty());
+    let made = match schedule {
+        Schedule::Pointwise => None,
+        Schedule::Row => Some(of_lines(work, facts, cut)),
+        Schedule::Column => of_columns(work, facts, cut),
+    };
+    let Some((cut, mut when)) = made else { return vec![] };
+    when.push(Condition::AtLeast(all, row_min(work, facts, schedule)));
+    let mut cuts = vec![(cut, when.clone())];
+    if !is_line {
+        cuts[0].1.push(Condition::AtLeast(extent, INNER_MIN));
+        cuts.push((along_outermost(work, &cuts[0].0), when));
+    }
+    cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));
+    cuts.iter_mut().for_each(|(_, when)| when.retain(|condition| condition.known().is_none()));
+    cuts
+}
+
+/// How to cut the only row, whose parts every block may combine again, and when it pays.
+pub(super) fn into_few(work: &Work<'_>, facts: &TargetFacts) -> Option<(Cut, Condition)> {
+    let (cut, all) = uncut(work, facts, Schedule::Row)?;
+    let (is_line, len) = (cut.outer.is_empty(), len_of_few(&all, facts));
+    let cut = Cut { count: cut.extent.clone().ceil_div(len.clone()), len, ..cut };
+    let cut = if is_line { cut } else { along_outermost(work, &cut) };
+    Some((cut, Condition::AtLeast(all, facts.parts.row_min)))
+}
+
+/// Rows, and of how many elements, before they are cut.
+fn uncut(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Option<(Cut, DimExpr)> {
     let (graph, group) = (work.graph, work.group);
     if graph.axes.len() + AXES_OF_PARTS > AXES_MAX {
-        return vec![];
+        return None;
     }
     let all = cols(graph, group, &work.operands);
     let in_line = match schedule {
@@ -128,39 +158,24 @@ pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> 
         Schedule::Column | Schedule::Pointwise => 1,
     };
     let (outer, inner) = all.split_at(all.len() - in_line);
-    let Some(innermost) = inner.last().map(|dim| dim.extent.clone()) else { return vec![] };
-    let (part, extent) = (AxisId(graph.axes.len() as u8), product(inner));
+    let innermost = inner.last()?.extent.clone();
     let axes = |dims: &[SpaceDim]| dims.iter().flat_map(|dim| dim.axes.clone()).collect();
     let cut = Cut {
         schedule,
-        part,
+        part: AxisId(graph.axes.len() as u8),
         turns: None,
         chunk: None,
         outer: axes(outer),
         inner: axes(inner),
         alone: None,
         before: group.order.len(),
-        extent: extent.clone(),
+        extent: product(inner),
         len: DimExpr::constant(1),
         each: DimExpr::constant(1),
-        count: extent.clone(),
+        count: product(inner),
         innermost,
     };
-    let made = match schedule {
-        Schedule::Pointwise => None,
-        Schedule::Row => Some(of_lines(work, facts, cut)),
-        Schedule::Column => of_columns(work, facts, cut),
-    };
-    let Some((cut, mut when)) = made else { return vec![] };
-    when.push(Condition::AtLeast(product(&all), row_min(work, facts, schedule)));
-    let mut cuts = vec![(cut, when.clone())];
-    if !outer.is_empty() {
-        cuts[0].1.push(Condition::AtLeast(extent, INNER_MIN));
-        cuts.push((along_outermost(work, &cuts[0].0), when));
-    }
-    cuts.retain(|(_, when)| !when.iter().any(|condition| condition.known() == Some(false)));
-    cuts.iter_mut().for_each(|(_, when)| when.retain(|condition| condition.known().is_none()));
-    cuts
+    Some((cut, product(&all)))
 }
 
 /// Elements of the shortest rows that it pays for.
@@ -193,15 +208,20 @@ fn is_folded(work: &Work<'_>, cut: &Cut) -> bool {
     is_line && work.group.stores.iter().any(of_elements) && steps(work).iter().all(|(before, _)| *before == 0)
 }
 
+/// Elements of parts that are as few.
+fn len_of_few(all: &DimExpr, facts: &TargetFacts) -> DimExpr {
+    let len = DimExpr::constant(facts.parts.len);
+    let more = all.clone().ceil_div(len.clone() * DimExpr::constant(FOLDED_MAX));
+    len * more
+}
+
 /// Runs of elements, where rows are few.
 fn of_lines(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> (Cut, Vec<Condition>) {
     let when = vec![Condition::AtMost(rows(work, &work.group.order), facts.parts.rows_max)];
-    let len = DimExpr::constant(facts.parts.len);
     let (chunk, len) = if is_folded(work, &cut) {
-        let more = cut.extent.clone().ceil_div(len.clone() * DimExpr::constant(FOLDED_MAX));
-        (Some(AxisId(cut.part.0 + 1)), len * more)
+        (Some(AxisId(cut.part.0 + 1)), len_of_few(&cut.extent, facts))
     } else {
-        (None, len)
+        (None, DimExpr::constant(facts.parts.len))
     };
     let count = cut.extent.clone().ceil_div(len.clone());
     (Cut { chunk, len, count, ..cut }, when)

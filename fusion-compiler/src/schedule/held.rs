@@ -191,7 +191,7 @@ pub(super) fn steps(work: &Work<'_>) -> Vec<(usize, NodeId)> {
     for &id in &work.group.nodes {
         let node = work.graph.node(id);
         let before = node.args.iter().map(|arg| depth[arg.0 as usize]).max().unwrap_or(0);
-        let combines = !work.graph.looped_axes(id).is_empty();
+        let combines = work.combines_row(id);
         depth[id.0 as usize] = before + usize::from(combines);
         if combines {
             steps.push((before, id));

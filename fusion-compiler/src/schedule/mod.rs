@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::fuse::{Group, Load};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, Graph, Portion};
+use crate::ir::graph::{Access, AxisId, Graph, NodeId, Portion};
 use crate::ir::kernel::{BufferId, Kernel};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 use crate::target::TargetFacts;
@@ -54,7 +54,7 @@ impl Schedule {
 pub fn chosen(work: &Work<'_>) -> Schedule {
     if work.group.cols.is_empty() {
         Schedule::Pointwise
-    } else if column::fits(work) && !work.has_portions() {
+    } else if column::fits(work) && !work.has_portions() && work.group.of_all(work.graph).is_empty() {
         Schedule::Column
     } else {
         Schedule::Row
@@ -72,6 +72,7 @@ pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>
             ways.extend(alone(column::column(work, facts)));
             (ways, scratch)
         }
+        Schedule::Row if !work.group.of_all(work.graph).is_empty() => split::after_all(work, facts),
         Schedule::Row => {
             let mut ways: Vec<Way> = alone(row::row(work, facts));
             if work.has_portions() {
@@ -163,6 +164,18 @@ pub struct Operand {
 }
 
 impl<'g> Work<'g> {
+    /// Whether the elements of a row are combined in a loop for a value.
+    fn combines_row(&self, id: NodeId) -> bool {
+        let looped = self.graph.looped_axes(id);
+        self.group.cols.iter().any(|&axis| looped.contains(axis))
+    }
+
+    /// What is combined before there is a row, of what parts gave.
+    fn of_parts(&self) -> Vec<NodeId> {
+        let is_of_parts = |&id: &NodeId| !self.graph.looped_axes(id).is_empty() && !self.combines_row(id);
+        self.group.nodes.iter().copied().filter(is_of_parts).collect()
+    }
+
     /// Whether something that is read or written has a portion of an axis.
     fn has_portions(&self) -> bool {
         self.operands.iter().any(|operand| operand.portion.is_some())

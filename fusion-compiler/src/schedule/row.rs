@@ -17,7 +17,7 @@ use super::{Scheduled, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, NodeId};
+use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{Among, BufferId, Expr, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
@@ -137,15 +137,15 @@ pub(super) fn parts(
     }
 }
 
-/// Parts of the elements of one long row, as `parts`, after what those gave when they were combined: that is combined again by
-/// each block or CPU thread, in one order.
+/// Parts of the elements of one long row, as `parts`, after those were combined: what they gave is combined again by each
+/// thread, in one order.
 pub(super) fn folded(
     work: &Work<'_>,
     facts: &TargetFacts,
     cut: &Cut,
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
-    let shape = Shape::after_parts(work, facts, cut);
+    let shape = Shape::of_parts(work, facts, cut);
     match middle_team(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
@@ -176,7 +176,7 @@ fn middle_team(facts: &TargetFacts) -> Option<Team> {
 /// The dims of a row group: of the space that has an element for each row, then of a row.
 struct Shape {
     rows: usize,
-    /// How many come between, of what parts of rows gave: where that is combined, and not the elements.
+    /// How many come between, of what parts gave that were combined before.
     partials: usize,
     dims: Vec<SpaceDim>,
     /// How many of them, the innermost, are a line.
@@ -191,18 +191,17 @@ impl Shape {
         let rows = dims(work.graph, work.group, &work.operands);
         let cols = cols(work.graph, work.group, &work.operands);
         let line = line(facts, &cols);
-        Shape { rows: rows.len(), partials: 0, dims: [rows, cols].concat(), line, part: None }
+        let given: AxisSet =
+            work.of_parts().into_iter().flat_map(|id| work.graph.looped_axes(id).iter()).collect();
+        let dim = |axis| SpaceDim { axes: vec![axis], extent: work.graph.axis(axis).extent.clone() };
+        let partials: Vec<SpaceDim> = given.iter().map(dim).collect();
+        let (rows, partials, dims) = (rows.len(), partials.len(), [rows, partials, cols].concat());
+        Shape { rows, partials, dims, line, part: None }
     }
 
     /// That of parts of rows.
     fn of_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> Shape {
         Shape { part: Some(cut.len.clone()), ..Shape::new(work, facts) }
-    }
-
-    /// That of parts of lines after what all of them gave.
-    fn after_parts(work: &Work<'_>, facts: &TargetFacts, cut: &Cut) -> Shape {
-        let shape = Shape::of_parts(work, facts, cut);
-        Shape { partials: 1, line: line(facts, &shape.cols()[1..]), ..shape }
     }
 
     /// Most elements of a line.
@@ -225,12 +224,9 @@ impl Shape {
         &self.dims[self.rows + self.partials..]
     }
 
-    /// Of what is combined, and how many of them are a line.
-    fn combined(&self) -> (&[SpaceDim], usize) {
-        match self.partials {
-            0 => (self.cols(), self.line),
-            partials => (&self.dims[self.rows..][..partials], partials),
-        }
+    /// Of what parts gave.
+    fn partials(&self) -> &[SpaceDim] {
+        &self.dims[self.rows..][..self.partials]
     }
 
     fn innermost(&self) -> &SpaceDim {
@@ -485,6 +481,7 @@ fn rows(
     (along, how_many): (&Along, Runs),
     Dealt { kind, start, end, beside, column }: Dealt,
 ) {
+    combine_parts(work, shape, body, along);
     let var = body.top().declare(INDEX);
     let (mut row, mut is_there) = (var, None);
     if let Some(column) = column {
@@ -512,54 +509,90 @@ fn of_one_row(
 ) -> Vec<Stmt> {
     let range = shape.part.as_ref().map(|part| range(shape, part, body, of_row));
     let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
-    // What parts gave is gone through as a row that is whole.
-    let combined = if shape.partials > 0 { (along.by_one(body), None) } else { (along_part, range.as_ref()) };
-    let nowhere = (0..shape.partials).map(|_| body.top().index(0));
-    let of_elements: Vec<Value> = of_row.iter().copied().chain(nowhere.collect::<Vec<_>>()).collect();
-    let runs = runs(work, how_many);
-    let (dims, line) = shape.combined();
-    body.run_along(shape.rows + dims.len() - 1);
+    let nowhere: Vec<Value> = shape.partials().iter().map(|_| body.top().index(0)).collect();
+    let coordinates = [of_row, &nowhere].concat();
+    let (runs, no_run) = (runs(work, how_many), Run::default());
+    let pass = |run| {
+        let (dims, line, along, range) = (shape.cols(), shape.line, &along_part, range.as_ref());
+        Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
+    };
     for run in &runs {
-        let (along, range, coordinates) = (&combined.0, combined.1, of_row);
-        let whole = Pass { work, dims, line, along, row, range, coordinates, run }.combine(body);
+        let whole = pass(run).combine(body);
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
-    body.run_along(shape.dims.len() - 1);
-    let elements = |store: &Store| work.group.is_of_elements(store);
-    if work.group.stores.iter().any(elements) {
-        let (dims, line, along, run) = (shape.cols(), shape.line, &along_part, &Run::default());
-        let (range, coordinates) = (range.as_ref(), of_elements.as_slice());
-        let stores = Pass { work, dims, line, along, row, range, coordinates, run }.store(body);
+    if work.group.stores.iter().any(|store| work.group.is_of_elements(store)) {
+        let stores = pass(&no_run).store(body);
         match is_there {
             Some(cond) => body.item().body.push(Stmt::If { cond, body: stores }),
             None => body.item().body.extend(stores),
         }
     }
-    let place = Place { element: row, coordinates: of_elements, lanes: Lanes::ONE, in_row: None };
-    let of_rows = |(store, buffer): &(&Store, &BufferId)| !elements(store) && !body.is_left_out(**buffer);
-    let stores: Vec<_> = work.group.stores.iter().zip(&work.stores).filter(of_rows).collect();
-    let stores = stores.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, &place));
-    let stores: Vec<Stmt> = stores.collect();
-    if !stores.is_empty() {
-        // All know what parts gave together: the first tells, and of a team its first thread.
-        let first_of_parts = of_row.last().filter(|_| shape.partials > 0).copied();
-        let first_of_team = match along {
-            Along::Team { thread, .. } => Some(*thread),
-            Along::Vector => None,
-        };
-        let tells = first_of_parts.into_iter().chain(first_of_team).map(|number| {
-            let zero = body.top().index(0);
-            body.item().apply(Op::Eq, &[number, zero])
-        });
-        let tells: Vec<Value> = tells.chain(is_there).collect();
-        if matches!(along, Along::Team { .. }) && reads_own(work) {
-            body.item().body.push(Stmt::Barrier(Among::Team));
-        }
+    let place = Place { element: row, coordinates: coordinates.clone(), lanes: Lanes::ONE, in_row: None };
+    store_of_row(work, body, (&place, is_there), along);
+    body.take().0
+}
+
+/// Stores what a row has for itself, and what the first of them tells of all; of a team its first thread does.
+fn store_of_row(
+    work: &Work<'_>,
+    body: &mut Body<'_>,
+    (place, is_there): (&Place, Option<Value>),
+    along: &Along,
+) {
+    let group = work.group;
+    let own =
+        |(store, buffer): &(&Store, &BufferId)| !group.is_of_elements(store) && !body.is_left_out(**buffer);
+    let own: Vec<_> = group.stores.iter().zip(&work.stores).filter(own).collect();
+    let (of_none, of_row): (Vec<_>, Vec<_>) = own.into_iter().partition(|(store, _)| group.is_of_none(store));
+    let mut stores = |all: Vec<(&Store, &BufferId)>| -> Vec<Stmt> {
+        all.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, place)).collect()
+    };
+    let (of_row, of_none) = (stores(of_row), stores(of_none));
+    if of_row.is_empty() && of_none.is_empty() {
+        return;
+    }
+    if matches!(along, Along::Team { .. }) && reads_own(work) {
+        body.item().body.push(Stmt::Barrier(Among::Team));
+    }
+    let zero = body.top().index(0);
+    let first_of_team = match along {
+        Along::Team { thread, .. } => Some(body.item().apply(Op::Eq, &[*thread, zero])),
+        Along::Vector => None,
+    };
+    let tells: Vec<Value> = first_of_team.into_iter().chain(is_there).collect();
+    let all = [(of_row, false), (of_none, true)];
+    for (stores, is_first) in all.into_iter().filter(|(stores, _)| !stores.is_empty()) {
         let mut b = body.item();
-        match tells.into_iter().reduce(|all, one| b.apply(Op::And, &[all, one])) {
+        let first = is_first.then(|| b.apply(Op::Eq, &[place.element, zero]));
+        match tells.iter().copied().chain(first).reduce(|all, one| b.apply(Op::And, &[all, one])) {
             Some(cond) => b.body.push(Stmt::If { cond, body: stores }),
             None => b.body.extend(stores),
         }
     }
-    body.take().0
+}
+
+/// Combines what parts gave, once for each thread, before there is a row.
+fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &Along) {
+    let run = Run { alone: work.of_parts(), pairs: vec![] };
+    if run.alone.is_empty() {
+        return;
+    }
+    let zero = body.top().index(0);
+    let (dims, along, coordinates) = (shape.partials(), along.by_one(body), vec![zero; shape.rows]);
+    body.run_along(shape.rows + shape.partials - 1);
+    let pass = Pass {
+        work,
+        dims,
+        line: dims.len(),
+        along: &along,
+        row: zero,
+        range: None,
+        coordinates: &coordinates,
+        run: &run,
+    };
+    let all = pass.combine(body);
+    let (stmts, _) = body.take();
+    stmts.into_iter().for_each(|stmt| body.push(stmt));
+    run.made().into_iter().zip(all).for_each(|(id, value)| body.set_of_all(id, value));
+    body.run_along(shape.dims.len() - 1);
 }

@@ -181,7 +181,7 @@ const FOLDED_MAX: usize = 4;
 /// How many values the threads of a team combine at once. The next ones take the same memory, but each dtype has its own.
 pub(super) fn folded_at_once(work: &Work<'_>) -> usize {
     let mut dtypes: Vec<DType> = Vec::new();
-    for (_, id) in steps(work) {
+    for id in steps(work).into_iter().map(|(_, id)| id).chain(work.of_parts()) {
         let dtype = work.graph.node(id).dtype;
         if !dtypes.contains(&dtype) {
             dtypes.push(dtype);

@@ -1,6 +1,6 @@
 //! Rows that are long: each is cut into parts (`cut.rs`), which blocks or CPU threads combine by themselves, and a second kernel
 //! combines what they made of each row. If elements are stored, a third makes them; or the second, where the parts of the only
-//! row are so few that whoever stores elements combines them for itself.
+//! row are so few that whoever stores elements combines them for itself. So does whoever goes through rows after all of them.
 //!
 //! Each of these kernels is a group of its own, of a graph in which parts are one more axis, or two; so the schedules of rows,
 //! columns and elements write them. What takes several runs along a row takes as many rounds, unless `merge.rs` knows better.
@@ -17,11 +17,16 @@ use super::{Operand, Schedule, Scheduled, Scratch, Way, Work, column, pointwise,
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
+use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::kernel::{BufferId, IndexWidth};
-use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Slot};
 use crate::target::{TargetFacts, Vectors};
+
+mod after_all;
+mod copy;
+
+pub(super) use after_all::after_all;
+pub(super) use copy::Copy;
 
 /// The ways to run a group of this schedule whose rows are long, and the memory between their kernels.
 pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Way>, Vec<Scratch>) {
@@ -66,7 +71,7 @@ enum Over {
     Parts,
     /// What parts gave, which is combined for each row.
     Rows,
-    /// Parts of the elements of a row; what they gave is combined for each.
+    /// Parts of the elements of a row; what they gave is combined before.
     Folded,
     /// Elements.
     Elements,
@@ -148,63 +153,6 @@ impl Stage {
             open.extend(&self.graph.node(id).args);
         }
         store.order == self.group.order
-    }
-}
-
-/// A graph made anew from another.
-pub(super) struct Copy {
-    pub(super) graph: Graph,
-    /// The new number of each old node.
-    map: Vec<NodeId>,
-}
-
-impl Copy {
-    fn new(of: &Graph) -> Copy {
-        Copy { graph: Graph { nodes: vec![], ..of.clone() }, map: vec![] }
-    }
-
-    pub(super) fn of(&self, id: NodeId) -> NodeId {
-        self.map[id.0 as usize]
-    }
-
-    fn coordinate(&mut self, axis: AxisId) -> NodeId {
-        let (kind, axes) = (NodeKind::Coord(axis), AxisSet::EMPTY.with(axis));
-        self.graph.push(Node { kind, args: vec![], dtype: DType::I32, axes, span: SpanId(0) })
-    }
-
-    /// A node of new operands, which also has those of their axes that are `within`.
-    fn node(&mut self, node: &Node, within: AxisSet) -> NodeId {
-        let args: Vec<NodeId> = node.args.iter().map(|&arg| self.of(arg)).collect();
-        let all = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
-        let axes = node.axes.union(all.minus(all.minus(within)));
-        self.graph.push(Node { args, axes, ..node.clone() })
-    }
-
-    /// A node where parts are combined. The coordinate along what is cut is that of the first of those that take turns.
-    fn of_part(&mut self, node: &Node, cut: &Cut, within: AxisSet) -> NodeId {
-        if let Some(turns) = &cut.turns
-            && node.kind == NodeKind::Coord(cut.along())
-        {
-            let (first, turn) = (self.coordinate(cut.along()), self.coordinate(turns.axis));
-            return self.graph.apply(Op::Add, &[first, turn], node.span);
-        }
-        let node = Node { axes: cut.of_part(node.axes), ..node.clone() };
-        self.node(&node, within)
-    }
-
-    /// What a reduction gives for each part.
-    fn partial(&mut self, node: &Node, cut: &Cut, parts: AxisSet) -> NodeId {
-        let args = node.args.iter().map(|&arg| self.of(arg)).collect();
-        let kind = NodeKind::Reduce(reduction(node), cut.inner.iter().copied().collect());
-        self.graph.push(Node { kind, args, axes: parts, ..node.clone() })
-    }
-
-    fn known(&self, known: &BTreeMap<Load, Operand>) -> BTreeMap<Load, Operand> {
-        let load = |load: &Load| match *load {
-            Load::Param(param) => Load::Param(param),
-            Load::Stored(node) => Load::Stored(self.of(node)),
-        };
-        known.iter().map(|(of, operand)| (load(of), operand.clone())).collect()
     }
 }
 
@@ -297,11 +245,10 @@ impl Split<'_> {
         self.push(made, "parts");
     }
 
-    /// The kernel that combines the parts of each row, and what is left to be done then.
-    fn whole(&mut self, round: &Round<'_>) -> Option<Stage> {
+    /// The graph in which what is combined is combined of what parts gave, and that by the nodes.
+    fn of_partials(&self, round: &Round<'_>) -> (Copy, BTreeMap<NodeId, NodeId>) {
         let Round { stage, order, .. } = round;
-        let (axes, parts) = (order.iter().copied().collect(), self.cut.parts());
-        let along: AxisSet = parts.iter().copied().collect();
+        let (axes, along) = (order.iter().copied().collect(), self.cut.parts().into_iter().collect());
         let mut copy = Copy::new(&stage.graph);
         let mut partials = BTreeMap::new();
         for (id, node) in stage.graph.iter() {
@@ -317,9 +264,20 @@ impl Split<'_> {
             };
             copy.map.push(made);
         }
+        (copy, partials)
+    }
+
+    /// The kernel that combines the parts of each row, and what is left to be done then.
+    fn whole(&mut self, round: &Round<'_>) -> Option<Stage> {
+        let stage = round.stage;
+        let (copy, partials) = self.of_partials(round);
+        let parts = self.cut.parts();
+        let along: AxisSet = parts.iter().copied().collect();
         let known = copy.known(&stage.known);
         if let Some(chunk) = self.cut.chunk.filter(|_| copy.graph.is_looped(along)) {
-            self.folded(round, (copy, known), &partials, chunk);
+            let of_rows = (vec![chunk], self.cut.inner.clone());
+            let made = self.after_parts(round, (&copy, &partials), of_rows);
+            self.push(made, "elements");
             return None;
         }
         let rest = self.rest(round, &copy, &known);
@@ -347,18 +305,16 @@ impl Split<'_> {
         rest
     }
 
-    /// The kernel that stores elements in parts, and for each combines what all parts gave: the only row is not worth a
-    /// kernel for that.
-    fn folded(
-        &mut self,
+    /// The kernel that combines what parts gave in each thread, as that is not worth a kernel, and then does all that is left to be
+    /// done.
+    fn after_parts(
+        &self,
         round: &Round<'_>,
-        (copy, known): (Copy, BTreeMap<Load, Operand>),
-        partials: &BTreeMap<NodeId, NodeId>,
-        chunk: AxisId,
-    ) {
+        (copy, partials): (&Copy, &BTreeMap<NodeId, NodeId>),
+        of_rows: (Vec<AxisId>, Vec<AxisId>),
+    ) -> Stage {
         let stage = round.stage;
-        let cols = [&self.cut.parts(), self.cut.inner.as_slice()].concat();
-        let mut made = Stage::new(Over::Folded, copy.graph.clone(), known, (vec![chunk], cols));
+        let mut made = Stage::new(Over::Folded, copy.graph.clone(), copy.known(&stage.known), of_rows);
         for (id, &partial) in partials {
             made.known.insert(Load::Stored(partial), round.partials[id].clone());
         }
@@ -366,7 +322,7 @@ impl Split<'_> {
             made.store(Store { node: copy.of(store.node), ..store.clone() }, operand.clone());
         }
         made.fill(&[]);
-        self.push(made, "elements");
+        made
     }
 
     /// What is left to be done once rows have been combined.
@@ -402,10 +358,7 @@ impl Split<'_> {
 
     /// Memory between kernels for a value of these axes.
     fn memory(&mut self, graph: &Graph, name: String, dtype: DType, axes: Vec<AxisId>) -> Operand {
-        let slot = Slot::Temp(self.work.temporaries + self.scratch.len() as u16);
-        let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
-        self.scratch.push(Scratch { dtype, len });
-        Operand { slot, name, dtype, access: Access::Read, axes, portion: None, moved: false, turns: None }
+        memory(self.work, &mut self.scratch, graph, name, dtype, axes)
     }
 
     fn name(&self, stage: &mut Stage, what: &str) {
@@ -418,6 +371,21 @@ impl Split<'_> {
         self.name(&mut stage, what);
         self.stages.push(stage);
     }
+}
+
+/// More memory between the kernels of a group, for a value of these axes.
+fn memory(
+    work: &Work<'_>,
+    scratch: &mut Vec<Scratch>,
+    graph: &Graph,
+    name: String,
+    dtype: DType,
+    axes: Vec<AxisId>,
+) -> Operand {
+    let slot = Slot::Temp(work.temporaries + scratch.len() as u16);
+    let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
+    scratch.push(Scratch { dtype, len });
+    Operand { slot, name, dtype, access: Access::Read, axes, portion: None, moved: false, turns: None }
 }
 
 /// Shows parts that take turns what they read: each every so many of the coordinates along what is cut.

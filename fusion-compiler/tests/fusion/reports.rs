@@ -64,3 +64,15 @@ fn reports_count_what_a_call_launches_and_reads_again() {
     assert_eq!(called(all, Target::Ptx, &[300]).0, 1);
     assert_eq!(called(rows, Target::Ptx, &[0, 300]), (0, 0, 0));
 }
+
+/// What all rows are made of together is read once more, in parts.
+#[test]
+fn reports_tell_of_rows_after_all_of_them() {
+    let source = "pub fn f(x: f32[N, D = 256]) -> f32[N, D] { softmax(x / norm(x), D) }";
+    let all = 4 * 1000 * 256;
+    assert_eq!(called(source, Target::Ptx, &[1000]), (2, 3 * all + 2 * 4 * 32, 4 * 32));
+    // Few enough for a block: what it makes of them is a number.
+    assert_eq!(called(source, Target::Ptx, &[100]), (2, 3 * all / 10 + 2 * 4, 4));
+    let hero = &plan(source, Target::Cpu).summary.groups[0].hero;
+    assert_eq!(*hero, "row reduction along D: max, sum, after sum along N, D");
+}

@@ -1,0 +1,127 @@
+//! The space of a group: the axes that its kernel spreads threads over, and those of rows that elements are combined along.
+//!
+//! Rows are combined along the same axes, but for what is combined of all elements of all rows before anything else is: each row
+//! may be made of that, too, by a kernel before that combines parts of them. Invariant: a group that has a space has a schedule.
+
+use rustc_hash::FxHashSet;
+
+use super::{Group, Load, Reason, Store, along, lies_beside, load_order, natural_order};
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
+
+/// The axes of rows, and those of their elements.
+type Space = (Vec<AxisId>, Vec<AxisId>);
+
+/// Elements of the longest rows that no target cuts into parts, however few there are.
+const ROW_MAX: i64 = 1 << 15;
+
+impl Group {
+    /// The axes of the space of all that is stored, and those of its rows where elements are combined in a loop; or what
+    /// has to be stored for there to be one space, and why.
+    pub(super) fn space_of(&self, graph: &Graph) -> Result<Space, (NodeId, Reason)> {
+        let looped = |id: &NodeId| !graph.looped_axes(*id).is_empty();
+        let reduces: Vec<NodeId> = self.nodes.iter().copied().filter(looped).collect();
+        let cut = |id: NodeId| (id, Reason::Rows(graph.looped_axes(id)));
+        let Some(&last) = reduces.last() else {
+            let order = self.stores[0].order.clone();
+            let different = self.stores.iter().find(|store| store.order != order);
+            return different.map_or(Ok((order, vec![])), |store| Err((store.node, Reason::Order)));
+        };
+        let spaces = reduces.iter().rev().filter_map(|&id| Some((id, self.rows_and_cols(graph, id)?)));
+        let mut obstacle = None;
+        for (hero, space) in spaces {
+            match self.in_the_way(graph, &reduces, &space) {
+                None => return Ok(space),
+                Some(other) => obstacle = obstacle.or(Some((hero, other))),
+            }
+        }
+        let (hero, other) = obstacle.ok_or(cut(last))?;
+        let stored = self.stores.iter().any(|store| store.node == other);
+        Err(if stored { cut(hero) } else { (other, Reason::Rows(along(graph, other))) })
+    }
+
+    /// The last value that rows of these axes cannot be gone through with.
+    fn in_the_way(&self, graph: &Graph, reduces: &[NodeId], (rows, cols): &Space) -> Option<NodeId> {
+        let in_loops: AxisSet = rows.iter().chain(cols).copied().collect();
+        let (of_rows, of_cols): (AxisSet, AxisSet) =
+            (rows.iter().copied().collect(), cols.iter().copied().collect());
+        let of_all = self.combined_of_all(graph, (rows, cols));
+        let fits = |id: NodeId| {
+            graph.node(id).axes == of_rows && graph.looped_axes(id) == of_cols || of_all.contains(&id)
+        };
+        let is_in_the_way = |id: &NodeId| match reduces.contains(id) {
+            false => !graph.written_out(*id).intersection(in_loops).is_empty(),
+            true => !fits(*id),
+        };
+        self.nodes.iter().rev().copied().find(is_in_the_way)
+    }
+
+    /// What is combined of the elements of all rows, where there are several and none is ever long, and needs nothing else that
+    /// is combined.
+    pub(super) fn combined_of_all(&self, graph: &Graph, (rows, cols): (&[AxisId], &[AxisId])) -> Vec<NodeId> {
+        let len = DimExpr::product(cols.iter().map(|&axis| &graph.axis(axis).extent)).as_const();
+        if rows.is_empty() || cols.is_empty() || len.is_none_or(|len| len > ROW_MAX) {
+            return vec![];
+        }
+        let all: AxisSet = rows.iter().chain(cols).copied().collect();
+        let is_of_all = |id: NodeId| graph.node(id).axes.is_empty() && graph.looped_axes(id) == all;
+        let (mut combined, mut found) = (FxHashSet::default(), Vec::new());
+        for &id in &self.nodes {
+            let follows = graph.node(id).args.iter().any(|arg| combined.contains(arg));
+            if is_of_all(id) && !follows {
+                found.push(id);
+            }
+            if follows || !graph.looped_axes(id).is_empty() {
+                combined.insert(id);
+            }
+        }
+        found
+    }
+
+    /// The axes of rows and those of their elements, if everything stored has those of the rows that `reduce` gives a
+    /// value for, or those of their elements, too: rows one after another, or side by side where they are read so.
+    fn rows_and_cols(&self, graph: &Graph, reduce: NodeId) -> Option<Space> {
+        let (rows, cols) = (graph.node(reduce).axes, graph.looped_axes(reduce));
+        let in_row = |axis: &AxisId| cols.contains(*axis);
+        let order = match self.stores.iter().find(|store| store.order.iter().any(in_row)) {
+            Some(store) => store.order.clone(),
+            None => {
+                let inner = natural_order(graph, graph.node(reduce).args[0]).into_iter().filter(in_row);
+                let of_rows = self.stores.iter().max_by_key(|store| store.order.len())?;
+                of_rows.order.iter().copied().chain(inner).collect()
+            }
+        };
+        let (of_cols, of_rows): (Vec<AxisId>, Vec<AxisId>) = order.iter().partition(|axis| in_row(axis));
+        let first = order.iter().position(in_row)?;
+        let together = order[first..].starts_with(&of_cols);
+        let beside = first + of_cols.len() < order.len();
+        let with_all = !self.combined_of_all(graph, (&of_rows, &of_cols)).is_empty();
+        let fits = |store: &Store| {
+            store.order == of_rows || store.order == order || with_all && store.order.is_empty()
+        };
+        let (is_rows, is_cols) = (
+            of_rows.iter().copied().collect::<AxisSet>() == rows,
+            of_cols.iter().copied().collect::<AxisSet>() == cols,
+        );
+        let whole = is_rows && is_cols && together && self.stores.iter().all(fits);
+        let next = of_rows.last().copied();
+        let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols, next);
+        let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
+        // What has a portion is written row by row, one after another; so is what all rows are made of together.
+        let is_cut = graph.cut_axis().is_some_and(|cut| beside || cols.contains(cut));
+        if is_cut && self.has_portions(graph) || beside && with_all {
+            return None;
+        }
+        (whole && reads).then_some((of_rows, of_cols))
+    }
+
+    /// What it combines of the elements of all rows before it goes through each.
+    pub fn of_all(&self, graph: &Graph) -> Vec<NodeId> {
+        self.combined_of_all(graph, (&self.order, &self.cols))
+    }
+
+    /// Whether a store is of what all rows have in common, and none of them has for itself.
+    pub fn is_of_none(&self, store: &Store) -> bool {
+        store.order.is_empty() && !self.order.is_empty()
+    }
+}

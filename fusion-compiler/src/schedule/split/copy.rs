@@ -1,0 +1,68 @@
+//! The graph of a kernel of a split, made anew from that of all: nodes become those of parts, or of what parts gave.
+
+use std::collections::BTreeMap;
+
+use super::super::Operand;
+use super::super::cut::Cut;
+use super::super::held::reduction;
+use crate::fuse::Load;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
+use crate::ir::ops::Op;
+
+/// A graph made anew from another.
+pub(in crate::schedule) struct Copy {
+    pub(in crate::schedule) graph: Graph,
+    /// The new number of each old node.
+    pub(super) map: Vec<NodeId>,
+}
+
+impl Copy {
+    pub(super) fn new(of: &Graph) -> Copy {
+        Copy { graph: Graph { nodes: vec![], ..of.clone() }, map: vec![] }
+    }
+
+    pub(in crate::schedule) fn of(&self, id: NodeId) -> NodeId {
+        self.map[id.0 as usize]
+    }
+
+    pub(super) fn coordinate(&mut self, axis: AxisId) -> NodeId {
+        let (kind, axes) = (NodeKind::Coord(axis), AxisSet::EMPTY.with(axis));
+        self.graph.push(Node { kind, args: vec![], dtype: DType::I32, axes, span: SpanId(0) })
+    }
+
+    /// A node of new operands, which also has those of their axes that are `within`.
+    pub(super) fn node(&mut self, node: &Node, within: AxisSet) -> NodeId {
+        let args: Vec<NodeId> = node.args.iter().map(|&arg| self.of(arg)).collect();
+        let all = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
+        let axes = node.axes.union(all.minus(all.minus(within)));
+        self.graph.push(Node { args, axes, ..node.clone() })
+    }
+
+    /// A node where parts are combined. The coordinate along what is cut is that of the first of those that take turns.
+    pub(super) fn of_part(&mut self, node: &Node, cut: &Cut, within: AxisSet) -> NodeId {
+        if let Some(turns) = &cut.turns
+            && node.kind == NodeKind::Coord(cut.along())
+        {
+            let (first, turn) = (self.coordinate(cut.along()), self.coordinate(turns.axis));
+            return self.graph.apply(Op::Add, &[first, turn], node.span);
+        }
+        let node = Node { axes: cut.of_part(node.axes), ..node.clone() };
+        self.node(&node, within)
+    }
+
+    /// What a reduction gives for each part.
+    pub(super) fn partial(&mut self, node: &Node, cut: &Cut, parts: AxisSet) -> NodeId {
+        let args = node.args.iter().map(|&arg| self.of(arg)).collect();
+        let kind = NodeKind::Reduce(reduction(node), cut.inner.iter().copied().collect());
+        self.graph.push(Node { kind, args, axes: parts, ..node.clone() })
+    }
+
+    pub(super) fn known(&self, known: &BTreeMap<Load, Operand>) -> BTreeMap<Load, Operand> {
+        let load = |load: &Load| match *load {
+            Load::Param(param) => Load::Param(param),
+            Load::Stored(node) => Load::Stored(self.of(node)),
+        };
+        known.iter().map(|(of, operand)| (load(of), operand.clone())).collect()
+    }
+}
