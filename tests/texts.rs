@@ -175,6 +175,7 @@ fn narrow_elements_are_accessed_by_128_bits() {
         ("fuse_halves_0_v8", [2, 4, 2, 6]),
         ("fuse_rounded_each_0_v8", [2, 4, 1, 2]),
         ("fuse_normal_halves_0_t32_held_v8", [2, 2, 1, 1]),
+        ("fuse_quantised_0_v8", [2, 3, 1, 1]),
         ("fuse_dequantised_0_v8", [0, 3, 1, 1]),
     ];
     let texts = texts(Target::Ptx);

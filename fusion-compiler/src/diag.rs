@@ -285,7 +285,7 @@ catalogue! {
 
 // Types.
 catalogue! {
-    unknown_dtype(name, near) = "there is no dtype `{name}`{near} (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)";
+    unknown_dtype(name, near) = "there is no dtype `{name}`{near} (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)";
     no_target(name, what) = "`{name}` can run on none of its targets: {what}; add `cpu` to them";
     cast_to_bool() = "a number does not cast to `bool`: write `x != 0`";
     mixed(operator, left, right, fix) = "`{operator}` mixes {left} and {right}: write `{fix}`";

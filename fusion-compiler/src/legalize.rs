@@ -435,15 +435,11 @@ struct Range {
 
 impl Range {
     fn of(to: DType) -> Range {
-        match to {
-            DType::I32 => Range { to, low: -2_147_483_648.0, high: 2_147_483_520.0, max: i32::MAX.into() },
-            DType::U32 => Range { to, low: 0.0, high: 4_294_967_040.0, max: u32::MAX.into() },
-            DType::I8 => Range { to, low: -128.0, high: 127.0, max: i8::MAX.into() },
-            DType::U8 => Range { to, low: 0.0, high: 255.0, max: u8::MAX.into() },
-            DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::Bool | DType::Index => {
-                unreachable!("{to} is no integer that users convert to")
-            }
-        }
+        debug_assert!(to.is_int() && to != DType::Index, "{to} is no integer that users convert to");
+        let (low, max) = to.range();
+        let nearest = max as f32;
+        let high = if nearest as i64 > max { nearest.next_down() } else { nearest };
+        Range { to, low: low as f32, high, max }
     }
 
     /// The nearest float in range; 0 for NaN.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::ir::dim::DimExpr;
-use crate::ir::dtype::{Class, Const, DType, round, wrap};
+use crate::ir::dtype::{Class, Const, DType, round, saturate, wrap};
 use crate::ir::graph::{
     AxisId, AxisSet, Graph, Math, Node, NodeKind, Output, ParamId, ParamKind, Portion, Reduce,
 };
@@ -285,25 +285,19 @@ fn apply(op: Op, count: usize, last: DType, result: DType, operand: impl Fn(usiz
         Class::Int | Class::Uint | Class::Bool => {
             let mut values = [0; 3];
             (0..count).for_each(|i| values[i] = operand(i).to_i64());
-            Element::Int(wrap(result, (op.info().eval.int)(&values[..count], 8 * last.size() as u32)))
+            Element::Int(wrap(result, (op.info().eval.int)(&values[..count], last.bits())))
         }
     }
 }
 
 /// Conversion as Rust's `as`: floats to integers truncate and saturate, integers wrap; to `bool`, whether it is not 0.
 fn cast(value: Element, dtype: DType) -> Element {
-    match (value, dtype) {
-        (_, DType::F16 | DType::BF16) => Element::Float(round(dtype, value.to_f64())),
-        (_, DType::F32 | DType::F64) => Element::Float(value.to_f64()),
-        (_, DType::Bool) => Element::Int(i64::from(value.to_f64() != 0.0)),
-        (Element::Float(x), DType::I32) => Element::Int(i64::from(x as i32)),
-        (Element::Float(x), DType::U32) => Element::Int(i64::from(x as u32)),
-        (Element::Float(x), DType::I8) => Element::Int(i64::from(x as i8)),
-        (Element::Float(x), DType::U8) => Element::Int(i64::from(x as u8)),
-        (Element::Float(x), DType::Index) => Element::Int((x as i64).max(0)),
-        (Element::Int(x), DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index) => {
-            Element::Int(wrap(dtype, x))
-        }
+    match (value, dtype.class()) {
+        (_, Class::Float) if dtype.is_narrow() => Element::Float(round(dtype, value.to_f64())),
+        (_, Class::Float) => Element::Float(value.to_f64()),
+        (_, Class::Bool) => Element::Int(i64::from(value.to_f64() != 0.0)),
+        (Element::Float(x), Class::Int | Class::Uint) => Element::Int(saturate(dtype, x)),
+        (Element::Int(x), Class::Int | Class::Uint) => Element::Int(wrap(dtype, x)),
     }
 }
 

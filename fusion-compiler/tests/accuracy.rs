@@ -333,7 +333,10 @@ fn edges_are_right_to_the_bit() {
 const INTEGER: &[(Op, DType, &[i64], i64)] = &[
     (Op::Div, DType::I32, &[7, 0], 7), (Op::Div, DType::I32, &[-0x8000_0000, -1], -0x8000_0000), (Op::Div, DType::I32, &[-7, 2], -3),
     (Op::Div, DType::I8, &[-128, -1], -128), (Op::Div, DType::U32, &[7, 0], 7), (Op::Div, DType::U32, &[0xffff_ffff, 2], 0x7fff_ffff),
-    (Op::Div, DType::Index, &[7, 2], 3),
+    (Op::Div, DType::Index, &[7, 2], 3), (Op::Div, DType::I16, &[-0x8000, -1], -0x8000), (Op::Div, DType::U16, &[0xffff, 0], 0xffff),
+    (Op::Rem, DType::I16, &[-0x8000, -1], 0), (Op::Mul, DType::I16, &[0x100, 0x80], -0x8000), (Op::Mul, DType::U16, &[0xffff, 0xffff], 1),
+    (Op::Shl, DType::U16, &[0x8001, 17], 2), (Op::Shr, DType::I16, &[-0x8000, 15], -1), (Op::Shr, DType::U16, &[0x8000, 31], 1),
+    (Op::Not, DType::U16, &[0], 0xffff), (Op::Abs, DType::I16, &[-0x8000], -0x8000),
     (Op::Rem, DType::I32, &[7, 0], 0), (Op::Rem, DType::I32, &[-0x8000_0000, -1], 0), (Op::Rem, DType::I32, &[-7, 2], -1),
     (Op::Rem, DType::U32, &[7, 0], 0), (Op::Rem, DType::U8, &[200, 7], 4), (Op::Rem, DType::Index, &[7, 2], 1),
     (Op::Shl, DType::I32, &[1, 33], 2), (Op::Shl, DType::I32, &[1, -1], -0x8000_0000), (Op::Shl, DType::U8, &[0x81, 1], 2),

@@ -1,7 +1,7 @@
 //! The reference interpreter on graphs whose results are worked out by hand.
 
 use fusion_compiler::ir::dim::DimExpr;
-use fusion_compiler::ir::dtype::{Const, DType};
+use fusion_compiler::ir::dtype::{Const, DType, saturate, wrap};
 use fusion_compiler::ir::graph::{
     Access, Axis, AxisId, AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
     Reduce, SpanId,
@@ -102,6 +102,12 @@ fn casts_truncate_saturate_and_wrap() {
         (DType::F32, Const::Float(-1.0), DType::U32, 0.0),
         (DType::I32, Const::Int(-1), DType::U32, f64::from(u32::MAX)),
         (DType::I32, Const::Int(300), DType::U8, 44.0),
+        (DType::I32, Const::Int(40_000), DType::I16, -25_536.0),
+        (DType::I16, Const::Int(-1), DType::U16, 65_535.0),
+        (DType::F32, Const::Float(-4e4), DType::I16, -32_768.0),
+        (DType::F32, Const::Float(7e4), DType::U16, 65_535.0),
+        (DType::F32, Const::Float(f64::NAN), DType::I16, 0.0),
+        (DType::F64, Const::Float(-1e300), DType::I8, -128.0),
         (DType::Bool, Const::Bool(true), DType::F32, 1.0),
         (DType::F32, Const::Float(0.5), DType::Bool, 1.0),
     ];
@@ -110,6 +116,43 @@ fn casts_truncate_saturate_and_wrap() {
         let x = g.literal(value, from, SPAN);
         let y = push(&mut g, NodeKind::Cast, &[x], to, AxisSet::EMPTY);
         assert_eq!(run(g, y, &[], &[], &[]), [expect], "{value} as {to}");
+    }
+}
+
+/// The range of each type of integers is that of Rust's, and so is what wraps into it.
+#[test]
+fn integers_are_those_of_rust() {
+    let numbers = [
+        0,
+        1,
+        -1,
+        127,
+        128,
+        -129,
+        255,
+        256,
+        32_767,
+        32_768,
+        -32_769,
+        65_535,
+        65_536,
+        1 << 31,
+        -1 << 40,
+        i64::MAX,
+    ];
+    macro_rules! check {
+        ($($dtype:ident: $element:ident,)*) => { $(
+            assert_eq!(DType::$dtype.range(), ($element::MIN.into(), $element::MAX.into()));
+            assert_eq!(DType::$dtype.bits(), $element::BITS);
+            for x in numbers {
+                assert_eq!(wrap(DType::$dtype, x), i64::from(x as $element), "{x}");
+                assert_eq!(saturate(DType::$dtype, x as f64), i64::from(x as f64 as $element), "{x}");
+            }
+        )* };
+    }
+    check! { I32: i32, U32: u32, I16: i16, U16: u16, I8: i8, U8: u8, }
+    for x in numbers {
+        assert_eq!(wrap(DType::Index, x), x);
     }
 }
 

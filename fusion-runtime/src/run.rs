@@ -66,8 +66,10 @@ scalars! {
     half::bf16: F32;
     f64: F64;
     i32: I32;
+    i16: I32;
     i8: I32;
     u32: U32;
+    u16: U32;
     u8: U32;
     bool: Bool;
 }

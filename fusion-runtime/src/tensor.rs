@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::run::Arg;
 use crate::shape::Shape;
 
-/// A type that tensors store. Sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`.
+/// A type that tensors store. Sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`,
+/// `u8` and `bool`.
 pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed + 'static {
     /// Its name in the language.
     const DTYPE: DType;
@@ -64,6 +65,8 @@ elements! {
     f64 = F64;
     i32 = I32;
     u32 = U32;
+    i16 = I16;
+    u16 = U16;
     i8 = I8;
     u8 = U8;
 }

@@ -31,6 +31,28 @@ fusion::fuse! {
     pub fn i8_to_u32(x: i8[N]) -> u32[N] { x as u32 }
     pub fn u8_to_i32(x: u8[N]) -> i32[N] { x as i32 }
     pub fn u8_to_bf16(x: u8[N]) -> bf16[N] { x as bf16 }
+    pub fn i16_to_f32(x: i16[N]) -> f32[N] { x as f32 }
+    pub fn u16_to_f32(x: u16[N]) -> f32[N] { x as f32 }
+    pub fn i16_to_f16(x: i16[N]) -> f16[N] { x as f16 }
+    pub fn u16_to_f16(x: u16[N]) -> f16[N] { x as f16 }
+    pub fn i16_to_bf16(x: i16[N]) -> bf16[N] { x as bf16 }
+    pub fn u16_to_bf16(x: u16[N]) -> bf16[N] { x as bf16 }
+    pub fn i16_to_wide(x: i16[N]) -> (i32[N], u32[N]) { (x as i32, x as u32) }
+    pub fn u16_to_wide(x: u16[N]) -> (i32[N], u32[N]) { (x as i32, x as u32) }
+    pub fn i16_to_narrow(x: i16[N]) -> (u16[N], i8[N], u8[N]) { (x as u16, x as i8, x as u8) }
+    pub fn u16_to_narrow(x: u16[N]) -> (i16[N], i8[N], u8[N]) { (x as i16, x as i8, x as u8) }
+    pub fn i8_to_16(x: i8[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn u8_to_16(x: u8[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn i32_to_16(x: i32[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn u32_to_16(x: u32[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn f32_to_16(x: f32[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn f16_to_16(x: f16[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn bf16_to_16(x: bf16[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn bool_to_16(x: bool[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+    pub fn truth_of_16(x: i16[N]) -> (bool[N], bool[N]) { (x != 0, x as u16 > 300) }
+    pub fn constants_of_16(x: i16[N]) -> (i16[N], u16[N], i16[N], u16[N]) {
+        (x + 32767, x as u16 + 65535, x ^ (70000 as i16), x as u16 | (-2.5e4 as u16) | (7e4 as u16 >> 3))
+    }
     pub fn bool_to_i8(x: bool[N]) -> i8[N] { x as i8 }
     pub fn bool_to_f16(x: bool[N]) -> f16[N] { x as f16 }
     pub fn u8_to_bool(x: u8[N]) -> bool[N] { x != 0 }
@@ -107,6 +129,7 @@ fn singles() -> Vec<f32> {
         2.99e-8,
     ];
     let edges = edges.into_iter().chain([127.5, 128.0, -128.9, -129.0, 255.9, 256.0, -0.9, -1.0, 3e9, -3e9]);
+    let edges = edges.chain([32767.5, 32768.0, -32768.9, -32769.0, 65535.9, 65536.0]);
     let all = ties16.chain(ties_brain).chain(edges.clone()).chain(edges.map(|x| -x));
     let payload = f32::from_bits(0x7f80_0001);
     all.flat_map(|x| near(x.to_bits())).chain([payload, -payload]).collect()
@@ -177,6 +200,51 @@ fn integers_wrap() {
     check(u8_to_i32, &bytes, i32::from, |a, b| a == b);
     check(u8_to_f32, &bytes, f32::from, same_float);
     check(u8_to_bf16, &bytes, |x| bf16::from_f32(x.into()), same_float);
+}
+
+/// As `check`, of two results.
+fn check_both<T: Element, U: Element, V: Element>(
+    convert: impl Fn(&Tensor<T>) -> Result<(Tensor<U>, Tensor<V>)>,
+    elements: &[T],
+    expect: impl Fn(T) -> (U, V),
+) {
+    check(|x| Ok(convert(x)?.0), elements, |x| expect(x).0, |a, b| a == b);
+    check(|x| Ok(convert(x)?.1), elements, |x| expect(x).1, |a, b| a == b);
+}
+
+#[test]
+fn integers_of_16_bits() {
+    let unsigned: Vec<u16> = (0..=u16::MAX).collect();
+    let signed: Vec<i16> = (i16::MIN..=i16::MAX).collect();
+    check(i16_to_f32, &signed, f32::from, same_float);
+    check(u16_to_f32, &unsigned, f32::from, same_float);
+    check(i16_to_f16, &signed, |x| nearest_f16(x.into()), same_float);
+    check(u16_to_f16, &unsigned, |x| nearest_f16(x.into()), same_float);
+    check(i16_to_bf16, &signed, |x| nearest_bf16(x.into()), same_float);
+    check(u16_to_bf16, &unsigned, |x| nearest_bf16(x.into()), same_float);
+    check_both(i16_to_wide, &signed, |x| (x.into(), x as u32));
+    check_both(u16_to_wide, &unsigned, |x| (x.into(), x.into()));
+    check_both(|x| i16_to_narrow(x).map(|(x, y, _)| (x, y)), &signed, |x| (x as u16, x as i8));
+    check_both(|x| i16_to_narrow(x).map(|(x, _, y)| (x, y)), &signed, |x| (x as u16, x as u8));
+    check_both(|x| u16_to_narrow(x).map(|(x, y, _)| (x, y)), &unsigned, |x| (x as i16, x as i8));
+    check_both(|x| u16_to_narrow(x).map(|(x, _, y)| (x, y)), &unsigned, |x| (x as i16, x as u8));
+    check_both(truth_of_16, &signed, |x| (x != 0, x as u16 > 300));
+    let words: Vec<i32> = (-70_000..70_000).step_by(13).chain([i32::MIN, i32::MAX, 0x7fff_8000]).collect();
+    let unsigned: Vec<u32> = words.iter().map(|x| x.cast_unsigned()).collect();
+    check_both(i32_to_16, &words, |x| (x as i16, x as u16));
+    check_both(u32_to_16, &unsigned, |x| (x as i16, x as u16));
+    check_both(i8_to_16, &(i8::MIN..=i8::MAX).collect::<Vec<_>>(), |x| (x.into(), x as u16));
+    check_both(u8_to_16, &(0..=u8::MAX).collect::<Vec<_>>(), |x| (x.into(), x.into()));
+    check_both(bool_to_16, &[true, false, false, true, true], |x| (x.into(), x.into()));
+    check_both(f32_to_16, &singles(), |x| (x as i16, x as u16));
+    check_both(f16_to_16, &halves(), |x| (x.to_f32() as i16, x.to_f32() as u16));
+    check_both(bf16_to_16, &brain_floats(), |x| (x.to_f32() as i16, x.to_f32() as u16));
+    check_both(
+        |x| constants_of_16(x).map(|(x, y, ..)| (x, y)),
+        &signed,
+        |x| (x.wrapping_add(32767), (x as u16).wrapping_add(65535)),
+    );
+    check_both(|x| constants_of_16(x).map(|(.., x, y)| (x, y)), &signed, |x| (x ^ 4464, x as u16 | 8191));
 }
 
 #[test]

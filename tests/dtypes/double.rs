@@ -26,6 +26,10 @@ fusion::fuse! {
         (x as f32, x as f16, x as bf16, x as i32, x as u32, x as i8, x as u8)
     }
 
+    pub fn casts_to_16(x: f64[N]) -> (i16[N], u16[N]) { (x as i16, x as u16) }
+
+    pub fn of_16(x: i16[N], y: u16[N]) -> f64[N] { x as f64 * y as f64 }
+
     pub fn to_double(a: f16[N], b: i32[N], c: u8[N]) -> f64[N] { a as f64 + b as f64 * c as f64 }
 
     pub fn momentum(p: &mut f64[N], g: f32[N], rate: f64) { p = lerp(p, g as f64, rate); }
@@ -147,6 +151,7 @@ fn conversions() {
     let edges = [0.0, -0.0, 0.5, -0.5, 1e300, -1e300, 1e-300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     let edges =
         edges.into_iter().chain([65519.9, 65520.0, 2147483647.5, -2147483649.0, 4294967295.9, 127.9, -129.0]);
+    let edges = edges.chain([32767.9, 32768.0, -32768.9, -32769.0, 65535.9, 65536.0]);
     // What a first rounding to `f32` would make a tie of, or no tie.
     let (half, brain, tiny) = (2.0_f64.powi(-11), 2.0_f64.powi(-8), 2.0_f64.powi(-40));
     let ties = [1.0 + half, 1.0 + 3.0 * half, 1.0 + brain, 1.0 + 3.0 * brain, 65520.0, 2.0_f64.powi(-25)];
@@ -170,6 +175,14 @@ fn conversions() {
         assert_eq!(e.to_vec()?, x.iter().map(|&x| x as u32).collect::<Vec<_>>(), "{device}");
         assert_eq!(f.to_vec()?, x.iter().map(|&x| x as i8).collect::<Vec<_>>(), "{device}");
         assert_eq!(g.to_vec()?, x.iter().map(|&x| x as u8).collect::<Vec<_>>(), "{device}");
+        let (h, i) = casts_to_16(&Tensor::from_slice(device, &x, [x.len()])?)?;
+        let (h, i) = (h.to_vec()?, i.to_vec()?);
+        assert_eq!(h, x.iter().map(|&x| x as i16).collect::<Vec<_>>(), "{device}");
+        assert_eq!(i, x.iter().map(|&x| x as u16).collect::<Vec<_>>(), "{device}");
+        let got =
+            of_16(&Tensor::from_slice(device, &h, [h.len()])?, &Tensor::from_slice(device, &i, [i.len()])?)?;
+        let expected = h.iter().zip(&i).map(|(&h, &i)| f64::from(h) * f64::from(i));
+        assert_eq!(got.to_vec()?, expected.collect::<Vec<_>>(), "{device}");
         let halves: Vec<f16> = (0..7u8).map(|i| f16::from_f32(f32::from(i) / 3.0)).collect();
         let (ints, bytes) = ([1, -2, i32::MAX, i32::MIN, 0, 7, 9], [255u8, 2, 255, 1, 9, 3, 0]);
         let tensors = (

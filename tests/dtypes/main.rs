@@ -6,10 +6,10 @@ mod devices;
 use fusion::{bf16, f16};
 
 mod between;
-mod bytes;
 mod casts;
 mod double;
 mod generic;
+mod ints;
 mod ops;
 mod strict;
 

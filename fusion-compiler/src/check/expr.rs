@@ -384,11 +384,11 @@ fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) ->
     diag::mixed(what, left.0, right.0, mend(left, right))
 }
 
-/// The cast that makes two dtypes one: of the integer to the float, of what is less exact to `f64`, else of the right to the
-/// left.
+/// The cast that makes two dtypes one: of the integer to the float, of what is less exact to `f64`, of the integer with fewer bits,
+/// else of the right to the left.
 fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
-    let widens = right.0.is_int() && left.0.is_narrow() && !right.0.is_narrow();
-    let to_right = right.0.is_float() && left.0 != DType::F64 || widens && left.0.is_int();
+    let widens = left.0.is_int() && right.0.is_int() && left.0.size() < right.0.size();
+    let to_right = right.0.is_float() && left.0 != DType::F64 || widens;
     let (side, dtype) = if to_right { (left.1, right.0) } else { (right.1, left.0) };
     format!("{side} as {dtype}")
 }

@@ -380,9 +380,15 @@ fn primitive(dtype: DType) -> TokenStream {
     match dtype {
         DType::F16 | DType::BF16 => quote!(::fusion::#name),
         DType::Index => quote!(::core::primitive::usize),
-        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Bool => {
-            quote!(::core::primitive::#name)
-        }
+        DType::F32
+        | DType::F64
+        | DType::I32
+        | DType::U32
+        | DType::I16
+        | DType::U16
+        | DType::I8
+        | DType::U8
+        | DType::Bool => quote!(::core::primitive::#name),
     }
 }
 

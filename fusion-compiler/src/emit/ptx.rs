@@ -136,7 +136,7 @@ impl<'k> Emitter<'k> {
             (DType::Bool, _) => Bank::Pred,
             (DType::Index, IndexWidth::Bits64) => Bank::Bits64,
             (DType::I32 | DType::U32, _) | (DType::Index, IndexWidth::Bits32) => Bank::Bits32,
-            (DType::F16 | DType::BF16 | DType::I8 | DType::U8, _) => {
+            (DType::F16 | DType::BF16 | DType::I16 | DType::U16 | DType::I8 | DType::U8, _) => {
                 unreachable!("{dtype} is not computed with")
             }
         }
@@ -498,7 +498,9 @@ fn suffix(kernel: &Kernel, dtype: DType) -> &'static str {
         (DType::U32, _) | (DType::Index, IndexWidth::Bits32) => "u32",
         (DType::Index, IndexWidth::Bits64) => "u64",
         (DType::Bool, _) => "pred",
-        (DType::F16 | DType::BF16 | DType::I8 | DType::U8, _) => unreachable!("{dtype} is not computed with"),
+        (DType::F16 | DType::BF16 | DType::I16 | DType::U16 | DType::I8 | DType::U8, _) => {
+            unreachable!("{dtype} is not computed with")
+        }
     }
 }
 

@@ -310,7 +310,7 @@ fn tuple<S: Borrow<str>>(parts: &[S]) -> String {
 /// What memory of these elements is an array of.
 fn memory(dtype: DType) -> &'static str {
     match dtype {
-        DType::F16 | DType::BF16 => "u16",
+        DType::F16 | DType::BF16 | DType::I16 | DType::U16 => "u16",
         DType::I8 | DType::U8 | DType::Bool => "u8",
         DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::Index => scalar(dtype),
     }
@@ -324,7 +324,9 @@ fn scalar(dtype: DType) -> &'static str {
         DType::U32 => "u32",
         DType::Bool => "bool",
         DType::Index => "usize",
-        DType::F16 | DType::BF16 | DType::I8 | DType::U8 => unreachable!("{dtype} is not computed with"),
+        DType::F16 | DType::BF16 | DType::I16 | DType::U16 | DType::I8 | DType::U8 => {
+            unreachable!("{dtype} is not computed with")
+        }
     }
 }
 

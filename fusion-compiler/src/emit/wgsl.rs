@@ -375,7 +375,7 @@ fn scalar(dtype: DType) -> &'static str {
         DType::I32 => "i32",
         DType::U32 | DType::Index => "u32",
         DType::Bool => "bool",
-        DType::F16 | DType::BF16 | DType::F64 | DType::I8 | DType::U8 => {
+        DType::F16 | DType::BF16 | DType::F64 | DType::I16 | DType::U16 | DType::I8 | DType::U8 => {
             unreachable!("{dtype} is not computed with on this target")
         }
     }

@@ -21,6 +21,10 @@ pub enum DType {
     I32,
     /// Unsigned, 32 bits.
     U32,
+    /// Two's complement, 16 bits.
+    I16,
+    /// Unsigned, 16 bits.
+    U16,
     /// Two's complement, 8 bits.
     I8,
     /// Unsigned, 8 bits.
@@ -46,13 +50,15 @@ pub enum Class {
 
 impl DType {
     /// Every type a tensor can have.
-    pub const STORAGE: [DType; 9] = [
+    pub const STORAGE: [DType; 11] = [
         DType::F32,
         DType::F16,
         DType::BF16,
         DType::F64,
         DType::I32,
         DType::U32,
+        DType::I16,
+        DType::U16,
         DType::I8,
         DType::U8,
         DType::Bool,
@@ -70,6 +76,8 @@ impl DType {
             DType::F64 => "f64",
             DType::I32 => "i32",
             DType::U32 => "u32",
+            DType::I16 => "i16",
+            DType::U16 => "u16",
             DType::I8 => "i8",
             DType::U8 => "u8",
             DType::Bool => "bool",
@@ -87,17 +95,22 @@ impl DType {
         match self {
             DType::F64 | DType::Index => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
-            DType::F16 | DType::BF16 => 2,
+            DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 2,
             DType::I8 | DType::U8 | DType::Bool => 1,
         }
+    }
+
+    /// Bits of one element in memory.
+    pub const fn bits(self) -> u32 {
+        8 * self.size() as u32
     }
 
     /// The class of instructions that work on it.
     pub const fn class(self) -> Class {
         match self {
             DType::F32 | DType::F16 | DType::BF16 | DType::F64 => Class::Float,
-            DType::I32 | DType::I8 => Class::Int,
-            DType::U32 | DType::U8 | DType::Index => Class::Uint,
+            DType::I32 | DType::I16 | DType::I8 => Class::Int,
+            DType::U32 | DType::U16 | DType::U8 | DType::Index => Class::Uint,
             DType::Bool => Class::Bool,
         }
     }
@@ -107,8 +120,8 @@ impl DType {
         match self {
             DType::F32 | DType::F16 | DType::BF16 => DType::F32,
             DType::F64 => DType::F64,
-            DType::I32 | DType::I8 => DType::I32,
-            DType::U32 | DType::U8 => DType::U32,
+            DType::I32 | DType::I16 | DType::I8 => DType::I32,
+            DType::U32 | DType::U16 | DType::U8 => DType::U32,
             DType::Bool => DType::Bool,
             DType::Index => DType::Index,
         }
@@ -116,7 +129,7 @@ impl DType {
 
     /// Whether it is for storage only: its values are loaded, stored and converted, no more.
     pub const fn is_narrow(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16 | DType::I8 | DType::U8)
+        self.size() < 4 && !matches!(self, DType::Bool)
     }
 
     /// Whether a uniform's memory is what a tensor's is.
@@ -126,14 +139,13 @@ impl DType {
 
     /// The least and the greatest integer that it holds; of floats and positions those of 64 bits.
     pub const fn range(self) -> (i64, i64) {
-        match self {
-            DType::I32 => (i32::MIN as i64, i32::MAX as i64),
-            DType::U32 => (0, u32::MAX as i64),
-            DType::I8 => (i8::MIN as i64, i8::MAX as i64),
-            DType::U8 => (0, u8::MAX as i64),
-            DType::Bool => (0, 1),
-            DType::Index => (0, i64::MAX),
-            DType::F32 | DType::F16 | DType::BF16 | DType::F64 => (i64::MIN, i64::MAX),
+        let above = 64 - self.bits();
+        match self.class() {
+            Class::Int => (i64::MIN >> above, i64::MAX >> above),
+            Class::Uint if above == 0 => (0, i64::MAX),
+            Class::Uint => (0, (1 << self.bits()) - 1),
+            Class::Bool => (0, 1),
+            Class::Float => (i64::MIN, i64::MAX),
         }
     }
 
@@ -217,7 +229,15 @@ pub fn round(dtype: DType, x: f64) -> f64 {
         DType::F32 => f64::from(x as f32),
         DType::F16 => half::f16::from_f32(to_odd(x)).to_f64(),
         DType::BF16 => half::bf16::from_f32(to_odd(x)).to_f64(),
-        DType::F64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Bool | DType::Index => x,
+        DType::F64
+        | DType::I32
+        | DType::U32
+        | DType::I16
+        | DType::U16
+        | DType::I8
+        | DType::U8
+        | DType::Bool
+        | DType::Index => x,
     }
 }
 
@@ -237,7 +257,7 @@ pub fn narrow_bits(dtype: DType, value: Const) -> u32 {
     match (dtype, value) {
         (DType::F16, Const::Float(x)) => half::f16::from_f32(to_odd(x)).to_bits().into(),
         (DType::BF16, Const::Float(x)) => half::bf16::from_f32(to_odd(x)).to_bits().into(),
-        (_, Const::Int(x)) => u32::from(x as u8),
+        (_, Const::Int(x)) => x as u32 & (u32::MAX >> (32 - dtype.bits())),
         (_, Const::Bool(x)) => x.into(),
         (_, Const::Float(_)) => unreachable!("{dtype} holds no {value}"),
     }
@@ -245,12 +265,17 @@ pub fn narrow_bits(dtype: DType, value: Const) -> u32 {
 
 /// Wraps an integer into the range of `dtype`, as integer arithmetic does.
 pub fn wrap(dtype: DType, x: i64) -> i64 {
-    match dtype {
-        DType::I32 => i64::from(x as i32),
-        DType::U32 => i64::from(x as u32),
-        DType::I8 => i64::from(x as i8),
-        DType::U8 => i64::from(x as u8),
-        DType::Bool => x & 1,
-        DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::Index => x,
+    let above = 64 - dtype.bits();
+    match dtype.class() {
+        Class::Int => x << above >> above,
+        Class::Uint => (x.cast_unsigned() << above >> above).cast_signed(),
+        Class::Bool => x & 1,
+        Class::Float => x,
     }
+}
+
+/// The integer of `dtype` that is nearest to a number without its fraction; 0 for NaN.
+pub fn saturate(dtype: DType, x: f64) -> i64 {
+    let (low, high) = dtype.range();
+    (x as i64).clamp(low, high)
 }

@@ -3,7 +3,7 @@
 //! Invariant: an operation that a target has is computed as IEEE says, in the precision of its type; one
 //! that it lacks through the same expansion that `legalize` applies.
 
-use super::dtype::{Class, Const, DType, wrap};
+use super::dtype::{Class, Const, DType, saturate, wrap};
 use super::kernel::{Builder, Expr, Lanes, Stmt, Type, Value};
 use super::ops::{Dialect, Lower, Op};
 
@@ -30,22 +30,10 @@ impl Scalar {
             (DType::F32, Const::Float(x)) => Scalar::F32(x as f32),
             (DType::F64, Const::Float(x)) => Scalar::F64(x),
             (DType::Bool, Const::Bool(x)) => Scalar::Bool(x),
-            (DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index, Const::Int(x)) => {
-                Scalar::Int(dtype, wrap(dtype, x))
+            (dtype, Const::Int(x)) if dtype.is_int() => Scalar::Int(dtype, wrap(dtype, x)),
+            (dtype, Const::Float(_) | Const::Int(_) | Const::Bool(_)) => {
+                unreachable!("a {dtype} constant {value}")
             }
-            (
-                DType::F32
-                | DType::F64
-                | DType::F16
-                | DType::BF16
-                | DType::Bool
-                | DType::I32
-                | DType::U32
-                | DType::I8
-                | DType::U8
-                | DType::Index,
-                Const::Float(_) | Const::Int(_) | Const::Bool(_),
-            ) => unreachable!("a {dtype} constant {value}"),
         }
     }
 
@@ -55,7 +43,7 @@ impl Scalar {
             DType::Bool => Scalar::Bool(y & 1 != 0),
             DType::F32 => Scalar::F32(f32::from_bits(y as u32)),
             DType::F64 => Scalar::F64(f64::from_bits(y.cast_unsigned())),
-            DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index => {
+            DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 | DType::Index => {
                 Scalar::Int(dtype, wrap(dtype, y))
             }
             DType::F16 | DType::BF16 => unreachable!("no operation gives {dtype}"),
@@ -104,10 +92,6 @@ impl Scalar {
 
     /// Conversion as Rust's `as` does it: floats to integers truncate and saturate, integers wrap.
     pub fn cast(self, dtype: DType) -> Scalar {
-        let saturated = |low: i64, high: i64| match self {
-            Scalar::F32(_) | Scalar::F64(_) => self.to_i64().clamp(low, high),
-            Scalar::Int(..) | Scalar::Bool(_) => wrap(dtype, self.to_i64()),
-        };
         match dtype {
             DType::F32 => match self {
                 Scalar::Int(_, x) => Scalar::F32(x as f32),
@@ -115,11 +99,12 @@ impl Scalar {
             },
             DType::F64 => Scalar::F64(self.to_f64()),
             DType::Bool => Scalar::Bool(self.to_f64() != 0.0),
-            DType::I32 => Scalar::Int(dtype, saturated(i64::from(i32::MIN), i64::from(i32::MAX))),
-            DType::U32 => Scalar::Int(dtype, saturated(0, i64::from(u32::MAX))),
-            DType::I8 => Scalar::Int(dtype, saturated(i64::from(i8::MIN), i64::from(i8::MAX))),
-            DType::U8 => Scalar::Int(dtype, saturated(0, i64::from(u8::MAX))),
-            DType::Index => Scalar::Int(dtype, saturated(0, i64::MAX)),
+            DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 | DType::Index => {
+                match self {
+                    Scalar::F32(_) | Scalar::F64(_) => Scalar::Int(dtype, saturate(dtype, self.to_f64())),
+                    Scalar::Int(..) | Scalar::Bool(_) => Scalar::Int(dtype, wrap(dtype, self.to_i64())),
+                }
+            }
             DType::F16 | DType::BF16 => unreachable!("f16 and bf16 are for storage only"),
         }
     }
@@ -135,7 +120,7 @@ impl Scalar {
         match dtype {
             DType::F32 => Scalar::F32(f32::from_bits(bits as u32)),
             DType::F64 => Scalar::F64(f64::from_bits(bits.cast_unsigned())),
-            DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index => {
+            DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 | DType::Index => {
                 Scalar::Int(dtype, wrap(dtype, bits))
             }
             DType::Bool | DType::F16 | DType::BF16 => {
@@ -309,13 +294,15 @@ fn native(op: Op, args: [usize; 3], dtype: DType, values: &[Scalar]) -> Scalar {
                 | DType::F64
                 | DType::I32
                 | DType::U32
+                | DType::I16
+                | DType::U16
                 | DType::I8
                 | DType::U8
                 | DType::Index => Scalar::F64(y).cast(dtype),
             }
         }
         class @ (Class::Int | Class::Uint | Class::Bool) => {
-            let bits = if class == Class::Bool { 1 } else { 8 * args[0].dtype().size() as u32 };
+            let bits = if class == Class::Bool { 1 } else { args[0].dtype().bits() };
             let y = (eval.int)(&args.map(Scalar::to_i64), bits);
             Scalar::of_int(dtype, y)
         }

@@ -79,11 +79,11 @@ fn decode(b: &mut Builder<'_>, dtype: DType, bits: Value) -> Value {
     match dtype {
         DType::F16 => b.apply(Op::FromF16, &[bits]),
         DType::BF16 => b.apply(Op::FromBf16, &[bits]),
-        // A name of its own: the bits of a `u8` are its value.
-        DType::U8 => b.bitcast(bits, DType::U32),
-        DType::I8 => {
+        // A name of its own: the bits of a `u8` or `u16` are its value.
+        DType::U16 | DType::U8 => b.bitcast(bits, DType::U32),
+        DType::I16 | DType::I8 => {
             let bits = b.bitcast(bits, DType::I32);
-            let places = b.i32(24);
+            let places = b.i32(32 - dtype.bits() as i32);
             let high = b.apply(Op::ShlRaw, &[bits, places]);
             b.apply(Op::ShrRaw, &[high, places])
         }
@@ -104,9 +104,9 @@ fn encode(b: &mut Builder<'_>, dtype: DType, value: Value) -> Value {
             };
             b.apply(if dtype == DType::F16 { Op::ToF16 } else { Op::ToBf16 }, &[single])
         }
-        DType::U8 | DType::I8 => {
+        DType::I16 | DType::U16 | DType::I8 | DType::U8 => {
             let bits = if b.ty(value).dtype == DType::U32 { value } else { b.bitcast(value, DType::U32) };
-            let low = b.u32(0xff);
+            let low = b.u32(u32::MAX >> (32 - dtype.bits()));
             b.apply(Op::And, &[bits, low])
         }
         DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::Bool | DType::Index => {

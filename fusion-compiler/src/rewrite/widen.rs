@@ -91,8 +91,8 @@ impl Widening<'_> {
 
     /// How far to shift, modulo the bits of what is shifted.
     fn masked(&mut self, amount: NodeId, node: &Node) -> NodeId {
-        let bits = 8 * node.dtype.size() as i64;
-        let mask = self.new.literal(Const::Int(bits - 1), node.dtype.computed(), node.span);
+        let bits = node.dtype.bits();
+        let mask = self.new.literal(Const::Int((bits - 1).into()), node.dtype.computed(), node.span);
         self.new.apply(Op::And, &[amount, mask], node.span)
     }
 

@@ -29,6 +29,8 @@ fuse! {
     pub fn double(x: f32[N], lr: f64) -> f32[N] { x * lr }
     pub fn half_and_int(x: f16[N], k: i8[N]) -> f16[N] { x * k }
     pub fn byte(x: u8[N]) -> u8[N] { x + 256 }
+    pub fn short(x: i16[N]) -> i16[N] { x - 32769 }
+    pub fn byte_and_short(x: i8[N], y: i16[N]) -> i16[N] { x + y }
     pub fn too_large(x: f64[N]) -> f64[N] { x * 1e400 }
     pub fn stored_double(x: f64[N]) -> f32[N] { x }
     #[fuse(targets(wgsl))]

@@ -295,9 +295,9 @@ fn a_mistake_in_a_signature_hides_none_in_the_body() {
         "pub fn f(x: f17[N], y: f31[N]) -> f32[N, M] { rleu(x) + y }",
         &[
             "there is no dtype `f17`: did you mean `f16`? \
-            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)",
+            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)",
             "there is no dtype `f31`: did you mean `f32`? \
-            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)",
+            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)",
             "the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)",
             "there is no function `rleu`: did you mean `relu`?",
         ],
@@ -479,7 +479,7 @@ fn a_head_with_a_mistake_is_one_mistake() {
     refused(
         "fn f(x: str) { x } pub fn g(x: f32[N]) -> f32[N] { f(x) }",
         &[
-            "there is no dtype `str` (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)",
+            "there is no dtype `str` (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)",
         ],
     );
 }

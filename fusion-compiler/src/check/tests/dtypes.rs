@@ -55,7 +55,7 @@ fn dtypes() {
     refused(
         "pub fn g(x: f31[N]) -> f32[N] { x }",
         &["there is no dtype `f31`: did you mean `f32`? \
-            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i8`, `u8` and `bool`)"],
+            (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)"],
     );
     refused(
         "#[fuse(targets(wgsl))] pub fn f(x: f64[N]) -> f64[N] { x + 1 }",
@@ -78,6 +78,16 @@ fn generics_and_literals() {
     refused(
         "pub fn f<f32>(x: f32[N]) -> f32[N] { x }",
         &["`f32` is a dtype: give the generic another name, like `T`"],
+    );
+    refused(
+        "pub fn f(x: u16[N]) -> u16[N] { x + 65536 }",
+        &["`65536` does not fit in `u16`: it holds 0 to 65535"],
+    );
+    refused("pub fn f(x: i8[N], y: i16[N]) -> i16[N] { x + y }", &["`+` mixes i8 and i16: write `x as i16`"]);
+    refused("pub fn f(x: i16[N], y: u8[N]) -> i16[N] { x + y }", &["`+` mixes i16 and u8: write `y as i16`"]);
+    refused(
+        "pub fn f(x: i16[N], y: u16[N]) -> i16[N] { x + y }",
+        &["`+` mixes i16 and u16: write `y as i16`"],
     );
     refused("pub fn f(x: i8[N], y: i32[N]) -> i32[N] { x + y }", &["`+` mixes i8 and i32: write `x as i32`"]);
     refused(

@@ -135,7 +135,7 @@ impl Emitter<'_> {
 
     /// Reads words, and takes the elements out of them. What is not read is 0.
     fn load_words(&mut self, d: &[String], at: &At, place: &str, (guard, cached): (&str, &str)) {
-        let bits = 8 * self.kernel.buffer(at.buffer).dtype.size();
+        let bits = self.kernel.buffer(at.buffer).dtype.bits() as usize;
         let words: Vec<String> = (0..d.len() * bits / 32).map(|_| self.register(Bank::Bits32)).collect();
         if !guard.is_empty() {
             words.iter().for_each(|word| self.line(format!("mov.b32 {word}, 0;")));

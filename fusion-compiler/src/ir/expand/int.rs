@@ -71,25 +71,11 @@ pub(crate) fn select_bool(b: &mut Builder<'_>, x: &[Value]) -> Value {
 
 /// `y`, or 1 where dividing `x` by it would trap.
 fn safe_divisor<'b>(x: Term<'b>, y: Term<'b>) -> Term<'b> {
-    let overflows = x.eq(x.constant(smallest(x.dtype()))) & y.eq(-1);
+    let (smallest, _) = x.dtype().range();
+    let overflows = x.eq(x.constant(Const::Int(smallest))) & y.eq(-1);
     y.but(1, y.eq(0) | overflows)
 }
 
-fn smallest(dtype: DType) -> Const {
-    match dtype {
-        DType::I32 => Const::Int(i64::from(i32::MIN)),
-        DType::I8 => Const::Int(i64::from(i8::MIN)),
-        DType::F32
-        | DType::F16
-        | DType::BF16
-        | DType::F64
-        | DType::U32
-        | DType::U8
-        | DType::Bool
-        | DType::Index => unreachable!("the table gives signed integers only"),
-    }
-}
-
 fn bits_of(dtype: DType) -> i32 {
-    8 * dtype.size() as i32
+    dtype.bits() as i32
 }

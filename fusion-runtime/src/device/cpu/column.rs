@@ -34,7 +34,9 @@ impl Column {
         match dtype {
             DType::F32 => Column::F32(Vec::new()),
             DType::F64 => Column::F64(Vec::new()),
-            DType::I32 | DType::U32 | DType::I8 | DType::U8 | DType::Index => Column::Int(dtype, Vec::new()),
+            DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 | DType::Index => {
+                Column::Int(dtype, Vec::new())
+            }
             DType::Bool => Column::Bool(Vec::new()),
             DType::F16 | DType::BF16 => unreachable!("{dtype} is not computed with"),
         }
@@ -217,5 +219,5 @@ fn lane_of(op: Op, args: [&Column; 3], lane: usize, dtype: DType) -> Scalar {
 
 /// Bits that an operation computes with.
 fn bits(dtype: DType) -> u32 {
-    if dtype == DType::Bool { 1 } else { 8 * dtype.size() as u32 }
+    if dtype == DType::Bool { 1 } else { dtype.bits() }
 }

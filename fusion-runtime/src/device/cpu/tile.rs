@@ -66,7 +66,9 @@ impl<'m> Memory<'m> {
             DType::F64 => Memory::F64(Slice::new(args, i, buffer.access)),
             DType::I32 => Memory::I32(Slice::new(args, i, buffer.access)),
             DType::U32 => Memory::U32(Slice::new(args, i, buffer.access)),
-            DType::F16 | DType::BF16 => Memory::U16(Slice::new(args, i, buffer.access)),
+            DType::F16 | DType::BF16 | DType::I16 | DType::U16 => {
+                Memory::U16(Slice::new(args, i, buffer.access))
+            }
             DType::I8 | DType::U8 | DType::Bool => Memory::U8(Slice::new(args, i, buffer.access)),
             DType::Index => {
                 unreachable!("no tensor has elements of {}", buffer.dtype)
@@ -417,7 +419,7 @@ fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {
         DType::U32 => Scalar::Int(DType::U32, i64::from(args.u32(i))),
         DType::Bool => Scalar::Bool(args.bool(i)),
         DType::Index => Scalar::Int(DType::Index, args.index(i) as i64),
-        DType::F16 | DType::BF16 | DType::I8 | DType::U8 => {
+        DType::F16 | DType::BF16 | DType::I16 | DType::U16 | DType::I8 | DType::U8 => {
             unreachable!("no uniform is {}", uniform.dtype)
         }
     }
