@@ -32,6 +32,14 @@ pub enum DimOp {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DimExpr(pub Cow<'static, [DimOp]>);
 
+/// 0 is a multiple of every number.
+fn greatest_common_divisor(mut a: i64, mut b: i64) -> i64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 /// Deepest expression that can be evaluated.
 const STACK: usize = 32;
 
@@ -86,6 +94,28 @@ impl DimExpr {
             depth += 1;
         }
         (depth == 1).then(|| stack[0])
+    }
+
+    /// A number that it is a multiple of, whatever the symbols are.
+    pub fn factor(&self) -> i64 {
+        let mut stack: Vec<i64> = Vec::new();
+        for &op in self.0.iter() {
+            let factor = match op {
+                DimOp::Const(extent) => extent.saturating_abs(),
+                DimOp::Sym(_) => 1,
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => {
+                    let right = stack.pop().unwrap_or(1);
+                    let left = stack.pop().unwrap_or(1);
+                    match op {
+                        DimOp::Add | DimOp::Sub => greatest_common_divisor(left, right),
+                        DimOp::Mul => left.checked_mul(right).unwrap_or(1),
+                        DimOp::Const(_) | DimOp::Sym(_) | DimOp::FloorDiv | DimOp::CeilDiv => 1,
+                    }
+                }
+            };
+            stack.push(factor);
+        }
+        stack.pop().unwrap_or(1)
     }
 
     /// The symbols it mentions.
@@ -212,6 +242,28 @@ mod tests {
         assert_eq!(text(a * b.floor_div(c)), "A*(B/C)");
         assert_eq!((n.clone() * DimExpr::constant(1)), n);
         assert_eq!(DimExpr::constant(7).floor_div(DimExpr::constant(2)).as_const(), Some(3));
+    }
+
+    #[test]
+    fn factors_hold_for_all_symbols() {
+        let (n, d, number) = (DimExpr::sym(0), DimExpr::sym(1), DimExpr::constant);
+        let sum = n.clone() * number(12) + d.clone() * number(-8);
+        for (expr, factor) in [
+            (n.clone(), 1),
+            (number(256) * n.clone() * d.clone(), 256),
+            (sum.clone(), 4),
+            (sum.clone() - number(6), 2),
+            (sum * number(0), 0),
+            ((n.clone() * number(8)).floor_div(number(2)), 1),
+            // More than there are numbers for.
+            (n * number(1 << 40) * number(1 << 40), 1),
+        ] {
+            assert_eq!(expr.factor(), factor, "{expr:?}");
+            for symbols in [[0, 0], [1, 1], [5, 3], [7, 64]] {
+                let value = expr.eval(&symbols);
+                assert!(value.is_none_or(|x| x == 0 || x % expr.factor() == 0), "{expr:?} of {symbols:?}");
+            }
+        }
     }
 
     #[test]

@@ -305,7 +305,10 @@ impl Condition {
     /// Whether it holds, if that depends on neither extents nor device.
     pub fn known(&self) -> Option<bool> {
         match self {
-            Condition::Divides(extent, divisor) => extent.as_const().map(|x| x % divisor == 0),
+            Condition::Divides(extent, divisor) => match extent.as_const() {
+                Some(extent) => Some(extent % divisor == 0),
+                None => (extent.factor() % divisor == 0).then_some(true),
+            },
             Condition::AtMost(extent, max) => extent.as_const().map(|x| x <= *max),
             Condition::AtLeast(extent, min) => extent.as_const().map(|x| x >= *min),
             Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) => None,

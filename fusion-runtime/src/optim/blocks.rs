@@ -14,35 +14,39 @@ use crate::tensor::{Float, Tensor};
 /// The means of the large tensors of an arena.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    pub(super) mean: Tensor<u8>,
-    pub(super) squares: Tensor<u8>,
+    /// Of each element that of the mean, in the low half, and that of the squares.
+    codes: Tensor<u16>,
     /// Of each block that of means, in the high half, and that of squares, as bits of `bf16`.
     units: Tensor<u32>,
-    /// What gradients are multiplied by, and how many steps were skipped, where neither is asked for.
-    one: Tensor<f32>,
-    none: Tensor<f32>,
 }
 
 impl Blocks {
     pub(super) fn new(params: &Arena) -> Result<Blocks> {
         let (device, count) = (params.device(), params.large() / BLOCK);
-        Ok(Blocks {
-            mean: Tensor::zeros(device, [count, BLOCK])?,
-            squares: Tensor::zeros(device, [count, BLOCK])?,
-            units: Tensor::zeros(device, [count])?,
-            one: Tensor::full(device, 1.0, [])?,
-            none: Tensor::zeros(device, [])?,
-        })
+        Ok(Blocks { codes: Tensor::zeros(device, [count, BLOCK])?, units: Tensor::zeros(device, [count])? })
     }
 
     pub(super) fn to(&self, device: &Device) -> Result<Blocks> {
-        Ok(Blocks {
-            mean: self.mean.to(device)?,
-            squares: self.squares.to(device)?,
-            units: self.units.to(device)?,
-            one: self.one.to(device)?,
-            none: self.none.to(device)?,
-        })
+        Ok(Blocks { codes: self.codes.to(device)?, units: self.units.to(device)? })
+    }
+
+    /// Elements of the blocks.
+    pub(super) fn len(&self) -> usize {
+        self.codes.len()
+    }
+
+    /// Codes of means and of squares.
+    pub(super) fn codes(&self) -> Result<[Vec<u8>; 2]> {
+        let both = self.codes.to_vec()?;
+        let codes = |shift: u32| both.iter().map(|both| (both >> shift) as u8).collect();
+        Ok([codes(0), codes(8)])
+    }
+
+    /// Takes codes of means and of squares.
+    pub(super) fn set_codes(&mut self, [mean, squares]: [&[u8]; 2]) -> Result<()> {
+        let both = mean.iter().zip(squares).map(|(&m, &v)| u16::from_le_bytes([m, v])).collect();
+        self.codes = Tensor::from_vec(self.codes.device(), both, self.codes.shape())?;
+        Ok(())
     }
 
     /// Units of means and of squares.
@@ -61,7 +65,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// One launch, with these means of what is in no block; two more, for the norm, if gradients are clipped.
+    /// One launch, with these means of what is in no block; one before, for the norm, if gradients are clipped.
     pub(super) fn step<T: Float>(
         &mut self,
         [m, v]: [&mut Tensor<f32>; 2],
@@ -70,27 +74,66 @@ impl Blocks {
     ) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         let Step { p, g, lr, how, followed } = step;
-        let Blocks { mean, squares, units, one, none } = self;
-        let factor;
-        let (factor, skipped, calls) = match how {
-            Gradients::Plain(calls) => (&*one, &*none, calls),
-            Gradients::Clipped { scale, most, calls, skipped } => {
-                factor = update::factor(skipped, g, scale, most as f32)?;
-                (&factor, &*skipped, calls)
-            }
-        };
-        let (seed, calls) = (calls as u32, calls as f32);
+        let Blocks { codes, units } = self;
         let rows = Shape::from([p.len() / BLOCK, BLOCK]);
         let g = &g.part(0, rows.clone());
-        p.lend(0, rows.clone(), |p| match followed {
-            None => update::adam_8bit(
-                p, mean, squares, units, m, v, g, factor, skipped, calls, lr, fresh1, log1, fresh2, log2,
-                eps, up, l2, decay, seed,
+        p.lend(0, rows.clone(), |p| match (how, followed) {
+            (Gradients::Plain(t), None) => update::adam_8bit(
+                p, codes, units, m, v, g, t as f32, lr, fresh1, log1, fresh2, log2, eps, up, l2, decay,
+                t as u32,
             ),
-            Some((q, taken)) => q.lend(0, rows, |q| {
+            (Gradients::Clipped { scale, most, calls, skipped }, None) => update::adam_8bit_clipped(
+                p,
+                codes,
+                units,
+                m,
+                v,
+                skipped,
+                g,
+                scale,
+                most as f32,
+                calls as f32,
+                lr,
+                fresh1,
+                log1,
+                fresh2,
+                log2,
+                eps,
+                up,
+                l2,
+                decay,
+                calls as u32,
+            ),
+            (Gradients::Plain(t), Some((q, taken))) => q.lend(0, rows, |q| {
                 update::adam_8bit_followed(
-                    p, mean, squares, units, m, v, q, g, taken, factor, skipped, calls, lr, fresh1, log1,
-                    fresh2, log2, eps, up, l2, decay, seed,
+                    p, codes, units, m, v, q, g, taken, t as f32, lr, fresh1, log1, fresh2, log2, eps, up,
+                    l2, decay, t as u32,
+                )
+            }),
+            (Gradients::Clipped { scale, most, calls, skipped }, Some((q, taken))) => q.lend(0, rows, |q| {
+                update::adam_8bit_followed_clipped(
+                    p,
+                    codes,
+                    units,
+                    m,
+                    v,
+                    q,
+                    skipped,
+                    g,
+                    scale,
+                    most as f32,
+                    taken,
+                    calls as f32,
+                    lr,
+                    fresh1,
+                    log1,
+                    fresh2,
+                    log2,
+                    eps,
+                    up,
+                    l2,
+                    decay,
+                    calls as u32,
                 )
             }),
         })
@@ -98,6 +141,6 @@ impl Blocks {
 
     /// Bytes for each element of the blocks.
     pub(super) fn bytes(&self) -> usize {
-        self.mean.len() + self.squares.len() + self.units.len() * size_of::<u32>()
+        self.codes.len() * size_of::<u16>() + self.units.len() * size_of::<u32>()
     }
 }

@@ -206,9 +206,10 @@ impl Optimizer {
         }
         if let Some(blocks) = &self.blocks {
             let [mean, squares] = blocks.units()?.map(Elements::F32);
-            let codes = (Elements::U8(blocks.mean.to_vec()?), Elements::U8(blocks.squares.to_vec()?));
-            arrays.push(Array { suffix: "exp_avg", of: Of::Large, elements: codes.0 });
-            arrays.push(Array { suffix: "exp_avg_sq", of: Of::Large, elements: codes.1 });
+            let codes = blocks.codes()?.map(Elements::U8);
+            for (suffix, elements) in ["exp_avg", "exp_avg_sq"].into_iter().zip(codes) {
+                arrays.push(Array { suffix, of: Of::Large, elements });
+            }
             arrays.push(Array { suffix: "exp_avg.unit", of: Of::Blocks, elements: mean });
             arrays.push(Array { suffix: "exp_avg_sq.unit", of: Of::Blocks, elements: squares });
         }
@@ -242,8 +243,8 @@ impl Optimizer {
             *halves = Halves::from_means(&device, [mean, squares])?;
         }
         if let Some(blocks) = &mut self.blocks {
-            for (tensor, codes) in [&mut blocks.mean, &mut blocks.squares].into_iter().zip(codes) {
-                *tensor = Tensor::from_vec(&device, codes, tensor.shape().clone())?;
+            if let [mean, squares] = &codes[..] {
+                blocks.set_codes([mean, squares])?;
             }
             let (mean, squares) = (next(), next());
             blocks.set_units([&mean, &squares])?;

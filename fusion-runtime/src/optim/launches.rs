@@ -68,12 +68,17 @@ fn a_step_is_one_kernel_and_a_clipped_one_two() {
 
 /// Blocks and what is in none are one, whatever follows, with buffers that all of them bind at once.
 #[test]
-fn a_step_with_states_of_8_bits_is_one_kernel() {
+fn a_step_with_states_of_8_bits_is_one_kernel_and_a_clipped_one_two() {
     let plans = [
         &*update::adam_8bit::PLAN,
         update::adam_8bit_followed::plan::<f32>(),
         update::adam_8bit_followed::plan::<f16>(),
         update::adam_8bit_followed::plan::<bf16>(),
+    ];
+    // A copy is a ninth buffer beside the parts of the norm, of which WebGPU promises eight.
+    let clipped = [
+        (&*update::adam_8bit_clipped::PLAN, [2, 2, 2]),
+        (update::adam_8bit_followed_clipped::plan::<bf16>(), [2, 3, 2]),
     ];
     for target in [Target::Ptx, Target::Wgsl, Target::Cpu] {
         for rows in [1, 100, 100_000, 1 << 22] {
@@ -81,6 +86,17 @@ fn a_step_with_states_of_8_bits_is_one_kernel() {
                 for plan in plans {
                     assert_eq!(launches(plan, target, &[rows, blocks]), 1, "{}: {target:?}", plan.name);
                     assert_eq!(plan.outputs.len(), 0, "{} writes in place", plan.name);
+                }
+                for (plan, [ptx, wgsl, cpu]) in clipped {
+                    let most = match target {
+                        Target::Ptx => ptx,
+                        Target::Wgsl => wgsl,
+                        Target::Cpu => cpu,
+                    };
+                    let found = launches(plan, target, &[rows, blocks]);
+                    // A short norm needs no parts.
+                    assert!((2..=most).contains(&found), "{}: {target:?}, {rows} rows: {found}", plan.name);
+                    assert_eq!(plan.outputs.len(), 1, "{} writes all but a number in place", plan.name);
                 }
             }
         }

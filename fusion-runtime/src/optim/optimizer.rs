@@ -251,7 +251,7 @@ impl Optimizer {
 
     /// Whether the parameters are those that it was made for, as far as their number tells.
     pub(super) fn check_params(&self, params: &Arena) -> Result<()> {
-        let in_blocks = self.blocks.as_ref().map_or(0, |blocks| blocks.mean.len());
+        let in_blocks = self.blocks.as_ref().map_or(0, Blocks::len);
         let len = params.flat().len();
         let large = if self.blocks.is_some() { params.large() } else { 0 };
         let in_halves = self.halves.as_ref().is_none_or(|halves| halves.len() == len);

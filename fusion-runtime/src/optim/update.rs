@@ -142,13 +142,6 @@ updates! {
         (g * (min(1.0, most / (length + 1e-6)) / scale), isfinite(length))
     }
 
-    // What gradients are multiplied by, of which `scale` is a factor, so that their norm is at most `most`; −1 where that is not finite.
-    pub(super) fn factor(skipped: &mut f32[], g: f32[N], scale: f32[], most: f32) -> f32[] {
-        let length = norm(g, N) / scale;
-        let finite = isfinite(length);
-        skipped = if finite { skipped } else { skipped + 1.0 };
-        if finite { min(1.0, most / (length + 1e-6)) / scale } else { -1.0 }
-    }
     // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
     // is stored right on average, where rounding to nearest would lose all that is less than half of a digit at each step.
     // Of each step all elements have other bits, and evenly so: what multiplies is near 2³² over the golden ratio (Knuth 6.4).
@@ -163,7 +156,7 @@ updates! {
     // 122878 or 8053063680 beyond. So numbers of less than 2 are evenly apart, and larger ones an eighth of themselves, at most.
     // The unit is a little less than the largest code stands for, so that rounding, and chance of 20 bits, do not reach beyond it.
     fn of_code(code) { from_bits(0x40000000 + (code << 20)) }
-    fn to_code(x, chance) { (to_bits(x) + chance) >> 20 }
+    fn to_code(x, chance) { (to_bits(x) + chance) >> 20 & 0xff }
 
     // Of means fifteen powers of two and a sign; 0 is 0.
     fn mean_of_code(code, unit) {
@@ -187,50 +180,80 @@ updates! {
         (min(most, 0x7fff0000) + 0xffff) & 0xffff0000
     }
 
-    // Blocks are before `L`, with the units of their means and of those of squares in one number; what is in none is after it.
+    // Blocks are before `L`, with the codes of a mean and of that of squares in one number, and so their units; what is in none is after it.
     fn adam_8bit_of(
-        p, m_code, v_code, units, m, v, g, factor, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
+        p, codes, units, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
         B: dim, K: dim, L: dim,
     ) {
         let in_block = index(B) < L;
-        let m0 = if in_block { mean_of_code(m_code as u32, from_bits(units & 0xffff0000)) } else { m };
-        let v0 = if in_block { squares_of_code(v_code as u32, from_bits(units << 16)) } else { v };
-        let sign = sign * factor;
-        let (p1, m1, v1) = adam_of(p, m0, v0, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
-        let (m_most, v_most) = (unit_of(abs(m1), K), unit_of(v1, K));
+        let m = if in_block { mean_of_code(codes as u32 & 0xff, from_bits(units & 0xffff0000)) } else { m };
+        let v = if in_block { squares_of_code(codes as u32 >> 8, from_bits(units << 16)) } else { v };
+        let (p, m, v) = adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay);
+        let (m_most, v_most) = (unit_of(abs(m), K), unit_of(v, K));
         let chance = chance(index(K) as u32, chance(256 * index(B) as u32, mixed(seed))) >> 12;
-        let finite = factor >= 0.0;
         (
-            if finite { p1 } else { p },
-            (if finite { code_of_mean(m1, from_bits(m_most), chance) } else { m_code as u32 }) as u8,
-            (if finite { code_of_squares(v1, from_bits(v_most), chance) } else { v_code as u32 }) as u8,
-            if finite { m_most | v_most >> 16 } else { units },
-            if finite { m1 } else { m },
-            if finite { v1 } else { v },
+            p,
+            (code_of_mean(m, from_bits(m_most), chance) | code_of_squares(v, from_bits(v_most), chance) << 8) as u16,
+            m_most | v_most >> 16,
+            m,
+            v,
         )
     }
     pub(super) fn adam_8bit(
-        p: &mut f32[B, K = 256], m_code: &mut u8[B: ..L, K], v_code: &mut u8[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], g: f32[B, K], factor: f32[], skipped: f32[], calls: f32,
-        lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32,
-        seed: u32,
+        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], g: f32[B, K], t: f32, lr: f32[], fresh1: f32, log_beta1: f32,
+        fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
     ) {
-        (p, m_code, v_code, units, m, v) = adam_8bit_of(
-            p, m_code, v_code, units, m, v, g, factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps,
-            sign, l2, decay, seed, B, K, L,
+        (p, codes, units, m, v) = adam_8bit_of(
+            p, codes, units, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
+            B, K, L,
         );
     }
-    pub(super) fn adam_8bit_followed<T>(
-        p: &mut f32[B, K = 256], m_code: &mut u8[B: ..L, K], v_code: &mut u8[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], taken: f32, factor: f32[],
-        skipped: f32[], calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
-        sign: f32, l2: f32, decay: f32, seed: u32,
+    pub(super) fn adam_8bit_clipped(
+        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], skipped: &mut f32[], g: f32[B, K], scale: f32[], most: f32,
+        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
+        decay: f32, seed: u32,
     ) {
-        (p, m_code, v_code, units, m, v) = adam_8bit_of(
-            p, m_code, v_code, units, m, v, g, factor, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps,
-            sign, l2, decay, seed, B, K, L,
+        let (g, finite) = clip(g, (B, K), scale, most);
+        (p, codes, units, m, v) = if finite {
+            adam_8bit_of(
+                p, codes, units, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
+                l2, decay, seed, B, K, L,
+            )
+        } else {
+            (p, codes, units, m, v)
+        };
+        skipped = if finite { skipped } else { skipped + 1.0 };
+    }
+    pub(super) fn adam_8bit_followed<T>(
+        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], taken: f32, t: f32, lr: f32[],
+        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
+    ) {
+        (p, codes, units, m, v) = adam_8bit_of(
+            p, codes, units, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
+            B, K, L,
         );
-        q = if factor >= 0.0 { following(q as f32, p, taken) } else { q as f32 };
+        q = following(q as f32, p, taken);
+    }
+    pub(super) fn adam_8bit_followed_clipped<T>(
+        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], skipped: &mut f32[], g: f32[B, K],
+        scale: f32[], most: f32, taken: f32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32,
+        log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
+    ) {
+        let (g, finite) = clip(g, (B, K), scale, most);
+        (p, codes, units, m, v) = if finite {
+            adam_8bit_of(
+                p, codes, units, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
+                l2, decay, seed, B, K, L,
+            )
+        } else {
+            (p, codes, units, m, v)
+        };
+        q = if finite { following(q as f32, p, taken) } else { q as f32 };
+        skipped = if finite { skipped } else { skipped + 1.0 };
     }
 
     // Both means in one number, each by the bits of its bf16: that of gradients, then that of their squares.

@@ -30,7 +30,8 @@ pub(in crate::schedule) fn after_all(work: &Work<'_>, facts: &TargetFacts) -> (V
     let firsts = row::row(&all.work(), facts);
     ways.extend(row::row(&rows.work(), facts).into_iter().map(|mut rows| {
         let when = std::mem::take(&mut rows.when);
-        let does = |first: &&Scheduled| first.when.iter().all(|condition| follows(condition, &when));
+        let holds = |condition: &Condition| condition.known() == Some(true) || follows(condition, &when);
+        let does = |first: &&Scheduled| first.when.iter().all(holds);
         let first = firsts.iter().find(does).or(firsts.last());
         let first = first.unwrap_or_else(|| unreachable!("each group has a way")).clone();
         vec![Scheduled { when, ..first }, rows]
