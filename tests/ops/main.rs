@@ -12,6 +12,7 @@ mod float;
 mod int;
 mod kernels;
 mod known;
+mod lanes;
 mod library;
 mod modes;
 mod numerics;

@@ -14,6 +14,7 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{At, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
 use crate::target::Dialect;
 
+mod copies;
 mod lanes;
 mod said;
 
@@ -98,6 +99,17 @@ impl Emitter<'_> {
 
     /// Statements one after another; many of them as blocks, which only what is used later gets out of.
     fn sequence(&self, out: &mut Writer, stmts: &[Stmt], print: impl Fn(&mut Writer, &Stmt)) {
+        self.blocks(out, stmts, &|text| text, &print);
+    }
+
+    /// The same, of whose texts `copies` makes what is written.
+    fn blocks(
+        &self,
+        out: &mut Writer,
+        stmts: &[Stmt],
+        copies: &dyn Fn(String) -> String,
+        print: &dyn Fn(&mut Writer, &Stmt),
+    ) {
         let runs = stmts.chunks(BLOCK_MAX);
         let blocks = runs.len() > 1;
         for run in runs {
@@ -106,7 +118,11 @@ impl Emitter<'_> {
                 for stmt in run {
                     match stmt {
                         Stmt::Let(value, expr) if self.has_no_let(*value, expr, &nested) => {}
-                        stmt => print(out, stmt),
+                        stmt => {
+                            let mut one = Writer { text: String::new(), depth: out.depth };
+                            print(&mut one, stmt);
+                            out.text += &copies(one.text);
+                        }
                     }
                 }
             };
@@ -116,7 +132,8 @@ impl Emitter<'_> {
             }
             let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
             lines(&mut inside);
-            let kept: String = self.outliving(run).iter().map(|value| format!("v{}, ", value.0)).collect();
+            let kept: String =
+                self.outliving(run).iter().map(|value| copies(format!("v{}, ", value.0))).collect();
             let kept = kept.trim_end();
             out.enclosed(format!("let ({kept}) = {{"), "};", |out| {
                 out.text += &inside.text;

@@ -554,16 +554,19 @@ fn store_of_row(
     if matches!(along, Along::Team { .. }) && reads_own(work) {
         body.item().body.push(Stmt::Barrier(Among::Team));
     }
-    let zero = body.top().index(0);
+    let is_first = |body: &mut Body<'_>, number: Value| {
+        let zero = body.top().index(0);
+        body.item().apply(Op::Eq, &[number, zero])
+    };
     let first_of_team = match along {
-        Along::Team { thread, .. } => Some(body.item().apply(Op::Eq, &[*thread, zero])),
+        Along::Team { thread, .. } => Some(is_first(body, *thread)),
         Along::Vector => None,
     };
     let tells: Vec<Value> = first_of_team.into_iter().chain(is_there).collect();
     let all = [(of_row, false), (of_none, true)];
-    for (stores, is_first) in all.into_iter().filter(|(stores, _)| !stores.is_empty()) {
+    for (stores, of_first) in all.into_iter().filter(|(stores, _)| !stores.is_empty()) {
+        let first = of_first.then(|| is_first(body, place.element));
         let mut b = body.item();
-        let first = is_first.then(|| b.apply(Op::Eq, &[place.element, zero]));
         match tells.iter().copied().chain(first).reduce(|all, one| b.apply(Op::And, &[all, one])) {
             Some(cond) => b.body.push(Stmt::If { cond, body: stores }),
             None => b.body.extend(stores),
@@ -573,24 +576,15 @@ fn store_of_row(
 
 /// Combines what parts gave, once for each thread, before there is a row.
 fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &Along) {
-    let run = Run { alone: work.of_parts(), pairs: vec![] };
+    let run = &Run { alone: work.of_parts(), pairs: vec![] };
     if run.alone.is_empty() {
         return;
     }
-    let zero = body.top().index(0);
-    let (dims, along, coordinates) = (shape.partials(), along.by_one(body), vec![zero; shape.rows]);
+    let (dims, line, along, range) = (shape.partials(), shape.partials, &along.by_one(body), None);
+    let row = body.top().index(0);
+    let coordinates = &vec![row; shape.rows];
     body.run_along(shape.rows + shape.partials - 1);
-    let pass = Pass {
-        work,
-        dims,
-        line: dims.len(),
-        along: &along,
-        row: zero,
-        range: None,
-        coordinates: &coordinates,
-        run: &run,
-    };
-    let all = pass.combine(body);
+    let all = Pass { work, dims, line, along, row, range, coordinates, run }.combine(body);
     let (stmts, _) = body.take();
     stmts.into_iter().for_each(|stmt| body.push(stmt));
     run.made().into_iter().zip(all).for_each(|(id, value)| body.set_of_all(id, value));

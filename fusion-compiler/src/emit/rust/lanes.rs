@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
+use super::copies::{self, COPIES, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{At, BufferId, Expr, FOLD_LANES, Fold, Kernel, Lanes, SharedId, Stmt, Value};
+use crate::target::Dialect;
 
 /// Lanes that are streamed at a time: enough that a vector loop pays, and so few lines of a cache that reads of memory and writes to
 /// it overlap. 2²⁴ elements of `relu(a + b) * c` took 7.6 ms, with 512 lanes 10.1, and 10.4 where stores were left to the caches.
@@ -148,7 +150,14 @@ impl Emitter<'_> {
         for (i, stream) in streams.iter().enumerate() {
             inside.line(format!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
         }
-        inside.block("for j in 0..count {", |out| {
+        let own: FxHashSet<Value> = lanes.iter().flat_map(Stmt::made).collect();
+        let pays = self.dialect == Dialect::Cpu && combines.is_empty() && copies::pays(lanes);
+        if pays {
+            inside.line(format!("let whole = count - count % {};", COPIES * VECTOR_LANES));
+            self.copies(&mut inside, lanes, &streams, counts, &own);
+        }
+        let rest = if pays { "whole" } else { "0" };
+        inside.block(format!("for j in {rest}..count {{"), |out| {
             if counts {
                 out.line("let lane = first + j;");
             }
@@ -158,7 +167,6 @@ impl Emitter<'_> {
                 out.line(format!("{part} = {};", combine.call(&part, &one)));
             }
         });
-        let own = lanes.iter().flat_map(Stmt::made).collect();
         let (captured, types) = self.captured(&inside.text, &own);
         let mut params = vec!["count: usize".to_owned()];
         params.extend(counts.then(|| "first: usize".to_owned()));
@@ -178,6 +186,29 @@ impl Emitter<'_> {
         out.line("#[inline(always)]");
         out.block(format!("fn lanes({}) {{", params.join(", ")), |out| out.text += &inside.text);
         VectorLoop { streams, counts, combines, captured }
+    }
+
+    /// The part of a loop that whole groups of vectors go through, each group side by side.
+    fn copies(
+        &self,
+        out: &mut Writer,
+        lanes: &[Stmt],
+        streams: &[Stream],
+        counts: bool,
+        own: &FxHashSet<Value>,
+    ) {
+        let together = COPIES * VECTOR_LANES;
+        out.block(format!("for at in (0..whole).step_by({together}) {{"), |out| {
+            for (i, stream) in streams.iter().enumerate() {
+                out.line(format!("let p{i} = {}p{i}[at..][..{together}];", self.borrow(stream)));
+            }
+            out.block(format!("for j in 0..{VECTOR_LANES} {{"), |out| {
+                for copy in (0..COPIES).filter(|_| counts) {
+                    out.line(format!("let lane_{copy} = first + at + j + {};", VECTOR_LANES * copy));
+                }
+                self.side_by_side(out, lanes, own, |out, stmt| self.lane_stmt(out, stmt, streams));
+            });
+        });
     }
 
     /// The elements that a loop goes through.
