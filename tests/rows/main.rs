@@ -14,6 +14,7 @@ mod edges;
 mod elsewhere;
 mod lengths;
 mod losses;
+mod picks;
 mod results;
 mod split;
 

@@ -349,6 +349,11 @@ impl<'w> Body<'w> {
         }
     }
 
+    /// Whether a value follows from what is combined along the row.
+    pub(super) fn is_made_of_rows(&self, id: NodeId) -> bool {
+        self.of_rows.contains(&id)
+    }
+
     /// Whether it, or where it is asked for, follows from what is combined along the row.
     fn is_of_row(&self, (id, at): &Point) -> bool {
         let by_row = |coordinate: &Coordinate| match coordinate {

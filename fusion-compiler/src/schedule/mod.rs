@@ -19,6 +19,7 @@ mod held;
 mod hold;
 mod merge;
 mod pass;
+mod picks;
 mod pointwise;
 mod portion;
 mod position;

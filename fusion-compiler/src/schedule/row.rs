@@ -10,6 +10,7 @@ use super::cut::Cut;
 use super::held::{self, held};
 use super::hold::Hold;
 use super::pass::{Along, INDEX, Pass};
+use super::picks::picks;
 use super::position::Range;
 use super::runs::{Run, Runs, runs};
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
@@ -511,12 +512,19 @@ fn of_one_row(
     let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
     let nowhere: Vec<Value> = shape.partials().iter().map(|_| body.top().index(0)).collect();
     let coordinates = [of_row, &nowhere].concat();
-    let (runs, no_run) = (runs(work, how_many), Run::default());
+    let (mut runs, no_run) = (runs(work, how_many), Run::default());
     let pass = |run| {
         let (dims, line, along, range) = (shape.cols(), shape.line, &along_part, range.as_ref());
         Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
     };
-    for run in &runs {
+    // Threads of a team keep what they read, each its own elements.
+    let picks = if matches!(along, Along::Vector) { picks(work, body) } else { vec![] };
+    for &pick in &picks {
+        let value = pass(&no_run).picked(body, pick);
+        body.set_of_row(pick.sum, value);
+        runs.iter_mut().for_each(|run| run.alone.retain(|&id| id != pick.sum));
+    }
+    for run in runs.iter().filter(|run| **run != no_run) {
         let whole = pass(run).combine(body);
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }

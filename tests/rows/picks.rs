@@ -1,0 +1,84 @@
+//! Sums that one element of a row adds to: read at its place, wherever that is, and 0 where it is nowhere.
+
+use fusion::prelude::*;
+
+use crate::devices::on_devices;
+
+fuse! {
+    pub(crate) fn picked(x: f32[N, D], k: i32[N]) -> f32[N] { sum(if index(D) == k { x } else { 0.0 }, D) }
+    // Beside what needs all elements, the place said first, of narrow ones, and of whole numbers.
+    pub(crate) fn beside(x: bf16[N, D], y: i32[N, D], k: u32[N]) -> (f32[N], f32[N], i32[N]) {
+        let k = k as i32 - 1;
+        let one = sum(if k == index(D) { x as f32 } else { 0.0 }, D);
+        (max(x as f32, D) - one, one, sum(if index(D) == k { y } else { 0 }, D))
+    }
+    // At a place that the row itself says, and of what is made of elements.
+    pub(crate) fn made(x: f32[N, D], k: i32[N]) -> (f32[N], f32[N]) {
+        let largest = sum(if index(D) == argmax(x, D) { x } else { 0.0 }, D);
+        (largest, sum(if index(D) == k { exp(0.1 * x) } else { 0.0 }, D))
+    }
+}
+
+/// Rows and their lengths: short, in several parts, and none.
+const SIZES: [(usize, usize); 8] =
+    [(5, 1), (7, 65), (300, 100), (40, 1000), (9, 40_000), (2, 300_001), (0, 70), (1, 700_000)];
+
+#[test]
+fn one_element_is_all_of_such_a_sum() {
+    on_devices(|device| {
+        for (rows, len) in SIZES {
+            // All that is not picked is no number.
+            let numbers = |i: usize| (i * 7919 % 2003) as f32 / 8.0 - 100.0;
+            let place = |row: usize| match row % 7 {
+                0 => len as i64 - 1,
+                1 => -1,
+                2 => len as i64,
+                3 => i64::from(i32::MIN),
+                4 => i64::from(i32::MAX),
+                5 => 0,
+                _ => (row * 37 % len) as i64,
+            };
+            let is_there = |row: usize| (0..len as i64).contains(&place(row));
+            let at = |i: usize| (i % len) as i64 == place(i / len);
+            let x: Vec<f32> = (0..rows * len).map(|i| if at(i) { numbers(i) } else { f32::NAN }).collect();
+            let k: Vec<i32> = (0..rows).map(|row| place(row) as i32).collect();
+            let there = Tensor::from_slice(device, &x, [rows, len])?;
+            let k_there = Tensor::from_slice(device, &k, [rows])?;
+            let what = format!("{device}: {rows} rows of {len}");
+            let of_row = |row: usize| {
+                if is_there(row) { numbers(row * len + place(row) as usize) } else { 0.0 }
+            };
+            let expected: Vec<f32> = (0..rows).map(of_row).collect();
+            assert_eq!(picked(&there, &k_there)?.to_vec()?, expected, "{what}");
+            let (_, made_of) = made(&there, &k_there)?;
+            for (row, made) in made_of.to_vec()?.into_iter().enumerate() {
+                let exact = if is_there(row) { (0.1 * f64::from(expected[row])).exp() } else { 0.0 };
+                assert!(
+                    (f64::from(made) - exact).abs() <= 1e-5 * exact + 1e-44,
+                    "{what}: {made}, not {exact}"
+                );
+            }
+
+            let halves: Vec<bf16> = (0..rows * len).map(|i| bf16::from_f32(numbers(i))).collect();
+            let whole: Vec<i32> = (0..rows * len).map(|i| i as i32 * 3 - 7).collect();
+            let k: Vec<u32> = k.iter().map(|&k| k.wrapping_add(1).cast_unsigned()).collect();
+            let (largest, one, number) = beside(
+                &Tensor::from_slice(device, &halves, [rows, len])?,
+                &Tensor::from_slice(device, &whole, [rows, len])?,
+                &Tensor::from_slice(device, &k, [rows])?,
+            )?;
+            let (largest, one, number) = (largest.to_vec()?, one.to_vec()?, number.to_vec()?);
+            let alike = (0..rows * len).map(|i| halves[i].to_f32()).collect::<Vec<_>>();
+            let (first, _) = made(&Tensor::from_slice(device, &alike, [rows, len])?, &k_there)?;
+            let first = first.to_vec()?;
+            for row in 0..rows {
+                let most = alike[row * len..][..len].iter().copied().fold(f32::MIN, f32::max);
+                let i = row * len + if is_there(row) { place(row) as usize } else { 0 };
+                let expected = if is_there(row) { (alike[i], whole[i]) } else { (0.0, 0) };
+                assert_eq!((one[row], number[row]), expected, "{what}: row {row}");
+                assert_eq!((largest[row], first[row]), (most - expected.0, most), "{what}: row {row}");
+            }
+        }
+        Ok(())
+    });
+}
