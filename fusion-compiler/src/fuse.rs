@@ -203,26 +203,21 @@ fn assign(
         both
     };
     let (mut groups, mut apart): (Vec<Group>, BTreeMap<usize, Reason>) = (Vec::new(), BTreeMap::new());
-    for store in stores {
+    // What fits together as a whole may not fit store by store: without rows there is nothing to go through after all of them.
+    if let Some((first, others)) = stores.split_first().filter(|_| cuts.is_empty()) {
+        let mut all = Group::new(first.clone());
+        all.stores.extend_from_slice(others);
+        all.fill(graph, |_| false);
+        if others.is_empty() || all.obstacle(graph, budget).is_none() {
+            groups.push(all);
+        }
+    }
+    let left = if groups.is_empty() { stores } else { vec![] };
+    for store in left {
         let obstacle = |home: usize| {
-            let group = &groups[home];
-            if graph.fusing == Fusing::Off {
-                return Some(Reason::Off);
-            }
-            let both = with(group, &store);
-            if both.space_of(graph).is_err() {
-                return Some(Reason::Order);
-            }
-            if points::misplaced(graph, &both)
-                .is_some_and(|id| both.stores.iter().any(|store| store.node == id))
-            {
-                return Some(Reason::Moved);
-            }
-            let needed = both.buffers(graph, budget);
-            if needed > budget.max {
-                return Some(Reason::Buffers(needed, budget.max));
-            }
-            separates(graph, &groups, home, &store).then_some(Reason::Waits)
+            let both = with(&groups[home], &store);
+            let waits = || separates(graph, &groups, home, &store).then_some(Reason::Waits);
+            both.obstacle(graph, budget).or_else(waits)
         };
         let obstacles: Vec<Option<Reason>> = (0..groups.len()).map(obstacle).collect();
         if let Some(home) = obstacles.iter().position(Option::is_none) {
@@ -355,6 +350,22 @@ impl Group {
         let (order, cols, nodes, loads) = (store.order.clone(), Vec::new(), Vec::new(), BTreeSet::new());
         let (moved, unrolled) = (BTreeMap::new(), AxisSet::EMPTY);
         Group { stores: vec![store], order, cols, nodes, loads, moved, unrolled }
+    }
+
+    /// Why its stores do not share a kernel, if they do not.
+    fn obstacle(&self, graph: &Graph, budget: Budget<'_>) -> Option<Reason> {
+        if graph.fusing == Fusing::Off {
+            return Some(Reason::Off);
+        }
+        if self.space_of(graph).is_err() {
+            return Some(Reason::Order);
+        }
+        let is_stored = |id: NodeId| self.stores.iter().any(|store| store.node == id);
+        if points::misplaced(graph, self).is_some_and(is_stored) {
+            return Some(Reason::Moved);
+        }
+        let needed = self.buffers(graph, budget);
+        (needed > budget.max).then_some(Reason::Buffers(needed, budget.max))
     }
 
     /// Finds what is computed and read, given which values are stored elsewhere.

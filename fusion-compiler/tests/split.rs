@@ -297,6 +297,16 @@ fn no_kernel_binds_more_than_its_target_can() {
     assert!({ launches }.flat_map(|variant| variant.launches.iter()).all(|launch| launch.buffers.len() <= 8));
 }
 
+/// What only a norm reads, in another order than that of the rows, is gone through as it lies, by kernels of its own.
+#[test]
+fn what_lies_in_another_order_is_combined_by_itself() {
+    let source =
+        "pub fn f(z: f32[N, D = 256], x: f32[D, N]) -> f32[N, D] { let y = z / norm(x); y - max(y, D) }";
+    for target in Target::ALL {
+        assert_eq!(plan(source, target).programs[0].steps.len(), 2, "{target:?}");
+    }
+}
+
 /// What is combined of all rows is so in parts, whatever their number, and the kernel of the rows combines those; it stores what is
 /// of no row, too.
 #[test]
@@ -313,5 +323,17 @@ fn rows_after_all_of_them_are_two_kernels() {
     check(
         "pub fn f(x: f32[N, H, D = 99], y: f32[N, H, D]) -> f32[N, H] { logsumexp(x, D) * sum(y) + max(y * y) }",
         &[(&[0, 3], 2), (&[5, 7], 2), (&[3000, 100], 2)],
+    );
+    // What is written for elements is made before what is combined of rows.
+    check(
+        "pub fn f(p: &mut f32[B, K = 256], a: &mut f32[B: ..L, K], u: &mut f32[B: ..L], b: &mut f32[B: L.., K], g: f32[B, K]) -> f32[] {
+            let s = norm(g);
+            let x = if index(B) < L { a * u } else { b };
+            let y = x + g / (1.0 + s);
+            let m = max(abs(y), K);
+            (p, a, b, u) = (p - y / (1.0 + m), y * m, y, m);
+            s
+        }",
+        &[(&[0, 0], 2), (&[1030, 5], 2), (&[5, 5], 2)],
     );
 }

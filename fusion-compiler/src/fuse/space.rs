@@ -56,14 +56,18 @@ impl Group {
         self.nodes.iter().rev().copied().find(is_in_the_way)
     }
 
-    /// What is combined of the elements of all rows, where there are several and none is ever long, and needs nothing else that
-    /// is combined.
+    /// What is combined of the elements of all rows, where there are several and none is ever long, all lies as they do, and it needs
+    /// nothing else that is combined.
     pub(super) fn combined_of_all(&self, graph: &Graph, (rows, cols): (&[AxisId], &[AxisId])) -> Vec<NodeId> {
         let len = DimExpr::product(cols.iter().map(|&axis| &graph.axis(axis).extent)).as_const();
         if rows.is_empty() || cols.is_empty() || len.is_none_or(|len| len > ROW_MAX) {
             return vec![];
         }
-        let all: AxisSet = rows.iter().chain(cols).copied().collect();
+        let order = [rows, cols].concat();
+        if !self.lies_in_order(graph, &order) {
+            return vec![];
+        }
+        let all: AxisSet = order.into_iter().collect();
         let is_of_all = |id: NodeId| graph.node(id).axes.is_empty() && graph.looped_axes(id) == all;
         let (mut combined, mut found) = (FxHashSet::default(), Vec::new());
         for &id in &self.nodes {
@@ -107,12 +111,21 @@ impl Group {
         let next = of_rows.last().copied();
         let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols, next);
         let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
-        // What has a portion is written row by row, one after another; so is what all rows are made of together.
+        // What has a portion is written row by row, one after another.
         let is_cut = graph.cut_axis().is_some_and(|cut| beside || cols.contains(cut));
-        if is_cut && self.has_portions(graph) || beside && with_all {
+        if is_cut && self.has_portions(graph) {
             return None;
         }
         (whole && reads).then_some((of_rows, of_cols))
+    }
+
+    /// Whether what it reads and writes has these axes in this order, so that it can be gone through in parts.
+    fn lies_in_order(&self, graph: &Graph, order: &[AxisId]) -> bool {
+        let is_in_order = |axes: &[AxisId]| {
+            axes.iter().filter_map(|axis| order.iter().position(|other| other == axis)).is_sorted()
+        };
+        self.loads.iter().all(|load| is_in_order(&load_order(graph, *load)))
+            && self.stores.iter().all(|store| is_in_order(&store.order))
     }
 
     /// What it combines of the elements of all rows before it goes through each.
