@@ -77,6 +77,7 @@ fn main() -> Result<()> {
         ("clipped", of(Precision::F32), Some(1.0)),
         ("state of bf16", of(Precision::Bf16), None),
         ("state of 8 bits", of(Precision::Bits8), None),
+        ("8 bits, clipped", of(Precision::Bits8), Some(1.0)),
     ];
     for (name, rule, max_norm) in ways {
         let mut optimizer = Optimizer::new(rule, &params)?;
