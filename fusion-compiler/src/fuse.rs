@@ -148,12 +148,19 @@ fn without_unread(
     mut cuts: BTreeMap<NodeId, Reason>,
 ) -> Fused {
     let read = |node| groups.iter().any(|group| group.loads.contains(&Load::Stored(node)));
+    let unread = |store: &Store| store.output.is_none() && !read(store.node);
+    let mut kept = groups.clone();
+    kept.iter_mut().for_each(|group| group.stores.retain(|store| !unread(store)));
+    kept.retain(|group| !group.stores.is_empty());
     cuts.retain(|&node, _| read(node));
     let (fewer, others) = assign(graph, &cuts, budget);
-    match rules::broken(graph, &fewer, budget) {
-        None => finish(graph, fewer, cuts, others),
-        Some(_) => finish(graph, groups, cuts, apart),
+    if rules::broken(graph, &fewer, budget).is_none() {
+        return finish(graph, fewer, cuts, others);
     }
+    // What is distributed anew may be so as before; then the groups stay, without those stores.
+    settle(graph, &mut kept);
+    let groups = if rules::broken(graph, &kept, budget).is_none() { kept } else { groups };
+    finish(graph, groups, cuts, apart)
 }
 
 fn finish(
@@ -232,19 +239,26 @@ fn assign(
         }
         groups.push(Group::new(store));
     }
+    settle(graph, &mut groups);
+    (groups, apart)
+}
+
+/// Finds what each group computes and reads, and over which space, once it is known what each of them stores.
+fn settle(graph: &Graph, groups: &mut [Group]) {
     let homes: BTreeMap<NodeId, usize> = groups
         .iter()
         .enumerate()
         .flat_map(|(i, group)| group.whole_stores(graph).map(move |s| (s.node, i)))
         .collect();
     for (i, group) in groups.iter_mut().enumerate() {
+        let stores = std::mem::take(&mut group.stores);
+        *group = Group { stores: stores.clone(), ..Group::new(stores[0].clone()) };
         group.fill(graph, |node| homes.get(&node).is_some_and(|&home| home != i));
         if let Ok((order, cols)) = group.space_of(graph) {
             (group.order, group.cols) = (order, cols);
         }
         group.moved = points::moved(graph, group);
     }
-    (groups, apart)
 }
 
 /// What is to be stored, in topological order.

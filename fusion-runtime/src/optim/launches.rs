@@ -93,6 +93,15 @@ fn a_step_with_states_of_8_bits_is_one_kernel_and_a_clipped_one_two() {
                         Target::Wgsl => wgsl,
                         Target::Cpu => cpu,
                     };
+                    // Parts of the norm, and no value of each element.
+                    let program = plan.programs.iter().find(|program| program.target == target);
+                    let kept = program.iter().flat_map(|program| program.temporaries.iter());
+                    let kept: Option<i64> = kept.map(|kept| kept.len.eval(&[rows, blocks])).sum();
+                    assert!(
+                        kept.is_some_and(|kept| kept <= rows + 1024),
+                        "{}: {target:?}: {kept:?}",
+                        plan.name
+                    );
                     let found = launches(plan, target, &[rows, blocks]);
                     // A short norm needs no parts.
                     assert!((2..=most).contains(&found), "{}: {target:?}, {rows} rows: {found}", plan.name);
