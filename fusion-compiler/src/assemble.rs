@@ -11,9 +11,10 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, Portion};
 use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
-    Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Target, Temporary, Text, Variant,
+    Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Temporary, Text, Variant,
 };
 use crate::schedule::{Operand, Scratch, Work};
+use crate::target::{Class, TargetFacts};
 
 /// Where every stored value lives.
 pub struct Memory<'g> {
@@ -111,11 +112,11 @@ fn dims_of(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> Vec<Dim>
     axes.iter().map(dim).collect()
 }
 
-/// The program of one target; `compile` makes the variants of each group.
+/// The program for these devices; `compile` makes the variants of each group.
 pub fn program<C: Clone>(
     memory: &Memory<'_>,
     fused: &Fused,
-    target: Target,
+    class: &Class,
     mut compile: impl FnMut(&Work<'_>) -> (Vec<Variant<C>>, Vec<Scratch>),
 ) -> Program<C> {
     let graph = memory.graph;
@@ -142,7 +143,16 @@ pub fn program<C: Clone>(
         temporaries.extend(scratch.into_iter().map(within));
         steps.push(Step { variants: variants.into() });
     }
-    Program { target, temporaries: temporaries.into(), steps: steps.into() }
+    let buffers = buffers(&steps, &class.facts);
+    Program { target: class.target, buffers, temporaries: temporaries.into(), steps: steps.into() }
+}
+
+/// The most storage buffers that a kernel binds; but for those that see large tensors through windows, which may be more
+/// than any device of the target has.
+fn buffers<C: Clone>(steps: &[Step<C>], facts: &TargetFacts) -> u32 {
+    let launches = steps.iter().flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
+    let bound = launches.map(|launch| launch.buffers.iter().filter(|buffer| !buffer.uniform).count());
+    bound.filter(|&bound| bound <= facts.buffers_max).max().unwrap_or(0) as u32
 }
 
 /// Raw identifiers are no names in other languages.

@@ -12,6 +12,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 #[cfg(feature = "syntax")]
 use check::{Function, Source};
+use fuse::Fused;
 use ir::dim::DimExpr;
 #[cfg(feature = "syntax")]
 use ir::graph::SpanId;
@@ -22,7 +23,7 @@ use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Variant, 
 use proc_macro2::{Span, TokenStream};
 use schedule::{Schedule, Scheduled, Scratch, Way, Work};
 use summary::{Locate, Made};
-use target::Dialect;
+use target::{Class, Dialect, TargetFacts};
 
 pub mod assemble;
 #[cfg(feature = "syntax")]
@@ -123,15 +124,19 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     let lacks: Vec<Lack> = targets.iter().filter_map(lack).collect();
     let able = |target: &&Target| lacks.iter().all(|lack| lack.target != **target);
     let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
-    let facts: Vec<_> = targets.iter().map(|&target| target::facts(target)).collect();
+    let classes: Vec<Class> = targets.iter().flat_map(|&target| target::classes(target)).collect();
+    let facts: Vec<TargetFacts> = classes.iter().map(|class| class.facts).collect();
     let (graph, fused) = fuse::fuse_for(graph, &facts);
-    let memory = assemble::Memory::new(&graph, &fused);
-    let program = &|(&target, fused)| {
+    let fused = worthwhile(classes.into_iter().zip(fused).collect());
+    let memory = assemble::Memory::new(&graph, fused.iter().map(|(_, fused)| fused));
+    let program = &|(class, fused): &'_ (Class, Fused)| {
         let mut kernels = Vec::new();
-        let program = assemble::program(&memory, fused, target, |work| variants(work, target, &mut kernels));
-        (program, Made { target, fused, kernels })
+        let program = assemble::program(&memory, fused, class, |work| variants(work, class, &mut kernels));
+        (program, kernels)
     };
-    let (programs, made): (Vec<_>, Vec<_>) = each_on_a_thread(targets.iter().zip(&fused), program).unzip();
+    let (programs, kernels): (Vec<_>, Vec<_>) = each_on_a_thread(fused.iter(), program).unzip();
+    let made = fused.iter().zip(kernels).map(|((_, fused), kernels)| Made { fused, kernels });
+    let made: Vec<Made<'_>> = made.collect();
     let off = Graph { fusing: Fusing::Off, ..graph.clone() };
     let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
     Plan {
@@ -148,10 +153,22 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     }
 }
 
+/// Those that devices are given programs for: what asks for more than the next of its target must save kernels.
+fn worthwhile(mut classes: Vec<(Class, Fused)>) -> Vec<(Class, Fused)> {
+    let kernels: Vec<(Target, usize)> =
+        classes.iter().map(|(class, fused)| (class.target, fused.groups.len())).collect();
+    let mut next = kernels.iter().skip(1);
+    classes.retain(|(class, fused)| match next.next() {
+        Some(&(target, kernels)) if target == class.target => fused.groups.len() < kernels,
+        Some(_) | None => true,
+    });
+    classes
+}
+
 /// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What becomes of each, in order. A target is more work than all that is common to them, and users wait for it.
+/// What becomes of each, in order. A program is more work than all that is common to them, and users wait for it.
 fn each_on_a_thread<T: Send, U: Send>(
     all: impl Iterator<Item = T>,
     make: &(impl Fn(T) -> U + Sync),
@@ -164,7 +181,7 @@ fn each_on_a_thread<T: Send, U: Send>(
         let threads: Vec<_> = all.map(thread).collect();
         let wait = |thread: io::Result<ScopedJoinHandle<'_, U>>| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(error) => panic!("the compiler needs a thread for each target: {error}"),
+            Err(error) => panic!("the compiler needs a thread for each program: {error}"),
         };
         threads.into_iter().map(wait).collect::<Vec<U>>()
     });
@@ -204,18 +221,21 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// The kernels of one group on one target and the memory between them; `kernels` gets what a report tells.
+/// The kernels of one group on some devices and the memory between them; `kernels` gets what a report tells.
 fn variants(
     work: &Work<'_>,
-    target: Target,
+    &Class { target, ref facts }: &Class,
     kernels: &mut Vec<(Schedule, Ways)>,
 ) -> (Vec<Variant<KernelCode>>, Vec<Scratch>) {
-    let facts = target::facts(target);
-    let (ways, scratch) = schedule::schedule(work, &facts);
-    let ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
+    let (ways, scratch) = schedule::schedule(work, facts);
+    let mut ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
+    if facts.buffers_max > target::facts(target).buffers_max {
+        let kernels = ways.iter_mut().flatten().map(|scheduled| &mut scheduled.kernel);
+        kernels.for_each(|kernel| kernel.name.push_str(&format!("_b{}", facts.buffers_max)));
+    }
     kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
     let bytes =
-        |kernel: &Kernel, buffers: &[BufferArg]| traffic::bytes(work, &scratch, &facts, (kernel, buffers));
+        |kernel: &Kernel, buffers: &[BufferArg]| traffic::bytes(work, &scratch, facts, (kernel, buffers));
     let variant = |way: Way| Variant {
         when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
         launches: way.into_iter().map(|one| launch(target, (one, work.graph.math), &bytes)).collect(),

@@ -11,27 +11,25 @@ use crate::assemble::{
 use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, Portion, SpanId};
-use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Target, Text, Traffic, Ways};
+use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, Traffic, Ways};
 use crate::schedule::Schedule;
 
 /// Lines and columns of the user's source.
 pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
 
-/// What was made for one target.
+/// What was made for one program.
 pub struct Made<'f> {
-    /// For which.
-    pub target: Target,
     /// What shares a kernel.
     pub fused: &'f Fused,
     /// How each group is spread over threads, and the variants of its kernel.
     pub kernels: Vec<(Schedule, Ways)>,
 }
 
-/// What was fused, against every op on its own. Targets with the same kernels share one summary.
+/// What was fused, against every op on its own. Programs with the same kernels share one summary.
 pub fn summary(graph: &Graph, made: &[Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
-    let mut alike: Vec<Vec<&Made<'_>>> = Vec::new();
-    for one in made {
-        match alike.iter_mut().find(|known| known[0].fused.groups == one.fused.groups) {
+    let mut alike: Vec<Vec<(usize, &Made<'_>)>> = Vec::new();
+    for one in made.iter().enumerate() {
+        match alike.iter_mut().find(|known| known[0].1.fused.groups == one.1.fused.groups) {
             Some(known) => known.push(one),
             None => alike.push(vec![one]),
         }
@@ -41,11 +39,11 @@ pub fn summary(graph: &Graph, made: &[Made<'_>], unfused: &Fused, locate: Locate
     Summary { others: summaries.collect(), ..first }
 }
 
-fn summary_of(graph: &Graph, made: &[&Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
-    let fused = made[0].fused;
+fn summary_of(graph: &Graph, made: &[(usize, &Made<'_>)], unfused: &Fused, locate: Locate<'_>) -> Summary {
+    let fused = made[0].1.fused;
     let arrays = Arrays::new(graph, fused);
     let group = |(i, group): (usize, &Group)| {
-        let kernels: Vec<&(Schedule, Ways)> = made.iter().map(|made| &made.kernels[i]).collect();
+        let kernels: Vec<&(Schedule, Ways)> = made.iter().map(|(_, made)| &made.kernels[i]).collect();
         group_summary(graph, &arrays, (i, group), &kernels)
     };
     let boundary = |node: NodeId, (value, array): (Text, u16), reason: &Reason| {
@@ -64,7 +62,7 @@ fn summary_of(graph: &Graph, made: &[&Made<'_>], unfused: &Fused, locate: Locate
         math: graph.math,
         groups: fused.groups.iter().enumerate().map(group).collect(),
         boundaries: stored.chain(apart).collect(),
-        targets: made.iter().map(|made| made.target).collect(),
+        programs: made.iter().map(|&(program, _)| program as u16).collect(),
         others: Vec::new().into(),
         arrays: arrays.all.into(),
     }

@@ -108,7 +108,27 @@ pub fn lacks(graph: &Graph, target: Target) -> Option<Text> {
     }
 }
 
-/// The facts of a target.
+/// Devices that have this, whom a program is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// What they run.
+    pub target: Target,
+    /// What they have.
+    pub facts: TargetFacts,
+}
+
+/// Devices of a target: those that have more than others first, and last all of them.
+pub fn classes(target: Target) -> Vec<Class> {
+    let all = facts(target);
+    let facts = match target {
+        Target::Ptx | Target::Cpu => vec![all],
+        // Native drivers bind dozens, most of them; browsers eight or ten.
+        Target::Wgsl => vec![TargetFacts { buffers_max: 16, ..all }, all],
+    };
+    facts.into_iter().map(|facts| Class { target, facts }).collect()
+}
+
+/// The facts of every device of a target.
 pub fn facts(target: Target) -> TargetFacts {
     match target {
         Target::Ptx => TargetFacts {
@@ -160,9 +180,11 @@ pub fn facts(target: Target) -> TargetFacts {
 /// blocks.
 pub fn limits(target: Target) -> Limits {
     match target {
-        Target::Ptx => Limits { binding_bytes: u64::MAX, shared_bytes: 163 << 10, subgroup: 32 },
-        Target::Wgsl => Limits { binding_bytes: 128 << 20, shared_bytes: 16 << 10, subgroup: 0 },
-        Target::Cpu => Limits { binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0 },
+        Target::Ptx => {
+            Limits { buffers: u32::MAX, binding_bytes: u64::MAX, shared_bytes: 163 << 10, subgroup: 32 }
+        }
+        Target::Wgsl => Limits { buffers: 8, binding_bytes: 128 << 20, shared_bytes: 16 << 10, subgroup: 0 },
+        Target::Cpu => Limits { buffers: u32::MAX, binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0 },
     }
 }
 

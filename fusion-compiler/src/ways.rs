@@ -36,7 +36,7 @@ pub(crate) fn ways<'s>(target: Target, ways: impl Iterator<Item = &'s [Scheduled
     if !by_subgroups.is_empty() {
         kinds.push("subgroups|shared memory".into());
     }
-    Ways { target, variants, kinds: kinds.into_iter().map(Text::from).collect() }
+    Ways { variants, kinds: kinds.into_iter().map(Text::from).collect() }
 }
 
 fn asks_for_subgroups(launches: &[Scheduled]) -> bool {

@@ -116,6 +116,7 @@ fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64, sh
         multiprocessor_threads_max,
         multiprocessors,
         grid_max: i32::MAX as u32,
+        buffers_max: u32::MAX,
         binding_bytes_max: memory,
         buffer_bytes_max: memory,
         block_shared_bytes_max: shared,

@@ -208,6 +208,7 @@ mod tests {
             outputs: Borrowed(&[]),
             programs: Owned(vec![Program {
                 target: Target::Wgsl,
+                buffers: 1,
                 temporaries: Borrowed(&[]),
                 steps: Owned(vec![step]),
             }]),
@@ -219,7 +220,7 @@ mod tests {
                 arrays: Borrowed(&[]),
                 groups: Borrowed(&[]),
                 boundaries: Borrowed(&[]),
-                targets: Owned(vec![Target::Wgsl]),
+                programs: Owned(vec![0]),
                 others: Borrowed(&[]),
             },
         })

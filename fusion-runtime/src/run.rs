@@ -148,7 +148,7 @@ fn execute(
 ) -> Result<SmallVec<[RawTensor; 2]>> {
     let bound = bind(plan, args)?;
     let target = bound.device.0.target();
-    let program = plan.programs.iter().find(|program| program.target == target);
+    let program = plan.program(target, &bound.device.limits());
     let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;
     let outs = outs.unwrap_or_default();
     let mut made = make_outputs(plan, &bound, outs)?;
@@ -413,7 +413,7 @@ mod tests {
             arrays: Owned(Vec::new()),
             groups: Owned(Vec::new()),
             boundaries: Owned(Vec::new()),
-            targets: Owned(Vec::new()),
+            programs: Owned(Vec::new()),
             others: Owned(Vec::new()),
         };
         let plan = Plan {

@@ -76,10 +76,6 @@ fn copies_and_averages_follow() {
                 if clips {
                     (optimizer, other) = (optimizer.with_max_norm(10.0), other.with_max_norm(10.0));
                 }
-                if clips && rule == eight_bits() && device.name().starts_with("wgpu") {
-                    // A follower is a buffer too many there for the norm to be combined by the same kernel.
-                    other = other.with_copy::<f16>(&alone)?;
-                }
                 let mut average: Vec<f64> = all(&params)?.into_iter().map(f64::from).collect();
                 for step in 1..=4 {
                     let bad = clips && step == 3;

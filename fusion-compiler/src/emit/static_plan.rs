@@ -32,7 +32,8 @@ pub(super) fn plan(plan: &Plan<KernelCode>) -> TokenStream {
 /// Texts that are constants, each with its language.
 pub(super) fn first_texts(plan: &Plan<KernelCode>) -> Vec<(&'static str, &str)> {
     let first = |&(target, language): &(Target, &'static str)| {
-        let program = plan.programs.iter().find(|program| program.target == target)?;
+        // What every device of the target runs.
+        let program = plan.programs.iter().rfind(|program| program.target == target)?;
         match &program.steps.first()?.variants.first()?.launches.first()?.code {
             Code::Ptx(text) | Code::Wgsl(text) => Some((language, &**text)),
             Code::Cpu(_) => None,

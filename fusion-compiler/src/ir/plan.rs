@@ -1,7 +1,7 @@
 //! The plan: everything a call needs, as plain data. The contract between compiled code and the runtime.
 //!
 //! `fuse!` writes a plan as bytes, which its first call reads; the run-time use of the compiler owns one; the same executor
-//! runs both. A plan has one program per target; a program is a list of steps; a step has variants, of which the
+//! runs both. A plan has programs for each target; a program is a list of steps; a step has variants, of which the
 //! first whose conditions hold is launched. `C` is what a target runs: texts, with a pair of kernels for the CPU while
 //! compiling and functions once compiled, or in bytes its number in a table.
 
@@ -40,7 +40,7 @@ pub struct Plan<C: Clone + 'static> {
     pub sums: List<Sum>,
     /// Tensors that a call makes.
     pub outputs: List<Output>,
-    /// One per target that the function is compiled for.
+    /// Of each target that the function is compiled for one or more, of which a device runs the first that it can.
     pub programs: List<Program<C>>,
     /// Targets that it is not compiled for, though asked to.
     pub lacks: List<Lack>,
@@ -65,18 +65,38 @@ impl<C: Clone + 'static> Plan<C> {
         let programs = list(programs, |program| program.map_code(&mut map));
         Plan { name, symbols, params, nonempty, products, sums, outputs, programs, lacks, summary }
     }
+
+    /// What a device of a target runs.
+    pub fn program(&self, target: Target, limits: &Limits) -> Option<&Program<C>> {
+        Program::chosen(self.programs.iter(), target, limits).map(|place| &self.programs[place])
+    }
 }
 
 impl<C: Clone + 'static> Program<C> {
+    /// Which of these a device of a target runs: the first that it has the buffers for, or else the one that asks for least.
+    pub(crate) fn chosen<'p>(
+        programs: impl Iterator<Item = &'p Program<C>>,
+        target: Target,
+        limits: &Limits,
+    ) -> Option<usize> {
+        let mut of_target = programs.enumerate().filter(|(_, program)| program.target == target);
+        let mut last = None;
+        let fits = of_target.find(|(place, program)| {
+            last = Some(*place);
+            program.buffers <= limits.buffers
+        });
+        fits.map(|(place, _)| place).or(last)
+    }
+
     /// The same program with what the target runs replaced.
     pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Program<D> {
-        let Program { target, temporaries, steps } = self;
+        let Program { target, buffers, temporaries, steps } = self;
         let mut variant = |Variant { when, launches }| {
             let launches = list(launches, |launch: Launch<C>| launch.map_code(map));
             Variant { when, launches }
         };
         let steps = list(steps, |Step { variants }| Step { variants: list(variants, &mut variant) });
-        Program { target, temporaries, steps }
+        Program { target, buffers, temporaries, steps }
     }
 }
 
@@ -222,6 +242,8 @@ pub enum Dest {
 pub struct Program<C: Clone + 'static> {
     /// For which.
     pub target: Target,
+    /// Most storage buffers that a kernel of it binds, where no tensor is larger than a binding.
+    pub buffers: u32,
     /// Tensors that live only within the call.
     pub temporaries: List<Temporary>,
     /// In order.
@@ -293,6 +315,8 @@ pub enum Condition {
 /// What a device has of what variants ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Most storage buffers that a kernel can bind.
+    pub buffers: u32,
     /// Most bytes of a buffer that a kernel sees at once.
     pub binding_bytes: u64,
     /// Most bytes of memory that the threads of a block share.
@@ -535,7 +559,7 @@ mod tests {
     #[test]
     fn a_binding_holds_at_most_its_limit() {
         let bytes = Condition::Binds(DimExpr::sym(0) * DimExpr::constant(4));
-        let limits = |binding_bytes| Limits { binding_bytes, shared_bytes: 0, subgroup: 32 };
+        let limits = |binding_bytes| Limits { buffers: 8, binding_bytes, shared_bytes: 0, subgroup: 32 };
         assert!(bytes.holds(&[25], &limits(100)) && !bytes.holds(&[26], &limits(100)));
         assert!(!bytes.holds(&[i64::MAX], &limits(u64::MAX)), "what overflows fits nowhere");
         let shared = Condition::Shares(DimExpr::sym(0));

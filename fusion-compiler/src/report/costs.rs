@@ -7,11 +7,15 @@ use std::collections::BTreeSet;
 use super::Report;
 use super::terms::Terms;
 use crate::ir::dim::DimExpr;
-use crate::ir::plan::{Condition, Launch, Limits, Program, Slot, Step, Temporary, Variant};
+use crate::ir::plan::{Condition, Launch, Limits, Program, Slot, Step, Temporary, Text, Variant};
 
 /// A program, and what its device has.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
+    /// Its place among the programs of the plan.
+    pub(super) place: u16,
+    /// Whose it is: a target's, or those of its devices that can bind so many buffers.
+    pub(super) name: Text,
     pub(super) program: Program<()>,
     pub(super) limits: Limits,
 }

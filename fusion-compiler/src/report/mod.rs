@@ -28,13 +28,13 @@ pub struct Report {
     symbols: Vec<String>,
     /// Extents given so far, by symbol.
     extents: Vec<Option<i64>>,
-    /// What targets with the same groups have; the first target's is the first.
+    /// What programs with the same groups have; the first program's is the first.
     summaries: Vec<Summary>,
     /// What it tells of.
     runs: Vec<Run>,
 }
 
-/// What is the same for several targets.
+/// What is the same for several programs.
 struct Section<'r> {
     summary: &'r Summary,
     runs: Vec<&'r Run>,
@@ -56,9 +56,11 @@ impl Report {
     pub fn new<C: Clone>(plan: &Plan<C>) -> Report {
         let symbols: Vec<String> = plan.symbols.iter().map(|symbol| symbol.to_string()).collect();
         let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
-        let run = |program: Program<C>| Run {
+        let run = |(place, program): (usize, &Program<C>)| Run {
+            place: place as u16,
+            name: name(program, &plan.programs[place + 1..]),
             limits: target::limits(program.target),
-            program: program.map_code(&mut |_, _| ()),
+            program: program.clone().map_code(&mut |_, _| ()),
         };
         Report {
             name: plan.name.clone(),
@@ -66,18 +68,16 @@ impl Report {
             extents: vec![None; symbols.len()],
             symbols,
             summaries: summaries.cloned().collect(),
-            runs: plan.programs.iter().cloned().map(run).collect(),
+            runs: plan.programs.iter().enumerate().map(run).collect(),
         }
     }
 
     /// Leaves one target, of a device that has this; false if the function is not compiled for it.
     pub fn on(&mut self, target: Target, limits: Limits) -> bool {
-        let run = self.runs.iter().find(|run| run.program.target == target).cloned();
-        let is_known = run.is_some();
-        if let Some(run) = run {
-            self.runs = vec![Run { limits, ..run }];
-        }
-        is_known
+        let programs = self.runs.iter().map(|run| &run.program);
+        let Some(chosen) = Program::chosen(programs, target, &limits) else { return false };
+        self.runs = vec![Run { limits, ..self.runs.swap_remove(chosen) }];
+        true
     }
 
     /// What targets have not that it needs.
@@ -143,12 +143,12 @@ impl Report {
         self.most_formula(&alive(&self.costs_of_first()))
     }
 
-    /// The targets in groups that have the same numbers, in order.
+    /// The programs in groups that have the same numbers, in order.
     fn sections(&self) -> Vec<Section<'_>> {
         let mut sections: Vec<Section<'_>> = Vec::new();
         for summary in &self.summaries {
             let first = sections.len();
-            for run in self.runs.iter().filter(|run| summary.targets.contains(&run.program.target)) {
+            for run in self.runs.iter().filter(|run| summary.programs.contains(&run.place)) {
                 let costs = self.costs(run);
                 match sections[first..].iter_mut().find(|known| self.is_same(&known.costs, &costs)) {
                     Some(known) => known.runs.push(run),
@@ -302,28 +302,35 @@ impl Section<'_> {
 
     /// Names of its targets.
     fn targets(&self) -> String {
-        names(self.runs.iter().map(|run| run.program.target))
+        names(self.runs.iter().map(|run| &run.name))
     }
 
     /// What there is of a kernel, for each target or for several that have the same.
     fn variants(&self, group: &GroupSummary) -> Vec<String> {
-        let mut alike: Vec<Vec<&Ways>> = Vec::new();
-        let is_ours = |ways: &&Ways| self.runs.iter().any(|run| run.program.target == ways.target);
-        for ways in group.ways.iter().filter(is_ours) {
-            match alike.iter_mut().find(|known| known[0].kinds == ways.kinds) {
-                Some(known) => known.push(ways),
-                None => alike.push(vec![ways]),
+        let mut alike: Vec<(&Ways, Vec<&Text>)> = Vec::new();
+        for (place, ways) in self.summary.programs.iter().zip(group.ways.iter()) {
+            let Some(run) = self.runs.iter().find(|run| run.place == *place) else { continue };
+            match alike.iter_mut().find(|(known, _)| known.kinds == ways.kinds) {
+                Some((_, names)) => names.push(&run.name),
+                None => alike.push((ways, vec![&run.name])),
             }
         }
-        let line = |ways: &Vec<&Ways>| {
-            format!("{}: {}", names(ways.iter().map(|one| one.target)), ways[0].kinds.join(", "))
+        let line = |(ways, of): &(&Ways, Vec<&Text>)| {
+            format!("{}: {}", names(of.iter().copied()), ways.kinds.join(", "))
         };
         alike.iter().map(line).collect()
     }
 }
 
-fn names(targets: impl Iterator<Item = Target>) -> String {
-    targets.map(Target::name).collect::<Vec<_>>().join(", ")
+fn names<'r>(names: impl Iterator<Item = &'r Text>) -> String {
+    names.map(|name| &**name).collect::<Vec<_>>().join(", ")
+}
+
+/// Whose a program is, where these come after it.
+fn name<C: Clone>(program: &Program<C>, after: &[Program<C>]) -> Text {
+    let name = program.target.name();
+    let is_for_all = after.iter().all(|other| other.target != program.target);
+    if is_for_all { name.into() } else { format!("{name} with {} buffers", program.buffers).into() }
 }
 
 /// What a kernel does, each operation once, with how many there are. One without operations still moves something.

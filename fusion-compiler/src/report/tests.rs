@@ -30,7 +30,7 @@ fn texts(texts: &[&'static str]) -> List<Text> {
 
 fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &[u16])) -> GroupSummary {
     let moved = |&array: &u16| Traffic { array, bytes: times(4, n()) };
-    let ways = |target, kinds| Ways { target, variants: 2, kinds: texts(kinds) };
+    let ways = |kinds| Ways { variants: 2, kinds: texts(kinds) };
     GroupSummary {
         kernel: Borrowed(kernel),
         schedule: Borrowed("pointwise"),
@@ -40,9 +40,9 @@ fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &
         reads: reads.iter().map(moved).collect(),
         writes: writes.iter().map(moved).collect(),
         ways: Owned(vec![
-            ways(Target::Ptx, &["vec4|scalar", "32|64-bit index"]),
-            ways(Target::Wgsl, &["vec4|scalar", "32|64-bit index"]),
-            ways(Target::Cpu, &["vector loops"]),
+            ways(&["vec4|scalar", "32|64-bit index"]),
+            ways(&["vec4|scalar", "32|64-bit index"]),
+            ways(&["vector loops"]),
         ]),
     }
 }
@@ -61,7 +61,7 @@ fn gate() -> Plan {
         arrays: Owned(arrays),
         groups: Owned(vec![group("f_0", &["add", "relu", "add"], (&[0, 1], &[2]))]),
         boundaries: Borrowed(&[]),
-        targets: Owned(Target::ALL.to_vec()),
+        programs: Owned(vec![0, 1, 2]),
         others: Borrowed(&[]),
     })
     .with(Target::ALL.iter().map(|&target| program(target, &[], vec![alone(times(12, n()), &[])])).collect())
@@ -90,7 +90,7 @@ fn two(name: &'static str, reason: &'static str) -> Plan {
         arrays: Owned(arrays),
         groups: Owned(groups),
         boundaries: Owned(vec![boundary("exp", 1, 3, 9), boundary("result", 3, 0, 0)]),
-        targets: Owned(vec![Target::Cpu]),
+        programs: Owned(vec![0]),
         others: Borrowed(&[]),
     })
     .with(vec![program(Target::Cpu, &[], vec![alone(times(12, n()), &[]), alone(times(8, n()), &[])])])
@@ -133,7 +133,8 @@ type Lives = (DimExpr, u16, u16);
 fn program(target: Target, temporaries: &[Lives], steps: Vec<Step<()>>) -> Program<()> {
     let temporary =
         |&(ref len, first, last): &Lives| Temporary { dtype: DType::F32, len: len.clone(), first, last };
-    Program { target, temporaries: temporaries.iter().map(temporary).collect(), steps: steps.into() }
+    let temporaries = temporaries.iter().map(temporary).collect();
+    Program { target, buffers: 3, temporaries, steps: steps.into() }
 }
 
 impl Plan {
@@ -266,9 +267,9 @@ fn the_peak_is_a_formula_if_that_is_short() {
 #[test]
 fn targets_with_other_kernels_have_a_section() {
     let mut plan = gate();
-    plan.summary.targets = Owned(vec![Target::Ptx, Target::Cpu]);
+    plan.summary.programs = Owned(vec![0, 2]);
     let mut other = two("x", "buffers").summary;
-    other.targets = Owned(vec![Target::Wgsl]);
+    other.programs = Owned(vec![1]);
     plan.summary.others = Owned(vec![other]);
     let steps = vec![alone(times(12, n()), &[]), alone(times(8, n()), &[])];
     plan.programs.to_mut()[1] = program(Target::Wgsl, &[], steps);
@@ -278,6 +279,32 @@ fn targets_with_other_kernels_have_a_section() {
     assert!(text.contains("\n\nFusion on wgsl: 3 → 2 kernels"), "{text}");
     assert_eq!(report.kernels(), 1);
     assert_eq!(report.to_dot().matches("subgraph \"cluster_").count(), 2);
+}
+
+/// What the same target has where a kernel can bind more.
+#[test]
+fn devices_that_bind_more_have_kernels_of_their_own() {
+    let mut plan = gate();
+    let mut other = two("x", "buffers").summary;
+    other.programs = Owned(vec![2]);
+    plan.summary.programs = Owned(vec![0, 1, 3]);
+    plan.summary.others = Owned(vec![other]);
+    let steps = vec![alone(times(12, n()), &[]), alone(times(8, n()), &[])];
+    plan.programs.to_mut()[1].buffers = 9;
+    plan.programs.to_mut().insert(2, program(Target::Wgsl, &[], steps));
+    let report = Report::new(&plan);
+    let text = report.to_string();
+    assert!(text.starts_with("Fusion on ptx, wgsl with 9 buffers, cpu: 10 → 1 kernels"), "{text}");
+    assert!(text.contains("\n\nFusion on wgsl: 3 → 2 kernels"), "{text}");
+    let limits = target::limits(Target::Wgsl);
+    for (buffers, kernels) in [(9, 1), (8, 2), (3, 2), (2, 2)] {
+        let limits = Limits { buffers, ..limits };
+        let mut report = report.clone();
+        assert!(report.on(Target::Wgsl, limits));
+        assert_eq!(report.kernels(), kernels, "{buffers}");
+        let program = plan.program(Target::Wgsl, &limits).expect("there are two");
+        assert_eq!(program.steps.len(), kernels, "{buffers}");
+    }
 }
 
 /// A kernel that takes rows of a hundred elements or more in parts, if they are no more than ten, and goes through those twice

@@ -8,7 +8,7 @@ use super::terms::Terms;
 use super::{FORMULA_MAX, Report, Section, alive, names, size, total, work};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Math;
-use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Target, Traffic};
+use crate::ir::plan::{ArrayKind, Boundary, GroupSummary, Text, Traffic};
 
 /// Columns of the page, unless the format says how many: `{report:80}`.
 const WIDTH: usize = 120;
@@ -117,24 +117,24 @@ impl Report {
         }
         let groups = section.summary.groups.iter().enumerate();
         let row = |(i, group): (usize, &GroupSummary)| {
-            let mut alike: Vec<(Vec<Target>, Vec<String>)> = Vec::new();
+            let mut alike: Vec<(Vec<&Text>, Vec<String>)> = Vec::new();
             for run in &section.runs {
                 let Some(step) = run.program.steps.get(i) else { continue };
                 let ways = self.ways(step, &run.program.temporaries);
                 let texts: Vec<String> = ways.iter().map(|way| self.way(way)).collect();
                 match alike.iter_mut().find(|(_, known)| *known == texts) {
-                    Some((targets, _)) => targets.push(run.program.target),
-                    None => alike.push((vec![run.program.target], texts)),
+                    Some((names, _)) => names.push(&run.name),
+                    None => alike.push((vec![&run.name], texts)),
                 }
             }
-            let cell = |(targets, texts): (Vec<Target>, Vec<String>)| {
-                let targets = names(targets.into_iter());
+            let cell = |(of, texts): (Vec<&Text>, Vec<String>)| {
+                let of = names(of.into_iter());
                 let tied = |text: String| {
                     ['≤', '≥'].into_iter().fold(text, |text, sign| {
                         text.replace(&format!(" {sign} "), &format!("{TIE}{sign}{TIE}"))
                     })
                 };
-                texts.into_iter().map(move |text| format!("{targets}: {}", tied(text)))
+                texts.into_iter().map(move |text| format!("{of}: {}", tied(text)))
             };
             vec![vec![group.kernel.to_string()], alike.into_iter().flat_map(cell).collect()]
         };

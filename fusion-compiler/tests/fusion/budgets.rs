@@ -1,9 +1,10 @@
-//! What a kernel can bind, and the memory that its threads share: on WebGPU 8 buffers and 16 KiB, whatever is asked for.
+//! What a kernel can bind, and the memory that its threads share: on WebGPU 16 KiB, and 8 buffers or, where devices have them
+//! and that saves kernels, more.
 
 use fusion_compiler::KernelCode;
 use fusion_compiler::ir::plan::{Code, Launch, Target};
 
-use crate::{check_on, plan};
+use crate::{check_on, check_program, plan};
 
 /// The limits that every WebGPU device has (WebGPU, §3.6.2).
 const BUFFERS_MAX: usize = 8;
@@ -40,6 +41,35 @@ fn what_a_kernel_cannot_bind_is_split() {
         ],
     );
     check_on(Target::Ptx, source, &["[N] a b c d e -> result result result result"]);
+}
+
+/// Devices that bind more run a program of fewer kernels; where there are not fewer, one program is for all.
+#[test]
+fn what_can_be_bound_beyond_that_saves_kernels() {
+    let of = |source: &str| {
+        let plan = plan(source, Target::Wgsl);
+        let programs = plan.programs.iter().map(|program| (program.steps.len(), program.buffers));
+        programs.collect::<Vec<_>>()
+    };
+    let sum = |count: usize| {
+        let params: Vec<String> = (0..count).map(|i| format!("x{i}: f32[N]")).collect();
+        let sum: Vec<String> = (0..count).map(|i| format!("x{i}")).collect();
+        format!("pub fn f({}) -> f32[N] {{ {} }}", params.join(", "), sum.join(" + "))
+    };
+    assert_eq!(of(&sum(7)), [(1, 8)]);
+    assert_eq!(of(&sum(8)), [(1, 9), (2, 8)]);
+    assert_eq!(of(&sum(15)), [(1, 16), (3, 8)]);
+    assert_eq!(of(&sum(16)), [(2, 16), (3, 8)]);
+    let (source, nine) = (sum(8), plan(&sum(8), Target::Wgsl));
+    check_program(&nine, 0, &source, &["[N] x0 x1 x2 x3 x4 x5 x6 x7 -> result"]);
+    let stored = "1:146 add: together they need 9 buffers, and a kernel can bind 8";
+    check_program(&nine, 1, &source, &["[N] x0 x1 x2 x3 x4 x5 x6 -> add", "[N] x7 add -> result", stored]);
+    let names = nine.programs.iter().map(|program| {
+        let launches = program.steps.iter().flat_map(|step| step.variants[0].launches.iter());
+        launches.map(|launch| launch.kernel.to_string()).collect::<Vec<_>>()
+    });
+    let names: Vec<String> = names.flatten().collect();
+    assert_eq!(names, ["fuse_f_0_v4_b16", "fuse_f_0_v4", "fuse_f_1_v4"]);
 }
 
 /// A truth value is stored where nothing else would do; eight of the numbers that it is made of are no buffers, but uniforms.
@@ -81,7 +111,8 @@ fn truth_values_between_kernels() {
 
 fn launches(source: &str) -> Vec<Launch<KernelCode>> {
     let plan = plan(source, Target::Wgsl);
-    let steps = plan.programs[0].steps.iter();
+    let program = plan.programs.last().expect("there is one for every device");
+    let steps = program.steps.iter();
     steps.flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter()).cloned().collect()
 }
 

@@ -7,7 +7,7 @@ use super::{check, decisions, plan};
 /// What is combined of rows is one kernel, which reads them as they lie; the elements are another.
 #[test]
 fn elements_of_rows_in_another_order_are_a_kernel_more() {
-    let kernels = |source: &str| decisions(&plan(source, Target::Ptx))[..2].to_vec();
+    let kernels = |source: &str| decisions(&plan(source, Target::Ptx).summary)[..2].to_vec();
     for (source, expect) in [
         (
             "x: f32[N, C, H, W]) -> f32[N, C, H, W] { softmax(x, (C, W))",

@@ -1,9 +1,11 @@
 //! What fuses, and for what does not, why: decisions as the report tells them, with the user's line and column.
 #![cfg(feature = "syntax")]
 
+use std::iter;
+
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{BufferArg, Dest, Plan, Slot, Target, Traffic};
+use fusion_compiler::ir::plan::{BufferArg, Dest, Plan, Slot, Summary, Target, Traffic};
 use fusion_compiler::{KernelCode, compile};
 
 mod budgets;
@@ -22,28 +24,40 @@ fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     })
 }
 
+/// What is told of a program.
+fn summary_of(plan: &Plan<KernelCode>, place: usize) -> &Summary {
+    let mut all = iter::once(&plan.summary).chain(plan.summary.others.iter());
+    all.find(|summary| summary.programs.contains(&(place as u16))).expect("each program has one")
+}
+
 /// Kernels as `what is read -> what is written`, in order, then `line:column value: why` for each boundary.
-fn decisions(plan: &Plan<KernelCode>) -> Vec<String> {
+fn decisions(summary: &Summary) -> Vec<String> {
     let names = |moved: &[Traffic]| {
-        let names = moved.iter().map(|moved| &*plan.summary.arrays[usize::from(moved.array)].name);
+        let names = moved.iter().map(|moved| &*summary.arrays[usize::from(moved.array)].name);
         names.collect::<Vec<_>>().join(" ")
     };
-    let kernels = plan.summary.groups.iter();
+    let kernels = summary.groups.iter();
     let kernels =
         kernels.map(|group| format!("{} {} -> {}", group.space, names(&group.reads), names(&group.writes)));
-    let boundaries = plan.summary.boundaries.iter();
+    let boundaries = summary.boundaries.iter();
     let boundaries =
         boundaries.map(|one| format!("{}:{} {}: {}", one.line, one.column, one.value, one.reason));
     kernels.chain(boundaries).collect()
 }
 
+/// What every device of a target runs.
 fn check_on(target: Target, source: &str, expect: &[&str]) {
     let plan = plan(source, target);
-    assert_eq!(decisions(&plan), expect, "{source}");
+    check_program(&plan, plan.programs.len() - 1, source, expect);
+}
+
+fn check_program(plan: &Plan<KernelCode>, place: usize, source: &str, expect: &[&str]) {
+    let (program, summary) = (&plan.programs[place], summary_of(plan, place));
+    assert_eq!(decisions(summary), expect, "{source}");
     // The program does what the report says.
     let kernels = expect.iter().filter(|line| line.contains(" -> ")).count();
-    assert_eq!(plan.programs[0].steps.len(), kernels, "{source}");
-    for (step, group) in plan.programs[0].steps.iter().zip(plan.summary.groups.iter()) {
+    assert_eq!(program.steps.len(), kernels, "{source}");
+    for (step, group) in program.steps.iter().zip(summary.groups.iter()) {
         let alone = step.variants.iter().find(|variant| variant.launches.len() == 1);
         let buffers = &alone.expect("what is not cut into parts is one kernel").launches[0].buffers;
         // What is only written may hold values of a row till it is.
@@ -350,7 +364,7 @@ fn what_is_made_of_columns_is_one_kernel() {
     }
     let twice = plan("pub fn f(x: f32[A, B, C]) -> f32[A, B, C] { softmax(softmax(x, C), B) }", Target::Ptx);
     let kernels = ["[A, B, C] x -> max sum", "[A, C, B] x max sum -> result"];
-    assert_eq!(decisions(&twice)[..2], kernels);
+    assert_eq!(decisions(&twice.summary)[..2], kernels);
     // Elements of a row lie together in what is read, and apart in what is written.
     check(
         &format!("pub fn f(x: f32[N, D]) -> f32[D, N] {{\n    {softmax}\n}}"),
@@ -520,7 +534,7 @@ fn costly_values_at_several_places_are_stored_once() {
     let fourth = format!("let y = x;\n{}y", steps.replace("let x = x - roll(x", "let y = y - roll(y"));
     let source = format!("pub fn f(x: f32[N]) -> f32[N] {{\n{fourth} }}");
     let plan = plan(&source, Target::Cpu);
-    assert!((2..=4).contains(&plan.summary.groups.len()), "{:?}", decisions(&plan));
+    assert!((2..=4).contains(&plan.summary.groups.len()), "{:?}", decisions(&plan.summary));
 }
 
 #[test]
@@ -564,7 +578,8 @@ fn elements_at_other_places_of_what_others_make() {
                 other => panic!("{source} is right: {other:?}"),
             };
             let plan = compile(functions[0].graph.clone(), &Target::ALL, &|_| (0, 0));
-            assert_eq!(plan.programs.len(), Target::ALL.len());
+            let has = |target| plan.programs.iter().any(|program| program.target == target);
+            assert!(Target::ALL.into_iter().all(has), "{source}");
         }
     }
 }

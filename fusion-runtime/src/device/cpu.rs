@@ -45,6 +45,7 @@ pub(super) fn open() -> Device {
         multiprocessor_threads_max: 1,
         multiprocessors: cores as u32,
         grid_max: u32::MAX,
+        buffers_max: u32::MAX,
         binding_bytes_max: isize::MAX as u64,
         buffer_bytes_max: isize::MAX as u64,
         block_shared_bytes_max: 0,

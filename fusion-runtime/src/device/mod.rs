@@ -32,6 +32,8 @@ pub struct DeviceFacts {
     pub multiprocessors: u32,
     /// Most blocks of a launch, along one dimension.
     pub grid_max: u32,
+    /// Most buffers that a kernel can bind.
+    pub buffers_max: u32,
     /// Most bytes that a kernel can see of one buffer.
     pub binding_bytes_max: u64,
     /// Most bytes of one buffer.
@@ -240,6 +242,7 @@ impl Device {
     pub(crate) fn limits(&self) -> Limits {
         let facts = self.facts();
         Limits {
+            buffers: facts.buffers_max,
             binding_bytes: facts.binding_bytes_max,
             shared_bytes: facts.block_shared_bytes_max.into(),
             subgroup: facts.subgroup_size,

@@ -25,7 +25,7 @@ const SUMMARY: Summary = Summary {
     arrays: Borrowed(&[]),
     groups: Borrowed(&[]),
     boundaries: Borrowed(&[]),
-    targets: Borrowed(&[]),
+    programs: Borrowed(&[]),
     others: Borrowed(&[]),
 };
 
@@ -66,6 +66,7 @@ pub(crate) static RELU: Plan = Plan {
     }]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
+        buffers: 4,
         temporaries: Borrowed(&[]),
         steps: Borrowed(&[Step {
             variants: Borrowed(&[Variant {
@@ -128,6 +129,7 @@ pub(crate) static AXPY: Plan = Plan {
     outputs: Borrowed(&[]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
+        buffers: 4,
         temporaries: Borrowed(&[]),
         steps: Borrowed(&[Step {
             variants: Borrowed(&[Variant {
@@ -218,6 +220,7 @@ pub(crate) static BROADCAST: Plan = Plan {
     ]),
     programs: Borrowed(&[Program {
         target: Target::Cpu,
+        buffers: 4,
         temporaries: Borrowed(&[Temporary { dtype: DType::F32, len: D, first: 0, last: 1 }]),
         steps: Borrowed(&[
             Step { variants: Borrowed(&[Variant { when: Borrowed(&[]), launches: Borrowed(&[DOUBLE]) }]) },

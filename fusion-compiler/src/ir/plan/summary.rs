@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::dim::DimExpr;
 use super::super::graph::Math;
-use super::{List, Target, Text};
+use super::{List, Text};
 
 /// What was fused, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,9 +23,9 @@ pub struct Summary {
     pub groups: List<GroupSummary>,
     /// Why what is not in one kernel is not.
     pub boundaries: List<Boundary>,
-    /// The targets that have these kernels.
-    pub targets: List<Target>,
-    /// What the targets have whose kernels are not these, because they can bind fewer buffers, or more.
+    /// The programs that have these kernels, by position in `Plan::programs`.
+    pub programs: List<u16>,
+    /// Of the programs whose kernels are not these, because they may bind fewer buffers, or more.
     pub others: List<Summary>,
 }
 
@@ -72,7 +72,7 @@ pub struct GroupSummary {
     pub reads: List<Traffic>,
     /// What is written.
     pub writes: List<Traffic>,
-    /// What there is of it for each target.
+    /// What there is of it in each program.
     pub ways: List<Ways>,
 }
 
@@ -85,11 +85,9 @@ pub struct Traffic {
     pub bytes: DimExpr,
 }
 
-/// The variants of a kernel for one target, for reports.
+/// The variants of a kernel in one program, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ways {
-    /// For which.
-    pub target: Target,
     /// How many there are.
     pub variants: u16,
     /// What sets them apart: each says what some of them have`|`what others have, or what all have.

@@ -117,6 +117,7 @@ fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
         multiprocessor_threads_max: fact(device, attribute::MULTIPROCESSOR_THREADS_MAX)?.max(1),
         multiprocessors: fact(device, attribute::MULTIPROCESSORS)?.max(1),
         grid_max: fact(device, attribute::GRID_MAX)?.max(1),
+        buffers_max: u32::MAX,
         binding_bytes_max: bytes as u64,
         buffer_bytes_max: bytes as u64,
         block_shared_bytes_max: fact(device, attribute::BLOCK_SHARED_BYTES_MAX)?,

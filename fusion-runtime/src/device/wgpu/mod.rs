@@ -60,6 +60,7 @@ struct Limits {
     offset_align: u64,
     /// Where what is bound as a uniform may start.
     uniform_align: u64,
+    buffers_max: u32,
     binding_bytes_max: u64,
     groups_max: u32,
 }
@@ -68,6 +69,8 @@ struct Limits {
 #[derive(Clone, Copy, Debug)]
 struct Options {
     checks: Checks,
+    /// Lowers the device's limit.
+    buffers_max: u32,
     /// Lowers the device's limit.
     binding_bytes_max: u64,
     /// Lowers the device's limit.
@@ -88,15 +91,17 @@ enum Subgroups {
 
 impl Options {
     /// `FUSION_WGPU_CHECKED=1` compiles kernels with wgpu's checks; `FUSION_WGPU_BINDING_MAX=<bytes>` lowers the limit of
-    /// a binding, so that launches are cut earlier; `FUSION_WGPU_UNIFORMS=1` binds uniforms where immediates would do;
+    /// a binding, so that launches are cut earlier; `FUSION_WGPU_BUFFERS_MAX=<number>` that of buffers, so that kernels are run that
+    /// bind fewer; `FUSION_WGPU_UNIFORMS=1` binds uniforms where immediates would do;
     /// `FUSION_WGPU_SUBGROUPS=0` or `1` has blocks combine through memory or, where that can be, through subgroups.
     fn from_env() -> Options {
         let is_on = |name| std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty());
         let (checked, uniforms) = (is_on("FUSION_WGPU_CHECKED"), is_on("FUSION_WGPU_UNIFORMS"));
-        let binding = std::env::var("FUSION_WGPU_BINDING_MAX").ok().and_then(|value| value.parse().ok());
+        let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
         Options {
             checks: if checked { Checks::Checked } else { Checks::Trusted },
-            binding_bytes_max: binding.unwrap_or(u64::MAX),
+            buffers_max: number("FUSION_WGPU_BUFFERS_MAX").map_or(u32::MAX, |number| number as u32),
+            binding_bytes_max: number("FUSION_WGPU_BINDING_MAX").unwrap_or(u64::MAX),
             groups_max: GROUPS_MAX,
             immediate_bytes_max: if uniforms { 0 } else { u32::MAX },
             subgroups: match std::env::var("FUSION_WGPU_SUBGROUPS").as_deref() {
@@ -163,6 +168,7 @@ impl WgpuBackend {
         let limits = Limits {
             // Views start at multiples of 16, and vector accesses want no less.
             offset_align: u64::from(device.min_storage_buffer_offset_alignment).max(GRANULE),
+            buffers_max: device.max_storage_buffers_per_shader_stage.min(options.buffers_max),
             binding_bytes_max: device
                 .max_storage_buffer_binding_size
                 .min(BINDING_BYTES_MAX)
@@ -381,6 +387,7 @@ fn facts(device: &wgpu::Device, info: &wgpu::AdapterInfo, limits: &Limits, optio
         multiprocessor_threads_max: 1024,
         multiprocessors: if info.device_type == wgpu::DeviceType::Cpu { cores() } else { 32 },
         grid_max: limits.groups_max,
+        buffers_max: limits.buffers_max,
         // Wherever in its buffer a tensor starts.
         binding_bytes_max: limits.binding_bytes_max.saturating_sub(limits.offset_align),
         buffer_bytes_max: device.max_buffer_size,

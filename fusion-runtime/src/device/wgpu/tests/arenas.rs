@@ -11,8 +11,10 @@ fn trained(device: &Device, rule: Rule, clips: bool) -> Result<Vec<f32>> {
     let tensor = |len: usize, seed| Tensor::from_vec(device, ramp(len, seed), [len]);
     let tensors = [tensor(70, 1)?, tensor(200_001, 2)?, tensor(3, 3)?, tensor(4100, 4)?];
     let mut params = Arena::new(device, ["a", "b", "c", "d"].into_iter().zip(&tensors))?;
-    let mut optimizer = Optimizer::new(rule, &params)?;
-    optimizer = if clips { optimizer.with_max_norm(100.0) } else { optimizer.with_average(0.5, &params)? };
+    let mut optimizer = Optimizer::new(rule, &params)?.with_average(0.5, &params)?;
+    if clips {
+        optimizer = optimizer.with_max_norm(100.0);
+    }
     for step in 1..4 {
         let mut grads = params.zeros_like()?;
         for (i, (name, tensor)) in params.iter().enumerate() {
@@ -23,6 +25,27 @@ fn trained(device: &Device, rule: Rule, clips: bool) -> Result<Vec<f32>> {
     let average = optimizer.average().into_iter().flat_map(Arena::iter);
     let all = params.iter().chain(average).map(|(_, tensor)| tensor.to_vec());
     Ok(all.collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// A step that takes nine buffers is fewer kernels where a device binds them, and eight do where it does not.
+#[test]
+fn steps_by_as_many_buffers_as_a_device_binds() {
+    let rule = Rule::from(AdamW { lr: 0.01, state: Precision::Bits8, ..AdamW::default() });
+    let steps = [8, u32::MAX].map(|buffers_max| {
+        let (device, gpu) = device(Options { buffers_max, ..PLAIN })?;
+        let params = trained(&device, rule, true).unwrap_or_else(|error| panic!("{error}"));
+        let of_nine = gpu.pipelines.kernels().into_iter().filter(|name| name.ends_with("_b16")).count();
+        assert_eq!(of_nine > 0, buffers_max > 8, "{buffers_max}");
+        Some(params)
+    });
+    let [Some(eight), Some(nine)] = steps else { return };
+    assert_close(rule, 3e-3, (&eight, &nine));
+}
+
+fn assert_close(rule: Rule, most: f32, (expected, got): (&[f32], &[f32])) {
+    for (i, (expected, got)) in expected.iter().zip(got).enumerate() {
+        assert!((expected - got).abs() <= most, "{rule:?}: element {i}: {got}, not {expected}");
+    }
 }
 
 /// Arenas of 800 KiB in bindings of 256, of which a norm is taken in parts.
@@ -43,14 +66,9 @@ fn arenas_beyond_a_binding() {
             let [expected, got] = [&Device::cpu(), &device].map(|device| {
                 trained(device, rule, clips).unwrap_or_else(|error| panic!("{rule:?}: {error}"))
             });
-            for (i, (expected, got)) in expected.iter().zip(&got).enumerate() {
-                // A state of few bits that is rounded to the other side is a small part of a step of 0.01.
-                let most = if rule == small(Precision::F32) { 1e-5 } else { 3e-3 };
-                assert!(
-                    (expected - got).abs() <= most,
-                    "{rule:?}, {clips}: element {i}: {got}, not {expected}"
-                );
-            }
+            // A state of few bits that is rounded to the other side is a small part of a step of 0.01.
+            let most = if rule == small(Precision::F32) { 1e-5 } else { 3e-3 };
+            assert_close(rule, most, (&expected, &got));
         }
     }
 }
