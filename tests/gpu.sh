@@ -15,12 +15,14 @@ cd "$(dirname "$0")/.."
 readonly limit=$((64 << 20))
 profile=${FUSION_PROFILE:-release}
 
-# What runs kernels on devices, by profile and as cargo names it. The thousands of random functions take minutes to
-# compile without optimisation, and far longer with it.
+# What runs kernels on devices: profile, packages, and programs as cargo names them. Packages are built together, as
+# tests/run.sh does: each alone would have libraries of its own. The thousands of random functions take minutes to compile
+# without optimisation, and far longer with it.
+readonly featured=fusion,fusion-runtime,fusion-examples
 suites=(
-    "$profile --package fusion --test language --test optimizers --test rows --test columns --test ops --test programs --test hygiene --bench gpu"
-    "$profile --package fusion-runtime --lib --test execute --test properties --test tensor"
-    "test --package fusion-corpus --test corpus"
+    "$profile $featured --test language --test optimizers --test rows --test columns --test ops --test programs --test hygiene --bench gpu --test execute --test properties --test tensor"
+    "$profile fusion-runtime --lib"
+    "test fusion-corpus --test corpus"
 )
 
 main() {
@@ -32,7 +34,7 @@ main() {
 }
 
 build() {
-    local out=$1 bytes program
+    local out=$1 bytes program profile packages flags
     [[ $out == /* ]] || out=$caller/$out
     if [[ -e $out ]] && ! made_here "$out"; then
         echo "$out exists and was not made by tests/gpu.sh: name a new folder" >&2 && return 1
@@ -43,8 +45,10 @@ build() {
     # To link with.
     source tests/cuda-sim/env.sh >/dev/null
     for suite in "${suites[@]}"; do
+        read -r profile packages flags <<<"$suite"
         # shellcheck disable=SC2086 # Words of a command.
-        cargo test --quiet --no-run --no-default-features --features cuda --profile $suite --message-format json | programs |
+        cargo test --quiet --no-run --no-default-features --features cuda --profile "$profile" \
+            --package ${packages//,/ --package } $flags --message-format json | programs |
             while read -r name program; do strip -o "$out/bin/$name" "$program"; done
     done
     bytes=$(du -sb "$out" | cut -f 1)
@@ -78,7 +82,7 @@ run() {
     out=$cuda_sim_target/gpu
     # How much a kernel moves is read from the simulator's report.
     if [[ :${LD_LIBRARY_PATH:-}: == *:"$CUDA_LIBRARY_PATH/run":* ]]; then
-        suites+=("$profile --package fusion --test traffic")
+        suites+=("$profile $featured --test traffic")
     fi
     if (($# > 0)); then choose "$@"; fi
     build "$out"
@@ -91,16 +95,16 @@ choose() {
     for suite in "${suites[@]}"; do
         read -ra words <<<"$suite"
         flags=()
-        for ((i = 3; i < ${#words[@]}; i++)); do
+        for ((i = 2; i < ${#words[@]}; i++)); do
             if [[ ${words[i]} == --lib ]]; then
                 # A package's own tests have its name, with `_`.
-                name=${words[2]//-/_} flag=--lib
+                name=${words[1]//-/_} flag=--lib
             else
                 name=${words[i + 1]} flag="${words[i]} $name" i=$((i + 1))
             fi
             if [[ " $* " == *" $name "* ]]; then flags+=("$flag"); fi
         done
-        if ((${#flags[@]} > 0)); then chosen+=("${words[*]:0:3} ${flags[*]}"); fi
+        if ((${#flags[@]} > 0)); then chosen+=("${words[*]:0:2} ${flags[*]}"); fi
     done
     suites=("${chosen[@]:?no such program: $*}")
 }

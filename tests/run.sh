@@ -41,8 +41,8 @@ main() {
     step "documentation" env RUSTDOCFLAGS="-D warnings" \
         cargo doc --quiet --workspace --exclude fusion-corpus --no-deps --features cuda
     step "tests" run_tests
-    step "tests, no default features, with cuda" run_tests_without_wgpu
     step "examples, with cuda" run_examples_with_cuda
+    step "tests, no default features, with cuda" run_tests_without_wgpu
     step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
     step "devices" cargo run --quiet --release --example devices
     step "example explain" explain
@@ -162,14 +162,14 @@ run_tests_without_wgpu() {
         --test execute --test properties --test shared --test tensor --test language
 }
 
-# Built by the tests.
+# As the tests just built them.
 run_examples_with_cuda() {
-    local photos=(examples/data/*.png) result=$target/tonemap-cuda.png
+    local photos=(examples/data/*.png) result=$target/tonemap-cuda.png built=$target/debug/examples
     rm -f "$result"
     source tests/cuda-sim/env.sh &&
-        cargo run --quiet --features cuda --example devices &&
-        cargo run --quiet --features cuda --example quickstart -- 1000003 &&
-        cargo run --quiet --features cuda --example tonemap -- "${photos[0]}" "$result" &&
+        "$built"/devices &&
+        "$built"/quickstart 1000003 &&
+        "$built"/tonemap "${photos[0]}" "$result" &&
         test -s "$result"
 }
 
