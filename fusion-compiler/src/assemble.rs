@@ -13,8 +13,9 @@ use crate::ir::kernel::BufferId;
 use crate::ir::plan::{
     Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Temporary, Text, Variant,
 };
+use crate::larger::Class;
 use crate::schedule::{Operand, Scratch, Work};
-use crate::target::{Class, TargetFacts};
+use crate::target::TargetFacts;
 
 /// Where every stored value lives.
 pub struct Memory<'g> {
@@ -115,11 +116,10 @@ fn dims_of(graph: &Graph, axes: &[AxisId], portion: Option<Portion>) -> Vec<Dim>
 /// The program for these devices; `compile` makes the variants of each group.
 pub fn program<C: Clone>(
     memory: &Memory<'_>,
-    fused: &Fused,
     class: &Class,
     mut compile: impl FnMut(&Work<'_>) -> (Vec<Variant<C>>, Vec<Scratch>),
 ) -> Program<C> {
-    let graph = memory.graph;
+    let (graph, fused) = (memory.graph, &class.fused);
     let mut slots: BTreeMap<NodeId, (Slot, Vec<AxisId>)> = BTreeMap::new();
     let mut temporaries = Vec::new();
     let mut steps = Vec::new();

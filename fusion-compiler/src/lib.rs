@@ -12,18 +12,18 @@ use std::thread::{self, ScopedJoinHandle};
 
 #[cfg(feature = "syntax")]
 use check::{Function, Source};
-use fuse::Fused;
 use ir::dim::DimExpr;
 #[cfg(feature = "syntax")]
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph, Math};
 use ir::kernel::{Kernel, Uniform};
 use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Variant, Ways};
+use larger::{Class, Made};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Span, TokenStream};
 use schedule::{Schedule, Scheduled, Scratch, Way, Work};
-use summary::{Locate, Made};
-use target::{Class, Dialect, TargetFacts};
+use summary::Locate;
+use target::{Dialect, TargetFacts};
 
 pub mod assemble;
 #[cfg(feature = "syntax")]
@@ -35,6 +35,7 @@ mod dump;
 pub mod emit;
 pub mod fuse;
 pub mod ir;
+pub mod larger;
 pub mod legalize;
 mod nonempty;
 #[cfg(feature = "syntax")]
@@ -124,21 +125,19 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     let lacks: Vec<Lack> = targets.iter().filter_map(lack).collect();
     let able = |target: &&Target| lacks.iter().all(|lack| lack.target != **target);
     let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
-    let classes: Vec<Class> = targets.iter().flat_map(|&target| target::classes(target)).collect();
-    let facts: Vec<TargetFacts> = classes.iter().map(|class| class.facts).collect();
+    let facts: Vec<TargetFacts> = targets.iter().map(|&target| target::facts(target)).collect();
     let (graph, fused) = fuse::fuse_for(graph, &facts);
-    let fused = worthwhile(classes.into_iter().zip(fused).collect());
-    let memory = assemble::Memory::new(&graph, fused.iter().map(|(_, fused)| fused));
-    let program = &|(class, fused): &'_ (Class, Fused)| {
+    let classes = larger::with_larger(&graph, targets.iter().copied().zip(fused).collect());
+    let memory = assemble::Memory::new(&graph, classes.iter().map(|class| &class.fused));
+    let make = |class| {
         let mut kernels = Vec::new();
-        let program = assemble::program(&memory, fused, class, |work| variants(work, class, &mut kernels));
-        (program, kernels)
+        let program = assemble::program(&memory, class, |work| variants(work, class, &mut kernels));
+        Made { class, program, kernels }
     };
-    let (programs, kernels): (Vec<_>, Vec<_>) = each_on_a_thread(fused.iter(), program).unzip();
-    let made = fused.iter().zip(kernels).map(|((_, fused), kernels)| Made { fused, kernels });
-    let made: Vec<Made<'_>> = made.collect();
+    let made = larger::worthwhile(each_on_a_thread(classes.iter(), &make).collect());
     let off = Graph { fusing: Fusing::Off, ..graph.clone() };
     let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
+    let summary = summary::summary(&graph, &made, &unfused, locate);
     Plan {
         name: graph.name.clone().into(),
         symbols: graph.symbols.iter().map(|name| name.clone().into()).collect(),
@@ -147,22 +146,10 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
         products: assemble::products(&graph).into(),
         sums: assemble::sums(&graph).into(),
         outputs: memory.plan_outputs().into(),
-        programs: programs.into(),
+        programs: made.into_iter().map(|made| made.program).collect(),
         lacks: lacks.into(),
-        summary: summary::summary(&graph, &made, &unfused, locate),
+        summary,
     }
-}
-
-/// Those that devices are given programs for: what asks for more than the next of its target must save kernels.
-fn worthwhile(mut classes: Vec<(Class, Fused)>) -> Vec<(Class, Fused)> {
-    let kernels: Vec<(Target, usize)> =
-        classes.iter().map(|(class, fused)| (class.target, fused.groups.len())).collect();
-    let mut next = kernels.iter().skip(1);
-    classes.retain(|(class, fused)| match next.next() {
-        Some(&(target, kernels)) if target == class.target => fused.groups.len() < kernels,
-        Some(_) | None => true,
-    });
-    classes
 }
 
 /// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
@@ -224,12 +211,13 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
 /// The kernels of one group on some devices and the memory between them; `kernels` gets what a report tells.
 fn variants(
     work: &Work<'_>,
-    &Class { target, ref facts }: &Class,
+    class: &Class,
     kernels: &mut Vec<(Schedule, Ways)>,
 ) -> (Vec<Variant<KernelCode>>, Vec<Scratch>) {
+    let &Class { target, ref facts, .. } = class;
     let (ways, scratch) = schedule::schedule(work, facts);
     let mut ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
-    if facts.buffers_max > target::facts(target).buffers_max {
+    if class.is_larger() {
         let kernels = ways.iter_mut().flatten().map(|scheduled| &mut scheduled.kernel);
         kernels.for_each(|kernel| kernel.name.push_str(&format!("_b{}", facts.buffers_max)));
     }

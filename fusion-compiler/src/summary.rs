@@ -12,24 +12,17 @@ use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, Portion, SpanId};
 use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, Traffic, Ways};
+use crate::larger::Made;
 use crate::schedule::Schedule;
 
 /// Lines and columns of the user's source.
 pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
 
-/// What was made for one program.
-pub struct Made<'f> {
-    /// What shares a kernel.
-    pub fused: &'f Fused,
-    /// How each group is spread over threads, and the variants of its kernel.
-    pub kernels: Vec<(Schedule, Ways)>,
-}
-
 /// What was fused, against every op on its own. Programs with the same kernels share one summary.
 pub fn summary(graph: &Graph, made: &[Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
     let mut alike: Vec<Vec<(usize, &Made<'_>)>> = Vec::new();
     for one in made.iter().enumerate() {
-        match alike.iter_mut().find(|known| known[0].1.fused.groups == one.1.fused.groups) {
+        match alike.iter_mut().find(|known| known[0].1.class.fused.groups == one.1.class.fused.groups) {
             Some(known) => known.push(one),
             None => alike.push(vec![one]),
         }
@@ -40,7 +33,7 @@ pub fn summary(graph: &Graph, made: &[Made<'_>], unfused: &Fused, locate: Locate
 }
 
 fn summary_of(graph: &Graph, made: &[(usize, &Made<'_>)], unfused: &Fused, locate: Locate<'_>) -> Summary {
-    let fused = made[0].1.fused;
+    let fused = &made[0].1.class.fused;
     let arrays = Arrays::new(graph, fused);
     let group = |(i, group): (usize, &Group)| {
         let kernels: Vec<&(Schedule, Ways)> = made.iter().map(|(_, made)| &made.kernels[i]).collect();

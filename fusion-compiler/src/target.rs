@@ -108,24 +108,13 @@ pub fn lacks(graph: &Graph, target: Target) -> Option<Text> {
     }
 }
 
-/// Devices that have this, whom a program is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
-    /// What they run.
-    pub target: Target,
-    /// What they have.
-    pub facts: TargetFacts,
-}
-
-/// Devices of a target: those that have more than others first, and last all of them.
-pub fn classes(target: Target) -> Vec<Class> {
-    let all = facts(target);
-    let facts = match target {
-        Target::Ptx | Target::Cpu => vec![all],
+/// The same of devices that have more, if there are some that a program of their own may be worth.
+pub fn larger(target: Target) -> Option<TargetFacts> {
+    match target {
+        Target::Ptx | Target::Cpu => None,
         // Native drivers bind dozens, most of them; browsers eight or ten.
-        Target::Wgsl => vec![TargetFacts { buffers_max: 16, ..all }, all],
-    };
-    facts.into_iter().map(|facts| Class { target, facts }).collect()
+        Target::Wgsl => Some(TargetFacts { buffers_max: 16, ..facts(target) }),
+    }
 }
 
 /// The facts of every device of a target.

@@ -72,6 +72,28 @@ fn what_can_be_bound_beyond_that_saves_kernels() {
     assert_eq!(names, ["fuse_f_0_v4_b16", "fuse_f_0_v4", "fuse_f_1_v4"]);
 }
 
+/// What rows are made of would be read again, or by few threads: it is stored, as it is on all devices.
+#[test]
+fn what_would_cost_more_is_not_bound() {
+    let of = |count: usize, dims: &str, result: &str, body: &str| {
+        let params: Vec<String> = (0..count).map(|i| format!("x{i}: f32{dims}")).collect();
+        let sum: Vec<String> = (0..count).map(|i| format!("x{i}")).collect();
+        let source = format!(
+            "pub fn f({}) -> f32{result} {{ let s = {}; {body} }}",
+            params.join(", "),
+            sum.join(" + ")
+        );
+        plan(&source, Target::Wgsl).programs.len()
+    };
+    let sizes = [8, 11, 15];
+    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "s * 2.0")), [2; 3]);
+    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "batch_norm(s, N)")), [1; 3]);
+    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "layer_norm(s, C)")), [1; 3]);
+    assert_eq!(sizes.map(|count| of(count, "[N]", "[N]", "s / norm(s, N)")), [1; 3]);
+    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[C]", "sum(s, N)")), [1; 3]);
+    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[]", "sum(s, (N, C))")), [1; 3]);
+}
+
 /// A truth value is stored where nothing else would do; eight of the numbers that it is made of are no buffers, but uniforms.
 #[test]
 fn truth_values_between_kernels() {
