@@ -380,22 +380,26 @@ fn places_and_tests() {
 #[test]
 fn nan_and_infinities() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
-    let data = [[-inf, -inf, -inf], [1.0, nan, nan], [-inf, 0.0, 0.0], [inf, 0.0, inf]];
+    let data = [[-inf, -inf, -inf], [1.0, nan, nan], [-inf, 0.0, 0.0], [inf, 0.0, inf], [inf, nan, 0.0]];
     for device in exact_devices() {
         let test = || -> Result<()> {
-            let x = Tensor::from_slice(&device, &data.concat(), [4, 3])?;
+            let x = Tensor::from_slice(&device, &data.concat(), [5, 3])?;
             let half = 2f64.ln();
             let bound = (ulps(4.0), 0.0);
             let nans = [f64::NAN; 3];
-            let expected = [nans, nans, [0.0, 0.5, 0.5], nans].concat();
+            let expected = [nans, nans, [0.0, 0.5, 0.5], nans, nans].concat();
             check(&device, "softmax", &softmax_rows(&x)?.to_vec()?, &expected, bound);
-            let expected = [nans, nans, [f64::NEG_INFINITY, -half, -half], nans].concat();
+            let expected = [nans, nans, [f64::NEG_INFINITY, -half, -half], nans, nans].concat();
             check(&device, "log_softmax", &log_softmax_rows(&x)?.to_vec()?, &expected, bound);
             let (.., sums) = statistics(&x)?;
-            let expected = [f64::NEG_INFINITY, f64::NAN, half, f64::INFINITY];
+            let expected = [f64::NEG_INFINITY, f64::NAN, half, f64::INFINITY, f64::NAN];
             check(&device, "logsumexp", &sums.to_vec()?, &expected, bound);
             let (most, least) = places(&x)?;
-            assert_eq!((most.to_vec()?, least.to_vec()?), (vec![0, 1, 1, 0], vec![0, 1, 0, 1]), "{device}");
+            assert_eq!(
+                (most.to_vec()?, least.to_vec()?),
+                (vec![0, 1, 1, 0, 1], vec![0, 1, 0, 1, 1]),
+                "{device}"
+            );
             let column = place_in_column(&x)?.to_vec()?;
             assert_eq!(column, [3, 1, 1], "{device}");
             Ok(())

@@ -185,7 +185,7 @@ pub fn optimize(graph: Graph) -> Graph {
         Math::Accurate | Math::Fast => verified(rewrite::fma(graph)),
         Math::Strict => graph,
     };
-    verified(rewrite::dce(graph))
+    verified(rewrite::max_num(verified(rewrite::dce(graph))))
 }
 
 /// The graph itself; a compiler built with debug assertions checks it first.

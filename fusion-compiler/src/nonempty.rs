@@ -20,7 +20,9 @@ pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
     for (id, node) in graph.iter().rev() {
         let without = asked[id.0 as usize];
         let (of_args, extreme) = match node.kind {
-            NodeKind::Reduce(Reduce::Max | Reduce::Min, along) => (without.minus(along), along),
+            NodeKind::Reduce(Reduce::Max | Reduce::MaxNum | Reduce::Min, along) => {
+                (without.minus(along), along)
+            }
             NodeKind::Reduce(Reduce::Sum | Reduce::Prod, along) => (without.minus(along), AxisSet::EMPTY),
             NodeKind::Input(_)
             | NodeKind::Scalar(_)

@@ -160,6 +160,7 @@ impl Run<'_> {
             Reduce::Sum => Op::Add,
             Reduce::Prod => Op::Mul,
             Reduce::Max => Op::Max,
+            Reduce::MaxNum => Op::MaxNum,
             Reduce::Min => Op::Min,
         };
         let over: Vec<AxisId> = over.iter().collect();

@@ -488,9 +488,12 @@ fn no_numbers() {
     const D: usize = 70_000;
     let (nan, inf) = (f32::NAN, f32::INFINITY);
     // Where, what; nothing else is special.
-    let cases: [&[(usize, f32)]; 7] = [
+    let cases: [&[(usize, f32)]; 10] = [
         &[(0, nan)],
         &[(D - 1, nan)],
+        &[(3, inf), (60_000, nan)],
+        &[(3, nan), (4, inf)],
+        &[(20_000, nan), (60_000, -inf)],
         &[(20_000, inf)],
         &[(20_000, -inf)],
         &[(3, inf), (60_000, -inf)],
@@ -504,7 +507,7 @@ fn no_numbers() {
             || (got - expected).abs() <= 1e-4 * (1.0 + expected.abs())
     };
     for device in exact_devices() {
-        for base in [0.5, -200.0, -inf] {
+        for base in [0.5, -200.0, -inf, nan] {
             for case in cases {
                 let mut row = vec![base; D];
                 case.iter().for_each(|&(at, x)| row[at] = x);

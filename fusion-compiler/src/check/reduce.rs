@@ -43,7 +43,7 @@ impl Kind {
         match self {
             Kind::Combine(Reduce::Sum) => "sum",
             Kind::Combine(Reduce::Prod) => "prod",
-            Kind::Combine(Reduce::Max) => "max",
+            Kind::Combine(Reduce::Max | Reduce::MaxNum) => "max",
             Kind::Combine(Reduce::Min) => "min",
             Kind::Mean => "mean",
         }

@@ -208,6 +208,8 @@ pub enum Reduce {
     Prod,
     /// The largest; NaN if any is.
     Max,
+    /// The largest of those that are numbers; made where what is none shows anyway.
+    MaxNum,
     /// The smallest; NaN if any is.
     Min,
 }
@@ -220,7 +222,7 @@ impl Reduce {
         match self {
             Reduce::Sum => float(0.0, 0),
             Reduce::Prod => float(1.0, 1),
-            Reduce::Max => float(f64::NEG_INFINITY, low),
+            Reduce::Max | Reduce::MaxNum => float(f64::NEG_INFINITY, low),
             Reduce::Min => float(f64::INFINITY, high),
         }
     }
@@ -505,7 +507,8 @@ impl Graph {
         let of = |i: usize| self.side(node.args[i], depth);
         let from_largest = || {
             let most = self.node(node.args[1]);
-            matches!(most.kind, NodeKind::Reduce(Reduce::Max, _)) && most.args == node.args[..1]
+            matches!(most.kind, NodeKind::Reduce(Reduce::Max | Reduce::MaxNum, _))
+                && most.args == node.args[..1]
         };
         match &node.kind {
             NodeKind::Literal(Const::Float(x)) if *x >= 0.0 => Some(Side::Above),

@@ -177,6 +177,15 @@ ops! {
         wgsl: numbers(Expand(float::max), Native("max({0}, {1})"), Native("max({0}, {1})")),
         ..OpInfo::NONE
     };
+    /// `y` where that is larger, else `x`, which is a number; made where what is none shows anyway.
+    MaxNum = OpInfo {
+        double: Same, typing: Typing::Float, arity: 2,
+        eval: Eval { float: |x| if x[1] > x[0] { x[1] } else { x[0] }, int: |_, _| 0 },
+        cpu: float(Expand(float::max_num)),
+        ptx: float(Native("max.{t} {d}, {0}, {1};")),
+        wgsl: float(Expand(float::max_num)),
+        ..OpInfo::NONE
+    };
     /// The largest whole number not above `x`.
     Floor = OpInfo {
         double: Same, name: "floor", typing: Typing::Float,

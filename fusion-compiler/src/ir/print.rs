@@ -150,6 +150,7 @@ fn reduce_text(reduce: Reduce) -> &'static str {
         Reduce::Sum => "sum",
         Reduce::Prod => "prod",
         Reduce::Max => "max",
+        Reduce::MaxNum => "max_num",
         Reduce::Min => "min",
     }
 }

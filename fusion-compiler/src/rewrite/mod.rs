@@ -11,6 +11,7 @@ mod fma;
 mod hide_arithmetic;
 mod kernel_cse;
 mod kernel_dce;
+mod max_num;
 mod prune_uniforms;
 mod simplify;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use fma::fma;
 pub use hide_arithmetic::hide_arithmetic;
 pub use kernel_cse::kernel_cse;
 pub use kernel_dce::kernel_dce;
+pub use max_num::max_num;
 pub use prune_uniforms::prune_uniforms;
 pub use simplify::simplify;
 pub use widen::widen;

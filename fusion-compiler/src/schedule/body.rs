@@ -546,6 +546,7 @@ pub(super) fn combine(reduce: Reduce) -> Op {
         Reduce::Sum => Op::Add,
         Reduce::Prod => Op::Mul,
         Reduce::Max => Op::Max,
+        Reduce::MaxNum => Op::MaxNum,
         Reduce::Min => Op::Min,
     }
 }

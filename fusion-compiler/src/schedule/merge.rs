@@ -95,7 +95,7 @@ fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge
     };
     let zero = |[_, zero, _]: [NodeId; 3]| is_zero(graph, zero);
     let finite = operands(graph, shift, Op::Select).is_none_or(zero);
-    let all_elements = combined(graph, most, Reduce::Max)? == (axes, of);
+    let all_elements = largest(graph, most)? == (axes, of);
     (finite && known.contains(&most) && all_elements).then_some(Merge::Exponentials {
         reduce,
         difference,
@@ -104,10 +104,15 @@ fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge
     })
 }
 
+/// What the largest is taken of, and along which axes.
+fn largest(graph: &Graph, id: NodeId) -> Option<(AxisSet, NodeId)> {
+    combined(graph, id, Reduce::Max).or_else(|| combined(graph, id, Reduce::MaxNum))
+}
+
 fn distances(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
     let (axes, difference) = combined(graph, reduce, Reduce::Sum)?;
     let [of, most] = operands(graph, difference, Op::Sub)?;
-    let all_elements = combined(graph, most, Reduce::Max)? == (axes, of);
+    let all_elements = largest(graph, most)? == (axes, of);
     (known.contains(&most) && all_elements).then_some(Merge::Distances { reduce, difference, most })
 }
 

@@ -10,7 +10,7 @@ use super::runs::{Exponentials, Monoid, Run, combined, folded_at_once, identity}
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{NodeId, Reduce};
+use crate::ir::graph::NodeId;
 use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value};
 use crate::ir::ops::Op;
 
@@ -109,9 +109,10 @@ impl Pass<'_> {
         let mut all = self.together(body, &parts[..alone], made);
         for (exponentials, pair) in self.run.pairs.iter().zip(pairs.chunks_exact(2)) {
             let pair = [pair[0], pair[1]];
-            let largest = self.together(body, &[(Reduce::Max, DType::F32)], vec![pair[0]])[0];
+            let [max, sum] = exponentials.reduces(self.work);
+            let largest = self.together(body, &[max], vec![pair[0]])[0];
             let scaled = Exponentials::scaled(&mut body.item(), pair, largest);
-            let sum = self.together(body, &[(Reduce::Sum, DType::F32)], vec![scaled])[0];
+            let sum = self.together(body, &[sum], vec![scaled])[0];
             all.extend([largest, exponentials.finish(&mut body.item(), [largest, sum])]);
         }
         all

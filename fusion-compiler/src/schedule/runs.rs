@@ -66,8 +66,7 @@ impl Run {
     /// How the parts of what is so far are combined, in the order of `made`.
     pub(super) fn reduces(&self, work: &Work<'_>) -> Vec<Monoid> {
         let alone = self.alone.iter().map(|&id| (reduce_of(work, id), work.graph.node(id).dtype));
-        let pair = [(Reduce::Max, DType::F32), (Reduce::Sum, DType::F32)];
-        alone.chain(self.pairs.iter().flat_map(|_| pair)).collect()
+        alone.chain(self.pairs.iter().flat_map(|pair| pair.reduces(work))).collect()
     }
 
     /// What there is before the first term.
@@ -85,8 +84,9 @@ impl Run {
     ) -> Vec<Value> {
         let alone = self.alone.len();
         let mut all = combined(b, &self.reduces(work)[..alone], left, right);
-        for (left, right) in left[alone..].chunks_exact(2).zip(right[alone..].chunks_exact(2)) {
-            let largest = b.apply(Op::Max, &[left[0], right[0]]);
+        let pairs = left[alone..].chunks_exact(2).zip(right[alone..].chunks_exact(2));
+        for (pair, (left, right)) in self.pairs.iter().zip(pairs) {
+            let largest = b.apply(combine(pair.reduces(work)[0].0), &[left[0], right[0]]);
             let sums = [left, right].map(|pair| Exponentials::scaled(b, [pair[0], pair[1]], largest));
             all.extend([largest, b.apply(Op::Add, &sums)]);
         }
@@ -106,8 +106,10 @@ impl Run {
         let mut next: Vec<Value> = with
             .map(|((&so_far, &term), &id)| b.apply(combine(reduce_of(work, id)), &[so_far, term]))
             .collect();
-        for (pair, &x) in pairs.chunks_exact(2).zip(&terms[alone.len()..]) {
-            next.extend(with_element(b, [pair[0], pair[1]], x));
+        let so_far = pairs.chunks_exact(2).zip(&terms[alone.len()..]);
+        for (pair, (so_far, &x)) in self.pairs.iter().zip(so_far) {
+            let most = b.apply(combine(pair.reduces(work)[0].0), &[so_far[0], x]);
+            next.extend([most, sum_with(b, [so_far[0], so_far[1]], x)]);
         }
         next
     }
@@ -128,13 +130,13 @@ pub(super) fn identity(b: &mut Builder<'_>, (reduce, dtype): Monoid, lanes: Lane
     b.splat(value, lanes)
 }
 
-/// The largest and the sum with one more element. That exceeds the largest, or the largest exceeds it: so there is one exponential.
-fn with_element(b: &mut Builder<'_>, [largest, sum]: [Value; 2], x: Value) -> [Value; 2] {
-    let (most, one) = (b.apply(Op::Max, &[largest, x]), b.f32(1.0));
+/// The sum with one more element. That exceeds the largest, or the largest exceeds it: so there is one exponential.
+fn sum_with(b: &mut Builder<'_>, [largest, sum]: [Value; 2], x: Value) -> Value {
+    let one = b.f32(1.0);
     let (part, larger) = (smaller_part(b, largest, x), b.apply(Op::Gt, &[x, largest]));
     let scaled = b.apply(Op::Mul, &[sum, part]);
     let (grown, added) = (b.apply(Op::Add, &[scaled, one]), b.apply(Op::Add, &[sum, part]));
-    [most, b.apply(Op::Select, &[larger, grown, added])]
+    b.apply(Op::Select, &[larger, grown, added])
 }
 
 /// exp(−|a − b|): 1 where both are the same, infinite or not; NaN where one is.
@@ -148,6 +150,11 @@ fn smaller_part(b: &mut Builder<'_>, left: Value, right: Value) -> Value {
 }
 
 impl Exponentials {
+    /// How the parts of it are combined.
+    pub(super) fn reduces(&self, work: &Work<'_>) -> [Monoid; 2] {
+        [(reduce_of(work, self.max), DType::F32), (Reduce::Sum, DType::F32)]
+    }
+
     /// A sum as it is relative to the largest of all, which is no less than its own.
     pub(super) fn scaled(b: &mut Builder<'_>, [largest, sum]: [Value; 2], of_all: Value) -> Value {
         let lanes = b.ty(largest).lanes;
@@ -157,7 +164,7 @@ impl Exponentials {
     }
 
     /// The sum that is asked for, of that of all: as long as the largest is infinite, it has counted those elements that
-    /// are.
+    /// are. What is no number is left as it is, whether the largest passed it over or not.
     pub(super) fn finish(&self, b: &mut Builder<'_>, [largest, sum]: [Value; 2]) -> Value {
         let (infinite, zero) = (b.apply(Op::IsInf, &[largest]), b.f32(0.0));
         match self.infinite {
@@ -168,7 +175,9 @@ impl Exponentials {
             }
             Infinite::Zero => {
                 let whole = b.apply(Op::Max, &[largest, zero]);
-                b.apply(Op::Select, &[infinite, whole, sum])
+                let counted = b.apply(Op::Ge, &[sum, zero]);
+                let counts = b.apply(Op::And, &[infinite, counted]);
+                b.apply(Op::Select, &[counts, whole, sum])
             }
         }
     }
@@ -232,8 +241,8 @@ fn exponentials(work: &Work<'_>, before: &Run, sum: NodeId) -> Option<Exponentia
     let [exponent] = applied(node.args[0], Op::Exp)? else { return None };
     let [x, most] = *applied(*exponent, Op::Sub)? else { return None };
     let largest = |id: NodeId| {
-        let is_largest = before.alone.contains(&id) && reduce_of(work, id) == Reduce::Max;
-        is_largest && work.graph.node(id).args[0] == x
+        let is_largest = |id| matches!(reduce_of(work, id), Reduce::Max | Reduce::MaxNum);
+        before.alone.contains(&id) && is_largest(id) && work.graph.node(id).args[0] == x
     };
     if largest(most) {
         return Some(Exponentials { x, max: most, sum, infinite: Infinite::Itself });

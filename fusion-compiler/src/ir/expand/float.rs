@@ -86,6 +86,11 @@ pub(crate) fn max_by_instruction(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.gt(y).select(x, y).but(f32::NAN, x.unary(Op::IsNan)))
 }
 
+/// The second where it is larger, else the first: an instruction of a CPU.
+pub(crate) fn max_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| y.gt(x).select(y, x))
+}
+
 /// `x * y + z`, rounded twice.
 pub(crate) fn mul_then_add(b: &mut Builder<'_>, x: &[Value]) -> Value {
     ternary(b, x, |x, y, z| x * y + z)

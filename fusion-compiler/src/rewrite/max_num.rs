@@ -1,0 +1,95 @@
+//! Takes the largest of numbers alone where what is no number shows anyway: a softmax, say, divides by a sum that is NaN then.
+//!
+//! Of largest values that are NaN if an element is, a target computes three operations where one would do. Invariant: what the
+//! graph stores stays the same, to the bit but for which NaN it is.
+
+use crate::ir::graph::{AxisSet, Graph, Node, NodeId, NodeKind, Reduce};
+use crate::ir::ops::Op;
+
+/// Replaces each such reduction.
+pub fn max_num(mut graph: Graph) -> Graph {
+    for i in 0..graph.nodes.len() {
+        let id = NodeId(i as u32);
+        if let NodeKind::Reduce(Reduce::Max, axes) = graph.node(id).kind
+            && graph.node(id).dtype.is_float()
+            && shows_anyway(&graph, id, axes)
+        {
+            graph.nodes[i].kind = NodeKind::Reduce(Reduce::MaxNum, axes);
+        }
+    }
+    graph
+}
+
+/// What is known of a value where an element of the row is NaN.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// It is made of the largest, and may be another where that passes over NaN.
+    differs: bool,
+    /// It is NaN in the place of that element.
+    has_element: bool,
+    /// It is NaN all along the row, whether the largest is or not.
+    is_nan: bool,
+}
+
+/// Whether all that is stored is the same if the largest passes over NaN. A sum along the row of what NaN makes NaN is NaN.
+fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
+    let x = graph.node(largest).args[0];
+    let mut all: Vec<Known> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let any = |test: fn(&Known) -> bool| node.args.iter().any(|arg| test(&all[arg.0 as usize]));
+        let differs = id == largest || any(|arg| arg.differs);
+        let (of_element, of_nan) = (any(|arg| arg.has_element), any(|arg| arg.is_nan));
+        let known = match node.kind {
+            NodeKind::Reduce(Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::Min, along)
+                if id != largest =>
+            {
+                let of_each = graph.node(node.args[0]).axes.contains_all(graph.node(x).axes);
+                let is_nan = of_element && of_each && along.contains_all(axes);
+                Known { differs: differs && !is_nan, has_element: false, is_nan }
+            }
+            NodeKind::Apply(_) | NodeKind::Cast if passes_nan(node) => {
+                Known { differs: differs && !of_nan, has_element: of_element, is_nan: of_nan }
+            }
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Cast
+            | NodeKind::Reduce(..)
+            | NodeKind::At(_) => Known { differs, ..Known::default() },
+        };
+        // What is of other rows as well, or of another, is followed no further.
+        if known.differs && id != largest && matches!(node.kind, NodeKind::Reduce(..) | NodeKind::At(_)) {
+            return false;
+        }
+        all.push(Known { has_element: known.has_element || id == x, ..known });
+    }
+    graph.outputs.iter().all(|output| !all[output.node.0 as usize].differs)
+}
+
+/// Whether it is NaN wherever an operand is.
+fn passes_nan(node: &Node) -> bool {
+    let NodeKind::Apply(op) = node.kind else { return node.kind == NodeKind::Cast && node.dtype.is_float() };
+    let all = [
+        Op::Add,
+        Op::Sub,
+        Op::Mul,
+        Op::Div,
+        Op::Fma,
+        Op::Neg,
+        Op::Abs,
+        Op::Max,
+        Op::Min,
+        Op::Sqrt,
+        Op::Exp,
+        Op::Exp2,
+        Op::Expm1,
+        Op::Log,
+        Op::Log2,
+        Op::Log1p,
+        Op::Tanh,
+    ];
+    all.contains(&op)
+}
