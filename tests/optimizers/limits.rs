@@ -1,10 +1,10 @@
 //! Decays, rates, names and counts at their ends, and beyond.
 
-use fusion::optim::{AdamW, Arena, Optimizer, Sgd};
+use fusion::optim::{AdamW, Arena, GradScaler, Optimizer, Sgd};
 use fusion::prelude::*;
 
 use super::bits;
-use super::devices::on_devices;
+use super::devices::{gpus, on_devices};
 use super::state::{all, eight_bits, fresh_path, model, sixteen_bits, take};
 
 /// Averages with decays at the ends and near them, of numbers far apart.
@@ -58,6 +58,66 @@ fn followers_are_of_the_same_parameters() {
         }
         Ok(())
     });
+}
+
+/// What is of another model, of as many elements, or on another device, is told by the user's names, and nothing changes.
+#[test]
+fn parameters_are_those_that_it_was_made_for() {
+    let tensor = |device: &Device, len: usize| Tensor::full(device, 0.5, [len]);
+    on_devices(|device| {
+        for rule in [Sgd::default().into(), AdamW::default().into(), eight_bits(), sixteen_bits()] {
+            let params =
+                Arena::new(device, [("embedding", &tensor(device, 256)?), ("head", &tensor(device, 64)?)])?;
+            let mut other =
+                Arena::new(device, [("head", &tensor(device, 64)?), ("x", &tensor(device, 200)?)])?;
+            assert_eq!(params.bytes(), other.bytes());
+            let mut optimizer = Optimizer::new(rule, &params)?.with_average(0.5, &params)?;
+            let grads = other.zeros_like()?;
+            let before = bits(&other)?;
+            let refused = optimizer.step(&mut other, &grads).expect_err("another model").to_string();
+            let told = "has shape [200] among the parameters, and is missing among those that the optimizer was made for";
+            assert_eq!(refused, format!("parameter `x` {told}"));
+            assert_eq!(bits(&other)?, before);
+            assert!(optimizer.save(fresh_path(), &other).is_err());
+        }
+        Ok(())
+    });
+    let cpu = Device::cpu();
+    for gpu in gpus() {
+        for rule in [Sgd::default().into(), AdamW::default().into(), eight_bits(), sixteen_bits()] {
+            let test = || -> Result<()> {
+                let (mut here, mut there) = (model(&cpu)?, model(&gpu)?);
+                let (mut optimizer, path) =
+                    (Optimizer::new(rule, &there)?.with_copy::<f16>(&there)?, fresh_path());
+                optimizer.save(&path, &there)?;
+                let before = bits(&here)?;
+                let (grads, zeros) = (here.zeros_like()?, there.zeros_like()?);
+                let loaded = optimizer.load(&path, &mut here).expect_err("another device").to_string();
+                std::fs::remove_file(&path).expect("it was written");
+                let stepped = optimizer.step(&mut here, &grads).expect_err("another device").to_string();
+                let mend = format!("are on {cpu}, and the optimizer is on {gpu}: move one of them with `to`");
+                assert_eq!([loaded, stepped], [(); 2].map(|()| format!("parameter `parameters` {mend}")));
+                assert_eq!(bits(&here)?, before);
+                let refused = optimizer.step(&mut there, &grads).expect_err("another device").to_string();
+                assert_eq!(refused, format!("parameter `gradients` {mend}"));
+                *optimizer.lr_mut() = Tensor::full(&gpu, 0.5, [2])?;
+                let refused = optimizer.step(&mut there, &zeros).expect_err("two rates").to_string();
+                assert!(
+                    refused.starts_with("parameter `lr` has shape [2]") && refused.contains("one number"),
+                    "{refused}"
+                );
+                *optimizer.lr_mut() = Tensor::full(&gpu, 0.5, [])?;
+                let scaler = GradScaler::new(&cpu)?;
+                let refused = optimizer.step_scaled(&mut there, &zeros, &scaler).expect_err("another device");
+                assert!(
+                    refused.to_string().starts_with("parameter `scale` has shape [] and is on CPU"),
+                    "{refused}"
+                );
+                Ok(())
+            };
+            test().unwrap_or_else(|error| panic!("{gpu}: {error}"));
+        }
+    }
 }
 
 /// A rate that no step can be taken with is not set, and not saved.

@@ -228,7 +228,7 @@ fn rules_are_their_formulas() {
 #[test]
 fn options_that_cannot_be_are_errors() -> Result<()> {
     let mut params = Arena::new(&Device::cpu(), [("p", &Tensor::full(&Device::cpu(), 1.0, [3])?)])?;
-    let rules: [(Rule, &str); 10] = [
+    let rules: [(Rule, &str); 11] = [
         (
             Sgd { nesterov: true, ..Sgd::default() }.into(),
             "parameter `nesterov` needs a momentum and no dampening: `momentum` is 0 and `dampening` is 0",
@@ -251,23 +251,27 @@ fn options_that_cannot_be_are_errors() -> Result<()> {
         ),
         (
             AdamW { lr: -1.0, ..AdamW::default() }.into(),
-            "parameter `lr` cannot be -1.0: it must be a number from 0 on",
+            "parameter `lr` cannot be -1.0: it must be a number of 32 bits, from 0 on",
         ),
         (
             RmsProp { eps: f64::NAN, ..RmsProp::default() }.into(),
-            "parameter `eps` cannot be NaN: it must be a number from 0 on",
+            "parameter `eps` cannot be NaN: it must be a number of 32 bits, from 0 on",
         ),
         (
             Adagrad { lr_decay: f64::INFINITY, ..Adagrad::default() }.into(),
-            "parameter `lr_decay` cannot be inf: it must be a number from 0 on",
+            "parameter `lr_decay` cannot be inf: it must be a number of 32 bits, from 0 on",
         ),
         (
             Sgd { momentum: -0.5, ..Sgd::default() }.into(),
-            "parameter `momentum` cannot be -0.5: it must be a number from 0 on",
+            "parameter `momentum` cannot be -0.5: it must be a number of 32 bits, from 0 on",
+        ),
+        (
+            AdamW { weight_decay: 1e39, ..AdamW::default() }.into(),
+            "parameter `weight_decay` cannot be 1e39: it must be a number of 32 bits, from 0 on",
         ),
         (
             Sgd { dampening: f64::NAN, ..Sgd::default() }.into(),
-            "parameter `dampening` cannot be NaN: it must be a number from 0 on",
+            "parameter `dampening` cannot be NaN: it must be a number of 32 bits",
         ),
     ];
     for (rule, expected) in rules {

@@ -4,6 +4,7 @@ use fusion::optim::{AdamW, Arena, GradScaler, Optimizer, Sgd};
 use fusion::prelude::*;
 
 use super::devices::on_devices;
+use super::state::fresh_path;
 use super::{of_points, rules};
 
 /// A gradient that is not finite changes nothing, does not count, and shrinks the scale.
@@ -44,6 +45,49 @@ fn bad_steps_are_skipped() {
             assert_eq!(with["p"].to_vec()?, without["p"].to_vec()?, "{device}: {rule:?}");
             assert_eq!((optimizers[0].steps()?, optimizers[1].steps()?), (3, 3), "{device}: {rule:?}");
         }
+        Ok(())
+    });
+}
+
+/// With what is counted of steps: after it is loaded the scale goes on as it would have.
+#[test]
+fn scales_are_saved() {
+    on_devices(|device| {
+        let mut params = Arena::new(device, [("p", &Tensor::full(device, 1.0, [3])?)])?;
+        let mut optimizer = Optimizer::new(Sgd::default(), &params)?;
+        let mut scaler = GradScaler::with_scale(device, 4.0, 3)?;
+        (scaler.growth_interval, scaler.growth_factor, scaler.backoff_factor) = (3, 4.0, 0.25);
+        let (mut grads, mut bad) = (params.zeros_like()?, params.zeros_like()?);
+        grads.set("p", &Tensor::full(device, 1.0, [3])?)?;
+        bad.set("p", &Tensor::full(device, f32::NAN, [3])?)?;
+        let path = fresh_path();
+        let mut scales = vec![];
+        for step in 0..20 {
+            let grads = if step % 7 > 4 { &bad } else { &grads };
+            optimizer.step_scaled(&mut params, grads, &scaler)?;
+            scaler.update([&optimizer])?;
+            scales.push(scaler.scale().item()?);
+            scaler.save(&path)?;
+            scaler = GradScaler::new(device)?;
+            scaler.load(&path)?;
+        }
+        let four = [4.0, 4.0, 16.0, 16.0, 16.0, 16.0, 16.0];
+        assert_eq!(scales[..7], four, "{device}");
+        let mut unbroken = GradScaler::with_scale(device, 4.0, 3)?;
+        (unbroken.growth_interval, unbroken.growth_factor, unbroken.backoff_factor) = (3, 4.0, 0.25);
+        for (step, scale) in scales.iter().enumerate() {
+            let grads = if step % 7 > 4 { &bad } else { &grads };
+            optimizer.step_scaled(&mut params, grads, &unbroken)?;
+            unbroken.update([&optimizer])?;
+            assert_eq!(unbroken.scale().item()?, *scale, "{device}: step {step}");
+        }
+        optimizer.save(&path, &params)?;
+        let refused = scaler.load(&path).expect_err("another file").to_string();
+        assert!(refused.contains("holds no loss scale"), "{refused}");
+        std::fs::write(&path, b"nothing").expect("it can be written");
+        assert!(scaler.load(&path).expect_err("no file").to_string().contains("is no whole file"));
+        std::fs::remove_file(&path).expect("it was written");
+        assert!(scaler.load(&path).is_err() && GradScaler::with_scale(device, -4.0, 1).is_err());
         Ok(())
     });
 }

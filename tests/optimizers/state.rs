@@ -531,6 +531,11 @@ fn statistics_tell_bytes() {
             tiny.suggestions[0].starts_with("1000 of 1000 tensors have fewer than 64 elements, and 95 %"),
             "{tiny}"
         );
+        let odd = Tensor::full(device, 1.0, [65])?;
+        let odd = Arena::new(device, (0..10).map(|i| (format!("odd{i}"), &odd)))?;
+        let odd = Optimizer::new(Sgd::default(), &odd)?.statistics(&odd)?;
+        let expected = "10 of 10 tensors have a number of elements that is no multiple of 64, and 49 %";
+        assert!(odd.suggestions[0].starts_with(expected), "{odd}");
         Ok(())
     });
 }

@@ -30,6 +30,8 @@ pub struct Report {
     extents: Vec<Option<i64>>,
     /// What programs with the same groups have; the first program's is the first.
     summaries: Vec<Summary>,
+    /// Of each program.
+    all: Vec<Run>,
     /// What it tells of.
     runs: Vec<Run>,
 }
@@ -62,21 +64,23 @@ impl Report {
             limits: target::limits(program.target),
             program: program.clone().map_code(&mut |_, _| ()),
         };
+        let all: Vec<Run> = plan.programs.iter().enumerate().map(run).collect();
         Report {
             name: plan.name.clone(),
             lacks: plan.lacks.to_vec(),
             extents: vec![None; symbols.len()],
             symbols,
             summaries: summaries.cloned().collect(),
-            runs: plan.programs.iter().enumerate().map(run).collect(),
+            runs: all.clone(),
+            all,
         }
     }
 
-    /// Leaves one target, of a device that has this; false if the function is not compiled for it.
+    /// Tells of one target alone, of a device that has this; false if the function is not compiled for it.
     pub fn on(&mut self, target: Target, limits: Limits) -> bool {
-        let programs = self.runs.iter().map(|run| &run.program);
+        let programs = self.all.iter().map(|run| &run.program);
         let Some(chosen) = Program::chosen(programs, target, &limits) else { return false };
-        self.runs = vec![Run { limits, ..self.runs.swap_remove(chosen) }];
+        self.runs = vec![Run { limits, ..self.all[chosen].clone() }];
         true
     }
 

@@ -302,6 +302,9 @@ fn devices_that_bind_more_have_kernels_of_their_own() {
         let mut report = report.clone();
         assert!(report.on(Target::Wgsl, limits));
         assert_eq!(report.kernels(), kernels, "{buffers}");
+        // It may be asked of another device afterwards.
+        assert!(report.on(Target::Cpu, target::limits(Target::Cpu)) && report.on(Target::Wgsl, limits));
+        assert_eq!(report.kernels(), kernels, "{buffers}");
         let program = plan.program(Target::Wgsl, &limits).expect("there are two");
         assert_eq!(program.steps.len(), kernels, "{buffers}");
     }

@@ -30,7 +30,7 @@ const LARGE: usize = 4096;
 
 /// Where each tensor of an arena begins; arenas of one model share it.
 #[derive(Debug, PartialEq)]
-struct Layout {
+pub(super) struct Layout {
     names: Vec<String>,
     shapes: Vec<Shape>,
     /// First elements. Large tensors are before all others, in blocks of their own; of 256 bytes are all.
@@ -176,21 +176,32 @@ impl<T: Element> Arena<T> {
         names.iter().zip(starts).zip(shapes).map(|((name, &start), shape)| (name.as_str(), start, shape))
     }
 
+    /// Where its tensors are.
+    pub(super) fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
     /// Whether the other arena, of which this is to be told, has the same tensors, or what is not the same.
     pub(super) fn check_layout<U: Element>(&self, other: &Arena<U>, what: &str) -> Result<()> {
-        if Arc::ptr_eq(&self.layout, &other.layout) || self.layout == other.layout {
+        self.check_as(&other.layout, what)
+    }
+
+    /// The same of where the tensors of another are.
+    pub(super) fn check_as(&self, other: &Arc<Layout>, what: &str) -> Result<()> {
+        if Arc::ptr_eq(&self.layout, other) || self.layout == *other {
             return Ok(());
         }
         let shape = |layout: &Layout, name: &str| layout.numbers.get(name).map(|&i| layout.shapes[i].clone());
-        let mut different = self.layout.names.iter().chain(&other.layout.names);
-        let name = different.find(|name| shape(&self.layout, name) != shape(&other.layout, name));
+        let mut different = self.layout.names.iter().chain(&other.names);
+        let name = different.find(|name| shape(&self.layout, name) != shape(other, name));
         let Some(name) = name else {
-            let (name, what) = (self.layout.names[0].clone(), "is in another order: use `zeros_like`".into());
+            let name = self.layout.names.first().cloned().unwrap_or_default();
+            let what = format!("is in another order than among {what}");
             return Err(Error::Parameter { name, what });
         };
         let text =
             |shape: Option<Shape>| shape.map_or("is missing".into(), |shape| format!("has shape {shape}"));
-        let (one, two) = (text(shape(&self.layout, name)), text(shape(&other.layout, name)));
+        let (one, two) = (text(shape(&self.layout, name)), text(shape(other, name)));
         let what = format!("{one} among the parameters, and {two} among {what}");
         Err(Error::Parameter { name: name.clone(), what })
     }

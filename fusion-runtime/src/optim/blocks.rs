@@ -30,11 +30,6 @@ impl Blocks {
         Ok(Blocks { codes: self.codes.to(device)?, units: self.units.to(device)? })
     }
 
-    /// Elements of the blocks.
-    pub(super) fn len(&self) -> usize {
-        self.codes.len()
-    }
-
     /// Codes of means and of squares.
     pub(super) fn codes(&self) -> Result<[Vec<u8>; 2]> {
         let both = self.codes.to_vec()?;

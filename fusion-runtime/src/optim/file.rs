@@ -25,6 +25,9 @@ const VERSION: &str = "6";
 /// What stands before an option's name.
 const OPTION: &str = "option.";
 
+/// What stands behind a parameter's name for its moving average.
+const AVERAGE: &str = "average";
+
 /// Steps that no run has: what is counted beyond is a mistake.
 const STEPS_MAX: u64 = 1 << 53;
 
@@ -214,7 +217,7 @@ impl Optimizer {
             arrays.push(Array { suffix: "exp_avg_sq.unit", of: Of::Blocks, elements: squares });
         }
         if let Some(average) = self.average() {
-            arrays.push(floats("average", Of::All, average.flat())?);
+            arrays.push(floats(AVERAGE, Of::All, average.flat())?);
         }
         Ok(arrays)
     }
@@ -308,18 +311,29 @@ fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<Str
                     differences.push(format!("`{key}` has shape {:?}, not {shape:?}", tensor.shape()));
                 }
                 Ok(tensor) => bytes[range].copy_from_slice(tensor.data()),
+                Err(_) if array.suffix == AVERAGE => {
+                    differences
+                        .push(format!("`{key}` is missing: the optimizer that was saved kept no average"));
+                }
                 Err(_) => differences.push(format!("`{key}` is missing")),
             }
             known.insert(key);
         }
     }
-    let others = file.names().into_iter().filter(|name| !known.contains(*name));
-    differences.extend(others.map(|name| format!("`{name}` is none of the parameters")));
+    let mut others: Vec<&str> = file.names().into_iter().filter(|name| !known.contains(*name)).collect();
+    others.sort_unstable();
+    let is_average = |name: &str| name.strip_suffix(AVERAGE).is_some_and(|name| name.ends_with('.'));
+    differences.extend(others.into_iter().map(|name| match is_average(name) {
+        true => {
+            format!("`{name}` is of an average, which this optimizer does not keep: make it `with_average`")
+        }
+        false => format!("`{name}` is none of the parameters"),
+    }));
     differences
 }
 
 /// Puts a file in the place of another, which stays until the new one is whole.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     // Other threads and processes may save in the same place.
     static SAVED: AtomicU64 = AtomicU64::new(0);

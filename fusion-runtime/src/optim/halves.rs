@@ -53,11 +53,6 @@ impl Halves {
         )
     }
 
-    /// Elements.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Bytes of both means.
     pub(super) fn bytes(&self) -> usize {
         self.0.len() * size_of::<u32>()

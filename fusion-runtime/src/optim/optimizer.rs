@@ -1,6 +1,8 @@
 //! One group of parameters: a rule, its states, and what is counted.
 
-use super::arena::BLOCK;
+use std::sync::Arc;
+
+use super::arena::{BLOCK, Layout};
 use super::blocks::Blocks;
 use super::follow::{Follow, Follower};
 use super::halves::Halves;
@@ -15,6 +17,8 @@ use crate::tensor::{Float, Tensor};
 #[derive(Debug)]
 pub struct Optimizer {
     pub(super) rule: Rule,
+    /// Of the parameters that it was made for.
+    layout: Arc<Layout>,
     /// In the order of `Rule::states`: of all elements, or of those that are in no block; none where they are of 16 bits.
     pub(super) states: Vec<Tensor<f32>>,
     /// States of 8 bits.
@@ -65,6 +69,7 @@ impl Optimizer {
             halves: if in_halves { Some(Halves::new(params)?) } else { None },
             lr: Tensor::full(device, rule.lr() as f32, [])?,
             rule,
+            layout: params.layout().clone(),
             followers: vec![],
             calls: 0,
             skipped: Tensor::zeros(device, [])?,
@@ -76,8 +81,8 @@ impl Optimizer {
         })
     }
 
-    /// The same that multiplies gradients so that the norm of all of them together is at most this, as
-    /// `torch.nn.utils.clip_grad_norm_`, in the read that updates: a step is two launches. One whose gradients are not all finite,
+    /// The same that multiplies gradients so that the norm of all that this optimizer updates is at most this, as
+    /// `torch.nn.utils.clip_grad_norm_` of its group of parameters, in the read that updates: a step is two launches. One whose gradients are not all finite,
     /// or have a norm that is not, changes nothing and does not count. A norm below 0, or none, is an `Error::Parameter` of each step.
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
@@ -101,8 +106,9 @@ impl Optimizer {
         self.with_follower(Follower::<T>::new(params, None)?)
     }
 
-    /// The same that keeps an exponential moving average of the parameters, of which it keeps so much at each step, as
-    /// `torch.optim.swa_utils.AveragedModel`; written as a copy is.
+    /// The same that keeps an exponential moving average of the parameters, of which it keeps so much at each step: that of
+    /// `torch.optim.swa_utils.get_ema_avg_fn`. It begins with the parameters as they are now, where an `AveragedModel` takes those
+    /// after the first step; written as a copy is.
     ///
     /// # Errors
     /// As `with_copy`; `Error::Parameter` if there is one, or for a decay that is not from 0 to 1.
@@ -142,6 +148,7 @@ impl Optimizer {
     pub fn to(&self, device: &Device) -> Result<Optimizer> {
         Ok(Optimizer {
             rule: self.rule,
+            layout: self.layout.clone(),
             states: self.states.iter().map(|state| state.to(device)).collect::<Result<_>>()?,
             blocks: self.blocks.as_ref().map(|blocks| blocks.to(device)).transpose()?,
             halves: self.halves.as_ref().map(|halves| halves.to(device)).transpose()?,
@@ -206,6 +213,9 @@ impl Optimizer {
     fn advance(&mut self, params: &mut Arena, grads: &Arena, scale: Option<&Tensor<f32>>) -> Result<()> {
         params.check_layout(grads, "the gradients: use `zeros_like`")?;
         self.check_params(params)?;
+        self.check_device("gradients", grads.device())?;
+        self.check_number("lr", &self.lr)?;
+        scale.map_or(Ok(()), |scale| self.check_number("scale", scale))?;
         if let Some(norm) = self.max_norm.filter(|norm| norm.is_nan() || *norm < 0.0) {
             let what = format!("cannot be {norm}: it must be a number from 0 on");
             return Err(Error::Parameter { name: "max_norm".into(), what });
@@ -249,19 +259,33 @@ impl Optimizer {
         self.skips || self.max_norm.is_some() || self.errors
     }
 
-    /// Whether the parameters are those that it was made for, as far as their number tells.
+    /// Whether the parameters are those that it was made for, where it is.
     pub(super) fn check_params(&self, params: &Arena) -> Result<()> {
-        let in_blocks = self.blocks.as_ref().map_or(0, Blocks::len);
-        let len = params.flat().len();
-        let large = if self.blocks.is_some() { params.large() } else { 0 };
-        let in_halves = self.halves.as_ref().is_none_or(|halves| halves.len() == len);
+        params.check_as(&self.layout, "those that the optimizer was made for")?;
         self.followers.iter().try_for_each(|follower| follower.check(params))?;
-        if in_blocks == large && in_halves && self.states.iter().all(|state| state.len() + in_blocks == len) {
+        self.check_device("parameters", params.device())
+    }
+
+    /// Whether what it is given is on its device.
+    fn check_device(&self, name: &str, device: &Device) -> Result<()> {
+        let own = self.lr.device();
+        if device == own {
             return Ok(());
         }
-        let name = params.iter().next().map_or_else(String::new, |(name, _)| name.into());
-        let what = "is of another arena than the optimizer was made for".into();
-        Err(Error::Parameter { name, what })
+        let what = format!("are on {device}, and the optimizer is on {own}: move one of them with `to`");
+        Err(Error::Parameter { name: name.into(), what })
+    }
+
+    /// Whether what others may have written is one number still.
+    fn check_number(&self, name: &str, number: &Tensor<f32>) -> Result<()> {
+        let (device, own) = (number.device(), self.lr.device());
+        if number.shape().dims().is_empty() && device == own {
+            return Ok(());
+        }
+        let shape = number.shape();
+        let what =
+            format!("has shape {shape} and is on {device}: it must be one number, of shape [], on {own}");
+        Err(Error::Parameter { name: name.into(), what })
     }
 
     fn check_finite(&mut self) -> Result<()> {

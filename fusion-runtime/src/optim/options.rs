@@ -27,8 +27,12 @@ impl Value for f64 {
     }
 
     fn lacks(&self, name: &str) -> Option<&'static str> {
-        let fits = self.is_finite() && (*self >= 0.0 || name == "dampening");
-        (!fits).then_some("it must be a number from 0 on")
+        // Kernels have it in 32 bits.
+        let fits = (*self as f32).is_finite();
+        match name {
+            "dampening" => (!fits).then_some("it must be a number of 32 bits"),
+            _ => (!fits || *self < 0.0).then_some("it must be a number of 32 bits, from 0 on"),
+        }
     }
 }
 
@@ -121,10 +125,6 @@ fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> R
 impl Rule {
     /// Whether options go together, as in PyTorch.
     fn check_together(&self) -> Result<(), Error> {
-        if (self.lr() as f32).is_infinite() {
-            let what = format!("cannot be {}: it must be a number of 32 bits", self.lr());
-            return Err(Error::Parameter { name: "lr".into(), what });
-        }
         match self {
             Rule::Sgd(Sgd { nesterov: true, momentum, dampening, .. })
                 if *momentum == 0.0 || *dampening != 0.0 =>

@@ -1,11 +1,22 @@
 //! Loss scales that follow from whether gradients were finite, without asking the device.
 
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors, serialize};
+
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fuse;
 use crate::tensor::Tensor;
 
 use super::Optimizer;
+use super::file::replace;
+
+/// Of the layout of a file.
+const VERSION: &str = "1";
 
 fuse! {
     // Whether one of several optimizers skipped its last step: as many were `before` it, and after.
@@ -60,8 +71,12 @@ impl GradScaler {
     /// The same that begins with this scale, and tolerates so many bad steps less one.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`.
+    /// `Error::Parameter` for a scale that is no number above 0; `Error::OutOfMemory`.
     pub fn with_scale(device: &Device, scale: f32, hysteresis: u32) -> Result<GradScaler> {
+        if !(scale > 0.0 && scale.is_finite()) {
+            let what = format!("cannot be {scale}: it must be a number above 0");
+            return Err(Error::Parameter { name: "scale".into(), what });
+        }
         let number = |value: f32| Tensor::full(device, value, []);
         Ok(GradScaler {
             scale: number(scale)?,
@@ -73,6 +88,81 @@ impl GradScaler {
             growth_interval: 2000,
             hysteresis,
         })
+    }
+
+    /// Writes the scale, what is counted of steps, and the options to a file of safetensors, so that `load` goes on as if nothing had
+    /// been between; by way of one beside it, as `Optimizer::save`. Waits for the device.
+    ///
+    /// # Errors
+    /// `Error::File` where it cannot be written; as `Tensor::item`.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let error = |what: String| Error::File { path: path.display().to_string(), what };
+        let numbers = self.numbers();
+        let bytes = numbers.map(|(_, number)| number.item().map(f32::to_le_bytes));
+        let views = numbers.iter().zip(bytes).map(|((name, _), bytes)| Ok((*name, bytes?)));
+        let views = views.collect::<Result<Vec<(&str, [u8; 4])>>>()?;
+        let view = |(name, bytes)| Ok((name, TensorView::new(Dtype::F32, vec![], bytes)?));
+        let views = views
+            .iter()
+            .map(|(name, bytes)| view((*name, &bytes[..])))
+            .collect::<std::result::Result<Vec<_>, _>>();
+        let facts = [
+            ("version", VERSION.to_string()),
+            ("growth_factor", format!("{:?}", self.growth_factor)),
+            ("backoff_factor", format!("{:?}", self.backoff_factor)),
+            ("growth_interval", self.growth_interval.to_string()),
+            ("hysteresis", self.hysteresis.to_string()),
+        ];
+        let facts: HashMap<String, String> = facts.map(|(name, value)| (name.to_string(), value)).into();
+        let bytes = views.and_then(|views| serialize(views, Some(facts)));
+        let bytes = bytes.map_err(|refused: safetensors::SafeTensorError| error(refused.to_string()))?;
+        replace(path, &bytes).map_err(|refused| error(refused.to_string()))
+    }
+
+    /// Takes all of it from a file that `save` wrote.
+    ///
+    /// # Errors
+    /// `Error::File` where it cannot be read, or is no such file; nothing has changed then. `Error::OutOfMemory`.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let error = |what: String| Error::File { path: path.display().to_string(), what };
+        let bytes = fs::read(path).map_err(|refused| error(refused.to_string()))?;
+        let refused = |why| error(format!("is no whole file of safetensors: {why}"));
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(refused)?;
+        let file = SafeTensors::deserialize(&bytes).map_err(refused)?;
+        let known = |name: &str| header.metadata().as_ref()?.get(name).map(String::as_str);
+        if known("version") != Some(VERSION) || known("growth_interval").is_none() {
+            return Err(error("holds no loss scale of this version".into()));
+        }
+        fn parsed<T: std::str::FromStr>(name: &str, text: Option<&str>) -> std::result::Result<T, String> {
+            let text = text.unwrap_or_default();
+            text.parse().map_err(|_| format!("the option `{name}` cannot be `{text}`"))
+        }
+        let (growth_factor, backoff_factor, growth_interval, hysteresis) = (
+            parsed("growth_factor", known("growth_factor")).map_err(error)?,
+            parsed("backoff_factor", known("backoff_factor")).map_err(error)?,
+            parsed("growth_interval", known("growth_interval")).map_err(error)?,
+            parsed("hysteresis", known("hysteresis")).map_err(error)?,
+        );
+        let number = |(name, own): (&str, &Tensor<f32>)| {
+            let tensor = file.tensor(name).ok().filter(|tensor| tensor.dtype() == Dtype::F32);
+            let bytes = tensor.and_then(|tensor| <[u8; 4]>::try_from(tensor.data()).ok());
+            let value = bytes.map(f32::from_le_bytes).filter(|value| *value >= 0.0 && value.is_finite());
+            let value = value.ok_or_else(|| error(format!("`{name}` is missing, or no number from 0 on")))?;
+            Tensor::full(own.device(), value, [])
+        };
+        let [scale, good, used] = self.numbers().map(number);
+        (self.scale, self.good, self.used) = (scale?, good?, used?);
+        self.bad = Tensor::zeros(self.scale.device(), [])?;
+        (self.growth_factor, self.backoff_factor) = (growth_factor, backoff_factor);
+        (self.growth_interval, self.hysteresis) = (growth_interval, hysteresis);
+        Ok(())
+    }
+
+    /// What is saved, by PyTorch's names, of which the last is Megatron's.
+    fn numbers(&self) -> [(&'static str, &Tensor<f32>); 3] {
+        [("scale", &self.scale), ("growth_tracker", &self.good), ("hysteresis_tracker", &self.used)]
     }
 
     /// The factor of the loss, on the device.

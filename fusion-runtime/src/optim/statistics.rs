@@ -97,6 +97,15 @@ impl Optimizer {
                 100.0 * (1.0 - efficiency)
             ));
         }
+        let uneven = params.iter().filter(|(_, tensor)| tensor.len() % TINY != 0).count();
+        if efficiency < 0.9 && tiny == 0 && uneven > 0 {
+            suggestions.push(format!(
+                "{uneven} of {} tensors have a number of elements that is no multiple of {TINY}, and {:.0} % of the arena lies between tensors: \
+                 pad them, or store several as one",
+                params.len(),
+                100.0 * (1.0 - efficiency)
+            ));
+        }
         let amsgrad = self.states.len() > 2;
         if self.rule.adam().is_some() && self.rule.precision() == Precision::F32 && !amsgrad {
             // Of 8 bytes for two means, 2 and a unit of each block are left.
