@@ -138,6 +138,7 @@ def vectors(kernel, writes):
 
 
 def main_path(kernel, first, last):
-    """Instructions without those that prepare the call of a rare case."""
+    """Instructions without those that prepare the call of a rare case. A call with a condition is the way out of a loop."""
     blocks = kernel.blocks(first, last)
-    return sum(b - a + 1 for a, b in blocks if not kernel.count("CALL", a, b))
+    calls = lambda a, b: any(one.stem == "CALL" and not one.conditional for one in kernel.code[a : b + 1])
+    return sum(b - a + 1 for a, b in blocks if not calls(a, b))

@@ -42,6 +42,7 @@ macro_rules! made {
             | Op::MaxNum
             | Op::ExpOfNonpositive
             | Op::ApproxDiv
+            | Op::ApproxRecip
             | Op::ApproxSqrt
             | Op::ApproxRsqrt
             | Op::ApproxExp

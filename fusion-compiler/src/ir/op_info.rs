@@ -190,9 +190,9 @@ impl Op {
         pairs.into_iter().find(|(exact, _)| *exact == self).map(|(_, approximate)| approximate)
     }
 
-    /// Whether it is one of those.
+    /// Whether it is one of those, or another that is as near as a GPU does it fast.
     pub fn is_approximation(self) -> bool {
-        Op::ALL.iter().any(|op| op.approximation() == Some(self))
+        self == Op::ApproxRecip || Op::ALL.iter().any(|op| op.approximation() == Some(self))
     }
 }
 

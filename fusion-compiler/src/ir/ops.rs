@@ -261,7 +261,7 @@ ops! {
     ExpOfNonpositive = OpInfo {
         double: By(Native("{0}.exp()"), Expand(double::exp)), ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
-        ptx: float(Expand(exp::exp_by_power)), ..everywhere(exp::exp_of_nonpositive)
+        ptx: float(Expand(exp::exp_of_nonpositive_by_power)), ..everywhere(exp::exp_of_nonpositive)
     };
     /// `2ˣ`.
     Exp2 = OpInfo {
@@ -373,14 +373,14 @@ ops! {
         double: By(Native("{0}.tanh()"), Expand(double::tanh)), name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tanh),
-        ..everywhere(hyperbolic::tanh)
+        ptx: float(Expand(hyperbolic::tanh_by_reciprocal)), ..everywhere(hyperbolic::tanh)
     };
     /// The error function `2/√π ∫₀ˣ exp(−t²) dt`.
     Erf = OpInfo {
         double: By(Expand(double::erf), Expand(double::erf)), name: "erf", domain: &[(-4.5, 4.5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| error::erf_reference(x[0]), int: |_, _| 0 },
         grad: Grad::Rule(derive::erf),
-        ..everywhere(error::erf)
+        ptx: float(Expand(error::erf_by_reciprocal)), ..everywhere(error::erf)
     };
     /// `x < y`.
     Lt = OpInfo {
@@ -510,6 +510,11 @@ ops! {
         arity: 2,
         eval: Eval { float: |x| x[0] / x[1], int: |_, _| 0 },
         ..approximate(Expand(fast::div), Native("div.full.{t} {d}, {0}, {1};"), Native("{0} / {1}"))
+    };
+    /// `1 / x`; made by expansions.
+    ApproxRecip = OpInfo {
+        eval: Eval { float: |x| 1.0 / x[0], int: |_, _| 0 },
+        ..approximate(Expand(fast::recip), Native("rcp.approx.ftz.{t} {d}, {0};"), Native("1.0 / {0}"))
     };
     /// `√x`.
     ApproxSqrt = OpInfo {

@@ -19,6 +19,11 @@ pub(crate) fn div(b: &mut Builder<'_>, x: &[Value]) -> Value {
     b.apply(Op::Div, x)
 }
 
+/// `1 / x`.
+pub(crate) fn recip(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| 1.0 / x)
+}
+
 /// `√x`.
 pub(crate) fn sqrt(b: &mut Builder<'_>, x: &[Value]) -> Value {
     b.apply(Op::Sqrt, x)

@@ -4,8 +4,8 @@
 
 use std::f64::consts::PI;
 
-use super::float::with_sign;
-use super::term::unary;
+use super::float::{over, with_sign};
+use super::term::{Term, unary};
 use crate::ir::kernel::{Builder, Value};
 
 /// `erf(x) / x − 1` in `x²`, on |x| ≤ 1.2: relative error of erf 2⁻³⁰.
@@ -26,16 +26,28 @@ const ERFC_ROOT: [f32; 8] =
 
 /// The error function; from 4 on it rounds to 1.
 pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| {
-        let square = x * x;
-        let near = x.fma(square.polynomial_by_pairs(&ERF), x);
-        let size = x.abs();
-        let root = size.clamp(0.0, 4.0).polynomial_by_pairs(&ERFC_ROOT);
-        let square = root * root;
-        let fourth = square * square;
-        let erf = 1.0 - 1.0 / (fourth * fourth);
-        with_sign(erf, x).but(near, size.lt(1.2))
-    })
+    unary(b, x, |x| erf_with(x, Term::polynomial_by_pairs, |x, y| x / y))
+}
+
+/// The same for GPUs, which have other threads for what waits.
+pub(crate) fn erf_by_reciprocal(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| erf_with(x, Term::polynomial, over))
+}
+
+/// With polynomials, and with a division by a number from 1/2 to 10⁸.
+fn erf_with<'b>(
+    x: Term<'b>,
+    polynomial: impl Fn(Term<'b>, &[f32]) -> Term<'b>,
+    over: impl Fn(f32, Term<'b>) -> Term<'b>,
+) -> Term<'b> {
+    let square = x * x;
+    let near = x.fma(polynomial(square, &ERF), x);
+    let size = x.abs();
+    let root = polynomial(size.clamp(0.0, 4.0), &ERFC_ROOT);
+    let square = root * root;
+    let fourth = square * square;
+    let erf = 1.0 - over(1.0, fourth * fourth);
+    with_sign(erf, x).but(near, size.lt(1.2))
 }
 
 /// The error function to about 10⁻¹⁵, relative.

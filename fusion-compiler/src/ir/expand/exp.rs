@@ -59,12 +59,25 @@ const LOG2_E_LOW: f32 = 1.925963e-8;
 /// `eˣ = 2ⁿ · 2ʳ` by a power of two as a GPU has it. The whole `n` is one of a normal number: of what is beyond, `r` has the
 /// rest, so that the product is infinite, subnormal or zero by itself.
 pub(crate) fn exp_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| by_power(x, x.fma(LOG2_E, BIASED).clamp(LOWEST, BIASED + 127.0)))
+}
+
+/// The same of an `x` that is not positive.
+pub(crate) fn exp_of_nonpositive_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let sum = x.fma(LOG2_E, BIASED).clamp(BIASED - 126.0, BIASED + 127.0);
-        let (two_to_n, n) = power_of_two(sum, BIASED);
-        let r = x.fma(LOG2_E_LOW, x.fma(LOG2_E, -n));
-        r.unary(Op::ApproxExp2) * two_to_n
+        let sum = x.fma(LOG2_E, BIASED);
+        by_power(x, sum.but(LOWEST, sum.lt(LOWEST)))
     })
+}
+
+/// What stands for the exponent of the smallest normal number.
+const LOWEST: f32 = BIASED - 126.0;
+
+/// With `x log₂ e`, rounded, as its low bits have it.
+fn by_power<'b>(x: Term<'b>, sum: Term<'b>) -> Term<'b> {
+    let (two_to_n, n) = power_of_two(sum, BIASED);
+    let r = x.fma(LOG2_E_LOW, x.fma(LOG2_E, -n));
+    r.unary(Op::ApproxExp2) * two_to_n
 }
 
 /// `2ˣ`. Beyond the clamp the result is infinite or zero anyway.

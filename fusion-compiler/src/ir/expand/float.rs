@@ -91,6 +91,13 @@ pub(crate) fn max_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| y.gt(x).select(y, x))
 }
 
+/// `x / y` for a `y` from 1/2 to 2⁶⁴ and an `x` that is near 1, to a unit in the last place, by a GPU's reciprocal and a step of
+/// Newton's: a third of the operations of a division, and none that branches.
+pub(super) fn over<'b>(x: f32, y: Term<'b>) -> Term<'b> {
+    let near = y.unary(Op::ApproxRecip);
+    near.fma((-y).fma(near, 1.0), near) * x
+}
+
 /// `x * y + z`, rounded twice.
 pub(crate) fn mul_then_add(b: &mut Builder<'_>, x: &[Value]) -> Value {
     ternary(b, x, |x, y, z| x * y + z)

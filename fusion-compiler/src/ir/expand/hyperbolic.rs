@@ -3,7 +3,7 @@
 //! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 
 use super::exp::{half_exp, square_of_exp};
-use super::float::with_sign;
+use super::float::{over, with_sign};
 use super::term::{Term, unary};
 use crate::ir::kernel::{Builder, Value};
 
@@ -15,12 +15,20 @@ const SINH: [f32; 4] = [0.16666667, 0.0083333105, 0.00019842896, 2.7822132e-6];
 
 /// Hyperbolic tangent, `1 − 2 / (e²ˣ + 1)` where that loses nothing.
 pub(crate) fn tanh(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| {
-        let size = x.abs();
-        let (two_to_n, rest) = square_of_exp(size.but(10.0, size.gt(10.0)));
-        let far = 1.0 - 2.0 / two_to_n.fma(rest, 1.0);
-        with_sign(far.but(odd(size, &TANH), size.lt(0.55)), x)
-    })
+    unary(b, x, |x| tanh_with(x, |x, y| x / y))
+}
+
+/// The same for GPUs.
+pub(crate) fn tanh_by_reciprocal(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| tanh_with(x, over))
+}
+
+/// With a division by a number from 1 to e²⁰ + 1.
+fn tanh_with<'b>(x: Term<'b>, over: impl Fn(f32, Term<'b>) -> Term<'b>) -> Term<'b> {
+    let size = x.abs();
+    let (two_to_n, rest) = square_of_exp(size.but(10.0, size.gt(10.0)));
+    let far = 1.0 - over(2.0, two_to_n.fma(rest, 1.0));
+    with_sign(far.but(odd(size, &TANH), size.lt(0.55)), x)
 }
 
 /// Hyperbolic sine.
