@@ -190,9 +190,9 @@ impl Op {
         pairs.into_iter().find(|(exact, _)| *exact == self).map(|(_, approximate)| approximate)
     }
 
-    /// Whether it is one of those, or another that is as near as a GPU does it fast.
+    /// Whether it is one of those.
     pub fn is_approximation(self) -> bool {
-        self == Op::ApproxRecip || Op::ALL.iter().any(|op| op.approximation() == Some(self))
+        Op::ALL.iter().any(|op| op.approximation() == Some(self))
     }
 }
 
@@ -326,7 +326,8 @@ pub(super) const fn everywhere(expand: fn(&mut Builder<'_>, &[Value]) -> Value) 
 }
 
 /// An operation on floats that GPUs have an approximation of; bounds are in `docs/NUMERICS.md`, not in units in the last place.
-pub(super) const fn approximate(cpu: Lower, ptx: Lower, wgsl: Lower) -> OpInfo {
-    let (cpu, ptx, wgsl) = (float(cpu), float(ptx), float(wgsl));
-    OpInfo { typing: Typing::Float, ulp: ulp(u32::MAX, u32::MAX), cpu, ptx, wgsl, ..OpInfo::NONE }
+pub(super) const fn approximate(float: fn(&[f64]) -> f64, [cpu, ptx, wgsl]: [Lower; 3]) -> OpInfo {
+    let (cpu, ptx, wgsl) = (self::float(cpu), self::float(ptx), self::float(wgsl));
+    let (eval, ulp) = (Eval { float, int: |_, _| 0 }, ulp(u32::MAX, u32::MAX));
+    OpInfo { typing: Typing::Float, eval, ulp, cpu, ptx, wgsl, ..OpInfo::NONE }
 }

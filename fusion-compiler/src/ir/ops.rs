@@ -507,55 +507,33 @@ ops! {
     };
     /// `x / y` as near as a GPU does it fast; this and those that follow are made by `fast_math`.
     ApproxDiv = OpInfo {
-        arity: 2,
-        eval: Eval { float: |x| x[0] / x[1], int: |_, _| 0 },
-        ..approximate(Expand(fast::div), Native("div.full.{t} {d}, {0}, {1};"), Native("{0} / {1}"))
+        arity: 2, ..approximate(|x| x[0] / x[1], [Expand(fast::div), Native("div.full.{t} {d}, {0}, {1};"), Native("{0} / {1}")])
     };
     /// `1 / x`; made by expansions.
-    ApproxRecip = OpInfo {
-        eval: Eval { float: |x| 1.0 / x[0], int: |_, _| 0 },
-        ..approximate(Expand(fast::recip), Native("rcp.approx.ftz.{t} {d}, {0};"), Native("1.0 / {0}"))
-    };
+    ApproxRecip = approximate(|x| 1.0 / x[0],
+        [Expand(fast::recip), Native("rcp.approx.ftz.{t} {d}, {0};"), Native("1.0 / {0}")]);
     /// `√x`.
-    ApproxSqrt = OpInfo {
-        eval: Eval { float: |x| x[0].sqrt(), int: |_, _| 0 },
-        ..approximate(Expand(fast::sqrt), Native("sqrt.approx.{t} {d}, {0};"), Native("sqrt({0})"))
-    };
+    ApproxSqrt = approximate(|x| x[0].sqrt(),
+        [Expand(fast::sqrt), Native("sqrt.approx.{t} {d}, {0};"), Native("sqrt({0})")]);
     /// `1 / √x`.
-    ApproxRsqrt = OpInfo {
-        eval: Eval { float: |x| 1.0 / x[0].sqrt(), int: |_, _| 0 },
-        ..approximate(Expand(root::rsqrt), Native("rsqrt.approx.{t} {d}, {0};"), Native("inverseSqrt({0})"))
-    };
+    ApproxRsqrt = approximate(|x| 1.0 / x[0].sqrt(),
+        [Expand(root::rsqrt), Native("rsqrt.approx.{t} {d}, {0};"), Native("inverseSqrt({0})")]);
     /// `eˣ`.
-    ApproxExp = OpInfo {
-        eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
-        ..approximate(Expand(exp::exp), Expand(fast::exp), Native("exp({0})"))
-    };
+    ApproxExp = approximate(|x| x[0].exp(), [Expand(exp::exp), Expand(fast::exp), Native("exp({0})")]);
     /// `2ˣ`.
-    ApproxExp2 = OpInfo {
-        eval: Eval { float: |x| x[0].exp2(), int: |_, _| 0 },
-        ..approximate(Expand(exp::exp2), Native("ex2.approx.ftz.{t} {d}, {0};"), Native("exp2({0})"))
-    };
+    ApproxExp2 = approximate(|x| x[0].exp2(),
+        [Expand(exp::exp2), Native("ex2.approx.ftz.{t} {d}, {0};"), Native("exp2({0})")]);
     /// Natural logarithm.
-    ApproxLog = OpInfo {
-        eval: Eval { float: |x| x[0].ln(), int: |_, _| 0 },
-        ..approximate(Expand(log::log), Expand(fast::log), Native("log({0})"))
-    };
+    ApproxLog = approximate(|x| x[0].ln(), [Expand(log::log), Expand(fast::log), Native("log({0})")]);
     /// Logarithm to base 2.
-    ApproxLog2 = OpInfo {
-        eval: Eval { float: |x| x[0].log2(), int: |_, _| 0 },
-        ..approximate(Expand(log::log2), Native("lg2.approx.{t} {d}, {0};"), Native("log2({0})"))
-    };
+    ApproxLog2 = approximate(|x| x[0].log2(),
+        [Expand(log::log2), Native("lg2.approx.{t} {d}, {0};"), Native("log2({0})")]);
     /// Sine of an angle in radians.
-    ApproxSin = OpInfo {
-        eval: Eval { float: |x| x[0].sin(), int: |_, _| 0 },
-        ..approximate(Expand(trig::sin), Native("sin.approx.{t} {d}, {0};"), Native("sin({0})"))
-    };
+    ApproxSin = approximate(|x| x[0].sin(),
+        [Expand(trig::sin), Native("sin.approx.{t} {d}, {0};"), Native("sin({0})")]);
     /// Cosine of an angle in radians.
-    ApproxCos = OpInfo {
-        eval: Eval { float: |x| x[0].cos(), int: |_, _| 0 },
-        ..approximate(Expand(trig::cos), Native("cos.approx.{t} {d}, {0};"), Native("cos({0})"))
-    };
+    ApproxCos = approximate(|x| x[0].cos(),
+        [Expand(trig::cos), Native("cos.approx.{t} {d}, {0};"), Native("cos({0})")]);
     /// `if c { x } else { y }`, element by element; both sides are computed.
     Select = OpInfo {
         double: Same, name: "select", arity: 3, typing: Typing::Select,
