@@ -113,6 +113,9 @@ fn parameters_are_those_that_it_was_made_for() {
                     refused.to_string().starts_with("parameter `scale` has shape [] and is on CPU"),
                     "{refused}"
                 );
+                let mut scaler = scaler;
+                let updated = scaler.update([&optimizer]).expect_err("another device").to_string();
+                assert_eq!(updated, refused.to_string());
                 Ok(())
             };
             test().unwrap_or_else(|error| panic!("{gpu}: {error}"));

@@ -159,8 +159,7 @@ impl Optimizer {
         let options = rule.options().into_iter().map(|(name, value)| (format!("{OPTION}{name}"), value));
         let facts = facts.map(|(name, value)| (name.to_string(), value));
         let facts: HashMap<String, String> = facts.into_iter().chain(options).collect();
-        let bytes = serialize(views, Some(facts)).map_err(|refused| error(refused.to_string()))?;
-        replace(path, &bytes).map_err(|refused| error(refused.to_string()))
+        write_file(path, views, facts)
     }
 
     /// Takes parameters, states and options from a file that `save` wrote, for the same rule and parameters, as PyTorch's
@@ -172,18 +171,12 @@ impl Optimizer {
     /// `amsgrad`, `state`), or for all that differs in names, shapes and types; nothing has changed then.
     pub fn load(&mut self, path: impl AsRef<Path>, params: &mut Arena) -> Result<()> {
         self.check_params(params)?;
-        let path = path.as_ref();
-        let error = |what: String| Error::File { path: path.display().to_string(), what };
-        let bytes = fs::read(path).map_err(|refused| error(refused.to_string()))?;
-        let refused = |why| error(format!("is no whole file of safetensors: {why}"));
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(refused)?;
-        let file = SafeTensors::deserialize(&bytes).map_err(refused)?;
-        let facts = Facts::of(header.metadata().as_ref(), &self.rule).map_err(error)?;
         let mut arrays = self.arrays(params)?;
-        let differences = read(&file, params, &mut arrays);
-        if !differences.is_empty() {
-            return Err(error(differences.join("; ")));
-        }
+        let facts = read_file(path.as_ref(), |file, metadata| {
+            let facts = Facts::of(metadata, &self.rule)?;
+            let differences = read(file, params, &mut arrays);
+            if differences.is_empty() { Ok(facts) } else { Err(differences.join("; ")) }
+        })?;
         self.restore(params, arrays)?;
         self.skipped = Tensor::full(params.device(), facts.skipped as f32, [])?;
         self.before = self.skipped.clone();
@@ -332,8 +325,32 @@ fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<Str
     differences
 }
 
+/// Writes a file of these tensors and of what is said beside them, by way of one beside it.
+pub(super) fn write_file<'v>(
+    path: &Path,
+    tensors: Vec<(impl AsRef<str> + Ord + std::fmt::Display, TensorView<'v>)>,
+    facts: HashMap<String, String>,
+) -> Result<()> {
+    let error = |what: String| Error::File { path: path.display().to_string(), what };
+    let bytes = serialize(tensors, Some(facts)).map_err(|refused| error(refused.to_string()))?;
+    replace(path, &bytes).map_err(|refused| error(refused.to_string()))
+}
+
+/// What `take` makes of the tensors of a file and of what is said beside them, or says that is wrong with those.
+pub(super) fn read_file<R>(
+    path: &Path,
+    take: impl FnOnce(&SafeTensors<'_>, Option<&HashMap<String, String>>) -> std::result::Result<R, String>,
+) -> Result<R> {
+    let error = |what: String| Error::File { path: path.display().to_string(), what };
+    let bytes = fs::read(path).map_err(|refused| error(refused.to_string()))?;
+    let refused = |why| error(format!("is no whole file of safetensors: {why}"));
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(refused)?;
+    let file = SafeTensors::deserialize(&bytes).map_err(refused)?;
+    take(&file, header.metadata().as_ref()).map_err(error)
+}
+
 /// Puts a file in the place of another, which stays until the new one is whole.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     // Other threads and processes may save in the same place.
     static SAVED: AtomicU64 = AtomicU64::new(0);

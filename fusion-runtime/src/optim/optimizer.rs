@@ -277,7 +277,7 @@ impl Optimizer {
     }
 
     /// Whether what others may have written is one number still.
-    fn check_number(&self, name: &str, number: &Tensor<f32>) -> Result<()> {
+    pub(super) fn check_number(&self, name: &str, number: &Tensor<f32>) -> Result<()> {
         let (device, own) = (number.device(), self.lr.device());
         if number.shape().dims().is_empty() && device == own {
             return Ok(());

@@ -1,11 +1,10 @@
 //! Loss scales that follow from whether gradients were finite, without asking the device.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors, serialize};
+use safetensors::{Dtype, SafeTensorError};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -13,10 +12,21 @@ use crate::fuse;
 use crate::tensor::Tensor;
 
 use super::Optimizer;
-use super::file::replace;
+use super::file::{read_file, write_file};
 
 /// Of the layout of a file.
-const VERSION: &str = "1";
+const VERSION: &str = "scale 1";
+
+/// What is in a file, by the names of PyTorch's `state_dict`, and of Megatron's where PyTorch has none.
+const NAMES: [&str; 7] = [
+    "scale",
+    "growth_tracker",
+    "hysteresis_tracker",
+    "growth_factor",
+    "backoff_factor",
+    "growth_interval",
+    "hysteresis",
+];
 
 fuse! {
     // Whether one of several optimizers skipped its last step: as many were `before` it, and after.
@@ -97,27 +107,21 @@ impl GradScaler {
     /// `Error::File` where it cannot be written; as `Tensor::item`.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let error = |what: String| Error::File { path: path.display().to_string(), what };
-        let numbers = self.numbers();
-        let bytes = numbers.map(|(_, number)| number.item().map(f32::to_le_bytes));
-        let views = numbers.iter().zip(bytes).map(|((name, _), bytes)| Ok((*name, bytes?)));
-        let views = views.collect::<Result<Vec<(&str, [u8; 4])>>>()?;
-        let view = |(name, bytes)| Ok((name, TensorView::new(Dtype::F32, vec![], bytes)?));
-        let views = views
-            .iter()
-            .map(|(name, bytes)| view((*name, &bytes[..])))
-            .collect::<std::result::Result<Vec<_>, _>>();
-        let facts = [
-            ("version", VERSION.to_string()),
-            ("growth_factor", format!("{:?}", self.growth_factor)),
-            ("backoff_factor", format!("{:?}", self.backoff_factor)),
-            ("growth_interval", self.growth_interval.to_string()),
-            ("hysteresis", self.hysteresis.to_string()),
+        let numbers = [
+            self.scale.item()?,
+            self.good.item()?,
+            self.used.item()?,
+            self.growth_factor,
+            self.backoff_factor,
+            self.growth_interval as f32,
+            self.hysteresis as f32,
         ];
-        let facts: HashMap<String, String> = facts.map(|(name, value)| (name.to_string(), value)).into();
-        let bytes = views.and_then(|views| serialize(views, Some(facts)));
-        let bytes = bytes.map_err(|refused: safetensors::SafeTensorError| error(refused.to_string()))?;
-        replace(path, &bytes).map_err(|refused| error(refused.to_string()))
+        let bytes = numbers.map(f32::to_le_bytes);
+        let view = |(name, bytes)| Ok((name, TensorView::new(Dtype::F32, vec![], bytes)?));
+        let views = NAMES.into_iter().zip(bytes.iter().map(<[u8; 4]>::as_slice)).map(view);
+        let views = views.collect::<std::result::Result<Vec<_>, SafeTensorError>>();
+        let views = views.unwrap_or_else(|why| unreachable!("a number is four bytes: {why}"));
+        write_file(path, views, HashMap::from([("version".into(), VERSION.into())]))
     }
 
     /// Takes all of it from a file that `save` wrote.
@@ -125,44 +129,38 @@ impl GradScaler {
     /// # Errors
     /// `Error::File` where it cannot be read, or is no such file; nothing has changed then. `Error::OutOfMemory`.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let error = |what: String| Error::File { path: path.display().to_string(), what };
-        let bytes = fs::read(path).map_err(|refused| error(refused.to_string()))?;
-        let refused = |why| error(format!("is no whole file of safetensors: {why}"));
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(refused)?;
-        let file = SafeTensors::deserialize(&bytes).map_err(refused)?;
-        let known = |name: &str| header.metadata().as_ref()?.get(name).map(String::as_str);
-        if known("version") != Some(VERSION) || known("growth_interval").is_none() {
-            return Err(error("holds no loss scale of this version".into()));
-        }
-        fn parsed<T: std::str::FromStr>(name: &str, text: Option<&str>) -> std::result::Result<T, String> {
-            let text = text.unwrap_or_default();
-            text.parse().map_err(|_| format!("the option `{name}` cannot be `{text}`"))
-        }
-        let (growth_factor, backoff_factor, growth_interval, hysteresis) = (
-            parsed("growth_factor", known("growth_factor")).map_err(error)?,
-            parsed("backoff_factor", known("backoff_factor")).map_err(error)?,
-            parsed("growth_interval", known("growth_interval")).map_err(error)?,
-            parsed("hysteresis", known("hysteresis")).map_err(error)?,
-        );
-        let number = |(name, own): (&str, &Tensor<f32>)| {
-            let tensor = file.tensor(name).ok().filter(|tensor| tensor.dtype() == Dtype::F32);
-            let bytes = tensor.and_then(|tensor| <[u8; 4]>::try_from(tensor.data()).ok());
-            let value = bytes.map(f32::from_le_bytes).filter(|value| *value >= 0.0 && value.is_finite());
-            let value = value.ok_or_else(|| error(format!("`{name}` is missing, or no number from 0 on")))?;
-            Tensor::full(own.device(), value, [])
+        let numbers = read_file(path.as_ref(), |file, facts| {
+            if facts.and_then(|facts| facts.get("version")).is_none_or(|version| version != VERSION) {
+                return Err("holds no loss scale of this version".into());
+            }
+            let number = |name: &str| {
+                let tensor = file.tensor(name).ok().filter(|tensor| tensor.dtype() == Dtype::F32)?;
+                let value = f32::from_le_bytes(tensor.data().try_into().ok()?);
+                (value >= 0.0 && value.is_finite()).then_some(value)
+            };
+            let all = NAMES.map(|name| number(name).ok_or(name));
+            let wrong = all.iter().find_map(|number| number.err());
+            match wrong {
+                Some(name) => {
+                    Err(format!("has no `{name}` that is a number from 0 on: it is of no loss scale"))
+                }
+                None => Ok(all.map(|number| number.unwrap_or_default())),
+            }
+        })?;
+        let [scale, good, used, growth_factor, backoff_factor, growth_interval, hysteresis] = numbers;
+        let device = self.scale.device();
+        let number = |value| Tensor::full(device, value, []);
+        *self = GradScaler {
+            scale: number(scale)?,
+            good: number(good)?,
+            used: number(used)?,
+            bad: number(0.0)?,
+            growth_factor,
+            backoff_factor,
+            growth_interval: growth_interval as u32,
+            hysteresis: hysteresis as u32,
         };
-        let [scale, good, used] = self.numbers().map(number);
-        (self.scale, self.good, self.used) = (scale?, good?, used?);
-        self.bad = Tensor::zeros(self.scale.device(), [])?;
-        (self.growth_factor, self.backoff_factor) = (growth_factor, backoff_factor);
-        (self.growth_interval, self.hysteresis) = (growth_interval, hysteresis);
         Ok(())
-    }
-
-    /// What is saved, by PyTorch's names, of which the last is Megatron's.
-    fn numbers(&self) -> [(&'static str, &Tensor<f32>); 3] {
-        [("scale", &self.scale), ("growth_tracker", &self.good), ("hysteresis_tracker", &self.used)]
     }
 
     /// The factor of the loss, on the device.
@@ -173,8 +171,10 @@ impl GradScaler {
     /// Follows what the last steps of all these optimizers found: gradients that are not finite in one of them make a bad step.
     ///
     /// # Errors
-    /// As a call of a function.
+    /// `Error::Parameter` where one is on another device; as a call of a function.
     pub fn update<'o>(&mut self, optimizers: impl IntoIterator<Item = &'o Optimizer>) -> Result<()> {
+        let optimizers: Vec<&Optimizer> = optimizers.into_iter().collect();
+        optimizers.iter().try_for_each(|optimizer| optimizer.check_number("scale", &self.scale))?;
         let GradScaler { scale, good, used, bad, growth_factor, backoff_factor, growth_interval, hysteresis } =
             self;
         for optimizer in optimizers {
