@@ -1,8 +1,8 @@
 //! Programs for devices that have more than others of their target: whether there is one, and whether it is worth having.
 //!
-//! It is for values of elements, and rows after all of them. Other rows would be the worse for it: each operand is read again
-//! where a row is gone through twice, few threads have much to read where rows are few, and no buffer may be left for what parts
-//! of rows give. Invariant: what all devices of a target run is not changed by what some could, and no call takes more launches
+//! It is for values of elements, and rows after all of them, of what lies in their places. Other rows would be the worse for it:
+//! each operand is read again where a row is gone through twice, few threads have much to read where rows are few, and no buffer
+//! may be left for what parts of rows give, or for windows on large tensors that are read at other places. Invariant: what all devices of a target run is not changed by what some could, and no call takes more launches
 //! or moves more bytes on a device that has more.
 
 use std::collections::BTreeSet;
@@ -41,7 +41,8 @@ pub(crate) fn with_larger(graph: &Graph, all: Vec<(Target, Fused)>) -> Vec<Class
             let is_better = groups.len() < fused.groups.len() && larger.fused.swapped.is_subset(&swapped);
             let new = || groups.iter().filter(|group| !fused.groups.contains(group));
             let of_rows = |group: &Group| !group.cols.is_empty() && group.of_all(graph).is_empty();
-            (is_better && !new().any(of_rows)).then_some(larger)
+            let suits = |group: &Group| !of_rows(group) && group.moved.is_empty();
+            (is_better && new().all(suits)).then_some(larger)
         });
         larger.into_iter().chain([Class { target, facts: target::facts(target), fused }])
     });

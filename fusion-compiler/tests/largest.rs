@@ -85,6 +85,9 @@ fn where_nothing_shows_it_nan_is_the_largest() {
         "f32[N, D] { let e = exp(x - max(x, D)); e / sum(if y > 0.0 { e } else { 0.0 }, D) }",
         "f32[N, D] { let m = max(x, D); (x - m) + sum(x - m, N) }",
         "f32[N] { max(x, D) + at(sum(x, D), N, 0) }",
+        // The largest of other rows, beside a sum that shows it of its own.
+        "f32[N] { logsumexp(x, D) + sum(max(x, D), N) }",
+        "f32[N] { logsumexp(x, D) + at(max(x, D), N, 2) }",
     ] {
         check(body, [1, 0]);
     }

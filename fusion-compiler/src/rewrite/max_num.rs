@@ -25,7 +25,7 @@ pub fn max_num(mut graph: Graph) -> Graph {
 struct Known {
     /// It is made of the largest, and may be another where that passes over NaN.
     differs: bool,
-    /// It is NaN in the place of that element.
+    /// It is NaN in the place of that element; it has all dims of the row.
     has_element: bool,
     /// It is NaN all along the row, whether the largest is or not.
     is_nan: bool,
@@ -39,26 +39,16 @@ fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
         let any = |test: fn(&Known) -> bool| node.args.iter().any(|arg| test(&all[arg.0 as usize]));
         let differs = id == largest || any(|arg| arg.differs);
         let (of_element, of_nan) = (any(|arg| arg.has_element), any(|arg| arg.is_nan));
-        let known = match node.kind {
-            NodeKind::Reduce(Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::Min, along)
-                if id != largest =>
-            {
-                let of_each = graph.node(node.args[0]).axes.contains_all(graph.node(x).axes);
-                let is_nan = of_element && of_each && along.contains_all(axes);
-                Known { differs: differs && !is_nan, has_element: false, is_nan }
-            }
-            NodeKind::Apply(_) | NodeKind::Cast if passes_nan(node) => {
-                Known { differs: differs && !of_nan, has_element: of_element, is_nan: of_nan }
-            }
-            NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Apply(_)
-            | NodeKind::Cast
-            | NodeKind::Reduce(..)
-            | NodeKind::At(_) => Known { differs, ..Known::default() },
+        let known = if let NodeKind::Reduce(reduce, along) = node.kind
+            && id != largest
+            && reduce != Reduce::MaxNum
+        {
+            let is_nan = of_element && along.contains_all(axes);
+            Known { differs: differs && !is_nan, has_element: false, is_nan }
+        } else if passes_nan(node) {
+            Known { differs: differs && !of_nan, has_element: of_element, is_nan: of_nan }
+        } else {
+            Known { differs, ..Known::default() }
         };
         // What is of other rows as well, or of another, is followed no further.
         if known.differs && id != largest && matches!(node.kind, NodeKind::Reduce(..) | NodeKind::At(_)) {

@@ -87,6 +87,15 @@ fn what_would_cost_more_is_not_bound() {
     };
     let sizes = [8, 11, 15];
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "s * 2.0")), [2; 3]);
+    let rows = "[N, C = 256]";
+    assert_eq!(sizes.map(|count| of(count, rows, rows, "s / norm(x0, (N, C)) / max(s, C)")), [2; 3]);
+    // What all rows are combined of would be read again.
+    assert_eq!(
+        [8, 11].map(|count| of(count, rows, rows, "let s = s / norm(s, (N, C)); s / max(s, C)")),
+        [1; 2]
+    );
+    // There may be no buffers for windows on large tensors.
+    assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "flip(x0, C) + s")), [1; 3]);
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "batch_norm(s, N)")), [1; 3]);
     assert_eq!(sizes.map(|count| of(count, "[N, C]", "[N, C]", "layer_norm(s, C)")), [1; 3]);
     assert_eq!(sizes.map(|count| of(count, "[N]", "[N]", "s / norm(s, N)")), [1; 3]);
