@@ -112,7 +112,7 @@ pub fn lacks(graph: &Graph, target: Target) -> Option<Text> {
 pub fn larger(target: Target) -> Option<TargetFacts> {
     match target {
         Target::Ptx | Target::Cpu => None,
-        // Native drivers bind dozens, most of them; browsers eight or ten.
+        // Mesa's software Vulkan binds 32.
         Target::Wgsl => Some(TargetFacts { buffers_max: 16, ..facts(target) }),
     }
 }
