@@ -196,7 +196,7 @@ fn accesses(text: &str) -> [usize; 4] {
 /// No schedule shifts positions so far, but the operation takes them.
 #[test]
 fn positions_are_shifted_by_32_bits() {
-    let out = Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: false };
+    let out = Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None };
     for index in [IndexWidth::Bits32, IndexWidth::Bits64] {
         let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
         let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
@@ -233,7 +233,7 @@ fn carried_values_change_places() {
         [zero, one].into_iter().zip(outs).map(|(at, out)| Stmt::Store(At::new(BufferId(0), at), out)),
     );
     let buffers =
-        vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: false }];
+        vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None }];
     let (name, index) = ("swapped".into(), IndexWidth::Bits32);
     let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
     let text = ptx(&kernel);

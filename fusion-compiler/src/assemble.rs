@@ -139,7 +139,10 @@ pub fn program<C: Clone>(
         let name = kernel_name(graph, i);
         let work = Work { temporaries: temporaries.len() as u16, ..work(memory, group, &name, &slots) };
         let (variants, scratch) = compile(&work);
-        let within = |Scratch { dtype, len }| Temporary { dtype, len, first: i as u16, last: i as u16 };
+        let within = |scratch: Scratch| {
+            let (dtype, place) = (scratch.dtype, i as u16);
+            Temporary { dtype, len: scratch.room(&class.facts), first: place, last: place }
+        };
         temporaries.extend(scratch.into_iter().map(within));
         steps.push(Step { variants: variants.into() });
     }
@@ -221,7 +224,7 @@ fn operand(
 ) -> Operand {
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
-    Operand { slot, name, dtype, access, axes, portion: None, moved: false, turns: None }
+    Operand { slot, name, dtype, access, axes, few: false, portion: None, moved: false, turns: None }
 }
 
 /// The parameter whose memory one is read from.

@@ -439,10 +439,12 @@ impl Group {
         let both = |load: &Load| self.loads.contains(load) && !budget.is_twice(*load);
         let both: BTreeSet<Load> = self.stores.iter().filter_map(in_place).filter(both).collect();
         let ones = self.loads.iter().filter(|load| !both.contains(load) && is_one(graph, **load)).count();
-        // What parts of all rows give is passed on.
-        let partials =
-            self.space_of(graph).map_or(0, |(rows, cols)| self.combined_of_all(graph, (&rows, &cols)).len());
-        self.loads.len() + self.stores.len() + partials - both.len() - ones.min(budget.uniforms_max)
+        // What parts of all rows give is passed on: few elements each.
+        let partials = self.space_of(graph).map(|(rows, cols)| self.combined_of_all(graph, (&rows, &cols)));
+        let partials = partials.unwrap_or_default();
+        let small = partials.iter().filter(|&&id| graph.node(id).dtype.is_uniform()).count();
+        let uniforms = (ones + small).min(budget.uniforms_max);
+        self.loads.len() + self.stores.len() + partials.len() - both.len() - uniforms
     }
 
     /// The axes that threads are spread over: those of `order` that no thread runs through by itself.

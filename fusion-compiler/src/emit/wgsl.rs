@@ -66,10 +66,11 @@ impl Emitter<'_> {
             let access = if buffer.access == Access::Read { "read" } else { "read_write" };
             let element = self.element_type(i, buffer.dtype);
             let name = identifier('b', i, &buffer.name);
-            out.line(if buffer.uniform {
-                format!("@group(0) @binding({i}) var<uniform> {name}: {element};")
-            } else {
-                format!("@group(0) @binding({i}) var<storage, {access}> {name}: array<{element}>;")
+            let binding = format!("@group(0) @binding({i})");
+            out.line(match buffer.uniform {
+                Some(1) => format!("{binding} var<uniform> {name}: {element};"),
+                Some(most) => format!("{binding} var<uniform> {name}: array<{element}, {}>;", most / 4),
+                None => format!("{binding} var<storage, {access}> {name}: array<{element}>;"),
             });
         }
         for (i, shared) in self.kernel.shared.iter().enumerate() {
@@ -283,7 +284,7 @@ impl Emitter<'_> {
 
     fn element(&self, buffer: BufferId, position: &str) -> String {
         let name = self.name(buffer);
-        if self.kernel.buffer(buffer).uniform {
+        if self.kernel.buffer(buffer).uniform == Some(1) {
             return name;
         }
         if narrow::is_narrow(self.kernel.buffer(buffer).dtype) {
@@ -325,9 +326,10 @@ fn asks_for_subgroups(body: &[Stmt]) -> bool {
     })
 }
 
-/// Which buffers some access takes four elements of at once.
+/// Which buffers some access takes four elements of at once, or lie as uniforms have to.
 fn wide_buffers(kernel: &Kernel) -> Vec<bool> {
-    let mut wide = vec![false; kernel.buffers.len()];
+    let mut wide: Vec<bool> =
+        kernel.buffers.iter().map(|buffer| buffer.uniform.is_some_and(|most| most > 1)).collect();
     mark(kernel, &kernel.body, &mut wide);
     wide
 }

@@ -61,8 +61,8 @@ pub struct Buffer {
     pub dtype: DType,
     /// What the kernel does with it.
     pub access: Access,
-    /// Whether it is one element that is bound as a uniform.
-    pub uniform: bool,
+    /// Of what is bound as a uniform, how many elements: one, or `FEW` at most.
+    pub uniform: Option<u32>,
 }
 
 /// A number that is the same for all threads, set at launch.
@@ -152,6 +152,9 @@ pub struct Fold {
 /// the same modulo this. Then the second half of them is combined with the first, and so on. Fewer are unrolled by rustc
 /// before it vectorises, and then it does not: 32 took 2.5 times as long.
 pub const FOLD_LANES: usize = 128;
+
+/// Elements of a small array, such as every block may combine again: four kilobytes of 32 bits each.
+pub const FEW: u32 = 1024;
 
 /// Threads of a warp of an NVIDIA GPU.
 pub const WARP: u32 = 32;

@@ -454,7 +454,7 @@ pub struct BufferArg {
     pub dtype: DType,
     /// How the kernel's positions in it follow from the iteration space.
     pub reach: Reach,
-    /// Whether it is one element that is bound as a uniform.
+    /// Whether it is bound as a uniform: one element, or memory for `FEW`.
     pub uniform: bool,
 }
 

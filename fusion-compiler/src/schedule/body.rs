@@ -14,7 +14,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion, Reduce};
 use crate::ir::kernel::{
-    Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
+    Buffer, BufferId, Builder, Expr, FEW, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
     UniformId, Value,
 };
 use crate::ir::ops::Op;
@@ -67,7 +67,7 @@ pub(super) enum Level {
 pub(super) struct Body<'w> {
     pub(super) work: &'w Work<'w>,
     pub(super) rebased: bool,
-    /// Tensors of one element that may yet be bound as uniforms.
+    /// What has few elements and may yet be bound as a uniform.
     uniform_buffers_left: usize,
     pub(super) sight: Sight,
     /// What of the axis of the cut the statements at hand are for, where they are not for all.
@@ -143,12 +143,13 @@ impl<'w> Body<'w> {
 
     /// Another buffer of the kernel.
     pub(super) fn bind(&mut self, operand: &Operand, reach: Reach) -> BufferId {
-        let Operand { slot, dtype, access, .. } = *operand;
-        let is_one = access == Access::Read && operand.axes.is_empty() && dtype.is_uniform();
-        let uniform = is_one && self.uniform_buffers_left > 0;
-        self.uniform_buffers_left -= usize::from(uniform);
+        let Operand { slot, dtype, access, few, .. } = *operand;
+        let most = if operand.axes.is_empty() { Some(1) } else { few.then_some(FEW) };
+        let may = access == Access::Read && dtype.is_uniform() && self.uniform_buffers_left > 0;
+        let uniform = most.filter(|_| may);
+        self.uniform_buffers_left -= usize::from(uniform.is_some());
         self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access, uniform });
-        self.buffers.push(BufferArg { slot, access, dtype, reach, uniform });
+        self.buffers.push(BufferArg { slot, access, dtype, reach, uniform: uniform.is_some() });
         BufferId(self.buffers.len() as u16 - 1)
     }
 

@@ -10,6 +10,7 @@ use super::{Schedule, Work};
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph, NodeId, NodeKind};
+use crate::ir::kernel::FEW;
 use crate::ir::plan::Condition;
 use crate::target::{TargetFacts, Vectors};
 
@@ -198,7 +199,7 @@ fn rows(work: &Work<'_>, axes: &[AxisId]) -> DimExpr {
 }
 
 /// The most parts of a row that every block may combine again.
-const FOLDED_MAX: i64 = 1024;
+const FOLDED_MAX: i64 = FEW as i64;
 
 /// Whether so few parts are worth it that the kernel which stores elements can combine them for itself: of the only row, which
 /// is a line and is gone through once before, so that no block has to hold a part, however long.

@@ -8,7 +8,7 @@ use crate::fuse::{Group, Load};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, Graph, NodeId, Portion};
-use crate::ir::kernel::{BufferId, Kernel};
+use crate::ir::kernel::{BufferId, FEW, Kernel};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 use crate::target::TargetFacts;
 
@@ -123,6 +123,16 @@ pub struct Scratch {
     pub dtype: DType,
     /// Number of elements.
     pub len: DimExpr,
+    /// Whether that is `FEW` at most, whatever the extents.
+    pub few: bool,
+}
+
+impl Scratch {
+    /// Elements that there has to be room for, as much as a uniform has where it may be one.
+    pub fn room(self, facts: &TargetFacts) -> DimExpr {
+        let is_uniform = self.few && facts.uniform_buffers_max > 0;
+        if is_uniform { DimExpr::constant(FEW.into()) } else { self.len }
+    }
 }
 
 /// A group with the memory that it reads and writes.
@@ -156,6 +166,8 @@ pub struct Operand {
     pub access: Access,
     /// Outermost first.
     pub axes: Vec<AxisId>,
+    /// Whether it is of `FEW` elements at most, whatever the extents.
+    pub few: bool,
     /// What it has of the first of them, where that is cut and it has not all.
     pub portion: Option<Portion>,
     /// Whether it is read at other places than those of the elements at hand.

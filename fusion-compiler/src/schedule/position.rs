@@ -350,7 +350,7 @@ impl Body<'_> {
     }
 
     fn rebase(&mut self, buffer: BufferId, level: Level, index: Value) -> Value {
-        if !self.rebased || self.kernel.buffer(buffer).uniform {
+        if !self.rebased || self.kernel.buffer(buffer).uniform.is_some() {
             return index;
         }
         let name = format!("offset of {}", self.kernel.buffer(buffer).name);

@@ -203,9 +203,11 @@ impl Split<'_> {
         reduces.extend(merges.iter().map(Merge::reduce));
         let order = self.cut.order(&stage.group.order);
         let part_of = |id| format!("parts of {}", word(&stage.graph, id));
+        let is_few = self.cut.chunk.is_some();
         let partials = reduces.iter().map(|&id| {
             let dtype = stage.graph.node(id).dtype;
-            (id, self.memory(&stage.graph, part_of(id), dtype, order.clone()))
+            let made = self.memory(&stage.graph, part_of(id), dtype, order.clone());
+            (id, if is_few { self.of_few(made) } else { made })
         });
         let partials = partials.collect();
         let round = Round { stage, reduces, merges, order, partials };
@@ -361,6 +363,12 @@ impl Split<'_> {
         memory(self.work, &mut self.scratch, graph, name, dtype, axes)
     }
 
+    /// The memory that was just made, as that of few elements whatever the extents.
+    fn of_few(&mut self, made: Operand) -> Operand {
+        self.scratch.last_mut().unwrap_or_else(|| unreachable!("some was made")).few = true;
+        Operand { few: true, ..made }
+    }
+
     fn name(&self, stage: &mut Stage, what: &str) {
         let rounds = self.stages.len() / 2;
         let number = if rounds > 0 { format!("_{rounds}") } else { String::new() };
@@ -384,8 +392,18 @@ fn memory(
 ) -> Operand {
     let slot = Slot::Temp(work.temporaries + scratch.len() as u16);
     let len = DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
-    scratch.push(Scratch { dtype, len });
-    Operand { slot, name, dtype, access: Access::Read, axes, portion: None, moved: false, turns: None }
+    scratch.push(Scratch { dtype, len, few: false });
+    Operand {
+        slot,
+        name,
+        dtype,
+        access: Access::Read,
+        axes,
+        few: false,
+        portion: None,
+        moved: false,
+        turns: None,
+    }
 }
 
 /// Shows parts that take turns what they read: each every so many of the coordinates along what is cut.

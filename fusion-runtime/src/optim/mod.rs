@@ -1,9 +1,8 @@
 //! Optimizers that update all parameters of a model in one launch.
 //!
 //! Parameters, gradients and state lie in an [`Arena`] each: named tensors one after another in one allocation. A step is one
-//! kernel over the whole of it, on any device, or two where gradients are clipped or scaled; three if states of 8 bits have
-//! something follow them, too, and the device binds no more than the eight buffers of a kernel that WebGPU promises. A group of
-//! parameters with options of its own is an arena and an [`Optimizer`] of its own.
+//! kernel over the whole of it, on any device, or two where gradients are clipped or scaled. A group of parameters with
+//! options of its own is an arena and an [`Optimizer`] of its own.
 //!
 //! ```
 //! use fusion_runtime::optim::{AdamW, Arena, Optimizer};

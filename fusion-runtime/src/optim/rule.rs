@@ -344,8 +344,7 @@ impl Rule {
         }
     }
 
-    /// One step: a launch, or two if gradients are clipped; three where a device binds only eight buffers, with states of 8 bits and
-    /// what follows them.
+    /// One step: a launch, or two if gradients are clipped.
     pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
         let states = match (states, self.adam()) {
             (States::F32(states), Some(numbers)) => return numbers.step(states, step),

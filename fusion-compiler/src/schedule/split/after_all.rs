@@ -78,7 +78,8 @@ fn in_parts(
     stage.graph.looped = stage.graph.looped.union(order.iter().copied().collect());
     let partials = reduces.iter().map(|&id| {
         let (name, dtype) = (format!("parts of {}", word(&stage.graph, id)), stage.graph.node(id).dtype);
-        (id, split.memory(&stage.graph, name, dtype, order.clone()))
+        let made = split.memory(&stage.graph, name, dtype, order.clone());
+        (id, split.of_few(made))
     });
     let partials = partials.collect();
     let of_rows = (stage.group.order.clone(), stage.group.cols.clone());

@@ -183,7 +183,8 @@ pub(super) fn chunk_elements(
     let mut step = elements;
     for (arg, region) in launch.buffers.iter().zip(call.buffers) {
         let (size, all) = (arg.dtype.size() as u64, whole(arg, region, align));
-        if all.end - all.start <= most {
+        // What is bound as a uniform is small.
+        if arg.uniform || all.end - all.start <= most {
             continue;
         }
         let needed = match &arg.reach {

@@ -27,21 +27,6 @@ fn trained(device: &Device, rule: Rule, clips: bool) -> Result<Vec<f32>> {
     Ok(all.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// A step that takes nine buffers is fewer kernels where a device binds them, and eight do where it does not.
-#[test]
-fn steps_by_as_many_buffers_as_a_device_binds() {
-    let rule = Rule::from(AdamW { lr: 0.01, state: Precision::Bits8, ..AdamW::default() });
-    let steps = [8, u32::MAX].map(|buffers_max| {
-        let (device, gpu) = device(Options { buffers_max, ..PLAIN })?;
-        let params = trained(&device, rule, true).unwrap_or_else(|error| panic!("{error}"));
-        let of_nine = gpu.pipelines.kernels().into_iter().filter(|name| name.ends_with("_b16")).count();
-        assert_eq!(of_nine > 0, buffers_max > 8, "{buffers_max}");
-        Some(params)
-    });
-    let [Some(eight), Some(nine)] = steps else { return };
-    assert_close(rule, 3e-3, (&eight, &nine));
-}
-
 fn assert_close(rule: Rule, most: f32, (expected, got): (&[f32], &[f32])) {
     for (i, (expected, got)) in expected.iter().zip(got).enumerate() {
         assert!((expected - got).abs() <= most, "{rule:?}: element {i}: {got}, not {expected}");

@@ -23,6 +23,18 @@ fuse! {
         s * a + b - c + t * d + e - f * g
     }
     pub(crate) fn normal(x: f32[N]) -> f32[N] { x / sum(x, N) }
+    pub(crate) fn eight(
+        a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], f: f32[N], g: f32[N], h: f32[N]
+    ) -> f32[N] {
+        a + b - c + d - e + f - g + h
+    }
+    pub(crate) fn shares(
+        a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], f: f32[N], x: &mut f32[N], most: &mut i32[]
+    ) {
+        let (all, largest) = (sum(x, N), max(abs(x), N));
+        x = x / all + (a + b + c + d + e + f) / largest;
+        most = largest as i32;
+    }
 }
 
 fn numbers(count: usize) -> Vec<f32> {
@@ -91,6 +103,39 @@ fn elements_leave_room_for_tensors() -> Result<()> {
     let [s, t] = [10.0, 100.0].map(|x| Tensor::full(&device, x, []).expect("memory"));
     let out = seven(&a, &b, &c, &d, &e, &f, &g, &s, &t)?;
     assert_eq!(out.to_vec()?, [10.0 + 2.0 - 3.0 + 400.0 + 5.0 - 42.0; 5]);
+    Ok(())
+}
+
+/// As many as a device binds are one kernel, and eight will do.
+#[test]
+fn nine_buffers_where_a_device_binds_them() -> Result<()> {
+    for (buffers_max, kernels) in [(8, 2), (9, 1), (u32::MAX, 1)] {
+        let Some((device, gpu)) = windows::device(Options { buffers_max, ..PLAIN }) else { return Ok(()) };
+        let tensor = |i: usize| Tensor::from_vec(&device, vec![i as f32; 5], [5]);
+        let [a, b, c, d, e, f, g, h] = [1, 2, 4, 8, 16, 32, 64, 128].map(|i| tensor(i).expect("memory"));
+        let out = eight(&a, &b, &c, &d, &e, &f, &g, &h)?;
+        assert_eq!(out.to_vec()?, [87.0; 5]);
+        assert_eq!(gpu.pipelines.kernels().len(), kernels, "{buffers_max}");
+    }
+    Ok(())
+}
+
+/// Of two sums of all, parts that each block combines again, beside the eight tensors that a kernel binds.
+#[test]
+fn parts_leave_room_for_tensors() -> Result<()> {
+    let Some((device, gpu)) = windows::device(Options { buffers_max: 8, ..PLAIN }) else { return Ok(()) };
+    // No part, one, some, as many as there may be, and all of more elements each.
+    for count in [1, 999, 20_000, 70_001, 300_000, 8_388_608, 8_388_611] {
+        let ones = Tensor::full(&device, 1.0, [count])?;
+        let mut x = Tensor::full(&device, 2.0, [count])?;
+        let mut most = Tensor::zeros(&device, [])?;
+        shares(&ones, &ones, &ones, &ones, &ones, &ones, &mut x, &mut most)?;
+        assert_eq!(most.item()?, 2, "{count}");
+        let expected = 3.0 + 1.0 / count as f32;
+        assert!(x.to_vec()?.iter().all(|x| (x / expected - 1.0).abs() < 1e-6), "{count}");
+    }
+    let rows = gpu.pipelines.kernels().into_iter().filter(|name| name.contains("elements")).count();
+    assert!(rows > 0, "what parts gave was not combined again: {:?}", gpu.pipelines.kernels());
     Ok(())
 }
 
