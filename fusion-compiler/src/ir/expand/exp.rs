@@ -47,9 +47,8 @@ pub(crate) fn exp(b: &mut Builder<'_>, x: &[Value]) -> Value {
 /// The same of an `x` that is not positive.
 pub(crate) fn exp_of_nonpositive(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| {
-        let power = Power::small(x);
-        let (two_to_n, r) = power.reduce(x.but(-104.0, x.lt(-104.0)));
-        r.polynomial(&EXP) * two_to_n * power.rest
+        let (two_to_n, r) = Power::small(x).reduce(x.but(-104.0, x.lt(-104.0)));
+        r.polynomial(&times(EXP, rest(APART))) * two_to_n
     })
 }
 
@@ -112,9 +111,8 @@ pub(super) fn square_of_exp(x: Term<'_>) -> (Term<'_>, Term<'_>) {
 
 /// `eˣ / 2` for x ≥ 0, which is finite a little longer than `eˣ`.
 pub(super) fn half_exp(x: Term<'_>) -> Term<'_> {
-    let power = Power::large(x);
-    let (two_to_n, r) = power.reduce(x.clamp(0.0, 90.0));
-    r.polynomial(&EXP) * two_to_n * (power.rest * 0.5)
+    let (two_to_n, r) = Power::large(x).reduce(x.clamp(0.0, 90.0));
+    r.polynomial(&times(EXP, 0.5 * rest(-APART))) * two_to_n
 }
 
 /// `2ʳ` for |r| ≤ 1/2.
@@ -134,6 +132,17 @@ pub(super) struct Power<'b> {
 /// How far the exponents of the two factors lie from `n` and from 0.
 const APART: i32 = 100;
 
+/// The second factor of a power of two whose first has an exponent larger by this.
+fn rest(by: i32) -> f32 {
+    f32::from_bits(((127 - by) as u32) << 23)
+}
+
+/// A polynomial times a power of two: of a second factor that is known, which is then no product by itself, and changes nothing
+/// but exponents.
+fn times<const N: usize>(polynomial: [f32; N], power: f32) -> [f32; N] {
+    polynomial.map(|coefficient| coefficient * power)
+}
+
 impl<'b> Power<'b> {
     /// For `n ≤ 26` where this holds, for `n ≥ -26` elsewhere; far from both |n| ≤ 226.
     pub(super) fn of(small: Term<'b>, like: Term<'b>) -> Power<'b> {
@@ -152,8 +161,8 @@ impl<'b> Power<'b> {
     }
 
     fn apart(by: i32, like: Term<'b>) -> Power<'b> {
-        let (rounder, rest) = (ROUNDER + (127 + by) as f32, f32::from_bits(((127 - by) as u32) << 23));
-        Power { rounder: rounder.meet(like), rest: rest.meet(like) }
+        let rounder = ROUNDER + (127 + by) as f32;
+        Power { rounder: rounder.meet(like), rest: rest(by).meet(like) }
     }
 
     /// The first factor, and `n`, of a sum with the rounder.
