@@ -24,6 +24,8 @@ const PARALLEL_MIN: usize = 1 << 18;
 const PROBE: usize = 1 << 12;
 /// What must be left for one thread to do before waking the others pays, which takes 10 to 20 µs.
 const WAKING_PAYS: Duration = Duration::from_micros(50);
+/// How many times as slow as its first elements a call is taken to be at most: memory is no slower than the caches by more.
+const PACES: u32 = 4;
 /// Chunks per thread: enough to even out what the threads get.
 const CHUNKS_PER_THREAD: usize = 16;
 
@@ -161,16 +163,18 @@ impl<'a> Work<'a> {
     fn begin(&self) -> usize {
         let items = self.items.count;
         let (mut done, mut next) = (0, self.items.of(PROBE));
-        // A short call does not look at the clock at all, which takes longer than starting a kernel.
-        let start = (next < items).then(Instant::now);
-        while next < items {
+        // A short call does not look at the clock at all, which takes longer than starting a kernel, and one thread need not.
+        let may_wake = next < items && rayon::current_num_threads() > 1;
+        let start = may_wake.then(Instant::now);
+        while let Some(start) = start.filter(|_| next < items) {
             self.run(done, next, false);
             done = next;
-            let so_far = start.map_or(Duration::ZERO, |start| start.elapsed());
-            if so_far.mul_f64((items - done) as f64 / done as f64) > WAKING_PAYS {
+            let left = start.elapsed().mul_f64((items - done) as f64 / done as f64);
+            if left > WAKING_PAYS {
                 return done;
             }
-            next *= 2;
+            // So little is done before a slower pace would pay.
+            next = if left * PACES < WAKING_PAYS { items } else { 2 * next };
         }
         self.run(done, items, false);
         items
