@@ -10,6 +10,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, Portion, Reduce};
 use crate::ir::kernel::BufferId;
+use crate::ir::ops::Op;
 use crate::ir::plan::{
     Dest, Dim, Output, Param, ParamKind, Product, Program, Slot, Step, Sum, Temporary, Text, Variant,
 };
@@ -263,6 +264,8 @@ fn store_name(graph: &Graph, slot: Slot, node: NodeId) -> String {
 pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
     match &graph.node(id).kind {
         NodeKind::Input(param) | NodeKind::Scalar(param) => graph.param(*param).name.clone(),
+        // As users wrote it.
+        NodeKind::Apply(Op::DivNearOne) => "div".into(),
         NodeKind::Apply(op) => match op.info().name {
             "" => format!("{op:?}").to_lowercase(),
             name => name.into(),
@@ -271,7 +274,6 @@ pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
             node if node.dtype == graph.node(node.args[0]).dtype => "broadcast".into(),
             node => format!("as {}", node.dtype),
         },
-        // As users wrote it.
         NodeKind::Reduce(Reduce::MaxNum, _) => "max".into(),
         NodeKind::Reduce(reduce, _) => format!("{reduce:?}").to_lowercase(),
         NodeKind::Literal(value) => value.to_string(),

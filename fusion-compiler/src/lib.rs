@@ -182,7 +182,7 @@ pub fn optimize(graph: Graph) -> Graph {
     let graph = verified(rewrite::cse(graph));
     let graph = verified(rewrite::dce(graph));
     let graph = match graph.math {
-        Math::Accurate | Math::Fast => verified(rewrite::fma(graph)),
+        Math::Accurate | Math::Fast => verified(rewrite::near_one(verified(rewrite::fma(graph)))),
         Math::Strict => graph,
     };
     verified(rewrite::max_num(verified(rewrite::dce(graph))))

@@ -40,6 +40,7 @@ macro_rules! made {
             | Op::High
             | Op::OfHigh
             | Op::MaxNum
+            | Op::DivNearOne
             | Op::ExpOfNonpositive
             | Op::ApproxDiv
             | Op::ApproxRecip

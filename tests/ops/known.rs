@@ -1,4 +1,5 @@
-//! An exponential of what is known not to be positive takes fewer steps and is the same number.
+//! An exponential of what is known not to be positive takes fewer steps and is the same number; a division by what is known to be
+//! near 1 takes fewer, too, and is as near as its bound.
 
 use fusion::prelude::*;
 use fusion_compiler::ir::ops::Op;
@@ -8,6 +9,15 @@ use super::{EDGES, Kind, devices, download, kernels, upload};
 fuse! {
     pub(crate) fn of_size(x: f32[N]) -> f32[N] { exp(-abs(x)) }
     pub(crate) fn of_distance(x: f32[N, D]) -> f32[N, D] { exp(x - max(x, D)) }
+    pub(crate) fn divided(x: f32[N], y: f32[N]) -> (f32[N], f32[N]) {
+        let from_one_to_two = 1.0 + exp(-abs(y));
+        (x / from_one_to_two, from_one_to_two)
+    }
+    #[fuse(strict)]
+    pub(crate) fn divided_strictly(x: f32[N], y: f32[N]) -> (f32[N], f32[N]) {
+        let from_one_to_two = exp(-abs(y)) + 1.0;
+        (x / from_one_to_two, from_one_to_two)
+    }
 }
 
 /// What differs: an argument, and both results. On wgpu, whose language leaves rounding open, by more than their bounds allow.
@@ -55,5 +65,45 @@ fn of_distances_from_the_largest() {
         let known = download(of_distance(&x));
         let exp = download(kernels::f_exp(&upload(&device, &distances)));
         assert_eq!(different(kind, &distances, &known, &exp), [[0.0; 3]; 0], "{kind:?}");
+    }
+}
+
+/// What differs from a quotient that is rounded once by more than so many units in the last place.
+fn far(x: &[f32], by: &[f32], got: &[f32], most: u32) -> Vec<[f32; 4]> {
+    let all = x
+        .iter()
+        .zip(by)
+        .zip(got)
+        .map(|((&x, &by), &got)| [x, by, (f64::from(x) / f64::from(by)) as f32, got]);
+    // Bits of numbers of one sign are in the order of their sizes.
+    let differs = |[_, _, expected, got]: &[f32; 4]| match expected.is_nan() {
+        true => !got.is_nan(),
+        false => expected.to_bits().abs_diff(got.to_bits()) > most,
+    };
+    all.filter(differs).take(9).collect()
+}
+
+#[test]
+fn by_what_is_near_one() {
+    let pairs = EDGES.iter().flat_map(|&x| EDGES.iter().map(move |&y| (x, y)));
+    let all = (0..=u32::MAX).step_by(65_537).enumerate();
+    let all = all.map(|(i, bits)| (f32::from_bits(bits), i as f32 * 37.0 % 97.0 / 50.0));
+    // Quotients that are subnormal.
+    let small = (0..9000).map(|i| (f32::from_bits(0x00ff_0000 - 1801 * i), i as f32 / 9000.0));
+    let (x, y): (Vec<f32>, Vec<f32>) = pairs.chain(all).chain(small).unzip();
+    for (kind, device) in devices() {
+        let [tx, ty] = [&x, &y].map(|values| upload(&device, values));
+        let bound = |op: Op| if kind == Kind::Wgpu { op.info().ulp.wgsl } else { op.info().ulp.native };
+        let (got, by) = divided(&tx, &ty).expect("the arguments fit");
+        let (got, by) = (download(Ok(got)), download(Ok(by)));
+        let may = |x: &f32| kind != Kind::Wgpu || x.is_finite() && (*x == 0.0 || x.abs() > 1e-36);
+        let of: Vec<usize> = (0..x.len()).filter(|&i| may(&x[i])).collect();
+        let pick = |all: &[f32]| of.iter().map(|&i| all[i]).collect::<Vec<_>>();
+        let (px, pby, pgot) = (pick(&x), pick(&by), pick(&got));
+        assert!(pby.iter().all(|by| by.is_nan() || (1.0..=2.0).contains(by)), "{kind:?}");
+        assert_eq!(far(&px, &pby, &pgot, bound(Op::DivNearOne)), [[0.0; 4]; 0], "{kind:?}");
+        let (got, by) = divided_strictly(&tx, &ty).expect("the arguments fit");
+        let (pgot, pby) = (pick(&download(Ok(got))), pick(&download(Ok(by))));
+        assert_eq!(far(&px, &pby, &pgot, bound(Op::Div)), [[0.0; 4]; 0], "{kind:?}, strictly");
     }
 }

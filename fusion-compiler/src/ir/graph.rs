@@ -340,13 +340,6 @@ pub struct Graph {
     pub any_shape: bool,
 }
 
-/// A side of 0; the zeros are on both.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Below,
-    Above,
-}
-
 impl Graph {
     /// A graph that computes nothing yet.
     pub fn new(name: &str) -> Graph {
@@ -493,42 +486,6 @@ impl Graph {
             _ => return None,
         };
         Some(before == (portion == Portion::Before))
-    }
-
-    /// Whether a value is known to be no more than 0, or NaN.
-    pub fn is_nonpositive(&self, id: NodeId) -> bool {
-        self.side(id, 4) == Some(Side::Below)
-    }
-
-    /// The side of 0 on which a value is if it is not NaN, as far as this many operations tell.
-    fn side(&self, id: NodeId, depth: u32) -> Option<Side> {
-        let node = self.node(id);
-        let depth = depth.checked_sub(1)?;
-        let of = |i: usize| self.side(node.args[i], depth);
-        let from_largest = || {
-            let most = self.node(node.args[1]);
-            matches!(most.kind, NodeKind::Reduce(Reduce::Max | Reduce::MaxNum, _))
-                && most.args == node.args[..1]
-        };
-        match &node.kind {
-            NodeKind::Literal(Const::Float(x)) if *x >= 0.0 => Some(Side::Above),
-            NodeKind::Literal(Const::Float(x)) if *x < 0.0 => Some(Side::Below),
-            NodeKind::Apply(Op::Abs | Op::Sqrt | Op::Exp) => Some(Side::Above),
-            NodeKind::Apply(Op::Mul) if node.args[0] == node.args[1] => Some(Side::Above),
-            NodeKind::Apply(Op::Mul) => Some(if of(0)? == of(1)? { Side::Above } else { Side::Below }),
-            NodeKind::Apply(Op::Neg) => Some(if of(0)? == Side::Above { Side::Below } else { Side::Above }),
-            NodeKind::Apply(Op::Add) => of(0).filter(|side| of(1) == Some(*side)),
-            NodeKind::Apply(Op::Sub) if from_largest() => Some(Side::Below),
-            NodeKind::Apply(_)
-            | NodeKind::Literal(_)
-            | NodeKind::Input(_)
-            | NodeKind::Scalar(_)
-            | NodeKind::Coord(_)
-            | NodeKind::Extent(_)
-            | NodeKind::Reduce(..)
-            | NodeKind::At(_)
-            | NodeKind::Cast => None,
-        }
     }
 
     /// Appends a node.

@@ -8,6 +8,7 @@ pub mod dtype;
 pub mod expand;
 pub mod graph;
 pub mod kernel;
+mod known;
 mod op_info;
 pub mod ops;
 pub mod plan;

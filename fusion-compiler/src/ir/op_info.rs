@@ -177,6 +177,7 @@ impl Op {
     pub fn approximation(self) -> Option<Op> {
         let pairs = [
             (Op::Div, Op::ApproxDiv),
+            (Op::DivNearOne, Op::ApproxDiv),
             (Op::Sqrt, Op::ApproxSqrt),
             (Op::Rsqrt, Op::ApproxRsqrt),
             (Op::Exp, Op::ApproxExp),

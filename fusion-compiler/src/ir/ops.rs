@@ -80,6 +80,13 @@ ops! {
         wgsl: numbers(Native("{0} / {1}"), Expand(int::div), Expand(int::div_unsigned)),
         ..OpInfo::NONE
     };
+    /// `x / y` of a `y` from 1 to 2.
+    DivNearOne = OpInfo {
+        double: Same, typing: Typing::Float, arity: 2, ulp: ulp(1, 3),
+        eval: Eval { float: |x| x[0] / x[1], int: |_, _| 0 },
+        cpu: float(Native("{0} / {1}")), ptx: float(Expand(float::div_near_one)), wgsl: float(Native("{0} / {1}")),
+        ..OpInfo::NONE
+    };
     /// `x % y` with the sign of `x`, exact; integers: `x % 0 = 0`, `MIN % -1 = 0`.
     Rem = OpInfo {
         double: By(Native("{0} % {1}"), Expand(double::rem)), name: "fmod", arity: 2,

@@ -12,6 +12,7 @@ mod hide_arithmetic;
 mod kernel_cse;
 mod kernel_dce;
 mod max_num;
+mod near_one;
 mod prune_uniforms;
 mod simplify;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use hide_arithmetic::hide_arithmetic;
 pub use kernel_cse::kernel_cse;
 pub use kernel_dce::kernel_dce;
 pub use max_num::max_num;
+pub use near_one::near_one;
 pub use prune_uniforms::prune_uniforms;
 pub use simplify::simplify;
 pub use widen::widen;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: NaN and infinity are recognised by their bits, as WGSL may assume that neither exists.
 
-use super::term::{Operand as _, Term, binary, ternary, unary};
+use super::term::{Operand, Term, binary, ternary, unary};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Uniform, UniformArg, Value};
@@ -93,9 +93,14 @@ pub(crate) fn max_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
 
 /// `x / y` for a `y` from 1/2 to 2⁶⁴ and an `x` that is near 1, to a unit in the last place, by a GPU's reciprocal and a step of
 /// Newton's: a third of the operations of a division, and none that branches.
-pub(super) fn over<'b>(x: f32, y: Term<'b>) -> Term<'b> {
+pub(super) fn over<'b>(x: impl Operand<'b>, y: Term<'b>) -> Term<'b> {
     let near = y.unary(Op::ApproxRecip);
-    near.fma((-y).fma(near, 1.0), near) * x
+    near.fma((-y).fma(near, 1.0), near) * x.meet(y)
+}
+
+/// The same for a `y` from 1 to 2 and any `x`: what is infinite stays so, and what is subnormal is rounded once.
+pub(crate) fn div_near_one(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| over(x, y))
 }
 
 /// `x * y + z`, rounded twice.

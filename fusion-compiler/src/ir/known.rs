@@ -1,0 +1,62 @@
+//! What is known of values before any is computed: of some, operations take fewer steps.
+
+use super::dtype::Const;
+use super::graph::{Graph, NodeId, NodeKind, Reduce};
+use super::ops::Op;
+
+/// A side of 0; the zeros are on both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Below,
+    Above,
+}
+
+impl Graph {
+    /// Whether a value is known to be no more than 0, or NaN.
+    pub fn is_nonpositive(&self, id: NodeId) -> bool {
+        self.side(id, 4) == Some(Side::Below)
+    }
+
+    /// The side of 0 on which a value is if it is not NaN, as far as this many operations tell.
+    fn side(&self, id: NodeId, depth: u32) -> Option<Side> {
+        let node = self.node(id);
+        let depth = depth.checked_sub(1)?;
+        let of = |i: usize| self.side(node.args[i], depth);
+        let from_largest = || {
+            let most = self.node(node.args[1]);
+            matches!(most.kind, NodeKind::Reduce(Reduce::Max | Reduce::MaxNum, _))
+                && most.args == node.args[..1]
+        };
+        match &node.kind {
+            NodeKind::Literal(Const::Float(x)) if *x >= 0.0 => Some(Side::Above),
+            NodeKind::Literal(Const::Float(x)) if *x < 0.0 => Some(Side::Below),
+            NodeKind::Apply(Op::Abs | Op::Sqrt | Op::Exp) => Some(Side::Above),
+            NodeKind::Apply(Op::Mul) if node.args[0] == node.args[1] => Some(Side::Above),
+            NodeKind::Apply(Op::Mul) => Some(if of(0)? == of(1)? { Side::Above } else { Side::Below }),
+            NodeKind::Apply(Op::Neg) => Some(if of(0)? == Side::Above { Side::Below } else { Side::Above }),
+            NodeKind::Apply(Op::Add) => of(0).filter(|side| of(1) == Some(*side)),
+            NodeKind::Apply(Op::Sub) if from_largest() => Some(Side::Below),
+            NodeKind::Apply(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Reduce(..)
+            | NodeKind::At(_)
+            | NodeKind::Cast => None,
+        }
+    }
+
+    /// Whether a value is known to be from 1 to 2, or NaN: one more than an exponential of what is not positive.
+    pub fn is_from_one_to_two(&self, id: NodeId) -> bool {
+        let NodeKind::Apply(Op::Add) = self.node(id).kind else { return false };
+        let is_one = |id| matches!(self.node(id).kind, NodeKind::Literal(Const::Float(x)) if x == 1.0);
+        let is_part = |id| {
+            let node = self.node(id);
+            matches!(node.kind, NodeKind::Apply(Op::Exp)) && self.is_nonpositive(node.args[0])
+        };
+        let args = &self.node(id).args;
+        is_one(args[0]) && is_part(args[1]) || is_part(args[0]) && is_one(args[1])
+    }
+}
