@@ -429,9 +429,32 @@ impl Group {
         self.stores.iter().any(|store| store.output.is_some())
     }
 
-    /// Buffers that its kernel binds, without its uniforms. A parameter that it reads and writes is one, but for those that
-    /// are bound twice.
+    /// The most buffers that a kernel of it binds, without its uniforms.
     fn buffers(&self, graph: &Graph, budget: Budget<'_>) -> usize {
+        let of_all = self.space_of(graph).map(|(rows, cols)| self.combined_of_all(graph, (&rows, &cols)));
+        let of_all = of_all.unwrap_or_default();
+        if of_all.is_empty() {
+            return self.bound(graph, budget, 0);
+        }
+        // What is combined of all rows is written by a kernel of its own, and there are few numbers for the next to read.
+        let small = of_all.iter().filter(|&&id| graph.node(id).dtype.is_uniform()).count();
+        let rows = self.bound(graph, budget, small) + of_all.len();
+        self.before_rows(graph, of_all).bound(graph, budget, 0).max(rows)
+    }
+
+    /// What combines these of all rows, and stores what is of none.
+    fn before_rows(&self, graph: &Graph, of_all: Vec<NodeId>) -> Group {
+        let combined = of_all.into_iter().map(|node| Store { node, output: None, order: Vec::new() });
+        let of_none = self.stores.iter().filter(|store| store.order.is_empty()).cloned();
+        let stores: Vec<Store> = combined.chain(of_none).collect();
+        let mut before = Group { stores, ..Group::new(self.stores[0].clone()) };
+        before.fill(graph, |node| self.loads.contains(&Load::Stored(node)));
+        before
+    }
+
+    /// Buffers that a kernel of all of it binds, without its uniforms, of which there are so many more. A parameter that it
+    /// reads and writes is one, but for those that are bound twice.
+    fn bound(&self, graph: &Graph, budget: Budget<'_>, more: usize) -> usize {
         let in_place = |store: &Store| match store.output.map(|output| graph.outputs[output].dest) {
             Some(Dest::InPlace(param)) => Some(Load::Param(param)),
             Some(Dest::Fresh) | None => None,
@@ -439,12 +462,7 @@ impl Group {
         let both = |load: &Load| self.loads.contains(load) && !budget.is_twice(*load);
         let both: BTreeSet<Load> = self.stores.iter().filter_map(in_place).filter(both).collect();
         let ones = self.loads.iter().filter(|load| !both.contains(load) && is_one(graph, **load)).count();
-        // What parts of all rows give is passed on: few elements each.
-        let partials = self.space_of(graph).map(|(rows, cols)| self.combined_of_all(graph, (&rows, &cols)));
-        let partials = partials.unwrap_or_default();
-        let small = partials.iter().filter(|&&id| graph.node(id).dtype.is_uniform()).count();
-        let uniforms = (ones + small).min(budget.uniforms_max);
-        self.loads.len() + self.stores.len() + partials.len() - both.len() - uniforms
+        self.loads.len() + self.stores.len() - both.len() - (ones + more).min(budget.uniforms_max)
     }
 
     /// The axes that threads are spread over: those of `order` that no thread runs through by itself.

@@ -82,7 +82,8 @@ fn layout(graph: &Graph, groups: &[Group]) -> Option<(NodeId, Reason)> {
     })
 }
 
-/// What a kernel can bind: so many buffers, where these parameters are two each, and so many tensors of one element besides.
+/// What a kernel can bind: so many buffers, where these parameters are two each, and so many tensors of one or of few elements
+/// besides.
 #[derive(Clone, Copy)]
 pub(super) struct Budget<'a> {
     pub(super) max: usize,

@@ -153,7 +153,8 @@ pub struct Fold {
 /// before it vectorises, and then it does not: 32 took 2.5 times as long.
 pub const FOLD_LANES: usize = 128;
 
-/// Elements of a small array, such as every block may combine again: four kilobytes of 32 bits each.
+/// The most elements of a small array, such as every block may combine again: four kilobytes of 32 bits each. WGSL's uniforms have
+/// this length, and memory that is bound as one has room for as many; a multiple of four.
 pub const FEW: u32 = 1024;
 
 /// Threads of a warp of an NVIDIA GPU.
