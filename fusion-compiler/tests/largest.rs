@@ -66,6 +66,7 @@ fn a_sum_along_the_row_shows_it() {
         "f32[N] { sum(max(x, D) - x, D) }",
         "f32[N] { max(x, D) + min(x, D) }",
         "(f32[N], f32[N, D]) { (logsumexp(x, D), softmax(x, D)) }",
+        "f32[N] { sum(exp(x - max(x, D)) / (1.0 + exp(-abs(y))), D) }",
         "f32[N, D] { let e = exp(x - max(x, D)); if index(D) > 1 { e / sum(e, D) } else { y } }",
     ] {
         check(body, [0, 1]);

@@ -1,5 +1,5 @@
-//! An exponential of what is known not to be positive takes fewer steps and is the same number; a division by what is known to be
-//! near 1 takes fewer, too, and is as near as its bound.
+//! Operations that take fewer steps where something is known of their operands: an exponential of what is not positive gives the same
+//! bits, and a division by what is from 1 to 2 is within a unit in the last place.
 
 use fusion::prelude::*;
 use fusion_compiler::ir::ops::Op;

@@ -82,7 +82,7 @@ ops! {
     };
     /// `x / y` of a `y` from 1 to 2.
     DivNearOne = OpInfo {
-        double: Same, typing: Typing::Float, arity: 2, ulp: ulp(1, 3),
+        double: Double::Never, typing: Typing::Float, arity: 2, ulp: ulp(1, 3),
         eval: Eval { float: |x| x[0] / x[1], int: |_, _| 0 },
         cpu: float(Native("{0} / {1}")), ptx: float(Expand(float::div_near_one)), wgsl: float(Native("{0} / {1}")),
         ..OpInfo::NONE

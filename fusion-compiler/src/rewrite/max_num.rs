@@ -67,6 +67,7 @@ fn passes_nan(node: &Node) -> bool {
         Op::Sub,
         Op::Mul,
         Op::Div,
+        Op::DivNearOne,
         Op::Fma,
         Op::Neg,
         Op::Abs,

@@ -137,8 +137,8 @@ fn rest(by: i32) -> f32 {
     f32::from_bits(((127 - by) as u32) << 23)
 }
 
-/// A polynomial times a power of two: of a second factor that is known, which is then no product by itself, and changes nothing
-/// but exponents.
+/// The coefficients of a polynomial times a power of two, which changes nothing but their exponents: a product less than to multiply
+/// the polynomial's value by it.
 fn times<const N: usize>(polynomial: [f32; N], power: f32) -> [f32; N] {
     polynomial.map(|coefficient| coefficient * power)
 }
