@@ -11,6 +11,7 @@ nothing compiled is kept.
 """
 
 import argparse
+import ctypes
 import datetime
 import importlib.metadata
 import importlib.util
@@ -50,12 +51,20 @@ COLUMNS = [
 LIBRARIES = ["torch", "jax", "numexpr"]
 
 
+# Of Linux's prctl: the signal that a process gets when its parent ends.
+PR_SET_PDEATHSIG = 1
+
+
 class Worker:
     """A process that runs what it is told to, when it is told to, and stands still between: threads of some libraries look for
     work all the time, and Burn's took a tenth of a core from whom they were compared with."""
 
     def __init__(self, command, cores, environment):
-        pin = lambda: os.sched_setaffinity(0, cores)
+        def pin():
+            os.sched_setaffinity(0, cores)
+            # Who stands still does not see that it is alone.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         # What libraries say of themselves is not what is asked for.
         self.process = subprocess.Popen(

@@ -155,7 +155,8 @@ impl<'a> Work<'a> {
         let run = |first: usize, end: usize| {
             if streams { stream::run(self, first, end) } else { self.run(first, end, false) }
         };
-        let done = if self.items.work() < PARALLEL_MIN { self.begin() } else { 0 };
+        let may_wake = rayon::current_num_threads() > 1;
+        let done = if may_wake && self.items.work() < PARALLEL_MIN { self.begin() } else { 0 };
         deal(done, items, run);
     }
 
@@ -163,9 +164,8 @@ impl<'a> Work<'a> {
     fn begin(&self) -> usize {
         let items = self.items.count;
         let (mut done, mut next) = (0, self.items.of(PROBE));
-        // A short call does not look at the clock at all, which takes longer than starting a kernel, and one thread need not.
-        let may_wake = next < items && rayon::current_num_threads() > 1;
-        let start = may_wake.then(Instant::now);
+        // A short call does not look at the clock at all, which takes longer than starting a kernel.
+        let start = (next < items).then(Instant::now);
         while let Some(start) = start.filter(|_| next < items) {
             self.run(done, next, false);
             done = next;

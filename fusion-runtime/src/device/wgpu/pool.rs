@@ -209,7 +209,7 @@ impl State {
     }
 }
 
-/// Rounds up to quarters of a power of two, so that at most a fifth is wasted and sizes near each other share
+/// Rounds up to quarters of a power of two, so that little more than a fifth is wasted and sizes near each other share
 /// buffers; exactly to 16 where the class is beyond the limit, and nothing where even that is.
 fn size_class(bytes: u64, max: u64) -> Option<u64> {
     let exact = bytes.max(GRANULE).checked_next_multiple_of(GRANULE)?;
