@@ -159,9 +159,8 @@ fn pairs() -> impl Iterator<Item = Vec<f32>> + Clone {
 fn binary_operations_are_within_their_bounds() {
     // Any number as one of the same digits from 1 to 2, which is what this divides by.
     let near_one = |y: f32| f32::from_bits(y.to_bits() & 0x007f_ffff | 0x3f80_0000);
-    let taken = |op: Op, point: Vec<f32>| match op {
-        Op::DivNearOne => vec![point[0], near_one(point[1])],
-        _ => point,
+    let taken = |op: Op, point: Vec<f32>| {
+        if op == Op::DivNearOne { vec![point[0], near_one(point[1])] } else { point }
     };
     let of = |op: Op| failures(op, pairs().map(move |point| taken(op, point)));
     let failures: Vec<String> = float_ops(2).flat_map(of).collect();
