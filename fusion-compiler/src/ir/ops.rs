@@ -380,14 +380,14 @@ ops! {
         double: By(Native("{0}.tanh()"), Expand(double::tanh)), name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tanh),
-        ptx: float(Expand(hyperbolic::tanh_by_reciprocal)), ..everywhere(hyperbolic::tanh)
+        ptx: float(Expand(hyperbolic::tanh_by_power)), ..everywhere(hyperbolic::tanh)
     };
     /// The error function `2/√π ∫₀ˣ exp(−t²) dt`.
     Erf = OpInfo {
         double: By(Expand(double::erf), Expand(double::erf)), name: "erf", domain: &[(-4.5, 4.5)], ulp: ulp(2, 4),
         eval: Eval { float: |x| error::erf_reference(x[0]), int: |_, _| 0 },
         grad: Grad::Rule(derive::erf),
-        ptx: float(Expand(error::erf_by_reciprocal)), ..everywhere(error::erf)
+        ptx: float(Expand(error::erf_by_power)), ..everywhere(error::erf)
     };
     /// `x < y`.
     Lt = OpInfo {

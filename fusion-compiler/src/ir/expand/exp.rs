@@ -15,7 +15,7 @@ pub(super) const ROUNDER: f32 = 12_582_912.0;
 /// The same, where the low bits of the sum are then an exponent.
 const BIASED: f32 = ROUNDER + 127.0;
 
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
+pub(super) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 /// ln 2 in two parts; the first has 15 bits, so that its product with a whole number of 9 bits is exact.
 pub(super) const LN_2_HIGH: f32 = 0.69314575;

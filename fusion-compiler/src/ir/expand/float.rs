@@ -91,16 +91,13 @@ pub(crate) fn max_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| y.gt(x).select(y, x))
 }
 
-/// `x / y` for a `y` from 1/2 to 2⁶⁴ and an `x` that is near 1, to a unit in the last place, by a GPU's reciprocal and a step of
-/// Newton's: a third of the operations of a division, and none that branches.
-pub(super) fn over<'b>(x: impl Operand<'b>, y: Term<'b>) -> Term<'b> {
-    let near = y.unary(Op::ApproxRecip);
-    near.fma((-y).fma(near, 1.0), near) * x.meet(y)
-}
-
-/// The same for a `y` from 1 to 2 and any `x`: what is infinite stays so, and what is subnormal is rounded once.
+/// `x / y` for a `y` from 1 to 2, to a unit in the last place, by a GPU's reciprocal and a step of Newton's: a third of the
+/// operations of a division, and none that branches. What is infinite stays so, and what is subnormal is rounded once.
 pub(crate) fn div_near_one(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    binary(b, x, |x, y| over(x, y))
+    binary(b, x, |x, y| {
+        let near = y.unary(Op::ApproxRecip);
+        near.fma((-y).fma(near, 1.0), near) * x
+    })
 }
 
 /// `x * y + z`, rounded twice.
