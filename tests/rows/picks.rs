@@ -17,6 +17,8 @@ fuse! {
         let largest = sum(if index(D) == argmax(x, D) { x } else { 0.0 }, D);
         (largest, sum(if index(D) == k { exp(0.1 * x) } else { 0.0 }, D))
     }
+    // Of what is overwritten.
+    pub(crate) fn without(x: &mut f32[N, D], k: i32[N]) { x = x - sum(if index(D) == k { x } else { 0.0 }, D); }
 }
 
 /// Rows and their lengths: short, in several parts, and none.
@@ -69,14 +71,20 @@ fn one_element_is_all_of_such_a_sum() {
             )?;
             let (largest, one, number) = (largest.to_vec()?, one.to_vec()?, number.to_vec()?);
             let alike = (0..rows * len).map(|i| halves[i].to_f32()).collect::<Vec<_>>();
-            let (first, _) = made(&Tensor::from_slice(device, &alike, [rows, len])?, &k_there)?;
+            let mut alike_there = Tensor::from_slice(device, &alike, [rows, len])?;
+            let (first, _) = made(&alike_there, &k_there)?;
             let first = first.to_vec()?;
+            without(&mut alike_there, &k_there)?;
+            let rest = alike_there.to_vec()?;
             for row in 0..rows {
                 let most = alike[row * len..][..len].iter().copied().fold(f32::MIN, f32::max);
                 let i = row * len + if is_there(row) { place(row) as usize } else { 0 };
                 let expected = if is_there(row) { (alike[i], whole[i]) } else { (0.0, 0) };
                 assert_eq!((one[row], number[row]), expected, "{what}: row {row}");
                 assert_eq!((largest[row], first[row]), (most - expected.0, most), "{what}: row {row}");
+                let of_row = row * len..(row + 1) * len;
+                let left = alike[of_row.clone()].iter().map(|x| x - expected.0);
+                assert!(left.eq(rest[of_row].iter().copied()), "{what}: row {row} without one");
             }
         }
         Ok(())

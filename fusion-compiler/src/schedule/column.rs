@@ -309,7 +309,7 @@ fn on_gpu(
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
         let terms = terms(work, &mut body, &run, &place);
         let inside = body.take_inner();
-        let starts = run.identity(work, &mut body.top(), lanes_of);
+        let starts = run.identity(work, &mut body.top(), (lanes_of, lanes_of));
         let (stmts, mut made) =
             registers(work, &mut body, (shape, part.as_ref(), &vars), (&run, &terms, inside), &starts);
         body.item().body.extend(stmts);

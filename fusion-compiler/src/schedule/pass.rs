@@ -96,12 +96,12 @@ impl Pass<'_> {
             pass.run.terms(pass.work).into_iter().map(term).collect()
         });
         let parts = self.run.reduces(self.work);
-        // What the lanes of a vector loop make together is one value.
+        // What the lanes of a vector loop make together is one value, and so are the largest and the sum of a thread.
         let lanes = match self.along {
             Along::Vector => Lanes::ONE,
             Along::Team { lanes, .. } => Lanes::Const(*lanes),
         };
-        let starts = self.run.identity(self.work, &mut body.top(), lanes);
+        let starts = self.run.identity(self.work, &mut body.top(), (lanes, Lanes::ONE));
         let (stmts, mut made) = self.loops(body, self.outer(), &visit, &starts);
         body.item().body.extend(stmts);
         let alone = self.run.alone.len();
@@ -202,8 +202,8 @@ impl Pass<'_> {
         let end = range.map_or_else(|| body.extent(&product(self.line())), |range| range.end);
         match *self.along {
             Along::Team { first, step, .. } => {
-                // A team has so many threads that each has few steps.
                 let steps = Steps { var: visit.first, start: first, step, end };
+                // A team has so many threads that each has few steps.
                 let run = (self.work, self.run);
                 strips::combined(body, run, (steps, false), starts, |body, given| {
                     let mut inside = visit.body.clone();
@@ -226,10 +226,13 @@ impl Pass<'_> {
 
     /// What all lanes and threads have, combined.
     fn together(&self, body: &mut Body<'_>, parts: &[Monoid], made: Vec<Value>) -> Vec<Value> {
-        let Along::Team { lanes, .. } = *self.along else { return made };
-        if made.is_empty() {
-            return made;
-        }
+        let lanes = match (self.along, made.first()) {
+            (Along::Vector, _) | (Along::Team { .. }, None) => return made,
+            (Along::Team { .. }, Some(&first)) => match body.top().ty(first).lanes {
+                Lanes::Const(lanes) => lanes,
+                Lanes::Loop => unreachable!("a team has no vector loops"),
+            },
+        };
         let each_lane = |body: &mut Body<'_>, lane: u8| -> Vec<Value> {
             let mut b = body.item();
             let lane_of = |&value: &Value| {

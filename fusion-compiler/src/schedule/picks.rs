@@ -5,10 +5,11 @@
 
 use super::Work;
 use super::body::{Body, Place};
-use super::pass::{INDEX, Pass};
+use super::pass::{Along, INDEX, Pass};
+use super::runs::Runs;
 use super::strips::Steps;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisId, NodeId, NodeKind, Reduce};
+use crate::ir::graph::{Access, AxisId, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{Carried, Lanes, Type, Value};
 use crate::ir::ops::Op;
 
@@ -19,9 +20,14 @@ pub(super) struct Pick {
     place: NodeId,
 }
 
-/// The sums of a row group that one element adds to, if rows have one axis.
-pub(super) fn picks(work: &Work<'_>, body: &Body<'_>) -> Vec<Pick> {
+/// The sums of a row group that one element adds to, if rows have one axis, and no thread is alone to know its elements: because it
+/// keeps what it reads, or has overwritten it.
+pub(super) fn picks(work: &Work<'_>, body: &Body<'_>, (along, how_many): (&Along, Runs)) -> Vec<Pick> {
     let &[axis] = work.group.cols.as_slice() else { return vec![] };
+    let overwrites = || work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
+    if matches!(along, Along::Team { .. }) && (how_many == Runs::Each || overwrites()) {
+        return vec![];
+    }
     let combined = work.group.nodes.iter().filter(|&&id| work.combines_row(id));
     combined.filter_map(|&sum| pick(work, body, sum, axis)).collect()
 }

@@ -517,8 +517,7 @@ fn of_one_row(
         let (dims, line, along, range) = (shape.cols(), shape.line, &along_part, range.as_ref());
         Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
     };
-    // Threads of a team keep what they read, each its own elements.
-    let picks = if matches!(along, Along::Vector) { picks(work, body) } else { vec![] };
+    let picks = picks(work, body, (along, how_many));
     for &pick in &picks {
         let value = pass(&no_run).picked(body, pick);
         body.set_of_row(pick.sum, value);

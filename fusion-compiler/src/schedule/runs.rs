@@ -10,7 +10,7 @@ use super::body::combine;
 use super::held::{reduce_of, steps};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};
-use crate::ir::kernel::{Builder, Lanes, Value};
+use crate::ir::kernel::{Builder, Expr, Lanes, Type, Value};
 use crate::ir::ops::Op;
 
 /// How many runs there are to be.
@@ -69,9 +69,17 @@ impl Run {
         alone.chain(self.pairs.iter().flat_map(|pair| pair.reduces(work))).collect()
     }
 
-    /// What there is before the first term.
-    pub(super) fn identity(&self, work: &Work<'_>, b: &mut Builder<'_>, lanes: Lanes) -> Vec<Value> {
-        self.reduces(work).into_iter().map(|part| identity(b, part, lanes)).collect()
+    /// What there is before the first term: of `lanes` for what is combined by itself, of `of_pairs` for pairs.
+    pub(super) fn identity(
+        &self,
+        work: &Work<'_>,
+        b: &mut Builder<'_>,
+        (lanes, of_pairs): (Lanes, Lanes),
+    ) -> Vec<Value> {
+        let parts = self.reduces(work).into_iter().enumerate();
+        parts
+            .map(|(i, part)| identity(b, part, if i < self.alone.len() { lanes } else { of_pairs }))
+            .collect()
     }
 
     /// What two ranges of elements give, combined.
@@ -108,8 +116,13 @@ impl Run {
             .collect();
         let so_far = pairs.chunks_exact(2).zip(&terms[alone.len()..]);
         for (pair, (so_far, &x)) in self.pairs.iter().zip(so_far) {
-            let most = b.apply(combine(pair.reduces(work)[0].0), &[so_far[0], x]);
-            next.extend([most, sum_with(b, [so_far[0], so_far[1]], x)]);
+            let (largest, so_far) = (combine(pair.reduces(work)[0].0), [so_far[0], so_far[1]]);
+            next.extend(match b.ty(x).lanes {
+                Lanes::Const(lanes) if b.ty(so_far[0]).lanes == Lanes::ONE && lanes > 1 => {
+                    with_lanes(b, largest, so_far, (x, lanes))
+                }
+                Lanes::Const(_) | Lanes::Loop => [b.apply(largest, &[so_far[0], x]), sum_with(b, so_far, x)],
+            });
         }
         next
     }
@@ -139,13 +152,44 @@ fn sum_with(b: &mut Builder<'_>, [largest, sum]: [Value; 2], x: Value) -> Value 
     b.apply(Op::Select, &[larger, grown, added])
 }
 
+/// The largest and the sum with the elements of several lanes: the sum is scaled once for all of them, where one after another
+/// each would ask for an exponential of its own.
+fn with_lanes(
+    b: &mut Builder<'_>,
+    largest: Op,
+    [so_far, sum]: [Value; 2],
+    (x, lanes): (Value, u8),
+) -> [Value; 2] {
+    let each = |b: &mut Builder<'_>, of: Value| -> Vec<Value> {
+        let ty = Type { lanes: Lanes::ONE, ..b.ty(of) };
+        (0..lanes).map(|lane| b.bind(ty, Expr::Lane(of, lane))).collect()
+    };
+    let most = each(b, x).into_iter().fold(so_far, |most, x| b.apply(largest, &[most, x]));
+    let scaled = Exponentials::scaled(b, [so_far, sum], most);
+    let of_all = b.splat(most, Lanes::Const(lanes));
+    let parts = part_of(b, x, of_all);
+    let sum = each(b, parts).into_iter().fold(scaled, |sum, part| b.apply(Op::Add, &[sum, part]));
+    [most, sum]
+}
+
 /// exp(−|a − b|): 1 where both are the same, infinite or not; NaN where one is.
 fn smaller_part(b: &mut Builder<'_>, left: Value, right: Value) -> Value {
-    let (same, zero) = (b.apply(Op::Eq, &[left, right]), b.f32(0.0));
     let difference = b.apply(Op::Sub, &[left, right]);
     let distance = b.apply(Op::Abs, &[difference]);
     let below = b.apply(Op::Neg, &[distance]);
-    let exponent = b.apply(Op::Select, &[same, zero, below]);
+    one_or_exp(b, [left, right], below)
+}
+
+/// The same of an `x` that is no larger.
+fn part_of(b: &mut Builder<'_>, x: Value, most: Value) -> Value {
+    let below = b.apply(Op::Sub, &[x, most]);
+    one_or_exp(b, [x, most], below)
+}
+
+/// 1 where both are the same, else the exponential.
+fn one_or_exp(b: &mut Builder<'_>, [left, right]: [Value; 2], exponent: Value) -> Value {
+    let (same, zero) = (b.apply(Op::Eq, &[left, right]), b.f32(0.0));
+    let exponent = b.apply(Op::Select, &[same, zero, exponent]);
     b.apply(Op::ExpOfNonpositive, &[exponent])
 }
 
@@ -159,7 +203,7 @@ impl Exponentials {
     pub(super) fn scaled(b: &mut Builder<'_>, [largest, sum]: [Value; 2], of_all: Value) -> Value {
         let lanes = b.ty(largest).lanes;
         let of_all = b.splat(of_all, lanes);
-        let part = smaller_part(b, largest, of_all);
+        let part = part_of(b, largest, of_all);
         b.apply(Op::Mul, &[sum, part])
     }
 

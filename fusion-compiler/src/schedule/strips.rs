@@ -6,7 +6,7 @@
 
 use super::Work;
 use super::body::Body;
-use super::runs::Run;
+use super::runs::{Run, identity};
 use crate::ir::dim::DimExpr;
 use crate::ir::kernel::{Carried, LoopKind, Stmt, Value};
 use crate::ir::ops::Op;
@@ -74,10 +74,15 @@ pub(super) fn combined(
 ) -> (Vec<Stmt>, Vec<Value>) {
     let given = like(body, starts);
     let (stmts, next) = inside(body, &given);
-    let Some(lanes) = starts.first().filter(|_| is_long).map(|&start| body.top().ty(start).lanes) else {
+    if !is_long || starts.is_empty() {
         return carried(body, steps, starts, (&given, &next), stmts);
+    }
+    let mut top = body.top();
+    let like_start = |(&start, part)| {
+        let lanes = top.ty(start).lanes;
+        identity(&mut top, part, lanes)
     };
-    let identity = run.identity(work, &mut body.top(), lanes);
+    let identity: Vec<Value> = starts.iter().zip(run.reduces(work)).map(like_start).collect();
     let Strips { over, bounds: mut strip, within } = steps.in_strips(body);
     let (stmts, of_strip) = carried(body, within, &identity, (&given, &next), stmts);
     strip.extend(stmts);
