@@ -107,29 +107,34 @@ def per_element(kernel, reads, writes, elements):
     """Instructions of a thread for each element, on the main path: in vector loops by what a turn of them covers; outside of
     them once for `elements`, what a thread has of a row, where there are rows, else not counted beside a loop.
 
-    Loops that follow each other and do the same are one, unrolled, and its rest.
+    Loops that follow each other and do the same are one, unrolled, and its rest; so are straight lines that do what a loop does.
     """
     end = kernel.end()
     passes, inside = {}, set()
-    for first, last in kernel.loops():
+    # Rare cases, whose code comes after the end, lead back, too.
+    for first, last in (loop for loop in kernel.loops() if loop[1] <= end):
         inside.update(range(first, last + 1))
         accesses = kernel.accesses(first, last)
         covered = 4 * (
             accesses["STG"] / writes if writes and accesses["STG"] else accesses["LDG"] / reads or accesses["LDS"]
         )
-        if covered and last <= end:
-            floats = frozenset(one.stem for one in kernel.code[first : last + 1] if one.stem in FLOAT_OPS)
-            key = (frozenset(accesses), floats)
+        if covered:
+            key = work(kernel, first, last)
             passes[key] = max(passes.get(key, (0, 0)), (covered, main_path(kernel, first, last)))
     straight = 0
     for first, last in kernel.blocks(0, end):
-        # Turns that are unrolled out of a loop are in the loop.
-        if first not in inside and not (passes and kernel.accesses(first, last)):
+        if first not in inside and work(kernel, first, last) not in passes:
             straight += main_path(kernel, first, last)
     if passes and elements is None:
         straight = 0
     looped = sum(count / covered for covered, count in passes.values())
     return looped + straight / (elements or 4 * vectors(kernel, writes)), passes
+
+
+def work(kernel, first, last):
+    """What is read, written and computed."""
+    floats = frozenset(one.stem for one in kernel.code[first : last + 1] if one.stem in FLOAT_OPS)
+    return frozenset(kernel.accesses(first, last)), floats
 
 
 def vectors(kernel, writes):

@@ -201,12 +201,16 @@ impl Pass<'_> {
         let range = self.range_of_line();
         let end = range.map_or_else(|| body.extent(&product(self.line())), |range| range.end);
         match *self.along {
-            Along::Team { first, step, .. } => {
+            Along::Team { threads, first, step, lanes, .. } => {
+                let at_once = i64::from(threads) * i64::from(lanes);
+                let len = product(self.line()).as_const().filter(|_| range.is_none());
+                let is_even = len.is_some_and(|len| len % at_once == 0);
                 let steps = Steps { var: visit.first, start: first, step, end };
+                let (steps, ahead) = if is_even { of_team(body, steps) } else { (steps, vec![]) };
                 // A team has so many threads that each has few steps.
                 let run = (self.work, self.run);
                 strips::combined(body, run, (steps, false), starts, |body, given| {
-                    let mut inside = visit.body.clone();
+                    let mut inside = [&ahead, visit.body.as_slice()].concat();
                     let next = self.run.next(self.work, &mut body.writer(&mut inside), given, &visit.terms);
                     (inside, next)
                 })
@@ -253,6 +257,14 @@ impl Pass<'_> {
         body.item().body.extend(folds.into_iter().map(Stmt::Team));
         out
     }
+}
+
+/// The same steps counted for all threads of a team together, which have equally many, and what finds a thread's element: of such
+/// a loop a compiler knows how often it runs.
+fn of_team(body: &mut Body<'_>, Steps { var, start, step, end }: Steps) -> (Steps, Vec<Stmt>) {
+    let (zero, first) = (body.top().index(0), body.top().declare(INDEX));
+    let ahead = vec![Stmt::Let(var, Expr::Apply(Op::Add, vec![first, start]))];
+    (Steps { var: first, start: zero, step, end }, ahead)
 }
 
 /// What is combined as a fold over what lanes or threads have.
