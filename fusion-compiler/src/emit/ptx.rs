@@ -5,6 +5,10 @@
 
 mod memory;
 
+use rustc_hash::FxHashMap;
+
+use memory::Term;
+
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
@@ -113,14 +117,27 @@ struct Emitter<'k> {
     addresses: Vec<String>,
     /// Addresses of elements that are known here, each once.
     known: Vec<(BufferId, Value, Vec<String>)>,
+    /// Positions as sums of counts (`add_up`).
+    sums: FxHashMap<Value, Vec<Term>>,
+    /// How many loops are around.
+    loops: u32,
     labels: u32,
 }
 
 impl<'k> Emitter<'k> {
     fn new(kernel: &'k Kernel) -> Emitter<'k> {
         let registers = vec![Vec::new(); kernel.types.len()];
-        let (addresses, known) = (vec![], vec![]);
-        Emitter { kernel, out: Writer::new(), counts: [0; 5], registers, addresses, known, labels: 0 }
+        Emitter {
+            kernel,
+            out: Writer::new(),
+            counts: [0; 5],
+            registers,
+            addresses: vec![],
+            known: vec![],
+            sums: FxHashMap::default(),
+            loops: 0,
+            labels: 0,
+        }
     }
 
     fn register(&mut self, bank: Bank) -> String {
@@ -217,6 +234,7 @@ impl<'k> Emitter<'k> {
             self.copy(*start, *var);
             self.registers[out.0 as usize] = self.registers[var.0 as usize].clone();
         }
+        self.count(var, start, step);
         let var = self.define(var).remove(0);
         let (start, end, step) = (self.one(start), self.one(end), self.one(step));
         let (again, done) = (self.label("loop"), self.label("done"));
@@ -225,7 +243,9 @@ impl<'k> Emitter<'k> {
         self.line(format!("setp.ge.{t} {test}, {var}, {end};"));
         self.line(format!("@{test} bra {done};"));
         self.mark(&again);
+        self.loops += 1;
         self.body(body);
+        self.loops -= 1;
         self.hand_on(carried);
         self.line(format!("add.{t} {var}, {var}, {step};"));
         self.line(format!("setp.lt.{t} {test}, {var}, {end};"));
@@ -273,6 +293,7 @@ impl<'k> Emitter<'k> {
     }
 
     fn bind(&mut self, value: Value, expr: &Expr) {
+        self.add_up(value, expr);
         if let Some(same) = self.renaming(value, expr) {
             self.registers[value.0 as usize] = same;
             return;

@@ -2,11 +2,76 @@
 //! side.
 
 use super::{Bank, Emitter, lanes, shared_name, suffix};
-use crate::ir::dtype::DType;
+use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, IndexWidth, Lanes, SharedId, Type, Value};
+use crate::ir::kernel::{At, Expr, IndexWidth, Lanes, SharedId, Type, Value};
+use crate::ir::ops::Op;
+
+/// A part of a position, and the innermost of the loops around that changes it: 0 for none, 1 for the outermost.
+pub(super) type Term = (u32, Value);
 
 impl Emitter<'_> {
+    /// Notes how a position is a sum, if all in it are counts: no part is taken off, so that none is larger than the position.
+    pub(super) fn add_up(&mut self, value: Value, expr: &Expr) {
+        let is_position = self.kernel.ty(value) == Type { dtype: DType::Index, lanes: Lanes::ONE };
+        if !is_position || self.kernel.index == IndexWidth::Bits64 {
+            return;
+        }
+        let sum = match expr {
+            Expr::Const(Const::Int(0..))
+            | Expr::Uniform(_)
+            | Expr::ThreadId
+            | Expr::BlockId
+            | Expr::Blocks
+            | Expr::GridId
+            | Expr::GridSize => vec![(0, value)],
+            Expr::Apply(op, args) => match (op, args.iter().map(|arg| self.sums.get(arg)).collect()) {
+                (_, None) => return,
+                (Op::Add, Some::<Vec<_>>(terms)) => terms.into_iter().flatten().copied().collect(),
+                (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(terms)) => {
+                    let innermost = terms.into_iter().flatten().map(|term| term.0).max();
+                    vec![(innermost.unwrap_or(0), value)]
+                }
+                (_, Some(_)) => return,
+            },
+            Expr::Const(_)
+            | Expr::Cast(_)
+            | Expr::Bitcast(_)
+            | Expr::Splat(_)
+            | Expr::Pack(_)
+            | Expr::Lane(..)
+            | Expr::LaneIndex
+            | Expr::Load(_)
+            | Expr::LoadWhere(..)
+            | Expr::LoadShared(..)
+            | Expr::Shuffle(..)
+            | Expr::TeamId
+            | Expr::TeamSlot
+            | Expr::SubgroupLane
+            | Expr::SubgroupSize
+            | Expr::HasRest
+            | Expr::RangeStart
+            | Expr::RangeEnd => return,
+        };
+        self.sums.insert(value, sum);
+    }
+
+    /// The same of the counter of a loop that begins.
+    pub(super) fn count(&mut self, var: Value, start: Value, step: Value) {
+        if [start, step].iter().all(|value| self.sums.contains_key(value)) {
+            self.sums.insert(var, vec![(self.loops + 1, var)]);
+        }
+    }
+
+    /// The terms of a position, those first that inner loops leave alone, if there are such: addresses up to there are made outside
+    /// of the loop, and where it is unrolled, what it adds is part of the instruction that reads or writes.
+    fn apart(&self, index: Value) -> Option<Vec<String>> {
+        let mut terms = self.sums.get(&index)?.clone();
+        terms.sort_by_key(|term| term.0);
+        let differ = terms.first()?.0 < terms.last()?.0;
+        differ.then(|| terms.into_iter().map(|(_, term)| self.one(term)).collect())
+    }
+
     /// The address of each lane's element, or of the first one's.
     fn element(&mut self, size: usize, at: &At) -> Vec<String> {
         let found = self.known.iter().find(|(buffer, index, _)| (*buffer, *index) == (at.buffer, at.index));
@@ -14,13 +79,18 @@ impl Emitter<'_> {
             return addresses.clone();
         }
         let base = self.addresses[usize::from(at.buffer.0)].clone();
+        let terms = self.apart(at.index);
+        let indices = self.registers[at.index.0 as usize].clone();
         let mad = if self.kernel.index == IndexWidth::Bits64 { "mad.lo.u64" } else { "mad.wide.u32" };
-        let addresses = self.registers[at.index.0 as usize].clone().into_iter().map(|index| {
+        let mut beyond = |base: &str, index: &str| {
             let address = self.register(Bank::Bits64);
             self.line(format!("{mad} {address}, {index}, {size}, {base};"));
             address
-        });
-        let addresses: Vec<String> = addresses.collect();
+        };
+        let addresses: Vec<String> = match terms {
+            Some(terms) => vec![terms.iter().fold(base, |base, term| beyond(&base, term))],
+            None => indices.iter().map(|index| beyond(&base, index)).collect(),
+        };
         self.known.push((at.buffer, at.index, addresses.clone()));
         addresses
     }
