@@ -160,16 +160,22 @@ fn with_lanes(
     [so_far, sum]: [Value; 2],
     (x, lanes): (Value, u8),
 ) -> [Value; 2] {
-    let each = |b: &mut Builder<'_>, of: Value| -> Vec<Value> {
+    let together = |b: &mut Builder<'_>, of: Value, op: Op| {
         let ty = Type { lanes: Lanes::ONE, ..b.ty(of) };
-        (0..lanes).map(|lane| b.bind(ty, Expr::Lane(of, lane))).collect()
+        let mut each: Vec<Value> = (0..lanes).map(|lane| b.bind(ty, Expr::Lane(of, lane))).collect();
+        while each.len() > 1 {
+            each = each.chunks(2).map(|pair| b.apply(op, pair)).collect();
+        }
+        each[0]
     };
-    let most = each(b, x).into_iter().fold(so_far, |most, x| b.apply(largest, &[most, x]));
+    let most = together(b, x, largest);
+    let most = b.apply(largest, &[so_far, most]);
     let scaled = Exponentials::scaled(b, [so_far, sum], most);
     let of_all = b.splat(most, Lanes::Const(lanes));
     let parts = part_of(b, x, of_all);
-    let sum = each(b, parts).into_iter().fold(scaled, |sum, part| b.apply(Op::Add, &[sum, part]));
-    [most, sum]
+    // First by themselves: so the sum of a thread is rounded as often as it has vectors.
+    let parts = together(b, parts, Op::Add);
+    [most, b.apply(Op::Add, &[scaled, parts])]
 }
 
 /// exp(−|a − b|): 1 where both are the same, infinite or not; NaN where one is.
