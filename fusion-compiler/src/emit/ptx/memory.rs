@@ -63,8 +63,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// The terms of a position, those first that inner loops leave alone, if there are such: addresses up to there are made outside
-    /// of the loop, and where it is unrolled, what it adds is part of the instruction that reads or writes.
+    /// The terms of a position, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there
+    /// outside of the loop, and where it unrolls that, what the loop adds is part of the instruction that reads or writes.
     fn apart(&self, index: Value) -> Option<Vec<String>> {
         let mut terms = self.sums.get(&index)?.clone();
         terms.sort_by_key(|term| term.0);
