@@ -61,10 +61,13 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
             (ParamKind::Scalar | ParamKind::Dim(_), _) => return Err(wrong_kind(plan, param)),
         }
     }
-    let unbound = || argument(plan, String::from("an extent follows from no argument"));
-    let symbols = bindings.iter().map(|binding| binding.map(|(extent, _)| extent)).collect::<Option<_>>();
+    let mut symbols = SmallVec::new();
+    for binding in &bindings {
+        let unbound = || argument(plan, String::from("an extent follows from no argument"));
+        symbols.push(binding.ok_or_else(unbound)?.0);
+    }
     let bound = Bound {
-        symbols: symbols.ok_or_else(unbound)?,
+        symbols,
         scalars,
         device: first.map_or_else(Device::best, |i| {
             tensor(&args[i]).map_or_else(Device::best, |t| t.device().clone())

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Dest, Output, Param, ParamKind, Program, Slot, Step, Temporary};
+use fusion_compiler::ir::plan::{Dest, Limits, Output, Param, ParamKind, Program, Slot, Step, Temporary};
 use smallvec::SmallVec;
 
 use crate::bind::{Bound, argument, bind, tensor};
@@ -85,11 +85,12 @@ impl From<usize> for Arg<'_> {
 /// # Errors
 /// Whatever is wrong with the arguments, before anything runs; then whatever the device says.
 pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTensor; N]> {
-    let results = execute(plan, args, None)?;
-    if results.len() != N {
-        return Err(argument(plan, format!("{N} results asked for, {} made", results.len())));
+    let made = execute(plan, args, None)?;
+    let results = made.iter().flatten().count();
+    if results != N {
+        return Err(argument(plan, format!("{N} results asked for, {results} made")));
     }
-    let mut results = results.into_iter();
+    let mut results = made.into_iter().flatten();
     Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
 }
 
@@ -141,19 +142,16 @@ pub fn run_into(plan: &Plan, args: &mut [Arg<'_>], outs: &mut [Arg<'_>]) -> Resu
 /// Tensors that a call makes, by output; nothing for those that the caller gave.
 type Made = SmallVec<[Option<RawTensor>; 2]>;
 
-fn execute(
-    plan: &Plan,
-    args: &mut [Arg<'_>],
-    outs: Option<&mut [Arg<'_>]>,
-) -> Result<SmallVec<[RawTensor; 2]>> {
+/// Runs a plan; returns what it made, without what replaces an argument.
+fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> Result<Made> {
     let bound = bind(plan, args)?;
-    let target = bound.device.0.target();
-    let program = plan.program(target, &bound.device.limits());
+    let (target, limits) = (bound.device.0.target(), bound.device.limits());
+    let program = plan.program(target, &limits);
     let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;
     let outs = outs.unwrap_or_default();
     let mut made = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;
-    run_steps(program, &State { plan, bound: &bound, args, outs, made: &made })?;
+    run_steps(program, &State { plan, bound: &bound, limits, args, outs, made: &made })?;
     for (output, made) in plan.outputs.iter().zip(&mut made) {
         if let Dest::Replaces(param) = output.dest
             && let Some(Arg::TensorMut(old)) = args.get_mut(usize::from(param))
@@ -162,7 +160,7 @@ fn execute(
             old.replace(new)?;
         }
     }
-    Ok(made.into_iter().flatten().collect())
+    Ok(made)
 }
 
 /// Allocates the outputs of a call, or checks and readies the tensors given for them.
@@ -249,6 +247,7 @@ fn param_access(param: &Param) -> Access {
 struct State<'a> {
     plan: &'a Plan,
     bound: &'a Bound,
+    limits: Limits,
     args: &'a [Arg<'a>],
     outs: &'a [Arg<'a>],
     made: &'a [Option<RawTensor>],
@@ -277,7 +276,7 @@ fn run_step(
     temps: &mut Temps,
 ) -> Result<()> {
     let symbols = &state.bound.symbols;
-    let chosen = step.chosen(symbols, &state.bound.device.limits());
+    let chosen = step.chosen(symbols, &state.limits);
     let variant =
         chosen.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))?;
     for launch in variant.launches.iter() {
@@ -288,8 +287,10 @@ fn run_step(
         for buffer in launch.buffers.iter() {
             allocate(buffer.slot, state, temporaries, temps)?;
         }
-        let buffers: SmallVec<[Region<'_>; 8]> =
-            launch.buffers.iter().map(|buffer| state.region(buffer.slot, temps)).collect::<Result<_>>()?;
+        let mut buffers: SmallVec<[Region<'_>; 8]> = SmallVec::new();
+        for buffer in launch.buffers.iter() {
+            buffers.push(state.region(buffer.slot, temps)?);
+        }
         check_alias(state.plan, launch, &buffers)?;
         let call = Call { symbols, scalars: &state.bound.scalars, buffers: &buffers };
         state.bound.device.0.launch(launch, &call)?;

@@ -79,6 +79,12 @@ impl DimExpr {
 
     /// The value for these symbols, or nothing where it overflows or divides by zero.
     pub fn eval(&self, symbols: &[i64]) -> Option<i64> {
+        // What most are, and every call evaluates a dozen.
+        match *self.0 {
+            [DimOp::Const(extent)] => return Some(extent),
+            [DimOp::Sym(sym)] => return symbols.get(usize::from(sym)).copied(),
+            _ => {}
+        }
         let mut stack = [0i64; STACK];
         let mut depth = 0usize;
         for &op in self.0.iter() {

@@ -86,8 +86,9 @@ pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -
         }
         CpuCode::Interpreted(kernel) => Some(Program::Kernel(kernel)),
     };
-    let work = program.and_then(|program| Work::new(program, launch, call));
-    let work = work.ok_or_else(|| malformed(launch))?;
+    let Some(work) = program.and_then(|program| Work::new(program, launch, call)) else {
+        return Err(malformed(launch));
+    };
     if work.items.count > 0 {
         work.run_all();
     }
@@ -141,7 +142,10 @@ impl<'a> Work<'a> {
                 streams,
             });
         }
-        let uniforms = launch.uniforms.iter().map(|uniform| resolve(uniform, call)).collect::<Option<_>>()?;
+        let mut uniforms = SmallVec::new();
+        for uniform in launch.uniforms.iter() {
+            uniforms.push(resolve(uniform, call)?);
+        }
         let matching = buffers.len() == launch.buffers.len();
         let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
         let call = std::marker::PhantomData;
@@ -196,7 +200,7 @@ impl<'a> Work<'a> {
             memory.resize(self.row, 0.0);
         }
         let rows = &mut memory[..self.row];
-        let mut buffers = self.buffers.clone();
+        let mut buffers: SmallVec<[CpuBuffer; 8]> = SmallVec::from_slice(&self.buffers);
         for buffer in buffers.iter_mut().filter(|buffer| buffer.access != Access::Read) {
             if buffer.beside.is_some() {
                 buffer.own = (from, to);
