@@ -3,6 +3,7 @@
 //! Every lane of a value is a register. Reads go through the read-only cache unless the kernel writes the
 //! buffer too; lanes side by side are accessed by 128 bits.
 
+mod divide;
 mod memory;
 
 use rustc_hash::FxHashMap;
@@ -117,6 +118,8 @@ struct Emitter<'k> {
     addresses: Vec<String>,
     /// Addresses of elements that are known here, each once.
     known: Vec<(BufferId, Value, Vec<String>)>,
+    /// Whole numbers that are known.
+    constants: FxHashMap<Value, u64>,
     /// Positions as sums of counts (`add_up`).
     sums: FxHashMap<Value, Vec<Term>>,
     /// How many loops are around.
@@ -134,6 +137,7 @@ impl<'k> Emitter<'k> {
             registers,
             addresses: vec![],
             known: vec![],
+            constants: FxHashMap::default(),
             sums: FxHashMap::default(),
             loops: 0,
             labels: 0,
@@ -294,6 +298,7 @@ impl<'k> Emitter<'k> {
 
     fn bind(&mut self, value: Value, expr: &Expr) {
         self.add_up(value, expr);
+        self.note_constant(value, expr);
         if let Some(same) = self.renaming(value, expr) {
             self.registers[value.0 as usize] = same;
             return;
@@ -312,6 +317,9 @@ impl<'k> Emitter<'k> {
             }
             Expr::Apply(op, args) => {
                 let of = self.kernel.ty(args[args.len() - 1]).dtype;
+                if of == DType::Index && self.divide(*op, &d, args) {
+                    return;
+                }
                 let (text, t) = (template(self.kernel, Dialect::Ptx, *op, args), suffix(self.kernel, of));
                 for (lane, d) in d.iter().enumerate() {
                     let args: Vec<String> = args.iter().map(|&arg| self.lane(arg, lane)).collect();
