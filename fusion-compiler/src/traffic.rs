@@ -3,14 +3,11 @@
 //! Invariant: counted in the kernel that is launched, so that reports and devices cannot tell two stories. A kernel that goes
 //! through a row twice asks twice for what the row has of its own, unless that is still in the thread's cache.
 
-use rustc_hash::FxHashMap;
-
 use crate::assemble::{Elements, collect_terms, traffic};
 use crate::ir::dim::DimExpr;
-use crate::ir::dtype::{Const, DType};
+use crate::ir::dtype::DType;
 use crate::ir::graph::AxisSet;
-use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value};
-use crate::ir::ops::Op;
+use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt};
 use crate::ir::plan::{BufferArg, Slot};
 use crate::schedule::{Schedule, Scratch, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
@@ -33,14 +30,12 @@ pub(crate) fn bytes(
             slots.push(buffer.slot);
         }
     }
-    let mut made = Made::default();
-    collect_made(&kernel.body, &mut made);
     let (mut amounts, mut passed_on): (Vec<Amount>, Vec<DimExpr>) = (vec![], vec![]);
     for slot in slots {
         // One tensor may be behind several buffers: windows on it, or the names that it has.
         let alike = (0..buffers.len()).filter(|&buffer| buffers[buffer].slot == slot);
         let ids = || alike.clone().map(|buffer| BufferId(buffer as u16));
-        let times = ids().map(|id| times_read(&kernel.body, id, &made)).max().unwrap_or(0);
+        let times = ids().map(|id| times_read(&kernel.body, id)).max().unwrap_or(0);
         let times = if cached { times.min(1) } else { times };
         let written = ids().any(|id| is_written(&kernel.body, id));
         if let Some(scratch) = scratch_of(work, scratch, slot) {
@@ -83,35 +78,10 @@ fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
     (amounts(read), amounts(stored))
 }
 
-/// How values are made.
-type Made<'k> = FxHashMap<Value, &'k Expr>;
-
-fn collect_made<'k>(stmts: &'k [Stmt], made: &mut Made<'k>) {
-    for stmt in stmts {
-        match stmt {
-            Stmt::Let(value, expr) => {
-                made.insert(*value, expr);
-            }
-            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                collect_made(body, made);
-            }
-            Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => {}
-        }
-    }
-}
-
-/// Whether a range has one step at most: its end is beyond its start by 1 or 0.
-fn is_of_one(made: &Made<'_>, start: Value, end: Value) -> bool {
-    let Some(Expr::Apply(Op::Add, sum)) = made.get(&end) else { return false };
-    let Some(Expr::Apply(Op::Select, choice)) = made.get(&sum[1]) else { return false };
-    let is = |value: &Value, n| matches!(made.get(value), Some(Expr::Const(Const::Int(x))) if *x == n);
-    sum[0] == start && is(&choice[1], 1) && is(&choice[2], 0)
-}
-
 /// How often statements go through a buffer. What is dealt out is of other rows, or of other elements.
-fn times_read(stmts: &[Stmt], buffer: BufferId, made: &Made<'_>) -> usize {
+fn times_read(stmts: &[Stmt], buffer: BufferId) -> usize {
     let mut times = Times::default();
-    times.add(stmts, buffer, made);
+    times.add(stmts, buffer);
     times.in_loops().max(times.dealt).max(times.once)
 }
 
@@ -130,24 +100,19 @@ impl Times {
         self.loops + self.conditional
     }
 
-    fn add(&mut self, stmts: &[Stmt], buffer: BufferId, made: &Made<'_>) {
+    fn add(&mut self, stmts: &[Stmt], buffer: BufferId) {
         for stmt in stmts {
             match stmt {
                 Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => self.once = 1,
                 Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Rest, body, .. } => {
-                    self.dealt = self.dealt.max(times_read(body, buffer, made));
-                }
-                Stmt::Loop { kind: LoopKind::Serial, start, end, body, .. }
-                    if is_of_one(made, *start, *end) =>
-                {
-                    self.add(body, buffer, made);
+                    self.dealt = self.dealt.max(times_read(body, buffer));
                 }
                 Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {
-                    self.loops += times_read(body, buffer, made);
+                    self.loops += times_read(body, buffer);
                 }
                 Stmt::If { body, .. } => {
                     let mut within = Times::default();
-                    within.add(body, buffer, made);
+                    within.add(body, buffer);
                     self.once = self.once.max(within.once);
                     self.dealt = self.dealt.max(within.dealt);
                     self.conditional = self.conditional.max(within.in_loops());

@@ -200,15 +200,13 @@ impl Emitter<'_> {
         } else {
             String::new()
         };
-        debug_assert_eq!(
-            self.kernel.buffer(at.buffer).access,
-            Access::Read,
-            "what is written is at its own place"
-        );
+        let (zero, mask) = (literal(Const::zero(ty.dtype), ty.dtype), self.operand(mask));
+        if self.kernel.buffer(at.buffer).access != Access::Read {
+            debug_assert_eq!(ty.lanes, Lanes::ONE, "what is written is at its own place");
+            return format!("if {mask} {{ {} }} else {{ {zero} }}", self.loaded(at, &self.element(at)));
+        }
         let place = format!("{}{lane}.wrapping_add({})", self.operand(at.index), at.phase);
-        let zero = literal(Const::zero(ty.dtype), ty.dtype);
         let (name, read) = (self.name(at.buffer), self.loaded(at, "x"));
-        let mask = self.operand(mask);
         format!("if {mask} {{ {name}.get({place}).map_or({zero}, |&x| {read}) }} else {{ {zero} }}")
     }
 

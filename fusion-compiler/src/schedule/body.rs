@@ -87,6 +87,8 @@ pub(super) struct Body<'w> {
     pub(super) kernel: Kernel,
     /// What is behind the kernel's buffers.
     pub(super) buffers: Vec<BufferArg>,
+    /// Whether the element at hand is one of the row; of all others nothing is read.
+    pub(super) is_there: Option<Value>,
     /// Whether what the current element reads lies within its windows, one for each.
     pub(super) within: Vec<Value>,
     /// Those of the kernel, in its order.
@@ -129,6 +131,7 @@ impl<'w> Body<'w> {
             row_moves: vec![],
             kernel,
             buffers: vec![],
+            is_there: None,
             within: vec![],
             uniforms: vec![],
             item: vec![],
@@ -513,7 +516,8 @@ impl<'w> Body<'w> {
             Type { dtype: graph.node(point.0).dtype, lanes: if per_lane { place.lanes } else { Lanes::ONE } };
         let at = self.position(buffer, self.base(level), (&point.1, ty.lanes), place);
         let within = self.moves.within(&point.1);
-        let within: Vec<Value> = within.iter().map(|point| self.values[point].1).collect();
+        let mut within: Vec<Value> = within.iter().map(|point| self.values[point].1).collect();
+        within.extend(self.is_there.filter(|_| level == Level::Inner));
         let mask = within.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
         let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
         self.at(level).bind(ty, read)

@@ -1,16 +1,15 @@
 //! Sums to which one element of a row adds, whose place a value of the row says: `sum(if index(D) == class { x } else { 0 }, D)`.
 //!
-//! That element is read there, and the others are not gone through for it. Invariant: the term is computed as for any element,
-//! condition and all, and added to nothing.
+//! That element is read there, if it is one, and the others are not gone through for it. Invariant: the term is computed as for any
+//! element, condition and all; where none is read, the place is one for which the condition does not hold.
 
 use super::Work;
 use super::body::{Body, Place};
-use super::pass::{Along, INDEX, Pass};
+use super::pass::{Along, Pass};
 use super::runs::Runs;
-use super::strips::Steps;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, NodeId, NodeKind, Reduce};
-use crate::ir::kernel::{Carried, Lanes, Type, Value};
+use crate::ir::kernel::{Lanes, Value};
 use crate::ir::ops::Op;
 
 /// A sum of one element, and the value that says which.
@@ -68,7 +67,7 @@ fn pick(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<P
 }
 
 impl Pass<'_> {
-    /// The sum, of an element that is in the row, or the part of one at hand.
+    /// The sum, of an element that is in the row, or the part of one at hand; or else 0.
     pub(super) fn picked(&self, body: &mut Body<'_>, Pick { sum, place }: Pick) -> Value {
         let node = self.work.graph.node(sum);
         let zero = body.top().index(0);
@@ -79,29 +78,23 @@ impl Pass<'_> {
             Some(range) => (range.start, range.end),
             None => (zero, body.extent(&self.dims[0].extent)),
         };
-        let (one, nothing) = (body.top().index(1), body.top().i32(0));
+        let first = body.top().i32(0);
         let mut b = body.item();
         let at = b.cast(number, DType::Index);
         let conditions =
-            [b.apply(Op::Ge, &[number, nothing]), b.apply(Op::Ge, &[at, start]), b.apply(Op::Lt, &[at, end])];
-        let [mut is_there, more, last] = conditions;
-        is_there = b.apply(Op::And, &[is_there, more]);
-        is_there = b.apply(Op::And, &[is_there, last]);
-        let start = b.apply(Op::Select, &[is_there, at, start]);
-        let len = b.apply(Op::Select, &[is_there, one, zero]);
-        let end = b.apply(Op::Add, &[start, len]);
+            [b.apply(Op::Ge, &[number, first]), b.apply(Op::Ge, &[at, start]), b.apply(Op::Lt, &[at, end])];
+        let is_there = conditions.into_iter().reduce(|all, one| b.apply(Op::And, &[all, one]));
+        let at = is_there.map_or(at, |is_there| b.apply(Op::Select, &[is_there, at, start]));
 
-        let ty = Type { dtype: node.dtype, lanes: Lanes::ONE };
-        let nothing = body.top().constant(node.dtype, Const::zero(node.dtype));
-        let [counter, so_far, out] = [INDEX, ty, ty].map(|ty| body.top().declare(ty));
-        let coordinates = [self.coordinates, &[counter]].concat();
-        let there = Place { element: self.row, coordinates, lanes: Lanes::ONE, in_row: Some(counter) };
+        let coordinates = [self.coordinates, &[at]].concat();
+        let there = Place { element: self.row, coordinates, lanes: Lanes::ONE, in_row: Some(at) };
+        body.is_there = is_there;
         let term = body.value(node.args[0], &vec![], &there);
-        let next = body.inner().apply(Op::Add, &[so_far, term]);
-        let inside = body.take_inner();
-        let carried = vec![Carried { start: nothing, var: so_far, next, out }];
-        let steps = Steps { var: counter, start, step: one, end };
-        body.item().body.push(steps.run(carried, inside));
-        out
+        body.is_there = None;
+        let read = body.take_inner();
+        body.item.extend(read);
+        // As any sum, it begins with 0: that of -0 is 0.
+        let nothing = body.top().constant(node.dtype, Const::zero(node.dtype));
+        body.item().apply(Op::Add, &[nothing, term])
     }
 }
