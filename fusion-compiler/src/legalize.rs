@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
     Among, Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen,
-    Shuffle, Stmt, Type, Uniform, Value, WARP,
+    Shuffle, Stmt, Type, Uniform, Value, Values, WARP,
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
@@ -277,7 +277,7 @@ impl Legalizer<'_> {
         made.map(|value| self.renamed.get(&value).copied().unwrap_or(value)).collect()
     }
 
-    fn apply(&mut self, value: Value, op: Op, args: Vec<Value>, out: &mut Vec<Stmt>) {
+    fn apply(&mut self, value: Value, op: Op, args: Values, out: &mut Vec<Stmt>) {
         let dtype = self.types[args[args.len() - 1].0 as usize].dtype;
         match self.dialect.lower(op, dtype) {
             Lower::Native(_) => out.push(Stmt::Let(value, Expr::Apply(op, args))),

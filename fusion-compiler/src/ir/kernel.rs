@@ -11,6 +11,7 @@
 //! together by `Fold`. Tiles (a matrix with an opaque layout) join as further `Type`s, `Expr`s and `Stmt`s.
 
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use super::dim::DimExpr;
 use super::dtype::{Const, DType};
@@ -229,7 +230,7 @@ pub enum Stmt {
     },
     /// What the threads of a team make together; each gets it. All threads of the team come here. GPUs only; made into
     /// shuffles, shared memory and barriers by `legalize`.
-    Team(Fold),
+    Team(Box<Fold>),
     /// Writes the lanes of a value to elements of shared memory, from the index on.
     StoreShared(SharedId, Value, Value),
     /// Waits for all of these threads, and for what they read and wrote. GPUs only.
@@ -275,6 +276,9 @@ pub enum Shuffle {
     First,
 }
 
+/// The values that an expression is made of, or that a statement makes: hardly ever are there more.
+pub type Values = SmallVec<[Value; 4]>;
+
 /// How a value is made. The type of the result is the value's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
@@ -283,7 +287,7 @@ pub enum Expr {
     /// A uniform; one lane.
     Uniform(UniformId),
     /// An operation of the table, lane by lane; all operands have the lanes of the result.
-    Apply(Op, Vec<Value>),
+    Apply(Op, Values),
     /// Conversion to the type of the result, lane by lane.
     Cast(Value),
     /// The same bits as another type of the same size.
@@ -291,7 +295,7 @@ pub enum Expr {
     /// A one-lane value in every lane.
     Splat(Value),
     /// One-lane values as the lanes of one.
-    Pack(Vec<Value>),
+    Pack(Values),
     /// One lane of a value with a constant number of lanes.
     Lane(Value, u8),
     /// The number of each lane: 0, 1, 2, …
@@ -369,13 +373,13 @@ impl Stmt {
     }
 
     /// The values that are known after it, but not before.
-    pub fn made(&self) -> Vec<Value> {
+    pub fn made(&self) -> Values {
         match self {
-            Stmt::Let(value, _) => vec![*value],
+            Stmt::Let(value, _) => smallvec![*value],
             Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
-            Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| fold.out.clone()).collect(),
-            Stmt::Team(fold) => fold.out.clone(),
-            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => vec![],
+            Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| &fold.out).copied().collect(),
+            Stmt::Team(fold) => fold.out.iter().copied().collect(),
+            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => smallvec![],
         }
     }
 }
@@ -514,8 +518,8 @@ impl Builder<'_> {
     pub fn apply(&mut self, op: Op, args: &[Value]) -> Value {
         let lanes = args.iter().map(|&arg| self.ty(arg).lanes).find(|&lanes| lanes != Lanes::ONE);
         let lanes = lanes.unwrap_or(Lanes::ONE);
-        let args: Vec<Value> = args.iter().map(|&arg| self.splat(arg, lanes)).collect();
-        let dtypes: Vec<DType> = args.iter().map(|&arg| self.ty(arg).dtype).collect();
+        let args: Values = args.iter().map(|&arg| self.splat(arg, lanes)).collect();
+        let dtypes: SmallVec<[DType; 4]> = args.iter().map(|&arg| self.ty(arg).dtype).collect();
         let dtype = op.info().typing.result(&dtypes);
         self.bind(Type { dtype, lanes }, Expr::Apply(op, args))
     }

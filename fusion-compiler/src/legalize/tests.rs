@@ -26,7 +26,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
         let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
         let results = left.iter().zip(&right).map(|(&left, &right)| b.apply(op, &[left, right])).collect();
         let identity = vec![identity; components];
-        body.push(Stmt::Team(Fold {
+        body.push(Stmt::Team(Box::new(Fold {
             over: values,
             identity,
             left,
@@ -34,7 +34,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
             body: function,
             results,
             out: out.clone(),
-        }));
+        })));
         values = out;
     }
     body.extend(values.iter().map(|&value| Stmt::Store(At::new(BufferId(1), row), value)));

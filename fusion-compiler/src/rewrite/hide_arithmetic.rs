@@ -4,9 +4,10 @@
 //! what was fused. Invariant: each operation is rounded by itself, and meets NaN and infinities as IEEE says.
 
 use rustc_hash::FxHashSet;
+use smallvec::smallvec;
 
 use crate::ir::dtype::Const;
-use crate::ir::kernel::{Builder, Expr, Kernel, Stmt, Type, Uniform, Value};
+use crate::ir::kernel::{Builder, Expr, Kernel, Stmt, Type, Uniform, Value, Values};
 use crate::ir::ops::{Op, Typing};
 
 /// Makes every float that is computed, and used by another operation, opaque.
@@ -63,7 +64,7 @@ impl Hider<'_> {
         out
     }
 
-    fn apply(&mut self, value: Value, op: Op, mut args: Vec<Value>, out: &mut Vec<Stmt>) {
+    fn apply(&mut self, value: Value, op: Op, mut args: Values, out: &mut Vec<Stmt>) {
         let ty = self.types[value.0 as usize];
         let computes = matches!(op.info().typing, Typing::Number | Typing::Float) && ty.dtype.is_float();
         if computes {
@@ -74,7 +75,7 @@ impl Hider<'_> {
             return;
         }
         let bare = self.builder(out).bind(ty, Expr::Apply(op, args));
-        out.push(Stmt::Let(value, Expr::Apply(Op::Opaque, vec![bare])));
+        out.push(Stmt::Let(value, Expr::Apply(Op::Opaque, smallvec![bare])));
     }
 
     /// Zeros that a compiler knows, and operands that it knows to be the same, hide what the other one is.

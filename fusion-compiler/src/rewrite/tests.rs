@@ -242,7 +242,7 @@ fn a_fold_of_threads_goes_where_it_is_not_needed() {
             let (mut body, mut function) = (Vec::new(), Vec::new());
             let x = w.builder(&mut body).bind(F32, Expr::Load(At::new(A, row)));
             let both = w.builder(&mut function).apply(Op::Add, &[left, right]);
-            body.push(Stmt::Team(Fold {
+            body.push(Stmt::Team(Box::new(Fold {
                 over: vec![x],
                 identity: vec![identity],
                 left: vec![left],
@@ -250,7 +250,7 @@ fn a_fold_of_threads_goes_where_it_is_not_needed() {
                 body: function,
                 results: vec![both],
                 out: vec![out],
-            }));
+            })));
             body.push(Stmt::Store(At::new(OUT, row), if needed { out } else { x }));
             let (kind, carried) = (LoopKind::Team, vec![]);
             w.top.push(Stmt::Loop { var: row, kind, start: zero, end: n, step: one, carried, body });

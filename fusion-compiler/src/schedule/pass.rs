@@ -3,6 +3,8 @@
 //! The threads of a team take elements in turn, and then combine what each has; on the CPU a row is a vector loop. Invariant:
 //! what is combined has one order, whatever the threads do.
 
+use smallvec::smallvec;
+
 use super::Work;
 use super::body::{Body, Level, Place};
 use super::position::Range;
@@ -254,7 +256,7 @@ impl Pass<'_> {
         let folds = parts.chunks(at_once).zip(all.chunks(at_once));
         let folds: Vec<Fold> = folds.map(|(parts, values)| fold(body, parts, values.to_vec())).collect();
         let out = folds.iter().flat_map(|fold| fold.out.clone()).collect();
-        body.item().body.extend(folds.into_iter().map(Stmt::Team));
+        body.item().body.extend(folds.into_iter().map(|fold| Stmt::Team(Box::new(fold))));
         out
     }
 }
@@ -263,7 +265,7 @@ impl Pass<'_> {
 /// a loop a compiler knows how often it runs.
 fn of_team(body: &mut Body<'_>, Steps { var, start, step, end }: Steps) -> (Steps, Vec<Stmt>) {
     let (zero, first) = (body.top().index(0), body.top().declare(INDEX));
-    let ahead = vec![Stmt::Let(var, Expr::Apply(Op::Add, vec![first, start]))];
+    let ahead = vec![Stmt::Let(var, Expr::Apply(Op::Add, smallvec![first, start]))];
     (Steps { var: first, start: zero, step, end }, ahead)
 }
 

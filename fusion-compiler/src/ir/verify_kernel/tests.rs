@@ -1,5 +1,7 @@
 //! Kernels spoilt in one place each, and what the verifier says of them.
 
+use smallvec::smallvec;
+
 use super::*;
 use crate::ir::kernel::{Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformArg, UniformId};
 
@@ -47,7 +49,7 @@ fn sample() -> Kernel {
     b.bitcast(sum, DType::I32);
     let four = b.bind(F32X4, Expr::Load(At { buffer: A, index: i, stride: 2, phase: 1 }));
     let last = b.bind(F32, Expr::Lane(four, 3));
-    b.bind(F32X4, Expr::Pack(vec![x, sum, last, half]));
+    b.bind(F32X4, Expr::Pack(smallvec![x, sum, last, half]));
     conditional.push(Stmt::Store(At::new(OUT, i), sum));
     looped.push(Stmt::If { cond: inside, body: conditional });
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
@@ -125,7 +127,7 @@ fn refuses_values_that_are_not_there() {
         (|k| k.body.insert(4, Stmt::Store(At::new(OUT, I), HALF)), "%3 is used where it is not defined"),
         (|k| k.body.insert(1, Stmt::Let(N, Expr::Uniform(UniformId(0)))), "%0 is defined twice"),
         (
-            |k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X, Value(99)]),
+            |k| *maker(k, SUM) = Expr::Apply(Op::Add, smallvec![X, Value(99)]),
             "%99 is used where it is not defined",
         ),
         (|k| k.body.insert(1, Stmt::Let(Value(99), Expr::Splat(N))), "%99 has no type"),
@@ -181,8 +183,8 @@ fn refuses_expressions_of_other_types() {
         (|k| *maker(k, HALVES) = Expr::Splat(RUN), "%11 is f32x*, not f32"),
         (|k| *maker(k, BITS) = Expr::Bitcast(I), "index and i32 have not the same bits"),
         (|k| k.types[7].lanes = Lanes::Const(2), "f32 and i32x2 have not the same bits"),
-        (|k| *maker(k, PACKED) = Expr::Pack(vec![X, SUM, LAST]), "3 values make no f32x4"),
-        (|k| *maker(k, PACKED) = Expr::Pack(vec![X, SUM, LAST, I]), "%3 is index, not f32"),
+        (|k| *maker(k, PACKED) = Expr::Pack(smallvec![X, SUM, LAST]), "3 values make no f32x4"),
+        (|k| *maker(k, PACKED) = Expr::Pack(smallvec![X, SUM, LAST, I]), "%3 is index, not f32"),
         (|k| *maker(k, LAST) = Expr::Lane(FOUR, 4), "%8 has no lane 4"),
         (|k| *maker(k, PICKED) = Expr::Lane(RUN, 0), "%11 has no lane 0"),
     ]);
@@ -191,20 +193,20 @@ fn refuses_expressions_of_other_types() {
 #[test]
 fn refuses_operations_that_the_table_lacks() {
     check(&[
-        (|k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X]), "Add of [F32] does not give f32"),
-        (|k| *maker(k, SUM) = Expr::Apply(Op::Add, vec![X, I]), "Add of [F32, Index] does not give f32"),
-        (|k| *maker(k, SUM) = Expr::Apply(Op::And, vec![X, X]), "And of [F32, F32] does not give f32"),
-        (|k| *maker(k, SUM) = Expr::Apply(Op::Lt, vec![X, X]), "Lt of [F32, F32] does not give f32"),
+        (|k| *maker(k, SUM) = Expr::Apply(Op::Add, smallvec![X]), "Add of [F32] does not give f32"),
+        (|k| *maker(k, SUM) = Expr::Apply(Op::Add, smallvec![X, I]), "Add of [F32, Index] does not give f32"),
+        (|k| *maker(k, SUM) = Expr::Apply(Op::And, smallvec![X, X]), "And of [F32, F32] does not give f32"),
+        (|k| *maker(k, SUM) = Expr::Apply(Op::Lt, smallvec![X, X]), "Lt of [F32, F32] does not give f32"),
         (
-            |k| *maker(k, HALVES) = Expr::Apply(Op::Add, vec![RUN, HALF]),
+            |k| *maker(k, HALVES) = Expr::Apply(Op::Add, smallvec![RUN, HALF]),
             "Add of [F32, F32] does not give f32x*",
         ),
         (
-            |k| *maker(k, PICKED) = Expr::Apply(Op::Select, vec![RUN, RUN, RUN]),
+            |k| *maker(k, PICKED) = Expr::Apply(Op::Select, smallvec![RUN, RUN, RUN]),
             "Select of [F32, F32, F32] does not give f32x*",
         ),
         (
-            |k| *maker(k, INSIDE) = Expr::Apply(Op::Add, vec![I, N]),
+            |k| *maker(k, INSIDE) = Expr::Apply(Op::Add, smallvec![I, N]),
             "Add of [Index, Index] does not give bool",
         ),
     ]);

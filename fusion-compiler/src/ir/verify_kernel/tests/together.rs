@@ -55,7 +55,7 @@ fn rows() -> Kernel {
     let carried = vec![Carried { start: identity, var: given, next, out: part }];
     let kind = LoopKind::Serial;
     body.push(Stmt::Loop { var: i, kind, start: thread, end: n, step, carried, body: serial });
-    body.push(Stmt::Team(Fold {
+    body.push(Stmt::Team(Box::new(Fold {
         over: vec![part],
         identity: vec![identity],
         left: vec![left],
@@ -63,7 +63,7 @@ fn rows() -> Kernel {
         body: function,
         results: vec![both],
         out: vec![whole],
-    }));
+    })));
     body.extend([Stmt::StoreShared(MEMORY, thread, whole), Stmt::Barrier(Among::Block)]);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
     let back = b.bind(F32, Expr::LoadShared(MEMORY, zero));
