@@ -224,9 +224,19 @@ fn variants(
     kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
     let bytes =
         |kernel: &Kernel, buffers: &[BufferArg]| traffic::bytes(work, &scratch, facts, (kernel, buffers));
+    // Ways have kernels in common, such as that which combines what parts gave.
+    let mut known: Vec<(Scheduled, Launch<KernelCode>)> = Vec::new();
+    let mut made = |one: Scheduled| match known.iter().find(|(other, _)| other.is_same_launch(&one)) {
+        Some((_, launch)) => launch.clone(),
+        None => {
+            let launch = launch(target, (one.clone(), work.graph.math), &bytes);
+            known.push((one, launch.clone()));
+            launch
+        }
+    };
     let variant = |way: Way| Variant {
         when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
-        launches: way.into_iter().map(|one| launch(target, (one, work.graph.math), &bytes)).collect(),
+        launches: way.into_iter().map(&mut made).collect(),
     };
     let variants = ways.into_iter().map(variant).collect();
     (variants, scratch)

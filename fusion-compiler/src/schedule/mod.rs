@@ -238,3 +238,13 @@ pub struct Scheduled {
     /// Whether many calls take it, so that it is worth a form of its own for devices that can do more.
     pub common: bool,
 }
+
+impl Scheduled {
+    /// Whether they differ in nothing but when they are used.
+    pub fn is_same_launch(&self, other: &Scheduled) -> bool {
+        self.kernel == other.kernel
+            && self.buffers == other.buffers
+            && self.space == other.space
+            && self.row_memory == other.row_memory
+    }
+}
