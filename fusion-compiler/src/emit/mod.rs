@@ -3,6 +3,8 @@
 //! Invariant: an emitter makes no decisions; what a kernel does was settled before. Operations are printed by the
 //! templates of the op table, statements by one short match per target.
 
+use std::fmt::{self, Write};
+
 use crate::ir::kernel::{Kernel, Value};
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
@@ -26,21 +28,20 @@ impl Writer {
         Writer { text: String::new(), depth: 0 }
     }
 
-    fn line(&mut self, line: impl AsRef<str>) {
+    fn line(&mut self, line: impl fmt::Display) {
         for _ in 0..self.depth {
             self.text.push_str("    ");
         }
-        self.text.push_str(line.as_ref());
-        self.text.push('\n');
+        writeln!(self.text, "{line}").unwrap_or_else(|_| unreachable!("text can be written to a string"));
     }
 
     /// A line that opens a block, the block, and the line that closes it.
-    fn block(&mut self, open: impl AsRef<str>, inside: impl FnOnce(&mut Writer)) {
+    fn block(&mut self, open: impl fmt::Display, inside: impl FnOnce(&mut Writer)) {
         self.enclosed(open, "}", inside);
     }
 
     /// The same where the block is part of a statement.
-    fn enclosed(&mut self, open: impl AsRef<str>, close: &str, inside: impl FnOnce(&mut Writer)) {
+    fn enclosed(&mut self, open: impl fmt::Display, close: &str, inside: impl FnOnce(&mut Writer)) {
         self.line(open);
         self.depth += 1;
         inside(self);
@@ -50,19 +51,19 @@ impl Writer {
 }
 
 /// Fills a template: `{0}`, `{1}`, … with the operands, other names with what `names` gives for them.
-fn fill(template: &str, args: &[String], names: &[(&str, &str)]) -> String {
+fn fill(template: &str, args: &[impl fmt::Display], names: &[(&str, &dyn fmt::Display)]) -> String {
     let mut out = String::with_capacity(template.len() + 32);
     let mut rest = template;
     while let Some(open) = rest.find('{') {
         out.push_str(&rest[..open]);
         let hole = rest[open + 1..].split('}').next().unwrap_or_default();
-        let filled = match hole.parse::<usize>() {
-            Ok(i) => args.get(i).map(String::as_str),
+        let filled: Option<&dyn fmt::Display> = match hole.parse::<usize>() {
+            Ok(i) => args.get(i).map(|arg| arg as _),
             Err(_) => names.iter().find(|(name, _)| *name == hole).map(|(_, text)| *text),
         };
         match filled {
             Some(text) => {
-                out.push_str(text);
+                write!(out, "{text}").unwrap_or_else(|_| unreachable!("text can be written to a string"));
                 rest = &rest[open + 1 + hole.len() + 1..];
             }
             // A brace of the target's language.
@@ -102,7 +103,7 @@ mod tests {
         let args = [String::from("a"), String::from("b")];
         assert_eq!(fill("if {0} { {1} } else { {0} }", &args, &[]), "if a { b } else { a }");
         assert_eq!(
-            fill("add.{t} {d}, {0}, {1};", &args, &[("t", "f32"), ("d", "%f1")]),
+            fill("add.{t} {d}, {0}, {1};", &args, &[("t", &"f32"), ("d", &"%f1")]),
             "add.f32 %f1, a, b;"
         );
     }

@@ -6,7 +6,10 @@
 mod divide;
 mod memory;
 
+use std::fmt;
+
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 
 use memory::Term;
 
@@ -32,25 +35,25 @@ pub fn ptx(kernel: &Kernel) -> String {
     HEADER.iter().for_each(|line| out.line(line));
     out.line("");
     for (i, _) in kernel.shared.iter().enumerate().filter(|(_, shared)| shared.len == SharedLen::AtLaunch) {
-        out.line(format!(".extern .shared .align 16 .b8 {}[];", shared_name(SharedId(i as u16))));
+        out.line(format_args!(".extern .shared .align 16 .b8 {}[];", shared_name(SharedId(i as u16))));
     }
-    out.line(format!(".visible .entry {}(", kernel.name));
+    out.line(format_args!(".visible .entry {}(", kernel.name));
     out.line(parameters(kernel).join(",\n"));
     // With as many threads, that many registers do not fit. Asked for few blocks, ptxas does not spill any to fit more.
     let limit = match kernel.team {
         ..=32 => String::new(),
         team => format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1)),
     };
-    out.block(format!("){limit}\n{{"), |out| {
+    out.block(format_args!("){limit}\n{{"), |out| {
         for (bank, count) in Bank::ALL.iter().zip(emitter.counts) {
             if count > 0 {
-                out.line(format!(".reg .{} %{}<{count}>;", bank.declared(), bank.letter()));
+                out.line(format_args!(".reg .{} %{}<{count}>;", bank.declared(), bank.letter()));
             }
         }
         for (i, shared) in kernel.shared.iter().enumerate() {
             let SharedLen::Fixed(len) = shared.len else { continue };
             let (size, bytes) = (shared.dtype.size(), shared.dtype.size() * len as usize);
-            out.line(format!(".shared .align {size} .b8 {}[{bytes}];", shared_name(SharedId(i as u16))));
+            out.line(format_args!(".shared .align {size} .b8 {}[{bytes}];", shared_name(SharedId(i as u16))));
         }
         out.text.push_str(&emitter.out.text);
     });
@@ -108,16 +111,32 @@ impl Bank {
     }
 }
 
+/// A register of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Register {
+    bank: Bank,
+    number: u32,
+}
+
+impl fmt::Display for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}{}", self.bank.letter(), self.number)
+    }
+}
+
+/// Those of a value, by lane.
+type Registers = SmallVec<[Register; 4]>;
+
 struct Emitter<'k> {
     kernel: &'k Kernel,
     out: Writer,
     counts: [u32; 5],
-    /// The registers of each value, by lane.
-    registers: Vec<Vec<String>>,
+    /// The registers of each value.
+    registers: Vec<Registers>,
     /// The address of each buffer.
-    addresses: Vec<String>,
+    addresses: Vec<Register>,
     /// Addresses of elements that are known here, each once.
-    known: Vec<(BufferId, Value, Vec<String>)>,
+    known: Vec<(BufferId, Value, Registers)>,
     /// Whole numbers that are known.
     constants: FxHashMap<Value, u64>,
     /// Positions as sums of counts (`add_up`).
@@ -129,7 +148,7 @@ struct Emitter<'k> {
 
 impl<'k> Emitter<'k> {
     fn new(kernel: &'k Kernel) -> Emitter<'k> {
-        let registers = vec![Vec::new(); kernel.types.len()];
+        let registers = vec![Registers::new(); kernel.types.len()];
         Emitter {
             kernel,
             out: Writer::new(),
@@ -144,10 +163,10 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    fn register(&mut self, bank: Bank) -> String {
+    fn register(&mut self, bank: Bank) -> Register {
         let count = &mut self.counts[bank as usize];
         *count += 1;
-        format!("%{}{}", bank.letter(), *count - 1)
+        Register { bank, number: *count - 1 }
     }
 
     fn bank(&self, dtype: DType) -> Bank {
@@ -164,31 +183,31 @@ impl<'k> Emitter<'k> {
     }
 
     /// Fresh registers for a value.
-    fn define(&mut self, value: Value) -> Vec<String> {
+    fn define(&mut self, value: Value) -> Registers {
         let ty = self.kernel.ty(value);
         let bank = self.bank(ty.dtype);
-        let lanes: Vec<String> = (0..lanes(ty)).map(|_| self.register(bank)).collect();
+        let lanes: Registers = (0..lanes(ty)).map(|_| self.register(bank)).collect();
         self.registers[value.0 as usize].clone_from(&lanes);
         lanes
     }
 
-    fn lane(&self, value: Value, lane: usize) -> String {
-        self.registers[value.0 as usize][lane].clone()
+    fn lane(&self, value: Value, lane: usize) -> Register {
+        self.registers[value.0 as usize][lane]
     }
 
-    fn one(&self, value: Value) -> String {
+    fn one(&self, value: Value) -> Register {
         self.lane(value, 0)
     }
 
-    fn line(&mut self, line: impl AsRef<str>) {
+    fn line(&mut self, line: impl fmt::Display) {
         self.out.line(line);
     }
 
     fn arguments(&mut self) {
         for i in 0..self.kernel.buffers.len() {
             let (given, address) = (self.register(Bank::Bits64), self.register(Bank::Bits64));
-            self.line(format!("ld.param.u64 {given}, [{}];", buffer_name(self.kernel, i)));
-            self.line(format!("cvta.to.global.u64 {address}, {given};"));
+            self.line(format_args!("ld.param.u64 {given}, [{}];", buffer_name(self.kernel, i)));
+            self.line(format_args!("cvta.to.global.u64 {address}, {given};"));
             self.addresses.push(address);
         }
     }
@@ -209,7 +228,7 @@ impl<'k> Emitter<'k> {
             }
             Stmt::If { cond, body } => {
                 let (cond, done) = (self.one(*cond), self.label("else"));
-                self.line(format!("@!{cond} bra {done};"));
+                self.line(format_args!("@!{cond} bra {done};"));
                 self.body(body);
                 self.mark(&done);
             }
@@ -243,45 +262,45 @@ impl<'k> Emitter<'k> {
         let (start, end, step) = (self.one(start), self.one(end), self.one(step));
         let (again, done) = (self.label("loop"), self.label("done"));
         let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
-        self.line(format!("mov.{t} {var}, {start};"));
-        self.line(format!("setp.ge.{t} {test}, {var}, {end};"));
-        self.line(format!("@{test} bra {done};"));
+        self.line(format_args!("mov.{t} {var}, {start};"));
+        self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
+        self.line(format_args!("@{test} bra {done};"));
         self.mark(&again);
         self.loops += 1;
         self.body(body);
         self.loops -= 1;
         self.hand_on(carried);
-        self.line(format!("add.{t} {var}, {var}, {step};"));
-        self.line(format!("setp.lt.{t} {test}, {var}, {end};"));
-        self.line(format!("@{test} bra {again};"));
+        self.line(format_args!("add.{t} {var}, {var}, {step};"));
+        self.line(format_args!("setp.lt.{t} {test}, {var}, {end};"));
+        self.line(format_args!("@{test} bra {again};"));
         self.mark(&done);
     }
 
     /// What the next iteration gets; by way of other registers where one that is written is still to be read.
     fn hand_on(&mut self, carried: &[Carried]) {
-        let mut moves: Vec<(DType, String, String)> = Vec::new();
+        let mut moves: Vec<(DType, Register, Register)> = Vec::new();
         for Carried { var, next, .. } in carried {
             let dtype = self.kernel.ty(*var).dtype;
             let lanes = self.registers[next.0 as usize].iter().zip(&self.registers[var.0 as usize]);
-            moves.extend(lanes.map(|(from, to)| (dtype, from.clone(), to.clone())));
+            moves.extend(lanes.map(|(from, to)| (dtype, *from, *to)));
         }
         moves.retain(|(_, from, to)| from != to);
         if moves.iter().any(|(_, from, _)| moves.iter().any(|(_, _, to)| to == from)) {
             for (dtype, from, _) in &mut moves {
                 let fresh = self.register(self.bank(*dtype));
-                self.line(format!("mov.{} {fresh}, {from};", suffix(self.kernel, *dtype)));
+                self.line(format_args!("mov.{} {fresh}, {from};", suffix(self.kernel, *dtype)));
                 *from = fresh;
             }
         }
         for (dtype, from, to) in moves {
-            self.line(format!("mov.{} {to}, {from};", suffix(self.kernel, dtype)));
+            self.line(format_args!("mov.{} {to}, {from};", suffix(self.kernel, dtype)));
         }
     }
 
     fn copy(&mut self, from: Value, to: Value) {
         let t = suffix(self.kernel, self.kernel.ty(to).dtype);
         for lane in 0..self.registers[to.0 as usize].len() {
-            self.line(format!("mov.{t} {}, {};", self.lane(to, lane), self.lane(from, lane)));
+            self.line(format_args!("mov.{t} {}, {};", self.lane(to, lane), self.lane(from, lane)));
         }
     }
 
@@ -292,7 +311,7 @@ impl<'k> Emitter<'k> {
 
     fn mark(&mut self, label: &str) {
         self.out.depth -= 1;
-        self.line(format!("{label}:"));
+        self.line(format_args!("{label}:"));
         self.out.depth += 1;
     }
 
@@ -309,11 +328,11 @@ impl<'k> Emitter<'k> {
         match expr {
             Expr::Const(constant) => {
                 let text = literal(*constant, dtype);
-                d.iter().for_each(|d| self.line(format!("mov.{t} {d}, {text};")));
+                d.iter().for_each(|d| self.line(format_args!("mov.{t} {d}, {text};")));
             }
             Expr::Uniform(id) => {
                 let i = usize::from(id.0);
-                self.uniform(&d[0], dtype, &identifier('u', i, &self.kernel.uniforms[i].name));
+                self.uniform(d[0], dtype, &identifier('u', i, &self.kernel.uniforms[i].name));
             }
             Expr::Apply(op, args) => {
                 let of = self.kernel.ty(args[args.len() - 1]).dtype;
@@ -322,28 +341,27 @@ impl<'k> Emitter<'k> {
                 }
                 let (text, t) = (template(self.kernel, Dialect::Ptx, *op, args), suffix(self.kernel, of));
                 for (lane, d) in d.iter().enumerate() {
-                    let args: Vec<String> = args.iter().map(|&arg| self.lane(arg, lane)).collect();
+                    let args: Registers = args.iter().map(|&arg| self.lane(arg, lane)).collect();
                     let b = self.bank(of).bits();
-                    let amount =
-                        if text.contains("{amount}") { self.amount(of, &args[1]) } else { String::new() };
-                    self.line(fill(text, &args, &[("d", d), ("t", t), ("b", b), ("amount", &amount)]));
+                    let amount = if text.contains("{amount}") { self.amount(of, args[1]) } else { *d };
+                    self.line(fill(text, &args, &[("d", d), ("t", &t), ("b", &b), ("amount", &amount)]));
                 }
             }
             Expr::Cast(arg) => self.cast(&d, dtype, *arg),
             Expr::Bitcast(arg) => {
                 let b = self.bank(dtype).bits();
                 for (lane, d) in d.iter().enumerate() {
-                    self.line(format!("mov.{b} {d}, {};", self.lane(*arg, lane)));
+                    self.line(format_args!("mov.{b} {d}, {};", self.lane(*arg, lane)));
                 }
             }
             Expr::Splat(_) | Expr::Pack(_) | Expr::Lane(..) => unreachable!("these only rename registers"),
             Expr::LaneIndex => {
-                d.iter().enumerate().for_each(|(lane, d)| self.line(format!("mov.{t} {d}, {lane};")));
+                d.iter().enumerate().for_each(|(lane, d)| self.line(format_args!("mov.{t} {d}, {lane};")));
             }
             Expr::Load(at) => self.load(&d, dtype, at, &[]),
             Expr::LoadWhere(at, mask) => {
                 let mask = self.registers[mask.0 as usize].clone();
-                d.iter().for_each(|d| self.line(format!("mov.{t} {d}, {};", zero(dtype))));
+                d.iter().for_each(|d| self.line(format_args!("mov.{t} {d}, {};", zero(dtype))));
                 self.load(&d, dtype, at, &mask);
             }
             Expr::LoadShared(id, index) => {
@@ -351,17 +369,17 @@ impl<'k> Emitter<'k> {
             }
             Expr::Shuffle(arg, from) => {
                 let arg = self.one(*arg);
-                self.shuffle(&d[0], &arg, dtype, *from);
+                self.shuffle(d[0], arg, dtype, *from);
             }
-            Expr::ThreadId => self.special(&d[0], "%tid.x"),
-            Expr::BlockId => self.special(&d[0], "%ctaid.x"),
-            Expr::Blocks => self.special(&d[0], "%nctaid.x"),
+            Expr::ThreadId => self.special(d[0], "%tid.x"),
+            Expr::BlockId => self.special(d[0], "%ctaid.x"),
+            Expr::Blocks => self.special(d[0], "%nctaid.x"),
             Expr::TeamId | Expr::TeamSlot => unreachable!("legalize tells threads by their blocks"),
             Expr::SubgroupLane | Expr::SubgroupSize => {
                 unreachable!("it is known how many threads a warp has")
             }
-            Expr::GridId => self.grid(&d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
-            Expr::GridSize => self.grid(&d[0], ["%nctaid.x", "%ntid.x"], None),
+            Expr::GridId => self.grid(d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
+            Expr::GridSize => self.grid(d[0], ["%nctaid.x", "%ntid.x"], None),
             Expr::HasRest => {
                 unreachable!("a kernel is compiled before it is known how many elements there are")
             }
@@ -370,40 +388,40 @@ impl<'k> Emitter<'k> {
     }
 
     /// A value of another thread, one of 64 bits by its halves.
-    fn shuffle(&mut self, d: &str, arg: &str, dtype: DType, from: Shuffle) {
+    fn shuffle(&mut self, d: Register, arg: Register, dtype: DType, from: Shuffle) {
         let (mode, from) = match from {
             Shuffle::Down(distance) => ("down", distance),
             Shuffle::First => ("idx", 0),
             Shuffle::DownBy(_) => unreachable!("it is known how many threads a warp has"),
         };
         if self.bank(dtype).bits() == "b32" {
-            self.line(format!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, 31, 0xffffffff;"));
+            self.line(format_args!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, 31, 0xffffffff;"));
             return;
         }
-        let halves: Vec<String> = (0..4).map(|_| self.register(Bank::Bits32)).collect();
-        self.line(format!("mov.b64 {{{}, {}}}, {arg};", halves[0], halves[1]));
+        let halves: Registers = (0..4).map(|_| self.register(Bank::Bits32)).collect();
+        self.line(format_args!("mov.b64 {{{}, {}}}, {arg};", halves[0], halves[1]));
         for (from_half, half) in halves[..2].iter().zip(&halves[2..]) {
-            self.line(format!("shfl.sync.{mode}.b32 {half}, {from_half}, {from}, 31, 0xffffffff;"));
+            self.line(format_args!("shfl.sync.{mode}.b32 {half}, {from_half}, {from}, 31, 0xffffffff;"));
         }
-        self.line(format!("mov.b64 {d}, {{{}, {}}};", halves[2], halves[3]));
+        self.line(format_args!("mov.b64 {d}, {{{}, {}}};", halves[2], halves[3]));
     }
 
     /// How far to shift: always 32 bits, whatever is shifted.
-    fn amount(&mut self, dtype: DType, given: &str) -> String {
+    fn amount(&mut self, dtype: DType, given: Register) -> Register {
         if self.bank(dtype) != Bank::Bits64 {
-            return given.into();
+            return given;
         }
         let amount = self.register(Bank::Bits32);
-        self.line(format!("cvt.u32.{} {amount}, {given};", suffix(self.kernel, dtype)));
+        self.line(format_args!("cvt.u32.{} {amount}, {given};", suffix(self.kernel, dtype)));
         amount
     }
 
     /// The registers of a value that is nothing but other values' lanes.
-    fn renaming(&self, value: Value, expr: &Expr) -> Option<Vec<String>> {
+    fn renaming(&self, value: Value, expr: &Expr) -> Option<Registers> {
         match expr {
-            Expr::Splat(arg) => Some(vec![self.one(*arg); usize::from(lanes(self.kernel.ty(value)))]),
+            Expr::Splat(arg) => Some(smallvec![self.one(*arg); usize::from(lanes(self.kernel.ty(value)))]),
             Expr::Pack(args) => Some(args.iter().map(|&arg| self.one(arg)).collect()),
-            Expr::Lane(arg, lane) => Some(vec![self.lane(*arg, usize::from(*lane))]),
+            Expr::Lane(arg, lane) => Some(smallvec![self.lane(*arg, usize::from(*lane))]),
             Expr::Const(_)
             | Expr::Uniform(_)
             | Expr::Apply(..)
@@ -429,52 +447,52 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    fn uniform(&mut self, d: &str, dtype: DType, name: &str) {
+    fn uniform(&mut self, d: Register, dtype: DType, name: &str) {
         if dtype == DType::Bool {
             let word = self.register(Bank::Bits32);
-            self.line(format!("ld.param.u32 {word}, [{name}];"));
-            self.line(format!("setp.ne.u32 {d}, {word}, 0;"));
+            self.line(format_args!("ld.param.u32 {word}, [{name}];"));
+            self.line(format_args!("setp.ne.u32 {d}, {word}, 0;"));
         } else {
-            self.line(format!("ld.param.{} {d}, [{name}];", suffix(self.kernel, dtype)));
+            self.line(format_args!("ld.param.{} {d}, [{name}];", suffix(self.kernel, dtype)));
         }
     }
 
     /// A special register, as a position.
-    fn special(&mut self, d: &str, special: &str) {
+    fn special(&mut self, d: Register, special: &str) {
         match self.kernel.index {
-            IndexWidth::Bits32 => self.line(format!("mov.u32 {d}, {special};")),
+            IndexWidth::Bits32 => self.line(format_args!("mov.u32 {d}, {special};")),
             IndexWidth::Bits64 => {
                 let word = self.register(Bank::Bits32);
-                self.line(format!("mov.u32 {word}, {special};"));
-                self.line(format!("cvt.u64.u32 {d}, {word};"));
+                self.line(format_args!("mov.u32 {word}, {special};"));
+                self.line(format_args!("cvt.u64.u32 {d}, {word};"));
             }
         }
     }
 
     /// `a · b + c` of special registers, as a position.
-    fn grid(&mut self, d: &str, factors: [&str; 2], plus: Option<&str>) {
+    fn grid(&mut self, d: Register, factors: [&str; 2], plus: Option<&str>) {
         let [a, b] = factors.map(|special| {
             let register = self.register(Bank::Bits32);
-            self.line(format!("mov.u32 {register}, {special};"));
+            self.line(format_args!("mov.u32 {register}, {special};"));
             register
         });
         let wide = self.kernel.index == IndexWidth::Bits64;
         let Some(special) = plus else {
-            self.line(format!("mul.{} {d}, {a}, {b};", if wide { "wide.u32" } else { "lo.u32" }));
+            self.line(format_args!("mul.{} {d}, {a}, {b};", if wide { "wide.u32" } else { "lo.u32" }));
             return;
         };
         let c = self.register(Bank::Bits32);
-        self.line(format!("mov.u32 {c}, {special};"));
+        self.line(format_args!("mov.u32 {c}, {special};"));
         if wide {
             let wide = self.register(Bank::Bits64);
-            self.line(format!("cvt.u64.u32 {wide}, {c};"));
-            self.line(format!("mad.wide.u32 {d}, {a}, {b}, {wide};"));
+            self.line(format_args!("cvt.u64.u32 {wide}, {c};"));
+            self.line(format_args!("mad.wide.u32 {d}, {a}, {b}, {wide};"));
         } else {
-            self.line(format!("mad.lo.u32 {d}, {a}, {b}, {c};"));
+            self.line(format_args!("mad.lo.u32 {d}, {a}, {b}, {c};"));
         }
     }
 
-    fn cast(&mut self, d: &[String], to: DType, arg: Value) {
+    fn cast(&mut self, d: &[Register], to: DType, arg: Value) {
         let from = self.kernel.ty(arg).dtype;
         let (t, f) = (suffix(self.kernel, to), suffix(self.kernel, from));
         for (lane, d) in d.iter().enumerate() {

@@ -31,10 +31,10 @@ pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
     out.line("#[inline(always)]");
-    out.block(format!("pub(super) fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
+    out.block(format_args!("pub(super) fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
         emitter.arguments(out);
         for (i, literal) in emitter.said.borrow().kept.iter().enumerate() {
-            out.line(format!("let k{i} = black_box({literal});"));
+            out.line(format_args!("let k{i} = black_box({literal});"));
         }
         out.text += &body.text;
     });
@@ -75,17 +75,17 @@ impl Emitter<'_> {
         for (i, buffer) in self.kernel.buffers.iter().enumerate() {
             let (name, dtype) = (identifier('b', i, &buffer.name), memory(buffer.dtype));
             match buffer.access {
-                Access::Read => out.line(format!("let {name} = args.read::<{dtype}>({i});")),
+                Access::Read => out.line(format_args!("let {name} = args.read::<{dtype}>({i});")),
                 Access::Write | Access::ReadWrite => {
-                    out.line(format!("let mut {name} = args.write::<{dtype}>({i});"));
+                    out.line(format_args!("let mut {name} = args.write::<{dtype}>({i});"));
                 }
             }
         }
         let rows: Vec<String> = (0..self.kernel.shared.len()).map(|i| format!("r{i}")).collect();
         if !rows.is_empty() {
-            out.line(format!("let [{}] = args.row_memory();", rows.join(", ")));
+            out.line(format_args!("let [{}] = args.row_memory();", rows.join(", ")));
             let wide = self.kernel.shared.iter().zip(&rows).filter(|(shared, _)| shared.dtype == DType::F64);
-            wide.for_each(|(_, row)| out.line(format!("let {row} = doubles({row});")));
+            wide.for_each(|(_, row)| out.line(format_args!("let {row} = doubles({row});")));
         }
         out.line("let (first, end) = args.range();");
         if !self.fetched.borrow().is_empty() {
@@ -137,7 +137,7 @@ impl Emitter<'_> {
             let kept = kept.trim_end();
             out.enclosed(format!("let ({kept}) = {{"), "};", |out| {
                 out.text += &inside.text;
-                out.line(format!("({kept})"));
+                out.line(format_args!("({kept})"));
             });
         }
     }
@@ -164,31 +164,31 @@ impl Emitter<'_> {
         match stmt {
             Stmt::Let(value, expr) => {
                 let dtype = scalar(self.kernel.ty(*value).dtype);
-                out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, &[])));
+                out.line(format_args!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, &[])));
             }
             Stmt::Store(at, value) => {
-                out.line(format!("{} = {};", self.element(at), self.stored(at, *value)));
+                out.line(format_args!("{} = {};", self.element(at), self.stored(at, *value)));
             }
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for Carried { start, var, .. } in carried {
                     let dtype = scalar(self.kernel.ty(*var).dtype);
-                    out.line(format!("let mut c{}: {dtype} = {};", var.0, self.operand(*start)));
+                    out.line(format_args!("let mut c{}: {dtype} = {};", var.0, self.operand(*start)));
                 }
                 let [start, end, step] = [start, end, step].map(|&value| self.operand(value));
                 let open = format!("for v{} in ({start}..{end}).step_by({step}) {{", var.0);
                 out.block(open, |out| {
-                    carried.iter().for_each(|one| out.line(format!("let v{0} = c{0};", one.var.0)));
+                    carried.iter().for_each(|one| out.line(format_args!("let v{0} = c{0};", one.var.0)));
                     self.body(out, body);
-                    carried
-                        .iter()
-                        .for_each(|one| out.line(format!("c{} = {};", one.var.0, self.operand(one.next))));
+                    carried.iter().for_each(|one| {
+                        out.line(format_args!("c{} = {};", one.var.0, self.operand(one.next)))
+                    });
                 });
-                carried.iter().for_each(|one| out.line(format!("let v{} = c{};", one.out.0, one.var.0)));
+                carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
             Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => {
-                out.block(format!("if {} {{", self.operand(*cond)), |out| self.body(out, body))
+                out.block(format_args!("if {} {{", self.operand(*cond)), |out| self.body(out, body))
             }
         }
     }

@@ -5,6 +5,10 @@
 
 mod narrow;
 
+use std::fmt;
+
+use smallvec::SmallVec;
+
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
@@ -31,7 +35,7 @@ pub fn wgsl(kernel: &Kernel) -> String {
     }
     emitter.declarations(&mut out);
     out.line("@compute @workgroup_size(block)");
-    out.line(format!("fn {}(", kernel.name));
+    out.line(format_args!("fn {}(", kernel.name));
     out.line("    @builtin(workgroup_id) group: vec3<u32>,");
     out.line("    @builtin(num_workgroups) groups: vec3<u32>,");
     out.line("    @builtin(local_invocation_index) local: u32,");
@@ -59,7 +63,7 @@ impl Emitter<'_> {
         out.block("struct Args {", |out| {
             for (i, uniform) in self.kernel.uniforms.iter().enumerate() {
                 let dtype = if uniform.dtype == DType::Bool { DType::U32 } else { uniform.dtype };
-                out.line(format!("{}: {},", identifier('u', i, &uniform.name), scalar(dtype)));
+                out.line(format_args!("{}: {},", identifier('u', i, &uniform.name), scalar(dtype)));
             }
         });
         for (i, buffer) in self.kernel.buffers.iter().enumerate() {
@@ -75,11 +79,11 @@ impl Emitter<'_> {
         }
         for (i, shared) in self.kernel.shared.iter().enumerate() {
             let SharedLen::Fixed(len) = shared.len else { unreachable!("WGSL's memory has a fixed length") };
-            out.line(format!("var<workgroup> s{i}: array<{}, {len}>;", scalar(shared.dtype)));
+            out.line(format_args!("var<workgroup> s{i}: array<{}, {len}>;", scalar(shared.dtype)));
         }
         out.line(UNIFORM_DECLARATION);
         let block = if self.kernel.team > 1 { self.kernel.team } else { 256 };
-        out.line(format!("override block: u32 = {block}u;"));
+        out.line(format_args!("override block: u32 = {block}u;"));
         out.line("override rest: bool = true;");
         out.line("override shifted: bool = true;");
     }
@@ -88,7 +92,7 @@ impl Emitter<'_> {
         match () {
             () if self.atomic[i] => "atomic<u32>".into(),
             () if narrow::is_narrow(dtype) => "u32".into(),
-            () if self.wide[i] => vector(dtype, 4),
+            () if self.wide[i] => TypeName(Type { dtype, lanes: Lanes::Const(4) }).to_string(),
             () => scalar(dtype).into(),
         }
     }
@@ -104,24 +108,26 @@ impl Emitter<'_> {
             Stmt::Let(value, Expr::LoadWhere(at, mask)) => self.load_where(out, *value, at, *mask),
             Stmt::Let(value, expr) => {
                 let text = self.expr(*value, expr);
-                out.line(format!("let v{}: {} = {text};", value.0, self.type_name(self.kernel.ty(*value))));
+                out.line(format_args!("let v{}: {} = {text};", value.0, TypeName(self.kernel.ty(*value))));
             }
             Stmt::Store(at, value) => self.store(out, at, *value),
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for one in carried {
-                    let (c, ty) = (one.var.0, self.type_name(self.kernel.ty(one.var)));
-                    out.line(format!("var c{c}: {ty} = v{};", one.start.0));
+                    let (c, ty) = (one.var.0, TypeName(self.kernel.ty(one.var)));
+                    out.line(format_args!("var c{c}: {ty} = v{};", one.start.0));
                 }
                 let open = format!(
                     "for (var v{0} = v{1}; v{0} < v{2}; v{0} += v{3}) {{",
                     var.0, start.0, end.0, step.0
                 );
                 out.block(open, |out| {
-                    carried.iter().for_each(|one| out.line(format!("let v{0} = c{0};", one.var.0)));
+                    carried.iter().for_each(|one| out.line(format_args!("let v{0} = c{0};", one.var.0)));
                     self.body(out, body);
-                    carried.iter().for_each(|one| out.line(format!("c{} = v{};", one.var.0, one.next.0)));
+                    carried
+                        .iter()
+                        .for_each(|one| out.line(format_args!("c{} = v{};", one.var.0, one.next.0)));
                 });
-                carried.iter().for_each(|one| out.line(format!("let v{} = c{};", one.out.0, one.var.0)));
+                carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::StoreShared(id, index, value) => {
                 let places = self.shared(self.kernel.ty(*value), *id, *index);
@@ -129,13 +135,18 @@ impl Emitter<'_> {
                     1 => format!("v{}", value.0),
                     _ => format!("v{}[{lane}]", value.0),
                 });
-                places.iter().zip(parts).for_each(|(place, part)| out.line(format!("{place} = {part};")));
+                places
+                    .iter()
+                    .zip(parts)
+                    .for_each(|(place, part)| out.line(format_args!("{place} = {part};")));
             }
             Stmt::Barrier(Among::Block) => out.line("workgroupBarrier();"),
             Stmt::Barrier(Among::Team) => out.line("storageBarrier();"),
             Stmt::Barrier(Among::Warp) => unreachable!("`legalize` makes these for PTX"),
             Stmt::Team(_) => unreachable!("legalize leaves shared memory and barriers"),
-            Stmt::If { cond, body } => out.block(format!("if v{} {{", cond.0), |out| self.body(out, body)),
+            Stmt::If { cond, body } => {
+                out.block(format_args!("if v{} {{", cond.0), |out| self.body(out, body))
+            }
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
         }
     }
@@ -144,11 +155,11 @@ impl Emitter<'_> {
         let (v, ty) = (value.0, self.kernel.ty(value));
         match constant {
             Const::Float(x) if !(x as f32).is_finite() => {
-                out.line(format!("var bits{v}: u32 = {:#x}u;", (x as f32).to_bits()));
-                out.line(format!("let v{v}: f32 = bitcast<f32>(bits{v});"));
+                out.line(format_args!("var bits{v}: u32 = {:#x}u;", (x as f32).to_bits()));
+                out.line(format_args!("let v{v}: f32 = bitcast<f32>(bits{v});"));
             }
             Const::Float(_) | Const::Int(_) | Const::Bool(_) => {
-                out.line(format!("let v{v}: {} = {};", self.type_name(ty), literal(constant, ty.dtype)));
+                out.line(format_args!("let v{v}: {} = {};", TypeName(ty), literal(constant, ty.dtype)));
             }
         }
     }
@@ -172,25 +183,24 @@ impl Emitter<'_> {
             }
             Expr::Apply(op, args) => {
                 let operands = self.kernel.ty(args[args.len() - 1]);
-                let names: Vec<String> = args.iter().map(|arg| format!("v{}", arg.0)).collect();
-                let (t, u) =
-                    (self.type_name(operands), self.type_name(Type { dtype: DType::U32, ..operands }));
+                let names: SmallVec<[Name; 4]> = args.iter().copied().map(Name).collect();
+                let (t, u) = (TypeName(operands), TypeName(Type { dtype: DType::U32, ..operands }));
                 fill(template(self.kernel, Dialect::Wgsl, *op, args), &names, &[("t", &t), ("u", &u)])
             }
-            Expr::Cast(arg) => format!("{}(v{})", self.type_name(ty), arg.0),
-            Expr::Bitcast(arg) => format!("bitcast<{}>(v{})", self.type_name(ty), arg.0),
-            Expr::Splat(arg) => format!("{}(v{})", self.type_name(ty), arg.0),
+            Expr::Cast(arg) => format!("{}(v{})", TypeName(ty), arg.0),
+            Expr::Bitcast(arg) => format!("bitcast<{}>(v{})", TypeName(ty), arg.0),
+            Expr::Splat(arg) => format!("{}(v{})", TypeName(ty), arg.0),
             Expr::Pack(args) => {
                 let args: Vec<String> = args.iter().map(|arg| format!("v{}", arg.0)).collect();
-                format!("{}({})", self.type_name(ty), args.join(", "))
+                format!("{}({})", TypeName(ty), args.join(", "))
             }
             Expr::Lane(arg, lane) => format!("v{}[{lane}]", arg.0),
-            Expr::LaneIndex => format!("{}(0u, 1u, 2u, 3u)", self.type_name(ty)),
+            Expr::LaneIndex => format!("{}(0u, 1u, 2u, 3u)", TypeName(ty)),
             Expr::Load(at) => self.load(ty, at),
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
             Expr::LoadShared(id, index) => match self.shared(ty, *id, *index).as_slice() {
                 [one] => one.clone(),
-                parts => format!("{}({})", self.type_name(ty), parts.join(", ")),
+                parts => format!("{}({})", TypeName(ty), parts.join(", ")),
             },
             Expr::ThreadId => "local".into(),
             Expr::BlockId => "group.y * groups.x + group.x".into(),
@@ -220,18 +230,18 @@ impl Emitter<'_> {
     fn load_where(&self, out: &mut Writer, value: Value, at: &At, mask: Value) {
         let (v, m, ty) = (value.0, mask.0, self.kernel.ty(value));
         let lanes_of = lanes(self.kernel.ty(mask));
-        out.line(format!("var c{v}: {};", self.type_name(ty)));
+        out.line(format_args!("var c{v}: {};", TypeName(ty)));
         match self.elements(ty, at, lanes_of) {
             Elements::Each(parts) if lanes_of > 1 => {
                 for (lane, part) in parts.iter().enumerate() {
-                    out.line(format!("if v{m}[{lane}] {{ c{v}[{lane}] = {part}; }}"));
+                    out.line(format_args!("if v{m}[{lane}] {{ c{v}[{lane}] = {part}; }}"));
                 }
             }
             Elements::Vector(_) | Elements::Each(_) => {
-                out.line(format!("if v{m} {{ c{v} = {}; }}", self.load(ty, at)));
+                out.line(format_args!("if v{m} {{ c{v} = {}; }}", self.load(ty, at)));
             }
         }
-        out.line(format!("let v{v}: {} = c{v};", self.type_name(ty)));
+        out.line(format_args!("let v{v}: {} = c{v};", TypeName(ty)));
     }
 
     fn load(&self, ty: Type, at: &At) -> String {
@@ -241,7 +251,7 @@ impl Emitter<'_> {
         match self.elements(ty, at, 1) {
             Elements::Vector(text) => text,
             Elements::Each(parts) if parts.len() == 1 => parts[0].clone(),
-            Elements::Each(parts) => format!("{}({})", self.type_name(ty), parts.join(", ")),
+            Elements::Each(parts) => format!("{}({})", TypeName(ty), parts.join(", ")),
         }
     }
 
@@ -251,11 +261,11 @@ impl Emitter<'_> {
             return self.store_narrow(out, at, value);
         }
         match self.elements(self.kernel.ty(value), at, 1) {
-            Elements::Vector(place) => out.line(format!("{place} = v{v};")),
-            Elements::Each(places) if places.len() == 1 => out.line(format!("{} = v{v};", places[0])),
+            Elements::Vector(place) => out.line(format_args!("{place} = v{v};")),
+            Elements::Each(places) if places.len() == 1 => out.line(format_args!("{} = v{v};", places[0])),
             Elements::Each(places) => {
                 for (lane, place) in places.iter().enumerate() {
-                    out.line(format!("{place} = v{v}[{lane}];"));
+                    out.line(format_args!("{place} = v{v}[{lane}];"));
                 }
             }
         }
@@ -299,13 +309,6 @@ impl Emitter<'_> {
 
     fn name(&self, buffer: BufferId) -> String {
         identifier('b', usize::from(buffer.0), &self.kernel.buffer(buffer).name)
-    }
-
-    fn type_name(&self, ty: Type) -> String {
-        match lanes(ty) {
-            1 => scalar(ty.dtype).into(),
-            lanes => vector(ty.dtype, lanes),
-        }
     }
 }
 
@@ -367,8 +370,27 @@ fn lanes(ty: Type) -> u8 {
     }
 }
 
-fn vector(dtype: DType, lanes: u8) -> String {
-    format!("vec{lanes}<{}>", scalar(dtype))
+/// A type as WGSL has it.
+#[derive(Clone, Copy)]
+struct TypeName(Type);
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match lanes(self.0) {
+            1 => f.write_str(scalar(self.0.dtype)),
+            lanes => write!(f, "vec{lanes}<{}>", scalar(self.0.dtype)),
+        }
+    }
+}
+
+/// The name of a value.
+#[derive(Clone, Copy)]
+struct Name(Value);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0.0)
+    }
 }
 
 fn scalar(dtype: DType) -> &'static str {

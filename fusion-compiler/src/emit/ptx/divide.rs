@@ -3,7 +3,7 @@
 //! `n / d` is the high half of `n · m`, shifted down by `s`, where `m = ⌈2^(w+s) / d⌉` has `w` bits and is too large by so little
 //! that no `n` shows it (Granlund and Montgomery 1994).
 
-use super::Emitter;
+use super::{Emitter, Register};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{Expr, IndexWidth, Value};
 use crate::ir::ops::Op;
@@ -47,7 +47,7 @@ impl Emitter<'_> {
     }
 
     /// Prints the quotient or the remainder of a position and a constant, and says whether it is one.
-    pub(super) fn divide(&mut self, op: Op, d: &[String], args: &[Value]) -> bool {
+    pub(super) fn divide(&mut self, op: Op, d: &[Register], args: &[Value]) -> bool {
         let is_rest = op == Op::IntRem;
         let &[position, by] = args else { return false };
         if !is_rest && op != Op::IntDiv {
@@ -65,20 +65,20 @@ impl Emitter<'_> {
             let position = self.lane(position, lane);
             match divisor {
                 Divisor::Power { mask, .. } if is_rest => {
-                    self.line(format!("and.b{width} {d}, {position}, {mask};"));
+                    self.line(format_args!("and.b{width} {d}, {position}, {mask};"));
                 }
                 Divisor::Power { shift, .. } => {
-                    self.line(format!("shr.u{width} {d}, {position}, {shift};"));
+                    self.line(format_args!("shr.u{width} {d}, {position}, {shift};"));
                 }
                 Divisor::Product { factor, shift } => {
                     let bank = self.bank(DType::Index);
                     let [high, quotient, product] = [(); 3].map(|()| self.register(bank));
-                    self.line(format!("mul.hi.u{width} {high}, {position}, {factor};"));
-                    let quotient = if is_rest { &quotient } else { d };
-                    self.line(format!("shr.u{width} {quotient}, {high}, {shift};"));
+                    self.line(format_args!("mul.hi.u{width} {high}, {position}, {factor};"));
+                    let quotient = if is_rest { quotient } else { *d };
+                    self.line(format_args!("shr.u{width} {quotient}, {high}, {shift};"));
                     if is_rest {
-                        self.line(format!("mul.lo.u{width} {product}, {quotient}, {by};"));
-                        self.line(format!("sub.u{width} {d}, {position}, {product};"));
+                        self.line(format_args!("mul.lo.u{width} {product}, {quotient}, {by};"));
+                        self.line(format_args!("sub.u{width} {d}, {position}, {product};"));
                     }
                 }
             }

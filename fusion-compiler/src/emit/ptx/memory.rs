@@ -1,7 +1,9 @@
 //! Reads and writes of memory: addresses, those of global memory each once, and as many elements at a time as there are side by
 //! side.
 
-use super::{Bank, Emitter, lanes, shared_name, suffix};
+use smallvec::smallvec;
+
+use super::{Bank, Emitter, Register, Registers, lanes, shared_name, suffix};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{At, Expr, IndexWidth, Lanes, SharedId, Type, Value};
@@ -65,7 +67,7 @@ impl Emitter<'_> {
 
     /// The terms of a position, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there
     /// outside of the loop, and where it unrolls that, what the loop adds is part of the instruction that reads or writes.
-    fn apart(&self, index: Value) -> Option<Vec<String>> {
+    fn apart(&self, index: Value) -> Option<Vec<Register>> {
         let mut terms = self.sums.get(&index)?.clone();
         terms.sort_by_key(|term| term.0);
         let differ = terms.first()?.0 < terms.last()?.0;
@@ -73,23 +75,23 @@ impl Emitter<'_> {
     }
 
     /// The address of each lane's element, or of the first one's.
-    fn element(&mut self, size: usize, at: &At) -> Vec<String> {
+    fn element(&mut self, size: usize, at: &At) -> Registers {
         let found = self.known.iter().find(|(buffer, index, _)| (*buffer, *index) == (at.buffer, at.index));
         if let Some((_, _, addresses)) = found {
             return addresses.clone();
         }
-        let base = self.addresses[usize::from(at.buffer.0)].clone();
+        let base = self.addresses[usize::from(at.buffer.0)];
         let terms = self.apart(at.index);
         let indices = self.registers[at.index.0 as usize].clone();
         let mad = if self.kernel.index == IndexWidth::Bits64 { "mad.lo.u64" } else { "mad.wide.u32" };
-        let mut beyond = |base: &str, index: &str| {
+        let mut beyond = |base: Register, index: Register| {
             let address = self.register(Bank::Bits64);
-            self.line(format!("{mad} {address}, {index}, {size}, {base};"));
+            self.line(format_args!("{mad} {address}, {index}, {size}, {base};"));
             address
         };
-        let addresses: Vec<String> = match terms {
-            Some(terms) => vec![terms.iter().fold(base, |base, term| beyond(&base, term))],
-            None => indices.iter().map(|index| beyond(&base, index)).collect(),
+        let addresses: Registers = match terms {
+            Some(terms) => smallvec![terms.into_iter().fold(base, beyond)],
+            None => indices.into_iter().map(|index| beyond(base, index)).collect(),
         };
         self.known.push((at.buffer, at.index, addresses.clone()));
         addresses
@@ -113,7 +115,7 @@ impl Emitter<'_> {
             if gathers {
                 return format!("[{}]", addresses[lane]);
             }
-            ahead(&addresses[0], (lane * at.stride as usize + at.phase as usize) * size)
+            ahead(addresses[0], (lane * at.stride as usize + at.phase as usize) * size)
         };
         (0..usize::from(lanes(ty))).map(lane).collect()
     }
@@ -123,38 +125,38 @@ impl Emitter<'_> {
     }
 
     /// The address of an element of shared memory.
-    fn shared(&mut self, id: SharedId, index: Value) -> String {
+    fn shared(&mut self, id: SharedId, index: Value) -> Register {
         let (base, place) = (self.register(Bank::Bits32), self.register(Bank::Bits32));
         let size = self.kernel.shared[usize::from(id.0)].dtype.size();
         let mut index = self.one(index);
         if self.kernel.index == IndexWidth::Bits64 {
             let narrow = self.register(Bank::Bits32);
-            self.line(format!("cvt.u32.u64 {narrow}, {index};"));
+            self.line(format_args!("cvt.u32.u64 {narrow}, {index};"));
             index = narrow;
         }
-        self.line(format!("mov.u32 {base}, {};", shared_name(id)));
-        self.line(format!("mad.lo.u32 {place}, {index}, {size}, {base};"));
+        self.line(format_args!("mov.u32 {base}, {};", shared_name(id)));
+        self.line(format_args!("mad.lo.u32 {place}, {index}, {size}, {base};"));
         place
     }
 
-    pub(super) fn load_shared(&mut self, id: SharedId, index: Value, d: &[String], dtype: DType) {
+    pub(super) fn load_shared(&mut self, id: SharedId, index: Value, d: &[Register], dtype: DType) {
         let (place, t) = (self.shared(id, index), suffix(self.kernel, dtype));
         for (i, d) in d.chunks(most(dtype)).enumerate() {
             let (vector, registers) = group(d);
-            self.line(format!("ld.shared{vector}.{t} {registers}, {};", ahead(&place, 16 * i)));
+            self.line(format_args!("ld.shared{vector}.{t} {registers}, {};", ahead(place, 16 * i)));
         }
     }
 
-    pub(super) fn store_shared(&mut self, id: SharedId, index: Value, registers: &[String], dtype: DType) {
+    pub(super) fn store_shared(&mut self, id: SharedId, index: Value, registers: &[Register], dtype: DType) {
         let (place, t) = (self.shared(id, index), suffix(self.kernel, dtype));
         for (i, registers) in registers.chunks(most(dtype)).enumerate() {
             let (vector, registers) = group(registers);
-            self.line(format!("st.shared{vector}.{t} {}, {registers};", ahead(&place, 16 * i)));
+            self.line(format_args!("st.shared{vector}.{t} {}, {registers};", ahead(place, 16 * i)));
         }
     }
 
     /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.
-    pub(super) fn load(&mut self, d: &[String], dtype: DType, at: &At, mask: &[String]) {
+    pub(super) fn load(&mut self, d: &[Register], dtype: DType, at: &At, mask: &[Register]) {
         let ty = Type { dtype, lanes: Lanes::Const(d.len() as u8) };
         let places = self.places(ty, at);
         let cached = if self.kernel.buffer(at.buffer).access == Access::Read { ".nc" } else { "" };
@@ -168,12 +170,15 @@ impl Emitter<'_> {
         } else if self.is_vector(ty, at) && mask.len() <= 1 {
             let (guard, together) = (guard(0), most(dtype));
             for (d, places) in d.chunks(together).zip(places.chunks(together)) {
-                let (lanes, registers) = (d.len(), d.join(", "));
-                self.line(format!("{guard}ld.global{cached}.v{lanes}.{t} {{{registers}}}, {};", places[0]));
+                let (lanes, registers) = (d.len(), list(d));
+                self.line(format_args!(
+                    "{guard}ld.global{cached}.v{lanes}.{t} {{{registers}}}, {};",
+                    places[0]
+                ));
             }
         } else {
             for (lane, (d, place)) in d.iter().zip(places).enumerate() {
-                self.line(format!("{}ld.global{cached}.{t} {d}, {place};", guard(lane)));
+                self.line(format_args!("{}ld.global{cached}.{t} {d}, {place};", guard(lane)));
             }
         }
     }
@@ -187,12 +192,12 @@ impl Emitter<'_> {
         } else if self.is_vector(ty, at) {
             let together = most(ty.dtype);
             for (registers, places) in registers.chunks(together).zip(places.chunks(together)) {
-                let (lanes, registers) = (registers.len(), registers.join(", "));
-                self.line(format!("st.global.v{lanes}.{t} {}, {{{registers}}};", places[0]));
+                let (lanes, registers) = (registers.len(), list(registers));
+                self.line(format_args!("st.global.v{lanes}.{t} {}, {{{registers}}};", places[0]));
             }
         } else {
             for (register, place) in registers.iter().zip(places) {
-                self.line(format!("st.global.{t} {place}, {register};"));
+                self.line(format_args!("st.global.{t} {place}, {register};"));
             }
         }
     }
@@ -204,41 +209,41 @@ impl Emitter<'_> {
     }
 
     /// Reads words, and takes the elements out of them. What is not read is 0.
-    fn load_words(&mut self, d: &[String], at: &At, place: &str, (guard, cached): (&str, &str)) {
+    fn load_words(&mut self, d: &[Register], at: &At, place: &str, (guard, cached): (&str, &str)) {
         let bits = self.kernel.buffer(at.buffer).dtype.bits() as usize;
-        let words: Vec<String> = (0..d.len() * bits / 32).map(|_| self.register(Bank::Bits32)).collect();
+        let words: Registers = (0..d.len() * bits / 32).map(|_| self.register(Bank::Bits32)).collect();
         if !guard.is_empty() {
-            words.iter().for_each(|word| self.line(format!("mov.b32 {word}, 0;")));
+            words.iter().for_each(|word| self.line(format_args!("mov.b32 {word}, 0;")));
         }
         let (vector, registers) = group(&words);
-        self.line(format!("{guard}ld.global{cached}{vector}.u32 {registers}, {place};"));
+        self.line(format_args!("{guard}ld.global{cached}{vector}.u32 {registers}, {place};"));
         for (word, d) in words.iter().zip(d.chunks(32 / bits)) {
             for (i, d) in d.iter().enumerate() {
                 match (bits, i) {
-                    (16, 0) => self.line(format!("and.b32 {d}, {word}, 0xffff;")),
-                    (16, _) => self.line(format!("shr.u32 {d}, {word}, 16;")),
-                    (_, i) => self.line(format!("bfe.u32 {d}, {word}, {}, 8;", 8 * i)),
+                    (16, 0) => self.line(format_args!("and.b32 {d}, {word}, 0xffff;")),
+                    (16, _) => self.line(format_args!("shr.u32 {d}, {word}, 16;")),
+                    (_, i) => self.line(format_args!("bfe.u32 {d}, {word}, {}, 8;", 8 * i)),
                 }
             }
         }
     }
 
     /// Writes elements as words.
-    fn store_words(&mut self, registers: &[String], at: &At, place: &str) {
-        let mut parts = registers.to_vec();
+    fn store_words(&mut self, registers: &[Register], at: &At, place: &str) {
+        let mut parts = Registers::from_slice(registers);
         if self.kernel.buffer(at.buffer).dtype.size() == 1 {
             parts = self.pairs(&parts, "0x7740");
         }
         let words = self.pairs(&parts, "0x5410");
         let (vector, registers) = group(&words);
-        self.line(format!("st.global{vector}.u32 {place}, {registers};"));
+        self.line(format_args!("st.global{vector}.u32 {place}, {registers};"));
     }
 
     /// Bytes of one register and the next, picked and put together.
-    fn pairs(&mut self, registers: &[String], bytes: &str) -> Vec<String> {
-        let pair = |pair: &[String]| {
+    fn pairs(&mut self, registers: &[Register], bytes: &str) -> Registers {
+        let pair = |pair: &[Register]| {
             let both = self.register(Bank::Bits32);
-            self.line(format!("prmt.b32 {both}, {}, {}, {bytes};", pair[0], pair[1]));
+            self.line(format_args!("prmt.b32 {both}, {}, {}, {bytes};", pair[0], pair[1]));
             both
         };
         registers.chunks(2).map(pair).collect()
@@ -250,14 +255,18 @@ fn most(dtype: DType) -> usize {
     16 / dtype.size().max(4)
 }
 /// Registers of an access: how many at once, and which.
-fn group(registers: &[String]) -> (String, String) {
+fn group(registers: &[Register]) -> (String, String) {
     match registers {
-        [one] => (String::new(), one.clone()),
-        all => (format!(".v{}", all.len()), format!("{{{}}}", all.join(", "))),
+        [one] => (String::new(), one.to_string()),
+        all => (format!(".v{}", all.len()), format!("{{{}}}", list(all))),
     }
 }
 
+fn list(registers: &[Register]) -> String {
+    registers.iter().map(Register::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// So many bytes after an address.
-fn ahead(address: &str, bytes: usize) -> String {
+fn ahead(address: Register, bytes: usize) -> String {
     if bytes == 0 { format!("[{address}]") } else { format!("[{address}+{bytes}]") }
 }

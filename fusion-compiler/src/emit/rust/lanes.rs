@@ -104,10 +104,10 @@ impl Emitter<'_> {
             let is_light = folds.is_empty() && lanes.len() <= STREAMED_MAX;
             let streamed: Vec<usize> = streamed.filter(|_| is_light).collect();
             if let Some(Place::Buffer(buffer)) = streamed.first().map(|&i| run.streams[i].memory) {
-                out.line(format!("let streams = {}.streams();", self.name(buffer)));
+                out.line(format_args!("let streams = {}.streams();", self.name(buffer)));
             }
             for (i, stream) in run.streams.iter().enumerate() {
-                out.line(format!("let p{i} = {};", self.run(stream, len)));
+                out.line(format_args!("let p{i} = {};", self.run(stream, len)));
             }
             let len = self.operand(len);
             let fetched = self.fetched(&run);
@@ -131,7 +131,7 @@ impl Emitter<'_> {
             [&fold.left, &fold.right].map(|values| format!("{}: {part}", tuple(&names(values))));
         let params = [left, right].into_iter().chain(types).collect::<Vec<_>>().join(", ");
         out.line("#[inline(always)]");
-        out.block(format!("fn f{number}({params}) -> {part} {{"), |out| out.text += &inside.text);
+        out.block(format_args!("fn f{number}({params}) -> {part} {{"), |out| out.text += &inside.text);
         let is_one = matches!(*fold.out, [out] if self.kernel.ty(out).dtype.is_int());
         Combine { number, fold, captured, is_one }
     }
@@ -148,23 +148,23 @@ impl Emitter<'_> {
         let counts = asks_for_lanes(self.kernel, lanes);
         let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
         for (i, stream) in streams.iter().enumerate() {
-            inside.line(format!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
+            inside.line(format_args!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
         }
         let own: FxHashSet<Value> = lanes.iter().flat_map(Stmt::made).collect();
         let pays = self.dialect == Dialect::Cpu && combines.is_empty() && copies::pays(lanes);
         if pays {
-            inside.line(format!("let whole = count - count % {};", COPIES * VECTOR_LANES));
+            inside.line(format_args!("let whole = count - count % {};", COPIES * VECTOR_LANES));
             self.copies(&mut inside, lanes, &streams, counts, &own);
         }
         let rest = if pays { "whole" } else { "0" };
-        inside.block(format!("for j in {rest}..count {{"), |out| {
+        inside.block(format_args!("for j in {rest}..count {{"), |out| {
             if counts {
                 out.line("let lane = first + j;");
             }
             self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
             for combine in &combines {
                 let (part, one) = (combine.of_lane(), tuple(&self.operands(&combine.fold.over)));
-                out.line(format!("{part} = {};", combine.call(&part, &one)));
+                out.line(format_args!("{part} = {};", combine.call(&part, &one)));
             }
         });
         let (captured, types) = self.captured(&inside.text, &own);
@@ -184,7 +184,7 @@ impl Emitter<'_> {
         }));
         params.extend(types);
         out.line("#[inline(always)]");
-        out.block(format!("fn lanes({}) {{", params.join(", ")), |out| out.text += &inside.text);
+        out.block(format_args!("fn lanes({}) {{", params.join(", ")), |out| out.text += &inside.text);
         VectorLoop { streams, counts, combines, captured }
     }
 
@@ -198,13 +198,13 @@ impl Emitter<'_> {
         own: &FxHashSet<Value>,
     ) {
         let together = COPIES * VECTOR_LANES;
-        out.block(format!("for at in (0..whole).step_by({together}) {{"), |out| {
+        out.block(format_args!("for at in (0..whole).step_by({together}) {{"), |out| {
             for (i, stream) in streams.iter().enumerate() {
-                out.line(format!("let p{i} = {}p{i}[at..][..{together}];", self.borrow(stream)));
+                out.line(format_args!("let p{i} = {}p{i}[at..][..{together}];", self.borrow(stream)));
             }
-            out.block(format!("for j in 0..{VECTOR_LANES} {{"), |out| {
+            out.block(format_args!("for j in 0..{VECTOR_LANES} {{"), |out| {
                 for copy in (0..COPIES).filter(|_| counts) {
-                    out.line(format!("let lane_{copy} = first + at + j + {};", VECTOR_LANES * copy));
+                    out.line(format_args!("let lane_{copy} = first + at + j + {};", VECTOR_LANES * copy));
                 }
                 self.side_by_side(out, lanes, own, |out, stmt| self.lane_stmt(out, stmt, streams));
             });
@@ -262,7 +262,7 @@ impl Emitter<'_> {
     fn fetch(&self, out: &mut Writer, fetched: &[usize], name: &str) {
         if !fetched.is_empty() {
             let runs: Vec<String> = fetched.iter().map(|i| format!("fetch(&*{name}{i});")).collect();
-            out.line(format!("if fetches {{ {} }}", runs.join(" ")));
+            out.line(format_args!("if fetches {{ {} }}", runs.join(" ")));
         }
     }
 
@@ -280,22 +280,22 @@ impl Emitter<'_> {
         let is_short = len.parse::<usize>().is_ok_and(|len| len <= FETCH_LANES);
         if streamed.is_empty() && (fetched.is_empty() || is_short) {
             self.fetch(out, fetched, "p");
-            out.line(format!("{};", run.call(len, "0", |i| format!("p{i}"), part)));
+            out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"), part)));
             return;
         }
         for &i in streamed {
             let element = self.element_of_run(&run.streams[i]);
-            out.line(format!("let mut o{i} = [0 as {element}; {STREAM_LANES}];"));
+            out.line(format_args!("let mut o{i} = [0 as {element}; {STREAM_LANES}];"));
         }
         let strips = [("streams", STREAM_LANES, streamed), ("fetches", FETCH_LANES, fetched)];
         let some = strips.iter().filter(|(.., runs)| !runs.is_empty());
         let some: String = some.map(|(which, lanes, _)| format!("if {which} {{ {lanes} }} else ")).collect();
-        out.line(format!("let strip = {some}{{ {len} }};"));
+        out.line(format_args!("let strip = {some}{{ {len} }};"));
         out.line("let mut start = 0;");
-        out.block(format!("while start < {len} {{"), |out| {
-            out.line(format!("let count = usize::min({len} - start, strip);"));
+        out.block(format_args!("while start < {len} {{"), |out| {
+            out.line(format_args!("let count = usize::min({len} - start, strip);"));
             for (i, stream) in run.streams.iter().enumerate() {
-                out.line(format!("let q{i} = {}p{i}[start..][..count];", self.borrow(stream)));
+                out.line(format_args!("let q{i} = {}p{i}[start..][..count];", self.borrow(stream)));
             }
             self.fetch(out, fetched, "q");
             let of_strip = |i: usize| {
@@ -305,11 +305,11 @@ impl Emitter<'_> {
                     format!("q{i}")
                 }
             };
-            out.line(format!("{};", run.call("count", "start", of_strip, part)));
+            out.line(format_args!("{};", run.call("count", "start", of_strip, part)));
             if !streamed.is_empty() {
                 let stores: Vec<String> =
                     streamed.iter().map(|i| format!("stream(q{i}, &o{i}[..count]);")).collect();
-                out.line(format!("if streams {{ {} }}", stores.join(" ")));
+                out.line(format_args!("if streams {{ {} }}", stores.join(" ")));
             }
             out.line("start += count;");
         });
@@ -323,7 +323,7 @@ impl Emitter<'_> {
             for (f, combine) in run.combines.iter().enumerate() {
                 let identity = tuple(&self.operands(&combine.fold.identity));
                 let parts = if combine.is_one { identity } else { format!("[{identity}; {FOLD_LANES}]") };
-                out.line(format!("let mut {name}{f} = {parts};"));
+                out.line(format_args!("let mut {name}{f} = {parts};"));
             }
         };
         parts(out, "a");
@@ -331,10 +331,10 @@ impl Emitter<'_> {
             self.strips(out, len, run, (&[], fetched), "a");
         } else {
             self.rounds(out, len, run, fetched);
-            out.line(format!("let left = {len} % {FOLD_LANES};"));
+            out.line(format_args!("let left = {len} % {FOLD_LANES};"));
             out.block("if left > 0 {", |out| {
                 parts(out, "l");
-                out.line(format!(
+                out.line(format_args!(
                     "{};",
                     run.call("left", &format!("{len} - left"), |i| format!("t{i}"), "l")
                 ));
@@ -361,15 +361,18 @@ impl Emitter<'_> {
     fn rounds(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
         for (i, stream) in run.streams.iter().enumerate() {
             let chunks = self.as_chunks(stream);
-            out.line(format!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
+            out.line(format_args!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
         }
-        out.block(format!("for round in 0..{len} / {FOLD_LANES} {{"), |out| {
+        out.block(format_args!("for round in 0..{len} / {FOLD_LANES} {{"), |out| {
             for (i, stream) in run.streams.iter().enumerate() {
-                out.line(format!("let p{i} = {}q{i}[round];", self.borrow(stream)));
+                out.line(format_args!("let p{i} = {}q{i}[round];", self.borrow(stream)));
             }
             self.fetch(out, fetched, "p");
             let first = format!("round * {FOLD_LANES}");
-            out.line(format!("{};", run.call(&FOLD_LANES.to_string(), &first, |i| format!("p{i}"), "a")));
+            out.line(format_args!(
+                "{};",
+                run.call(&FOLD_LANES.to_string(), &first, |i| format!("p{i}"), "a")
+            ));
         });
     }
 
@@ -465,13 +468,13 @@ impl Emitter<'_> {
         match stmt {
             Stmt::Let(value, expr) => {
                 let dtype = scalar(self.kernel.ty(*value).dtype);
-                out.line(format!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, streams)));
+                out.line(format_args!("let v{}: {dtype} = {};", value.0, self.expr(*value, expr, streams)));
             }
             Stmt::Store(at, value) => {
-                out.line(format!("{} = {};", self.lane_element(at, streams), self.stored(at, *value)));
+                out.line(format_args!("{} = {};", self.lane_element(at, streams), self.stored(at, *value)));
             }
             Stmt::StoreShared(id, index, value) => {
-                out.line(format!("{} = {};", held_element(*id, *index, streams), self.operand(*value)));
+                out.line(format_args!("{} = {};", held_element(*id, *index, streams), self.operand(*value)));
             }
             Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")

@@ -106,8 +106,8 @@ impl Emitter<'_> {
             let position = self.position(at, lane.into());
             let (place, shift) =
                 (format!("{name}[({position}) >> {}u]", layout.log), layout.shift(&position));
-            out.line(format!("atomicAnd(&{place}, ~({:#x}u << {shift}));", layout.mask()));
-            out.line(format!("atomicOr(&{place}, {bits} << {shift});"));
+            out.line(format_args!("atomicAnd(&{place}, ~({:#x}u << {shift}));", layout.mask()));
+            out.line(format_args!("atomicOr(&{place}, {bits} << {shift});"));
         }
     }
 
