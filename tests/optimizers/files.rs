@@ -66,6 +66,20 @@ fn refusal(rule: impl Into<Rule>, bytes: &[u8]) -> String {
     load(rule.into(), bytes).expect_err("it is wrong").to_string()
 }
 
+/// The longest name that file systems have leaves no room for more beside it.
+#[test]
+fn long_names_are_saved() -> Result<()> {
+    let (path, mut params) = (fresh_path(), params(0)?);
+    for name in ["x".repeat(255), "é".repeat(127)] {
+        let path = path.with_file_name(name);
+        let mut optimizer = Optimizer::new(AdamW::default(), &params)?;
+        optimizer.save(&path, &params)?;
+        optimizer.load(&path, &mut params)?;
+        fs::remove_file(&path).expect("it was written");
+    }
+    Ok(())
+}
+
 /// What is restored is what was saved, to the last digit, whatever the optimizer was made with.
 #[test]
 fn options_are_saved() -> Result<()> {

@@ -351,11 +351,11 @@ pub(super) fn read_file<R>(
 
 /// Puts a file in the place of another, which stays until the new one is whole.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    // Other threads and processes may save in the same place.
+    // Other threads and processes may save in the same place, and a name may be as long as names can be.
     static SAVED: AtomicU64 = AtomicU64::new(0);
-    name.push(format!(".{}.{}.part", std::process::id(), SAVED.fetch_add(1, Relaxed)));
-    let part = path.with_file_name(name);
+    let name: String = path.file_name().unwrap_or_default().to_string_lossy().chars().take(32).collect();
+    let (process, number) = (std::process::id(), SAVED.fetch_add(1, Relaxed));
+    let part = path.with_file_name(format!("{name}.{process}.{number}.part"));
     let written = File::create(&part).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
