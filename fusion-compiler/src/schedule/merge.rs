@@ -1,7 +1,7 @@
 //! What is combined relative to what else is combined, in one run along the parts of a row.
 //!
-//! The squares of the distances from the mean, the distances from the largest and their exponentials, and where the largest is
-//! take two runs along a row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is
+//! The distances from the mean and their squares, those from the largest and their exponentials, and where the largest is take two
+//! runs along a row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is
 //! relative to the row's follows from both.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,12 @@ use crate::ir::ops::Op;
 /// A reduction that can be made of parts, although it needs another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merge {
-    /// `Σ (t − m)²` where `m` is the mean of `t`.
-    Squares {
-        /// The sum of squares.
+    /// `Σ (t − m)²`, or `Σ (t − m)`, where `m` is the mean of `t`.
+    FromMean {
+        /// The sum.
         reduce: NodeId,
+        /// Whether of squares.
+        squares: bool,
         /// `m`.
         mean: NodeId,
         /// `Σ t`.
@@ -68,21 +70,22 @@ pub(super) fn merges(
 ) -> Vec<Merge> {
     let inside = |merge: &Merge| merge.needs().iter().all(|id| group.nodes.contains(id));
     let merge = |id| {
-        let squares = squares(graph, group, id, known);
+        let from_mean = from_mean(graph, group, id, known);
         let largest = || exponentials(graph, id, known).or_else(|| distances(graph, id, known));
-        squares.or_else(largest).or_else(|| places(graph, id, known))
+        from_mean.or_else(largest).or_else(|| places(graph, id, known))
     };
     candidates.filter_map(merge).filter(inside).collect()
 }
 
-fn squares(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
-    let (axes, square) = combined(graph, reduce, Reduce::Sum)?;
-    let [distance, same] = operands(graph, square, Op::Mul)?;
+fn from_mean(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
+    let (axes, term) = combined(graph, reduce, Reduce::Sum)?;
+    let square = operands(graph, term, Op::Mul).filter(|[distance, same]| distance == same);
+    let (distance, squares) = square.map_or((term, false), |[distance, _]| (distance, true));
     let [of, mean] = operands(graph, distance, Op::Sub)?;
     let [sum, count] = operands(graph, mean, Op::Div)?;
     let all_elements =
         combined(graph, sum, Reduce::Sum)? == (axes, of) && is_count(graph, group, count, axes);
-    (distance == same && known.contains(&sum) && all_elements).then_some(Merge::Squares { reduce, mean, sum })
+    (known.contains(&sum) && all_elements).then_some(Merge::FromMean { reduce, squares, mean, sum })
 }
 
 fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
@@ -190,7 +193,7 @@ impl Merge {
     /// The reduction.
     pub(super) fn reduce(&self) -> NodeId {
         match *self {
-            Merge::Squares { reduce, .. }
+            Merge::FromMean { reduce, .. }
             | Merge::Exponentials { reduce, .. }
             | Merge::Distances { reduce, .. }
             | Merge::Places { reduce, .. } => reduce,
@@ -200,7 +203,7 @@ impl Merge {
     /// What the group has to compute for it.
     fn needs(&self) -> Vec<NodeId> {
         match *self {
-            Merge::Squares { mean, sum, .. } => vec![mean, sum],
+            Merge::FromMean { mean, sum, .. } => vec![mean, sum],
             Merge::Exponentials { difference, shift, most, .. } => vec![difference, shift, most],
             Merge::Distances { difference, most, .. } => vec![difference, most],
             Merge::Places { found, instead, most, .. } => vec![found, instead, most],
@@ -210,7 +213,7 @@ impl Merge {
     /// What stands in the place of a node where parts are combined, if something does: the mean and the largest of the part.
     pub(super) fn of_part(&self, id: NodeId, node: &Node, copy: &mut Copy, cut: &Cut) -> Option<NodeId> {
         match *self {
-            Merge::Squares { mean, sum, .. } if mean == id => {
+            Merge::FromMean { mean, sum, .. } if mean == id => {
                 let sum = copy.of(sum);
                 let mut write = Writer { graph: &mut copy.graph, span: node.span };
                 let count = write.count(cut);
@@ -225,7 +228,7 @@ impl Merge {
                 Some(write.apply(Op::Sub, &[of, shift]))
             }
             // What is compared with the largest is so with that of the part.
-            Merge::Squares { .. }
+            Merge::FromMean { .. }
             | Merge::Exponentials { .. }
             | Merge::Distances { .. }
             | Merge::Places { .. } => None,
@@ -237,20 +240,20 @@ impl Merge {
         let own = partials[&self.reduce()];
         let span = copy.graph.node(own).span;
         match *self {
-            // The squares of the distances from another mean are more by that of the means, for each element (Chan,
+            // Distances from another mean are more by that of the means, for each element, and their squares by its square (Chan,
             // Golub and LeVeque 1979).
-            Merge::Squares { mean, sum, .. } => {
+            Merge::FromMean { squares, mean, sum, .. } => {
                 let mean = copy.of(mean);
                 let mut write = Writer { graph: &mut copy.graph, span };
                 let count = write.count(cut);
                 let of_part = write.mean(cut, partials[&sum], count);
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
-                let square = write.apply(Op::Mul, &[distance, distance]);
-                let more = write.apply(Op::Mul, &[count, square]);
+                let each = if squares { write.apply(Op::Mul, &[distance, distance]) } else { distance };
+                let more = write.apply(Op::Mul, &[count, each]);
                 let all = write.apply(Op::Add, &[own, more]);
                 match cut.turns {
                     None => all,
-                    // Nothing times an infinite square is no number.
+                    // Nothing times an infinite distance is no number.
                     Some(_) => {
                         let zero = write.literal(0.0);
                         let none = write.apply(Op::Eq, &[count, zero]);
