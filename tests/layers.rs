@@ -203,6 +203,28 @@ fn statistics_of_rows_columns_and_all() {
     });
 }
 
+/// The mean is rounded by more than a thousandth of the smaller deviations.
+#[test]
+fn deviations_from_a_large_mean() {
+    on_devices(|device| {
+        for (n, d) in EXTENTS.into_iter().filter(|(n, d)| n * d > 1) {
+            let data: Vec<f32> = numbers(n * d, 7).into_iter().map(|x| 1e4 + 0.1 * x).collect();
+            let x = Tensor::from_slice(device, &data, [n, d])?;
+            let rows = rows(&data, d);
+            let (var, std, ..) = statistics(&x)?;
+            let deviation = each(&rows, |row| variance(row).sqrt());
+            check(device, "var", &var.to_vec()?, &each(&rows, variance), (ulps(8.0), 0.0));
+            check(device, "std", &std.to_vec()?, &deviation, (ulps(8.0), 0.0));
+            let (all, _) = of_all(&x)?;
+            check(device, "var of all", &[all.item()?], &[variance(&rows.concat())], (ulps(8.0), 0.0));
+            let columns: Vec<Vec<f64>> = (0..d).map(|i| rows.iter().map(|row| row[i]).collect()).collect();
+            let deviation = each(&columns, |column| variance(column).sqrt());
+            check(device, "std of columns", &of_columns(&x)?.to_vec()?, &deviation, (ulps(8.0), 0.0));
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn batch_statistics() {
     on_devices(|device| {
