@@ -158,6 +158,12 @@ pub enum Error {
         /// The shape asked for.
         shape: Shape,
     },
+    /// A tensor that has not just one element is asked for it.
+    #[error("`item` reads the only element of a tensor, and this one has shape {shape}; `to_vec` reads all")]
+    NotOne {
+        /// The tensor's shape.
+        shape: Shape,
+    },
     /// An argument or result is of another element type.
     #[error("{what} is of {expected}, but a tensor of {got} was given; cast it first")]
     Dtype {

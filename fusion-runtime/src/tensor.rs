@@ -251,8 +251,11 @@ impl<T: Element> Tensor<T> {
     /// Waits for the only element of a tensor of one.
     ///
     /// # Errors
-    /// `Error::Shape` if it has another number of elements; as `to_vec`.
+    /// `Error::NotOne` if it has another number of elements; as `to_vec`.
     pub fn item(&self) -> Result<T> {
+        if self.len() != 1 {
+            return Err(Error::NotOne { shape: self.shape().clone() });
+        }
         let mut element = [T::default()];
         self.copy_to_slice(&mut element)?;
         Ok(element[0])

@@ -128,8 +128,8 @@ fn headers_that_lie_are_refused() -> Result<()> {
     let rule = AdamW::default();
     let file = saved(rule.into())?;
     for (from, to, expect) in [
-        ("\"version\":\"6\"", "\"version\":\"5\"", "in version `5`, not `AdamW` in version `6`"),
-        ("\"version\":\"6\"", "\"edition\":\"6\"", "in version ``"),
+        ("\"version\":\"6\"", "\"version\":\"5\"", "is of version `5`, and this reads version `6`"),
+        ("\"version\":\"6\"", "\"edition\":\"6\"", "is of version ``"),
         ("\"calls\":\"2\"", "\"calls\":\"-2\"", "`calls`: invalid digit"),
         ("\"calls\":\"2\"", "\"calls\":\"0\"", "0 steps, of which 1 were skipped"),
         ("\"calls\":\"2\"", "\"calls\":\"18446744073709551615\"", "18446744073709551615 steps"),

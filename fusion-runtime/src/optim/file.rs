@@ -270,11 +270,11 @@ impl Facts {
         let known = |name: &str| metadata.and_then(|metadata| metadata.get(name)).map(String::as_str);
         let fact = |name: &str| known(name).unwrap_or("");
         let (version, optimizer) = (fact("version"), fact("optimizer"));
-        if version != VERSION || optimizer != rule.name() {
-            return Err(format!(
-                "holds `{optimizer}` in version `{version}`, not `{}` in version `{VERSION}`",
-                rule.name(),
-            ));
+        if version != VERSION {
+            return Err(format!("is of version `{version}`, and this reads version `{VERSION}`"));
+        }
+        if optimizer != rule.name() {
+            return Err(format!("holds the state of `{optimizer}`, not of `{}`", rule.name()));
         }
         let number = |name: &str| fact(name).parse::<u64>().map_err(|why| format!("`{name}`: {why}"));
         let (calls, skipped) = (number("calls")?, number("skipped")?);
