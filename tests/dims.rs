@@ -53,6 +53,24 @@ fuse! {
     }
 }
 
+fuse! {
+    /// Parts of known extents, which have names or none.
+    pub(crate) fn pooled(x: f32[B, H, W]) -> f32[B, PH, PW] {
+        max(split(split(x, H -> (PH, R = 2)), W -> (PW, S = 3)), (R, S))
+    }
+    pub(crate) fn interleaved(x: f32[N, C]) -> f32[N, C] {
+        let pairs = x.split(C -> (K, P = 2));
+        merge(pairs + if index(P) == 0 { 0.0 } else { 100.0 }, (K, P = 2) -> C)
+    }
+    fn least(x, C: dim) { min(rename(split(x, C -> (G, 2)), 2 -> R), R) }
+    /// What is reduced along is made by what is reduced.
+    pub(crate) fn least_of_pairs(x: f32[C]) -> f32[] { sum(least(x, C)) }
+    /// A number compares where no dim goes by it.
+    pub(crate) fn most_of_pairs(x: f32[C]) -> (f32[], f32[]) {
+        (sum(max(split(x, C -> (G, P = 2)), P)), sum(max(x, 2)))
+    }
+}
+
 /// Whole numbers, so that sums are exact.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 37 % 23) as f32 - 11.0).collect()
@@ -166,6 +184,32 @@ fn sums_of_patches() {
             (0..6).map(|i| a[(p * 2 + i / 3) * 6 + q * 3 + i % 3] * b[i]).sum()
         };
         assert_eq!(patches(&x, &y)?.to_vec()?, grid(2, 2, patch), "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn parts_of_known_extents() {
+    on_devices(|device| {
+        let (b, h, w) = (2, 4, 9);
+        let a = numbers(b * h * w);
+        let x = Tensor::from_slice(device, &a, [b, h, w])?;
+        let most = |i: usize, j: usize| {
+            let (batch, row) = (i / (h / 2), i % (h / 2));
+            let at = |k: usize| a[(batch * h + 2 * row + k / 3) * w + 3 * j + k % 3];
+            (0..6).map(at).fold(f32::NEG_INFINITY, f32::max)
+        };
+        assert_eq!(pooled(&x)?.to_vec()?, grid(b * h / 2, w / 3, most), "{device}");
+        let x = Tensor::from_slice(device, &a, [9, 8])?;
+        let expected = grid(9, 8, |i, j| a[8 * i + j] + if j % 2 == 0 { 0.0 } else { 100.0 });
+        assert_eq!(interleaved(&x)?.to_vec()?, expected, "{device}");
+        let pairs = Tensor::from_slice(device, &[1.0, 20.0, 30.0, 0.5], [4])?;
+        let (most, compared) = most_of_pairs(&pairs)?;
+        assert_eq!([most.item()?, compared.item()?], [50.0, 54.0], "{device}");
+        assert_eq!(least_of_pairs(&pairs)?.item()?, 1.5, "{device}");
+        let odd = Tensor::zeros(device, [1, 3, 3])?;
+        let error = pooled(&odd).map(drop).expect_err("3 rows are no pairs").to_string();
+        assert_eq!(error, "`pooled`: dim `H` is 3, but it is [PH, R] together, which come to 1 × 2");
         Ok(())
     });
 }

@@ -78,6 +78,15 @@ pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a s
     }
 }
 
+/// Names, one after another.
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    match names.pop() {
+        Some(last) if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+        last => last.unwrap_or_default(),
+    }
+}
+
 /// Letters to add, drop, change or swap with their neighbour (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
@@ -215,6 +224,7 @@ catalogue! {
     unknown_dim_inline(name) = "there is no dim `{name}` here: the inline form has the dims of its tensors, and a `fn` takes another as `{name}: dim`";
     function_as_value(name) = "`{name}` is a function: call it, `{name}(…)`";
     dtype_called(name) = "`{name}` is a dtype: a cast is written `x as {name}`";
+    said_otherwise(name, how) = "there is no function `{name}`: {how}";
     function_later(name) = "`{name}` is not available yet";
     scalar_in_item() = "`scalar(…)` belongs to the inline form: here a scalar is a parameter, like `lr: f32`";
     duplicate_function(name) = "there are two functions `{name}` in this block: rename one";
@@ -224,6 +234,8 @@ catalogue! {
     name_clash(name, first, second) = "`{name}` is {first} and {second}: give one of them its own name";
     unused_but_dims(name, dims, params) = "of the parameter `{name}` only {dims} is used: call it `_{name}`, or write `{params}` to take extents from the caller";
     unused_param(name) = "the parameter `{name}` is never used: use it, remove it, or call it `_{name}`";
+    hides_function(name) = "`{name}` calls itself, because its name hides the language's own `{name}`: give it another";
+    private_uncalled(name) = "nothing calls `{name}`: without `pub` it is for this `fuse!` alone; write `pub fn {name}`, or `pub(self) fn {name}` to call it from this module alone";
     recursion(name) = "`{name}` calls itself: functions are expanded at each call, so none can";
     not_callable_in_place(name) = "`{name}` has `&mut` parameters: calling such a function from another one is not available yet";
     no_value(name) = "`{name}` gives no value: end its body with an expression, without `;`";
@@ -256,12 +268,13 @@ catalogue! {
     split_arguments() = "`split` takes a value and a dim with what it is split into: write `split(x, C -> (H, D))`";
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";
     wants_classes(function, is) = "`{function}` takes classes as `i32` or `u32`, this is {is}: write `… as i32`";
+    extent_of_part(name) = "the extent of `{name}` is a whole number that is written here, as in `split(x, C -> (H, {name} = 2))`";
     part_is_value(name) = "`{name}` is a value: a dim is split into dims and whole numbers that are written in the source";
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
     split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
-    split_common(first, second) = "this value has `{first}` and `{second}`, which have a part in common: rename one of them first, as in `rename(x, {second} -> Other)`";
+    split_common(first, second) = "this value has `{first}` and `{second}`, which have a part in common: name parts that are to differ, as in `split(x, {second} -> (Outer, Inner = 2))`, or rename one of the dims first, as in `rename(x, {second} -> Other)`";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";
     flip_arguments() = "`flip` takes a value and a dim: write `flip(x, D)`";
     roll_arguments() = "`roll` takes a value, a dim and a distance: write `roll(x, D, 1)`";

@@ -26,9 +26,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     {
         return expand(b, env, at, (function, Origin::Block), args);
     }
-    if let Some(kind) = reduce::Kind::from_name(name)
-        && reduce::is_reduction(b, env, kind, args)
-    {
+    if let Some(kind) = reduce::Kind::from_name(name) {
         return reduce::reduce(b, env, at, kind, args);
     }
     if let Some(kind) = index::Kind::from_name(name) {
@@ -66,6 +64,9 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     if DType::from_name(name).is_some() {
         return b.error_here(at, diag::dtype_called(name));
     }
+    if let Some(how) = instead(name) {
+        return b.error_here(at, diag::said_otherwise(name, how));
+    }
     let near = diag::did_you_mean(name, function_names(b));
     if near.is_empty() && b.form != Form::Function && b.frames.is_empty() {
         return b.error(at, diag::unknown_function_inline(name, if args.is_empty() { "" } else { "…" }));
@@ -94,6 +95,30 @@ fn function_names<'b>(b: &'b Builder<'_>) -> impl Iterator<Item = &'b str> {
     let table = Op::ALL.iter().map(|op| op.info().name).filter(|name| !name.is_empty());
     let library = library::functions().iter().map(|function| function.name.text.as_str());
     block.chain(table).chain(library).chain(reduce::NAMES).chain(LATER)
+}
+
+/// Whether the language itself has a function of this name.
+fn is_own(name: &str) -> bool {
+    table_op(name).is_some() || library::forms(name).next().is_some() || reduce::NAMES.contains(&name)
+}
+
+/// What says in this language what other libraries have a function for.
+fn instead(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "transpose" | "permute" | "swapaxes" | "movedim" | "t" => {
+            "the dims of a result are in the order in which it declares them, as in `-> f32[M, N]`"
+        }
+        "reshape" | "view" | "flatten" | "unflatten" => {
+            "`split(x, C -> (H, D))` has several dims for one, and `merge(x, (H, D) -> C)` one for several"
+        }
+        "unsqueeze" | "squeeze" | "expand" | "expand_as" | "broadcast_to" | "repeat" => {
+            "values meet by the names of their dims, and one that lacks a dim has the same along it"
+        }
+        "einsum" | "bmm" | "dot" => {
+            "a product is summed along the dims that are named, as in `sum(x * y, D)`"
+        }
+        _ => return None,
+    })
 }
 
 /// Operations without a name come from operators, or from the compiler.
@@ -159,7 +184,8 @@ fn expand<'a>(
     }
     let is_callee = |frame: &Frame<'_>| frame.origin == origin && frame.function.name.text == name;
     if b.frames.iter().any(is_callee) || origin == Origin::Block && b.root == Some(name) {
-        return b.error_always(at, diag::recursion(name));
+        let hides = is_own(name) && callee.exported;
+        return b.error_always(at, if hides { diag::hides_function(name) } else { diag::recursion(name) });
     }
     if callee.params.iter().any(Param::is_in_place) {
         return b.error(at, diag::not_callable_in_place(name));
@@ -247,7 +273,9 @@ fn arguments<'a>(
                 Some(slot) => slot,
                 None => {
                     let params = callee.params.iter().map(|param| param.name.text.as_str());
-                    let near = diag::did_you_mean(&label.text, params);
+                    let near = diag::did_you_mean(&label.text, params.clone());
+                    let all = || format!(": it has {}", diag::list(params));
+                    let near = if near.is_empty() { all() } else { near };
                     b.error(label.at, diag::unknown_argument(name, &label.text, near));
                     return None;
                 }

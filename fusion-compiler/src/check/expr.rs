@@ -39,6 +39,7 @@ pub(super) fn expr(b: &mut Builder<'_>, env: &mut Env, e: &Expr) -> Value {
         ExprKind::Call(name, args) => call::call(b, env, e.at, name, args),
         ExprKind::Method(name, args) => call::method(b, env, e.at, name, args),
         ExprKind::Tuple(parts) => Value::Tuple(parts.iter().map(|part| single(b, env, part)).collect()),
+        ExprKind::Sized(dim, extent) => b.error(e.at, diag::outside_call(format!("{dim} = {extent}"))),
         ExprKind::Arrow(from, to) => {
             b.error(e.at, diag::outside_call(format!("{} -> {}", Operand::of(from), Operand::of(to))))
         }
@@ -395,7 +396,7 @@ fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
 
 fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: Value, name: &Name) -> Value {
     let Some(dtype) = env.dtype(&name.text) else {
-        let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
+        let near = super::function::near_dtype(&name.text, &[]);
         return b.error_here(name.at, diag::unknown_dtype(&name.text, near));
     };
     let span = b.place(at);

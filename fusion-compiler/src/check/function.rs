@@ -24,9 +24,10 @@ use proc_macro2::TokenStream;
 pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
     let mut sink = Sink::default();
     let items = parse::items(tokens, &mut sink);
-    let Sink { places, mut errors, mistaken, .. } = sink;
+    let Sink { places, mut errors, mistaken, calls, .. } = sink;
     let block: Vec<&ast::Function> = items.iter().map(|item| &item.function).collect();
     duplicates(&block, &places, &mut errors);
+    uncalled(&block, &calls, &places, &mut errors);
     let mut functions = Vec::new();
     for item in &items {
         let before = errors.len();
@@ -64,6 +65,20 @@ fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostic
         let Name { text, at } = &function.name;
         if block[..i].iter().any(|other| other.name.text == *text) {
             errors.push(places.span(*at), diag::duplicate_function(text));
+        }
+    }
+}
+
+/// Private functions that are written as for Rust, and that nothing can call.
+fn uncalled(block: &[&ast::Function], calls: &[String], places: &Places, errors: &mut Diagnostics) {
+    // What could not be read may call them, or be their `pub`.
+    if !errors.is_empty() {
+        return;
+    }
+    for function in block.iter().filter(|function| !function.exported && function.is_typed()) {
+        let Name { text, at } = &function.name;
+        if !calls.contains(text) {
+            errors.push(places.span(*at), diag::private_uncalled(text));
         }
     }
 }
@@ -320,11 +335,27 @@ fn declare_dim(
     Some(())
 }
 
+/// What may have been meant by a dtype that there is not, or by one of `others`.
+pub(super) fn near_dtype(name: &str, others: &[&'static str]) -> String {
+    let meant = match name {
+        // What Rust and PyTorch have for the like.
+        "i64" | "int" | "long" | "isize" => "i32",
+        "u64" | "uint" => "u32",
+        "float" => "f32",
+        "double" => "f64",
+        "half" => "f16",
+        name => {
+            return diag::did_you_mean(name, DType::STORAGE.map(DType::name).iter().chain(others).copied());
+        }
+    };
+    format!(": did you mean `{meant}`?")
+}
+
 fn check_dtype(b: &mut Builder<'_>, env: &Env, name: &Name) {
     if env.dtype(&name.text).is_none() {
         let near = match name.text.as_str() {
             "usize" => String::from(": an extent is a `dim`"),
-            text => diag::did_you_mean(text, DType::STORAGE.map(DType::name).into_iter().chain(["dim"])),
+            text => near_dtype(text, &["dim"]),
         };
         b.error(name.at, diag::unknown_dtype(&name.text, near));
     }

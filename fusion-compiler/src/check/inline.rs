@@ -64,7 +64,7 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
         match DType::from_name(&name.text) {
             Some(dtype) => b.captures.dtype = dtype,
             None => {
-                let near = diag::did_you_mean(&name.text, DType::STORAGE.map(DType::name));
+                let near = super::function::near_dtype(&name.text, &[]);
                 b.error(name.at, diag::unknown_dtype(&name.text, near));
             }
         }

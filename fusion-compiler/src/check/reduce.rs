@@ -1,6 +1,6 @@
 //! Operations along dims: reductions and `index`.
 //!
-//! Invariant: whether a call reduces is decided by names alone: its last argument is a dim.
+//! Invariant: whether a call reduces is decided by names alone: its last argument is a dim that there is once its first is known.
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{Operand, apply, dtype_of, known, single, typed, widened};
@@ -55,16 +55,15 @@ impl Kind {
     }
 }
 
-/// Whether the call reduces: always, unless the name can also compare two values.
-pub(super) fn is_reduction(b: &Builder<'_>, env: &Env, kind: Kind, args: &[Arg]) -> bool {
-    if !kind.compares() || args.len() != 2 {
-        return true;
-    }
-    match &args[1].value.kind {
+/// Whether the last argument of a name that can also compare two values is dims: a number compares, unless the value has a dim of
+/// that name; `reduce` then asks which is meant. Known once there is the value, which may have made the dim.
+fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
+    match &last.kind {
         ExprKind::Tuple(_) => true,
-        // A number compares, unless the value has a dim of that name; `reduce` then asks which is meant.
-        ExprKind::Int(extent, None) => env.dim(&extent.to_string()).is_some(),
-        _ => dims::named(b, env, &args[1].value).is_some(),
+        ExprKind::Int(..) => {
+            dims::named(b, env, last).is_some_and(|axes| call::axes_of(b, value).contains(axes[0]))
+        }
+        _ => dims::named(b, env, last).is_some(),
     }
 }
 
@@ -84,24 +83,19 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
         );
     };
     let value = single(b, env, &operand.value);
+    if let [_, Arg { value: last, .. }] = args
+        && kind.compares()
+        && !is_dims(b, env, &value, last)
+    {
+        let op = if kind == Kind::Combine(Reduce::Max) { Op::Max } else { Op::Min };
+        let other = single(b, env, last);
+        let operands = vec![(value, Operand::of(&operand.value)), (other, Operand::of(last))];
+        return apply(b, at, op, name, operands);
+    }
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims(name));
     }
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
-    if let (Kind::Combine(combine), [_, Arg { value: number, .. }]) = (kind, args)
-        && let (true, ExprKind::Int(..)) = (kind.compares(), &number.kind)
-        && !dims::named(b, env, number).is_some_and(|axes| call::axes_of(b, &value).contains(axes[0]))
-    {
-        let op = if combine == Reduce::Max { Op::Max } else { Op::Min };
-        let other = single(b, env, number);
-        return apply(
-            b,
-            at,
-            op,
-            name,
-            vec![(value, Operand::of(&operand.value)), (other, Operand::of(number))],
-        );
-    }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };
     if dtype == DType::Bool {
         return b.error(at, diag::wants_number(name, dtype));

@@ -285,6 +285,7 @@ fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Found<'e>>) {
         | ExprKind::Float(..)
         | ExprKind::Bool(_)
         | ExprKind::Name(_)
+        | ExprKind::Sized(..)
         | ExprKind::Range(..)
         | ExprKind::Capture(_)
         | ExprKind::Host(_) => {}

@@ -87,7 +87,14 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
         b.error(several.at, way.usage());
         return None;
     };
-    let names: Vec<Expr> = names.iter().map(|part| number(env, part).unwrap_or(part.clone())).collect();
+    for part in names {
+        sized(b, env, part)?;
+    }
+    let name = |part: &Expr| match &part.kind {
+        ExprKind::Sized(name, _) => Expr { kind: ExprKind::Name(name.clone()), ..part.clone() },
+        _ => number(env, part).unwrap_or(part.clone()),
+    };
+    let names: Vec<Expr> = names.iter().map(name).collect();
     let all = || [one].into_iter().chain(&names);
     if let Some(no_dim) = all().find(|e| word(e).is_none()) {
         b.error(no_dim.at, way.usage());
@@ -130,7 +137,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
 /// What a dim is called: by its name, or by its extent as in `f32[N, 3]`.
 fn word(e: &Expr) -> Option<String> {
     match &e.kind {
-        ExprKind::Name(name) => Some(name.clone()),
+        ExprKind::Name(name) | ExprKind::Sized(name, _) => Some(name.clone()),
         ExprKind::Int(extent @ 1.., None) => Some(extent.to_string()),
         _ => None,
     }
@@ -142,6 +149,23 @@ fn number(env: &Env, e: &Expr) -> Option<Expr> {
     let Value::Weak(number) = &env.var(name)?.value else { return None };
     let number = weak::as_extent(number).and_then(|extent| u64::try_from(extent.as_const()?).ok())?;
     Some(Expr { kind: ExprKind::Int(number, None), ..e.clone() })
+}
+
+/// Makes a dim known that is given its extent here, or checks that it has it.
+fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
+    let ExprKind::Sized(name, extent) = &part.kind else { return Some(()) };
+    let extent = DimExpr::constant(i64::try_from(*extent).unwrap_or(i64::MAX));
+    let Some(axes) = env.dim(name).filter(|_| env.var(name).is_none()) else {
+        let part = Expr { kind: ExprKind::Name(name.clone()), ..part.clone() };
+        return rename::new_dim(b, env, &part, extent).map(|_| ());
+    };
+    let has = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
+    if has == extent {
+        return Some(());
+    }
+    let of = |extent: DimExpr| extent.as_const().map_or(String::from("any"), |extent| extent.to_string());
+    b.error(part.at, diag::dim_conflict(name, of(has), of(extent)));
+    None
 }
 
 /// Makes a dim known that goes by its extent.
@@ -198,6 +222,14 @@ pub(super) fn declare(
         _ => return,
     };
     let ExprKind::Tuple(names) = &several.kind else { return };
+    for part in names {
+        if let ExprKind::Sized(name, extent) = &part.kind
+            && env.dim(name).is_none()
+            && !fixed.iter().any(|(known, _)| known == name)
+        {
+            rename::create(b, env, DimExpr::constant(i64::try_from(*extent).unwrap_or(i64::MAX)), name);
+        }
+    }
     let words: Option<Vec<String>> = [one].into_iter().chain(names).map(word).collect();
     let words = words.unwrap_or_default();
     let is_name = |word: &&String| word.parse::<i64>().is_err();

@@ -45,6 +45,8 @@ pub(crate) enum ExprKind {
     /// `x.f()`: a call with the receiver first.
     Method(String, Vec<Arg>),
     Tuple(Vec<Expr>),
+    /// `C = 3` among several: a dim and its extent.
+    Sized(String, u64),
     /// `T -> S` among the arguments of a call.
     Arrow(Box<Expr>, Box<Expr>),
     /// `0..D`, `1..` or `..D` among the arguments of a call.

@@ -126,6 +126,7 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
             let mut args = vec![Arg { name: None, value }];
             args.extend(parser.within(inner, span).list(argument)?);
             let depth = deepest(&args);
+            parser.sink.calls.push(method.text.clone());
             value = node(parser, ExprKind::Method(method.text, args), method.at, depth)?;
         } else if parser.is_group(Delimiter::Parenthesis) {
             return Err(parser.error(diag::call_of_value()));
@@ -208,6 +209,7 @@ fn named(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 
 fn call(parser: &mut Parser<'_, '_>, name: Name, args: Vec<Arg>) -> Parsed<Expr> {
     let depth = deepest(&args);
+    parser.sink.calls.push(name.text.clone());
     node(parser, ExprKind::Call(name.text, args), name.at, depth)
 }
 
@@ -247,12 +249,26 @@ fn range(parser: &mut Parser<'_, '_>, start: Option<Expr>, at: At) -> Parsed<Arg
     Ok(Arg { name: None, value: node(parser, range, at, depth)? })
 }
 
+/// A part of a tuple: an expression, or a dim with its extent.
+fn part(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+    let e = nested(parser, expr)?;
+    let ExprKind::Name(name) = &e.kind else { return Ok(e) };
+    if parser.eat("=").is_none() {
+        return Ok(e);
+    }
+    let extent = nested(parser, expr)?;
+    match extent.kind {
+        ExprKind::Int(extent @ 1.., None) => node(parser, ExprKind::Sized(name.clone(), extent), e.at, 0),
+        _ => Err(parser.error_at(extent.at, diag::extent_of_part(name))),
+    }
+}
+
 /// `(x)`, or the tuple `(x, y)`.
 fn parenthesised(parser: &mut Parser<'_, '_>, at: At) -> Parsed<Expr> {
     if parser.at_end() {
         return Err(parser.error_at(at, diag::empty_parentheses()));
     }
-    let first = nested(parser, expr)?;
+    let first = part(parser)?;
     if parser.at_end() {
         return Ok(first);
     }
@@ -260,7 +276,7 @@ fn parenthesised(parser: &mut Parser<'_, '_>, at: At) -> Parsed<Expr> {
     while !parser.at_end() {
         parser.expect(",", "an operator, `,` or `)`")?;
         if !parser.at_end() {
-            parts.push(nested(parser, expr)?);
+            parts.push(part(parser)?);
         }
     }
     let depth = parts.iter().map(|part| part.depth).max().unwrap_or(0);

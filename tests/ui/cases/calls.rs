@@ -8,6 +8,9 @@ fuse! {
     pub fn too_few(x: f32[N]) -> f32[N] { clamp(x, 0.0) }
     pub fn with_defaults(x: f32[N]) -> f32[N] { softplus(x, 1.0, 2.0, 3.0) }
     pub fn unknown_argument(x: f32[N]) -> f32[N] { leaky_relu(x, slop = 0.2) }
+    pub fn another_argument(x: f32[N, D]) -> f32[N, D] { layer_norm(x, D, epsilon = 1e-5) }
+    pub fn transposed(x: f32[N, M]) -> f32[M, N] { transpose(x) }
+    pub fn viewed(x: f32[N, M]) -> f32[N] { sum(x.view(), M) }
     pub fn twice(x: f32[N]) -> f32[N] { leaky_relu(x, 0.1, slope = 0.2) }
     pub fn order(x: f32[N]) -> f32[N] { leaky_relu(slope = 0.2, x) }
     pub fn unnamed(x: f32[N]) -> f32[N] { exp(x = x) }

@@ -26,6 +26,7 @@ fuse! {
     pub fn order(on: bool, x: f32[N]) -> f32[N] { if on < on { x } else { -x } }
     pub fn to_bool(x: f32[N]) -> f32[N] { if x as bool { x } else { -x } }
     pub fn minus_bool(on: bool, x: f32[N]) -> f32[N] { if -on { x } else { -x } }
+    pub fn torch_ids(k: i64[N]) -> i32[N] { k as long }
     pub fn double(x: f32[N], lr: f64) -> f32[N] { x * lr }
     pub fn half_and_int(x: f16[N], k: i8[N]) -> f16[N] { x * k }
     pub fn byte(x: u8[N]) -> u8[N] { x + 256 }

@@ -27,6 +27,16 @@ fuse! {
     }
     pub fn uneven(x: f32[N, C = 8, H]) -> f32[N, C, H] { group_norm(x, C, 3, H) }
     pub fn too_few(x: f32[A = 2, B = 3]) -> f32[C = 8] { merge(x, (A, B) -> C) }
+    pub fn larger_than_two(x: f32[N, C]) -> f32[N] { sum(max(split(x, C -> (G, 2)), 2), G) }
+    pub fn less_than_two(x: f32[N, C]) -> f32[N] { sum(min(rename(split(x, C -> (G, 2)), 2 -> R), 3), (G, R)) }
+    pub fn pooled(x: f32[B, H, W]) -> f32[B, PH, PW] {
+        mean(split(split(x, H -> (PH, 2)), W -> (PW, 2)), 2)
+    }
+    pub fn two_extents(x: f32[N, C], w: f32[R = 3]) -> f32[N, G] { sum(split(x, C -> (G, R = 2)) * w, R) }
+    pub fn any_extent(x: f32[N, C], R: dim) -> f32[N, G] { sum(split(x, C -> (G, R = 2)), R) }
+    pub fn sized_value(x: f32[N, C], r: f32) -> f32[N, G] { sum(split(x, C -> (G, r = 2)), r) }
+    pub fn no_number(x: f32[N, C]) -> f32[N, G] { sum(split(x, C -> (G, R = 2.0)), R) }
+    pub fn sized_elsewhere(x: f32[N, C]) -> f32[N] { sum(x, (C = 2, N)) }
     pub fn gone(x: f32[N, C], H: dim) -> f32[N, C] { split(x, C -> (H, D)) }
 }
 

@@ -10,6 +10,8 @@ fuse! {
     pub fn typed(x: f32[N]) -> f32[N] { x + absent }
     pub fn caller(x: f32[N]) -> f32[N] { typed(x) * typed(x) }
     fn plus_bias(x, y) { x + y }
+    fn doubled(x: f32[N]) -> f32[N] { x * 2.0 }
+    pub fn softmax(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
     pub fn template_result(x: f32[N], y: f32[M]) -> f32[N] { plus_bias(x, y) }
 }
 

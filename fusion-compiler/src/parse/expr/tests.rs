@@ -34,6 +34,7 @@ fn tree(expr: &Expr) -> String {
             list(name, &args.iter().map(|arg| &arg.value).collect::<Vec<_>>())
         }
         ExprKind::Tuple(parts) => list("tuple", &parts.iter().collect::<Vec<_>>()),
+        ExprKind::Sized(dim, extent) => format!("{dim}={extent}"),
         ExprKind::Arrow(x, y) => list("->", &[x, y]),
         ExprKind::Range(x, y) => {
             let bounds: Vec<&Expr> = [x, y].into_iter().flatten().map(|bound| &**bound).collect();
