@@ -17,6 +17,10 @@ fuse! {
         let largest = sum(if index(D) == argmax(x, D) { x } else { 0.0 }, D);
         (largest, sum(if index(D) == k { exp(0.1 * x) } else { 0.0 }, D))
     }
+    // Of what is the same along the row.
+    pub(crate) fn of_row(x: f32[N, D], s: f32[N], k: i32[N]) -> (f32[N], f32[N]) {
+        (sum(if index(D) == k { s } else { 0.0 }, D), sum(x, D))
+    }
     // Of what is overwritten.
     pub(crate) fn without(x: &mut f32[N, D], k: i32[N]) { x = x - sum(if index(D) == k { x } else { 0.0 }, D); }
 }
@@ -24,6 +28,22 @@ fuse! {
 /// Rows and their lengths: short, in several parts, and none.
 const SIZES: [(usize, usize); 8] =
     [(5, 1), (7, 65), (300, 100), (40, 1000), (9, 40_000), (2, 300_001), (0, 70), (1, 700_000)];
+
+/// A row without elements has none at its first place.
+#[test]
+fn nothing_is_picked_of_empty_rows() {
+    on_devices(|device| {
+        let x = Tensor::zeros(device, [5, 0])?;
+        let s = Tensor::from_slice(device, &[1.0f32, 2.0, 3.0, 4.0, 5.0], [5])?;
+        let k = Tensor::from_slice(device, &[-2, -1, 0, 1, 2], [5])?;
+        let (one, all) = of_row(&x, &s, &k)?;
+        assert_eq!((one.to_vec()?, all.to_vec()?), (vec![0.0; 5], vec![0.0; 5]), "{device}");
+        let (one, _) = of_row(&Tensor::zeros(device, [5, 2])?, &s, &k)?;
+        assert_eq!(one.to_vec()?, [0.0, 0.0, 3.0, 4.0, 0.0], "{device}");
+        assert_eq!(picked(&x, &k)?.to_vec()?, [0.0; 5], "{device}");
+        Ok(())
+    });
+}
 
 #[test]
 fn one_element_is_all_of_such_a_sum() {

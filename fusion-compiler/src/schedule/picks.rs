@@ -1,7 +1,7 @@
 //! Sums to which one element of a row adds, whose place a value of the row says: `sum(if index(D) == class { x } else { 0 }, D)`.
 //!
 //! That element is read there, if it is one, and the others are not gone through for it. Invariant: the term is computed as for any
-//! element, condition and all; where none is read, the place is one for which the condition does not hold.
+//! element, condition and all; where there is no such element it is 0.
 
 use super::Work;
 use super::body::{Body, Place};
@@ -93,8 +93,10 @@ impl Pass<'_> {
         body.is_there = None;
         let read = body.take_inner();
         body.item.extend(read);
-        // As any sum, it begins with 0: that of -0 is 0.
         let nothing = body.top().constant(node.dtype, Const::zero(node.dtype));
-        body.item().apply(Op::Add, &[nothing, term])
+        let mut b = body.item();
+        let term = is_there.map_or(term, |is_there| b.apply(Op::Select, &[is_there, term, nothing]));
+        // As any sum, it begins with 0: that of -0 is 0.
+        b.apply(Op::Add, &[nothing, term])
     }
 }
