@@ -221,6 +221,20 @@ fn deviations_from_a_large_mean() {
             let deviation = each(&columns, |column| variance(column).sqrt());
             check(device, "std of columns", &of_columns(&x)?.to_vec()?, &deviation, (ulps(8.0), 0.0));
         }
+        // In parts whose means are others, and rounded, too.
+        let long = 300_007;
+        let drift = numbers(long, 3).into_iter().enumerate();
+        let data: Vec<f32> = drift.map(|(i, x)| 1e5 + x + 3.0 * i as f32 / long as f32).collect();
+        let (all, _) = of_all(&Tensor::from_slice(device, &data, [1, long])?)?;
+        let exact = variance(&data.iter().copied().map(f64::from).collect::<Vec<f64>>());
+        check(device, "var of many", &[all.item()?], &[exact], (1e-5, 0.0));
+        // Squares of deviations that are as large as numbers can be.
+        for (x, y, expected) in [(1.1e25f32, 1.1e25f32.next_up(), 0.0), (f32::MAX, f32::MAX, f64::INFINITY)] {
+            let (all, _) = of_all(&Tensor::from_slice(device, &[x, y].repeat(50), [10, 10])?)?;
+            let expected =
+                if expected > 0.0 { expected } else { variance(&[x, y].map(f64::from).repeat(50)) };
+            check(device, "var of large numbers", &[all.item()?], &[expected], (0.2, 0.0));
+        }
         Ok(())
     });
 }

@@ -23,6 +23,8 @@ pub(super) enum Merge {
         reduce: NodeId,
         /// Whether of squares.
         squares: bool,
+        /// Of squares, the sum of the distances themselves, if that is made before.
+        distances: Option<NodeId>,
         /// `m`.
         mean: NodeId,
         /// `Σ t`.
@@ -74,7 +76,14 @@ pub(super) fn merges(
         let largest = || exponentials(graph, id, known).or_else(|| distances(graph, id, known));
         from_mean.or_else(largest).or_else(|| places(graph, id, known))
     };
-    candidates.filter_map(merge).filter(inside).collect()
+    let mut all: Vec<Merge> = candidates.filter_map(merge).filter(inside).collect();
+    let sums: Vec<(NodeId, NodeId)> = all.iter().filter_map(Merge::sum_from_mean).collect();
+    for merge in &mut all {
+        if let Merge::FromMean { squares: true, distances, mean, reduce, .. } = merge {
+            *distances = sums.iter().find(|(of, sum)| of == mean && sum < reduce).map(|(_, sum)| *sum);
+        }
+    }
+    all
 }
 
 fn from_mean(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
@@ -85,7 +94,13 @@ fn from_mean(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> 
     let [sum, count] = operands(graph, mean, Op::Div)?;
     let all_elements =
         combined(graph, sum, Reduce::Sum)? == (axes, of) && is_count(graph, group, count, axes);
-    (known.contains(&sum) && all_elements).then_some(Merge::FromMean { reduce, squares, mean, sum })
+    (known.contains(&sum) && all_elements).then_some(Merge::FromMean {
+        reduce,
+        squares,
+        distances: None,
+        mean,
+        sum,
+    })
 }
 
 fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
@@ -190,6 +205,17 @@ fn is_zero(graph: &Graph, id: NodeId) -> bool {
 }
 
 impl Merge {
+    /// Of a sum of distances from a mean, that and the mean.
+    fn sum_from_mean(&self) -> Option<(NodeId, NodeId)> {
+        match *self {
+            Merge::FromMean { reduce, squares: false, mean, .. } => Some((mean, reduce)),
+            Merge::FromMean { .. }
+            | Merge::Exponentials { .. }
+            | Merge::Distances { .. }
+            | Merge::Places { .. } => None,
+        }
+    }
+
     /// The reduction.
     pub(super) fn reduce(&self) -> NodeId {
         match *self {
@@ -241,15 +267,20 @@ impl Merge {
         let span = copy.graph.node(own).span;
         match *self {
             // Distances from another mean are more by that of the means, for each element, and their squares by its square (Chan,
-            // Golub and LeVeque 1979).
-            Merge::FromMean { squares, mean, sum, .. } => {
+            // Golub and LeVeque 1979): that is exact of a mean that is not rounded, and else with twice the product of both.
+            Merge::FromMean { squares, distances, mean, sum, .. } => {
                 let mean = copy.of(mean);
                 let mut write = Writer { graph: &mut copy.graph, span };
                 let count = write.count(cut);
                 let of_part = write.mean(cut, partials[&sum], count);
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
                 let each = if squares { write.apply(Op::Mul, &[distance, distance]) } else { distance };
-                let more = write.apply(Op::Mul, &[count, each]);
+                let mut more = write.apply(Op::Mul, &[count, each]);
+                if let Some(distances) = distances {
+                    let product = write.apply(Op::Mul, &[distance, partials[&distances]]);
+                    let twice = write.apply(Op::Add, &[product, product]);
+                    more = write.apply(Op::Add, &[more, twice]);
+                }
                 let all = write.apply(Op::Add, &[own, more]);
                 match cut.turns {
                     None => all,
