@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -351,11 +352,15 @@ pub(super) fn read_file<R>(
 
 /// Puts a file in the place of another, which stays until the new one is whole.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Other threads and processes may save in the same place, and a name may be as long as names can be.
+    // Other threads and processes may save in the same place, and a name may be as long as names can be: its hash tells it from
+    // others that begin like it.
     static SAVED: AtomicU64 = AtomicU64::new(0);
-    let name: String = path.file_name().unwrap_or_default().to_string_lossy().chars().take(32).collect();
+    let name = path.file_name().unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let start: String = name.to_string_lossy().chars().take(32).collect();
     let (process, number) = (std::process::id(), SAVED.fetch_add(1, Relaxed));
-    let part = path.with_file_name(format!("{name}.{process}.{number}.part"));
+    let part = path.with_file_name(format!("{start}.{:016x}.{process}.{number}.part", hasher.finish()));
     let written = File::create(&part).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
