@@ -64,6 +64,14 @@ fuse! {
     }
     fn least(x, C: dim) { min(rename(split(x, C -> (G, 2)), 2 -> R), R) }
     /// What is reduced along is made by what is reduced.
+    fn at_most_three(x) { min(x, 3) }
+    /// A template that compares does so whatever dims its caller has.
+    pub(crate) fn capped(x: f32[N, 3]) -> f32[N, 3] { at_most_three(x) }
+    fn of_halves(x, C: dim) { mean(split(x, C -> (G, P = 2)), P) }
+    /// Two values that are split alike, and a part whose extent the result tells, too.
+    pub(crate) fn product_of_halves(x: f32[C], y: f32[C]) -> f32[] { sum(of_halves(x, C) * of_halves(y, C)) }
+    pub(crate) fn told_twice(x: f32[C]) -> f32[G, P = 2] { x.split(C -> (G, P = 2)) }
+    pub(crate) fn told_by_the_result(x: f32[C]) -> f32[P = 2, G] { split(x, C -> (G, P)) }
     pub(crate) fn least_of_pairs(x: f32[C]) -> f32[] { sum(least(x, C)) }
     /// A number compares where no dim goes by it.
     pub(crate) fn most_of_pairs(x: f32[C]) -> (f32[], f32[]) {
@@ -207,6 +215,11 @@ fn parts_of_known_extents() {
         let (most, compared) = most_of_pairs(&pairs)?;
         assert_eq!([most.item()?, compared.item()?], [50.0, 54.0], "{device}");
         assert_eq!(least_of_pairs(&pairs)?.item()?, 1.5, "{device}");
+        assert_eq!(product_of_halves(&pairs, &pairs)?.item()?, 10.5 * 10.5 + 15.25 * 15.25, "{device}");
+        assert_eq!(told_twice(&pairs)?.to_vec()?, pairs.to_vec()?, "{device}");
+        assert_eq!(told_by_the_result(&pairs)?.to_vec()?, [1.0, 30.0, 20.0, 0.5], "{device}");
+        let three = Tensor::from_slice(device, &[1.0, 4.0, 3.5], [1, 3])?;
+        assert_eq!(capped(&three)?.to_vec()?, [1.0, 3.0, 3.0], "{device}");
         let odd = Tensor::zeros(device, [1, 3, 3])?;
         let error = pooled(&odd).map(drop).expect_err("3 rows are no pairs").to_string();
         assert_eq!(error, "`pooled`: dim `H` is 3, but it is [PH, R] together, which come to 1 × 2");

@@ -235,7 +235,7 @@ catalogue! {
     unused_but_dims(name, dims, params) = "of the parameter `{name}` only {dims} is used: call it `_{name}`, or write `{params}` to take extents from the caller";
     unused_param(name) = "the parameter `{name}` is never used: use it, remove it, or call it `_{name}`";
     hides_function(name) = "`{name}` calls itself, because its name hides the language's own `{name}`: give it another";
-    private_uncalled(name) = "nothing calls `{name}`: without `pub` it is for this `fuse!` alone; write `pub fn {name}`, or `pub(self) fn {name}` to call it from this module alone";
+    private_uncalled(name) = "nothing calls `{name}`: without `pub` it is for this `fuse!` alone; write `pub fn {name}`, or `pub(self) fn {name}` to call it from this module alone; `#[allow(dead_code)]` keeps it as it is";
     recursion(name) = "`{name}` calls itself: functions are expanded at each call, so none can";
     not_callable_in_place(name) = "`{name}` has `&mut` parameters: calling such a function from another one is not available yet";
     no_value(name) = "`{name}` gives no value: end its body with an expression, without `;`";
@@ -268,7 +268,6 @@ catalogue! {
     split_arguments() = "`split` takes a value and a dim with what it is split into: write `split(x, C -> (H, D))`";
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";
     wants_classes(function, is) = "`{function}` takes classes as `i32` or `u32`, this is {is}: write `… as i32`";
-    extent_of_part(name) = "the extent of `{name}` is a whole number that is written here, as in `split(x, C -> (H, {name} = 2))`";
     part_is_value(name) = "`{name}` is a value: a dim is split into dims and whole numbers that are written in the source";
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
@@ -292,7 +291,7 @@ catalogue! {
     rename_extent(from, to) = "`{to}` has an extent of its own, which may not be that of `{from}`: rename to a new dim, which gets the extent of `{from}`";
     no_such_axis(dim, has) = "this value has no dim `{dim}`: it has {has}";
     nothing_to_reduce(function) = "`{function}` combines the elements along dims, and this value has none";
-    reduce_or_compare(function, dim) = "`{function}(x, {dim})` could reduce over the dim `{dim}` or compare with the number: name the dim, like `C = {dim}`, or write `{dim}.0`";
+    reduce_or_compare(function, dim, number) = "`{function}(x, {dim})` could reduce over the dim `{dim}` or compare with the number: name the dim, like `C = {dim}`, or write `{number}`";
     too_many_terms() = "this function grows too large: it has too many operations once all calls are expanded";
 }
 

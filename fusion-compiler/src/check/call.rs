@@ -184,8 +184,8 @@ fn expand<'a>(
     }
     let is_callee = |frame: &Frame<'_>| frame.origin == origin && frame.function.name.text == name;
     if b.frames.iter().any(is_callee) || origin == Origin::Block && b.root == Some(name) {
-        let hides = is_own(name) && callee.exported;
-        return b.error_always(at, if hides { diag::hides_function(name) } else { diag::recursion(name) });
+        return b
+            .error_always(at, if is_own(name) { diag::hides_function(name) } else { diag::recursion(name) });
     }
     if callee.params.iter().any(Param::is_in_place) {
         return b.error(at, diag::not_callable_in_place(name));
@@ -274,8 +274,9 @@ fn arguments<'a>(
                 None => {
                     let params = callee.params.iter().map(|param| param.name.text.as_str());
                     let near = diag::did_you_mean(&label.text, params.clone());
-                    let all = || format!(": it has {}", diag::list(params));
-                    let near = if near.is_empty() { all() } else { near };
+                    let all = diag::list(params);
+                    let near =
+                        if near.is_empty() && !all.is_empty() { format!(": it has {all}") } else { near };
                     b.error(label.at, diag::unknown_argument(name, &label.text, near));
                     return None;
                 }

@@ -11,7 +11,7 @@ use crate::parse::ast::{At, Dim, Expr, ExprKind, Function, TensorType};
 
 /// Most elements that the fixed dims of a tensor may come to: far more than fit in any memory, and few enough to
 /// compute with.
-const ELEMENTS_MAX: i64 = 1 << 40;
+pub(super) const ELEMENTS_MAX: i64 = 1 << 40;
 
 /// The axes that an argument names: `D`, `3`, or several of them, `(H, W)`.
 pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Vec<AxisId>> {

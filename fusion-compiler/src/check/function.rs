@@ -27,7 +27,7 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
     let Sink { places, mut errors, mistaken, calls, .. } = sink;
     let block: Vec<&ast::Function> = items.iter().map(|item| &item.function).collect();
     duplicates(&block, &places, &mut errors);
-    uncalled(&block, &calls, &places, &mut errors);
+    uncalled(&items, &calls, &places, &mut errors);
     let mut functions = Vec::new();
     for item in &items {
         let before = errors.len();
@@ -70,12 +70,14 @@ fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostic
 }
 
 /// Private functions that are written as for Rust, and that nothing can call.
-fn uncalled(block: &[&ast::Function], calls: &[String], places: &Places, errors: &mut Diagnostics) {
+fn uncalled(items: &[Item], calls: &[String], places: &Places, errors: &mut Diagnostics) {
     // What could not be read may call them, or be their `pub`.
     if !errors.is_empty() {
         return;
     }
-    for function in block.iter().filter(|function| !function.exported && function.is_typed()) {
+    // One with attributes, `#[cfg(test)]` or `#[allow(dead_code)]`, is as it is for a reason.
+    let plain = items.iter().filter(|item| item.attributes.is_empty()).map(|item| &item.function);
+    for function in plain.filter(|function| !function.exported && function.is_typed()) {
         let Name { text, at } = &function.name;
         if !calls.contains(text) {
             errors.push(places.span(*at), diag::private_uncalled(text));

@@ -60,8 +60,13 @@ impl Kind {
 fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
     match &last.kind {
         ExprKind::Tuple(_) => true,
-        ExprKind::Int(..) => {
-            dims::named(b, env, last).is_some_and(|axes| call::axes_of(b, value).contains(axes[0]))
+        // A template knows the dims that it is given or makes; those of its caller may go by any number.
+        ExprKind::Int(extent, None) => {
+            let axes = match env.dim(&extent.to_string()) {
+                None if b.frames.is_empty() => dims::named(b, env, last),
+                known => known.map(<[AxisId]>::to_vec),
+            };
+            axes.is_some_and(|axes| axes.iter().all(|&axis| call::axes_of(b, value).contains(axis)))
         }
         _ => dims::named(b, env, last).is_some(),
     }
@@ -107,7 +112,7 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
     let axes = match args.get(1) {
         None if has.is_empty() => return b.error(at, diag::nothing_to_reduce(name)),
         None => has.iter().collect(),
-        Some(arg) => match reduced(b, env, kind, &arg.value, has) {
+        Some(arg) => match reduced(b, env, kind, &arg.value, id) {
             Some(axes) => axes,
             None => return Value::Unknown,
         },
@@ -156,8 +161,9 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
 }
 
 /// The axes that the last argument names.
-fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, has: AxisSet) -> Option<Vec<AxisId>> {
+fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, id: NodeId) -> Option<Vec<AxisId>> {
     let name = kind.name();
+    let (has, dtype) = (b.graph.node(id).axes, b.graph.node(id).dtype);
     let axes = dims::argument(b, env, arg, name, &diag::wants_dim_last(name))?;
     if axes.is_empty() {
         b.error(arg.at, diag::nothing_to_reduce(name));
@@ -176,7 +182,8 @@ fn reduced(b: &mut Builder<'_>, env: &Env, kind: Kind, arg: &Expr, has: AxisSet)
         return None;
     }
     if let (true, ExprKind::Int(dim, _)) = (kind.compares(), &arg.kind) {
-        b.error(arg.at, diag::reduce_or_compare(name, dim));
+        let number = if dtype.is_float() { format!("{dim}.0") } else { format!("{dim}i32") };
+        b.error(arg.at, diag::reduce_or_compare(name, dim, number));
         return None;
     }
     Some(axes)

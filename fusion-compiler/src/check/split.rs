@@ -87,6 +87,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
         b.error(several.at, way.usage());
         return None;
     };
+    as_before(b, env, one, names);
     for part in names {
         sized(b, env, part)?;
     }
@@ -122,7 +123,7 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
     if let [(new, word)] = new[..] {
         if let Some(axis) = known_part(b, env, &words, word) {
             env.dims.push((word.clone(), vec![axis]));
-        } else if let Some(extent) = extent(b, env, &words, word) {
+        } else if let Some(extent) = extent(b, env, (&words, word), &[]) {
             rename::new_dim(b, env, new, extent)?;
         }
     }
@@ -130,8 +131,40 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
     for e in all() {
         axes.push(dims::one(b, env, e, way.name(), &way.usage())?);
     }
+    if let Some((i, &twice)) = axes.iter().enumerate().find(|(i, axis)| axes[..*i].contains(axis)) {
+        let (name, at) = (b.graph.axis(twice).name.clone(), names[i - 1].at);
+        b.error(at, diag::dim_twice(way.name(), name));
+        return None;
+    }
     let whole = axes.remove(0);
     Some(Split { whole, parts: axes })
+}
+
+/// Has new names among parts of which some have their extents here stand for those of before, if the whole has been split like this,
+/// in another template perhaps.
+fn as_before(b: &Builder<'_>, env: &mut Env, whole: &Expr, parts: &[Expr]) {
+    let Some(whole) = word(whole).and_then(|word| env.axis(&word)) else { return };
+    let has = |axis: AxisId, extent: u64| {
+        b.graph.axis(axis).extent.as_const().and_then(|extent| u64::try_from(extent).ok()) == Some(extent)
+    };
+    let is = |(part, &axis): (&Expr, &AxisId)| match &part.kind {
+        ExprKind::Sized(name, extent) => {
+            has(axis, *extent) && env.axis(name).is_none_or(|known| known == axis)
+        }
+        ExprKind::Int(extent, None) => has(axis, *extent),
+        ExprKind::Name(name) => env.var(name).is_none() && env.axis(name).is_none_or(|known| known == axis),
+        _ => false,
+    };
+    let same = |split: &&Split| {
+        split.whole == whole && split.parts.len() == parts.len() && parts.iter().zip(&split.parts).all(is)
+    };
+    if !parts.iter().any(|part| matches!(part.kind, ExprKind::Sized(..))) {
+        return;
+    }
+    let Some(split) = b.graph.splits.iter().find(same) else { return };
+    let named = parts.iter().zip(&split.parts).filter_map(|(part, &axis)| Some((word(part)?, vec![axis])));
+    let new: Vec<_> = named.filter(|(name, _)| env.dim(name).is_none()).collect();
+    env.dims.extend(new);
 }
 
 /// What a dim is called: by its name, or by its extent as in `f32[N, 3]`.
@@ -151,9 +184,19 @@ fn number(env: &Env, e: &Expr) -> Option<Expr> {
     Some(Expr { kind: ExprKind::Int(number, None), ..e.clone() })
 }
 
+/// Whether there can be so many elements along a dim.
+fn is_possible(b: &mut Builder<'_>, at: At, extent: u64) -> Option<()> {
+    let is = i64::try_from(extent).is_ok_and(|extent| extent <= dims::ELEMENTS_MAX);
+    if !is {
+        b.error(at, diag::too_many_elements());
+    }
+    is.then_some(())
+}
+
 /// Makes a dim known that is given its extent here, or checks that it has it.
 fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     let ExprKind::Sized(name, extent) = &part.kind else { return Some(()) };
+    is_possible(b, part.at, *extent)?;
     let extent = DimExpr::constant(i64::try_from(*extent).unwrap_or(i64::MAX));
     let Some(axes) = env.dim(name).filter(|_| env.var(name).is_none()) else {
         let part = Expr { kind: ExprKind::Name(name.clone()), ..part.clone() };
@@ -171,6 +214,7 @@ fn sized(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
 /// Makes a dim known that goes by its extent.
 fn fixed(b: &mut Builder<'_>, env: &mut Env, part: &Expr) -> Option<()> {
     let ExprKind::Int(number, None) = part.kind else { return Some(()) };
+    is_possible(b, part.at, number)?;
     let word = number.to_string();
     if env.dim(&word).is_some() {
         return Some(());
@@ -197,11 +241,17 @@ fn known_part(b: &Builder<'_>, env: &Env, names: &[String], new: &str) -> Option
 }
 
 /// The extent of the new one among these names, the whole first.
-fn extent(b: &Builder<'_>, env: &Env, names: &[String], new: &str) -> Option<DimExpr> {
+fn extent(
+    b: &Builder<'_>,
+    env: &Env,
+    (names, new): (&[String], &str),
+    fixed: &[(String, i64)],
+) -> Option<DimExpr> {
     let (whole, parts) = names.split_first()?;
-    let of = |name: &String| match name.parse() {
-        Ok(extent) => Some(DimExpr::constant(extent)),
-        Err(_) => env.axis(name).map(|axis| b.graph.axis(axis).extent.clone()),
+    let declared = |name: &String| fixed.iter().find(|(dim, _)| dim == name).map(|(_, extent)| *extent);
+    let of = |name: &String| match name.parse().ok().or_else(|| declared(name)) {
+        Some(extent) => Some(DimExpr::constant(extent)),
+        None => env.axis(name).map(|axis| b.graph.axis(axis).extent.clone()),
     };
     let others: Vec<DimExpr> = parts.iter().filter(|part| **part != new).map(of).collect::<Option<_>>()?;
     let product = DimExpr::product(&others);
@@ -238,7 +288,7 @@ pub(super) fn declare(
         .filter(is_name)
         .filter(|word| env.dim(word).is_none() && !fixed.iter().any(|(name, _)| name == *word));
     if let (Some(new), None) = (unknown.next(), unknown.next())
-        && let Some(extent) = extent(b, env, &words, new)
+        && let Some(extent) = extent(b, env, (&words, new), fixed)
     {
         rename::create(b, env, extent, new);
     }

@@ -250,16 +250,21 @@ fn range(parser: &mut Parser<'_, '_>, start: Option<Expr>, at: At) -> Parsed<Arg
 }
 
 /// A part of a tuple: an expression, or a dim with its extent.
-fn part(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
+fn part(parser: &mut Parser<'_, '_>, is_first: bool) -> Parsed<Expr> {
     let e = nested(parser, expr)?;
     let ExprKind::Name(name) = &e.kind else { return Ok(e) };
+    let before = parser.cursor();
     if parser.eat("=").is_none() {
         return Ok(e);
     }
-    let extent = nested(parser, expr)?;
-    match extent.kind {
-        ExprKind::Int(extent @ 1.., None) => node(parser, ExprKind::Sized(name.clone(), extent), e.at, 0),
-        _ => Err(parser.error_at(extent.at, diag::extent_of_part(name))),
+    match nested(parser, expr)?.kind {
+        ExprKind::Int(extent @ 1.., None) if !(is_first && parser.at_end()) => {
+            node(parser, ExprKind::Sized(name.clone(), extent), e.at, 0)
+        }
+        _ => {
+            parser.seek(before);
+            Ok(e)
+        }
     }
 }
 
@@ -268,7 +273,7 @@ fn parenthesised(parser: &mut Parser<'_, '_>, at: At) -> Parsed<Expr> {
     if parser.at_end() {
         return Err(parser.error_at(at, diag::empty_parentheses()));
     }
-    let first = part(parser)?;
+    let first = part(parser, true)?;
     if parser.at_end() {
         return Ok(first);
     }
@@ -276,7 +281,7 @@ fn parenthesised(parser: &mut Parser<'_, '_>, at: At) -> Parsed<Expr> {
     while !parser.at_end() {
         parser.expect(",", "an operator, `,` or `)`")?;
         if !parser.at_end() {
-            parts.push(part(parser)?);
+            parts.push(part(parser, false)?);
         }
     }
     let depth = parts.iter().map(|part| part.depth).max().unwrap_or(0);

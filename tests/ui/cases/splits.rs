@@ -37,6 +37,11 @@ fuse! {
     pub fn sized_value(x: f32[N, C], r: f32) -> f32[N, G] { sum(split(x, C -> (G, r = 2)), r) }
     pub fn no_number(x: f32[N, C]) -> f32[N, G] { sum(split(x, C -> (G, R = 2.0)), R) }
     pub fn sized_elsewhere(x: f32[N, C]) -> f32[N] { sum(x, (C = 2, N)) }
+    pub fn part_twice(x: f32[N, C]) -> f32[N, G] { sum(split(x, C -> (G, G = 2)), G) }
+    pub fn same_parts(x: f32[C = 4]) -> f32[] { sum(split(x, C -> (2, 2))) }
+    pub fn beyond_memory(x: f32[N, C]) -> f32[N, G] { sum(split(x, C -> (G, P = 18446744073709551615)), P) }
+    pub fn assigned(x: f32[N]) -> f32[N] { if (x = 2) { x } else { -x } }
+    pub fn integers(x: i32[N, 3]) -> i32[N] { max(x, 3) }
     pub fn gone(x: f32[N, C], H: dim) -> f32[N, C] { split(x, C -> (H, D)) }
 }
 
