@@ -26,7 +26,6 @@
 
 pub use fusion_runtime::*;
 
-#[doc = include_str!("language.md")]
 #[doc(inline)]
 pub use fusion_runtime::fuse;
 

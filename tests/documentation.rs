@@ -2,7 +2,7 @@
 
 use fusion_compiler::ir::ops::{Op, Ulp};
 
-const LANGUAGE: &str = include_str!("../src/language.md");
+const LANGUAGE: &str = include_str!("../fusion-runtime/src/language.md");
 const LIBRARY: &str = include_str!("../fusion-compiler/src/std.fuse");
 
 /// The row of each operation that has a name.

@@ -55,6 +55,30 @@ mod strict {
     }
 }
 
+mod facade {
+    //! Under a name of somebody else, from a crate of somebody else: here is no crate that is called `fusion`.
+
+    mod theirs {
+        pub(super) use ::fusion::{Result, fuse as fused};
+    }
+
+    use super::{TWO, tensor};
+
+    mod fusion {}
+
+    theirs::fused! {
+        pub fn scaled<T>(x: T[N], by: f32) -> T[N] { x * by }
+    }
+
+    #[test]
+    fn runs() -> theirs::Result<()> {
+        let x = tensor(&TWO)?;
+        assert_eq!(scaled(&x, 2.0)?.to_vec()?, [2.0, 4.0]);
+        assert_eq!(theirs::fused!(x + { scaled(&x, 2.0)? })?.to_vec()?, [3.0, 6.0]);
+        Ok(())
+    }
+}
+
 mod shadowed {
     //! Own things under every name that generated code could mean.
     #![allow(

@@ -12,6 +12,7 @@ use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Plan, Summary, Target, Traffic};
 use fusion_compiler::report;
 use fusion_compiler::{KernelCode, compile};
+use proc_macro2::{Ident, Span};
 
 #[allow(dead_code, reason = "the texts are for other tests")]
 mod kernels;
@@ -278,7 +279,8 @@ fn pictures_are_well_formed_and_readable() {
 #[test]
 fn dumps_hold_the_report() {
     let source = "pub fn shifted(x: f32[N, D], b: f32[D]) -> f32[N, D] { x + b }";
-    let dumps = fusion_compiler::expand(source.parse().expect("tokens")).dumps();
+    let runtime = Ident::new("fusion", Span::call_site());
+    let dumps = fusion_compiler::expand(&runtime, source.parse().expect("tokens")).dumps();
     let file =
         |name: &str| &dumps.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1;
     assert!(file("shifted.graph").contains("shifted"));

@@ -20,7 +20,7 @@ use ir::kernel::{Kernel, Uniform};
 use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Variant, Ways};
 use larger::{Class, Made};
 #[cfg(feature = "syntax")]
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use schedule::{Schedule, Scheduled, Scratch, Way, Work};
 use summary::Locate;
 use target::{Dialect, TargetFacts};
@@ -69,9 +69,9 @@ impl Expansion {
     }
 }
 
-/// Everything that `fuse!` does.
+/// Everything that `fuse!` does. `runtime` is a name of the runtime's crate where the output goes.
 #[cfg(feature = "syntax")]
-pub fn expand(tokens: TokenStream) -> Expansion {
+pub fn expand(runtime: &Ident, tokens: TokenStream) -> Expansion {
     let made_of = |graph: &Graph, targets: &[Target], spans: &[Span]| {
         let plan = compile(graph.clone(), targets, &|span| location(spans, span));
         (graph.clone(), plan)
@@ -86,15 +86,15 @@ pub fn expand(tokens: TokenStream) -> Expansion {
                 let first = made.len();
                 made.extend(instances.iter().map(plan));
                 let plans: Vec<&Plan<KernelCode>> = made[first..].iter().map(|(_, plan)| plan).collect();
-                emit::host::function(&instances[0].signature, &plans)
+                emit::host::function(runtime, &instances[0].signature, &plans)
             });
             functions.collect()
         }
         Ok(Source::Inline(inline)) => {
             made.push(made_of(&inline.graph, &inline.options.targets, &inline.spans));
-            emit::host::inline(&inline, &made[0].1)
+            emit::host::inline(runtime, &inline, &made[0].1)
         }
-        Err(failure) => emit::host::failure(&failure, is_expression),
+        Err(failure) => emit::host::failure(runtime, &failure, is_expression),
     };
     Expansion { tokens, made }
 }

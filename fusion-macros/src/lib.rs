@@ -1,18 +1,27 @@
-//! The procedural macro `fuse!`: a door to `fusion-compiler`, and the only part of it that touches files.
+//! The procedural macro behind `fuse!`: a door to `fusion-compiler`, and the only part of it that touches files.
 
 use std::path::PathBuf;
 use std::{env, fs, io};
 
 use fusion_compiler::Expansion;
 use proc_macro::{Span, TokenStream};
+use proc_macro2::TokenTree;
 
+/// What `fuse!` hands over to: first `$crate`, so that the output finds the runtime under any name, then what the user
+/// wrote.
+///
 /// With `FUSION_DUMP=dir` in the environment of the build, the graph, the report (as text, for Graphviz and as a
 /// picture) and all kernels of every function are written to `dir`: a folder for each crate, and in it one for each
-/// `fuse!`, by its file, line and column.
+/// `fuse!`, by the file, line and column of the first token in it.
 #[proc_macro]
-pub fn fuse(tokens: TokenStream) -> TokenStream {
-    let expansion = fusion_compiler::expand(tokens.into());
-    let written = dump(&expansion);
+pub fn fuse_for(tokens: TokenStream) -> TokenStream {
+    let place = tokens.clone().into_iter().nth(1).map_or(Span::call_site(), |token| token.span());
+    let mut tokens = proc_macro2::TokenStream::from(tokens).into_iter();
+    let Some(TokenTree::Ident(runtime)) = tokens.next() else {
+        unreachable!("`fuse!` begins with its crate")
+    };
+    let expansion = fusion_compiler::expand(&runtime, tokens.collect());
+    let written = dump(&expansion, place);
     let mut tokens = TokenStream::from(expansion.tokens);
     if let Err(error) = written {
         let message = format!("FUSION_DUMP: {error}");
@@ -22,9 +31,8 @@ pub fn fuse(tokens: TokenStream) -> TokenStream {
 }
 
 /// Writes what was made of one `fuse!`.
-fn dump(expansion: &Expansion) -> io::Result<()> {
+fn dump(expansion: &Expansion, place: Span) -> io::Result<()> {
     let Some(dir) = env::var_os("FUSION_DUMP").filter(|dir| !dir.is_empty()) else { return Ok(()) };
-    let place = Span::call_site();
     let file = place.file().replace(['/', '\\', ':'], "-");
     let place = format!("{file}-{}-{}", place.line(), place.column());
     let dir = PathBuf::from(dir).join(env::var_os("CARGO_CRATE_NAME").unwrap_or_default()).join(place);

@@ -3,8 +3,6 @@
 //! Use it through the facade `fusion`. Modules, from what users hold to what runs: `tensor`, `shape` and `error`;
 //! `run` executes plans; `kernel` is the contract with generated code; `device` has one backend a file.
 
-extern crate self as fusion;
-
 mod bind;
 pub mod device;
 pub mod error;
@@ -22,17 +20,26 @@ mod window;
 pub use device::{Device, DeviceFacts};
 pub use error::{Error, Result};
 pub use fusion_compiler::ir::dtype::DType;
-pub use fusion_macros::fuse;
 pub use half::{bf16, f16};
 pub use launch::{Coalescing, LaunchConfig};
 pub use report::{KernelText, Report};
 pub use shape::Shape;
 pub use tensor::{Element, Float, Tensor};
 
+#[doc = include_str!("language.md")]
+#[macro_export]
+macro_rules! fuse {
+    ($($tokens:tt)*) => {
+        $crate::__private::fuse_for! { $crate $($tokens)* }
+    };
+}
+
 /// What generated code names. Not for people: it changes without notice.
 #[doc(hidden)]
 pub mod __private {
     pub use std::borrow::Cow;
+
+    pub use fusion_macros::fuse_for;
 
     pub use crate::__cpu_fns as cpu_fns;
     pub use crate::device::cpu::fetch::fetch;

@@ -1,6 +1,6 @@
 //! The Rust around the kernels: one thin typed function for each fused one, and a module with what was made.
 //!
-//! Invariant: what is emitted holds no `unsafe`, names only `::fusion`, and does nothing that the runtime could
+//! Invariant: what is emitted holds no `unsafe`, names only the runtime, and does nothing that the runtime could
 //! do: it states types and hands over.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
@@ -15,24 +15,24 @@ use crate::target::Dialect;
 use crate::{CpuKernels, KernelCode};
 
 /// An exported function: the function itself, and its module. A generic one has a plan for each type that there is.
-pub fn function(signature: &Signature, plans: &[&Plan<KernelCode>]) -> TokenStream {
+pub fn function(runtime: &Ident, signature: &Signature, plans: &[&Plan<KernelCode>]) -> TokenStream {
     let Signature { attributes, visibility, name, params, types, results, returns, .. } = signature;
-    let (generic, names) = (Generic::of(signature), rust_names(params));
-    let turbofish = generic.turbofish();
-    let plan = match generic.0 {
+    let (host, names) = (Host::of(runtime, signature), rust_names(params));
+    let turbofish = host.turbofish();
+    let plan = match host.generic {
         Some(_) => quote!(#name::plan #turbofish()),
         None => quote!(&#name::PLAN),
     };
-    let call = call(&plan, &generic, (results, *returns), &arguments(&names, types));
-    let (module, cfgs) = (module(signature, &names, plans), cfgs(attributes));
-    let (params, typed) = (generic.params(), generic.typed_params(&names, types));
-    let result = generic.result(results, *returns);
+    let call = host.call(&plan, (results, *returns), &host.arguments(&names, types));
+    let (module, cfgs) = (host.module(signature, &names, plans), cfgs(attributes));
+    let (params, typed) = (host.params(), host.typed_params(&names, types));
+    let result = host.result(results, *returns);
     let about =
         format!("What was made of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
     quote! {
         #attributes
         #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
-        #visibility fn #name #params(#typed) -> ::fusion::Result<#result> {
+        #visibility fn #name #params(#typed) -> #runtime::Result<#result> {
             #call
         }
 
@@ -45,128 +45,32 @@ pub fn function(signature: &Signature, plans: &[&Plan<KernelCode>]) -> TokenStre
     }
 }
 
-/// What the module of a function holds.
-fn module(signature: &Signature, names: &[Ident], plans: &[&Plan<KernelCode>]) -> TokenStream {
-    let generic = Generic::of(signature);
-    let (params, turbofish) = (generic.params(), generic.turbofish());
-    let (contents, plan) = match generic.0 {
-        Some(_) => (instances(plans), quote!(plan #turbofish())),
-        None => (contents(plans[0]), quote!(&PLAN)),
-    };
-    let into = into(signature, names, &plan);
-    quote! {
-        use ::fusion::__private as p;
-        #contents
-        #into
-
-        /// What was fused, what was not and why, and the bytes saved.
-        pub fn report #params() -> ::fusion::Report {
-            ::fusion::Report::new(#plan)
-        }
-
-        /// The text of every kernel, for GPUs.
-        pub fn kernels #params() -> ::std::vec::Vec<::fusion::KernelText> {
-            p::kernels(#plan)
-        }
+/// Every mistake, and stand-ins that keep the users of what is mistaken from failing too.
+pub fn failure(runtime: &Ident, failure: &Failure, is_expression: bool) -> TokenStream {
+    let errors = failure.errors.to_compile_errors();
+    if is_expression {
+        return quote!({ #errors #runtime::__private::mistaken() });
     }
-}
-
-/// The plans of a generic function, and which is that of a type.
-fn instances(plans: &[&Plan<KernelCode>]) -> TokenStream {
-    let modules: Vec<Ident> =
-        DType::GENERIC.iter().map(|dtype| format_ident!("of_{}", dtype.name())).collect();
-    let contents = plans.iter().map(|plan| contents(plan));
-    let names =
-        static_plan::first_texts(plans[0]).into_iter().map(|(language, _)| format_ident!("{language}"));
-    let (first, texts): (_, Vec<Ident>) = (&modules[0], names.collect());
-    let texts = (!texts.is_empty()).then(|| quote!(pub use #first::{#(#texts),*};));
-    quote! {
-        #(#[allow(unreachable_pub, reason = "one of several")] mod #modules {
-            use ::fusion::__private as p;
-            #contents
-        })*
-
-        #texts
-
-        #[doc(hidden)]
-        pub fn plan<T: ::fusion::Float>() -> &'static p::Plan {
-            p::instance::<T>([#(&#modules::PLAN),*])
-        }
-    }
-}
-
-/// The type that a function is generic over, if it is.
-struct Generic<'s>(Option<&'s Ident>);
-
-impl<'s> Generic<'s> {
-    fn of(signature: &'s Signature) -> Generic<'s> {
-        Generic(signature.generic.as_ref())
-    }
-
-    /// `<T: Float>`.
-    fn params(&self) -> Option<TokenStream> {
-        self.0.map(|name| quote!(<#name: ::fusion::Float>))
-    }
-
-    /// `::<T>`.
-    fn turbofish(&self) -> Option<TokenStream> {
-        self.0.map(|name| quote!(::<#name>))
-    }
-
-    fn element(&self, element: ElementType) -> TokenStream {
-        match (element, self.0) {
-            (ElementType::Is(dtype), _) => primitive(dtype),
-            (ElementType::Generic, Some(name)) => quote!(#name),
-            (ElementType::Generic, None) => unreachable!("only generic functions have generic elements"),
-        }
-    }
-
-    fn elements(&self, elements: &[ElementType]) -> Vec<TokenStream> {
-        elements.iter().map(|&element| self.element(element)).collect()
-    }
-
-    fn param(&self, param: ParamType) -> TokenStream {
-        match param {
-            ParamType::Tensor(element, access) => {
-                let element = self.element(element);
-                match access {
-                    Access::Read => quote!(&::fusion::Tensor<#element>),
-                    Access::Write | Access::ReadWrite => quote!(&mut ::fusion::Tensor<#element>),
-                }
-            }
-            ParamType::Scalar(element) => self.element(element),
-            ParamType::Dim => quote!(::core::primitive::usize),
-            ParamType::Unknown => quote!(impl ::core::marker::Sized),
-        }
-    }
-
-    fn typed_params(&self, names: &[Ident], params: &[ParamType]) -> TokenStream {
-        let types = params.iter().map(|&param| self.param(param));
-        quote!(#(#names: #types),*)
-    }
-
-    fn result(&self, results: &[ElementType], returns: Returns) -> TokenStream {
-        let types = self.elements(results);
-        match returns {
-            Returns::One => quote!(#(::fusion::Tensor<#types>)*),
-            Returns::Tuple => quote!((#(::fusion::Tensor<#types>,)*)),
-        }
-    }
+    let stubs = failure.stubs.iter().map(|signature| Host::of(runtime, signature).stub(signature));
+    quote!(#errors #(#stubs)*)
 }
 
 /// The inline form, as an expression of type `Result<Tensor<_>>`.
-pub fn inline(inline: &Inline, plan: &Plan<KernelCode>) -> TokenStream {
+pub fn inline(runtime: &Ident, inline: &Inline, plan: &Plan<KernelCode>) -> TokenStream {
+    let host = Host { runtime, generic: None };
     let captures = inline.graph.params.iter().zip(&inline.captures).map(|(param, capture)| {
-        let dtype = primitive(param.dtype);
+        let dtype = host.primitive(param.dtype);
         // What has the wrong type is underlined itself, not the whole `fuse!`.
-        let first = capture.clone().into_iter().next().map_or(Span::call_site(), |token| token.span());
-        let place = first.resolved_at(Span::call_site());
+        let first = capture.clone().into_iter().next().map_or(runtime.span(), |token| token.span());
+        let place = first.resolved_at(runtime.span());
+        let mut runtime = runtime.clone();
+        runtime.set_span(place);
         match param.kind {
             ParamKind::Tensor { .. } => {
-                quote_spanned!(place=> ::fusion::__private::AsTensor::<#dtype>::as_tensor(&(#capture)))
+                quote_spanned!(place=> #runtime::__private::AsTensor::<#dtype>::as_tensor(&(#capture)))
             }
             ParamKind::Scalar => {
-                quote_spanned!(place=> ::fusion::__private::IntoScalar::<#dtype>::into_scalar(#capture))
+                quote_spanned!(place=> #runtime::__private::IntoScalar::<#dtype>::into_scalar(#capture))
             }
             ParamKind::Dim(_) | ParamKind::View { .. } => unreachable!("tensors and numbers are captured"),
         }
@@ -175,87 +79,276 @@ pub fn inline(inline: &Inline, plan: &Plan<KernelCode>) -> TokenStream {
     let captures: Vec<TokenStream> = captures.collect();
     let elements: Vec<ElementType> =
         plan.outputs.iter().map(|output| ElementType::Is(output.dtype)).collect();
-    let call = call(&quote!(&#name::PLAN), &Generic(None), (&elements, Returns::One), &converted(&captures));
-    let contents = contents(plan);
+    let call = host.call(&quote!(&#name::PLAN), (&elements, Returns::One), &host.converted(&captures));
+    let contents = host.contents(plan);
     quote! {{
         #[allow(dead_code, reason = "an expression needs its plan only")]
         mod #name {
-            use ::fusion::__private as p;
             #contents
         }
         #call
     }}
 }
 
-/// Every mistake, and stand-ins that keep the users of what is mistaken from failing too.
-pub fn failure(failure: &Failure, is_expression: bool) -> TokenStream {
-    let errors = failure.errors.to_compile_errors();
-    if is_expression {
-        return quote!({ #errors ::fusion::__private::mistaken() });
-    }
-    let stubs = failure.stubs.iter().map(stub);
-    quote!(#errors #(#stubs)*)
+/// What the output of a function names.
+#[derive(Clone, Copy)]
+struct Host<'s> {
+    /// The crate of the runtime, whatever that is called where the output goes.
+    runtime: &'s Ident,
+    /// The type that the function is generic over, if it is.
+    generic: Option<&'s Ident>,
 }
 
-fn stub(signature: &Signature) -> TokenStream {
-    let Signature { visibility, name, attributes, types, results, returns, .. } = signature;
-    let generic = Generic::of(signature);
-    let (params, result, cfgs) = (generic.params(), generic.result(results, *returns), cfgs(attributes));
-    let types: Vec<TokenStream> = types.iter().map(|&param| generic.param(param)).collect();
-    let outs = generic.elements(results);
-    // It is there for its type alone.
-    let never = quote!(::core::unreachable!("a program with a mistake does not compile"));
-    quote! {
-        #(#cfgs)*
-        #[allow(missing_docs, reason = "a stand-in")]
-        #visibility fn #name #params(#(_: #types),*) -> ::fusion::Result<#result> {
-            #never
-        }
+impl<'s> Host<'s> {
+    fn of(runtime: &'s Ident, signature: &'s Signature) -> Host<'s> {
+        Host { runtime, generic: signature.generic.as_ref() }
+    }
 
-        #(#cfgs)*
-        #[allow(missing_docs, unused, unreachable_pub, reason = "a stand-in")]
-        #visibility mod #name {
-            pub const PTX: &::core::primitive::str = "";
-            pub const WGSL: &::core::primitive::str = "";
-            pub fn into #params(#(_: &mut ::fusion::Tensor<#outs>,)* #(_: #types),*) -> ::fusion::Result<()> {
-                #never
+    /// `<T: Float>`.
+    fn params(self) -> Option<TokenStream> {
+        let runtime = self.runtime;
+        self.generic.map(|name| quote!(<#name: #runtime::Float>))
+    }
+
+    /// `::<T>`.
+    fn turbofish(self) -> Option<TokenStream> {
+        self.generic.map(|name| quote!(::<#name>))
+    }
+
+    /// The Rust type of an element, whatever the names in scope mean.
+    fn primitive(self, dtype: DType) -> TokenStream {
+        let (runtime, name) = (self.runtime, format_ident!("{}", dtype.name()));
+        match dtype {
+            DType::F16 | DType::BF16 => quote!(#runtime::#name),
+            DType::Index => quote!(::core::primitive::usize),
+            DType::F32
+            | DType::F64
+            | DType::I32
+            | DType::U32
+            | DType::I16
+            | DType::U16
+            | DType::I8
+            | DType::U8
+            | DType::Bool => quote!(::core::primitive::#name),
+        }
+    }
+
+    fn element(self, element: ElementType) -> TokenStream {
+        match (element, self.generic) {
+            (ElementType::Is(dtype), _) => self.primitive(dtype),
+            (ElementType::Generic, Some(name)) => quote!(#name),
+            (ElementType::Generic, None) => unreachable!("only generic functions have generic elements"),
+        }
+    }
+
+    fn elements(self, elements: &[ElementType]) -> Vec<TokenStream> {
+        elements.iter().map(|&element| self.element(element)).collect()
+    }
+
+    fn param(self, param: ParamType) -> TokenStream {
+        let runtime = self.runtime;
+        match param {
+            ParamType::Tensor(element, access) => {
+                let element = self.element(element);
+                match access {
+                    Access::Read => quote!(&#runtime::Tensor<#element>),
+                    Access::Write | Access::ReadWrite => quote!(&mut #runtime::Tensor<#element>),
+                }
             }
-            pub fn report #params() -> ::fusion::Report {
-                #never
+            ParamType::Scalar(element) => self.element(element),
+            ParamType::Dim => quote!(::core::primitive::usize),
+            ParamType::Unknown => quote!(impl ::core::marker::Sized),
+        }
+    }
+
+    fn typed_params(self, names: &[Ident], params: &[ParamType]) -> TokenStream {
+        let types = params.iter().map(|&param| self.param(param));
+        quote!(#(#names: #types),*)
+    }
+
+    fn result(self, results: &[ElementType], returns: Returns) -> TokenStream {
+        let (runtime, types) = (self.runtime, self.elements(results));
+        match returns {
+            Returns::One => quote!(#(#runtime::Tensor<#types>)*),
+            Returns::Tuple => quote!((#(#runtime::Tensor<#types>,)*)),
+        }
+    }
+
+    /// What the module of a function holds.
+    fn module(self, signature: &Signature, names: &[Ident], plans: &[&Plan<KernelCode>]) -> TokenStream {
+        let (runtime, params, turbofish) = (self.runtime, self.params(), self.turbofish());
+        let (contents, plan) = match self.generic {
+            Some(_) => (self.instances(plans), quote!(plan #turbofish())),
+            None => (self.contents(plans[0]), quote!(&PLAN)),
+        };
+        let into = self.into(signature, names, &plan);
+        quote! {
+            #contents
+            #into
+
+            /// What was fused, what was not and why, and the bytes saved.
+            pub fn report #params() -> #runtime::Report {
+                #runtime::Report::new(#plan)
             }
-            pub fn kernels #params() -> ::std::vec::Vec<::fusion::KernelText> {
-                #never
+
+            /// The text of every kernel, for GPUs.
+            pub fn kernels #params() -> ::std::vec::Vec<#runtime::KernelText> {
+                #runtime::__private::kernels(#plan)
             }
         }
     }
-}
 
-/// The plan, where `p` is the runtime's private module.
-fn contents(plan: &Plan<KernelCode>) -> TokenStream {
-    let (statics, functions) = (static_plan::plan(plan), cpu_functions(plan));
-    let texts = static_plan::first_texts(plan).into_iter().map(|(language, text)| {
-        let (text, name) = (static_plan::literal(text), format_ident!("{language}"));
-        let about = format!("{language} of the first kernel.");
-        quote!(#[doc = #about] pub const #name: &::core::primitive::str = #text;)
-    });
-    // Cargo expands the macro again when a variable changes that the output asks for.
-    let dump = quote!(
-        const _: ::core::option::Option<&::core::primitive::str> = ::core::option_env!("FUSION_DUMP");
-    );
-    quote! {
-        #dump
-        #(#texts)*
-        #[doc(hidden)]
-        pub static PLAN: p::StaticPlan = #statics;
+    /// The plans of a generic function, and which is that of a type.
+    fn instances(self, plans: &[&Plan<KernelCode>]) -> TokenStream {
+        let runtime = self.runtime;
+        let modules: Vec<Ident> =
+            DType::GENERIC.iter().map(|dtype| format_ident!("of_{}", dtype.name())).collect();
+        let contents = plans.iter().map(|plan| self.contents(plan));
+        let names =
+            static_plan::first_texts(plans[0]).into_iter().map(|(language, _)| format_ident!("{language}"));
+        let (first, texts): (_, Vec<Ident>) = (&modules[0], names.collect());
+        let texts = (!texts.is_empty()).then(|| quote!(pub use #first::{#(#texts),*};));
+        quote! {
+            #(#[allow(unreachable_pub, reason = "one of several")] mod #modules {
+                #contents
+            })*
 
-        #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused, reason = "generated loops")]
-        mod cpu {
-            // For modules without a prelude.
-            use ::core::hint::{black_box, select_unpredictable};
-            use ::core::prelude::rust_2024::*;
-            use ::fusion::__private::{CpuArgs, Window, doubles, fetch, fold_lanes, stream};
-            #functions
+            #texts
+
+            #[doc(hidden)]
+            pub fn plan<T: #runtime::Float>() -> &'static #runtime::__private::Plan {
+                #runtime::__private::instance::<T>([#(&#modules::PLAN),*])
+            }
         }
+    }
+
+    /// What stands for a function with mistakes: it is there for its type alone.
+    fn stub(self, signature: &Signature) -> TokenStream {
+        let Signature { visibility, name, attributes, types, results, returns, .. } = signature;
+        let (runtime, params, cfgs) = (self.runtime, self.params(), cfgs(attributes));
+        let (outs, result) = (self.elements(results), self.result(results, *returns));
+        let types: Vec<TokenStream> = types.iter().map(|&param| self.param(param)).collect();
+        let never = quote!(::core::unreachable!("a program with a mistake does not compile"));
+        quote! {
+            #(#cfgs)*
+            #[allow(missing_docs, reason = "a stand-in")]
+            #visibility fn #name #params(#(_: #types),*) -> #runtime::Result<#result> {
+                #never
+            }
+
+            #(#cfgs)*
+            #[allow(missing_docs, unused, unreachable_pub, reason = "a stand-in")]
+            #visibility mod #name {
+                pub const PTX: &::core::primitive::str = "";
+                pub const WGSL: &::core::primitive::str = "";
+                pub fn into #params(#(_: &mut #runtime::Tensor<#outs>,)* #(_: #types),*) -> #runtime::Result<()> {
+                    #never
+                }
+                pub fn report #params() -> #runtime::Report {
+                    #never
+                }
+                pub fn kernels #params() -> ::std::vec::Vec<#runtime::KernelText> {
+                    #never
+                }
+            }
+        }
+    }
+
+    /// The plan, and the functions of the CPU.
+    fn contents(self, plan: &Plan<KernelCode>) -> TokenStream {
+        let (runtime, statics, functions) = (self.runtime, static_plan::plan(plan), cpu_functions(plan));
+        let texts = static_plan::first_texts(plan).into_iter().map(|(language, text)| {
+            let (text, name) = (static_plan::literal(text), format_ident!("{language}"));
+            let about = format!("{language} of the first kernel.");
+            quote!(#[doc = #about] pub const #name: &::core::primitive::str = #text;)
+        });
+        // Cargo expands the macro again when a variable changes that the output asks for.
+        let dump = quote!(
+            const _: ::core::option::Option<&::core::primitive::str> = ::core::option_env!("FUSION_DUMP");
+        );
+        quote! {
+            use #runtime::__private as p;
+
+            #dump
+            #(#texts)*
+            #[doc(hidden)]
+            pub static PLAN: p::StaticPlan = #statics;
+
+            #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused, reason = "generated loops")]
+            mod cpu {
+                // For modules without a prelude.
+                use ::core::hint::{black_box, select_unpredictable};
+                use ::core::prelude::rust_2024::*;
+                use #runtime::__private::{CpuArgs, Window, doubles, fetch, fold_lanes, stream};
+                #functions
+            }
+        }
+    }
+
+    /// The statement that runs a plan and types its results.
+    fn call(
+        self,
+        plan: &TokenStream,
+        (results, returns): (&[ElementType], Returns),
+        arguments: &TokenStream,
+    ) -> TokenStream {
+        let (runtime, types) = (self.runtime, self.elements(results));
+        let names: Vec<Ident> = (0..results.len()).map(|i| format_ident!("result_{i}")).collect();
+        match returns {
+            Returns::One => quote!(#runtime::__private::run_one::<#(#types)*>(#plan, &mut #arguments)),
+            Returns::Tuple => quote! {
+                let [#(#names),*] = #runtime::__private::run(#plan, &mut #arguments)?;
+                ::core::result::Result::Ok((#(#runtime::Tensor::<#types>::from_raw(#names)?,)*))
+            },
+        }
+    }
+
+    /// The form that writes into tensors of the caller.
+    fn into(self, signature: &Signature, names: &[Ident], plan: &TokenStream) -> Option<TokenStream> {
+        let Signature { types, results, .. } = signature;
+        if results.is_empty() {
+            return None;
+        }
+        let runtime = self.runtime;
+        let out = |i| if results.len() == 1 { String::from("out") } else { format!("out_{i}") };
+        let outs: Vec<Ident> = (0..results.len()).map(|i| free(out(i), names, Span::call_site())).collect();
+        let (params, elements) = (self.params(), self.elements(results));
+        let (typed, args, results) =
+            (self.typed_params(names, types), self.arguments(names, types), self.converted(&outs));
+        Some(quote! {
+            /// Writes the results into tensors of their shapes, and allocates nothing.
+            ///
+            /// # Errors
+            /// As the function; also where a tensor has not the shape of its result.
+            #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
+            pub fn into #params(#(#outs: &mut #runtime::Tensor<#elements>,)* #typed) -> #runtime::Result<()> {
+                #runtime::__private::run_into(#plan, &mut #args, &mut #results)
+            }
+        })
+    }
+
+    /// What the runtime takes for the parameters of these types.
+    fn arguments(self, names: &[Ident], types: &[ParamType]) -> TokenStream {
+        let argument = |(name, ty): (&Ident, &ParamType)| match ty {
+            ParamType::Scalar(ElementType::Generic) => quote!(::core::convert::Into::into(#name)),
+            ParamType::Scalar(ElementType::Is(_))
+            | ParamType::Tensor(..)
+            | ParamType::Dim
+            | ParamType::Unknown => self.argument(name),
+        };
+        let arguments = names.iter().zip(types).map(argument);
+        quote!([#(#arguments),*])
+    }
+
+    /// What the runtime takes for tensors and numbers of known types.
+    fn converted(self, values: &[impl ToTokens]) -> TokenStream {
+        let arguments = values.iter().map(|value| self.argument(value));
+        quote!([#(#arguments),*])
+    }
+
+    fn argument(self, value: &impl ToTokens) -> TokenStream {
+        let runtime = self.runtime;
+        quote!(<#runtime::__private::Arg<'_> as ::core::convert::From<_>>::from(#value))
     }
 }
 
@@ -291,68 +384,6 @@ fn cpu_kernels(plan: &Plan<KernelCode>) -> impl Iterator<Item = (&str, &CpuKerne
     })
 }
 
-/// The statement that runs a plan and types its results.
-fn call(
-    plan: &TokenStream,
-    generic: &Generic<'_>,
-    (results, returns): (&[ElementType], Returns),
-    arguments: &TokenStream,
-) -> TokenStream {
-    let types = generic.elements(results);
-    let names: Vec<Ident> = (0..results.len()).map(|i| format_ident!("result_{i}")).collect();
-    match returns {
-        Returns::One => quote!(::fusion::__private::run_one::<#(#types)*>(#plan, &mut #arguments)),
-        Returns::Tuple => quote! {
-            let [#(#names),*] = ::fusion::__private::run(#plan, &mut #arguments)?;
-            ::core::result::Result::Ok((#(::fusion::Tensor::<#types>::from_raw(#names)?,)*))
-        },
-    }
-}
-
-/// The form that writes into tensors of the caller.
-fn into(signature: &Signature, names: &[Ident], plan: &TokenStream) -> Option<TokenStream> {
-    let Signature { types, results, .. } = signature;
-    if results.is_empty() {
-        return None;
-    }
-    let generic = Generic::of(signature);
-    let out = |i| if results.len() == 1 { String::from("out") } else { format!("out_{i}") };
-    let outs: Vec<Ident> = (0..results.len()).map(|i| free(out(i), names, Span::call_site())).collect();
-    let (params, elements) = (generic.params(), generic.elements(results));
-    let (typed, args, results) =
-        (generic.typed_params(names, types), arguments(names, types), converted(&outs));
-    Some(quote! {
-        /// Writes the results into tensors of their shapes, and allocates nothing.
-        ///
-        /// # Errors
-        /// As the function; also where a tensor has not the shape of its result.
-        #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
-        pub fn into #params(#(#outs: &mut ::fusion::Tensor<#elements>,)* #typed) -> ::fusion::Result<()> {
-            p::run_into(#plan, &mut #args, &mut #results)
-        }
-    })
-}
-
-/// What the runtime takes for the parameters of these types.
-fn arguments(names: &[Ident], types: &[ParamType]) -> TokenStream {
-    let argument = |(name, ty): (&Ident, &ParamType)| match ty {
-        ParamType::Scalar(ElementType::Generic) => quote!(::core::convert::Into::into(#name)),
-        ParamType::Scalar(ElementType::Is(_))
-        | ParamType::Tensor(..)
-        | ParamType::Dim
-        | ParamType::Unknown => {
-            quote!(<::fusion::__private::Arg<'_> as ::core::convert::From<_>>::from(#name))
-        }
-    };
-    let arguments = names.iter().zip(types).map(argument);
-    quote!([#(#arguments),*])
-}
-
-/// What the runtime takes for tensors and numbers of known types.
-fn converted(values: &[impl ToTokens]) -> TokenStream {
-    quote!([#(<::fusion::__private::Arg<'_> as ::core::convert::From<_>>::from(#values)),*])
-}
-
 /// What parameters are called in Rust: as the user says, but in lowercase where it is uppercase, as dims are. There
 /// an uppercase name may be a constant of the user, and then is no name for a parameter.
 fn rust_names(params: &[Ident]) -> Vec<Ident> {
@@ -372,24 +403,6 @@ fn free(mut name: String, taken: &[Ident], span: Span) -> Ident {
         name.push('_');
     }
     Ident::new(&name, span)
-}
-
-/// The Rust type of an element, whatever the names in scope mean.
-fn primitive(dtype: DType) -> TokenStream {
-    let name = format_ident!("{}", dtype.name());
-    match dtype {
-        DType::F16 | DType::BF16 => quote!(::fusion::#name),
-        DType::Index => quote!(::core::primitive::usize),
-        DType::F32
-        | DType::F64
-        | DType::I32
-        | DType::U32
-        | DType::I16
-        | DType::U16
-        | DType::I8
-        | DType::U8
-        | DType::Bool => quote!(::core::primitive::#name),
-    }
 }
 
 /// The `#[cfg(…)]` among attributes: the module exists when the function does.

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use proc_macro2::{Ident, Span};
+
 use super::super::{ElementType, ParamType, Source, front_end};
 use super::{check, graphs, text};
 use crate::ir::dtype::DType;
@@ -489,10 +491,11 @@ fn long_sums_compile() {
     let terms: Vec<&str> = (0..5000).map(|i| ["a", "b * b", "c"][i % 3]).collect();
     let source = format!("pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] {{ {} }}", terms.join(" + "));
     assert_eq!(graphs(&source).unwrap()[0].nodes.len(), 3 + 1667 + 4999);
-    let text = crate::expand(source.parse().unwrap()).tokens.to_string();
+    let runtime = Ident::new("fusion", Span::call_site());
+    let text = crate::expand(&runtime, source.parse().unwrap()).tokens.to_string();
     assert!(text.contains("pub fn f"), "{}", &text[..200]);
     let lets: String = (1..5000).map(|i| format!("let x{i} = x{} + a;", i - 1)).collect();
     let source = format!("pub fn f(a: f32[N]) -> f32[N] {{ let x0 = a; {lets} x4999 }}");
-    let text = crate::expand(source.parse().unwrap()).tokens.to_string();
+    let text = crate::expand(&runtime, source.parse().unwrap()).tokens.to_string();
     assert!(text.contains("pub fn f"), "{}", &text[..200]);
 }
