@@ -96,17 +96,19 @@ pub fn interpreted(plan: plan::Plan<KernelCode>) -> Plan {
 /// What the lanes of a vector loop make together, of their partial results: the second half is combined with the first, and so
 /// on. It is inlined so that the vectors are those that the caller is compiled for.
 #[inline(always)]
-pub fn fold_lanes<T: Copy>(parts: &mut [T; FOLD_LANES], combine: impl Fn(T, T) -> T) -> T {
+pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) -> T {
     // Loops of a known length, which need no checks.
     macro_rules! halves {
         ($($half:literal)*) => { $(
-            for lane in 0..$half {
-                parts[lane] = combine(parts[lane], parts[lane + $half]);
+            if $half < L {
+                for lane in 0..$half {
+                    parts[lane] = combine(parts[lane], parts[lane + $half]);
+                }
             }
         )* };
     }
-    const { assert!(FOLD_LANES == 128) };
-    halves!(64 32 16 8 4 2 1);
+    const { assert!(L.is_power_of_two() && L <= FOLD_LANES[0] && FOLD_LANES[0] == 64) };
+    halves!(32 16 8 4 2 1);
     parts[0]
 }
 

@@ -149,10 +149,16 @@ pub struct Fold {
     pub out: Vec<Value>,
 }
 
-/// Partial results of a fold over the lanes of a vector loop: lane `j` is combined with those before it whose number is
-/// the same modulo this. Then the second half of them is combined with the first, and so on. Fewer are unrolled by rustc
-/// before it vectorises, and then it does not: 32 took 2.5 times as long.
-pub const FOLD_LANES: usize = 128;
+/// How many lanes of a vector loop a fold takes at a time. While there are as many as the first says, each has a partial result of its
+/// own; after `FOLD_ROUNDS` rounds, and after the last, the second half of these is combined with the first, and so on, and what
+/// comes of it with the result. Of what is left, each group of the second length is folded so by itself, and the last lanes go one by
+/// one into what they give; all that is combined with the result in the end. So a row of eight takes 2 ns; with 128 partial results for every row it took 25. LLVM makes vectors of loops
+/// over 64 lanes, and of 16 in straight code; 32 are unrolled before it looks, and are too many then.
+pub const FOLD_LANES: [usize; 2] = [64, 16];
+
+/// Rounds of the longest groups after which their partial results go into the result: a sum is rounded once for each round of a
+/// strip and once for each strip, not as often as a row has rounds.
+pub const FOLD_ROUNDS: usize = 128;
 
 /// The most elements of a small array, such as every block may combine again: four kilobytes of 32 bits each. WGSL's uniforms have
 /// this length, and memory that is bound as one has room for as many; a multiple of four.

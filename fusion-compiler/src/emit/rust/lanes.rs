@@ -8,7 +8,9 @@ use super::copies::{self, COPIES, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, FOLD_LANES, Fold, Kernel, Lanes, SharedId, Stmt, Value};
+use crate::ir::kernel::{
+    At, BufferId, Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Kernel, Lanes, SharedId, Stmt, Value,
+};
 use crate::target::Dialect;
 
 /// Lanes that are streamed at a time: enough that a vector loop pays, and so few lines of a cache that reads of memory and writes to
@@ -18,6 +20,11 @@ const STREAM_LANES: usize = 64;
 /// Statements of a lane, loads and stores included, beside which memory is what a loop waits for. Of more, stores are better left to
 /// the caches, which do their work beside the arithmetic: 2²⁴ elements of gelu took 8.1 ms when streamed, else 6.4.
 const STREAMED_MAX: usize = 16;
+
+/// What the results of folds are called, each an array of one.
+const RESULT: char = 'w';
+/// … and those of the lanes that are left of whole groups of the longest length.
+const LAST: char = 'l';
 
 /// Lanes whose memory is asked for at a time, some way ahead: more at once than a processor waits for would hold it up.
 const FETCH_LANES: usize = 256;
@@ -57,12 +64,15 @@ struct Combine<'a> {
 }
 
 impl VectorLoop<'_> {
-    /// A call for lanes of these runs, into partial results `{part}0`, `{part}1`, ….
-    fn call(&self, count: &str, first: &str, run: impl Fn(usize) -> String, part: &str) -> String {
+    /// A call for lanes of these runs, into partial results `{part}0`, `{part}1`, …, or the results themselves.
+    fn call(&self, count: &str, first: &str, run: impl Fn(usize) -> String, part: char) -> String {
         let mut args = vec![count.to_owned()];
         args.extend(self.counts.then(|| first.to_owned()));
         args.extend((0..self.streams.len()).map(run));
-        args.extend((0..self.combines.len()).map(|f| format!("&mut {part}{f}")));
+        let part = |(f, combine): (usize, &Combine<'_>)| {
+            format!("&mut {}{f}", if combine.is_one { RESULT } else { part })
+        };
+        args.extend(self.combines.iter().enumerate().map(part));
         args.extend_from_slice(&self.captured);
         format!("lanes({})", args.join(", "))
     }
@@ -77,7 +87,14 @@ impl Combine<'_> {
 
     /// The partial result of a lane.
     fn of_lane(&self) -> String {
-        if self.is_one { format!("*a{}", self.number) } else { format!("a{}[j]", self.number) }
+        format!("a{}[{}]", self.number, if self.is_one { "0" } else { "j" })
+    }
+
+    /// The statement that combines a result, of that name, with what the partial results make together.
+    fn gather(&self, result: char) -> String {
+        let (both, result) = (self.call("left", "right"), format!("{result}{}[0]", self.number));
+        let all = format!("fold_lanes(&mut a{}, |left, right| {both})", self.number);
+        format!("{result} = {};", self.call(&result, &all))
     }
 }
 
@@ -112,7 +129,7 @@ impl Emitter<'_> {
             let len = self.operand(len);
             let fetched = self.fetched(&run);
             match folds {
-                [] => self.strips(out, &len, &run, (&streamed, &fetched), ""),
+                [] => self.strips(out, &len, &run, (&streamed, &fetched)),
                 _ => self.folded(out, &len, &run, &fetched),
             }
         });
@@ -176,15 +193,14 @@ impl Emitter<'_> {
         }));
         params.extend(combines.iter().enumerate().map(|(f, combine)| {
             let part = tuple(&self.scalars(&combine.fold.out));
-            if combine.is_one {
-                format!("a{f}: &mut {part}")
-            } else {
-                format!("a{f}: &mut [{part}; {FOLD_LANES}]")
-            }
+            if combine.is_one { format!("a{f}: &mut [{part}; 1]") } else { format!("a{f}: &mut [{part}; L]") }
         }));
         params.extend(types);
+        let lengths = if combines.iter().all(|combine| combine.is_one) { "" } else { "<const L: usize>" };
         out.line("#[inline(always)]");
-        out.block(format_args!("fn lanes({}) {{", params.join(", ")), |out| out.text += &inside.text);
+        out.block(format_args!("fn lanes{lengths}({}) {{", params.join(", ")), |out| {
+            out.text += &inside.text
+        });
         VectorLoop { streams, counts, combines, captured }
     }
 
@@ -275,12 +291,11 @@ impl Emitter<'_> {
         len: &str,
         run: &VectorLoop,
         (streamed, fetched): (&[usize], &[usize]),
-        part: &str,
     ) {
         let is_short = len.parse::<usize>().is_ok_and(|len| len <= FETCH_LANES);
         if streamed.is_empty() && (fetched.is_empty() || is_short) {
             self.fetch(out, fetched, "p");
-            out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"), part)));
+            out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"), RESULT)));
             return;
         }
         for &i in streamed {
@@ -305,7 +320,7 @@ impl Emitter<'_> {
                     format!("q{i}")
                 }
             };
-            out.line(format_args!("{};", run.call("count", "start", of_strip, part)));
+            out.line(format_args!("{};", run.call("count", "start", of_strip, RESULT)));
             if !streamed.is_empty() {
                 let stores: Vec<String> =
                     streamed.iter().map(|i| format!("stream(q{i}, &o{i}[..count]);")).collect();
@@ -315,65 +330,94 @@ impl Emitter<'_> {
         });
     }
 
-    /// Calls of a loop whose lanes make something together: whole rounds of partial results, then the lanes that are
-    /// left, which have partial results of their own: LLVM keeps those of the rounds in registers only if none is at a
-    /// place that varies.
+    /// Calls of a loop whose lanes make something together.
     fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
-        let parts = |out: &mut Writer, name: &str| {
-            for (f, combine) in run.combines.iter().enumerate() {
-                let identity = tuple(&self.operands(&combine.fold.identity));
-                let parts = if combine.is_one { identity } else { format!("[{identity}; {FOLD_LANES}]") };
-                out.line(format_args!("let mut {name}{f} = {parts};"));
-            }
-        };
-        parts(out, "a");
-        if run.combines.iter().all(|combine| combine.is_one) {
-            self.strips(out, len, run, (&[], fetched), "a");
-        } else {
-            self.rounds(out, len, run, fetched);
-            out.line(format_args!("let left = {len} % {FOLD_LANES};"));
-            out.block("if left > 0 {", |out| {
-                parts(out, "l");
-                out.line(format_args!(
-                    "{};",
-                    run.call("left", &format!("{len} - left"), |i| format!("t{i}"), "l")
-                ));
-                for (f, combine) in run.combines.iter().enumerate() {
-                    out.line(if combine.is_one {
-                        format!("a{f} = {};", combine.call(&format!("a{f}"), &format!("l{f}")))
-                    } else {
-                        let both = combine.call(&format!("a{f}[j]"), &format!("l{f}[j]"));
-                        format!("for j in 0..{FOLD_LANES} {{ a{f}[j] = {both}; }}")
-                    });
-                }
-            });
+        for (f, combine) in run.combines.iter().enumerate() {
+            out.line(format_args!("let mut {RESULT}{f} = [{}];", self.identity(combine)));
         }
-        let all = run.combines.iter().enumerate().map(|(f, combine)| {
-            if combine.is_one {
-                return format!("a{f}");
-            }
-            format!("fold_lanes(&mut a{f}, |left, right| {})", combine.call("left", "right"))
-        });
+        if run.combines.iter().all(|combine| combine.is_one) {
+            self.strips(out, len, run, (&[], fetched));
+        } else {
+            self.groups(out, len, run, fetched);
+        }
+        let all = (0..run.combines.len()).map(|f| format!("{RESULT}{f}[0]"));
         out.line(tuple(&all.collect::<Vec<_>>()));
     }
 
-    /// As many lanes at a time as there are partial results; `t0`, `t1`, … are what is left of the runs.
-    fn rounds(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
-        for (i, stream) in run.streams.iter().enumerate() {
-            let chunks = self.as_chunks(stream);
-            out.line(format_args!("let (q{i}, t{i}) = p{i}.{chunks}::<{FOLD_LANES}>();"));
-        }
-        out.block(format_args!("for round in 0..{len} / {FOLD_LANES} {{"), |out| {
+    /// Groups of lanes, in the order that `FOLD_LANES` documents. `t0`, `t1`, … is what is left of the runs.
+    fn groups(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
+        let [many, some] = FOLD_LANES;
+        let known = len.parse::<usize>().ok();
+        let chunks = |out: &mut Writer, of: char, lanes: usize| {
             for (i, stream) in run.streams.iter().enumerate() {
-                out.line(format_args!("let p{i} = {}q{i}[round];", self.borrow(stream)));
+                let chunks = self.as_chunks(stream);
+                out.line(format_args!("let (q{i}, t{i}) = {of}{i}.{chunks}::<{lanes}>();"));
             }
-            self.fetch(out, fetched, "p");
-            let first = format!("round * {FOLD_LANES}");
-            out.line(format_args!(
-                "{};",
-                run.call(&FOLD_LANES.to_string(), &first, |i| format!("p{i}"), "a")
-            ));
+        };
+        let group = |out: &mut Writer, lanes: usize, first: &str, part: char| {
+            let (from, rest) = if lanes == 1 { ('t', "..") } else { ('q', "") };
+            for (i, stream) in run.streams.iter().enumerate() {
+                out.line(format_args!("let p{i} = {}{from}{i}[round{rest}];", self.borrow(stream)));
+            }
+            if lanes == many {
+                self.fetch(out, fetched, "p");
+            }
+            out.line(format_args!("{};", run.call(&lanes.to_string(), first, |i| format!("p{i}"), part)));
+        };
+        let several = || run.combines.iter().filter(|combine| !combine.is_one);
+        let parts = |out: &mut Writer, lanes: usize| {
+            several().for_each(|combine| {
+                out.line(format_args!(
+                    "let mut a{} = [{}; {lanes}];",
+                    combine.number,
+                    self.identity(combine)
+                ));
+            });
+        };
+        let gather = |out: &mut Writer, result: char| {
+            several().for_each(|combine| out.line(combine.gather(result)));
+        };
+        chunks(out, 'p', many);
+        if known.is_none_or(|len| len >= many) {
+            let strips = format!("for strip in (0..{len} / {many}).step_by({FOLD_ROUNDS}) {{");
+            out.block(strips, |out| {
+                parts(out, many);
+                let rounds = format!("strip..usize::min(strip + {FOLD_ROUNDS}, {len} / {many})");
+                out.block(format_args!("for round in {rounds} {{"), |out| {
+                    group(out, many, &format!("round * {many}"), 'a');
+                });
+                gather(out, RESULT);
+            });
+        }
+        if known.is_some_and(|len| len % many == 0) {
+            return;
+        }
+        chunks(out, 't', some);
+        several().for_each(|combine| {
+            out.line(format_args!("let mut {LAST}{} = [{}];", combine.number, self.identity(combine)));
         });
+        if known.is_none_or(|len| len % many >= some) {
+            out.block(format_args!("for round in 0..{len} % {many} / {some} {{"), |out| {
+                parts(out, some);
+                group(out, some, &format!("{len} / {many} * {many} + round * {some}"), 'a');
+                gather(out, LAST);
+            });
+        }
+        if known.is_none_or(|len| len % some > 0) {
+            out.block(format_args!("for round in 0..{len} % {some} {{"), |out| {
+                group(out, 1, &format!("{len} / {some} * {some} + round"), LAST);
+            });
+        }
+        for combine in several() {
+            let [all, last] = [RESULT, LAST].map(|name| format!("{name}{}[0]", combine.number));
+            let both = combine.call(&all, &last);
+            out.line(format_args!("{all} = if {len} >= {many} {{ {both} }} else {{ {last} }};"));
+        }
+    }
+
+    /// The result of no lanes.
+    fn identity(&self, combine: &Combine<'_>) -> String {
+        tuple(&self.operands(&combine.fold.identity))
     }
 
     /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,

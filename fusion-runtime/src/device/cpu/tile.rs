@@ -6,7 +6,7 @@
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, Expr, FOLD_LANES, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
+    At, Buffer, Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
 };
 use fusion_compiler::ir::scalar::Scalar;
 
@@ -25,7 +25,7 @@ pub(super) fn run(kernel: &Kernel, args: &mut CpuArgs<'_>) {
     let uniforms = kernel.uniforms.iter().enumerate().map(|(i, one)| uniform(args, i, one)).collect();
     let columns = kernel.types.iter().map(|ty| Column::new(ty.dtype)).collect();
     let tile = (TILE_BYTES / (4 * kernel.types.len().max(1))).clamp(TILE_LANES.0, TILE_LANES.1);
-    let tile = tile / FOLD_LANES * FOLD_LANES;
+    let tile = tile / FOLD_LANES[0] * FOLD_LANES[0];
     let rows = rows(kernel, args);
     Interpreter { kernel, range: args.range(), memory, uniforms, columns, rows, tile }.block(&kernel.body);
 }
@@ -144,6 +144,16 @@ impl<'m, T: Word> Slice<'m, T> {
 /// Partial results of a fold, by component.
 type Parts = Vec<Column>;
 
+/// What a fold has of the lanes so far.
+struct Folded {
+    /// The partial results of the longest groups.
+    parts: Parts,
+    /// The one result of these.
+    result: Parts,
+    /// That of the lanes that are left of them.
+    last: Parts,
+}
+
 struct Interpreter<'k, 'm> {
     kernel: &'k Kernel,
     range: (usize, usize),
@@ -208,54 +218,96 @@ impl Interpreter<'_, '_> {
         body.iter().filter(|stmt| !per_lane(stmt)).for_each(|stmt| self.simple(stmt, ONE));
         let len = self.index(len);
         folds.iter().for_each(|fold| self.widen_captured(fold));
-        let mut parts: Vec<Parts> = folds.iter().map(|fold| self.identities(fold)).collect();
-        // A multiple of the partial results of a fold.
+        let mut folded: Vec<Folded> = folds.iter().map(|fold| self.folded(fold)).collect();
+        // A multiple of the longest group of a fold.
         for first in (0..len).step_by(self.tile) {
             let tile = Tile { first, count: self.tile.min(len - first) };
             body.iter().filter(per_lane).for_each(|stmt| self.simple(stmt, tile));
-            for (fold, parts) in folds.iter().zip(&mut parts) {
-                for start in (0..tile.count).step_by(FOLD_LANES) {
-                    let lanes = start..tile.count.min(start + FOLD_LANES);
-                    let right =
-                        fold.over.iter().map(|value| self.columns[value.0 as usize].slice(lanes.clone()));
-                    let right = right.collect();
-                    self.combine(fold, parts, right);
-                }
+            for (fold, folded) in folds.iter().zip(&mut folded) {
+                self.fold(fold, folded, tile, len);
             }
         }
-        for (fold, mut parts) in folds.iter().zip(parts) {
-            let mut half = FOLD_LANES / 2;
-            while half > 0 {
-                let right = parts.iter().map(|part| part.slice(half..2 * half)).collect();
-                self.combine(fold, &mut parts, right);
-                half /= 2;
+        for (fold, Folded { mut result, last, .. }) in folds.iter().zip(folded) {
+            if len < FOLD_LANES[0] {
+                result = last;
+            } else if !len.is_multiple_of(FOLD_LANES[0]) {
+                self.combine(fold, &mut result, last);
             }
-            for (value, part) in fold.out.iter().zip(&parts) {
-                self.set(*value, part.get(0));
+            for (value, result) in fold.out.iter().zip(&result) {
+                self.set(*value, result.get(0));
             }
         }
     }
 
-    /// Gives as many lanes as a fold has partial results to what its function uses from outside.
+    /// Folds the lanes of a tile, of so many in all, in groups as `FOLD_LANES` documents.
+    fn fold(&mut self, fold: &Fold, folded: &mut Folded, tile: Tile, len: usize) {
+        let [many, some] = FOLD_LANES;
+        let mut start = 0;
+        while start < tile.count {
+            let group = match tile.count - start {
+                left if left >= many => many,
+                left if left >= some => some,
+                _ => 1,
+            };
+            let lanes = start..start + group;
+            start += group;
+            let right = fold.over.iter().map(|value| self.columns[value.0 as usize].slice(lanes.clone()));
+            let mut right: Parts = right.collect();
+            if group == many {
+                self.combine(fold, &mut folded.parts, right);
+                let lanes = tile.first + start;
+                if !lanes.is_multiple_of(FOLD_ROUNDS * many) && len - lanes >= many {
+                    continue;
+                }
+                let parts = std::mem::replace(&mut folded.parts, self.identities(fold, many));
+                right = self.halved(fold, parts);
+            } else if group == some {
+                let mut parts = self.identities(fold, some);
+                self.combine(fold, &mut parts, right);
+                right = self.halved(fold, parts);
+            }
+            let to = if group == many { &mut folded.result } else { &mut folded.last };
+            self.combine(fold, to, right);
+        }
+    }
+
+    /// What partial results make together: the second half is combined with the first, and so on.
+    fn halved(&mut self, fold: &Fold, mut parts: Parts) -> Parts {
+        let mut half = parts[0].len() / 2;
+        while half > 0 {
+            let right = parts.iter().map(|part| part.slice(half..2 * half)).collect();
+            self.combine(fold, &mut parts, right);
+            half /= 2;
+        }
+        parts.iter().map(|part| part.slice(0..1)).collect()
+    }
+
+    /// Gives as many lanes as the longest group has to what a fold's function uses from outside.
     fn widen_captured(&mut self, fold: &Fold) {
         let mut known: Vec<Value> = [fold.left.as_slice(), &fold.right].concat();
         for stmt in &fold.body {
             stmt.clone().for_each_operand_mut(|operand| {
                 let column = &mut self.columns[operand.0 as usize];
-                if !known.contains(operand) && column.len() < FOLD_LANES {
-                    column.extend(column.get(0), FOLD_LANES - column.len());
+                if !known.contains(operand) && column.len() < FOLD_LANES[0] {
+                    column.extend(column.get(0), FOLD_LANES[0] - column.len());
                 }
             });
             known.extend(stmt.made());
         }
     }
 
-    /// The partial results of no lanes.
-    fn identities(&self, fold: &Fold) -> Parts {
+    /// What a fold has before the first lane.
+    fn folded(&self, fold: &Fold) -> Folded {
+        let [parts, result, last] = [FOLD_LANES[0], 1, 1].map(|lanes| self.identities(fold, lanes));
+        Folded { parts, result, last }
+    }
+
+    /// As many partial results of no lanes.
+    fn identities(&self, fold: &Fold, lanes: usize) -> Parts {
         let column = |value: &Value| {
             let identity = &self.columns[value.0 as usize];
             let mut part = Column::new(identity.dtype());
-            part.extend(identity.get(0), FOLD_LANES);
+            part.extend(identity.get(0), lanes);
             part
         };
         fold.identity.iter().map(column).collect()

@@ -16,7 +16,7 @@ const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
 const F32S: Type = Type { dtype: DType::F32, lanes: Lanes::Loop };
 
 /// Lanes of no, part of, and several tiles.
-const LENGTHS: [usize; 12] = [0, 1, 5, 33, 127, 128, 129, 256, 511, 512, 1025, 5000];
+const LENGTHS: [usize; 16] = [0, 1, 5, 16, 33, 63, 64, 79, 80, 129, 511, 512, 1025, 8192, 8256, 9300];
 
 /// Writes a kernel part by part: the values and the body that is at hand.
 struct Writer {
@@ -108,22 +108,33 @@ fn elements(len: usize) -> Vec<f32> {
     (0..len as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 8) as f32 / (1 << 20) as f32 - 8.0).collect()
 }
 
-/// The documented order: lane by lane into as many sums as there are partial results, then halves.
+/// The documented order: 128 rounds of 64 lanes, whose sums are added by halves, and so on; then groups of 16, and the last one by one.
 #[test]
 fn lanes_are_added_in_the_documented_order() {
-    for len in LENGTHS {
-        let a = elements(len);
-        let mut parts = [0.0_f32; FOLD_LANES];
-        a.iter().enumerate().for_each(|(i, x)| parts[i % FOLD_LANES] += x);
-        for half in (0..FOLD_LANES.ilog2()).rev().map(|bit| 1 << bit) {
+    fn by_halves<const L: usize>(mut parts: [f32; L]) -> f32 {
+        for half in (0..L.ilog2()).rev().map(|bit| 1 << bit) {
             (0..half).for_each(|i| parts[i] += parts[i + half]);
         }
+        parts[0]
+    }
+    for len in LENGTHS {
+        let a = elements(len);
+        let (rounds, rest) = a.as_chunks::<64>();
+        let strips = rounds.chunks(128).map(|rounds| {
+            let mut parts = [0.0_f32; 64];
+            rounds.iter().for_each(|round| parts.iter_mut().zip(round).for_each(|(part, x)| *part += x));
+            by_halves(parts)
+        });
+        let (groups, rest) = rest.as_chunks::<16>();
+        let groups = groups.iter().map(|&group| by_halves(group));
+        let last = groups.chain(rest.iter().copied()).fold(0.0, |sum, x| sum + x);
+        let wanted = strips.fold(0.0, |sum, x| sum + x) + last;
         let got = number(&a, |w, n| {
             let (first, zero) = (w.top().index(0), w.top().f32(0.0));
             let load = |b: &mut Builder<'_>| vec![b.bind(F32S, Expr::Load(At::new(BufferId(0), first)))];
             w.fold(n, vec![zero], load, |b, left, right| vec![b.apply(Op::Add, &[left[0], right[0]])])[0]
         });
-        assert_eq!(got.to_bits(), parts[0].to_bits(), "{len} lanes");
+        assert_eq!(got.to_bits(), wanted.to_bits(), "{len} lanes");
     }
 }
 
