@@ -15,6 +15,12 @@ fusion::fuse! {
 
     pub fn cast(x: f16[N], y: f16[N]) -> (f32[N], i32[N], f16[N]) { (x * y, (x * y) as i32, x * y) }
 
+    /// Values that are said by other dims, of which none is stored in between.
+    pub fn regrouped(x: f16[A, B]) -> (f32[K], f32[A, B], f32[], bool[K]) {
+        let merged = merge(x * x, (A, B) -> K);
+        (merged, split(merged, K -> (A, B)), sum(merged), isinf(merged))
+    }
+
     /// Numbers wait for the type that they meet.
     pub fn scaled(x: f64[N]) -> (f64[N], f64[N]) { (x * sqrt(2.0), x * rsqrt(N) + exp(1.0)) }
 }
@@ -41,6 +47,20 @@ fn one_expression_has_one_value() {
         let (single, int, half) = cast(&x, &y)?;
         assert_eq!((single.to_vec()?, int.to_vec()?), (vec![90_000.0, 9.0], vec![90_000, 9]), "{device}");
         assert_eq!(half.to_vec()?, [f16::INFINITY, f16::from_f32(9.0)], "{device}");
+        Ok(())
+    });
+}
+
+#[test]
+fn dims_of_other_names_round_nothing() {
+    on_devices(|device| {
+        let x: Vec<f16> = [300.0, 0.2, 400.0, 0.4].map(f16::from_f32).to_vec();
+        let squares: Vec<f32> = x.iter().map(|&x| f32::from(x) * f32::from(x)).collect();
+        let (merged, split, sum, infinite) = regrouped(&Tensor::from_slice(device, &x, [2, 2])?)?;
+        assert_eq!((merged.to_vec()?, split.to_vec()?), (squares.clone(), squares.clone()), "{device}");
+        let sum = sum.to_vec()?[0];
+        assert!((sum - squares.iter().sum::<f32>()).abs() < 0.1, "{device}: {sum}");
+        assert_eq!(infinite.to_vec()?, [false; 4], "{device}");
         Ok(())
     });
 }

@@ -337,6 +337,7 @@ pub(super) fn refine(b: &mut Builder<'_>) {
                 let args: Vec<NodeId> = node.args.iter().map(|arg| moved[arg.0 as usize]).collect();
                 picked(b, &args, node, axis)
             }
+            NodeKind::Cast if is_regrouped(&b.graph, &nodes, node) => moved[node.args[0].0 as usize],
             NodeKind::Scalar(_)
             | NodeKind::Literal(_)
             | NodeKind::Extent(_)
@@ -349,6 +350,13 @@ pub(super) fn refine(b: &mut Builder<'_>) {
     for output in &mut b.graph.outputs {
         output.node = moved[output.node.0 as usize];
     }
+}
+
+/// Whether a conversion only says the same dims by other names. Had it become one without a difference, it would be one that
+/// rounds.
+fn is_regrouped(graph: &Graph, nodes: &[Node], node: &Node) -> bool {
+    let of = &nodes[node.args[0].0 as usize];
+    of.dtype == node.dtype && of.axes != node.axes && set(graph, of.axes) == set(graph, node.axes)
 }
 
 /// Elements of a whole, picked along one part of it after another. Where the place depends on coordinates along a part, those
