@@ -19,6 +19,8 @@ fuse! {
     /// No tensor has all of a row.
     pub(crate) fn of_outer_products(p: f32[N, K], q: f32[M]) -> f32[N] { sum(p * q, (K, M)) }
     pub(crate) fn columns(x: f32[N, D]) -> f32[D] { sum(x, N) }
+    pub(crate) fn spread(x: f32[N, D]) -> f32[N] { var(x, D) }
+    pub(crate) fn spread_of_columns(x: f32[N, D]) -> f32[D] { var(x, N) }
     pub(crate) fn counts(x: i32[N, D]) -> (i32[N], i32[N]) { (sum(x, D), prod(x, D)) }
     pub(crate) fn unsigned(x: u32[N, D]) -> (u32[N], u32[N], u32[N]) { (sum(x, D), max(x, D), min(x, D)) }
     pub(crate) fn positive(x: f32[N, D]) -> (i32[N], u32[N]) { (sum((x > 0.0) as i32, D), max((x > 0.0) as u32, D)) }
@@ -53,6 +55,28 @@ fn check_special(device: &Device, special: f32, of: Of, expect: f32) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Finite numbers so far apart that the squares of their distances are not: of parts, too, and where their means are that far.
+#[test]
+fn squares_that_overflow_are_infinite() {
+    on_devices(|device| {
+        for (len, far) in [(1000, vec![500]), (2000, vec![1500]), (2000, vec![7, 20]), (100_000, vec![7, 20])]
+        {
+            for rest in [0.0, 1.0] {
+                let mut row = vec![rest; len];
+                far.iter().for_each(|&i| row[i] = 3.4e38);
+                let of_row = spread(&Tensor::from_slice(device, &row, [1, len])?)?.to_vec()?;
+                let beside: Vec<f32> = row.iter().flat_map(|&x| [x; 3]).collect();
+                let of_columns =
+                    spread_of_columns(&Tensor::from_slice(device, &beside, [len, 3])?)?.to_vec()?;
+                let of_one = spread_of_columns(&Tensor::from_slice(device, &row, [len, 1])?)?.to_vec()?;
+                let all = [of_row, of_columns, of_one].concat();
+                assert_eq!(all, [f32::INFINITY; 5], "{device}: {len} of {rest} but {far:?}");
+            }
+        }
+        Ok(())
+    });
 }
 
 /// Software may end loops early: what is asked of it is right or refused.

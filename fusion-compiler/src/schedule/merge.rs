@@ -275,13 +275,18 @@ impl Merge {
                 let of_part = write.mean(cut, partials[&sum], count);
                 let distance = write.apply(Op::Sub, &[of_part, mean]);
                 let each = if squares { write.apply(Op::Mul, &[distance, distance]) } else { distance };
-                let mut more = write.apply(Op::Mul, &[count, each]);
+                let more = write.apply(Op::Mul, &[count, each]);
+                let mut all = write.apply(Op::Add, &[own, more]);
+                // Squares that overflow do so whatever is added, be it that both means do, or products to the other side.
+                if squares {
+                    all = write.if_finite(own, all);
+                }
                 if let Some(distances) = distances {
                     let product = write.apply(Op::Mul, &[distance, partials[&distances]]);
                     let twice = write.apply(Op::Add, &[product, product]);
-                    more = write.apply(Op::Add, &[more, twice]);
+                    let corrected = write.apply(Op::Add, &[all, twice]);
+                    all = write.if_finite(all, corrected);
                 }
-                let all = write.apply(Op::Add, &[own, more]);
                 match cut.turns {
                     None => all,
                     // Nothing times an infinite distance is no number.
@@ -349,6 +354,12 @@ struct Writer<'g> {
 impl Writer<'_> {
     fn apply(&mut self, op: Op, args: &[NodeId]) -> NodeId {
         self.graph.apply(op, args, self.span)
+    }
+
+    /// The second value unless the first is infinite, which then stays.
+    fn if_finite(&mut self, of: NodeId, value: NodeId) -> NodeId {
+        let infinite = self.apply(Op::IsInf, &[of]);
+        self.apply(Op::Select, &[infinite, of, value])
     }
 
     fn literal(&mut self, value: f64) -> NodeId {
