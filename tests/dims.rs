@@ -11,6 +11,11 @@ fuse! {
         let other = x.rename(N -> M);
         sum(square(x - other), D)
     }
+    /// Products, which are no less the same at two places than what is read.
+    pub(crate) fn products_apart(x: f32[N], g: f32[N, D]) -> (f32[N, M], f32[N, M]) {
+        let (y, z) = (x * x, softmax(g, D) * 3.3);
+        (y - rename(y, N -> M), sum(abs(z - rename(z, N -> M)), D))
+    }
     /// The matrix is square: what is renamed has its dims in the other order.
     pub(crate) fn symmetric(x: f32[N, M], y: f32[N]) -> f32[N, M] {
         let swapped = rename(x + y, N -> K);
@@ -86,6 +91,24 @@ fn numbers(count: usize) -> Vec<f32> {
 
 fn grid(rows: usize, cols: usize, at: impl Fn(usize, usize) -> f32) -> Vec<f32> {
     (0..rows * cols).map(|i| at(i / cols, i % cols)).collect()
+}
+
+#[test]
+fn a_value_is_no_distance_from_itself() {
+    on_devices(|device| {
+        let x: Vec<f32> = (0..29).map(|i| (i * 37 % 101) as f32 / 30.1 - 1.3).collect();
+        let g: Vec<f32> = (0..29 * 7).map(|i| (i * 53 % 89) as f32 / 17.3).collect();
+        let (x, g) = (Tensor::from_slice(device, &x, [29])?, Tensor::from_slice(device, &g, [29, 7])?);
+        let (apart, distances) = products_apart(&x, &g)?;
+        for (sign, values) in [(-1.0, apart.to_vec()?), (1.0, distances.to_vec()?)] {
+            for (n, m) in (0..29).flat_map(|n| (0..=n).map(move |m| (n, m))) {
+                let [there, back] = [values[29 * n + m], values[29 * m + n]];
+                assert!(there == sign * back, "{device}: {there} and {back} at {n}, {m}");
+            }
+            assert!((0..29).all(|n| values[30 * n] == 0.0), "{device}");
+        }
+        Ok(())
+    });
 }
 
 #[test]

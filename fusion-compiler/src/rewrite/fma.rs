@@ -1,7 +1,8 @@
 //! Forms fused multiply-adds, so that every schedule and target rounds at the same places.
 //!
 //! A product that is used once, by a sum or a difference, becomes part of it: one rounding instead of two.
-//! Of a sum of two such products the left one is taken.
+//! Of a sum of two such products the left one is taken, of their difference none: it would be what one product was rounded by where
+//! both are equal, and not 0, such as on the diagonal of `y - rename(y, N -> M)`.
 
 use super::{rebuild, uses};
 use crate::ir::dtype::DType;
@@ -32,10 +33,12 @@ fn fuse(graph: &mut Graph, node: &Node, once: impl Fn(NodeId) -> bool) -> Option
     if node.dtype != DType::F32 && node.dtype != DType::F64 {
         return None;
     }
-    let product = |id: NodeId| {
-        let NodeKind::Apply(Op::Mul) = graph.node(id).kind else { return None };
-        once(id).then(|| [graph.node(id).args[0], graph.node(id).args[1]])
-    };
+    let is_product = |id: &NodeId| graph.node(*id).kind == NodeKind::Apply(Op::Mul);
+    if op == Op::Sub && node.args.iter().all(is_product) {
+        return None;
+    }
+    let product =
+        |id: NodeId| (is_product(&id) && once(id)).then(|| [graph.node(id).args[0], graph.node(id).args[1]]);
     let (left, right) = (node.args[0], node.args[1]);
     let args = match (op, product(left), product(right)) {
         (Op::Add, Some([x, y]), _) => [x, y, right],
