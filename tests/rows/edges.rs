@@ -22,6 +22,16 @@ fuse! {
     pub(crate) fn spread(x: f32[N, D]) -> f32[N] { var(x, D) }
     pub(crate) fn spread_of_columns(x: f32[N, D]) -> f32[D] { var(x, N) }
     pub(crate) fn counts(x: i32[N, D]) -> (i32[N], i32[N]) { (sum(x, D), prod(x, D)) }
+    /// Sums of two types and a place, which a loop combines at once.
+    pub(crate) fn mixed(x: f32[N, D], k: i32[N, D]) -> (f32[N], i32[N], i32[N]) {
+        (sum(x, D), sum(k, D), argmax(x, D))
+    }
+    pub(crate) fn mixed_of_8(x: f32[N, 8], k: i32[N, 8]) -> (f32[N], i32[N], i32[N]) {
+        (sum(x, 8), sum(k, 8), argmax(x, 8))
+    }
+    pub(crate) fn mixed_of_80(x: f32[N, 80], k: i32[N, 80]) -> (f32[N], i32[N], i32[N]) {
+        (sum(x, 80), sum(k, 80), argmax(x, 80))
+    }
     pub(crate) fn unsigned(x: u32[N, D]) -> (u32[N], u32[N], u32[N]) { (sum(x, D), max(x, D), min(x, D)) }
     pub(crate) fn positive(x: f32[N, D]) -> (i32[N], u32[N]) { (sum((x > 0.0) as i32, D), max((x > 0.0) as u32, D)) }
 }
@@ -55,6 +65,35 @@ fn check_special(device: &Device, special: f32, of: Of, expect: f32) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Groups of lanes of every length that a loop takes at once, for floats and integers in turn, and every rest of them.
+#[test]
+fn rows_of_any_length_are_combined_whole() {
+    type Mixed = fn(&Tensor<f32>, &Tensor<i32>) -> Result<(Tensor<f32>, Tensor<i32>, Tensor<i32>)>;
+    let any = [1, 8, 15, 16, 17, 63, 64, 65, 79, 80, 95, 127, 128, 8191, 8192, 8257]
+        .map(|len| (len, mixed as Mixed));
+    let all: Vec<(usize, Mixed)> =
+        any.into_iter().chain([(8, mixed_of_8 as Mixed), (80, mixed_of_80)]).collect();
+    on_devices(|device| {
+        for &(len, of) in &all {
+            // Whole numbers, whose sums are exact in any order, and of which one is the largest.
+            let number = |i: usize| (i * 37 % 8317) as i32 - 4000;
+            let numbers: Vec<i32> = (0..3 * len).map(number).collect();
+            let floats: Vec<f32> =
+                numbers.iter().map(|&k| (k % 64) as f32 + if k % 61 == 0 { 0.5 } else { 0.0 }).collect();
+            let x = Tensor::from_slice(device, &floats, [3, len])?;
+            let (sums, counts, places) = of(&x, &Tensor::from_slice(device, &numbers, [3, len])?)?;
+            let (sums, counts, places) = (sums.to_vec()?, counts.to_vec()?, places.to_vec()?);
+            for (n, (row, whole)) in floats.chunks(len).zip(numbers.chunks(len)).enumerate() {
+                let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let place = row.iter().position(|&x| x == most).unwrap_or(len);
+                let expect = (row.iter().sum::<f32>(), whole.iter().sum::<i32>(), place as i32);
+                assert_eq!((sums[n], counts[n], places[n]), expect, "{device}: row {n} of {len}");
+            }
+        }
+        Ok(())
+    });
 }
 
 /// Finite numbers so far apart that the squares of their distances are not: of parts, too, and where their means are that far.
