@@ -1,7 +1,7 @@
 //! Plan → the Rust expression of a `static`: its bytes, and a table of what targets run.
 //!
 //! Bytes, because rustc reads, resolves and checks whatever else a plan could be written as, at each build of each crate
-//! that uses it. Invariant: the tokens name only `::fusion::__private`, and no text stands in them twice.
+//! that uses it. Invariant: the tokens name only `__private` of the runtime, as `p`, and no text stands in them twice.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
@@ -12,7 +12,7 @@ use crate::{CpuKernels, KernelCode};
 /// The languages whose text of the first kernel is a constant, and its name.
 const TEXTS: [(Target, &str); 2] = [(Target::Ptx, "PTX"), (Target::Wgsl, "WGSL")];
 
-/// The plan as an expression, in a scope where `p` is `::fusion::__private`, `cpu` holds the functions, and
+/// The plan as an expression, in a scope where `p` is `__private` of the runtime, `cpu` holds the functions, and
 /// `first_texts` are constants.
 pub(super) fn plan(plan: &Plan<KernelCode>) -> TokenStream {
     let first = first_texts(plan);

@@ -9,7 +9,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
 use crate::ir::ops::Op;
 
-/// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds.
+/// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds, unless both sides of a difference are products.
 pub fn fma(graph: Graph) -> Graph {
     let uses = uses(&graph);
     let once: Vec<bool> = uses.iter().map(|&uses| uses == 1).collect();

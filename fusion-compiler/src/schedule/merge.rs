@@ -277,15 +277,16 @@ impl Merge {
                 let each = if squares { write.apply(Op::Mul, &[distance, distance]) } else { distance };
                 let more = write.apply(Op::Mul, &[count, each]);
                 let mut all = write.apply(Op::Add, &[own, more]);
-                // Squares that overflow do so whatever is added, be it that both means do, or products to the other side.
                 if squares {
-                    all = write.if_finite(own, all);
+                    // Squares that overflow do so whatever is added, and where both means do, too.
+                    all = write.unless_infinite(own, all);
                 }
                 if let Some(distances) = distances {
                     let product = write.apply(Op::Mul, &[distance, partials[&distances]]);
                     let twice = write.apply(Op::Add, &[product, product]);
                     let corrected = write.apply(Op::Add, &[all, twice]);
-                    all = write.if_finite(all, corrected);
+                    // What takes off the rounding of a mean may overflow to the other side.
+                    all = write.unless_infinite(all, corrected);
                 }
                 match cut.turns {
                     None => all,
@@ -357,7 +358,7 @@ impl Writer<'_> {
     }
 
     /// The second value unless the first is infinite, which then stays.
-    fn if_finite(&mut self, of: NodeId, value: NodeId) -> NodeId {
+    fn unless_infinite(&mut self, of: NodeId, value: NodeId) -> NodeId {
         let infinite = self.apply(Op::IsInf, &[of]);
         self.apply(Op::Select, &[infinite, of, value])
     }
