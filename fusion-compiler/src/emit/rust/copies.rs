@@ -18,7 +18,8 @@ pub(super) const COPIES: usize = 4;
 pub(super) const VECTOR_LANES: usize = 16;
 
 /// Operations one after another of a lane beyond which a loop waits for them. A single exponential, with what divides by it, has
-/// fewer: memory or the unit that divides is as slow. Where lanes are combined, too, the partial results are so many that others do not wait.
+/// fewer: memory or the unit that divides is as slow. Where lanes of long rows are combined, too, the partial
+/// results are so many that others do not wait; short rows have too few lanes.
 const DEPTH_MIN: usize = 20;
 
 /// Statements of a lane beyond which copies are too much for who compiles them; among so many are some that do not wait for others.
