@@ -124,6 +124,6 @@ fn named(plan: &Plan<KernelCode>, extent: &DimExpr) -> String {
 fn text(code: &KernelCode) -> String {
     match code {
         Code::Ptx(text) | Code::Wgsl(text) => text.to_string(),
-        Code::Cpu(kernels) => kernels.fma.to_string(),
+        Code::Cpu(code) => code.kernel.to_string(),
     }
 }

@@ -1,11 +1,9 @@
 //! What a build writes under `FUSION_DUMP`: every function's graph, its report, and every kernel in its own language.
 
 use crate::KernelCode;
-use crate::emit::rust;
 use crate::ir::graph::Graph;
 use crate::ir::plan::{Code, Plan};
 use crate::report::Report;
-use crate::target::Dialect;
 
 /// Names and texts, the graph and the report first.
 pub(crate) fn dump(graph: &Graph, plan: &Plan<KernelCode>) -> Vec<(String, String)> {
@@ -24,9 +22,9 @@ pub(crate) fn dump(graph: &Graph, plan: &Plan<KernelCode>) -> Vec<(String, Strin
         match &launch.code {
             Code::Ptx(text) => files.push((format!("{kernel}.ptx"), text.to_string())),
             Code::Wgsl(text) => files.push((format!("{kernel}.wgsl"), text.to_string())),
-            Code::Cpu(kernels) => {
-                files.push((format!("{kernel}.rs"), rust::rust(&kernels.fma, kernel, Dialect::Cpu)));
-                files.push((format!("{kernel}.kernel"), kernels.fma.to_string()));
+            Code::Cpu(code) => {
+                files.push((format!("{kernel}.rs"), code.rust.to_string()));
+                files.push((format!("{kernel}.kernel"), code.kernel.to_string()));
             }
         }
     }

@@ -112,7 +112,7 @@ impl Legalizer<'_> {
         let made = match self.dialect {
             Dialect::Ptx if self.beside == 1 => self.by_shuffles(fold, out),
             Dialect::Ptx | Dialect::Wgsl => self.through_memory(fold, out),
-            Dialect::Cpu | Dialect::CpuBase => unreachable!("the CPU has no teams"),
+            Dialect::Cpu => unreachable!("the CPU has no teams"),
         };
         self.renamed.extend(fold.out.iter().copied().zip(made));
     }
@@ -389,9 +389,7 @@ impl Legalizer<'_> {
                 let skip = b.apply(Op::Mul, &[id, step]);
                 (b.apply(Op::Add, &[start, skip]), end, b.apply(Op::Mul, &[size, step]))
             }
-            Dialect::Cpu | Dialect::CpuBase => {
-                (b.bind(INDEX, Expr::RangeStart), b.bind(INDEX, Expr::RangeEnd), step)
-            }
+            Dialect::Cpu => (b.bind(INDEX, Expr::RangeStart), b.bind(INDEX, Expr::RangeEnd), step),
         }
     }
 }

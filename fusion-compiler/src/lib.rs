@@ -17,7 +17,7 @@ use ir::dim::DimExpr;
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph, Math};
 use ir::kernel::{Kernel, Uniform};
-use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Variant, Ways};
+use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Text, Variant, Ways};
 use larger::{Class, Made};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Ident, Span, TokenStream};
@@ -106,17 +106,17 @@ fn location(spans: &[Span], span: SpanId) -> (u32, u32) {
     start.map_or((0, 0), |start| (start.line as u32, start.column as u32 + 1))
 }
 
-/// What the CPU runs, before it is printed as Rust or interpreted.
+/// What the CPU runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CpuKernels {
-    /// For processors with fused multiply-add and rounding instructions.
-    pub fma: Kernel,
-    /// For those without.
-    pub base: Kernel,
+pub struct CpuKernel {
+    /// To be interpreted.
+    pub kernel: Kernel,
+    /// As Rust.
+    pub rust: Text,
 }
 
 /// What a target runs, while compiling.
-pub type KernelCode = Code<CpuKernels>;
+pub type KernelCode = Code<CpuKernel>;
 
 /// Everything between a checked function and its plan.
 pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<KernelCode> {
@@ -294,13 +294,9 @@ fn code(kernel: Kernel, target: Target) -> (KernelCode, Vec<Uniform>) {
             (Code::Wgsl(emit::wgsl::wgsl(&kernel).into()), kernel.uniforms)
         }
         Target::Cpu => {
-            let kernels = CpuKernels {
-                fma: lower(kernel.clone(), Dialect::Cpu),
-                base: lower(kernel, Dialect::CpuBase),
-            };
-            debug_assert_eq!(kernels.fma.uniforms, kernels.base.uniforms, "a launch has one list of them");
-            let uniforms = kernels.fma.uniforms.clone();
-            (Code::Cpu(kernels), uniforms)
+            let kernel = lower(kernel, Dialect::Cpu);
+            let (rust, uniforms) = (emit::rust::rust(&kernel).into(), kernel.uniforms.clone());
+            (Code::Cpu(CpuKernel { kernel, rust }), uniforms)
         }
     }
 }

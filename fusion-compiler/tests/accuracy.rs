@@ -12,7 +12,7 @@ use fusion_compiler::ulp::{NEAR_QUARTER_TURNS, distance};
 fn bound(op: Op, dialect: Dialect) -> u32 {
     let ulp = op.info().ulp;
     match dialect {
-        Dialect::Cpu | Dialect::CpuBase | Dialect::Ptx => ulp.native,
+        Dialect::Cpu | Dialect::Ptx => ulp.native,
         Dialect::Wgsl => ulp.wgsl,
     }
 }

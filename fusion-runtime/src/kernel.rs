@@ -89,7 +89,7 @@ pub fn interpreted(plan: plan::Plan<KernelCode>) -> Plan {
     plan.map_code(|_, code| match code {
         plan::Code::Ptx(text) => Code::Ptx(text),
         plan::Code::Wgsl(text) => Code::Wgsl(text),
-        plan::Code::Cpu(kernels) => Code::Cpu(CpuCode::Interpreted(Arc::new(kernels.fma))),
+        plan::Code::Cpu(code) => Code::Cpu(CpuCode::Interpreted(Arc::new(code.kernel))),
     })
 }
 
@@ -318,33 +318,30 @@ fn wrong_scalar(i: usize, value: ScalarValue) -> ! {
     unreachable!("uniform {i} of the kernel has the type it asks for, not {value:?}")
 }
 
-/// The CPU functions of a launch, from two safe functions of type `fn(&mut CpuArgs<'_>)`: `$fma` uses fused
-/// multiply-add, `$base` does without.
+/// The CPU functions of a launch, from a safe function of [`FloatOps`](crate::float_ops::FloatOps) and `&mut CpuArgs<'_>`.
 ///
-/// Both must be `#[inline(always)]`: their loops are compiled into one function per instruction set.
+/// It must be `#[inline(always)]`: its loops are compiled into one function per instruction set.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cpu_fns {
-    ($fma:path, $base:path) => {{
+    ($kernel:path) => {{
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         fn avx512(args: &mut $crate::__private::CpuArgs<'_>) {
-            $fma(args)
+            $kernel($crate::__private::Fused, args)
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         fn avx2(args: &mut $crate::__private::CpuArgs<'_>) {
-            $fma(args)
+            $kernel($crate::__private::Fused, args)
         }
         #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
         fn base(args: &mut $crate::__private::CpuArgs<'_>) {
-            $base(args)
+            $kernel($crate::__private::Separate, args)
         }
         #[cfg(not(any(target_arch = "x86_64", target_arch = "x86")))]
         fn base(args: &mut $crate::__private::CpuArgs<'_>) {
-            // Only x86 has a variant without fused multiply-add.
-            let _ = $base;
-            $fma(args)
+            $kernel($crate::__private::Fused, args)
         }
         const FUNCTIONS: &[($crate::__private::Isa, $crate::__private::CpuFn)] = &[
             #[cfg(target_arch = "x86_64")]

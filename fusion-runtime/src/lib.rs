@@ -6,6 +6,7 @@
 mod bind;
 pub mod device;
 pub mod error;
+mod float_ops;
 #[doc(hidden)]
 pub mod kernel;
 pub mod launch;
@@ -44,6 +45,7 @@ pub mod __private {
     pub use crate::__cpu_fns as cpu_fns;
     pub use crate::device::cpu::fetch::fetch;
     pub use crate::device::cpu::stream::stream;
+    pub use crate::float_ops::{FloatOps, Fused, Separate};
     pub use crate::kernel::{
         Code, CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, StaticPlan, doubles, fold_lanes,
     };

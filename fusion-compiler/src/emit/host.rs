@@ -6,13 +6,12 @@
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::{rust, static_plan};
+use super::static_plan;
+use crate::KernelCode;
 use crate::check::{ElementType, Failure, Inline, ParamType, Returns, Signature};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, ParamKind};
 use crate::ir::plan::{Code, Plan};
-use crate::target::Dialect;
-use crate::{CpuKernels, KernelCode};
 
 /// An exported function: the function itself, and its module. A generic one has a plan for each type that there is.
 pub fn function(runtime: &Ident, signature: &Signature, plans: &[&Plan<KernelCode>]) -> TokenStream {
@@ -279,7 +278,7 @@ impl<'s> Host<'s> {
                 // For modules without a prelude.
                 use ::core::hint::{black_box, select_unpredictable};
                 use ::core::prelude::rust_2024::*;
-                use #runtime::__private::{CpuArgs, Window, doubles, fetch, fold_lanes, stream};
+                use #runtime::__private::{CpuArgs, FloatOps, Window, doubles, fetch, fold_lanes, stream};
                 #functions
             }
         }
@@ -353,15 +352,7 @@ impl<'s> Host<'s> {
 }
 
 fn cpu_functions(plan: &Plan<KernelCode>) -> TokenStream {
-    let mut text = String::new();
-    for (name, kernels) in cpu_kernels(plan) {
-        let (fma, base) = static_plan::cpu_names(name, kernels);
-        text += &rust::rust(&kernels.fma, &fma.to_string(), Dialect::Cpu);
-        if base != fma {
-            text += &rust::rust(&kernels.base, &base.to_string(), Dialect::CpuBase);
-        }
-    }
-    tokens(&text)
+    tokens(&cpu_texts(plan).collect::<String>())
 }
 
 /// Rust that this crate emitted.
@@ -374,12 +365,12 @@ fn tokens(text: &str) -> TokenStream {
     text.parse().unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}"))
 }
 
-/// The CPU kernels of a plan with their names.
-fn cpu_kernels(plan: &Plan<KernelCode>) -> impl Iterator<Item = (&str, &CpuKernels)> {
+/// The CPU kernels of a plan.
+fn cpu_texts(plan: &Plan<KernelCode>) -> impl Iterator<Item = &str> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     let launches = steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
     launches.filter_map(|launch| match &launch.code {
-        Code::Cpu(kernels) => Some((&*launch.kernel, kernels)),
+        Code::Cpu(code) => Some(&*code.rust),
         Code::Ptx(_) | Code::Wgsl(_) => None,
     })
 }

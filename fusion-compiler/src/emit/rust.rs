@@ -21,17 +21,18 @@ mod said;
 use lanes::{Stream, held_element};
 use said::Said;
 
-/// The text of a legal kernel as a function `name` of `CpuArgs`, which must be in scope, as must `Window`, `doubles`, `fetch`, `fold_lanes`, `stream`,
-/// `black_box` and `select_unpredictable`.
-pub fn rust(kernel: &Kernel, name: &str, dialect: Dialect) -> String {
+/// The text of a legal kernel as a function of its name, of `FloatOps` and `CpuArgs`, which must be in scope, as must `Window`, `doubles`,
+/// `fetch`, `fold_lanes`, `stream`, `black_box` and `select_unpredictable`.
+pub fn rust(kernel: &Kernel) -> String {
     let mut uses = FxHashMap::default();
     count_uses(&mut kernel.body.clone(), &mut uses);
-    let emitter = Emitter { kernel, dialect, uses, said: RefCell::default(), fetched: RefCell::default() };
+    let emitter = Emitter { kernel, uses, said: RefCell::default(), fetched: RefCell::default() };
     let mut body = Writer { text: String::new(), depth: 1 };
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
     out.line("#[inline(always)]");
-    out.block(format_args!("pub(super) fn {name}(args: &mut CpuArgs<'_>) {{"), |out| {
+    let name = &kernel.name;
+    out.block(format_args!("pub(super) fn {name}(ops: impl FloatOps, args: &mut CpuArgs<'_>) {{"), |out| {
         emitter.arguments(out);
         for (i, literal) in emitter.said.borrow().kept.iter().enumerate() {
             out.line(format_args!("let k{i} = black_box({literal});"));
@@ -47,7 +48,6 @@ const BLOCK_MAX: usize = 64;
 
 struct Emitter<'k> {
     kernel: &'k Kernel,
-    dialect: Dialect,
     /// How often each value is an operand.
     uses: FxHashMap<Value, usize>,
     /// How values are said that have no `let`.
@@ -238,7 +238,7 @@ impl Emitter<'_> {
                 format!("args.{accessor}({})", id.0)
             }
             Expr::Apply(op, args) => {
-                fill(template(self.kernel, self.dialect, *op, args), &self.operands(args), &[])
+                fill(template(self.kernel, Dialect::Cpu, *op, args), &self.operands(args), &[])
             }
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),

@@ -3,11 +3,11 @@
 //! Bytes, because rustc reads, resolves and checks whatever else a plan could be written as, at each build of each crate
 //! that uses it. Invariant: the tokens name only `__private` of the runtime, as `p`, and no text stands in them twice.
 
-use proc_macro2::{Ident, Literal, TokenStream};
+use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
+use crate::KernelCode;
 use crate::ir::plan::{Code, Plan, Target};
-use crate::{CpuKernels, KernelCode};
 
 /// The languages whose text of the first kernel is a constant, and its name.
 const TEXTS: [(Target, &str); 2] = [(Target::Ptx, "PTX"), (Target::Wgsl, "WGSL")];
@@ -62,9 +62,9 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
             let text = said(wgsl);
             quote!(p::Code::Wgsl(#text))
         }
-        Code::Cpu(kernels) => {
-            let (fma, base) = cpu_names(kernel, kernels);
-            quote!(p::Code::Cpu(p::cpu_fns!(cpu::#fma, cpu::#base)))
+        Code::Cpu(_) => {
+            let kernel = format_ident!("{kernel}");
+            quote!(p::Code::Cpu(p::cpu_fns!(cpu::#kernel)))
         }
     }
 }
@@ -72,11 +72,4 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
 /// A text of a kernel with the lines that it has, for whoever reads what the macro made.
 pub(super) fn literal(text: &str) -> Literal {
     format!("r#\"{text}\"#").parse().unwrap_or_else(|_| Literal::string(text))
-}
-
-/// Names of the two functions of a CPU kernel: one name if they are the same.
-pub(super) fn cpu_names(kernel: &str, kernels: &CpuKernels) -> (Ident, Ident) {
-    let fma = format_ident!("{kernel}");
-    let base = if kernels.fma == kernels.base { fma.clone() } else { format_ident!("{kernel}_base") };
-    (fma, base)
 }

@@ -123,10 +123,8 @@ pub enum Double {
 /// A column of the table: a language, on devices that have what its natives need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// Rust with fused multiply-add and rounding instructions.
+    /// Rust, with what the runtime calls fused multiply-add and rounding.
     Cpu,
-    /// Rust with neither.
-    CpuBase,
     /// PTX.
     Ptx,
     /// WGSL.
@@ -135,13 +133,13 @@ pub enum Dialect {
 
 impl Dialect {
     /// Every column.
-    pub const ALL: [Dialect; 4] = [Dialect::Cpu, Dialect::CpuBase, Dialect::Ptx, Dialect::Wgsl];
+    pub const ALL: [Dialect; 3] = [Dialect::Cpu, Dialect::Ptx, Dialect::Wgsl];
 
     /// Whether its compilers may reorder float arithmetic.
     pub fn reorders(self) -> bool {
         match self {
             Dialect::Wgsl => true,
-            Dialect::Cpu | Dialect::CpuBase | Dialect::Ptx => false,
+            Dialect::Cpu | Dialect::Ptx => false,
         }
     }
 
@@ -153,7 +151,6 @@ impl Dialect {
         }
         let lowering = match self {
             Dialect::Cpu => &info.cpu,
-            Dialect::CpuBase => info.cpu_base.as_ref().unwrap_or(&info.cpu),
             Dialect::Ptx => &info.ptx,
             Dialect::Wgsl => &info.wgsl,
         };
@@ -163,9 +160,8 @@ impl Dialect {
     fn lower_double(self, info: &OpInfo) -> Lower {
         match (self, info.double) {
             (Dialect::Wgsl, _) | (_, Double::Never) => Never,
-            // What the base lacks is a call there, and right.
-            (Dialect::Cpu | Dialect::CpuBase, Double::Same) => info.cpu.float,
-            (Dialect::Cpu | Dialect::CpuBase, Double::By(lower, _)) => lower,
+            (Dialect::Cpu, Double::Same) => info.cpu.float,
+            (Dialect::Cpu, Double::By(lower, _)) => lower,
             (Dialect::Ptx, Double::Same) => info.ptx.float,
             (Dialect::Ptx, Double::By(_, lower)) => lower,
         }
@@ -236,10 +232,8 @@ pub struct OpInfo {
     pub grad: Grad,
     /// `f64`.
     pub double: Double,
-    /// Rust, on a CPU with fused multiply-add and rounding instructions.
+    /// Rust; `ops` is what the processor has for operations that not all have.
     pub cpu: Lowering,
-    /// Rust, on a CPU with neither (x86-64 without AVX2), where it differs.
-    pub cpu_base: Option<Lowering>,
     /// PTX.
     pub ptx: Lowering,
     /// WGSL.
@@ -257,7 +251,6 @@ impl OpInfo {
         grad: Grad::Zero,
         double: Double::Never,
         cpu: all(Never),
-        cpu_base: None,
         ptx: all(Never),
         wgsl: all(Never),
     };

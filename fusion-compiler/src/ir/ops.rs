@@ -126,11 +126,10 @@ ops! {
     };
     /// `x * y + z`, rounded once where the target can.
     Fma = OpInfo {
-        double: Same, name: "fma", arity: 3, typing: Typing::Float, ulp: ulp(0, 1),
+        double: By(Native("{0}.mul_add({1}, {2})"), Native("fma.rn.{t} {d}, {0}, {1}, {2};")), name: "fma", arity: 3, typing: Typing::Float, ulp: ulp(0, 1),
         eval: Eval { float: |x| x[0].mul_add(x[1], x[2]), int: |_, _| 0 },
         grad: Grad::Rule(derive::fma),
-        cpu: float(Native("{0}.mul_add({1}, {2})")),
-        cpu_base: Some(float(Expand(float::mul_then_add))),
+        cpu: float(Native("ops.mul_add({0}, {1}, {2})")),
         ptx: float(Native("fma.rn.{t} {d}, {0}, {1}, {2};")),
         wgsl: float(Native("fma({0}, {1}, {2})")),
         ..OpInfo::NONE
@@ -195,40 +194,36 @@ ops! {
     };
     /// The largest whole number not above `x`.
     Floor = OpInfo {
-        double: Same, name: "floor", typing: Typing::Float,
+        double: By(Native("{0}.floor()"), Native("cvt.rmi.{t}.{t} {d}, {0};")), name: "floor", typing: Typing::Float,
         eval: Eval { float: |x| x[0].floor(), int: |_, _| 0 },
-        cpu: float(Native("{0}.floor()")),
-        cpu_base: Some(float(Expand(float::floor))),
+        cpu: float(Native("ops.floor({0})")),
         ptx: float(Native("cvt.rmi.{t}.{t} {d}, {0};")),
         wgsl: float(Native("floor({0})")),
         ..OpInfo::NONE
     };
     /// The smallest whole number not below `x`.
     Ceil = OpInfo {
-        double: Same, name: "ceil", typing: Typing::Float,
+        double: By(Native("{0}.ceil()"), Native("cvt.rpi.{t}.{t} {d}, {0};")), name: "ceil", typing: Typing::Float,
         eval: Eval { float: |x| x[0].ceil(), int: |_, _| 0 },
-        cpu: float(Native("{0}.ceil()")),
-        cpu_base: Some(float(Expand(float::ceil))),
+        cpu: float(Native("ops.ceil({0})")),
         ptx: float(Native("cvt.rpi.{t}.{t} {d}, {0};")),
         wgsl: float(Native("ceil({0})")),
         ..OpInfo::NONE
     };
     /// The nearest whole number, ties to even.
     Round = OpInfo {
-        double: Same, name: "round", typing: Typing::Float,
+        double: By(Native("{0}.round_ties_even()"), Native("cvt.rni.{t}.{t} {d}, {0};")), name: "round", typing: Typing::Float,
         eval: Eval { float: |x| x[0].round_ties_even(), int: |_, _| 0 },
-        cpu: float(Native("{0}.round_ties_even()")),
-        cpu_base: Some(float(Expand(float::round))),
+        cpu: float(Native("ops.round_ties_even({0})")),
         ptx: float(Native("cvt.rni.{t}.{t} {d}, {0};")),
         wgsl: float(Native("round({0})")),
         ..OpInfo::NONE
     };
     /// The whole number next to `x` towards zero.
     Trunc = OpInfo {
-        double: Same, name: "trunc", typing: Typing::Float,
+        double: By(Native("{0}.trunc()"), Native("cvt.rzi.{t}.{t} {d}, {0};")), name: "trunc", typing: Typing::Float,
         eval: Eval { float: |x| x[0].trunc(), int: |_, _| 0 },
-        cpu: float(Native("{0}.trunc()")),
-        cpu_base: Some(float(Expand(float::trunc))),
+        cpu: float(Native("ops.trunc({0})")),
         ptx: float(Native("cvt.rzi.{t}.{t} {d}, {0};")),
         wgsl: float(Native("trunc({0})")),
         ..OpInfo::NONE

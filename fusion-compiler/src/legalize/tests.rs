@@ -178,7 +178,7 @@ fn carried_values_are_expanded() {
     let kind = LoopKind::Serial;
     top.push(Stmt::Loop { var: i, kind, start, end: n, step: one, carried, body });
     top.push(Stmt::Store(At::new(BufferId(1), start), out));
-    for dialect in [Dialect::Ptx, Dialect::Wgsl, Dialect::Cpu, Dialect::CpuBase] {
+    for dialect in Dialect::ALL {
         let kernel = legal(kernel(1, types.clone(), uniforms.clone(), top.clone()), dialect);
         let Some(Stmt::Loop { carried, body, .. }) = kernel.body.iter().rev().nth(1) else {
             panic!("{kernel} has a loop");

@@ -12,7 +12,7 @@ use fusion_compiler::ir::plan::{
     BufferArg, Condition, Dest, Dim, Launch, Output, Param, ParamKind, Program, Reach, Slot, Space, Step,
     Summary, Target, Temporary, Text, UniformArg, Variant,
 };
-use fusion_runtime::__private::{Code, CpuArgs, Plan, cpu_fns};
+use fusion_runtime::__private::{Code, CpuArgs, FloatOps, Plan, cpu_fns};
 
 const N: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(0)]));
 const D: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(1)]));
@@ -73,7 +73,7 @@ pub(crate) static RELU: Plan = Plan {
                 when: Borrowed(&[]),
                 launches: Borrowed(&[Launch {
                     kernel: of("relu_add_mul"),
-                    code: Code::Cpu(cpu_fns!(relu_body, relu_body)),
+                    code: Code::Cpu(cpu_fns!(relu_body)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
                         buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
@@ -96,7 +96,7 @@ pub(crate) static RELU: Plan = Plan {
 };
 
 #[inline(always)]
-fn relu_body(args: &mut CpuArgs<'_>) {
+fn relu_body(_: impl FloatOps, args: &mut CpuArgs<'_>) {
     let (b0, b1, b2) = (args.read::<f32>(0), args.read::<f32>(1), args.read::<f32>(2));
     let (b3, s3) = args.write::<f32>(3).neighbours();
     let u0 = args.index(0);
@@ -136,7 +136,7 @@ pub(crate) static AXPY: Plan = Plan {
                 when: Borrowed(&[]),
                 launches: Borrowed(&[Launch {
                     kernel: of("axpy"),
-                    code: Code::Cpu(cpu_fns!(axpy_fma, axpy_base)),
+                    code: Code::Cpu(cpu_fns!(axpy_body)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
                         buffer(Slot::Param(0), Access::ReadWrite, Reach::Linear(ONE)),
@@ -157,23 +157,13 @@ pub(crate) static AXPY: Plan = Plan {
 };
 
 #[inline(always)]
-fn axpy_fma(args: &mut CpuArgs<'_>) {
-    axpy(args, f32::mul_add);
-}
-
-#[inline(always)]
-fn axpy_base(args: &mut CpuArgs<'_>) {
-    axpy(args, |alpha, x, y| alpha * x + y);
-}
-
-#[inline(always)]
-fn axpy(args: &mut CpuArgs<'_>, f: impl Fn(f32, f32, f32) -> f32) {
+fn axpy_body(ops: impl FloatOps, args: &mut CpuArgs<'_>) {
     let alpha = args.f32(0);
     let x = args.read::<f32>(1);
     let (y, start) = args.write::<f32>(0).neighbours();
     let x = &x[start..][..y.len()];
     for j in 0..y.len() {
-        y[j] = f(alpha, x[j], y[j]);
+        y[j] = ops.mul_add(alpha, x[j], y[j]);
     }
 }
 
@@ -240,7 +230,7 @@ const ND: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }, Dim { name: Borrowe
 
 const DOUBLE: Launch<Code> = Launch {
     kernel: Borrowed("double"),
-    code: Code::Cpu(cpu_fns!(double_body, double_body)),
+    code: Code::Cpu(cpu_fns!(double_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
         buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
@@ -256,7 +246,7 @@ const DOUBLE: Launch<Code> = Launch {
 };
 
 #[inline(always)]
-fn double_body(args: &mut CpuArgs<'_>) {
+fn double_body(_: impl FloatOps, args: &mut CpuArgs<'_>) {
     let bias = args.read::<f32>(0);
     let (temp, start) = args.write::<f32>(1).neighbours();
     let (out, _) = args.write::<f32>(2).neighbours();
@@ -268,7 +258,7 @@ fn double_body(args: &mut CpuArgs<'_>) {
 
 const ADD: Launch<Code> = Launch {
     kernel: Borrowed("add"),
-    code: Code::Cpu(cpu_fns!(add_body, add_body)),
+    code: Code::Cpu(cpu_fns!(add_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
         buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
@@ -284,7 +274,7 @@ const ADD: Launch<Code> = Launch {
 };
 
 #[inline(always)]
-fn add_body(args: &mut CpuArgs<'_>) {
+fn add_body(_: impl FloatOps, args: &mut CpuArgs<'_>) {
     let (x, bias) = (args.read::<f32>(0), args.read::<f32>(1));
     let (z, s) = args.write::<f32>(2).neighbours();
     let d = args.index(0);

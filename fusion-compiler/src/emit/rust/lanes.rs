@@ -11,7 +11,6 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{
     At, BufferId, Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Kernel, Lanes, SharedId, Stmt, Value,
 };
-use crate::target::Dialect;
 
 /// Lanes that are streamed at a time: enough that a vector loop pays, and so few lines of a cache that reads of memory and writes to
 /// it overlap. 2²⁴ elements of `relu(a + b) * c` took 7.6 ms, with 512 lanes 10.1, and 10.4 where stores were left to the caches.
@@ -25,6 +24,9 @@ const STREAMED_MAX: usize = 16;
 const RESULT: char = 'w';
 /// … and those of the lanes that are left of whole groups of the longest length.
 const LAST: char = 'l';
+
+/// What processors have ways of their own for.
+const OPS: &str = "ops";
 
 /// Lanes whose memory is asked for at a time, some way ahead: more at once than a processor waits for would hold it up.
 const FETCH_LANES: usize = 256;
@@ -168,7 +170,7 @@ impl Emitter<'_> {
             inside.line(format_args!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
         }
         let own: FxHashSet<Value> = lanes.iter().flat_map(Stmt::made).collect();
-        let pays = self.dialect == Dialect::Cpu && combines.is_empty() && copies::pays(lanes);
+        let pays = combines.is_empty() && copies::pays(lanes);
         if pays {
             inside.line(format_args!("let whole = count - count % {};", COPIES * VECTOR_LANES));
             self.copies(&mut inside, lanes, &streams, counts, &own);
@@ -421,11 +423,14 @@ impl Emitter<'_> {
     }
 
     /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,
-    /// constants that are kept and buffers.
+    /// constants that are kept, buffers, and operations that processors have ways of their own for.
     fn captured(&self, text: &str, own: &FxHashSet<Value>) -> (Vec<String>, Vec<String>) {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let words: BTreeSet<&str> = words.collect();
         let typed = |name: &str| {
+            if name == OPS {
+                return Some((name.into(), format!("{name}: impl FloatOps")));
+            }
             let number = name.get(1..)?.split('_').next()?.parse::<u32>().ok()?;
             match &name[..1] {
                 "v" if own.contains(&Value(number)) => None,

@@ -1,8 +1,8 @@
-//! Signs, comparisons and rounding of `f32`, and what can be told from the bits of one.
+//! Signs and comparisons of `f32`, and what can be told from the bits of one.
 //!
 //! Invariant: NaN and infinity are recognised by their bits, as WGSL may assume that neither exists.
 
-use super::term::{Operand, Term, binary, ternary, unary};
+use super::term::{Term, binary, unary};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Uniform, UniformArg, Value};
@@ -13,9 +13,6 @@ pub(super) const INFINITY_BITS: i32 = 0x7f80_0000;
 
 const SIGN_BIT: i32 = i32::MIN;
 const MAGNITUDE_BITS: i32 = i32::MAX;
-
-/// From here on every `f32` is a whole number.
-const WHOLE: f32 = 8_388_608.0;
 
 /// The bits without the sign.
 pub(super) fn magnitude(x: Term<'_>) -> Term<'_> {
@@ -98,51 +95,4 @@ pub(crate) fn div_near_one(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let near = y.unary(Op::ApproxRecip);
         near.fma((-y).fma(near, 1.0), near) * x
     })
-}
-
-/// `x * y + z`, rounded twice.
-pub(crate) fn mul_then_add(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    ternary(b, x, |x, y, z| x * y + z)
-}
-
-/// The nearest whole number, ties to even.
-pub(crate) fn round(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| below_whole(x, |size| size))
-}
-
-/// The whole number next to `x` towards zero.
-pub(crate) fn trunc(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| below_whole(x, |nearest| nearest - step(nearest.gt(x.abs()), x)))
-}
-
-/// The largest whole number not above `x`.
-pub(crate) fn floor(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| {
-        let nearest = below_whole(x, |size| size);
-        let floor = nearest - step(nearest.gt(x), x);
-        x.but(floor, x.abs().lt(WHOLE))
-    })
-}
-
-/// The smallest whole number not below `x`; from −1 to 0 that is −0.
-pub(crate) fn ceil(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| {
-        let nearest = below_whole(x, |size| size);
-        let ceil = nearest + step(nearest.lt(x), x);
-        x.but((ceil.bits() | sign_bit(x)).float_of_bits(), x.abs().lt(WHOLE))
-    })
-}
-
-/// `adjust(round(|x|))` with the sign of `x`; what is whole already (or NaN) stays itself.
-///
-/// Adding 2²³ leaves no bits for a fraction, so the addition rounds it away.
-fn below_whole<'b>(x: Term<'b>, adjust: impl Fn(Term<'b>) -> Term<'b>) -> Term<'b> {
-    let size = x.abs();
-    let nearest = (size + WHOLE) - WHOLE;
-    x.but(with_sign(adjust(nearest), x), size.lt(WHOLE))
-}
-
-/// 1 where the condition holds, else 0; floats like `like`.
-fn step<'b>(condition: Term<'b>, like: Term<'b>) -> Term<'b> {
-    condition.select(1.0.meet(like), 0.0)
 }
