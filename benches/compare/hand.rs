@@ -98,6 +98,12 @@ vectors! {
         sum(x, |x| x * x)
     }
 
+    fn sums_of_8(out: &mut [f32], rows: &[[f32; 8]]) {
+        for (out, [a, b, c, d, e, f, g, h]) in out.iter_mut().zip(rows) {
+            *out = ((a + e) + (c + g)) + ((b + f) + (d + h));
+        }
+    }
+
     fn adamw(p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32], corrections: [f32; 2]) {
         let [rate, c2] = corrections;
         for (((p, m), v), g) in p.iter_mut().zip(m).zip(v).zip(g) {

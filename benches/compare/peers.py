@@ -6,6 +6,7 @@ of a call for each name that it reads.
 
 import json
 import os
+import re
 import sys
 import time
 
@@ -35,9 +36,12 @@ LINES = {"gate": 3, "chain": 2, "gelu": 1, "swiglu": 2, "sum_of_squares": 1}
 ROWS = {
     "softmax_1024": ((4096, 1024), (64, 1024), 0),
     "softmax_50257": ((32, 50257), (1, 50257), 0),
+    "softmax_64": ((1 << 18, 64), (1024, 64), 0),
     "layer_norm": ((8192, 768), (85, 768), 2),
+    "layer_norm_64": ((1 << 18, 64), (1024, 64), 2),
     "rms_norm": ((8192, 768), (85, 768), 1),
     "cross_entropy": ((2048, 50257), (8, 8192), 0),
+    "sum_8": ((1 << 21, 8), (8192, 8), 0),
 }
 
 
@@ -50,6 +54,11 @@ def arguments(workload, large):
     if workload == "cross_entropy":
         found.append(np.arange(rows, dtype=np.int64) * 31 % width)
     return found
+
+
+def without_length(workload):
+    """What is done with rows, however long they are."""
+    return re.sub(r"_[0-9]+$", "", workload)
 
 
 def with_torch(workload, large, threads):
@@ -72,13 +81,13 @@ def with_torch(workload, large, threads):
         "chain": chain,
         "gelu": lambda x: of.gelu(x, approximate="tanh"),
         "swiglu": lambda x, y: of.silu(x) * y,
-        "softmax_1024": lambda x: torch.softmax(x, -1),
-        "softmax_50257": lambda x: torch.softmax(x, -1),
+        "softmax": lambda x: torch.softmax(x, -1),
         "layer_norm": lambda x, g, b: of.layer_norm(x, x.shape[1:], g, b, 1e-5),
         "rms_norm": lambda x, g: of.rms_norm(x, x.shape[1:], g, 1e-5),
         "cross_entropy": lambda x, t: of.cross_entropy(x, t),
         "sum_of_squares": lambda x: (x * x).sum(),
-    }[workload]
+        "sum": lambda x: x.sum(-1),
+    }[without_length(workload)]
     given = [torch.from_numpy(one) for one in arguments(workload, large)]
     compiled = torch.compile(function, dynamic=False)
     found = {"torch": lambda: function(*given), "torch.compile": lambda: compiled(*given)}
@@ -133,13 +142,13 @@ def with_jax(workload, large, _):
         "chain": chain,
         "gelu": lambda x: jax.nn.gelu(x, approximate=True),
         "swiglu": lambda x, y: jax.nn.silu(x) * y,
-        "softmax_1024": lambda x: jax.nn.softmax(x, -1),
-        "softmax_50257": lambda x: jax.nn.softmax(x, -1),
+        "softmax": lambda x: jax.nn.softmax(x, -1),
         "layer_norm": layer_norm,
         "rms_norm": lambda x, g: x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5) * g,
         "cross_entropy": cross_entropy,
         "sum_of_squares": lambda x: (x * x).sum(),
-    }[workload]
+        "sum": lambda x: x.sum(-1),
+    }[without_length(workload)]
     given = [jnp.array(one.astype(np.int32) if one.dtype == np.int64 else one) for one in arguments(workload, large)]
     jax.block_until_ready(given)
     compiled = jax.jit(function)

@@ -30,6 +30,8 @@ fuse! {
 
     pub(crate) fn loss(x: f32[N, V], t: i32[N]) -> f32[] { mean(cross_entropy(x, V, t)) }
 
+    pub(crate) fn sum_of_rows(x: f32[N, D]) -> f32[N] { sum(x, D) }
+
     pub(crate) fn sum_of_squares(x: f32[N]) -> f32[] { sum(x * x) }
 }
 
@@ -49,10 +51,13 @@ pub(crate) fn ways(workload: &str, large: bool, device: &Device) -> Ways {
         "swiglu" => two(device, line, swiglu::into, hand::swiglu),
         "softmax_1024" => softmax_ways(device, rows([4096, 1024], [64, 1024])),
         "softmax_50257" => softmax_ways(device, rows([32, 50257], [1, 50257])),
+        "softmax_64" => softmax_ways(device, rows([1 << 18, 64], [1024, 64])),
         "layer_norm" => layer_norm_ways(device, rows([8192, 768], [85, 768])),
+        "layer_norm_64" => layer_norm_ways(device, rows([1 << 18, 64], [1024, 64])),
         "rms_norm" => rms_norm_ways(device, rows([8192, 768], [85, 768])),
         "cross_entropy" => loss_ways(device, rows([2048, 50257], [8, 8192])),
         "sum_of_squares" => sum_ways(device, line),
+        "sum_8" => row_sum_ways(device, rows([1 << 21, 8], [8192, 8])),
         "adamw" => adamw_ways(device, large),
         other => panic!("no workload is called {other}"),
     }
@@ -237,6 +242,17 @@ fn sum_ways(device: &Device, len: usize) -> Ways {
         out[0] = total(len / hand::CHUNK, chunk);
     }));
     ways.extend(rooflines(len, 1, 0));
+    Ok(ways)
+}
+
+fn row_sum_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
+    let a = input(rows * width, 1);
+    let x = Tensor::from_slice(device, &a, [rows, width])?;
+    let mut ways = vec![ours(Tensor::zeros(device, [rows])?, move |out| sum_of_rows::into(out, &x))];
+    ways.extend(hands(rows, hand::CHUNK / width, 0, move |out, start| {
+        hand::sums_of_8(out, a[start * width..][..out.len() * width].as_chunks().0);
+    }));
+    ways.extend(rooflines(rows * width, 1, 0));
     Ok(ways)
 }
 
