@@ -448,6 +448,9 @@ fuse! {
     pub(crate) fn largest(x: f32[N, Depth]) -> f32[N] { max(x, Depth) }
     pub(crate) fn smallest_of_all(x: f32[N, Depth]) -> f32[] { min(x) }
     pub(crate) fn place(x: f32[N, Depth]) -> i32[N] { argmin(x, Depth) }
+    pub(crate) fn farthest(x: f32[N]) -> f32[N] { max(abs(x - rename(x, N -> M)), M) }
+    pub(crate) fn raise(total: &mut f32[N], x: f32[Depth]) { total = total + max(x, Depth); }
+    pub(crate) fn first_and_sum(x: f32[N, Depth]) -> (f32[N], f32[]) { (max(x, Depth), sum(x)) }
     pub(crate) fn averages(x: f32[N, Depth]) -> (f32[N], f32[N], f32[N], i32[N]) {
         (sum(x, Depth), prod(x, Depth), mean(x, Depth), all(x > 0.0, Depth) as i32)
     }
@@ -468,6 +471,18 @@ fn rows_without_elements() {
         let none = Tensor::zeros(device, [0, 3])?;
         says(smallest_of_all(&none).expect_err("there is no smallest"), "smallest_of_all", "N");
         assert!(largest(&none)?.to_vec()?.is_empty());
+        let (no_row, no_total) = (Tensor::zeros(device, [0])?, Tensor::zeros(device, [0, 0])?);
+        says(
+            raise(&mut Tensor::zeros(device, [2])?, &no_row).expect_err("there is no largest"),
+            "raise",
+            "Depth",
+        );
+        says(first_and_sum(&x).expect_err("there is no largest"), "first_and_sum", "Depth");
+        says(first_and_sum(&no_total).expect_err("the sum has an element"), "first_and_sum", "Depth");
+        // Results without elements ask for none.
+        assert!(largest(&no_total)?.to_vec()?.is_empty());
+        assert!(farthest(&no_row)?.to_vec()?.is_empty());
+        raise(&mut Tensor::zeros(device, [0])?, &no_row)?;
         // Nothing asks for the largest of nothing.
         assert!(softmax_rows(&x)?.to_vec()?.is_empty());
         let (sum, product, mean, all) = averages(&x)?;

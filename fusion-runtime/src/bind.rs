@@ -76,7 +76,7 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
     };
     check_computed(plan, args, &bound.symbols)?;
     check_sums(plan, &bound.symbols)?;
-    check_nonempty(plan, &bound.symbols)?;
+    check_nonempty(plan, args, &bound)?;
     check_products(plan, &bound.symbols)?;
     Ok(bound)
 }
@@ -241,14 +241,24 @@ fn check_computed(plan: &Plan, args: &[Arg<'_>], symbols: &[i64]) -> Result<()> 
     Ok(())
 }
 
-/// Checks the dims that a largest or smallest is taken along.
-fn check_nonempty(plan: &Plan, symbols: &[i64]) -> Result<()> {
+/// Checks the dims that a largest or smallest is taken along, which nothing asks for where results have no elements.
+fn check_nonempty(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<()> {
     for dim in plan.nonempty.iter() {
-        if extent_of(plan, dim, symbols)? == 0 {
+        if extent_of(plan, dim, &bound.symbols)? == 0 && has_elements(plan, args, bound)? {
             return Err(Error::Empty { function: plan.name.to_string(), dim: dim.name.to_string() });
         }
     }
     Ok(())
+}
+
+/// Whether a call makes or changes an element.
+fn has_elements(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<bool> {
+    for output in plan.outputs.iter() {
+        if bound.output_shape(plan, output)?.count() != Some(0) {
+            return Ok(true);
+        }
+    }
+    Ok(args.iter().any(|arg| matches!(arg, Arg::TensorMut(tensor) if tensor.len() > 0)))
 }
 
 /// Checks the dims that are others together.
