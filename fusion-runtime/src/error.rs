@@ -97,7 +97,7 @@ pub enum Error {
     },
     /// The elements of a dim are not those of others one after another, of which each has at least none.
     #[error(
-        "`{function}`: dim `{dim}` is {extent}, but it is [{parts}] one after another, which are [{extents}]"
+        "`{function}`: dim `{dim}` is {extent}, and is made of [{parts}] one after another, which have [{extents}] elements: each must have 0 or more, and all together {extent}"
     )]
     Parts {
         /// The function called.
@@ -191,14 +191,18 @@ pub enum Error {
         second_device: String,
     },
     /// A tensor given for a result has another shape.
-    #[error("`{function}`: the result has shape {expected}, but the tensor given for it has {got}")]
+    #[error(
+        "`{function}`: the result `{result}` has shape {expected}, but the tensor given for it has {got}"
+    )]
     OutShape {
         /// The function called.
         function: String,
+        /// Its name among the parameters of `into`.
+        result: String,
         /// Shape of the result.
-        expected: Shape,
+        expected: Box<Shape>,
         /// Shape of the tensor given.
-        got: Shape,
+        got: Box<Shape>,
     },
     /// A tensor that is written overlaps one that is read.
     #[error(

@@ -170,21 +170,23 @@ fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made
     if given > 0 && given != plan.outputs.iter().filter(returned).count() {
         return Err(argument(plan, format!("{given} tensors given for its results")));
     }
-    let mut outs = outs.iter_mut();
+    let mut outs = outs.iter_mut().enumerate();
     let mut made = Made::new();
     // All are checked before the first is touched.
     let mut ready: SmallVec<[&mut RawTensor; 2]> = SmallVec::new();
     for output in plan.outputs.iter() {
         let shape = bound.output_shape(plan, output)?;
         let out = if output.dest == Dest::Returned { outs.next() } else { None };
-        let Some(out) = out else {
+        let Some((i, out)) = out else {
             made.push(Some(RawTensor::allocate(&bound.device, output.dtype, shape)?));
             continue;
         };
         let Arg::TensorMut(out) = out else {
             return Err(argument(plan, String::from("a result is not a tensor")));
         };
-        check_out(plan, bound, output, &shape, out)?;
+        // As `into` calls them.
+        let name = || if given == 1 { String::from("out") } else { format!("out_{i}") };
+        check_out(plan, bound, output, &shape, (&name, out))?;
         ready.push(out);
         made.push(None);
     }
@@ -197,15 +199,16 @@ fn check_out(
     bound: &Bound,
     output: &Output,
     shape: &crate::Shape,
-    out: &RawTensor,
+    (name, out): (&dyn Fn() -> String, &RawTensor),
 ) -> Result<()> {
     let function = plan.name.to_string();
     if out.dtype() != output.dtype {
-        let what = format!("the result of `{function}`");
+        let what = format!("the result `{}` of `{function}`", name());
         return Err(Error::Dtype { what, expected: output.dtype, got: out.dtype() });
     }
     if out.shape() != shape {
-        return Err(Error::OutShape { function, expected: shape.clone(), got: out.shape().clone() });
+        let (expected, got) = (Box::new(shape.clone()), Box::new(out.shape().clone()));
+        return Err(Error::OutShape { function, result: name(), expected, got });
     }
     if *out.device() != bound.device {
         let (first_device, second_device) = (bound.device.to_string(), out.device().to_string());

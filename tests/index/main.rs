@@ -523,27 +523,27 @@ fn parts_that_do_not_fit_are_errors() {
     let errors = [
         (
             middle(&on(&[2, 1]).unwrap(), &on(&[0]).unwrap()).err(),
-            "`middle`: dim `D` is 1, but it is [..1, K, D - 1..] one after another, which are [1, 0, 1]",
+            "`middle`: dim `D` is 1, and is made of [..1, K, D - 1..] one after another, which have [1, 0, 1] elements: each must have 0 or more, and all together 1",
         ),
         (
             middle(&on(&[2, 5]).unwrap(), &on(&[4]).unwrap()).err(),
-            "`middle`: dim `D` is 5, but it is [..1, K, D - 1..] one after another, which are [1, 4, 1]",
+            "`middle`: dim `D` is 5, and is made of [..1, K, D - 1..] one after another, which have [1, 4, 1] elements: each must have 0 or more, and all together 5",
         ),
         (
             rope(&on(&[2, 5]).unwrap(), &on(&[2, 2]).unwrap(), &on(&[2, 2]).unwrap()).err(),
-            "`rope`: dim `D` is 5, but it is [..D/2, H, D..] one after another, which are [2, 2, 0]",
+            "`rope`: dim `D` is 5, and is made of [..D/2, H, D..] one after another, which have [2, 2, 0] elements: each must have 0 or more, and all together 5",
         ),
         (
             ends(&on(&[2, 0]).unwrap()).err(),
-            "`ends`: dim `T` is 0, but it is [..T - 1, T - 1, rest] one after another, which are [-1, 1, 0]",
+            "`ends`: dim `T` is 0, and is made of [..T - 1, T - 1, rest] one after another, which have [-1, 1, 0] elements: each must have 0 or more, and all together 0",
         ),
         (
             ends(&on(&[1, 3]).unwrap()).err(),
-            "`ends`: dim `N` is 1, but it is [..1, 1, rest] one after another, which are [1, 1, -1]",
+            "`ends`: dim `N` is 1, and is made of [..1, 1, rest] one after another, which have [1, 1, -1] elements: each must have 0 or more, and all together 1",
         ),
         (
             of_a_template(&on(&[2, 3]).unwrap(), 3).err(),
-            "`of_a_template`: dim `T` is 3, but it is [..1, S, T..] one after another, which are [1, 3, 0]",
+            "`of_a_template`: dim `T` is 3, and is made of [..1, S, T..] one after another, which have [1, 3, 0] elements: each must have 0 or more, and all together 3",
         ),
         (
             long(&on(&[1 << 31, 0]).unwrap()).err(),

@@ -94,7 +94,8 @@ fn results_into_tensors_of_other_shapes() {
         let mut third = Tensor::full(device, 9.0, [3])?;
         for into in [fused::several::into, unfused::several::into] {
             let message = text(into(first, second, &mut third, &x.on(device)?));
-            let expected = "`several`: the result has shape [5, 3], but the tensor given for it has [3, 5]";
+            let expected =
+                "`several`: the result `out_1` has shape [5, 3], but the tensor given for it has [3, 5]";
             assert_eq!(message, expected);
             // Nothing is written by a call that fails.
             check(first, &[3, 5], |_| 9.0)?;
@@ -104,7 +105,7 @@ fn results_into_tensors_of_other_shapes() {
         let message =
             text(fused::square::into(&mut rank, &Tensor::zeros(device, [5])?, &Tensor::zeros(device, [5])?));
         assert!(
-            message.contains("the result has shape [5], but the tensor given for it has [15]"),
+            message.contains("the result `out` has shape [5], but the tensor given for it has [15]"),
             "{message}"
         );
         Ok(())
@@ -126,7 +127,7 @@ fn a_call_that_fails_updates_nothing() {
         let mut p = x.on(device)?;
         let mut out = Tensor::zeros(device, [8])?;
         let message = text(fused::step::into(&mut out, &mut p, &Tensor::full(device, 1.0, [7])?, 0.5));
-        assert!(message.contains("the result has shape [7]"), "{message}");
+        assert!(message.contains("the result `out` has shape [7]"), "{message}");
         check(&p, &[7], |at| x.at(at))
     });
 }
