@@ -235,6 +235,7 @@ catalogue! {
     unused_but_dims(name, dims, params) = "of the parameter `{name}` only {dims} is used: call it `_{name}`, or write `{params}` to take extents from the caller";
     unused_param(name) = "the parameter `{name}` is never used: use it, remove it, or call it `_{name}`";
     hides_function(name) = "`{name}` calls itself, because its name hides the language's own `{name}`: give it another";
+    nothing_exported(name) = "nothing in this `fuse!` can be called from outside of it: write `pub fn {name}`, with the type of each parameter and of the result";
     private_uncalled(name) = "nothing calls `{name}`: without `pub` it is for this `fuse!` alone; write `pub fn {name}`, or `pub(self) fn {name}` to call it from this module alone; `#[allow(dead_code)]` keeps it as it is";
     recursion(name) = "`{name}` calls itself: functions are expanded at each call, so none can";
     not_callable_in_place(name) = "`{name}` has `&mut` parameters: calling such a function from another one is not available yet";
@@ -312,7 +313,7 @@ catalogue! {
     wants_dtype(what, wants, is) = "`{what}` takes `{wants}`, this is {is}: write `… as {wants}`";
     wants_int(what, is) = "`{what}` takes integers, this is {is}";
     wants_bits(what, is) = "`{what}` takes integers or `bool`, this is {is}";
-    wants_number(what, is) = "`{what}` takes numbers, this is {is}: `if c {{ 1.0 }} else {{ 0.0 }}` makes a number of it";
+    wants_number(what, is) = "`{what}` takes numbers, this is {is}: `… as i32` and `… as f32` make numbers of it";
     wants_bool(what, is) = "`{what}` takes `bool`, this is {is}: compare it, like `x != 0`";
     no_order() = "`bool` values have no order: only `==` and `!=` compare them";
     tuple_value() = "this is several values: take them apart with `let (a, b) = …;`";

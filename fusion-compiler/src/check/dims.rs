@@ -149,8 +149,7 @@ pub(super) fn bind_callee(
 }
 
 /// Makes the axes of a list of dims known, in order of first appearance. `fixed` says which have an extent.
-/// Whatever is wrong is reported; the axes are those of the dims that could be read, or nothing if there
-/// are too many.
+/// Whatever is wrong is reported; there is nothing if a dim is there twice or there are too many.
 pub(super) fn declare(
     b: &mut Builder<'_>,
     env: &mut Env,
@@ -162,7 +161,7 @@ pub(super) fn declare(
         let name = &dim.name.text;
         if dims[..i].iter().any(|other| other.name.text == *name) {
             b.error(dim.name.at, diag::duplicate_dim(name));
-            continue;
+            return None;
         }
         axes.push(axis(b, env, &dim.name.text, dim.name.at, fixed)?);
         let extents = axes.iter().filter_map(|&axis| b.graph.axis(axis).extent.as_const());

@@ -69,7 +69,7 @@ fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostic
     }
 }
 
-/// Private functions that are written as for Rust, and that nothing can call.
+/// Private functions that are written as for Rust, and that nothing can call; all, where none is exported.
 fn uncalled(items: &[Item], calls: &[String], places: &Places, errors: &mut Diagnostics) {
     // What could not be read may call them, or be their `pub`.
     if !errors.is_empty() {
@@ -82,6 +82,11 @@ fn uncalled(items: &[Item], calls: &[String], places: &Places, errors: &mut Diag
         if !calls.contains(text) {
             errors.push(places.span(*at), diag::private_uncalled(text));
         }
+    }
+    let is_inside = |item: &Item| !item.function.exported && item.attributes.is_empty();
+    if let Some(last) = items.last().filter(|_| errors.is_empty() && items.iter().all(is_inside)) {
+        let Name { text, at } = &last.function.name;
+        errors.push(places.span(*at), diag::nothing_exported(text));
     }
 }
 

@@ -19,4 +19,9 @@ fuse! {
     pub fn template_result(x: f32[N], y: f32[M]) -> f32[N] { plus_bias(x, y) }
 }
 
+fuse! {
+    fn halved(x) { x / 2.0 }
+    fn quartered(x) { halved(halved(x)) }
+}
+
 fn main() {}
