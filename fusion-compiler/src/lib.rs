@@ -316,3 +316,12 @@ pub fn lower(mut kernel: Kernel, dialect: Dialect) -> Kernel {
     let kernel = verified_kernel(rewrite::kernel_cse(kernel));
     verified_kernel(rewrite::kernel_dce(kernel))
 }
+
+#[cfg(test)]
+mod tests {
+    /// Nothing else fails where `.cargo/config.toml` is not found.
+    #[test]
+    fn what_passes_make_is_checked_in_this_repository() {
+        assert_eq!(super::verifies(), cfg!(debug_assertions));
+    }
+}
