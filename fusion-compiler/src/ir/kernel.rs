@@ -149,12 +149,12 @@ pub struct Fold {
     pub out: Vec<Value>,
 }
 
-/// How many lanes of a vector loop a fold takes at a time. While there are as many as the first says, each has a partial result of its
-/// own; after `FOLD_ROUNDS` rounds, and after the last, the second half of these is combined with the first, and so on, and what
-/// comes of it with the result. Of what is left, each group of the second length is folded so by itself, and the last lanes go one by
-/// one into what they give; all that is combined with the result in the end. So a row of eight takes 2 ns; with 128 partial results for every row it took 25. LLVM makes vectors of loops
-/// over 64 lanes, and of 16 in straight code; 32 are unrolled before it looks, and are too many then.
-pub const FOLD_LANES: [usize; 2] = [64, 16];
+/// How many lanes of a vector loop a fold takes at a time, the longest groups first: of what these leave, as many as there are of
+/// the next. Lanes of groups of one length have a partial result each, which all its groups go into; after the last, and of the
+/// longest after every `FOLD_ROUNDS`, the second half of these is combined with the first, and so on, and what comes of it with the
+/// result. So a row of eight needs two small vectors, where one of 64 partial results for every row took 25 ns. LLVM makes vectors
+/// of loops over 64 lanes, and of 16 in straight code; 32 are unrolled before it looks, and are too many then.
+pub const FOLD_LANES: [usize; 4] = [64, 16, 4, 1];
 
 /// Rounds of the longest groups after which their partial results go into the result: a sum is rounded once for each round of a
 /// strip and once for each strip, not as often as a row has rounds.

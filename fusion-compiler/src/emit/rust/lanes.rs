@@ -22,8 +22,8 @@ const STREAMED_MAX: usize = 16;
 
 /// What the results of folds are called, each an array of one.
 const RESULT: char = 'w';
-/// … and those of the lanes that are left of whole groups of the longest length.
-const LAST: char = 'l';
+/// … and their partial results.
+const PART: char = 'a';
 
 /// What processors have ways of their own for.
 const OPS: &str = "ops";
@@ -66,13 +66,13 @@ struct Combine<'a> {
 }
 
 impl VectorLoop<'_> {
-    /// A call for lanes of these runs, into partial results `{part}0`, `{part}1`, …, or the results themselves.
-    fn call(&self, count: &str, first: &str, run: impl Fn(usize) -> String, part: char) -> String {
+    /// A call for lanes of these runs, into partial results, or the results themselves.
+    fn call(&self, count: &str, first: &str, run: impl Fn(usize) -> String) -> String {
         let mut args = vec![count.to_owned()];
         args.extend(self.counts.then(|| first.to_owned()));
         args.extend((0..self.streams.len()).map(run));
         let part = |(f, combine): (usize, &Combine<'_>)| {
-            format!("&mut {}{f}", if combine.is_one { RESULT } else { part })
+            format!("&mut {}{f}", if combine.is_one { RESULT } else { PART })
         };
         args.extend(self.combines.iter().enumerate().map(part));
         args.extend_from_slice(&self.captured);
@@ -92,9 +92,9 @@ impl Combine<'_> {
         format!("a{}[{}]", self.number, if self.is_one { "0" } else { "j" })
     }
 
-    /// The statement that combines a result, of that name, with what the partial results make together.
-    fn gather(&self, result: char) -> String {
-        let (both, result) = (self.call("left", "right"), format!("{result}{}[0]", self.number));
+    /// The statement that combines the result with what the partial results make together.
+    fn gather(&self) -> String {
+        let (both, result) = (self.call("left", "right"), format!("{RESULT}{}[0]", self.number));
         let all = format!("fold_lanes(&mut a{}, |left, right| {both})", self.number);
         format!("{result} = {};", self.call(&result, &all))
     }
@@ -297,7 +297,7 @@ impl Emitter<'_> {
         let is_short = len.parse::<usize>().is_ok_and(|len| len <= FETCH_LANES);
         if streamed.is_empty() && (fetched.is_empty() || is_short) {
             self.fetch(out, fetched, "p");
-            out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"), RESULT)));
+            out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"))));
             return;
         }
         for &i in streamed {
@@ -322,7 +322,7 @@ impl Emitter<'_> {
                     format!("q{i}")
                 }
             };
-            out.line(format_args!("{};", run.call("count", "start", of_strip, RESULT)));
+            out.line(format_args!("{};", run.call("count", "start", of_strip)));
             if !streamed.is_empty() {
                 let stores: Vec<String> =
                     streamed.iter().map(|i| format!("stream(q{i}, &o{i}[..count]);")).collect();
@@ -346,75 +346,60 @@ impl Emitter<'_> {
         out.line(tuple(&all.collect::<Vec<_>>()));
     }
 
-    /// Groups of lanes, in the order that `FOLD_LANES` documents. `t0`, `t1`, … is what is left of the runs.
+    /// Groups of lanes, in the order that `FOLD_LANES` documents.
     fn groups(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
-        let [many, some] = FOLD_LANES;
         let known = len.parse::<usize>().ok();
-        let chunks = |out: &mut Writer, of: char, lanes: usize| {
-            for (i, stream) in run.streams.iter().enumerate() {
-                let chunks = self.as_chunks(stream);
-                out.line(format_args!("let (q{i}, t{i}) = {of}{i}.{chunks}::<{lanes}>();"));
+        let mut last = None;
+        for lanes in FOLD_LANES {
+            let longer = last.replace(lanes);
+            let rounds = known.map(|len| longer.map_or(len, |longer| len % longer) / lanes);
+            if rounds != Some(0) {
+                let fetched = if longer.is_none() { fetched } else { &[] };
+                self.groups_of(out, len, (lanes, longer), run, fetched);
             }
-        };
-        let group = |out: &mut Writer, lanes: usize, first: &str, part: char| {
-            let (from, rest) = if lanes == 1 { ('t', "..") } else { ('q', "") };
-            for (i, stream) in run.streams.iter().enumerate() {
-                out.line(format_args!("let p{i} = {}{from}{i}[round{rest}];", self.borrow(stream)));
-            }
-            if lanes == many {
-                self.fetch(out, fetched, "p");
-            }
-            out.line(format_args!("{};", run.call(&lanes.to_string(), first, |i| format!("p{i}"), part)));
+        }
+    }
+
+    /// Groups of so many lanes, of what longer ones leave: the runs `p0`, `p1`, …, of which they leave less.
+    fn groups_of(
+        &self,
+        out: &mut Writer,
+        len: &str,
+        (lanes, longer): (usize, Option<usize>),
+        run: &VectorLoop,
+        fetched: &[usize],
+    ) {
+        for (i, stream) in run.streams.iter().enumerate() {
+            let chunks = self.as_chunks(stream);
+            out.line(format_args!("let (q{i}, p{i}) = p{i}.{chunks}::<{lanes}>();"));
+        }
+        let (open, rounds, first) = match longer {
+            None => (
+                format!("for strip in (0..{len} / {lanes}).step_by({FOLD_ROUNDS}) {{"),
+                format!("strip..usize::min(strip + {FOLD_ROUNDS}, {len} / {lanes})"),
+                format!("round * {lanes}"),
+            ),
+            Some(longer) => (
+                format!("if {len} % {longer} / {lanes} > 0 {{"),
+                format!("0..{len} % {longer} / {lanes}"),
+                format!("{len} / {longer} * {longer} + round * {lanes}"),
+            ),
         };
         let several = || run.combines.iter().filter(|combine| !combine.is_one);
-        let parts = |out: &mut Writer, lanes: usize| {
-            several().for_each(|combine| {
-                out.line(format_args!(
-                    "let mut a{} = [{}; {lanes}];",
-                    combine.number,
-                    self.identity(combine)
-                ));
+        out.block(open, |out| {
+            for combine in several() {
+                let identity = self.identity(combine);
+                out.line(format_args!("let mut {PART}{} = [{identity}; {lanes}];", combine.number));
+            }
+            out.block(format_args!("for round in {rounds} {{"), |out| {
+                for (i, stream) in run.streams.iter().enumerate() {
+                    out.line(format_args!("let p{i} = {}q{i}[round];", self.borrow(stream)));
+                }
+                self.fetch(out, fetched, "p");
+                out.line(format_args!("{};", run.call(&lanes.to_string(), &first, |i| format!("p{i}"))));
             });
-        };
-        let gather = |out: &mut Writer, result: char| {
-            several().for_each(|combine| out.line(combine.gather(result)));
-        };
-        chunks(out, 'p', many);
-        if known.is_none_or(|len| len >= many) {
-            let strips = format!("for strip in (0..{len} / {many}).step_by({FOLD_ROUNDS}) {{");
-            out.block(strips, |out| {
-                parts(out, many);
-                let rounds = format!("strip..usize::min(strip + {FOLD_ROUNDS}, {len} / {many})");
-                out.block(format_args!("for round in {rounds} {{"), |out| {
-                    group(out, many, &format!("round * {many}"), 'a');
-                });
-                gather(out, RESULT);
-            });
-        }
-        if known.is_some_and(|len| len % many == 0) {
-            return;
-        }
-        chunks(out, 't', some);
-        several().for_each(|combine| {
-            out.line(format_args!("let mut {LAST}{} = [{}];", combine.number, self.identity(combine)));
+            several().for_each(|combine| out.line(combine.gather()));
         });
-        if known.is_none_or(|len| len % many >= some) {
-            out.block(format_args!("for round in 0..{len} % {many} / {some} {{"), |out| {
-                parts(out, some);
-                group(out, some, &format!("{len} / {many} * {many} + round * {some}"), 'a');
-                gather(out, LAST);
-            });
-        }
-        if known.is_none_or(|len| len % some > 0) {
-            out.block(format_args!("for round in 0..{len} % {some} {{"), |out| {
-                group(out, 1, &format!("{len} / {some} * {some} + round"), LAST);
-            });
-        }
-        for combine in several() {
-            let [all, last] = [RESULT, LAST].map(|name| format!("{name}{}[0]", combine.number));
-            let both = combine.call(&all, &last);
-            out.line(format_args!("{all} = if {len} >= {many} {{ {both} }} else {{ {last} }};"));
-        }
     }
 
     /// The result of no lanes.

@@ -146,12 +146,10 @@ type Parts = Vec<Column>;
 
 /// What a fold has of the lanes so far.
 struct Folded {
-    /// The partial results of the longest groups.
+    /// The partial results of the groups of the length that is at work.
     parts: Parts,
-    /// The one result of these.
+    /// That of those that are done.
     result: Parts,
-    /// That of the lanes that are left of them.
-    last: Parts,
 }
 
 struct Interpreter<'k, 'm> {
@@ -227,12 +225,7 @@ impl Interpreter<'_, '_> {
                 self.fold(fold, folded, tile, len);
             }
         }
-        for (fold, Folded { mut result, last, .. }) in folds.iter().zip(folded) {
-            if len < FOLD_LANES[0] {
-                result = last;
-            } else if !len.is_multiple_of(FOLD_LANES[0]) {
-                self.combine(fold, &mut result, last);
-            }
+        for (fold, Folded { result, .. }) in folds.iter().zip(folded) {
             for (value, result) in fold.out.iter().zip(&result) {
                 self.set(*value, result.get(0));
             }
@@ -241,33 +234,24 @@ impl Interpreter<'_, '_> {
 
     /// Folds the lanes of a tile, of so many in all, in groups as `FOLD_LANES` documents.
     fn fold(&mut self, fold: &Fold, folded: &mut Folded, tile: Tile, len: usize) {
-        let [many, some] = FOLD_LANES;
         let mut start = 0;
         while start < tile.count {
-            let group = match tile.count - start {
-                left if left >= many => many,
-                left if left >= some => some,
-                _ => 1,
-            };
+            let group_of = |left| FOLD_LANES.into_iter().find(|&lanes| lanes <= left).unwrap_or(0);
+            let group = group_of(tile.count - start);
             let lanes = start..start + group;
-            start += group;
             let right = fold.over.iter().map(|value| self.columns[value.0 as usize].slice(lanes.clone()));
-            let mut right: Parts = right.collect();
-            if group == many {
-                self.combine(fold, &mut folded.parts, right);
-                let lanes = tile.first + start;
-                if !lanes.is_multiple_of(FOLD_ROUNDS * many) && len - lanes >= many {
-                    continue;
-                }
-                let parts = std::mem::replace(&mut folded.parts, self.identities(fold, many));
-                right = self.halved(fold, parts);
-            } else if group == some {
-                let mut parts = self.identities(fold, some);
-                self.combine(fold, &mut parts, right);
-                right = self.halved(fold, parts);
+            if folded.parts.is_empty() {
+                folded.parts = self.identities(fold, group);
             }
-            let to = if group == many { &mut folded.result } else { &mut folded.last };
-            self.combine(fold, to, right);
+            let right = right.collect();
+            self.combine(fold, &mut folded.parts, right);
+            start += group;
+            let done = tile.first + start;
+            if group_of(len - done) != group || done.is_multiple_of(FOLD_ROUNDS * FOLD_LANES[0]) {
+                let all = std::mem::take(&mut folded.parts);
+                let all = self.halved(fold, all);
+                self.combine(fold, &mut folded.result, all);
+            }
         }
     }
 
@@ -298,8 +282,7 @@ impl Interpreter<'_, '_> {
 
     /// What a fold has before the first lane.
     fn folded(&self, fold: &Fold) -> Folded {
-        let [parts, result, last] = [FOLD_LANES[0], 1, 1].map(|lanes| self.identities(fold, lanes));
-        Folded { parts, result, last }
+        Folded { parts: Parts::new(), result: self.identities(fold, 1) }
     }
 
     /// As many partial results of no lanes.

@@ -108,27 +108,28 @@ fn elements(len: usize) -> Vec<f32> {
     (0..len as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 8) as f32 / (1 << 20) as f32 - 8.0).collect()
 }
 
-/// The documented order: 128 rounds of 64 lanes, whose sums are added by halves, and so on; then groups of 16, and the last one by one.
+/// The documented order: groups of 64 lanes, of what is left 16, then 4, then 1; those of one length, 128 at a time, lane by lane,
+/// then the sums of their lanes by halves.
 #[test]
 fn lanes_are_added_in_the_documented_order() {
-    fn by_halves<const L: usize>(mut parts: [f32; L]) -> f32 {
-        for half in (0..L.ilog2()).rev().map(|bit| 1 << bit) {
-            (0..half).for_each(|i| parts[i] += parts[i + half]);
-        }
-        parts[0]
+    fn groups<const L: usize>(sum: f32, a: &[f32]) -> (f32, &[f32]) {
+        let (groups, rest) = a.as_chunks::<L>();
+        let strips = groups.chunks(128).map(|groups| {
+            let mut parts = [0.0_f32; L];
+            groups.iter().for_each(|group| parts.iter_mut().zip(group).for_each(|(part, x)| *part += x));
+            for half in (0..L.ilog2()).rev().map(|bit| 1 << bit) {
+                (0..half).for_each(|i| parts[i] += parts[i + half]);
+            }
+            parts[0]
+        });
+        (strips.fold(sum, |sum, x| sum + x), rest)
     }
     for len in LENGTHS {
         let a = elements(len);
-        let (rounds, rest) = a.as_chunks::<64>();
-        let strips = rounds.chunks(128).map(|rounds| {
-            let mut parts = [0.0_f32; 64];
-            rounds.iter().for_each(|round| parts.iter_mut().zip(round).for_each(|(part, x)| *part += x));
-            by_halves(parts)
-        });
-        let (groups, rest) = rest.as_chunks::<16>();
-        let groups = groups.iter().map(|&group| by_halves(group));
-        let last = groups.chain(rest.iter().copied()).fold(0.0, |sum, x| sum + x);
-        let wanted = strips.fold(0.0, |sum, x| sum + x) + last;
+        let (sum, rest) = groups::<64>(0.0, &a);
+        let (sum, rest) = groups::<16>(sum, rest);
+        let (sum, rest) = groups::<4>(sum, rest);
+        let (wanted, _) = groups::<1>(sum, rest);
         let got = number(&a, |w, n| {
             let (first, zero) = (w.top().index(0), w.top().f32(0.0));
             let load = |b: &mut Builder<'_>| vec![b.bind(F32S, Expr::Load(At::new(BufferId(0), first)))];
