@@ -44,7 +44,7 @@ WORKLOADS = {
     "rms_norm": "RMS norm, rows of 768",
     "cross_entropy": "cross-entropy, mean",
     "sum_of_squares": "sum of squares",
-    "sum_8": "sum, rows of 8",
+    "sum_8": "sum, rows of 8, of known length",
     "adamw": "AdamW, 148 tensors",
 }
 # Its optimizers take models, not tensors; short rows are for processors.

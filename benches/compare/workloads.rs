@@ -30,7 +30,7 @@ fuse! {
 
     pub(crate) fn loss(x: f32[N, V], t: i32[N]) -> f32[] { mean(cross_entropy(x, V, t)) }
 
-    pub(crate) fn sum_of_rows(x: f32[N, D]) -> f32[N] { sum(x, D) }
+    pub(crate) fn sum_of_rows(x: f32[N, 8]) -> f32[N] { sum(x, 8) }
 
     pub(crate) fn sum_of_squares(x: f32[N]) -> f32[] { sum(x * x) }
 }
