@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use fusion_compiler::check::{Function, Source, front_end};
 use fusion_compiler::emit::ptx::ptx;
+use fusion_compiler::emit::wgsl::wgsl;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt,
+    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Uniform,
 };
 use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
-use fusion_compiler::ir::plan::{Code, Launch, Plan, Target};
+use fusion_compiler::ir::plan::{Code, Launch, Plan, Target, UniformArg};
 use fusion_compiler::{KernelCode, compile};
 
 mod kernels;
@@ -215,6 +216,24 @@ fn positions_are_shifted_by_32_bits() {
             Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
         tools::assemble(&[ptx(&kernel)]);
     }
+}
+
+/// An operation of constants is one to compilers, which refuse what is not finite; a number and four of them.
+#[test]
+fn operations_of_constants_are_valid() {
+    let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
+    let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+    let start = Uniform { name: "start".into(), dtype: DType::Index, arg: UniformArg::Start };
+    let (at, large) = (b.uniform(start), b.constant(DType::F32, Const::Float(1e30)));
+    for large in [large, b.splat(large, Lanes::Const(4))] {
+        let product = b.apply(Op::Mul, &[large, large]);
+        b.body.push(Stmt::Store(At::new(BufferId(0), at), product));
+    }
+    let buffers =
+        vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None }];
+    let (name, index) = ("products".into(), IndexWidth::Bits32);
+    let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
+    tools::validate(&[wgsl(&kernel)]);
 }
 
 /// Two carried values that change places in each iteration: what the moves at its end make of their registers.

@@ -13,6 +13,7 @@ use crate::target::Dialect;
 pub mod host;
 pub mod ptx;
 pub mod rust;
+mod said;
 #[cfg(feature = "syntax")]
 mod static_plan;
 pub mod wgsl;
@@ -53,27 +54,22 @@ impl Writer {
 /// Fills a template: `{0}`, `{1}`, … with the operands, other names with what `names` gives for them.
 fn fill(template: &str, args: &[impl fmt::Display], names: &[(&str, &dyn fmt::Display)]) -> String {
     let mut out = String::with_capacity(template.len() + 32);
-    let mut rest = template;
-    while let Some(open) = rest.find('{') {
-        out.push_str(&rest[..open]);
-        let hole = rest[open + 1..].split('}').next().unwrap_or_default();
-        let filled: Option<&dyn fmt::Display> = match hole.parse::<usize>() {
-            Ok(i) => args.get(i).map(|arg| arg as _),
-            Err(_) => names.iter().find(|(name, _)| *name == hole).map(|(_, text)| *text),
+    let mut parts = template.split('{');
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let filled: Option<(&dyn fmt::Display, &str)> = match part.as_bytes() {
+            [digit @ b'0'..=b'9', b'}', ..] => {
+                args.get(usize::from(digit - b'0')).map(|arg| (arg as _, &part[2..]))
+            }
+            _ => names
+                .iter()
+                .find_map(|(name, text)| Some((*text, part.strip_prefix(name)?.strip_prefix('}')?))),
         };
-        match filled {
-            Some(text) => {
-                write!(out, "{text}").unwrap_or_else(|_| unreachable!("text can be written to a string"));
-                rest = &rest[open + 1 + hole.len() + 1..];
-            }
-            // A brace of the target's language.
-            None => {
-                out.push('{');
-                rest = &rest[open + 1..];
-            }
-        }
+        // Else it is a brace of the target's language.
+        let (text, rest): (&dyn fmt::Display, &str) = filled.unwrap_or((&'{', part));
+        write!(out, "{text}").unwrap_or_else(|_| unreachable!("text can be written to a string"));
+        out.push_str(rest);
     }
-    out.push_str(rest);
     out
 }
 

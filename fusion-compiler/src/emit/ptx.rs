@@ -120,7 +120,9 @@ struct Register {
 
 impl fmt::Display for Register {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "%{}{}", self.bank.letter(), self.number)
+        f.write_str("%")?;
+        f.write_str(self.bank.letter())?;
+        self.number.fmt(f)
     }
 }
 

@@ -4,10 +4,12 @@
 //! written is given as the window of the items to run; its positions are relative to the window.
 //! Long runs of statements are blocks, which bounds how deep scopes nest.
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Borrow;
 use std::cell::RefCell;
 
+use rustc_hash::FxHashSet;
+
+use super::said::Said;
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
@@ -15,18 +17,17 @@ use crate::ir::kernel::{At, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, 
 use crate::target::Dialect;
 
 mod copies;
+mod in_place;
 mod lanes;
-mod said;
 
+use in_place::Floats;
 use lanes::{Stream, held_element};
-use said::Said;
 
 /// The text of a legal kernel as a function of its name, of `FloatOps` and `CpuArgs`, which must be in scope, as must `Window`, `doubles`,
 /// `fetch`, `fold_lanes`, `stream`, `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel) -> String {
-    let mut uses = FxHashMap::default();
-    count_uses(&mut kernel.body.clone(), &mut uses);
-    let emitter = Emitter { kernel, uses, said: RefCell::default(), fetched: RefCell::default() };
+    let (said, floats, fetched) = (Said::new(kernel), RefCell::default(), RefCell::default());
+    let emitter = Emitter { kernel, said, floats, fetched };
     let mut body = Writer { text: String::new(), depth: 1 };
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
@@ -34,7 +35,7 @@ pub fn rust(kernel: &Kernel) -> String {
     let name = &kernel.name;
     out.block(format_args!("pub(super) fn {name}(ops: impl FloatOps, args: &mut CpuArgs<'_>) {{"), |out| {
         emitter.arguments(out);
-        for (i, literal) in emitter.said.borrow().kept.iter().enumerate() {
+        for (i, literal) in emitter.floats.borrow().kept.iter().enumerate() {
             out.line(format_args!("let k{i} = black_box({literal});"));
         }
         out.text += &body.text;
@@ -48,26 +49,10 @@ const BLOCK_MAX: usize = 64;
 
 struct Emitter<'k> {
     kernel: &'k Kernel,
-    /// How often each value is an operand.
-    uses: FxHashMap<Value, usize>,
-    /// How values are said that have no `let`.
-    said: RefCell<Said>,
+    said: Said,
+    floats: RefCell<Floats>,
     /// Buffers that a loop before has asked for ahead.
     fetched: RefCell<FxHashSet<BufferId>>,
-}
-
-/// Adds how often each value is an operand of the statements and of those within.
-fn count_uses(body: &mut [Stmt], uses: &mut FxHashMap<Value, usize>) {
-    let mut count = |value: &Value| *uses.entry(*value).or_default() += 1;
-    for stmt in body.iter_mut() {
-        stmt.for_each_operand_mut(|operand| count(operand));
-    }
-    for stmt in body {
-        stmt.for_each_body_mut(|body, leaving| {
-            leaving.iter().for_each(|value| *uses.entry(**value).or_default() += 1);
-            count_uses(body, uses);
-        });
-    }
 }
 
 impl Emitter<'_> {
@@ -113,7 +98,7 @@ impl Emitter<'_> {
         let runs = stmts.chunks(BLOCK_MAX);
         let blocks = runs.len() > 1;
         for run in runs {
-            let nested = self.nested(run);
+            let nested = self.said.nested(run, |stmt| !self.is_other_name(stmt));
             let lines = |out: &mut Writer| {
                 for stmt in run {
                     match stmt {
@@ -144,11 +129,7 @@ impl Emitter<'_> {
 
     /// The values made by these statements that others use, by whatever name.
     fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
-        let mut inside = FxHashMap::default();
-        count_uses(&mut run.to_vec(), &mut inside);
-        let made: Vec<Value> = run.iter().flat_map(Stmt::made).collect();
-        let used = made.iter().copied().filter(|value| self.uses.get(value) > inside.get(value));
-        let mut used: FxHashSet<Value> = used.collect();
+        let mut used = self.said.used_later(run);
         for stmt in run.iter().rev() {
             if let Stmt::Let(value, expr) = stmt
                 && used.contains(value)
@@ -156,8 +137,8 @@ impl Emitter<'_> {
                 used.extend(self.other_name(*value, expr));
             }
         }
-        let said = self.said.borrow();
-        made.into_iter().filter(|value| used.contains(value) && !said.texts.contains_key(value)).collect()
+        let made = run.iter().flat_map(Stmt::made);
+        made.filter(|value| used.contains(value) && !self.said.contains(*value)).collect()
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
@@ -172,15 +153,15 @@ impl Emitter<'_> {
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for Carried { start, var, .. } in carried {
                     let dtype = scalar(self.kernel.ty(*var).dtype);
-                    out.line(format_args!("let mut c{}: {dtype} = {};", var.0, self.operand(*start)));
+                    out.line(format_args!("let mut c{}: {dtype} = {};", var.0, self.said.operand(*start)));
                 }
-                let [start, end, step] = [start, end, step].map(|&value| self.operand(value));
+                let [start, end, step] = [start, end, step].map(|&value| self.said.operand(value));
                 let open = format!("for v{} in ({start}..{end}).step_by({step}) {{", var.0);
                 out.block(open, |out| {
                     carried.iter().for_each(|one| out.line(format_args!("let v{0} = c{0};", one.var.0)));
                     self.body(out, body);
                     carried.iter().for_each(|one| {
-                        out.line(format_args!("c{} = {};", one.var.0, self.operand(one.next)))
+                        out.line(format_args!("c{} = {};", one.var.0, self.said.operand(one.next)))
                     });
                 });
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
@@ -188,7 +169,7 @@ impl Emitter<'_> {
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
             Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => {
-                out.block(format_args!("if {} {{", self.operand(*cond)), |out| self.body(out, body))
+                out.block(format_args!("if {} {{", self.said.operand(*cond)), |out| self.body(out, body))
             }
         }
     }
@@ -200,12 +181,12 @@ impl Emitter<'_> {
         } else {
             String::new()
         };
-        let (zero, mask) = (literal(Const::zero(ty.dtype), ty.dtype), self.operand(mask));
+        let (zero, mask) = (literal(Const::zero(ty.dtype), ty.dtype), self.said.operand(mask));
         if self.kernel.buffer(at.buffer).access != Access::Read {
             debug_assert_eq!(ty.lanes, Lanes::ONE, "what is written is at its own place");
             return format!("if {mask} {{ {} }} else {{ {zero} }}", self.loaded(at, &self.element(at)));
         }
-        let place = format!("{}{lane}.wrapping_add({})", self.operand(at.index), at.phase);
+        let place = format!("{}{lane}.wrapping_add({})", self.said.operand(at.index), at.phase);
         let (name, read) = (self.name(at.buffer), self.loaded(at, "x"));
         format!("if {mask} {{ {name}.get({place}).map_or({zero}, |&x| {read}) }} else {{ {zero} }}")
     }
@@ -218,7 +199,7 @@ impl Emitter<'_> {
     /// What is written to an element: a value, or its low bits.
     fn stored(&self, at: &At, value: Value) -> String {
         let narrow = self.is_narrow(at).then(|| memory(self.kernel.buffer(at.buffer).dtype));
-        let value = self.operand(value);
+        let value = self.said.operand(value);
         match narrow {
             Some(dtype) => format!("{value} as {dtype}"),
             None => value,
@@ -238,11 +219,11 @@ impl Emitter<'_> {
                 format!("args.{accessor}({})", id.0)
             }
             Expr::Apply(op, args) => {
-                fill(template(self.kernel, Dialect::Cpu, *op, args), &self.operands(args), &[])
+                fill(template(self.kernel, Dialect::Cpu, *op, args), &self.said.operands(args), &[])
             }
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
-            Expr::Splat(arg) => self.operand(*arg),
+            Expr::Splat(arg) => self.said.operand(*arg),
             Expr::LaneIndex => "lane".into(),
             Expr::LoadShared(id, index) => held_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
@@ -267,7 +248,7 @@ impl Emitter<'_> {
     }
 
     fn cast(&self, arg: Value, to: DType) -> String {
-        let x = self.operand(arg);
+        let x = self.said.operand(arg);
         match (self.kernel.ty(arg).dtype, to) {
             (DType::Bool, DType::F32 | DType::F64) => format!("{x} as u8 as {}", scalar(to)),
             (_, DType::Bool) => unreachable!("nothing is converted to a truth value"),
@@ -276,7 +257,7 @@ impl Emitter<'_> {
     }
 
     fn bitcast(&self, arg: Value, to: DType) -> String {
-        let x = self.operand(arg);
+        let x = self.said.operand(arg);
         match (self.kernel.ty(arg).dtype, to) {
             (from, to) if from == to => x,
             (DType::F32, DType::U32) => format!("{x}.to_bits()"),
@@ -291,7 +272,7 @@ impl Emitter<'_> {
 
     /// One element of what is read, or of the window of what is written.
     fn element(&self, at: &At) -> String {
-        let (name, place) = (self.name(at.buffer), format!("{} + {}", self.operand(at.index), at.phase));
+        let (name, place) = (self.name(at.buffer), format!("{} + {}", self.said.operand(at.index), at.phase));
         match self.kernel.buffer(at.buffer).access {
             Access::Read => format!("{name}[{place}]"),
             Access::Write | Access::ReadWrite => format!("*{name}.at({place})"),
@@ -300,7 +281,7 @@ impl Emitter<'_> {
 
     /// A multiple of an index.
     fn times(&self, count: u32, index: Value) -> String {
-        let index = self.operand(index);
+        let index = self.said.operand(index);
         if count == 1 { index } else { format!("{count} * {index}") }
     }
 

@@ -7,8 +7,9 @@ mod narrow;
 
 use std::fmt;
 
-use smallvec::SmallVec;
+use rustc_hash::FxHashSet;
 
+use super::said::Said;
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
@@ -25,10 +26,21 @@ pub const UNIFORM_DECLARATION: &str = "@group(1) @binding(0) var<uniform> args: 
 /// What it is replaced by.
 pub const IMMEDIATE_DECLARATION: &str = "var<immediate> args: Args;";
 
+/// The most uses of a constant in every lane for which it is said in full at each.
+const SPLATS_MAX: u32 = 2;
+
 /// The text of a legal kernel.
 pub fn wgsl(kernel: &Kernel) -> String {
     let mut out = Writer::new();
-    let emitter = Emitter { kernel, wide: wide_buffers(kernel), atomic: narrow::shared_words(kernel) };
+    let mut constants = Constants::default();
+    constants.look(&kernel.body);
+    let emitter = Emitter {
+        kernel,
+        said: Said::new(kernel),
+        constants,
+        wide: wide_buffers(kernel),
+        atomic: narrow::shared_words(kernel),
+    };
     let subgroups = asks_for_subgroups(&kernel.body);
     if subgroups {
         out.text.push_str(SUBGROUPS);
@@ -52,6 +64,8 @@ pub fn wgsl(kernel: &Kernel) -> String {
 
 struct Emitter<'k> {
     kernel: &'k Kernel,
+    said: Said,
+    constants: Constants,
     /// Which buffers are arrays of `vec4`.
     wide: Vec<bool>,
     /// Of which buffers some words are written by several threads.
@@ -98,42 +112,93 @@ impl Emitter<'_> {
     }
 
     fn body(&self, out: &mut Writer, body: &[Stmt]) {
-        body.iter().for_each(|stmt| self.stmt(out, stmt));
+        let nested = self.said.nested(body, |stmt| self.says_once(stmt));
+        for stmt in body {
+            match stmt {
+                Stmt::Let(value, expr) if self.has_no_let(*value, expr, &nested) => {}
+                stmt => self.stmt(out, stmt),
+            }
+        }
+    }
+
+    /// Whether a statement says what it uses once, not lane by lane.
+    fn says_once(&self, stmt: &Stmt) -> bool {
+        match stmt {
+            Stmt::Store(at, value) => {
+                let ty = self.kernel.ty(*value);
+                lanes(ty) == 1 || (is_wide(self.kernel, ty, at, 1) && !self.is_narrow(at))
+            }
+            Stmt::StoreShared(_, _, value) => lanes(self.kernel.ty(*value)) == 1,
+            Stmt::Let(..)
+            | Stmt::Loop { .. }
+            | Stmt::Vector { .. }
+            | Stmt::Team(_)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => true,
+        }
+    }
+
+    /// Whether a value is said where it is used, and how.
+    fn has_no_let(&self, value: Value, expr: &Expr, nested: &FxHashSet<Value>) -> bool {
+        let Constants { in_place, named } = &self.constants;
+        let is_short = match expr {
+            Expr::Const(_) => in_place.contains(&value),
+            Expr::Splat(_) => in_place.contains(&value) && self.said.uses(value) <= SPLATS_MAX,
+            expr => matches!(
+                expr,
+                Expr::Lane(..) | Expr::ThreadId | Expr::GridId | Expr::SubgroupLane | Expr::SubgroupSize
+            ),
+        };
+        let is_nested = nested.contains(&value)
+            && matches!(
+                expr,
+                Expr::Apply(..)
+                    | Expr::Cast(_)
+                    | Expr::Bitcast(_)
+                    | Expr::Splat(_)
+                    | Expr::Pack(_)
+                    | Expr::Uniform(_)
+            );
+        if named.contains(&value) || !(is_short || is_nested) {
+            return false;
+        }
+        let text = self.expr(value, expr);
+        let is_whole = matches!(expr, Expr::Const(_)) || is_one_term(&text);
+        let text = if is_whole { text } else { format!("({text})") };
+        self.said.nest(value, text)
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
         match stmt {
-            // Constants are written where they are used.
             Stmt::Let(value, Expr::Const(constant)) => self.constant(out, *value, *constant),
             Stmt::Let(value, Expr::LoadWhere(at, mask)) => self.load_where(out, *value, at, *mask),
             Stmt::Let(value, expr) => {
                 let text = self.expr(*value, expr);
-                out.line(format_args!("let v{}: {} = {text};", value.0, TypeName(self.kernel.ty(*value))));
+                out.line(format_args!("let v{} = {text};", value.0));
             }
             Stmt::Store(at, value) => self.store(out, at, *value),
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for one in carried {
                     let (c, ty) = (one.var.0, TypeName(self.kernel.ty(one.var)));
-                    out.line(format_args!("var c{c}: {ty} = v{};", one.start.0));
+                    out.line(format_args!("var c{c}: {ty} = {};", self.said.operand(one.start)));
                 }
-                let open = format!(
-                    "for (var v{0} = v{1}; v{0} < v{2}; v{0} += v{3}) {{",
-                    var.0, start.0, end.0, step.0
-                );
+                let [start, end, step] = [start, end, step].map(|&value| self.said.operand(value));
+                let open = format!("for (var v{0} = {start}; v{0} < {end}; v{0} += {step}) {{", var.0);
                 out.block(open, |out| {
                     carried.iter().for_each(|one| out.line(format_args!("let v{0} = c{0};", one.var.0)));
                     self.body(out, body);
-                    carried
-                        .iter()
-                        .for_each(|one| out.line(format_args!("c{} = v{};", one.var.0, one.next.0)));
+                    carried.iter().for_each(|one| {
+                        out.line(format_args!("c{} = {};", one.var.0, self.said.operand(one.next)))
+                    });
                 });
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::StoreShared(id, index, value) => {
                 let places = self.shared(self.kernel.ty(*value), *id, *index);
+                let value = self.said.operand(*value);
                 let parts = (0..places.len()).map(|lane| match places.len() {
-                    1 => format!("v{}", value.0),
-                    _ => format!("v{}[{lane}]", value.0),
+                    1 => value.clone(),
+                    _ => format!("{value}[{lane}]"),
                 });
                 places
                     .iter()
@@ -145,21 +210,22 @@ impl Emitter<'_> {
             Stmt::Barrier(Among::Warp) => unreachable!("`legalize` makes these for PTX"),
             Stmt::Team(_) => unreachable!("legalize leaves shared memory and barriers"),
             Stmt::If { cond, body } => {
-                out.block(format_args!("if v{} {{", cond.0), |out| self.body(out, body))
+                out.block(format_args!("if {} {{", self.said.operand(*cond)), |out| self.body(out, body))
             }
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
         }
     }
 
     fn constant(&self, out: &mut Writer, value: Value, constant: Const) {
-        let (v, ty) = (value.0, self.kernel.ty(value));
+        let v = value.0;
         match constant {
-            Const::Float(x) if !(x as f32).is_finite() => {
-                out.line(format_args!("var bits{v}: u32 = {:#x}u;", (x as f32).to_bits()));
-                out.line(format_args!("let v{v}: f32 = bitcast<f32>(bits{v});"));
+            Const::Float(x) if !is_finite(constant) => {
+                out.line(format_args!("var bits{v} = {:#x}u;", (x as f32).to_bits()));
+                out.line(format_args!("let v{v} = bitcast<f32>(bits{v});"));
             }
             Const::Float(_) | Const::Int(_) | Const::Bool(_) => {
-                out.line(format_args!("let v{v}: {} = {};", TypeName(ty), literal(constant, ty.dtype)));
+                let dtype = self.kernel.ty(value).dtype;
+                out.line(format_args!("let v{v} = {};", literal(constant, dtype)));
             }
         }
     }
@@ -183,18 +249,14 @@ impl Emitter<'_> {
             }
             Expr::Apply(op, args) => {
                 let operands = self.kernel.ty(args[args.len() - 1]);
-                let names: SmallVec<[Name; 4]> = args.iter().copied().map(Name).collect();
+                let args_said = self.said.operands(args);
                 let (t, u) = (TypeName(operands), TypeName(Type { dtype: DType::U32, ..operands }));
-                fill(template(self.kernel, Dialect::Wgsl, *op, args), &names, &[("t", &t), ("u", &u)])
+                fill(template(self.kernel, Dialect::Wgsl, *op, args), &args_said, &[("t", &t), ("u", &u)])
             }
-            Expr::Cast(arg) => format!("{}(v{})", TypeName(ty), arg.0),
-            Expr::Bitcast(arg) => format!("bitcast<{}>(v{})", TypeName(ty), arg.0),
-            Expr::Splat(arg) => format!("{}(v{})", TypeName(ty), arg.0),
-            Expr::Pack(args) => {
-                let args: Vec<String> = args.iter().map(|arg| format!("v{}", arg.0)).collect();
-                format!("{}({})", TypeName(ty), args.join(", "))
-            }
-            Expr::Lane(arg, lane) => format!("v{}[{lane}]", arg.0),
+            Expr::Cast(arg) | Expr::Splat(arg) => format!("{}({})", TypeName(ty), self.alone(*arg)),
+            Expr::Bitcast(arg) => format!("bitcast<{}>({})", TypeName(ty), self.alone(*arg)),
+            Expr::Pack(args) => format!("{}({})", TypeName(ty), self.said.operands(args).join(", ")),
+            Expr::Lane(arg, lane) => format!("{}[{lane}]", self.said.operand(*arg)),
             Expr::LaneIndex => format!("{}(0u, 1u, 2u, 3u)", TypeName(ty)),
             Expr::Load(at) => self.load(ty, at),
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
@@ -207,9 +269,9 @@ impl Emitter<'_> {
             Expr::SubgroupLane => "lane".into(),
             Expr::SubgroupSize => "lanes".into(),
             Expr::HasRest => "rest".into(),
-            Expr::Shuffle(arg, Shuffle::First) => format!("subgroupBroadcastFirst(v{})", arg.0),
+            Expr::Shuffle(arg, Shuffle::First) => format!("subgroupBroadcastFirst({})", self.alone(*arg)),
             Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
-                format!("subgroupShuffleDown(v{}, v{})", arg.0, distance.0)
+                format!("subgroupShuffleDown({})", self.said.operands(&[*arg, *distance]).join(", "))
             }
             Expr::TeamId | Expr::TeamSlot | Expr::Shuffle(_, Shuffle::Down(_)) => {
                 unreachable!("a team is a group, whose subgroups are of who knows how many")
@@ -220,28 +282,37 @@ impl Emitter<'_> {
         }
     }
 
+    /// An operand that is all there is between two parentheses.
+    fn alone(&self, value: Value) -> String {
+        let text = self.said.operand(value);
+        match text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
+            Some(inside) => inside.into(),
+            None => text,
+        }
+    }
+
     /// Elements of shared memory, one for each lane.
     fn shared(&self, ty: Type, id: SharedId, index: Value) -> Vec<String> {
-        let place = |lane| format!("s{}[{}]", id.0, plus(&format!("v{}", index.0), lane));
+        let place = |lane| format!("s{}[{}]", id.0, plus(&self.said.operand(index), lane));
         (0..u32::from(lanes(ty))).map(place).collect()
     }
 
     /// A variable is 0 until it is written.
     fn load_where(&self, out: &mut Writer, value: Value, at: &At, mask: Value) {
-        let (v, m, ty) = (value.0, mask.0, self.kernel.ty(value));
+        let (v, m, ty) = (value.0, self.said.operand(mask), self.kernel.ty(value));
         let lanes_of = lanes(self.kernel.ty(mask));
         out.line(format_args!("var c{v}: {};", TypeName(ty)));
         match self.elements(ty, at, lanes_of) {
             Elements::Each(parts) if lanes_of > 1 => {
                 for (lane, part) in parts.iter().enumerate() {
-                    out.line(format_args!("if v{m}[{lane}] {{ c{v}[{lane}] = {part}; }}"));
+                    out.line(format_args!("if {m}[{lane}] {{ c{v}[{lane}] = {part}; }}"));
                 }
             }
             Elements::Vector(_) | Elements::Each(_) => {
-                out.line(format_args!("if v{m} {{ c{v} = {}; }}", self.load(ty, at)));
+                out.line(format_args!("if {m} {{ c{v} = {}; }}", self.load(ty, at)));
             }
         }
-        out.line(format_args!("let v{v}: {} = c{v};", TypeName(ty)));
+        out.line(format_args!("let v{v} = c{v};"));
     }
 
     fn load(&self, ty: Type, at: &At) -> String {
@@ -256,16 +327,16 @@ impl Emitter<'_> {
     }
 
     fn store(&self, out: &mut Writer, at: &At, value: Value) {
-        let v = value.0;
         if self.is_narrow(at) {
             return self.store_narrow(out, at, value);
         }
+        let said = self.said.operand(value);
         match self.elements(self.kernel.ty(value), at, 1) {
-            Elements::Vector(place) => out.line(format_args!("{place} = v{v};")),
-            Elements::Each(places) if places.len() == 1 => out.line(format_args!("{} = v{v};", places[0])),
+            Elements::Vector(place) => out.line(format_args!("{place} = {said};")),
+            Elements::Each(places) if places.len() == 1 => out.line(format_args!("{} = {said};", places[0])),
             Elements::Each(places) => {
                 for (lane, place) in places.iter().enumerate() {
-                    out.line(format_args!("{place} = v{v}[{lane}];"));
+                    out.line(format_args!("{place} = {said}[{lane}];"));
                 }
             }
         }
@@ -284,7 +355,7 @@ impl Emitter<'_> {
 
     /// Where the element of a lane is.
     fn position(&self, at: &At, lane: u32) -> String {
-        let index = format!("v{}", at.index.0);
+        let index = self.said.operand(at.index);
         if self.kernel.ty(at.index).lanes == Lanes::ONE {
             plus(&index, lane * at.stride + at.phase)
         } else {
@@ -309,6 +380,70 @@ impl Emitter<'_> {
 
     fn name(&self, buffer: BufferId) -> String {
         identifier('b', usize::from(buffer.0), &self.kernel.buffer(buffer).name)
+    }
+}
+
+/// Which values are constants, as compilers see them.
+#[derive(Default)]
+struct Constants {
+    /// Those that may be said where they are used.
+    in_place: FxHashSet<Value>,
+    /// Those that an operation has nothing but: its result would be one too, and compilers refuse those that are not finite. A
+    /// `let` is none.
+    named: FxHashSet<Value>,
+}
+
+impl Constants {
+    fn look(&mut self, body: &[Stmt]) {
+        for stmt in body {
+            match stmt {
+                Stmt::Let(value, expr) => self.expr(*value, expr),
+                Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                    self.look(body)
+                }
+                Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::Team(_) => {}
+            }
+        }
+    }
+
+    fn expr(&mut self, value: Value, expr: &Expr) {
+        let args = match expr {
+            Expr::Const(constant) => {
+                if is_finite(*constant) {
+                    self.in_place.insert(value);
+                }
+                return;
+            }
+            Expr::Apply(_, args) | Expr::Pack(args) => args.as_slice(),
+            Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg) => std::slice::from_ref(arg),
+            Expr::Uniform(_)
+            | Expr::Lane(..)
+            | Expr::LaneIndex
+            | Expr::Load(_)
+            | Expr::LoadWhere(..)
+            | Expr::LoadShared(..)
+            | Expr::Shuffle(..)
+            | Expr::TeamId
+            | Expr::TeamSlot
+            | Expr::SubgroupLane
+            | Expr::SubgroupSize
+            | Expr::ThreadId
+            | Expr::BlockId
+            | Expr::Blocks
+            | Expr::HasRest
+            | Expr::GridId
+            | Expr::GridSize
+            | Expr::RangeStart
+            | Expr::RangeEnd => return,
+        };
+        if !args.iter().all(|arg| self.in_place.contains(arg)) {
+            return;
+        }
+        if matches!(expr, Expr::Splat(_) | Expr::Pack(_)) {
+            self.in_place.insert(value);
+        } else {
+            self.named.extend(args);
+        }
     }
 }
 
@@ -359,6 +494,24 @@ fn is_wide(kernel: &Kernel, ty: Type, at: &At, conditions: u8) -> bool {
     lanes(ty) == 4 && at.stride == 1 && !gathers && conditions == 1
 }
 
+/// Whether an expression needs no parentheses around it: a name, a number, a call.
+fn is_one_term(text: &str) -> bool {
+    let mut depth = 0;
+    !text.starts_with(['-', '~', '!'])
+        && text.bytes().all(|byte| {
+            depth += i32::from(byte == b'(') - i32::from(byte == b')');
+            byte != b' ' || depth > 0
+        })
+}
+
+/// Whether WGSL can say a constant.
+fn is_finite(constant: Const) -> bool {
+    match constant {
+        Const::Float(x) => (x as f32).is_finite(),
+        Const::Int(_) | Const::Bool(_) => true,
+    }
+}
+
 fn plus(index: &str, offset: u32) -> String {
     if offset == 0 { index.into() } else { format!("{index} + {offset}u") }
 }
@@ -380,16 +533,6 @@ impl fmt::Display for TypeName {
             1 => f.write_str(scalar(self.0.dtype)),
             lanes => write!(f, "vec{lanes}<{}>", scalar(self.0.dtype)),
         }
-    }
-}
-
-/// The name of a value.
-#[derive(Clone, Copy)]
-struct Name(Value);
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "v{}", self.0.0)
     }
 }
 

@@ -128,7 +128,7 @@ impl Emitter<'_> {
             for (i, stream) in run.streams.iter().enumerate() {
                 out.line(format_args!("let p{i} = {};", self.run(stream, len)));
             }
-            let len = self.operand(len);
+            let len = self.said.operand(len);
             let fetched = self.fetched(&run);
             match folds {
                 [] => self.strips(out, &len, &run, (&streamed, &fetched)),
@@ -141,7 +141,7 @@ impl Emitter<'_> {
     fn combine<'a>(&self, out: &mut Writer, number: usize, fold: &'a Fold) -> Combine<'a> {
         let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
         self.body(&mut inside, &fold.body);
-        inside.line(tuple(&self.operands(&fold.results)));
+        inside.line(tuple(&self.said.operands(&fold.results)));
         let made = fold.body.iter().flat_map(Stmt::made);
         let own = made.chain(fold.left.clone()).chain(fold.right.clone()).collect();
         let (captured, types) = self.captured(&inside.text, &own);
@@ -182,7 +182,7 @@ impl Emitter<'_> {
             }
             self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
             for combine in &combines {
-                let (part, one) = (combine.of_lane(), tuple(&self.operands(&combine.fold.over)));
+                let (part, one) = (combine.of_lane(), tuple(&self.said.operands(&combine.fold.over)));
                 out.line(format_args!("{part} = {};", combine.call(&part, &one)));
             }
         });
@@ -232,7 +232,7 @@ impl Emitter<'_> {
     /// The elements that a loop goes through.
     fn run(&self, stream: &Stream, len: Value) -> String {
         let written = self.is_written(stream);
-        let (index, len) = (self.operand(stream.index), self.times(stream.stride, len));
+        let (index, len) = (self.said.operand(stream.index), self.times(stream.stride, len));
         let run = match stream.memory {
             Place::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
             Place::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
@@ -404,7 +404,7 @@ impl Emitter<'_> {
 
     /// The result of no lanes.
     fn identity(&self, combine: &Combine<'_>) -> String {
-        tuple(&self.operands(&combine.fold.identity))
+        tuple(&self.said.operands(&combine.fold.identity))
     }
 
     /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,
@@ -508,7 +508,11 @@ impl Emitter<'_> {
                 out.line(format_args!("{} = {};", self.lane_element(at, streams), self.stored(at, *value)));
             }
             Stmt::StoreShared(id, index, value) => {
-                out.line(format_args!("{} = {};", held_element(*id, *index, streams), self.operand(*value)));
+                out.line(format_args!(
+                    "{} = {};",
+                    held_element(*id, *index, streams),
+                    self.said.operand(*value)
+                ));
             }
             Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")

@@ -84,13 +84,14 @@ impl Emitter<'_> {
 
     /// Writes elements: as words, or each into its bits of one.
     pub(super) fn store_narrow(&self, out: &mut Writer, at: &At, value: Value) {
-        let (ty, layout, v) = (self.kernel.ty(value), self.layout(at.buffer), value.0);
+        let (ty, layout) = (self.kernel.ty(value), self.layout(at.buffer));
+        let said = self.said.operand(value);
         let name = self.name(at.buffer);
         let atomic = self.atomic[usize::from(at.buffer.0)];
         if is_wide(self.kernel, ty, at, 1) {
             let per = 1 << layout.log;
             for word in 0..4 / per {
-                let parts = (0..per).map(|i| format!("(v{v}[{}] << {}u)", word * per + i, i * layout.bits));
+                let parts = (0..per).map(|i| format!("({said}[{}] << {}u)", word * per + i, i * layout.bits));
                 let text = parts.collect::<Vec<_>>().join(" | ");
                 let place = format!("{name}[(({}) >> {}u) + {word}u]", self.position(at, 0), layout.log);
                 out.line(if atomic {
@@ -102,7 +103,7 @@ impl Emitter<'_> {
             return;
         }
         for lane in 0..lanes(ty) {
-            let bits = if lanes(ty) == 1 { format!("v{v}") } else { format!("v{v}[{lane}]") };
+            let bits = if lanes(ty) == 1 { said.clone() } else { format!("{said}[{lane}]") };
             let position = self.position(at, lane.into());
             let (place, shift) =
                 (format!("{name}[({position}) >> {}u]", layout.log), layout.shift(&position));
