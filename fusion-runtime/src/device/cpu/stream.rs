@@ -73,15 +73,19 @@ pub(super) fn run(work: &Work<'_>, first: usize, end: usize) {
     }
 }
 
-/// Copies with stores that go around the caches, but for the ends that do not fill a line of those.
+/// Copies with stores that go around the caches, but for the ends that do not fill a line of those. It is inlined, and lines as wide as
+/// the caller is compiled for with it: a loop keeps what it has in registers from strip to strip.
 #[cfg(target_arch = "x86_64")]
+#[inline(always)]
 pub fn stream<T: Word>(to: &mut [T], from: &[T]) {
     assert!(to.len() == from.len(), "as many elements");
     let head = to.as_ptr().align_offset(LINE).min(to.len());
     let body = (to.len() - head) / (LINE / size_of::<T>()) * (LINE / size_of::<T>());
     let lines = head..head + body;
-    to[..head].copy_from_slice(&from[..head]);
-    to[lines.end..].copy_from_slice(&from[lines.end..]);
+    if lines.len() < to.len() {
+        to[..head].copy_from_slice(&from[..head]);
+        to[lines.end..].copy_from_slice(&from[lines.end..]);
+    }
     let (to, from) = (&mut to[lines.clone()], &from[lines]);
     let bytes = size_of_val(from);
     let (to, from) = (to.as_mut_ptr().cast::<u8>(), from.as_ptr().cast::<u8>());
@@ -109,6 +113,7 @@ macro_rules! lines {
         /// The target is aligned to lines, both are memory of as many bytes, whole lines, and nothing else accesses the target.
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $feature)]
+        #[inline]
         unsafe fn $name(to: *mut u8, from: *const u8, bytes: usize) {
             use std::arch::x86_64::{$lane, $load, $store};
             for at in (0..bytes).step_by(size_of::<$lane>()) {
