@@ -133,6 +133,7 @@ catalogue! {
     if_without_else() = "`if` is an expression and needs its `else`: write `if … {{ … }} else {{ … }}`";
     no_tail() = "this block has no value: end it with an expression, without `;`";
     unused_value() = "nothing uses this value: give it a name with `let`, assign it, or drop it";
+    unused_last() = "nothing uses this value: return it without `;`, assign it, or drop it";
     assign_in_block() = "an assignment stands on its own in the function: write `p = if … {{ … }} else {{ … }};`";
     assign_target() = "only a `&mut` parameter, by its name, can be assigned to";
     too_deep() = "this expression is nested too deeply: give parts of it a name with `let`";

@@ -144,6 +144,11 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// How many mistakes are reported.
+    pub(super) fn error_count(&self) -> usize {
+        self.errors.len()
+    }
+
     /// Reports a mistake at a token of the body at hand.
     pub(super) fn error(&mut self, at: At, message: Message) -> Value {
         // What is wrong inside a typed function is said where it stands, once for all its calls.

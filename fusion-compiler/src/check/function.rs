@@ -15,7 +15,7 @@ use crate::ir::graph::{
     Access, AxisId, AxisSet, Dest, Fusing, Graph, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
 };
 use crate::ir::plan::Target;
-use crate::parse::ast::{self, At, Broken, Name, Returns, TensorType};
+use crate::parse::ast::{self, At, Broken, Dim, Name, Returns, TensorType};
 use crate::parse::{self, Item, Places, Sink};
 use crate::target;
 use proc_macro2::TokenStream;
@@ -136,7 +136,7 @@ fn head(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
 fn unused(function: &ast::Function, places: &Places, errors: &mut Diagnostics) {
     for param in &function.params {
         let Name { text, at } = &param.name;
-        let in_dim = |dim: &ast::Dim| {
+        let in_dim = |dim: &Dim| {
             dim.name.text == *text || dim.portion.as_ref().is_some_and(|(_, place)| place.text == *text)
         };
         let mentioned =
@@ -197,13 +197,18 @@ fn function(
     let mut env = Env::default();
     let stands = |name: &Name| Some((name.text.clone(), generic?));
     env.types = function.generics.iter().filter_map(stands).collect();
-    let outputs = signature(&mut b, &mut env, function, typed)?;
+    let (outputs, unmade) = signature(&mut b, &mut env, function, typed)?;
     if function.broken == Broken::Body {
         return None;
     }
+    let mistakes = b.error_count();
     let value = expr::body(&mut b, &mut env, &function.body);
     in_place(&mut b, &env, function);
     returned(&mut b, &env, function, value, &outputs);
+    // A mistake in the body may be why nothing makes them.
+    if b.error_count() == mistakes {
+        unmade.iter().for_each(|dim| result_dim_unknown(&mut b, dim));
+    }
     portion::check_body(&mut b);
     split::refine(&mut b);
     unroll::limit(&mut b.graph);
@@ -225,14 +230,16 @@ fn nowhere(graph: &Graph, targets: &[Target]) -> Option<String> {
     lacks.map(|lacks| lacks.join(", and "))
 }
 
-/// Declares dims and parameters; gives the axes of each result, unless its type is a mistake. Nothing if the
-/// body cannot be checked.
-fn signature(
+/// The axes of each result, unless its type is a mistake, and the dims of results that only the body can make, and does not.
+type Results<'f> = (Vec<Option<Vec<AxisId>>>, Vec<&'f Dim>);
+
+/// Declares dims, parameters and results. Nothing if the body cannot be checked.
+fn signature<'f>(
     b: &mut Builder<'_>,
     env: &mut Env,
-    function: &ast::Function,
+    function: &'f ast::Function,
     is_typed: bool,
-) -> Option<Vec<Option<Vec<AxisId>>>> {
+) -> Option<Results<'f>> {
     let fixed = dims::fixed(b, function.types().flat_map(|ty| &ty.dims));
     let scalars = function.params.iter().filter_map(|param| match &param.kind {
         ast::ParamKind::Scalar(dtype) => Some(dtype),
@@ -250,7 +257,7 @@ fn signature(
     portion::check_signature(b, function);
     let known = b.graph.symbols.len();
     rename::declare(b, env, &function.body, &fixed);
-    let mut outputs = Vec::new();
+    let (mut outputs, mut unmade) = (Vec::new(), Vec::new());
     for ty in function.results.iter().flatten() {
         let order = dims::declare(b, env, &ty.dims, &fixed)?;
         portion::refuse(b, &ty.dims);
@@ -260,8 +267,12 @@ fn signature(
             let unbound =
                 matches!(*b.graph.axis(axis).extent.0, [DimOp::Sym(sym)] if usize::from(sym) >= known);
             if unbound {
-                b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
                 whole = false;
+                if function.mentions.contains(&dim.name.text) {
+                    unmade.push(dim);
+                } else {
+                    result_dim_unknown(b, dim);
+                }
             }
         }
         outputs.push(whole.then_some(order));
@@ -270,7 +281,11 @@ fn signature(
     if outputs.is_empty() && !in_place {
         b.error(function.name.at, diag::no_result(&function.name.text));
     }
-    Some(outputs)
+    Some((outputs, unmade))
+}
+
+fn result_dim_unknown(b: &mut Builder<'_>, dim: &Dim) {
+    b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
 }
 
 /// Adds a parameter to the graph and to what names mean: to nothing known, for a mistake in its dtype.

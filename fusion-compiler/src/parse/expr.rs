@@ -382,12 +382,8 @@ fn statement(parser: &mut Parser<'_, '_>, block: &mut Block) -> Parsed<()> {
         Some(";") => {
             let at = value.at;
             parser.eat(";");
-            // A value that nothing uses: its `;` is one too many, or an assignment is missing.
-            if parser.at_end() {
-                Err(parser.error_at(at, diag::no_tail()))
-            } else {
-                Err(parser.error_at(at, diag::unused_value()))
-            }
+            let is_last = parser.at_end();
+            Err(parser.error_at(at, if is_last { diag::unused_last() } else { diag::unused_value() }))
         }
         Some(_) | None => {
             let found = parser.found();

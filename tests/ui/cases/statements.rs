@@ -9,6 +9,7 @@ fuse! {
     pub fn no_equals(x: f32[N]) -> f32[N] { let y x; y }
     pub fn no_semicolon(x: f32[N]) -> f32[N] { let y = x  y }
     pub fn unused_value(x: f32[N]) -> f32[N] { relu(x); x }
+    pub fn unused_last(x: &mut f32[N]) { x + 1.0; }
     pub fn for_loop(x: f32[N]) -> f32[N] { for i in 0..3 { } x }
     pub fn pattern(x: f32[N]) -> f32[N] { let [a, b] = (x, x); a + b }
     pub fn several(x: f32[N]) -> f32[N] { let a = ; let mut b = x; let c = x + nothing; c }

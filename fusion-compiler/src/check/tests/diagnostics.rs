@@ -63,6 +63,18 @@ fn dims() {
         "pub fn f(x: f32[N]) -> f32[N, M] { x }",
         &["the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)"],
     );
+    // What would make it is what is wrong.
+    refused(
+        "pub fn f(x: f32[N], y: f32[M]) -> f32[S] { concat((x, N), (y, P) -> S) }",
+        &["there is no dim `P` here"],
+    );
+    refused(
+        "pub fn f(x: f32[C = 4]) -> f32[A, B] { split(x, C -> (A, B)) }",
+        &[
+            "the extent of `A` is not known: no parameter has it (`A: dim` takes it from the caller)",
+            "the extent of `B` is not known: no parameter has it (`B: dim` takes it from the caller)",
+        ],
+    );
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { let N = 3; x * N }",
         &["`N` is a dim and a value: give one of them its own name"],
