@@ -271,7 +271,8 @@ impl Element {
     }
 }
 
-/// An operation of the table on so many operands, by number, of which the last has type `last`.
+/// An operation of the table on so many operands, by number, of which the last has type `last`. A float that integers make is given
+/// as its bits.
 fn apply(op: Op, count: usize, last: DType, result: DType, operand: impl Fn(usize) -> Element) -> Element {
     if op == Op::Select {
         return operand(if operand(0).to_i64() != 0 { 1 } else { 2 });
@@ -286,7 +287,12 @@ fn apply(op: Op, count: usize, last: DType, result: DType, operand: impl Fn(usiz
         Class::Int | Class::Uint | Class::Bool => {
             let mut values = [0; 3];
             (0..count).for_each(|i| values[i] = operand(i).to_i64());
-            Element::Int(wrap(result, (op.info().eval.int)(&values[..count], last.bits())))
+            let bits = (op.info().eval.int)(&values[..count], last.bits());
+            match result {
+                DType::F32 => Element::Float(f32::from_bits(bits as u32).into()),
+                DType::F64 => Element::Float(f64::from_bits(bits as u64)),
+                result => Element::Int(wrap(result, bits)),
+            }
         }
     }
 }

@@ -157,6 +157,16 @@ fn integers_are_those_of_rust() {
 }
 
 #[test]
+fn bits_are_those_of_floats() {
+    let (mut g, x, _) = graph();
+    let bits = g.apply(Op::ToBits, &[x], SPAN);
+    let again = g.apply(Op::FromBits, &[bits], SPAN);
+    let params = [vec![1.0, -2.0, f64::INFINITY], vec![0.0; 3]];
+    assert_eq!(run(g.clone(), bits, &[N, D], &params, &[1, 3])[..2], [1_065_353_216.0, 3_221_225_472.0]);
+    assert_eq!(run(g, again, &[N, D], &params, &[1, 3]), params[0]);
+}
+
+#[test]
 fn rounding_each_node_is_f32_arithmetic() {
     let mut g = Graph::new("round");
     let (x, y) =
