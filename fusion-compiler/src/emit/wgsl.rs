@@ -407,34 +407,15 @@ impl Constants {
     }
 
     fn expr(&mut self, value: Value, expr: &Expr) {
-        let args = match expr {
-            Expr::Const(constant) => {
-                if is_finite(*constant) {
-                    self.in_place.insert(value);
-                }
-                return;
-            }
-            Expr::Apply(_, args) | Expr::Pack(args) => args.as_slice(),
-            Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg) => std::slice::from_ref(arg),
-            Expr::Uniform(_)
-            | Expr::Lane(..)
-            | Expr::LaneIndex
-            | Expr::Load(_)
-            | Expr::LoadWhere(..)
-            | Expr::LoadShared(..)
-            | Expr::Shuffle(..)
-            | Expr::TeamId
-            | Expr::TeamSlot
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::HasRest
-            | Expr::GridId
-            | Expr::GridSize
-            | Expr::RangeStart
-            | Expr::RangeEnd => return,
+        if matches!(expr, Expr::Const(constant) if is_finite(*constant)) {
+            self.in_place.insert(value);
+        }
+        let args = if let Expr::Apply(_, args) | Expr::Pack(args) = expr {
+            args.as_slice()
+        } else if let Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg) = expr {
+            std::slice::from_ref(arg)
+        } else {
+            return;
         };
         if !args.iter().all(|arg| self.in_place.contains(arg)) {
             return;
