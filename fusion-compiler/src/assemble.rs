@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fuse::{Fused, Group, Load, Reason, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, Portion, Reduce};
+use crate::ir::graph::{self, Access, AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId, Portion};
 use crate::ir::kernel::BufferId;
 use crate::ir::ops::Op;
 use crate::ir::plan::{
@@ -274,8 +274,7 @@ pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
             node if node.dtype == graph.node(node.args[0]).dtype => "broadcast".into(),
             node => format!("as {}", node.dtype),
         },
-        NodeKind::Reduce(Reduce::MaxNum, _) => "max".into(),
-        NodeKind::Reduce(reduce, _) => format!("{reduce:?}").to_lowercase(),
+        NodeKind::Reduce(reduce, _) => reduce.name().into(),
         NodeKind::Literal(value) => value.to_string(),
         NodeKind::Coord(axis) => format!("index({})", graph.axis(*axis).name),
         NodeKind::Extent(extent) => extent.display(&graph.symbols).to_string(),

@@ -282,7 +282,11 @@ fn stores(graph: &Graph, cuts: &BTreeMap<NodeId, Reason>) -> Vec<Store> {
 /// The order of a value that no one asked to see: as in what it is made of, or else a result or parameter, that has all its
 /// axes.
 fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
-    let axes = graph.node(node).axes;
+    order_of(graph, node, graph.node(node).axes)
+}
+
+/// The same of the elements that a value is made of, along these axes.
+fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
     let mut group = Group::new(Store { node, output: None, order: vec![] });
     group.fill(graph, |_| false);
     let read = group.loads.iter().map(|load| load_order(graph, *load));

@@ -23,7 +23,9 @@ pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
             NodeKind::Reduce(Reduce::Max | Reduce::MaxNum | Reduce::Min, along) => {
                 (without.minus(along), along)
             }
-            NodeKind::Reduce(Reduce::Sum | Reduce::Prod, along) => (without.minus(along), AxisSet::EMPTY),
+            NodeKind::Reduce(Reduce::Sum | Reduce::Dot | Reduce::Prod, along) => {
+                (without.minus(along), AxisSet::EMPTY)
+            }
             NodeKind::Input(_)
             | NodeKind::Scalar(_)
             | NodeKind::Literal(_)

@@ -101,7 +101,10 @@ impl Run<'_> {
                 arg(0).into_owned()
             }
             NodeKind::Cast => arg(0).iter().map(|&element| cast(element, dtype)).collect(),
-            NodeKind::Reduce(reduce, over) => self.reduce(*reduce, *over, array(0), dtype, axes),
+            NodeKind::Reduce(reduce, over) => {
+                let args: Vec<&Array> = (0..node.args.len()).map(array).collect();
+                self.reduce(*reduce, *over, &args, dtype, axes)
+            }
             NodeKind::At(axis) => {
                 // It has a place of its own, whether the node has this axis or not.
                 let mut strides = strides(&array(0).axes, &array(0).shape, &[axes, &[*axis]].concat());
@@ -152,12 +155,13 @@ impl Run<'_> {
         &self,
         reduce: Reduce,
         over: AxisSet,
-        arg: &Array,
+        args: &[&Array],
         dtype: DType,
         axes: &[AxisId],
     ) -> Vec<Element> {
         let op = match reduce {
             Reduce::Sum => Op::Add,
+            Reduce::Dot => Op::Fma,
             Reduce::Prod => Op::Mul,
             Reduce::Max => Op::Max,
             Reduce::MaxNum => Op::MaxNum,
@@ -165,12 +169,15 @@ impl Run<'_> {
         };
         let over: Vec<AxisId> = over.iter().collect();
         let count = |axes: &[AxisId]| self.shape(axes).iter().product::<usize>();
-        let (terms, each) = (self.over(&[axes, &over].concat(), arg), count(&over));
+        let (all, each) = ([axes, &over].concat(), count(&over));
+        let terms: Vec<Cow<'_, [Element]>> = args.iter().map(|arg| self.over(&all, arg)).collect();
         let nothing = nothing(reduce, dtype);
-        let fold = |i: usize| {
-            let terms = &terms[i * each..][..each];
-            terms.iter().fold(nothing, |folded, &term| apply(op, 2, dtype, dtype, |i| [folded, term][i]))
+        // What is so far comes last: so does what `fma` adds, and for the others it makes no difference.
+        let with = |so_far: Element, at: usize| {
+            let operand = |i: usize| terms.get(i).map_or(so_far, |terms| terms[at]);
+            apply(op, terms.len() + 1, dtype, dtype, operand)
         };
+        let fold = |i: usize| (i * each..(i + 1) * each).fold(nothing, with);
         (0..count(axes)).map(fold).collect()
     }
 

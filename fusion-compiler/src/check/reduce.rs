@@ -41,10 +41,7 @@ impl Kind {
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Combine(Reduce::Sum) => "sum",
-            Kind::Combine(Reduce::Prod) => "prod",
-            Kind::Combine(Reduce::Max | Reduce::MaxNum) => "max",
-            Kind::Combine(Reduce::Min) => "min",
+            Kind::Combine(reduce) => reduce.name(),
             Kind::Mean => "mean",
         }
     }

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{Group, Load, Reason, Store, along, lies_beside, load_order, natural_order};
+use super::{Group, Load, Reason, Store, along, lies_beside, load_order, order_of};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
 
@@ -90,7 +90,7 @@ impl Group {
         let order = match self.stores.iter().find(|store| store.order.iter().any(in_row)) {
             Some(store) => store.order.clone(),
             None => {
-                let inner = natural_order(graph, graph.node(reduce).args[0]).into_iter().filter(in_row);
+                let inner = order_of(graph, reduce, rows.union(cols)).into_iter().filter(in_row);
                 let of_rows = self.stores.iter().max_by_key(|store| store.order.len())?;
                 of_rows.order.iter().copied().chain(inner).collect()
             }

@@ -204,6 +204,9 @@ pub struct Param {
 pub enum Reduce {
     /// Their sum; 0 for none.
     Sum,
+    /// The sum of the products of the elements of two arguments, each rounded once, with what was summed before it; made of sums of
+    /// products by `rewrite::fma`.
+    Dot,
     /// Their product; 1 for none.
     Prod,
     /// The largest; NaN if any is.
@@ -215,12 +218,38 @@ pub enum Reduce {
 }
 
 impl Reduce {
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reduce::Sum | Reduce::Dot => "sum",
+            Reduce::Prod => "prod",
+            Reduce::Max | Reduce::MaxNum => "max",
+            Reduce::Min => "min",
+        }
+    }
+
+    /// How many arguments it combines the elements of.
+    pub fn arity(self) -> usize {
+        match self {
+            Reduce::Dot => 2,
+            Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::MaxNum | Reduce::Min => 1,
+        }
+    }
+
+    /// How what it gives for parts of the elements is combined.
+    pub fn of_parts(self) -> Reduce {
+        match self {
+            Reduce::Dot => Reduce::Sum,
+            Reduce::Sum | Reduce::Prod | Reduce::Max | Reduce::MaxNum | Reduce::Min => self,
+        }
+    }
+
     /// What it gives for no elements: what changes nothing that it is combined with.
     pub fn identity(self, dtype: DType) -> Const {
         let float = |x: f64, int: i64| if dtype.is_float() { Const::Float(x) } else { Const::Int(int) };
         let (low, high) = dtype.range();
         match self {
-            Reduce::Sum => float(0.0, 0),
+            Reduce::Sum | Reduce::Dot => float(0.0, 0),
             Reduce::Prod => float(1.0, 1),
             Reduce::Max | Reduce::MaxNum => float(f64::NEG_INFINITY, low),
             Reduce::Min => float(f64::INFINITY, high),
@@ -246,7 +275,7 @@ pub enum NodeKind {
     /// Conversion of the argument to the node's dtype. It may have more axes than its argument, which is the
     /// same along them: so a small value fills a large tensor in place. Of one dtype, it costs nothing.
     Cast,
-    /// Combines all elements along axes of the argument, which the result lacks.
+    /// Combines all elements along axes of the arguments, which the result lacks.
     Reduce(Reduce, AxisSet),
     /// The first argument's elements where an axis that it has is what the second says, an `i32`: along the other axes of
     /// the first and those of the second. A third, a truth value, says where there is such an element: elsewhere nothing

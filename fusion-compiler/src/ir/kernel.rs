@@ -135,6 +135,8 @@ pub struct Carried {
 pub struct Fold {
     /// What each lane or thread has.
     pub over: Vec<Value>,
+    /// Of lanes, what that is multiplied by where it goes into a sum, the one value that they have: product and sum are rounded once.
+    pub times: Option<Value>,
     /// What changes nothing it is combined with.
     pub identity: Vec<Value>,
     /// The first argument of the function.
@@ -371,7 +373,8 @@ impl Stmt {
                 visit(body, &mut carried.iter_mut().map(|carried| &mut carried.next).collect::<Vec<_>>());
             }
             Stmt::Vector { body, folds, .. } => {
-                visit(body, &mut folds.iter_mut().flat_map(|fold| &mut fold.over).collect::<Vec<_>>());
+                let terms = folds.iter_mut().flat_map(|fold| fold.over.iter_mut().chain(&mut fold.times));
+                visit(body, &mut terms.collect::<Vec<_>>());
                 folds.iter_mut().for_each(|fold| fold.visit(&mut visit));
             }
             Stmt::Team(fold) => fold.visit(&mut visit),

@@ -148,6 +148,7 @@ fn op_text(op: Op) -> String {
 fn reduce_text(reduce: Reduce) -> &'static str {
     match reduce {
         Reduce::Sum => "sum",
+        Reduce::Dot => "dot",
         Reduce::Prod => "prod",
         Reduce::Max => "max",
         Reduce::MaxNum => "max_num",

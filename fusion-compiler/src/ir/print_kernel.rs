@@ -110,8 +110,9 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
 }
 
 fn fold(kernel: &Kernel, f: &mut fmt::Formatter<'_>, fold: &Fold, depth: usize) -> fmt::Result {
-    let Fold { over, identity, left, right, body, results, out } = fold;
-    writeln!(f, "{} = fold {} from {}", values(out), values(over), values(identity))?;
+    let Fold { over, times, identity, left, right, body, results, out } = fold;
+    let times = times.map(|times| format!(" by {times}")).unwrap_or_default();
+    writeln!(f, "{} = fold {}{times} from {}", values(out), values(over), values(identity))?;
     indent(f, depth + 1)?;
     writeln!(f, "of {} and {}", values(left), values(right))?;
     block(kernel, f, body, depth + 1)?;

@@ -4,7 +4,8 @@
 
 use super::dtype::{Const, DType};
 use super::graph::{
-    AXES_MAX, Access, AxisId, AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind,
+    AXES_MAX, Access, AxisId, AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId,
+    ParamKind, Reduce,
 };
 use super::ops::Typing;
 
@@ -120,7 +121,8 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
         | NodeKind::Coord(_)
         | NodeKind::Extent(_) => 0,
         NodeKind::Apply(op) => op.info().arity,
-        NodeKind::Cast | NodeKind::Reduce(..) => 1,
+        NodeKind::Cast => 1,
+        NodeKind::Reduce(reduce, _) => reduce.arity(),
         NodeKind::At(_) => args.len().clamp(2, 3),
     };
     ensure(args.len() == arity, || format!("{} operands, takes {arity}", args.len()))?;
@@ -147,7 +149,10 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
         // A cast may widen: its operand is the same along the axes it lacks.
         NodeKind::Cast if node.axes.contains_all(union) => node.axes,
         NodeKind::Cast => union,
-        NodeKind::Reduce(_, axes) => reduced(&args, union, *axes, node.dtype)?,
+        NodeKind::Reduce(reduce, axes) => {
+            ensure(*reduce != Reduce::Dot || node.dtype.is_float(), || String::from("it is not of floats"))?;
+            reduced(&args, union, *axes, node.dtype)?
+        }
         NodeKind::At(axis) => elements_at(graph, *axis, &args, node.dtype)?,
     };
     let known = node.axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len());
@@ -251,7 +256,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::super::dim::DimExpr;
-    use super::super::graph::{Axis, Reduce, SpanId};
+    use super::super::graph::{Axis, SpanId};
     use super::super::ops::Op;
     use super::*;
 
@@ -419,6 +424,18 @@ mod tests {
                 "%1: the operand lacks the axes",
             ),
             (|g| g.nodes[1].dtype = DType::I32, "%1: its dtype is not its operand's"),
+            (
+                |g| g.nodes[1].kind = NodeKind::Reduce(Reduce::Dot, AxisSet::EMPTY.with(C)),
+                "%1: 1 operands, takes 2",
+            ),
+            (
+                |g| {
+                    g.nodes[1].kind = NodeKind::Reduce(Reduce::Dot, AxisSet::EMPTY.with(C));
+                    g.nodes[1].args.push(NodeId(0));
+                    g.nodes[1].dtype = DType::I32;
+                },
+                "%1: it is not of floats",
+            ),
             (|g| g.nodes[1].kind = NodeKind::Cast, "%1: its axes do not follow from its operands"),
         ]);
     }

@@ -85,8 +85,8 @@ impl<'k> Verifier<'k> {
                 if std::mem::replace(&mut self.vector, true) {
                     return Err("a vector loop within another".into());
                 }
-                let over: Vec<Value> = folds.iter().flat_map(|fold| fold.over.clone()).collect();
-                self.enter(&[], body, &over)?;
+                let terms = folds.iter().flat_map(|fold| fold.over.iter().chain(&fold.times));
+                self.enter(&[], body, &terms.copied().collect::<Vec<_>>())?;
                 self.vector = false;
                 folds.iter().try_for_each(|fold| self.fold(fold, Lanes::Loop))?;
             }
@@ -196,7 +196,14 @@ impl<'k> Verifier<'k> {
 
     /// What lanes or threads make together: what they have is of `lanes`, all else of one lane.
     fn fold(&mut self, fold: &'k Fold, lanes: Lanes) -> Result<(), String> {
-        let Fold { over, identity, left, right, body, results, out } = fold;
+        let Fold { over, times, identity, left, right, body, results, out } = fold;
+        if let Some(times) = times {
+            if over.len() != 1 || lanes != Lanes::Loop || !self.kernel.ty(over[0]).dtype.is_float() {
+                return Err("only one float of lanes is multiplied".into());
+            }
+            self.known(*times)?;
+            self.expect(*times, self.kernel.ty(over[0]))?;
+        }
         for part in [identity, left, right, results, out] {
             if part.len() != over.len() {
                 return Err(format!("a fold of {} values makes {}", over.len(), part.len()));

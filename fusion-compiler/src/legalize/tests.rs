@@ -28,6 +28,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
         let identity = vec![identity; components];
         body.push(Stmt::Team(Box::new(Fold {
             over: values,
+            times: None,
             identity,
             left,
             right,
@@ -209,7 +210,16 @@ fn folds_of_lanes_stay() {
     top.push(Stmt::Vector {
         len: n,
         body: vector,
-        folds: vec![Fold { over, identity, left, right, body: function, results, out: out.clone() }],
+        folds: vec![Fold {
+            over,
+            times: None,
+            identity,
+            left,
+            right,
+            body: function,
+            results,
+            out: out.clone(),
+        }],
     });
     top.push(Stmt::Store(At::new(BufferId(1), zero), out[0]));
     let kernel = legal(kernel(1, types, uniforms, top), Dialect::Cpu);

@@ -1,15 +1,16 @@
 //! Forms fused multiply-adds, so that every schedule and target rounds at the same places.
 //!
-//! A product that is used once, by a sum or a difference, becomes part of it: one rounding instead of two.
+//! A product that is used once, by a sum, a difference or a sum along dims, becomes part of it: one rounding instead of two.
 //! Of a sum of two such products the left one is taken, of their difference none: it would be what one product was rounded by where
 //! both are equal, and not 0, such as on the diagonal of `y - rename(y, N -> M)`.
 
 use super::{rebuild, uses};
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
+use crate::ir::graph::{Graph, Node, NodeId, NodeKind, Reduce};
 use crate::ir::ops::Op;
 
-/// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds, unless both sides of a difference are products.
+/// Replaces `x * y ± z` and `z − x * y` by fused multiply-adds, unless both sides of a difference are products, and `sum(x * y)`
+/// by one that adds by them.
 pub fn fma(graph: Graph) -> Graph {
     let uses = uses(&graph);
     let once: Vec<bool> = uses.iter().map(|&uses| uses == 1).collect();
@@ -29,16 +30,20 @@ pub fn fma(graph: Graph) -> Graph {
 }
 
 fn fuse(graph: &mut Graph, node: &Node, once: impl Fn(NodeId) -> bool) -> Option<Node> {
-    let NodeKind::Apply(op @ (Op::Add | Op::Sub)) = node.kind else { return None };
     if node.dtype != DType::F32 && node.dtype != DType::F64 {
         return None;
     }
     let is_product = |id: &NodeId| graph.node(*id).kind == NodeKind::Apply(Op::Mul);
+    let product =
+        |id: NodeId| (is_product(&id) && once(id)).then(|| [graph.node(id).args[0], graph.node(id).args[1]]);
+    if let NodeKind::Reduce(Reduce::Sum, axes) = node.kind {
+        let args = product(node.args[0])?.to_vec();
+        return Some(Node { kind: NodeKind::Reduce(Reduce::Dot, axes), args, ..node.clone() });
+    }
+    let NodeKind::Apply(op @ (Op::Add | Op::Sub)) = node.kind else { return None };
     if op == Op::Sub && node.args.iter().all(is_product) {
         return None;
     }
-    let product =
-        |id: NodeId| (is_product(&id) && once(id)).then(|| [graph.node(id).args[0], graph.node(id).args[1]]);
     let (left, right) = (node.args[0], node.args[1]);
     let args = match (op, product(left), product(right)) {
         (Op::Add, Some([x, y]), _) => [x, y, right],

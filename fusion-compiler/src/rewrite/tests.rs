@@ -171,6 +171,7 @@ fn folded(stored: bool) -> Kernel {
         let both = b.apply(Op::Add, &[left, right]);
         let fold = Fold {
             over: vec![again],
+            times: None,
             identity: vec![identity],
             left: vec![left],
             right: vec![right],
@@ -244,6 +245,7 @@ fn a_fold_of_threads_goes_where_it_is_not_needed() {
             let both = w.builder(&mut function).apply(Op::Add, &[left, right]);
             body.push(Stmt::Team(Box::new(Fold {
                 over: vec![x],
+                times: None,
                 identity: vec![identity],
                 left: vec![left],
                 right: vec![right],

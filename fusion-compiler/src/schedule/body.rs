@@ -15,7 +15,7 @@ use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion, Reduce};
 use crate::ir::kernel::{
     Buffer, BufferId, Builder, Expr, FEW, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
-    UniformId, Value,
+    UniformId, Value, Values,
 };
 use crate::ir::ops::Op;
 use crate::ir::plan::{BufferArg, Reach, UniformArg};
@@ -382,6 +382,15 @@ impl<'w> Body<'w> {
         self.dims.iter().all(|dim| dim.axes.is_empty()) && self.work.operands.iter().any(updates)
     }
 
+    /// What is combined of an element, in all lanes.
+    pub(super) fn term(&mut self, of: &[NodeId], place: &Place) -> Values {
+        let value = |&id: &NodeId| {
+            let value = self.value(id, &vec![], place);
+            self.inner().splat(value, place.lanes)
+        };
+        of.iter().map(value).collect()
+    }
+
     /// The value of a node, once what it is made of has one. With a stack of its own: graphs are deep.
     pub(super) fn value(&mut self, id: NodeId, at: &Coordinates, place: &Place) -> Value {
         let wanted = point(self.work.graph, id, at);
@@ -424,8 +433,8 @@ impl<'w> Body<'w> {
                 node.args.iter().map(|&arg| point(graph, arg, at)).collect()
             }
             NodeKind::Reduce(_, axes) => {
-                let parts = self.assignments(*axes).into_iter();
-                parts.map(|part| point(graph, node.args[0], &[at.as_slice(), &part].concat())).collect()
+                let parts = self.assignments(*axes).into_iter().map(|part| [at.as_slice(), &part].concat());
+                parts.flat_map(|at| node.args.iter().map(move |&arg| point(graph, arg, &at))).collect()
             }
             NodeKind::At(_) => {
                 let Picked { of, by } = self.moves.picked(graph, of);
@@ -496,9 +505,11 @@ impl<'w> Body<'w> {
             NodeKind::Apply(op) => self.at(level).apply(*op, &operands),
             NodeKind::Cast => self.at(level).cast(operands[0], node.dtype),
             NodeKind::Reduce(reduce, _) => {
-                let op = combine(*reduce);
-                let sum = operands.into_iter().reduce(|sum, x| self.at(level).apply(op, &[sum, x]));
-                sum.unwrap_or_else(|| unreachable!("fixed extents are positive"))
+                let mut terms = operands.chunks_exact(reduce.arity());
+                let first = terms.next().unwrap_or_else(|| unreachable!("fixed extents are positive"));
+                let mut b = self.at(level);
+                let first = if let [x, y] = *first { b.apply(Op::Mul, &[x, y]) } else { first[0] };
+                terms.fold(first, |so_far, term| with_term(&mut b, *reduce, so_far, term))
             }
             NodeKind::At(_) => {
                 let [x, ref within @ ..] = operands[..] else { unreachable!("something is picked from") };
@@ -546,9 +557,18 @@ fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {
     found
 }
 
+/// What was combined so far, with what one more element has.
+pub(super) fn with_term(b: &mut Builder<'_>, reduce: Reduce, so_far: Value, term: &[Value]) -> Value {
+    match *term {
+        [x, y] => b.apply(Op::Fma, &[x, y, so_far]),
+        _ => b.apply(combine(reduce), &[so_far, term[0]]),
+    }
+}
+
+/// The operation that combines two partial results.
 pub(super) fn combine(reduce: Reduce) -> Op {
     match reduce {
-        Reduce::Sum => Op::Add,
+        Reduce::Sum | Reduce::Dot => Op::Add,
         Reduce::Prod => Op::Mul,
         Reduce::Max => Op::Max,
         Reduce::MaxNum => Op::MaxNum,

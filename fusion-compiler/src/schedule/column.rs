@@ -20,7 +20,9 @@ use crate::fuse::{Load, is_op, lies_beside};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind};
-use crate::ir::kernel::{IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value};
+use crate::ir::kernel::{
+    IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value, Values,
+};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Space, UniformArg};
 use crate::target::{TargetFacts, Vectors};
@@ -305,7 +307,7 @@ fn on_gpu(
     let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, in_row: None };
     let part = PartSteps::new(&mut body, shape, &rows);
     for run in runs(work, Runs::Fewest) {
-        in_registers(work, &mut body, &run.terms(work), &row);
+        in_registers(work, &mut body, &elements(work, &run), &row);
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
         let terms = terms(work, &mut body, &run, &place);
         let inside = body.take_inner();
@@ -352,7 +354,7 @@ fn registers(
     work: &Work<'_>,
     body: &mut Body<'_>,
     (shape, part, vars): (&Shape, Option<&PartSteps>, &[Value]),
-    (run, terms, mut inside): (&Run, &[Value], Vec<Stmt>),
+    (run, terms, mut inside): (&Run, &[Values], Vec<Stmt>),
     starts: &[Value],
 ) -> (Vec<Stmt>, Vec<Value>) {
     let Some((&var, inner)) = vars.split_first() else {
@@ -423,7 +425,7 @@ impl Block<'_> {
     /// Goes through the rows once.
     fn combine(&mut self, body: &mut Body<'_>, run: &Run) {
         let work = self.work;
-        self.keep_of_rows(body, &run.terms(work));
+        self.keep_of_rows(body, &elements(work, run));
         let long = self.shape.cols().iter().filter(|dim| is_long(&dim.extent)).count();
         // Of the row first, and then of the strip of each loop that has some.
         let totals: Vec<Total> = (0..=long).map(|_| Total::new(work, body, run)).collect();
@@ -571,12 +573,13 @@ fn place(
 }
 
 /// What is combined, of the elements at a place.
-fn terms(work: &Work<'_>, body: &mut Body<'_>, run: &Run, place: &Place) -> Vec<Value> {
-    let term = |id: NodeId| {
-        let term = body.value(id, &vec![], place);
-        body.inner().splat(term, place.lanes)
-    };
-    run.terms(work).into_iter().map(term).collect()
+fn terms(work: &Work<'_>, body: &mut Body<'_>, run: &Run, place: &Place) -> Vec<Values> {
+    run.terms(work).map(|term| body.term(term, place)).collect()
+}
+
+/// The values of elements that a run is made of.
+fn elements(work: &Work<'_>, run: &Run) -> Vec<NodeId> {
+    run.terms(work).flatten().copied().collect()
 }
 
 /// What is stored.

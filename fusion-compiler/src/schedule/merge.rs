@@ -87,9 +87,16 @@ pub(super) fn merges(
 }
 
 fn from_mean(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
-    let (axes, term) = combined(graph, reduce, Reduce::Sum)?;
-    let square = operands(graph, term, Op::Mul).filter(|[distance, same]| distance == same);
-    let (distance, squares) = square.map_or((term, false), |[distance, _]| (distance, true));
+    let product = combined(graph, reduce, Reduce::Dot);
+    let (axes, term) = product.or_else(|| combined(graph, reduce, Reduce::Sum))?;
+    let factors = match product {
+        Some(_) => graph.node(reduce).args.as_slice().try_into().ok(),
+        None => operands(graph, term, Op::Mul),
+    };
+    let (distance, squares) = match factors {
+        Some([distance, same]) if distance == same => (distance, true),
+        Some(_) | None => (term, false),
+    };
     let [of, mean] = operands(graph, distance, Op::Sub)?;
     let [sum, count] = operands(graph, mean, Op::Div)?;
     let all_elements =

@@ -12,8 +12,7 @@ use super::runs::{Exponentials, Monoid, Run, combined, folded_at_once, identity}
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::DType;
-use crate::ir::graph::NodeId;
-use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value};
+use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value, Values};
 use crate::ir::ops::Op;
 
 pub(super) const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
@@ -84,18 +83,14 @@ struct Visit {
     /// What is done there.
     body: Vec<Stmt>,
     /// What is combined there.
-    terms: Vec<Value>,
+    terms: Vec<Values>,
 }
 
 impl Pass<'_> {
     /// What is combined of all elements.
     pub(super) fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
         let visit = self.visit(body, |pass, body, place| {
-            let term = |id: NodeId| {
-                let term = body.value(id, &vec![], place);
-                body.inner().splat(term, place.lanes)
-            };
-            pass.run.terms(pass.work).into_iter().map(term).collect()
+            pass.run.terms(pass.work).map(|term| body.term(term, place)).collect()
         });
         let parts = self.run.reduces(self.work);
         // What the lanes of a vector loop make together is one value, and so are the largest and the sum of a thread.
@@ -162,7 +157,7 @@ impl Pass<'_> {
     fn visit<'w>(
         &self,
         body: &mut Body<'w>,
-        make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Value>,
+        make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
     ) -> Visit {
         let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
@@ -221,7 +216,7 @@ impl Pass<'_> {
                 let len = range.map_or(end, |range| range.len);
                 let parts = self.run.reduces(self.work);
                 let terms = parts.iter().zip(&visit.terms);
-                let folds: Vec<Fold> = terms.map(|(&part, &term)| fold(body, &[part], vec![term])).collect();
+                let folds: Vec<Fold> = terms.map(|(&part, term)| fold_of_term(body, part, term)).collect();
                 let made: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
                 let mut stmts = vec![Stmt::Vector { len, body: visit.body.clone(), folds }];
                 let all = combined(&mut body.writer(&mut stmts), &parts, starts, &made);
@@ -278,5 +273,10 @@ fn fold(body: &mut Body<'_>, parts: &[Monoid], over: Vec<Value>) -> Fold {
     let identity = parts.iter().map(|&part| identity(&mut body.top(), part, Lanes::ONE)).collect();
     let mut function = Vec::new();
     let results = combined(&mut body.writer(&mut function), parts, &left, &right);
-    Fold { over, identity, left, right, body: function, results, out }
+    Fold { over, times: None, identity, left, right, body: function, results, out }
+}
+
+/// What lanes have of each element, as a fold.
+fn fold_of_term(body: &mut Body<'_>, part: Monoid, term: &Values) -> Fold {
+    Fold { times: term.get(1).copied(), ..fold(body, &[part], vec![term[0]]) }
 }

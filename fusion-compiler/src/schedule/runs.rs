@@ -6,11 +6,11 @@
 //! again, so it is for rows that have to be read from afar. What is infinite or no number comes out as of two runs.
 
 use super::Work;
-use super::body::combine;
+use super::body::{combine, with_term};
 use super::held::{reduce_of, steps};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};
-use crate::ir::kernel::{Builder, Expr, Lanes, Type, Value};
+use crate::ir::kernel::{Builder, Expr, Lanes, Type, Value, Values};
 use crate::ir::ops::Op;
 
 /// How many runs there are to be.
@@ -57,10 +57,11 @@ impl Run {
         self.alone.iter().copied().chain(pairs).collect()
     }
 
-    /// What it is made of: a term for each value that is combined alone, and for each pair.
-    pub(super) fn terms(&self, work: &Work<'_>) -> Vec<NodeId> {
-        let alone = self.alone.iter().map(|&id| work.graph.node(id).args[0]);
-        alone.chain(self.pairs.iter().map(|pair| pair.x)).collect()
+    /// What it is made of: a term for each value that is combined alone, which is what the reduction takes of an element, and for
+    /// each pair.
+    pub(super) fn terms<'a>(&'a self, work: &'a Work<'_>) -> impl Iterator<Item = &'a [NodeId]> {
+        let alone = self.alone.iter().map(|&id| work.graph.node(id).args.as_slice());
+        alone.chain(self.pairs.iter().map(|pair| std::slice::from_ref(&pair.x)))
     }
 
     /// How the parts of what is so far are combined, in the order of `made`.
@@ -107,15 +108,15 @@ impl Run {
         work: &Work<'_>,
         b: &mut Builder<'_>,
         so_far: &[Value],
-        terms: &[Value],
+        terms: &[Values],
     ) -> Vec<Value> {
         let (alone, pairs) = so_far.split_at(self.alone.len());
         let with = alone.iter().zip(terms).zip(&self.alone);
-        let mut next: Vec<Value> = with
-            .map(|((&so_far, &term), &id)| b.apply(combine(reduce_of(work, id)), &[so_far, term]))
-            .collect();
+        let mut next: Vec<Value> =
+            with.map(|((&so_far, term), &id)| with_term(b, reduce_of(work, id), so_far, term)).collect();
         let so_far = pairs.chunks_exact(2).zip(&terms[alone.len()..]);
-        for (pair, (so_far, &x)) in self.pairs.iter().zip(so_far) {
+        for (pair, (so_far, term)) in self.pairs.iter().zip(so_far) {
+            let x = term[0];
             let (largest, so_far) = (combine(pair.reduces(work)[0].0), [so_far[0], so_far[1]]);
             next.extend(match b.ty(x).lanes {
                 Lanes::Const(lanes) if b.ty(so_far[0]).lanes == Lanes::ONE && lanes > 1 => {

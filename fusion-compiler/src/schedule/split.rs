@@ -259,7 +259,7 @@ impl Split<'_> {
                 partials.insert(id, partial);
                 let merge = round.merges.iter().find(|merge| merge.reduce() == id);
                 let term = merge.map_or(partial, |merge| merge.term(&mut copy, &self.cut, &partials));
-                let kind = NodeKind::Reduce(reduction(node), along);
+                let kind = NodeKind::Reduce(reduction(node).of_parts(), along);
                 copy.graph.push(Node { kind, args: vec![term], ..node.clone() })
             } else {
                 copy.node(node, AxisSet::EMPTY)

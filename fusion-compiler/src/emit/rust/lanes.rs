@@ -6,11 +6,13 @@ use rustc_hash::FxHashSet;
 
 use super::copies::{self, COPIES, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
-use crate::emit::Writer;
+use crate::emit::{Writer, fill, template};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
     At, BufferId, Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Kernel, Lanes, SharedId, Stmt, Value,
 };
+use crate::ir::ops::Op;
+use crate::target::Dialect;
 
 /// Lanes that are streamed at a time: enough that a vector loop pays, and so few lines of a cache that reads of memory and writes to
 /// it overlap. 2²⁴ elements of `relu(a + b) * c` took 7.6 ms, with 512 lanes 10.1, and 10.4 where stores were left to the caches.
@@ -182,8 +184,7 @@ impl Emitter<'_> {
             }
             self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
             for combine in &combines {
-                let (part, one) = (combine.of_lane(), tuple(&self.said.operands(&combine.fold.over)));
-                out.line(format_args!("{part} = {};", combine.call(&part, &one)));
+                out.line(self.put(combine));
             }
         });
         let (captured, types) = self.captured(&inside.text, &own);
@@ -204,6 +205,20 @@ impl Emitter<'_> {
             out.text += &inside.text
         });
         VectorLoop { streams, counts, combines, captured }
+    }
+
+    /// The statement that puts what a lane has into its partial result.
+    fn put(&self, combine: &Combine<'_>) -> String {
+        let Fold { over, times, .. } = combine.fold;
+        let (part, own) = (combine.of_lane(), self.said.operands(over));
+        match times {
+            None => format!("{part} = {};", combine.call(&part, &tuple(&own))),
+            Some(times) => {
+                let args = [own[0].clone(), self.said.operand(*times), format!("{part}.0")];
+                let sum = fill(template(self.kernel, Dialect::Cpu, Op::Fma, over), &args, &[]);
+                format!("{part}.0 = {sum};")
+            }
+        }
     }
 
     /// The part of a loop that whole groups of vectors go through, each group side by side.

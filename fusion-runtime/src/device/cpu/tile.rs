@@ -8,6 +8,7 @@ use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
     At, Buffer, Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
 };
+use fusion_compiler::ir::ops::Op;
 use fusion_compiler::ir::scalar::Scalar;
 
 use super::column::{Column, apply};
@@ -243,8 +244,16 @@ impl Interpreter<'_, '_> {
             if folded.parts.is_empty() {
                 folded.parts = self.identities(fold, group);
             }
-            let right = right.collect();
-            self.combine(fold, &mut folded.parts, right);
+            let right: Parts = right.collect();
+            match fold.times {
+                None => self.combine(fold, &mut folded.parts, right),
+                Some(times) => {
+                    let (by, part) = (self.columns[times.0 as usize].slice(lanes), &mut folded.parts[0]);
+                    let mut sums = Column::new(part.dtype());
+                    apply(Op::Fma, [&right[0], &by, &part.slice(0..group)], group, &mut sums);
+                    part.replace(0, &sums);
+                }
+            }
             start += group;
             let done = tile.first + start;
             if group_of(len - done) != group || done.is_multiple_of(FOLD_ROUNDS * FOLD_LANES[0]) {

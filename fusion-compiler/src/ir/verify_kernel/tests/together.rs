@@ -57,6 +57,7 @@ fn rows() -> Kernel {
     body.push(Stmt::Loop { var: i, kind, start: thread, end: n, step, carried, body: serial });
     body.push(Stmt::Team(Box::new(Fold {
         over: vec![part],
+        times: None,
         identity: vec![identity],
         left: vec![left],
         right: vec![right],
@@ -94,6 +95,7 @@ fn largest() -> Kernel {
     let out = [b.declare(F32), b.declare(INDEX)];
     let fold = Fold {
         over: vec![run, lanes],
+        times: None,
         identity: vec![low, zero],
         left: left.to_vec(),
         right: right.to_vec(),
@@ -190,6 +192,7 @@ fn refuses_folds_whose_parts_disagree() {
             (|k| fold(k).results.clear(), "a fold of 1 values makes 0"),
             (|k| fold(k).over = vec![THREAD], "%4 is index, not f32"),
             (|k| fold(k).over = vec![TERM], "%8 is used where it is not defined"),
+            (|k| fold(k).times = Some(IDENTITY), "only one float of lanes is multiplied"),
             (|k| fold(k).identity = vec![ZERO], "%10 is f32, not index"),
             (|k| fold(k).results = vec![NEXT], "%9 is used where it is not defined"),
             (|k| fold(k).left = vec![PART], "%10 is defined twice"),
@@ -210,6 +213,7 @@ fn refuses_folds_whose_parts_disagree() {
         largest,
         &[
             (|k| fold(k).over[0] = Value(2), "%2 is f32, not f32x*"),
+            (|k| fold(k).times = Some(Value(3)), "only one float of lanes is multiplied"),
             (|k| fold(k).over.swap(0, 1), "%4 is indexx*, not f32x*"),
             (|k| fold(k).identity[0] = Value(3), "%3 is used where it is not defined"),
             (|k| fold(k).results[0] = Value(3), "%3 is f32x*, not f32"),

@@ -54,7 +54,8 @@ impl Writer {
         let (left, right) = (self.declare(&types), self.declare(&types));
         let results = make(&mut self.builder(&mut function), &left, &right);
         let out = self.declare(&types);
-        let fold = Fold { over, identity, left, right, body: function, results, out: out.clone() };
+        let fold =
+            Fold { over, times: None, identity, left, right, body: function, results, out: out.clone() };
         self.body.push(Stmt::Vector { len, body: vector, folds: vec![fold] });
         out
     }
@@ -112,11 +113,14 @@ fn elements(len: usize) -> Vec<f32> {
 /// then the sums of their lanes by halves.
 #[test]
 fn lanes_are_added_in_the_documented_order() {
-    fn groups<const L: usize>(sum: f32, a: &[f32]) -> (f32, &[f32]) {
+    type Put = fn(f32, f32) -> f32;
+    fn groups<const L: usize>(sum: f32, a: &[f32], put: Put) -> (f32, &[f32]) {
         let (groups, rest) = a.as_chunks::<L>();
         let strips = groups.chunks(128).map(|groups| {
             let mut parts = [0.0_f32; L];
-            groups.iter().for_each(|group| parts.iter_mut().zip(group).for_each(|(part, x)| *part += x));
+            for group in groups {
+                parts.iter_mut().zip(group).for_each(|(part, x)| *part = put(*part, *x));
+            }
             for half in (0..L.ilog2()).rev().map(|bit| 1 << bit) {
                 (0..half).for_each(|i| parts[i] += parts[i + half]);
             }
@@ -124,18 +128,26 @@ fn lanes_are_added_in_the_documented_order() {
         });
         (strips.fold(sum, |sum, x| sum + x), rest)
     }
-    for len in LENGTHS {
+    // Themselves, and their squares, each rounded with the sum.
+    let puts: [(bool, Put); 2] = [(false, |part, x| part + x), (true, |part, x| x.mul_add(x, part))];
+    for (len, (squares, put)) in LENGTHS.into_iter().flat_map(|len| puts.map(|put| (len, put))) {
         let a = elements(len);
-        let (sum, rest) = groups::<64>(0.0, &a);
-        let (sum, rest) = groups::<16>(sum, rest);
-        let (sum, rest) = groups::<4>(sum, rest);
-        let (wanted, _) = groups::<1>(sum, rest);
+        let (sum, rest) = groups::<64>(0.0, &a, put);
+        let (sum, rest) = groups::<16>(sum, rest, put);
+        let (sum, rest) = groups::<4>(sum, rest, put);
+        let (wanted, _) = groups::<1>(sum, rest, put);
         let got = number(&a, |w, n| {
             let (first, zero) = (w.top().index(0), w.top().f32(0.0));
             let load = |b: &mut Builder<'_>| vec![b.bind(F32S, Expr::Load(At::new(BufferId(0), first)))];
-            w.fold(n, vec![zero], load, |b, left, right| vec![b.apply(Op::Add, &[left[0], right[0]])])[0]
+            let add = |b: &mut Builder<'_>, left: &[Value], right: &[Value]| {
+                vec![b.apply(Op::Add, &[left[0], right[0]])]
+            };
+            let sum = w.fold(n, vec![zero], load, add)[0];
+            let Some(Stmt::Vector { folds, .. }) = w.body.last_mut() else { unreachable!("the fold") };
+            folds[0].times = squares.then_some(folds[0].over[0]);
+            sum
         });
-        assert_eq!(got.to_bits(), wanted.to_bits(), "{len} lanes");
+        assert_eq!(got.to_bits(), wanted.to_bits(), "{len} lanes, squares: {squares}");
     }
 }
 
