@@ -49,6 +49,28 @@ fn ptx_assembles_without_spills() {
     tools::assemble(&without_names(texts(Target::Ptx)));
 }
 
+/// What is folded of a line of known length has the groups that such a line has, and no others.
+#[test]
+fn rust_has_no_groups_that_are_never_there() {
+    for (len, groups) in
+        [(768, &[64][..]), (64, &[64]), (100, &[64, 16, 4]), (31, &[16, 4, 1]), (10, &[4, 1])]
+    {
+        let source = format!("pub fn f(x: f32[N, D = {len}]) -> f32[N] {{ sum(x, D) }}");
+        let function = front_end(source.parse().expect("tokens"));
+        let Ok(Source::Items(functions)) = function else { panic!("{source}: {function:?}") };
+        let plan = compile(functions[0].graph.clone(), &[Target::Cpu], &|_| (0, 0));
+        let step = &plan.programs[0].steps[0];
+        let Code::Cpu(code) = &step.variants[0].launches[0].code else { panic!("{source} is for the CPU") };
+        let found: Vec<u32> = code
+            .rust
+            .split(".as_chunks::<")
+            .skip(1)
+            .map(|rest| rest.split('>').next().and_then(|lanes| lanes.parse().ok()).expect("a number"))
+            .collect();
+        assert_eq!(found, groups, "{len} elements");
+    }
+}
+
 /// Those of `f64` are long, and their values take two registers each.
 #[test]
 fn functions_of_doubles_assemble_without_spills() {

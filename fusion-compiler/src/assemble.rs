@@ -120,7 +120,7 @@ pub fn program<C: Clone>(
     class: &Class,
     mut compile: impl FnMut(&Work<'_>) -> (Vec<Variant<C>>, Vec<Scratch>),
 ) -> Program<C> {
-    let (graph, fused) = (memory.graph, &class.fused);
+    let Class { graph, fused, .. } = class;
     let mut slots: BTreeMap<NodeId, (Slot, Vec<AxisId>)> = BTreeMap::new();
     let mut temporaries = Vec::new();
     let mut steps = Vec::new();
@@ -138,7 +138,8 @@ pub fn program<C: Clone>(
             }
         }
         let name = kernel_name(graph, i);
-        let work = Work { temporaries: temporaries.len() as u16, ..work(memory, group, &name, &slots) };
+        let work =
+            Work { temporaries: temporaries.len() as u16, ..work(memory, (graph, group), &name, &slots) };
         let (variants, scratch) = compile(&work);
         let within = |scratch: Scratch| {
             let (dtype, place) = (scratch.dtype, i as u16);
@@ -177,12 +178,11 @@ fn temporary(graph: &Graph, fused: &Fused, writer: usize, store: &Store) -> Temp
 }
 
 fn work<'g>(
-    memory: &Memory<'g>,
-    group: &'g Group,
+    memory: &Memory<'_>,
+    (graph, group): (&'g Graph, &'g Group),
     name: &'g str,
     slots: &BTreeMap<NodeId, (Slot, Vec<AxisId>)>,
 ) -> Work<'g> {
-    let graph = memory.graph;
     let mut operands: Vec<Operand> = Vec::new();
     let mut loads = BTreeMap::new();
     for &load in &group.loads {

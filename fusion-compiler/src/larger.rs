@@ -20,6 +20,8 @@ pub struct Class {
     pub target: Target,
     /// What they have.
     pub facts: TargetFacts,
+    /// The graph, with what is looped there.
+    pub graph: Graph,
     /// The kernels.
     pub fused: Fused,
 }
@@ -32,19 +34,19 @@ impl Class {
 }
 
 /// All devices of each target, and before them those that may run fewer kernels.
-pub(crate) fn with_larger(graph: &Graph, all: Vec<(Target, Fused)>) -> Vec<Class> {
-    let swapped: BTreeSet<ParamId> = all.iter().flat_map(|(_, fused)| fused.swapped.clone()).collect();
-    let classes = all.into_iter().flat_map(|(target, fused)| {
+pub(crate) fn with_larger(all: Vec<(Target, (Graph, Fused))>) -> Vec<Class> {
+    let swapped: BTreeSet<ParamId> = all.iter().flat_map(|(_, (_, fused))| fused.swapped.clone()).collect();
+    let classes = all.into_iter().flat_map(|(target, (graph, fused))| {
         let larger = target::larger(target).and_then(|facts| {
-            let larger = Class { target, facts, fused: fuse(graph, &facts, &swapped) };
+            let larger = Class { target, facts, fused: fuse(&graph, &facts, &swapped), graph: graph.clone() };
             let groups = &larger.fused.groups;
             let is_better = groups.len() < fused.groups.len() && larger.fused.swapped.is_subset(&swapped);
             let new = || groups.iter().filter(|group| !fused.groups.contains(group));
-            let of_rows = |group: &Group| !group.cols.is_empty() && group.of_all(graph).is_empty();
+            let of_rows = |group: &Group| !group.cols.is_empty() && group.of_all(&graph).is_empty();
             let suits = |group: &Group| !of_rows(group) && group.moved.is_empty();
             (is_better && new().all(suits)).then_some(larger)
         });
-        larger.into_iter().chain([Class { target, facts: target::facts(target), fused }])
+        larger.into_iter().chain([Class { target, facts: target::facts(target), graph, fused }])
     });
     classes.collect()
 }

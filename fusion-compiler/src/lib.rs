@@ -126,8 +126,8 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
     let able = |target: &&Target| lacks.iter().all(|lack| lack.target != **target);
     let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
     let facts: Vec<TargetFacts> = targets.iter().map(|&target| target::facts(target)).collect();
-    let (graph, fused) = fuse::fuse_for(graph, &facts);
-    let classes = larger::with_larger(&graph, targets.iter().copied().zip(fused).collect());
+    let fused = fuse::fuse_for(graph.clone(), &facts);
+    let classes = larger::with_larger(targets.iter().copied().zip(fused).collect());
     let memory = assemble::Memory::new(&graph, classes.iter().map(|class| &class.fused));
     let make = |class| {
         let mut kernels = Vec::new();
@@ -135,9 +135,9 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
         Made { class, program, kernels }
     };
     let made = larger::worthwhile(each_on_a_thread(classes.iter(), &make).collect());
-    let off = Graph { fusing: Fusing::Off, ..graph.clone() };
+    let off = Graph { fusing: Fusing::Off, ..classes[0].graph.clone() };
     let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
-    let summary = summary::summary(&graph, &made, &unfused, locate);
+    let summary = summary::summary(&made, &unfused, locate);
     Plan {
         name: graph.name.clone().into(),
         symbols: graph.symbols.iter().map(|name| name.clone().into()).collect(),

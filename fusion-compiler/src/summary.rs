@@ -12,14 +12,14 @@ use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, Portion, SpanId};
 use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, Traffic, Ways};
-use crate::larger::Made;
+use crate::larger::{Class, Made};
 use crate::schedule::Schedule;
 
 /// Lines and columns of the user's source.
 pub type Locate<'a> = &'a dyn Fn(SpanId) -> (u32, u32);
 
 /// What was fused, against every op on its own. Programs with the same kernels share one summary.
-pub fn summary(graph: &Graph, made: &[Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
+pub fn summary(made: &[Made<'_>], unfused: &Fused, locate: Locate<'_>) -> Summary {
     let mut alike: Vec<Vec<(usize, &Made<'_>)>> = Vec::new();
     for one in made.iter().enumerate() {
         match alike.iter_mut().find(|known| known[0].1.class.fused.groups == one.1.class.fused.groups) {
@@ -27,13 +27,13 @@ pub fn summary(graph: &Graph, made: &[Made<'_>], unfused: &Fused, locate: Locate
             None => alike.push(vec![one]),
         }
     }
-    let mut summaries = alike.iter().map(|made| summary_of(graph, made, unfused, locate));
+    let mut summaries = alike.iter().map(|made| summary_of(made, unfused, locate));
     let first = summaries.next().unwrap_or_else(|| unreachable!("a function has a target"));
     Summary { others: summaries.collect(), ..first }
 }
 
-fn summary_of(graph: &Graph, made: &[(usize, &Made<'_>)], unfused: &Fused, locate: Locate<'_>) -> Summary {
-    let fused = &made[0].1.class.fused;
+fn summary_of(made: &[(usize, &Made<'_>)], unfused: &Fused, locate: Locate<'_>) -> Summary {
+    let Class { graph, fused, .. } = made[0].1.class;
     let arrays = Arrays::new(graph, fused);
     let group = |(i, group): (usize, &Group)| {
         let kernels: Vec<&(Schedule, Ways)> = made.iter().map(|(_, made)| &made.kernels[i]).collect();

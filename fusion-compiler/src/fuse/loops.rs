@@ -1,8 +1,8 @@
-//! Which short fixed axes are gone through in loops, although each thread could go through them by itself.
+//! Which short fixed axes are gone through in loops, although each thread could go through them by itself: `Graph::looped`.
 //!
 //! What a thread goes through by itself has to lie innermost in what it writes, and cannot be a part of what others go
-//! through together, or more kernels are needed. Invariant: one decision for a function on all targets, `Graph::looped`, and
-//! a loop only where it saves kernels, and not along lines of a few elements, which would keep most of a team idle.
+//! through together, or more kernels are needed. Invariant: a loop is there on all targets where it saves kernels, but not along lines
+//! of a few elements, which would keep most of a team idle; and on those that go through a line faster in one where it costs none.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,15 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
 use crate::target::TargetFacts;
 
-/// Decides what shares a kernel on targets of these facts; the graph says which axes are looped.
-pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> (Graph, Vec<Fused>) {
+/// Decides what shares a kernel on targets of these facts; the graph of each says which axes are looped there.
+pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Fused)> {
     let mut fused = fuse_all(&graph, facts);
     while let Some(better) = with_a_loop(&graph, &fused, facts) {
         (graph, fused) = better;
     }
-    (graph, fused)
+    let twice = fused.iter().flat_map(|fused| fused.swapped.clone()).collect();
+    let one = |(fused, facts)| with_long_loops((graph.clone(), fused), facts, &twice);
+    fused.into_iter().zip(facts).map(one).collect()
 }
 
 /// A parameter that is written where it is read is bound once; which are not follows from the kernels of all targets.
@@ -56,16 +58,49 @@ fn with_a_loop(graph: &Graph, fused: &[Fused], facts: &[TargetFacts]) -> Option<
     })
 }
 
+/// The same with loops along lines that are too long for a thread of this target to go through by itself, where they take no more
+/// kernels, and none binds another parameter twice.
+fn with_long_loops(
+    (mut graph, mut fused): (Graph, Fused),
+    facts: &TargetFacts,
+    twice: &BTreeSet<ParamId>,
+) -> (Graph, Fused) {
+    let elements = |axes: &AxisSet| -> i64 {
+        axes.iter().filter_map(|axis| graph.axis(axis).extent.as_const()).product()
+    };
+    let reduces = graph.iter().filter(|(_, node)| matches!(node.kind, NodeKind::Reduce(..)));
+    let lines: BTreeSet<AxisSet> = reduces.map(|(id, _)| graph.written_out(id)).collect();
+    let long: Vec<AxisSet> = lines.into_iter().filter(|axes| elements(axes) > facts.unrolled_max).collect();
+    for axes in long {
+        let looped = Graph { looped: graph.looped.union(axes), ..graph.clone() };
+        let other = fuse(&looped, facts, twice);
+        let is_line = |group: &Group| {
+            let is_along = group.cols.iter().any(|axis| axes.contains(*axis));
+            !is_along || !lies_side_by_side(&looped, group)
+        };
+        let is_allowed = other.groups.len() <= fused.groups.len() && other.swapped.is_subset(twice);
+        if is_allowed && other.groups.iter().all(is_line) {
+            (graph, fused) = (looped, other);
+        }
+    }
+    (graph, fused)
+}
+
 /// Elements of the shortest rows that are worth a team, if they lie in a line.
 const LINE_MIN: i64 = 16;
 
-/// Whether rows are short, and do not lie side by side in all that is read and written.
+/// Whether rows are short, and do not lie side by side.
 fn is_narrow(graph: &Graph, group: &Group) -> bool {
-    let cols: AxisSet = group.cols.iter().copied().collect();
     let len = DimExpr::product(group.cols.iter().map(|&axis| &graph.axis(axis).extent));
-    let short = !cols.is_empty() && len.as_const().is_some_and(|len| len < LINE_MIN);
+    let short = !group.cols.is_empty() && len.as_const().is_some_and(|len| len < LINE_MIN);
+    short && !lies_side_by_side(graph, group)
+}
+
+/// Whether rows lie side by side in all that is read and written.
+fn lies_side_by_side(graph: &Graph, group: &Group) -> bool {
+    let cols: AxisSet = group.cols.iter().copied().collect();
     let next = group.order.last().copied();
     let reads = group.loads.iter().all(|load| lies_beside(&load_order(graph, *load), cols, next));
     let beside = |store: &Store| !group.is_of_elements(store) || lies_beside(&store.order, cols, next);
-    short && !(reads && group.stores.iter().all(beside))
+    reads && group.stores.iter().all(beside)
 }

@@ -2,7 +2,7 @@
 
 use fusion_compiler::ir::plan::Target;
 
-use crate::{check, plan};
+use crate::{check, check_on, plan};
 
 #[test]
 fn what_lies_elsewhere_than_innermost_is_looped() {
@@ -36,24 +36,28 @@ fn what_is_picked_of_a_looped_dim_is_read_where_it_is() {
 #[test]
 fn what_would_be_written_out_too_far_is_looped() {
     check("pub fn f(x: f32[N, A = 8, C = 9]) -> f32[N] { max(prod(x, C), A) }", &["[N, A] x -> result"]);
-    check(
-        "pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] {\n    softmax(\n    layer_norm(x, W), H)\n}",
-        &[
-            "[H] x -> sum sum",
-            "[W, H] x sum sum -> result",
-            "3:5 sum: what uses it is not made of whole rows along `W`, one after another or side by side in what is read and written",
-            "3:5 sum: what uses it is not made of whole rows along `W`, one after another or side by side in what is read and written",
-        ],
-    );
-    check(
-        "pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] {\n    softmax(\n    softmax(x, W), H)\n}",
-        &[
-            "[H] x -> max sum",
-            "[W, H] x max sum -> result",
-            "3:5 max: what uses it is not made of whole rows along `W`, one after another or side by side in what is read and written",
-            "3:5 sum: what uses it is not made of whole rows along `W`, one after another or side by side in what is read and written",
-        ],
-    );
+    // The rows along `W` are short enough to be written out, where that is as fast.
+    for (target, first) in [(Target::Ptx, "[H]"), (Target::Wgsl, "[H]"), (Target::Cpu, "[H, W]")] {
+        for (inner, values) in [("layer_norm(x, W)", ["sum", "sum"]), ("softmax(x, W)", ["max", "sum"])] {
+            let stored = |value| {
+                format!(
+                    "3:5 {value}: what uses it is not made of whole rows along `W`, one after another or side by side in what is read \
+                     and written"
+                )
+            };
+            let [a, b] = values;
+            let expect = [
+                format!("{first} x -> {a} {b}"),
+                format!("[W, H] x {a} {b} -> result"),
+                stored(a),
+                stored(b),
+            ];
+            let source = format!(
+                "pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] {{\n    softmax(\n    {inner}, H)\n}}"
+            );
+            check_on(target, &source, &expect.each_ref().map(String::as_str));
+        }
+    }
 }
 
 /// Where it is one kernel, or a loop makes no fewer, each thread goes through the dim by itself.
@@ -83,4 +87,31 @@ fn what_lies_innermost_is_written_out() {
             "4:11 result: no result before has these dims in this order",
         ],
     );
+}
+
+/// Vectors of the CPU hold elements that lie side by side: along lines longer than one it goes in loops, where they take no more
+/// kernels.
+#[test]
+fn lines_of_several_vectors_are_looped_on_the_cpu() {
+    for (source, on_cpu) in [
+        ("pub fn f(x: f32[N, C = 8]) -> f32[N] { sum(x, C) }", &["pointwise"][..]),
+        ("pub fn f(x: f32[N, C = 9]) -> f32[N] { sum(x, C) }", &["row"]),
+        ("pub fn f(x: f32[N, C = 64]) -> f32[N, C] { softmax(x, C) }", &["row"]),
+        ("pub fn f(x: f32[N, A = 2, C = 5]) -> f32[N] { sum(x, (A, C)) }", &["row"]),
+        // Side by side.
+        ("pub fn f(x: f32[C = 16, N]) -> f32[N] { sum(x, C) }", &["pointwise"]),
+        // One kernel where loops make two.
+        (
+            "pub fn f(x: f32[N, A = 16, C = 2]) -> f32[N] { max(sum(x, C), A) - sum(max(x, A), C) }",
+            &["pointwise"],
+        ),
+    ] {
+        for (target, expect) in
+            [(Target::Cpu, on_cpu), (Target::Ptx, &["pointwise"]), (Target::Wgsl, &["pointwise"])]
+        {
+            let plan = plan(source, target);
+            let schedules: Vec<&str> = plan.summary.groups.iter().map(|group| &*group.schedule).collect();
+            assert_eq!(schedules, expect, "{source} on {target:?}");
+        }
+    }
 }

@@ -27,6 +27,10 @@ const RESULT: char = 'w';
 /// … and their partial results.
 const PART: char = 'a';
 
+/// What a known number of lanes is called where LLVM is not to know it: it writes out short loops before it looks for vectors. Sums of
+/// 48 elements took 9.0 ns a row so, and 5.0 with this.
+const HIDDEN: &str = "n";
+
 /// What processors have ways of their own for.
 const OPS: &str = "ops";
 
@@ -309,7 +313,7 @@ impl Emitter<'_> {
         run: &VectorLoop,
         (streamed, fetched): (&[usize], &[usize]),
     ) {
-        let is_short = len.parse::<usize>().is_ok_and(|len| len <= FETCH_LANES);
+        let is_short = known(len).is_some_and(|len| len <= FETCH_LANES);
         if streamed.is_empty() && (fetched.is_empty() || is_short) {
             self.fetch(out, fetched, "p");
             out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"))));
@@ -363,7 +367,11 @@ impl Emitter<'_> {
 
     /// Groups of lanes, in the order that `FOLD_LANES` documents.
     fn groups(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
-        let known = len.parse::<usize>().ok();
+        let known = known(len);
+        let len = if known.is_some() { HIDDEN } else { len };
+        if let Some(known) = known {
+            out.line(format_args!("let {HIDDEN} = black_box({known}usize);"));
+        }
         let mut last = None;
         for lanes in FOLD_LANES {
             let longer = last.replace(lanes);
@@ -544,6 +552,11 @@ impl Emitter<'_> {
             None => self.element(at),
         }
     }
+}
+
+/// A number of lanes, if it is a literal.
+fn known(len: &str) -> Option<usize> {
+    len.strip_suffix("usize")?.parse().ok()
 }
 
 fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
