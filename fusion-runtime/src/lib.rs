@@ -44,7 +44,7 @@ pub mod __private {
 
     pub use crate::__cpu_fns as cpu_fns;
     pub use crate::device::cpu::fetch::fetch;
-    pub use crate::device::cpu::stream::stream;
+    pub use crate::device::cpu::stream::{stream, tiles};
     pub use crate::float_ops::{FloatOps, Fused, Separate};
     pub use crate::kernel::{
         Code, CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, StaticPlan, doubles, fold_lanes,

@@ -17,6 +17,7 @@ use crate::ir::kernel::{At, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, 
 use crate::target::Dialect;
 
 mod copies;
+mod folds;
 mod in_place;
 mod lanes;
 

@@ -5,31 +5,18 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::copies::{self, COPIES, VECTOR_LANES};
+use super::folds::{Combine, PART, RESULT};
 use super::{Emitter, memory, names, scalar, tuple};
-use crate::emit::{Writer, fill, template};
+use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{
-    At, BufferId, Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Kernel, Lanes, SharedId, Stmt, Value,
-};
-use crate::ir::ops::Op;
-use crate::target::Dialect;
+use crate::ir::kernel::{At, BufferId, Expr, Fold, Kernel, Lanes, SharedId, Stmt, Value};
 
-/// Lanes that are streamed at a time: enough that a vector loop pays, and so few lines of a cache that reads of memory and writes to
-/// it overlap. 2²⁴ elements of `relu(a + b) * c` took 7.6 ms, with 512 lanes 10.1, and 10.4 where stores were left to the caches.
+/// Lanes that are streamed at a time: a tile of the runtime.
 const STREAM_LANES: usize = 64;
 
 /// Statements of a lane, loads and stores included, beside which memory is what a loop waits for. Of more, stores are better left to
 /// the caches, which do their work beside the arithmetic: 2²⁴ elements of gelu took 8.1 ms when streamed, else 6.4.
 const STREAMED_MAX: usize = 16;
-
-/// What the results of folds are called, each an array of one.
-const RESULT: char = 'w';
-/// … and their partial results.
-const PART: char = 'a';
-
-/// What a known number of lanes is called where LLVM is not to know it: it writes out short loops before it looks for vectors. Sums of
-/// 48 elements took 9.0 ns a row so, and 5.0 with this.
-const HIDDEN: &str = "n";
 
 /// What processors have ways of their own for.
 const OPS: &str = "ops";
@@ -53,27 +40,18 @@ pub(super) enum Place {
 }
 
 /// A loop as its function is called.
-struct VectorLoop<'a> {
-    streams: Vec<Stream>,
+pub(super) struct VectorLoop<'a> {
+    pub(super) streams: Vec<Stream>,
     /// Whether its lanes ask for their numbers.
     counts: bool,
-    combines: Vec<Combine<'a>>,
+    pub(super) combines: Vec<Combine<'a>>,
     /// What it uses that was made before it.
     captured: Vec<String>,
 }
 
-/// What combines two partial results, as a function `f0`, `f1`, …
-struct Combine<'a> {
-    number: usize,
-    fold: &'a Fold,
-    captured: Vec<String>,
-    /// Whether there is one partial result, which LLVM takes apart as it likes: integers are the same in any order.
-    is_one: bool,
-}
-
 impl VectorLoop<'_> {
     /// A call for lanes of these runs, into partial results, or the results themselves.
-    fn call(&self, count: &str, first: &str, run: impl Fn(usize) -> String) -> String {
+    pub(super) fn call(&self, count: &str, first: &str, run: impl Fn(usize) -> String) -> String {
         let mut args = vec![count.to_owned()];
         args.extend(self.counts.then(|| first.to_owned()));
         args.extend((0..self.streams.len()).map(run));
@@ -83,26 +61,6 @@ impl VectorLoop<'_> {
         args.extend(self.combines.iter().enumerate().map(part));
         args.extend_from_slice(&self.captured);
         format!("lanes({})", args.join(", "))
-    }
-}
-
-impl Combine<'_> {
-    fn call(&self, left: &str, right: &str) -> String {
-        let captured = self.captured.iter().map(String::as_str);
-        let args: Vec<&str> = [left, right].into_iter().chain(captured).collect();
-        format!("f{}({})", self.number, args.join(", "))
-    }
-
-    /// The partial result of a lane.
-    fn of_lane(&self) -> String {
-        format!("a{}[{}]", self.number, if self.is_one { "0" } else { "j" })
-    }
-
-    /// The statement that combines the result with what the partial results make together.
-    fn gather(&self) -> String {
-        let (both, result) = (self.call("left", "right"), format!("{RESULT}{}[0]", self.number));
-        let all = format!("fold_lanes(&mut a{}, |left, right| {both})", self.number);
-        format!("{result} = {};", self.call(&result, &all))
     }
 }
 
@@ -141,24 +99,6 @@ impl Emitter<'_> {
                 _ => self.folded(out, &len, &run, &fetched),
             }
         });
-    }
-
-    /// What combines two partial results.
-    fn combine<'a>(&self, out: &mut Writer, number: usize, fold: &'a Fold) -> Combine<'a> {
-        let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
-        self.body(&mut inside, &fold.body);
-        inside.line(tuple(&self.said.operands(&fold.results)));
-        let made = fold.body.iter().flat_map(Stmt::made);
-        let own = made.chain(fold.left.clone()).chain(fold.right.clone()).collect();
-        let (captured, types) = self.captured(&inside.text, &own);
-        let part = tuple(&self.scalars(&fold.out));
-        let [left, right] =
-            [&fold.left, &fold.right].map(|values| format!("{}: {part}", tuple(&names(values))));
-        let params = [left, right].into_iter().chain(types).collect::<Vec<_>>().join(", ");
-        out.line("#[inline(always)]");
-        out.block(format_args!("fn f{number}({params}) -> {part} {{"), |out| out.text += &inside.text);
-        let is_one = matches!(*fold.out, [out] if self.kernel.ty(out).dtype.is_int());
-        Combine { number, fold, captured, is_one }
     }
 
     /// The loop: a function `lanes` of how many lanes, the number of the first if they ask for it, the runs, the
@@ -211,20 +151,6 @@ impl Emitter<'_> {
         VectorLoop { streams, counts, combines, captured }
     }
 
-    /// The statement that puts what a lane has into its partial result.
-    fn put(&self, combine: &Combine<'_>) -> String {
-        let Fold { over, times, .. } = combine.fold;
-        let (part, own) = (combine.of_lane(), self.said.operands(over));
-        match times {
-            None => format!("{part} = {};", combine.call(&part, &tuple(&own))),
-            Some(times) => {
-                let args = [own[0].clone(), self.said.operand(*times), format!("{part}.0")];
-                let sum = fill(template(self.kernel, Dialect::Cpu, Op::Fma, over), &args, &[]);
-                format!("{part}.0 = {sum};")
-            }
-        }
-    }
-
     /// The part of a loop that whole groups of vectors go through, each group side by side.
     fn copies(
         &self,
@@ -275,11 +201,11 @@ impl Emitter<'_> {
         }
     }
 
-    fn as_chunks(&self, stream: &Stream) -> &'static str {
+    pub(super) fn as_chunks(&self, stream: &Stream) -> &'static str {
         if self.is_written(stream) { "as_chunks_mut" } else { "as_chunks" }
     }
 
-    fn borrow(&self, stream: &Stream) -> &'static str {
+    pub(super) fn borrow(&self, stream: &Stream) -> &'static str {
         if self.is_written(stream) { "&mut " } else { "&" }
     }
 
@@ -296,17 +222,17 @@ impl Emitter<'_> {
     }
 
     /// A line that asks for what comes after these runs, `{name}0`, `{name}1`, ….
-    fn fetch(&self, out: &mut Writer, fetched: &[usize], name: &str) {
+    pub(super) fn fetch(&self, out: &mut Writer, fetched: &[usize], name: &str) {
         if !fetched.is_empty() {
             let runs: Vec<String> = fetched.iter().map(|i| format!("fetch(&*{name}{i});")).collect();
             out.line(format_args!("if fetches {{ {} }}", runs.join(" ")));
         }
     }
 
-    /// A call of a loop, or one for each strip of its lanes: where what it only writes is to go around the caches, it is written
-    /// to a tile first, which is stored so, and where memory is to be asked for ahead, that is done for a strip at a time. There is
-    /// one call for all, since it becomes the loop.
-    fn strips(
+    /// A call of a loop, or one for each strip of its lanes, where memory is to be asked for ahead. What it only writes goes around the
+    /// caches, if it is to, as far as it fills lines of theirs: a tile of so many lanes that LLVM makes straight code of it, and keeps
+    /// it in registers until it is stored.
+    pub(super) fn strips(
         &self,
         out: &mut Writer,
         len: &str,
@@ -319,120 +245,61 @@ impl Emitter<'_> {
             out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"))));
             return;
         }
-        for &i in streamed {
-            let element = self.element_of_run(&run.streams[i]);
-            out.line(format_args!("let mut o{i} = [0 as {element}; {STREAM_LANES}];"));
+        let strip = if fetched.is_empty() {
+            len.into()
+        } else {
+            format!("if fetches {{ {FETCH_LANES} }} else {{ {len} }}")
+        };
+        out.line(format_args!("let strip = {strip};"));
+        let ranges: Vec<String> = streamed.iter().map(|i| format!("tiles(p{i})")).collect();
+        if let Some((first, others)) = ranges.split_first() {
+            let alike = others.iter().map(|other| format!(" && {other} == {first}")).collect::<String>();
+            out.line(format_args!("let tiles = if streams{alike} {{ {first} }} else {{ 0..0 }};"));
         }
-        let strips = [("streams", STREAM_LANES, streamed), ("fetches", FETCH_LANES, fetched)];
-        let some = strips.iter().filter(|(.., runs)| !runs.is_empty());
-        let some: String = some.map(|(which, lanes, _)| format!("if {which} {{ {lanes} }} else ")).collect();
-        out.line(format_args!("let strip = {some}{{ {len} }};"));
         out.line("let mut start = 0;");
         out.block(format_args!("while start < {len} {{"), |out| {
-            out.line(format_args!("let count = usize::min({len} - start, strip);"));
-            for (i, stream) in run.streams.iter().enumerate() {
-                out.line(format_args!("let q{i} = {}p{i}[start..][..count];", self.borrow(stream)));
-            }
-            self.fetch(out, fetched, "q");
-            let of_strip = |i: usize| {
-                if streamed.contains(&i) {
-                    format!("if streams {{ &mut o{i}[..count] }} else {{ &mut *q{i} }}")
-                } else {
-                    format!("q{i}")
-                }
+            let end = if streamed.is_empty() {
+                len.into()
+            } else {
+                out.block("if tiles.contains(&start) {", |out| {
+                    self.tile(out, run, (streamed, fetched));
+                    out.line("continue;");
+                });
+                format!("(if start < tiles.start {{ tiles.start }} else {{ {len} }})")
             };
-            out.line(format_args!("{};", run.call("count", "start", of_strip)));
-            if !streamed.is_empty() {
-                let stores: Vec<String> =
-                    streamed.iter().map(|i| format!("stream(q{i}, &o{i}[..count]);")).collect();
-                out.line(format_args!("if streams {{ {} }}", stores.join(" ")));
-            }
+            out.line(format_args!("let count = usize::min({end} - start, strip);"));
+            self.runs_from_start(out, run, "count", fetched);
+            out.line(format_args!("{};", run.call("count", "start", |i| format!("q{i}"))));
             out.line("start += count;");
         });
     }
 
-    /// Calls of a loop whose lanes make something together.
-    fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
-        for (f, combine) in run.combines.iter().enumerate() {
-            out.line(format_args!("let mut {RESULT}{f} = [{}];", self.identity(combine)));
+    /// A tile from `start` on.
+    fn tile(&self, out: &mut Writer, run: &VectorLoop, (streamed, fetched): (&[usize], &[usize])) {
+        let count = STREAM_LANES.to_string();
+        self.runs_from_start(out, run, &count, fetched);
+        for &i in streamed {
+            let element = self.element_of_run(&run.streams[i]);
+            out.line(format_args!("let mut o{i} = [0 as {element}; {count}];"));
         }
-        if run.combines.iter().all(|combine| combine.is_one) {
-            self.strips(out, len, run, (&[], fetched));
-        } else {
-            self.groups(out, len, run, fetched);
-        }
-        let all = (0..run.combines.len()).map(|f| format!("{RESULT}{f}[0]"));
-        out.line(tuple(&all.collect::<Vec<_>>()));
+        let run_of = |i| if streamed.contains(&i) { format!("&mut o{i}") } else { format!("q{i}") };
+        out.line(format_args!("{};", run.call(&count, "start", run_of)));
+        let stores: Vec<String> = streamed.iter().map(|i| format!("stream(q{i}, &o{i});")).collect();
+        out.line(stores.join(" "));
+        out.line(format_args!("start += {count};"));
     }
 
-    /// Groups of lanes, in the order that `FOLD_LANES` documents.
-    fn groups(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
-        let known = known(len);
-        let len = if known.is_some() { HIDDEN } else { len };
-        if let Some(known) = known {
-            out.line(format_args!("let {HIDDEN} = black_box({known}usize);"));
-        }
-        let mut last = None;
-        for lanes in FOLD_LANES {
-            let longer = last.replace(lanes);
-            let rounds = known.map(|len| longer.map_or(len, |longer| len % longer) / lanes);
-            if rounds != Some(0) {
-                let fetched = if longer.is_none() { fetched } else { &[] };
-                self.groups_of(out, len, (lanes, longer), run, fetched);
-            }
-        }
-    }
-
-    /// Groups of so many lanes, of what longer ones leave: the runs `p0`, `p1`, …, of which they leave less.
-    fn groups_of(
-        &self,
-        out: &mut Writer,
-        len: &str,
-        (lanes, longer): (usize, Option<usize>),
-        run: &VectorLoop,
-        fetched: &[usize],
-    ) {
+    /// So many elements of the runs from `start` on: `q0`, `q1`, ….
+    fn runs_from_start(&self, out: &mut Writer, run: &VectorLoop, count: &str, fetched: &[usize]) {
         for (i, stream) in run.streams.iter().enumerate() {
-            let chunks = self.as_chunks(stream);
-            out.line(format_args!("let (q{i}, p{i}) = p{i}.{chunks}::<{lanes}>();"));
+            out.line(format_args!("let q{i} = {}p{i}[start..][..{count}];", self.borrow(stream)));
         }
-        let (open, rounds, first) = match longer {
-            None => (
-                format!("for strip in (0..{len} / {lanes}).step_by({FOLD_ROUNDS}) {{"),
-                format!("strip..usize::min(strip + {FOLD_ROUNDS}, {len} / {lanes})"),
-                format!("round * {lanes}"),
-            ),
-            Some(longer) => (
-                format!("if {len} % {longer} / {lanes} > 0 {{"),
-                format!("0..{len} % {longer} / {lanes}"),
-                format!("{len} / {longer} * {longer} + round * {lanes}"),
-            ),
-        };
-        let several = || run.combines.iter().filter(|combine| !combine.is_one);
-        out.block(open, |out| {
-            for combine in several() {
-                let identity = self.identity(combine);
-                out.line(format_args!("let mut {PART}{} = [{identity}; {lanes}];", combine.number));
-            }
-            out.block(format_args!("for round in {rounds} {{"), |out| {
-                for (i, stream) in run.streams.iter().enumerate() {
-                    out.line(format_args!("let p{i} = {}q{i}[round];", self.borrow(stream)));
-                }
-                self.fetch(out, fetched, "p");
-                out.line(format_args!("{};", run.call(&lanes.to_string(), &first, |i| format!("p{i}"))));
-            });
-            several().for_each(|combine| out.line(combine.gather()));
-        });
-    }
-
-    /// The result of no lanes.
-    fn identity(&self, combine: &Combine<'_>) -> String {
-        tuple(&self.said.operands(&combine.fold.identity))
+        self.fetch(out, fetched, "q");
     }
 
     /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,
     /// constants that are kept, buffers, and operations that processors have ways of their own for.
-    fn captured(&self, text: &str, own: &FxHashSet<Value>) -> (Vec<String>, Vec<String>) {
+    pub(super) fn captured(&self, text: &str, own: &FxHashSet<Value>) -> (Vec<String>, Vec<String>) {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let words: BTreeSet<&str> = words.collect();
         let typed = |name: &str| {
@@ -462,7 +329,7 @@ impl Emitter<'_> {
         words.into_iter().filter_map(typed).unzip()
     }
 
-    fn scalars(&self, values: &[Value]) -> Vec<&'static str> {
+    pub(super) fn scalars(&self, values: &[Value]) -> Vec<&'static str> {
         values.iter().map(|value| scalar(self.kernel.ty(*value).dtype)).collect()
     }
 
@@ -555,7 +422,7 @@ impl Emitter<'_> {
 }
 
 /// A number of lanes, if it is a literal.
-fn known(len: &str) -> Option<usize> {
+pub(super) fn known(len: &str) -> Option<usize> {
     len.strip_suffix("usize")?.parse().ok()
 }
 
