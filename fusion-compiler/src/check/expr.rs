@@ -385,9 +385,16 @@ fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) ->
     diag::mixed(what, left.0, right.0, mend(left, right))
 }
 
-/// The cast that makes two dtypes one: of the integer to the float, of what is less exact to `f64`, of the integer with fewer bits,
-/// else of the right to the left.
+/// What makes two dtypes one: a whole number without the suffix that gave it one; else the cast of the integer to the float, of what is
+/// less exact to `f64`, of the integer with fewer bits, or of the right to the left.
 fn mend(left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> String {
+    let number = [left, right].into_iter().find_map(|(_, operand)| match operand.kind {
+        Some(ExprKind::Int(value, Some(_))) => Some(value),
+        Some(_) | None => None,
+    });
+    if let Some(number) = number {
+        return number.to_string();
+    }
     let widens = left.0.is_int() && right.0.is_int() && left.0.size() < right.0.size();
     let to_right = right.0.is_float() && left.0 != DType::F64 || widens;
     let (side, dtype) = if to_right { (left.1, right.0) } else { (right.1, left.0) };

@@ -6,6 +6,7 @@ fuse! {
     pub fn mixed(x: f32[N], k: i32[N]) -> f32[N] { x + k }
     pub fn mixed_ints(k: i32[N], u: u32[N]) -> i32[N] { k * u }
     pub fn mixed_expression(x: f32[N], k: i32[N]) -> f32[N] { x * (k + 1) }
+    pub fn mixed_suffixes(x: f32[N], k: i32[N]) -> f32[N] { x * 3u32 + (2u32 * k) as f32 }
     pub fn mixed_branches(x: f32[N], k: i32[N]) -> f32[N] { if x > 0.0 { x } else { k } }
     pub fn number_and_bool(x: f32[N], on: bool) -> f32[N] { x * on }
     pub fn literal_and_bool(on: bool, x: f32[N]) -> f32[N] { if on == 1 { x } else { -x } }
