@@ -87,20 +87,18 @@ pub(super) fn merges(
 }
 
 fn from_mean(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
-    let product = combined(graph, reduce, Reduce::Dot);
-    let (axes, term) = product.or_else(|| combined(graph, reduce, Reduce::Sum))?;
-    let factors = match product {
-        Some(_) => graph.node(reduce).args.as_slice().try_into().ok(),
-        None => operands(graph, term, Op::Mul),
-    };
-    let (distance, squares) = match factors {
-        Some([distance, same]) if distance == same => (distance, true),
-        Some(_) | None => (term, false),
+    let (axes, distance, squares) = match combined(graph, reduce, Reduce::Dot) {
+        Some((axes, [distance, same])) => (distance == same).then_some((axes, distance, true))?,
+        None => {
+            let (axes, [term]) = combined(graph, reduce, Reduce::Sum)?;
+            let square = operands(graph, term, Op::Mul).filter(|[distance, same]| distance == same);
+            square.map_or((axes, term, false), |[distance, _]| (axes, distance, true))
+        }
     };
     let [of, mean] = operands(graph, distance, Op::Sub)?;
     let [sum, count] = operands(graph, mean, Op::Div)?;
     let all_elements =
-        combined(graph, sum, Reduce::Sum)? == (axes, of) && is_count(graph, group, count, axes);
+        combined(graph, sum, Reduce::Sum)? == (axes, [of]) && is_count(graph, group, count, axes);
     (known.contains(&sum) && all_elements).then_some(Merge::FromMean {
         reduce,
         squares,
@@ -111,7 +109,7 @@ fn from_mean(graph: &Graph, group: &Group, reduce: NodeId, known: &[NodeId]) -> 
 }
 
 fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
-    let (axes, exponential) = combined(graph, reduce, Reduce::Sum)?;
+    let (axes, [exponential]) = combined(graph, reduce, Reduce::Sum)?;
     let [difference] = operands(graph, exponential, Op::Exp)?;
     let [of, shift] = operands(graph, difference, Op::Sub)?;
     let most = match operands(graph, shift, Op::Select) {
@@ -120,7 +118,7 @@ fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge
     };
     let zero = |[_, zero, _]: [NodeId; 3]| is_zero(graph, zero);
     let finite = operands(graph, shift, Op::Select).is_none_or(zero);
-    let all_elements = largest(graph, most)? == (axes, of);
+    let all_elements = largest(graph, most)? == (axes, [of]);
     (finite && known.contains(&most) && all_elements).then_some(Merge::Exponentials {
         reduce,
         difference,
@@ -130,22 +128,22 @@ fn exponentials(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge
 }
 
 /// What the largest is taken of, and along which axes.
-fn largest(graph: &Graph, id: NodeId) -> Option<(AxisSet, NodeId)> {
+fn largest(graph: &Graph, id: NodeId) -> Option<(AxisSet, [NodeId; 1])> {
     combined(graph, id, Reduce::Max).or_else(|| combined(graph, id, Reduce::MaxNum))
 }
 
 fn distances(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
-    let (axes, difference) = combined(graph, reduce, Reduce::Sum)?;
+    let (axes, [difference]) = combined(graph, reduce, Reduce::Sum)?;
     let [of, most] = operands(graph, difference, Op::Sub)?;
-    let all_elements = largest(graph, most)? == (axes, of);
+    let all_elements = largest(graph, most)? == (axes, [of]);
     (known.contains(&most) && all_elements).then_some(Merge::Distances { reduce, difference, most })
 }
 
 fn places(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
-    let (axes, place) = reduced(graph, reduce, Reduce::Min)?;
+    let (axes, [place]) = reduced(graph, reduce, Reduce::Min)?;
     let [found, _, instead] = operands(graph, place, Op::Select)?;
     let [of, most] = extreme(graph, found)?;
-    let same_row = |how| reduced(graph, most, how) == Some((axes, of));
+    let same_row = |how| reduced(graph, most, how) == Some((axes, [of]));
     let is_of_row = same_row(Reduce::Max) || same_row(Reduce::Min);
     let is_same = graph.node(instead).axes.minus(axes) == graph.node(instead).axes;
     (is_of_row && is_same && known.contains(&most)).then_some(Merge::Places { reduce, found, instead, most })
@@ -159,15 +157,17 @@ fn extreme(graph: &Graph, found: NodeId) -> Option<[NodeId; 2]> {
 }
 
 /// The axes that floats are combined along in this way, and what is combined.
-fn combined(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, NodeId)> {
+fn combined<const N: usize>(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, [NodeId; N])> {
     reduced(graph, id, how).filter(|_| graph.node(id).dtype == DType::F32)
 }
 
 /// The same of any type.
-fn reduced(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, NodeId)> {
+fn reduced<const N: usize>(graph: &Graph, id: NodeId, how: Reduce) -> Option<(AxisSet, [NodeId; N])> {
     let node = graph.node(id);
     match node.kind {
-        NodeKind::Reduce(reduce, axes) if reduce == how => Some((axes, node.args[0])),
+        NodeKind::Reduce(reduce, axes) if reduce == how => {
+            Some((axes, node.args.as_slice().try_into().ok()?))
+        }
         NodeKind::Reduce(..)
         | NodeKind::Input(_)
         | NodeKind::Scalar(_)
