@@ -50,36 +50,3 @@ fn threads_do_not_change_the_bits() {
         assert!(all.iter().all(|bits| *bits == all[0]), "{n} rows of {d}");
     }
 }
-
-fuse! {
-    pub(self) fn fused(x: f32[N], y: f32[N], z: f32[N]) -> f32[N] { fma(x, y, z) }
-    pub(self) fn along(x: f32[N, D], y: f32[N, D]) -> f32[N] { sum(x * y, D) }
-    pub(self) fn across(x: f32[D, N], y: f32[D, N]) -> f32[N] { sum(x * y, D) }
-}
-
-/// A sum of products takes each as `fma` does: of a square that is not an `f32`, what was rounded off is left when it is taken away.
-#[test]
-fn products_are_rounded_with_their_sums() {
-    let (x, square) = (1.0 + (-13_f32).exp2(), 1.0 + (-12_f32).exp2());
-    // As far apart as what a thread of any device has in one sum of its own, of rows and of columns.
-    let (n, d, [of_row, of_column]) = (8, 512, [256, 64]);
-    on_devices(|device| {
-        let one = |x: f32| Tensor::from_slice(device, &[x], [1]);
-        let left = fused(&one(x)?, &one(-x)?, &one(square)?)?.to_vec()?[0];
-        let mut elements = [vec![0.0; n * d], vec![0.0; n * d]];
-        let mut beside = elements.clone();
-        for i in 0..n {
-            for (times, signed) in [(0, x), (1, -x)] {
-                let [at, across] = [i * d + times * of_row, times * of_column * n + i];
-                (elements[0][at], elements[1][at]) = (x, signed);
-                (beside[0][across], beside[1][across]) = (x, signed);
-            }
-        }
-        let tensor = |of: &[f32], shape| Tensor::from_slice(device, of, shape);
-        let [a, b] = [&elements[0], &elements[1]].map(|of| tensor(of, [n, d]));
-        assert_eq!(along(&a?, &b?)?.to_vec()?, vec![left; n], "{device}: rows");
-        let [a, b] = [&beside[0], &beside[1]].map(|of| tensor(of, [d, n]));
-        assert_eq!(across(&a?, &b?)?.to_vec()?, vec![left; n], "{device}: columns");
-        Ok(())
-    });
-}

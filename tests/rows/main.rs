@@ -15,6 +15,7 @@ mod elsewhere;
 mod lengths;
 mod losses;
 mod picks;
+mod products;
 mod results;
 mod split;
 

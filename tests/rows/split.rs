@@ -32,18 +32,6 @@ fuse! {
     pub(crate) fn shares(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
     pub(crate) fn normal(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { layer_norm(x, D) * gamma }
 
-    // Beside the squares of distances from the mean, what else they are factors of.
-    pub(crate) fn products(x: f32[N, D], y: f32[N, D]) -> (f32[N], f32[N]) {
-        let d = x - mean(x, D);
-        (sum(d * y, D), sum(d * d, D))
-    }
-    pub(crate) fn covariance(x: f32[N, D], y: f32[N, D]) -> f32[N] {
-        sum((x - mean(x, D)) * (y - mean(y, D)), D)
-    }
-    pub(crate) fn column_covariance(x: f32[D, N], y: f32[D, N]) -> f32[N] {
-        sum((x - mean(x, D)) * (y - mean(y, D)), D)
-    }
-
     // Operands that lack the row, or all but the innermost dim of it.
     pub(crate) fn weighted(x: f32[N, D], y: f32[D], z: f32[N]) -> f32[] { sum(x * y * z) }
     pub(crate) fn weighted_mean(x: f32[N, D], y: f32[D]) -> f32[] {
@@ -571,32 +559,6 @@ fn sums_are_accurate() {
             let got = all_sums(&host.on(device)?)?.0.item()?;
             let error = (f64::from(got) - sum.value).abs() / sum.magnitude;
             assert!(error <= most, "{device}: sum of {len} is off by {error:e}");
-        }
-        Ok(())
-    });
-}
-
-/// Of rows whose second half is larger than the first, so that parts have other means than rows. All sums are exact.
-#[test]
-fn products_of_distances_from_a_mean() {
-    on_devices(|device| {
-        for (n, d) in [(1, 40_000), (3, 100_000), (1, 1 << 20)] {
-            let step = |row: usize, i: usize| if i < d / 2 { 0.0 } else { (row + 1) as f32 };
-            let of_rows: Vec<f32> = (0..n * d).map(|i| step(i / d, i % d)).collect();
-            let of_columns: Vec<f32> = (0..n * d).map(|i| step(i % n, i / n)).collect();
-            let expected: Vec<f32> = (1..=n).map(|row| (row * row * d / 4) as f32).collect();
-            let near = |got: Vec<f32>, what: &str| {
-                let is_near = |(got, expected): (&f32, &f32)| (got - expected).abs() <= 1e-5 * expected;
-                let all = got.iter().zip(&expected).all(is_near);
-                assert!(all, "{device}: {what} of {n} rows of {d}: {got:?}, not {expected:?}");
-            };
-            let x = Tensor::from_slice(device, &of_rows, [n, d])?;
-            let (products, squares) = products(&x, &x)?;
-            near(products.to_vec()?, "products");
-            near(squares.to_vec()?, "squares");
-            near(covariance(&x, &x.clone())?.to_vec()?, "covariance");
-            let x = Tensor::from_slice(device, &of_columns, [d, n])?;
-            near(column_covariance(&x, &x)?.to_vec()?, "covariance of columns");
         }
         Ok(())
     });

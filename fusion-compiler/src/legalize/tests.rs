@@ -207,20 +207,8 @@ fn folds_of_lanes_stay() {
     let one = |value| vec![value];
     let (identity, results) = (one(low), one(both));
     let (over, left, right, out) = (one(over), one(left), one(right), one(out));
-    top.push(Stmt::Vector {
-        len: n,
-        body: vector,
-        folds: vec![Fold {
-            over,
-            times: None,
-            identity,
-            left,
-            right,
-            body: function,
-            results,
-            out: out.clone(),
-        }],
-    });
+    let fold = Fold { over, times: None, identity, left, right, body: function, results, out: out.clone() };
+    top.push(Stmt::Vector { len: n, body: vector, folds: vec![fold] });
     top.push(Stmt::Store(At::new(BufferId(1), zero), out[0]));
     let kernel = legal(kernel(1, types, uniforms, top), Dialect::Cpu);
     let Some(Stmt::Vector { folds, .. }) = kernel.body.iter().rev().nth(1) else {

@@ -307,9 +307,9 @@ fn on_gpu(
     let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, in_row: None };
     let part = PartSteps::new(&mut body, shape, &rows);
     for run in runs(work, Runs::Fewest) {
-        in_registers(work, &mut body, &elements(work, &run), &row);
+        in_registers(work, &mut body, &run.elements(work), &row);
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
-        let terms = terms(work, &mut body, &run, &place);
+        let terms = run.terms_at(work, &mut body, &place);
         let inside = body.take_inner();
         let starts = run.identity(work, &mut body.top(), (lanes_of, lanes_of));
         let (stmts, mut made) =
@@ -425,13 +425,13 @@ impl Block<'_> {
     /// Goes through the rows once.
     fn combine(&mut self, body: &mut Body<'_>, run: &Run) {
         let work = self.work;
-        self.keep_of_rows(body, &elements(work, run));
+        self.keep_of_rows(body, &run.elements(work));
         let long = self.shape.cols().iter().filter(|dim| is_long(&dim.extent)).count();
         // Of the row first, and then of the strip of each loop that has some.
         let totals: Vec<Total> = (0..=long).map(|_| Total::new(work, body, run)).collect();
         let starts = self.start(body, &totals[0]);
         let (vars, place) = place(body, self.shape, (self.row.element, &self.row.coordinates), Lanes::Loop);
-        let terms = terms(work, body, run, &place);
+        let terms = run.terms_at(work, body, &place);
         let total = &totals[long];
         let so_far = total.recall(body, self.zero);
         let next = run.next(work, &mut body.inner(), &so_far, &terms);
@@ -570,16 +570,6 @@ fn place(
     let vars: Vec<Value> = shape.cols().iter().map(|_| body.top().declare(INDEX)).collect();
     let coordinates = rows.iter().chain(&vars).copied().collect();
     (vars, Place { element, coordinates, lanes, in_row: None })
-}
-
-/// What is combined, of the elements at a place.
-fn terms(work: &Work<'_>, body: &mut Body<'_>, run: &Run, place: &Place) -> Vec<Values> {
-    run.terms(work).map(|term| body.term(term, place)).collect()
-}
-
-/// The values of elements that a run is made of.
-fn elements(work: &Work<'_>, run: &Run) -> Vec<NodeId> {
-    run.terms(work).flatten().copied().collect()
 }
 
 /// What is stored.

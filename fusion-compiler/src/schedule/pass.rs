@@ -89,9 +89,7 @@ struct Visit {
 impl Pass<'_> {
     /// What is combined of all elements.
     pub(super) fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
-        let visit = self.visit(body, |pass, body, place| {
-            pass.run.terms(pass.work).map(|term| body.term(term, place)).collect()
-        });
+        let visit = self.visit(body, |pass, body, place| pass.run.terms_at(pass.work, body, place));
         let parts = self.run.reduces(self.work);
         // What the lanes of a vector loop make together is one value, and so are the largest and the sum of a thread.
         let lanes = match self.along {

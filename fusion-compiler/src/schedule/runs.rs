@@ -6,7 +6,7 @@
 //! again, so it is for rows that have to be read from afar. What is infinite or no number comes out as of two runs.
 
 use super::Work;
-use super::body::{combine, with_term};
+use super::body::{Body, Place, combine, with_term};
 use super::held::{reduce_of, steps};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};
@@ -59,9 +59,19 @@ impl Run {
 
     /// What it is made of: a term for each value that is combined alone, which is what the reduction takes of an element, and for
     /// each pair.
-    pub(super) fn terms<'a>(&'a self, work: &'a Work<'_>) -> impl Iterator<Item = &'a [NodeId]> {
+    fn terms<'a>(&'a self, work: &'a Work<'_>) -> impl Iterator<Item = &'a [NodeId]> {
         let alone = self.alone.iter().map(|&id| work.graph.node(id).args.as_slice());
         alone.chain(self.pairs.iter().map(|pair| std::slice::from_ref(&pair.x)))
+    }
+
+    /// The values of elements that it is made of.
+    pub(super) fn elements(&self, work: &Work<'_>) -> Vec<NodeId> {
+        self.terms(work).flatten().copied().collect()
+    }
+
+    /// The terms of the elements at a place.
+    pub(super) fn terms_at(&self, work: &Work<'_>, body: &mut Body<'_>, place: &Place) -> Vec<Values> {
+        self.terms(work).map(|term| body.term(term, place)).collect()
     }
 
     /// How the parts of what is so far are combined, in the order of `made`.

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::kernel::STREAM_LANES;
 
 use super::launch::Work;
 use crate::kernel::{CpuBuffer, Word};
@@ -76,23 +77,19 @@ pub(super) fn run(work: &Work<'_>, first: usize, end: usize) {
     }
 }
 
-/// Elements that are stored at a time: enough that a vector loop pays, and so few lines of a cache that reads of memory and writes to it
-/// overlap. 2²⁴ elements of `relu(a + b) * c` took 7.6 ms, with 512 10.1, and 10.4 where stores were left to the caches.
-const TILE: usize = 64;
-
 /// The elements of a run that fill tiles of whole lines.
 #[inline(always)]
 pub fn tiles<T>(run: &[T]) -> Range<usize> {
     let head = run.as_ptr().align_offset(LINE).min(run.len());
-    head..head + (run.len() - head) / TILE * TILE
+    head..head + (run.len() - head) / STREAM_LANES * STREAM_LANES
 }
 
 /// Stores a tile around the caches. It is inlined, and lines as wide as the caller is compiled for with it: the tile need not be in
 /// memory.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub fn stream<T: Word>(to: &mut [T], from: &[T; TILE]) {
-    assert!(to.len() == TILE && to.as_ptr().addr().is_multiple_of(LINE), "whole lines");
+pub fn stream<T: Word>(to: &mut [T], from: &[T; STREAM_LANES]) {
+    assert!(to.len() == STREAM_LANES && to.as_ptr().addr().is_multiple_of(LINE), "whole lines");
     let (to, from, bytes) = (to.as_mut_ptr().cast::<u8>(), from.as_ptr().cast::<u8>(), size_of_val(from));
     // SAFETY: both have these bytes, whole lines, of elements that are plain numbers, and nothing else accesses the target; the
     // processor has what it was asked for, and SSE2 is part of x86-64.
@@ -136,7 +133,7 @@ lines! {
 /// Copies; there are no streaming stores to use here.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-pub fn stream<T: Word>(to: &mut [T], from: &[T; TILE]) {
+pub fn stream<T: Word>(to: &mut [T], from: &[T; STREAM_LANES]) {
     to.copy_from_slice(from);
 }
 
