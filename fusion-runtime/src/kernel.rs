@@ -12,6 +12,7 @@ use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{FOLD_LANES, Kernel};
 use fusion_compiler::ir::plan;
 
+use crate::isa::Isa;
 use crate::window::{Beside, Window};
 
 /// What a target runs.
@@ -59,17 +60,6 @@ pub enum ScalarValue {
     U32(u32),
     /// `bool`.
     Bool(bool),
-}
-
-/// Instructions that a CPU function uses beyond what its architecture always has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isa {
-    /// None.
-    Base,
-    /// AVX2 and FMA.
-    Avx2,
-    /// AVX-512 F, BW, DQ and VL, with 512-bit vectors.
-    Avx512,
 }
 
 /// A function that runs items of a launch. Unsafe to call where its instructions are missing.
@@ -318,7 +308,7 @@ fn wrong_scalar(i: usize, value: ScalarValue) -> ! {
     unreachable!("uniform {i} of the kernel has the type it asks for, not {value:?}")
 }
 
-/// The CPU functions of a launch, from a safe function of [`FloatOps`](crate::float_ops::FloatOps) and `&mut CpuArgs<'_>`.
+/// The CPU functions of a launch, from a safe function of [`Instructions`](crate::isa::Instructions) and `&mut CpuArgs<'_>`.
 ///
 /// It must be `#[inline(always)]`: its loops are compiled into one function per instruction set.
 #[doc(hidden)]
@@ -328,20 +318,16 @@ macro_rules! __cpu_fns {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         fn avx512(args: &mut $crate::__private::CpuArgs<'_>) {
-            $kernel($crate::__private::Fused, args)
+            $kernel($crate::__private::Avx512::new(), args)
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         fn avx2(args: &mut $crate::__private::CpuArgs<'_>) {
-            $kernel($crate::__private::Fused, args)
+            $kernel($crate::__private::Avx2::new(), args)
         }
-        #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
+        #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse2"))]
         fn base(args: &mut $crate::__private::CpuArgs<'_>) {
-            $kernel($crate::__private::Separate, args)
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "x86")))]
-        fn base(args: &mut $crate::__private::CpuArgs<'_>) {
-            $kernel($crate::__private::Fused, args)
+            $kernel($crate::__private::Base::new(), args)
         }
         const FUNCTIONS: &[($crate::__private::Isa, $crate::__private::CpuFn)] = &[
             #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@
 mod bind;
 pub mod device;
 pub mod error;
-mod float_ops;
+mod isa;
 #[doc(hidden)]
 pub mod kernel;
 pub mod launch;
@@ -44,10 +44,12 @@ pub mod __private {
 
     pub use crate::__cpu_fns as cpu_fns;
     pub use crate::device::cpu::fetch::fetch;
-    pub use crate::device::cpu::stream::{stream, tiles};
-    pub use crate::float_ops::{FloatOps, Fused, Separate};
+    pub use crate::device::cpu::stream::tiles;
+    #[cfg(target_arch = "x86_64")]
+    pub use crate::isa::{Avx2, Avx512};
+    pub use crate::isa::{Base, Instructions, Isa};
     pub use crate::kernel::{
-        Code, CpuArgs, CpuCode, CpuFn, Isa, Plan, ScalarValue, StaticPlan, doubles, fold_lanes,
+        Code, CpuArgs, CpuCode, CpuFn, Plan, ScalarValue, StaticPlan, doubles, fold_lanes,
     };
     pub use crate::report::kernels;
     pub use crate::run::{Arg, IntoScalar, instance, mistaken, run, run_into, run_one};

@@ -24,8 +24,8 @@ mod lanes;
 use in_place::Floats;
 use lanes::{Stream, held_element};
 
-/// The text of a legal kernel as a function of its name, of `FloatOps` and `CpuArgs`, which must be in scope, as must `Window`, `doubles`,
-/// `fetch`, `fold_lanes`, `stream`, `black_box` and `select_unpredictable`.
+/// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Window`, `doubles`,
+/// `fetch`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel) -> String {
     let (said, floats, fetched) = (Said::new(kernel), RefCell::default(), RefCell::default());
     let emitter = Emitter { kernel, said, floats, fetched };
@@ -34,13 +34,16 @@ pub fn rust(kernel: &Kernel) -> String {
     let mut out = Writer::new();
     out.line("#[inline(always)]");
     let name = &kernel.name;
-    out.block(format_args!("pub(super) fn {name}(ops: impl FloatOps, args: &mut CpuArgs<'_>) {{"), |out| {
-        emitter.arguments(out);
-        for (i, literal) in emitter.floats.borrow().kept.iter().enumerate() {
-            out.line(format_args!("let k{i} = black_box({literal});"));
-        }
-        out.text += &body.text;
-    });
+    out.block(
+        format_args!("pub(super) fn {name}(ops: impl Instructions, args: &mut CpuArgs<'_>) {{"),
+        |out| {
+            emitter.arguments(out);
+            for (i, literal) in emitter.floats.borrow().kept.iter().enumerate() {
+                out.line(format_args!("let k{i} = black_box({literal});"));
+            }
+            out.text += &body.text;
+        },
+    );
     out.text
 }
 

@@ -15,7 +15,8 @@ use fusion_compiler::ir::plan::Target;
 
 use super::{Backend, Call, Device, DeviceFacts, Memory};
 use crate::error::{Error, Result};
-use crate::kernel::{Isa, Launch};
+use crate::isa::Isa;
+use crate::kernel::Launch;
 pub(crate) use memory::CpuMemory;
 use memory::Pool;
 
@@ -37,7 +38,7 @@ pub(super) fn open() -> Device {
              add `[profile.dev] opt-level = 1` to Cargo.toml, or use --release"
         );
     }
-    let isa = best_isa(std::env::var("FUSION_CPU_ISA").ok().as_deref());
+    let isa = Isa::best(std::env::var("FUSION_CPU_ISA").ok().as_deref());
     let cores = rayon::current_num_threads();
     let facts = DeviceFacts {
         warp_size: 1,
@@ -52,7 +53,7 @@ pub(super) fn open() -> Device {
         subgroup_size: 0,
     };
     Device(Arc::new(Cpu {
-        name: format!("CPU ({cores} threads, {})", isa_name(isa)),
+        name: format!("CPU ({cores} threads, {})", isa.name()),
         facts,
         isa,
         pool: Pool::new(),
@@ -133,46 +134,6 @@ fn host(memory: &Memory) -> &CpuMemory {
     memory
 }
 
-/// The best instruction set of this processor that is not above what `limit` names.
-fn best_isa(limit: Option<&str>) -> Isa {
-    let limit = match limit {
-        Some("base") => Isa::Base,
-        Some("avx2") => Isa::Avx2,
-        Some(_) | None => Isa::Avx512,
-    };
-    detected_isa().min(limit)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn detected_isa() -> Isa {
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    let avx512 = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl");
-    match (avx2, avx512) {
-        (true, true) => Isa::Avx512,
-        (true, false) => Isa::Avx2,
-        (false, true | false) => Isa::Base,
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn detected_isa() -> Isa {
-    Isa::Base
-}
-
-/// For people.
-fn isa_name(isa: Isa) -> &'static str {
-    match isa {
-        Isa::Base if cfg!(target_arch = "x86_64") => "SSE2",
-        Isa::Base if cfg!(target_arch = "aarch64") => "NEON",
-        Isa::Base => "portable",
-        Isa::Avx2 => "AVX2",
-        Isa::Avx512 => "AVX-512",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,12 +151,5 @@ mod tests {
             bytes.push(pool.bytes());
         }
         assert!(bytes.iter().all(|&each| each == bytes[0]), "{bytes:?}");
-    }
-
-    #[test]
-    fn the_limit_lowers_the_instruction_set() {
-        assert_eq!(best_isa(Some("base")), Isa::Base);
-        assert!(best_isa(Some("avx2")) <= Isa::Avx2);
-        assert_eq!(best_isa(None), detected_isa());
     }
 }

@@ -12,7 +12,7 @@ use fusion_compiler::ir::plan::{
     BufferArg, Condition, Dest, Dim, Launch, Output, Param, ParamKind, Program, Reach, Slot, Space, Step,
     Summary, Target, Temporary, Text, UniformArg, Variant,
 };
-use fusion_runtime::__private::{Code, CpuArgs, FloatOps, Plan, cpu_fns};
+use fusion_runtime::__private::{Code, CpuArgs, Instructions, Plan, cpu_fns};
 
 const N: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(0)]));
 const D: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(1)]));
@@ -96,7 +96,7 @@ pub(crate) static RELU: Plan = Plan {
 };
 
 #[inline(always)]
-fn relu_body(_: impl FloatOps, args: &mut CpuArgs<'_>) {
+fn relu_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     let (b0, b1, b2) = (args.read::<f32>(0), args.read::<f32>(1), args.read::<f32>(2));
     let (b3, s3) = args.write::<f32>(3).neighbours();
     let u0 = args.index(0);
@@ -157,7 +157,7 @@ pub(crate) static AXPY: Plan = Plan {
 };
 
 #[inline(always)]
-fn axpy_body(ops: impl FloatOps, args: &mut CpuArgs<'_>) {
+fn axpy_body(ops: impl Instructions, args: &mut CpuArgs<'_>) {
     let alpha = args.f32(0);
     let x = args.read::<f32>(1);
     let (y, start) = args.write::<f32>(0).neighbours();
@@ -246,7 +246,7 @@ const DOUBLE: Launch<Code> = Launch {
 };
 
 #[inline(always)]
-fn double_body(_: impl FloatOps, args: &mut CpuArgs<'_>) {
+fn double_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     let bias = args.read::<f32>(0);
     let (temp, start) = args.write::<f32>(1).neighbours();
     let (out, _) = args.write::<f32>(2).neighbours();
@@ -274,7 +274,7 @@ const ADD: Launch<Code> = Launch {
 };
 
 #[inline(always)]
-fn add_body(_: impl FloatOps, args: &mut CpuArgs<'_>) {
+fn add_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     let (x, bias) = (args.read::<f32>(0), args.read::<f32>(1));
     let (z, s) = args.write::<f32>(2).neighbours();
     let d = args.index(0);

@@ -281,7 +281,7 @@ impl Emitter<'_> {
         }
         let run_of = |i| if streamed.contains(&i) { format!("&mut o{i}") } else { format!("q{i}") };
         out.line(format_args!("{};", run.call(&count, "start", run_of)));
-        let stores: Vec<String> = streamed.iter().map(|i| format!("stream(q{i}, &o{i});")).collect();
+        let stores: Vec<String> = streamed.iter().map(|i| format!("{OPS}.stream(q{i}, &o{i});")).collect();
         out.line(stores.join(" "));
         out.line(format_args!("start += {count};"));
     }
@@ -301,7 +301,7 @@ impl Emitter<'_> {
         let words: BTreeSet<&str> = words.collect();
         let typed = |name: &str| {
             if name == OPS {
-                return Some((name.into(), format!("{name}: impl FloatOps")));
+                return Some((name.into(), format!("{name}: impl Instructions")));
             }
             let number = name.get(1..)?.split('_').next()?.parse::<u32>().ok()?;
             match &name[..1] {

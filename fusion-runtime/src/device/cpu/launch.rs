@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 use super::{at, fetch, stream, tile};
 use crate::device::Call;
 use crate::error::{Error, Result};
-use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Isa, Launch};
+use crate::isa::Isa;
+use crate::kernel::{CpuArgs, CpuBuffer, CpuCode, CpuFn, CpuUniform, Launch};
 use crate::window::Beside;
 
 /// Elements above which all threads are woken at once …

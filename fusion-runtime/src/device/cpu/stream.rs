@@ -13,7 +13,7 @@ use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::STREAM_LANES;
 
 use super::launch::Work;
-use crate::kernel::{CpuBuffer, Word};
+use crate::kernel::CpuBuffer;
 
 /// Bytes of all buffers above which kernels stream: more than the processor's last cache holds, in which who reads the result
 /// next would not find it anyway.
@@ -84,58 +84,8 @@ pub fn tiles<T>(run: &[T]) -> Range<usize> {
     head..head + (run.len() - head) / STREAM_LANES * STREAM_LANES
 }
 
-/// Stores a tile around the caches. It is inlined, and lines as wide as the caller is compiled for with it: the tile need not be in
-/// memory.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub fn stream<T: Word>(to: &mut [T], from: &[T; STREAM_LANES]) {
-    assert!(to.len() == STREAM_LANES && to.as_ptr().addr().is_multiple_of(LINE), "whole lines");
-    let (to, from, bytes) = (to.as_mut_ptr().cast::<u8>(), from.as_ptr().cast::<u8>(), size_of_val(from));
-    // SAFETY: both have these bytes, whole lines, of elements that are plain numbers, and nothing else accesses the target; the
-    // processor has what it was asked for, and SSE2 is part of x86-64.
-    unsafe {
-        if is_x86_feature_detected!("avx512f") {
-            lines_of_64(to, from, bytes);
-        } else {
-            lines_of_16(to, from, bytes);
-        }
-    }
-}
-
 /// Bytes of a line of the caches.
-pub(super) const LINE: usize = 64;
-
-macro_rules! lines {
-    ($($name:ident: $feature:literal, $lane:ident, $load:ident, $store:ident;)*) => { $(
-        /// Copies lines around the caches.
-        ///
-        /// # Safety
-        ///
-        /// The target is aligned to lines, both are memory of as many bytes, whole lines, and nothing else accesses the target.
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = $feature)]
-        #[inline]
-        unsafe fn $name(to: *mut u8, from: *const u8, bytes: usize) {
-            use std::arch::x86_64::{$lane, $load, $store};
-            for at in (0..bytes).step_by(size_of::<$lane>()) {
-                // SAFETY: as promised by the caller.
-                unsafe { $store(to.add(at).cast(), $load(from.add(at).cast())) };
-            }
-        }
-    )* };
-}
-
-lines! {
-    lines_of_16: "sse2", __m128i, _mm_loadu_si128, _mm_stream_si128;
-    lines_of_64: "avx512f", __m512i, _mm512_loadu_si512, _mm512_stream_si512;
-}
-
-/// Copies; there are no streaming stores to use here.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-pub fn stream<T: Word>(to: &mut [T], from: &[T; STREAM_LANES]) {
-    to.copy_from_slice(from);
-}
+pub(crate) const LINE: usize = 64;
 
 /// Makes the streamed bytes visible before whatever this thread does next.
 fn fence() {

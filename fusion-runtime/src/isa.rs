@@ -1,0 +1,270 @@
+//! Instruction sets: which this processor has, and what each has ways of its own for. Kernels of the CPU are written once, for any.
+//!
+//! Invariant: a value of an instruction set is made only where its instructions may run, so that having one is proof of it.
+
+use fusion_compiler::ir::kernel::STREAM_LANES;
+
+use crate::device::cpu::stream::LINE;
+use crate::kernel::Word;
+
+/// An instruction set, later ones better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What every processor of the architecture has.
+    Base,
+    /// AVX2 with fused multiply-add.
+    Avx2,
+    /// AVX-512: F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Isa {
+    /// The best of this processor that is not above what `limit` names.
+    pub(crate) fn best(limit: Option<&str>) -> Isa {
+        let limit = match limit {
+            Some("base") => Isa::Base,
+            Some("avx2") => Isa::Avx2,
+            Some(_) | None => Isa::Avx512,
+        };
+        Isa::detected().min(limit)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn detected() -> Isa {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (avx2, avx512) {
+            (true, true) => Isa::Avx512,
+            (true, false) => Isa::Avx2,
+            (false, true | false) => Isa::Base,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn detected() -> Isa {
+        Isa::Base
+    }
+
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Isa::Base if cfg!(target_arch = "x86_64") => "SSE2",
+            Isa::Base if cfg!(target_arch = "aarch64") => "NEON",
+            Isa::Base => "portable",
+            Isa::Avx2 => "AVX2",
+            Isa::Avx512 => "AVX-512",
+        }
+    }
+}
+
+/// What a kernel takes for what instruction sets do in different ways.
+pub trait Instructions: Copy {
+    /// Whether fused multiply-add and rounding are instructions. Else a product is rounded before it is added to, and additions round,
+    /// which vectors have, where the standard library would call a function for each element.
+    const FUSED: bool;
+
+    /// Stores a tile, lines of the caches, around them. It is inlined, and so are vectors of this width: the tile need not be in memory.
+    ///
+    /// # Panics
+    ///
+    /// If `to` is not as long, or not whole lines.
+    fn stream<T: Word>(self, to: &mut [T], from: &[T; STREAM_LANES]);
+
+    /// `x * y + z`, rounded once where that is an instruction.
+    #[inline(always)]
+    fn mul_add(self, x: f32, y: f32, z: f32) -> f32 {
+        if Self::FUSED { x.mul_add(y, z) } else { x * y + z }
+    }
+
+    /// The largest whole number not above `x`.
+    #[inline(always)]
+    fn floor(self, x: f32) -> f32 {
+        if Self::FUSED { x.floor() } else { below_whole(x, |nearest| nearest - one_if(nearest > x)) }
+    }
+
+    /// The smallest whole number not below `x`; from −1 to 0 that is −0.
+    #[inline(always)]
+    fn ceil(self, x: f32) -> f32 {
+        if Self::FUSED { x.ceil() } else { below_whole(x, |nearest| nearest + one_if(nearest < x)) }
+    }
+
+    /// The nearest whole number, ties to even.
+    #[inline(always)]
+    fn round_ties_even(self, x: f32) -> f32 {
+        if Self::FUSED { x.round_ties_even() } else { below_whole(x, |nearest| nearest) }
+    }
+
+    /// The whole number next to `x` towards zero.
+    #[inline(always)]
+    fn trunc(self, x: f32) -> f32 {
+        if Self::FUSED {
+            x.trunc()
+        } else {
+            below_whole(x, |nearest| {
+                let size = nearest.abs();
+                size - one_if(size > x.abs())
+            })
+        }
+    }
+}
+
+/// What `adjust` makes of the nearest whole number, with the sign of `x`; what is whole already (or NaN) stays itself.
+///
+/// Adding 2²³ leaves no bits for a fraction, so the addition rounds it away.
+#[inline(always)]
+fn below_whole(x: f32, adjust: impl Fn(f32) -> f32) -> f32 {
+    // From here on every `f32` is a whole number.
+    const WHOLE: f32 = 8_388_608.0;
+    let nearest = ((x.abs() + WHOLE) - WHOLE).copysign(x);
+    let whole = adjust(nearest).copysign(x);
+    if x.abs() < WHOLE { whole } else { x }
+}
+
+#[inline(always)]
+fn one_if(condition: bool) -> f32 {
+    f32::from(u8::from(condition))
+}
+
+macro_rules! instruction_sets {
+    ($($(#[$doc:meta])* $name:ident($features:literal), $lane:ident $load:ident $store:ident;)*) => { $(
+        $(#[$doc])*
+        #[cfg(target_arch = "x86_64")]
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name(());
+
+        #[cfg(target_arch = "x86_64")]
+        impl $name {
+            /// Here these instructions may run.
+            ///
+            /// # Safety
+            ///
+            /// The processor has them: what is compiled for them may ask.
+            #[allow(clippy::new_without_default, reason = "it is not to be made elsewhere")]
+            #[target_feature(enable = $features)]
+            #[inline]
+            pub fn new() -> $name {
+                $name(())
+            }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        impl Instructions for $name {
+            const FUSED: bool = Isa::$name as u8 >= Isa::Avx2 as u8;
+
+            #[inline(always)]
+            fn stream<T: Word>(self, to: &mut [T], from: &[T; STREAM_LANES]) {
+                /// # Safety
+                ///
+                /// The target is aligned to lines, both are memory of as many bytes, whole lines, and nothing else accesses the target.
+                #[target_feature(enable = $features)]
+                #[inline]
+                unsafe fn lines(to: *mut u8, from: *const u8, bytes: usize) {
+                    use std::arch::x86_64::{$lane, $load, $store};
+                    for at in (0..bytes).step_by(size_of::<$lane>()) {
+                        // SAFETY: as promised by the caller.
+                        unsafe { $store(to.add(at).cast(), $load(from.add(at).cast())) };
+                    }
+                }
+                assert!(to.len() == STREAM_LANES && to.as_ptr().addr().is_multiple_of(LINE), "whole lines");
+                // SAFETY: both have these bytes, whole lines, of elements that are plain numbers, and nothing else accesses the target;
+                // `self` is proof that the instructions may run.
+                unsafe { lines(to.as_mut_ptr().cast(), from.as_ptr().cast(), size_of_val(from)) };
+            }
+        }
+    )* };
+}
+
+instruction_sets! {
+    /// [`Isa::Avx512`].
+    Avx512("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), __m512i _mm512_loadu_si512 _mm512_stream_si512;
+    /// [`Isa::Avx2`].
+    Avx2("avx2,fma"), __m256i _mm256_loadu_si256 _mm256_stream_si256;
+    /// [`Isa::Base`].
+    Base("sse2"), __m128i _mm_loadu_si128 _mm_stream_si128;
+}
+
+/// [`Isa::Base`], which has no stores around the caches that are used.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Clone, Copy, Debug)]
+pub struct Base(());
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Base {
+    /// Anywhere.
+    #[allow(clippy::new_without_default, reason = "others are not to be made everywhere")]
+    pub fn new() -> Base {
+        Base(())
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Instructions for Base {
+    const FUSED: bool = !cfg!(target_arch = "x86");
+
+    #[inline(always)]
+    fn stream<T: Word>(self, to: &mut [T], from: &[T; STREAM_LANES]) {
+        to.copy_from_slice(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy)]
+    struct Of<const FUSED: bool>;
+
+    impl<const F: bool> Instructions for Of<F> {
+        const FUSED: bool = F;
+
+        fn stream<T: Word>(self, to: &mut [T], from: &[T; STREAM_LANES]) {
+            to.copy_from_slice(from);
+        }
+    }
+
+    /// Every 1009th `f32` of all, those around halves and whole numbers, and the last of each kind.
+    fn numbers() -> impl Iterator<Item = f32> {
+        let all = (0..=u32::MAX).step_by(1009).map(f32::from_bits);
+        let halves = (-20..=20).flat_map(|n| {
+            let half = n as f32 / 2.0;
+            [half.next_down(), half, half.next_up()]
+        });
+        let last = [0.0, 1.0, 8_388_607.5, 8_388_608.0, 8_388_609.0, f32::MAX, f32::INFINITY, f32::NAN];
+        all.chain(halves).chain(last.into_iter().flat_map(|x: f32| [x, -x]))
+    }
+
+    #[test]
+    fn additions_round_as_instructions_do() {
+        type Rounds<T> = fn(T, f32) -> f32;
+        let ops: [(&str, Rounds<Of<false>>, Rounds<Of<true>>); 4] = [
+            ("floor", Instructions::floor, Instructions::floor),
+            ("ceil", Instructions::ceil, Instructions::ceil),
+            ("round", Instructions::round_ties_even, Instructions::round_ties_even),
+            ("trunc", Instructions::trunc, Instructions::trunc),
+        ];
+        for x in numbers() {
+            for (name, separate, fused) in ops {
+                let (separate, fused) = (separate(Of, x), fused(Of, x));
+                let same = separate.to_bits() == fused.to_bits() || separate.is_nan() && fused.is_nan();
+                assert!(same, "{name} of {x:e}: {separate:e}, not {fused:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_products_are_rounded_once_or_twice() {
+        let (x, z) = (1.0 + f32::EPSILON, -(1.0 + 2.0 * f32::EPSILON));
+        assert_eq!(Of::<true>.mul_add(x, x, z), f32::EPSILON * f32::EPSILON);
+        assert_eq!(Of::<false>.mul_add(x, x, z), 0.0);
+    }
+
+    #[test]
+    fn the_limit_lowers_the_instruction_set() {
+        assert_eq!(Isa::best(Some("base")), Isa::Base);
+        assert!(Isa::best(Some("avx2")) <= Isa::Avx2);
+        assert_eq!(Isa::best(None), Isa::detected());
+    }
+}
