@@ -113,6 +113,8 @@ pub struct CpuKernel {
     pub kernel: Kernel,
     /// As Rust.
     pub rust: Text,
+    /// Whether its loops wait for memory, however many lanes a vector has.
+    pub is_memory_bound: bool,
 }
 
 /// What a target runs, while compiling.
@@ -301,8 +303,9 @@ fn code(kernel: Kernel, target: Target) -> (KernelCode, Vec<Uniform>) {
         }
         Target::Cpu => {
             let kernel = lower(kernel, Dialect::Cpu);
-            let (rust, uniforms) = (emit::rust::rust(&kernel).into(), kernel.uniforms.clone());
-            (Code::Cpu(CpuKernel { kernel, rust }), uniforms)
+            let (rust, uniforms) = (emit::rust::rust(&kernel), kernel.uniforms.clone());
+            let (rust, is_memory_bound) = (rust.text.into(), rust.is_memory_bound);
+            (Code::Cpu(CpuKernel { kernel, rust, is_memory_bound }), uniforms)
         }
     }
 }

@@ -310,11 +310,12 @@ fn wrong_scalar(i: usize, value: ScalarValue) -> ! {
 
 /// The CPU functions of a launch, from a safe function of [`Instructions`](crate::isa::Instructions) and `&mut CpuArgs<'_>`.
 ///
-/// It must be `#[inline(always)]`: its loops are compiled into one function per instruction set.
+/// It must be `#[inline(always)]`: its loops are compiled into one function per instruction set. The second argument is the instruction
+/// set from which on vectors of 64 bytes pay.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cpu_fns {
-    ($kernel:path) => {{
+    ($kernel:path, $widest:ident) => {{
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         fn avx512(args: &mut $crate::__private::CpuArgs<'_>) {
@@ -331,7 +332,7 @@ macro_rules! __cpu_fns {
         }
         const FUNCTIONS: &[($crate::__private::Isa, $crate::__private::CpuFn)] = &[
             #[cfg(target_arch = "x86_64")]
-            ($crate::__private::Isa::Avx512, avx512),
+            ($crate::__private::Isa::$widest, avx512),
             #[cfg(target_arch = "x86_64")]
             ($crate::__private::Isa::Avx2, avx2),
             ($crate::__private::Isa::Base, base),

@@ -5,7 +5,7 @@
 //! Long runs of statements are blocks, which bounds how deep scopes nest.
 
 use std::borrow::Borrow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use rustc_hash::FxHashSet;
 
@@ -26,25 +26,30 @@ use lanes::{Stream, held_element};
 
 /// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Window`, `doubles`,
 /// `fetch`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
-pub fn rust(kernel: &Kernel) -> String {
+pub fn rust(kernel: &Kernel) -> CpuText {
     let (said, floats, fetched) = (Said::new(kernel), RefCell::default(), RefCell::default());
-    let emitter = Emitter { kernel, said, floats, fetched };
+    let emitter = Emitter { kernel, said, floats, fetched, light: Cell::new(None) };
     let mut body = Writer { text: String::new(), depth: 1 };
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
     out.line("#[inline(always)]");
-    let name = &kernel.name;
-    out.block(
-        format_args!("pub(super) fn {name}(ops: impl Instructions, args: &mut CpuArgs<'_>) {{"),
-        |out| {
-            emitter.arguments(out);
-            for (i, literal) in emitter.floats.borrow().kept.iter().enumerate() {
-                out.line(format_args!("let k{i} = black_box({literal});"));
-            }
-            out.text += &body.text;
-        },
-    );
-    out.text
+    let head = format!("pub(super) fn {}(ops: impl Instructions, args: &mut CpuArgs<'_>) {{", kernel.name);
+    out.block(head, |out| {
+        emitter.arguments(out);
+        for (i, literal) in emitter.floats.borrow().kept.iter().enumerate() {
+            out.line(format_args!("let k{i} = black_box({literal});"));
+        }
+        out.text += &body.text;
+    });
+    CpuText { text: out.text, is_memory_bound: emitter.light.get().unwrap_or(false) }
+}
+
+/// A kernel of the CPU.
+pub struct CpuText {
+    /// As Rust.
+    pub text: String,
+    /// Whether its loops wait for memory, however many lanes a vector has.
+    pub is_memory_bound: bool,
 }
 
 /// The most statements of a block. Each `let` makes a scope of all that follows it in its block, and the compiler
@@ -57,6 +62,8 @@ struct Emitter<'k> {
     floats: RefCell<Floats>,
     /// Buffers that a loop before has asked for ahead.
     fetched: RefCell<FxHashSet<BufferId>>,
+    /// Whether all loops until here do little with each element, if there were any.
+    light: Cell<Option<bool>>,
 }
 
 impl Emitter<'_> {

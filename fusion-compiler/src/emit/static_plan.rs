@@ -62,9 +62,10 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
             let text = said(wgsl);
             quote!(p::Code::Wgsl(#text))
         }
-        Code::Cpu(_) => {
+        Code::Cpu(code) => {
             let kernel = format_ident!("{kernel}");
-            quote!(p::Code::Cpu(p::cpu_fns!(cpu::#kernel)))
+            let widest = format_ident!("{}", if code.is_memory_bound { "Avx512" } else { "Avx512Halves" });
+            quote!(p::Code::Cpu(p::cpu_fns!(cpu::#kernel, #widest)))
         }
     }
 }

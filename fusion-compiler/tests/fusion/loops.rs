@@ -1,6 +1,6 @@
-//! Short fixed dims: written out where they lie innermost, in loops where that saves kernels.
+//! Loops: of short fixed dims, which are written out where they lie innermost, and in loops where that saves kernels; and what loops wait for.
 
-use fusion_compiler::ir::plan::Target;
+use fusion_compiler::ir::plan::{Code, Target};
 
 use crate::{check, check_on, plan};
 
@@ -112,6 +112,31 @@ fn lines_of_several_vectors_are_looped_on_the_cpu() {
             let plan = plan(source, target);
             let schedules: Vec<&str> = plan.summary.groups.iter().map(|group| &*group.schedule).collect();
             assert_eq!(schedules, expect, "{source} on {target:?}");
+        }
+    }
+}
+
+/// How wide vectors are does not matter to loops that do little with each element.
+#[test]
+fn loops_wait_for_memory_where_they_do_little() {
+    for (source, waits) in [
+        ("pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }", true),
+        ("pub fn f(x: f32[N]) -> f32[] { sum(x * x) }", true),
+        ("pub fn f(x: f32[N, D], g: f32[D]) -> f32[N, D] { layer_norm(x, D) * g }", true),
+        // An exponential in one of the loops, halves that take many instructions, elements that lie apart.
+        ("pub fn f(x: f32[N]) -> f32[N] { exp(x) }", false),
+        ("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", false),
+        ("pub fn f(x: f16[N]) -> f16[N] { x + 1.0 }", false),
+        ("pub fn f(x: f32[N, C = 8]) -> f32[N] { sum(x, C) }", false),
+    ] {
+        let plan = plan(source, Target::Cpu);
+        let steps = plan.programs.iter().flat_map(|program| &*program.steps);
+        let variants = steps.flat_map(|step| &*step.variants);
+        for launch in
+            variants.filter_map(|variant| variant.launches.first().filter(|_| variant.launches.len() == 1))
+        {
+            let Code::Cpu(code) = &launch.code else { unreachable!("of the CPU alone") };
+            assert_eq!(code.is_memory_bound, waits, "{}: {source}", launch.kernel);
         }
     }
 }

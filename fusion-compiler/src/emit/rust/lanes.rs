@@ -1,6 +1,7 @@
 //! Vector loops: functions of the runs of elements that they go through.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use rustc_hash::FxHashSet;
 
@@ -9,11 +10,17 @@ use super::folds::{Combine, PART, RESULT};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value};
+use crate::ir::kernel::{
+    At, BufferId, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
+};
 
-/// Statements of a lane, loads and stores included, beside which memory is what a loop waits for. Of more, stores are better left to
-/// the caches, which do their work beside the arithmetic: 2²⁴ elements of gelu took 8.1 ms when streamed, else 6.4.
-const STREAMED_MAX: usize = 16;
+/// Statements of a lane, loads and stores included, beside which memory is what a loop waits for, however wide its vectors are.
+const LIGHT_MAX: usize = 16;
+
+/// Statements of a lane up to which what it writes may go around the caches. More, and vectors side by side, are better off as a loop,
+/// whose stores the caches do beside the arithmetic: 2²⁴ elements of a chain of twelve took 28 ms when streamed, else 20; but two threads
+/// that share memory take 3.9 for gelu, else 4.6, and 5.1 for SwiGLU, else 6.3.
+const STREAMED_MAX: usize = 64;
 
 /// What processors have ways of their own for.
 const OPS: &str = "ops";
@@ -80,9 +87,13 @@ impl Emitter<'_> {
         out.enclosed(open, close, |out| {
             let combines = folds.iter().enumerate().map(|(f, fold)| self.combine(out, f, fold)).collect();
             let run = self.loop_function(out, &lanes, combines);
+            let is_light = lanes.len() + folds.iter().map(|fold| fold.body.len()).sum::<usize>() <= LIGHT_MAX;
+            let is_plain =
+                run.streams.iter().all(|stream| stream.stride == 1 && self.element_bytes(stream) >= 4);
+            self.light.set(Some(is_light && is_plain && self.light.get().unwrap_or(true)));
             let streamed = (0..run.streams.len()).filter(|&i| self.is_only_written(&run.streams[i]));
-            let is_light = folds.is_empty() && lanes.len() <= STREAMED_MAX;
-            let streamed: Vec<usize> = streamed.filter(|_| is_light).collect();
+            let streams = folds.is_empty() && lanes.len() <= STREAMED_MAX && !copies::pays(&lanes);
+            let streamed: Vec<usize> = streamed.filter(|_| streams).collect();
             if let Some(Place::Buffer(buffer)) = streamed.first().map(|&i| run.streams[i].memory) {
                 out.line(format_args!("let streams = {}.streams();", self.name(buffer)));
             }
@@ -198,6 +209,15 @@ impl Emitter<'_> {
         }
     }
 
+    /// Bytes of an element of a run.
+    fn element_bytes(&self, stream: &Stream) -> usize {
+        let dtype = match stream.memory {
+            Place::Buffer(buffer) => self.kernel.buffer(buffer).dtype,
+            Place::Shared(id) => self.kernel.shared[usize::from(id.0)].dtype,
+        };
+        dtype.size()
+    }
+
     pub(super) fn as_chunks(&self, stream: &Stream) -> &'static str {
         if self.is_written(stream) { "as_chunks_mut" } else { "as_chunks" }
     }
@@ -227,8 +247,7 @@ impl Emitter<'_> {
     }
 
     /// A call of a loop, or one for each strip of its lanes, where memory is to be asked for ahead. What it only writes goes around the
-    /// caches, if it is to, as far as it fills lines of theirs: a tile of so many lanes that LLVM makes straight code of it, and keeps
-    /// it in registers until it is stored.
+    /// caches, if it is to, as far as it fills lines of theirs: a tile of so many lanes that LLVM makes straight code of it.
     pub(super) fn strips(
         &self,
         out: &mut Writer,
@@ -265,33 +284,45 @@ impl Emitter<'_> {
                 format!("(if start < tiles.start {{ tiles.start }} else {{ {len} }})")
             };
             out.line(format_args!("let count = usize::min({end} - start, strip);"));
-            self.runs_from_start(out, run, "count", fetched);
+            self.slices(out, run, ("q", "p"), ("start", "count"));
+            self.fetch(out, fetched, "q");
             out.line(format_args!("{};", run.call("count", "start", |i| format!("q{i}"))));
             out.line("start += count;");
         });
     }
 
-    /// A tile from `start` on.
+    /// A tile from `start` on, in parts of a line: each is stored before the next is read, so that memory is read in its order.
     fn tile(&self, out: &mut Writer, run: &VectorLoop, (streamed, fetched): (&[usize], &[usize])) {
-        let count = STREAM_LANES.to_string();
-        self.runs_from_start(out, run, &count, fetched);
-        for &i in streamed {
-            let element = self.element_of_run(&run.streams[i]);
-            out.line(format_args!("let mut o{i} = [0 as {element}; {count}];"));
-        }
-        let run_of = |i| if streamed.contains(&i) { format!("&mut o{i}") } else { format!("q{i}") };
-        out.line(format_args!("{};", run.call(&count, "start", run_of)));
-        let stores: Vec<String> = streamed.iter().map(|i| format!("{OPS}.stream(q{i}, &o{i});")).collect();
-        out.line(stores.join(" "));
-        out.line(format_args!("start += {count};"));
+        self.slices(out, run, ("q", "p"), ("start", STREAM_LANES));
+        self.fetch(out, fetched, "q");
+        let smallest = streamed.iter().map(|&i| self.element_bytes(&run.streams[i])).min();
+        let part = CACHE_LINE / smallest.unwrap_or(CACHE_LINE);
+        out.block(format_args!("for part in (0..{STREAM_LANES}).step_by({part}) {{"), |out| {
+            self.slices(out, run, ("q", "q"), ("part", part));
+            for &i in streamed {
+                let element = self.element_of_run(&run.streams[i]);
+                out.line(format_args!("let mut o{i} = [0 as {element}; {part}];"));
+            }
+            let run_of = |i| if streamed.contains(&i) { format!("&mut o{i}") } else { format!("q{i}") };
+            out.line(format_args!("{};", run.call(&part.to_string(), "start + part", run_of)));
+            for i in streamed {
+                out.line(format_args!("{OPS}.stream(q{i}, &o{i});"));
+            }
+        });
+        out.line(format_args!("start += {STREAM_LANES};"));
     }
 
-    /// So many elements of the runs from `start` on: `q0`, `q1`, ….
-    fn runs_from_start(&self, out: &mut Writer, run: &VectorLoop, count: &str, fetched: &[usize]) {
+    /// So many elements of runs `{from}0`, `{from}1`, … from one on: `{to}0`, `{to}1`, ….
+    fn slices(
+        &self,
+        out: &mut Writer,
+        run: &VectorLoop,
+        (to, from): (&str, &str),
+        (start, count): (&str, impl Display),
+    ) {
         for (i, stream) in run.streams.iter().enumerate() {
-            out.line(format_args!("let q{i} = {}p{i}[start..][..{count}];", self.borrow(stream)));
+            out.line(format_args!("let {to}{i} = {}{from}{i}[{start}..][..{count}];", self.borrow(stream)));
         }
-        self.fetch(out, fetched, "q");
     }
 
     /// What a function uses that is not made in it, as arguments and as parameters. Its text says what that is: values,

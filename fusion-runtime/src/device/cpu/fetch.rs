@@ -6,6 +6,8 @@
 
 use std::sync::OnceLock;
 
+use fusion_compiler::ir::kernel::CACHE_LINE;
+
 use super::stream;
 use crate::kernel::CpuBuffer;
 
@@ -45,7 +47,7 @@ fn is_intel() -> bool {
 #[inline(always)]
 pub fn fetch<T>(run: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for at in (0..size_of_val(run)).step_by(stream::LINE) {
+    for at in (0..size_of_val(run)).step_by(CACHE_LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let line = run.as_ptr().cast::<i8>().wrapping_add(AHEAD + at);
         // SAFETY: SSE is part of x86-64, and a hint may be of any address.

@@ -1,16 +1,18 @@
 //! Streaming stores: what a kernel only writes goes around the caches to memory, so that it need not be read first.
 //!
-//! A loop makes as many elements as are a few lines of a cache, a tile, which is then stored so, and goes on: reads of memory and
-//! writes to it overlap. The tile is in registers: in memory of the thread it may lie where a processor takes it for what the loop
-//! reads, since that compares the low bits of addresses alone; one process in thirty then took two to five times as long. Invariant:
-//! only buffers that the kernel never reads are written so, and only where memory is what it waits for.
+//! A loop makes as many elements as are a line of a cache, stores it so, and goes on: memory is read in its order, and written
+//! meanwhile. 2²⁴ elements of `relu(a + b) * c` took 7.7 ms so, and 8.5 where four lines were made and then stored, of which LLVM read
+//! the third first. The line is in registers: in memory of the thread it
+//! may lie where a processor takes it for what the loop reads, since that compares the low bits of addresses alone; one process in
+//! thirty then took two to five times as long. Invariant: only buffers that the kernel never reads are written so, and only where
+//! memory is what it waits for.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::STREAM_LANES;
+use fusion_compiler::ir::kernel::{CACHE_LINE, STREAM_LANES};
 
 use super::launch::Work;
 use crate::kernel::CpuBuffer;
@@ -80,12 +82,9 @@ pub(super) fn run(work: &Work<'_>, first: usize, end: usize) {
 /// The elements of a run that fill tiles of whole lines.
 #[inline(always)]
 pub fn tiles<T>(run: &[T]) -> Range<usize> {
-    let head = run.as_ptr().align_offset(LINE).min(run.len());
+    let head = run.as_ptr().align_offset(CACHE_LINE).min(run.len());
     head..head + (run.len() - head) / STREAM_LANES * STREAM_LANES
 }
-
-/// Bytes of a line of the caches.
-pub(crate) const LINE: usize = 64;
 
 /// Makes the streamed bytes visible before whatever this thread does next.
 fn fence() {
