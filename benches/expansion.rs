@@ -41,7 +41,7 @@ fn runtime() -> Ident {
 /// That of the one function, which has no mistakes.
 fn name(tokens: TokenStream) -> String {
     match front_end(tokens) {
-        Ok(Source::Items(functions)) => functions[0].signature.name.to_string(),
+        Ok(Source::Items(functions, _)) => functions[0].signature.name.to_string(),
         other => panic!("a function: {other:?}"),
     }
 }

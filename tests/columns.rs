@@ -16,7 +16,7 @@ use fusion_compiler::ir::plan::Target;
 /// The plan of the one function of a text, for all targets.
 fn plan(text: &str) -> Plan {
     match front_end(text.parse().expect("tokens")) {
-        Ok(Source::Items(functions)) if functions.len() == 1 => {
+        Ok(Source::Items(functions, _)) if functions.len() == 1 => {
             interpreted(compile(functions[0].graph.clone(), &Target::ALL, &|_| (0, 0)))
         }
         other => panic!("one function without mistakes: {other:?}"),

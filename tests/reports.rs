@@ -21,7 +21,7 @@ const FUNCTIONS: &str = include_str!("reports/functions.fuse");
 
 fn functions() -> Vec<Function> {
     match front_end(FUNCTIONS.parse().expect("the functions are tokens")) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("the functions have no mistakes: {other:?}"),
     }
 }

@@ -57,7 +57,7 @@ fn rust_has_no_groups_that_are_never_there() {
     {
         let source = format!("pub fn f(x: f32[N, D = {len}]) -> f32[N] {{ sum(x, D) }}");
         let function = front_end(source.parse().expect("tokens"));
-        let Ok(Source::Items(functions)) = function else { panic!("{source}: {function:?}") };
+        let Ok(Source::Items(functions, _)) = function else { panic!("{source}: {function:?}") };
         let plan = compile(functions[0].graph.clone(), &[Target::Cpu], &|_| (0, 0));
         let step = &plan.programs[0].steps[0];
         let Code::Cpu(code) = &step.variants[0].launches[0].code else { panic!("{source} is for the CPU") };
@@ -85,7 +85,7 @@ fn functions_of_doubles_assemble_without_spills() {
         format!("pub fn of_{name}({}) -> f64[N] {{ {name}({args}) }}", params[arity])
     };
     let tokens = functions.map(text).collect::<String>().parse().expect("tokens");
-    let Ok(Source::Items(functions)) = front_end(tokens) else { unreachable!("no mistakes") };
+    let Ok(Source::Items(functions, _)) = front_end(tokens) else { unreachable!("no mistakes") };
     let plans = functions.into_iter().map(|function| compile(function.graph, &[Target::Ptx], &|_| (0, 0)));
     let texts = plans.flat_map(|plan| texts_of(&plan, Target::Ptx));
     tools::assemble(&without_names(texts.collect()));

@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
 fn functions() -> Vec<Function> {
     let tokens = include_str!("kernels.fuse").parse().expect("the kernels are tokens");
     match front_end(tokens) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("the kernels are functions without mistakes: {other:?}"),
     }
 }

@@ -79,7 +79,7 @@ pub fn expand(runtime: &Ident, tokens: TokenStream) -> Expansion {
     let mut made = Vec::new();
     let is_expression = !parse::is_items(&tokens);
     let tokens = match check::front_end(tokens) {
-        Ok(Source::Items(functions)) => {
+        Ok(Source::Items(functions, unused)) => {
             let of_one = |a: &Function, b: &Function| a.signature.name == b.signature.name;
             let functions = functions.chunk_by(of_one).map(|instances| {
                 let plan = |one: &Function| made_of(&one.graph, &one.options.targets, &one.spans);
@@ -88,7 +88,7 @@ pub fn expand(runtime: &Ident, tokens: TokenStream) -> Expansion {
                 let plans: Vec<&Plan<KernelCode>> = made[first..].iter().map(|(_, plan)| plan).collect();
                 emit::host::function(runtime, &instances[0].signature, &plans)
             });
-            functions.collect()
+            functions.chain(emit::host::unused(&unused)).collect()
         }
         Ok(Source::Inline(inline)) => {
             made.push(made_of(&inline.graph, &inline.options.targets, &inline.spans));

@@ -12,7 +12,7 @@ fn graph(body: &str) -> Graph {
     let params = params.filter(|(name, _)| names(body, name)).map(|(name, ty)| format!("{name}: {ty}"));
     let source = format!("pub fn f({}) -> {body}", params.collect::<Vec<_>>().join(", "));
     match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(functions)) => functions[0].graph.clone(),
+        Ok(Source::Items(functions, _)) => functions[0].graph.clone(),
         other => panic!("{source} is right: {other:?}"),
     }
 }

@@ -16,7 +16,7 @@ const X: [[f64; 5]; 3] =
 fn results(body: &str, dims: &str, x: &[[f64; 5]], targets: &[f64]) -> Vec<f64> {
     let source = format!("pub fn f(x: f32[N, D], t: i32[N]) -> {dims} {{ let _ = t; {body} }}");
     let functions = match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("{source} is right: {other:?}"),
     };
     let params = [x.concat(), targets.to_vec()];
@@ -195,7 +195,7 @@ fn places_and_whether() {
 fn result(signature: &str, body: &str, params: &[&[f64]], extents: &[i64]) -> Vec<f64> {
     let source = format!("pub fn f{signature} {{ {body} }}");
     let functions = match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("{source} is right: {other:?}"),
     };
     let params: Vec<Vec<f64>> = params.iter().map(|param| param.to_vec()).collect();
@@ -246,7 +246,7 @@ fn dims_of_templates() {
     let of = |template: &str, call: &str, dims: &str| {
         let source = format!("{template} pub fn f(x: f32[N, D]) -> f32[{dims}] {{ {call} }}");
         let functions = match front_end(source.parse().expect("tokens")) {
-            Ok(Source::Items(functions)) => functions,
+            Ok(Source::Items(functions, _)) => functions,
             other => panic!("{source} is right: {other:?}"),
         };
         let exported = functions.last().expect("a function");
@@ -314,7 +314,7 @@ fn groups_of_channels() {
     let source = "pub fn f(x: f32[C], G: dim, D: dim) -> f32[C, D] { \
                   let y = x + 0.0 * index(D) as f32; 2.0 * group_norm(group_norm(y, C, G, D), C, G, D) }";
     let functions = match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("{source} is right: {other:?}"),
     };
     let x = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0];

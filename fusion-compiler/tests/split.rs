@@ -7,7 +7,7 @@ use fusion_compiler::{KernelCode, compile};
 
 fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     let functions = match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("{source} is right: {other:?}"),
     };
     compile(functions[0].graph.clone(), &[target], &|_| (0, 0))

@@ -282,7 +282,7 @@ fn what_shares_a_word_is_written_alone() {
 
 fn graph(source: &str) -> Graph {
     match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(mut functions)) => functions.remove(0).graph,
+        Ok(Source::Items(mut functions, _)) => functions.remove(0).graph,
         other => panic!("{source} is right: {other:?}"),
     }
 }

@@ -76,7 +76,7 @@ fn results<T: Element>(
     device: &Device,
 ) -> Vec<T> {
     let graph = match front_end(text.parse().expect("tokens")) {
-        Ok(Source::Items(mut functions)) => functions.remove(0).graph,
+        Ok(Source::Items(mut functions, _)) => functions.remove(0).graph,
         mistaken => panic!("{text}: {mistaken:?}"),
     };
     let plan = interpreted(compile(graph, &Target::ALL, &|_| (0, 0)));

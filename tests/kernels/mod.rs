@@ -12,7 +12,7 @@ pub(crate) fn functions() -> Vec<Function> {
 /// Those of a text.
 pub(crate) fn functions_of(text: &str) -> Vec<Function> {
     match front_end(text.parse().expect("the kernels are tokens")) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("the kernels are functions without mistakes: {other:?}"),
     }
 }

@@ -18,7 +18,7 @@ fn graph(attribute: &str, dtype: DType, name: &str) -> Graph {
     let call = if name.contains('(') { name.into() } else { format!("{name}(x)") };
     let text = format!("{attribute} pub fn f(x: {dtype}[N]) -> {dtype}[N] {{ {call} }}");
     match front_end(text.parse().expect("tokens")) {
-        Ok(Source::Items(mut functions)) => functions.remove(0).graph,
+        Ok(Source::Items(mut functions, _)) => functions.remove(0).graph,
         mistaken => panic!("{text}: {mistaken:?}"),
     }
 }

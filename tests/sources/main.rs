@@ -16,7 +16,7 @@ use fusion_compiler::reference::{Rounding, interpret};
 
 fn graph(source: &str) -> Graph {
     match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(mut functions)) => functions.remove(0).graph,
+        Ok(Source::Items(mut functions, _)) => functions.remove(0).graph,
         other => panic!("{source} is right: {other:?}"),
     }
 }

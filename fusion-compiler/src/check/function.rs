@@ -18,10 +18,10 @@ use crate::ir::plan::Target;
 use crate::parse::ast::{self, At, Broken, Dim, Name, Returns, TensorType};
 use crate::parse::{self, Item, Places, Sink};
 use crate::target;
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream, TokenTree};
 
-/// Checks all functions of a block.
-pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
+/// Checks all functions of a block; also gives the names in them that nothing uses, of which Rust is to warn.
+pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Ident>), Failure> {
     let mut sink = Sink::default();
     let items = parse::items(tokens, &mut sink);
     let Sink { places, mut errors, mistaken, calls, .. } = sink;
@@ -52,12 +52,23 @@ pub(super) fn items(tokens: TokenStream) -> Result<Vec<Function>, Failure> {
         functions.extend(checked.into_iter().filter(|_| item.function.exported));
     }
     if errors.is_empty() {
-        return Ok(functions);
+        let warned = items.iter().filter(|item| !allows_unused(&item.attributes));
+        let unused = warned.flat_map(|item| &item.function.unused);
+        return Ok((functions, unused.map(|name| Ident::new(&name.text, places.span(name.at))).collect()));
     }
     // The first of a name stands for all of them: a second stub would be a second mistake.
     let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);
     let exported = items.iter().enumerate().filter(|(i, item)| item.function.exported && first(*i));
     Err(Failure { errors, stubs: exported.map(|(_, item)| rust_signature(item, &places)).collect() })
+}
+
+/// Whether a function has `#[allow(unused)]`, or the like.
+fn allows_unused(attributes: &TokenStream) -> bool {
+    attributes.clone().into_iter().any(|token| match token {
+        TokenTree::Group(group) => allows_unused(&group.stream()),
+        TokenTree::Ident(name) => name == "unused" || name == "unused_variables",
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }
 
 fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostics) {

@@ -34,8 +34,8 @@ pub use crate::parse::ast::Returns;
 /// What a `fuse!` holds.
 #[derive(Debug)]
 pub enum Source {
-    /// The exported functions of `fuse! { pub fn … }`, in order.
-    Items(Vec<Function>),
+    /// The exported functions of `fuse! { pub fn … }`, in order, and the names of all functions that nothing uses.
+    Items(Vec<Function>, Vec<Ident>),
     /// The expression of `fuse!(relu(a + b) * c)`.
     Inline(Box<Inline>),
 }
@@ -133,7 +133,7 @@ pub enum ParamType {
 /// Every mistake in the tokens, and what is needed for stand-ins of the functions.
 pub fn front_end(tokens: TokenStream) -> Result<Source, Failure> {
     if parse::is_items(&tokens) {
-        function::items(tokens).map(Source::Items)
+        function::items(tokens).map(|(functions, unused)| Source::Items(functions, unused))
     } else {
         inline::inline(tokens)
             .map(|inline| Source::Inline(Box::new(inline)))

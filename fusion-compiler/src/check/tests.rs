@@ -24,7 +24,7 @@ fn text(source: &str) -> Result<String, String> {
 fn graphs(source: &str) -> Result<Vec<Graph>, String> {
     let tokens = TokenStream::from_str(source).unwrap_or_else(|error| panic!("{source}: {error}"));
     let graphs = match front_end(tokens) {
-        Ok(Source::Items(functions)) => functions.into_iter().map(|function| function.graph).collect(),
+        Ok(Source::Items(functions, _)) => functions.into_iter().map(|function| function.graph).collect(),
         Ok(Source::Inline(inline)) => vec![inline.graph],
         Err(Failure { errors, .. }) => {
             assert!(!errors.is_empty(), "{source}: refused without a message");

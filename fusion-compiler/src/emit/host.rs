@@ -89,6 +89,11 @@ pub fn inline(runtime: &Ident, inline: &Inline, plan: &Plan<KernelCode>) -> Toke
     }}
 }
 
+/// Names that nothing uses, as unused variables, of which rustc warns in its own way where they are written.
+pub fn unused(names: &[Ident]) -> Option<TokenStream> {
+    (!names.is_empty()).then(|| quote!(const _: fn() = || { #(let #names = 0_u8;)* };))
+}
+
 /// What the output of a function names.
 #[derive(Clone, Copy)]
 struct Host<'s> {

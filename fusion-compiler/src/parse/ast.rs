@@ -175,6 +175,8 @@ pub(crate) struct Function {
     pub(crate) body: Block,
     /// Every name the body mentions.
     pub(crate) mentions: Vec<String>,
+    /// The names of `let`s that nothing after them mentions.
+    pub(crate) unused: Vec<Name>,
     /// Where it could not be read, already reported.
     pub(crate) broken: Broken,
 }
@@ -209,6 +211,15 @@ impl Function {
         self.exported
             || self.params.iter().all(typed)
                 && (self.results.is_some() || self.params.iter().any(Param::is_in_place))
+    }
+}
+
+impl Pattern {
+    pub(crate) fn names(&self) -> &[Name] {
+        match self {
+            Pattern::Name(name) => std::slice::from_ref(name),
+            Pattern::Tuple(names, _) => names,
+        }
     }
 }
 

@@ -413,6 +413,8 @@ fn binding(parser: &mut Parser<'_, '_>) -> Parsed<Stmt> {
         let found = parser.found();
         return Err(parser.error(diag::expected("an operator or `;`", found)));
     }
+    let before = parser.sink.mentions.len();
+    parser.sink.lets.extend(pattern.names().iter().map(|name| (name.clone(), before)));
     Ok(Stmt::Let(pattern, value))
 }
 

@@ -257,15 +257,19 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
     };
     parser.sink.mistaken.pop();
     parser.sink.mentions.clear();
+    parser.sink.lets.clear();
     let (body, whole): (Block, _) = block(&mut parser.within(inner, span));
     let mentions = std::mem::take(&mut parser.sink.mentions);
+    let lets = parser.sink.lets.drain(..).filter(|(name, _)| !name.text.starts_with('_'));
+    let unused = lets.filter(|(name, before)| !mentions[*before..].contains(&name.text));
+    let unused = unused.map(|(name, _)| name).collect();
     let broken = match (&generics, params_whole, results_whole, whole) {
         (Ok(_), Ok(()), Ok(()), Ok(())) => Broken::Nothing,
         (Ok(_), Ok(()), Ok(()), Err(_)) => Broken::Body,
         _ => Broken::Head,
     };
     let generics = generics.unwrap_or_default();
-    Ok(Function { name, exported, generics, params, results, returns, body, mentions, broken })
+    Ok(Function { name, exported, generics, params, results, returns, body, mentions, unused, broken })
 }
 
 /// What stands for a parameter that could not be read. Nothing asks for its name.

@@ -49,6 +49,8 @@ pub(crate) struct Sink {
     pub(crate) mistaken: Vec<String>,
     /// Names that the function being parsed mentions.
     pub(crate) mentions: Vec<String>,
+    /// Its `let`s, and how many names were mentioned before each can be used.
+    pub(crate) lets: Vec<(Name, usize)>,
     /// Names of all functions that are called.
     pub(crate) calls: Vec<String>,
     /// Rust expressions of the inline form; `None` within functions.

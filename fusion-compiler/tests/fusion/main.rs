@@ -15,7 +15,7 @@ mod reports;
 
 fn plan(source: &str, target: Target) -> Plan<KernelCode> {
     let functions = match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(functions)) => functions,
+        Ok(Source::Items(functions, _)) => functions,
         other => panic!("the source is right: {other:?}"),
     };
     compile(functions[0].graph.clone(), &[target], &|span| {
@@ -574,7 +574,7 @@ fn elements_at_other_places_of_what_others_make() {
         for attribute in ["", "#[fuse(off)]\n"] {
             let source = format!("{attribute}{source}");
             let functions = match front_end(source.parse().expect("tokens")) {
-                Ok(Source::Items(functions)) => functions,
+                Ok(Source::Items(functions, _)) => functions,
                 other => panic!("{source} is right: {other:?}"),
             };
             let plan = compile(functions[0].graph.clone(), &Target::ALL, &|_| (0, 0));

@@ -29,7 +29,7 @@ const LARGE: (usize, usize) = (65_537, 1);
 fn graph(function: &Function) -> Graph {
     let tokens = function.source.parse().expect("a function is tokens");
     let made = front_end(tokens);
-    let Ok(Source::Items(mut functions)) = made else { panic!("{}\n{made:?}", function.source) };
+    let Ok(Source::Items(mut functions, _)) = made else { panic!("{}\n{made:?}", function.source) };
     let check::Function { graph, .. } = functions.remove(0);
     graph
 }

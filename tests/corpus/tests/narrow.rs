@@ -28,7 +28,7 @@ fn graph(function: &Function, dtype: DType) -> Graph {
     results[1..].iter().enumerate().for_each(|(i, rest)| text += &format!("{}{rest}", of(i).name()));
     let source = format!("{text} {{\n{body}");
     match front_end(source.parse().expect("tokens")) {
-        Ok(Source::Items(mut functions)) => functions.remove(0).graph,
+        Ok(Source::Items(mut functions, _)) => functions.remove(0).graph,
         mistaken => panic!("{source}\n{mistaken:?}"),
     }
 }

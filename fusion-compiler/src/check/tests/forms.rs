@@ -333,7 +333,7 @@ fn scalars_and_names_of_the_user_shadow() {
         pub(crate) fn f(x: f32[], _unused: f32) -> f32[] { relu(x) }
         fn relu(x) { x + 1 }";
     let tokens = proc_macro2::TokenStream::from_str(source).unwrap();
-    let Ok(Source::Items(functions)) = front_end(tokens) else { panic!("refused") };
+    let Ok(Source::Items(functions, _)) = front_end(tokens) else { panic!("refused") };
     let [function] = functions.as_slice() else { panic!("{} functions", functions.len()) };
     assert!(function.graph.to_string().starts_with("#[fuse(off)]\nfn f(x: f32[], _unused: f32)"));
     assert!(function.graph.to_string().contains("add"));
@@ -386,7 +386,7 @@ fn inline(source: &str) -> (Vec<String>, bool, String) {
             let captures = inline.captures.iter().map(ToString::to_string).collect();
             (captures, inline.graph.any_shape, inline.graph.to_string())
         }
-        Ok(Source::Items(_)) => panic!("{source}: items"),
+        Ok(Source::Items(_, _)) => panic!("{source}: items"),
         Err(failure) => panic!("{source}: {}", failure.errors.messages().collect::<Vec<_>>().join("\n")),
     }
 }

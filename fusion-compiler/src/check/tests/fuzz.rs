@@ -98,7 +98,7 @@ fn no_tokens_make_it_panic() {
             tokens = mutate(tokens, &pool, &mut random);
         }
         let graphs = match front_end(tokens.clone()) {
-            Ok(Source::Items(functions)) => functions.into_iter().map(|function| function.graph).collect(),
+            Ok(Source::Items(functions, _)) => functions.into_iter().map(|function| function.graph).collect(),
             Ok(Source::Inline(inline)) => vec![inline.graph],
             Err(failure) => {
                 assert!(!failure.errors.is_empty(), "refused without a message: {tokens}");
