@@ -123,11 +123,20 @@ fn loops_wait_for_memory_where_they_do_little() {
         ("pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }", true),
         ("pub fn f(x: f32[N]) -> f32[] { sum(x * x) }", true),
         ("pub fn f(x: f32[N, D], g: f32[D]) -> f32[N, D] { layer_norm(x, D) * g }", true),
+        (
+            "pub fn f(p: &mut f32[N], m: &mut f32[N], v: &mut f32[N], g: f32[N], c: f32) {
+                m = m + 0.1 * (g - m);
+                v = v + 0.001 * (g * g - v);
+                p = p - 0.001 * m / (sqrt(v * c) + 1e-8) - 0.00001 * p;
+            }",
+            true,
+        ),
         // An exponential in one of the loops, halves that take many instructions, elements that lie apart.
         ("pub fn f(x: f32[N]) -> f32[N] { exp(x) }", false),
         ("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", false),
         ("pub fn f(x: f16[N]) -> f16[N] { x + 1.0 }", false),
         ("pub fn f(x: f32[N, C = 8]) -> f32[N] { sum(x, C) }", false),
+        ("pub fn f(x: f32[N], i: i32[M]) -> f32[M] { gather(x, N, i) }", false),
     ] {
         let plan = plan(source, Target::Cpu);
         let steps = plan.programs.iter().flat_map(|program| &*program.steps);

@@ -14,8 +14,9 @@ use crate::ir::kernel::{
     At, BufferId, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
 };
 
-/// Statements of a lane, loads and stores included, beside which memory is what a loop waits for, however wide its vectors are.
-const LIGHT_MAX: usize = 16;
+/// Operations of a lane for each byte that it reads or writes, beside which memory is what a loop waits for, however wide its vectors
+/// are. AdamW has half as many, an exponential three.
+const LIGHT_MAX: usize = 1;
 
 /// Statements of a lane up to which what it writes may go around the caches. More, and vectors side by side, are better off as a loop,
 /// whose stores the caches do beside the arithmetic: 2²⁴ elements of a chain of twelve took 28 ms when streamed, else 20; but two threads
@@ -87,10 +88,8 @@ impl Emitter<'_> {
         out.enclosed(open, close, |out| {
             let combines = folds.iter().enumerate().map(|(f, fold)| self.combine(out, f, fold)).collect();
             let run = self.loop_function(out, &lanes, combines);
-            let is_light = lanes.len() + folds.iter().map(|fold| fold.body.len()).sum::<usize>() <= LIGHT_MAX;
-            let is_plain =
-                run.streams.iter().all(|stream| stream.stride == 1 && self.element_bytes(stream) >= 4);
-            self.light.set(Some(is_light && is_plain && self.light.get().unwrap_or(true)));
+            let is_light = self.light.get().unwrap_or(true) && self.is_light(&lanes, folds, &run.streams);
+            self.light.set(Some(is_light));
             let streamed = (0..run.streams.len()).filter(|&i| self.is_only_written(&run.streams[i]));
             let streams = folds.is_empty() && lanes.len() <= STREAMED_MAX && !copies::pays(&lanes);
             let streamed: Vec<usize> = streamed.filter(|_| streams).collect();
@@ -107,6 +106,16 @@ impl Emitter<'_> {
                 _ => self.folded(out, &len, &run, &fetched),
             }
         });
+    }
+
+    /// Whether memory is what a loop waits for. Halves take many instructions, as do elements that lie apart.
+    fn is_light(&self, lanes: &[Stmt], folds: &[Fold], streams: &[Stream]) -> bool {
+        let is_op = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Apply(..) | Expr::Cast(_)));
+        let ops = lanes.iter().chain(folds.iter().flat_map(|fold| &fold.body)).filter(is_op).count();
+        let bytes = streams.iter().map(|stream| self.element_bytes(stream)).sum::<usize>();
+        let gathers = |stmt: &Stmt| matches!(stmt, Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if self.stream(at).is_none());
+        let is_plain = |stream: &Stream| stream.stride == 1 && self.element_bytes(stream) >= 4;
+        streams.iter().all(is_plain) && !lanes.iter().any(gathers) && ops <= LIGHT_MAX * bytes
     }
 
     /// The loop: a function `lanes` of how many lanes, the number of the first if they ask for it, the runs, the
