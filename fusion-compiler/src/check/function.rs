@@ -54,7 +54,7 @@ pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Ident>), 
     if errors.is_empty() {
         let warned = items.iter().filter(|item| !allows_unused(&item.attributes));
         let unused = warned.flat_map(|item| &item.function.unused);
-        return Ok((functions, unused.map(|name| Ident::new(&name.text, places.span(name.at))).collect()));
+        return Ok((functions, unused.map(|name| parse::ident(name, &places)).collect()));
     }
     // The first of a name stands for all of them: a second stub would be a second mistake.
     let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);

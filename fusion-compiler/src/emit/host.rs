@@ -89,9 +89,20 @@ pub fn inline(runtime: &Ident, inline: &Inline, plan: &Plan<KernelCode>) -> Toke
     }}
 }
 
-/// Names that nothing uses, as unused variables, of which rustc warns in its own way where they are written.
+/// Names that nothing uses, as unused variables, of which rustc warns in its own way where they are written. Statics of the same
+/// names are not in scope.
 pub fn unused(names: &[Ident]) -> Option<TokenStream> {
-    (!names.is_empty()).then(|| quote!(const _: fn() = || { #(let #names = 0_u8;)* };))
+    let names = (!names.is_empty()).then_some(names)?;
+    Some(quote! {
+        const _: fn() = {
+            mod unused {
+                pub(super) fn names() {
+                    #(let #names = 0_u8;)*
+                }
+            }
+            unused::names
+        };
+    })
 }
 
 /// What the output of a function names.

@@ -260,7 +260,10 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
     parser.sink.lets.clear();
     let (body, whole): (Block, _) = block(&mut parser.within(inner, span));
     let mentions = std::mem::take(&mut parser.sink.mentions);
-    let lets = parser.sink.lets.drain(..).filter(|(name, _)| !name.text.starts_with('_'));
+    // Rust would have more to say about capitals.
+    let is_plain =
+        |name: &Name| name.text.starts_with(char::is_lowercase) && !name.text.contains(char::is_uppercase);
+    let lets = parser.sink.lets.drain(..).filter(|(name, _)| is_plain(name));
     let unused = lets.filter(|(name, before)| !mentions[*before..].contains(&name.text));
     let unused = unused.map(|(name, _)| name).collect();
     let broken = match (&generics, params_whole, results_whole, whole) {

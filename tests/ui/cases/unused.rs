@@ -3,6 +3,10 @@
 
 use fusion::prelude::*;
 
+#[expect(non_upper_case_globals, reason = "a `let` of this name could not shadow it")]
+pub static counted: u32 = 1;
+pub const EPS: f32 = 1e-5;
+
 fuse! {
     fn scaled(x) {
         let (mantissa, exponent) = (x * 2.0, x);
@@ -14,6 +18,9 @@ fuse! {
         let x = scaled(y) + x;
         let x = x * 2.0;
         let x = x + y;
+        let r#type = y;
+        let counted = 2.0;
+        let EPS = 1e-5;
         let _of_no_use = exp(x);
         y
     }
