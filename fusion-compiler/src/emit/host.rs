@@ -372,8 +372,8 @@ fn cpu_functions(plan: &Plan<KernelCode>) -> TokenStream {
 }
 
 /// Rust that this crate emitted.
-fn tokens(text: &str) -> TokenStream {
-    // rustc's own lexer where there is one: the portable one goes through a text twice.
+pub(super) fn tokens(text: &str) -> TokenStream {
+    // rustc's own lexer where there is one: the portable one, which `parse` asks first, goes through a text twice and keeps it.
     if proc_macro::is_available() {
         let tokens = text.parse::<proc_macro::TokenStream>();
         return tokens.unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}")).into();

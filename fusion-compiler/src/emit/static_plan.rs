@@ -71,6 +71,6 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
 }
 
 /// A text of a kernel with the lines that it has, for whoever reads what the macro made.
-pub(super) fn literal(text: &str) -> Literal {
-    format!("r#\"{text}\"#").parse().unwrap_or_else(|_| Literal::string(text))
+pub(super) fn literal(text: &str) -> TokenStream {
+    super::host::tokens(&format!("r#\"{text}\"#"))
 }
