@@ -88,7 +88,7 @@ pub fn expand(runtime: &Ident, tokens: TokenStream) -> Expansion {
                 let plans: Vec<&Plan<KernelCode>> = made[first..].iter().map(|(_, plan)| plan).collect();
                 emit::host::function(runtime, &instances[0].signature, &plans)
             });
-            functions.chain(emit::host::unused(&unused)).collect()
+            functions.chain(unused.iter().flat_map(|names| emit::host::unused(names))).collect()
         }
         Ok(Source::Inline(inline)) => {
             made.push(made_of(&inline.graph, &inline.options.targets, &inline.spans));

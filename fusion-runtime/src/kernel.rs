@@ -124,14 +124,22 @@ pub struct CpuArgs<'a> {
     memory: PhantomData<&'a mut [u8]>,
 }
 
-/// What the memory of a buffer is an array of.
-pub trait Word: Copy {
+/// What the memory of a buffer is an array of: plain numbers, of which any bits are one.
+pub trait Word: Copy + Sealed {
     /// Whether elements of this type lie in such words.
     fn holds(dtype: DType) -> bool;
 }
 
+mod sealed {
+    /// Of these types alone.
+    pub trait Sealed {}
+}
+use sealed::Sealed;
+
 macro_rules! words {
     ($($word:ty: $($dtype:ident)|+;)*) => { $(
+        impl Sealed for $word {}
+
         impl Word for $word {
             #[inline]
             fn holds(dtype: DType) -> bool {
@@ -310,12 +318,12 @@ fn wrong_scalar(i: usize, value: ScalarValue) -> ! {
 
 /// The CPU functions of a launch, from a safe function of [`Instructions`](crate::isa::Instructions) and `&mut CpuArgs<'_>`.
 ///
-/// It must be `#[inline(always)]`: its loops are compiled into one function per instruction set. The second argument is the instruction
-/// set from which on vectors of 64 bytes pay.
+/// It must be `#[inline(always)]`: its loops are compiled into one function per instruction set. The second argument says whether
+/// these wait for memory: then vectors of 64 bytes do not pay on every processor that has them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cpu_fns {
-    ($kernel:path, $widest:ident) => {{
+    ($kernel:path, memory_bound: $bound:literal) => {{
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         fn avx512(args: &mut $crate::__private::CpuArgs<'_>) {
@@ -330,9 +338,12 @@ macro_rules! __cpu_fns {
         fn base(args: &mut $crate::__private::CpuArgs<'_>) {
             $kernel($crate::__private::Base::new(), args)
         }
+        #[cfg(target_arch = "x86_64")]
+        const WIDEST: $crate::__private::Isa =
+            if $bound { $crate::__private::Isa::Avx512 } else { $crate::__private::Isa::Avx512Halves };
         const FUNCTIONS: &[($crate::__private::Isa, $crate::__private::CpuFn)] = &[
             #[cfg(target_arch = "x86_64")]
-            ($crate::__private::Isa::$widest, avx512),
+            (WIDEST, avx512),
             #[cfg(target_arch = "x86_64")]
             ($crate::__private::Isa::Avx2, avx2),
             ($crate::__private::Isa::Base, base),

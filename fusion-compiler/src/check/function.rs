@@ -18,10 +18,10 @@ use crate::ir::plan::Target;
 use crate::parse::ast::{self, At, Broken, Dim, Name, Returns, TensorType};
 use crate::parse::{self, Item, Places, Sink};
 use crate::target;
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream};
 
-/// Checks all functions of a block; also gives the names in them that nothing uses, of which Rust is to warn.
-pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Ident>), Failure> {
+/// Checks all functions of a block; also gives the names that nothing uses in each that is not exported.
+pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Vec<Ident>>), Failure> {
     let mut sink = Sink::default();
     let items = parse::items(tokens, &mut sink);
     let Sink { places, mut errors, mistaken, calls, .. } = sink;
@@ -52,9 +52,9 @@ pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Ident>), 
         functions.extend(checked.into_iter().filter(|_| item.function.exported));
     }
     if errors.is_empty() {
-        let warned = items.iter().filter(|item| !allows_unused(&item.attributes));
-        let unused = warned.flat_map(|item| &item.function.unused);
-        return Ok((functions, unused.map(|name| parse::ident(name, &places)).collect()));
+        // One with attributes, `#[allow(unused)]`, is as it is for a reason; there is no output that could have them.
+        let inner = items.iter().filter(|item| !item.function.exported && item.attributes.is_empty());
+        return Ok((functions, inner.map(|item| unused_lets(&item.function, &places)).collect()));
     }
     // The first of a name stands for all of them: a second stub would be a second mistake.
     let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);
@@ -62,13 +62,8 @@ pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Ident>), 
     Err(Failure { errors, stubs: exported.map(|(_, item)| rust_signature(item, &places)).collect() })
 }
 
-/// Whether a function has `#[allow(unused)]`, or the like.
-fn allows_unused(attributes: &TokenStream) -> bool {
-    attributes.clone().into_iter().any(|token| match token {
-        TokenTree::Group(group) => allows_unused(&group.stream()),
-        TokenTree::Ident(name) => name == "unused" || name == "unused_variables",
-        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
-    })
+fn unused_lets(function: &ast::Function, places: &Places) -> Vec<Ident> {
+    function.unused.iter().map(|name| parse::ident(name, places)).collect()
 }
 
 fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostics) {
@@ -585,5 +580,6 @@ fn rust_signature(item: &Item, places: &Places) -> Signature {
         types: function.params.iter().map(param).collect(),
         results: function.results.iter().flatten().map(|ty| element(&ty.dtype)).collect(),
         returns: function.returns,
+        unused: unused_lets(function, places),
     }
 }

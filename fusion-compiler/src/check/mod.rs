@@ -34,8 +34,8 @@ pub use crate::parse::ast::Returns;
 /// What a `fuse!` holds.
 #[derive(Debug)]
 pub enum Source {
-    /// The exported functions of `fuse! { pub fn … }`, in order, and the names of all functions that nothing uses.
-    Items(Vec<Function>, Vec<Ident>),
+    /// The exported functions of `fuse! { pub fn … }`, in order, and the names in each other function that nothing uses.
+    Items(Vec<Function>, Vec<Vec<Ident>>),
     /// The expression of `fuse!(relu(a + b) * c)`.
     Inline(Box<Inline>),
 }
@@ -73,6 +73,8 @@ pub struct Signature {
     pub results: Vec<ElementType>,
     /// One result or a tuple of them.
     pub returns: Returns,
+    /// The names in its body that nothing uses, of which Rust is to warn.
+    pub unused: Vec<Ident>,
 }
 
 /// What attributes ask for, besides what the graph says.

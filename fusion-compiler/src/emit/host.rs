@@ -25,13 +25,14 @@ pub fn function(runtime: &Ident, signature: &Signature, plans: &[&Plan<KernelCod
     let call = host.call(&plan, (results, *returns), &host.arguments(&names, types));
     let (module, cfgs) = (host.module(signature, &names, plans), cfgs(attributes));
     let (params, typed) = (host.params(), host.typed_params(&names, types));
-    let result = host.result(results, *returns);
+    let (result, unused) = (host.result(results, *returns), unused(&signature.unused));
     let about =
         format!("What was made of [`{name}()`]: its kernels, its report, and a call that allocates nothing.");
     quote! {
         #attributes
         #[allow(clippy::too_many_arguments, reason = "as many as the maths has")]
         #visibility fn #name #params(#typed) -> #runtime::Result<#result> {
+            #unused
             #call
         }
 
@@ -89,13 +90,14 @@ pub fn inline(runtime: &Ident, inline: &Inline, plan: &Plan<KernelCode>) -> Toke
     }}
 }
 
-/// Names that nothing uses, as unused variables, of which rustc warns in its own way where they are written. Statics of the same
-/// names are not in scope.
+/// Names that nothing uses, as unused variables, of which rustc warns in its own way where they are written, as attributes around
+/// them say. Statics of the same names are not in scope.
 pub fn unused(names: &[Ident]) -> Option<TokenStream> {
     let names = (!names.is_empty()).then_some(names)?;
     Some(quote! {
         const _: fn() = {
             mod unused {
+                #[allow(non_snake_case, reason = "it is told of unused names alone")]
                 pub(super) fn names() {
                     #(let #names = 0_u8;)*
                 }

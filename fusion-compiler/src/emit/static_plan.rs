@@ -64,8 +64,8 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
         }
         Code::Cpu(code) => {
             let kernel = format_ident!("{kernel}");
-            let widest = format_ident!("{}", if code.is_memory_bound { "Avx512" } else { "Avx512Halves" });
-            quote!(p::Code::Cpu(p::cpu_fns!(cpu::#kernel, #widest)))
+            let bound = code.is_memory_bound;
+            quote!(p::Code::Cpu(p::cpu_fns!(cpu::#kernel, memory_bound: #bound)))
         }
     }
 }

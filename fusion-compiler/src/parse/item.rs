@@ -260,10 +260,9 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
     parser.sink.lets.clear();
     let (body, whole): (Block, _) = block(&mut parser.within(inner, span));
     let mentions = std::mem::take(&mut parser.sink.mentions);
-    // Rust would have more to say about capitals.
-    let is_plain =
-        |name: &Name| name.text.starts_with(char::is_lowercase) && !name.text.contains(char::is_uppercase);
-    let lets = parser.sink.lets.drain(..).filter(|(name, _)| is_plain(name));
+    // What begins with a capital is a constant in a pattern of Rust, if there is one.
+    let is_meant = |name: &Name| name.text.starts_with(|c: char| c == '_' || c.is_uppercase());
+    let lets = parser.sink.lets.drain(..).filter(|(name, _)| !is_meant(name));
     let unused = lets.filter(|(name, before)| !mentions[*before..].contains(&name.text));
     let unused = unused.map(|(name, _)| name).collect();
     let broken = match (&generics, params_whole, results_whole, whole) {
@@ -575,7 +574,8 @@ pub(crate) fn ident(name: &Name, places: &super::Places) -> Ident {
 /// A name as an identifier of Rust, where keywords are raw.
 pub(crate) fn rust_name(text: &str, span: Span) -> Ident {
     match syn::parse_str::<Ident>(text) {
-        Ok(_) => Ident::new(text, span),
-        Err(_) => Ident::new_raw(text, span),
+        // Of this edition of Rust.
+        Ok(_) if text != "gen" => Ident::new(text, span),
+        Ok(_) | Err(_) => Ident::new_raw(text, span),
     }
 }

@@ -136,7 +136,7 @@ fn loops_wait_for_memory_where_they_do_little() {
         ("pub fn f(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }", false),
         ("pub fn f(x: f16[N]) -> f16[N] { x + 1.0 }", false),
         ("pub fn f(x: f32[N, C = 8]) -> f32[N] { sum(x, C) }", false),
-        ("pub fn f(x: f32[N], i: i32[M]) -> f32[M] { gather(x, N, i) }", false),
+        ("pub fn f(x: f32[N], i: i32[M]) -> f32[M] { take(x, N, i) }", false),
     ] {
         let plan = plan(source, Target::Cpu);
         let steps = plan.programs.iter().flat_map(|program| &*program.steps);

@@ -73,7 +73,7 @@ pub(crate) static RELU: Plan = Plan {
                 when: Borrowed(&[]),
                 launches: Borrowed(&[Launch {
                     kernel: of("relu_add_mul"),
-                    code: Code::Cpu(cpu_fns!(relu_body, Avx512)),
+                    code: Code::Cpu(cpu_fns!(relu_body, memory_bound: true)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
                         buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
@@ -136,7 +136,7 @@ pub(crate) static AXPY: Plan = Plan {
                 when: Borrowed(&[]),
                 launches: Borrowed(&[Launch {
                     kernel: of("axpy"),
-                    code: Code::Cpu(cpu_fns!(axpy_body, Avx512)),
+                    code: Code::Cpu(cpu_fns!(axpy_body, memory_bound: true)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
                         buffer(Slot::Param(0), Access::ReadWrite, Reach::Linear(ONE)),
@@ -230,7 +230,7 @@ const ND: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }, Dim { name: Borrowe
 
 const DOUBLE: Launch<Code> = Launch {
     kernel: Borrowed("double"),
-    code: Code::Cpu(cpu_fns!(double_body, Avx512)),
+    code: Code::Cpu(cpu_fns!(double_body, memory_bound: true)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
         buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
@@ -258,7 +258,7 @@ fn double_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
 
 const ADD: Launch<Code> = Launch {
     kernel: Borrowed("add"),
-    code: Code::Cpu(cpu_fns!(add_body, Avx512)),
+    code: Code::Cpu(cpu_fns!(add_body, memory_bound: true)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
         buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),

@@ -30,6 +30,25 @@ fuse! {
         let allowed = x;
         x
     }
+
+    #[expect(unused_variables)]
+    pub fn h(x: f32[N]) -> f32[N] {
+        let expected = x;
+        x
+    }
+
+    #[cfg(any())]
+    pub fn k(x: f32[N]) -> f32[N] {
+        let elsewhere = x;
+        x
+    }
+
+    /// With a name of its own for each type.
+    pub fn generic<T>(x: T[N]) -> T[N] {
+        let (r#gen, 变量) = (x, x);
+        let camelCase = x;
+        x
+    }
 }
 
 fn main() {}

@@ -14,14 +14,18 @@ use crate::ir::kernel::{
     At, BufferId, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
 };
 
-/// Operations of a lane for each byte that it reads or writes, beside which memory is what a loop waits for, however wide its vectors
-/// are. AdamW has half as many, an exponential three.
+/// Operations of a lane for each byte of its runs beside which memory is what a loop waits for, however wide its vectors are. AdamW has
+/// 0.8, with three runs that it also writes, and an exponential three.
 const LIGHT_MAX: usize = 1;
 
 /// Statements of a lane up to which what it writes may go around the caches. More, and vectors side by side, are better off as a loop,
 /// whose stores the caches do beside the arithmetic: 2²⁴ elements of a chain of twelve took 28 ms when streamed, else 20; but two threads
-/// that share memory take 3.9 for gelu, else 4.6, and 5.1 for SwiGLU, else 6.3.
+/// that share memory take 3.9 for `gelu_tanh`, else 4.6, and 5.1 for SwiGLU, else 6.3.
 const STREAMED_MAX: usize = 64;
+
+/// The same of lanes that ask for their numbers, or read what lies apart. Of so few as are in a line LLVM makes no vectors: of 2²³ elements
+/// a padding took 9.0 ms, where tiles take 1.6.
+const STREAMED_APART_MAX: usize = 16;
 
 /// What processors have ways of their own for.
 const OPS: &str = "ops";
@@ -49,6 +53,8 @@ pub(super) struct VectorLoop<'a> {
     pub(super) streams: Vec<Stream>,
     /// Whether its lanes ask for their numbers.
     counts: bool,
+    /// Whether they do, or read or write what does not lie side by side.
+    is_apart: bool,
     pub(super) combines: Vec<Combine<'a>>,
     /// What it uses that was made before it.
     captured: Vec<String>,
@@ -88,10 +94,11 @@ impl Emitter<'_> {
         out.enclosed(open, close, |out| {
             let combines = folds.iter().enumerate().map(|(f, fold)| self.combine(out, f, fold)).collect();
             let run = self.loop_function(out, &lanes, combines);
-            let is_light = self.light.get().unwrap_or(true) && self.is_light(&lanes, folds, &run.streams);
+            let is_light = self.light.get().unwrap_or(true) && self.is_light(&lanes, folds, &run);
             self.light.set(Some(is_light));
             let streamed = (0..run.streams.len()).filter(|&i| self.is_only_written(&run.streams[i]));
-            let streams = folds.is_empty() && lanes.len() <= STREAMED_MAX && !copies::pays(&lanes);
+            let most = if run.is_apart { STREAMED_APART_MAX } else { STREAMED_MAX };
+            let streams = folds.is_empty() && lanes.len() <= most && !copies::pays(&lanes);
             let streamed: Vec<usize> = streamed.filter(|_| streams).collect();
             if let Some(Place::Buffer(buffer)) = streamed.first().map(|&i| run.streams[i].memory) {
                 out.line(format_args!("let streams = {}.streams();", self.name(buffer)));
@@ -108,14 +115,21 @@ impl Emitter<'_> {
         });
     }
 
-    /// Whether memory is what a loop waits for. Halves take many instructions, as do elements that lie apart.
-    fn is_light(&self, lanes: &[Stmt], folds: &[Fold], streams: &[Stream]) -> bool {
+    /// Whether memory is what a loop waits for. Halves take many instructions.
+    fn is_light(&self, lanes: &[Stmt], folds: &[Fold], run: &VectorLoop) -> bool {
         let is_op = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Apply(..) | Expr::Cast(_)));
         let ops = lanes.iter().chain(folds.iter().flat_map(|fold| &fold.body)).filter(is_op).count();
-        let bytes = streams.iter().map(|stream| self.element_bytes(stream)).sum::<usize>();
-        let gathers = |stmt: &Stmt| matches!(stmt, Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if self.stream(at).is_none());
-        let is_plain = |stream: &Stream| stream.stride == 1 && self.element_bytes(stream) >= 4;
-        streams.iter().all(is_plain) && !lanes.iter().any(gathers) && ops <= LIGHT_MAX * bytes
+        let bytes = run.streams.iter().map(|stream| self.element_bytes(stream)).sum::<usize>();
+        let is_wide = run.streams.iter().all(|stream| self.element_bytes(stream) >= 4);
+        is_wide && !run.is_apart && ops <= LIGHT_MAX * bytes
+    }
+
+    /// Whether lanes read what lies apart, or may not read at all.
+    fn gathers(&self, stmt: &Stmt) -> bool {
+        match stmt {
+            Stmt::Let(_, Expr::Load(at)) => self.stream(at).is_none(),
+            stmt => matches!(stmt, Stmt::Let(_, Expr::LoadWhere(..))),
+        }
     }
 
     /// The loop: a function `lanes` of how many lanes, the number of the first if they ask for it, the runs, the
@@ -165,7 +179,10 @@ impl Emitter<'_> {
         out.block(format_args!("fn lanes{lengths}({}) {{", params.join(", ")), |out| {
             out.text += &inside.text
         });
-        VectorLoop { streams, counts, combines, captured }
+        let is_apart = counts
+            || streams.iter().any(|stream| stream.stride != 1)
+            || lanes.iter().any(|stmt| self.gathers(stmt));
+        VectorLoop { streams, counts, is_apart, combines, captured }
     }
 
     /// The part of a loop that whole groups of vectors go through, each group side by side.
@@ -300,12 +317,14 @@ impl Emitter<'_> {
         });
     }
 
-    /// A tile from `start` on, in parts of a line: each is stored before the next is read, so that memory is read in its order.
+    /// A tile from `start` on, in parts of a line, if it can be: each is stored before the next is read, so that memory is read in its
+    /// order.
     fn tile(&self, out: &mut Writer, run: &VectorLoop, (streamed, fetched): (&[usize], &[usize])) {
         self.slices(out, run, ("q", "p"), ("start", STREAM_LANES));
         self.fetch(out, fetched, "q");
         let smallest = streamed.iter().map(|&i| self.element_bytes(&run.streams[i])).min();
-        let part = CACHE_LINE / smallest.unwrap_or(CACHE_LINE);
+        let line = CACHE_LINE / smallest.unwrap_or(CACHE_LINE);
+        let part = if run.is_apart { STREAM_LANES } else { line };
         out.block(format_args!("for part in (0..{STREAM_LANES}).step_by({part}) {{"), |out| {
             self.slices(out, run, ("q", "q"), ("part", part));
             for &i in streamed {

@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "x86_64")]
 use fusion_compiler::ir::kernel::CACHE_LINE;
 
 use super::stream;

@@ -30,7 +30,7 @@ fn last_cache() -> usize {
                 * cache.coherency_line_size()
         });
         #[cfg(not(target_arch = "x86_64"))]
-        let largest = std::iter::empty();
+        let largest = std::iter::empty::<usize>();
         largest.max().map_or(LAST_CACHE, |largest| largest.min(LAST_CACHE_MAX))
     })
 }
