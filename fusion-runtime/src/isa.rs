@@ -144,7 +144,7 @@ fn one_if(condition: bool) -> f32 {
 }
 
 macro_rules! instruction_sets {
-    ($($(#[$doc:meta])* $name:ident($features:literal), $lane:ident $load:ident $store:ident;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident($features:literal), $lane:ident $store:ident;)*) => { $(
         $(#[$doc])*
         #[cfg(target_arch = "x86_64")]
         #[derive(Clone, Copy, Debug)]
@@ -177,11 +177,15 @@ macro_rules! instruction_sets {
                 #[target_feature(enable = $features)]
                 #[inline]
                 unsafe fn lines(to: *mut u8, from: *const u8, bytes: usize) {
-                    use std::arch::x86_64::{$lane, $load, $store};
+                    use std::arch::x86_64::{$lane, $store};
+                    // Not an intrinsic: what these assert in builds that do would keep the lines in memory.
+                    #[derive(Clone, Copy)]
+                    #[repr(C, packed)]
+                    struct Unaligned($lane);
                     let mut at = 0;
                     while at < bytes {
                         // SAFETY: as promised by the caller.
-                        unsafe { $store(to.wrapping_add(at).cast(), $load(from.wrapping_add(at).cast())) };
+                        unsafe { $store(to.wrapping_add(at).cast(), (*from.wrapping_add(at).cast::<Unaligned>()).0) };
                         at += size_of::<$lane>();
                     }
                 }
@@ -197,11 +201,11 @@ macro_rules! instruction_sets {
 
 instruction_sets! {
     /// [`Isa::Avx512`].
-    Avx512("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), __m512i _mm512_loadu_si512 _mm512_stream_si512;
+    Avx512("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), __m512i _mm512_stream_si512;
     /// [`Isa::Avx2`].
-    Avx2("avx2,fma"), __m256i _mm256_loadu_si256 _mm256_stream_si256;
+    Avx2("avx2,fma"), __m256i _mm256_stream_si256;
     /// [`Isa::Base`].
-    Base("sse2"), __m128i _mm_loadu_si128 _mm_stream_si128;
+    Base("sse2"), __m128i _mm_stream_si128;
 }
 
 /// [`Isa::Base`], which has no stores around the caches that are used.
