@@ -149,3 +149,33 @@ fn loops_wait_for_memory_where_they_do_little() {
         }
     }
 }
+
+/// By lines where the lanes of one are vectors, by tiles where LLVM would make none of them, else as any store.
+#[test]
+fn what_is_only_written_is_stored_by_lines_or_tiles() {
+    const LINES: &str = "in (0..64).step_by(16)";
+    const BYTES: &str = "in (0..64).step_by(64)";
+    for (source, part) in [
+        ("pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }", Some(LINES)),
+        ("pub fn f(x: f32[N], y: f32[N]) -> f32[N] { silu(x) * y }", Some(LINES)),
+        ("pub fn f(x: f32[N]) -> (f32[N], f16[N]) { (x, (x + 1.0) as f16) }", Some("in (0..64).step_by(32)")),
+        ("pub fn f(x: f32[N]) -> bool[N] { x > 0.0 }", Some(BYTES)),
+        ("pub fn f(x: f32[N]) -> f32[P] { pad(x, N -> P, 3, 2) * 2.0 }", Some(BYTES)),
+        ("pub fn f(x: f32[N], i: i32[M]) -> f32[M] { take(x, N, i) }", Some(BYTES)),
+        ("pub fn f(x: f32[N, K = 2]) -> f32[N] { at(x, K, 0) - at(x, K, 1) }", Some(BYTES)),
+        // Arithmetic beside which the caches have time for stores, and what is read, too.
+        ("pub fn f(x: f32[N], y: f32[N]) -> f32[N] { tanh(exp(-sqrt(tanh(x) * y + 2.0)) * y) }", None),
+        ("pub fn f(x: f32[N], i: i32[M]) -> f32[M] { exp(take(x, N, i)) }", None),
+        ("pub fn f(x: &mut f32[N]) { x = 2.0 * x; }", None),
+    ] {
+        let plan = plan(source, Target::Cpu);
+        let Code::Cpu(code) = &plan.programs[0].steps[0].variants[0].launches[0].code else {
+            unreachable!("of the CPU alone")
+        };
+        let found: Vec<&str> = code.rust.lines().filter(|line| line.contains("in (0..64)")).collect();
+        match part {
+            Some(part) => assert!(found.len() == 1 && found[0].contains(part), "{source}: {found:?}"),
+            None => assert!(found.is_empty(), "{source}: {found:?}"),
+        }
+    }
+}
