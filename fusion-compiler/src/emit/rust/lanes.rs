@@ -20,7 +20,7 @@ const LIGHT_MAX: usize = 1;
 
 /// Statements of a lane up to which what it writes may go around the caches. More, and vectors side by side, are better off as a loop,
 /// whose stores the caches do beside the arithmetic: 2²⁴ elements of a chain of twelve took 28 ms when streamed, else 20; but two threads
-/// that share memory take 3.9 for `gelu_tanh`, else 4.6, and 5.1 for SwiGLU, else 6.3.
+/// that share memory take 4.0 for `gelu_tanh`, else 4.6, and 5.1 for SwiGLU, else 6.3.
 const STREAMED_MAX: usize = 64;
 
 /// The same of lanes that ask for their numbers, or read what lies apart. Of so few as are in a line LLVM makes no vectors: of 2²³ elements
@@ -53,7 +53,7 @@ pub(super) struct VectorLoop<'a> {
     pub(super) streams: Vec<Stream>,
     /// Whether its lanes ask for their numbers.
     counts: bool,
-    /// Whether they do, or read or write what does not lie side by side.
+    /// Whether its lanes ask for their numbers, or read or write what does not lie side by side.
     is_apart: bool,
     pub(super) combines: Vec<Combine<'a>>,
     /// What it uses that was made before it.

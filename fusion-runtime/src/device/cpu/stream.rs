@@ -2,10 +2,10 @@
 //!
 //! A loop makes as many elements as are a line of a cache, stores it so, and goes on: memory is read in its order, and written
 //! meanwhile. 2²⁴ elements of `relu(a + b) * c` took 7.7 ms so, and 8.5 where four lines were made and then stored, of which LLVM read
-//! the third first. The line is in registers: in memory of the thread it
-//! may lie where a processor takes it for what the loop reads, since that compares the low bits of addresses alone; one process in
-//! thirty then took two to five times as long. Invariant: only buffers that the kernel never reads are written so, and only where
-//! memory is what it waits for.
+//! the third first. The line is in registers: in memory of the thread it may lie where a processor takes it for what the loop reads,
+//! since that compares the low bits of addresses alone; one process in thirty then took two to five times as long. Only loops that
+//! gather or count their lanes make a tile of several lines in such memory. Invariant: only buffers that the kernel never reads are
+//! written so, and only where memory is what it waits for.
 
 use std::ops::Range;
 use std::sync::OnceLock;
