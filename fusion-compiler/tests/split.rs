@@ -337,3 +337,16 @@ fn rows_after_all_of_them_are_two_kernels() {
         &[(&[0, 0], 2), (&[1030, 5], 2), (&[5, 5], 2)],
     );
 }
+
+/// Of a launch whose threads first go through what parts gave, there are no more than do something else, too.
+#[test]
+fn threads_that_begin_with_parts_are_told_of() {
+    let prologues = |source: &str, extents: &[i64]| -> Vec<bool> {
+        let plan = plan(source, Target::Ptx);
+        variant(&plan, extents).launches.iter().map(|launch| launch.prologue).collect()
+    };
+    let shares = "pub fn f(x: f32[N]) -> f32[N] { x / sum(x) }";
+    assert_eq!(prologues(shares, &[1 << 20]), [false, true]);
+    assert_eq!(prologues("pub fn f(x: f32[N]) -> f32[N] { x * 2.0 }", &[1 << 20]), [false]);
+    assert_eq!(prologues("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[1000, 1000]), [false]);
+}

@@ -9,7 +9,7 @@ use crate::device::{Device, DeviceFacts};
 /// ```
 /// use fusion_runtime::LaunchConfig;
 /// let config = LaunchConfig::h100(1 << 24, 4);
-/// assert_eq!((config.block, config.grid), (256, 1056));
+/// assert_eq!((config.block, config.grid), (256, 16384));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchConfig {
@@ -18,6 +18,10 @@ pub struct LaunchConfig {
     /// Blocks. With fewer threads than iterations, threads stride over the grid.
     pub grid: u32,
 }
+
+/// Elements that a block has at least, unless there are too few for all multiprocessors: to start a block costs as much as to
+/// move a kilobyte or two.
+const BLOCK_ELEMENTS: u64 = 1024;
 
 /// Threads of a block where nothing asks for fewer: enough warps to hide latency, and small enough that blocks
 /// of many registers still fit.
@@ -29,37 +33,41 @@ const TEAM_BLOCK: u32 = 128;
 impl LaunchConfig {
     /// For `elements`, of which a thread takes `grain` at a time, on a device of these facts.
     ///
-    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, and
-    /// divides what a multiprocessor keeps resident; the grid covers the iterations, at most as many blocks as
-    /// are resident on the whole device at once (full occupancy), beyond which threads stride.
+    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, and divides what a
+    /// multiprocessor keeps resident. The grid covers the iterations: the device hands out blocks as multiprocessors get
+    /// free, so that none waits for others at the end. Only where blocks would have fewer than 1024 elements and are more
+    /// than the whole device keeps resident do threads stride.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
         let threads_max = u64::from(facts.block_threads_max.clamp(1, BLOCK));
         let warp = u64::from(facts.warp_size).clamp(1, threads_max);
         let block_max = threads_max / warp * warp;
         let block = iterations.min(block_max).next_multiple_of(warp);
-        // Never fewer than one block for each multiprocessor, whatever the facts say of residency.
-        let resident = (u64::from(facts.multiprocessor_threads_max) / block).max(1);
-        let grid_max =
-            (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
-        let grid = iterations.div_ceil(block).min(grid_max);
-        LaunchConfig { block: block as u32, grid: grid as u32 }
+        LaunchConfig::covering(facts, elements, block as u32, iterations.div_ceil(block))
     }
 
-    /// For as many iterations, each the work of a team of `team` threads, on a device of these facts.
+    /// For as many iterations, each the work of a team of `team` threads on `each` elements, on a device of these facts.
     ///
     /// A team of more than a warp is a block; smaller ones share a block of four warps, or of as many as there are teams.
     /// The grid is as for single threads.
-    pub fn teams(facts: &DeviceFacts, iterations: u64, team: u32) -> LaunchConfig {
+    pub fn teams(facts: &DeviceFacts, iterations: u64, each: u64, team: u32) -> LaunchConfig {
         let warp = facts.warp_size.max(1);
         let teams_max = if team > warp { 1 } else { u64::from((TEAM_BLOCK / team.max(1)).max(1)) };
         let teams = iterations.clamp(1, teams_max);
         let block = (teams as u32 * team).next_multiple_of(warp);
-        let resident = u64::from(facts.multiprocessor_threads_max / block).max(1);
-        let grid_max =
-            (u64::from(facts.multiprocessors.max(1)) * resident).min(u64::from(facts.grid_max.max(1)));
-        let grid = iterations.div_ceil(teams).clamp(1, grid_max);
+        LaunchConfig::covering(facts, iterations.saturating_mul(each), block, iterations.div_ceil(teams))
+    }
+
+    /// As many blocks as cover all, or fewer that have enough elements each.
+    fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
+        let enough = elements.div_ceil(BLOCK_ELEMENTS).max(resident(facts, block));
+        let grid = blocks.min(enough).clamp(1, facts.grid_max.max(1).into());
         LaunchConfig { block, grid: grid as u32 }
+    }
+
+    /// The same with no more blocks than the whole device keeps resident at once.
+    pub(crate) fn resident(self, facts: &DeviceFacts) -> LaunchConfig {
+        LaunchConfig { grid: u64::from(self.grid).min(resident(facts, self.block)) as u32, ..self }
     }
 
     /// For `elements`, of which a thread takes `grain` at a time, on a device as it reports itself.
@@ -89,6 +97,13 @@ impl LaunchConfig {
         let max = facts.multiprocessor_threads_max.max(1);
         f64::from(max / self.block.max(1) * self.block) / f64::from(max)
     }
+}
+
+/// Blocks of as many threads that a device keeps at work at once, if nothing but threads limits it: never fewer than one for each
+/// multiprocessor, whatever the facts say of residency.
+fn resident(facts: &DeviceFacts, block: u32) -> u64 {
+    let each = (facts.multiprocessor_threads_max / block.max(1)).max(1);
+    u64::from(facts.multiprocessors.max(1)) * u64::from(each)
 }
 
 impl DeviceFacts {
@@ -182,13 +197,39 @@ mod tests {
         // 1000 elements by 4 are 250 iterations: 8 warps.
         check(&h100, 1000, 4, 256, 1);
         check(&h100, 1025, 4, 256, 2);
-        // 2048 / 256 = 8 blocks on each of 132 multiprocessors.
-        check(&h100, 1 << 24, 4, 256, 1056);
-        check(&h100, (1 << 31) + 256, 4, 256, 1056);
-        check(&h100, u64::MAX, 1, 256, 1056);
-        check(&DeviceFacts::a100(), 1 << 24, 4, 256, 864);
+        check(&h100, 1 << 24, 4, 256, 1 << 14);
+        check(&h100, (1 << 31) + 256, 4, 256, (1 << 21) + 1);
+        check(&h100, u64::MAX, 1, 256, i32::MAX as u32);
+        // 2048 / 256 = 8 blocks on each of 132 multiprocessors, and from there on blocks of at least 1024 elements.
+        check(&h100, 1 << 16, 1, 256, 256);
+        check(&h100, 1 << 19, 1, 256, 1056);
+        check(&h100, 1 << 24, 1, 256, 1 << 14);
+        check(&h100, 1 << 24, 8, 256, 1 << 13);
+    }
+
+    #[test]
+    fn teams_share_blocks_and_grids_cover_rows() {
+        let check = |rows, each, team, block, grid| {
+            let config = LaunchConfig::teams(&DeviceFacts::h100(), rows, each, team);
+            assert_eq!(config, LaunchConfig { block, grid }, "{rows} rows of {each} by {team}");
+        };
+        check(0, 0, 16, 32, 1);
+        check(3, 128, 16, 64, 1);
+        check(1 << 19, 128, 16, 128, 1 << 16);
+        check(1 << 19, 32, 16, 128, 1 << 14);
+        check(1 << 14, 4096, 128, 128, 1 << 14);
+        check(40, 1 << 14, 1024, 1024, 40);
+        check(u64::MAX, 1 << 20, 1024, 1024, i32::MAX as u32);
+    }
+
+    #[test]
+    fn what_is_resident_fills_the_device_once() {
+        let grid = |facts: &DeviceFacts, elements| LaunchConfig::new(facts, elements, 4).resident(facts).grid;
+        assert_eq!(grid(&DeviceFacts::h100(), 1 << 24), 1056);
+        assert_eq!(grid(&DeviceFacts::h100(), 1 << 12), 4);
+        assert_eq!(grid(&DeviceFacts::a100(), 1 << 24), 864);
         // 1536 / 256 = 6 on each of 128.
-        check(&DeviceFacts::rtx4090(), 1 << 24, 4, 256, 768);
+        assert_eq!(grid(&DeviceFacts::rtx4090(), 1 << 24), 768);
     }
 
     #[test]

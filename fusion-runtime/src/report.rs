@@ -195,6 +195,7 @@ mod tests {
             row_memory: DimExpr::constant(0),
             bytes: DimExpr::constant(12) * DimExpr::sym(0),
             trips: DimExpr::constant(0),
+            prologue: false,
         };
         let step =
             Step { variants: Owned(vec![Variant { when: Borrowed(&[]), launches: Owned(vec![launch]) }]) };

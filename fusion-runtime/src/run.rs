@@ -409,6 +409,7 @@ mod tests {
             row_memory: zero.clone(),
             bytes: zero.clone(),
             trips: zero.clone(),
+            prologue: false,
         };
         let summary = Summary {
             ops: 0,

@@ -102,9 +102,21 @@ impl<C: Clone + 'static> Program<C> {
 
 impl<C: Clone + 'static> Launch<C> {
     fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Launch<D> {
-        let Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips } = self;
+        let Launch {
+            kernel,
+            code,
+            index,
+            buffers,
+            uniforms,
+            space,
+            team,
+            row_memory,
+            bytes,
+            trips,
+            prologue,
+        } = self;
         let code = map(&kernel, code);
-        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips }
+        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips, prologue }
     }
 }
 
@@ -390,6 +402,9 @@ pub struct Launch<C: Clone + 'static> {
     pub bytes: DimExpr,
     /// Most trips through loops that a thread makes for one iteration. WGSL only, where a device may end loops early; else 0.
     pub trips: DimExpr,
+    /// Whether each thread goes through a loop once, before its iterations: as many threads as a device has at work at a time do
+    /// that, and no more.
+    pub prologue: bool,
 }
 
 /// An iteration space: `rows × cols` elements, the columns contiguous in whatever is written.

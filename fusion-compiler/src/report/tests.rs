@@ -115,6 +115,7 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         row_memory: DimExpr::constant(0),
         bytes,
         trips: DimExpr::constant(0),
+        prologue: false,
     }
 }
 

@@ -87,6 +87,7 @@ pub(crate) static RELU: Plan = Plan {
                     row_memory: NONE,
                     bytes: NONE,
                     trips: NONE,
+                    prologue: false,
                 }]),
             }]),
         }]),
@@ -148,6 +149,7 @@ pub(crate) static AXPY: Plan = Plan {
                     row_memory: NONE,
                     bytes: NONE,
                     trips: NONE,
+                    prologue: false,
                 }]),
             }]),
         }]),
@@ -243,6 +245,7 @@ const DOUBLE: Launch<Code> = Launch {
     row_memory: NONE,
     bytes: NONE,
     trips: NONE,
+    prologue: false,
 };
 
 #[inline(always)]
@@ -271,6 +274,7 @@ const ADD: Launch<Code> = Launch {
     row_memory: NONE,
     bytes: NONE,
     trips: NONE,
+    prologue: false,
 };
 
 #[inline(always)]

@@ -149,7 +149,9 @@ impl Shared {
         let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
         let mut slots = params::pack(launch, &values)?;
         let mut pointers = params::pointers(&mut slots);
-        let LaunchConfig { grid, block } = self.config(kernel, launch, elements);
+        let each =
+            launch.space.each.eval(call.symbols).and_then(|each| u64::try_from(each).ok()).unwrap_or(1);
+        let LaunchConfig { grid, block } = self.config(kernel, launch, (elements, each));
         let shared = params::shared_bytes(launch, call.symbols, block)?;
         // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
         // as its plan says. Slots outlive the call, which copies them.
@@ -173,14 +175,17 @@ impl Shared {
     }
 
     /// Blocks and their threads, of which a kernel of many registers allows fewer than the device.
-    fn config(&self, kernel: Kernel, launch: &Launch, elements: u64) -> LaunchConfig {
-        if launch.team > 1 {
-            let iterations = elements.div_ceil(u64::from(launch.space.grain.max(1)));
-            return LaunchConfig::teams(&self.facts, iterations, launch.team);
-        }
-        let block_threads_max = self.facts.block_threads_max.min(kernel.block_threads_max);
-        let facts = DeviceFacts { block_threads_max, ..self.facts.clone() };
-        LaunchConfig::new(&facts, elements, launch.space.grain)
+    fn config(&self, kernel: Kernel, launch: &Launch, (elements, each): (u64, u64)) -> LaunchConfig {
+        let grain = launch.space.grain.max(1);
+        let config = if launch.team > 1 {
+            let each = each.saturating_mul(grain.into());
+            LaunchConfig::teams(&self.facts, elements.div_ceil(grain.into()), each, launch.team)
+        } else {
+            let block_threads_max = self.facts.block_threads_max.min(kernel.block_threads_max);
+            let facts = DeviceFacts { block_threads_max, ..self.facts.clone() };
+            LaunchConfig::new(&facts, elements, grain)
+        };
+        if launch.prologue { config.resident(&self.facts) } else { config }
     }
 }
 

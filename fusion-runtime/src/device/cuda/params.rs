@@ -134,6 +134,7 @@ mod tests {
             row_memory: DimExpr::constant(0),
             bytes: DimExpr::constant(0),
             trips: DimExpr::constant(0),
+            prologue: false,
         }
     }
 

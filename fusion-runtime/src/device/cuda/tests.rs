@@ -86,6 +86,7 @@ fn launch(text: &'static str, elements: i64) -> Launch {
         row_memory: DimExpr::constant(0),
         bytes: DimExpr::constant(0),
         trips: DimExpr::constant(0),
+        prologue: false,
     }
 }
 

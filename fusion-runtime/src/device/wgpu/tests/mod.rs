@@ -147,6 +147,7 @@ fn kernel(
         row_memory: DimExpr::constant(0),
         bytes: DimExpr::constant(0),
         trips: DimExpr::constant(0),
+        prologue: false,
     }
 }
 
