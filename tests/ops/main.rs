@@ -28,6 +28,11 @@ fn is_base() -> bool {
     std::env::var_os("FUSION_CPU_ISA").is_some_and(|isa| isa == "base")
 }
 
+/// Whether a CUDA device is no simulation.
+fn is_hardware(device: &Device) -> bool {
+    !device.name().starts_with("CUDA simulator")
+}
+
 /// The instruction set is chosen once in a process, so the other tests run again in processes of their own.
 #[test]
 fn every_instruction_set_passes() {
