@@ -4,9 +4,10 @@
 //! Times are by events of the stream. Each kernel is measured in turns with two copies, the driver's and our own kernel,
 //! of as many elements; shares are medians over the turns. What fits in the L2 cache is measured there, copies too.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fusion::prelude::*;
 
@@ -28,12 +29,17 @@ fuse! {
     }
     pub(crate) fn transposed(x: f32[N, D]) -> f32[D, N] { x }
     pub(crate) fn biased(x: f32[N, D], bias: f32[D]) -> f32[N, D] { x + bias }
+    pub(crate) fn softmax_of(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
+    pub(crate) fn layer_norm_of(x: f32[N, D], g: f32[D], b: f32[D]) -> f32[N, D] { layer_norm(x, D) * g + b }
+    pub(crate) fn rms_norm_of(x: f32[N, D], g: f32[D]) -> f32[N, D] { rms_norm(x, D) * g }
+    pub(crate) fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
+    pub(crate) fn column_sums(x: f32[N, D]) -> f32[D] { sum(x, N) }
     pub(crate) fn sgd(p: &mut f32[N], g: f32[N], lr: f32) { p -= lr * g; }
 }
 
 /// A kernel with its arguments.
 struct Work {
-    name: &'static str,
+    name: Cow<'static, str>,
     /// Bytes that it has to read and write.
     bytes: u64,
     out: Tensor<f32>,
@@ -46,13 +52,13 @@ type Call = Box<dyn Fn(&mut Tensor<f32>) -> Result<()>>;
 impl Work {
     /// Work on a result of this shape.
     fn new(
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         bytes: Option<u64>,
         device: &Device,
         shape: impl Into<Shape>,
         call: impl Fn(&mut Tensor<f32>) -> Result<()> + 'static,
     ) -> Result<Work> {
-        let out = numbers(device, 7, shape)?;
+        let (name, out) = (name.into(), numbers(device, 7, shape)?);
         let bytes = bytes.unwrap_or_else(|| unreachable!("all extents of `{name}` are bound"));
         Ok(Work { name, bytes, out, call: Box::new(call) })
     }
@@ -65,7 +71,7 @@ impl Work {
 /// Makes a kernel's arguments, of about as many elements.
 type Make = fn(&Device, usize) -> Result<Work>;
 
-const WORKS: [(&str, Make); 9] = [
+const WORKS: [(&str, Make); 35] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
@@ -120,7 +126,75 @@ const WORKS: [(&str, Make); 9] = [
         let bytes = sgd::report().bind(&[("N", n)])?.bytes();
         Work::new("SGD in place", bytes, device, n, move |p| sgd(p, &g, 1e-3))
     }),
+    ("softmax_128", softmax_rows::<128>),
+    ("softmax_512", softmax_rows::<512>),
+    ("softmax_1024", softmax_rows::<1024>),
+    ("softmax_4096", softmax_rows::<4096>),
+    ("softmax_16384", softmax_rows::<16_384>),
+    ("softmax_65536", softmax_rows::<65_536>),
+    ("layer_norm_128", layer_norm_rows::<128>),
+    ("layer_norm_512", layer_norm_rows::<512>),
+    ("layer_norm_1024", layer_norm_rows::<1024>),
+    ("layer_norm_4096", layer_norm_rows::<4096>),
+    ("layer_norm_16384", layer_norm_rows::<16_384>),
+    ("layer_norm_65536", layer_norm_rows::<65_536>),
+    ("rms_norm_128", rms_norm_rows::<128>),
+    ("rms_norm_512", rms_norm_rows::<512>),
+    ("rms_norm_1024", rms_norm_rows::<1024>),
+    ("rms_norm_4096", rms_norm_rows::<4096>),
+    ("rms_norm_16384", rms_norm_rows::<16_384>),
+    ("rms_norm_65536", rms_norm_rows::<65_536>),
+    ("softmax_1001", softmax_rows::<1001>),
+    ("softmax_4097", softmax_rows::<4097>),
+    ("softmax_50257", softmax_rows::<50_257>),
+    ("sum_64", sum_of_rows::<64>),
+    ("sum_1024", sum_of_rows::<1024>),
+    ("sum_4096", sum_of_rows::<4096>),
+    ("sum_16384", sum_of_rows::<16_384>),
+    ("column_sums", |device, n| {
+        let shape = matrix(n);
+        let x = numbers(device, 1, shape)?;
+        let bytes = column_sums::report().bind(&[("N", shape[0]), ("D", shape[1])])?.bytes();
+        Work::new("sums of columns", bytes, device, shape[1], move |out| column_sums::into(out, &x))
+    }),
 ];
+
+fn softmax_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
+    let shape = rows::<WIDTH>(n);
+    let x = numbers(device, 1, shape)?;
+    let bytes = softmax_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let name = format!("softmax of {WIDTH}");
+    Work::new(name, bytes, device, shape, move |out| softmax_of::into(out, &x))
+}
+
+fn layer_norm_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
+    let shape = rows::<WIDTH>(n);
+    let [x, g, b] = [numbers(device, 1, shape)?, numbers(device, 2, WIDTH)?, numbers(device, 3, WIDTH)?];
+    let bytes = layer_norm_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let name = format!("layer norm of {WIDTH}");
+    Work::new(name, bytes, device, shape, move |out| layer_norm_of::into(out, &x, &g, &b))
+}
+
+fn rms_norm_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
+    let shape = rows::<WIDTH>(n);
+    let (x, g) = (numbers(device, 1, shape)?, numbers(device, 2, WIDTH)?);
+    let bytes = rms_norm_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let name = format!("RMS norm of {WIDTH}");
+    Work::new(name, bytes, device, shape, move |out| rms_norm_of::into(out, &x, &g))
+}
+
+fn sum_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
+    let shape = rows::<WIDTH>(n);
+    let x = numbers(device, 1, shape)?;
+    let bytes = row_sums::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let name = format!("sums of {WIDTH}");
+    Work::new(name, bytes, device, shape[0], move |out| row_sums::into(out, &x))
+}
+
+/// Rows of this width, of about as many elements.
+fn rows<const WIDTH: usize>(elements: usize) -> [usize; 2] {
+    [(elements / WIDTH).max(1), WIDTH]
+}
 
 /// About as many elements in rows, near to a square.
 fn matrix(elements: usize) -> [usize; 2] {
@@ -225,8 +299,11 @@ fn main() -> Result<()> {
     // `cargo test --benches` only asks whether everything runs, and simulated times say nothing.
     let is_real = !device.name().starts_with("CUDA simulator");
     let measuring = is_real && std::env::args().any(|arg| arg == "--bench");
-    let (sizes, turns) = if measuring { (vec![20, 22, 24, 26, 28], 25) } else { (vec![12], 3) };
+    let (sizes, turns) = if measuring { (vec![20, 23, 26], 25) } else { (vec![12], 3) };
     println!("{}: medians of {turns} turns, by events", device.name());
+    if measuring {
+        calls(&device)?;
+    }
     println!("{HEADER}");
     for elements in sizes.into_iter().map(|bits| 1 << bits) {
         for (name, make) in WORKS {
@@ -260,7 +337,7 @@ const HEADER: &str =
 /// A line of the table.
 struct Row {
     elements: usize,
-    name: &'static str,
+    name: Cow<'static, str>,
     bytes: u64,
     time: Duration,
     of_driver: f64,
@@ -277,6 +354,33 @@ impl fmt::Display for Row {
             "{elements:>10}  {name:<22}  {bytes:>11}  {micros:>9.1}  {rate:>7.1}  {of_driver:>15.1}%  {of_kernel:>15.1}%"
         )
     }
+}
+
+/// What calls cost on the host: the first, with the driver's compiler in it, those of a queue, and one that is waited for.
+fn calls(device: &Device) -> Result<()> {
+    const QUEUE: u32 = 1000;
+    let [a, b, c] = [numbers(device, 1, 1024)?, numbers(device, 2, 1024)?, numbers(device, 3, 1024)?];
+    let mut out = numbers(device, 4, 1024)?;
+    let mut took = |times: u32, each: bool| -> Result<[Duration; 2]> {
+        let start = Instant::now();
+        for _ in 0..times {
+            gate::into(&mut out, &a, &b, &c)?;
+            if each {
+                device.synchronize()?;
+            }
+        }
+        let queued = start.elapsed();
+        device.synchronize()?;
+        Ok([queued / times, start.elapsed() / times])
+    };
+    let [_, first] = took(1, true)?;
+    took(QUEUE, false)?;
+    let [queued, done] = took(QUEUE, false)?;
+    let [waited, _] = took(QUEUE, true)?;
+    println!(
+        "a call of 1024 elements: {queued:.2?} to queue, {done:.2?} in a queue of {QUEUE}, {waited:.2?} waited for; the first {first:.2?}"
+    );
+    Ok(())
 }
 
 /// What a call took, in the mean of a few at once, so that starting them hides behind running them.
@@ -310,7 +414,7 @@ fn measure(make: Make, device: &Device, elements: usize, turns: usize) -> Result
         of_driver: median(turns.iter().map(|turn| turn[0] / turn[which])),
         of_kernel: median(turns.iter().map(|turn| turn[1] / turn[which])),
     };
-    Ok([row("copy by the driver", driver.bytes(), 0), row(work.name, work.bytes, 2)])
+    Ok([row("copy by the driver".into(), driver.bytes(), 0), row(work.name.clone(), work.bytes, 2)])
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

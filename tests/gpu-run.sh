@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the programs that `tests/gpu.sh build` put beside it, or those named: `bash run.sh [NAME...]`.
 #
-# Ends with `N passed, N failed` over all test suites; the bench's table goes to `gpu.txt` too.
+# Ends with `N passed, N failed` over all test suites. The bench's table goes to `gpu.txt` too, and that of the bench beside
+# torch and Triton, where python3 has them, to benches/results.
 
 set -u -o pipefail
 cd "$(dirname "$0")" || exit 1
@@ -9,17 +10,29 @@ cd "$(dirname "$0")" || exit 1
 export FUSION_REQUIRE_CUDA=1
 unset FUSION_REQUIRE_WGPU
 
+if [[ -f bin.tar.xz ]]; then
+    tar -xJf bin.tar.xz 2>/dev/null || python3 -m tarfile -e bin.tar.xz || exit
+    rm bin.tar.xz
+fi
+
 failed=()
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 nvidia-smi -L 2>/dev/null || echo "no nvidia-smi on this machine"
 
 names=("$@")
-if ((${#names[@]} == 0)); then mapfile -t names < <(ls bin | grep -vx gpu && echo gpu); fi
+if ((${#names[@]} == 0)); then mapfile -t names < <(ls bin | grep -vxE 'gpu|compare' && printf '%s\n' gpu compare); fi
 for name in "${names[@]}"; do
     printf '\n==> %s\n' "$name"
     case $name in
         gpu) ./bin/gpu --bench 2>&1 | tee gpu.txt ;;
+        compare)
+            if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+                python3 benches/compare/run.py --device cuda --binary bin/compare --rounds 5 --write
+            else
+                echo "no torch with a GPU"
+            fi
+            ;;
         # What it checks without a device takes minutes, and was checked where it was built.
         corpus) ./bin/corpus --quiet cuda_agrees any_seed_agrees_on_gpus 2>&1 | tee -a "$log" ;;
         *) "./bin/$name" --quiet 2>&1 | tee -a "$log" ;;

@@ -17,6 +17,8 @@ mod workloads;
 struct Way {
     name: &'static str,
     call: Box<dyn FnMut()>,
+    /// Waits for what calls have started, where they only start it.
+    wait: Option<Box<dyn Fn()>>,
     /// The sum of what it has computed, to compare with others', where there is such.
     check: Option<Box<dyn Fn() -> f64>>,
 }
@@ -30,33 +32,44 @@ fn main() -> Result<()> {
         println!("run by benches/compare/run.py");
         return Ok(());
     };
-    let on_gpu = device == "wgpu";
-    let device = if on_gpu { Device::wgpu()? } else { Device::cpu() };
-    let mut ways = workloads::ways(workload, size == "large", &device)?;
+    let (on, is_cpu) = match device.as_str() {
+        "wgpu" => (Device::wgpu()?, false),
+        "cuda" => (Device::cuda(0)?, false),
+        _ => (Device::cpu(), true),
+    };
+    let mut ways = workloads::ways(workload, size, &on)?;
     // The others are the CPU's.
-    ways.retain(|way| !on_gpu || way.name == "fusion");
+    ways.retain(|way| is_cpu || way.name == "fusion");
+    // Who asks a GPU of NVIDIA's for something goes on at once, as others' libraries do there.
+    let queue = device == "cuda";
     for way in &mut ways {
-        let first = seconds(&mut way.call, 1);
+        let first = seconds(way, 1, queue);
         let check = way.check.as_ref().map_or_else(|| "null".into(), |check| format!("{:e}", check()));
         println!(r#"{{"name": "{}", "first": {first:e}, "check": {check}}}"#, way.name);
     }
     println!();
     for line in stdin().lines().map_while(|line| line.ok()) {
         let way = ways.iter_mut().find(|way| way.name == line).expect("a name that was said");
-        println!("{:e}", burst(&mut way.call));
+        println!("{:e}", burst(way, queue));
     }
     Ok(())
 }
 
 /// Seconds of a call, of as many as fit.
-fn burst(call: &mut dyn FnMut()) -> f64 {
-    let once = seconds(call, 1).max(1e-9);
+fn burst(way: &mut Way, queue: bool) -> f64 {
+    let once = seconds(way, 1, queue).max(1e-9);
     let calls = (BURST.as_secs_f64() / once).clamp(1.0, 1e6) as u32;
-    seconds(call, calls)
+    seconds(way, calls, queue)
 }
 
-fn seconds(call: &mut dyn FnMut(), calls: u32) -> f64 {
+/// Each call is waited for, or all of a queue at once.
+fn seconds(way: &mut Way, calls: u32, queue: bool) -> f64 {
     let start = Instant::now();
-    (0..calls).for_each(|_| call());
+    for i in 0..calls {
+        (way.call)();
+        if let Some(wait) = way.wait.as_ref().filter(|_| !queue || i + 1 == calls) {
+            wait();
+        }
+    }
     start.elapsed().as_secs_f64() / f64::from(calls)
 }

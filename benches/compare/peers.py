@@ -1,4 +1,4 @@
-"""The workloads by other people's libraries, for `run.py`: `python peers.py WORKLOAD SIZE THREADS`.
+"""The workloads by other people's libraries, for `run.py`: `python peers.py WORKLOAD SIZE THREADS DEVICE`.
 
 Speaks as `main.rs` does: a line of JSON for each library with the time of its first call, an empty line, then the seconds
 of a call for each name that it reads.
@@ -6,7 +6,7 @@ of a call for each name that it reads.
 
 import json
 import os
-import re
+import pathlib
 import sys
 import time
 
@@ -31,45 +31,46 @@ def parameters(large):
     return [words * width, context * width] + 12 * layer + [width] * 2
 
 
-LINES = {"gate": 3, "chain": 2, "gelu": 1, "swiglu": 2, "sum_of_squares": 1}
-# Large and small, and how many vectors as long as a row there are beside them.
-ROWS = {
-    "softmax_1024": ((4096, 1024), (64, 1024), 0),
-    "softmax_50257": ((32, 50257), (1, 50257), 0),
-    "softmax_64": ((1 << 18, 64), (1024, 64), 0),
-    "layer_norm": ((8192, 768), (85, 768), 2),
-    "layer_norm_64": ((1 << 18, 64), (1024, 64), 2),
-    "rms_norm": ((8192, 768), (85, 768), 1),
-    "cross_entropy": ((2048, 50257), (8, 8192), 0),
-    "sum_8": ((1 << 21, 8), (8192, 8), 0),
-}
+ARGUMENTS = {"gate": 3, "chain": 2, "gelu": 1, "swiglu": 2, "sum_of_squares": 1}
+LINE = {"huge": 1 << 26, "large": 1 << 24, "small": 1 << 16}
+# How many of large rows there are, where it is not as many as make a line.
+LARGE_ROWS = {768: 8192, 1024: 4096, 50257: 32}
+# Vectors as long as a row, beside rows.
+VECTORS = {"layer_norm": 2, "rms_norm": 1}
 
 
-def arguments(workload, large):
-    if workload in LINES:
-        return [inputs(1 << 24 if large else 1 << 16, i + 1) for i in range(LINES[workload])]
-    big, small, vectors = ROWS[workload]
-    rows, width = big if large else small
-    found = [inputs(rows * width, 1).reshape(rows, width)] + [inputs(width, i + 2) for i in range(vectors)]
+def shape(workload, size):
+    """Of what a workload reads, and the name without a length of rows."""
+    if workload in ARGUMENTS:
+        return (LINE[size],), workload
     if workload == "cross_entropy":
-        found.append(np.arange(rows, dtype=np.int64) * 31 % width)
+        return (8, 8192) if size == "small" else (2048, 50257), workload
+    name, width = workload.rsplit("_", 1)
+    width = int(width)
+    rows = LARGE_ROWS.get(width) if size == "large" else None
+    return (rows or LINE[size] // width, width), name
+
+
+def arguments(workload, size):
+    extents, name = shape(workload, size)
+    count, width = int(np.prod(extents)), extents[-1]
+    found = [inputs(count, i + 1).reshape(extents) for i in range(ARGUMENTS.get(workload, 1))]
+    found += [inputs(width, i + 2) for i in range(VECTORS.get(name, 0))]
+    if workload == "cross_entropy":
+        found.append(np.arange(extents[0], dtype=np.int64) * 31 % width)
     return found
 
 
-def without_length(workload):
-    """What is done with rows, however long they are."""
-    return re.sub(r"_[0-9]+$", "", workload)
-
-
-def with_torch(workload, large, threads):
+def with_torch(workload, size, threads, device):
     """By name, functions without arguments that give a tensor."""
     import torch
     import torch.nn.functional as of
 
-    torch.set_num_threads(threads)
+    if threads:
+        torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     if workload == "adamw":
-        return torch_adamw(torch, large)
+        return torch_adamw(torch, size, device)
 
     def chain(x, y):
         t = torch.tanh(x * 0.5 + y)
@@ -87,20 +88,31 @@ def with_torch(workload, large, threads):
         "cross_entropy": lambda x, t: of.cross_entropy(x, t),
         "sum_of_squares": lambda x: (x * x).sum(),
         "sum": lambda x: x.sum(-1),
-    }[without_length(workload)]
-    given = [torch.from_numpy(one) for one in arguments(workload, large)]
+    }[shape(workload, size)[1]]
+    given = [torch.from_numpy(one).to(device) for one in arguments(workload, size)]
     compiled = torch.compile(function, dynamic=False)
     found = {"torch": lambda: function(*given), "torch.compile": lambda: compiled(*given)}
     if workload == "sum_of_squares":
         found["torch.dot"] = lambda: torch.dot(*given, *given)
+    if device == "cuda":
+        found["roofline"] = torch_copy(torch, sum(one.nbytes for one in given) + function(*given).nbytes)
     return found
 
 
-def torch_adamw(torch, large):
+def torch_copy(torch, moved):
+    """A copy that reads and writes so many bytes, by the driver."""
+    given = torch.full((moved // 8,), 1.5, device="cuda")
+    out = torch.empty_like(given)
+    return lambda: out.copy_(given)
+
+
+def torch_adamw(torch, size, device):
+    lengths = parameters(size != "small")
+
     def of(compiled, **options):
-        params = [torch.nn.Parameter(torch.from_numpy(inputs(length, 1))) for length in parameters(large)]
+        params = [torch.nn.Parameter(torch.from_numpy(inputs(length, 1)).to(device)) for length in lengths]
         for param in params:
-            param.grad = torch.from_numpy(inputs(param.numel(), 2))
+            param.grad = torch.from_numpy(inputs(param.numel(), 2)).to(device)
         optimizer = torch.optim.AdamW(params, lr=RATE, weight_decay=0.01, **options)
         step = torch.compile(optimizer.step) if compiled else optimizer.step
 
@@ -114,15 +126,28 @@ def torch_adamw(torch, large):
     # 148 tensors take it minutes.
     if os.environ.get("COMPARE_SLOW"):
         found["torch.compile"] = of(True, foreach=True)
+    if device == "cuda":
+        found["roofline"] = torch_copy(torch, 28 * sum(lengths))
     return found
 
 
-def with_jax(workload, large, _):
+def with_triton(workload, size, _, device):
+    """The kernels beside whose machine code ours is held, where there is one of the workload."""
+    import torch
+
+    sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "ptx"))
+    import triton_kernels
+
+    call = triton_kernels.call(torch, workload, arguments(workload, size)) if workload != "adamw" else None
+    return {"triton": call} if call else {}
+
+
+def with_jax(workload, size, *_):
     import jax
     import jax.numpy as jnp
 
     if workload == "adamw":
-        return jax_adamw(jax, jnp, large)
+        return jax_adamw(jax, jnp, size != "small")
 
     def chain(x, y):
         t = jnp.tanh(x * 0.5 + y)
@@ -148,8 +173,8 @@ def with_jax(workload, large, _):
         "cross_entropy": cross_entropy,
         "sum_of_squares": lambda x: (x * x).sum(),
         "sum": lambda x: x.sum(-1),
-    }[without_length(workload)]
-    given = [jnp.array(one.astype(np.int32) if one.dtype == np.int64 else one) for one in arguments(workload, large)]
+    }[shape(workload, size)[1]]
+    given = [jnp.array(one.astype(np.int32) if one.dtype == np.int64 else one) for one in arguments(workload, size)]
     jax.block_until_ready(given)
     compiled = jax.jit(function)
     return {"jax.jit": lambda: compiled(*given).block_until_ready()}
@@ -178,7 +203,7 @@ def jax_adamw(jax, jnp, large):
     return {"jax.jit": call}
 
 
-def with_numexpr(workload, large, threads):
+def with_numexpr(workload, size, threads, _):
     import numexpr
 
     numexpr.set_num_threads(threads)
@@ -192,44 +217,57 @@ def with_numexpr(workload, large, threads):
         return {}
     names = {"zero": 0.0, "half": 0.5, "one": 1.0, "k": 0.7978845608, "q": 0.044715}
     names = {name: np.float32(value) for name, value in names.items()}
-    names |= dict(zip("abc", arguments(workload, large)))
+    names |= dict(zip("abc", arguments(workload, size)))
     return {"numexpr": lambda: numexpr.evaluate(text, local_dict=names, global_dict={})}
 
 
-def ways(workload, large, threads):
+def ways(workload, size, threads, device):
     found, missing = {}, []
-    for library in (with_torch, with_jax, with_numexpr):
+    for library in (with_torch, with_triton) if device == "cuda" else (with_torch, with_jax, with_numexpr):
         try:
-            found |= library(workload, large, threads)
-        except ImportError as error:
-            missing.append(error.name)
+            found |= library(workload, size, threads, device)
+        except Exception as error:
+            missing.append(f"{library.__name__}: {error!r}")
     if missing:
         print(json.dumps({"missing": missing}))
     return found
 
 
-def burst(call):
-    start = time.perf_counter()
-    call()
-    calls = max(1, min(100000, int(BURST / (time.perf_counter() - start))))
+def seconds(call, calls, wait):
     start = time.perf_counter()
     for _ in range(calls):
         call()
+    wait()
     return (time.perf_counter() - start) / calls
 
 
 def main():
-    workload, size, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    found = ways(workload, size == "large", threads)
+    workload, size, threads, device = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    found, wait = ways(workload, size, threads, device), lambda: None
+    if device == "cuda":
+        import torch
+
+        wait = torch.cuda.synchronize
+        wait()
     for name, call in found.items():
         start = time.perf_counter()
-        result = call()
+        try:
+            result = call()
+            wait()
+        except Exception as error:
+            print(json.dumps({"missing": [f"{name}: {error!r}"]}))
+            continue
         first = time.perf_counter() - start
-        total = float(np.asarray(result.detach() if hasattr(result, "detach") else result).sum(dtype=np.float64))
+        total = None
+        if name != "roofline":
+            host = result.detach().cpu() if hasattr(result, "detach") else result
+            total = float(np.asarray(host).sum(dtype=np.float64))
         print(json.dumps({"name": name, "first": first, "check": total}))
     print(flush=True)
     for line in sys.stdin:
-        print(burst(found[line.strip()]), flush=True)
+        call = found[line.strip()]
+        calls = max(1, min(100000, int(BURST / seconds(call, 1, wait))))
+        print(seconds(call, calls, wait), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 python benches/compare/run.py [--workloads gate,adamw] [--sizes large,small] [--threads 1,2] [--rounds 7] [--write]
 python benches/compare/run.py --device wgpu [...]
+python benches/compare/run.py --device cuda [--binary PROGRAM] [...]
 
 On the CPU it wants a Python with torch, jax, numexpr and matplotlib; a library that is missing is left out. On wgpu it runs
-Burn, of which the first build takes a quarter of an hour (benches/burn); threads are those of a software Vulkan. Prints a
-table as it goes; `--write` puts it, and of the CPU a picture, into benches/results. The medians of rounds are compared: a
-ratio above 1 says that Fusion takes less time than the best of the others. The time of the first call is a cold start:
-nothing compiled is kept.
+Burn, of which the first build takes a quarter of an hour (benches/burn); threads are those of a software Vulkan. On a GPU
+of NVIDIA's it wants torch, and Triton if it is there; all start at once, as most of that is compiling. `--binary` is the
+bench where cargo is not. Prints a table as it goes; `--write` puts it, and of the CPU a picture, into benches/results. The
+medians of rounds are compared: a ratio above 1 says that Fusion takes less time than the best of the others. The time of
+the first call is a cold start: nothing compiled is kept.
 """
 
 import argparse
+import concurrent.futures
 import ctypes
 import datetime
 import importlib.metadata
@@ -39,9 +42,9 @@ WORKLOADS = {
     "softmax_1024": "softmax, rows of 1024",
     "softmax_50257": "softmax, rows of 50257",
     "softmax_64": "softmax, rows of 64",
-    "layer_norm": "layer norm, rows of 768",
+    "layer_norm_768": "layer norm, rows of 768",
     "layer_norm_64": "layer norm, rows of 64",
-    "rms_norm": "RMS norm, rows of 768",
+    "rms_norm_768": "RMS norm, rows of 768",
     "cross_entropy": "cross-entropy, mean",
     "sum_of_squares": "sum of squares",
     "sum_8": "sum, rows of 8, of known length",
@@ -49,11 +52,30 @@ WORKLOADS = {
 }
 # Its optimizers take models, not tensors; short rows are for processors.
 NOT_BURN = ("softmax_64", "layer_norm_64", "sum_8", "adamw")
+LENGTHS = (128, 1024, 4096, 16384, 65536)
+ON_CUDA = {
+    **{name: WORKLOADS[name] for name in ("gate", "chain", "gelu", "swiglu")},
+    **{f"softmax_{n}": f"softmax, rows of {n}" for n in LENGTHS},
+    **{f"layer_norm_{n}": f"layer norm, rows of {n}" for n in LENGTHS},
+    **{f"rms_norm_{n}": f"RMS norm, rows of {n}" for n in LENGTHS},
+    **{name: WORKLOADS[name] for name in ("cross_entropy", "sum_of_squares", "sum_8", "adamw")},
+}  # fmt: skip
+TITLES = WORKLOADS | ON_CUDA
+# Workloads, sizes and threads of each device; on CUDA it is not the processor's threads that do the work.
+DEVICES = {
+    "cpu": (WORKLOADS, "large,small", "1,2"),
+    "wgpu": ([name for name in WORKLOADS if name not in NOT_BURN], "large,small", "1,2"),
+    "cuda": (ON_CUDA, "huge,small", "0"),
+}
+# Processes that prepare themselves side by side.
+ABREAST = 12
 BEYOND = ("roofline", "roofline_nt")
 COLUMNS = [
-    "fusion", "rust", "rust_nt", "torch", "torch.compile", "jax.jit", "numexpr", "torch fused", "torch.dot", "burn"
+    "fusion", "rust", "rust_nt", "torch", "torch.compile", "triton", "jax.jit", "numexpr", "torch fused", "torch.dot",
+    "burn",
 ]  # fmt: skip
 LIBRARIES = ["torch", "jax", "numexpr"]
+SIZES = ("huge", "large", "small")
 
 
 # Of Linux's prctl: the signal that a process gets when its parent ends.
@@ -99,10 +121,10 @@ class Worker:
         self.process.wait()
 
 
-def binary():
-    built = subprocess.run(
-        ["cargo", "bench", "--bench", "compare", "--no-run"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+def binary(device):
+    features = ["--features", "cuda"] if device == "cuda" else []
+    command = ["cargo", "bench", "--bench", "compare", "--no-run", *features]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return ROOT / re.search(r"\((\S*compare-[0-9a-f]+)\)", built.stderr).group(1)
 
 
@@ -115,26 +137,29 @@ def burn():
 
 def environment(threads, cache):
     """The libraries at their best: as many threads, and memory that is freed stays with the process."""
-    count = str(threads)
+    count = str(threads or len(os.sched_getaffinity(0)))
     counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS", "NUMEXPR_NUM_THREADS")
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(1 << 30)}
     return {
-        **os.environ, **kept, **{name: count for name in counts}, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "",
+        **os.environ, **kept, **{name: count for name in counts}, "JAX_PLATFORMS": "cpu",
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "LP_NUM_THREADS": count,
         "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={'false' if threads == 1 else 'true'}",
     }  # fmt: skip
 
 
 def workers_on(device, programs, workload, size, threads, cache):
-    """Processes on the same cores."""
+    """Processes on the same cores, which are all where a GPU does the work."""
     cores = sorted(os.sched_getaffinity(0))
-    cores = set(cores[-1:] if threads == 1 else cores[:threads])
+    if device != "cuda":
+        cores = cores[-1:] if threads == 1 else cores[:threads]
     setting = environment(threads, cache)
     plain = {key: value for key, value in setting.items() if not key.startswith("MALLOC_")}
-    mine = Worker([programs["fusion"], workload, size, device, "--bench"], cores, plain)
-    if device == "cpu":
-        return [mine, Worker([sys.executable, HERE / "peers.py", workload, size, threads], cores, setting)]
-    return [mine, Worker([programs["burn"], workload, size], cores, plain)]
+    mine = Worker([programs["fusion"], workload, size, device, "--bench"], set(cores), plain)
+    if device == "wgpu":
+        return [mine, Worker([programs["burn"], workload, size], set(cores), plain)]
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+    peers = [sys.executable, HERE / "peers.py", workload, size, threads, device]
+    return [mine, Worker(peers, set(cores), setting | hidden)]
 
 
 def measure(workers, workload, rounds):
@@ -148,8 +173,9 @@ def measure(workers, workload, rounds):
                 times[name].append(worker.burst(name))
     for worker in workers:
         worker.stop()
+    for missing in workers[1].missing:
+        print(f"{workload}: {missing}", file=sys.stderr)
     return {
-        "missing": workers[1].missing,
         "seconds": {name: statistics.median(each) for name, each in times.items()},
         "first": {name: said["first"] for name, said in ways.items()},
     }  # fmt: skip
@@ -189,7 +215,7 @@ def line(row, columns):
     name, seconds = best(row)
     mine = row["seconds"]["fusion"]
     cells = " | ".join(cell(row["seconds"].get(column)) for column in columns)
-    title, floor = WORKLOADS[row["workload"]], roofline(row)
+    title, floor = TITLES[row["workload"]], roofline(row)
     share = f"{floor / mine:.0%}" if floor else "–"
     ratio = f"{seconds / mine:.2f}" if seconds else "–"
     return f"| {title} | {cells} | {ratio} | {name or '–'} | {share} |"
@@ -197,14 +223,14 @@ def line(row, columns):
 
 def tables(rows):
     text = ""
-    for size in ("large", "small"):
+    for size in SIZES:
         for threads in sorted({row["threads"] for row in rows}):
             mine = [row for row in rows if (row["size"], row["threads"]) == (size, threads)]
             if mine:
                 columns = [name for name in COLUMNS if any(name in row["seconds"] for row in mine)]
-                text += f"\n## {size}, threads: {threads}\n\n{head(columns)}\n"
+                text += f"\n## {size}{f', threads: {threads}' if threads else ''}\n\n{head(columns)}\n"
                 text += "".join(f"{line(row, columns)}\n" for row in mine)
-    return text + first_calls(rows)
+    return text + first_calls([row for row in rows if row["threads"]])
 
 
 def first_calls(rows):
@@ -244,11 +270,25 @@ def versions():
     return ", ".join(found)
 
 
-def write_gpu(text):
+def write_burn(_, text):
     (RESULTS / "burn.md").write_text(
         f"# wgpu beside Burn\n\n{datetime.date.today()}, llvmpipe of Vulkan on {cpu()}, {rust_version()}, {burn_version()}. Made by\n"
         "`python benches/compare/run.py --device wgpu --write`. Threads are those of the adapter, which is software; a\n"
         "call ends when the device has done it.\n"
+        f"{text}"
+    )
+
+
+def write_cuda(rows, text):
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    gpu, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
+    kept = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "triton")]
+    name = re.sub("[^a-z0-9]+", "-", gpu.lower()).strip("-")
+    (RESULTS / f"{name}.md").write_text(
+        f"# An NVIDIA GPU beside its peers\n\n{datetime.date.today()}, {gpu}, driver {driver}, {', '.join(kept)}. Made by\n"
+        "`python benches/compare/run.py --device cuda --write`. Calls are queued and waited for together; the roofline is a\n"
+        "copy by the driver that reads and writes as many bytes; the ratio is the best of the others to Fusion. Tensors\n"
+        "that are huge have 2²⁶ elements, small ones 2¹⁶.\n"
         f"{text}"
     )
 
@@ -287,7 +327,7 @@ def plot(rows, path):
             shares = [100 * roofline(row) / seconds(row) for row in mine]
             axis.barh([place + shift for place in places], shares, height=0.38, label=label)
         axis.axvline(100, color="black", linewidth=0.8)
-        axis.set_yticks(places, [WORKLOADS[row["workload"]] for row in mine])
+        axis.set_yticks(places, [TITLES[row["workload"]] for row in mine])
         axis.set_xlabel("% of the memory roofline")
         axis.set_title(f"{threads} thread{'s' if threads > 1 else ''}")
     axes[0][0].legend(loc="lower right", fontsize="small")
@@ -297,14 +337,19 @@ def plot(rows, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "wgpu"), default="cpu")
-    parser.add_argument("--workloads", default=",".join(WORKLOADS))
-    parser.add_argument("--sizes", default="large,small")
-    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
+    parser.add_argument("--binary", type=pathlib.Path)
+    parser.add_argument("--workloads")
+    parser.add_argument("--sizes")
+    parser.add_argument("--threads")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--slow", action="store_true", help="also what takes minutes: AdamW by torch.compile")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
+    workloads, sizes, threads = DEVICES[args.device]
+    args.workloads = (args.workloads or ",".join(workloads)).split(",")
+    args.sizes = (args.sizes or sizes).split(",")
+    args.threads = [int(count) for count in (args.threads or threads).split(",")]
     if args.write and args.device == "cpu" and not importlib.util.find_spec("matplotlib"):
         parser.error("--write draws a picture, which takes matplotlib")
     if args.slow:
@@ -314,32 +359,36 @@ def main():
         for row in measured(args):
             rows.append(row)
             columns = [name for name in COLUMNS if name in row["seconds"]]
-            print(f"{row['size']}, {row['threads']}: {line(row, columns)} ({', '.join(columns)})", flush=True)
+            print(f"{row['size']}, {row['threads'] or 'GPU'}: {line(row, columns)} ({', '.join(columns)})", flush=True)
     except KeyboardInterrupt:
         print("stopped: the rest is left out")
     text = tables(rows)
     print(text)
     if args.write:
-        write(rows, text) if args.device == "cpu" else write_gpu(text)
+        {"cpu": write, "wgpu": write_burn, "cuda": write_cuda}[args.device](rows, text)
 
 
 def measured(args):
     """Rows, one after the other."""
-    programs, seen = {"fusion": binary()}, set()
+    programs = {"fusion": args.binary or binary(args.device)}
     if args.device == "wgpu":
         programs["burn"] = burn()
-    with tempfile.TemporaryDirectory() as fresh:
-        for size, threads in itertools.product(args.sizes.split(","), map(int, args.threads.split(","))):
-            for workload in args.workloads.split(","):
-                if args.device == "wgpu" and workload in NOT_BURN:
-                    continue
-                # A cold start takes seconds: once for each workload.
-                cold = workload not in seen
-                seen.add(workload)
-                cache = pathlib.Path(fresh) if cold else TARGET / "compare"
-                workers = workers_on(args.device, programs, workload, size, threads, cache)
-                row = {"workload": workload, "size": size, "threads": threads, "cold": cold}
-                yield {**row, **measure(workers, workload, args.rounds)}
+    # A cold start takes seconds: once for each workload.
+    settings = itertools.product(args.sizes, args.threads, args.workloads)
+    rows = [dict(zip(("size", "threads", "workload"), setting)) for setting in settings]
+    for i, row in enumerate(rows):
+        row["cold"] = row["workload"] not in (before["workload"] for before in rows[:i])
+    abreast = ABREAST if args.device == "cuda" else 1
+    with tempfile.TemporaryDirectory() as fresh, concurrent.futures.ThreadPoolExecutor(abreast) as pool:
+
+        def start(row):
+            cache = pathlib.Path(fresh) if row["cold"] else TARGET / "compare"
+            return workers_on(args.device, programs, row["workload"], row["size"], row["threads"], cache)
+
+        for at in range(0, len(rows), abreast):
+            batch = rows[at : at + abreast]
+            for row, workers in zip(batch, list(pool.map(start, batch))):
+                yield {**row, **measure(workers, row["workload"], args.rounds)}
 
 
 if __name__ == "__main__":

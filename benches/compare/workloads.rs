@@ -41,25 +41,45 @@ type Ways = Result<Vec<Way>>;
 type Shared<T> = Rc<RefCell<T>>;
 
 /// Ours first, on this device, so that its first call finds nothing prepared.
-pub(crate) fn ways(workload: &str, large: bool, device: &Device) -> Ways {
-    let line = if large { 1 << 24 } else { 1 << 16 };
-    let rows = |large_shape, small_shape| if large { large_shape } else { small_shape };
+pub(crate) fn ways(workload: &str, size: &str, device: &Device) -> Ways {
+    let line = line(size);
     match workload {
         "gate" => gate_ways(device, line),
         "chain" => two(device, line, chain::into, hand::chain),
         "gelu" => one(device, line),
         "swiglu" => two(device, line, swiglu::into, hand::swiglu),
-        "softmax_1024" => softmax_ways(device, rows([4096, 1024], [64, 1024])),
-        "softmax_50257" => softmax_ways(device, rows([32, 50257], [1, 50257])),
-        "softmax_64" => softmax_ways(device, rows([1 << 18, 64], [1024, 64])),
-        "layer_norm" => layer_norm_ways(device, rows([8192, 768], [85, 768])),
-        "layer_norm_64" => layer_norm_ways(device, rows([1 << 18, 64], [1024, 64])),
-        "rms_norm" => rms_norm_ways(device, rows([8192, 768], [85, 768])),
-        "cross_entropy" => loss_ways(device, rows([2048, 50257], [8, 8192])),
+        "cross_entropy" => loss_ways(device, if size == "small" { [8, 8192] } else { [2048, 50_257] }),
         "sum_of_squares" => sum_ways(device, line),
-        "sum_8" => row_sum_ways(device, rows([1 << 21, 8], [8192, 8])),
-        "adamw" => adamw_ways(device, large),
-        other => panic!("no workload is called {other}"),
+        "adamw" => adamw_ways(device, size != "small"),
+        rows => row_workload(device, rows, size),
+    }
+}
+
+/// Elements of a tensor: larger than caches, larger than those of a GPU, or small.
+fn line(size: &str) -> usize {
+    match size {
+        "huge" => 1 << 26,
+        "large" => 1 << 24,
+        _ => 1 << 16,
+    }
+}
+
+/// What is done with rows, whose length ends the name.
+fn row_workload(device: &Device, workload: &str, size: &str) -> Ways {
+    let split = workload.rsplit_once('_').and_then(|(name, width)| Some((name, width.parse().ok()?)));
+    let (name, width): (&str, usize) = split.unwrap_or_else(|| panic!("no workload is called {workload}"));
+    let rows = match (size, width) {
+        ("large", 768) => 8192,
+        ("large", 1024) => 4096,
+        ("large", 50_257) => 32,
+        _ => line(size) / width,
+    };
+    match name {
+        "softmax" => softmax_ways(device, [rows, width]),
+        "layer_norm" => layer_norm_ways(device, [rows, width]),
+        "rms_norm" => rms_norm_ways(device, [rows, width]),
+        "sum" => row_sum_ways(device, [rows, width]),
+        _ => panic!("no workload is called {workload}"),
     }
 }
 
@@ -79,10 +99,8 @@ fn ours(out: Tensor<f32>, mut call: impl FnMut(&mut Tensor<f32>) -> Result<()> +
     let written = Rc::clone(&out);
     Way {
         name: "fusion",
-        call: Box::new(move || {
-            call(&mut out.borrow_mut()).expect("the arguments fit");
-            device.synchronize().expect("the device works");
-        }),
+        call: Box::new(move || call(&mut out.borrow_mut()).expect("the arguments fit")),
+        wait: Some(Box::new(move || device.synchronize().expect("the device works"))),
         check: Some(Box::new(move || sum(&written.borrow().to_vec().expect("it can be read")))),
     }
 }
@@ -93,6 +111,7 @@ fn by_hand(name: &'static str, out: &Shared<Vec<f32>>, mut call: impl FnMut(&mut
     Way {
         name,
         call: Box::new(move || call(&mut out.borrow_mut())),
+        wait: None,
         check: Some(Box::new(move || sum(&written.borrow()))),
     }
 }
@@ -105,7 +124,7 @@ fn rooflines(elements: usize, reads: usize, writes: usize) -> impl Iterator<Item
         let call = move || {
             std::hint::black_box(roofline::run(&from, &mut to, around_caches));
         };
-        Way { name, call: Box::new(call), check: None }
+        Way { name, call: Box::new(call), wait: None, check: None }
     };
     [("roofline", false), ("roofline_nt", true)].into_iter().take(1 + writes.min(1)).map(of)
 }
@@ -294,10 +313,8 @@ fn adamw_ways(device: &Device, large: bool) -> Ways {
     let updated = Rc::clone(&params);
     let ours = Way {
         name: "fusion",
-        call: Box::new(move || {
-            optimizer.step(&mut params.borrow_mut(), &grads).expect("they fit");
-            device.synchronize().expect("the device works");
-        }),
+        call: Box::new(move || optimizer.step(&mut params.borrow_mut(), &grads).expect("they fit")),
+        wait: Some(Box::new(move || device.synchronize().expect("the device works"))),
         check: Some(Box::new(move || {
             let params = updated.borrow();
             let first = params.get("0").expect("it is there");
@@ -327,5 +344,10 @@ fn adamw_by_hand(lengths: Vec<usize>) -> Way {
             }
         }
     };
-    Way { name: "rust", call: Box::new(call), check: Some(Box::new(move || sum(&updated.borrow()[0]))) }
+    Way {
+        name: "rust",
+        call: Box::new(call),
+        wait: None,
+        check: Some(Box::new(move || sum(&updated.borrow()[0]))),
+    }
 }

@@ -71,7 +71,7 @@ def rms_norm_rows(x, g, out, n, SIZE: tl.constexpr):
     row = tl.program_id(0) * n
     i = tl.arange(0, SIZE)
     v = tl.load(x + row + i, mask=i < n, other=0.0)
-    v = v * tl.rsqrt(tl.sum(v * v, 0) / n + 1e-6)
+    v = v * tl.rsqrt(tl.sum(v * v, 0) / n + 1e-5)
     tl.store(out + row + i, v * tl.load(g + i, mask=i < n), mask=i < n)
 
 
@@ -136,6 +136,42 @@ def ptx(kernel, generation):
     )
     options = {"num_warps": THREADS // 32}
     return triton.compile(source, target=GPUTarget("cuda", generation, 32), options=options).asm["ptx"]
+
+
+def call(torch, workload, arrays):
+    """What does a workload of `benches/compare` on this machine's GPU, if a kernel here does it; it gives a tensor."""
+    lines = {"gate": gate, "chain": chain, "swiglu": swiglu}
+    rows = {"softmax": softmax_rows, "layer_norm": layer_norm_rows, "rms_norm": rms_norm_rows}
+    given = [torch.from_numpy(array).cuda() for array in arrays]
+    first = given[0]
+    if workload == "sum_of_squares":
+        parts = torch.empty(4 * torch.cuda.get_device_properties(0).multi_processor_count, device="cuda")
+
+        def squares():
+            sum_of_squares[(len(parts),)](first, parts, first.numel(), SIZE=SIZE, num_warps=THREADS // 32)
+            return parts.sum()
+
+        return squares
+    if kernel := rows.get(workload.rsplit("_", 1)[0]):
+        # As Triton's own lessons do: a row is a block, of more threads where it is long.
+        size = triton.next_power_of_2(first.shape[-1])
+        return launched(torch, kernel, given, first, size, max(1, min(32, size // 256)), first.shape[0])
+    if workload == "cross_entropy":
+        losses = torch.empty(len(first), device="cuda")
+        each = launched(torch, token_loss, given, losses, SIZE, THREADS // 32, len(first), first.shape[-1])
+        return lambda: each().mean()
+    if kernel := lines.get(workload):
+        return launched(torch, kernel, given, first, SIZE, THREADS // 32, triton.cdiv(first.numel(), SIZE))
+    return None
+
+
+def launched(torch, kernel, given, like, size, warps, blocks, n=None):
+    def run():
+        out = torch.empty_like(like)
+        kernel[(blocks,)](*given, out, n or like.shape[-1], SIZE=size, num_warps=warps)
+        return out
+
+    return run
 
 
 def main():
