@@ -134,9 +134,9 @@ fn compared_kernels_access_128_bits_without_spills() {
         ("fuse_chain_0_v4", [2, 4, 1, 2]),
         ("fuse_gelu_of_0_v4", [1, 2, 1, 2]),
         ("fuse_swiglu_0_v4", [2, 4, 1, 2]),
-        ("fuse_softmax_rows_0_t32_held_v4", [1, 1, 1, 1]),
-        ("fuse_layer_norm_rows_0_t32_held_v4", [3, 3, 1, 1]),
-        ("fuse_rms_norm_rows_0_t32_held_v4", [2, 2, 1, 1]),
+        ("fuse_softmax_rows_0_t128_held_v4", [1, 1, 1, 1]),
+        ("fuse_layer_norm_rows_0_t128_held_v4", [3, 3, 1, 1]),
+        ("fuse_rms_norm_rows_0_t128_held_v4", [2, 2, 1, 1]),
         ("fuse_token_loss_0_t256_v4", [1, 3, 0, 1]),
         ("fuse_sum_of_squares_0_parts_t256_v4", [1, 1, 0, 1]),
         ("fuse_adamw_0_v4", [4, 8, 3, 6]),
@@ -172,13 +172,13 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
 #[test]
 fn rows_access_128_bits() {
     let cases = [
-        ("fuse_softmax_rows_0_t32_held_v4", [1, 1, 1, 1]),
+        ("fuse_softmax_rows_0_t32x2_held_v4", [1, 1, 1, 1]),
         ("fuse_softmax_rows_0_t1024_held_v4", [1, 1, 1, 1]),
         ("fuse_softmax_rows_0_t256_v4", [2, 2, 1, 1]),
-        ("fuse_layer_norm_0_t32_held_v4", [3, 3, 1, 1]),
+        ("fuse_layer_norm_0_t32x2_held_v4", [3, 3, 1, 1]),
         ("fuse_layer_norm_0_t256_v4", [5, 5, 1, 1]),
         ("fuse_everything_0_t1024_v4", [1, 1, 0, 1]),
-        ("fuse_largest_and_sum_0_t32_v4", [1, 1, 0, 2]),
+        ("fuse_largest_and_sum_0_t32x2_v4", [1, 1, 0, 2]),
         // Over neighbouring rows.
         ("fuse_of_columns_0_v4", [1, 1, 1, 1]),
         ("fuse_softmax_columns_0_v4", [2, 2, 1, 1]),
@@ -197,7 +197,7 @@ fn narrow_elements_are_accessed_by_128_bits() {
         // The rest of a line is one by one; the truth values are 64 bits.
         ("fuse_halves_0_v8", [2, 4, 2, 6]),
         ("fuse_rounded_each_0_v8", [2, 4, 1, 2]),
-        ("fuse_normal_halves_0_t32_held_v8", [2, 2, 1, 1]),
+        ("fuse_normal_halves_0_t32x2_held_v8", [2, 2, 1, 1]),
         ("fuse_quantised_0_v8", [2, 3, 1, 1]),
         ("fuse_dequantised_0_v8", [0, 3, 1, 1]),
     ];

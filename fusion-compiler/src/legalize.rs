@@ -110,7 +110,7 @@ impl Legalizer<'_> {
     /// What the threads of a team make together.
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let made = match self.dialect {
-            Dialect::Ptx if self.beside == 1 => self.by_shuffles(fold, out),
+            Dialect::Ptx if self.beside == 1 || self.team <= WARP => self.by_shuffles(fold, out),
             Dialect::Ptx | Dialect::Wgsl => self.through_memory(fold, out),
             Dialect::Cpu => unreachable!("the CPU has no teams"),
         };
@@ -119,10 +119,10 @@ impl Legalizer<'_> {
 
     /// In each warp by shuffles; then, if there are several, the same with what their first threads have.
     fn by_shuffles(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
-        let of_warp = self.fold_warp(fold, fold.over.clone(), self.team.min(WARP), out);
         if self.team <= WARP {
-            return of_warp;
+            return self.fold_warp(fold, fold.over.clone(), self.team / self.beside, out);
         }
+        let of_warp = self.fold_warp(fold, fold.over.clone(), WARP, out);
         let warps = self.team / WARP;
         let memory = self.shared_memory(fold, warps);
         let mut b = self.builder(out);
@@ -147,7 +147,8 @@ impl Legalizer<'_> {
         self.fold_warp(fold, parts, warps, out)
     }
 
-    /// The values of the first `threads` of a warp combined, for all of its threads.
+    /// The values of the first `threads` of a warp combined, for all of its threads, or those of as many next to each other
+    /// for these.
     fn fold_warp(
         &mut self,
         fold: &Fold,

@@ -17,7 +17,7 @@ use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
     Among, BufferId, Carried, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type,
-    Value,
+    Value, WARP,
 };
 use crate::target::Dialect;
 
@@ -39,10 +39,15 @@ pub fn ptx(kernel: &Kernel) -> String {
     }
     out.line(format_args!(".visible .entry {}(", kernel.name));
     out.line(parameters(kernel).join(",\n"));
-    // With as many threads, that many registers do not fit. Asked for few blocks, ptxas does not spill any to fit more.
-    let limit = match kernel.team {
-        ..=32 => String::new(),
-        team => format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1)),
+    // With as many threads, that many registers do not fit. ptxas keeps room for other blocks, which go on while the threads of
+    // one wait for each other. Asked for few blocks it takes up to twice the registers: a row of an H200 a tenth longer, but
+    // positions of 64 bits would be spilt to stay within 32.
+    let limit = match (kernel.team, kernel.index) {
+        (..=WARP, _) => String::new(),
+        (team, IndexWidth::Bits32) => format!("\n.maxntid {team}, 1, 1"),
+        (team, IndexWidth::Bits64) => {
+            format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1))
+        }
     };
     out.block(format_args!("){limit}\n{{"), |out| {
         for (bank, count) in Bank::ALL.iter().zip(emitter.counts) {
@@ -391,19 +396,22 @@ impl<'k> Emitter<'k> {
 
     /// A value of another thread, one of 64 bits by its halves.
     fn shuffle(&mut self, d: Register, arg: Register, dtype: DType, from: Shuffle) {
-        let (mode, from) = match from {
-            Shuffle::Down(distance) => ("down", distance),
-            Shuffle::First => ("idx", 0),
+        let Kernel { team, beside, .. } = *self.kernel;
+        // The bits of a thread's number that its first has, too: where rows share a warp, those of the row.
+        let kept = if team <= WARP { WARP - team / beside } else { 0 };
+        let (mode, from, clamp) = match from {
+            Shuffle::Down(distance) => ("down", distance, 31),
+            Shuffle::First => ("idx", 0, kept << 8 | 31),
             Shuffle::DownBy(_) => unreachable!("it is known how many threads a warp has"),
         };
         if self.bank(dtype).bits() == "b32" {
-            self.line(format_args!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, 31, 0xffffffff;"));
+            self.line(format_args!("shfl.sync.{mode}.b32 {d}, {arg}, {from}, {clamp}, 0xffffffff;"));
             return;
         }
         let halves: Registers = (0..4).map(|_| self.register(Bank::Bits32)).collect();
         self.line(format_args!("mov.b64 {{{}, {}}}, {arg};", halves[0], halves[1]));
         for (from_half, half) in halves[..2].iter().zip(&halves[2..]) {
-            self.line(format_args!("shfl.sync.{mode}.b32 {half}, {from_half}, {from}, 31, 0xffffffff;"));
+            self.line(format_args!("shfl.sync.{mode}.b32 {half}, {from_half}, {from}, {clamp}, 0xffffffff;"));
         }
         self.line(format_args!("mov.b64 {d}, {{{}, {}}};", halves[2], halves[3]));
     }

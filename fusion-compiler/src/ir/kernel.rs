@@ -460,8 +460,8 @@ pub struct Kernel {
     pub index: IndexWidth,
     /// Threads of a team, a power of two; 1 where each works by itself.
     pub team: u32,
-    /// Rows that a team has side by side, a power of two: threads whose number is the same modulo this work on one, and
-    /// combine what they have.
+    /// Rows that a team has at a time, a power of two. Those that work on one combine what they have: of a warp, threads
+    /// next to each other; of a larger team, threads whose number is the same modulo this.
     pub beside: u32,
     /// Memory that the threads of a block have in common.
     pub shared: Vec<Shared>,

@@ -83,6 +83,22 @@ fn a_warp_combines_by_shuffles_alone() {
     assert_eq!(distances(&small), [4, 2, 1]);
 }
 
+/// Each half of a warp has a row: what its threads have is combined among them, and the first of them tells them.
+#[test]
+fn rows_that_share_a_warp_combine_apart() {
+    let two = Kernel { beside: 2, ..teams(32, Op::Add, (1, 1)) };
+    let kernel = legal(two, Dialect::Ptx);
+    assert_eq!((distances(&kernel), kernel.shared.len()), (vec![8, 4, 2, 1], 0));
+    let text = crate::emit::ptx::ptx(&kernel);
+    // Bit 4 of a thread's number is that of its first, too: 16 << 8.
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("shfl.sync.idx")).collect();
+    assert!(matches!(told[..], [one] if one.ends_with(", 0, 4127, 0xffffffff;")), "{told:?}");
+    // Threads of a larger team take turns with those of other rows.
+    let two = Kernel { beside: 2, ..teams(64, Op::Add, (1, 1)) };
+    let kernel = legal(two, Dialect::Ptx);
+    assert_eq!((distances(&kernel), kernel.shared.len()), (vec![], 1));
+}
+
 #[test]
 fn warps_of_a_block_combine_through_shared_memory() {
     for (team, last) in [(64, vec![1]), (256, vec![4, 2, 1]), (1024, vec![16, 8, 4, 2, 1])] {

@@ -34,6 +34,8 @@ struct Held {
 #[derive(Default)]
 pub(super) struct Holds {
     by_node: FxHashMap<NodeId, Held>,
+    /// How far the elements of a row are apart in shared memory, if they are not next to each other.
+    apart: Option<i64>,
     /// The element of a row that the first of those values is of, if not the first of all.
     from: Option<Value>,
 }
@@ -42,6 +44,11 @@ impl Body<'_> {
     /// Holds a value of each element of a row, once it is made.
     pub(super) fn hold(&mut self, id: NodeId, hold: Hold) {
         self.holds.by_node.insert(id, Held { hold, filled: false });
+    }
+
+    /// Says that elements in shared memory are so far apart.
+    pub(super) fn hold_apart(&mut self, apart: i64) {
+        self.holds.apart = Some(apart);
     }
 
     /// Says that values are held from this element of a row on.
@@ -134,10 +141,9 @@ impl Body<'_> {
         if let Some(from) = self.holds.from {
             number = self.inner().apply(Op::Sub, &[number, from]);
         }
-        let beside = i64::from(self.kernel.beside);
-        if beside > 1 {
-            let beside = self.top().index(beside);
-            number = self.inner().apply(Op::Mul, &[number, beside]);
+        if let Some(apart) = self.holds.apart {
+            let apart = self.top().index(apart);
+            number = self.inner().apply(Op::Mul, &[number, apart]);
         }
         self.inner().apply(Op::Add, &[first, number])
     }

@@ -15,6 +15,7 @@ use crate::target::TargetFacts;
 mod body;
 mod column;
 mod cut;
+mod each_row;
 mod held;
 mod hold;
 mod merge;

@@ -5,21 +5,20 @@
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
-use super::body::{Body, Level, Place, Sight};
+use super::body::{Body, Level, Sight};
 use super::cut::Cut;
+use super::each_row::{Dealt, rows};
 use super::held::{self, held};
 use super::hold::Hold;
-use super::pass::{Along, INDEX, Pass};
-use super::picks::picks;
-use super::position::Range;
-use super::runs::{Run, Runs, runs};
+use super::pass::{Along, INDEX};
+use super::runs::Runs;
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisSet, NodeId};
-use crate::ir::kernel::{Among, BufferId, Expr, IndexWidth, Lanes, LoopKind, Shared, SharedLen, Stmt, Value};
+use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
 use crate::target::{RowMemory, TargetFacts, Team, Vectors};
@@ -34,6 +33,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             let most = lanes(work, facts, most);
             let rows = Rows {
                 several: !work.group.order.is_empty(),
+                cut: work.has_portions(),
                 holds: !held.is_empty(),
                 widths: &widths(work, facts),
             };
@@ -62,7 +62,7 @@ const BESIDE: u32 = 8;
 /// rows, so that what it reads and writes at a time lies side by side, too; where there are not as many it has one.
 pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
-    let Some(team) = middle_team(facts) else { return vec![] };
+    let Some(team) = block(facts) else { return vec![] };
     let held = held_values(work, facts, &shape);
     let way =
         |(beside, holds)| Way { index: IndexWidth::Bits32, lanes: 1, team, beside, holds, common: true };
@@ -85,6 +85,8 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
 struct Rows<'r> {
     /// Whether there may be more than one.
     several: bool,
+    /// Whether not the same is done for all, so that those that share a warp could not combine at the same time.
+    cut: bool,
     /// Whether elements are needed again.
     holds: bool,
     /// Of positions, in order of preference.
@@ -96,20 +98,23 @@ struct Rows<'r> {
 /// positions may as well be wide; and the only row, which is not cut into parts, is a launch's latency to the largest
 /// team, held or not.
 fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
-    let way = |team, holds| Way { index, lanes, team, beside: 1, holds, common: lanes > 1 };
-    let Some((&first, others)) = facts.teams.split_first() else { return vec![] };
-    let last = others.last().copied().unwrap_or(first);
-    let teams = match (index, rows.holds) {
-        _ if !rows.several => return vec![way(last, false)],
-        (IndexWidth::Bits64, _) => vec![],
-        (IndexWidth::Bits32, false) => vec![first],
-        (IndexWidth::Bits32, true) if lanes == 1 => vec![first, last],
-        (IndexWidth::Bits32, true) => facts.teams.to_vec(),
+    let way = |team: Team, holds| {
+        let beside = if rows.cut { 1 } else { team.rows };
+        Way { index, lanes, team, beside, holds, common: lanes > 1 }
     };
+    let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
+    if !rows.several {
+        return vec![way(last, false)];
+    }
+    let fits = |team: &Team| match (index, rows.holds) {
+        (IndexWidth::Bits64, _) => false,
+        (IndexWidth::Bits32, false) => team.threads < block.threads,
+        (IndexWidth::Bits32, true) => lanes > 1 || team.of_scalars,
+    };
+    let teams = facts.teams.iter().copied().filter(fits).map(|team| way(team, rows.holds));
     let is_widest = rows.widths.last() == Some(&index);
-    let rest = middle_team(facts).filter(|_| is_widest || lanes > 1);
-    let rest = rest.map(|team| Way { common: false, ..way(team, false) });
-    teams.into_iter().map(|team| way(team, rows.holds)).chain(rest).collect()
+    let rest = (is_widest || lanes > 1).then(|| Way { common: false, ..way(block, false) });
+    teams.chain(rest).collect()
 }
 
 /// Rows that are parts of longer ones, of `len` elements of a line, or coordinates along the outermost dim of a row that is
@@ -121,7 +126,7 @@ pub(super) fn parts(
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
     let shape = Shape::of_parts(work, facts, cut);
-    match middle_team(facts) {
+    match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let held = held_values(work, facts, &shape);
@@ -147,7 +152,7 @@ pub(super) fn folded(
     (index, lanes): (IndexWidth, u8),
 ) -> Scheduled {
     let shape = Shape::of_parts(work, facts, cut);
-    match middle_team(facts) {
+    match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let way = Way { index, lanes, team, beside: 1, holds: false, common: false };
@@ -159,7 +164,7 @@ pub(super) fn folded(
 /// Rows that are few and short: a block or a CPU thread has each for itself.
 pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
     let shape = Shape::new(work, facts);
-    match middle_team(facts) {
+    match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let way =
@@ -169,22 +174,22 @@ pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
     }
 }
 
-fn middle_team(facts: &TargetFacts) -> Option<Team> {
-    let team = facts.teams.get(1).or(facts.teams.first()).copied();
-    team.map(|team| Team { row_max: i64::MAX, ..team })
+/// The team that has what no team can hold.
+fn block(facts: &TargetFacts) -> Option<Team> {
+    facts.block.map(|threads| Team { threads, rows: 1, row_max: i64::MAX, per_block: 1, of_scalars: true })
 }
 
 /// The dims of a row group: of the space that has an element for each row, then of a row.
-struct Shape {
-    rows: usize,
+pub(super) struct Shape {
+    pub(super) rows: usize,
     /// How many come between, of what parts gave that were combined before.
-    partials: usize,
-    dims: Vec<SpaceDim>,
+    pub(super) partials: usize,
+    pub(super) dims: Vec<SpaceDim>,
     /// How many of them, the innermost, are a line.
-    line: usize,
+    pub(super) line: usize,
     /// Where each row is a part of a longer one: elements of all but the last if it is a line, else coordinates along the
     /// outermost dim.
-    part: Option<DimExpr>,
+    pub(super) part: Option<DimExpr>,
 }
 
 impl Shape {
@@ -221,12 +226,12 @@ impl Shape {
     }
 
     /// Of the elements of a row.
-    fn cols(&self) -> &[SpaceDim] {
+    pub(super) fn cols(&self) -> &[SpaceDim] {
         &self.dims[self.rows + self.partials..]
     }
 
     /// Of what parts gave.
-    fn partials(&self) -> &[SpaceDim] {
+    pub(super) fn partials(&self) -> &[SpaceDim] {
         &self.dims[self.rows..][..self.partials]
     }
 
@@ -234,12 +239,12 @@ impl Shape {
         &self.dims[self.dims.len() - 1]
     }
 
-    fn line(&self) -> &[SpaceDim] {
+    pub(super) fn line(&self) -> &[SpaceDim] {
         &self.dims[self.dims.len() - self.line..]
     }
 
     /// Whether a row is no more than a line.
-    fn is_line(&self) -> bool {
+    pub(super) fn is_line(&self) -> bool {
         self.cols().len() == self.line
     }
 }
@@ -249,12 +254,19 @@ struct Way {
     index: IndexWidth,
     lanes: u8,
     team: Team,
-    /// Rows that a team has side by side.
+    /// Rows that a team has at a time.
     beside: u32,
     /// Whether elements that are needed again are held in shared memory.
     holds: bool,
     /// Whether many calls take it.
     common: bool,
+}
+
+impl Way {
+    /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
+    fn shares_warp(&self) -> bool {
+        self.team.threads <= WARP
+    }
 }
 
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[Held]) -> Scheduled {
@@ -270,19 +282,24 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let mut top = body.top();
     let (thread, lanes, beside) =
         (top.bind(INDEX, Expr::TeamId), top.index(i64::from(way.lanes)), top.index(i64::from(way.beside)));
+    let threads = way.team.threads / way.beside;
     let (thread, column) = match way.beside {
         1 => (thread, None),
+        _ if way.shares_warp() => {
+            let each = top.index(i64::from(threads));
+            let (column, thread) = body.divide(Level::Top, thread, each);
+            (thread, Some(column))
+        }
         _ => {
             let (thread, column) = body.divide(Level::Top, thread, beside);
             (thread, Some(column))
         }
     };
-    let threads = way.team.threads / way.beside;
     let mut top = body.top();
     let first = top.apply(Op::Mul, &[thread, lanes]);
     let step = top.index(i64::from(threads) * i64::from(way.lanes));
     if way.holds {
-        hold(facts, shape, &mut body, (held, column));
+        hold(facts, shape, &mut body, way, (held, column));
     }
     let along = Along::Team { thread, threads, first, step, lanes: way.lanes };
     let how_many = if way.holds { Runs::Each } else { Runs::Fewest };
@@ -366,29 +383,45 @@ fn places(held: &[Held]) -> i64 {
     held.iter().map(|held| held.place + 1).max().unwrap_or(0)
 }
 
-/// Gives each of these values a part of the memory for rows, where those of rows side by side take turns.
-fn hold(facts: &TargetFacts, shape: &Shape, body: &mut Body<'_>, (held, column): (&[Held], Option<Value>)) {
+/// Gives each of these values a part of the memory for rows, where those of rows whose threads take turns do so, too.
+fn hold(
+    facts: &TargetFacts,
+    shape: &Shape,
+    body: &mut Body<'_>,
+    way: &Way,
+    (held, column): (&[Held], Option<Value>),
+) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
         RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
         RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
     let memory = body.share(Shared { dtype: DType::F32, len });
-    let (cols, beside) = (body.extent(&shape.len()), body.kernel.beside);
+    let (cols, beside) = (body.extent(&shape.len()), i64::from(way.beside));
     let mut top = body.top();
-    let (slot, count) = (top.bind(INDEX, Expr::TeamSlot), top.index(places(held)));
+    let mut slot = top.bind(INDEX, Expr::TeamSlot);
+    let turn = column.filter(|_| !way.shares_warp());
+    if let (Some(column), None) = (column, turn) {
+        let rows = top.index(beside);
+        slot = top.apply(Op::Mul, &[slot, rows]);
+        slot = top.apply(Op::Add, &[slot, column]);
+    }
+    let count = top.index(places(held));
     let before = top.apply(Op::Mul, &[slot, count]);
     for &Held { id, place } in held {
         let mut top = body.top();
         let number = top.index(place);
         let place = top.apply(Op::Add, &[before, number]);
         let mut first = top.apply(Op::Mul, &[place, cols]);
-        if let Some(column) = column {
-            let beside = top.index(beside.into());
+        if let Some(turn) = turn {
+            let beside = top.index(beside);
             first = top.apply(Op::Mul, &[first, beside]);
-            first = top.apply(Op::Add, &[first, column]);
+            first = top.apply(Op::Add, &[first, turn]);
         }
         body.hold(id, Hold::Shared(memory, first));
+    }
+    if turn.is_some() {
+        body.hold_apart(beside);
     }
 }
 
@@ -441,159 +474,4 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
     Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false }
-}
-
-/// The part of a row, whose number is the last of these coordinates.
-fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
-    let number = coordinates[shape.rows - 1];
-    if !shape.is_line() {
-        return body.range(number, part, &shape.cols()[0].extent);
-    }
-    let range = body.range(number, part, &product(shape.line()));
-    body.hold_from(range.start);
-    range
-}
-
-/// Whether the threads of a team read, of a row, what the first of them writes in its place.
-fn reads_own(work: &Work<'_>) -> bool {
-    let of_rows = |(store, buffer): (&Store, &BufferId)| {
-        let is_read = work.operands[usize::from(buffer.0)].access == Access::ReadWrite;
-        !work.group.is_of_elements(store) && is_read
-    };
-    work.group.stores.iter().zip(&work.stores).any(of_rows)
-}
-
-/// The rows that are dealt out.
-struct Dealt {
-    kind: LoopKind,
-    start: Value,
-    end: Value,
-    /// How many at a time …
-    beside: Value,
-    /// … and which of them this thread works on, if they are several.
-    column: Option<Value>,
-}
-
-/// All rows, one after another, or so many at a time.
-fn rows(
-    work: &Work<'_>,
-    shape: &Shape,
-    body: &mut Body<'_>,
-    (along, how_many): (&Along, Runs),
-    Dealt { kind, start, end, beside, column }: Dealt,
-) {
-    combine_parts(work, shape, body, along);
-    let var = body.top().declare(INDEX);
-    let (mut row, mut is_there) = (var, None);
-    if let Some(column) = column {
-        let one = body.top().index(1);
-        let mut b = body.item();
-        let (own, last) = (b.apply(Op::Add, &[var, column]), b.apply(Op::Sub, &[end, one]));
-        // Whoever has none works on the last again, so that all come to where values are combined.
-        row = b.apply(Op::Min, &[own, last]);
-        is_there = Some(b.apply(Op::Lt, &[own, end]));
-    }
-    let of_row = body.decode_dims(row, shape.rows);
-    let inside = body.each_portion(&of_row, |body| {
-        of_one_row(work, shape, body, (along, how_many), (row, is_there, &of_row))
-    });
-    body.push(Stmt::Loop { var, kind, start, end, step: beside, carried: vec![], body: inside });
-}
-
-/// All that is done for the row with these coordinates, or for its portion at hand; nothing is written where it is not there.
-fn of_one_row(
-    work: &Work<'_>,
-    shape: &Shape,
-    body: &mut Body<'_>,
-    (along, how_many): (&Along, Runs),
-    (row, is_there, of_row): (Value, Option<Value>, &[Value]),
-) -> Vec<Stmt> {
-    let range = shape.part.as_ref().map(|part| range(shape, part, body, of_row));
-    let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
-    let nowhere: Vec<Value> = shape.partials().iter().map(|_| body.top().index(0)).collect();
-    let coordinates = [of_row, &nowhere].concat();
-    let (mut runs, no_run) = (runs(work, how_many), Run::default());
-    let pass = |run| {
-        let (dims, line, along, range) = (shape.cols(), shape.line, &along_part, range.as_ref());
-        Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
-    };
-    let picks = picks(work, body, (along, how_many));
-    for &pick in &picks {
-        let value = pass(&no_run).picked(body, pick);
-        body.set_of_row(pick.sum, value);
-        runs.iter_mut().for_each(|run| run.alone.retain(|&id| id != pick.sum));
-    }
-    for run in runs.iter().filter(|run| **run != no_run) {
-        let whole = pass(run).combine(body);
-        run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
-    }
-    if work.group.stores.iter().any(|store| work.group.is_of_elements(store)) {
-        let stores = pass(&no_run).store(body);
-        match is_there {
-            Some(cond) => body.item().body.push(Stmt::If { cond, body: stores }),
-            None => body.item().body.extend(stores),
-        }
-    }
-    let place = Place { element: row, coordinates: coordinates.clone(), lanes: Lanes::ONE, in_row: None };
-    store_of_row(work, body, (&place, is_there), along);
-    body.take().0
-}
-
-/// Stores what a row has for itself, and what the first of them tells of all; of a team its first thread does.
-fn store_of_row(
-    work: &Work<'_>,
-    body: &mut Body<'_>,
-    (place, is_there): (&Place, Option<Value>),
-    along: &Along,
-) {
-    let group = work.group;
-    let own =
-        |(store, buffer): &(&Store, &BufferId)| !group.is_of_elements(store) && !body.is_left_out(**buffer);
-    let own: Vec<_> = group.stores.iter().zip(&work.stores).filter(own).collect();
-    let (of_none, of_row): (Vec<_>, Vec<_>) = own.into_iter().partition(|(store, _)| group.is_of_none(store));
-    let mut stores = |all: Vec<(&Store, &BufferId)>| -> Vec<Stmt> {
-        all.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, place)).collect()
-    };
-    let (of_row, of_none) = (stores(of_row), stores(of_none));
-    if of_row.is_empty() && of_none.is_empty() {
-        return;
-    }
-    if matches!(along, Along::Team { .. }) && reads_own(work) {
-        body.item().body.push(Stmt::Barrier(Among::Team));
-    }
-    let is_first = |body: &mut Body<'_>, number: Value| {
-        let zero = body.top().index(0);
-        body.item().apply(Op::Eq, &[number, zero])
-    };
-    let first_of_team = match along {
-        Along::Team { thread, .. } => Some(is_first(body, *thread)),
-        Along::Vector => None,
-    };
-    let tells: Vec<Value> = first_of_team.into_iter().chain(is_there).collect();
-    let all = [(of_row, false), (of_none, true)];
-    for (stores, of_first) in all.into_iter().filter(|(stores, _)| !stores.is_empty()) {
-        let first = of_first.then(|| is_first(body, place.element));
-        let mut b = body.item();
-        match tells.iter().copied().chain(first).reduce(|all, one| b.apply(Op::And, &[all, one])) {
-            Some(cond) => b.body.push(Stmt::If { cond, body: stores }),
-            None => b.body.extend(stores),
-        }
-    }
-}
-
-/// Combines what parts gave, once for each thread, before there is a row.
-fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &Along) {
-    let run = &Run { alone: work.of_parts(), pairs: vec![] };
-    if run.alone.is_empty() {
-        return;
-    }
-    let (dims, line, along, range) = (shape.partials(), shape.partials, &along.by_one(body), None);
-    let row = body.top().index(0);
-    let coordinates = &vec![row; shape.rows];
-    body.run_along(shape.rows + shape.partials - 1);
-    let all = Pass { work, dims, line, along, row, range, coordinates, run }.combine(body);
-    let (stmts, _) = body.take();
-    stmts.into_iter().for_each(|stmt| body.push(stmt));
-    run.made().into_iter().zip(all).for_each(|(id, value)| body.set_of_all(id, value));
-    body.run_along(shape.dims.len() - 1);
 }

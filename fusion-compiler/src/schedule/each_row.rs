@@ -1,0 +1,176 @@
+//! What is done for each row of a group: the runs along it, what is stored of its elements and of itself.
+
+use super::Work;
+use super::body::{Body, Place};
+use super::pass::{Along, INDEX, Pass};
+use super::picks::picks;
+use super::position::Range;
+use super::row::Shape;
+use super::runs::{Run, Runs, runs};
+use super::space::product;
+use crate::fuse::Store;
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::Access;
+use crate::ir::kernel::{Among, BufferId, Lanes, LoopKind, Stmt, Value};
+use crate::ir::ops::Op;
+
+/// The part of a row, whose number is the last of these coordinates.
+fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
+    let number = coordinates[shape.rows - 1];
+    if !shape.is_line() {
+        return body.range(number, part, &shape.cols()[0].extent);
+    }
+    let range = body.range(number, part, &product(shape.line()));
+    body.hold_from(range.start);
+    range
+}
+
+/// Whether the threads of a team read, of a row, what the first of them writes in its place.
+fn reads_own(work: &Work<'_>) -> bool {
+    let of_rows = |(store, buffer): (&Store, &BufferId)| {
+        let is_read = work.operands[usize::from(buffer.0)].access == Access::ReadWrite;
+        !work.group.is_of_elements(store) && is_read
+    };
+    work.group.stores.iter().zip(&work.stores).any(of_rows)
+}
+
+/// The rows that are dealt out.
+pub(super) struct Dealt {
+    pub(super) kind: LoopKind,
+    pub(super) start: Value,
+    pub(super) end: Value,
+    /// How many at a time …
+    pub(super) beside: Value,
+    /// … and which of them this thread works on, if they are several.
+    pub(super) column: Option<Value>,
+}
+
+/// All rows, one after another, or so many at a time.
+pub(super) fn rows(
+    work: &Work<'_>,
+    shape: &Shape,
+    body: &mut Body<'_>,
+    (along, how_many): (&Along, Runs),
+    Dealt { kind, start, end, beside, column }: Dealt,
+) {
+    combine_parts(work, shape, body, along);
+    let var = body.top().declare(INDEX);
+    let (mut row, mut is_there) = (var, None);
+    if let Some(column) = column {
+        let one = body.top().index(1);
+        let mut b = body.item();
+        let (own, last) = (b.apply(Op::Add, &[var, column]), b.apply(Op::Sub, &[end, one]));
+        // Whoever has none works on the last again, so that all come to where values are combined.
+        row = b.apply(Op::Min, &[own, last]);
+        is_there = Some(b.apply(Op::Lt, &[own, end]));
+    }
+    let of_row = body.decode_dims(row, shape.rows);
+    let inside = body.each_portion(&of_row, |body| {
+        of_one_row(work, shape, body, (along, how_many), (row, is_there, &of_row))
+    });
+    body.push(Stmt::Loop { var, kind, start, end, step: beside, carried: vec![], body: inside });
+}
+
+/// All that is done for the row with these coordinates, or for its portion at hand; nothing is written where it is not there.
+fn of_one_row(
+    work: &Work<'_>,
+    shape: &Shape,
+    body: &mut Body<'_>,
+    (along, how_many): (&Along, Runs),
+    (row, is_there, of_row): (Value, Option<Value>, &[Value]),
+) -> Vec<Stmt> {
+    let range = shape.part.as_ref().map(|part| range(shape, part, body, of_row));
+    let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
+    let nowhere: Vec<Value> = shape.partials().iter().map(|_| body.top().index(0)).collect();
+    let coordinates = [of_row, &nowhere].concat();
+    let (mut runs, no_run) = (runs(work, how_many), Run::default());
+    let pass = |run| {
+        let (dims, line, along, range) = (shape.cols(), shape.line, &along_part, range.as_ref());
+        Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
+    };
+    let picks = picks(work, body, (along, how_many));
+    for &pick in &picks {
+        let value = pass(&no_run).picked(body, pick);
+        body.set_of_row(pick.sum, value);
+        runs.iter_mut().for_each(|run| run.alone.retain(|&id| id != pick.sum));
+    }
+    for run in runs.iter().filter(|run| **run != no_run) {
+        let whole = pass(run).combine(body);
+        run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
+    }
+    if work.group.stores.iter().any(|store| work.group.is_of_elements(store)) {
+        let stores = pass(&no_run).store(body);
+        match is_there {
+            Some(cond) => {
+                // Who has no row has read that of others.
+                if work.operands.iter().any(|operand| operand.access == Access::ReadWrite) {
+                    body.item().body.push(Stmt::Barrier(Among::Team));
+                }
+                body.item().body.push(Stmt::If { cond, body: stores });
+            }
+            None => body.item().body.extend(stores),
+        }
+    }
+    let place = Place { element: row, coordinates: coordinates.clone(), lanes: Lanes::ONE, in_row: None };
+    store_of_row(work, body, (&place, is_there), along);
+    body.take().0
+}
+
+/// Stores what a row has for itself, and what the first of them tells of all; of a team its first thread does.
+fn store_of_row(
+    work: &Work<'_>,
+    body: &mut Body<'_>,
+    (place, is_there): (&Place, Option<Value>),
+    along: &Along,
+) {
+    let group = work.group;
+    let own =
+        |(store, buffer): &(&Store, &BufferId)| !group.is_of_elements(store) && !body.is_left_out(**buffer);
+    let own: Vec<_> = group.stores.iter().zip(&work.stores).filter(own).collect();
+    let (of_none, of_row): (Vec<_>, Vec<_>) = own.into_iter().partition(|(store, _)| group.is_of_none(store));
+    let mut stores = |all: Vec<(&Store, &BufferId)>| -> Vec<Stmt> {
+        all.into_iter().map(|(store, &buffer)| body.store(buffer, store.node, place)).collect()
+    };
+    let (of_row, of_none) = (stores(of_row), stores(of_none));
+    if of_row.is_empty() && of_none.is_empty() {
+        return;
+    }
+    if matches!(along, Along::Team { .. }) && reads_own(work) {
+        body.item().body.push(Stmt::Barrier(Among::Team));
+    }
+    let is_first = |body: &mut Body<'_>, number: Value| {
+        let zero = body.top().index(0);
+        body.item().apply(Op::Eq, &[number, zero])
+    };
+    let first_of_team = match along {
+        Along::Team { thread, .. } => Some(is_first(body, *thread)),
+        Along::Vector => None,
+    };
+    let tells: Vec<Value> = first_of_team.into_iter().chain(is_there).collect();
+    let all = [(of_row, false), (of_none, true)];
+    for (stores, of_first) in all.into_iter().filter(|(stores, _)| !stores.is_empty()) {
+        let first = of_first.then(|| is_first(body, place.element));
+        let mut b = body.item();
+        match tells.iter().copied().chain(first).reduce(|all, one| b.apply(Op::And, &[all, one])) {
+            Some(cond) => b.body.push(Stmt::If { cond, body: stores }),
+            None => b.body.extend(stores),
+        }
+    }
+}
+
+/// Combines what parts gave, once for each thread, before there is a row.
+fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &Along) {
+    let run = &Run { alone: work.of_parts(), pairs: vec![] };
+    if run.alone.is_empty() {
+        return;
+    }
+    let (dims, line, along, range) = (shape.partials(), shape.partials, &along.by_one(body), None);
+    let row = body.top().index(0);
+    let coordinates = &vec![row; shape.rows];
+    body.run_along(shape.rows + shape.partials - 1);
+    let all = Pass { work, dims, line, along, row, range, coordinates, run }.combine(body);
+    let (stmts, _) = body.take();
+    stmts.into_iter().for_each(|stmt| body.push(stmt));
+    run.made().into_iter().zip(all).for_each(|(id, value)| body.set_of_all(id, value));
+    body.run_along(shape.dims.len() - 1);
+}
