@@ -18,6 +18,11 @@ fuse! {
     #[fuse(off)]
     pub fn gate_unfused(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
 
+    /// A read and a write, whose elements lie across each other.
+    pub fn transposed(x: f32[N, D]) -> f32[D, N] { x }
+    /// Two reads, one of them across.
+    pub fn keys(x: f16[B, T, H, D], y: f16[B, H, D, T]) -> f16[B, H, D, T] { x + y }
+
     /// A read.
     pub fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
 
@@ -234,6 +239,28 @@ fn a_row_sum_reads_each_element_once() {
     if let Some(moved) = moved {
         // One thread of a row writes it: a sector for each four bytes.
         assert_eq!(moved, [X, 4 * ROWS as u64, X / 32, ROWS as u64]);
+    }
+}
+
+/// What lies across what is written is read by whole sectors, too; of the last rows each element takes one.
+#[test]
+fn transposed_elements_are_read_side_by_side() {
+    let moved = measured("transposed_elements_are_read_side_by_side", |device| {
+        transposed(&Tensor::full(device, 1.0, [ROWS, COLS])?)?;
+        let (heads, rows) = ([2, 64, 4, 32], [2, 4, 32, 64]);
+        keys(
+            &Tensor::full(device, f16::from_f32(1.0), heads)?,
+            &Tensor::full(device, f16::from_f32(2.0), rows)?,
+        )?;
+        transposed(&Tensor::full(device, 1.0, [4, 13])?).map(|_| ())
+    });
+    if let Some([loaded, stored, load_sectors, store_sectors]) = moved {
+        let (half, few) = (2 * 2 * 64 * 4 * 32, 4 * 4 * 13);
+        assert_eq!((loaded, stored), (X + 2 * half + few, X + half + few));
+        let at_least = (X + 2 * half) / 32;
+        assert!((at_least..=at_least + 4 * 13).contains(&load_sectors), "{load_sectors} sectors");
+        let at_least = (X + half) / 32;
+        assert!((at_least..=at_least + 13).contains(&store_sectors), "{store_sectors} sectors");
     }
 }
 

@@ -12,6 +12,7 @@ use crate::ir::kernel::{BufferId, FEW, Kernel};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 use crate::target::TargetFacts;
 
+mod across;
 mod body;
 mod column;
 mod cut;

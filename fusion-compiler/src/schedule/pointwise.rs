@@ -2,8 +2,10 @@
 //!
 //! On GPUs a thread takes as many elements as a 128-bit access holds, in a loop over the whole launch; on the
 //! CPU an item is a run of elements within a row. Positions are decoded from the number of the element only
-//! for operands that lack an axis or have them in another order.
+//! for operands that lack an axis or have them in another order. What has them in another order is read across: threads next
+//! to each other take elements that are next to each other there (`across.rs`).
 
+use super::across::{Across, across};
 use super::body::{Body, Place, Sight, is_windowed};
 use super::space::{SpaceDim, bytes, dims, lanes, width_conditions, widths};
 use super::{Scheduled, Work};
@@ -71,17 +73,15 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
     let mut body = Body::new(work, facts, dims, name, (way.index, way.sight));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
-    if lanes == 1 {
-        grid_loop(&mut body, (start, end), 1);
-    } else if !is_line(work, dims) {
-        grid_loop(&mut body, (start, end), way.lanes);
+    if lanes == 1 || !is_line(work, dims) {
+        grid_loop(&mut body, (start, end), way.lanes, across(work, dims));
     } else {
         let mut b = body.top();
         let by = b.index(lanes);
         let count = b.apply(Op::Sub, &[end, start]);
         let rest = b.apply(Op::IntRem, &[count, by]);
         let whole = b.apply(Op::Sub, &[end, rest]);
-        grid_loop(&mut body, (start, whole), way.lanes);
+        grid_loop(&mut body, (start, whole), way.lanes, None);
         rest_loop(&mut body, (whole, end), way.lanes);
     }
     scheduled(dims, body, when, u32::from(way.lanes))
@@ -100,9 +100,11 @@ fn is_cut_along(work: &Work<'_>, dims: &[SpaceDim]) -> bool {
 }
 
 /// A loop over elements, dealt out to all threads, `lanes` at a time.
-fn grid_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
+fn grid_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8, across: Option<Across>) {
     let step = body.top().index(i64::from(lanes));
-    let (var, inside) = elements(body, lanes);
+    let var = body.top().declare(INDEX);
+    let element = across.map_or(var, |across| across.element(body, (start, end), var, lanes));
+    let inside = elements(body, element, lanes);
     body.push(Stmt::Loop { var, kind: LoopKind::Grid, start, end, step, carried: vec![], body: inside });
 }
 
@@ -110,8 +112,8 @@ fn grid_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
 /// element of a vector writes back the others as they were.
 fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
     let (all, one) = (body.top().index(i64::from(lanes)), body.top().index(1));
-    let first = body.top().declare(INDEX);
-    let (var, inside) = elements(body, 1);
+    let (first, var) = (body.top().declare(INDEX), body.top().declare(INDEX));
+    let inside = elements(body, var, 1);
     let serial = Stmt::Loop {
         var,
         kind: LoopKind::Serial,
@@ -132,18 +134,16 @@ fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
     });
 }
 
-/// The work on `lanes` elements, of which the first is the value given out.
-fn elements(body: &mut Body<'_>, lanes: u8) -> (Value, Vec<Stmt>) {
-    let element = body.top().declare(INDEX);
+/// The work on `lanes` elements, of which this is the first.
+fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
     let coordinates = body.decode(element);
     let place = Place { element, coordinates: coordinates.clone(), lanes: Lanes::Const(lanes), in_row: None };
-    let inside = body.each_portion(&coordinates, |body| {
+    body.each_portion(&coordinates, |body| {
         body.compute(&place);
         let (mut stmts, inner) = body.take();
         stmts.extend(inner);
         stmts
-    });
-    (element, inside)
+    })
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {

@@ -1,0 +1,78 @@
+//! Operands whose elements lie across those that are written, as those of a transposed matrix do.
+//!
+//! Memory is read 32 bytes at a time. If threads next to each other took elements next to each other where they are written, each
+//! would read 32 bytes for one element of such an operand. So a few of them take elements next to each other where they are read:
+//! the order in which a launch takes its vectors is another, and all else the same.
+
+use super::Work;
+use super::body::{Body, Level};
+use super::space::{SpaceDim, product};
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::Access;
+use crate::ir::kernel::Value;
+use crate::ir::ops::Op;
+
+/// Bytes that a GPU reads of memory at least.
+const SECTOR: i64 = 32;
+
+/// How vectors are taken across.
+pub(super) struct Across {
+    /// Elements of the operand that are read together, each of a row of its own …
+    rows: i64,
+    /// … with as many elements, of all dims within that along which the operand lies.
+    row: DimExpr,
+}
+
+/// How to take vectors, if something is read across: a tensor with the innermost dim of the space that lies along another.
+pub(super) fn across(work: &Work<'_>, dims: &[SpaceDim]) -> Option<Across> {
+    let (inner, outer) = dims.split_last()?;
+    work.operands.iter().find_map(|operand| {
+        let axes: Vec<_> = operand.in_memory().collect();
+        let last = axes.last()?;
+        let along = outer.iter().position(|dim| dim.axes.contains(last))?;
+        let lies_across = operand.access == Access::Read && axes.iter().any(|axis| inner.axes.contains(axis));
+        let rows = SECTOR / operand.dtype.size() as i64;
+        lies_across.then(|| Across { rows, row: product(&dims[along + 1..]) })
+    })
+}
+
+impl Across {
+    /// The first element of the vector that takes the turn of the one at `var`, of a launch from `start` to `end`. Of so many rows
+    /// at a time, whose vectors are in order, each vector is followed by those beside it; the last rows, which are fewer, are
+    /// left in order.
+    pub(super) fn element(
+        self,
+        body: &mut Body<'_>,
+        (start, end): (Value, Value),
+        var: Value,
+        lanes: u8,
+    ) -> Value {
+        let row = body.extent(&self.row);
+        let mut top = body.top();
+        let (lanes, rows) = (top.index(i64::from(lanes)), top.index(self.rows));
+        let row = top.apply(Op::IntDiv, &[row, lanes]);
+        let count = top.apply(Op::Sub, &[end, start]);
+        let count = top.apply(Op::IntDiv, &[count, lanes]);
+        // Of rows too long for so many any part does, none of which is more than there is.
+        let (most, one) = (top.apply(Op::IntDiv, &[count, rows]), top.index(1));
+        let row = top.apply(Op::Min, &[row, most]);
+        let row = top.apply(Op::Max, &[row, one]);
+        let group = top.apply(Op::Mul, &[row, rows]);
+
+        let mut b = body.item();
+        let from = b.apply(Op::Sub, &[var, start]);
+        let number = b.apply(Op::IntDiv, &[from, lanes]);
+        let (of, within) = body.divide(Level::Item, number, group);
+        let (place, beside) = body.divide(Level::Item, within, rows);
+        let mut b = body.item();
+        let before = b.apply(Op::Mul, &[of, group]);
+        let rows_before = b.apply(Op::Mul, &[beside, row]);
+        let in_group = b.apply(Op::Add, &[rows_before, place]);
+        let after = b.apply(Op::Add, &[before, group]);
+        let is_whole = b.apply(Op::Le, &[after, count]);
+        let within = b.apply(Op::Select, &[is_whole, in_group, within]);
+        let number = b.apply(Op::Add, &[before, within]);
+        let ahead = b.apply(Op::Mul, &[number, lanes]);
+        b.apply(Op::Add, &[start, ahead])
+    }
+}
