@@ -66,7 +66,8 @@ pack() {
     local out=$1 programs bytes
     [[ $out == /* ]] || out=$caller/$out
     programs=$(ls "$out/bin" | wc -l)
-    XZ_OPT='-2 -T0' tar -C "$out" -cJf "$out/bin.tar.xz" bin && rm -r "$out/bin"
+    XZ_OPT='-2 -T0' tar -C "$out" -cJf "$out/bin.tar.xz" bin
+    rm -r "$out/bin"
     bytes=$(du -sb "$out" | cut -f 1)
     printf '%s: %d programs, %d MiB\n' "$out" "$programs" $((bytes >> 20))
     if ((bytes >= limit)); then echo "more than $((limit >> 20)) MiB" >&2 && return 1; fi

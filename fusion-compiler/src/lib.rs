@@ -16,7 +16,7 @@ use ir::dim::DimExpr;
 #[cfg(feature = "syntax")]
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph, Math};
-use ir::kernel::{Kernel, LoopKind, Stmt, Uniform};
+use ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
 use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Text, Variant, Ways};
 use larger::{Class, Made};
 #[cfg(feature = "syntax")]
@@ -284,11 +284,21 @@ fn launch(
     debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
     let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
-    let prologue = kernel.body.iter().any(|stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Serial, .. }));
+    let prologue = has_prologue(&kernel);
     let (code, uniforms) = code(kernel, target);
     let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
     let (kernel, buffers) = (name.into(), buffers.into());
     Launch { kernel, index, code, buffers, uniforms, space, team, row_memory, bytes, trips, prologue }
+}
+
+/// Loads of a thread before its iterations that are no more than those of one of them.
+const LOADS_BEFORE_MAX: usize = 8;
+
+/// Whether a thread combines elements before its iterations, in a loop or written out.
+fn has_prologue(kernel: &Kernel) -> bool {
+    let is_loop = |stmt: &Stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Serial, .. });
+    let is_load = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Load(_)));
+    kernel.body.iter().any(is_loop) || kernel.body.iter().filter(is_load).count() > LOADS_BEFORE_MAX
 }
 
 /// What a target runs, and the uniforms that it asks for.

@@ -348,5 +348,8 @@ fn threads_that_begin_with_parts_are_told_of() {
     let shares = "pub fn f(x: f32[N]) -> f32[N] { x / sum(x) }";
     assert_eq!(prologues(shares, &[1 << 20]), [false, true]);
     assert_eq!(prologues("pub fn f(x: f32[N]) -> f32[N] { x * 2.0 }", &[1 << 20]), [false]);
+    // Written out.
+    let few = |m: u32| format!("pub fn f(x: f32[N], y: f32[M = {m}]) -> f32[N] {{ x * sum(y) }}");
+    assert_eq!([few(64), few(4)].map(|source| prologues(&source, &[1 << 20])), [[true], [false]]);
     assert_eq!(prologues("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[1000, 1000]), [false]);
 }

@@ -23,6 +23,9 @@ pub struct LaunchConfig {
 /// move a kilobyte or two.
 const BLOCK_ELEMENTS: u64 = 1024;
 
+/// Most threads of a launch: kernels count them in 32 bits, and add their number to that of an element.
+const THREADS_MAX: u64 = 1 << 31;
+
 /// Threads of a block where nothing asks for fewer: enough warps to hide latency, and small enough that blocks
 /// of many registers still fit.
 const BLOCK: u32 = 256;
@@ -36,7 +39,7 @@ impl LaunchConfig {
     /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, and divides what a
     /// multiprocessor keeps resident. The grid covers the iterations: the device hands out blocks as multiprocessors get
     /// free, so that none waits for others at the end. Only where blocks would have fewer than 1024 elements and are more
-    /// than the whole device keeps resident do threads stride.
+    /// than the whole device keeps resident, or where there would be more than 2³¹ threads, do threads stride.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
         let threads_max = u64::from(facts.block_threads_max.clamp(1, BLOCK));
@@ -61,12 +64,14 @@ impl LaunchConfig {
     /// As many blocks as cover all, or fewer that have enough elements each.
     fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
         let enough = elements.div_ceil(BLOCK_ELEMENTS).max(resident(facts, block));
-        let grid = blocks.min(enough).clamp(1, facts.grid_max.max(1).into());
+        let grid_max = (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into());
+        let grid = blocks.min(enough).clamp(1, grid_max);
         LaunchConfig { block, grid: grid as u32 }
     }
 
-    /// The same with no more blocks than the whole device keeps resident at once.
-    pub(crate) fn resident(self, facts: &DeviceFacts) -> LaunchConfig {
+    /// The same with no more blocks than the whole device keeps resident at once: for kernels whose threads each do something before
+    /// the first of their elements, which the fewer do, the less it costs.
+    pub fn resident(self, facts: &DeviceFacts) -> LaunchConfig {
         LaunchConfig { grid: u64::from(self.grid).min(resident(facts, self.block)) as u32, ..self }
     }
 
@@ -199,7 +204,7 @@ mod tests {
         check(&h100, 1025, 4, 256, 2);
         check(&h100, 1 << 24, 4, 256, 1 << 14);
         check(&h100, (1 << 31) + 256, 4, 256, (1 << 21) + 1);
-        check(&h100, u64::MAX, 1, 256, i32::MAX as u32);
+        check(&h100, u64::MAX, 1, 256, 1 << 23);
         // 2048 / 256 = 8 blocks on each of 132 multiprocessors, and from there on blocks of at least 1024 elements.
         check(&h100, 1 << 16, 1, 256, 256);
         check(&h100, 1 << 19, 1, 256, 1056);
@@ -219,7 +224,9 @@ mod tests {
         check(1 << 19, 32, 16, 128, 1 << 14);
         check(1 << 14, 4096, 128, 128, 1 << 14);
         check(40, 1 << 14, 1024, 1024, 40);
-        check(u64::MAX, 1 << 20, 1024, 1024, i32::MAX as u32);
+        // Threads are counted in 32 bits.
+        check(1 << 27, 512, 32, 128, 1 << 24);
+        check(u64::MAX, 1 << 20, 1024, 1024, 1 << 21);
     }
 
     #[test]
@@ -238,7 +245,7 @@ mod tests {
         check(&facts, 1 << 20, 1, 96, 3);
         let unknown =
             DeviceFacts { multiprocessor_threads_max: 0, multiprocessors: 0, warp_size: 0, ..facts };
-        check(&unknown, 1 << 20, 0, 100, 1);
+        check(&unknown, 1 << 20, 0, 100, 3);
         // Less than a warp, and nothing at all: whatever is said, one block has a legal number of threads.
         let tiny = DeviceFacts { block_threads_max: 16, warp_size: 32, grid_max: 0, ..facts };
         check(&tiny, 1 << 20, 1, 16, 1);

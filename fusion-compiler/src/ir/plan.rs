@@ -402,7 +402,7 @@ pub struct Launch<C: Clone + 'static> {
     pub bytes: DimExpr,
     /// Most trips through loops that a thread makes for one iteration. WGSL only, where a device may end loops early; else 0.
     pub trips: DimExpr,
-    /// Whether each thread goes through a loop once, before its iterations: as many threads as a device has at work at a time do
+    /// Whether each thread combines elements once, before its iterations: as many threads as a device has at work at a time do
     /// that, and no more.
     pub prologue: bool,
 }

@@ -108,7 +108,7 @@ fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8
     }
     let fits = |team: &Team| match (index, rows.holds) {
         (IndexWidth::Bits64, _) => false,
-        (IndexWidth::Bits32, false) => team.threads < block.threads,
+        (IndexWidth::Bits32, false) => team.threads < block.threads && (lanes > 1 || team.of_scalars),
         (IndexWidth::Bits32, true) => lanes > 1 || team.of_scalars,
     };
     let teams = facts.teams.iter().copied().filter(fits).map(|team| way(team, rows.holds));
@@ -324,9 +324,9 @@ fn bytes(shape: &Shape, held: &[Held], way: &Way) -> DimExpr {
 }
 
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
-/// of each of the 256 threads that have several rows.
+/// of each of the 256 threads that take turns with rows.
 fn fold_bytes(way: &Way) -> i64 {
-    if way.beside > 1 { 4096 } else { 1024 }
+    if way.beside > 1 && !way.shares_warp() { 4096 } else { 1024 }
 }
 
 /// What a variant asks for.

@@ -1,7 +1,8 @@
 //! Arenas of more elements than 32 bits count, of which only the ends are in memory.
 //!
-//! A kernel runs with the grid of the whole arena, from near its end on: a position that loses its upper bits, or a thread that
-//! goes on beyond them, leads to where nothing is, which the device tells.
+//! A kernel runs with as many blocks as the device keeps resident, from near the end of the arena on: a position that loses its
+//! upper bits, or a thread that goes on beyond them, leads to where nothing is, which the device tells. A block for each kilobyte,
+//! as launches have, would take the simulator minutes.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
@@ -79,7 +80,7 @@ fn run_from(
     scalars: &[f32],
     buffers: &[Region<'_>],
 ) -> Result<()> {
-    let mut launch = launch.clone();
+    let mut launch = Launch { prologue: true, ..launch.clone() };
     for uniform in launch.uniforms.to_mut() {
         if *uniform == UniformArg::Start {
             *uniform = UniformArg::Extent(DimExpr::constant(start as i64));
@@ -137,7 +138,9 @@ fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
         let [launch] = launches(&device, &update::adam::PLAN, &symbols)[..] else { panic!("one launch") };
         assert_eq!(launch.index == IndexWidth::Bits64, len >= 1 << 31, "{len}");
         // All threads are busy at the end, and some go on once more.
-        let LaunchConfig { block, grid } = LaunchConfig::new(device.facts(), len as u64, launch.space.grain);
+        let facts = device.facts();
+        let LaunchConfig { block, grid } =
+            LaunchConfig::new(facts, len as u64, launch.space.grain).resident(facts);
         let stride = block as usize * grid as usize * launch.space.grain as usize;
         let (end, before) = (stride + 1024, 64);
         let elements = |shift| (0..end + before).map(|i| element(i + shift)).collect::<Vec<f32>>();

@@ -149,8 +149,7 @@ impl Shared {
         let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
         let mut slots = params::pack(launch, &values)?;
         let mut pointers = params::pointers(&mut slots);
-        let each =
-            launch.space.each.eval(call.symbols).and_then(|each| u64::try_from(each).ok()).unwrap_or(1);
+        let each = params::each(launch, call.symbols)?;
         let LaunchConfig { grid, block } = self.config(kernel, launch, (elements, each));
         let shared = params::shared_bytes(launch, call.symbols, block)?;
         // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large

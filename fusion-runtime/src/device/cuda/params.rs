@@ -46,6 +46,12 @@ pub(super) fn elements(launch: &Launch, symbols: &[i64]) -> Result<u64> {
     elements.ok_or_else(|| bad(launch, "has a space without a size"))
 }
 
+/// What an element is made of: elements that are gone through for each.
+pub(super) fn each(launch: &Launch, symbols: &[i64]) -> Result<u64> {
+    let each = launch.space.each.eval(symbols).and_then(|each| u64::try_from(each).ok());
+    each.ok_or_else(|| bad(launch, "has elements without a size"))
+}
+
 /// Bytes of shared memory that a block of this many threads gets.
 pub(super) fn shared_bytes(launch: &Launch, symbols: &[i64], block: u32) -> Result<u32> {
     let bytes = launch.row_memory.eval(symbols).and_then(|bytes| u32::try_from(bytes).ok());
