@@ -242,7 +242,7 @@ def first_calls(rows):
     for row in cold:
         # What the libraries compiled is kept for all processes but the first.
         cells = " | ".join(cell(row["first"].get(name) if row["cold"] or name == "fusion" else None) for name in columns)
-        text += f"| {WORKLOADS[row['workload']]}, {row['size']} | {cells} |\n"
+        text += f"| {TITLES[row['workload']]}, {row['size']} | {cells} |\n"
     return text if cold else ""
 
 
@@ -260,9 +260,9 @@ def burn_version():
     return "burn " + re.search(r'name = "burn"\nversion = "(.*)"', lock).group(1)
 
 
-def versions():
-    found = [rust_version()]
-    for library in LIBRARIES:
+def versions(libraries):
+    found = []
+    for library in libraries:
         try:
             found.append(f"{library} {importlib.metadata.version(library)}")
         except importlib.metadata.PackageNotFoundError:
@@ -281,11 +281,12 @@ def write_burn(_, text):
 
 def write_cuda(rows, text):
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
-    kept = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "triton")]
+    gpus = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+    gpu, driver = gpus[0].split(", ")
+    kept = versions(["torch", "triton"])
     name = re.sub("[^a-z0-9]+", "-", gpu.lower()).strip("-")
     (RESULTS / f"{name}.md").write_text(
-        f"# An NVIDIA GPU beside its peers\n\n{datetime.date.today()}, {gpu}, driver {driver}, {', '.join(kept)}. Made by\n"
+        f"# An NVIDIA GPU beside its peers\n\n{datetime.date.today()}, {gpu}, driver {driver}, {kept}. Made by\n"
         "`python benches/compare/run.py --device cuda --write`. Calls are queued and waited for together; the roofline is a\n"
         "copy by the driver that reads and writes as many bytes; the ratio is the best of the others to Fusion. Tensors\n"
         "that are huge have 2²⁶ elements, small ones 2¹⁶.\n"
@@ -298,7 +299,7 @@ def write(rows, text):
     name = f"{datetime.date.today()}-{re.sub('[^a-z0-9]+', '-', cpu().lower()).strip('-')}"
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(
-        f"# The CPU beside its peers\n\n{datetime.date.today()}, {cpu()}, {cores} cores, {versions()}. Made by\n"
+        f"# The CPU beside its peers\n\n{datetime.date.today()}, {cpu()}, {cores} cores, {rust_version()}, {versions(LIBRARIES)}. Made by\n"
         "`python benches/compare/run.py --write`. `rust` is written by hand, `rust_nt` with stores around the caches;\n"
         "the ratio is the best of the others to Fusion; the roofline reads and writes as much and computes nothing.\n"
         f"{text}"

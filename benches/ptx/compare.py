@@ -28,21 +28,21 @@ PACKAGES = [
 ]  # fmt: skip
 
 # By function: the suffix of our kernel; of an element its reads, and its writes, 0 where those are of a row; elements of a
-# row, or None. Rows of 1024 are a warp's, but in Triton; long ones are a block's.
+# row, or None. A row is a block's, but rows of 1024 by nvcc are a warp's.
 ROW, LONG = 1024, 50176
 KERNELS = {
     "gate": ("_0_v4", 3, 1, None),
     "chain": ("_0_v4", 2, 1, None),
     "gelu_of": ("_0_v4", 1, 1, None),
     "swiglu": ("_0_v4", 2, 1, None),
-    "softmax_rows": ("_0_t32_held_v4", 1, 1, ROW),
-    "layer_norm_rows": ("_0_t32_held_v4", 1, 1, ROW),
-    "rms_norm_rows": ("_0_t32_held_v4", 1, 1, ROW),
+    "softmax_rows": ("_0_t128_held_v4", 1, 1, ROW),
+    "layer_norm_rows": ("_0_t128_held_v4", 1, 1, ROW),
+    "rms_norm_rows": ("_0_t128_held_v4", 1, 1, ROW),
     "token_loss": ("_0_t256_v4", 1, 0, LONG),
     "sum_of_squares": ("_0_parts_t256_v4", 1, 0, None),
     "adamw": ("_0_v4", 4, 3, None),
 }
-WARP_ROWS = ("softmax_rows", "layer_norm_rows", "rms_norm_rows")
+SHORT_ROWS = ("softmax_rows", "layer_norm_rows", "rms_norm_rows")
 MAKERS = ["ours", "nvcc", "Triton", "ours, fast_math", "nvcc, fast math"]
 
 
@@ -120,9 +120,9 @@ def launch(maker, name):
     if maker == "Triton":
         # A block has a row, or as many elements of a line.
         return 128, 0, (row or 1024) // 128 if row else None
-    if name in WARP_ROWS:
-        # Ours keeps four rows of a block in shared memory.
-        return 128, 4 * 4 * row if maker.startswith("ours") else 0, row // 32
+    if name in SHORT_ROWS:
+        # Ours keeps the row in shared memory.
+        return (128, 4 * row, row // 128) if maker.startswith("ours") else (128, 0, row // 32)
     return 256, 0, row // 256 if row else None
 
 

@@ -95,12 +95,12 @@ fn workload_of(workload: &str, large: bool, device: &Device) -> Call {
             let x = input(rows, 1, device);
             Box::new(move || flat(activation::softmax(x.clone(), 1)))
         }
-        "layer_norm" => {
+        "layer_norm_768" => {
             let x = input(shape([8192, 768], [85, 768]), 1, device);
             let [g, b] = [2, 3].map(|salt| input([768], salt, device));
             Box::new(move || flat(module::layer_norm(x.clone(), g.clone(), Some(b.clone()), 1e-5)))
         }
-        "rms_norm" => {
+        "rms_norm_768" => {
             let x = input(shape([8192, 768], [85, 768]), 1, device);
             let g = input([768], 2, device);
             Box::new(move || {
