@@ -252,14 +252,17 @@ fn transposed_elements_are_read_side_by_side() {
             &Tensor::full(device, f16::from_f32(1.0), heads)?,
             &Tensor::full(device, f16::from_f32(2.0), rows)?,
         )?;
-        transposed(&Tensor::full(device, 1.0, [4, 13])?).map(|_| ())
+        transposed(&Tensor::full(device, 1.0, [4, 13])?)?;
+        // Rows of one element lie as they are written.
+        transposed(&Tensor::full(device, 1.0, [ROWS * COLS, 1])?).map(|_| ())
     });
     if let Some([loaded, stored, load_sectors, store_sectors]) = moved {
         let (half, few) = (2 * 2 * 64 * 4 * 32, 4 * 4 * 13);
-        assert_eq!((loaded, stored), (X + 2 * half + few, X + half + few));
-        let at_least = (X + 2 * half) / 32;
+        assert_eq!((loaded, stored), (2 * X + 2 * half + few, 2 * X + half + few));
+        // Of the last, each of a thread's four loads asks for what its warp reads.
+        let at_least = (X + 4 * X + 2 * half) / 32;
         assert!((at_least..=at_least + 4 * 13).contains(&load_sectors), "{load_sectors} sectors");
-        let at_least = (X + half) / 32;
+        let at_least = (2 * X + half) / 32;
         assert!((at_least..=at_least + 13).contains(&store_sectors), "{store_sectors} sectors");
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Across {
     rows: i64,
     /// … with as many elements, of all dims within that along which the operand lies.
     row: DimExpr,
+    /// The extent of that dim.
+    extent: DimExpr,
 }
 
 /// How to take vectors, if something is read across: a tensor with the innermost dim of the space that lies along another.
@@ -31,15 +33,16 @@ pub(super) fn across(work: &Work<'_>, dims: &[SpaceDim]) -> Option<Across> {
         let last = axes.last()?;
         let along = outer.iter().position(|dim| dim.axes.contains(last))?;
         let lies_across = operand.access == Access::Read && axes.iter().any(|axis| inner.axes.contains(axis));
-        let rows = SECTOR / operand.dtype.size() as i64;
-        lies_across.then(|| Across { rows, row: product(&dims[along + 1..]) })
+        let (rows, extent) = (SECTOR / operand.dtype.size() as i64, dims[along].extent.clone());
+        let is_long = extent.as_const().is_none_or(|extent| extent >= rows);
+        (lies_across && is_long).then(|| Across { rows, row: product(&dims[along + 1..]), extent })
     })
 }
 
 impl Across {
     /// The first element of the vector that takes the turn of the one at `var`, of a launch from `start` to `end`. Of so many rows
     /// at a time, whose vectors are in order, each vector is followed by those beside it; the last rows, which are fewer, are
-    /// left in order.
+    /// left in order, and so are all where the operand has not as many elements next to each other.
     pub(super) fn element(
         self,
         body: &mut Body<'_>,
@@ -47,16 +50,17 @@ impl Across {
         var: Value,
         lanes: u8,
     ) -> Value {
-        let row = body.extent(&self.row);
+        let (row, extent) = (body.extent(&self.row), body.extent(&self.extent));
         let mut top = body.top();
         let (lanes, rows) = (top.index(i64::from(lanes)), top.index(self.rows));
         let row = top.apply(Op::IntDiv, &[row, lanes]);
         let count = top.apply(Op::Sub, &[end, start]);
         let count = top.apply(Op::IntDiv, &[count, lanes]);
-        // Of rows too long for so many any part does, none of which is more than there is.
         let (most, one) = (top.apply(Op::IntDiv, &[count, rows]), top.index(1));
-        let row = top.apply(Op::Min, &[row, most]);
-        let row = top.apply(Op::Max, &[row, one]);
+        let (is_long, is_there) = (top.apply(Op::Ge, &[extent, rows]), top.apply(Op::Le, &[row, most]));
+        let turns = top.apply(Op::And, &[is_long, is_there]);
+        // Rows of one vector each are in order.
+        let row = top.apply(Op::Select, &[turns, row, one]);
         let group = top.apply(Op::Mul, &[row, rows]);
 
         let mut b = body.item();
