@@ -123,7 +123,7 @@ const MUTATIONS: [Mutation; 39] = [
     mutation("a register that nothing sets", gate, &[Drop(1, "mad.wide.u32")], By(Uninitialized)),
 
     mutation("a stride of threads instead of elements", gate, &[Put(2, "mul.lo.u32", "max.u32")], By(Race)),
-    mutation("rows as far apart as columns", transposed, &[Put(0, "mul.lo.u32 %r19, %r18, %r3;", "mul.lo.u32 %r19, %r18, %r2;")], By(OutOfBounds)),
+    mutation("rows as far apart as columns", transposed, &[Put(0, "mul.lo.u32 %r42, %r41, %r3;", "mul.lo.u32 %r42, %r41, %r2;")], By(OutOfBounds)),
 
     mutation("a sum that no one stored", block_sum, &[Drop(0, "[%r7], %f33")], By(Uninitialized)),
     mutation("no barrier between warps and the first of them", rows, &[Drop(0, "bar.sync")], By(Race)),
