@@ -20,6 +20,7 @@ fuse! {
 
     /// A read and a write, whose elements lie across each other.
     pub fn transposed(x: f32[N, D]) -> f32[D, N] { x }
+    pub fn apart(x: f32[B, N, K]) -> f32[B, K, N] { x }
     /// Two reads, one of them across.
     pub fn keys(x: f16[B, T, H, D], y: f16[B, H, D, T]) -> f16[B, H, D, T] { x + y }
 
@@ -264,6 +265,18 @@ fn transposed_elements_are_read_side_by_side() {
         assert!((at_least..=at_least + 4 * 13).contains(&load_sectors), "{load_sectors} sectors");
         let at_least = (2 * X + half) / 32;
         assert!((at_least..=at_least + 13).contains(&store_sectors), "{store_sectors} sectors");
+    }
+}
+
+/// Where there is one element along the innermost dim, the next are those that are written next.
+#[test]
+fn elements_that_lie_alone_are_read_in_order() {
+    let moved = measured("elements_that_lie_alone_are_read_in_order", |device| {
+        apart(&Tensor::full(device, 1.0, [64, 63, 1])?).map(|_| ())
+    });
+    if let Some([loaded, _, load_sectors, _]) = moved {
+        assert_eq!(loaded, 4 * 64 * 63);
+        assert!((loaded / 32..=loaded / 32 * 5 / 4).contains(&load_sectors), "{load_sectors} sectors");
     }
 }
 
