@@ -20,6 +20,7 @@ fuse! {
 
     /// A read and a write, whose elements lie across each other.
     pub fn transposed(x: f32[N, D]) -> f32[D, N] { x }
+    /// The same, where few elements can lie together.
     pub fn apart(x: f32[B, N, K]) -> f32[B, K, N] { x }
     /// Two reads, one of them across.
     pub fn keys(x: f16[B, T, H, D], y: f16[B, H, D, T]) -> f16[B, H, D, T] { x + y }
