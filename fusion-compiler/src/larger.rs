@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::KernelCode;
+use crate::Pending;
 use crate::fuse::{Fused, Group, fuse};
 use crate::ir::graph::{Graph, ParamId};
 use crate::ir::plan::{Limits, Program, Target, Ways};
@@ -56,7 +56,7 @@ pub struct Made<'c> {
     /// Which.
     pub class: &'c Class,
     /// What they run.
-    pub program: Program<KernelCode>,
+    pub program: Program<Pending>,
     /// How each group is spread over threads, and the variants of its kernel.
     pub kernels: Vec<(Schedule, Ways)>,
 }
@@ -78,7 +78,7 @@ pub(crate) fn worthwhile(made: Vec<Made<'_>>) -> Vec<Made<'_>> {
 
 /// Whether a program takes no more launches and moves no more bytes than another, whatever the extents: of few and many, each alone
 /// and all together.
-fn costs_no_more(program: &Program<KernelCode>, other: &Program<KernelCode>) -> bool {
+fn costs_no_more(program: &Program<Pending>, other: &Program<Pending>) -> bool {
     let limits = Limits { buffers: u32::MAX, ..target::limits(program.target) };
     let symbols = 1 + [program, other].into_iter().flat_map(last_symbol).max().unwrap_or(0);
     samples(symbols).all(|extents| {
@@ -107,7 +107,7 @@ fn samples(symbols: usize) -> impl Iterator<Item = Vec<i64>> {
     all.chain(one)
 }
 
-fn last_symbol(program: &Program<KernelCode>) -> Option<usize> {
+fn last_symbol(program: &Program<Pending>) -> Option<usize> {
     let launches =
         program.steps.iter().flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
     let spaces = launches.flat_map(|one| [&one.space.rows, &one.space.cols, &one.bytes]);
@@ -115,7 +115,7 @@ fn last_symbol(program: &Program<KernelCode>) -> Option<usize> {
 }
 
 /// Launches and bytes of a call.
-fn costs(program: &Program<KernelCode>, extents: &[i64], limits: &Limits) -> Option<(usize, i64)> {
+fn costs(program: &Program<Pending>, extents: &[i64], limits: &Limits) -> Option<(usize, i64)> {
     let mut all = (0, 0_i64);
     for step in program.steps.iter() {
         for launch in step.chosen(extents, limits)?.launches.iter() {

@@ -6,8 +6,10 @@
 extern crate proc_macro;
 
 use std::collections::BTreeSet;
-use std::io;
+use std::iter;
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 
 #[cfg(feature = "syntax")]
@@ -17,7 +19,7 @@ use ir::dim::DimExpr;
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph, Math};
 use ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
-use ir::plan::{BufferArg, Code, Condition, Lack, Launch, Plan, Target, Text, Variant, Ways};
+use ir::plan::{BufferArg, Code, Condition, Lack, Launch, List, Plan, Program, Target, Text, Variant, Ways};
 use larger::{Class, Made};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Ident, Span, TokenStream};
@@ -120,6 +122,9 @@ pub struct CpuKernel {
 /// What a target runs, while compiling.
 pub type KernelCode = Code<CpuKernel>;
 
+/// The kernel that it becomes, as long as it is not known to be worth having.
+pub(crate) type Pending = Arc<Kernel>;
+
 /// Everything between a checked function and its plan.
 pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<KernelCode> {
     let graph = optimize(graph);
@@ -136,7 +141,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
         let program = assemble::program(&memory, class, |work| variants(work, class, &mut kernels));
         Made { class, program, kernels }
     };
-    let made = larger::worthwhile(each_on_a_thread(classes.iter(), &make).collect());
+    let made = larger::worthwhile(on_threads(&classes, &make));
     let off = Graph { fusing: Fusing::Off, ..classes[0].graph.clone() };
     let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
     let summary = summary::summary(&made, &unfused, locate);
@@ -148,7 +153,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
         products: assemble::products(&graph).into(),
         sums: assemble::sums(&graph).into(),
         outputs: memory.plan_outputs().into(),
-        programs: made.into_iter().map(|made| made.program).collect(),
+        programs: emitted(made.into_iter().map(|made| made.program).collect()).into(),
         lacks: lacks.into(),
         summary,
     }
@@ -157,24 +162,49 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
 /// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What becomes of each, in order. A program is more work than all that is common to them, and users wait for it.
-fn each_on_a_thread<T: Send, U: Send>(
-    all: impl Iterator<Item = T>,
-    make: &(impl Fn(T) -> U + Sync),
-) -> impl Iterator<Item = U> {
-    let made = thread::scope(|scope| {
-        let thread = |one| {
-            let builder = thread::Builder::new().stack_size(STACK_BYTES);
-            builder.spawn_scoped(scope, move || make(one))
-        };
-        let threads: Vec<_> = all.map(thread).collect();
-        let wait = |thread: io::Result<ScopedJoinHandle<'_, U>>| match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(error) => panic!("the compiler needs a thread for each program: {error}"),
-        };
-        threads.into_iter().map(wait).collect::<Vec<U>>()
+/// What becomes of each, in order: users wait for it, so all processors work on it.
+fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + Sync)) -> Vec<U> {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let taken = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        taken.map_while(|i| Some((i, make(all.get(i)?)))).collect::<Vec<_>>()
+    };
+    let mut made = thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        // Where there is no other thread to be had, this one does all.
+        let others: Vec<_> = (1..processors.min(all.len())).flat_map(spawn).collect();
+        let own = work();
+        let wait = |other: ScopedJoinHandle<'_, _>| other.join().unwrap_or_else(|panic| resume_unwind(panic));
+        others.into_iter().flat_map(wait).chain(own).collect::<Vec<_>>()
     });
-    made.into_iter()
+    made.sort_by_key(|(i, _)| *i);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
+/// The programs with their kernels as targets run them.
+fn emitted(programs: Vec<Program<Pending>>) -> Vec<Program<KernelCode>> {
+    let mut kernels: Vec<(Target, Pending)> = Vec::new();
+    let mut numbered = |program: Program<Pending>| {
+        let target = program.target;
+        program.map_code(&mut |_, kernel| {
+            // Ways have kernels in common, such as that which combines what parts gave.
+            let known = kernels.iter().position(|(_, known)| Arc::ptr_eq(known, &kernel));
+            known.unwrap_or_else(|| {
+                kernels.push((target, kernel));
+                kernels.len() - 1
+            })
+        })
+    };
+    let numbered: Vec<Program<usize>> = programs.into_iter().map(&mut numbered).collect();
+    let codes = on_threads(&kernels, &|(target, kernel)| code(Kernel::clone(kernel), *target));
+    let mut with_code = |launch: Launch<usize>| {
+        let (code, uniforms) = &codes[launch.code];
+        let launch = launch.map_code(&mut |_, _| code.clone());
+        Launch { uniforms: uniforms.iter().map(|uniform| uniform.arg.clone()).collect(), ..launch }
+    };
+    numbered.into_iter().map(|program| program.map_launches(&mut with_code)).collect()
 }
 
 /// Rewrites of the graph, whatever the target.
@@ -221,7 +251,7 @@ fn variants(
     work: &Work<'_>,
     class: &Class,
     kernels: &mut Vec<(Schedule, Ways)>,
-) -> (Vec<Variant<KernelCode>>, Vec<Scratch>) {
+) -> (Vec<Variant<Pending>>, Vec<Scratch>) {
     let &Class { target, ref facts, .. } = class;
     let (ways, scratch) = schedule::schedule(work, facts);
     let mut ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
@@ -233,7 +263,7 @@ fn variants(
     let bytes =
         |kernel: &Kernel, buffers: &[BufferArg]| traffic::bytes(work, &scratch, facts, (kernel, buffers));
     // Ways have kernels in common, such as that which combines what parts gave.
-    let mut known: Vec<(Scheduled, Launch<KernelCode>)> = Vec::new();
+    let mut known: Vec<(Scheduled, Launch<Pending>)> = Vec::new();
     let mut made = |one: Scheduled| match known.iter().find(|(other, _)| other.is_same_launch(&one)) {
         Some((_, launch)) => launch.clone(),
         None => {
@@ -269,7 +299,7 @@ fn launch(
     target: Target,
     (scheduled, math): (Scheduled, Math),
     bytes: &dyn Fn(&Kernel, &[BufferArg]) -> DimExpr,
-) -> Launch<KernelCode> {
+) -> Launch<Pending> {
     let Scheduled { kernel, buffers, space, row_memory, .. } = scheduled;
     let mut kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     if math == Math::Fast {
@@ -285,9 +315,9 @@ fn launch(
     let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
     let prologue = has_prologue(&kernel);
-    let (code, uniforms) = code(kernel, target);
-    let uniforms = uniforms.into_iter().map(|uniform| uniform.arg).collect();
-    let (kernel, buffers) = (name.into(), buffers.into());
+    // The code says which.
+    let uniforms = List::default();
+    let (code, kernel, buffers) = (Arc::new(kernel), name.into(), buffers.into());
     Launch { kernel, index, code, buffers, uniforms, space, team, row_memory, bytes, trips, prologue }
 }
 

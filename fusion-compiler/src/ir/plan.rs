@@ -90,18 +90,23 @@ impl<C: Clone + 'static> Program<C> {
 
     /// The same program with what the target runs replaced.
     pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Program<D> {
+        self.map_launches(&mut |launch: Launch<C>| launch.map_code(map))
+    }
+
+    /// The same program with its launches replaced.
+    pub(crate) fn map_launches<D: Clone + 'static>(
+        self,
+        map: &mut impl FnMut(Launch<C>) -> Launch<D>,
+    ) -> Program<D> {
         let Program { target, buffers, temporaries, steps } = self;
-        let mut variant = |Variant { when, launches }| {
-            let launches = list(launches, |launch: Launch<C>| launch.map_code(map));
-            Variant { when, launches }
-        };
+        let mut variant = |Variant { when, launches }| Variant { when, launches: list(launches, &mut *map) };
         let steps = list(steps, |Step { variants }| Step { variants: list(variants, &mut variant) });
         Program { target, buffers, temporaries, steps }
     }
 }
 
 impl<C: Clone + 'static> Launch<C> {
-    fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Launch<D> {
+    pub(crate) fn map_code<D: Clone + 'static>(self, map: &mut impl FnMut(&Text, C) -> D) -> Launch<D> {
         let Launch {
             kernel,
             code,
