@@ -254,7 +254,8 @@ impl Backend for Cuda {
             }
         };
         let _current = self.0.enter()?;
-        let kernel = self.0.kernels.get(text, &launch.kernel, self.0.facts.block_shared_bytes_max);
+        let load = || module::load(text, &launch.kernel, self.0.facts.block_shared_bytes_max);
+        let kernel = self.0.kernels.get(text, load);
         let kernel = kernel.map_err(|error| self.0.load_error(&launch.kernel, text, error))?;
         self.0.run(kernel, launch, call)
     }

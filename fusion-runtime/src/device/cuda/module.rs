@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use fusion_compiler::ir::plan::Text;
 
@@ -39,27 +39,36 @@ impl Kernel {
 
 /// Kernels by text. A `static` text is known by its address, which costs no look at its content.
 #[derive(Debug, Default)]
-pub(super) struct Kernels(RwLock<Loaded>);
+pub(super) struct Kernels(RwLock<Known>);
 
 #[derive(Debug, Default)]
-struct Loaded {
-    fixed: HashMap<(usize, usize), Kernel>,
-    owned: HashMap<String, Kernel>,
+struct Known {
+    fixed: HashMap<(usize, usize), Arc<Entry>>,
+    owned: HashMap<String, Arc<Entry>>,
 }
 
-impl Loaded {
-    fn get(&self, text: &Text) -> Option<Kernel> {
+/// What there is of a text.
+#[derive(Debug, Default)]
+struct Entry {
+    kernel: OnceLock<Kernel>,
+    /// Held by who compiles it.
+    compiling: Mutex<()>,
+}
+
+impl Known {
+    fn get(&self, text: &Text) -> Option<&Arc<Entry>> {
         match text {
-            Cow::Borrowed(text) => self.fixed.get(&place(text)).copied(),
-            Cow::Owned(text) => self.owned.get(text).copied(),
+            Cow::Borrowed(text) => self.fixed.get(&place(text)),
+            Cow::Owned(text) => self.owned.get(text),
         }
     }
 
-    fn insert(&mut self, text: &Text, kernel: Kernel) {
-        match text {
-            Cow::Borrowed(text) => self.fixed.insert(place(text), kernel),
-            Cow::Owned(text) => self.owned.insert(text.clone(), kernel),
+    fn entry(&mut self, text: &Text) -> Arc<Entry> {
+        let entry = match text {
+            Cow::Borrowed(text) => self.fixed.entry(place(text)).or_default(),
+            Cow::Owned(text) => self.owned.entry(text.clone()).or_default(),
         };
+        entry.clone()
     }
 }
 
@@ -68,25 +77,26 @@ fn place(text: &'static str) -> (usize, usize) {
 }
 
 impl Kernels {
-    /// The kernel of a text, compiled if this is the first time. The device's context is current. The error is the
-    /// log to show.
-    pub(super) fn get(&self, text: &Text, entry: &str, shared_bytes_max: u32) -> Result<Kernel, LoadError> {
-        if let Some(kernel) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(text) {
+    /// The kernel of a text, loaded if this is the first time. Who asks for another meanwhile does not wait: a compiler takes
+    /// milliseconds.
+    pub(super) fn get<E>(&self, text: &Text, load: impl FnOnce() -> Result<Kernel, E>) -> Result<Kernel, E> {
+        let known = |known: &Known| known.get(text).and_then(|entry| entry.kernel.get().copied());
+        if let Some(kernel) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(kernel);
         }
-        let mut loaded = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = loaded.get(text) {
-            return Ok(kernel);
+        let entry = self.0.write().unwrap_or_else(PoisonError::into_inner).entry(text);
+        let _compiling = entry.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        match entry.kernel.get() {
+            Some(&kernel) => Ok(kernel),
+            None => load().map(|kernel| *entry.kernel.get_or_init(|| kernel)),
         }
-        let kernel = load(text, entry, shared_bytes_max)?;
-        loaded.insert(text, kernel);
-        Ok(kernel)
     }
 
     /// Unloads everything. The device's context is current and idle.
     pub(super) fn clear(&self) {
-        let loaded = std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner));
-        for kernel in loaded.fixed.into_values().chain(loaded.owned.into_values()) {
+        let known = std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner));
+        let entries = known.fixed.into_values().chain(known.owned.into_values());
+        for kernel in entries.filter_map(|entry| entry.kernel.get().copied()) {
             // SAFETY: the module was loaded by us, nothing runs, and no one else has the handle.
             unsafe { cuModuleUnload(kernel.module.0) };
         }
@@ -102,7 +112,8 @@ pub(super) struct LoadError {
     pub(super) log: String,
 }
 
-fn load(text: &str, entry: &str, shared_bytes_max: u32) -> Result<Kernel, LoadError> {
+/// Compiles a text. The device's context is current. The error is the log to show.
+pub(super) fn load(text: &str, entry: &str, shared_bytes_max: u32) -> Result<Kernel, LoadError> {
     let module = compile(text)?;
     let shared = text.contains(".extern .shared").then_some(shared_bytes_max);
     kernel_of(module, entry, shared).inspect_err(|_| {
@@ -216,9 +227,14 @@ pub(super) fn declared<'a>(text: &'a str, directive: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
-    const TEXT: &str = "// head\n.version 7.1\n.target sm_80\n.address_size 64\n";
+    /// At one place, where a constant may be at several.
+    static TEXT: &str = "// head\n.version 7.1\n.target sm_80\n.address_size 64\n";
 
     #[test]
     fn failures_are_explained() {
@@ -254,16 +270,47 @@ mod tests {
         assert!(error.failure.is_none() && error.log.contains("NUL"));
     }
 
+    fn kernel(block_threads_max: u32) -> Kernel {
+        Kernel { module: Handle(null_mut()), function: Handle(null_mut()), block_threads_max }
+    }
+
     #[test]
     fn static_texts_are_known_by_place_and_owned_ones_by_content() {
-        let kernel =
-            Kernel { module: Handle(null_mut()), function: Handle(null_mut()), block_threads_max: 64 };
-        let mut loaded = Loaded::default();
-        loaded.insert(&Cow::Borrowed(TEXT), kernel);
-        loaded.insert(&Cow::Owned("x".to_owned()), kernel);
-        assert!(loaded.get(&Cow::Borrowed(TEXT)).is_some());
-        assert!(loaded.get(&Cow::Borrowed(&TEXT[1..])).is_none());
-        assert!(loaded.get(&Cow::Owned(TEXT.to_owned())).is_none());
-        assert!(loaded.get(&Cow::Owned("x".to_owned())).is_some());
+        let kernels = Kernels::default();
+        let get = |text: Text, threads| kernels.get::<()>(&text, || Ok(kernel(threads))).unwrap();
+        assert_eq!(get(Cow::Borrowed(TEXT), 1).block_threads_max, 1);
+        assert_eq!(get(Cow::Owned("x".to_owned()), 2).block_threads_max, 2);
+        assert_eq!(get(Cow::Borrowed(TEXT), 3).block_threads_max, 1);
+        assert_eq!(get(Cow::Borrowed(&TEXT[1..]), 3).block_threads_max, 3);
+        assert_eq!(get(Cow::Owned(TEXT.to_owned()), 4).block_threads_max, 4);
+        assert_eq!(get(Cow::Owned("x".to_owned()), 5).block_threads_max, 2);
+    }
+
+    #[test]
+    fn what_could_not_be_loaded_is_asked_for_again() {
+        let (kernels, text) = (Kernels::default(), Cow::Borrowed(TEXT));
+        assert_eq!(kernels.get(&text, || Err("no memory")).unwrap_err(), "no memory");
+        assert_eq!(kernels.get::<&str>(&text, || Ok(kernel(1))).unwrap().block_threads_max, 1);
+    }
+
+    #[test]
+    fn who_has_a_kernel_does_not_wait_for_the_compiler() {
+        let kernels = Kernels::default();
+        let get =
+            &|text: &'static str, threads| kernels.get::<()>(&Cow::Borrowed(text), || Ok(kernel(threads)));
+        get(TEXT, 1).unwrap();
+        thread::scope(|scope| {
+            let slow = || {
+                // While it is compiled, others get what there is, and what is compiled sooner.
+                for (text, threads) in [(TEXT, 1), ("sooner", 2)] {
+                    let (told, answer) = mpsc::channel();
+                    scope.spawn(move || told.send(get(text, 2)));
+                    let kernel = answer.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
+                    assert_eq!(kernel.block_threads_max, threads);
+                }
+                Ok::<_, ()>(kernel(3))
+            };
+            assert_eq!(kernels.get(&Cow::Borrowed("slow"), slow).unwrap().block_threads_max, 3);
+        });
     }
 }
