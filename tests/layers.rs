@@ -13,6 +13,7 @@ use safetensors::{Dtype, SafeTensors};
 fuse! {
     pub(crate) fn softmax_rows(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
     pub(crate) fn log_softmax_rows(x: f32[N, D]) -> f32[N, D] { log_softmax(x, D) }
+    pub(crate) fn centered_rows(x: f32[A, B, C]) -> f32[A, B, C] { x - sum(x, C) }
     pub(crate) fn layer_norm_rows(x: f32[N, D], gamma: f32[D], beta: f32[D]) -> f32[N, D] {
         layer_norm(x, D) * gamma + beta
     }
@@ -485,6 +486,9 @@ fn rows_without_elements() {
         raise(&mut Tensor::zeros(device, [0])?, &no_row)?;
         // Nothing asks for the largest of nothing.
         assert!(softmax_rows(&x)?.to_vec()?.is_empty());
+        // As many as no launch has, and none of them has an element.
+        let many = Tensor::zeros(device, [1 << 16, 1 << 16, 0])?;
+        assert!(centered_rows(&many)?.to_vec()?.is_empty(), "{device}");
         let (sum, product, mean, all) = averages(&x)?;
         assert_eq!(
             (sum.to_vec()?, product.to_vec()?, all.to_vec()?),

@@ -294,6 +294,11 @@ fn run_step(
         for buffer in launch.buffers.iter() {
             buffers.push(state.region(buffer.slot, temps)?);
         }
+        // Rows may be many and without elements.
+        let mut written = launch.buffers.iter().zip(&buffers).filter(|(arg, _)| arg.access != Access::Read);
+        if written.all(|(_, region)| region.len == 0) {
+            continue;
+        }
         check_alias(state.plan, launch, &buffers)?;
         let call = Call { symbols, scalars: &state.bound.scalars, buffers: &buffers };
         state.bound.device.0.launch(launch, &call)?;

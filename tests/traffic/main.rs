@@ -25,6 +25,9 @@ fuse! {
     /// Two reads, one of them across.
     pub fn keys(x: f16[B, T, H, D], y: f16[B, H, D, T]) -> f16[B, H, D, T] { x + y }
 
+    /// Two reads, one of them across, of elements of a byte.
+    pub fn bytes(x: u8[N, D], y: u8[D, N]) -> u8[D, N] { x + y }
+
     /// A read.
     pub fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
 
@@ -266,6 +269,20 @@ fn transposed_elements_are_read_side_by_side() {
         assert!((at_least..=at_least + 4 * 13).contains(&load_sectors), "{load_sectors} sectors");
         let at_least = (2 * X + half) / 32;
         assert!((at_least..=at_least + 13).contains(&store_sectors), "{store_sectors} sectors");
+    }
+}
+
+/// Of narrow elements that are no vectors few lie in a sector together each way: 20 sectors for a warp, where 32 of one way are
+/// 65 and none across 34.
+#[test]
+fn bytes_that_are_no_vectors_are_read_both_ways() {
+    let moved = measured("bytes_that_are_no_vectors_are_read_both_ways", |device| {
+        bytes(&Tensor::full(device, 1_u8, [255, 256])?, &Tensor::full(device, 2_u8, [256, 255])?).map(|_| ())
+    });
+    if let Some([_, _, load_sectors, store_sectors]) = moved {
+        let warps = 255 * 256 / 32;
+        let sectors = load_sectors + store_sectors;
+        assert!((16 * warps..=24 * warps).contains(&sectors), "{sectors} sectors of {warps} warps");
     }
 }
 

@@ -4,12 +4,12 @@
 //! would read 32 bytes for one element of such an operand. So a few of them take elements next to each other where they are read:
 //! the order in which a launch takes its vectors is another, and all else the same.
 
-use super::Work;
 use super::body::{Body, Level};
 use super::space::{SpaceDim, product};
+use super::{Operand, Work};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
-use crate::ir::kernel::Value;
+use crate::ir::kernel::{Value, WARP};
 use crate::ir::ops::Op;
 
 /// Bytes that a GPU reads of memory at least.
@@ -25,18 +25,40 @@ pub(super) struct Across {
     extent: DimExpr,
 }
 
-/// How to take vectors, if something is read across: a tensor with the innermost dim of the space that lies along another.
-pub(super) fn across(work: &Work<'_>, dims: &[SpaceDim]) -> Option<Across> {
+/// How to take vectors of so many lanes, if something is read across: a tensor with the innermost dim of the space that lies along
+/// another.
+pub(super) fn across(work: &Work<'_>, dims: &[SpaceDim], lanes: u8) -> Option<Across> {
     let (inner, outer) = dims.split_last()?;
-    work.operands.iter().find_map(|operand| {
-        let axes: Vec<_> = operand.in_memory().collect();
-        let last = axes.last()?;
-        let along = outer.iter().position(|dim| dim.axes.contains(last))?;
-        let lies_across = operand.access == Access::Read && axes.iter().any(|axis| inner.axes.contains(axis));
-        let (rows, extent) = (SECTOR / operand.dtype.size() as i64, dims[along].extent.clone());
-        let is_long = extent.as_const().is_none_or(|extent| extent >= rows);
-        (lies_across && is_long).then(|| Across { rows, row: product(&dims[along + 1..]), extent })
-    })
+    let last = |operand: &Operand| operand.in_memory().last();
+    let is_in_order = |operand: &&Operand| last(operand).is_some_and(|axis| inner.axes.contains(&axis));
+    let along = work.operands.iter().find_map(|operand| {
+        let lies_across =
+            operand.access == Access::Read && operand.in_memory().any(|axis| inner.axes.contains(&axis));
+        let along = |axis| outer.iter().position(|dim| dim.axes.contains(&axis));
+        lies_across.then(|| last(operand).and_then(along)).flatten()
+    })?;
+    let is_across = |operand: &&Operand| last(operand).is_some_and(|axis| dims[along].axes.contains(&axis));
+    let sizes = |which: &dyn Fn(&&Operand) -> bool| -> Vec<i64> {
+        let operands = work.operands.iter().filter(which);
+        operands.map(|operand| operand.dtype.size() as i64).collect()
+    };
+    let (in_order, across) = (sizes(&is_in_order), sizes(&is_across));
+    // Of those that are as good the most, but no more than a sector has.
+    let most = SECTOR / across.iter().min()?;
+    let rows = (0..=most.ilog2()).rev().map(|log| 1 << log);
+    let rows = rows.min_by_key(|&rows| sectors(rows, i64::from(lanes), (&in_order, &across)))?;
+    let (row, extent) = (product(&dims[along + 1..]), dims[along].extent.clone());
+    let is_long = extent.as_const().is_none_or(|extent| extent >= rows);
+    (rows > 1 && is_long).then_some(Across { rows, row, extent })
+}
+
+/// What a warp reads and writes if it takes vectors of so many rows: of operands with these sizes of elements, in order and across.
+fn sectors(rows: i64, lanes: i64, (in_order, across): (&[i64], &[i64])) -> i64 {
+    let columns = i64::from(WARP) / rows * lanes;
+    let all = |elements: i64, sizes: &[i64]| -> i64 {
+        sizes.iter().map(|size| (elements * size / SECTOR).max(1)).sum()
+    };
+    rows * all(columns, in_order) + columns * all(rows, across)
 }
 
 impl Across {

@@ -74,7 +74,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> 
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     if lanes == 1 || !is_line(work, dims) {
-        grid_loop(&mut body, (start, end), way.lanes, across(work, dims));
+        grid_loop(&mut body, (start, end), way.lanes, across(work, dims, way.lanes));
     } else {
         let mut b = body.top();
         let by = b.index(lanes);
