@@ -3,56 +3,68 @@
 //! A value made in the body of a loop or condition is known only there. Loads are not pure: a store may lie
 //! between two of them.
 
-use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::ir::kernel::{Expr, Kernel, Stmt, Type, Value};
 
 /// Merges values that are made by the same pure expression.
 pub fn kernel_cse(mut kernel: Kernel) -> Kernel {
-    let mut scope = Scope { known: FxHashMap::default(), renamed: FxHashMap::default() };
-    let body = std::mem::take(&mut kernel.body);
-    kernel.body = scope.block(&kernel.types, body);
+    let count = kernel.types.len();
+    let known = FxHashMap::with_capacity_and_hasher(count, FxBuildHasher);
+    let renamed = (0..count).map(|i| Value(i as u32)).collect();
+    let mut scope = Scope { types: &kernel.types, known, renamed, is_open: vec![] };
+    kernel.body = scope.block(std::mem::take(&mut kernel.body));
     kernel
 }
 
-struct Scope {
-    known: FxHashMap<(Type, Expr), Value>,
-    renamed: FxHashMap<Value, Value>,
+struct Scope<'k> {
+    types: &'k [Type],
+    /// The value that an expression made first, and the number of the block that it was made in.
+    known: FxHashMap<(Type, Expr), (Value, usize)>,
+    /// What stands for each value.
+    renamed: Vec<Value>,
+    /// Of each block, in the order that they begin, whether it has not ended.
+    is_open: Vec<bool>,
 }
 
-impl Scope {
-    fn block(&mut self, types: &[Type], body: Vec<Stmt>) -> Vec<Stmt> {
+impl Scope<'_> {
+    fn block(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
+        let number = self.is_open.len();
+        self.is_open.push(true);
         let mut out = Vec::with_capacity(body.len());
-        let mut made = Vec::new();
         for mut stmt in body {
-            stmt.for_each_operand_mut(|operand| {
-                *operand = self.renamed.get(operand).copied().unwrap_or(*operand)
-            });
+            stmt.for_each_operand_mut(|operand| *operand = self.renamed[operand.0 as usize]);
             match stmt {
                 Stmt::Let(value, expr) if expr.is_pure() => {
-                    let key = (types[value.0 as usize], expr);
-                    if let Some(&first) = self.known.get(&key) {
-                        self.renamed.insert(value, first);
-                    } else {
-                        out.push(Stmt::Let(value, key.1.clone()));
-                        made.push(key.clone());
-                        self.known.insert(key, value);
+                    let ty = self.types[value.0 as usize];
+                    match self.known.entry((ty, expr)) {
+                        Entry::Occupied(first) if self.is_open[first.get().1] => {
+                            self.renamed[value.0 as usize] = first.get().0;
+                        }
+                        Entry::Occupied(mut ended) => {
+                            out.push(Stmt::Let(value, ended.key().1.clone()));
+                            ended.insert((value, number));
+                        }
+                        Entry::Vacant(new) => {
+                            out.push(Stmt::Let(value, new.key().1.clone()));
+                            new.insert((value, number));
+                        }
                     }
                 }
                 mut stmt => {
                     stmt.for_each_body_mut(|body, leaving| {
-                        *body = self.block(types, std::mem::take(body));
+                        *body = self.block(std::mem::take(body));
                         for value in leaving {
-                            **value = self.renamed.get(value).copied().unwrap_or(**value);
+                            **value = self.renamed[value.0 as usize];
                         }
                     });
                     out.push(stmt);
                 }
             }
         }
-        for key in &made {
-            self.known.remove(key);
-        }
+        self.is_open[number] = false;
         out
     }
 }

@@ -110,7 +110,7 @@ impl<'w> Body<'w> {
             name,
             buffers: vec![],
             uniforms: vec![],
-            types: vec![],
+            types: Vec::with_capacity(256),
             body: vec![],
             index,
             team: 1,
