@@ -6,11 +6,11 @@
 extern crate proc_macro;
 
 use std::collections::BTreeSet;
-use std::iter;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
+use std::{io, iter};
 
 #[cfg(feature = "syntax")]
 use check::{Function, Source};
@@ -162,7 +162,7 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
 /// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What becomes of each, in order: users wait for it, so all processors work on it.
+/// What becomes of each, in order: users wait for it, so as many threads as there are processors work on it.
 fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + Sync)) -> Vec<U> {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from));
@@ -173,11 +173,12 @@ fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + 
     };
     let mut made = thread::scope(|scope| {
         let spawn = |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        // Where there is no other thread to be had, this one does all.
-        let others: Vec<_> = (1..processors.min(all.len())).flat_map(spawn).collect();
-        let own = work();
-        let wait = |other: ScopedJoinHandle<'_, _>| other.join().unwrap_or_else(|panic| resume_unwind(panic));
-        others.into_iter().flat_map(wait).chain(own).collect::<Vec<_>>()
+        let wait = |thread: io::Result<ScopedJoinHandle<'_, Vec<_>>>| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(error) => panic!("the compiler needs threads: {error}"),
+        };
+        let threads: Vec<_> = (0..processors.min(all.len())).map(spawn).collect();
+        threads.into_iter().flat_map(wait).collect::<Vec<_>>()
     });
     made.sort_by_key(|(i, _)| *i);
     made.into_iter().map(|(_, made)| made).collect()
