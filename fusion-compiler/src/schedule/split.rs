@@ -426,7 +426,8 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
         Vectors::Loops(_) => &[1],
         Vectors::Lanes(lanes) => &[lanes, 1],
     };
-    let binds = if facts.rebased { binds(split, facts) } else { vec![] };
+    let same: Vec<Vec<Scheduled>> = split.stages.iter().map(|stage| same_for_all(stage, facts)).collect();
+    let binds = if facts.rebased { binds(split, &same) } else { vec![] };
     let way = |index: IndexWidth, lanes: u8| {
         let mut when = [when, &width_conditions(split.work, facts, index), &binds].concat();
         for stage in split.stages.iter().filter(|stage| stage.over == Over::Elements) {
@@ -436,12 +437,13 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
             when.extend(more);
         }
         if lanes > 1 {
-            when.extend(aligned(split, facts, lanes.into()));
+            when.extend(aligned(split, &same, lanes.into()));
         }
         let mut launches: Vec<Scheduled> = split
             .stages
             .iter()
-            .map(|stage| launch(stage, &split.cut, facts, (index, lanes), &when))
+            .zip(&same)
+            .map(|(stage, same)| launch((stage, same), &split.cut, facts, (index, lanes), &when))
             .collect();
         launches[0].when = when;
         launches
@@ -453,16 +455,24 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
         .collect()
 }
 
+/// The kernels of a stage that are the same in whichever way parts are gone through, of which a way takes the first that does.
+fn same_for_all(stage: &Stage, facts: &TargetFacts) -> Vec<Scheduled> {
+    match stage.over {
+        Over::Parts | Over::Folded => vec![],
+        Over::Rows if !stage.group.cols.is_empty() => vec![row::few(&stage.work(), facts)],
+        Over::Rows | Over::Elements => pointwise::pointwise(&stage.work(), facts),
+    }
+}
+
 /// Conditions for vectors of so many lanes.
-fn aligned(split: &Split<'_>, facts: &TargetFacts, lanes: i64) -> Vec<Condition> {
+fn aligned(split: &Split<'_>, same: &[Vec<Scheduled>], lanes: i64) -> Vec<Condition> {
     let cut = &split.cut;
-    let of_stage = |stage: &Stage| match (stage.over, cut.schedule) {
+    let of_stage = |(stage, same): (&Stage, &Vec<Scheduled>)| match (stage.over, cut.schedule) {
         (Over::Parts, Schedule::Column) => {
             vec![Condition::Divides(column::aligned(&stage.work(), cut), lanes)]
         }
         (Over::Elements, Schedule::Column) => {
-            let ways = pointwise::pointwise(&stage.work(), facts);
-            let conditions = ways.into_iter().flat_map(|way| way.when);
+            let conditions = same.iter().flat_map(|way| way.when.clone());
             conditions
                 .filter(|condition| matches!(condition, Condition::Divides(_, by) if *by == lanes))
                 .collect()
@@ -474,7 +484,7 @@ fn aligned(split: &Split<'_>, facts: &TargetFacts, lanes: i64) -> Vec<Condition>
         | (Over::Folded, Schedule::Column)
         | (Over::Rows, _) => vec![],
     };
-    once(split.stages.iter().flat_map(of_stage))
+    once(split.stages.iter().zip(same).flat_map(of_stage))
 }
 
 /// Conditions, each once.
@@ -490,7 +500,7 @@ fn once(conditions: impl IntoIterator<Item = Condition>) -> Vec<Condition> {
 
 /// A kernel as it is in a way of these conditions.
 fn launch(
-    stage: &Stage,
+    (stage, same): (&Stage, &[Scheduled]),
     cut: &Cut,
     facts: &TargetFacts,
     (index, lanes): (IndexWidth, u8),
@@ -503,12 +513,10 @@ fn launch(
             Schedule::Row | Schedule::Pointwise => row::parts(&work, facts, cut, (index, lanes)),
         },
         Over::Folded => row::folded(&work, facts, cut, (index, lanes)),
-        Over::Rows if !stage.group.cols.is_empty() => row::few(&work, facts),
         Over::Rows | Over::Elements => {
-            let mut ways = pointwise::pointwise(&work, facts);
-            let holds = |way: &Scheduled| way.when.iter().all(|condition| follows(condition, when));
-            let first = ways.iter().position(holds);
-            ways.swap_remove(first.unwrap_or_else(|| unreachable!("the last way has no conditions")))
+            let holds = |way: &&Scheduled| way.when.iter().all(|condition| follows(condition, when));
+            let first = same.iter().find(holds);
+            first.unwrap_or_else(|| unreachable!("the last way has no conditions")).clone()
         }
     };
     for (operand, buffer) in work.operands.iter().zip(&mut made.buffers) {
@@ -541,9 +549,9 @@ fn is_line(stage: &Stage, cut: &Cut, operand: &Operand) -> bool {
 }
 
 /// What must be bound for elements to be read in any order.
-fn binds(split: &Split<'_>, facts: &TargetFacts) -> Vec<Condition> {
+fn binds(split: &Split<'_>, same: &[Vec<Scheduled>]) -> Vec<Condition> {
     let mut all: Vec<Condition> = Vec::new();
-    for stage in &split.stages {
+    for (stage, same) in split.stages.iter().zip(same) {
         let work = stage.work();
         let needed: Vec<Condition> = match stage.over {
             Over::Parts | Over::Folded => {
@@ -554,8 +562,7 @@ fn binds(split: &Split<'_>, facts: &TargetFacts) -> Vec<Condition> {
             // Few, and each read where it is written.
             Over::Rows => vec![],
             Over::Elements => {
-                let ways = pointwise::pointwise(&work, facts);
-                let conditions = ways.into_iter().flat_map(|way| way.when);
+                let conditions = same.iter().flat_map(|way| way.when.clone());
                 conditions.filter(|condition| matches!(condition, Condition::Binds(_))).collect()
             }
         };

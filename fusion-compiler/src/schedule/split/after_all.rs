@@ -9,7 +9,7 @@ use super::super::cut::into_few;
 use super::super::row;
 use super::super::space::width_conditions;
 use super::super::{Operand, Scheduled, Scratch, Way, Work};
-use super::{Over, Round, Split, Stage, binds, follows, launch, memory, once, word};
+use super::{Over, Round, Split, Stage, binds, follows, launch, memory, once, same_for_all, word};
 use crate::fuse::{Load, Store};
 use crate::ir::graph::NodeId;
 use crate::ir::kernel::{BufferId, Lanes};
@@ -89,7 +89,8 @@ fn in_parts(
     let mut rows = split.after_parts(&round, (&copy, &partials), of_rows);
     split.name(&mut rows, "rows");
     let parts = &split.stages[0];
-    let binds = if facts.rebased { binds(split, facts) } else { vec![] };
+    let same: Vec<Vec<Scheduled>> = split.stages.iter().map(|stage| same_for_all(stage, facts)).collect();
+    let binds = if facts.rebased { binds(split, &same) } else { vec![] };
     let way = |mut rows: Scheduled| {
         let (index, lanes) = (rows.kernel.index, lanes(&rows, facts));
         let mut when = std::mem::take(&mut rows.when);
@@ -99,7 +100,7 @@ fn in_parts(
         if lanes > 1 {
             when.push(Condition::Divides(split.cut.innermost.clone(), lanes.into()));
         }
-        let parts = launch(parts, &split.cut, facts, (index, lanes), &when);
+        let parts = launch((parts, &same[0]), &split.cut, facts, (index, lanes), &when);
         vec![Scheduled { when: once(when), ..parts }, rows]
     };
     row::row(&rows.work(), facts).into_iter().map(way).collect()
