@@ -162,6 +162,9 @@ pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<Ker
 /// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
 const STACK_BYTES: usize = 64 << 20;
 
+/// Threads that work on one function, at most: to start one takes as long as a kernel.
+const THREADS_MAX: usize = 4;
+
 /// What becomes of each, in order: users wait for it, so as many threads as there are processors work on it.
 fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + Sync)) -> Vec<U> {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
@@ -177,7 +180,7 @@ fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + 
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
             Err(error) => panic!("the compiler needs threads: {error}"),
         };
-        let threads: Vec<_> = (0..processors.min(all.len())).map(spawn).collect();
+        let threads: Vec<_> = (0..processors.min(all.len()).min(THREADS_MAX)).map(spawn).collect();
         threads.into_iter().flat_map(wait).collect::<Vec<_>>()
     });
     made.sort_by_key(|(i, _)| *i);
