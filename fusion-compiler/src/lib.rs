@@ -122,7 +122,7 @@ pub struct CpuKernel {
 /// What a target runs, while compiling.
 pub type KernelCode = Code<CpuKernel>;
 
-/// The kernel that it becomes, as long as it is not known to be worth having.
+/// The kernel that it is printed from, as long as that is not known to be worth it.
 pub(crate) type Pending = Arc<Kernel>;
 
 /// Everything between a checked function and its plan.
@@ -319,7 +319,7 @@ fn launch(
     let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
     let prologue = has_prologue(&kernel);
-    // The code says which.
+    // Known with the code: a dialect may ask for one more.
     let uniforms = List::default();
     let (code, kernel, buffers) = (Arc::new(kernel), name.into(), buffers.into());
     Launch { kernel, index, code, buffers, uniforms, space, team, row_memory, bytes, trips, prologue }
