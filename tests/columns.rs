@@ -159,6 +159,24 @@ fn spread() {
     });
 }
 
+/// So many that a block combines what parts of eight of them gave, and not all of the last block's are there.
+#[test]
+fn many_columns() {
+    let plan =
+        plan("pub fn f(x: f32[N, C]) -> (f32[C], f32[C], f32[C]) { (sum(x, N), min(x, N), var(x, N)) }");
+    let [n, c] = [1026, 2051];
+    let x = numbers(3, n * c);
+    let columns: Vec<Vec<f64>> = Columns { shape: [1, n, c], x: &x }.each().collect();
+    for (_, device) in devices() {
+        let [sum, least, spread] = call(&plan, &device, &[(&[n, c], &x)]);
+        check("sum", &sum, columns.iter().map(|column| sums(column)));
+        check("min", &least, columns.iter().map(|column| (column.iter().copied().fold(2.0, f64::min), 0.0)));
+        let unbiased = |column: &[f64]| variance(column) * n as f64 / (n - 1) as f64;
+        let bound = |column: &Vec<f64>| (unbiased(column), 1e-4 * unbiased(column));
+        check("variance", &spread, columns.iter().map(bound));
+    }
+}
+
 #[test]
 fn exponentials() {
     let plan =

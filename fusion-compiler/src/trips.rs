@@ -118,7 +118,8 @@ impl<'k> Loops<'k> {
             Expr::Apply(op, operands) => match (op, operands.as_slice()) {
                 (Op::Add, &[left, right]) => Some(self.most(left)? + self.most(right)?),
                 (Op::Mul, &[left, right]) => Some(self.most(left)? * self.most(right)?),
-                (Op::Sub | Op::IntDiv, &[left, _]) => self.most(left),
+                (Op::Sub, &[left, _]) => self.most(left),
+                (Op::IntDiv, &[left, by]) => Some(self.most(left)?.floor_div(self.least(by))),
                 (Op::IntRem, &[_, of]) => self.most(of),
                 // What is left, and the most that is wanted of it.
                 (Op::Min, &[left, most]) => self.most(most).or_else(|| self.most(left)),

@@ -128,6 +128,20 @@ fn a_sum_of_few_columns_reads_each_element_once_and_side_by_side() {
     }
 }
 
+/// Twelve parts of each column, four of which share a run of 372. Of many columns a block combines those of eight, side by side.
+#[test]
+fn a_sum_of_many_columns_reads_side_by_side() {
+    let test = "long::a_sum_of_many_columns_reads_side_by_side";
+    let (n, c, parts) = (1100, 2048, 12);
+    let total = total(test, |device| column_sums(&Tensor::full(device, 1.0, [n, c])?).map(|_| ()));
+    if let Some(total) = total {
+        let [launches, loaded, sectors] =
+            ["launches", "loaded", "load_sectors"].map(|key| number(&total, key));
+        let bytes = (4 * (n + parts) * c) as u64;
+        assert_eq!([launches, loaded, sectors], [2, bytes, bytes / 32]);
+    }
+}
+
 /// Batch statistics, and what is made of them: a second read, and a few numbers for each column.
 #[test]
 fn batch_statistics_take_a_reduction_and_a_pointwise_launch() {

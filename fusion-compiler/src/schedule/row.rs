@@ -13,7 +13,7 @@ use super::hold::Hold;
 use super::pass::{Along, INDEX};
 use super::runs::Runs;
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
-use super::{Scheduled, Work};
+use super::{Schedule, Scheduled, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -161,16 +161,26 @@ pub(super) fn folded(
     }
 }
 
-/// Rows that are few and short: a block or a CPU thread has each for itself.
-pub(super) fn few(work: &Work<'_>, facts: &TargetFacts) -> Scheduled {
+/// Rows side by side, next to each other, below which a block for each is not too many.
+const MANY_ROWS: i64 = 2048;
+
+/// Rows of what parts gave, which are short: a block or a CPU thread has each for itself, or a block several that are
+/// side by side and many.
+pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
-    match block(facts) {
-        None => on_cpu(work, facts, &shape),
-        Some(team) => {
-            let way =
-                Way { index: IndexWidth::Bits32, lanes: 1, team, beside: 1, holds: false, common: false };
-            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
-        }
+    let Some(team) = block(facts) else { return vec![on_cpu(work, facts, &shape)] };
+    let of = |beside| {
+        let way = Way { index: IndexWidth::Bits32, lanes: 1, team, beside, holds: false, common: false };
+        Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
+    };
+    let many = match (schedule, &shape.dims[..shape.rows]) {
+        (Schedule::Column, [.., next]) => Condition::AtLeast(next.extent.clone(), MANY_ROWS),
+        (Schedule::Column | Schedule::Row | Schedule::Pointwise, _) => return vec![of(1)],
+    };
+    match many.known() {
+        Some(true) => vec![of(BESIDE)],
+        Some(false) => vec![of(1)],
+        None => vec![Scheduled { when: vec![many], ..of(BESIDE) }, of(1)],
     }
 }
 

@@ -426,10 +426,11 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
         Vectors::Loops(_) => &[1],
         Vectors::Lanes(lanes) => &[lanes, 1],
     };
-    let same: Vec<Vec<Scheduled>> = split.stages.iter().map(|stage| same_for_all(stage, facts)).collect();
+    let same: Vec<Vec<Scheduled>> =
+        split.stages.iter().map(|stage| same_for_all(stage, facts, split.cut.schedule)).collect();
     let binds = if facts.rebased { binds(split, &same) } else { vec![] };
-    let way = |index: IndexWidth, lanes: u8| {
-        let mut when = [when, &width_conditions(split.work, facts, index), &binds].concat();
+    let way = |index: IndexWidth, lanes: u8, many: &[Condition]| {
+        let mut when = [when, many, &width_conditions(split.work, facts, index), &binds].concat();
         for stage in split.stages.iter().filter(|stage| stage.over == Over::Elements) {
             let more = width_conditions(&stage.work(), facts, index);
             let more: Vec<Condition> =
@@ -448,18 +449,27 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
         launches[0].when = when;
         launches
     };
-    let widths = widths(split.work, facts).into_iter();
-    widths
-        .flat_map(|index| lanes.iter().map(move |&lanes| (index, lanes)))
-        .map(|(index, lanes)| way(index, lanes))
-        .collect()
+    let of_rows = split
+        .stages
+        .iter()
+        .zip(&same)
+        .filter(|(stage, _)| stage.over == Over::Rows && !stage.group.cols.is_empty());
+    let many = once(of_rows.flat_map(|(_, same)| same[0].when.clone()));
+    let many: &[&[Condition]] = if many.is_empty() { &[&[]] } else { &[&many, &[]] };
+    let mut ways = Vec::new();
+    for index in widths(split.work, facts) {
+        for &lanes in lanes {
+            ways.extend(many.iter().map(|many| way(index, lanes, many)));
+        }
+    }
+    ways
 }
 
 /// The kernels of a stage that are the same in whichever way parts are gone through, of which a way takes the first that does.
-fn same_for_all(stage: &Stage, facts: &TargetFacts) -> Vec<Scheduled> {
+fn same_for_all(stage: &Stage, facts: &TargetFacts, schedule: Schedule) -> Vec<Scheduled> {
     match stage.over {
         Over::Parts | Over::Folded => vec![],
-        Over::Rows if !stage.group.cols.is_empty() => vec![row::few(&stage.work(), facts)],
+        Over::Rows if !stage.group.cols.is_empty() => row::of_partials(&stage.work(), facts, schedule),
         Over::Rows | Over::Elements => pointwise::pointwise(&stage.work(), facts),
     }
 }

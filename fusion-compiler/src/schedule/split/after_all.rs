@@ -89,7 +89,9 @@ fn in_parts(
     let mut rows = split.after_parts(&round, (&copy, &partials), of_rows);
     split.name(&mut rows, "rows");
     let parts = &split.stages[0];
-    let same: Vec<Vec<Scheduled>> = split.stages.iter().map(|stage| same_for_all(stage, facts)).collect();
+    let schedule = split.cut.schedule;
+    let same: Vec<Vec<Scheduled>> =
+        split.stages.iter().map(|stage| same_for_all(stage, facts, schedule)).collect();
     let binds = if facts.rebased { binds(split, &same) } else { vec![] };
     let way = |mut rows: Scheduled| {
         let (index, lanes) = (rows.kernel.index, lanes(&rows, facts));
