@@ -1,5 +1,5 @@
 //! Kernels on an NVIDIA GPU beside the copy bandwidth of the same run: `cargo bench --features cuda --bench gpu`, or
-//! `tests/gpu.sh` for a machine without Rust.
+//! `tests/gpu.sh` for a machine without Rust. Names, or parts of them, limit what is measured.
 //!
 //! Times are by events of the stream. Each kernel is measured in turns with two copies, the driver's and our own kernel,
 //! of as many elements; shares are medians over the turns. What fits in the L2 cache is measured there, copies too.
@@ -71,7 +71,7 @@ impl Work {
 /// Makes a kernel's arguments, of about as many elements.
 type Make = fn(&Device, usize) -> Result<Work>;
 
-const WORKS: [(&str, Make); 35] = [
+const WORKS: [(&str, Make); 38] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
@@ -131,18 +131,21 @@ const WORKS: [(&str, Make); 35] = [
     ("softmax_1024", softmax_rows::<1024>),
     ("softmax_4096", softmax_rows::<4096>),
     ("softmax_16384", softmax_rows::<16_384>),
+    ("softmax_32768", softmax_rows::<32_768>),
     ("softmax_65536", softmax_rows::<65_536>),
     ("layer_norm_128", layer_norm_rows::<128>),
     ("layer_norm_512", layer_norm_rows::<512>),
     ("layer_norm_1024", layer_norm_rows::<1024>),
     ("layer_norm_4096", layer_norm_rows::<4096>),
     ("layer_norm_16384", layer_norm_rows::<16_384>),
+    ("layer_norm_32768", layer_norm_rows::<32_768>),
     ("layer_norm_65536", layer_norm_rows::<65_536>),
     ("rms_norm_128", rms_norm_rows::<128>),
     ("rms_norm_512", rms_norm_rows::<512>),
     ("rms_norm_1024", rms_norm_rows::<1024>),
     ("rms_norm_4096", rms_norm_rows::<4096>),
     ("rms_norm_16384", rms_norm_rows::<16_384>),
+    ("rms_norm_32768", rms_norm_rows::<32_768>),
     ("rms_norm_65536", rms_norm_rows::<65_536>),
     ("softmax_1001", softmax_rows::<1001>),
     ("softmax_4097", softmax_rows::<4097>),
@@ -299,6 +302,8 @@ fn main() -> Result<()> {
     let is_real = !device.name().starts_with("CUDA simulator");
     let measuring = is_real && std::env::args().any(|arg| arg == "--bench");
     let (sizes, turns) = if measuring { (vec![20, 23, 26], 25) } else { (vec![12], 3) };
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted));
     println!("{}: medians of {turns} turns, by events", device.name());
     if measuring {
         // While nothing is compiled yet.
@@ -307,7 +312,7 @@ fn main() -> Result<()> {
     WORKS.iter().try_for_each(|(_, make)| agree(*make, &device))?;
     println!("{HEADER}");
     for elements in sizes.into_iter().map(|bits| 1 << bits) {
-        for (name, make) in WORKS {
+        for (name, make) in WORKS.into_iter().filter(|(name, _)| is_wanted(name)) {
             match measure(make, &device, elements, turns) {
                 Ok(rows) => rows.iter().skip(usize::from(name != "copy")).for_each(|row| println!("{row}")),
                 Err(error @ Error::OutOfMemory { .. }) => println!("{elements:>10}  {name}: {error}"),

@@ -168,15 +168,16 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
 }
 
 /// Where rows are whole vectors; what a row gives is one number. What is held of a row is read once, else each time that
-/// the row is gone through.
+/// the row is gone through; the largest team goes through what it holds and through the rest.
 #[test]
 fn rows_access_128_bits() {
     let cases = [
         ("fuse_softmax_rows_0_t32x2_held_v4", [1, 1, 1, 1]),
-        ("fuse_softmax_rows_0_t1024_held_v4", [1, 1, 1, 1]),
-        ("fuse_softmax_rows_0_t256_v4", [2, 2, 1, 1]),
+        ("fuse_softmax_rows_0_t512_held_v4", [1, 1, 1, 1]),
+        ("fuse_softmax_rows_0_t1024_held_v4", [3, 3, 2, 2]),
+        ("fuse_softmax_rows_0_t256_v4_wide", [2, 2, 1, 1]),
         ("fuse_layer_norm_0_t32x2_held_v4", [3, 3, 1, 1]),
-        ("fuse_layer_norm_0_t256_v4", [5, 5, 1, 1]),
+        ("fuse_layer_norm_0_t256_v4_wide", [5, 5, 1, 1]),
         ("fuse_everything_0_t1024_v4", [1, 1, 0, 1]),
         ("fuse_largest_and_sum_0_t32x2_v4", [1, 1, 0, 2]),
         // Over neighbouring rows.

@@ -23,7 +23,7 @@ use ir::plan::{BufferArg, Code, Condition, Lack, Launch, List, Plan, Program, Ta
 use larger::{Class, Made};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Ident, Span, TokenStream};
-use schedule::{Schedule, Scheduled, Scratch, Way, Work};
+use schedule::{Schedule, Scheduled, Scratch, Unheld, Way, Work};
 use summary::Locate;
 use target::{Dialect, TargetFacts};
 
@@ -264,8 +264,9 @@ fn variants(
         kernels.for_each(|kernel| kernel.name.push_str(&format!("_b{}", facts.buffers_max)));
     }
     kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
-    let bytes =
-        |kernel: &Kernel, buffers: &[BufferArg]| traffic::bytes(work, &scratch, facts, (kernel, buffers));
+    let bytes = |kernel: &Kernel, buffers: &[BufferArg], unheld: Option<&Unheld>| {
+        traffic::bytes(work, &scratch, facts, (kernel, buffers), unheld)
+    };
     // Ways have kernels in common, such as that which combines what parts gave.
     let mut known: Vec<(Scheduled, Launch<Pending>)> = Vec::new();
     let mut made = |one: Scheduled| match known.iter().find(|(other, _)| other.is_same_launch(&one)) {
@@ -299,18 +300,17 @@ fn forms(target: Target, way: Way) -> Vec<Way> {
     vec![by_subgroups, way]
 }
 
-fn launch(
-    target: Target,
-    (scheduled, math): (Scheduled, Math),
-    bytes: &dyn Fn(&Kernel, &[BufferArg]) -> DimExpr,
-) -> Launch<Pending> {
-    let Scheduled { kernel, buffers, space, row_memory, .. } = scheduled;
+/// The bytes that a kernel with these buffers moves.
+type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&Unheld>) -> DimExpr + 'b;
+
+fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<'_>) -> Launch<Pending> {
+    let Scheduled { kernel, buffers, space, row_memory, unheld, .. } = scheduled;
     let mut kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     if math == Math::Fast {
         kernel = verified_kernel(rewrite::fast_math(kernel));
     }
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
-    let bytes = bytes(&kernel, &buffers);
+    let bytes = bytes(&kernel, &buffers, unheld.as_ref());
     let trips = match target {
         Target::Wgsl => trips::trips(&kernel),
         Target::Ptx | Target::Cpu => None,

@@ -76,6 +76,8 @@ pub struct Team {
     pub per_block: u32,
     /// Whether it has rows that are no vectors, too: of those fewer teams do, as there are fewer such rows.
     pub of_scalars: bool,
+    /// Most bytes of a row's elements that it holds, if it goes on with those of longer rows without.
+    pub held_max: Option<i64>,
 }
 
 /// Memory for the elements of rows that are needed again.
@@ -200,7 +202,9 @@ const PTX_TEAMS: [Team; 5] = [
     Team { of_scalars: false, ..team(128, 2048, 1) },
     team(256, 8192, 1),
     Team { of_scalars: false, ..team(512, 16_384, 1) },
-    team(1024, i64::MAX, 1),
+    // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
+    // block reads while another combines.
+    Team { held_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
 ];
 const WGSL_TEAMS: [Team; 2] = [team(64, 1024, 1), team(256, i64::MAX, 1)];
 
@@ -213,6 +217,7 @@ const GPU_PARTS: Parts =
 /// A kilobyte or two side by side. A sum of a thousand is as exact as an f32 can be asked to be.
 const GPU_COLUMNS: Columns = Columns { width: 256, steps: 64, row_min: 1025, stored_row_min: 1 << 13 };
 
-const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
-    Team { threads, rows: 1, row_max, per_block, of_scalars: true }
+/// A team that has a row at a time.
+pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
+    Team { threads, rows: 1, row_max, per_block, of_scalars: true, held_max: None }
 }

@@ -7,9 +7,9 @@ use crate::assemble::{Elements, collect_terms, traffic};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::AxisSet;
-use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt};
+use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value};
 use crate::ir::plan::{BufferArg, Slot};
-use crate::schedule::{Schedule, Scratch, Work, chosen};
+use crate::schedule::{Schedule, Scratch, Unheld, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
 
 /// Elements and their type.
@@ -21,6 +21,7 @@ pub(crate) fn bytes(
     scratch: &[Scratch],
     facts: &TargetFacts,
     (kernel, buffers): (&Kernel, &[BufferArg]),
+    unheld: Option<&Unheld>,
 ) -> DimExpr {
     let cached = facts.row_memory == RowMemory::Scratch && chosen(work) == Schedule::Row;
     let rows: AxisSet = work.group.order.iter().copied().collect();
@@ -35,7 +36,13 @@ pub(crate) fn bytes(
         // One tensor may be behind several buffers: windows on it, or the names that it has.
         let alike = (0..buffers.len()).filter(|&buffer| buffers[buffer].slot == slot);
         let ids = || alike.clone().map(|buffer| BufferId(buffer as u16));
-        let times = ids().map(|id| times_read(&kernel.body, id)).max().unwrap_or(0);
+        // Loops over what is not held say how often the rest is read, in which those over what is have no part.
+        let is_held = |end: Value| unheld.is_some_and(|unheld| unheld.first == end);
+        let most = |counts: &dyn Fn(Value) -> bool| {
+            ids().map(|id| times_read(&kernel.body, id, counts)).max().unwrap_or(0)
+        };
+        let rest = most(&|end| !is_held(end));
+        let times = if unheld.is_some() { most(&is_held) } else { rest };
         let times = if cached { times.min(1) } else { times };
         let written = ids().any(|id| is_written(&kernel.body, id));
         if let Some(scratch) = scratch_of(work, scratch, slot) {
@@ -48,6 +55,11 @@ pub(crate) fn bytes(
         let own = |(elements, _): &Amount| rows.iter().all(|axis| elements.axes.contains(axis));
         let repeated =
             |amount: Amount| std::iter::repeat_n(amount, if own(&amount) { times } else { times.min(1) });
+        if let Some(unheld) = unheld {
+            let again: usize = read.iter().filter(|amount| own(amount)).map(|(_, dtype)| dtype.size()).sum();
+            let again = again * rest.saturating_sub(times);
+            passed_on.push(unheld.elements.clone() * DimExpr::constant(again as i64));
+        }
         amounts.extend(read.into_iter().flat_map(repeated));
         amounts.extend(stored.into_iter().filter(|_| written));
     }
@@ -78,10 +90,10 @@ fn amounts_of(work: &Work<'_>, slot: Slot) -> (Vec<Amount>, Vec<Amount>) {
     (amounts(read), amounts(stored))
 }
 
-/// How often statements go through a buffer. What is dealt out is of other rows, or of other elements.
-fn times_read(stmts: &[Stmt], buffer: BufferId) -> usize {
+/// How often statements go through a buffer, in loops whose end counts. What is dealt out is of other rows, or of other elements.
+fn times_read(stmts: &[Stmt], buffer: BufferId, counts: &dyn Fn(Value) -> bool) -> usize {
     let mut times = Times::default();
-    times.add(stmts, buffer);
+    times.add(stmts, buffer, counts);
     times.in_loops().max(times.dealt).max(times.once)
 }
 
@@ -100,19 +112,20 @@ impl Times {
         self.loops + self.conditional
     }
 
-    fn add(&mut self, stmts: &[Stmt], buffer: BufferId) {
+    fn add(&mut self, stmts: &[Stmt], buffer: BufferId, counts: &dyn Fn(Value) -> bool) {
         for stmt in stmts {
             match stmt {
                 Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => self.once = 1,
                 Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Rest, body, .. } => {
-                    self.dealt = self.dealt.max(times_read(body, buffer));
+                    self.dealt = self.dealt.max(times_read(body, buffer, counts));
                 }
+                Stmt::Loop { kind: LoopKind::Serial, end, .. } if !counts(*end) => {}
                 Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {
-                    self.loops += times_read(body, buffer);
+                    self.loops += times_read(body, buffer, counts);
                 }
                 Stmt::If { body, .. } => {
                     let mut within = Times::default();
-                    within.add(body, buffer);
+                    within.add(body, buffer, counts);
                     self.once = self.once.max(within.once);
                     self.dealt = self.dealt.max(within.dealt);
                     self.conditional = self.conditional.max(within.in_loops());

@@ -26,6 +26,8 @@ pub enum DimOp {
     FloorDiv,
     /// Replace the two topmost by their quotient, rounded up.
     CeilDiv,
+    /// Replace the two topmost by the lesser.
+    Min,
 }
 
 /// An extent, as a function of the symbols of its plan. All symbols are ≥ 0.
@@ -77,6 +79,11 @@ impl DimExpr {
         self.binary(divisor, DimOp::CeilDiv)
     }
 
+    /// The lesser of both.
+    pub fn min(self, other: DimExpr) -> DimExpr {
+        self.binary(other, DimOp::Min)
+    }
+
     /// The value for these symbols, or nothing where it overflows or divides by zero.
     pub fn eval(&self, symbols: &[i64]) -> Option<i64> {
         // What most are, and every call evaluates a dozen.
@@ -91,7 +98,7 @@ impl DimExpr {
             let value = match op {
                 DimOp::Const(extent) => extent,
                 DimOp::Sym(sym) => *symbols.get(usize::from(sym))?,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => {
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv | DimOp::Min => {
                     depth = depth.checked_sub(2)?;
                     apply(op, stack[depth], stack[depth + 1])?
                 }
@@ -109,11 +116,11 @@ impl DimExpr {
             let factor = match op {
                 DimOp::Const(extent) => extent.saturating_abs(),
                 DimOp::Sym(_) => 1,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => {
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv | DimOp::Min => {
                     let right = stack.pop().unwrap_or(1);
                     let left = stack.pop().unwrap_or(1);
                     match op {
-                        DimOp::Add | DimOp::Sub => greatest_common_divisor(left, right),
+                        DimOp::Add | DimOp::Sub | DimOp::Min => greatest_common_divisor(left, right),
                         DimOp::Mul => left.checked_mul(right).unwrap_or(1),
                         DimOp::Const(_) | DimOp::Sym(_) | DimOp::FloorDiv | DimOp::CeilDiv => 1,
                     }
@@ -128,7 +135,13 @@ impl DimExpr {
     pub fn symbols(&self) -> impl Iterator<Item = u16> + '_ {
         self.0.iter().filter_map(|op| match op {
             DimOp::Sym(sym) => Some(*sym),
-            DimOp::Const(_) | DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => None,
+            DimOp::Const(_)
+            | DimOp::Add
+            | DimOp::Sub
+            | DimOp::Mul
+            | DimOp::FloorDiv
+            | DimOp::CeilDiv
+            | DimOp::Min => None,
         })
     }
 
@@ -159,6 +172,7 @@ impl DimExpr {
                 DimOp::Mul => ("*", 2, (1, 2)),
                 DimOp::FloorDiv => ("/", 1, (1, 3)),
                 DimOp::CeilDiv => ("⌈/⌉", 1, (1, 3)),
+                DimOp::Min => (", ", 3, (0, 0)),
             };
             let (right, left) = (stack.pop(), stack.pop());
             let part = |part: Option<(String, u8)>, least: u8| match part {
@@ -166,7 +180,8 @@ impl DimExpr {
                 Some((text, _)) => text,
                 None => String::from("?"),
             };
-            stack.push((format!("{}{symbol}{}", part(left, of_left), part(right, of_right)), binds));
+            let text = format!("{}{symbol}{}", part(left, of_left), part(right, of_right));
+            stack.push((if op == DimOp::Min { format!("min({text})") } else { text }, binds));
         }
         stack.pop().map_or_else(String::new, |(text, _)| text)
     }
@@ -226,6 +241,7 @@ fn apply(op: DimOp, a: i64, b: i64) -> Option<i64> {
         DimOp::Mul => a.checked_mul(b),
         DimOp::FloorDiv => a.checked_div_euclid(b),
         DimOp::CeilDiv => a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b),
+        DimOp::Min => Some(a.min(b)),
         DimOp::Const(_) | DimOp::Sym(_) => unreachable!("a leaf takes no operands"),
     }
 }
@@ -245,7 +261,10 @@ mod tests {
         assert_eq!(text(a.clone() - (b.clone() - c.clone())), "A - (B - C)");
         assert_eq!(text(a.clone() - b.clone() + c.clone()), "A - B + C");
         assert_eq!(text(a.clone().floor_div(b.clone() * c.clone())), "A/(B*C)");
-        assert_eq!(text(a * b.floor_div(c)), "A*(B/C)");
+        assert_eq!(text(a.clone() * b.clone().floor_div(c.clone())), "A*(B/C)");
+        assert_eq!(text(a.clone() * (b.clone() - a).min(c)), "A*min(B - A, C)");
+        assert_eq!(b.clone().min(DimExpr::constant(7)).eval(&[0, 9]), Some(7));
+        assert_eq!(b.min(DimExpr::constant(7)).eval(&[0, 5]), Some(5));
         assert_eq!((n.clone() * DimExpr::constant(1)), n);
         assert_eq!(DimExpr::constant(7).floor_div(DimExpr::constant(2)).as_const(), Some(3));
     }
@@ -261,6 +280,7 @@ mod tests {
             (sum.clone() - number(6), 2),
             (sum * number(0), 0),
             ((n.clone() * number(8)).floor_div(number(2)), 1),
+            ((n.clone() * number(8)).min(d.clone() * number(12)), 4),
             // More than there are numbers for.
             (n * number(1 << 40) * number(1 << 40), 1),
         ] {

@@ -21,7 +21,7 @@ impl Terms {
             let terms = match op {
                 DimOp::Const(number) => Terms::number(number),
                 DimOp::Sym(symbol) => Terms::symbol(symbol, names, known)?,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv => {
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv | DimOp::Min => {
                     let (right, left) = (stack.pop()?, stack.pop()?);
                     left.apply(op, &right)?
                 }
@@ -55,6 +55,13 @@ impl Terms {
                 let up = |a: i64, b: i64| a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b);
                 self.over(right, ("⌈", "⌉"), up)
             }
+            DimOp::Min => match (self.as_number(), right.as_number()) {
+                (Some(a), Some(b)) => Some(Terms::number(a.min(b))),
+                _ => {
+                    let factor = (u16::MAX, format!("min({}, {})", self.text(), right.text()));
+                    Some(Terms(BTreeMap::from([(vec![factor], 1)])))
+                }
+            },
             DimOp::Const(_) | DimOp::Sym(_) => unreachable!("a leaf takes no operands"),
         }
     }

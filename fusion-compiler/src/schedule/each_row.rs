@@ -88,7 +88,7 @@ fn of_one_row(
         let (dims, line, along, range) = (shape.cols(), shape.line, &along_part, range.as_ref());
         Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
     };
-    let picks = picks(work, body, (along, how_many));
+    let picks = picks(work, body, along);
     for &pick in &picks {
         let value = pass(&no_run).picked(body, pick);
         body.set_of_row(pick.sum, value);

@@ -38,6 +38,8 @@ pub(super) struct Holds {
     apart: Option<i64>,
     /// The element of a row that the first of those values is of, if not the first of all.
     from: Option<Value>,
+    /// Whether the elements at hand are none of those.
+    outside: bool,
 }
 
 impl Body<'_> {
@@ -56,6 +58,24 @@ impl Body<'_> {
         self.holds.from = Some(element);
     }
 
+    /// Does what is to be done at elements of which nothing is held.
+    pub(super) fn without_holds<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.holds.outside = true;
+        let made = work(self);
+        self.holds.outside = false;
+        made
+    }
+
+    /// Whether some held value is there.
+    pub(super) fn holds_something(&self) -> bool {
+        self.holds.by_node.values().any(|held| held.filled)
+    }
+
+    /// Whether values are held once they are made.
+    pub(super) fn holds_values(&self) -> bool {
+        !self.holds.by_node.is_empty()
+    }
+
     /// Says that a held value is there.
     pub(super) fn fill(&mut self, id: NodeId) {
         if let Some(held) = self.holds.by_node.get_mut(&id) {
@@ -70,7 +90,7 @@ impl Body<'_> {
 
     /// Says that those held values are there that the run at hand has made.
     pub(super) fn fill_made(&mut self) {
-        for (id, held) in &mut self.holds.by_node {
+        for (id, held) in self.holds.by_node.iter_mut().filter(|_| !self.holds.outside) {
             held.filled |= self.values.contains_key(&(*id, vec![]));
         }
     }
@@ -86,7 +106,7 @@ impl Body<'_> {
     }
 
     fn held(&self, (id, at): &Point) -> Option<Held> {
-        self.holds.by_node.get(id).filter(|_| at.is_empty()).copied()
+        self.holds.by_node.get(id).filter(|_| at.is_empty() && !self.holds.outside).copied()
     }
 
     /// The value that is held of a place.

@@ -8,7 +8,7 @@ use crate::fuse::{Group, Load};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, Graph, NodeId, Portion};
-use crate::ir::kernel::{BufferId, FEW, Kernel};
+use crate::ir::kernel::{BufferId, FEW, Kernel, Value};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 use crate::target::TargetFacts;
 
@@ -239,6 +239,17 @@ pub struct Scheduled {
     pub row_memory: DimExpr,
     /// Whether many calls take it, so that it is worth a form of its own for devices that can do more.
     pub common: bool,
+    /// Those elements that a team does not hold, where it holds some of each row.
+    pub unheld: Option<Unheld>,
+}
+
+/// The last elements of rows, which are read whenever they are needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unheld {
+    /// The first of each row; what goes through those before ends with it.
+    pub first: Value,
+    /// How many there are of all rows.
+    pub elements: DimExpr,
 }
 
 impl Scheduled {
@@ -248,5 +259,6 @@ impl Scheduled {
             && self.buffers == other.buffers
             && self.space == other.space
             && self.row_memory == other.row_memory
+            && self.unheld == other.unheld
     }
 }

@@ -33,16 +33,26 @@ pub(super) enum Along {
         step: Value,
         /// Elements at a time.
         lanes: u8,
+        /// Those that are held, where that may not be all of a row.
+        held: Option<HeldPart>,
     },
+}
+
+/// The first elements of a row, which a team holds.
+#[derive(Clone, Copy)]
+pub(super) struct HeldPart {
+    pub(super) end: Value,
+    /// How many, if that is known.
+    pub(super) len: Option<i64>,
 }
 
 impl Along {
     /// The same from the start of a part on.
     pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> Along {
         match (*self, range) {
-            (Along::Team { thread, threads, first, step, lanes }, Some(range)) => {
+            (Along::Team { thread, threads, first, step, lanes, held }, Some(range)) => {
                 let first = body.item().apply(Op::Add, &[range.start, first]);
-                Along::Team { thread, threads, first, step, lanes }
+                Along::Team { thread, threads, first, step, lanes, held }
             }
             (along @ (Along::Team { .. } | Along::Vector), _) => along,
         }
@@ -53,7 +63,7 @@ impl Along {
         match *self {
             Along::Team { thread, threads, .. } => {
                 let step = body.top().index(i64::from(threads));
-                Along::Team { thread, threads, first: thread, step, lanes: 1 }
+                Along::Team { thread, threads, first: thread, step, lanes: 1, held: None }
             }
             Along::Vector => Along::Vector,
         }
@@ -76,8 +86,19 @@ pub(super) struct Pass<'p> {
     pub(super) run: &'p Run,
 }
 
+/// The elements of a line that are gone through.
+#[derive(Clone, Copy)]
+enum Over {
+    All,
+    /// Those that are held …
+    Held(HeldPart),
+    /// … and those that are not.
+    Rest(HeldPart),
+}
+
 /// Where in a row: a counter for each of its dims that are not in the line, and the first element of a run along that.
 struct Visit {
+    over: Over,
     counters: Vec<Value>,
     first: Value,
     /// What is done there.
@@ -89,7 +110,7 @@ struct Visit {
 impl Pass<'_> {
     /// What is combined of all elements.
     pub(super) fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
-        let visit = self.visit(body, |pass, body, place| pass.run.terms_at(pass.work, body, place));
+        let visits = self.visits(body, |pass, body, place| pass.run.terms_at(pass.work, body, place));
         let parts = self.run.reduces(self.work);
         // What the lanes of a vector loop make together is one value, and so are the largest and the sum of a thread.
         let lanes = match self.along {
@@ -97,7 +118,7 @@ impl Pass<'_> {
             Along::Team { lanes, .. } => Lanes::Const(*lanes),
         };
         let starts = self.run.identity(self.work, &mut body.top(), (lanes, Lanes::ONE));
-        let (stmts, mut made) = self.loops(body, self.outer(), &visit, &starts);
+        let (stmts, mut made) = self.loops(body, self.outer(), &visits, &starts);
         body.item().body.extend(stmts);
         let alone = self.run.alone.len();
         let pairs = made.split_off(alone);
@@ -115,7 +136,7 @@ impl Pass<'_> {
 
     /// What stores what is stored of elements.
     pub(super) fn store(&self, body: &mut Body<'_>) -> Vec<Stmt> {
-        let visit = self.visit(body, |pass, body, place| {
+        let visits = self.visits(body, |pass, body, place| {
             let work = pass.work;
             let stores = work.group.stores.iter().zip(&work.stores);
             let elements = stores
@@ -127,7 +148,7 @@ impl Pass<'_> {
             body.inner().body.extend(stores);
             vec![]
         });
-        self.loops(body, self.outer(), &visit, &[]).0
+        self.loops(body, self.outer(), &visits, &[]).0
     }
 
     /// The dims that are not in the line.
@@ -151,11 +172,32 @@ impl Pass<'_> {
         }
     }
 
-    /// What is done at a run of elements.
+    /// What is done at a run of elements, in order: where but a part of a row is held, first there, and then at the others. Once
+    /// something is held those come first, as what was read last is the likeliest to be in a cache.
+    fn visits<'w>(
+        &self,
+        body: &mut Body<'w>,
+        make: impl Fn(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
+    ) -> Vec<Visit> {
+        let Along::Team { held: Some(part), .. } = *self.along else {
+            return vec![self.visit(body, Over::All, &make)];
+        };
+        let held = |body: &mut Body<'w>| self.visit(body, Over::Held(part), &make);
+        let rest = |body: &mut Body<'w>| body.without_holds(|body| self.visit(body, Over::Rest(part), &make));
+        if part.len.is_some() && part.len == product(self.line()).as_const() {
+            vec![held(body)]
+        } else if body.holds_something() {
+            vec![rest(body), held(body)]
+        } else {
+            vec![held(body), rest(body)]
+        }
+    }
+
     fn visit<'w>(
         &self,
         body: &mut Body<'w>,
-        make: impl FnOnce(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
+        over: Over,
+        make: &impl Fn(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
     ) -> Visit {
         let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
@@ -166,7 +208,7 @@ impl Pass<'_> {
         let coordinates = self.coordinates.iter().chain(&counters).chain(&in_line).copied().collect();
         let place = Place { element: self.row, coordinates, lanes: self.lanes(), in_row: Some(first) };
         let terms = make(self, body, &place);
-        Visit { counters, first, body: body.take_inner(), terms }
+        Visit { over, counters, first, body: body.take_inner(), terms }
     }
 
     /// The loops over the dims outside of the line that are left, and what they make of `starts`.
@@ -174,12 +216,21 @@ impl Pass<'_> {
         &self,
         body: &mut Body<'_>,
         outer: &[SpaceDim],
-        visit: &Visit,
+        visits: &[Visit],
         starts: &[Value],
     ) -> (Vec<Stmt>, Vec<Value>) {
-        let Some((dim, rest)) = outer.split_first() else { return self.along_line(body, visit, starts) };
+        let Some((dim, rest)) = outer.split_first() else {
+            let (mut stmts, mut made) = (vec![], starts.to_vec());
+            for visit in visits {
+                let (next, so_far) = self.along_line(body, visit, &made);
+                stmts.extend(next);
+                made = so_far;
+            }
+            return (stmts, made);
+        };
         let cut = self.range.filter(|_| outer.len() == self.outer().len());
         let (zero, step) = (body.top().index(0), body.top().index(1));
+        let [visit] = visits else { unreachable!("what is held is of lines") };
         let var = visit.counters[self.outer().len() - outer.len()];
         let steps = match cut {
             None => Steps { var, start: zero, step, end: body.extent(&dim.extent) },
@@ -187,7 +238,7 @@ impl Pass<'_> {
         };
         let run = (self.work, self.run);
         strips::combined(body, run, (steps, is_long(&dim.extent)), starts, |body, given| {
-            self.loops(body, rest, visit, given)
+            self.loops(body, rest, visits, given)
         })
     }
 
@@ -199,9 +250,17 @@ impl Pass<'_> {
             Along::Team { threads, first, step, lanes, .. } => {
                 let at_once = i64::from(threads) * i64::from(lanes);
                 let len = product(self.line()).as_const().filter(|_| range.is_none());
-                let is_even = len.is_some_and(|len| len % at_once == 0);
-                let steps = Steps { var: visit.first, start: first, step, end };
-                let (steps, ahead) = if is_even { of_team(body, steps) } else { (steps, vec![]) };
+                let (start, end, len) = match visit.over {
+                    Over::All => (first, end, len),
+                    Over::Held(part) => (first, part.end, part.len),
+                    Over::Rest(part) => {
+                        let start = body.top().apply(Op::Add, &[part.end, first]);
+                        (start, end, len.and_then(|len| Some(len - part.len?)))
+                    }
+                };
+                let steps = Steps { var: visit.first, start, step, end };
+                let even = len.filter(|len| len % at_once == 0);
+                let (steps, ahead) = even.map_or((steps, vec![]), |len| of_team(body, steps, len));
                 // A team has so many threads that each has few steps.
                 let run = (self.work, self.run);
                 strips::combined(body, run, (steps, false), starts, |body, given| {
@@ -256,8 +315,8 @@ impl Pass<'_> {
 
 /// The same steps counted for all threads of a team together, which have equally many, and what finds a thread's element: of such
 /// a loop a compiler knows how often it runs.
-fn of_team(body: &mut Body<'_>, Steps { var, start, step, end }: Steps) -> (Steps, Vec<Stmt>) {
-    let (zero, first) = (body.top().index(0), body.top().declare(INDEX));
+fn of_team(body: &mut Body<'_>, Steps { var, start, step, .. }: Steps, len: i64) -> (Steps, Vec<Stmt>) {
+    let (zero, end, first) = (body.top().index(0), body.top().index(len), body.top().declare(INDEX));
     let ahead = vec![Stmt::Let(var, Expr::Apply(Op::Add, smallvec![first, start]))];
     (Steps { var: first, start: zero, step, end }, ahead)
 }

@@ -6,7 +6,6 @@
 use super::Work;
 use super::body::{Body, Place};
 use super::pass::{Along, Pass};
-use super::runs::Runs;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{Lanes, Value};
@@ -21,10 +20,10 @@ pub(super) struct Pick {
 
 /// The sums of a row group that one element adds to, if rows have one axis, and no thread is alone to know its elements: because it
 /// keeps what it reads, or has overwritten it.
-pub(super) fn picks(work: &Work<'_>, body: &Body<'_>, (along, how_many): (&Along, Runs)) -> Vec<Pick> {
+pub(super) fn picks(work: &Work<'_>, body: &Body<'_>, along: &Along) -> Vec<Pick> {
     let &[axis] = work.group.cols.as_slice() else { return vec![] };
     let overwrites = || work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
-    if matches!(along, Along::Team { .. }) && (how_many == Runs::Each || overwrites()) {
+    if matches!(along, Along::Team { .. }) && (body.holds_values() || overwrites()) {
         return vec![];
     }
     let combined = work.group.nodes.iter().filter(|&&id| work.combines_row(id));

@@ -238,7 +238,7 @@ fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32
         let linear = matches!(buffer.reach, Reach::Linear(_) | Reach::Part { .. });
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
-    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false }
+    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false, unheld: None }
 }
 
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.

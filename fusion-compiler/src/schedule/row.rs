@@ -10,10 +10,10 @@ use super::cut::Cut;
 use super::each_row::{Dealt, rows};
 use super::held::{self, held};
 use super::hold::Hold;
-use super::pass::{Along, INDEX};
+use super::pass::{Along, HeldPart, INDEX};
 use super::runs::Runs;
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
-use super::{Schedule, Scheduled, Work};
+use super::{Schedule, Scheduled, Unheld, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -21,7 +21,7 @@ use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
-use crate::target::{RowMemory, TargetFacts, Team, Vectors};
+use crate::target::{RowMemory, TargetFacts, Team, Vectors, team};
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -95,8 +95,8 @@ struct Rows<'r> {
 
 /// The teams that may share a row, and then what does for rows that none of them can hold. Fewer do where it matters less: few
 /// devices ever need wide positions, and those have long rows or many; rows that are no vectors are short, or so long that their
-/// positions may as well be wide; and the only row, which is not cut into parts, is a launch's latency to the largest
-/// team, held or not.
+/// positions may as well be wide, as those may be of devices on which no team can hold a part; and the only row, which is not cut
+/// into parts, is a launch's latency to the largest team, held or not.
 fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
     let way = |team: Team, holds| {
         let beside = if rows.cut { 1 } else { team.rows };
@@ -113,7 +113,8 @@ fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8
     };
     let teams = facts.teams.iter().copied().filter(fits).map(|team| way(team, rows.holds));
     let is_widest = rows.widths.last() == Some(&index);
-    let rest = (is_widest || lanes > 1).then(|| Way { common: false, ..way(block, false) });
+    let holds_part = rows.holds && last.held_max.is_some();
+    let rest = (is_widest || lanes > 1 && !holds_part).then(|| Way { common: false, ..way(block, false) });
     teams.chain(rest).collect()
 }
 
@@ -186,7 +187,7 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
 
 /// The team that has what no team can hold.
 fn block(facts: &TargetFacts) -> Option<Team> {
-    facts.block.map(|threads| Team { threads, rows: 1, row_max: i64::MAX, per_block: 1, of_scalars: true })
+    facts.block.map(|threads| team(threads, i64::MAX, 1))
 }
 
 /// The dims of a row group: of the space that has an element for each row, then of a row.
@@ -308,11 +309,14 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let mut top = body.top();
     let first = top.apply(Op::Mul, &[thread, lanes]);
     let step = top.index(i64::from(threads) * i64::from(way.lanes));
+    let holding = Holding::new((work, facts), shape, &body, way, held);
     if way.holds {
-        hold(facts, shape, &mut body, way, (held, column));
+        hold(facts, &holding, &mut body, way, column);
     }
-    let along = Along::Team { thread, threads, first, step, lanes: way.lanes };
-    let how_many = if way.holds { Runs::Each } else { Runs::Fewest };
+    let part =
+        holding.is_part.then(|| HeldPart { end: body.extent(&holding.len), len: holding.len.as_const() });
+    let along = Along::Team { thread, threads, first, step, lanes: way.lanes, held: part };
+    let how_many = if way.holds && part.is_none() { Runs::Each } else { Runs::Fewest };
     rows(
         work,
         shape,
@@ -321,16 +325,50 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
         Dealt { kind: LoopKind::Team, start, end, beside, column },
     );
     let at_launch = way.holds && facts.row_memory == RowMemory::AtLaunch;
-    let row_memory = if at_launch { bytes(shape, held, way) } else { DimExpr::constant(0) };
-    let when = conditions(work, facts, shape, way, held);
+    let row_memory = if at_launch { holding.bytes(way) } else { DimExpr::constant(0) };
+    let when = conditions(work, facts, shape, way, &holding);
     let mut scheduled = scheduled(shape, body, when);
     scheduled.space.grain = way.beside;
-    Scheduled { row_memory, common: way.common, ..scheduled }
+    let left = || scheduled.space.rows.clone() * (product(shape.line()) - holding.len.clone());
+    let unheld = part.map(|part| Unheld { first: part.end, elements: left() });
+    Scheduled { row_memory, common: way.common, unheld, ..scheduled }
 }
 
-/// Bytes of held values of the rows of a team.
-fn bytes(shape: &Shape, held: &[Held], way: &Way) -> DimExpr {
-    shape.len() * DimExpr::constant(places(held) * 4 * i64::from(way.beside))
+/// What a team holds of each row.
+struct Holding {
+    values: Vec<Held>,
+    /// Of how many elements, the first.
+    len: DimExpr,
+    /// Whether a row may have more.
+    is_part: bool,
+}
+
+impl Holding {
+    fn new(
+        (work, facts): (&Work<'_>, &TargetFacts),
+        shape: &Shape,
+        body: &Body<'_>,
+        way: &Way,
+        held: &[Held],
+    ) -> Holding {
+        let whole = Holding { values: held.to_vec(), len: shape.len(), is_part: false };
+        let Some(most) = way.team.held_max.filter(|_| way.holds) else { return whole };
+        // What needs a run along the row before it has to be made again of the other elements anyway, and is in the last run.
+        let first: Vec<NodeId> =
+            held.iter().map(|held| held.id).filter(|&id| !body.is_made_of_rows(id)).collect();
+        if first.is_empty() {
+            return whole;
+        }
+        let values = in_places(work, facts, first);
+        let at_once = i64::from(way.team.threads) * i64::from(way.lanes);
+        let most = most / (4 * places(&values)) / at_once * at_once;
+        Holding { values, len: whole.len.min(DimExpr::constant(most)), is_part: true }
+    }
+
+    /// Bytes for the rows of a team.
+    fn bytes(&self, way: &Way) -> DimExpr {
+        self.len.clone() * DimExpr::constant(places(&self.values) * 4 * i64::from(way.beside))
+    }
 }
 
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
@@ -345,7 +383,7 @@ fn conditions(
     facts: &TargetFacts,
     shape: &Shape,
     way: &Way,
-    held: &[Held],
+    holding: &Holding,
 ) -> Vec<Condition> {
     let mut when = width_conditions(work, facts, way.index);
     if way.lanes > 1 {
@@ -356,11 +394,11 @@ fn conditions(
     }
     match facts.row_memory {
         RowMemory::AtLaunch if way.holds => {
-            let bytes = bytes(shape, held, way) * DimExpr::constant(way.team.per_block.into());
+            let bytes = holding.bytes(way) * DimExpr::constant(way.team.per_block.into());
             when.push(Condition::Shares(bytes + DimExpr::constant(fold_bytes(way))));
         }
         RowMemory::Fixed(elements) if way.holds => {
-            when.push(Condition::AtMost(bytes(shape, held, way), 4 * i64::from(elements)));
+            when.push(Condition::AtMost(holding.bytes(way), 4 * i64::from(elements)));
         }
         RowMemory::AtLaunch | RowMemory::Fixed(_) | RowMemory::Scratch => {}
     }
@@ -379,7 +417,11 @@ fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<Held>
     if !shape.is_line() || !work.group.unrolled.is_empty() {
         return vec![];
     }
-    let held = held(work, facts);
+    in_places(work, facts, held(work, facts))
+}
+
+/// Values that are kept, each in a place.
+fn in_places(work: &Work<'_>, facts: &TargetFacts, held: Vec<NodeId>) -> Vec<Held> {
     let places = match facts.row_memory {
         RowMemory::Scratch => (0..held.len()).collect(),
         RowMemory::AtLaunch | RowMemory::Fixed(_) => held::places(work, &held),
@@ -394,20 +436,14 @@ fn places(held: &[Held]) -> i64 {
 }
 
 /// Gives each of these values a part of the memory for rows, where those of rows whose threads take turns do so, too.
-fn hold(
-    facts: &TargetFacts,
-    shape: &Shape,
-    body: &mut Body<'_>,
-    way: &Way,
-    (held, column): (&[Held], Option<Value>),
-) {
+fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, column: Option<Value>) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
         RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
         RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
     let memory = body.share(Shared { dtype: DType::F32, len });
-    let (cols, beside) = (body.extent(&shape.len()), i64::from(way.beside));
+    let (cols, beside) = (body.extent(&holding.len), i64::from(way.beside));
     let mut top = body.top();
     let mut slot = top.bind(INDEX, Expr::TeamSlot);
     let turn = column.filter(|_| !way.shares_warp());
@@ -416,9 +452,9 @@ fn hold(
         slot = top.apply(Op::Mul, &[slot, rows]);
         slot = top.apply(Op::Add, &[slot, column]);
     }
-    let count = top.index(places(held));
+    let count = top.index(places(&holding.values));
     let before = top.apply(Op::Mul, &[slot, count]);
-    for &Held { id, place } in held {
+    for &Held { id, place } in &holding.values {
         let mut top = body.top();
         let number = top.index(place);
         let place = top.apply(Op::Add, &[before, number]);
@@ -483,5 +519,5 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
         let is_owned = known || shape.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
-    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false }
+    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false, unheld: None }
 }

@@ -159,7 +159,13 @@ impl Emitter<'_> {
     pub(super) fn load(&mut self, d: &[Register], dtype: DType, at: &At, mask: &[Register]) {
         let ty = Type { dtype, lanes: Lanes::Const(d.len() as u8) };
         let places = self.places(ty, at);
-        let cached = if self.kernel.buffer(at.buffer).access == Access::Read { ".nc" } else { "" };
+        let is_constant = self.kernel.buffer(at.buffer).access == Access::Read;
+        let cached = match (self.reads_once, is_constant) {
+            (true, true) => ".cs.nc",
+            (true, false) => ".cs",
+            (false, true) => ".nc",
+            (false, false) => "",
+        };
         let t = self.memory(at, dtype);
         let guard = |lane: usize| {
             let predicate = mask.get(lane).or(mask.first());
