@@ -33,6 +33,7 @@ fuse! {
     pub(crate) fn layer_norm_of(x: f32[N, D], g: f32[D], b: f32[D]) -> f32[N, D] { layer_norm(x, D) * g + b }
     pub(crate) fn rms_norm_of(x: f32[N, D], g: f32[D]) -> f32[N, D] { rms_norm(x, D) * g }
     pub(crate) fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
+    pub(crate) fn losses_of(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }
     pub(crate) fn column_sums(x: f32[N, D]) -> f32[D] { sum(x, N) }
     pub(crate) fn sgd(p: &mut f32[N], g: f32[N], lr: f32) { p -= lr * g; }
 }
@@ -71,7 +72,7 @@ impl Work {
 /// Makes a kernel's arguments, of about as many elements.
 type Make = fn(&Device, usize) -> Result<Work>;
 
-const WORKS: [(&str, Make); 38] = [
+const WORKS: [(&str, Make); 42] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
@@ -150,7 +151,11 @@ const WORKS: [(&str, Make); 38] = [
     ("softmax_1001", softmax_rows::<1001>),
     ("softmax_4097", softmax_rows::<4097>),
     ("softmax_50257", softmax_rows::<50_257>),
+    ("losses_1001", losses_of_rows::<1001>),
+    ("losses_32000", losses_of_rows::<32_000>),
+    ("losses_50257", losses_of_rows::<50_257>),
     ("sum_64", sum_of_rows::<64>),
+    ("sum_1001", sum_of_rows::<1001>),
     ("sum_1024", sum_of_rows::<1024>),
     ("sum_4096", sum_of_rows::<4096>),
     ("sum_16384", sum_of_rows::<16_384>),
@@ -184,6 +189,16 @@ fn rms_norm_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> 
     let bytes = rms_norm_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
     let name = format!("RMS norm of {WIDTH}");
     Work::new(name, bytes, device, shape, move |out| rms_norm_of::into(out, &x, &g))
+}
+
+fn losses_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
+    let shape = rows::<WIDTH>(n);
+    let x = numbers(device, 1, shape)?;
+    let class =
+        Tensor::from_vec(device, (0..shape[0]).map(|i| (i * 7919 % WIDTH) as i32).collect(), shape[0])?;
+    let bytes = losses_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let name = format!("cross-entropy of {WIDTH}");
+    Work::new(name, bytes, device, shape[0], move |out| losses_of::into(out, &x, &class))
 }
 
 fn sum_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {

@@ -272,15 +272,15 @@ fn partial_results_are_temporaries_of_the_step() {
     }
 }
 
-/// Whole vectors where rows are made of them, and wide positions where a tensor needs them.
+/// Whole vectors where rows are made of them, else as many elements apart, and wide positions where a tensor needs them.
 #[test]
 fn variants_of_parts() {
     let plan = plan("pub fn f(x: f32[N]) -> f32[] { sum(x) }", Target::Ptx);
     let first = |n| variant(&plan, &[n]).launches[0].kernel.to_string();
     assert_eq!(first(1 << 20), "fuse_f_0_parts_t256_v4");
-    assert_eq!(first(MILLION), "fuse_f_0_parts_t256");
+    assert_eq!(first(MILLION), "fuse_f_0_parts_t256_x4");
     assert_eq!(first(1 << 31), "fuse_f_0_parts_t256_v4_wide");
-    assert_eq!(first((1 << 31) + 1), "fuse_f_0_parts_t256_wide");
+    assert_eq!(first((1 << 31) + 1), "fuse_f_0_parts_t256_x4_wide");
     let asks = |variant: &Variant<KernelCode>| {
         variant.when.iter().any(|one| matches!(one, Condition::AtLeast(_, least) if *least == (1 << 15) + 1))
     };

@@ -580,8 +580,8 @@ fn a_cross_entropy_of_long_rows_reads_each_logit_once() {
     if let Some(total) = total {
         let (bytes, parts) = (8 * UNHELD as u64, UNHELD.div_ceil(PART) as u64);
         let found = ["launches", "loaded", "stored"].map(|key| number(&total, key));
-        // Three numbers of each part of two rows, one of which is read again; and each thread reads the class.
-        let again = 2 * (4 * 4 * parts + 256 * 4 * (parts + 1));
+        // Three numbers of each part of two rows, one of which is read again; and each thread reads the class and its logit.
+        let again = 2 * (4 * 4 * parts + 256 * 4 * (parts + 2));
         assert_eq!(found, [2, bytes + again, 2 * (12 * parts + 4)]);
         let told = told(losses::report(), &[("N", 2), ("D", UNHELD)]);
         assert_eq!(told, Ok([2, bytes + 2 * (28 * parts + 12)]));

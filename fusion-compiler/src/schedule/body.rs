@@ -30,6 +30,8 @@ pub(super) struct Place {
     pub(super) coordinates: Vec<Value>,
     /// Elements at a time, along the innermost dim.
     pub(super) lanes: Lanes,
+    /// Whether they do not lie side by side: coordinates along that dim, and numbers in a row, are of each lane.
+    pub(super) apart: bool,
     /// The number of the first lane's element in its row, where lanes run along one.
     pub(super) in_row: Option<Value>,
 }
@@ -528,7 +530,9 @@ impl<'w> Body<'w> {
         let at = self.position(buffer, self.base(level), (&point.1, ty.lanes), place);
         let within = self.moves.within(&point.1);
         let mut within: Vec<Value> = within.iter().map(|point| self.values[point].1).collect();
-        within.extend(self.is_there.filter(|_| level == Level::Inner));
+        // What all lanes have in common is there, as the first of them is.
+        let masks = |&is_there: &Value| per_lane || self.kernel.ty(is_there).lanes == Lanes::ONE;
+        within.extend(self.is_there.filter(|_| level == Level::Inner).filter(masks));
         let mask = within.into_iter().reduce(|all, one| self.at(level).apply(Op::And, &[all, one]));
         let read = mask.map_or(Expr::Load(at), |mask| Expr::LoadWhere(at, mask));
         self.at(level).bind(ty, read)

@@ -312,7 +312,7 @@ fn on_gpu(
     let (step, element) = (body.top().index(lanes.into()), body.top().declare(INDEX));
     let rows = body.decode_dims(element, shape.rows);
     let lanes_of = Lanes::Const(lanes);
-    let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, in_row: None };
+    let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, apart: false, in_row: None };
     let part = PartSteps::new(&mut body, shape, &rows);
     for run in runs(work, Runs::Fewest) {
         in_registers(work, &mut body, &run.elements(work), &row);
@@ -410,7 +410,7 @@ fn place(
 ) -> (Vec<Value>, Place) {
     let vars: Vec<Value> = shape.cols().iter().map(|_| body.top().declare(INDEX)).collect();
     let coordinates = rows.iter().chain(&vars).copied().collect();
-    (vars, Place { element, coordinates, lanes, in_row: None })
+    (vars, Place { element, coordinates, lanes, apart: false, in_row: None })
 }
 
 /// What is stored.

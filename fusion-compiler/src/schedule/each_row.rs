@@ -111,7 +111,13 @@ fn of_one_row(
             None => body.item().body.extend(stores),
         }
     }
-    let place = Place { element: row, coordinates: coordinates.clone(), lanes: Lanes::ONE, in_row: None };
+    let place = Place {
+        element: row,
+        coordinates: coordinates.clone(),
+        lanes: Lanes::ONE,
+        apart: false,
+        in_row: None,
+    };
     store_of_row(work, body, (&place, is_there), along);
     body.take().0
 }

@@ -7,6 +7,7 @@ use smallvec::smallvec;
 
 use super::Work;
 use super::body::{Body, Level, Place};
+use super::pointwise::lane_index;
 use super::position::Range;
 use super::runs::{Exponentials, Monoid, Run, combined, folded_at_once, identity};
 use super::space::{SpaceDim, product};
@@ -31,8 +32,10 @@ pub(super) enum Along {
         first: Value,
         /// Elements from one that it takes to the next.
         step: Value,
-        /// Elements at a time.
+        /// Elements at a time, side by side …
         lanes: u8,
+        /// … or each as far from the next as there are threads.
+        apart: bool,
         /// Those that are held, where that may not be all of a row.
         held: Option<HeldPart>,
     },
@@ -50,9 +53,9 @@ impl Along {
     /// The same from the start of a part on.
     pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> Along {
         match (*self, range) {
-            (Along::Team { thread, threads, first, step, lanes, held }, Some(range)) => {
+            (Along::Team { thread, threads, first, step, lanes, apart, held }, Some(range)) => {
                 let first = body.item().apply(Op::Add, &[range.start, first]);
-                Along::Team { thread, threads, first, step, lanes, held }
+                Along::Team { thread, threads, first, step, lanes, apart, held }
             }
             (along @ (Along::Team { .. } | Along::Vector), _) => along,
         }
@@ -63,7 +66,7 @@ impl Along {
         match *self {
             Along::Team { thread, threads, .. } => {
                 let step = body.top().index(i64::from(threads));
-                Along::Team { thread, threads, first: thread, step, lanes: 1, held: None }
+                Along::Team { thread, threads, first: thread, step, lanes: 1, apart: false, held: None }
             }
             Along::Vector => Along::Vector,
         }
@@ -110,7 +113,13 @@ struct Visit {
 impl Pass<'_> {
     /// What is combined of all elements.
     pub(super) fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
-        let visits = self.visits(body, |pass, body, place| pass.run.terms_at(pass.work, body, place));
+        let visits = self.visits(body, |pass, body, place| {
+            let terms = pass.run.terms_at(pass.work, body, place);
+            match body.is_there {
+                Some(is_there) => pass.run.where_there(pass.work, &mut body.inner(), terms, is_there),
+                None => terms,
+            }
+        });
         let parts = self.run.reduces(self.work);
         // What the lanes of a vector loop make together is one value, and so are the largest and the sum of a thread.
         let lanes = match self.along {
@@ -165,6 +174,11 @@ impl Pass<'_> {
         self.range.filter(|_| self.outer().is_empty())
     }
 
+    /// Past the last element of the line, or of the part of it.
+    fn end(&self, body: &mut Body<'_>) -> Value {
+        self.range_of_line().map_or_else(|| body.extent(&product(self.line())), |range| range.end)
+    }
+
     fn lanes(&self) -> Lanes {
         match self.along {
             Along::Vector => Lanes::Loop,
@@ -204,10 +218,22 @@ impl Pass<'_> {
             Along::Vector => self.range_of_line().map_or_else(|| body.top().index(0), |range| range.start),
             Along::Team { .. } => body.top().declare(INDEX),
         };
-        let in_line = body.decoded(Level::Inner, first, self.line());
+        let (mut number, mut apart) = (first, false);
+        if let Along::Team { apart: true, threads, .. } = *self.along {
+            apart = true;
+            let (lane, distance) = (lane_index(body, self.lanes()), body.top().index(threads.into()));
+            let end = self.end(body);
+            let mut b = body.inner();
+            let ahead = b.apply(Op::Mul, &[lane, distance]);
+            number = b.apply(Op::Add, &[first, ahead]);
+            body.is_there = Some(b.apply(Op::Lt, &[number, end]));
+        }
+        let in_line = body.decoded(Level::Inner, number, self.line());
         let coordinates = self.coordinates.iter().chain(&counters).chain(&in_line).copied().collect();
-        let place = Place { element: self.row, coordinates, lanes: self.lanes(), in_row: Some(first) };
+        let place =
+            Place { element: self.row, coordinates, lanes: self.lanes(), apart, in_row: Some(number) };
         let terms = make(self, body, &place);
+        body.is_there = None;
         Visit { over, counters, first, body: body.take_inner(), terms }
     }
 
@@ -244,8 +270,7 @@ impl Pass<'_> {
 
     /// The loop over the elements of the line, and what it makes of `starts`.
     fn along_line(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
-        let range = self.range_of_line();
-        let end = range.map_or_else(|| body.extent(&product(self.line())), |range| range.end);
+        let (range, end) = (self.range_of_line(), self.end(body));
         match *self.along {
             Along::Team { threads, first, step, lanes, .. } => {
                 let at_once = i64::from(threads) * i64::from(lanes);

@@ -71,7 +71,8 @@ impl Pass<'_> {
         let node = self.work.graph.node(sum);
         let zero = body.top().index(0);
         let outside = [self.coordinates, &[zero]].concat();
-        let row = Place { element: self.row, coordinates: outside, lanes: Lanes::ONE, in_row: None };
+        let row =
+            Place { element: self.row, coordinates: outside, lanes: Lanes::ONE, apart: false, in_row: None };
         let number = body.value(place, &vec![], &row);
         let (start, end) = match self.range {
             Some(range) => (range.start, range.end),
@@ -86,7 +87,8 @@ impl Pass<'_> {
         let at = is_there.map_or(at, |is_there| b.apply(Op::Select, &[is_there, at, start]));
 
         let coordinates = [self.coordinates, &[at]].concat();
-        let there = Place { element: self.row, coordinates, lanes: Lanes::ONE, in_row: Some(at) };
+        let there =
+            Place { element: self.row, coordinates, lanes: Lanes::ONE, apart: false, in_row: Some(at) };
         body.is_there = is_there;
         let term = body.value(node.args[0], &vec![], &there);
         body.is_there = None;

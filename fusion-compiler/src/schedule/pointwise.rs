@@ -137,7 +137,13 @@ fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
 /// The work on `lanes` elements, of which this is the first.
 fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
     let coordinates = body.decode(element);
-    let place = Place { element, coordinates: coordinates.clone(), lanes: Lanes::Const(lanes), in_row: None };
+    let place = Place {
+        element,
+        coordinates: coordinates.clone(),
+        lanes: Lanes::Const(lanes),
+        apart: false,
+        in_row: None,
+    };
     body.each_portion(&coordinates, |body| {
         body.compute(&place);
         let (mut stmts, inner) = body.take();
@@ -205,7 +211,7 @@ struct Run {
 /// A vector loop over a run.
 fn of_run(body: &mut Body<'_>, Run { element, mut coordinates, col, len }: Run) -> Vec<Stmt> {
     coordinates.push(col);
-    body.compute(&Place { element, coordinates, lanes: Lanes::Loop, in_row: None });
+    body.compute(&Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None });
     let (mut inside, inner) = body.take();
     inside.push(Stmt::Vector { len, body: inner, folds: vec![] });
     inside

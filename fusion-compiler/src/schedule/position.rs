@@ -98,7 +98,8 @@ impl Body<'_> {
         let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
         let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
         let first = place.coordinates[dim];
-        let of_lane = level == Level::Inner && place.lanes != Lanes::ONE && dim == self.vector;
+        let of_lane =
+            level == Level::Inner && place.lanes != Lanes::ONE && !place.apart && dim == self.vector;
         let lane = of_lane.then(|| lane_index(self, place.lanes));
         if self.dims[dim].axes.len() > 1 {
             let each = self.dims[dim].each(self.work.graph, axis);
@@ -228,7 +229,7 @@ impl Body<'_> {
         }
         let index = self.rebase(buffer, level, index);
         let index = ahead.map_or(index, |ahead| self.inner().apply(Op::Add, &[index, ahead]));
-        self.lanes(buffer, index, along.filter(|_| place.lanes != Lanes::ONE), lanes)
+        self.lanes(buffer, index, along.filter(|_| place.lanes != Lanes::ONE && !place.apart), lanes)
     }
 
     /// The elements of `lanes` from those of the first, or from all, and the distance from one to the next.

@@ -11,9 +11,9 @@ use super::each_row::{Dealt, rows};
 use super::held::{self, held};
 use super::hold::Hold;
 use super::pass::{Along, HeldPart, INDEX};
-use super::runs::Runs;
+use super::runs::{self, Runs};
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
-use super::{Schedule, Scheduled, Unheld, Work};
+use super::{Operand, Schedule, Scheduled, Unheld, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -35,6 +35,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
                 several: !work.group.order.is_empty(),
                 cut: work.has_portions(),
                 holds: !held.is_empty(),
+                apart: may_be_apart(work, &shape),
                 widths: &widths(work, facts),
             };
             let pairs = rows.widths.iter().flat_map(|&index| [(index, most), (index, 1)]);
@@ -64,8 +65,15 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
     let Some(team) = block(facts) else { return vec![] };
     let held = held_values(work, facts, &shape);
-    let way =
-        |(beside, holds)| Way { index: IndexWidth::Bits32, lanes: 1, team, beside, holds, common: true };
+    let way = |(beside, holds)| Way {
+        index: IndexWidth::Bits32,
+        lanes: 1,
+        apart: false,
+        team,
+        beside,
+        holds,
+        common: true,
+    };
     let ways = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
     let ways = ways.into_iter().filter(|(_, holds)| !holds || !held.is_empty()).map(way);
     let scheduled = ways.map(|way| {
@@ -89,6 +97,8 @@ struct Rows<'r> {
     cut: bool,
     /// Whether elements are needed again.
     holds: bool,
+    /// Whether lanes may be apart.
+    apart: bool,
     /// Of positions, in order of preference.
     widths: &'r [IndexWidth],
 }
@@ -98,9 +108,10 @@ struct Rows<'r> {
 /// positions may as well be wide, as those may be of devices on which no team can hold a part; and the only row, which is not cut
 /// into parts, is a launch's latency to the largest team, held or not.
 fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
-    let way = |team: Team, holds| {
+    let way = |team: Team, holds: bool| {
         let beside = if rows.cut { 1 } else { team.rows };
-        Way { index, lanes, team, beside, holds, common: lanes > 1 }
+        let (lanes, apart) = apart(facts, lanes, rows.apart && !holds);
+        Way { index, lanes, apart, team, beside, holds, common: lanes > 1 && !apart }
     };
     let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
     if !rows.several {
@@ -108,14 +119,34 @@ fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8
     }
     let fits = |team: &Team| match (index, rows.holds) {
         (IndexWidth::Bits64, _) => false,
-        (IndexWidth::Bits32, false) => team.threads < block.threads && (lanes > 1 || team.of_scalars),
+        (IndexWidth::Bits32, false) => {
+            team.threads < block.threads && (lanes > 1 || rows.apart || team.of_scalars)
+        }
         (IndexWidth::Bits32, true) => lanes > 1 || team.of_scalars,
     };
     let teams = facts.teams.iter().copied().filter(fits).map(|team| way(team, rows.holds));
     let is_widest = rows.widths.last() == Some(&index);
     let holds_part = rows.holds && last.held_max.is_some();
-    let rest = (is_widest || lanes > 1 && !holds_part).then(|| Way { common: false, ..way(block, false) });
+    let has_rest = is_widest || !rows.holds || lanes > 1 && !holds_part;
+    let rest = has_rest.then(|| Way { common: false, ..way(block, false) });
     teams.chain(rest).collect()
+}
+
+/// Whether lanes may be apart, so that a thread reads several elements of a row at a time that is no vectors: where nothing is
+/// written of them, and they differ in one coordinate alone.
+fn may_be_apart(work: &Work<'_>, shape: &Shape) -> bool {
+    let writes = |operand: &Operand| operand.access == Access::ReadWrite;
+    let of_elements = |store: &Store| work.group.is_of_elements(store);
+    let only_read = !work.operands.iter().any(writes) && !work.group.stores.iter().any(of_elements);
+    only_read && !work.has_portions() && shape.line == 1
+}
+
+/// Elements that a thread takes at a time where these many lie side by side, and whether they are apart.
+fn apart(facts: &TargetFacts, lanes: u8, may_be: bool) -> (u8, bool) {
+    match facts.vector {
+        Vectors::Lanes(most) if lanes == 1 && may_be => (most, true),
+        Vectors::Lanes(_) | Vectors::Loops(_) => (lanes, false),
+    }
 }
 
 /// Rows that are parts of longer ones, of `len` elements of a line, or coordinates along the outermost dim of a row that is
@@ -132,14 +163,9 @@ pub(super) fn parts(
         Some(team) => {
             let held = held_values(work, facts, &shape);
             let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let scheduled = on_gpu(
-                work,
-                facts,
-                &shape,
-                &Way { index, lanes, team, beside: 1, holds, common: false },
-                &held,
-            );
-            Scheduled { when: vec![], ..scheduled }
+            let (lanes, apart) = apart(facts, lanes, !holds && may_be_apart(work, &shape));
+            let way = Way { index, lanes, apart, team, beside: 1, holds, common: false };
+            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &held) }
         }
     }
 }
@@ -156,7 +182,7 @@ pub(super) fn folded(
     match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let way = Way { index, lanes, team, beside: 1, holds: false, common: false };
+            let way = Way { index, lanes, apart: false, team, beside: 1, holds: false, common: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -171,7 +197,8 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
     let shape = Shape::new(work, facts);
     let Some(team) = block(facts) else { return vec![on_cpu(work, facts, &shape)] };
     let of = |beside| {
-        let way = Way { index: IndexWidth::Bits32, lanes: 1, team, beside, holds: false, common: false };
+        let index = IndexWidth::Bits32;
+        let way = Way { index, lanes: 1, apart: false, team, beside, holds: false, common: false };
         Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
     };
     let many = match (schedule, &shape.dims[..shape.rows]) {
@@ -264,6 +291,8 @@ impl Shape {
 struct Way {
     index: IndexWidth,
     lanes: u8,
+    /// Whether those are not side by side.
+    apart: bool,
     team: Team,
     /// Rows that a team has at a time.
     beside: u32,
@@ -281,7 +310,11 @@ impl Way {
 }
 
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[Held]) -> Scheduled {
-    let vector = if way.lanes > 1 { format!("_v{}", way.lanes) } else { String::new() };
+    let vector = match way.lanes {
+        1 => String::new(),
+        lanes if way.apart => format!("_x{lanes}"),
+        lanes => format!("_v{lanes}"),
+    };
     let wide = if way.index == IndexWidth::Bits64 { "_wide" } else { "" };
     let holds = if way.holds { "_held" } else { "" };
     let beside = if way.beside > 1 { format!("x{}", way.beside) } else { String::new() };
@@ -307,7 +340,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
         }
     };
     let mut top = body.top();
-    let first = top.apply(Op::Mul, &[thread, lanes]);
+    let first = if way.apart { thread } else { top.apply(Op::Mul, &[thread, lanes]) };
     let step = top.index(i64::from(threads) * i64::from(way.lanes));
     let holding = Holding::new((work, facts), shape, &body, way, held);
     if way.holds {
@@ -315,7 +348,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     }
     let part =
         holding.is_part.then(|| HeldPart { end: body.extent(&holding.len), len: holding.len.as_const() });
-    let along = Along::Team { thread, threads, first, step, lanes: way.lanes, held: part };
+    let along = Along::Team { thread, threads, first, step, lanes: way.lanes, apart: way.apart, held: part };
     let how_many = if way.holds && part.is_none() { Runs::Each } else { Runs::Fewest };
     rows(
         work,
@@ -386,7 +419,7 @@ fn conditions(
     holding: &Holding,
 ) -> Vec<Condition> {
     let mut when = width_conditions(work, facts, way.index);
-    if way.lanes > 1 {
+    if way.lanes > 1 && !way.apart {
         when.push(Condition::Divides(shape.innermost().extent.clone(), i64::from(way.lanes)));
     }
     if way.team.row_max < i64::MAX {
@@ -414,7 +447,12 @@ struct Held {
 
 /// What is kept of each element, if rows are a line.
 fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<Held> {
-    if !shape.is_line() || !work.group.unrolled.is_empty() {
+    // What one run is enough for needs nothing again, but on the CPU, where an exponential costs more than its cache.
+    let of_elements = |store: &Store| work.group.is_of_elements(store);
+    let is_run_once =
+        || !work.group.stores.iter().any(of_elements) && runs::runs(work, Runs::Fewest).len() < 2;
+    let holds = shape.is_line() && work.group.unrolled.is_empty();
+    if !holds || facts.row_memory != RowMemory::Scratch && is_run_once() {
         return vec![];
     }
     in_places(work, facts, held(work, facts))

@@ -74,6 +74,23 @@ impl Run {
         self.terms(work).map(|term| body.term(term, place)).collect()
     }
 
+    /// These terms where there are elements, and elsewhere what changes nothing.
+    pub(super) fn where_there(
+        &self,
+        work: &Work<'_>,
+        b: &mut Builder<'_>,
+        mut terms: Vec<Values>,
+        is_there: Value,
+    ) -> Vec<Values> {
+        let alone = self.alone.iter().map(|&id| (reduce_of(work, id), work.graph.node(id).dtype));
+        let of_terms = alone.chain(self.pairs.iter().map(|pair| pair.reduces(work)[0]));
+        for (term, part) in terms.iter_mut().zip(of_terms) {
+            let nothing = identity(b, part, b.ty(is_there).lanes);
+            term.iter_mut().for_each(|value| *value = b.apply(Op::Select, &[is_there, *value, nothing]));
+        }
+        terms
+    }
+
     /// How the parts of what is so far are combined, in the order of `made`.
     pub(super) fn reduces(&self, work: &Work<'_>) -> Vec<Monoid> {
         let alone = self.alone.iter().map(|&id| (reduce_of(work, id), work.graph.node(id).dtype));

@@ -39,7 +39,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Sch
     let len = b.apply(Op::Min, &[left, grain]);
     let mut rows = body.decode_dims(row, shape.rows - 1);
     rows.push(first);
-    let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, in_row: None };
+    let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, apart: false, in_row: None };
     let part = PartSteps::new(&mut body, shape, &row.coordinates);
     let mut block = Block { work, shape, part, row, len, kept: BTreeSet::new(), zero };
     runs(work, Runs::Each).iter().for_each(|run| block.combine(&mut body, run));
