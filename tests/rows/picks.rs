@@ -6,6 +6,10 @@ use crate::devices::on_devices;
 
 fuse! {
     pub(crate) fn picked(x: f32[N, D], k: i32[N]) -> f32[N] { sum(if index(D) == k { x } else { 0.0 }, D) }
+    #[fuse(off)]
+    pub(crate) fn picked_by_itself(x: f32[N, D], k: i32[N]) -> f32[N] {
+        sum(if index(D) == k { x } else { 0.0 }, D)
+    }
     // Beside what needs all elements, the place said first, of narrow ones, and of whole numbers.
     pub(crate) fn beside(x: bf16[N, D], y: i32[N, D], k: u32[N]) -> (f32[N], f32[N], i32[N]) {
         let k = k as i32 - 1;
@@ -72,6 +76,7 @@ fn one_element_is_all_of_such_a_sum() {
             };
             let expected: Vec<f32> = (0..rows).map(of_row).collect();
             assert_eq!(picked(&there, &k_there)?.to_vec()?, expected, "{what}");
+            assert_eq!(picked_by_itself(&there, &k_there)?.to_vec()?, expected, "{what}, by itself");
             let (_, made_of) = made(&there, &k_there)?;
             for (row, made) in made_of.to_vec()?.into_iter().enumerate() {
                 let exact = if is_there(row) { (0.1 * f64::from(expected[row])).exp() } else { 0.0 };

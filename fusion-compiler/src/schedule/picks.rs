@@ -6,6 +6,7 @@
 use super::Work;
 use super::body::{Body, Place};
 use super::pass::{Along, Pass};
+use crate::fuse::Load;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{Lanes, Value};
@@ -37,8 +38,13 @@ fn pick(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<P
         (node.kind == NodeKind::Apply(op)).then_some(node.args.as_slice())
     };
     let node = graph.node(sum);
+    // What another kernel has computed is read as it is.
+    let is_computed = |id: NodeId| !work.loads.contains_key(&Load::Stored(id));
     let is_sum = matches!(&node.kind, NodeKind::Reduce(Reduce::Sum, axes) if axes.iter().eq([axis]));
-    let &[condition, x, other] = applied(node.args[0], Op::Select).filter(|_| is_sum)? else { return None };
+    let is_choice = is_sum && is_computed(node.args[0]);
+    let &[condition, x, other] = applied(node.args[0], Op::Select).filter(|_| is_choice)? else {
+        return None;
+    };
     let is_zero = match graph.node(other).kind {
         NodeKind::Literal(Const::Float(x)) => x == 0.0 && x.is_sign_positive(),
         NodeKind::Literal(Const::Int(x)) => x == 0,
@@ -52,7 +58,7 @@ fn pick(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<P
         | NodeKind::Reduce(..)
         | NodeKind::At(_) => false,
     };
-    let &[left, right] = applied(condition, Op::Eq)? else { return None };
+    let &[left, right] = applied(condition, Op::Eq).filter(|_| is_computed(condition))? else { return None };
     let is_coordinate = |id: NodeId| graph.node(id).kind == NodeKind::Coord(axis);
     let place = if is_coordinate(left) { right } else { left };
     let is_place = is_coordinate(left) != is_coordinate(right)
