@@ -6,7 +6,7 @@
 use crate::assemble::{Elements, collect_terms, traffic};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::AxisSet;
+use crate::ir::graph::{AxisId, AxisSet};
 use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value};
 use crate::ir::plan::{BufferArg, Slot};
 use crate::schedule::{Schedule, Scratch, Unheld, Work, chosen};
@@ -55,16 +55,28 @@ pub(crate) fn bytes(
         let own = |(elements, _): &Amount| rows.iter().all(|axis| elements.axes.contains(axis));
         let repeated =
             |amount: Amount| std::iter::repeat_n(amount, if own(&amount) { times } else { times.min(1) });
-        if let Some(unheld) = unheld {
-            let again: usize = read.iter().filter(|amount| own(amount)).map(|(_, dtype)| dtype.size()).sum();
-            let again = again * rest.saturating_sub(times);
-            passed_on.push(unheld.elements.clone() * DimExpr::constant(again as i64));
+        let again = rest.saturating_sub(times);
+        for (elements, dtype) in read.iter().filter(|amount| again > 0 && own(amount)) {
+            let bytes = DimExpr::constant((again * dtype.size()) as i64);
+            passed_on.extend(unheld.map(|unheld| bytes * unheld_of(work, elements, unheld)));
         }
         amounts.extend(read.into_iter().flat_map(repeated));
         amounts.extend(stored.into_iter().filter(|_| written));
     }
     let tensors = collect_terms(work.graph, amounts.into_iter());
     passed_on.into_iter().fold(tensors, |sum, bytes| sum + bytes)
+}
+
+/// How many of the elements of rows are not held; of those that are read for a part of each row, no fewer.
+fn unheld_of(work: &Work<'_>, elements: &Elements, unheld: &Unheld) -> DimExpr {
+    let (graph, group) = (work.graph, work.group);
+    let extent = |axis| graph.extent_of(axis, elements.portion);
+    let (rows, along): (Vec<AxisId>, Vec<AxisId>) =
+        elements.axes.iter().partition(|axis| group.order.contains(axis));
+    let rows = rows.into_iter().fold(DimExpr::constant(1), |rows, axis| rows * extent(axis));
+    let is_whole = along.iter().all(|axis| group.cols.contains(axis));
+    let own = along.into_iter().fold(DimExpr::constant(1), |all, axis| all * extent(axis));
+    rows * if is_whole { unheld.each.clone() } else { own.min(unheld.each.clone()) }
 }
 
 /// The memory between kernels of the group that a slot stands for, if it does.

@@ -4,6 +4,7 @@
 mod devices;
 mod long;
 mod optimizers;
+mod unheld;
 
 use std::process::Command;
 
@@ -523,52 +524,6 @@ fn long_rows_are_read_once_by_a_cross_entropy() {
 
 /// Elements of a row that no block can hold, and that is too short to be worth three kernels.
 const UNHELD: usize = (1 << 16) - 8;
-
-/// Asserts how many of the elements of two rows a function of one kernel reads, all of every sector that it touches, as its
-/// report tells; it writes each, and reads `beside` others once for each row.
-fn check_unheld(
-    test: &str,
-    report: &Report,
-    (d, elements, beside): (usize, usize, usize),
-    call: fn(&Tensor<f32>) -> Result<()>,
-) {
-    let moved = measured(test, |device| call(&Tensor::full(device, 1.0, [2, d])?));
-    if let Some(moved) = moved {
-        let [read, beside, written] = [2 * elements, beside, 2 * d].map(|count| 4 * count as u64);
-        let loaded = read + 2 * beside;
-        assert_eq!(moved, [loaded, written, loaded / 32, written / 32], "{test}");
-        let extents = [("N", 2), ("D", d)];
-        assert_eq!(told(report.clone(), &extents), Ok([1, read + beside + written]), "{test}");
-        // A device that is not at hand is taken to hold as much.
-        let bound = report.clone().bind(&extents).map(|report| report.bytes());
-        assert_eq!(bound, Ok(Some(read + beside + written)), "{test}");
-    }
-}
-
-fn softmax_of_rows(x: &Tensor<f32>) -> Result<()> {
-    softmax_rows(x).map(|_| ())
-}
-
-/// Twice is what is not held: the largest and the sum of exponentials are found together.
-#[test]
-fn of_longer_rows_a_softmax_reads_the_rest_twice() {
-    let test = "of_longer_rows_a_softmax_reads_the_rest_twice";
-    check_unheld(test, &softmax_rows::report(), (1 << 15, HELD + 2 * ((1 << 15) - HELD), 0), softmax_of_rows);
-}
-
-#[test]
-fn of_the_longest_rows_a_softmax_reads_the_rest_twice() {
-    let test = "of_the_longest_rows_a_softmax_reads_the_rest_twice";
-    check_unheld(test, &softmax_rows::report(), (UNHELD, HELD + 2 * (UNHELD - HELD), 0), softmax_of_rows);
-}
-
-#[test]
-fn of_longer_rows_an_rms_norm_reads_the_rest_twice() {
-    let test = "of_longer_rows_an_rms_norm_reads_the_rest_twice";
-    check_unheld(test, &scaled::report(), (1 << 15, HELD + 2 * ((1 << 15) - HELD), 1 << 15), |x| {
-        scaled(x, &Tensor::full(x.device(), 2.0, [1 << 15])?).map(|_| ())
-    });
-}
 
 /// The class's logit, the largest and the sum of exponentials are found together: of each part, and then of each row.
 #[test]

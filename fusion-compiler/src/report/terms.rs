@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::ir::dim::{DimExpr, DimOp};
 
-/// What is multiplied: a dim by its number and name, or a quotient, after all dims, by its text.
+/// What is multiplied: a dim by its number and name, or the lesser of two or a quotient, after all dims, by its text.
 type Factor = (u16, String);
+
+const LESSER: u16 = QUOTIENT - 1;
+const QUOTIENT: u16 = u16::MAX;
 
 /// `Σ coefficient · Π factors`, by the factors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +61,7 @@ impl Terms {
             DimOp::Min => match (self.as_number(), right.as_number()) {
                 (Some(a), Some(b)) => Some(Terms::number(a.min(b))),
                 _ => {
-                    let factor = (u16::MAX, format!("min({}, {})", self.text(), right.text()));
+                    let factor = (LESSER, format!("min({}, {})", self.text(), right.text()));
                     Some(Terms(BTreeMap::from([(vec![factor], 1)])))
                 }
             },
@@ -101,7 +104,7 @@ impl Terms {
         let part =
             |terms: &Terms, alone: bool| if alone { terms.text() } else { format!("({})", terms.text()) };
         let (above, below) = (part(self, self.0.len() < 2), part(right, right.is_factor()));
-        let factor = (u16::MAX, format!("{open}{above}/{below}{close}"));
+        let factor = (QUOTIENT, format!("{open}{above}/{below}{close}"));
         Some(Terms(BTreeMap::from([(vec![factor], 1)])))
     }
 
@@ -134,8 +137,8 @@ impl Terms {
 
     /// The terms that have no quotient.
     pub(super) fn without_quotients(&self) -> Terms {
-        let is_dim = |factor: &Factor| factor.0 != u16::MAX;
-        let terms = self.0.iter().filter(|(factors, _)| factors.iter().all(is_dim));
+        let is_whole = |factor: &Factor| factor.0 != QUOTIENT;
+        let terms = self.0.iter().filter(|(factors, _)| factors.iter().all(is_whole));
         Terms(terms.map(|(factors, count)| (factors.clone(), *count)).collect())
     }
 
@@ -195,6 +198,9 @@ mod tests {
         assert_eq!(of(&parts, [None; 2]).text(), "4*D*⌈N/256⌉");
         assert_eq!(of(&parts, [Some(257), None]).text(), "8*D");
         assert_eq!(of(&(parts.clone() + n.clone()), [None; 2]).without_quotients().text(), "N");
+        let lesser = n.clone() * d.clone().min(number(24)) + n.clone().min(d.clone());
+        assert_eq!(of(&lesser, [None; 2]).without_quotients().text(), "N*min(D, 24) + min(N, D)");
+        assert_eq!(of(&lesser, [Some(2), Some(30)]).text(), "50");
         assert_eq!(
             of(&(n.clone() + number(1)).floor_div(d.clone() * number(2)), [None; 2]).text(),
             "⌊(N + 1)/(2*D)⌋"

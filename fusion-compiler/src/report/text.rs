@@ -160,8 +160,8 @@ impl Report {
     /// An amount without its quotients, if it is too long with them.
     fn short(&self, amount: &DimExpr) -> (Option<String>, Shown) {
         let whole = self.amount(amount);
-        match self.terms(amount).map(|terms| terms.without_quotients()) {
-            Some(short) if whole.chars().count() > FORMULA_MAX => {
+        match self.terms(amount).map(|terms| (terms.without_quotients(), terms)) {
+            Some((short, terms)) if whole.chars().count() > FORMULA_MAX && short != terms => {
                 let text = (short != Terms::default()).then(|| format!("{} bytes", short.text()));
                 (text, Shown::Part)
             }

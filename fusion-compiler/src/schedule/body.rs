@@ -548,7 +548,7 @@ impl<'w> Body<'w> {
 }
 
 /// The values that follow from what is combined along rows.
-fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {
+pub(super) fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {
     let mut found = FxHashSet::default();
     for &id in &work.group.nodes {
         let node = work.graph.node(id);

@@ -16,11 +16,12 @@ use crate::target::{RowMemory, TargetFacts};
 const OPERATIONS_MAX: usize = 8;
 
 /// The values of the elements of a row that are kept, because several runs along it need them and it costs too much to
-/// make them again: what is transcendental, what takes many operations, and what is read from far.
-pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
+/// make them again: what is transcendental, what takes many operations, and what is read from far. Of those that may be.
+pub(super) fn held_of(work: &Work<'_>, facts: &TargetFacts, may_be: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
     let mut held = BTreeSet::new();
     let runs = runs(work, &held);
-    let again = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1) && is_element(work, id);
+    let several = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1);
+    let again = |id: NodeId| several(id) && is_element(work, id) && may_be(id);
     let mut costly: BTreeSet<NodeId> = BTreeSet::new();
     for &id in work.group.nodes.iter().filter(|&&id| again(id)) {
         let node = work.graph.node(id);
@@ -40,9 +41,9 @@ pub(super) fn held(work: &Work<'_>, facts: &TargetFacts) -> Vec<NodeId> {
         }
     }
     if facts.row_memory != RowMemory::Scratch {
-        held.extend(joints(work, &held));
+        held.extend(joints(work, &held, may_be));
         let runs = self::runs(work, &held);
-        let far = |id: &NodeId| is_far(work, *id) && is_element(work, *id);
+        let far = |id: &NodeId| is_far(work, *id) && is_element(work, *id) && may_be(*id);
         let again = runs.iter().filter(|(id, runs)| far(id) && runs.len() > 1);
         held.extend(again.map(|(id, _)| *id).collect::<Vec<_>>());
     }
@@ -74,10 +75,11 @@ pub(super) fn places(work: &Work<'_>, held: &[NodeId]) -> Vec<usize> {
 
 /// The values that take the place of several that are read from far, because nothing else is made of those again: the sum of
 /// an input and its residual, say. The last such value of a row, so that the least is made of it again.
-fn joints(work: &Work<'_>, held: &BTreeSet<NodeId>) -> Vec<NodeId> {
+fn joints(work: &Work<'_>, held: &BTreeSet<NodeId>, may_be: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
     let (graph, group) = (work.graph, work.group);
     let runs = runs(work, held);
-    let again = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1) && is_element(work, id);
+    let several = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1);
+    let again = |id: NodeId| several(id) && is_element(work, id) && may_be(id);
     let mut joints: Vec<NodeId> = Vec::new();
     let mut joined: BTreeSet<NodeId> = BTreeSet::new();
     let candidates = group.nodes.iter().rev().filter(|&&id| again(id) && !is_reduced(work, id));

@@ -248,8 +248,8 @@ pub struct Scheduled {
 pub struct Unheld {
     /// The first of each row; what goes through those before ends with it.
     pub first: Value,
-    /// How many there are of all rows.
-    pub elements: DimExpr,
+    /// How many there are of each.
+    pub each: DimExpr,
 }
 
 impl Scheduled {

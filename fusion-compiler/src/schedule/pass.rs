@@ -275,16 +275,17 @@ impl Pass<'_> {
             Along::Team { threads, first, step, lanes, .. } => {
                 let at_once = i64::from(threads) * i64::from(lanes);
                 let len = product(self.line()).as_const().filter(|_| range.is_none());
-                let (start, end, len) = match visit.over {
-                    Over::All => (first, end, len),
-                    Over::Held(part) => (first, part.end, part.len),
+                let is_even = |len: &i64| len % at_once == 0;
+                let (start, end, even) = match visit.over {
+                    Over::All => (first, end, len.filter(is_even).map(|_| end)),
+                    Over::Held(part) => (first, part.end, part.len.filter(is_even).map(|_| part.end)),
                     Over::Rest(part) => {
+                        let rest = len.and_then(|len| Some(len - part.len?)).filter(is_even);
                         let start = body.top().apply(Op::Add, &[part.end, first]);
-                        (start, end, len.and_then(|len| Some(len - part.len?)))
+                        (start, end, rest.map(|rest| body.top().index(rest)))
                     }
                 };
                 let steps = Steps { var: visit.first, start, step, end };
-                let even = len.filter(|len| len % at_once == 0);
                 let (steps, ahead) = even.map_or((steps, vec![]), |len| of_team(body, steps, len));
                 // A team has so many threads that each has few steps.
                 let run = (self.work, self.run);
@@ -340,8 +341,8 @@ impl Pass<'_> {
 
 /// The same steps counted for all threads of a team together, which have equally many, and what finds a thread's element: of such
 /// a loop a compiler knows how often it runs.
-fn of_team(body: &mut Body<'_>, Steps { var, start, step, .. }: Steps, len: i64) -> (Steps, Vec<Stmt>) {
-    let (zero, end, first) = (body.top().index(0), body.top().index(len), body.top().declare(INDEX));
+fn of_team(body: &mut Body<'_>, Steps { var, start, step, .. }: Steps, end: Value) -> (Steps, Vec<Stmt>) {
+    let (zero, first) = (body.top().index(0), body.top().declare(INDEX));
     let ahead = vec![Stmt::Let(var, Expr::Apply(Op::Add, smallvec![first, start]))];
     (Steps { var: first, start: zero, step, end }, ahead)
 }

@@ -5,10 +5,10 @@
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
-use super::body::{Body, Level, Sight};
+use super::body::{Body, Level, Sight, of_rows};
 use super::cut::Cut;
 use super::each_row::{Dealt, rows};
-use super::held::{self, held};
+use super::held::{self, held_of};
 use super::hold::Hold;
 use super::pass::{Along, HeldPart, INDEX};
 use super::runs::{self, Runs};
@@ -342,7 +342,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let mut top = body.top();
     let first = if way.apart { thread } else { top.apply(Op::Mul, &[thread, lanes]) };
     let step = top.index(i64::from(threads) * i64::from(way.lanes));
-    let holding = Holding::new((work, facts), shape, &body, way, held);
+    let holding = Holding::new((work, facts), shape, way, held);
     if way.holds {
         hold(facts, &holding, &mut body, way, column);
     }
@@ -362,8 +362,8 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let when = conditions(work, facts, shape, way, &holding);
     let mut scheduled = scheduled(shape, body, when);
     scheduled.space.grain = way.beside;
-    let left = || scheduled.space.rows.clone() * (product(shape.line()) - holding.len.clone());
-    let unheld = part.map(|part| Unheld { first: part.end, elements: left() });
+    let left = || product(shape.line()) - holding.len.clone();
+    let unheld = part.map(|part| Unheld { first: part.end, each: left() });
     Scheduled { row_memory, common: way.common, unheld, ..scheduled }
 }
 
@@ -377,23 +377,17 @@ struct Holding {
 }
 
 impl Holding {
-    fn new(
-        (work, facts): (&Work<'_>, &TargetFacts),
-        shape: &Shape,
-        body: &Body<'_>,
-        way: &Way,
-        held: &[Held],
-    ) -> Holding {
+    fn new((work, facts): (&Work<'_>, &TargetFacts), shape: &Shape, way: &Way, held: &[Held]) -> Holding {
         let whole = Holding { values: held.to_vec(), len: shape.len(), is_part: false };
         let Some(most) = way.team.held_max.filter(|_| way.holds) else { return whole };
         // What needs a run along the row before it has to be made again of the other elements anyway, and is in the last run.
-        let first: Vec<NodeId> =
-            held.iter().map(|held| held.id).filter(|&id| !body.is_made_of_rows(id)).collect();
-        if first.is_empty() {
+        let later = of_rows(work);
+        let values = in_places(work, facts, held_of(work, facts, &|id| !later.contains(&id)));
+        if values.is_empty() {
             return whole;
         }
-        let values = in_places(work, facts, first);
-        let at_once = i64::from(way.team.threads) * i64::from(way.lanes);
+        // So that whole warps go through what is held.
+        let at_once = i64::from(WARP) * i64::from(way.lanes);
         let most = most / (4 * places(&values)) / at_once * at_once;
         Holding { values, len: whole.len.min(DimExpr::constant(most)), is_part: true }
     }
@@ -455,7 +449,7 @@ fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<Held>
     if !holds || facts.row_memory != RowMemory::Scratch && is_run_once() {
         return vec![];
     }
-    in_places(work, facts, held(work, facts))
+    in_places(work, facts, held_of(work, facts, &|_| true))
 }
 
 /// Values that are kept, each in a place.

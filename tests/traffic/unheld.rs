@@ -1,0 +1,129 @@
+//! Rows of which a block holds the first elements: what is read once, and what is read again.
+
+use fusion::prelude::*;
+
+use crate::{HELD, UNHELD, measured, scaled, softmax_rows, told};
+
+fuse! {
+    pub fn known(x: f32[N, D = 32_768]) -> f32[N, D] { softmax(x, D) }
+
+    pub fn known_and_held(x: f32[N, D = 24_576]) -> f32[N, D] { softmax(x, D) }
+
+    /// Both that are held, and what is not, are the same for all threads.
+    pub fn known_and_even(x: f32[N, D = 49_152]) -> f32[N, D] { layer_norm(x, D) }
+
+    pub fn of_portions(p: f32[B, D], a: f32[B: ..L, D], b: f32[B: L.., D]) -> f32[B, D] { softmax(p + a + b, D) }
+
+    /// What is an exponential of a mean is not held, but what it is made of.
+    pub fn of_exponentials(x: f32[N, D], y: f32[N, D]) -> f32[N, D] {
+        let e = exp(x - mean(y, D));
+        e / sum(e, D)
+    }
+}
+
+/// Asserts that a function is one kernel that reads so many elements and writes as many, all of every sector that it touches,
+/// and that its report tells so; and elements that it reads for each of two rows of which that tells once.
+fn check(
+    test: &str,
+    (report, extents): (Report, &[(&str, usize)]),
+    [read, written, beside]: [usize; 3],
+    call: impl FnOnce(&Device) -> Result<()>,
+) {
+    let test = &format!("unheld::{test}");
+    if let Some(moved) = measured(test, call) {
+        let [read, written, beside] = [read, written, beside].map(|count| 4 * count as u64);
+        let loaded = read + 2 * beside;
+        assert_eq!(moved, [loaded, written, loaded / 32, written / 32], "{test}");
+        assert_eq!(told(report.clone(), extents), Ok([1, read + beside + written]), "{test}");
+        // A device that is not at hand is taken to hold as much.
+        let bound = report.bind(extents).map(|report| report.bytes());
+        assert_eq!(bound, Ok(Some(read + beside + written)), "{test}");
+    }
+}
+
+/// What a function of two rows that goes through them so often reads, if a block holds so many elements.
+fn read(d: usize, held: usize, times: usize) -> usize {
+    2 * (held.min(d) + times * d.saturating_sub(held))
+}
+
+/// The largest and the sum of exponentials are found together, and then elements are made.
+#[test]
+fn a_softmax_reads_the_rest_twice() {
+    let d = 1 << 15;
+    let extents: &[(&str, usize)] = &[("N", 2), ("D", d)];
+    let sizes = [read(d, HELD, 2), 2 * d, 0];
+    check("a_softmax_reads_the_rest_twice", (softmax_rows::report(), extents), sizes, |device| {
+        softmax_rows(&Tensor::full(device, 1.0, [2, d])?).map(|_| ())
+    });
+}
+
+#[test]
+fn a_softmax_of_the_longest_rows_reads_the_rest_twice() {
+    let test = "a_softmax_of_the_longest_rows_reads_the_rest_twice";
+    let extents: &[(&str, usize)] = &[("N", 2), ("D", UNHELD)];
+    let sizes = [read(UNHELD, HELD, 2), 2 * UNHELD, 0];
+    check(test, (softmax_rows::report(), extents), sizes, |device| {
+        softmax_rows(&Tensor::full(device, 1.0, [2, UNHELD])?).map(|_| ())
+    });
+}
+
+#[test]
+fn an_rms_norm_reads_the_rest_twice() {
+    let d = 1 << 15;
+    let extents: &[(&str, usize)] = &[("N", 2), ("D", d)];
+    let sizes = [read(d, HELD, 2), 2 * d, d];
+    check("an_rms_norm_reads_the_rest_twice", (scaled::report(), extents), sizes, |device| {
+        scaled(&Tensor::full(device, 1.0, [2, d])?, &Tensor::full(device, 2.0, [d])?).map(|_| ())
+    });
+}
+
+#[test]
+fn a_known_length_changes_nothing() {
+    let (d, n) = (1 << 15, ("N", 2));
+    let sizes = [read(d, HELD, 2), 2 * d, 0];
+    check("a_known_length_changes_nothing", (known::report(), &[n]), sizes, |device| {
+        known(&Tensor::full(device, 1.0, [2, d])?).map(|_| ())
+    });
+}
+
+#[test]
+fn a_known_length_that_is_held_is_read_once() {
+    let sizes = [2 * HELD, 2 * HELD, 0];
+    let report = known_and_held::report();
+    check("a_known_length_that_is_held_is_read_once", (report, &[("N", 2)]), sizes, |device| {
+        known_and_held(&Tensor::full(device, 1.0, [2, HELD])?).map(|_| ())
+    });
+}
+
+/// The sum, the squares and the elements.
+#[test]
+fn half_of_a_known_length_is_held() {
+    let d = 2 * HELD;
+    let sizes = [read(d, HELD, 3), 2 * d, 0];
+    check("half_of_a_known_length_is_held", (known_and_even::report(), &[("N", 2)]), sizes, |device| {
+        known_and_even(&Tensor::full(device, 1.0, [2, d])?).map(|_| ())
+    });
+}
+
+#[test]
+fn portions_are_read_as_rows_are() {
+    let d = 1 << 15;
+    // Four of one, and one or three of each other.
+    let sizes = [4 * read(d, HELD, 2), 4 * d, 0];
+    let extents: &[(&str, usize)] = &[("B", 4), ("L", 1), ("D", d)];
+    check("portions_are_read_as_rows_are", (of_portions::report(), extents), sizes, |device| {
+        let [p, a, b] = [4, 1, 3].map(|rows| Tensor::full(device, 1.0, [rows, d]));
+        of_portions(&p?, &a?, &b?).map(|_| ())
+    });
+}
+
+/// Once for the mean of one, and once for the exponentials of the other, of which elements are made as well.
+#[test]
+fn what_exponentials_are_made_of_is_held() {
+    let d = 20_480;
+    let sizes = [4 * d, 2 * d, 0];
+    let extents: &[(&str, usize)] = &[("N", 2), ("D", d)];
+    check("what_exponentials_are_made_of_is_held", (of_exponentials::report(), extents), sizes, |device| {
+        of_exponentials(&Tensor::full(device, 1.0, [2, d])?, &Tensor::full(device, 2.0, [2, d])?).map(|_| ())
+    });
+}
