@@ -3,6 +3,8 @@
 //! Invariant: no fewer than there are, with that on which each loop ends. Counted in the kernel that is launched, by what the
 //! bounds of its loops are made of.
 
+use std::cell::RefCell;
+
 use rustc_hash::FxHashMap;
 
 use crate::ir::dim::DimExpr;
@@ -15,7 +17,8 @@ const TRIPS_OF_TEAM: i64 = 16;
 
 /// The most trips for one iteration of a launch; nothing if the bound of a loop is made in an unknown way.
 pub(crate) fn trips(kernel: &Kernel) -> Option<DimExpr> {
-    let mut loops = Loops { kernel, made: FxHashMap::default(), starts: FxHashMap::default() };
+    let (made, starts, known) = (FxHashMap::default(), FxHashMap::default(), RefCell::default());
+    let mut loops = Loops { kernel, made, starts, known };
     loops.collect(&kernel.body);
     loops.trips(&kernel.body)
 }
@@ -26,6 +29,8 @@ struct Loops<'k> {
     made: FxHashMap<Value, &'k Expr>,
     /// Where each counter of a loop starts.
     starts: FxHashMap<Value, Value>,
+    /// What positions are no more than, once that is asked for.
+    known: RefCell<FxHashMap<Value, Option<DimExpr>>>,
 }
 
 impl<'k> Loops<'k> {
@@ -112,6 +117,15 @@ impl<'k> Loops<'k> {
 
     /// No less than a position.
     fn most(&self, value: Value) -> Option<DimExpr> {
+        if let Some(known) = self.known.borrow().get(&value) {
+            return known.clone();
+        }
+        let most = self.most_of(value);
+        self.known.borrow_mut().insert(value, most.clone());
+        most
+    }
+
+    fn most_of(&self, value: Value) -> Option<DimExpr> {
         match self.made.get(&value)? {
             Expr::Const(_) | Expr::Uniform(_) => self.exact(value),
             Expr::Cast(of) => self.most(*of),

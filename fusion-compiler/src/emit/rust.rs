@@ -230,7 +230,8 @@ impl Emitter<'_> {
                 format!("args.{accessor}({})", id.0)
             }
             Expr::Apply(op, args) => {
-                fill(template(self.kernel, Dialect::Cpu, *op, args), &self.said.operands(args), &[])
+                let template = template(self.kernel, Dialect::Cpu, *op, args);
+                self.said.with(args, |args| fill(template, args, &[]))
             }
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),

@@ -3,8 +3,10 @@
 //! Invariant: what has no `let` is pure, so that it may be computed where it is said.
 
 use std::cell::RefCell;
+use std::fmt;
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use crate::ir::kernel::{Expr, Kernel, Stmt, Value};
 
@@ -17,6 +19,21 @@ pub(super) struct Said {
     /// How often each value is an operand.
     uses: Vec<u32>,
     texts: RefCell<Vec<Option<String>>>,
+}
+
+/// A value where it is used.
+pub(super) enum Operand<'t> {
+    Text(&'t str),
+    Name(Value),
+}
+
+impl fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operand::Text(text) => f.write_str(text),
+            Operand::Name(value) => write!(f, "v{}", value.0),
+        }
+    }
 }
 
 impl Said {
@@ -53,14 +70,21 @@ impl Said {
 
     /// A value where it is used.
     pub(super) fn operand(&self, value: Value) -> String {
-        match &self.texts.borrow()[value.0 as usize] {
-            Some(text) => text.clone(),
-            None => format!("v{}", value.0),
-        }
+        self.with(&[value], |all| all[0].to_string())
     }
 
     pub(super) fn operands(&self, values: &[Value]) -> Vec<String> {
         values.iter().map(|&value| self.operand(value)).collect()
+    }
+
+    /// What is written with values where they are used.
+    pub(super) fn with<T>(&self, values: &[Value], write: impl FnOnce(&[Operand<'_>]) -> T) -> T {
+        let texts = self.texts.borrow();
+        let operand = |value: &Value| match &texts[value.0 as usize] {
+            Some(text) => Operand::Text(text),
+            None => Operand::Name(*value),
+        };
+        write(&values.iter().map(operand).collect::<SmallVec<[Operand<'_>; 4]>>())
     }
 
     /// The values that are operands once, of statements of this run that say theirs once.

@@ -249,9 +249,9 @@ impl Emitter<'_> {
             }
             Expr::Apply(op, args) => {
                 let operands = self.kernel.ty(args[args.len() - 1]);
-                let args_said = self.said.operands(args);
                 let (t, u) = (TypeName(operands), TypeName(Type { dtype: DType::U32, ..operands }));
-                fill(template(self.kernel, Dialect::Wgsl, *op, args), &args_said, &[("t", &t), ("u", &u)])
+                let template = template(self.kernel, Dialect::Wgsl, *op, args);
+                self.said.with(args, |args| fill(template, args, &[("t", &t), ("u", &u)]))
             }
             Expr::Cast(arg) | Expr::Splat(arg) => format!("{}({})", TypeName(ty), self.alone(*arg)),
             Expr::Bitcast(arg) => format!("bitcast<{}>({})", TypeName(ty), self.alone(*arg)),
