@@ -155,7 +155,8 @@ struct Emitter<'k> {
     sums: FxHashMap<Value, Vec<Term>>,
     /// How many loops are around.
     loops: u32,
-    /// Whether what is read here is held, and not read again.
+    /// Whether what is read here is held, and not read again: it leaves the caches first, for the elements that are. An RMS norm
+    /// of rows of 32,768 elements took an H200 a twenty-fifth longer without.
     reads_once: bool,
     labels: u32,
 }
