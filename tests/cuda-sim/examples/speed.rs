@@ -35,8 +35,14 @@ fn measure(name: &str, text: &str, (params, memory): (&[u8], &Memory), threads: 
     let (mut best, mut instructions) = (0.0f64, 0);
     let grid = if params.is_empty() { 4 } else { 216 };
     for _ in 0..10 {
-        let launch =
-            Launch { grid: [grid, 1, 1], block: [256, 1, 1], dynamic_shared: 0, params, globals: &[] };
+        let launch = Launch {
+            grid: [grid, 1, 1],
+            block: [256, 1, 1],
+            cluster: None,
+            dynamic_shared: 0,
+            params,
+            globals: &[],
+        };
         let start = Instant::now();
         let counters = pool.install(|| exec::run(&module.kernels[0], &launch, memory)).expect("no fault");
         instructions = counters.instructions;

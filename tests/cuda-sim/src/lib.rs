@@ -28,6 +28,17 @@
 //! have not exited are. It is over with those that make up the number; who comes after them is of the next turn. More, or
 //! two numbers in one turn, are a fault.
 //!
+//! # Clusters
+//!
+//! The blocks of a cluster run together, those of different ones do not. `barrier.cluster` orders what its threads did before
+//! they arrived with what the others do after they have waited; with `.relaxed`, nothing. A thread that has exited counts as
+//! one that has arrived, and tells nothing. To arrive twice without waiting, and to wait without having arrived, are faults.
+//!
+//! The shared memory of another block is there from when the thread knows that the block has begun: after it, or one that it
+//! learns from, has waited for an arrival there, relaxed or not. It is there up to the end of the block's last thread, so
+//! that some thread of that block has to learn of every access of others before it ends. Both are told whatever the order in
+//! which blocks run here.
+//!
 //! # What is undefined
 //!
 //! A register that nothing wrote, what is loaded of shared or local memory that nothing wrote, what a shuffle takes from a
@@ -49,8 +60,8 @@
 //! Let pass:
 //! - A part of a vector or of a word that nothing wrote, and that is copied to global memory with parts that were: it cannot
 //!   be told from padding. What is there then is no number.
-//! - A place that so many warps have read at a time that nobody notes them all, 64, may be written by a thread that knows of
-//!   an event in every block so far.
+//! - A place that so many warps have read at a time that nobody notes them all, 64, or in shared memory 64 for each block of
+//!   the cluster, may be written by a thread that knows of an event in every block so far.
 //! - The scope of an atomic, of a strong read and of a strong write is taken to reach both threads; that of a fence is not.
 //! - What a thread did before it ended counts as told by the barriers of others where it was one of several to read a place,
 //!   and in a kernel with a fence, or a barrier of some threads, that it may have been told by.

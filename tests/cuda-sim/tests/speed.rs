@@ -23,7 +23,14 @@ const LONG: Duration = Duration::from_millis(40);
 /// Millions of instructions in a second of one core: the best of five times as many launches as take long.
 fn speed(text: &str, grid: u32, (params, memory): (&[u8], &Memory)) -> f64 {
     let module = ptx::parse(text).unwrap();
-    let launch = Launch { grid: [grid, 1, 1], block: [256, 1, 1], dynamic_shared: 0, params, globals: &[] };
+    let launch = Launch {
+        grid: [grid, 1, 1],
+        block: [256, 1, 1],
+        cluster: None,
+        dynamic_shared: 0,
+        params,
+        globals: &[],
+    };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.install(|| {
         let origin = std::time::Instant::now();

@@ -31,7 +31,7 @@ impl Grid {
         let kernel = self.function.kernel();
         let (grid, block, dynamic_shared) = (self.grid, self.block, self.dynamic_shared);
         let globals = &self.function.module.globals;
-        let launch = Launch { grid, block, dynamic_shared, params: &self.params, globals };
+        let launch = Launch { grid, block, cluster: None, dynamic_shared, params: &self.params, globals };
         match exec::run(kernel, &launch, &driver.devices[self.device].memory) {
             Ok(did) => {
                 report::launched(
@@ -84,7 +84,7 @@ fn check(function: &Function, grid: [u32; 3], block: [u32; 3], shared: u32) -> R
     if threads > u64::from(Facts::BLOCK_THREADS) {
         return value(format!("a block of {threads} threads, of at most {}", Facts::BLOCK_THREADS));
     }
-    if let Some(required) = function.kernel().required_block.filter(|&required| required != block) {
+    if let Some(required) = function.kernel().limits.required_block.filter(|&required| required != block) {
         return value(format!("a block of {block:?}, where .reqntid says {required:?}"));
     }
     if shared > function.shared_max() {

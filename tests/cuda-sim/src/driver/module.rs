@@ -43,14 +43,14 @@ impl Function {
 
     /// Registers of a thread. What does not fit is spilled: of those that there are for the block that the kernel asks for.
     pub(super) fn registers(&self) -> u32 {
-        let most = self.kernel().max_threads.map_or(Facts::THREAD_REGISTERS, Facts::thread_registers);
+        let most = self.kernel().limits.max_threads.map_or(Facts::THREAD_REGISTERS, Facts::thread_registers);
         self.kernel().registers.clamp(1, most)
     }
 
     /// Most threads of a block.
     pub(super) fn block_threads(&self) -> u32 {
         let by_registers = Facts::block_threads(self.registers());
-        self.kernel().max_threads.map_or(by_registers, |declared| declared.min(by_registers))
+        self.kernel().limits.max_threads.map_or(by_registers, |declared| declared.min(by_registers))
     }
 
     /// Most bytes of dynamic shared memory of a block.

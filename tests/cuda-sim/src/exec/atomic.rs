@@ -7,7 +7,7 @@ use super::memory::{self, Spot, Who};
 use super::order::{self, Strong};
 use super::race::Touch;
 use super::regs::{LANES, Regs, lanes};
-use super::{FaultKind, Step, Trouble, trouble};
+use super::{FaultKind, Step, Trouble, shared, trouble};
 use crate::ptx::ir::{Atom, AtomOp, Reg, Space, Var, Wide};
 use crate::ptx::types::{Class, Type};
 
@@ -28,13 +28,14 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
         let operand = |reg: Reg| regs.get((reg, wide), lane) << unused >> unused;
         let (b, c) = (operand(atom.b), atom.c.map_or(0, operand));
         // In global memory, adding f32 flushes subnormals.
-        let ftz = atom.ty == Type::F32 && space != Space::Shared;
+        let is_shared = matches!(space, Space::Shared | Space::Cluster);
+        let ftz = atom.ty == Type::F32 && !is_shared;
         // SAFETY: a living and aligned place of as many bytes.
         let old = unsafe { exchange(at, atom.ty.bytes(), |old| apply(atom, ftz, old, b, c)) };
         if let Some(d) = atom.d {
             regs.set((d, wide), lane, old);
         }
-        if space != Space::Shared {
+        if !is_shared {
             global |= 1 << lane;
         }
         if let Some(places) = &mut places {
@@ -59,7 +60,11 @@ fn place(
     match space {
         Space::Shared => {
             who.mem.atomic_reads = reads;
-            memory::shared_spot(who, spot, var, touch)
+            shared::shared_spot(who, spot, var, touch)
+        }
+        Space::Cluster => {
+            who.mem.atomic_reads = reads;
+            shared::cluster_spot(who, spot, var, touch)
         }
         Space::Global | Space::Generic | Space::Const => {
             memory::variable_spot(who, spot)?;

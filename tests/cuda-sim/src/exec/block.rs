@@ -1,115 +1,17 @@
 //! A block: its shared memory, its warps in turn, and its barriers.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::clock::Clock;
-use super::memory::shadows;
-use super::order::{Order, Party, Places};
-use super::race::{Shadow, Stamp};
+use super::cluster::{Others, Visit};
+use super::grid::{Grid, position};
+use super::order::{Order, Party};
+use super::race::Shadow;
 use super::regs::{LANES, Raw, lanes};
 use super::step;
 use super::unset::Written;
 use super::warp::Warp;
-use super::{Counters, Fault, FaultKind, Launch, Trouble, trouble};
-use crate::memory::{Memory, View};
+use super::{Counters, Fault, FaultKind, Trouble, trouble};
 use crate::ptx::Kernel;
-use crate::ptx::ir::{Bar, BarRed, Constant, Op, Placed, Wide};
-
-/// What all blocks share.
-pub(super) struct Grid<'g> {
-    pub(super) kernel: &'g Kernel,
-    pub(super) launch: &'g Launch<'g>,
-    pub(super) memory: &'g Memory,
-    pub(super) view: View,
-    /// The parameters, at addresses that are aligned as they are from the first.
-    params: Box<[AtomicU64]>,
-    /// Who touched each allocation.
-    pub(super) shadows: Box<[Shadow]>,
-    /// What strong writes released.
-    pub(super) places: Mutex<Places>,
-    /// How many blocks have begun.
-    pub(super) begun: AtomicU64,
-    pub(super) blocks: u64,
-    pub(super) fast: bool,
-    steps: AtomicU64,
-    limit: AtomicU64,
-}
-
-impl<'g> Grid<'g> {
-    pub(super) fn new(
-        kernel: &'g Kernel,
-        launch: &'g Launch<'g>,
-        memory: &'g Memory,
-        limit: u64,
-    ) -> Grid<'g> {
-        let view = memory.view();
-        let shadows = shadows(view.blocks().len());
-        let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
-        let (places, begun) = (Mutex::default(), AtomicU64::new(0));
-        let (fast, steps, limit) = (super::alu::is_fast(), AtomicU64::new(0), AtomicU64::new(limit));
-        let params = launch.params.chunks(8).map(|chunk| {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            AtomicU64::new(u64::from_ne_bytes(bytes))
-        });
-        let params = params.collect();
-        Grid { kernel, launch, memory, view, params, shadows, places, begun, blocks, fast, steps, limit }
-    }
-
-    /// The parameters from an address on.
-    pub(super) fn param_at(&self, address: u64) -> *mut u8 {
-        self.params.as_ptr().cast_mut().cast::<u8>().wrapping_add(address as usize)
-    }
-
-    /// Counts instructions of a warp; whether the limit is not reached.
-    pub(super) fn count(&self, steps: u64) -> bool {
-        self.steps.fetch_add(steps, Ordering::Relaxed) + steps <= self.limit.load(Ordering::Relaxed)
-    }
-
-    /// After a fault the others run a little longer: to one of their own, but not to the limit where they wait for a
-    /// thread that has ended.
-    pub(super) fn end_soon(&self) {
-        const SOON: u64 = 1 << 20;
-        self.limit.fetch_min(self.steps.load(Ordering::Relaxed) + SOON, Ordering::Relaxed);
-    }
-
-    /// Who left a stamp, as seen by `me`.
-    pub(super) fn name(&self, old: Stamp, me: Stamp) -> String {
-        let thread = match old.thread() {
-            Some(thread) => format!("thread {:?}", position(thread as u32, self.launch.block)),
-            None => "more than one thread".into(),
-        };
-        if old.block() == me.block() {
-            return format!("{thread} of the same block");
-        }
-        match old.block() - 1 {
-            block if block < self.blocks => {
-                format!("{thread} of block {:?}", position(block as u32, self.launch.grid))
-            }
-            _many => "more than one block".into(),
-        }
-    }
-
-    fn value(&self, constant: Constant) -> u64 {
-        match constant {
-            Constant::Bits(bits) => bits,
-            Constant::Global(number, offset) => {
-                let address = self.launch.globals.get(number as usize).copied().unwrap_or(0);
-                address.wrapping_add(offset as u64)
-            }
-            Constant::Placed(var, offset) => {
-                u64::from(self.kernel.code.vars[var as usize].start).wrapping_add(offset as u64)
-            }
-        }
-    }
-}
-
-/// The coordinates of a thread or block by its number.
-pub(super) fn position(number: u32, extents: [u32; 3]) -> [u32; 3] {
-    let [x, y, _] = extents.map(|extent| extent.max(1));
-    [number % x, number / x % y, number / x / y]
-}
+use crate::ptx::ir::{Bar, BarRed, Op, Placed, Wide};
 
 /// How many barriers a block has.
 pub(super) const BARRIERS: usize = 16;
@@ -156,6 +58,12 @@ pub(super) struct BlockMemory {
     pub(super) order: Option<Box<Order>>,
     /// Whether atomics look at what was there.
     pub(super) atomic_reads: bool,
+    /// What its threads have told at the barrier of the cluster, and what those have told who were last all there.
+    pub(super) arrived: Clock,
+    pub(super) told: Clock,
+    /// Who of other blocks of the cluster was here, by rank and thread, and whether all of its own have exited.
+    pub(super) visits: Vec<Option<Visit>>,
+    pub(super) has_ended: bool,
 }
 
 impl BlockMemory {
@@ -215,8 +123,8 @@ fn extent(var: &Placed, len: u64) -> (u64, u64) {
 }
 
 pub(super) struct Block {
-    warps: Vec<Warp>,
-    mem: BlockMemory,
+    pub(super) warps: Vec<Warp>,
+    pub(super) mem: BlockMemory,
     threads: u32,
 }
 
@@ -237,7 +145,7 @@ impl Block {
             shared: vec![0; shared_len.div_ceil(8) as usize],
             shared_len,
             vars: code.vars.iter().map(|var| extent(var, shared_len)).collect(),
-            shared_shadow: Shadow::default(),
+            shared_shadow: Shadow::of(grid.cluster.iter().product::<u32>() as usize),
             shared_written: Written::new(shared_len as usize),
             copying: vec![0; shared_len.div_ceil(4) as usize],
             copying_words: 0,
@@ -254,43 +162,42 @@ impl Block {
             ended: vec![u32::MAX; threads as usize].into(),
             order: None,
             atomic_reads: false,
+            arrived: Clock::default(),
+            told: Clock::default(),
+            visits: Vec::new(),
+            has_ended: false,
         };
         Block { warps: warps.collect(), mem, threads }
     }
 
-    pub(super) fn counters(&self) -> Counters {
-        self.mem.counters
+    /// Threads that have not exited.
+    pub(super) fn live(&self) -> u32 {
+        self.warps.iter().map(|warp| warp.live.count_ones()).sum()
     }
 
-    /// Runs a block to its end.
-    pub(super) fn run(&mut self, grid: &Grid<'_>, number: u64) -> Result<(), Fault> {
-        self.start(grid, number);
-        loop {
-            let mut ran = false;
-            for warp in &mut self.warps {
-                if warp.next().is_some() {
-                    ran = true;
-                    let ended = step::run(grid, &mut self.mem, warp);
-                    ended.map_err(|(pc, trouble)| fault(grid, self.mem.at, warp.first, pc, *trouble))?;
-                }
-            }
-            let released = self.release(grid)?;
-            if !ran && !released {
-                return self.end(grid);
+    /// Runs each warp until it waits or its turn is over; whether anything went on.
+    pub(super) fn turn(&mut self, grid: &Grid<'_>, others: &mut Others<'_>) -> Result<bool, Fault> {
+        let mut ran = false;
+        for warp in &mut self.warps {
+            if warp.next().is_some() {
+                ran = true;
+                let ended = step::run(grid, (&mut self.mem, others), warp);
+                ended.map_err(|(pc, trouble)| fault(grid, self.mem.at, warp.first, pc, *trouble))?;
             }
         }
+        let released = self.release(grid)?;
+        Ok(ran || released)
     }
 
-    fn start(&mut self, grid: &Grid<'_>, number: u64) {
+    /// Back to its beginning, as the block at a place of the grid.
+    pub(super) fn start(&mut self, grid: &Grid<'_>, at: [u32; 3]) {
         for warp in &mut self.warps {
             warp.start(&grid.kernel.code, self.threads - warp.first);
         }
-        let [x, y, _] = grid.launch.grid.map(u64::from);
-        self.mem.at = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
-        self.mem.number = number;
+        let ([x, y, _], [column, row, layer]) = (grid.launch.grid.map(u64::from), at.map(u64::from));
+        (self.mem.at, self.mem.number) = (at, (layer * y + row) * x + column);
         (self.mem.time, self.mem.barrier, self.mem.order) = (1, 0, None);
         self.mem.ended.fill(u32::MAX);
-        grid.begun.fetch_max(number + 1, Ordering::SeqCst);
         self.mem.shared_shadow.clear();
         self.mem.shared_written.clear();
         self.mem.local_written.clear();
@@ -298,10 +205,13 @@ impl Block {
             self.mem.copying.fill(0);
         }
         self.mem.arrivals.iter_mut().for_each(Vec::clear);
+        (self.mem.arrived, self.mem.told) = (Clock::default(), Clock::default());
+        self.mem.visits.clear();
+        self.mem.has_ended = false;
     }
 
-    /// All have exited, or somebody waits for what does not come.
-    fn end(&self, grid: &Grid<'_>) -> Result<(), Fault> {
+    /// All have exited, or somebody waits for what does not come; the barrier of the cluster aside.
+    pub(super) fn end(&self, grid: &Grid<'_>) -> Result<(), Fault> {
         for warp in &self.warps {
             if warp.parked != 0 {
                 let lane = warp.parked.trailing_zeros() as usize;
@@ -311,9 +221,10 @@ impl Block {
             }
         }
         for warp in &self.warps {
-            if warp.waiting != 0 {
-                let lane = warp.waiting.trailing_zeros() as usize;
-                let live: u32 = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
+            let waiting = warp.waiting & !warp.at_cluster();
+            if waiting != 0 {
+                let lane = waiting.trailing_zeros() as usize;
+                let live = self.live();
                 let there: u32 = self.waiting(warp.barrier[lane]);
                 let what = format!(
                     "{there} threads wait at this barrier, and no others come, of {live} that have not exited"
@@ -427,7 +338,8 @@ impl Block {
     fn check_missed(&self, grid: &Grid<'_>) -> Result<(), Fault> {
         for warp in self.warps.iter().filter(|warp| warp.missed != 0) {
             for lane in lanes(warp.waiting) {
-                if let Op::Bar { aligned: true, .. } = grid.kernel.code.insts[warp.pcs[lane] as usize].op {
+                let op = &grid.kernel.code.insts[warp.pcs[lane] as usize].op;
+                if let Op::Bar { aligned: true, .. } | Op::ClusterBar { aligned: true, .. } = op {
                     let ended = position(warp.first + warp.missed.trailing_zeros(), grid.launch.block);
                     let what = format!(
                         "thread {ended:?} of the same warp has ended without this barrier, which is aligned"

@@ -8,7 +8,7 @@ use super::race::Touch;
 use super::regs::{LANES, Raw, lanes};
 use super::unset::ones;
 use super::warp::Warp;
-use super::{FaultKind, Step, trouble};
+use super::{FaultKind, Step, shared, trouble};
 use crate::ptx::ir::{Addr, Reg};
 
 /// The copies of a warp's lanes that are under way.
@@ -63,7 +63,7 @@ pub(super) fn begin(
             memory::aligned(Spot { lane, address, bytes: u64::from(bytes) })?;
         }
         let target = Spot { lane, address: to[lane], bytes: u64::from(bytes) };
-        memory::shared_spot(who, target, var, Touch::Begin)?;
+        shared::shared_spot(who, target, var, Touch::Begin)?;
         who.mem.copy(target.address, target.bytes, Some(who.first + lane as u32));
         let mut copy = Copy { lane, group: warp.copies.groups[lane], to: to[lane], bytes, data: [0; 4] };
         for offset in 0..len {
@@ -102,7 +102,7 @@ pub(super) fn wait(who: &mut Who<'_, '_>, warp: &mut Warp, exec: u32, most: Opti
     for copy in pending.iter().filter(|copy| lands(copy)) {
         let spot = Spot { lane: copy.lane, address: copy.to, bytes: u64::from(copy.bytes) };
         who.mem.copy(spot.address, spot.bytes, None);
-        let at = memory::shared_spot(who, spot, None, Touch::Write)?;
+        let at = shared::shared_spot(who, spot, None, Touch::Write)?;
         who.mem.shared_written.set(spot.address as usize, copy.bytes, ones(copy.bytes));
         for (i, &word) in copy.data.iter().enumerate().take(copy.bytes as usize / 4) {
             // SAFETY: `bytes` bytes of the block's shared memory start there, aligned.

@@ -8,7 +8,7 @@ use super::half::Half;
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
 use super::regs::{LANES, Raw, Regs};
-use super::unset;
+use super::{shared, unset};
 use crate::ptx::ir::{Addr, Factor, Mma, Reg};
 
 /// Rows and columns of a result.
@@ -30,7 +30,7 @@ pub(super) fn load(
             let lane = number * 8 + row;
             let spot = Spot { lane, address: addresses[lane], bytes: 16 };
             who.mem.atomic_reads = false;
-            let at = memory::shared_spot(who, spot, addr.var, Touch::Read)?;
+            let at = shared::shared_spot(who, spot, addr.var, Touch::Read)?;
             missing[row] = !who.mem.shared_written.get(spot.address as usize, 16) & 0xffff;
             for (i, half) in halves.iter_mut().enumerate() {
                 // SAFETY: 16 bytes of the block's shared memory, aligned, start there.

@@ -3,11 +3,14 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::block::{BlockMemory, Grid};
+use super::block::BlockMemory;
+use super::cluster::Others;
+use super::grid::Grid;
 use super::order::{self, Strong};
 use super::race::{Conflict, Now, Shadow, Stamp, Touch};
 use super::regs::{LANES, Raw, Regs, lanes};
-use super::unset::{self, ones};
+use super::shared::{cluster_spot, is_of_cluster, shared_spot};
+use super::unset;
 use super::{Counters, FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{Access, Addr, Reg, Space, Var, Wide};
 use crate::ptx::types::Type;
@@ -16,12 +19,13 @@ use crate::ptx::types::Type;
 pub(super) const SHARED_WINDOW: u64 = 0x0100_0000_0000;
 pub(super) const LOCAL_WINDOW: u64 = 0x0200_0000_0000;
 /// How far a window goes.
-const WINDOW: u64 = 1 << 32;
+pub(super) const WINDOW: u64 = 1 << 32;
 
 /// What an access needs to know of who makes it.
 pub(super) struct Who<'a, 'g> {
     pub(super) grid: &'a Grid<'g>,
     pub(super) mem: &'a mut BlockMemory,
+    pub(super) others: Others<'a>,
     /// Of lane 0.
     pub(super) stamp: Stamp,
     /// Number of the first thread of the warp.
@@ -35,7 +39,7 @@ pub(super) struct Who<'a, 'g> {
 impl Who<'_, '_> {
     /// A lane, and what is before what it does now.
     #[inline(always)]
-    fn now(&self, lane: usize) -> Now<'_> {
+    pub(super) fn now(&self, lane: usize) -> Now<'_> {
         let order = self.mem.order.as_deref();
         Now {
             stamp: self.stamp.lane(lane),
@@ -54,6 +58,10 @@ impl Who<'_, '_> {
     pub(super) fn place(&self, space: Space, address: u64) -> (u64, u64) {
         match space {
             Space::Shared => (self.mem.number + 1, address),
+            Space::Cluster => {
+                let (home, address) = self.home_of(address);
+                (self.memory(home).number + 1, address)
+            }
             Space::Global | Space::Const | Space::Generic | Space::Local | Space::Param => (0, address),
         }
     }
@@ -81,26 +89,31 @@ pub(super) fn addresses(regs: &Regs, addr: Addr) -> [u64; LANES] {
 }
 
 /// The lanes whose generic address is in each space, and the address there.
-fn windows(exec: u32, addresses: &mut [u64; LANES]) -> [(Space, u32); 3] {
-    let (mut shared, mut local) = (0, 0);
+fn windows(exec: u32, addresses: &mut [u64; LANES]) -> [(Space, u32); 4] {
+    let (mut shared, mut local, mut cluster) = (0, 0, 0);
     for lane in lanes(exec) {
         let address = addresses[lane];
         if address.wrapping_sub(SHARED_WINDOW) < WINDOW {
-            shared |= 1 << lane;
             addresses[lane] -= SHARED_WINDOW;
+            if is_of_cluster(addresses[lane]) {
+                cluster |= 1 << lane;
+            } else {
+                shared |= 1 << lane;
+            }
         } else if address.wrapping_sub(LOCAL_WINDOW) < WINDOW {
             local |= 1 << lane;
             addresses[lane] -= LOCAL_WINDOW;
         }
     }
-    [(Space::Shared, shared), (Space::Local, local), (Space::Global, exec & !shared & !local)]
+    let global = exec & !shared & !local & !cluster;
+    [(Space::Shared, shared), (Space::Local, local), (Space::Global, global), (Space::Cluster, cluster)]
 }
 
 /// The lanes whose access is to what others may see after the block.
 pub(super) fn seen_by_others(regs: &Regs, exec: u32, access: &Access) -> u32 {
     match access.space {
         Space::Generic => windows(exec, &mut addresses(regs, access.addr))[2].1,
-        Space::Shared | Space::Local | Space::Param => 0,
+        Space::Shared | Space::Cluster | Space::Local | Space::Param => 0,
         Space::Global | Space::Const => exec,
     }
 }
@@ -113,7 +126,9 @@ pub(super) fn resolve(space: Space, address: u64) -> (Space, u64) {
             let found = windows(1, &mut all).into_iter().find(|(_, lanes)| *lanes != 0);
             (found.map_or(Space::Global, |(space, _)| space), all[0])
         }
-        Space::Global | Space::Const | Space::Shared | Space::Local | Space::Param => (space, address),
+        Space::Global | Space::Const | Space::Shared | Space::Cluster | Space::Local | Space::Param => {
+            (space, address)
+        }
     }
 }
 
@@ -135,9 +150,12 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
     let mut addresses = addresses(regs, access.addr);
     let spaces = match access.space {
         Space::Generic => windows(exec, &mut addresses),
-        space @ (Space::Global | Space::Const | Space::Shared | Space::Local | Space::Param) => {
-            [(space, exec), (space, 0), (space, 0)]
-        }
+        space @ (Space::Global
+        | Space::Const
+        | Space::Shared
+        | Space::Cluster
+        | Space::Local
+        | Space::Param) => [(space, exec), (space, 0), (space, 0), (space, 0)],
     };
     let reads = is_read(touch);
     let grid = who.grid;
@@ -170,6 +188,12 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
                     shared_spot(who, spot, var, touch)
                 })?;
             }
+            Space::Cluster => {
+                who.mem.atomic_reads = false;
+                each_lane(who, regs, exec, (access, at, reads), |who, spot| {
+                    cluster_spot(who, spot, var, touch)
+                })?;
+            }
             Space::Local => {
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| local_spot(who, spot, var))?;
             }
@@ -177,7 +201,7 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| param_spot(who, spot, var))?;
             }
         }
-        if matches!(space, Space::Shared | Space::Local) {
+        if matches!(space, Space::Shared | Space::Cluster | Space::Local) {
             if reads {
                 unset::loaded(who, regs, exec, (access, space, at));
             } else {
@@ -234,7 +258,7 @@ fn count(counters: &mut Counters, exec: u32, (access, addresses, reads): Accesse
     }
 }
 
-fn is_read(touch: Touch) -> bool {
+pub(super) fn is_read(touch: Touch) -> bool {
     match touch {
         Touch::Read | Touch::StrongRead(_) | Touch::Constant => true,
         Touch::Write | Touch::Begin | Touch::Atomic(_) => false,
@@ -402,7 +426,7 @@ pub(super) fn global_spot(
     let offset = spot.address - block.address;
     let conflict = who.grid.shadows[*last].touch(block.len, offset, spot.bytes, touch, &who.now(spot.lane));
     if let Some(conflict) = conflict {
-        race(who, spot, touch, conflict, "global")?;
+        race(who, spot, touch, conflict, "global memory")?;
     }
     Ok(block.at(offset))
 }
@@ -419,7 +443,7 @@ fn outside(who: &Who<'_, '_>, spot: Spot) -> Box<Trouble> {
 
 /// The fault of two threads at one place.
 #[cold]
-fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: &str) -> Step {
+pub(super) fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: &str) -> Step {
     let did = if conflict.wrote { "wrote" } else { "read" };
     let does = match touch {
         Touch::Read | Touch::StrongRead(_) | Touch::Constant => "read",
@@ -429,22 +453,20 @@ fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: 
     let (bytes, address) = (spot.bytes, spot.address);
     if conflict.is_with_constant() {
         return trouble(FaultKind::Constant, spot.lane, || {
-            format!(
-                "{bytes} bytes of {space} memory at {address:#x} are {does} that the launch reads by `.nc`"
-            )
+            format!("{bytes} bytes of {space} at {address:#x} are {does} that the launch reads by `.nc`")
         });
     }
     let whom = who.grid.name(conflict.old, who.stamp);
     if touch == Touch::Constant {
         return trouble(FaultKind::Constant, spot.lane, || {
             format!(
-                "{bytes} bytes of {space} memory at {address:#x} are read by `.nc`, which {whom} wrote in this launch"
+                "{bytes} bytes of {space} at {address:#x} are read by `.nc`, which {whom} wrote in this launch"
             )
         });
     }
     trouble(FaultKind::Race, spot.lane, || {
         format!(
-            "{bytes} bytes of {space} memory at {address:#x} are {does} that {whom} {did}, and nothing orders the two"
+            "{bytes} bytes of {space} at {address:#x} are {does} that {whom} {did}, and nothing orders the two"
         )
     })
 }
@@ -467,74 +489,39 @@ pub(super) fn sectors(exec: u32, addresses: &[u64; LANES]) -> u64 {
     all.len() as u64
 }
 
-/// Where a lane's bytes in shared memory are, after all checks.
-#[inline(always)]
-pub(super) fn shared_spot(
-    who: &mut Who<'_, '_>,
-    spot: Spot,
-    var: Option<Var>,
-    touch: Touch,
-) -> Result<*mut u8, Box<Trouble>> {
-    let Spot { lane, address, bytes } = spot;
-    aligned(spot)?;
-    let len = who.mem.shared_len;
-    inside(who, spot, (var, len), "shared memory")?;
-    if matches!(touch, Touch::Atomic(_)) && who.mem.atomic_reads && !is_written(who, spot) {
-        trouble(FaultKind::Uninitialized, lane, || {
-            format!("nothing has written all of the {bytes} bytes at {address:#x} of shared memory")
-        })?;
-    }
-    if let Some(thread) = who.mem.under_way(address, bytes) {
-        let thread = super::block::position(thread, who.grid.launch.block);
-        // What was there before is not what is missed.
-        let missed = is_read(touch) && !is_written(who, spot);
-        let kind = if missed { FaultKind::Uninitialized } else { FaultKind::Race };
-        trouble(kind, lane, || {
-            format!(
-                "{bytes} bytes of shared memory at {address:#x} are the target of a `cp.async` of thread {thread:?} that it has not waited for"
-            )
-        })?;
-    }
-    let conflict = who.mem.shared_shadow.touch(len, address, bytes, touch, &who.now(lane));
-    if let Some(conflict) = conflict {
-        race(who, spot, touch, conflict, "shared")?;
-    }
-    Ok(who.mem.shared_at(address))
-}
-
-fn is_written(who: &Who<'_, '_>, spot: Spot) -> bool {
-    let bytes = spot.bytes as u32;
-    who.mem.shared_written.get(spot.address as usize, bytes) == ones(bytes)
-}
-
 /// The variable that an address stays in; none of another space than where it leads.
 pub(super) fn variable(grid: &Grid<'_>, addr: Addr, space: Space) -> Option<Var> {
-    addr.var.filter(|&var| grid.kernel.code.vars[var as usize].space == space)
+    addr.var.filter(|&var| grid.kernel.code.vars[var as usize].space.is_reached_by(space))
 }
 
 /// Where a lane's bytes in its own memory are.
 fn local_spot(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Result<*mut u8, Box<Trouble>> {
     aligned(spot)?;
-    inside(who, spot, (var, u64::from(who.grid.kernel.code.local)), "local memory")?;
+    inside(who, spot, (var, u64::from(who.grid.kernel.code.local)), || "local memory".into())?;
     Ok(who.mem.local(who.first as usize + spot.lane, spot.address))
 }
 
 /// Where a parameter's bytes are.
 fn param_spot(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Result<*mut u8, Box<Trouble>> {
     aligned(spot)?;
-    inside(who, spot, (var, who.grid.launch.params.len() as u64), "parameter memory")?;
+    inside(who, spot, (var, who.grid.launch.params.len() as u64), || "parameter memory".into())?;
     Ok(who.grid.param_at(spot.address))
 }
 
 /// That bytes are of the variable whose address leads there; of any of the space's, where that is not known.
 #[inline(always)]
-fn inside(who: &Who<'_, '_>, spot: Spot, (var, len): (Option<Var>, u64), space: &str) -> Step {
+pub(super) fn inside(
+    who: &Who<'_, '_>,
+    spot: Spot,
+    (var, len): (Option<Var>, u64),
+    space: impl FnOnce() -> String,
+) -> Step {
     let Spot { address, bytes, .. } = spot;
     let (start, end) = var.map_or((0, len), |var| who.mem.vars[var as usize]);
     if address >= start && address.checked_add(bytes).is_some_and(|last| last <= end) {
         return Ok(());
     }
-    Err(outside_of_variable(who, spot, (var, len), space))
+    Err(outside_of_variable(who, spot, (var, len), &space()))
 }
 
 #[cold]
@@ -565,7 +552,7 @@ pub(super) fn cvta(regs: &mut Regs, exec: u32, (space, to): (Space, bool), d: Re
 
 fn window(space: Space) -> u64 {
     match space {
-        Space::Shared => SHARED_WINDOW,
+        Space::Shared | Space::Cluster => SHARED_WINDOW,
         Space::Local => LOCAL_WINDOW,
         Space::Generic | Space::Global | Space::Const | Space::Param => 0,
     }
@@ -574,9 +561,10 @@ fn window(space: Space) -> u64 {
 /// `isspacep`
 pub(super) fn is_space(regs: &mut Regs, exec: u32, space: Space, d: Reg, a: Reg) {
     let mut addresses = *u64::row(regs, a);
-    let [(_, shared), (_, local), (_, global)] = windows(exec, &mut addresses);
+    let [(_, shared), (_, local), (_, global), (_, cluster)] = windows(exec, &mut addresses);
     let truth = match space {
         Space::Shared => shared,
+        Space::Cluster => shared | cluster,
         Space::Local => local,
         Space::Global | Space::Const | Space::Generic | Space::Param => global,
     };

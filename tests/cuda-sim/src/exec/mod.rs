@@ -1,6 +1,7 @@
-//! Runs a grid: blocks on all cores, their warps in turn, a warp's lanes together.
+//! Runs a grid: clusters on all cores, their blocks and the warps of these in turn, a warp's lanes together. A block is a
+//! cluster of its own where nobody says otherwise.
 //!
-//! Invariant: blocks begin in order, so that a block may wait for one before it.
+//! Invariant: clusters begin in order, so that a block may wait for one of a cluster before its own.
 
 mod alu;
 mod atomic;
@@ -8,9 +9,11 @@ mod bits;
 mod block;
 mod choice;
 mod clock;
+mod cluster;
 mod convert;
 mod copy;
 mod float;
+mod grid;
 mod half;
 mod int;
 mod matrix;
@@ -19,7 +22,9 @@ mod order;
 mod race;
 mod readers;
 mod regs;
+mod shared;
 mod soft;
+mod special;
 mod step;
 mod sync;
 mod unset;
@@ -38,6 +43,9 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a block: together at most 1024.
     pub block: [u32; 3],
+    /// Blocks of a cluster, where the launch says: along each axis a divisor of the grid's, and together at most 255. It is
+    /// what the kernel requires, if it does.
+    pub cluster: Option<[u32; 3]>,
     /// Bytes of dynamic shared memory of a block.
     pub dynamic_shared: u32,
     /// The parameters, laid out as [`crate::ptx::Param::offset`] says.
@@ -85,7 +93,8 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// An access outside every allocation, freed memory included; or by the address of a variable of shared, local or
-    /// parameter memory outside of that variable.
+    /// parameter memory outside of that variable. One to shared memory of a block of the cluster that there is not, that is
+    /// not known to have begun, or that may have ended.
     OutOfBounds,
     /// An address that is no multiple of the access.
     Misaligned,
@@ -130,7 +139,7 @@ fn trouble<T>(kind: FaultKind, lane: usize, what: impl FnOnce() -> String) -> Re
 /// Runs all blocks, on all cores.
 ///
 /// # Errors
-/// The fault of the lowest block that has one, of those that it takes a million more instructions to find.
+/// The fault of the lowest cluster that has one, of those that it takes a million more instructions to find.
 pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &Memory) -> Result<Counters, Fault> {
     run_limited(kernel, launch, memory, LIMIT)
 }
@@ -146,30 +155,30 @@ pub fn run_limited(
     limit: u64,
 ) -> Result<Counters, Fault> {
     // Times in stamps are as many as there may be instructions.
-    let grid = block::Grid::new(kernel, launch, memory, limit.min(LIMIT));
-    let next = AtomicU64::new(0);
+    let grid = grid::Grid::new(kernel, launch, memory, limit.min(LIMIT));
+    let (clusters, next) = (grid.clusters(), AtomicU64::new(0));
     let faulty = AtomicU64::new(u64::MAX);
     let done: Mutex<(Counters, Vec<(u64, Fault)>)> = Mutex::default();
     let work = || {
-        let mut block = block::Block::new(&grid);
+        let mut cluster = cluster::Cluster::new(&grid);
         let mut faults = Vec::new();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            // Nobody asks about blocks after a faulty one.
-            if number >= grid.blocks || number > faulty.load(Ordering::Relaxed) {
+            // Nobody asks about clusters after a faulty one.
+            if number >= clusters || number > faulty.load(Ordering::Relaxed) {
                 break;
             }
-            if let Err(fault) = block.run(&grid, number) {
+            if let Err(fault) = cluster.run(&grid, number) {
                 faulty.fetch_min(number, Ordering::Relaxed);
                 grid.end_soon();
                 faults.push((number, fault));
             }
         }
         let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        done.0.add(block.counters());
+        done.0.add(cluster.counters());
         done.1.append(&mut faults);
     };
-    let workers = (rayon::current_num_threads() as u64).min(grid.blocks);
+    let workers = (rayon::current_num_threads() as u64).min(clusters);
     rayon::scope(|scope| {
         (1..workers).for_each(|_| scope.spawn(|_| work()));
         work();

@@ -10,8 +10,9 @@
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::block::{BlockMemory, Grid};
+use super::block::BlockMemory;
 use super::clock::{Clock, Times};
+use super::grid::Grid;
 use super::memory::Who;
 use super::race::Stamp;
 use super::regs::lanes;
@@ -259,9 +260,26 @@ impl BlockMemory {
         })
     }
 
+    /// A stamp of the block.
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp::new(self.number, 0, 0)
+    }
+
+    /// What any of its threads knows.
+    pub(super) fn known_to_any(&self) -> Clock {
+        let (mut all, mut last) = (Clock::default(), &Clock::default());
+        for before in self.order.iter().flat_map(|order| &order.before) {
+            if !before.is(last) {
+                all.join(before, self.threads);
+                last = before;
+            }
+        }
+        all
+    }
+
     /// All that is before what some lanes do next, if they were one.
     fn known(&self, parties: &[Party]) -> Clock {
-        let (block, threads) = (Stamp::new(self.number, 0, 0).block(), self.threads);
+        let (block, threads) = (self.stamp().block(), self.threads);
         let mut own = times(parties, self.barrier, self.time, threads);
         let (mut others, mut last) = (Clock::default(), &Clock::default());
         let befores = self.order.iter().flat_map(|order| {
@@ -302,18 +320,26 @@ impl BlockMemory {
     pub(super) fn meet_all(&mut self) {
         self.barrier = self.time;
         self.time += 1;
-        let (block, threads) = (Stamp::new(self.number, 0, 0).block(), self.threads);
-        let Some(order) = &mut self.order else { return };
-        let (mut all, mut last) = (Clock::default(), Clock::default());
-        for before in &order.before {
-            if !before.is(&last) {
-                all.join(before, threads);
-                last.clone_from(before);
-            }
-        }
         // What they know of each other is told by the barrier.
-        let all = all.without(block);
+        let all = self.known_to_any().without(self.stamp().block());
+        let Some(order) = &mut self.order else { return };
         order.before.iter_mut().for_each(|before| before.clone_from(&all));
+    }
+
+    /// Lanes get to know what others have told.
+    pub(super) fn learn(&mut self, party: &Party, told: &Clock) {
+        let (threads, order) = (self.threads, self.order());
+        let (mut last, mut new) = (Clock::default(), told.clone());
+        for lane in lanes(party.lanes) {
+            let before = &mut order.before[party.first as usize + lane];
+            // What met before has one clock.
+            if !before.is(&last) {
+                last.clone_from(before);
+                new.clone_from(before);
+                new.join(told, threads);
+            }
+            before.clone_from(&new);
+        }
     }
 
     /// All lanes of a warp have met; the time of that.

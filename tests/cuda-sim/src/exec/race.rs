@@ -169,7 +169,6 @@ impl Now<'_> {
 
 /// The stamps of some memory: a pair of cells, of the last writer and of the readers, for every granule of
 /// each size. An access leaves its stamp at the largest size that fits in it, and looks at all.
-#[derive(Default)]
 pub(super) struct Shadow {
     levels: [OnceLock<Level>; 3],
     readers: Mutex<Readers>,
@@ -237,7 +236,18 @@ fn zeros(len: usize) -> Box<[AtomicU64]> {
     unsafe { Box::from_raw(zeros as *mut [AtomicU64]) }
 }
 
+impl Default for Shadow {
+    fn default() -> Shadow {
+        Shadow::of(1)
+    }
+}
+
 impl Shadow {
+    /// Of shared memory that so many blocks reach.
+    pub(super) fn of(blocks: usize) -> Shadow {
+        Shadow { levels: Default::default(), readers: Mutex::new(Readers::of(blocks)) }
+    }
+
     /// As if nothing had touched the memory.
     pub(super) fn clear(&mut self) {
         self.readers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();

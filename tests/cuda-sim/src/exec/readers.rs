@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::race::{MANY_BLOCKS, Now, Stamp};
 use super::regs::lanes;
 
-/// Most entries of a set; a place with more is one that blocks have read that nobody noted.
+/// Most entries of a set, of each block that reaches a place of shared memory; a place with more is one that blocks have
+/// read that nobody noted.
 const MOST: usize = 64;
 
 /// Some lanes of a warp, at a time.
@@ -21,8 +22,8 @@ struct Entry {
 }
 
 /// The sets that cells have numbers of, from 1.
-#[derive(Default)]
 pub(super) struct Readers {
+    most: usize,
     sets: Vec<Vec<Entry>>,
     free: Vec<u32>,
 }
@@ -38,6 +39,11 @@ impl Entry {
 }
 
 impl Readers {
+    /// Those of a memory that so many blocks reach, or all.
+    pub(super) fn of(blocks: usize) -> Readers {
+        Readers { most: MOST * blocks, sets: vec![], free: vec![] }
+    }
+
     /// As if nobody had read anything.
     pub(super) fn clear(&mut self) {
         self.sets.clear();
@@ -61,7 +67,7 @@ impl Readers {
                 None => vec![Entry::new(Stamp(old))],
             };
             let entries = with(entries, me, others);
-            if let Some(set) = set.filter(|_| is_set(&entries)) {
+            if let Some(set) = set.filter(|_| self.is_set(&entries)) {
                 *self.entries(set) = entries;
                 return;
             }
@@ -105,10 +111,16 @@ impl Readers {
         true
     }
 
+    /// Whether it takes a set to tell of entries, of which a thread's own is one.
+    fn is_set(&self, entries: &[Entry]) -> bool {
+        let one = entries.len() == 1 && entries[0].lanes.is_power_of_two();
+        !one && entries.len() <= self.most
+    }
+
     /// What a cell has that says all this.
     fn cell(&mut self, entries: Vec<Entry>, me: &Now<'_>) -> u64 {
-        if !is_set(&entries) {
-            return if entries.len() > MOST { MANY_BLOCKS } else { me.stamp.0 };
+        if !self.is_set(&entries) {
+            return if entries.len() > self.most { MANY_BLOCKS } else { me.stamp.0 };
         }
         let set = self.free.pop().unwrap_or(self.sets.len() as u32 + 1);
         self.sets.resize(self.sets.len().max(set as usize), vec![]);
@@ -128,12 +140,6 @@ impl Readers {
             None => Some(stamp).filter(|old| old.0 != 0 && !me.is_after(*old)),
         }
     }
-}
-
-/// Whether it takes a set to tell of entries, of which a thread's own is one.
-fn is_set(entries: &[Entry]) -> bool {
-    let one = entries.len() == 1 && entries[0].lanes.is_power_of_two();
-    !one && entries.len() <= MOST
 }
 
 /// Entries with a thread's own, and without those that are before it.

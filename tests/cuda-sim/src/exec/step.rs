@@ -1,15 +1,17 @@
 //! The instructions of a warp, one after the other.
 
-use super::block::{self, BlockMemory, Grid};
+use super::block::{self, BlockMemory};
+use super::cluster::Others;
+use super::grid::Grid;
 use super::memory::{self, Who};
 use super::order;
 use super::race::Stamp;
 use super::regs::{LANES, Raw, lanes};
 use super::unset;
 use super::warp::{Group, Warp};
-use super::{FaultKind, Step, Trouble, alu, atomic, copy, sync, trouble};
+use super::{FaultKind, Step, Trouble, alu, atomic, cluster, copy, shared, special, sync, trouble};
 use crate::ptx::Kernel;
-use crate::ptx::ir::{Bar, Inst, Op, Reg, Special, Together, Wide};
+use crate::ptx::ir::{Bar, Inst, Op, Reg, Together};
 
 /// Instructions that a warp runs before others have their turn, so that one may wait for another in a loop.
 const TURN: u64 = 20_000;
@@ -25,13 +27,14 @@ pub(super) enum Flow {
 /// Runs a warp until all its lanes wait or have exited, or its turn is over. An error says where it was.
 pub(super) fn run(
     grid: &Grid<'_>,
-    mem: &mut BlockMemory,
+    (mem, others): (&mut BlockMemory, &mut Others<'_>),
     warp: &mut Warp,
 ) -> Result<(), (u32, Box<Trouble>)> {
     let mut steps = 0;
     while let Some(group) = warp.next() {
         let mut pc = group.pc;
-        self::group(grid, mem, warp, group, &mut pc, &mut steps).map_err(|trouble| (pc, trouble))?;
+        self::group(grid, (mem, others), warp, group, &mut pc, &mut steps)
+            .map_err(|trouble| (pc, trouble))?;
         if steps >= TURN {
             // Others have their turn now: what these wait for may be theirs to do, or that of a block for which the machine has
             // no core.
@@ -51,7 +54,7 @@ pub(super) fn run(
 /// Runs lanes together until they part, wait, or come to where others are.
 fn group(
     grid: &Grid<'_>,
-    mem: &mut BlockMemory,
+    (mem, others): (&mut BlockMemory, &mut Others<'_>),
     warp: &mut Warp,
     group: Group,
     pc: &mut u32,
@@ -86,7 +89,7 @@ fn group(
             }
             Flow::Next
         } else {
-            other(grid, mem, warp, (active, exec), *pc, &inst.op)?
+            other(grid, (mem, others), warp, (active, exec), *pc, &inst.op)?
         };
         match flow {
             Flow::Next => *pc += 1,
@@ -188,7 +191,7 @@ fn unwritten(kernel: &Kernel, warp: &Warp, exec: u32, (of, reads): (&[Reg], &[Re
 /// All instructions but those on a lane's own registers.
 fn other(
     grid: &Grid<'_>,
-    mem: &mut BlockMemory,
+    (mem, others): (&mut BlockMemory, &mut Others<'_>),
     warp: &mut Warp,
     (active, exec): (u32, u32),
     pc: u32,
@@ -196,12 +199,18 @@ fn other(
 ) -> Result<Flow, Box<Trouble>> {
     let stamp = Stamp::new(mem.number, warp.first, mem.time);
     let (first, meeting) = (warp.first, warp.meeting);
-    let who = &mut Who { grid, mem, stamp, first, meeting, pc };
+    let who = &mut Who { grid, mem, others: others.again(), stamp, first, meeting, pc };
     match op {
         Op::Nop | Op::Alu(_) => {}
-        Op::Special { special, wide, d } => special_register(who, warp, exec, *special, (*d, *wide)),
+        Op::Special { special, wide, d } => special::read(who, warp, exec, *special, (*d, *wide)),
         Op::Cvta { space, to, d, a } => memory::cvta(&mut warp.regs, exec, (*space, *to), *d, *a),
         Op::IsSpace { space, d, a } => memory::is_space(&mut warp.regs, exec, *space, *d, *a),
+        Op::MapRank { generic, wide, d, a, b } => {
+            shared::map_rank(who, warp, exec, (*generic, *wide), (*d, *a, *b))?;
+        }
+        Op::RankOf { generic, wide, d, a } => {
+            shared::rank_of(who, warp, exec, (*generic, *wide), (*d, *a))?;
+        }
         Op::Load(access) => memory::load(who, &mut warp.regs, exec, access)?,
         Op::Store(access) => memory::store(who, &mut warp.regs, exec, access)?,
         Op::Atom(atom) => atomic::atom(who, &mut warp.regs, exec, atom)?,
@@ -225,6 +234,9 @@ fn other(
         Op::Bar { id, threads, bar, aligned } => {
             return barrier(who, warp, (active, exec), pc, ((*id, *threads, *aligned), bar));
         }
+        Op::ClusterBar { bar, aligned } => {
+            return cluster::barrier(who, warp, (active, exec), pc, (*bar, *aligned));
+        }
     }
     Ok(Flow::Next)
 }
@@ -237,15 +249,21 @@ fn barrier(
     pc: u32,
     ((id, threads, aligned), bar): ((Reg, Option<Reg>, bool), &Bar),
 ) -> Result<Flow, Box<Trouble>> {
-    if aligned && exec != active {
-        let lane = (active & !exec).trailing_zeros() as usize;
-        return trouble(FaultKind::Barrier, lane, || {
-            "its guard keeps some lanes of a warp from this barrier, which is aligned".into()
-        });
-    }
+    check_guard((active, exec), aligned)?;
     warp.place(active & !exec, pc + 1);
     block::arrive(who.mem, warp, exec, (id, threads), (pc, !matches!(bar, Bar::Arrive)))?;
     Ok(Flow::Placed)
+}
+
+/// That no guard keeps lanes from a barrier that is aligned.
+pub(super) fn check_guard((active, exec): (u32, u32), aligned: bool) -> Step {
+    if !aligned || exec == active {
+        return Ok(());
+    }
+    let lane = (active & !exec).trailing_zeros() as usize;
+    trouble(FaultKind::Barrier, lane, || {
+        "its guard keeps some lanes of a warp from this barrier, which is aligned".into()
+    })
 }
 
 fn branch(warp: &mut Warp, active: u32, exec: u32, pc: u32, target: u32) -> Flow {
@@ -275,37 +293,4 @@ fn branch_table(
         warp.pcs[lane] = target;
     }
     Ok(Flow::Placed)
-}
-
-fn special_register(who: &Who<'_, '_>, warp: &mut Warp, exec: u32, special: Special, (d, wide): (Reg, Wide)) {
-    let (launch, first) = (who.grid.launch, who.first);
-    let each = |f: &dyn Fn(u32) -> u32| -> [u32; LANES] { std::array::from_fn(|lane| f(lane as u32)) };
-    let all = |value: u32| [value; LANES];
-    let values = match special {
-        Special::Tid(axis) => each(&|lane| block::position(first + lane, launch.block)[axis]),
-        Special::Ntid(axis) => all(launch.block[axis]),
-        Special::Ctaid(axis) => all(who.mem.at[axis]),
-        Special::Nctaid(axis) => all(launch.grid[axis]),
-        Special::LaneId => each(&|lane| lane),
-        Special::WarpId => all(first / 32),
-        Special::NWarpId => all(launch.block.iter().product::<u32>().div_ceil(32)),
-        Special::SmId | Special::GridId => all(0),
-        Special::NSmId => all(1),
-        Special::MaskEq => each(&|lane| 1 << lane),
-        Special::MaskLt => each(&|lane| (1 << lane) - 1),
-        Special::MaskLe => each(&|lane| u32::MAX >> (31 - lane)),
-        Special::MaskGt => each(&|lane| !(u32::MAX >> (31 - lane))),
-        Special::MaskGe => each(&|lane| u32::MAX << lane),
-        // Time is what has been executed.
-        Special::Clock | Special::GlobalTimer => all(who.mem.counters.instructions as u32),
-        Special::ClockHi => all((who.mem.counters.instructions >> 32) as u32),
-        Special::TotalShared => all(who.mem.shared_len as u32),
-        Special::DynamicShared => all(launch.dynamic_shared),
-    };
-    let is_time = matches!(special, Special::Clock | Special::GlobalTimer);
-    match wide {
-        Wide::Two if is_time => warp.regs.put(exec, d, &[who.mem.counters.instructions; LANES]),
-        Wide::One => warp.regs.put(exec, d, &values),
-        Wide::Two => warp.regs.put(exec, d, &values.map(u64::from)),
-    }
 }

@@ -8,10 +8,10 @@
 
 use std::collections::HashMap;
 
-use super::block::{BlockMemory, line};
+use super::block::line;
 use super::memory::{self, Who};
 use super::regs::{LANES, Raw, Regs, lanes};
-use super::{alu, int};
+use super::{alu, int, shared};
 use crate::memory::POISON;
 use crate::ptx::Kernel;
 use crate::ptx::ir::{Access, Alu, Convert, IntBin, Prmt, Reg, Shift, Space};
@@ -53,6 +53,8 @@ pub(super) fn ones(bytes: u32) -> u32 {
 struct Read {
     pc: u32,
     space: Space,
+    /// The block whose shared memory it was, if it was another's.
+    block: Option<[u32; 3]>,
     address: u64,
     bytes: u32,
 }
@@ -76,23 +78,28 @@ impl Unset {
 
     /// Which load may be why a lane has something undefined.
     pub(super) fn why(&self, kernel: &Kernel, lane: usize) -> String {
-        let Some(Read { pc, space, address, bytes }) = self.reads[lane] else { return String::new() };
-        let (line, space) = (line(kernel, pc), if space == Space::Shared { "shared" } else { "local" });
+        let Some(Read { pc, space, block, address, bytes }) = self.reads[lane] else { return String::new() };
+        let (line, is_local) = (line(kernel, pc), space == Space::Local);
+        let space = if is_local { "local memory".into() } else { shared::name(block) };
         format!(
-            "; in line {line} it read {bytes} bytes at {address:#x} of {space} memory, not all of which were written"
+            "; in line {line} it read {bytes} bytes at {address:#x} of {space}, not all of which were written"
         )
     }
 }
 
-impl BlockMemory {
+impl Who<'_, '_> {
     /// The bytes of a space, and which of them a lane's address is.
     #[inline(always)]
-    fn written(&mut self, space: Space, thread: usize, address: u64) -> (&mut Written, usize) {
+    fn written(&mut self, space: Space, lane: usize, address: u64) -> (&mut Written, usize) {
         match space {
-            Space::Shared => (&mut self.shared_written, address as usize),
+            Space::Shared => (&mut self.mem.shared_written, address as usize),
+            Space::Cluster => {
+                let (home, address) = self.home_of(address);
+                (&mut self.memory_mut(home).shared_written, address as usize)
+            }
             Space::Global | Space::Const | Space::Generic | Space::Local | Space::Param => {
-                let at = self.local_at(thread, address);
-                (&mut self.local_written, at)
+                let at = self.mem.local_at(self.first as usize + lane, address);
+                (&mut self.mem.local_written, at)
             }
         }
     }
@@ -109,7 +116,7 @@ pub(super) fn loaded(
     let bytes = memory::access_bytes(access) as u32;
     let mut unset = 0;
     for lane in lanes(exec) {
-        let (written, at) = who.mem.written(space, who.first as usize + lane, addresses[lane]);
+        let (written, at) = who.written(space, lane, addresses[lane]);
         unset |= u32::from(written.get(at, bytes) != ones(bytes)) << lane;
     }
     if unset != 0 {
@@ -128,7 +135,7 @@ fn undefine(
     let (bytes, size) = (memory::access_bytes(access) as u32, access.ty.bytes());
     for lane in lanes(unset) {
         let address = addresses[lane];
-        let (written, at) = who.mem.written(space, who.first as usize + lane, address);
+        let (written, at) = who.written(space, lane, address);
         let which = written.get(at, bytes);
         for (i, &reg) in (0..).zip(&access.regs) {
             let Some(reg) = reg else { continue };
@@ -144,14 +151,20 @@ fn undefine(
                 regs.unset.parts.insert((reg.0, lane), part);
             }
         }
-        regs.unset.reads[lane] = Some(Read { pc: who.pc, space, address, bytes });
+        let (block, address) = match space {
+            Space::Cluster => who.place_of(address),
+            Space::Global | Space::Const | Space::Generic | Space::Shared | Space::Local | Space::Param => {
+                (None, address)
+            }
+        };
+        regs.unset.reads[lane] = Some(Read { pc: who.pc, space, block, address, bytes });
     }
 }
 
 /// That a lane has read a row of shared memory that is not all written.
 #[cold]
 pub(super) fn note_row(who: &Who<'_, '_>, regs: &mut Regs, lanes_of_it: u32, address: u64, bytes: u32) {
-    let read = Read { pc: who.pc, space: Space::Shared, address, bytes };
+    let read = Read { pc: who.pc, space: Space::Shared, block: None, address, bytes };
     lanes(lanes_of_it).for_each(|lane| regs.unset.reads[lane] = Some(read));
 }
 
@@ -167,7 +180,7 @@ pub(super) fn stored(
     let whole = access.regs.iter().flatten().all(|&(reg, _)| exec & !regs.written[reg as usize] == 0);
     for lane in lanes(exec) {
         let which = if whole { ones(bytes) } else { held(regs, lane, access) };
-        let (written, at) = who.mem.written(space, who.first as usize + lane, addresses[lane]);
+        let (written, at) = who.written(space, lane, addresses[lane]);
         written.set(at, bytes, which);
     }
 }

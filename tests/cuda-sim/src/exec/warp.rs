@@ -4,6 +4,7 @@
 //! they can. After each long turn others go for one: those furthest ahead, then those before them and so on, so
 //! that lanes may wait in a loop for any others of their warp.
 
+use super::cluster;
 use super::copy::Copies;
 use super::regs::{LANES, Raw, Regs, lanes};
 use crate::ptx::ir::{Code, Constant, Wide};
@@ -17,9 +18,15 @@ pub(super) struct Warp {
     pub(super) live: u32,
     /// Which wait for other lanes of their mask.
     pub(super) parked: u32,
-    /// Which wait at a barrier of the block, and at which.
+    /// Which wait at a barrier of the block or of the cluster, and at which.
     pub(super) waiting: u32,
     pub(super) barrier: [u8; LANES],
+    /// Which have arrived at the barrier of the cluster, at which some have not; which have where all have, and do not know
+    /// it yet.
+    pub(super) arrived: u32,
+    pub(super) met: u32,
+    /// Which wait there for the others of the warp.
+    pub(super) gathered: u32,
     /// Which have passed a barrier of the whole block.
     pub(super) passed: u32,
     /// Which have exited while others waited at a barrier.
@@ -65,6 +72,9 @@ impl Warp {
             parked: 0,
             waiting: 0,
             barrier: [0; LANES],
+            arrived: 0,
+            met: 0,
+            gathered: 0,
             passed: 0,
             missed: 0,
             skipped: None,
@@ -86,6 +96,7 @@ impl Warp {
         self.live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
         (self.parked, self.waiting, self.meeting) = (0, 0, 0);
         self.started = self.live;
+        (self.arrived, self.met, self.gathered) = (0, 0, 0);
         (self.passed, self.missed, self.skipped) = (0, 0, None);
         self.copies.clear();
         self.turn = 0;
@@ -129,6 +140,12 @@ impl Warp {
             };
         }
         Some(pc)
+    }
+
+    /// The lanes that wait at the barrier of the cluster.
+    pub(super) fn at_cluster(&self) -> u32 {
+        let is_there = |&lane: &usize| self.barrier[lane] == cluster::BARRIER;
+        lanes(self.waiting).filter(is_there).fold(0, |all, lane| all | 1 << lane)
     }
 
     /// Says where lanes are.

@@ -10,12 +10,14 @@ mod call;
 mod decode;
 pub(crate) mod ir;
 mod lex;
+mod limits;
 mod live;
 mod module;
 mod operand;
 mod origin;
 pub(crate) mod types;
 
+pub use limits::Limits;
 pub(crate) use module::header;
 pub use module::parse;
 
@@ -74,10 +76,8 @@ pub struct Kernel {
     pub static_shared: u32,
     /// Registers of 32 bits that a thread needs at once, as a compiler would count them roughly.
     pub registers: u32,
-    /// `.maxntid` or `.reqntid`: most threads of a block.
-    pub max_threads: Option<u32>,
-    /// `.reqntid`.
-    pub required_block: Option<[u32; 3]>,
+    /// What it asks of its launches.
+    pub limits: Limits,
     pub(crate) code: ir::Code,
     pub(crate) text: Arc<str>,
 }

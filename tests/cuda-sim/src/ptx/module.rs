@@ -478,23 +478,11 @@ impl<'t> Parser<'t> {
             let needs = Needs { version: (8, 1), target: 70 };
             self.require(self.at(), &format!("more than {FEW_PARAMS} bytes of parameters"), needs)?;
         }
-        let (max_threads, required_block) = self.limits()?;
+        let limits = self.limits()?;
         let (code, static_shared, registers) = body::body(self, &params)?;
         let (name, text) = (name.to_owned(), Arc::clone(&self.whole));
         let params = params.into_iter().map(|(_, param)| param).collect();
-        let max_threads =
-            required_block.map(|[x, y, z]| x.saturating_mul(y).saturating_mul(z)).or(max_threads);
-        Ok(Kernel {
-            name,
-            params,
-            params_bytes: bytes,
-            static_shared,
-            registers,
-            max_threads,
-            required_block,
-            code,
-            text,
-        })
+        Ok(Kernel { name, params, params_bytes: bytes, static_shared, registers, limits, code, text })
     }
 
     /// A parameter after those that have so many bytes: its name, alignment and place.
@@ -529,44 +517,6 @@ impl<'t> Parser<'t> {
         let offset = bytes.next_multiple_of(align);
         *bytes = offset + len;
         Ok((name, align, Param { name: name.to_owned(), offset, bytes: len }))
-    }
-
-    fn limits(&mut self) -> Result<(Option<u32>, Option<[u32; 3]>), ParseError> {
-        let (mut most, mut required) = (None, None);
-        loop {
-            match *self.peek() {
-                Tok::Dot("maxntid") => {
-                    let [x, y, z] = self.extents()?;
-                    most = Some(x.saturating_mul(y).saturating_mul(z));
-                }
-                Tok::Dot("reqntid") => required = Some(self.extents()?),
-                Tok::Dot("minnctapersm" | "maxnctapersm" | "maxnreg") => {
-                    self.next();
-                    self.small("a number")?;
-                }
-                Tok::Dot("pragma") => self.debug()?,
-                Tok::Dot(_)
-                | Tok::Name(_)
-                | Tok::Int(_)
-                | Tok::Single(_)
-                | Tok::Double(_)
-                | Tok::Text(_)
-                | Tok::Sign(_)
-                | Tok::End => return Ok((most, required)),
-            }
-        }
-    }
-
-    fn extents(&mut self) -> Result<[u32; 3], ParseError> {
-        self.next();
-        let mut extents = [1; 3];
-        for extent in &mut extents {
-            *extent = self.small("an extent")? as u32;
-            if !self.take(",") {
-                break;
-            }
-        }
-        Ok(extents)
     }
 
     /// What `name` means outside of kernels.

@@ -302,7 +302,9 @@ impl<'t> Body<'_, 't> {
         };
         let fits = match names {
             Names::All => {
-                matches!(ty.class(), Class::Int | Class::Bits) && (ty.bytes() == native.bytes() || shorter)
+                ty == native
+                    || (matches!(ty.class(), Class::Int | Class::Bits)
+                        && (ty.bytes() == native.bytes() || shorter))
             }
             Names::Special => ty.class() == Class::Int && ty.bytes() <= native.bytes(),
             Names::None | Names::Address(_) => {
@@ -371,6 +373,13 @@ impl<'t> Body<'_, 't> {
             ("%globaltimer", None) => return Ok((Special::GlobalTimer, Type::U64)),
             ("%total_smem_size", None) => Special::TotalShared,
             ("%dynamic_smem_size", None) => Special::DynamicShared,
+            ("%cluster_ctarank", None) => Special::ClusterRank,
+            ("%cluster_nctarank", None) => Special::ClusterBlocks,
+            ("%clusterid", Some(axis)) => Special::ClusterId(axis),
+            ("%nclusterid", Some(axis)) => Special::NClusterId(axis),
+            ("%cluster_ctaid", Some(axis)) => Special::ClusterCtaid(axis),
+            ("%cluster_nctaid", Some(axis)) => Special::ClusterNctaid(axis),
+            ("%is_explicit_cluster", None) => return Ok((Special::IsExplicitCluster, Type::Pred)),
             (_, _) => {
                 return self.wrong(at, format!("`{name}` is neither declared nor a known special register"));
             }
@@ -470,7 +479,12 @@ impl<'t> Body<'_, 't> {
                 return self.wrong(at, format!("`{name}` is not declared"));
             }
         };
-        let same = home == space || (home == Space::Global && space == Space::Generic);
+        let same = match space {
+            Space::Generic => home == Space::Global,
+            Space::Global | Space::Const | Space::Shared | Space::Cluster | Space::Local | Space::Param => {
+                home.is_reached_by(space)
+            }
+        };
         if same { Ok(addr) } else { self.wrong(at, format!("`{name}` is not in the space of this access")) }
     }
 
@@ -486,8 +500,13 @@ impl<'t> Body<'_, 't> {
 
     /// A predicate to read: `p`, `!p`, 0 or 1.
     pub(super) fn pred(&mut self) -> Result<PredSrc, ParseError> {
+        self.pred_named(Names::None)
+    }
+
+    /// The same, or what has a name.
+    pub(super) fn pred_named(&mut self, names: Names) -> Result<PredSrc, ParseError> {
         let negated = self.p.take("!");
-        let pred = self.src(Type::Pred)?;
+        let pred = self.src_named(Type::Pred, names)?;
         Ok(Guard { pred, negated })
     }
 

@@ -112,7 +112,7 @@ pub(super) fn find(
             if let Some((space, addr)) = address(&mut insts[at].op)
                 && let Some((base, _)) = addr.base
                 && let Of(var) = state[base as usize]
-                && [vars[var as usize].space, Space::Generic].contains(&space)
+                && vars[var as usize].space.is_reached_by(space)
             {
                 addr.var = Some(var);
             }
@@ -148,6 +148,8 @@ fn address(op: &mut Op) -> Option<(Space, &mut Addr)> {
         | Op::Special { .. }
         | Op::Cvta { .. }
         | Op::IsSpace { .. }
+        | Op::MapRank { .. }
+        | Op::RankOf { .. }
         | Op::CopyCommit
         | Op::CopyWait(_)
         | Op::Fence { .. }
@@ -157,7 +159,8 @@ fn address(op: &mut Op) -> Option<(Space, &mut Addr)> {
         | Op::Trap
         | Op::Together { .. }
         | Op::ActiveMask { .. }
-        | Op::Bar { .. } => None,
+        | Op::Bar { .. }
+        | Op::ClusterBar { .. } => None,
     }
 }
 
@@ -188,9 +191,11 @@ fn made(state: &State, op: &Op, (reads, vars): (&[Reg], &[Placed]), shuffled: &m
         Op::Alu(alu) => computed(alu, of).unwrap_or_else(|| reads.iter().map(of).fold(Number, Origin::mixed)),
         // Of another space's variable it makes no address.
         Op::Cvta { space, a, .. } => match of(a) {
-            Of(var) if vars[var as usize].space != *space => Unknown,
+            Of(var) if !vars[var as usize].space.is_reached_by(*space) => Unknown,
             origin @ (Nowhere | Number | Of(_) | Unknown) => origin,
         },
+        // The same place in another block, where the variable is as well.
+        Op::MapRank { a, .. } => of(a),
         Op::Together { what: Together::Shfl { mode, a, .. }, .. } => {
             let all = &mut shuffled[*mode as usize];
             *all = all.or(of(a));
@@ -200,6 +205,7 @@ fn made(state: &State, op: &Op, (reads, vars): (&[Reg], &[Placed]), shuffled: &m
         Op::Nop
         | Op::Special { .. }
         | Op::IsSpace { .. }
+        | Op::RankOf { .. }
         | Op::Load(_)
         | Op::Store(_)
         | Op::Atom(_)
@@ -213,7 +219,8 @@ fn made(state: &State, op: &Op, (reads, vars): (&[Reg], &[Placed]), shuffled: &m
         | Op::Trap
         | Op::Together { .. }
         | Op::ActiveMask { .. }
-        | Op::Bar { .. } => Number,
+        | Op::Bar { .. }
+        | Op::ClusterBar { .. } => Number,
     }
 }
 

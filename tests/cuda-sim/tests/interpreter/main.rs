@@ -5,6 +5,7 @@ mod arrays;
 mod atomics;
 mod barriers;
 mod cases;
+mod clusters;
 mod conversions;
 mod emitted;
 mod faults;

@@ -87,7 +87,10 @@ fn parameters_have_offsets() {
     let kernel = &module.kernels[0];
     let places: Vec<_> = kernel.params.iter().map(|param| (param.offset, param.bytes)).collect();
     assert_eq!(places, [(0, 1), (8, 8), (16, 20), (36, 2)]);
-    assert_eq!((kernel.params_bytes, kernel.max_threads, kernel.required_block), (38, Some(256), None));
+    assert_eq!(
+        (kernel.params_bytes, kernel.limits.max_threads, kernel.limits.required_block),
+        (38, Some(256), None)
+    );
 }
 
 /// A kernel in which 64 threads of 2 blocks do an atomic at the first word, and one writes what they got.

@@ -95,7 +95,8 @@ fn instructions_are_refused_where_they_are_too_new() {
             }
             let found = found.unwrap_or_else(|| panic!("{version:?}, sm_{target} has {instruction}"));
             let name = instruction.split([' ', ';']).next().expect("a name");
-            let special = instruction.contains(", %clock_hi") || instruction.contains("_smem_size");
+            let specials = [", %clock_hi", "_smem_size", "cluster_", "clusterid", "explicit_cluster"];
+            let special = specials.iter().any(|special| instruction.contains(special));
             assert!(special || found.starts_with(&format!("`{name}`: it requires ")), "{found}");
             let target_named = found.contains(&format!("`.target` sm_{on} or higher, not sm_{target}"));
             assert_eq!(target_named, target < on, "{found}");
@@ -231,6 +232,27 @@ fn directives_need_a_version_too() {
         assert_eq!(ptx::parse(&text).is_ok(), passes, "{text}");
         if let Some((accepted, log)) = assembled(&text, &format!("sm_{target}")) {
             assert_eq!(accepted, passes, "{text}{log}");
+        }
+    }
+}
+
+#[test]
+fn directives_of_clusters_need_a_version_and_a_target() {
+    let directives =
+        [".explicitcluster", ".reqnctapercluster 2", ".reqnctapercluster 2, 1, 1", ".maxclusterrank 8"];
+    let both = [".reqnctapercluster 2 .maxclusterrank 8"];
+    let headers = [((7, 8), 90, true), ((7, 8), 89, false), ((7, 7), 87, false), ((9, 0), 100, true)];
+    for ((major, minor), target, has) in headers {
+        let cases = directives.iter().map(|text| (text, has)).chain(both.iter().map(|text| (text, false)));
+        for (directive, passes) in cases {
+            let text = format!(
+                ".version {major}.{minor}\n.target sm_{target}\n.address_size 64\n.visible .entry k() {directive} {{ ret; }}\n"
+            );
+            let found = ptx::parse(&text).err();
+            assert_eq!(found.is_none(), passes, "{text}{found:?}");
+            if let Some((accepted, log)) = assembled(&text, &format!("sm_{target}")) {
+                assert_eq!(accepted, passes, "{text}{log}");
+            }
         }
     }
 }

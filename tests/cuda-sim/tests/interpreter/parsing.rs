@@ -195,7 +195,7 @@ $L__BB0_3:
 .section .debug_str { .b8 1, 2 }
 ";
     let module = ptx::parse(text).unwrap();
-    assert_eq!(module.kernels[0].required_block, Some([32, 1, 1]));
+    assert_eq!(module.kernels[0].limits.required_block, Some([32, 1, 1]));
     let shape = harness::threads(32);
     assert_eq!(
         harness::words_of(

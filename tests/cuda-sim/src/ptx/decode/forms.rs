@@ -12,7 +12,7 @@ use crate::ptx::types::Type;
 struct Row(&'static [&'static str], &'static str);
 
 /// Modifiers that go together in many rows.
-const SETS: [(&str, &str); 22] = [
+const SETS: [(&str, &str); 23] = [
     ("INT", "u16|u32|u64|s16|s32|s64"),
     ("WHOLES", "u8|u16|u32|u64|s8|s16|s32|s64"),
     ("CARRY", "u32|s32|u64|s64"),
@@ -28,8 +28,9 @@ const SETS: [(&str, &str); 22] = [
     ("FCMP", "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"),
     ("LOGIC", "and|or|xor"),
     ("TRUTH", "u32|s32|f32|f16|bf16"),
-    ("SPACE", "const|global|local|param|param::entry|param::func|shared|shared::cta"),
-    ("WINDOW", "const|global|local|shared|shared::cta"),
+    ("SHARED", "shared|shared::cta|shared::cluster"),
+    ("SPACE", "const|global|local|param|param::entry|param::func|SHARED"),
+    ("WINDOW", "const|global|local|SHARED"),
     ("SCOPE", "cta|cluster|gpu|sys"),
     ("EVICT", "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"),
     ("FETCH", "L2::64B|L2::128B|L2::256B"),
@@ -159,6 +160,7 @@ const ROWS: &[Row] = &[
     Row(&["mov"], "pred|PLAIN"),
     Row(&["cvta"], "to? : WINDOW u64"),
     Row(&["isspacep"], "WINDOW"),
+    Row(&["mapa", "getctarank"], "shared::cluster? u32|u64"),
     // Memory.
     Row(&["ldu"], "global? VECTOR? MEMORY"),
     Row(&["ld"], "weak? global? EVICT? HINT? FETCH? VECTOR? MEMORY"),
@@ -167,18 +169,18 @@ const ROWS: &[Row] = &[
     Row(&["ld"], "global ca|cg|cs|EVICT? nc HINT? FETCH? VECTOR? MEMORY"),
     Row(&["ld"], "volatile global? FETCH? VECTOR? MEMORY"),
     Row(&["ld"], "relaxed|acquire SCOPE global? EVICT? HINT? FETCH? VECTOR? MEMORY"),
-    Row(&["ld"], "relaxed|acquire SCOPE shared|shared::cta VECTOR? MEMORY"),
+    Row(&["ld"], "relaxed|acquire SCOPE SHARED VECTOR? MEMORY"),
     Row(&["st"], "weak? global? wb|cg|cs|wt|EVICT? HINT? VECTOR? MEMORY"),
     Row(&["st"], "weak? SPACE wb|cg|cs|wt? VECTOR? MEMORY"),
-    Row(&["ld", "st"], "volatile shared|shared::cta|local VECTOR? MEMORY"),
+    Row(&["ld", "st"], "volatile SHARED|local VECTOR? MEMORY"),
     Row(&["st"], "volatile global? VECTOR? MEMORY"),
     Row(&["st"], "relaxed|release SCOPE global? EVICT? HINT? VECTOR? MEMORY"),
-    Row(&["st"], "relaxed|release SCOPE shared|shared::cta VECTOR? MEMORY"),
+    Row(&["st"], "relaxed|release SCOPE SHARED VECTOR? MEMORY"),
     Row(&["ld", "st"], "mmio relaxed sys global? MEMORY"),
-    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? exch b32|b64"),
-    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? cas BITS"),
-    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|shared|shared::cta? CHANGE"),
-    Row(&["red"], "relaxed|release? SCOPE? global|shared|shared::cta? CHANGE"),
+    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|SHARED? exch b32|b64"),
+    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|SHARED? cas BITS"),
+    Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|SHARED? CHANGE"),
+    Row(&["red"], "relaxed|release? SCOPE? global|SHARED? CHANGE"),
     Row(&["cp"], "async : ca|cg shared|shared::cta global FETCH?"),
     Row(&["cp"], "async commit_group|wait_all|wait_group :"),
     Row(&["prefetch"], "global|local? L1|L2"),
@@ -193,6 +195,8 @@ const ROWS: &[Row] = &[
     Row(&["barrier"], "cta? : sync|arrive aligned?"),
     Row(&["barrier"], "cta? red : popc aligned? u32"),
     Row(&["barrier"], "cta? red : and|or aligned? pred"),
+    Row(&["barrier"], "cluster arrive : release|relaxed? aligned?"),
+    Row(&["barrier"], "cluster wait : acquire? aligned?"),
     Row(&["shfl"], "sync up|down|bfly|idx b32"),
     Row(&["vote"], "sync all+pred|any+pred|uni+pred|ballot+b32"),
     Row(&["match"], "any|all sync b32|b64"),
@@ -233,7 +237,7 @@ enum Kind {
 fn kind(word: &str) -> Option<Kind> {
     match word {
         "row" | "col" => Some(Kind::Layout),
-        "global" | "shared" | "shared::cta" => Some(Kind::Space),
+        "global" | "shared" | "shared::cta" | "shared::cluster" => Some(Kind::Space),
         _ => Type::named(word).map(|_| Kind::Type),
     }
 }

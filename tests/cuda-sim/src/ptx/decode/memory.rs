@@ -8,11 +8,12 @@ use super::super::operand::Names;
 use super::super::types::Type;
 use super::{Decoded, Mods};
 
-const SPACES: [(&str, Space); 8] = [
+const SPACES: [(&str, Space); 9] = [
     ("global", Space::Global),
     ("const", Space::Const),
     ("shared", Space::Shared),
     ("shared::cta", Space::Shared),
+    ("shared::cluster", Space::Cluster),
     ("local", Space::Local),
     ("param", Space::Param),
     ("param::entry", Space::Param),
@@ -163,8 +164,13 @@ const OPS: [(&str, AtomOp); 10] = [
 
 fn atom(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (_strong, order) = order(m);
-    let space =
-        m.pick(&[("global", Space::Global), ("shared", Space::Shared), ("shared::cta", Space::Shared)]);
+    const SPACES: [(&str, Space); 4] = [
+        ("global", Space::Global),
+        ("shared", Space::Shared),
+        ("shared::cta", Space::Shared),
+        ("shared::cluster", Space::Cluster),
+    ];
+    let space = m.pick(&SPACES);
     let (op, ty) = (m.need(b, "the operation", &OPS)?, m.ty(b)?);
     let halves = matches!(ty, Type::F16 | Type::F16x2 | Type::BF16 | Type::BF16x2);
     if halves && !m.flag("noftz") {

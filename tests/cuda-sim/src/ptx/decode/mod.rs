@@ -96,7 +96,7 @@ pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             bits::bits(b, m)
         }
         "setp" | "set" | "selp" | "slct" => moves::choice(b, m),
-        "mov" | "cvta" | "isspacep" => moves::moves(b, m),
+        "mov" | "cvta" | "isspacep" | "mapa" | "getctarank" => moves::moves(b, m),
         "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "prefetch" | "prefetchu" | "applypriority"
         | "discard" => memory::memory(b, m),
         "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "nanosleep" | "griddepcontrol" | "membar"

@@ -135,26 +135,55 @@ pub(super) fn moves(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             pointer(b, m, ty)?;
             let d = b.dst(ty)?;
             b.comma()?;
-            let a = b.src_named(ty, if to { Names::None } else { Names::Address(space) })?;
+            let a = b.src_named(ty, if to { Names::None } else { Names::Address(variables(space)) })?;
             Ok(Op::Cvta { space, to, d, a })
         }
-        _isspacep => {
+        "isspacep" => {
             let (space, d) = (window(b, m)?, b.dst(Type::Pred)?);
             let a = next(b, Type::U64)?;
             Ok(Op::IsSpace { space, d, a })
         }
+        _of_the_cluster => rank(b, m),
     }
 }
 
+/// `mapa` and `getctarank`: an address of shared memory in a block of the cluster, and of which block one is.
+fn rank(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let (generic, ty) = (!m.flag("shared::cluster"), m.ty(b)?);
+    if generic {
+        pointer(b, m, ty)?;
+    }
+    let maps = m.name == "mapa";
+    let d = b.dst(if maps { ty } else { Type::U32 })?;
+    b.comma()?;
+    let a = b.src_named(ty, if generic { Names::None } else { Names::Address(Space::Shared) })?;
+    let wide = whole(ty);
+    Ok(if maps {
+        let rank = next(b, Type::U32)?;
+        Op::MapRank { generic, wide, d, a, b: rank }
+    } else {
+        Op::RankOf { generic, wide, d, a }
+    })
+}
+
 fn window(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Result<Space, ParseError> {
-    const SPACES: [(&str, Space); 5] = [
+    const SPACES: [(&str, Space); 6] = [
         ("global", Space::Global),
         ("shared", Space::Shared),
         ("shared::cta", Space::Shared),
+        ("shared::cluster", Space::Cluster),
         ("local", Space::Local),
         ("const", Space::Const),
     ];
     m.need(b, "the space", &SPACES)
+}
+
+/// The space of the variables whose addresses are of one.
+fn variables(space: Space) -> Space {
+    match space {
+        Space::Cluster => Space::Shared,
+        Space::Generic | Space::Global | Space::Const | Space::Shared | Space::Local | Space::Param => space,
+    }
 }
 
 fn pointer(b: &Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Result<(), ParseError> {
@@ -166,7 +195,7 @@ fn mov(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if ty == Type::Pred {
         let d = b.dst(Type::Pred)?;
         b.comma()?;
-        let a = b.pred()?;
+        let a = b.pred_named(Names::All)?;
         return Ok(Op::Alu(Alu::PredMove { d, a }));
     }
     let Some(bits) = width(ty).filter(|_| fundamental(ty)) else { return m.no_type(b, ty) };

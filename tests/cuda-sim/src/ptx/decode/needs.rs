@@ -39,6 +39,20 @@ const ATOMICS: &[&str] = &["atom", "red"];
 const ACCESSES: &[&str] = &["ld", "st", "atom", "red", "cvta", "isspacep", "ldmatrix"];
 const CARRIES: &[&str] = &["add", "addc", "sub", "subc", "mad", "madc"];
 
+/// The directives and special registers of clusters.
+const CLUSTER: &[&str] = &[
+    ".explicitcluster",
+    ".reqnctapercluster",
+    ".maxclusterrank",
+    "%cluster_ctarank",
+    "%cluster_nctarank",
+    "%clusterid",
+    "%nclusterid",
+    "%cluster_ctaid",
+    "%cluster_nctaid",
+    "%is_explicit_cluster",
+];
+
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     // Whole numbers.
@@ -97,6 +111,8 @@ const ROWS: &[Row] = &[
     row(&["cvt"], &["tf32"], (7, 8), 90).without("rna"),
     // Memory.
     row(ACCESSES, &["shared::cta"], (7, 8), 0),
+    row(ACCESSES, &["shared::cluster"], (7, 8), 90),
+    row(&["mapa", "getctarank"], &[], (7, 8), 90),
     row(&["ld", "st"], &["param::entry"], (8, 3), 0),
     row(&["ld", "st"], &["param::func"], (8, 3), 0),
     row(&["ld", "st"], &["v8"], (8, 8), 100),
@@ -142,6 +158,9 @@ const ROWS: &[Row] = &[
     row(&["barrier"], &[], (6, 0), 0),
     row(&["bar"], &["warp"], (6, 0), 0),
     row(&["bar", "barrier"], &["cta"], (7, 8), 0),
+    row(&["barrier"], &["acquire"], (8, 0), 90),
+    row(&["barrier"], &["release"], (8, 0), 90),
+    row(&["barrier"], &["relaxed"], (8, 0), 90),
     row(&["shfl", "vote"], &[], (6, 0), 0),
     row(&["match"], &[], (6, 0), 70),
     row(&["activemask"], &[], (6, 2), 0),
@@ -159,6 +178,7 @@ const ROWS: &[Row] = &[
     row(&[".common"], &[], (5, 0), 0),
     row(&["%clock_hi"], &[], (5, 0), 0),
     row(&["%total_smem_size", "%dynamic_smem_size"], &[], (4, 1), 0),
+    row(CLUSTER, &[], (7, 8), 90),
 ];
 
 /// What an instruction needs with its modifiers; a directive or a special register is a name alone.

@@ -2,7 +2,9 @@
 
 use super::super::ParseError;
 use super::super::body::Body;
-use super::super::ir::{Bar, BarRed, Bits, Constant, Int, Op, Redux, Reg, ShflMode, Together, Vote, Wide};
+use super::super::ir::{
+    Bar, BarRed, Bits, ClusterBar, Constant, Int, Op, Redux, Reg, ShflMode, Together, Vote, Wide,
+};
 use super::super::types::Type;
 use super::{Decoded, Mods};
 
@@ -105,6 +107,9 @@ fn redux(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
 }
 
 fn barrier(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    if m.name == "barrier" && m.flag("cluster") {
+        return cluster(b, m);
+    }
     m.flag("cta");
     // `bar` is aligned; `barrier` says so.
     let aligned = m.flag("aligned") || m.name == "bar";
@@ -122,6 +127,19 @@ fn barrier(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         _ => reduce(b, m, aligned),
     }
+}
+
+/// `barrier.cluster`: those that arrive release, unless they say otherwise, and those that wait acquire.
+fn cluster(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    let waits = m.need(b, "what to do", &[("arrive", false), ("wait", true)])?;
+    let bar = if waits {
+        m.flag("acquire");
+        ClusterBar::Wait
+    } else {
+        let releases = m.pick(&[("release", true), ("relaxed", false)]).unwrap_or(true);
+        ClusterBar::Arrive { releases }
+    };
+    Ok(Op::ClusterBar { bar, aligned: m.flag("aligned") })
 }
 
 /// Which barrier.

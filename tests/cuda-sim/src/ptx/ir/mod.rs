@@ -7,10 +7,14 @@
 mod code;
 mod kinds;
 mod order;
+mod space;
+mod special;
 
 pub(crate) use code::*;
 pub(crate) use kinds::*;
 pub(crate) use order::Orders;
+pub(crate) use space::Space;
+pub(crate) use special::Special;
 
 use super::types::Type;
 
@@ -61,40 +65,6 @@ pub(crate) struct Convert {
     pub(crate) relu: bool,
     /// Rows of the destination and of the source, whose registers may be wider than the types.
     pub(crate) wide: (Wide, Wide),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Special {
-    Tid(usize),
-    Ntid(usize),
-    Ctaid(usize),
-    Nctaid(usize),
-    LaneId,
-    WarpId,
-    NWarpId,
-    SmId,
-    NSmId,
-    GridId,
-    MaskEq,
-    MaskLe,
-    MaskLt,
-    MaskGe,
-    MaskGt,
-    Clock,
-    ClockHi,
-    GlobalTimer,
-    TotalShared,
-    DynamicShared,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Space {
-    Generic,
-    Global,
-    Const,
-    Shared,
-    Local,
-    Param,
 }
 
 /// Where an access goes: a register, or nothing, and so many bytes further.
@@ -242,6 +212,16 @@ pub(crate) enum Bar {
         d: Reg,
         p: PredSrc,
     },
+}
+
+/// What a thread does at the barrier of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClusterBar {
+    /// Whether those that wait know what was done before.
+    Arrive {
+        releases: bool,
+    },
+    Wait,
 }
 
 /// What a lane computes from its own registers.
@@ -536,6 +516,21 @@ pub(crate) enum Op {
         d: Reg,
         a: Reg,
     },
+    /// `mapa`: an address of shared memory, generic or not, in the block of rank `b`.
+    MapRank {
+        generic: bool,
+        wide: Wide,
+        d: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    /// `getctarank`: the rank of the block whose shared memory an address is of.
+    RankOf {
+        generic: bool,
+        wide: Wide,
+        d: Reg,
+        a: Reg,
+    },
     // Memory.
     Load(Access),
     Store(Access),
@@ -580,5 +575,10 @@ pub(crate) enum Op {
         threads: Option<Reg>,
         aligned: bool,
         bar: Bar,
+    },
+    /// `barrier.cluster`
+    ClusterBar {
+        bar: ClusterBar,
+        aligned: bool,
     },
 }

@@ -7,7 +7,8 @@ use super::{Op, Reg, Together};
 pub(crate) enum Orders {
     /// A fence, or an access that is half of one.
     Fence,
-    /// A barrier that need not be of all: of the block, or of the warp, whose mask of all is in a register.
+    /// A barrier that need not be of all: of the block, or of the warp, whose mask of all is in a register. Or one of more
+    /// than the block.
     Barrier,
 }
 
@@ -18,6 +19,8 @@ impl Op {
             Op::Load(access) | Op::Store(access) => access.order,
             Op::Atom(atom) => atom.order,
             Op::Fence { .. } => return Some(Orders::Fence),
+            // Of more than a block.
+            Op::ClusterBar { .. } => return Some(Orders::Barrier),
             Op::Bar { threads, .. } => return threads.is_some().then_some(Orders::Barrier),
             Op::Together { mask, what: Together::Sync } => {
                 return (everyone != Some(*mask)).then_some(Orders::Barrier);
@@ -27,6 +30,8 @@ impl Op {
             | Op::Special { .. }
             | Op::Cvta { .. }
             | Op::IsSpace { .. }
+            | Op::MapRank { .. }
+            | Op::RankOf { .. }
             | Op::CopyAsync { .. }
             | Op::CopyCommit
             | Op::CopyWait(_)

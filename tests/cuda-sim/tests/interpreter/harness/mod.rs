@@ -96,7 +96,8 @@ pub(crate) fn run(text: &str, shape: Shape, args: &[Arg], limit: u64) -> Outcome
         params[start..start + len].copy_from_slice(&bits.to_le_bytes()[..len]);
     }
     let Shape { grid, block, dynamic } = shape;
-    let launch = Launch { grid, block, dynamic_shared: dynamic, params: &params, globals: &globals };
+    let (cluster, params) = (None, &params[..]);
+    let launch = Launch { grid, block, cluster, dynamic_shared: dynamic, params, globals: &globals };
     let counters = exec::run_limited(kernel, &launch, &memory, limit)?;
     let contents = buffers.into_iter().map(|(address, len)| {
         let (block, _) = memory.find(address, len as u64).expect("it lives");

@@ -1,0 +1,236 @@
+//! Shared memory: where addresses of it lead, in the block itself or in another of its cluster, and who may touch it.
+//!
+//! An address of the cluster's shared memory has the rank of its block, and one more, above [`PLACE`] bits; that of a
+//! block's own variable has nothing there, and is the block's own.
+
+use super::block::BlockMemory;
+use super::cluster::Visit;
+use super::grid::position;
+use super::memory::{self, Spot, Who, aligned, inside, is_read, race};
+use super::race::Touch;
+use super::regs::{LANES, Raw, lanes};
+use super::unset::ones;
+use super::warp::Warp;
+use super::{FaultKind, Step, Trouble, trouble};
+use crate::ptx::ir::{Reg, Var, Wide};
+
+/// Bits of an address that are of a place within a block.
+const PLACE: u32 = 24;
+
+/// Another block of the cluster by its rank; none: the block itself.
+pub(super) type Home = Option<usize>;
+
+/// The block that an address of the cluster's shared memory is of, by its rank if that is said, and the place there.
+fn split(address: u64) -> (Option<u64>, u64) {
+    ((address >> PLACE).checked_sub(1), address & ((1 << PLACE) - 1))
+}
+
+/// Whether an address of shared memory says which block's it is.
+pub(super) fn is_of_cluster(address: u64) -> bool {
+    split(address).0.is_some()
+}
+
+impl Who<'_, '_> {
+    /// Where an address of the cluster's shared memory leads, of a block that there is.
+    pub(super) fn home_of(&self, address: u64) -> (Home, u64) {
+        let (rank, place) = split(address);
+        let rank = rank.and_then(|rank| usize::try_from(rank).ok());
+        (rank.filter(|&rank| rank != self.others.own_rank()), place)
+    }
+
+    /// The memory of a block.
+    #[inline(always)]
+    pub(super) fn memory(&self, home: Home) -> &BlockMemory {
+        home.and_then(|rank| self.others.memory(rank)).unwrap_or(&*self.mem)
+    }
+
+    /// The same to change it.
+    #[inline(always)]
+    pub(super) fn memory_mut(&mut self, home: Home) -> &mut BlockMemory {
+        match home {
+            None => self.mem,
+            Some(rank) => self.others.memory_mut(rank).unwrap_or(self.mem),
+        }
+    }
+
+    /// The other block, if it is one, whose shared memory an address is of, and the place there.
+    pub(super) fn place_of(&self, address: u64) -> (Option<[u32; 3]>, u64) {
+        let (home, address) = self.home_of(address);
+        (home.map(|_| self.memory(home).at), address)
+    }
+
+    /// A block's shared memory in words.
+    fn name_of(&self, home: Home) -> String {
+        name(home.map(|_| self.memory(home).at))
+    }
+}
+
+/// The shared memory of another block, or of the block itself, in words.
+pub(super) fn name(block: Option<[u32; 3]>) -> String {
+    block.map_or_else(|| "shared memory".into(), |block| format!("shared memory of block {block:?}"))
+}
+
+/// Where a lane's bytes in shared memory are, after all checks.
+#[inline(always)]
+pub(super) fn shared_spot(
+    who: &mut Who<'_, '_>,
+    spot: Spot,
+    var: Option<Var>,
+    touch: Touch,
+) -> Result<*mut u8, Box<Trouble>> {
+    spot_in(who, None, spot, (var, touch))
+}
+
+/// The same of an address of the cluster's shared memory.
+pub(super) fn cluster_spot(
+    who: &mut Who<'_, '_>,
+    spot: Spot,
+    var: Option<Var>,
+    touch: Touch,
+) -> Result<*mut u8, Box<Trouble>> {
+    let (lane, blocks) = (spot.lane, who.others.blocks());
+    if let (Some(rank), place) = split(spot.address)
+        && rank >= blocks as u64
+    {
+        return trouble(FaultKind::OutOfBounds, lane, || {
+            format!(
+                "{place:#x} of shared memory of block {rank} of a cluster of {blocks}, which are from 0 on"
+            )
+        });
+    }
+    let (home, address) = who.home_of(spot.address);
+    let spot = Spot { address, ..spot };
+    if let Some(rank) = home {
+        check_lives(who, rank, lane)?;
+    }
+    let at = spot_in(who, home, spot, (var, touch))?;
+    if home.is_some() {
+        let visit = Visit { stamp: who.stamp.lane(lane), pc: who.pc };
+        let visitor = who.others.own_rank() * who.mem.threads as usize + who.first as usize + lane;
+        let visits = &mut who.memory_mut(home).visits;
+        visits.resize(visits.len().max(visitor + 1), None);
+        visits[visitor] = Some(visit);
+    }
+    Ok(at)
+}
+
+/// That another block has begun, as the thread knows, and has not ended.
+fn check_lives(who: &Who<'_, '_>, rank: usize, lane: usize) -> Step {
+    let (mem, clock) = (who.memory(Some(rank)), who.now(lane).clock);
+    let at = mem.at;
+    if mem.has_ended {
+        return trouble(FaultKind::OutOfBounds, lane, || {
+            format!("it is to shared memory of block {at:?}, which has ended")
+        });
+    }
+    if clock.is_some_and(|clock| clock.times(mem.stamp().block()).is_some()) {
+        return Ok(());
+    }
+    trouble(FaultKind::OutOfBounds, lane, || {
+        format!(
+            "it is to shared memory of block {at:?}, which may not have begun: the thread has waited at no barrier of the cluster"
+        )
+    })
+}
+
+#[inline(always)]
+fn spot_in(
+    who: &mut Who<'_, '_>,
+    home: Home,
+    spot: Spot,
+    (var, touch): (Option<Var>, Touch),
+) -> Result<*mut u8, Box<Trouble>> {
+    let Spot { lane, address, bytes } = spot;
+    aligned(spot)?;
+    let len = who.mem.shared_len;
+    inside(who, spot, (var, len), || who.name_of(home))?;
+    if matches!(touch, Touch::Atomic(_)) && who.mem.atomic_reads && !is_written(who, home, spot) {
+        trouble(FaultKind::Uninitialized, lane, || {
+            format!("nothing has written all of the {bytes} bytes at {address:#x} of {}", who.name_of(home))
+        })?;
+    }
+    if let Some(thread) = who.memory(home).under_way(address, bytes) {
+        let thread = position(thread, who.grid.launch.block);
+        // What was there before is not what is missed.
+        let missed = is_read(touch) && !is_written(who, home, spot);
+        let kind = if missed { FaultKind::Uninitialized } else { FaultKind::Race };
+        trouble(kind, lane, || {
+            let name = who.name_of(home);
+            format!(
+                "{bytes} bytes of {name} at {address:#x} are the target of a `cp.async` of thread {thread:?} that it has not waited for"
+            )
+        })?;
+    }
+    let conflict = who.memory(home).shared_shadow.touch(len, address, bytes, touch, &who.now(lane));
+    if let Some(conflict) = conflict {
+        race(who, spot, touch, conflict, &who.name_of(home))?;
+    }
+    Ok(who.memory_mut(home).shared_at(address))
+}
+
+fn is_written(who: &Who<'_, '_>, home: Home, spot: Spot) -> bool {
+    let bytes = spot.bytes as u32;
+    who.memory(home).shared_written.get(spot.address as usize, bytes) == ones(bytes)
+}
+
+/// What generic addresses of shared memory have more than the others.
+fn base(generic: bool) -> u64 {
+    if generic { memory::SHARED_WINDOW } else { 0 }
+}
+
+/// Each lane's address.
+fn addresses(warp: &Warp, a: Reg, wide: Wide, generic: bool) -> [u64; LANES] {
+    let all = match wide {
+        Wide::One => u32::row(&warp.regs, a).map(u64::from),
+        Wide::Two => *u64::row(&warp.regs, a),
+    };
+    all.map(|address| address.wrapping_sub(base(generic)))
+}
+
+fn check_shared(lane: usize, address: u64) -> Step {
+    if address < memory::WINDOW {
+        return Ok(());
+    }
+    trouble(FaultKind::OutOfBounds, lane, || "the address is not one of shared memory".into())
+}
+
+/// `mapa`
+pub(super) fn map_rank(
+    who: &Who<'_, '_>,
+    warp: &mut Warp,
+    exec: u32,
+    (generic, wide): (bool, Wide),
+    (d, a, b): (Reg, Reg, Reg),
+) -> Step {
+    let (addresses, ranks) = (addresses(warp, a, wide, generic), *u32::row(&warp.regs, b));
+    let blocks = who.others.blocks();
+    for lane in lanes(exec) {
+        check_shared(lane, addresses[lane])?;
+        let rank = ranks[lane];
+        if rank as usize >= blocks {
+            return trouble(FaultKind::OutOfBounds, lane, || {
+                format!("there is no block {rank} in a cluster of {blocks}, which are from 0 on")
+            });
+        }
+        let place = split(addresses[lane]).1;
+        warp.regs.set((d, wide), lane, base(generic) + (u64::from(rank + 1) << PLACE | place));
+    }
+    Ok(())
+}
+
+/// `getctarank`
+pub(super) fn rank_of(
+    who: &Who<'_, '_>,
+    warp: &mut Warp,
+    exec: u32,
+    (generic, wide): (bool, Wide),
+    (d, a): (Reg, Reg),
+) -> Step {
+    let addresses = addresses(warp, a, wide, generic);
+    for lane in lanes(exec) {
+        check_shared(lane, addresses[lane])?;
+        let rank = split(addresses[lane]).0.unwrap_or(who.others.own_rank() as u64);
+        warp.regs.set((d, Wide::One), lane, rank);
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! The special registers.
+
+/// A special register; those of three axes with the axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Tid(usize),
+    Ntid(usize),
+    Ctaid(usize),
+    Nctaid(usize),
+    LaneId,
+    WarpId,
+    NWarpId,
+    SmId,
+    NSmId,
+    GridId,
+    MaskEq,
+    MaskLe,
+    MaskLt,
+    MaskGe,
+    MaskGt,
+    Clock,
+    ClockHi,
+    GlobalTimer,
+    TotalShared,
+    DynamicShared,
+    ClusterRank,
+    ClusterBlocks,
+    ClusterId(usize),
+    NClusterId(usize),
+    ClusterCtaid(usize),
+    ClusterNctaid(usize),
+    /// The only one that is a predicate.
+    IsExplicitCluster,
+}
