@@ -36,6 +36,7 @@ impl Code {
     pub(super) const LAUNCH_FAILED: Code = Code(719);
     pub(super) const NOT_PERMITTED: Code = Code(800);
     pub(super) const NOT_SUPPORTED: Code = Code(801);
+    pub(super) const INVALID_CLUSTER_SIZE: Code = Code(912);
     pub(super) const UNKNOWN: Code = Code(999);
 
     /// Whether the process can do nothing more on the device, as NVIDIA documents it for each code.

@@ -34,6 +34,9 @@ impl Facts {
     pub(super) const BLOCK: [u32; 3] = [1024, 1024, 64];
     /// Most blocks along each dimension of a grid.
     pub(super) const GRID: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
+    /// Most blocks of a cluster on every device that has them, and the first compute capability of these.
+    pub(super) const CLUSTER: u32 = 8;
+    pub(super) const CLUSTERS_FROM: u32 = 90;
     /// Bytes of shared memory that every block may have.
     pub(super) const SHARED: u32 = 48 << 10;
     /// Registers of a multiprocessor and of a block.
@@ -108,6 +111,7 @@ impl Facts {
             97 => self.shared_opt_in,
             106 => self.blocks,
             111 => self.shared_kept(),
+            120 => u32::from(self.arch >= Facts::CLUSTERS_FROM),
             _ => 0,
         };
         Ok(i32::try_from(value).unwrap_or(i32::MAX))
@@ -148,11 +152,21 @@ mod tests {
     #[test]
     fn the_default_device() {
         let facts = Facts::of(90, 4 << 30).unwrap();
-        for (attribute, value) in
-            [(1, 1024), (5, i32::MAX), (8, 49_152), (10, 32), (16, 4), (39, 2048), (75, 9), (97, 232_448)]
-        {
+        for (attribute, value) in [
+            (1, 1024),
+            (5, i32::MAX),
+            (8, 49_152),
+            (10, 32),
+            (16, 4),
+            (39, 2048),
+            (75, 9),
+            (97, 232_448),
+            (120, 1),
+        ] {
             assert_eq!(facts.attribute(attribute), Ok(value), "{attribute}");
         }
+        let before = Facts::of(89, 4 << 30).unwrap();
+        assert_eq!(before.attribute(120), Ok(0), "clusters");
         assert_eq!(facts.attribute(0), Err(Code::INVALID_VALUE));
         assert_eq!(facts.attribute(1000), Err(Code::INVALID_VALUE));
         assert!(Facts::ARCHES.iter().all(|&arch| Facts::of(arch, 1).is_some()));

@@ -22,6 +22,7 @@ pub(super) struct Grid {
     device: usize,
     grid: [u32; 3],
     block: [u32; 3],
+    cluster: Option<[u32; 3]>,
     dynamic_shared: u32,
     params: Vec<u8>,
 }
@@ -29,9 +30,10 @@ pub(super) struct Grid {
 impl Grid {
     pub(super) fn run(&self, driver: &Driver) -> Answer {
         let kernel = self.function.kernel();
-        let (grid, block, dynamic_shared) = (self.grid, self.block, self.dynamic_shared);
+        let (grid, block, cluster, dynamic_shared) =
+            (self.grid, self.block, self.cluster, self.dynamic_shared);
         let globals = &self.function.module.globals;
-        let launch = Launch { grid, block, cluster: None, dynamic_shared, params: &self.params, globals };
+        let launch = Launch { grid, block, cluster, dynamic_shared, params: &self.params, globals };
         match exec::run(kernel, &launch, &driver.devices[self.device].memory) {
             Ok(did) => {
                 report::launched(
@@ -69,8 +71,19 @@ fn code_of(fault: &Fault) -> Code {
     }
 }
 
+/// What a launch is of, beside the function and its parameters.
+#[derive(Clone, Copy)]
+struct Shape {
+    grid: [u32; 3],
+    block: [u32; 3],
+    /// The blocks of a cluster, if the launch says.
+    cluster: Option<[u32; 3]>,
+    dynamic_shared: u32,
+}
+
 /// Why a launch is refused.
-fn check(function: &Function, grid: [u32; 3], block: [u32; 3], shared: u32) -> Result<(), (Code, String)> {
+fn check(function: &Function, shape: Shape) -> Result<(), (Code, String)> {
+    let Shape { grid, block, dynamic_shared: shared, .. } = shape;
     let value = |what: String| Err((Code::INVALID_VALUE, what));
     for i in 0..3 {
         if grid[i] == 0 || grid[i] > Facts::GRID[i] {
@@ -98,6 +111,34 @@ fn check(function: &Function, grid: [u32; 3], block: [u32; 3], shared: u32) -> R
         let what =
             format!("a block of {threads} threads, of at most {most} ({registers} registers, .maxntid)");
         return Err((Code::LAUNCH_OUT_OF_RESOURCES, what));
+    }
+    Ok(())
+}
+
+/// Why the clusters of a launch are refused.
+fn check_cluster(function: &Function, arch: u32, shape: Shape) -> Result<(), (Code, String)> {
+    let (grid, limits) = (shape.grid, function.kernel().limits);
+    let wrong = |what: String| Err((Code::INVALID_CLUSTER_SIZE, what));
+    if shape.cluster.is_some() && arch < Facts::CLUSTERS_FROM {
+        let what = format!("clusters, which devices of {}.{} have not", arch / 10, arch % 10);
+        return Err((Code::NOT_SUPPORTED, what));
+    }
+    let Some(cluster) = shape.cluster.or(limits.required_cluster) else {
+        if limits.explicit_cluster {
+            return wrong("no clusters, where .explicitcluster says that there are some".into());
+        }
+        return Ok(());
+    };
+    if let Some(required) = limits.required_cluster.filter(|&required| required != cluster) {
+        return wrong(format!("a cluster of {cluster:?}, where .reqnctapercluster says {required:?}"));
+    }
+    let blocks = cluster.iter().fold(1, |all: u32, &extent| all.saturating_mul(extent));
+    let most = limits.max_cluster.map_or(Facts::CLUSTER, |most| most.min(Facts::CLUSTER));
+    if blocks == 0 || blocks > most {
+        return wrong(format!("a cluster of {cluster:?}, of at most {most} blocks"));
+    }
+    if grid.iter().zip(cluster).any(|(blocks, of)| blocks % of != 0) {
+        return wrong(format!("a grid of {grid:?}, which clusters of {cluster:?} do not divide"));
     }
     Ok(())
 }
@@ -188,7 +229,7 @@ unsafe fn params(
 
 fn launch(
     context: &Context,
-    (function, grid, block, dynamic_shared): (u64, [u32; 3], [u32; 3], u32),
+    (function, shape): (u64, Shape),
     stream: u64,
     params: impl FnOnce(&Function) -> Answer<Vec<u8>>,
 ) -> Answer {
@@ -196,13 +237,74 @@ fn launch(
     if function.module.context != context.handle {
         return Err(Code::INVALID_CONTEXT);
     }
-    check(&function, grid, block, dynamic_shared).map_err(|(code, what)| {
+    let arch = context.driver.config.facts.arch;
+    let checked = check(&function, shape).and_then(|()| check_cluster(&function, arch, shape));
+    checked.map_err(|(code, what)| {
         report::say(&format!("launch of `{}`: {what}", function.kernel().name));
         code
     })?;
     let params = params(&function)?;
-    let grid = Grid { device: context.number, function, grid, block, dynamic_shared, params };
+    let Shape { grid, block, cluster, dynamic_shared } = shape;
+    let grid = Grid { device: context.number, function, grid, block, cluster, dynamic_shared, params };
     stream::put(context, stream, Work::Launch(Box::new(grid))).map(|_| ())
+}
+
+/// `CUlaunchConfig`: what [`cuLaunchKernelEx`] launches.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Config {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub dynamic_shared: u32,
+    /// The stream.
+    pub stream: u64,
+    /// What else there is to say.
+    pub attributes: *const Attribute,
+    /// How much that is.
+    pub count: u32,
+}
+
+/// `CUlaunchAttribute`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct Attribute {
+    /// Which: a `CUlaunchAttributeID`.
+    pub id: u32,
+    /// Nothing.
+    pub pad: u32,
+    /// Its value: 64 bytes, of which an attribute has its own at the start.
+    pub value: [u32; 16],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_IGNORE`, `_CLUSTER_DIMENSION`.
+const IGNORE: u32 = 0;
+const CLUSTER_DIMENSION: u32 = 4;
+
+/// The blocks of a cluster that attributes say, if they do.
+///
+/// # Safety
+/// There are as many attributes as the configuration says.
+unsafe fn cluster_of(config: &Config) -> Answer<Option<[u32; 3]>> {
+    let mut cluster = None;
+    if config.count > 0 && config.attributes.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    for i in 0..config.count as usize {
+        // SAFETY: there are more than `i`, as the caller promises.
+        let Attribute { id, value: [x, y, z, ..], .. } = unsafe { *config.attributes.add(i) };
+        match id {
+            IGNORE => {}
+            CLUSTER_DIMENSION => cluster = Some([x, y, z]),
+            _ => {
+                report::say(&format!("cuLaunchKernelEx: the attribute {id} of a launch is not simulated"));
+                return Err(Code::NOT_SUPPORTED);
+            }
+        }
+    }
+    Ok(cluster)
 }
 
 exports! {
@@ -220,8 +322,26 @@ exports! {
         pointers: *const *const u8,
         extra: *const *const c_void,
     ) working |context| {
-        let what = (function, [grid_x, grid_y, grid_z], [block_x, block_y, block_z], dynamic_shared);
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let shape = Shape { grid, block, cluster: None, dynamic_shared };
         // SAFETY: passed on from the caller.
-        launch(context, what, stream, |function| unsafe { params(function, pointers, extra) })
+        launch(context, (function, shape), stream, |function| unsafe { params(function, pointers, extra) })
+    };
+
+    /// The same with attributes, of which there may be the blocks of a cluster.
+    cuLaunchKernelEx(
+        config: *const Config,
+        function: u64,
+        pointers: *const *const u8,
+        extra: *const *const c_void,
+    ) working |context| {
+        // SAFETY: null, or one that lives, as the caller promises.
+        let config = unsafe { config.as_ref() }.ok_or(Code::INVALID_VALUE)?;
+        // SAFETY: passed on from the caller.
+        let cluster = unsafe { cluster_of(config)? };
+        let Config { grid, block, dynamic_shared, stream, .. } = *config;
+        let shape = Shape { grid, block, cluster, dynamic_shared };
+        // SAFETY: passed on from the caller.
+        launch(context, (function, shape), stream, |function| unsafe { params(function, pointers, extra) })
     };
 }

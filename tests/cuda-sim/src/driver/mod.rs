@@ -31,8 +31,8 @@
 //!
 //! # What is not simulated
 //!
-//! Arrays, textures, graphs, the linker, external memory, and binaries in place of PTX: they answer
-//! `CUDA_ERROR_NOT_SUPPORTED` or `CUDA_ERROR_NO_BINARY_FOR_GPU` and say so.
+//! Arrays, textures, graphs, the linker, external memory, attributes of launches but for the blocks of a cluster, and
+//! binaries in place of PTX: they answer `CUDA_ERROR_NOT_SUPPORTED` or `CUDA_ERROR_NO_BINARY_FOR_GPU` and say so.
 
 pub mod alloc;
 pub mod code;

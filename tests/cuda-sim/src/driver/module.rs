@@ -68,8 +68,12 @@ impl Function {
             6 => arch,
             8 => self.shared_max(),
             9 => return Ok(-1),
-            // Constants, local memory, caching, clusters: none.
-            2 | 3 | 7 | 10..=15 => 0,
+            10 => u32::from(self.kernel().limits.explicit_cluster),
+            11..=13 => {
+                self.kernel().limits.required_cluster.map_or(0, |blocks| blocks[attribute as usize - 11])
+            }
+            // Constants, local memory, caching, larger clusters and their order: none.
+            2 | 3 | 7 | 14 | 15 => 0,
             _ => return Err(Code::INVALID_VALUE),
         };
         Ok(value as i32)

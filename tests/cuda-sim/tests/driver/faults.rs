@@ -11,7 +11,7 @@ use super::kernels::{ADD, add};
 use super::{call, done, function, in_child, made, no_extra, upload};
 
 /// Begins, without an end: a context with a fault is not one that can be left well.
-fn begin() {
+pub(super) fn begin() {
     done!(cuInit(0));
     let _context: u64 = made!(cuCtxCreate_v2(0, 0));
 }

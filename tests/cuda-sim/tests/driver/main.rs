@@ -3,6 +3,7 @@
 //! The process has one driver, so what ends its work, or needs another environment, happens in a process of its own.
 
 mod calls;
+mod clusters;
 mod faults;
 mod kernels;
 mod order;
