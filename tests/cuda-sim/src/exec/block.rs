@@ -205,7 +205,6 @@ impl Block {
             self.mem.copying.fill(0);
         }
         self.mem.arrivals.iter_mut().for_each(Vec::clear);
-        (self.mem.arrived, self.mem.told) = (Clock::default(), Clock::default());
         self.mem.visits.clear();
         self.mem.has_ended = false;
     }

@@ -36,7 +36,7 @@ fn fault(kind: FaultKind, body: &str) -> Fault {
 
 #[test]
 fn blocks_write_their_sums_into_all_others() {
-    // Each block adds its numbers, its first thread puts the sum into a word of every block, and all add the words.
+    // Each block adds its numbers, its first threads put the sum and the rank into every block, and all add what is there.
     for size in [1, 2, 4, 8] {
         let body = format!(
             ".shared .align 16 .b8 sums[64]; .shared .align 4 .b32 own;
@@ -128,6 +128,24 @@ add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, 5; @%p3 bra again; {}",
 }
 
 #[test]
+fn all_wait_for_the_last() {
+    // One block, or one warp of it, has a long way to the barrier, or one with others on it.
+    let long = "mov.u32 %r10, 0; again: add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, 9000; @%p3 bra again;";
+    let some_warp = "shr.u32 %r11, %r6, 5; setp.ne.u32 %p2, %r11, 3;";
+    for (who, way) in [
+        ("@%p1 bra there;", long),
+        ("@!%p1 bra there;", long),
+        ("@%p2 bra there;", long),
+        ("@%p1 bra there;", "bar.sync 0; bar.sync 0; bar.sync 0;"),
+    ] {
+        let found = clean(&format!(
+            "{NEXT} {some_warp} {who} {way} there: st.shared.u32 [%r3], %r6; {MEET} ld.shared::cluster.u32 %r10, [%r7]; st.global.u32 [%rd2], %r10; {MEET}"
+        ));
+        assert_eq!((found[0], found[64], found[255]), (64, 0, 191), "{who} {way}");
+    }
+}
+
+#[test]
 fn blocks_know_their_clusters() {
     let registers = [
         ("%cluster_ctarank", [0, 1, 2, 3, 0, 1, 2, 3]),
@@ -160,13 +178,13 @@ fn blocks_know_their_clusters() {
     assert_eq!(words_of(&explicit, blocks(1, 1), &[words(&[9])]), [1]);
     let not = explicit.replace(".reqnctapercluster 1\n", "");
     assert_eq!(words_of(&not, blocks(1, 1), &[words(&[9])]), [8]);
-    // Of more axes: 3 clusters of 2 by 2 along y.
+    // Of more axes: 2 clusters of 2 by 3 along y.
     let body = "mov.u32 %r5, %ctaid.y; mov.u32 %r6, %ctaid.x; mad.lo.u32 %r6, %r5, 2, %r6; mad.wide.u32 %rd2, %r6, 4, %rd1;
 mov.u32 %r10, %clusterid.y; mad.lo.u32 %r10, %r10, 10, %r4; mov.u32 %r11, %cluster_ctaid.y; mad.lo.u32 %r10, %r10, 10, %r11; mov.u32 %r11, %nclusterid.y; mad.lo.u32 %r10, %r10, 10, %r11; st.global.u32 [%rd2], %r10;";
-    let text = text(2, body).replace(".reqnctapercluster 2", ".reqnctapercluster 2, 2, 1");
+    let text = text(2, body).replace(".reqnctapercluster 2", ".reqnctapercluster 2, 3, 1");
     let shape = Shape { grid: [2, 6, 1], block: [1; 3], dynamic: 0 };
     let found = words_of(&text, shape, &[words(&[9; 12])]);
-    assert_eq!(found, [3, 103, 213, 313, 1003, 1103, 1213, 1313, 2003, 2103, 2213, 2313]);
+    assert_eq!(found, [2, 102, 212, 312, 422, 522, 1002, 1102, 1212, 1312, 1422, 1522]);
 }
 
 #[test]
@@ -205,6 +223,14 @@ fn blocks_are_reached_only_while_they_are_known_to_live() {
     clean(&format!(
         "{NEXT} {MEET} {store} barrier.cluster.arrive; setp.ne.u32 %p2, %r1, 5; @%p2 exit; barrier.cluster.wait;"
     ));
+    // Who was in a cluster is not in the next, of which each core runs several.
+    let body = text(
+        2,
+        &format!(
+            "setp.lt.u32 %p2, %r5, 16; {NEXT} {MEET} @%p2 {store} barrier.cluster.arrive; barrier.cluster.wait;"
+        ),
+    );
+    launch(&body, blocks(4096, 32), &[words(&[0])]).unwrap_or_else(|fault| panic!("{fault}"));
     // Who has exited is reached no more.
     let late = format!(
         "{NEXT} {MEET} @!%p1 exit; mov.u32 %r10, 0; again: add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 9000; @%p2 bra again; {store}"
@@ -310,6 +336,13 @@ fn what_nobody_wrote_is_undefined_in_other_blocks_too() {
         FaultKind::Uninitialized,
         &format!("{NEXT} {MEET} atom.shared::cluster.add.u32 %r10, [%r7], 1; {MEET}"),
     );
+    // Though the block's own is written.
+    fault(
+        FaultKind::Uninitialized,
+        &format!(
+            "@%p1 st.shared.u32 [%r3], 1; {NEXT} {MEET} @%p1 atom.shared::cluster.add.u32 %r10, [%r7], 1; {MEET}"
+        ),
+    );
     // What others wrote is there, and what they wrote of nothing is not.
     let own = "ld.shared.u32 %r10, [%r3]; st.global.u32 [%rd2], %r10;";
     assert_eq!(clean(&format!("{NEXT} {MEET} st.shared::cluster.u32 [%r7], %r6; {MEET} {own}"))[3], 67);
@@ -347,6 +380,10 @@ fn who_comes_to_the_barrier_of_the_cluster() {
     clean(&format!("@%p1 exit; {MEET}"));
     clean(&format!("setp.lt.u32 %p2, %r1, 7; @%p2 exit; {MEET}"));
     clean("barrier.cluster.arrive; @%p1 exit; barrier.cluster.wait;");
+    // Lanes that ended while others waited there are not missed at the barriers of the block after that.
+    clean(
+        "and.b32 %r11, %r1, 31; setp.lt.u32 %p2, %r11, 16; barrier.cluster.arrive; @!%p2 bra gone; barrier.cluster.wait; bar.sync 0; bar.sync 0; gone:",
+    );
     // Who waits elsewhere does not come.
     let found = fault(
         FaultKind::Barrier,
@@ -381,7 +418,11 @@ fn the_lanes_of_a_warp_come_together_where_they_must() {
         // Those that ended before are not of the warp any more, and whole warps may stay away.
         clean(&format!("{before} setp.ge.u32 %p2, %r1, 40; @%p2 exit; {here} {rest}"));
     }
-    // Lanes that come there one after the other are together once all are there.
+    // Lanes that come there one after the other are together once all are there, though all have arrived long before.
+    let long = "mov.u32 %r12, 0; long: add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, 9000; @%p3 bra long;";
+    clean(&format!(
+        "and.b32 %r11, %r1, 31; setp.lt.u32 %p2, %r11, 16; barrier.cluster.arrive; @!%p2 bra there; {long} there: barrier.cluster.wait.aligned; {MEET}"
+    ));
     clean(&format!(
         "st.shared.u32 [%r3], %r1; {NEXT} and.b32 %r10, %r1, 7; again: setp.eq.u32 %p2, %r10, 0; @%p2 bra end; add.u32 %r10, %r10, -1; bra again; end: {MEET} ld.shared::cluster.u32 %r10, [%r7]; {MEET}"
     ));
