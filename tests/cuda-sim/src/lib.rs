@@ -63,6 +63,7 @@
 //! - A place that so many warps have read at a time that nobody notes them all, 64, or in shared memory 64 for each block of
 //!   the cluster, may be written by a thread that knows of an event in every block so far.
 //! - The scope of an atomic, of a strong read and of a strong write is taken to reach both threads; that of a fence is not.
+//! - A fence of a cluster (`.cluster`), and an access that is half of one, counts as one of the GPU.
 //! - What a thread did before it ended counts as told by the barriers of others where it was one of several to read a place,
 //!   and in a kernel with a fence, or a barrier of some threads, that it may have been told by.
 //! - Of several atomics of different blocks to one place only the last is known, and of plain writes.

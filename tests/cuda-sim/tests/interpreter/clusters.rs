@@ -418,13 +418,16 @@ fn the_lanes_of_a_warp_come_together_where_they_must() {
         // Those that ended before are not of the warp any more, and whole warps may stay away.
         clean(&format!("{before} setp.ge.u32 %p2, %r1, 40; @%p2 exit; {here} {rest}"));
     }
-    // Lanes that come there one after the other are together once all are there, though all have arrived long before.
-    let long = "mov.u32 %r12, 0; long: add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, 9000; @%p3 bra long;";
+    // Lanes that come there one after the other are together once all are there, though all of the cluster have arrived
+    // while some waited for the rest of the warp.
+    let long = |name: &str, turns: u32| {
+        format!(
+            "mov.u32 %r12, 0; {name}: add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, {turns}; @%p3 bra {name};"
+        )
+    };
+    let (late, later) = (long("late", 20_000), long("later", 60_000));
     clean(&format!(
-        "and.b32 %r11, %r1, 31; setp.lt.u32 %p2, %r11, 16; barrier.cluster.arrive; @!%p2 bra there; {long} there: barrier.cluster.wait.aligned; {MEET}"
-    ));
-    clean(&format!(
-        "st.shared.u32 [%r3], %r1; {NEXT} and.b32 %r10, %r1, 7; again: setp.eq.u32 %p2, %r10, 0; @%p2 bra end; add.u32 %r10, %r10, -1; bra again; end: {MEET} ld.shared::cluster.u32 %r10, [%r7]; {MEET}"
+        "and.b32 %r11, %r1, 31; setp.lt.u32 %p2, %r11, 16; @%p1 bra here; {late} here: barrier.cluster.arrive; @!%p2 bra there; {later} there: barrier.cluster.wait.aligned; {MEET}"
     ));
 }
 
