@@ -72,7 +72,7 @@ impl Work {
 /// Makes a kernel's arguments, of about as many elements.
 type Make = fn(&Device, usize) -> Result<Work>;
 
-const WORKS: [(&str, Make); 42] = [
+const WORKS: [(&str, Make); 44] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
@@ -150,7 +150,9 @@ const WORKS: [(&str, Make); 42] = [
     ("rms_norm_65536", rms_norm_rows::<65_536>),
     ("softmax_1001", softmax_rows::<1001>),
     ("softmax_4097", softmax_rows::<4097>),
+    ("softmax_12289", softmax_rows::<12_289>),
     ("softmax_50257", softmax_rows::<50_257>),
+    ("layer_norm_1001", layer_norm_rows::<1001>),
     ("losses_1001", losses_of_rows::<1001>),
     ("losses_32000", losses_of_rows::<32_000>),
     ("losses_50257", losses_of_rows::<50_257>),

@@ -19,6 +19,8 @@ pub struct TargetFacts {
     pub buffers_max: usize,
     /// Most tensors of one element that it can read besides, as uniforms.
     pub uniform_buffers_max: usize,
+    /// Whether a kernel may access a buffer by vectors and by single elements, and others those next to them.
+    pub mixes: bool,
     /// Whether positions must be rebased to the binding of their buffer.
     pub rebased: bool,
     /// Whether a tensor can have 2³¹ elements or more.
@@ -72,10 +74,14 @@ pub struct Team {
     pub rows: u32,
     /// Elements of the longest rows that fewer are not too few for.
     pub row_max: i64,
+    /// Rows of which there are enough for as many of these as keep a device at work.
+    pub rows_min: i64,
     /// Most of them that a block has.
     pub per_block: u32,
-    /// Whether it has rows that are no vectors, too: of those fewer teams do, as there are fewer such rows.
-    pub of_scalars: bool,
+    /// Whether it has rows that are whole vectors …
+    pub whole: bool,
+    /// … and those that are not.
+    pub uneven: bool,
     /// Most bytes of a row's elements that it holds, if it goes on with those of longer rows without.
     pub held_max: Option<i64>,
 }
@@ -135,6 +141,7 @@ pub fn facts(target: Target) -> TargetFacts {
             narrow_lanes: 8,
             buffers_max: 64,
             uniform_buffers_max: 0,
+            mixes: true,
             rebased: false,
             wide: true,
             teams: &PTX_TEAMS,
@@ -150,6 +157,7 @@ pub fn facts(target: Target) -> TargetFacts {
             narrow_lanes: 4,
             buffers_max: 8,
             uniform_buffers_max: 8,
+            mixes: false,
             rebased: true,
             wide: false,
             teams: &WGSL_TEAMS,
@@ -166,6 +174,7 @@ pub fn facts(target: Target) -> TargetFacts {
             narrow_lanes: 1,
             buffers_max: 64,
             uniform_buffers_max: 0,
+            mixes: true,
             rebased: false,
             wide: false,
             teams: &[],
@@ -196,12 +205,14 @@ pub fn limits(target: Target) -> Limits {
 
 /// A thread has some four vectors of a row, so that enough of memory is on its way. On an H200, layer norm of rows of 128 elements
 /// is a third faster by half a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128 or 512, and of 16,384 a
-/// fifth by 512 than by 1024.
-const PTX_TEAMS: [Team; 5] = [
+/// fifth by 512 than by 1024. Of rows that are no vectors, every element of which is read from shared memory by itself, threads have
+/// more to do, and combining what each has is less of it: a softmax of 1001 took a warp a tenth less than four.
+const PTX_TEAMS: [Team; 6] = [
     Team { rows: 2, ..team(32, 512, 4) },
-    Team { of_scalars: false, ..team(128, 2048, 1) },
+    Team { whole: false, rows_min: 1 << 13, ..team(32, 2048, 4) },
+    Team { uneven: false, ..team(128, 2048, 1) },
     team(256, 8192, 1),
-    Team { of_scalars: false, ..team(512, 16_384, 1) },
+    team(512, 16_384, 1),
     // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
     // block reads while another combines.
     Team { held_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
@@ -219,5 +230,5 @@ const GPU_COLUMNS: Columns = Columns { width: 256, steps: 64, row_min: 1025, sto
 
 /// A team that has a row at a time.
 pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
-    Team { threads, rows: 1, row_max, per_block, of_scalars: true, held_max: None }
+    Team { threads, rows: 1, row_max, rows_min: 0, per_block, whole: true, uneven: true, held_max: None }
 }

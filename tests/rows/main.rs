@@ -18,6 +18,7 @@ mod picks;
 mod products;
 mod results;
 mod split;
+mod unaligned;
 mod unheld;
 
 use fusion::prelude::*;

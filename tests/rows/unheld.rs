@@ -44,7 +44,7 @@ fuse! {
 const LENGTHS: [usize; 7] = [24_575, 24_576, 24_577, 24_580, 28_676, 40_003, 65_532];
 
 /// Rounding of what is near one, where some is subtracted.
-const SLACK: f32 = 4e-6;
+pub(crate) const SLACK: f32 = 4e-6;
 
 /// Rows with their largest among what is held and what is not, and with infinities and NaN there.
 fn rows(seed: u32, len: usize) -> Host {
@@ -65,7 +65,7 @@ fn rows(seed: u32, len: usize) -> Host {
 
 /// Calls a function on the CPU and on each other device, with tensors there; all of its results are to be alike, up to so much
 /// beside what is relative to them.
-fn agree(
+pub(crate) fn agree(
     what: &str,
     (lengths, slack): (&[usize], f32),
     call: impl Fn(&Device, usize) -> Result<Vec<Tensor<f32>>>,

@@ -11,7 +11,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use memory::Term;
+use memory::Sum;
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
@@ -151,8 +151,8 @@ struct Emitter<'k> {
     known: Vec<(BufferId, Value, Registers)>,
     /// Whole numbers that are known.
     constants: FxHashMap<Value, u64>,
-    /// Positions as sums of counts (`add_up`).
-    sums: FxHashMap<Value, Vec<Term>>,
+    /// Positions as sums (`add_up`).
+    sums: FxHashMap<Value, Sum>,
     /// How many loops are around.
     loops: u32,
     /// Whether what is read here is held, and not read again: it leaves the caches first, for the elements that are. An RMS norm

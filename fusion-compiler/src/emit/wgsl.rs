@@ -472,7 +472,7 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
 /// Whether an access takes four elements at once.
 fn is_wide(kernel: &Kernel, ty: Type, at: &At, conditions: u8) -> bool {
     let gathers = kernel.ty(at.index).lanes != Lanes::ONE;
-    lanes(ty) == 4 && at.stride == 1 && !gathers && conditions == 1
+    lanes(ty) == 4 && at.stride == 1 && at.aligned && !gathers && conditions == 1
 }
 
 /// Whether an expression needs no parentheses around it: a name, a number, a call.

@@ -270,12 +270,14 @@ pub struct At {
     pub stride: u32,
     /// Elements from the index on.
     pub phase: u32,
+    /// Whether lanes side by side are a vector of the buffer's: the first is a multiple of their number. PTX alone has others.
+    pub aligned: bool,
 }
 
 impl At {
     /// Consecutive elements from `index` on, or those of an index per lane.
     pub fn new(buffer: BufferId, index: Value) -> At {
-        At { buffer, index, stride: 1, phase: 0 }
+        At { buffer, index, stride: 1, phase: 0, aligned: true }
     }
 }
 

@@ -174,5 +174,8 @@ fn place(kernel: &Kernel, at: &At) -> String {
     if at.phase > 0 {
         let _ = write!(text, " + {}", at.phase);
     }
+    if !at.aligned {
+        text.push_str(" unaligned");
+    }
     text + "]"
 }

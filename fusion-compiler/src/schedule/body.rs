@@ -78,6 +78,8 @@ pub(super) struct Body<'w> {
     pub(super) dims: &'w [SpaceDim],
     /// Which of them vectors run along.
     pub(super) vector: usize,
+    /// Whose vectors rows are read and stored by, and their lanes, if rows do not start with one.
+    pub(super) vectors: Option<(BufferId, u8)>,
     /// Values that exist once a row has been gone through.
     of_rows: FxHashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
@@ -127,6 +129,7 @@ impl<'w> Body<'w> {
             portion: None,
             dims,
             vector: dims.len() - 1,
+            vectors: None,
             of_rows: of_rows(work),
             holds: Holds::default(),
             moves: Moves::default(),
@@ -200,6 +203,13 @@ impl<'w> Body<'w> {
     /// Makes vectors run along another dim than the innermost.
     pub(super) fn run_along(&mut self, dim: usize) {
         self.vector = dim;
+    }
+
+    /// Whether lanes side by side are vectors of a buffer: where rows do not start with one, of those alone that are laid out like
+    /// the one whose vectors they are.
+    pub(super) fn is_vector_of(&self, buffer: BufferId) -> bool {
+        let operand = |id: BufferId| &self.work.operands[usize::from(id.0)];
+        self.vectors.is_none_or(|(of, _)| operand(buffer).axes == operand(of).axes && !operand(buffer).moved)
     }
 
     /// Whether a value differs from lane to lane.

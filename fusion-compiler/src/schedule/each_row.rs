@@ -1,7 +1,7 @@
 //! What is done for each row of a group: the runs along it, what is stored of its elements and of itself.
 
 use super::Work;
-use super::body::{Body, Place};
+use super::body::{Body, Level, Place};
 use super::pass::{Along, INDEX, Pass};
 use super::picks::picks;
 use super::position::Range;
@@ -80,14 +80,31 @@ fn of_one_row(
     (row, is_there, of_row): (Value, Option<Value>, &[Value]),
 ) -> Vec<Stmt> {
     let range = shape.part.as_ref().map(|part| range(shape, part, body, of_row));
-    let along_part = along.within(body, range.as_ref().filter(|_| shape.is_line()));
     let nowhere: Vec<Value> = shape.partials().iter().map(|_| body.top().index(0)).collect();
     let coordinates = [of_row, &nowhere].concat();
+    let of_line = range.as_ref().filter(|_| shape.is_line());
+    let along_part = along.within(body, of_line);
+    let by_vectors = body.vectors.map(|(buffer, lanes)| {
+        let (start, end) = match of_line {
+            Some(range) => (range.start, range.end),
+            None => (body.top().index(0), body.extent(&product(shape.line()))),
+        };
+        let coordinates = [coordinates.as_slice(), &[start]].concat();
+        let first = Place { element: row, coordinates, lanes: Lanes::ONE, apart: false, in_row: None };
+        let position = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), &first).index;
+        along.by_vectors(body, lanes, position, (start, end))
+    });
     let (mut runs, no_run) = (runs(work, how_many), Run::default());
-    let pass = |run| {
-        let (dims, line, along, range) = (shape.cols(), shape.line, &along_part, range.as_ref());
+    let pass_along = |along, run| {
+        let (dims, line, range) = (shape.cols(), shape.line, range.as_ref());
         Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
     };
+    let pass = |run| pass_along(&along_part, run);
+    if let Some(along) = &by_vectors {
+        let fill = pass_along(along, &no_run).fill(body);
+        // Others combine what a thread has read, and it stores what others have made.
+        body.item().body.extend(fill.into_iter().chain([Stmt::Barrier(Among::Team)]));
+    }
     let picks = picks(work, body, along);
     for &pick in &picks {
         let value = pass(&no_run).picked(body, pick);
@@ -99,7 +116,10 @@ fn of_one_row(
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
     if work.group.stores.iter().any(|store| work.group.is_of_elements(store)) {
-        let stores = pass(&no_run).store(body);
+        let stores = pass_along(by_vectors.as_ref().unwrap_or(&along_part), &no_run).store(body);
+        if by_vectors.is_some() {
+            body.item().body.push(Stmt::Barrier(Among::Team));
+        }
         match is_there {
             Some(cond) => {
                 // Who has no row has read that of others.

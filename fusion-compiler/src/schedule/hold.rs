@@ -38,8 +38,12 @@ pub(super) struct Holds {
     apart: Option<i64>,
     /// The element of a row that the first of those values is of, if not the first of all.
     from: Option<Value>,
+    /// How far from the first place that is given it is held, if not there.
+    ahead: Option<Value>,
     /// Whether the elements at hand are none of those.
     outside: bool,
+    /// Whether they are some of those, and the run at hand comes to others yet.
+    unfinished: bool,
 }
 
 impl Body<'_> {
@@ -58,6 +62,19 @@ impl Body<'_> {
         self.holds.from = Some(element);
     }
 
+    /// Says that the first of those is held so far from the place that is given for it.
+    pub(super) fn hold_ahead(&mut self, ahead: Value) {
+        self.holds.ahead = Some(ahead);
+    }
+
+    /// Does what a run does at some of its elements, before it comes to the others.
+    pub(super) fn at_first<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.holds.unfinished = true;
+        let made = work(self);
+        self.holds.unfinished = false;
+        made
+    }
+
     /// Does what is to be done at elements of which nothing is held.
     pub(super) fn without_holds<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.holds.outside = true;
@@ -69,6 +86,14 @@ impl Body<'_> {
     /// Whether some held value is there.
     pub(super) fn holds_something(&self) -> bool {
         self.holds.by_node.values().any(|held| held.filled)
+    }
+
+    /// The held values that are known before the row has been gone through.
+    pub(super) fn known_before_rows(&self) -> Vec<NodeId> {
+        let mut known: Vec<NodeId> = self.holds.by_node.keys().copied().collect();
+        known.retain(|&id| !self.is_made_of_rows(id));
+        known.sort();
+        known
     }
 
     /// Whether values are held once they are made.
@@ -90,7 +115,8 @@ impl Body<'_> {
 
     /// Says that those held values are there that the run at hand has made.
     pub(super) fn fill_made(&mut self) {
-        for (id, held) in self.holds.by_node.iter_mut().filter(|_| !self.holds.outside) {
+        let is_some = self.holds.outside || self.holds.unfinished;
+        for (id, held) in self.holds.by_node.iter_mut().filter(|_| !is_some) {
             held.filled |= self.values.contains_key(&(*id, vec![]));
         }
     }
@@ -160,6 +186,9 @@ impl Body<'_> {
         let Some(mut number) = place.in_row else { return first };
         if let Some(from) = self.holds.from {
             number = self.inner().apply(Op::Sub, &[number, from]);
+        }
+        if let Some(ahead) = self.holds.ahead {
+            number = self.inner().apply(Op::Add, &[number, ahead]);
         }
         if let Some(apart) = self.holds.apart {
             let apart = self.top().index(apart);

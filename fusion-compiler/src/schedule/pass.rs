@@ -36,6 +36,8 @@ pub(super) enum Along {
         lanes: u8,
         /// … or each as far from the next as there are threads.
         apart: bool,
+        /// What the first vector of a row and the last leave, if rows are not whole vectors.
+        ends: Option<Ends>,
         /// Those that are held, where that may not be all of a row.
         held: Option<HeldPart>,
     },
@@ -49,13 +51,73 @@ pub(super) struct HeldPart {
     pub(super) len: Option<i64>,
 }
 
+/// Those elements of a row, or of a part of one, that lie in memory before its first whole vector and after its last.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    /// The first element of all …
+    start: Value,
+    /// … and how many there are before that of the first vector.
+    before: Value,
+    /// Past the last vector.
+    last: Value,
+    /// How many there are in all.
+    count: Value,
+    /// Where in a vector the first element would be.
+    lane: Value,
+}
+
+impl Ends {
+    /// Those of the elements from `start` to `end`, the first of which is at this position, a whole number of vectors from one.
+    fn new(body: &mut Body<'_>, position: Value, (start, end): (Value, Value), lanes: u8) -> Ends {
+        let (vector, mask) = (body.top().index(lanes.into()), body.top().index(i64::from(lanes) - 1));
+        let mut b = body.item();
+        let lane = b.apply(Op::And, &[position, mask]);
+        let left = b.apply(Op::Sub, &[vector, lane]);
+        let (left, len) = (b.apply(Op::And, &[left, mask]), b.apply(Op::Sub, &[end, start]));
+        let before = b.apply(Op::Min, &[left, len]);
+        let rest = b.apply(Op::Sub, &[len, before]);
+        let after = b.apply(Op::And, &[rest, mask]);
+        let (last, count) = (b.apply(Op::Sub, &[end, after]), b.apply(Op::Add, &[before, after]));
+        Ends { start, before, last, count, lane }
+    }
+
+    /// The number in a row of one of them.
+    fn number(&self, body: &mut Body<'_>, of: Value) -> Value {
+        let mut b = body.inner();
+        let is_before = b.apply(Op::Lt, &[of, self.before]);
+        let (first, later) = (b.apply(Op::Add, &[self.start, of]), b.apply(Op::Sub, &[of, self.before]));
+        let later = b.apply(Op::Add, &[self.last, later]);
+        b.apply(Op::Select, &[is_before, first, later])
+    }
+}
+
 impl Along {
+    /// The same by vectors of memory, where the first of all elements is at this position.
+    pub(super) fn by_vectors(
+        &self,
+        body: &mut Body<'_>,
+        lanes: u8,
+        position: Value,
+        range: (Value, Value),
+    ) -> Along {
+        let Along::Team { thread, threads, .. } = *self else { unreachable!("vector loops start anywhere") };
+        let ends = Ends::new(body, position, range, lanes);
+        body.hold_ahead(ends.lane);
+        let (each, step) = (body.top().index(lanes.into()), i64::from(threads) * i64::from(lanes));
+        let (ahead, step) = (body.top().apply(Op::Mul, &[thread, each]), body.top().index(step));
+        let mut b = body.item();
+        let start = b.apply(Op::Add, &[ends.start, ends.before]);
+        let first = b.apply(Op::Add, &[start, ahead]);
+        let (apart, ends, held) = (false, Some(ends), None);
+        Along::Team { thread, threads, first, step, lanes, apart, ends, held }
+    }
+
     /// The same from the start of a part on.
     pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> Along {
         match (*self, range) {
-            (Along::Team { thread, threads, first, step, lanes, apart, held }, Some(range)) => {
+            (Along::Team { thread, threads, first, step, lanes, apart, ends, held }, Some(range)) => {
                 let first = body.item().apply(Op::Add, &[range.start, first]);
-                Along::Team { thread, threads, first, step, lanes, apart, held }
+                Along::Team { thread, threads, first, step, lanes, apart, ends, held }
             }
             (along @ (Along::Team { .. } | Along::Vector), _) => along,
         }
@@ -66,7 +128,8 @@ impl Along {
         match *self {
             Along::Team { thread, threads, .. } => {
                 let step = body.top().index(i64::from(threads));
-                Along::Team { thread, threads, first: thread, step, lanes: 1, apart: false, held: None }
+                let (first, lanes) = (thread, 1);
+                Along::Team { thread, threads, first, step, lanes, apart: false, ends: None, held: None }
             }
             Along::Vector => Along::Vector,
         }
@@ -97,6 +160,10 @@ enum Over {
     Held(HeldPart),
     /// … and those that are not.
     Rest(HeldPart),
+    /// Those that whole vectors leave, no more than there are threads …
+    Ends(Ends),
+    /// … and those vectors.
+    Vectors(Ends),
 }
 
 /// Where in a row: a counter for each of its dims that are not in the line, and the first element of a run along that.
@@ -141,6 +208,17 @@ impl Pass<'_> {
             all.extend([largest, exponentials.finish(&mut body.item(), [largest, sum])]);
         }
         all
+    }
+
+    /// What reads those held values that do not follow from the row, and holds them.
+    pub(super) fn fill(&self, body: &mut Body<'_>) -> Vec<Stmt> {
+        let visits = self.visits(body, |_, body, place| {
+            for id in body.known_before_rows() {
+                body.value(id, &vec![], place);
+            }
+            vec![]
+        });
+        self.loops(body, self.outer(), &visits, &[]).0
     }
 
     /// What stores what is stored of elements.
@@ -193,6 +271,10 @@ impl Pass<'_> {
         body: &mut Body<'w>,
         make: impl Fn(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
     ) -> Vec<Visit> {
+        if let Along::Team { ends: Some(ends), .. } = *self.along {
+            let vectors = body.at_first(|body| self.visit(body, Over::Vectors(ends), &make));
+            return vec![vectors, self.visit(body, Over::Ends(ends), &make)];
+        }
         let Along::Team { held: Some(part), .. } = *self.along else {
             return vec![self.visit(body, Over::All, &make)];
         };
@@ -216,9 +298,19 @@ impl Pass<'_> {
         let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
             Along::Vector => self.range_of_line().map_or_else(|| body.top().index(0), |range| range.start),
-            Along::Team { .. } => body.top().declare(INDEX),
+            Along::Team { thread, threads, .. } => match over {
+                // The last threads may have a vector less than the first.
+                Over::Ends(_) => {
+                    let last = body.top().index(i64::from(*threads) - 1);
+                    body.top().apply(Op::Sub, &[last, *thread])
+                }
+                Over::All | Over::Held(_) | Over::Rest(_) | Over::Vectors(_) => body.top().declare(INDEX),
+            },
         };
-        let (mut number, mut apart) = (first, false);
+        let (mut number, mut apart, mut lanes) = (first, false, self.lanes());
+        if let Over::Ends(ends) = over {
+            (number, lanes) = (ends.number(body, first), Lanes::ONE);
+        }
         if let Along::Team { apart: true, threads, .. } = *self.along {
             apart = true;
             let (lane, distance) = (lane_index(body, self.lanes()), body.top().index(threads.into()));
@@ -230,8 +322,7 @@ impl Pass<'_> {
         }
         let in_line = body.decoded(Level::Inner, number, self.line());
         let coordinates = self.coordinates.iter().chain(&counters).chain(&in_line).copied().collect();
-        let place =
-            Place { element: self.row, coordinates, lanes: self.lanes(), apart, in_row: Some(number) };
+        let place = Place { element: self.row, coordinates, lanes, apart, in_row: Some(number) };
         let terms = make(self, body, &place);
         body.is_there = None;
         Visit { over, counters, first, body: body.take_inner(), terms }
@@ -283,6 +374,11 @@ impl Pass<'_> {
                         let rest = len.and_then(|len| Some(len - part.len?)).filter(is_even);
                         let start = body.top().apply(Op::Add, &[part.end, first]);
                         (start, end, rest.map(|rest| body.top().index(rest)))
+                    }
+                    Over::Vectors(ends) => (first, ends.last, None),
+                    Over::Ends(ends) => {
+                        let cond = body.item().apply(Op::Lt, &[visit.first, ends.count]);
+                        return (vec![Stmt::If { cond, body: visit.body.clone() }], starts.to_vec());
                     }
                 };
                 let steps = Steps { var: visit.first, start, step, end };

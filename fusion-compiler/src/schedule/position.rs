@@ -155,7 +155,8 @@ impl Body<'_> {
                 let per_value = b.index(per);
                 let index =
                     if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
-                At { buffer, index: self.rebase(buffer, level, index), stride: per as u32, phase }
+                let index = self.rebase(buffer, level, index);
+                At { stride: per as u32, phase, ..At::new(buffer, index) }
             }
             Reach::Linear(_)
             | Reach::Part { .. }
@@ -244,7 +245,7 @@ impl Body<'_> {
                 At::new(buffer, b.apply(Op::Add, &[index, ahead]))
             }
             None if is_one && lanes != Lanes::ONE => At::new(buffer, self.inner().splat(index, lanes)),
-            Some(_) | None => At::new(buffer, index),
+            Some(_) | None => At { aligned: self.is_vector_of(buffer), ..At::new(buffer, index) },
         }
     }
 

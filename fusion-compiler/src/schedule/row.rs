@@ -5,6 +5,9 @@
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
+mod way;
+
+use self::way::{Placement, Rows, Way, block, taken, ways_of};
 use super::body::{Body, Level, Sight, of_rows};
 use super::cut::Cut;
 use super::each_row::{Dealt, rows};
@@ -13,7 +16,7 @@ use super::hold::Hold;
 use super::pass::{Along, HeldPart, INDEX};
 use super::runs::{self, Runs};
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
-use super::{Operand, Schedule, Scheduled, Unheld, Work};
+use super::{Schedule, Scheduled, Unheld, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -21,7 +24,7 @@ use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
-use crate::target::{RowMemory, TargetFacts, Team, Vectors, team};
+use crate::target::{RowMemory, TargetFacts, Vectors};
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -35,7 +38,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
                 several: !work.group.order.is_empty(),
                 cut: work.has_portions(),
                 holds: !held.is_empty(),
-                apart: may_be_apart(work, &shape),
+                taken: &|lanes, holds| taken(work, facts, &shape, (lanes, holds)),
                 widths: &widths(work, facts),
             };
             let pairs = rows.widths.iter().flat_map(|&index| [(index, most), (index, 1)]);
@@ -68,7 +71,7 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let way = |(beside, holds)| Way {
         index: IndexWidth::Bits32,
         lanes: 1,
-        apart: false,
+        placement: Placement::Vectors,
         team,
         beside,
         holds,
@@ -89,66 +92,6 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     scheduled.collect()
 }
 
-/// What ways to run a group follow from.
-struct Rows<'r> {
-    /// Whether there may be more than one.
-    several: bool,
-    /// Whether not the same is done for all, so that those that share a warp could not combine at the same time.
-    cut: bool,
-    /// Whether elements are needed again.
-    holds: bool,
-    /// Whether lanes may be apart.
-    apart: bool,
-    /// Of positions, in order of preference.
-    widths: &'r [IndexWidth],
-}
-
-/// The teams that may share a row, and then what does for rows that none of them can hold. Fewer do where it matters less: few
-/// devices ever need wide positions, and those have long rows or many; rows that are no vectors are short, or so long that their
-/// positions may as well be wide, as those may be of devices on which no team can hold a part; and the only row, which is not cut
-/// into parts, is a launch's latency to the largest team, held or not.
-fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
-    let way = |team: Team, holds: bool| {
-        let beside = if rows.cut { 1 } else { team.rows };
-        let (lanes, apart) = apart(facts, lanes, rows.apart && !holds);
-        Way { index, lanes, apart, team, beside, holds, common: lanes > 1 && !apart }
-    };
-    let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
-    if !rows.several {
-        return vec![way(last, false)];
-    }
-    let fits = |team: &Team| match (index, rows.holds) {
-        (IndexWidth::Bits64, _) => false,
-        (IndexWidth::Bits32, false) => {
-            team.threads < block.threads && (lanes > 1 || rows.apart || team.of_scalars)
-        }
-        (IndexWidth::Bits32, true) => lanes > 1 || team.of_scalars,
-    };
-    let teams = facts.teams.iter().copied().filter(fits).map(|team| way(team, rows.holds));
-    let is_widest = rows.widths.last() == Some(&index);
-    let holds_part = rows.holds && last.held_max.is_some();
-    let has_rest = is_widest || !rows.holds || lanes > 1 && !holds_part;
-    let rest = has_rest.then(|| Way { common: false, ..way(block, false) });
-    teams.chain(rest).collect()
-}
-
-/// Whether lanes may be apart, so that a thread reads several elements of a row at a time that is no vectors: where nothing is
-/// written of them, and they differ in one coordinate alone.
-fn may_be_apart(work: &Work<'_>, shape: &Shape) -> bool {
-    let writes = |operand: &Operand| operand.access == Access::ReadWrite;
-    let of_elements = |store: &Store| work.group.is_of_elements(store);
-    let only_read = !work.operands.iter().any(writes) && !work.group.stores.iter().any(of_elements);
-    only_read && !work.has_portions() && shape.line == 1
-}
-
-/// Elements that a thread takes at a time where these many lie side by side, and whether they are apart.
-fn apart(facts: &TargetFacts, lanes: u8, may_be: bool) -> (u8, bool) {
-    match facts.vector {
-        Vectors::Lanes(most) if lanes == 1 && may_be => (most, true),
-        Vectors::Lanes(_) | Vectors::Loops(_) => (lanes, false),
-    }
-}
-
 /// Rows that are parts of longer ones, of `len` elements of a line, or coordinates along the outermost dim of a row that is
 /// none, but for the last; the last coordinate of rows is the number of the part. A block or a CPU thread has each for itself.
 pub(super) fn parts(
@@ -163,8 +106,8 @@ pub(super) fn parts(
         Some(team) => {
             let held = held_values(work, facts, &shape);
             let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let (lanes, apart) = apart(facts, lanes, !holds && may_be_apart(work, &shape));
-            let way = Way { index, lanes, apart, team, beside: 1, holds, common: false };
+            let (lanes, placement) = taken(work, facts, &shape, (lanes, holds.then_some(team)));
+            let way = Way { index, lanes, placement, team, beside: 1, holds, common: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &held) }
         }
     }
@@ -182,7 +125,8 @@ pub(super) fn folded(
     match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let way = Way { index, lanes, apart: false, team, beside: 1, holds: false, common: false };
+            let (placement, holds, common) = (Placement::Vectors, false, false);
+            let way = Way { index, lanes, placement, team, beside: 1, holds, common };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -198,7 +142,8 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
     let Some(team) = block(facts) else { return vec![on_cpu(work, facts, &shape)] };
     let of = |beside| {
         let index = IndexWidth::Bits32;
-        let way = Way { index, lanes: 1, apart: false, team, beside, holds: false, common: false };
+        let (placement, holds, common) = (Placement::Vectors, false, false);
+        let way = Way { index, lanes: 1, placement, team, beside, holds, common };
         Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
     };
     let many = match (schedule, &shape.dims[..shape.rows]) {
@@ -210,11 +155,6 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
         Some(false) => vec![of(1)],
         None => vec![Scheduled { when: vec![many], ..of(BESIDE) }, of(1)],
     }
-}
-
-/// The team that has what no team can hold.
-fn block(facts: &TargetFacts) -> Option<Team> {
-    facts.block.map(|threads| team(threads, i64::MAX, 1))
 }
 
 /// The dims of a row group: of the space that has an element for each row, then of a row.
@@ -287,33 +227,14 @@ impl Shape {
     }
 }
 
-/// A variant of a GPU kernel.
-struct Way {
-    index: IndexWidth,
-    lanes: u8,
-    /// Whether those are not side by side.
-    apart: bool,
-    team: Team,
-    /// Rows that a team has at a time.
-    beside: u32,
-    /// Whether elements that are needed again are held in shared memory.
-    holds: bool,
-    /// Whether many calls take it.
-    common: bool,
-}
-
-impl Way {
-    /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
-    fn shares_warp(&self) -> bool {
-        self.team.threads <= WARP
-    }
-}
-
 fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[Held]) -> Scheduled {
     let vector = match way.lanes {
         1 => String::new(),
-        lanes if way.apart => format!("_x{lanes}"),
-        lanes => format!("_v{lanes}"),
+        lanes => match way.placement {
+            Placement::Vectors => format!("_v{lanes}"),
+            Placement::Apart => format!("_x{lanes}"),
+            Placement::Unaligned(_) => format!("_u{lanes}"),
+        },
     };
     let wide = if way.index == IndexWidth::Bits64 { "_wide" } else { "" };
     let holds = if way.holds { "_held" } else { "" };
@@ -321,11 +242,14 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let name = format!("{}_t{}{beside}{holds}{vector}{wide}", work.name, way.team.threads);
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(way.team.threads, way.beside);
+    body.vectors = way.vectors_of().map(|of| (of, way.lanes));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     let mut top = body.top();
+    // The order of a sum does not follow from where in memory its row is.
+    let at_once = if way.vectors_of().is_some() { 1 } else { way.lanes };
     let (thread, lanes, beside) =
-        (top.bind(INDEX, Expr::TeamId), top.index(i64::from(way.lanes)), top.index(i64::from(way.beside)));
+        (top.bind(INDEX, Expr::TeamId), top.index(i64::from(at_once)), top.index(i64::from(way.beside)));
     let threads = way.team.threads / way.beside;
     let (thread, column) = match way.beside {
         1 => (thread, None),
@@ -340,15 +264,17 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
         }
     };
     let mut top = body.top();
-    let first = if way.apart { thread } else { top.apply(Op::Mul, &[thread, lanes]) };
-    let step = top.index(i64::from(threads) * i64::from(way.lanes));
+    let apart = way.placement == Placement::Apart;
+    let first = if apart { thread } else { top.apply(Op::Mul, &[thread, lanes]) };
+    let step = top.index(i64::from(threads) * i64::from(at_once));
     let holding = Holding::new((work, facts), shape, way, held);
     if way.holds {
         hold(facts, &holding, &mut body, way, column);
     }
     let part =
         holding.is_part.then(|| HeldPart { end: body.extent(&holding.len), len: holding.len.as_const() });
-    let along = Along::Team { thread, threads, first, step, lanes: way.lanes, apart: way.apart, held: part };
+    let lanes = at_once;
+    let along = Along::Team { thread, threads, first, step, lanes, apart, ends: None, held: part };
     let how_many = if way.holds && part.is_none() { Runs::Each } else { Runs::Fewest };
     rows(
         work,
@@ -378,7 +304,11 @@ struct Holding {
 
 impl Holding {
     fn new((work, facts): (&Work<'_>, &TargetFacts), shape: &Shape, way: &Way, held: &[Held]) -> Holding {
-        let whole = Holding { values: held.to_vec(), len: shape.len(), is_part: false };
+        // The first vector and the last may have elements of other rows.
+        let vectors = |by| (shape.len() + DimExpr::constant(by - 1)).ceil_div(DimExpr::constant(by));
+        let in_vectors = |by| vectors(by) * DimExpr::constant(by);
+        let len = way.vectors_of().map_or_else(|| shape.len(), |_| in_vectors(way.lanes.into()));
+        let whole = Holding { values: held.to_vec(), len, is_part: false };
         let Some(most) = way.team.held_max.filter(|_| way.holds) else { return whole };
         // What needs a run along the row before it has to be made again of the other elements anyway, and is in the last run.
         let later = of_rows(work);
@@ -413,11 +343,14 @@ fn conditions(
     holding: &Holding,
 ) -> Vec<Condition> {
     let mut when = width_conditions(work, facts, way.index);
-    if way.lanes > 1 && !way.apart {
+    if way.lanes > 1 && way.placement == Placement::Vectors {
         when.push(Condition::Divides(shape.innermost().extent.clone(), i64::from(way.lanes)));
     }
     if way.team.row_max < i64::MAX {
         when.push(Condition::AtMost(product(shape.line()), way.team.row_max));
+    }
+    if way.team.rows_min > 0 {
+        when.push(Condition::AtLeast(product(&shape.dims[..shape.rows]), way.team.rows_min));
     }
     match facts.row_memory {
         RowMemory::AtLaunch if way.holds => {

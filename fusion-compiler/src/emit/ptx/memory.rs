@@ -1,7 +1,7 @@
 //! Reads and writes of memory: addresses, those of global memory each once, and as many elements at a time as there are side by
 //! side.
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{Bank, Emitter, Register, Registers, lanes, shared_name, suffix};
 use crate::ir::dtype::{Const, DType};
@@ -9,16 +9,42 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{At, Expr, IndexWidth, Lanes, SharedId, Type, Value};
 use crate::ir::ops::Op;
 
+/// A position as a sum of others.
+#[derive(Clone)]
+pub(super) struct Sum {
+    terms: SmallVec<[Term; 4]>,
+    /// Whether all in it are counts: no part is taken off, so that none is larger than the position.
+    counts: bool,
+}
+
 /// A part of a position, and the innermost of the loops around that changes it: 0 for none, 1 for the outermost.
-pub(super) type Term = (u32, Value);
+type Term = (u32, Value);
+
+impl Sum {
+    fn one(term: Term, counts: bool) -> Sum {
+        Sum { terms: smallvec![term], counts }
+    }
+
+    /// The terms, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there outside of
+    /// the loop, and where it unrolls that, what the loop adds is part of the instruction that reads or writes.
+    fn apart(&self) -> Option<SmallVec<[Term; 4]>> {
+        let mut terms = self.terms.clone();
+        terms.sort_by_key(|term| term.0);
+        (terms.first()?.0 < terms.last()?.0).then_some(terms)
+    }
+}
 
 impl Emitter<'_> {
-    /// Notes how a position is a sum, if all in it are counts: no part is taken off, so that none is larger than the position.
+    /// Notes how a position is a sum.
     pub(super) fn add_up(&mut self, value: Value, expr: &Expr) {
         let is_position = self.kernel.ty(value) == Type { dtype: DType::Index, lanes: Lanes::ONE };
         if !is_position || self.kernel.index == IndexWidth::Bits64 {
             return;
         }
+        let known = |args: &[Value]| -> Vec<Option<Sum>> {
+            args.iter().map(|arg| self.sums.get(arg).cloned()).collect()
+        };
+        let here = || Sum::one((self.loops, value), false);
         let sum = match expr {
             Expr::Const(Const::Int(0..))
             | Expr::Uniform(_)
@@ -26,15 +52,17 @@ impl Emitter<'_> {
             | Expr::BlockId
             | Expr::Blocks
             | Expr::GridId
-            | Expr::GridSize => vec![(0, value)],
-            Expr::Apply(op, args) => match (op, args.iter().map(|arg| self.sums.get(arg)).collect()) {
-                (_, None) => return,
-                (Op::Add, Some::<Vec<_>>(terms)) => terms.into_iter().flatten().copied().collect(),
-                (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(terms)) => {
-                    let innermost = terms.into_iter().flatten().map(|term| term.0).max();
-                    vec![(innermost.unwrap_or(0), value)]
+            | Expr::GridSize => Sum::one((0, value), true),
+            Expr::Apply(op, args) => match (op, known(args).into_iter().collect::<Option<Vec<Sum>>>()) {
+                (Op::Add, Some(of)) => Sum {
+                    counts: of.iter().all(|sum| sum.counts),
+                    terms: of.into_iter().flat_map(|sum| sum.terms).collect(),
+                },
+                (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(of)) => {
+                    let innermost = of.iter().flat_map(|sum| &sum.terms).map(|term| term.0).max();
+                    Sum::one((innermost.unwrap_or(0), value), of.iter().all(|sum| sum.counts))
                 }
-                (_, Some(_)) => return,
+                (_, None | Some(_)) => here(),
             },
             Expr::Const(_)
             | Expr::Cast(_)
@@ -53,25 +81,21 @@ impl Emitter<'_> {
             | Expr::SubgroupSize
             | Expr::HasRest
             | Expr::RangeStart
-            | Expr::RangeEnd => return,
+            | Expr::RangeEnd => here(),
         };
         self.sums.insert(value, sum);
     }
 
     /// The same of the counter of a loop that begins.
     pub(super) fn count(&mut self, var: Value, start: Value, step: Value) {
-        if [start, step].iter().all(|value| self.sums.contains_key(value)) {
-            self.sums.insert(var, vec![(self.loops + 1, var)]);
-        }
+        let counts = [start, step].iter().all(|value| self.sums.get(value).is_some_and(|sum| sum.counts));
+        self.sums.insert(var, Sum::one((self.loops + 1, var), counts));
     }
 
-    /// The terms of a position, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there
-    /// outside of the loop, and where it unrolls that, what the loop adds is part of the instruction that reads or writes.
+    /// The terms of a position in a buffer, whose address has more bits: only of counts is their sum the position.
     fn apart(&self, index: Value) -> Option<Vec<Register>> {
-        let mut terms = self.sums.get(&index)?.clone();
-        terms.sort_by_key(|term| term.0);
-        let differ = terms.first()?.0 < terms.last()?.0;
-        differ.then(|| terms.into_iter().map(|(_, term)| self.one(term)).collect())
+        let terms = self.sums.get(&index).filter(|sum| sum.counts)?.apart()?;
+        Some(terms.into_iter().map(|(_, term)| self.one(term)).collect())
     }
 
     /// The address of each lane's element, or of the first one's.
@@ -121,22 +145,27 @@ impl Emitter<'_> {
     }
 
     fn is_vector(&self, ty: Type, at: &At) -> bool {
-        lanes(ty) > 1 && at.stride == 1 && self.kernel.ty(at.index).lanes == Lanes::ONE
+        lanes(ty) > 1 && at.stride == 1 && at.aligned && self.kernel.ty(at.index).lanes == Lanes::ONE
     }
 
     /// The address of an element of shared memory.
     fn shared(&mut self, id: SharedId, index: Value) -> Register {
-        let (base, place) = (self.register(Bank::Bits32), self.register(Bank::Bits32));
         let size = self.kernel.shared[usize::from(id.0)].dtype.size();
-        let mut index = self.one(index);
+        let mut terms: Registers = smallvec![self.one(index)];
         if self.kernel.index == IndexWidth::Bits64 {
             let narrow = self.register(Bank::Bits32);
-            self.line(format_args!("cvt.u32.u64 {narrow}, {index};"));
-            index = narrow;
+            self.line(format_args!("cvt.u32.u64 {narrow}, {};", terms[0]));
+            terms[0] = narrow;
+        } else if let Some(apart) = self.sums.get(&index).and_then(Sum::apart) {
+            terms = apart.into_iter().map(|(_, term)| self.one(term)).collect();
         }
+        let base = self.register(Bank::Bits32);
         self.line(format_args!("mov.u32 {base}, {};", shared_name(id)));
-        self.line(format_args!("mad.lo.u32 {place}, {index}, {size}, {base};"));
-        place
+        terms.into_iter().fold(base, |base, term| {
+            let place = self.register(Bank::Bits32);
+            self.line(format_args!("mad.lo.u32 {place}, {term}, {size}, {base};"));
+            place
+        })
     }
 
     pub(super) fn load_shared(&mut self, id: SharedId, index: Value, d: &[Register], dtype: DType) {

@@ -47,7 +47,7 @@ fn sample() -> Kernel {
     let x = b.bind(F32, Expr::Load(At::new(A, i)));
     let sum = b.apply(Op::Add, &[x, half]);
     b.bitcast(sum, DType::I32);
-    let four = b.bind(F32X4, Expr::Load(At { buffer: A, index: i, stride: 2, phase: 1 }));
+    let four = b.bind(F32X4, Expr::Load(At { stride: 2, phase: 1, ..At::new(A, i) }));
     let last = b.bind(F32, Expr::Lane(four, 3));
     b.bind(F32X4, Expr::Pack(smallvec![x, sum, last, half]));
     conditional.push(Stmt::Store(At::new(OUT, i), sum));

@@ -1,0 +1,127 @@
+//! The ways to run a row group on a GPU: which threads share a row, and what each takes of it at a time.
+
+use super::Shape;
+use crate::fuse::Store;
+use crate::ir::graph::Access;
+use crate::ir::kernel::{BufferId, IndexWidth, WARP};
+use crate::schedule::space::lanes;
+use crate::schedule::{Operand, Work};
+use crate::target::{TargetFacts, Team, Vectors, team};
+
+/// How the elements lie that a thread takes at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// Side by side, and rows are whole vectors.
+    Vectors,
+    /// Each as far from the next as there are threads.
+    Apart,
+    /// Side by side as vectors of this buffer where elements are read and held, and where they are stored; what those leave of a row is
+    /// taken by itself, and so is every element where some are combined.
+    Unaligned(BufferId),
+}
+
+/// A variant of a GPU kernel.
+pub(super) struct Way {
+    pub(super) index: IndexWidth,
+    pub(super) lanes: u8,
+    pub(super) placement: Placement,
+    pub(super) team: Team,
+    /// Rows that a team has at a time.
+    pub(super) beside: u32,
+    /// Whether elements that are needed again are held in shared memory.
+    pub(super) holds: bool,
+    /// Whether many calls take it.
+    pub(super) common: bool,
+}
+
+impl Way {
+    /// Whose vectors are taken, if rows do not start with one.
+    pub(super) fn vectors_of(&self) -> Option<BufferId> {
+        match self.placement {
+            Placement::Unaligned(of) => Some(of),
+            Placement::Vectors | Placement::Apart => None,
+        }
+    }
+
+    /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
+    pub(super) fn shares_warp(&self) -> bool {
+        self.team.threads <= WARP
+    }
+}
+
+/// What ways to run a group follow from.
+pub(super) struct Rows<'r> {
+    /// Whether there may be more than one.
+    pub(super) several: bool,
+    /// Whether not the same is done for all, so that those that share a warp could not combine at the same time.
+    pub(super) cut: bool,
+    /// Whether elements are needed again.
+    pub(super) holds: bool,
+    /// What a thread takes at a time, by the lanes that rows are vectors of, and by what holds their elements, if something does.
+    pub(super) taken: &'r dyn Fn(u8, Option<Team>) -> (u8, Placement),
+    /// Of positions, in order of preference.
+    pub(super) widths: &'r [IndexWidth],
+}
+
+/// The teams that may share a row, and then what does for rows that none of them can hold. Fewer do where it matters less: few
+/// devices ever need wide positions, and those have long rows or many; rows that are no vectors are short, or so long that their
+/// positions may as well be wide, as those may be of devices on which no team can hold a part; and the only row, which is not cut
+/// into parts, is a launch's latency to the largest team, held or not.
+pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
+    let way = |team: Team, holds: bool| {
+        let beside = if rows.cut { 1 } else { team.rows };
+        let (lanes, placement) = (rows.taken)(lanes, holds.then_some(team));
+        let common = lanes > 1 && placement == Placement::Vectors;
+        Way { index, lanes, placement, team, beside, holds, common }
+    };
+    let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
+    if !rows.several {
+        return vec![way(last, false)];
+    }
+    let fits = |team: &Team| match (index, rows.holds) {
+        (IndexWidth::Bits64, _) => false,
+        (IndexWidth::Bits32, holds) => holds || team.threads < block.threads,
+    };
+    let of_these = |team: &Team| if lanes > 1 { team.whole } else { team.uneven };
+    let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
+    let teams = teams.map(|team| way(team, rows.holds));
+    let is_widest = rows.widths.last() == Some(&index);
+    let holds_part = rows.holds && last.held_max.is_some();
+    let has_rest = is_widest || !rows.holds || lanes > 1 && !holds_part;
+    let rest = has_rest.then(|| Way { common: false, ..way(block, false) });
+    teams.chain(rest).collect()
+}
+
+/// The elements that a thread takes at a time where rows are vectors of so many lanes. Where they are none, but differ in one
+/// coordinate alone, what holds them reads and stores the vectors that there are in memory, of what lies as rows do; and where nothing
+/// is held and written of elements, several that are apart are read.
+pub(super) fn taken(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    shape: &Shape,
+    (of, holds): (u8, Option<Team>),
+) -> (u8, Placement) {
+    let (Vectors::Lanes(most), 1, 1, false) = (facts.vector, of, shape.line, work.has_portions()) else {
+        return (of, Placement::Vectors);
+    };
+    let axes = [work.group.order.as_slice(), &work.group.cols].concat();
+    let writes = |operand: &Operand| operand.access == Access::ReadWrite;
+    let of_elements = |store: &Store| work.group.is_of_elements(store);
+    match holds {
+        // Of a part of a row, no vector may have elements that are held and others that are not.
+        Some(team) if team.held_max.is_none() && facts.mixes => {
+            let is_like = |operand: &Operand| operand.axes == axes && !operand.moved;
+            let of = work.operands.iter().position(is_like).map(|of| BufferId(of as u16));
+            of.map_or((1, Placement::Vectors), |of| (lanes(work, facts, most), Placement::Unaligned(of)))
+        }
+        None if !work.operands.iter().any(writes) && !work.group.stores.iter().any(of_elements) => {
+            (most, Placement::Apart)
+        }
+        Some(_) | None => (1, Placement::Vectors),
+    }
+}
+
+/// The team that has what no team can hold.
+pub(super) fn block(facts: &TargetFacts) -> Option<Team> {
+    facts.block.map(|threads| team(threads, i64::MAX, 1))
+}
