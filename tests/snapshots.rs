@@ -103,6 +103,7 @@ fn variants(plan: &Plan<KernelCode>, target: Target) -> String {
         Condition::AtMost(extent, max) => format!("{} <= {max}", named(plan, extent)),
         Condition::AtLeast(extent, min) => format!("{} >= {min}", named(plan, extent)),
         Condition::Subgroups(threads) => format!("{threads} threads are subgroups of one size"),
+        Condition::Clusters(blocks) => format!("there are clusters of {blocks} blocks"),
         Condition::Shares(bytes) => format!("a block shares {} bytes", named(plan, bytes)),
         Condition::Binds(bytes) => format!("{} bytes fit in a binding", named(plan, bytes)),
     };

@@ -235,8 +235,18 @@ fn positions_are_shifted_by_32_bits() {
         assert_eq!(b.ty(right).lanes, Lanes::ONE);
         body.push(Stmt::Store(At::new(BufferId(0), right), one));
         let (name, buffers) = ("shifted".into(), vec![out.clone()]);
-        let kernel =
-            Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
+        let kernel = Kernel {
+            name,
+            buffers,
+            uniforms,
+            types,
+            body,
+            index,
+            team: 1,
+            beside: 1,
+            cluster: false,
+            shared: vec![],
+        };
         tools::assemble(&[ptx(&kernel)]);
     }
 }
@@ -255,7 +265,18 @@ fn operations_of_constants_are_valid() {
     let buffers =
         vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None }];
     let (name, index) = ("products".into(), IndexWidth::Bits32);
-    let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
+    let kernel = Kernel {
+        name,
+        buffers,
+        uniforms,
+        types,
+        body,
+        index,
+        team: 1,
+        beside: 1,
+        cluster: false,
+        shared: vec![],
+    };
     tools::validate(&[wgsl(&kernel)]);
 }
 
@@ -282,7 +303,18 @@ fn carried_values_change_places() {
     let buffers =
         vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None }];
     let (name, index) = ("swapped".into(), IndexWidth::Bits32);
-    let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
+    let kernel = Kernel {
+        name,
+        buffers,
+        uniforms,
+        types,
+        body,
+        index,
+        team: 1,
+        beside: 1,
+        cluster: false,
+        shared: vec![],
+    };
     let text = ptx(&kernel);
     let mut registers = BTreeMap::new();
     for line in text.lines().map(str::trim).skip_while(|line| !line.starts_with("$loop")) {

@@ -4,6 +4,7 @@
 //! dialect's column, and every cast is one that the target's own conversion gets right. Elements of one or two bytes are
 //! loaded and stored as bits, the low ones of a `u32`.
 
+mod cluster;
 mod narrow;
 mod subgroups;
 
@@ -31,6 +32,8 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         shared: &mut kernel.shared,
         team: kernel.team,
         beside: kernel.beside,
+        cluster: kernel.cluster,
+        folded: vec![],
         renamed: FxHashMap::default(),
     };
     let mut out = Vec::new();
@@ -49,6 +52,9 @@ struct Legalizer<'k> {
     shared: &'k mut Vec<Shared>,
     team: u32,
     beside: u32,
+    cluster: bool,
+    /// Memory in which the blocks of a cluster have combined something in the iteration at hand.
+    folded: Vec<SharedId>,
     renamed: FxHashMap<Value, Value>,
 }
 
@@ -87,7 +93,8 @@ impl Legalizer<'_> {
                         let (start, end, step) = self.deal(kind, (start, end, step), out);
                         Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body }
                     };
-                    out.push(self.within(dealt));
+                    let legal = self.within(dealt);
+                    out.push(self.begun(legal));
                 }
                 stmt => out.push(self.within(stmt)),
             }
@@ -110,6 +117,7 @@ impl Legalizer<'_> {
     /// What the threads of a team make together.
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let made = match self.dialect {
+            Dialect::Ptx if self.cluster => self.by_cluster(fold, out),
             Dialect::Ptx if self.beside == 1 || self.team <= WARP => self.by_shuffles(fold, out),
             Dialect::Ptx | Dialect::Wgsl => self.through_memory(fold, out),
             Dialect::Cpu => unreachable!("the CPU has no teams"),
@@ -251,7 +259,8 @@ impl Legalizer<'_> {
         let mut ids: Vec<SharedId> = Vec::new();
         for &value in &fold.over {
             let wanted = Shared { dtype: self.types[value.0 as usize].dtype, len: SharedLen::Fixed(len) };
-            let free = |i: &usize| self.shared[*i] == wanted && !ids.contains(&SharedId(*i as u16));
+            let taken = |id: SharedId| ids.contains(&id) || self.folded.contains(&id);
+            let free = |i: &usize| self.shared[*i] == wanted && !taken(SharedId(*i as u16));
             let known = (0..self.shared.len()).find(free);
             ids.push(SharedId(known.unwrap_or_else(|| {
                 self.shared.push(wanted);
@@ -369,12 +378,15 @@ impl Legalizer<'_> {
         (start, end, step): (Value, Value, Value),
         out: &mut Vec<Stmt>,
     ) -> (Value, Value, Value) {
-        let (dialect, team) = (self.dialect, self.team);
+        let (dialect, team, cluster) = (self.dialect, self.team, self.cluster);
         let mut b = self.builder(out);
         match dialect {
             Dialect::Wgsl => unreachable!("a thread has one iteration"),
             Dialect::Ptx => {
                 let (id, size) = match kind {
+                    LoopKind::Team if cluster => {
+                        (b.bind(INDEX, Expr::ClusterId), b.bind(INDEX, Expr::Clusters))
+                    }
                     LoopKind::Team if is_block(dialect, team) => {
                         (b.bind(INDEX, Expr::BlockId), b.bind(INDEX, Expr::Blocks))
                     }

@@ -304,7 +304,7 @@ fn forms(target: Target, way: Way) -> Vec<Way> {
 type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&Unheld>) -> DimExpr + 'b;
 
 fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<'_>) -> Launch<Pending> {
-    let Scheduled { kernel, buffers, space, row_memory, unheld, .. } = scheduled;
+    let Scheduled { kernel, buffers, space, row_memory, unheld, cluster, .. } = scheduled;
     let mut kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
     if math == Math::Fast {
         kernel = verified_kernel(rewrite::fast_math(kernel));
@@ -322,7 +322,20 @@ fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<
     // Known with the code: a dialect may ask for one more.
     let uniforms = List::default();
     let (code, kernel, buffers) = (Arc::new(kernel), name.into(), buffers.into());
-    Launch { kernel, index, code, buffers, uniforms, space, team, row_memory, bytes, trips, prologue }
+    Launch {
+        kernel,
+        index,
+        code,
+        buffers,
+        uniforms,
+        space,
+        team,
+        row_memory,
+        bytes,
+        trips,
+        prologue,
+        cluster,
+    }
 }
 
 /// Loads of a thread before its iterations that are no more than those of one of them.

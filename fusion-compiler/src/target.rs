@@ -78,10 +78,12 @@ pub struct Team {
     pub rows_min: i64,
     /// Most of them that a block has.
     pub per_block: u32,
-    /// Whether it has rows that are whole vectors …
-    pub whole: bool,
-    /// … and those that are not.
+    /// Elements of the shortest rows of whole vectors that it has, if it has such rows …
+    pub whole: Option<i64>,
+    /// … and whether it has those that are none.
     pub uneven: bool,
+    /// Whether there is one in each block of a cluster, and each has a part of a row.
+    pub cluster: bool,
     /// Most bytes of a row's elements that it holds, if it goes on with those of longer rows without.
     pub held_max: Option<i64>,
 }
@@ -195,11 +197,19 @@ pub fn facts(target: Target) -> TargetFacts {
 /// blocks.
 pub fn limits(target: Target) -> Limits {
     match target {
-        Target::Ptx => {
-            Limits { buffers: u32::MAX, binding_bytes: u64::MAX, shared_bytes: 163 << 10, subgroup: 32 }
+        Target::Ptx => Limits {
+            buffers: u32::MAX,
+            binding_bytes: u64::MAX,
+            shared_bytes: 163 << 10,
+            subgroup: 32,
+            cluster: 1,
+        },
+        Target::Wgsl => {
+            Limits { buffers: 8, binding_bytes: 128 << 20, shared_bytes: 16 << 10, subgroup: 0, cluster: 1 }
         }
-        Target::Wgsl => Limits { buffers: 8, binding_bytes: 128 << 20, shared_bytes: 16 << 10, subgroup: 0 },
-        Target::Cpu => Limits { buffers: u32::MAX, binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0 },
+        Target::Cpu => {
+            Limits { buffers: u32::MAX, binding_bytes: u64::MAX, shared_bytes: 0, subgroup: 0, cluster: 1 }
+        }
     }
 }
 
@@ -207,16 +217,22 @@ pub fn limits(target: Target) -> Limits {
 /// is a third faster by half a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128 or 512, and of 16,384 a
 /// fifth by 512 than by 1024. Of rows that are no vectors, every element of which is read from shared memory by itself, threads have
 /// more to do, and combining what each has is less of it: a softmax of 1001 took a warp a tenth less than four.
-const PTX_TEAMS: [Team; 6] = [
+const PTX_TEAMS: [Team; 7] = [
     Team { rows: 2, ..team(32, 512, 4) },
-    Team { whole: false, rows_min: 1 << 13, ..team(32, 2048, 4) },
+    Team { whole: None, rows_min: 1 << 13, ..team(32, 2048, 4) },
     Team { uneven: false, ..team(128, 2048, 1) },
     team(256, 8192, 1),
     team(512, 16_384, 1),
+    // Of whole vectors, rows that are not much longer than what the largest team holds are no faster.
+    Team { cluster: true, rows_min: 64, whole: Some(32_769), ..team(512, CLUSTER_MAX * 24_576, 1) },
     // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
     // block reads while another combines.
     Team { held_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
 ];
+/// Most blocks of a cluster, on all devices that have clusters.
+pub(crate) const CLUSTER_MAX: i64 = 8;
+/// Bytes of a row that a block of a cluster holds, so that a multiprocessor of an H100 has room for three; of longer rows more.
+pub(crate) const CLUSTER_BYTES: i64 = 64 << 10;
 const WGSL_TEAMS: [Team; 2] = [team(64, 1024, 1), team(256, i64::MAX, 1)];
 
 /// Eight 128-bit accesses for each thread of a block, and fewer rows than a large GPU has room for blocks. Rows of 32,768
@@ -230,5 +246,15 @@ const GPU_COLUMNS: Columns = Columns { width: 256, steps: 64, row_min: 1025, sto
 
 /// A team that has a row at a time.
 pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
-    Team { threads, rows: 1, row_max, rows_min: 0, per_block, whole: true, uneven: true, held_max: None }
+    Team {
+        threads,
+        rows: 1,
+        row_max,
+        rows_min: 0,
+        per_block,
+        whole: Some(0),
+        uneven: true,
+        cluster: false,
+        held_max: None,
+    }
 }

@@ -146,6 +146,7 @@ impl Times {
                 | Stmt::Store(..)
                 | Stmt::Team(_)
                 | Stmt::StoreShared(..)
+                | Stmt::StoreBlock(..)
                 | Stmt::Barrier(_) => {}
             }
         }
@@ -158,6 +159,8 @@ fn is_written(stmts: &[Stmt], buffer: BufferId) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             is_written(body, buffer)
         }
-        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => false,
+        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::StoreBlock(..) | Stmt::Barrier(_) => {
+            false
+        }
     })
 }

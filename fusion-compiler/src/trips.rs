@@ -45,7 +45,11 @@ impl<'k> Loops<'k> {
                     self.collect(body);
                 }
                 Stmt::Vector { body, .. } | Stmt::If { body, .. } => self.collect(body),
-                Stmt::Store(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => {}
+                Stmt::Store(..)
+                | Stmt::Team(_)
+                | Stmt::StoreShared(..)
+                | Stmt::StoreBlock(..)
+                | Stmt::Barrier(_) => {}
             }
         }
     }
@@ -81,9 +85,11 @@ impl<'k> Loops<'k> {
             | Stmt::If { body, .. }
             | Stmt::Vector { body, .. } => self.trips(body),
             Stmt::Team(_) => Some(DimExpr::constant(TRIPS_OF_TEAM)),
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) => {
-                Some(DimExpr::constant(0))
-            }
+            Stmt::Let(..)
+            | Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_) => Some(DimExpr::constant(0)),
         }
     }
 

@@ -15,6 +15,8 @@ struct Traits {
     lanes: u8,
     /// Threads that work on a row together.
     team: u32,
+    /// Whether the blocks of a cluster share a row.
+    cluster: bool,
     /// Whether memory of the block, or of a CPU's thread, holds elements.
     holds: bool,
     /// Whether positions have 64 bits.
@@ -55,6 +57,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
         launches: launches.len(),
         lanes: kernels().flat_map(|kernel| &kernel.types).map(lanes).max().unwrap_or(1),
         team: kernels().map(|kernel| kernel.team).max().unwrap_or(1),
+        cluster: kernels().any(|kernel| kernel.cluster),
         holds: launches.iter().any(holds),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
         windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
@@ -82,6 +85,10 @@ fn on_gpu(traits: &[Traits]) -> Vec<String> {
     })];
     if traits.iter().any(|one| one.team > 1) {
         kinds.push(either(traits, |one| one.team.to_string()) + " threads a row");
+    }
+    if traits.iter().any(|one| one.cluster) {
+        let blocks = |one: &Traits| if one.cluster { "a cluster" } else { "one block" };
+        kinds.push(either(traits, |one| blocks(one).to_owned()) + " a row");
     }
     kinds.extend(launches(traits));
     let word = |text: &str| text.to_owned();

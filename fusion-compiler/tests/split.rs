@@ -14,7 +14,8 @@ fn plan(source: &str, target: Target) -> Plan<KernelCode> {
 }
 
 /// What a device has that is like many.
-const LIMITS: Limits = Limits { buffers: 8, binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0 };
+const LIMITS: Limits =
+    Limits { buffers: 8, binding_bytes: 128 << 20, shared_bytes: 96 << 10, subgroup: 0, cluster: 1 };
 
 /// What runs of a step for these extents.
 fn variant_of<'s>(step: &'s Step<KernelCode>, extents: &[i64]) -> &'s Variant<KernelCode> {

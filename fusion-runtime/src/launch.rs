@@ -61,6 +61,20 @@ impl LaunchConfig {
         LaunchConfig::covering(facts, iterations.saturating_mul(each), block, iterations.div_ceil(teams))
     }
 
+    /// The same for teams that are the blocks of clusters, so many of each.
+    pub fn clusters(
+        facts: &DeviceFacts,
+        iterations: u64,
+        each: u64,
+        (team, blocks): (u32, u32),
+    ) -> LaunchConfig {
+        let LaunchConfig { block, grid } = LaunchConfig::teams(facts, iterations, each, team);
+        let blocks = blocks.max(1);
+        let clusters_max =
+            (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into()) / u64::from(blocks);
+        LaunchConfig { block, grid: u64::from(grid).min(clusters_max.max(1)) as u32 * blocks }
+    }
+
     /// As many blocks as cover all, or fewer that have enough elements each.
     fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
         let enough = elements.div_ceil(BLOCK_ELEMENTS).max(resident(facts, block));
@@ -114,22 +128,27 @@ fn resident(facts: &DeviceFacts, block: u32) -> u64 {
 impl DeviceFacts {
     /// Of an NVIDIA A100 with 80 GB.
     pub fn a100() -> DeviceFacts {
-        nvidia(108, 2048, 80 << 30, 163 << 10)
+        nvidia(108, 2048, 80 << 30, (163 << 10, 1))
     }
 
     /// Of an NVIDIA H100 SXM with 80 GB.
     pub fn h100() -> DeviceFacts {
-        nvidia(132, 2048, 80 << 30, 227 << 10)
+        nvidia(132, 2048, 80 << 30, (227 << 10, 8))
     }
 
     /// Of an NVIDIA RTX 4090 with 24 GB.
     pub fn rtx4090() -> DeviceFacts {
-        nvidia(128, 1536, 24 << 30, 99 << 10)
+        nvidia(128, 1536, 24 << 30, (99 << 10, 1))
     }
 }
 
 /// What NVIDIA GPUs have in common (CUDA programming guide, technical specifications per compute capability).
-fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64, shared: u32) -> DeviceFacts {
+fn nvidia(
+    multiprocessors: u32,
+    multiprocessor_threads_max: u32,
+    memory: u64,
+    (shared, cluster_blocks_max): (u32, u32),
+) -> DeviceFacts {
     DeviceFacts {
         warp_size: 32,
         block_threads_max: 1024,
@@ -141,6 +160,7 @@ fn nvidia(multiprocessors: u32, multiprocessor_threads_max: u32, memory: u64, sh
         buffer_bytes_max: memory,
         block_shared_bytes_max: shared,
         subgroup_size: 32,
+        cluster_blocks_max,
     }
 }
 

@@ -196,6 +196,7 @@ mod tests {
             bytes: DimExpr::constant(12) * DimExpr::sym(0),
             trips: DimExpr::constant(0),
             prologue: false,
+            cluster: DimExpr::constant(1),
         };
         let step =
             Step { variants: Owned(vec![Variant { when: Borrowed(&[]), launches: Owned(vec![launch]) }]) };

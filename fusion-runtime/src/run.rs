@@ -415,6 +415,7 @@ mod tests {
             bytes: zero.clone(),
             trips: zero.clone(),
             prologue: false,
+            cluster: DimExpr::constant(1),
         };
         let summary = Summary {
             ops: 0,

@@ -8,6 +8,7 @@ mod devices;
 
 mod after_all;
 mod bits;
+mod clusters;
 mod columns;
 mod dims;
 mod edges;

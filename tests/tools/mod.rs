@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The generations of NVIDIA GPUs that every text is assembled for.
-const ARCHITECTURES: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_100"];
+/// The generations of NVIDIA GPUs that every text is assembled for, but those before the one that it is for.
+const ARCHITECTURES: [u32; 4] = [75, 80, 90, 100];
 
 /// Lines of PTX that are assembled in one go: starting the program for each kernel would take most of the time.
 const MODULE_LINES: usize = 10_000;
@@ -62,12 +62,22 @@ pub(crate) fn assemble(texts: &[String]) {
     };
     let version = Command::new(&ptxas).arg("--version").output().expect("FUSION_PTXAS names a program");
     let modules = modules(texts);
-    let of = |module| ARCHITECTURES.into_iter().map(move |architecture| (architecture, module));
-    let all: Vec<(&str, &String)> = modules.iter().flat_map(of).collect();
-    in_parallel(&all, |&(architecture, module)| {
+    let mut all: Vec<(String, &String)> = Vec::new();
+    for module in &modules {
+        let first = target(module);
+        let known = ARCHITECTURES.into_iter().filter(|&architecture| architecture >= first);
+        all.extend(known.map(|architecture| (format!("sm_{architecture}"), module)));
+    }
+    in_parallel(&all, |(architecture, module)| {
         let check = || ptxas_for(&ptxas, architecture, module);
         once(&("ptxas", &version.stdout, OPTIONS, architecture, module), check);
     });
+}
+
+/// The generation that a text is for, and all later ones.
+fn target(text: &str) -> u32 {
+    let target = text.split_once(".target sm_").and_then(|(_, rest)| rest.split_whitespace().next());
+    target.and_then(|number| number.parse().ok()).expect("a text has a target")
 }
 
 /// So that a kernel whose values do not fit the registers is a failure.

@@ -4,6 +4,7 @@
 //! buffer too; lanes side by side are accessed by 128 bits.
 
 mod divide;
+mod loops;
 mod memory;
 
 use std::fmt;
@@ -16,18 +17,15 @@ use memory::Sum;
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
-    Among, BufferId, Carried, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type,
-    Value, WARP,
+    Among, BufferId, Expr, IndexWidth, Kernel, Lanes, Phase, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
+    WARP,
 };
 use crate::target::Dialect;
 
-/// The oldest instruction set that has everything emitted here.
+/// The oldest instruction set that has everything emitted here …
 const HEADER: [&str; 3] = [".version 6.0", ".target sm_50", ".address_size 64"];
-
-/// Threads of a team of which two are all that a multiprocessor has room for, with 32 registers for each thread. So many need not
-/// have several steps on their way, which in loops that store what they make of several operands take more registers than that: a
-/// layer norm of rows of 32,768 elements took an H200 a fifth longer.
-const CROWD: u32 = 1024;
+/// … and that which has clusters.
+const CLUSTER_HEADER: [&str; 3] = [".version 8.0", ".target sm_90", ".address_size 64"];
 
 /// The text of a legal kernel.
 pub fn ptx(kernel: &Kernel) -> String {
@@ -37,7 +35,8 @@ pub fn ptx(kernel: &Kernel) -> String {
     emitter.body(&kernel.body);
     emitter.out.line("ret;");
     let mut out = Writer::new();
-    HEADER.iter().for_each(|line| out.line(line));
+    let header = if kernel.cluster { CLUSTER_HEADER } else { HEADER };
+    header.iter().for_each(|line| out.line(line));
     out.line("");
     for (i, _) in kernel.shared.iter().enumerate().filter(|(_, shared)| shared.len == SharedLen::AtLaunch) {
         out.line(format_args!(".extern .shared .align 16 .b8 {}[];", shared_name(SharedId(i as u16))));
@@ -198,6 +197,21 @@ impl<'k> Emitter<'k> {
         }
     }
 
+    fn cluster_barrier(&mut self, phase: Phase) {
+        match phase {
+            Phase::Enter => self.line("barrier.cluster.arrive.relaxed.aligned;"),
+            Phase::Publish => {
+                let (thread, publishes) = (self.register(Bank::Bits32), self.register(Bank::Pred));
+                self.line(format_args!("mov.u32 {thread}, %tid.x;"));
+                self.line(format_args!("setp.lt.u32 {publishes}, {thread}, {WARP};"));
+                self.line(format_args!("@{publishes} barrier.cluster.arrive.release.aligned;"));
+                self.line(format_args!("@!{publishes} barrier.cluster.arrive.relaxed.aligned;"));
+            }
+            Phase::Arrive => self.line("barrier.cluster.arrive.release.aligned;"),
+            Phase::Wait => self.line("barrier.cluster.wait.acquire.aligned;"),
+        }
+    }
+
     /// Fresh registers for a value.
     fn define(&mut self, value: Value) -> Registers {
         let ty = self.kernel.ty(value);
@@ -252,90 +266,14 @@ impl<'k> Emitter<'k> {
                 let registers = self.registers[value.0 as usize].clone();
                 self.store_shared(*id, *index, &registers, self.kernel.ty(*value).dtype);
             }
+            Stmt::StoreBlock(id, block, index, value) => self.store_block(*id, (*block, *index), *value),
             Stmt::Barrier(Among::Block) => self.line("bar.sync 0;"),
             Stmt::Barrier(Among::Warp) => self.line("bar.warp.sync 0xffffffff;"),
+            Stmt::Barrier(Among::Cluster(phase)) => self.cluster_barrier(*phase),
             Stmt::Barrier(Among::Team) => unreachable!("`legalize` has one of a block or of a warp"),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
             Stmt::Team(_) => unreachable!("legalize leaves shuffles and shared memory"),
         }
-    }
-
-    /// A loop with its test at the end, and once before it.
-    fn run(
-        &mut self,
-        var: Value,
-        (start, end, step): (Value, Value, Value),
-        carried: &[Carried],
-        body: &[Stmt],
-    ) {
-        for Carried { start, var, out, .. } in carried {
-            self.define(*var);
-            self.copy(*start, *var);
-            self.registers[out.0 as usize] = self.registers[var.0 as usize].clone();
-        }
-        self.count(var, start, step);
-        let var = self.define(var).remove(0);
-        let (start, end, step) = (self.one(start), self.one(end), self.one(step));
-        let (again, done) = (self.label("loop"), self.label("done"));
-        let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
-        self.line(format_args!("mov.{t} {var}, {start};"));
-        self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
-        self.line(format_args!("@{test} bra {done};"));
-        self.mark(&again);
-        if self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::Store(..))) {
-            self.line(".pragma \"nounroll\";");
-        }
-        let holds =
-            self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::StoreShared(..)));
-        let around = std::mem::replace(&mut self.reads_once, holds);
-        self.loops += 1;
-        self.body(body);
-        self.loops -= 1;
-        self.reads_once = around;
-        self.hand_on(carried);
-        self.line(format_args!("add.{t} {var}, {var}, {step};"));
-        self.line(format_args!("setp.lt.{t} {test}, {var}, {end};"));
-        self.line(format_args!("@{test} bra {again};"));
-        self.mark(&done);
-    }
-
-    /// What the next iteration gets; by way of other registers where one that is written is still to be read.
-    fn hand_on(&mut self, carried: &[Carried]) {
-        let mut moves: Vec<(DType, Register, Register)> = Vec::new();
-        for Carried { var, next, .. } in carried {
-            let dtype = self.kernel.ty(*var).dtype;
-            let lanes = self.registers[next.0 as usize].iter().zip(&self.registers[var.0 as usize]);
-            moves.extend(lanes.map(|(from, to)| (dtype, *from, *to)));
-        }
-        moves.retain(|(_, from, to)| from != to);
-        if moves.iter().any(|(_, from, _)| moves.iter().any(|(_, _, to)| to == from)) {
-            for (dtype, from, _) in &mut moves {
-                let fresh = self.register(self.bank(*dtype));
-                self.line(format_args!("mov.{} {fresh}, {from};", suffix(self.kernel, *dtype)));
-                *from = fresh;
-            }
-        }
-        for (dtype, from, to) in moves {
-            self.line(format_args!("mov.{} {to}, {from};", suffix(self.kernel, dtype)));
-        }
-    }
-
-    fn copy(&mut self, from: Value, to: Value) {
-        let t = suffix(self.kernel, self.kernel.ty(to).dtype);
-        for lane in 0..self.registers[to.0 as usize].len() {
-            self.line(format_args!("mov.{t} {}, {};", self.lane(to, lane), self.lane(from, lane)));
-        }
-    }
-
-    fn label(&mut self, name: &str) -> String {
-        self.labels += 1;
-        format!("${name}{}", self.labels - 1)
-    }
-
-    fn mark(&mut self, label: &str) {
-        self.out.depth -= 1;
-        self.line(format_args!("{label}:"));
-        self.out.depth += 1;
     }
 
     fn bind(&mut self, value: Value, expr: &Expr) {
@@ -397,15 +335,14 @@ impl<'k> Emitter<'k> {
             Expr::ThreadId => self.special(d[0], "%tid.x"),
             Expr::BlockId => self.special(d[0], "%ctaid.x"),
             Expr::Blocks => self.special(d[0], "%nctaid.x"),
+            Expr::ClusterRank => self.special(d[0], "%cluster_ctarank"),
+            Expr::ClusterSize => self.special(d[0], "%cluster_nctarank"),
+            Expr::ClusterId => self.special(d[0], "%clusterid.x"),
+            Expr::Clusters => self.special(d[0], "%nclusterid.x"),
             Expr::TeamId | Expr::TeamSlot => unreachable!("legalize tells threads by their blocks"),
-            Expr::SubgroupLane | Expr::SubgroupSize => {
-                unreachable!("it is known how many threads a warp has")
-            }
+            Expr::SubgroupLane | Expr::SubgroupSize | Expr::HasRest => unreachable!("these are for WGSL"),
             Expr::GridId => self.grid(d[0], ["%ctaid.x", "%ntid.x"], Some("%tid.x")),
             Expr::GridSize => self.grid(d[0], ["%nctaid.x", "%ntid.x"], None),
-            Expr::HasRest => {
-                unreachable!("a kernel is compiled before it is known how many elements there are")
-            }
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
     }
@@ -465,6 +402,10 @@ impl<'k> Emitter<'k> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::ClusterRank
+            | Expr::ClusterSize
+            | Expr::ClusterId
+            | Expr::Clusters
             | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize

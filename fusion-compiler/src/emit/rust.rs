@@ -178,7 +178,9 @@ impl Emitter<'_> {
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
-            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
+            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::StoreBlock(..) | Stmt::Barrier(_) => {
+                unreachable!("the CPU has no teams")
+            }
             Stmt::If { cond, body } => {
                 out.block(format_args!("if {} {{", self.said.operand(*cond)), |out| self.body(out, body))
             }
@@ -253,6 +255,10 @@ impl Emitter<'_> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::ClusterRank
+            | Expr::ClusterSize
+            | Expr::ClusterId
+            | Expr::Clusters
             | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),

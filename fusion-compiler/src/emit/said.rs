@@ -95,7 +95,8 @@ impl Said {
                 Stmt::Let(_, Expr::Apply(_, args) | Expr::Pack(args)) => args.as_slice(),
                 Stmt::Let(_, Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg))
                 | Stmt::Store(_, arg)
-                | Stmt::StoreShared(_, _, arg) => std::slice::from_ref(arg),
+                | Stmt::StoreShared(_, _, arg)
+                | Stmt::StoreBlock(_, _, _, arg) => std::slice::from_ref(arg),
                 Stmt::Let(..)
                 | Stmt::Loop { .. }
                 | Stmt::Vector { .. }

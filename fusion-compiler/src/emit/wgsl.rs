@@ -130,6 +130,7 @@ impl Emitter<'_> {
             }
             Stmt::StoreShared(_, _, value) => lanes(self.kernel.ty(*value)) == 1,
             Stmt::Let(..)
+            | Stmt::StoreBlock(..)
             | Stmt::Loop { .. }
             | Stmt::Vector { .. }
             | Stmt::Team(_)
@@ -207,7 +208,9 @@ impl Emitter<'_> {
             }
             Stmt::Barrier(Among::Block) => out.line("workgroupBarrier();"),
             Stmt::Barrier(Among::Team) => out.line("storageBarrier();"),
-            Stmt::Barrier(Among::Warp) => unreachable!("`legalize` makes these for PTX"),
+            Stmt::StoreBlock(..) | Stmt::Barrier(Among::Warp | Among::Cluster(_)) => {
+                unreachable!("these are for PTX")
+            }
             Stmt::Team(_) => unreachable!("legalize leaves shared memory and barriers"),
             Stmt::If { cond, body } => {
                 out.block(format_args!("if {} {{", self.said.operand(*cond)), |out| self.body(out, body))
@@ -277,6 +280,9 @@ impl Emitter<'_> {
                 unreachable!("a team is a group, whose subgroups are of who knows how many")
             }
             Expr::GridId => "thread".into(),
+            Expr::ClusterRank | Expr::ClusterSize | Expr::ClusterId | Expr::Clusters => {
+                unreachable!("these are for PTX")
+            }
             Expr::Blocks | Expr::GridSize => unreachable!("a dispatch has a thread for each iteration"),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
         }
@@ -401,7 +407,11 @@ impl Constants {
                 Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                     self.look(body)
                 }
-                Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::Team(_) => {}
+                Stmt::Store(..)
+                | Stmt::StoreShared(..)
+                | Stmt::StoreBlock(..)
+                | Stmt::Barrier(_)
+                | Stmt::Team(_) => {}
             }
         }
     }
@@ -441,7 +451,9 @@ fn asks_for_subgroups(body: &[Stmt]) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             asks_for_subgroups(body)
         }
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::Team(_) => false,
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::StoreBlock(..) | Stmt::Barrier(_) | Stmt::Team(_) => {
+            false
+        }
     })
 }
 
@@ -459,7 +471,11 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
             Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at, 1),
             Stmt::Let(value, Expr::LoadWhere(at, mask)) => (kernel.ty(*value), at, lanes(kernel.ty(*mask))),
             Stmt::Store(at, value) => (kernel.ty(*value), at, 1),
-            Stmt::Let(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::Team(_) => continue,
+            Stmt::Let(..)
+            | Stmt::StoreShared(..)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::Team(_) => continue,
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 mark(kernel, body, wide);
                 continue;

@@ -10,6 +10,8 @@
 //! values made in them end with them: what a loop makes leaves it by `Carried`, what lanes or threads make
 //! together by `Fold`. Tiles (a matrix with an opaque layout) join as further `Type`s, `Expr`s and `Stmt`s.
 
+mod builder;
+
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
@@ -17,6 +19,7 @@ use super::dim::DimExpr;
 use super::dtype::{Const, DType};
 use super::graph::Access;
 use super::ops::Op;
+pub use builder::Builder;
 
 /// A value of the kernel it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -207,6 +210,24 @@ pub enum Among {
     Team,
     /// Those of a warp; PTX only, made by `legalize`.
     Warp,
+    /// Those of a cluster of blocks, for what is in shared memory; PTX only.
+    Cluster(Phase),
+}
+
+/// A barrier of the cluster, both parts.
+pub const CLUSTER: [Among; 2] = [Among::Cluster(Phase::Arrive), Among::Cluster(Phase::Wait)];
+
+/// What a thread does at a barrier in two parts, one after the other. What it says of memory takes a GPU a microsecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Says that it is there, and nothing of memory.
+    Enter,
+    /// Says that it is there, and of the first warp of a block what that wrote.
+    Publish,
+    /// Says that it is there, and what it read and wrote.
+    Arrive,
+    /// Waits for all of them to have said so.
+    Wait,
 }
 
 /// What a statement does.
@@ -247,6 +268,8 @@ pub enum Stmt {
     Team(Box<Fold>),
     /// Writes the lanes of a value to elements of shared memory, from the index on.
     StoreShared(SharedId, Value, Value),
+    /// The same in the memory of the block of this number in the cluster. PTX only, made by `legalize`.
+    StoreBlock(SharedId, Value, Value, Value),
     /// Waits for all of these threads, and for what they read and wrote. GPUs only.
     Barrier(Among),
     /// Runs `body` if `cond` (one lane) holds.
@@ -339,6 +362,14 @@ pub enum Expr {
     BlockId,
     /// Number of blocks; GPUs only, made by `legalize`.
     Blocks,
+    /// Number of this thread's block in its cluster; PTX only.
+    ClusterRank,
+    /// Blocks of a cluster; PTX only, made by `legalize`.
+    ClusterSize,
+    /// Number of this thread's cluster; PTX only, made by `legalize`.
+    ClusterId,
+    /// Number of clusters; PTX only, made by `legalize`.
+    Clusters,
     /// Whether whole vectors leave elements, known before the kernel is compiled; WGSL only, made by `legalize`.
     HasRest,
     /// Number of this thread in the launch; GPUs only, made by `legalize`.
@@ -367,6 +398,7 @@ impl Stmt {
             }
             Stmt::Team(fold) => fold.over.iter_mut().chain(&mut fold.identity).for_each(visit),
             Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
+            Stmt::StoreBlock(_, block, index, value) => [block, index, value].into_iter().for_each(visit),
             Stmt::If { cond, .. } => visit(cond),
             Stmt::Barrier(_) => {}
         }
@@ -375,7 +407,11 @@ impl Stmt {
     /// Visits what lies within: each body, and with it the values that leave it.
     pub fn for_each_body_mut(&mut self, mut visit: impl FnMut(&mut Vec<Stmt>, &mut [&mut Value])) {
         match self {
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) => {}
+            Stmt::Let(..)
+            | Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_) => {}
             Stmt::If { body, .. } => visit(body, &mut []),
             Stmt::Loop { body, carried, .. } => {
                 visit(body, &mut carried.iter_mut().map(|carried| &mut carried.next).collect::<Vec<_>>());
@@ -396,7 +432,11 @@ impl Stmt {
             Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
             Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| &fold.out).copied().collect(),
             Stmt::Team(fold) => fold.out.iter().copied().collect(),
-            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => smallvec![],
+            Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => smallvec![],
         }
     }
 }
@@ -436,6 +476,10 @@ impl Expr {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::ClusterRank
+            | Expr::ClusterSize
+            | Expr::ClusterId
+            | Expr::Clusters
             | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize
@@ -465,6 +509,8 @@ pub struct Kernel {
     /// Rows that a team has at a time, a power of two. Those that work on one combine what they have: of a warp, threads
     /// next to each other; of a larger team, threads whose number is the same modulo this.
     pub beside: u32,
+    /// Whether the blocks of a cluster, each of which is a team, work on one iteration together.
+    pub cluster: bool,
     /// Memory that the threads of a block have in common.
     pub shared: Vec<Shared>,
 }
@@ -483,110 +529,5 @@ impl Kernel {
     /// The uniform of this number.
     pub fn uniform(&self, id: UniformId) -> &Uniform {
         &self.uniforms[usize::from(id.0)]
-    }
-}
-
-/// Appends statements to a body. Every expansion and every schedule writes through one.
-pub struct Builder<'k> {
-    /// Types of all values made so far in the kernel.
-    pub types: &'k mut Vec<Type>,
-    /// Uniforms asked for so far in the kernel.
-    pub uniforms: &'k mut Vec<Uniform>,
-    /// The body that grows.
-    pub body: &'k mut Vec<Stmt>,
-}
-
-impl Builder<'_> {
-    /// The same, for a shorter time.
-    pub fn reborrow(&mut self) -> Builder<'_> {
-        Builder { types: self.types, uniforms: self.uniforms, body: self.body }
-    }
-
-    /// The type of a value.
-    pub fn ty(&self, value: Value) -> Type {
-        self.types[value.0 as usize]
-    }
-
-    /// A fresh value that some other statement defines.
-    pub fn declare(&mut self, ty: Type) -> Value {
-        self.types.push(ty);
-        Value(self.types.len() as u32 - 1)
-    }
-
-    /// A uniform, the same one for the same argument; one lane.
-    pub fn uniform(&mut self, uniform: Uniform) -> Value {
-        let ty = Type { dtype: uniform.dtype, lanes: Lanes::ONE };
-        let known = self.uniforms.iter().position(|known| known.arg == uniform.arg);
-        let id = known.unwrap_or_else(|| {
-            self.uniforms.push(uniform);
-            self.uniforms.len() - 1
-        });
-        self.bind(ty, Expr::Uniform(UniformId(id as u16)))
-    }
-
-    /// Names an expression.
-    pub fn bind(&mut self, ty: Type, expr: Expr) -> Value {
-        let value = self.declare(ty);
-        self.body.push(Stmt::Let(value, expr));
-        value
-    }
-
-    /// An operation of the table. One-lane operands are splat to the lanes of the others.
-    pub fn apply(&mut self, op: Op, args: &[Value]) -> Value {
-        let lanes = args.iter().map(|&arg| self.ty(arg).lanes).find(|&lanes| lanes != Lanes::ONE);
-        let lanes = lanes.unwrap_or(Lanes::ONE);
-        let args: Values = args.iter().map(|&arg| self.splat(arg, lanes)).collect();
-        let dtypes: SmallVec<[DType; 4]> = args.iter().map(|&arg| self.ty(arg).dtype).collect();
-        let dtype = op.info().typing.result(&dtypes);
-        self.bind(Type { dtype, lanes }, Expr::Apply(op, args))
-    }
-
-    /// The value in all `lanes`; itself if it has them already.
-    pub fn splat(&mut self, value: Value, lanes: Lanes) -> Value {
-        let ty = self.ty(value);
-        if ty.lanes == lanes {
-            return value;
-        }
-        self.bind(Type { lanes, ..ty }, Expr::Splat(value))
-    }
-
-    /// A number of any type, in one lane.
-    pub fn constant(&mut self, dtype: DType, value: Const) -> Value {
-        self.bind(Type { dtype, lanes: Lanes::ONE }, Expr::Const(value))
-    }
-
-    /// An `f32` number, in one lane.
-    pub fn f32(&mut self, value: f32) -> Value {
-        self.constant(DType::F32, Const::Float(f64::from(value)))
-    }
-
-    /// An `i32` number, in one lane.
-    pub fn i32(&mut self, value: i32) -> Value {
-        self.constant(DType::I32, Const::Int(i64::from(value)))
-    }
-
-    /// A `u32` number, in one lane.
-    pub fn u32(&mut self, value: u32) -> Value {
-        self.constant(DType::U32, Const::Int(i64::from(value)))
-    }
-
-    /// A position, in one lane.
-    pub fn index(&mut self, value: i64) -> Value {
-        self.constant(DType::Index, Const::Int(value))
-    }
-
-    /// Conversion, lane by lane.
-    pub fn cast(&mut self, value: Value, dtype: DType) -> Value {
-        let ty = self.ty(value);
-        if ty.dtype == dtype {
-            return value;
-        }
-        self.bind(Type { dtype, ..ty }, Expr::Cast(value))
-    }
-
-    /// The same bits as another type of the same size, lane by lane.
-    pub fn bitcast(&mut self, value: Value, dtype: DType) -> Value {
-        let ty = self.ty(value);
-        self.bind(Type { dtype, ..ty }, Expr::Bitcast(value))
     }
 }

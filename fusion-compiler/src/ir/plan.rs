@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+mod condition;
 mod summary;
 
 use super::dim::DimExpr;
@@ -16,6 +17,7 @@ use super::dtype::DType;
 use super::graph::Access;
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
+pub use condition::{Condition, Limits};
 pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, Ways};
 
 /// A list that a `static` can hold.
@@ -119,9 +121,23 @@ impl<C: Clone + 'static> Launch<C> {
             bytes,
             trips,
             prologue,
+            cluster,
         } = self;
         let code = map(&kernel, code);
-        Launch { kernel, code, index, buffers, uniforms, space, team, row_memory, bytes, trips, prologue }
+        Launch {
+            kernel,
+            code,
+            index,
+            buffers,
+            uniforms,
+            space,
+            team,
+            row_memory,
+            bytes,
+            trips,
+            prologue,
+            cluster,
+        }
     }
 }
 
@@ -312,67 +328,6 @@ pub struct Variant<C: Clone + 'static> {
     pub launches: List<Launch<C>>,
 }
 
-/// What a variant asks of a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Condition {
-    /// The extent is a multiple of the number.
-    Divides(DimExpr, i64),
-    /// The extent is at most the number.
-    AtMost(DimExpr, i64),
-    /// The extent is at least the number.
-    AtLeast(DimExpr, i64),
-    /// A kernel of the device sees this many bytes of a buffer at once.
-    Binds(DimExpr),
-    /// The device has this many bytes of memory that the threads of a block share.
-    Shares(DimExpr),
-    /// The subgroups of the device are all of one size, and blocks of this many threads are some of them.
-    Subgroups(u32),
-}
-
-/// What a device has of what variants ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Most storage buffers that a kernel can bind.
-    pub buffers: u32,
-    /// Most bytes of a buffer that a kernel sees at once.
-    pub binding_bytes: u64,
-    /// Most bytes of memory that the threads of a block share.
-    pub shared_bytes: u64,
-    /// Threads of each subgroup; 0 where there are none, or of several sizes.
-    pub subgroup: u32,
-}
-
-impl Condition {
-    /// Whether it holds, if that depends on neither extents nor device.
-    pub fn known(&self) -> Option<bool> {
-        match self {
-            Condition::Divides(extent, divisor) => match extent.as_const() {
-                Some(extent) => Some(extent % divisor == 0),
-                None => (extent.factor() % divisor == 0).then_some(true),
-            },
-            Condition::AtMost(extent, max) => extent.as_const().map(|x| x <= *max),
-            Condition::AtLeast(extent, min) => extent.as_const().map(|x| x >= *min),
-            Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) => None,
-        }
-    }
-
-    /// Whether it holds for these extents, on a device with these limits.
-    pub fn holds(&self, symbols: &[i64], limits: &Limits) -> bool {
-        let within = |bytes: &DimExpr, most: u64| {
-            let bytes = bytes.eval(symbols).and_then(|bytes| u64::try_from(bytes).ok());
-            bytes.is_some_and(|bytes| bytes <= most)
-        };
-        match self {
-            Condition::Divides(extent, divisor) => extent.eval(symbols).is_some_and(|x| x % divisor == 0),
-            Condition::AtMost(extent, max) => extent.eval(symbols).is_some_and(|x| x <= *max),
-            Condition::AtLeast(extent, min) => extent.eval(symbols).is_some_and(|x| x >= *min),
-            Condition::Binds(bytes) => within(bytes, limits.binding_bytes),
-            Condition::Shares(bytes) => within(bytes, limits.shared_bytes),
-            Condition::Subgroups(threads) => limits.subgroup > 0 && threads % limits.subgroup == 0,
-        }
-    }
-}
-
 /// One kernel and its arguments.
 ///
 /// * PTX: `.param` in order: the address of each buffer (`.u64`), then the uniforms (`.u32`, `.f32`, or
@@ -405,6 +360,8 @@ pub struct Launch<C: Clone + 'static> {
     /// Bytes of tensors that it reads and writes. What each row has of its own counts as often as the kernel goes through
     /// it, once where the CPU's cache has it from the time before; what rows have in common counts once.
     pub bytes: DimExpr,
+    /// Blocks of a cluster, each of which is a team, that work on one iteration together; 1 where each works by itself. PTX only.
+    pub cluster: DimExpr,
     /// Most trips through loops that a thread makes for one iteration. WGSL only, where a device may end loops early; else 0.
     pub trips: DimExpr,
     /// Whether each thread combines elements once, before its iterations: as many threads as a device has at work at a time do
@@ -574,18 +531,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_binding_holds_at_most_its_limit() {
-        let bytes = Condition::Binds(DimExpr::sym(0) * DimExpr::constant(4));
-        let limits = |binding_bytes| Limits { buffers: 8, binding_bytes, shared_bytes: 0, subgroup: 32 };
-        assert!(bytes.holds(&[25], &limits(100)) && !bytes.holds(&[26], &limits(100)));
-        assert!(!bytes.holds(&[i64::MAX], &limits(u64::MAX)), "what overflows fits nowhere");
-        let shared = Condition::Shares(DimExpr::sym(0));
-        assert!(shared.holds(&[0], &limits(0)) && !shared.holds(&[1], &limits(9)));
-        let subgroups =
-            |threads, subgroup| Condition::Subgroups(threads).holds(&[], &Limits { subgroup, ..limits(0) });
-        assert!(subgroups(64, 32) && subgroups(64, 64) && !subgroups(64, 128) && !subgroups(64, 0));
     }
 }

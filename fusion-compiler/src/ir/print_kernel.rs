@@ -6,8 +6,8 @@ use std::fmt::{self, Display, Write};
 
 use super::graph::Access;
 use super::kernel::{
-    Among, At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, SharedLen, Shuffle, Stmt, Type,
-    Value,
+    Among, At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Phase, SharedLen, Shuffle, Stmt,
+    Type, Value,
 };
 
 impl Display for Kernel {
@@ -99,9 +99,16 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             fold(kernel, f, one, depth)
         }
         Stmt::StoreShared(id, index, value) => writeln!(f, "store shared {}[{index}] = {value}", id.0),
+        Stmt::StoreBlock(id, block, index, value) => {
+            writeln!(f, "store shared {}[{index}] of block {block} = {value}", id.0)
+        }
         Stmt::Barrier(Among::Block) => writeln!(f, "barrier"),
         Stmt::Barrier(Among::Team) => writeln!(f, "barrier of the team"),
         Stmt::Barrier(Among::Warp) => writeln!(f, "barrier of the warp"),
+        Stmt::Barrier(Among::Cluster(Phase::Enter)) => writeln!(f, "enter barrier of the cluster"),
+        Stmt::Barrier(Among::Cluster(Phase::Publish)) => writeln!(f, "publish at barrier of the cluster"),
+        Stmt::Barrier(Among::Cluster(Phase::Arrive)) => writeln!(f, "arrive at barrier of the cluster"),
+        Stmt::Barrier(Among::Cluster(Phase::Wait)) => writeln!(f, "wait at barrier of the cluster"),
         Stmt::If { cond, body } => {
             writeln!(f, "if {cond}")?;
             block(kernel, f, body, depth + 1)
@@ -154,6 +161,10 @@ fn expression(kernel: &Kernel, expr: &Expr) -> String {
         Expr::ThreadId => "thread id".into(),
         Expr::BlockId => "block id".into(),
         Expr::Blocks => "blocks".into(),
+        Expr::ClusterRank => "cluster rank".into(),
+        Expr::ClusterSize => "cluster size".into(),
+        Expr::ClusterId => "cluster id".into(),
+        Expr::Clusters => "clusters".into(),
         Expr::GridId => "grid id".into(),
         Expr::GridSize => "grid size".into(),
         Expr::RangeStart => "range start".into(),

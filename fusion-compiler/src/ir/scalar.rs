@@ -257,6 +257,10 @@ fn inline(
         | Expr::ThreadId
         | Expr::BlockId
         | Expr::Blocks
+        | Expr::ClusterRank
+        | Expr::ClusterSize
+        | Expr::ClusterId
+        | Expr::Clusters
         | Expr::HasRest
         | Expr::GridId
         | Expr::GridSize

@@ -97,6 +97,10 @@ impl<'k> Verifier<'k> {
                 self.fold(fold, Lanes::ONE)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
+            Stmt::StoreBlock(id, block, index, value) => {
+                self.expect(*block, INDEX)?;
+                self.shared(*id, *index, self.kernel.ty(*value))?;
+            }
             Stmt::Barrier(among) => self.barrier(*among)?,
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
@@ -124,7 +128,10 @@ impl<'k> Verifier<'k> {
 
     fn barrier(&self, among: Among) -> Result<(), String> {
         let misses = match among {
-            Among::Block | Among::Team => self.branched,
+            Among::Cluster(_) if !self.kernel.cluster => {
+                return Err("a barrier of a cluster without one".into());
+            }
+            Among::Block | Among::Team | Among::Cluster(_) => self.branched,
             Among::Warp => self.conditional,
         };
         if misses { Err("a barrier that not all threads reach".into()) } else { Ok(()) }
@@ -139,9 +146,12 @@ impl<'k> Verifier<'k> {
             // Nothing needs to know it better.
             Stmt::Loop { .. } | Stmt::Vector { .. } => Varies::ByThread,
             Stmt::Team(_) if self.kernel.beside > 1 => Varies::ByThread,
-            Stmt::Team(_) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => {
-                Varies::Nowhere
-            }
+            Stmt::Team(_)
+            | Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => Varies::Nowhere,
         }
     }
 
@@ -304,6 +314,10 @@ impl<'k> Verifier<'k> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::ClusterRank
+            | Expr::ClusterSize
+            | Expr::ClusterId
+            | Expr::Clusters
             | Expr::GridId
             | Expr::GridSize
             | Expr::RangeStart

@@ -48,7 +48,7 @@ fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) 
     let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access, uniform: None };
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (name, index, shared) = ("sample".into(), IndexWidth::Bits32, vec![]);
-    Kernel { name, buffers, uniforms, types, body, index, team, beside: 1, shared }
+    Kernel { name, buffers, uniforms, types, body, index, team, beside: 1, cluster: false, shared }
 }
 
 /// The legal kernel, which the verifier accepts before and after.

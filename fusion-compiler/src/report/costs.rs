@@ -101,7 +101,9 @@ impl Report {
             Condition::Divides(extent, by) => self.eval(extent).map(|extent| extent % by == 0),
             Condition::AtMost(extent, most) => self.eval(extent).map(|extent| extent <= *most),
             Condition::AtLeast(extent, least) => self.eval(extent).map(|extent| extent >= *least),
-            Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) => None,
+            Condition::Binds(_) | Condition::Shares(_) | Condition::Subgroups(_) | Condition::Clusters(_) => {
+                None
+            }
         }
     }
 
@@ -138,6 +140,7 @@ impl Report {
             Condition::Binds(bytes) => format!("a kernel can bind {}", self.amount(bytes)),
             Condition::Shares(bytes) => format!("a block can share {}", self.amount(bytes)),
             Condition::Subgroups(threads) => format!("subgroups of one size make {threads} threads"),
+            Condition::Clusters(blocks) => format!("there are clusters of {blocks} blocks"),
         }
     }
 }

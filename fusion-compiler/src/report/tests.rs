@@ -116,6 +116,7 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         bytes,
         trips: DimExpr::constant(0),
         prologue: false,
+        cluster: DimExpr::constant(1),
     }
 }
 

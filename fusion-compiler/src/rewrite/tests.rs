@@ -33,7 +33,18 @@ fn kernel(make: impl FnOnce(&mut Writer)) -> Kernel {
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (name, index) = ("sample".into(), IndexWidth::Bits32);
     let Writer { types, uniforms, top: body } = writer;
-    let kernel = Kernel { name, buffers, uniforms, types, body, index, team: 1, beside: 1, shared: vec![] };
+    let kernel = Kernel {
+        name,
+        buffers,
+        uniforms,
+        types,
+        body,
+        index,
+        team: 1,
+        beside: 1,
+        cluster: false,
+        shared: vec![],
+    };
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
     kernel
 }

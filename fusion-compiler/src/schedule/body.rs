@@ -6,13 +6,14 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::combine::{of_rows, with_term};
 use super::hold::Holds;
 use super::space::{SpaceDim, bytes, reach};
 use super::{Access, Operand, Work};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion, Reduce};
+use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion};
 use crate::ir::kernel::{
     Buffer, BufferId, Builder, Expr, FEW, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
     UniformId, Value, Values,
@@ -78,6 +79,8 @@ pub(super) struct Body<'w> {
     pub(super) dims: &'w [SpaceDim],
     /// Which of them vectors run along.
     pub(super) vector: usize,
+    /// Number of this thread's block in its cluster, if the blocks of one have a part of each row.
+    pub(super) rank: Option<Value>,
     /// Whose vectors rows are read and stored by, and their lanes, if rows do not start with one.
     pub(super) vectors: Option<(BufferId, u8)>,
     /// Values that exist once a row has been gone through.
@@ -119,6 +122,7 @@ impl<'w> Body<'w> {
             index,
             team: 1,
             beside: 1,
+            cluster: false,
             shared: vec![],
         };
         let mut body = Body {
@@ -129,6 +133,7 @@ impl<'w> Body<'w> {
             portion: None,
             dims,
             vector: dims.len() - 1,
+            rank: None,
             vectors: None,
             of_rows: of_rows(work),
             holds: Holds::default(),
@@ -220,6 +225,13 @@ impl<'w> Body<'w> {
     /// Threads that work on a row together, or on so many side by side.
     pub(super) fn set_team(&mut self, team: u32, beside: u32) {
         (self.kernel.team, self.kernel.beside) = (team, beside);
+    }
+
+    /// Says that the blocks of a cluster work on a row together.
+    pub(super) fn set_cluster(&mut self) {
+        self.kernel.cluster = true;
+        let index = Type { dtype: DType::Index, lanes: Lanes::ONE };
+        self.rank = Some(self.top().bind(index, Expr::ClusterRank));
     }
 
     /// Shared memory of the kernel.
@@ -554,38 +566,5 @@ impl<'w> Body<'w> {
             Level::Inner if self.work.group.cols.is_empty() => Level::Item,
             Level::Top | Level::Item | Level::Inner => level,
         }
-    }
-}
-
-/// The values that follow from what is combined along rows.
-pub(super) fn of_rows(work: &Work<'_>) -> FxHashSet<NodeId> {
-    let mut found = FxHashSet::default();
-    for &id in &work.group.nodes {
-        let node = work.graph.node(id);
-        let loaded = work.loads.contains_key(&Load::Stored(id));
-        let follows = work.combines_row(id) || node.args.iter().any(|arg| found.contains(arg));
-        if follows && !loaded {
-            found.insert(id);
-        }
-    }
-    found
-}
-
-/// What was combined so far, with what one more element has.
-pub(super) fn with_term(b: &mut Builder<'_>, reduce: Reduce, so_far: Value, term: &[Value]) -> Value {
-    match *term {
-        [x, y] => b.apply(Op::Fma, &[x, y, so_far]),
-        _ => b.apply(combine(reduce), &[so_far, term[0]]),
-    }
-}
-
-/// The operation that combines two partial results.
-pub(super) fn combine(reduce: Reduce) -> Op {
-    match reduce {
-        Reduce::Sum | Reduce::Dot => Op::Add,
-        Reduce::Prod => Op::Mul,
-        Reduce::Max => Op::Max,
-        Reduce::MaxNum => Op::MaxNum,
-        Reduce::Min => Op::Min,
     }
 }

@@ -11,12 +11,12 @@ use super::space::product;
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Among, BufferId, Lanes, LoopKind, Stmt, Value};
+use crate::ir::kernel::{Among, BufferId, CLUSTER, Lanes, LoopKind, Stmt, Value};
 use crate::ir::ops::Op;
 
-/// The part of a row, whose number is the last of these coordinates.
+/// The part of a row, whose number is the last of these coordinates, or of the block of a cluster that has one.
 fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
-    let number = coordinates[shape.rows - 1];
+    let number = body.rank.unwrap_or_else(|| coordinates[shape.rows - 1]);
     if !shape.is_line() {
         return body.range(number, part, &shape.cols()[0].extent);
     }
@@ -162,7 +162,10 @@ fn store_of_row(
         return;
     }
     if matches!(along, Along::Team { .. }) && reads_own(work) {
-        body.item().body.push(Stmt::Barrier(Among::Team));
+        match body.rank {
+            Some(_) => body.item().body.extend(CLUSTER.map(Stmt::Barrier)),
+            None => body.item().body.push(Stmt::Barrier(Among::Team)),
+        }
     }
     let is_first = |body: &mut Body<'_>, number: Value| {
         let zero = body.top().index(0);
@@ -172,7 +175,8 @@ fn store_of_row(
         Along::Team { thread, .. } => Some(is_first(body, *thread)),
         Along::Vector => None,
     };
-    let tells: Vec<Value> = first_of_team.into_iter().chain(is_there).collect();
+    let first_of_cluster = body.rank.map(|rank| is_first(body, rank));
+    let tells: Vec<Value> = first_of_team.into_iter().chain(first_of_cluster).chain(is_there).collect();
     let all = [(of_row, false), (of_none, true)];
     for (stores, of_first) in all.into_iter().filter(|(stores, _)| !stores.is_empty()) {
         let first = of_first.then(|| is_first(body, place.element));

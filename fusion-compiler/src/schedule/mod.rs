@@ -15,6 +15,7 @@ use crate::target::TargetFacts;
 mod across;
 mod body;
 mod column;
+mod combine;
 mod cut;
 mod each_row;
 mod held;
@@ -237,6 +238,8 @@ pub struct Scheduled {
     pub space: Space,
     /// Bytes of shared memory that each team gets at launch.
     pub row_memory: DimExpr,
+    /// Blocks of a cluster that work on an iteration together.
+    pub cluster: DimExpr,
     /// Whether many calls take it, so that it is worth a form of its own for devices that can do more.
     pub common: bool,
     /// Those elements that a team does not hold, where it holds some of each row.
@@ -259,6 +262,7 @@ impl Scheduled {
             && self.buffers == other.buffers
             && self.space == other.space
             && self.row_memory == other.row_memory
+            && self.cluster == other.cluster
             && self.unheld == other.unheld
     }
 }

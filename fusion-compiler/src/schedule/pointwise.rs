@@ -244,7 +244,8 @@ fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32
         let linear = matches!(buffer.reach, Reach::Linear(_) | Reach::Part { .. });
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
-    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false, unheld: None }
+    let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
+    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, unheld: None }
 }
 
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.

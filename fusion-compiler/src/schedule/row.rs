@@ -8,7 +8,10 @@
 mod way;
 
 use self::way::{Placement, Rows, Way, block, taken, ways_of};
-use super::body::{Body, Level, Sight, of_rows};
+use std::borrow::Cow;
+
+use super::body::{Body, Level, Sight};
+use super::combine::of_rows;
 use super::cut::Cut;
 use super::each_row::{Dealt, rows};
 use super::held::{self, held_of};
@@ -24,7 +27,7 @@ use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
-use crate::target::{RowMemory, TargetFacts, Vectors};
+use crate::target::{CLUSTER_BYTES, CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -158,6 +161,7 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
 }
 
 /// The dims of a row group: of the space that has an element for each row, then of a row.
+#[derive(Clone)]
 pub(super) struct Shape {
     pub(super) rows: usize,
     /// How many come between, of what parts gave that were combined before.
@@ -238,10 +242,16 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     };
     let wide = if way.index == IndexWidth::Bits64 { "_wide" } else { "" };
     let holds = if way.holds { "_held" } else { "" };
+    let cluster = if way.team.cluster { "_cluster" } else { "" };
     let beside = if way.beside > 1 { format!("x{}", way.beside) } else { String::new() };
-    let name = format!("{}_t{}{beside}{holds}{vector}{wide}", work.name, way.team.threads);
+    let name = format!("{}_t{}{beside}{cluster}{holds}{vector}{wide}", work.name, way.team.threads);
+    let cluster = way.team.cluster.then(|| Cluster::new(shape, way, held));
+    let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(way.team.threads, way.beside);
+    if cluster.is_some() {
+        body.set_cluster();
+    }
     body.vectors = way.vectors_of().map(|of| (of, way.lanes));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
@@ -290,7 +300,34 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     scheduled.space.grain = way.beside;
     let left = || product(shape.line()) - holding.len.clone();
     let unheld = part.map(|part| Unheld { first: part.end, each: left() });
-    Scheduled { row_memory, common: way.common, unheld, ..scheduled }
+    let cluster = cluster.map_or(scheduled.cluster, |cluster| cluster.blocks);
+    Scheduled { row_memory, cluster, common: way.common, unheld, ..scheduled }
+}
+
+/// How the blocks of a cluster share rows.
+struct Cluster {
+    /// How many there are.
+    blocks: DimExpr,
+    /// The most elements that one has of a row.
+    len: DimExpr,
+}
+
+impl Cluster {
+    fn new(shape: &Shape, way: &Way, held: &[Held]) -> Cluster {
+        let number = DimExpr::constant;
+        let len = product(shape.line());
+        let bytes = len.clone() * number(4 * places(held));
+        let blocks = bytes.ceil_div(number(CLUSTER_BYTES)).min(number(CLUSTER_MAX));
+        // Whole warps, so that all parts start at a multiple of a vector.
+        let at_once = i64::from(WARP) * i64::from(way.lanes);
+        let len = len.ceil_div(blocks.clone()).ceil_div(number(at_once)) * number(at_once);
+        Cluster { blocks, len }
+    }
+
+    /// The shape of the part of one.
+    fn part(&self, shape: &Shape) -> Shape {
+        Shape { part: Some(self.len.clone()), ..shape.clone() }
+    }
 }
 
 /// What a team holds of each row.
@@ -349,8 +386,14 @@ fn conditions(
     if way.team.row_max < i64::MAX {
         when.push(Condition::AtMost(product(shape.line()), way.team.row_max));
     }
+    if let (Placement::Vectors, 2.., Some(least @ 1..)) = (way.placement, way.lanes, way.team.whole) {
+        when.push(Condition::AtLeast(product(shape.line()), least));
+    }
     if way.team.rows_min > 0 {
         when.push(Condition::AtLeast(product(&shape.dims[..shape.rows]), way.team.rows_min));
+    }
+    if way.team.cluster {
+        when.push(Condition::Clusters(CLUSTER_MAX as u32));
     }
     match facts.row_memory {
         RowMemory::AtLaunch if way.holds => {
@@ -484,5 +527,6 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
         let is_owned = known || shape.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
-    Scheduled { when, kernel, buffers, space, row_memory: DimExpr::constant(0), common: false, unheld: None }
+    let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
+    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, unheld: None }
 }

@@ -6,7 +6,8 @@
 //! again, so it is for rows that have to be read from afar. What is infinite or no number comes out as of two runs.
 
 use super::Work;
-use super::body::{Body, Place, combine, with_term};
+use super::body::{Body, Place};
+use super::combine::{combine, with_term};
 use super::held::{reduce_of, steps};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};

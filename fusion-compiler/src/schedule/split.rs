@@ -55,6 +55,8 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usiz
     let is_line = line(facts, &all) == all.len();
     let shorter = |condition: &Condition| match condition {
         Condition::AtMost(extent, most) => is_line && *extent == product(&all) && *most < facts.parts.row_min,
+        // What a cluster holds of a row is read once.
+        Condition::Clusters(_) => true,
         Condition::AtLeast(..)
         | Condition::Divides(..)
         | Condition::Binds(_)

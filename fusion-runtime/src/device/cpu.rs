@@ -51,6 +51,7 @@ pub(super) fn open() -> Device {
         buffer_bytes_max: isize::MAX as u64,
         block_shared_bytes_max: 0,
         subgroup_size: 0,
+        cluster_blocks_max: 1,
     };
     Device(Arc::new(Cpu {
         name: format!("CPU ({cores} threads, {})", isa.name()),

@@ -42,6 +42,8 @@ pub struct DeviceFacts {
     pub block_shared_bytes_max: u32,
     /// Threads of each subgroup, if kernels can use those and all are of one size; else 0.
     pub subgroup_size: u32,
+    /// Most blocks of a cluster, which reach each other's shared memory; 1 where there are no clusters.
+    pub cluster_blocks_max: u32,
 }
 
 /// Part of the memory of a tensor, given to a launch.
@@ -246,6 +248,7 @@ impl Device {
             binding_bytes: facts.binding_bytes_max,
             shared_bytes: facts.block_shared_bytes_max.into(),
             subgroup: facts.subgroup_size,
+            cluster: facts.cluster_blocks_max,
         }
     }
 

@@ -88,6 +88,7 @@ pub(crate) static RELU: Plan = Plan {
                     bytes: NONE,
                     trips: NONE,
                     prologue: false,
+                    cluster: ONE,
                 }]),
             }]),
         }]),
@@ -150,6 +151,7 @@ pub(crate) static AXPY: Plan = Plan {
                     bytes: NONE,
                     trips: NONE,
                     prologue: false,
+                    cluster: ONE,
                 }]),
             }]),
         }]),
@@ -246,6 +248,7 @@ const DOUBLE: Launch<Code> = Launch {
     bytes: NONE,
     trips: NONE,
     prologue: false,
+    cluster: ONE,
 };
 
 #[inline(always)]
@@ -275,6 +278,7 @@ const ADD: Launch<Code> = Launch {
     bytes: NONE,
     trips: NONE,
     prologue: false,
+    cluster: ONE,
 };
 
 #[inline(always)]

@@ -17,20 +17,27 @@ pub(super) struct Sum {
     counts: bool,
 }
 
-/// A part of a position, and the innermost of the loops around that changes it: 0 for none, 1 for the outermost.
-type Term = (u32, Value);
+/// A part of a position.
+#[derive(Clone, Copy)]
+struct Term {
+    value: Value,
+    /// The innermost of the loops around that changes it: 0 for none, 1 for the outermost.
+    depth: u32,
+    /// Whether it is taken off.
+    is_less: bool,
+}
 
 impl Sum {
-    fn one(term: Term, counts: bool) -> Sum {
-        Sum { terms: smallvec![term], counts }
+    fn one((depth, value): (u32, Value), counts: bool) -> Sum {
+        Sum { terms: smallvec![Term { value, depth, is_less: false }], counts }
     }
 
     /// The terms, those first that inner loops leave alone, if there are such: the assembler makes addresses up to there outside of
     /// the loop, and where it unrolls that, what the loop adds is part of the instruction that reads or writes.
     fn apart(&self) -> Option<SmallVec<[Term; 4]>> {
         let mut terms = self.terms.clone();
-        terms.sort_by_key(|term| term.0);
-        (terms.first()?.0 < terms.last()?.0).then_some(terms)
+        terms.sort_by_key(|term| term.depth);
+        (terms.first()?.depth < terms.last()?.depth).then_some(terms)
     }
 }
 
@@ -51,6 +58,10 @@ impl Emitter<'_> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::ClusterRank
+            | Expr::ClusterSize
+            | Expr::ClusterId
+            | Expr::Clusters
             | Expr::GridId
             | Expr::GridSize => Sum::one((0, value), true),
             Expr::Apply(op, args) => match (op, known(args).into_iter().collect::<Option<Vec<Sum>>>()) {
@@ -58,8 +69,13 @@ impl Emitter<'_> {
                     counts: of.iter().all(|sum| sum.counts),
                     terms: of.into_iter().flat_map(|sum| sum.terms).collect(),
                 },
+                (Op::Sub, Some(of)) => {
+                    let less = |term: &Term| Term { is_less: !term.is_less, ..*term };
+                    let taken_off = of[1].terms.iter().map(less);
+                    Sum { terms: of[0].terms.iter().copied().chain(taken_off).collect(), counts: false }
+                }
                 (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(of)) => {
-                    let innermost = of.iter().flat_map(|sum| &sum.terms).map(|term| term.0).max();
+                    let innermost = of.iter().flat_map(|sum| &sum.terms).map(|term| term.depth).max();
                     Sum::one((innermost.unwrap_or(0), value), of.iter().all(|sum| sum.counts))
                 }
                 (_, None | Some(_)) => here(),
@@ -95,7 +111,7 @@ impl Emitter<'_> {
     /// The terms of a position in a buffer, whose address has more bits: only of counts is their sum the position.
     fn apart(&self, index: Value) -> Option<Vec<Register>> {
         let terms = self.sums.get(&index).filter(|sum| sum.counts)?.apart()?;
-        Some(terms.into_iter().map(|(_, term)| self.one(term)).collect())
+        Some(terms.into_iter().map(|term| self.one(term.value)).collect())
     }
 
     /// The address of each lane's element, or of the first one's.
@@ -151,19 +167,19 @@ impl Emitter<'_> {
     /// The address of an element of shared memory.
     fn shared(&mut self, id: SharedId, index: Value) -> Register {
         let size = self.kernel.shared[usize::from(id.0)].dtype.size();
-        let mut terms: Registers = smallvec![self.one(index)];
+        let mut terms: SmallVec<[(Register, bool); 4]> = smallvec![(self.one(index), false)];
         if self.kernel.index == IndexWidth::Bits64 {
             let narrow = self.register(Bank::Bits32);
-            self.line(format_args!("cvt.u32.u64 {narrow}, {};", terms[0]));
-            terms[0] = narrow;
+            self.line(format_args!("cvt.u32.u64 {narrow}, {};", terms[0].0));
+            terms[0].0 = narrow;
         } else if let Some(apart) = self.sums.get(&index).and_then(Sum::apart) {
-            terms = apart.into_iter().map(|(_, term)| self.one(term)).collect();
+            terms = apart.into_iter().map(|term| (self.one(term.value), term.is_less)).collect();
         }
         let base = self.register(Bank::Bits32);
         self.line(format_args!("mov.u32 {base}, {};", shared_name(id)));
-        terms.into_iter().fold(base, |base, term| {
-            let place = self.register(Bank::Bits32);
-            self.line(format_args!("mad.lo.u32 {place}, {term}, {size}, {base};"));
+        terms.into_iter().fold(base, |base, (term, is_less)| {
+            let (place, sign) = (self.register(Bank::Bits32), if is_less { "-" } else { "" });
+            self.line(format_args!("mad.lo.s32 {place}, {term}, {sign}{size}, {base};"));
             place
         })
     }
@@ -182,6 +198,14 @@ impl Emitter<'_> {
             let (vector, registers) = group(registers);
             self.line(format_args!("st.shared{vector}.{t} {}, {registers};", ahead(place, 16 * i)));
         }
+    }
+
+    /// Writes to the same place in the memory of another block of the cluster.
+    pub(super) fn store_block(&mut self, id: SharedId, (block, index): (Value, Value), value: Value) {
+        let (place, other) = (self.shared(id, index), self.register(Bank::Bits32));
+        let t = suffix(self.kernel, self.kernel.ty(value).dtype);
+        self.line(format_args!("mapa.shared::cluster.u32 {other}, {place}, {};", self.one(block)));
+        self.line(format_args!("st.shared::cluster.{t} [{other}], {};", self.one(value)));
     }
 
     /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.

@@ -393,7 +393,12 @@ impl Emitter<'_> {
         match stmt {
             Stmt::Let(value, _) => self.kernel.ty(*value).lanes == Lanes::Loop,
             Stmt::Store(..) | Stmt::StoreShared(..) => true,
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
+            Stmt::Loop { .. }
+            | Stmt::Vector { .. }
+            | Stmt::Team(_)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         }
@@ -411,6 +416,7 @@ impl Emitter<'_> {
                 | Stmt::Loop { .. }
                 | Stmt::Vector { .. }
                 | Stmt::Team(_)
+                | Stmt::StoreBlock(..)
                 | Stmt::Barrier(_)
                 | Stmt::If { .. } => continue,
             };
@@ -460,7 +466,12 @@ impl Emitter<'_> {
                     self.said.operand(*value)
                 ));
             }
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
+            Stmt::Loop { .. }
+            | Stmt::Vector { .. }
+            | Stmt::Team(_)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         }
@@ -489,6 +500,7 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
         Stmt::Let(..)
         | Stmt::Store(..)
         | Stmt::StoreShared(..)
+        | Stmt::StoreBlock(..)
         | Stmt::Loop { .. }
         | Stmt::Vector { .. }
         | Stmt::Team(_)

@@ -25,7 +25,12 @@ fn mark(kernel: &Kernel, body: &[Stmt], shared: &mut [bool]) {
             Stmt::Store(at, value) if is_narrow(kernel.buffer(at.buffer).dtype) => {
                 shared[usize::from(at.buffer.0)] |= !is_wide(kernel, kernel.ty(*value), at, 1);
             }
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::Team(_) => {}
+            Stmt::Let(..)
+            | Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::Team(_) => {}
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 mark(kernel, body, shared);
             }

@@ -196,7 +196,7 @@ impl Interpreter<'_, '_> {
             }
             Stmt::Vector { len, body, folds } => self.vector(*len, body, folds),
             Stmt::StoreShared(..) => self.simple(stmt, ONE),
-            Stmt::Team(_) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
+            Stmt::Team(_) | Stmt::StoreBlock(..) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => {
                 if matches!(self.columns[cond.0 as usize].get(0), Scalar::Bool(true)) {
                     self.block(body);
@@ -210,7 +210,12 @@ impl Interpreter<'_, '_> {
         let per_lane = |stmt: &&Stmt| match stmt {
             Stmt::Let(value, _) => kernel.ty(*value).lanes == Lanes::Loop,
             Stmt::Store(..) | Stmt::StoreShared(..) => true,
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
+            Stmt::Loop { .. }
+            | Stmt::Vector { .. }
+            | Stmt::Team(_)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
             }
         };
@@ -350,7 +355,12 @@ impl Interpreter<'_, '_> {
                 let first = self.index(*index) + tile.first;
                 self.rows[usize::from(id.0)].replace(first, &self.columns[value.0 as usize]);
             }
-            Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::Team(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
+            Stmt::Loop { .. }
+            | Stmt::Vector { .. }
+            | Stmt::Team(_)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => {
                 unreachable!("these are not simple")
             }
         }
@@ -389,6 +399,10 @@ impl Interpreter<'_, '_> {
             | Expr::ThreadId
             | Expr::BlockId
             | Expr::Blocks
+            | Expr::ClusterRank
+            | Expr::ClusterSize
+            | Expr::ClusterId
+            | Expr::Clusters
             | Expr::HasRest
             | Expr::GridId
             | Expr::GridSize => unreachable!("the CPU's vectors are loops and its grid is a range"),

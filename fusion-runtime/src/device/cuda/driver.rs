@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
+use std::sync::OnceLock;
 
 pub(super) use cust::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
@@ -95,10 +96,65 @@ pub(super) mod attribute {
     pub(in super::super) const MULTIPROCESSOR_THREADS_MAX: i32 = 39;
     /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
     pub(in super::super) const BLOCK_SHARED_BYTES_MAX: i32 = 97;
+    /// `CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH`.
+    pub(in super::super) const CLUSTER_LAUNCH: i32 = 120;
     /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
     pub(in super::super) const CAPABILITY_MAJOR: i32 = 75;
     /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR`.
     pub(in super::super) const CAPABILITY_MINOR: i32 = 76;
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+pub(super) struct LaunchConfigEx {
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared_bytes: u32,
+    pub(super) stream: CUstream,
+    pub(super) attributes: *const LaunchAttribute,
+    pub(super) attributes_len: u32,
+}
+
+/// `CUlaunchAttribute` of the blocks of a cluster.
+#[repr(C)]
+pub(super) struct LaunchAttribute {
+    id: u32,
+    padding: u32,
+    value: [u32; 16],
+}
+
+impl LaunchAttribute {
+    /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
+    const CLUSTER_DIMENSION: u32 = 4;
+
+    /// Clusters of so many blocks in a row.
+    pub(super) fn clusters(blocks: u32) -> LaunchAttribute {
+        let mut value = [0; 16];
+        value[..3].copy_from_slice(&[blocks, 1, 1]);
+        LaunchAttribute { id: LaunchAttribute::CLUSTER_DIMENSION, padding: 0, value }
+    }
+}
+
+/// `cuLaunchKernelEx`.
+pub(super) type LaunchKernelEx = unsafe extern "C" fn(
+    config: *const LaunchConfigEx,
+    function: CUfunction,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> i32;
+
+/// The function of the driver that launches clusters, if it has one: those before CUDA 11.8 have not, and a program that is linked
+/// with it would not start there.
+pub(super) fn launch_kernel_ex() -> Option<LaunchKernelEx> {
+    static FOUND: OnceLock<Option<LaunchKernelEx>> = OnceLock::new();
+    #[cfg(unix)]
+    let loaded = || Some(libloading::os::unix::Library::this());
+    #[cfg(windows)]
+    let loaded = || libloading::os::windows::Library::open_already_loaded("nvcuda.dll").ok();
+    *FOUND.get_or_init(|| {
+        // SAFETY: the driver's function of this name has this type, and the driver stays loaded: it is linked with.
+        loaded().and_then(|library| unsafe { library.get(b"cuLaunchKernelEx\0") }.ok().map(|symbol| *symbol))
+    })
 }
 
 /// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`.

@@ -29,9 +29,9 @@ pub(crate) use self::memory::CudaMemory;
 pub(crate) use self::open::open;
 
 use self::driver::{
-    CUevent, CUstream, Current, EVENT_DISABLE_TIMING, Failure, Handle, check, cuEventCreate,
-    cuEventDestroy_v2, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemFree_v2, cuMemcpyDtoDAsync_v2,
-    cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuStreamSynchronize,
+    CUevent, CUstream, Current, EVENT_DISABLE_TIMING, Failure, Handle, LaunchAttribute, LaunchConfigEx,
+    check, cuEventCreate, cuEventDestroy_v2, cuEventRecord, cuEventSynchronize, cuLaunchKernel, cuMemFree_v2,
+    cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuStreamSynchronize, launch_kernel_ex,
 };
 use self::module::{Kernel, Kernels, LoadError};
 use self::params::Values;
@@ -150,35 +150,54 @@ impl Shared {
         let mut slots = params::pack(launch, &values)?;
         let mut pointers = params::pointers(&mut slots);
         let each = params::each(launch, call.symbols)?;
-        let LaunchConfig { grid, block } = self.config(kernel, launch, (elements, each));
-        let shared = params::shared_bytes(launch, call.symbols, block)?;
+        let cluster = params::cluster(launch, call.symbols)?;
+        let config = self.config(kernel, launch, (elements, each, cluster));
+        let shared = params::shared_bytes(launch, call.symbols, config.block)?;
         // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
         // as its plan says. Slots outlive the call, which copies them.
-        let answer = check(unsafe {
-            cuLaunchKernel(
-                kernel.function(),
-                grid,
-                1,
-                1,
-                block,
-                1,
-                1,
-                shared,
-                self.stream(),
-                pointers.as_mut_ptr(),
-                null_mut(),
-            )
-        });
+        let answer = unsafe { self.queue(kernel, config, (cluster, shared), pointers.as_mut_ptr()) };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.kernel.clone());
-        self.told("cuLaunchKernel", answer)
+        self.told(if cluster > 1 { "cuLaunchKernelEx" } else { "cuLaunchKernel" }, answer)
+    }
+
+    /// Queues a kernel.
+    ///
+    /// # Safety
+    /// There is a pointer to each of its parameters, whose buffers are as large as it takes them to be.
+    unsafe fn queue(
+        &self,
+        kernel: Kernel,
+        LaunchConfig { grid, block }: LaunchConfig,
+        (cluster, shared_bytes): (u32, u32),
+        pointers: *mut *mut c_void,
+    ) -> Result<(), Failure> {
+        let (function, stream, none) = (kernel.function(), self.stream(), null_mut());
+        let Some(launch_kernel_ex) = launch_kernel_ex().filter(|_| cluster > 1) else {
+            // SAFETY: as the caller says.
+            return check(unsafe {
+                cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_bytes, stream, pointers, none)
+            });
+        };
+        let clusters = LaunchAttribute::clusters(cluster);
+        let (attributes, attributes_len) = (&raw const clusters, 1);
+        let (grid, block) = ([grid, 1, 1], [block, 1, 1]);
+        let config = LaunchConfigEx { grid, block, shared_bytes, stream, attributes, attributes_len };
+        // SAFETY: as above; the attribute outlives the call.
+        check(unsafe { launch_kernel_ex(&raw const config, function, pointers, none) })
     }
 
     /// Blocks and their threads, of which a kernel of many registers allows fewer than the device.
-    fn config(&self, kernel: Kernel, launch: &Launch, (elements, each): (u64, u64)) -> LaunchConfig {
+    fn config(
+        &self,
+        kernel: Kernel,
+        launch: &Launch,
+        (elements, each, cluster): (u64, u64, u32),
+    ) -> LaunchConfig {
         let grain = launch.space.grain.max(1);
         let config = if launch.team > 1 {
             let each = each.saturating_mul(grain.into());
-            LaunchConfig::teams(&self.facts, elements.div_ceil(grain.into()), each, launch.team)
+            let (rows, blocks) = (elements.div_ceil(grain.into()), (launch.team, cluster));
+            LaunchConfig::clusters(&self.facts, rows, each, blocks)
         } else {
             let block_threads_max = self.facts.block_threads_max.min(kernel.block_threads_max);
             let facts = DeviceFacts { block_threads_max, ..self.facts.clone() };

@@ -193,12 +193,17 @@ fn log_text(bytes: &[u8]) -> String {
 
 /// The CUDA version of the driver, for messages.
 pub(super) fn driver_version() -> String {
+    match driver_number() {
+        Some(version) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        None => "an unknown version of CUDA".to_owned(),
+    }
+}
+
+/// The same as the driver counts, a thousand for each first number and ten for each second.
+pub(super) fn driver_number() -> Option<i32> {
     let mut version = 0;
     // SAFETY: the place is ours.
-    match check(unsafe { cuDriverGetVersion(&raw mut version) }) {
-        Ok(()) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
-        Err(_) => "an unknown version of CUDA".to_owned(),
-    }
+    check(unsafe { cuDriverGetVersion(&raw mut version) }).ok().map(|()| version)
 }
 
 /// The log of a failed compilation, with the meaning of the failure where the driver's own words leave it open.

@@ -10,9 +10,9 @@ use cust::stream::{Stream, StreamFlags};
 use super::driver::{
     CUdevice, Current, Failure, attribute, check, cuCtxGetDevice, cuDeviceGet, cuDeviceGetAttribute,
     cuDeviceGetCount, cuDeviceGetName, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain,
-    cuDeviceTotalMem_v2, cuInit,
+    cuDeviceTotalMem_v2, cuInit, launch_kernel_ex,
 };
-use super::module::Kernels;
+use super::module::{Kernels, driver_number};
 use super::pool::Pool;
 use super::{Cuda, Shared};
 use crate::device::{Device, DeviceFacts};
@@ -26,15 +26,20 @@ impl Device {
     /// [`Error::NoDevice`] if the driver does not answer for the context.
     pub fn from_cust(context: Context, stream: Arc<Stream>) -> Result<Device> {
         let device = device_of(&context).map_err(|failure| no_device(failure.to_string()))?;
-        wrap(device, context, stream)
+        wrap(device, context, stream, |facts| facts)
     }
 }
 
 /// Opens the GPU of this number, counted as `CUDA_VISIBLE_DEVICES` leaves them, through its primary context, which
 /// the CUDA runtime API and libraries on it use too.
 pub(crate) fn open(ordinal: usize) -> Result<Device> {
+    open_as(ordinal, |facts| facts)
+}
+
+/// The same, as if these were its facts.
+pub(super) fn open_as(ordinal: usize, facts: impl FnOnce(DeviceFacts) -> DeviceFacts) -> Result<Device> {
     let device = find(ordinal)?;
-    retained(ordinal, device).and_then(|(context, stream)| wrap(device, context, Arc::new(stream)))
+    retained(ordinal, device).and_then(|(context, stream)| wrap(device, context, Arc::new(stream), facts))
 }
 
 /// The driver's handle of a GPU.
@@ -90,8 +95,13 @@ fn device_of(context: &Context) -> Result<CUdevice, Failure> {
     check(unsafe { cuCtxGetDevice(&raw mut device) }).map(|()| device)
 }
 
-fn wrap(device: CUdevice, context: Context, stream: Arc<Stream>) -> Result<Device> {
-    let described = facts(device).and_then(|facts| Ok((facts, name(device)?)));
+fn wrap(
+    device: CUdevice,
+    context: Context,
+    stream: Arc<Stream>,
+    known: impl FnOnce(DeviceFacts) -> DeviceFacts,
+) -> Result<Device> {
+    let described = facts(device).and_then(|facts| Ok((known(facts), name(device)?)));
     let (facts, name) = described.map_err(|failure| no_device(failure.to_string()))?;
     let shared = Shared {
         name,
@@ -122,7 +132,20 @@ fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
         buffer_bytes_max: bytes as u64,
         block_shared_bytes_max: fact(device, attribute::BLOCK_SHARED_BYTES_MAX)?,
         subgroup_size: fact(device, attribute::WARP_SIZE)?,
+        cluster_blocks_max: if has_clusters(device) { CLUSTER_BLOCKS } else { 1 },
     })
+}
+
+/// Blocks of a cluster that every device has which has clusters.
+const CLUSTER_BLOCKS: u32 = 8;
+
+/// The first driver that knows all that kernels of clusters say, PTX 8.0: that of CUDA 12.0.
+const CLUSTER_DRIVER: i32 = 12_000;
+
+/// Whether the device and its driver have clusters: older ones know of no such fact.
+fn has_clusters(device: CUdevice) -> bool {
+    let has = fact(device, attribute::CLUSTER_LAUNCH).is_ok_and(|has| has > 0);
+    has && driver_number() >= Some(CLUSTER_DRIVER) && launch_kernel_ex().is_some()
 }
 
 fn fact(device: CUdevice, attribute: i32) -> Result<u32, Failure> {

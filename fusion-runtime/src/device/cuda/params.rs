@@ -52,6 +52,12 @@ pub(super) fn each(launch: &Launch, symbols: &[i64]) -> Result<u64> {
     each.ok_or_else(|| bad(launch, "has elements without a size"))
 }
 
+/// Blocks of a cluster.
+pub(super) fn cluster(launch: &Launch, symbols: &[i64]) -> Result<u32> {
+    let blocks = launch.cluster.eval(symbols).and_then(|blocks| u32::try_from(blocks).ok());
+    blocks.filter(|&blocks| blocks > 0).ok_or_else(|| bad(launch, "has clusters without a size"))
+}
+
 /// Bytes of shared memory that a block of this many threads gets.
 pub(super) fn shared_bytes(launch: &Launch, symbols: &[i64], block: u32) -> Result<u32> {
     let bytes = launch.row_memory.eval(symbols).and_then(|bytes| u32::try_from(bytes).ok());
@@ -141,6 +147,7 @@ mod tests {
             bytes: DimExpr::constant(0),
             trips: DimExpr::constant(0),
             prologue: false,
+            cluster: DimExpr::constant(1),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The device as a whole: on a GPU, real or simulated, its work; on a machine with neither, its refusal.
 
+mod clusters;
 mod failures;
 mod soak;
 
@@ -87,6 +88,7 @@ fn launch(text: &'static str, elements: i64) -> Launch {
         bytes: DimExpr::constant(0),
         trips: DimExpr::constant(0),
         prologue: false,
+        cluster: DimExpr::constant(1),
     }
 }
 

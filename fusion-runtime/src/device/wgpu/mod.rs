@@ -393,5 +393,6 @@ fn facts(device: &wgpu::Device, info: &wgpu::AdapterInfo, limits: &Limits, optio
         buffer_bytes_max: device.max_buffer_size,
         block_shared_bytes_max: device.max_compute_workgroup_storage_size,
         subgroup_size: if subgroups { info.subgroup_min_size } else { 0 },
+        cluster_blocks_max: 1,
     }
 }

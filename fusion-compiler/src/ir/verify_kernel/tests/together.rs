@@ -28,6 +28,7 @@ fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
         index: IndexWidth::Bits32,
         team: 1,
         beside: 1,
+        cluster: false,
         shared: vec![],
     }
 }
@@ -140,7 +141,12 @@ fn fold_of(stmt: &mut Stmt) -> Option<&mut Fold> {
         Stmt::Loop { body, .. } => body.iter_mut().find_map(fold_of),
         Stmt::Vector { folds, .. } => folds.first_mut(),
         Stmt::Team(fold) => Some(fold),
-        Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Barrier(_) | Stmt::If { .. } => None,
+        Stmt::Let(..)
+        | Stmt::Store(..)
+        | Stmt::StoreShared(..)
+        | Stmt::StoreBlock(..)
+        | Stmt::Barrier(_)
+        | Stmt::If { .. } => None,
     }
 }
 

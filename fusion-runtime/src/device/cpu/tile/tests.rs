@@ -80,6 +80,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
         index: IndexWidth::Bits64,
         team: 1,
         beside: 1,
+        cluster: false,
         shared: vec![],
     };
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));

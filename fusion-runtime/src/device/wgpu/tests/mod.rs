@@ -148,6 +148,7 @@ fn kernel(
         bytes: DimExpr::constant(0),
         trips: DimExpr::constant(0),
         prologue: false,
+        cluster: DimExpr::constant(1),
     }
 }
 

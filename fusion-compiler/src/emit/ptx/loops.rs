@@ -1,0 +1,90 @@
+//! Loops and labels.
+
+use super::{Bank, Emitter, Register, suffix};
+use crate::ir::dtype::DType;
+use crate::ir::kernel::{Carried, Stmt, Value};
+
+/// Threads of a team of which two are all that a multiprocessor has room for, with 32 registers for each thread. So many need not
+/// have several steps on their way, which in loops that store what they make of several operands take more registers than that: a
+/// layer norm of rows of 32,768 elements took an H200 a fifth longer.
+const CROWD: u32 = 1024;
+
+impl Emitter<'_> {
+    /// A loop with its test at the end, and once before it.
+    pub(super) fn run(
+        &mut self,
+        var: Value,
+        (start, end, step): (Value, Value, Value),
+        carried: &[Carried],
+        body: &[Stmt],
+    ) {
+        for Carried { start, var, out, .. } in carried {
+            self.define(*var);
+            self.copy(*start, *var);
+            self.registers[out.0 as usize] = self.registers[var.0 as usize].clone();
+        }
+        self.count(var, start, step);
+        let var = self.define(var).remove(0);
+        let (start, end, step) = (self.one(start), self.one(end), self.one(step));
+        let (again, done) = (self.label("loop"), self.label("done"));
+        let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
+        self.line(format_args!("mov.{t} {var}, {start};"));
+        self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
+        self.line(format_args!("@{test} bra {done};"));
+        self.mark(&again);
+        if self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::Store(..))) {
+            self.line(".pragma \"nounroll\";");
+        }
+        let holds =
+            self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::StoreShared(..)));
+        let around = std::mem::replace(&mut self.reads_once, holds);
+        self.loops += 1;
+        self.body(body);
+        self.loops -= 1;
+        self.reads_once = around;
+        self.hand_on(carried);
+        self.line(format_args!("add.{t} {var}, {var}, {step};"));
+        self.line(format_args!("setp.lt.{t} {test}, {var}, {end};"));
+        self.line(format_args!("@{test} bra {again};"));
+        self.mark(&done);
+    }
+
+    /// What the next iteration gets; by way of other registers where one that is written is still to be read.
+    fn hand_on(&mut self, carried: &[Carried]) {
+        let mut moves: Vec<(DType, Register, Register)> = Vec::new();
+        for Carried { var, next, .. } in carried {
+            let dtype = self.kernel.ty(*var).dtype;
+            let lanes = self.registers[next.0 as usize].iter().zip(&self.registers[var.0 as usize]);
+            moves.extend(lanes.map(|(from, to)| (dtype, *from, *to)));
+        }
+        moves.retain(|(_, from, to)| from != to);
+        if moves.iter().any(|(_, from, _)| moves.iter().any(|(_, _, to)| to == from)) {
+            for (dtype, from, _) in &mut moves {
+                let fresh = self.register(self.bank(*dtype));
+                self.line(format_args!("mov.{} {fresh}, {from};", suffix(self.kernel, *dtype)));
+                *from = fresh;
+            }
+        }
+        for (dtype, from, to) in moves {
+            self.line(format_args!("mov.{} {to}, {from};", suffix(self.kernel, dtype)));
+        }
+    }
+
+    fn copy(&mut self, from: Value, to: Value) {
+        let t = suffix(self.kernel, self.kernel.ty(to).dtype);
+        for lane in 0..self.registers[to.0 as usize].len() {
+            self.line(format_args!("mov.{t} {}, {};", self.lane(to, lane), self.lane(from, lane)));
+        }
+    }
+
+    pub(super) fn label(&mut self, name: &str) -> String {
+        self.labels += 1;
+        format!("${name}{}", self.labels - 1)
+    }
+
+    pub(super) fn mark(&mut self, label: &str) {
+        self.out.depth -= 1;
+        self.line(format_args!("{label}:"));
+        self.out.depth += 1;
+    }
+}

@@ -1,0 +1,112 @@
+//! What writes kernels.
+
+use smallvec::SmallVec;
+
+use super::{Expr, Lanes, Stmt, Type, Uniform, UniformId, Value, Values};
+use crate::ir::dtype::{Const, DType};
+use crate::ir::ops::Op;
+
+/// Appends statements to a body. Every expansion and every schedule writes through one.
+pub struct Builder<'k> {
+    /// Types of all values made so far in the kernel.
+    pub types: &'k mut Vec<Type>,
+    /// Uniforms asked for so far in the kernel.
+    pub uniforms: &'k mut Vec<Uniform>,
+    /// The body that grows.
+    pub body: &'k mut Vec<Stmt>,
+}
+
+impl Builder<'_> {
+    /// The same, for a shorter time.
+    pub fn reborrow(&mut self) -> Builder<'_> {
+        Builder { types: self.types, uniforms: self.uniforms, body: self.body }
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> Type {
+        self.types[value.0 as usize]
+    }
+
+    /// A fresh value that some other statement defines.
+    pub fn declare(&mut self, ty: Type) -> Value {
+        self.types.push(ty);
+        Value(self.types.len() as u32 - 1)
+    }
+
+    /// A uniform, the same one for the same argument; one lane.
+    pub fn uniform(&mut self, uniform: Uniform) -> Value {
+        let ty = Type { dtype: uniform.dtype, lanes: Lanes::ONE };
+        let known = self.uniforms.iter().position(|known| known.arg == uniform.arg);
+        let id = known.unwrap_or_else(|| {
+            self.uniforms.push(uniform);
+            self.uniforms.len() - 1
+        });
+        self.bind(ty, Expr::Uniform(UniformId(id as u16)))
+    }
+
+    /// Names an expression.
+    pub fn bind(&mut self, ty: Type, expr: Expr) -> Value {
+        let value = self.declare(ty);
+        self.body.push(Stmt::Let(value, expr));
+        value
+    }
+
+    /// An operation of the table. One-lane operands are splat to the lanes of the others.
+    pub fn apply(&mut self, op: Op, args: &[Value]) -> Value {
+        let lanes = args.iter().map(|&arg| self.ty(arg).lanes).find(|&lanes| lanes != Lanes::ONE);
+        let lanes = lanes.unwrap_or(Lanes::ONE);
+        let args: Values = args.iter().map(|&arg| self.splat(arg, lanes)).collect();
+        let dtypes: SmallVec<[DType; 4]> = args.iter().map(|&arg| self.ty(arg).dtype).collect();
+        let dtype = op.info().typing.result(&dtypes);
+        self.bind(Type { dtype, lanes }, Expr::Apply(op, args))
+    }
+
+    /// The value in all `lanes`; itself if it has them already.
+    pub fn splat(&mut self, value: Value, lanes: Lanes) -> Value {
+        let ty = self.ty(value);
+        if ty.lanes == lanes {
+            return value;
+        }
+        self.bind(Type { lanes, ..ty }, Expr::Splat(value))
+    }
+
+    /// A number of any type, in one lane.
+    pub fn constant(&mut self, dtype: DType, value: Const) -> Value {
+        self.bind(Type { dtype, lanes: Lanes::ONE }, Expr::Const(value))
+    }
+
+    /// An `f32` number, in one lane.
+    pub fn f32(&mut self, value: f32) -> Value {
+        self.constant(DType::F32, Const::Float(f64::from(value)))
+    }
+
+    /// An `i32` number, in one lane.
+    pub fn i32(&mut self, value: i32) -> Value {
+        self.constant(DType::I32, Const::Int(i64::from(value)))
+    }
+
+    /// A `u32` number, in one lane.
+    pub fn u32(&mut self, value: u32) -> Value {
+        self.constant(DType::U32, Const::Int(i64::from(value)))
+    }
+
+    /// A position, in one lane.
+    pub fn index(&mut self, value: i64) -> Value {
+        self.constant(DType::Index, Const::Int(value))
+    }
+
+    /// Conversion, lane by lane.
+    pub fn cast(&mut self, value: Value, dtype: DType) -> Value {
+        let ty = self.ty(value);
+        if ty.dtype == dtype {
+            return value;
+        }
+        self.bind(Type { dtype, ..ty }, Expr::Cast(value))
+    }
+
+    /// The same bits as another type of the same size, lane by lane.
+    pub fn bitcast(&mut self, value: Value, dtype: DType) -> Value {
+        let ty = self.ty(value);
+        self.bind(Type { dtype, ..ty }, Expr::Bitcast(value))
+    }
+}

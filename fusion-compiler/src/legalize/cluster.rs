@@ -1,0 +1,71 @@
+//! What the blocks of a cluster combine: each writes what its threads have made together to all of them.
+//!
+//! Invariant: every block combines the same numbers in the same order. No block writes to another before that has begun, nor where
+//! one still reads: whatever is combined in an iteration has memory of its own, and the next begins when all have ended this one.
+
+use super::{BOOL, INDEX, Legalizer};
+use crate::ir::kernel::{Among, CLUSTER, Expr, Fold, Phase, Shared, SharedId, SharedLen, Stmt, Value, WARP};
+use crate::ir::ops::Op;
+use crate::target::CLUSTER_MAX;
+
+impl Legalizer<'_> {
+    /// An iteration, which begins with saying so if something is combined in it, and ends with waiting for all others if there is
+    /// another.
+    pub(super) fn begun(&mut self, mut iteration: Stmt) -> Stmt {
+        if self.folded.is_empty() {
+            return iteration;
+        }
+        self.folded.clear();
+        if let Stmt::Loop { var, end, step, body, .. } = &mut iteration {
+            body.insert(0, Stmt::Barrier(Among::Cluster(Phase::Enter)));
+            let mut b = self.builder(body);
+            let next = b.apply(Op::Add, &[*var, *step]);
+            let cond = b.bind(BOOL, Expr::Apply(Op::Lt, [next, *end].into_iter().collect()));
+            body.push(Stmt::If { cond, body: CLUSTER.map(Stmt::Barrier).into() });
+        }
+        iteration
+    }
+
+    /// In each block, and then in each warp what all blocks have.
+    pub(super) fn by_cluster(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
+        let of_block = self.by_shuffles(fold, out);
+        if self.folded.is_empty() {
+            out.push(Stmt::Barrier(Among::Cluster(Phase::Wait)));
+        }
+        let len = SharedLen::Fixed(CLUSTER_MAX as u32);
+        let first = self.shared.len();
+        let all = fold.over.iter().map(|value| Shared { dtype: self.types[value.0 as usize].dtype, len });
+        self.shared.extend(all);
+        let memory: Vec<SharedId> = (first..self.shared.len()).map(|id| SharedId(id as u16)).collect();
+        self.folded.extend(&memory);
+        let mut b = self.builder(out);
+        let thread = b.bind(INDEX, Expr::ThreadId);
+        let (rank, size) = (b.bind(INDEX, Expr::ClusterRank), b.bind(INDEX, Expr::ClusterSize));
+        let cond = b.apply(Op::Lt, &[thread, size]);
+        let stores = memory.iter().zip(&of_block);
+        let body = stores.map(|(&id, &value)| Stmt::StoreBlock(id, thread, rank, value)).collect();
+        b.body.push(Stmt::If { cond, body });
+        b.body.extend([Phase::Publish, Phase::Wait].map(|phase| Stmt::Barrier(Among::Cluster(phase))));
+        let parts = self.of_blocks(fold, &memory, (thread, size), out);
+        self.fold_warp(fold, parts, CLUSTER_MAX as u32, out)
+    }
+
+    /// What the block has that is the number of each lane; of lanes that are the number of none, what changes nothing.
+    fn of_blocks(
+        &mut self,
+        fold: &Fold,
+        memory: &[SharedId],
+        (thread, size): (Value, Value),
+        out: &mut Vec<Stmt>,
+    ) -> Vec<Value> {
+        let mut b = self.builder(out);
+        let (mask, zero) = (b.index(i64::from(WARP) - 1), b.index(0));
+        let lane = b.apply(Op::And, &[thread, mask]);
+        let is_there = b.apply(Op::Lt, &[lane, size]);
+        let block = b.apply(Op::Select, &[is_there, lane, zero]);
+        let parts = self.read_shared(fold, memory, block, out);
+        let mut b = self.builder(out);
+        let parts = parts.into_iter().zip(&fold.identity);
+        parts.map(|(part, &nothing)| b.apply(Op::Select, &[is_there, part, nothing])).collect()
+    }
+}

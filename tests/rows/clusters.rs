@@ -1,0 +1,126 @@
+//! Rows that the blocks of a cluster share, of which each holds a part: as on the CPU.
+//!
+//! So many rows of so many elements that a GPU which has clusters uses them: of whole vectors and of none, of as few blocks as there
+//! are and as many, and of a last block with less than the others.
+
+use fusion::prelude::*;
+
+use crate::Host;
+use crate::devices::{Kind, devices};
+use crate::unheld::{
+    SLACK, activated, agree, in_place, known, logs, narrow, of_both, of_halves, residual, widened,
+};
+
+fuse! {
+    pub(crate) fn running(x: f32[N, D], m: &mut f32[N]) -> f32[N, D] {
+        let mean = mean(x, D);
+        m = 0.9 * m + 0.1 * mean;
+        x - mean
+    }
+
+    pub(crate) fn largest(x: i32[N, D]) -> (i32[N, D], i32[N]) {
+        let most = max(x, D);
+        (most - x, most)
+    }
+}
+
+const ROWS: usize = 64;
+
+fn rows(device: &Device, seed: u32, len: usize) -> Result<Tensor<f32>> {
+    Host::new(seed, &[ROWS, len]).on(device)
+}
+
+#[test]
+fn softmax_and_logarithms() {
+    agree("softmax in place", (&[32_772, 50_257], 0.0), |device, len| {
+        let mut x = rows(device, 3, len)?;
+        in_place(&mut x)?;
+        Ok(vec![x])
+    });
+    agree("logarithms", (&[16_385, 40_000], SLACK), |device, len| {
+        let (all, sums) = logs(&rows(device, 5, len)?)?;
+        Ok(vec![all, sums])
+    });
+}
+
+#[test]
+fn norms() {
+    agree("residual", (&[36_001], SLACK), |device, len| {
+        let gamma = Host::new(9, &[len]).on(device)?;
+        let (sum, scaled) = residual(&rows(device, 3, len)?, &rows(device, 4, len)?, &gamma)?;
+        Ok(vec![sum, scaled])
+    });
+    agree("activated", (&[65_540], SLACK), |device, len| {
+        let (bias, gamma) = (Host::new(7, &[len]).on(device)?, Host::new(9, &[len]).on(device)?);
+        Ok(vec![activated(&rows(device, 3, len)?, &bias, &gamma)?])
+    });
+    agree("of both", (&[32_772], 1e-5), |device, len| {
+        Ok(vec![of_both(&rows(device, 3, len)?, &rows(device, 4, len)?)?])
+    });
+}
+
+/// One more than as many elements as all blocks can hold, too, and rows of a length that is known, which no cluster has.
+#[test]
+fn the_longest() {
+    agree("longest", (&[196_608, 196_612], 0.0), |device, len| {
+        let mut x = Host::new(3, &[ROWS, len]).on(device)?;
+        in_place(&mut x)?;
+        Ok(vec![x])
+    });
+    agree("known", (&[32_768], SLACK), |device, len| Ok(vec![known(&rows(device, 3, len)?)?]));
+}
+
+#[test]
+fn of_narrow_types() {
+    // From one `f16` to the next, where these are.
+    let step = 1.0 / (1 << 23) as f32;
+    agree("narrow", (&[32_776], step), |device, len| Ok(vec![widened(&narrow(&rows(device, 3, len)?)?)?]));
+    agree("of halves", (&[20_001, 32_776], 0.0), |device, len| {
+        let host = Host::new(3, &[ROWS, len]).elements;
+        let halves: Vec<f16> = host.iter().map(|&x| f16::from_f32(x)).collect();
+        let others: Vec<bf16> = host.iter().rev().map(|&x| bf16::from_f32(x)).collect();
+        let (x, r) =
+            (Tensor::from_vec(device, halves, [ROWS, len])?, Tensor::from_vec(device, others, [ROWS, len])?);
+        Ok(vec![of_halves(&x, &r)?])
+    });
+}
+
+/// The first thread of the first block writes what all others have read.
+#[test]
+fn values_of_rows() {
+    agree("running", (&[16_387, 33_000], SLACK), |device, len| {
+        let mut means = Host::new(9, &[ROWS]).on(device)?;
+        let moved = running(&rows(device, 3, len)?, &mut means)?;
+        Ok(vec![moved, means])
+    });
+    for (kind, device) in devices() {
+        let elements: Vec<i32> =
+            (0..ROWS as i32 * 33_000).map(|i| i.wrapping_mul(0x9e37_79b9_u32 as i32)).collect();
+        let x = Tensor::from_slice(&device, &elements, [ROWS, 33_000]).expect("it fits");
+        let (left, most) = largest(&x).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        let (left, most) = (left.to_vec().expect("it can be read"), most.to_vec().expect("it can be read"));
+        for (row, elements) in elements.chunks(33_000).enumerate() {
+            let expected = *elements.iter().max().expect("rows have elements");
+            assert_eq!(most[row], expected, "{device}: row {row}");
+            let of_row = left[row * 33_000..].iter().zip(elements);
+            assert!(
+                of_row.into_iter().all(|(left, x)| *left == expected.wrapping_sub(*x)),
+                "{device}: row {row}"
+            );
+        }
+    }
+}
+
+/// Of more rows than there are clusters at a time, each several times, every run gives the same bits.
+#[test]
+fn every_run_gives_the_same_bits() {
+    for (_, device) in devices().into_iter().filter(|(kind, _)| *kind == Kind::Cuda) {
+        let x = rows(&device, 3, 20_003).expect("it fits");
+        let bits = || -> Vec<u32> {
+            let (_, sums) = logs(&x).expect("it runs");
+            sums.to_vec().expect("it can be read").into_iter().map(f32::to_bits).collect()
+        };
+        let first = bits();
+        assert!((0..3).all(|_| bits() == first), "{device}");
+    }
+}
