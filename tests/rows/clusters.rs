@@ -18,6 +18,10 @@ fuse! {
         x - mean
     }
 
+    pub(crate) fn of_planes(x: f32[N, H, W], bias: f32[W]) -> f32[N, H, W] { softmax(x + bias, (H, W)) }
+
+    pub(crate) fn shifted(x: &mut f32[N, D], y: f32[N, D]) { x = x - mean(y, D) * flip(y, D); }
+
     pub(crate) fn largest(x: i32[N, D]) -> (i32[N, D], i32[N]) {
         let most = max(x, D);
         (most - x, most)
@@ -68,6 +72,20 @@ fn the_longest() {
         Ok(vec![x])
     });
     agree("known", (&[32_768], SLACK), |device, len| Ok(vec![known(&rows(device, 3, len)?)?]));
+}
+
+/// Rows of two dims, and what another block has of a row.
+#[test]
+fn of_planes_and_elsewhere() {
+    agree("planes", (&[4100, 8_004, 8_003], 0.0), |device, len| {
+        let (x, bias) = (Host::new(3, &[ROWS, 9, len]), Host::new(4, &[len]));
+        Ok(vec![of_planes(&x.on(device)?, &bias.on(device)?)?])
+    });
+    agree("shifted", (&[20_001, 36_004], SLACK), |device, len| {
+        let mut x = rows(device, 3, len)?;
+        shifted(&mut x, &rows(device, 4, len)?)?;
+        Ok(vec![x])
+    });
 }
 
 #[test]

@@ -82,7 +82,11 @@ pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (Ind
         (IndexWidth::Bits64, _) => false,
         (IndexWidth::Bits32, holds) => holds || team.threads < block.threads,
     };
-    let of_these = |team: &Team| if lanes > 1 { team.whole.is_some() } else { team.uneven };
+    // Of a row with portions, no block has a part.
+    let of_these = |team: &Team| {
+        let is_for = if lanes > 1 { team.whole.is_some() } else { team.uneven };
+        is_for && !(team.cluster && rows.cut)
+    };
     let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
     let teams = teams.map(|team| way(team, rows.holds));
     let is_widest = rows.widths.last() == Some(&index);
