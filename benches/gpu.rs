@@ -172,25 +172,25 @@ const WORKS: [(&str, Make); 44] = [
 fn softmax_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
     let shape = rows::<WIDTH>(n);
     let x = numbers(device, 1, shape)?;
-    let bytes = softmax_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let report = softmax_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
     let name = format!("softmax of {WIDTH}");
-    Work::new(name, bytes, device, shape, move |out| softmax_of::into(out, &x))
+    Work::new(name, report.bytes(), device, shape, move |out| softmax_of::into(out, &x))
 }
 
 fn layer_norm_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
     let shape = rows::<WIDTH>(n);
     let [x, g, b] = [numbers(device, 1, shape)?, numbers(device, 2, WIDTH)?, numbers(device, 3, WIDTH)?];
-    let bytes = layer_norm_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let report = layer_norm_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
     let name = format!("layer norm of {WIDTH}");
-    Work::new(name, bytes, device, shape, move |out| layer_norm_of::into(out, &x, &g, &b))
+    Work::new(name, report.bytes(), device, shape, move |out| layer_norm_of::into(out, &x, &g, &b))
 }
 
 fn rms_norm_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
     let shape = rows::<WIDTH>(n);
     let (x, g) = (numbers(device, 1, shape)?, numbers(device, 2, WIDTH)?);
-    let bytes = rms_norm_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let report = rms_norm_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
     let name = format!("RMS norm of {WIDTH}");
-    Work::new(name, bytes, device, shape, move |out| rms_norm_of::into(out, &x, &g))
+    Work::new(name, report.bytes(), device, shape, move |out| rms_norm_of::into(out, &x, &g))
 }
 
 fn losses_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
@@ -198,17 +198,17 @@ fn losses_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work>
     let x = numbers(device, 1, shape)?;
     let class =
         Tensor::from_vec(device, (0..shape[0]).map(|i| (i * 7919 % WIDTH) as i32).collect(), shape[0])?;
-    let bytes = losses_of::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let report = losses_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
     let name = format!("cross-entropy of {WIDTH}");
-    Work::new(name, bytes, device, shape[0], move |out| losses_of::into(out, &x, &class))
+    Work::new(name, report.bytes(), device, shape[0], move |out| losses_of::into(out, &x, &class))
 }
 
 fn sum_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
     let shape = rows::<WIDTH>(n);
     let x = numbers(device, 1, shape)?;
-    let bytes = row_sums::report().bind(&[("N", shape[0]), ("D", WIDTH)])?.bytes();
+    let report = row_sums::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
     let name = format!("sums of {WIDTH}");
-    Work::new(name, bytes, device, shape[0], move |out| row_sums::into(out, &x))
+    Work::new(name, report.bytes(), device, shape[0], move |out| row_sums::into(out, &x))
 }
 
 /// Rows of this width, of about as many elements.
