@@ -102,8 +102,10 @@ fn of_one_row(
     let pass = |run| pass_along(&along_part, run);
     if let Some(along) = &by_vectors {
         let fill = pass_along(along, &no_run).fill(body);
-        // Others combine what a thread has read, and it stores what others have made.
-        body.item().body.extend(fill.into_iter().chain([Stmt::Barrier(Among::Team)]));
+        // Others combine what a thread has read, it stores what others have made, and of the next row, which may start elsewhere in a
+        // vector, it fills what others have stored.
+        let wait = || [Stmt::Barrier(Among::Team)];
+        body.item().body.extend(wait().into_iter().chain(fill).chain(wait()));
     }
     let picks = picks(work, body, along);
     for &pick in &picks {

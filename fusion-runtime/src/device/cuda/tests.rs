@@ -1,7 +1,7 @@
 //! The device as a whole: on a GPU, real or simulated, its work; on a machine with neither, its refusal.
 
-mod clusters;
 mod failures;
+mod rows;
 mod soak;
 
 use std::sync::Arc;

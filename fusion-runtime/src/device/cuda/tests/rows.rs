@@ -1,4 +1,4 @@
-//! Clusters of blocks that share rows: on a device that has no room for all of them at once, against the CPU.
+//! Rows that a team has one after another: on a device that has no room for a team for each, against the CPU.
 
 use super::gpu;
 use crate::device::DeviceFacts;
@@ -16,16 +16,11 @@ fuse! {
 
 const ROWS: usize = 64;
 
-/// So many blocks at a time that each has several rows one after another.
-#[test]
-fn a_cluster_has_several_rows() {
-    if gpu().is_none_or(|gpu| gpu.facts().cluster_blocks_max < 8) {
-        eprintln!("SKIPPED: there are no clusters");
-        return;
-    }
+/// So many blocks at a time that each has several rows of these lengths.
+fn check(lengths: &[usize]) {
     let few = |facts| DeviceFacts { grid_max: 13, ..facts };
     let device = open_as(0, few).expect("it opened before");
-    for len in [16_389, 33_000] {
+    for &len in lengths {
         let elements: Vec<f32> = (0..ROWS * len).map(|i| (i * 7919 % 10_007) as f32 / 5000.0 - 1.0).collect();
         let on = |device: &Device| {
             let x = Tensor::from_slice(device, &elements, [ROWS, len])?;
@@ -37,5 +32,21 @@ fn a_cluster_has_several_rows() {
             let alike = |(a, b): (&f32, &f32)| (a - b).abs() <= 2e-5 * b.abs();
             assert!(got.iter().zip(&expected).all(alike), "rows of {len}");
         }
+    }
+}
+
+#[test]
+fn a_team_has_several_rows() {
+    if gpu().is_some() {
+        check(&[33, 512, 515, 1024, 4097, 12_289, 12_292]);
+    }
+}
+
+#[test]
+fn a_cluster_has_several_rows() {
+    match gpu() {
+        Some(gpu) if gpu.facts().cluster_blocks_max >= 8 => check(&[16_389, 33_000]),
+        Some(gpu) => eprintln!("SKIPPED: {gpu} has no clusters"),
+        None => {}
     }
 }
