@@ -19,6 +19,27 @@ fuse! {
 
     pub(crate) fn across(x: f32[D, N], y: f32[N, D]) -> f32[N, D] { softmax(x * y, D) }
 
+    /// What is made of a held value takes its place, once another has been combined of that.
+    pub(crate) fn in_turn(x: f32[N, D]) -> f32[N, D] {
+        let m = mean(x, D);
+        let e = exp(x);
+        e * sum(tanh(e + m), D)
+    }
+
+    pub(crate) fn in_turn_in_place(x: &mut f32[N, D]) -> f32[N] {
+        let m = mean(x, D);
+        let e = exp(x);
+        x = e * sum(e * (m + 2.0), D);
+        m
+    }
+
+    pub(crate) fn of_sums_in_turn(x: f16[N, D], r: f32[N, D]) -> (f32[N, D], f32[N]) {
+        let h = x as f32 + r;
+        let m = mean(h, D);
+        let e = tanh(h);
+        (e * rsqrt(sum(square(e - m), D) + 1.0), m)
+    }
+
     pub(crate) fn known(x: f32[N, D = 1001]) -> f32[N, D] { softmax(x, D) }
 
     pub(crate) fn bytes(x: i8[N, D]) -> f32[N, D] { softmax(x as f32 * 0.1, D) }
@@ -49,6 +70,23 @@ fn what_lies_as_rows_do() {
         Ok(vec![of_both(&rows(device, 3, len)?, &rows(device, 4, len)?)?])
     });
     agree("known", (&[1001], 0.0), |device, len| Ok(vec![known(&rows(device, 3, len)?)?]));
+}
+
+/// As many rows as have one, and as are shared by clusters.
+#[test]
+fn what_takes_the_place_of_another() {
+    let call = |device: &Device, shape: [usize; 2]| -> Result<Vec<Tensor<f32>>> {
+        let host = Host::new(3, &shape);
+        let mut x = host.on(device)?;
+        let halves: Vec<f16> = host.elements.iter().map(|&x| f16::from_f32(x)).collect();
+        let halves = Tensor::from_vec(device, halves, shape)?;
+        let (scaled, means) = of_sums_in_turn(&halves, &Host::new(4, &shape).on(device)?)?;
+        let alone = in_turn(&x)?;
+        let old = in_turn_in_place(&mut x)?;
+        Ok(vec![alone, x, old, scaled, means])
+    };
+    agree("in turn", (&LENGTHS, 1e-5), |device, len| call(device, [7, len]));
+    agree("in turn", (&[16_385], 1e-5), |device, len| call(device, [64, len]));
 }
 
 /// Scales and shifts of columns start anywhere in a vector.

@@ -50,25 +50,25 @@ pub(super) fn held_of(work: &Work<'_>, facts: &TargetFacts, may_be: &dyn Fn(Node
     held.into_iter().collect()
 }
 
-/// The places in memory for these values, each as long as a row: one whose value is needed for the last time where another is
-/// made of it has room for that.
-pub(super) fn places(work: &Work<'_>, held: &[NodeId]) -> Vec<usize> {
+/// The places in memory for these values, each as long as a row, and whether a value is the first there: one whose value is needed for
+/// the last time where another is made of it has room for that.
+pub(super) fn places(work: &Work<'_>, held: &[NodeId]) -> Vec<(usize, bool)> {
     let held: BTreeSet<NodeId> = held.iter().copied().collect();
     let runs = runs(work, &held);
     let (first, last) = (|id: &NodeId| runs[id].first(), |id: &NodeId| runs[id].last());
     let mut in_order: Vec<NodeId> = held.iter().copied().collect();
     in_order.sort_by_key(|id| (first(id), *id));
-    let (mut taken, mut places): (Vec<NodeId>, BTreeMap<NodeId, usize>) = (vec![], BTreeMap::new());
+    let (mut taken, mut places): (Vec<NodeId>, BTreeMap<NodeId, (usize, bool)>) = (vec![], BTreeMap::new());
     for id in in_order {
         let made_of = made_of(work, id, &held);
         let is_free =
             |other: &NodeId| last(other) < first(&id) || last(other) == first(&id) && made_of.contains(other);
         let place = taken.iter().position(is_free).unwrap_or(taken.len());
+        places.insert(id, (place, place == taken.len()));
         match taken.get_mut(place) {
             Some(other) => *other = id,
             None => taken.push(id),
         }
-        places.insert(id, place);
     }
     held.iter().map(|id| places[id]).collect()
 }

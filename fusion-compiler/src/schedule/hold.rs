@@ -26,6 +26,8 @@ pub(super) enum Hold {
 #[derive(Clone, Copy)]
 struct Held {
     hold: Hold,
+    /// Whether none is held there before it.
+    is_first: bool,
     /// Whether a run along the row before this one has made them.
     filled: bool,
 }
@@ -47,9 +49,9 @@ pub(super) struct Holds {
 }
 
 impl Body<'_> {
-    /// Holds a value of each element of a row, once it is made.
-    pub(super) fn hold(&mut self, id: NodeId, hold: Hold) {
-        self.holds.by_node.insert(id, Held { hold, filled: false });
+    /// Holds a value of each element of a row, once it is made; at a place where it is the first, or where another is before it.
+    pub(super) fn hold(&mut self, id: NodeId, hold: Hold, is_first: bool) {
+        self.holds.by_node.insert(id, Held { hold, is_first, filled: false });
     }
 
     /// Says that elements in shared memory are so far apart.
@@ -88,10 +90,13 @@ impl Body<'_> {
         self.holds.by_node.values().any(|held| held.filled)
     }
 
-    /// The held values that are known before the row has been gone through.
+    /// The held values that are known before the row has been gone through, and take the place of no other.
     pub(super) fn known_before_rows(&self) -> Vec<NodeId> {
-        let mut known: Vec<NodeId> = self.holds.by_node.keys().copied().collect();
-        known.retain(|&id| !self.is_made_of_rows(id));
+        let all = self.holds.by_node.iter();
+        let mut known: Vec<NodeId> = all
+            .filter(|(id, held)| held.is_first && !self.is_made_of_rows(**id))
+            .map(|(id, _)| *id)
+            .collect();
         known.sort();
         known
     }

@@ -413,6 +413,8 @@ fn conditions(
 struct Held {
     id: NodeId,
     place: i64,
+    /// Whether no other is there before it.
+    is_first: bool,
 }
 
 /// What is kept of each element, if rows are a line.
@@ -431,10 +433,10 @@ fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<Held>
 /// Values that are kept, each in a place.
 fn in_places(work: &Work<'_>, facts: &TargetFacts, held: Vec<NodeId>) -> Vec<Held> {
     let places = match facts.row_memory {
-        RowMemory::Scratch => (0..held.len()).collect(),
+        RowMemory::Scratch => (0..held.len()).map(|place| (place, true)).collect(),
         RowMemory::AtLaunch | RowMemory::Fixed(_) => held::places(work, &held),
     };
-    let place = |(id, place): (NodeId, usize)| Held { id, place: place as i64 };
+    let place = |(id, (place, is_first)): (NodeId, (usize, bool))| Held { id, place: place as i64, is_first };
     held.into_iter().zip(places).map(place).collect()
 }
 
@@ -462,7 +464,7 @@ fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, 
     }
     let count = top.index(places(&holding.values));
     let before = top.apply(Op::Mul, &[slot, count]);
-    for &Held { id, place } in &holding.values {
+    for &Held { id, place, is_first } in &holding.values {
         let mut top = body.top();
         let number = top.index(place);
         let place = top.apply(Op::Add, &[before, number]);
@@ -472,7 +474,7 @@ fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, 
             first = top.apply(Op::Mul, &[first, beside]);
             first = top.apply(Op::Add, &[first, turn]);
         }
-        body.hold(id, Hold::Shared(memory, first));
+        body.hold(id, Hold::Shared(memory, first), is_first);
     }
     if turn.is_some() {
         body.hold_apart(beside);
@@ -496,7 +498,7 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
                 Hold::Shared(memory, zero)
             }
         };
-        body.hold(id, hold);
+        body.hold(id, hold, true);
     }
     let dealt = Dealt { kind: LoopKind::Grid, start: zero, end: one, beside: one, column: None };
     rows(work, shape, &mut body, (&Along::Vector, Runs::Each), dealt);

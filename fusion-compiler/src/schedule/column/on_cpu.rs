@@ -96,7 +96,7 @@ impl Block<'_> {
         body.item().body.push(starts);
         body.item().body.extend(stmts);
         for (id, &(_, memory)) in run.made().into_iter().zip(&totals[0].parts) {
-            body.hold(id, Hold::Shared(memory, self.zero));
+            body.hold(id, Hold::Shared(memory, self.zero), true);
             body.fill(id);
             self.kept.insert(id);
         }
@@ -132,7 +132,7 @@ impl Block<'_> {
         let fresh: Vec<NodeId> = of_rows.into_iter().filter(|&id| self.kept.insert(id)).collect();
         for &id in &fresh {
             let memory = share(body, graph.node(id).dtype);
-            body.hold(id, Hold::Shared(memory, self.zero));
+            body.hold(id, Hold::Shared(memory, self.zero), true);
         }
         for &id in &fresh {
             body.value(id, &vec![], &self.row);
