@@ -48,9 +48,6 @@ impl Emitter<'_> {
         if !is_position || self.kernel.index == IndexWidth::Bits64 {
             return;
         }
-        let known = |args: &[Value]| -> Vec<Option<Sum>> {
-            args.iter().map(|arg| self.sums.get(arg).cloned()).collect()
-        };
         let here = || Sum::one((self.loops, value), false);
         let sum = match expr {
             Expr::Const(Const::Int(0..))
@@ -64,22 +61,24 @@ impl Emitter<'_> {
             | Expr::Clusters
             | Expr::GridId
             | Expr::GridSize => Sum::one((0, value), true),
-            Expr::Apply(op, args) => match (op, known(args).into_iter().collect::<Option<Vec<Sum>>>()) {
-                (Op::Add, Some(of)) => Sum {
-                    counts: of.iter().all(|sum| sum.counts),
-                    terms: of.into_iter().flat_map(|sum| sum.terms).collect(),
-                },
-                (Op::Sub, Some(of)) => {
-                    let less = |term: &Term| Term { is_less: !term.is_less, ..*term };
-                    let taken_off = of[1].terms.iter().map(less);
-                    Sum { terms: of[0].terms.iter().copied().chain(taken_off).collect(), counts: false }
+            Expr::Apply(op, args) => {
+                match (op, self.sums.get(&args[0]), self.sums.get(&args[args.len() - 1])) {
+                    (Op::Add, Some(left), Some(right)) => {
+                        let terms = left.terms.iter().chain(&right.terms).copied().collect();
+                        Sum { terms, counts: left.counts && right.counts }
+                    }
+                    (Op::Sub, Some(left), Some(right)) => {
+                        let taken_off =
+                            right.terms.iter().map(|term| Term { is_less: !term.is_less, ..*term });
+                        Sum { terms: left.terms.iter().copied().chain(taken_off).collect(), counts: false }
+                    }
+                    (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(left), Some(right)) => {
+                        let innermost = left.terms.iter().chain(&right.terms).map(|term| term.depth).max();
+                        Sum::one((innermost.unwrap_or(0), value), left.counts && right.counts)
+                    }
+                    (_, None | Some(_), None | Some(_)) => here(),
                 }
-                (Op::Mul | Op::IntDiv | Op::IntRem | Op::And | Op::ShrRaw, Some(of)) => {
-                    let innermost = of.iter().flat_map(|sum| &sum.terms).map(|term| term.depth).max();
-                    Sum::one((innermost.unwrap_or(0), value), of.iter().all(|sum| sum.counts))
-                }
-                (_, None | Some(_)) => here(),
-            },
+            }
             Expr::Const(_)
             | Expr::Cast(_)
             | Expr::Bitcast(_)
