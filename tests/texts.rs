@@ -8,7 +8,7 @@ use fusion_compiler::emit::wgsl::wgsl;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Uniform,
+    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type, Uniform,
 };
 use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
 use fusion_compiler::ir::plan::{Code, Launch, Plan, Target, UniformArg};
@@ -235,20 +235,18 @@ fn positions_are_shifted_by_32_bits() {
         assert_eq!(b.ty(right).lanes, Lanes::ONE);
         body.push(Stmt::Store(At::new(BufferId(0), right), one));
         let (name, buffers) = ("shifted".into(), vec![out.clone()]);
-        let kernel = Kernel {
-            name,
-            buffers,
-            uniforms,
-            types,
-            body,
-            index,
-            team: 1,
-            beside: 1,
-            cluster: false,
-            shared: vec![],
-        };
+        let kernel = alone((name, buffers, index), (types, uniforms, body));
         tools::assemble(&[ptx(&kernel)]);
     }
+}
+
+/// A kernel of threads that work by themselves.
+fn alone(
+    (name, buffers, index): (String, Vec<Buffer>, IndexWidth),
+    (types, uniforms, body): (Vec<Type>, Vec<Uniform>, Vec<Stmt>),
+) -> Kernel {
+    let (team, beside, cluster, shared) = (1, 1, false, vec![]);
+    Kernel { name, buffers, uniforms, types, body, index, team, beside, cluster, shared }
 }
 
 /// An operation of constants is one to compilers, which refuse what is not finite; a number and four of them.
@@ -265,18 +263,7 @@ fn operations_of_constants_are_valid() {
     let buffers =
         vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None }];
     let (name, index) = ("products".into(), IndexWidth::Bits32);
-    let kernel = Kernel {
-        name,
-        buffers,
-        uniforms,
-        types,
-        body,
-        index,
-        team: 1,
-        beside: 1,
-        cluster: false,
-        shared: vec![],
-    };
+    let kernel = alone((name, buffers, index), (types, uniforms, body));
     tools::validate(&[wgsl(&kernel)]);
 }
 
@@ -303,18 +290,7 @@ fn carried_values_change_places() {
     let buffers =
         vec![Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None }];
     let (name, index) = ("swapped".into(), IndexWidth::Bits32);
-    let kernel = Kernel {
-        name,
-        buffers,
-        uniforms,
-        types,
-        body,
-        index,
-        team: 1,
-        beside: 1,
-        cluster: false,
-        shared: vec![],
-    };
+    let kernel = alone((name, buffers, index), (types, uniforms, body));
     let text = ptx(&kernel);
     let mut registers = BTreeMap::new();
     for line in text.lines().map(str::trim).skip_while(|line| !line.starts_with("$loop")) {

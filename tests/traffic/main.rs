@@ -3,6 +3,7 @@
 #[path = "../devices/mod.rs"]
 mod devices;
 mod long;
+mod once;
 mod optimizers;
 mod unheld;
 
