@@ -172,11 +172,14 @@ impl Shared {
         pointers: *mut *mut c_void,
     ) -> Result<(), Failure> {
         let (function, stream, none) = (kernel.function(), self.stream(), null_mut());
-        let Some(launch_kernel_ex) = launch_kernel_ex().filter(|_| cluster > 1) else {
+        if cluster == 1 {
             // SAFETY: as the caller says.
             return check(unsafe {
                 cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_bytes, stream, pointers, none)
             });
+        }
+        let Some(launch_kernel_ex) = launch_kernel_ex() else {
+            unreachable!("devices whose driver lacks it have no clusters")
         };
         let clusters = LaunchAttribute::clusters(cluster);
         let (attributes, attributes_len) = (&raw const clusters, 1);
