@@ -71,6 +71,36 @@ fn rust_has_no_groups_that_are_never_there() {
     }
 }
 
+/// Of rows that are gone through again, the busiest loop that writes nothing asks for the next; what is read once, or is the same for all
+/// rows, is not asked for so.
+#[test]
+fn rust_asks_for_the_next_row_where_memory_is_idle() {
+    let cases = [
+        ("(x: f32[N, D]) -> f32[N] { logsumexp(x, D) }", 1),
+        ("(x: f32[N, D], y: f32[N, D]) -> f32[N] { sum(exp(x - max(x, D)) * y, D) }", 1),
+        ("(x: f32[N, D], y: f32[D]) -> f32[N] { sum(exp(x - max(x * y, D)) * y, D) }", 1),
+        ("(x: f32[N, D], y: f32[N, D]) -> f32[N] { sum(exp(x - max(x * y, D)) * y, D) }", 2),
+        ("(x: f32[N, D]) -> f32[N] { sum(exp(x), D) }", 0),
+        // As fast as its memory anyway.
+        ("(x: f32[N, D]) -> f32[N] { var(x, D) }", 0),
+        // Beside what is written, memory is not idle.
+        ("(x: f32[N, D]) -> f32[N, D] { exp(x - max(x, D)) }", 0),
+    ];
+    for (text, asked) in cases {
+        let source = format!("pub fn f{text}");
+        let Ok(Source::Items(functions, _)) = front_end(source.parse().expect("tokens")) else {
+            panic!("{text} has no mistakes")
+        };
+        let plan = compile(functions[0].graph.clone(), &[Target::Cpu], &|_| (0, 0));
+        let launches = kernels::steps(&plan, Target::Cpu).iter().flat_map(kernels::launches);
+        let rows = launches.filter(|launch| &*launch.kernel == "fuse_f_0").map(|launch| match &launch.code {
+            Code::Cpu(code) => code.rust.matches(".next(").count(),
+            Code::Ptx(_) | Code::Wgsl(_) => unreachable!("the program is for the CPU"),
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), [asked], "{text}");
+    }
+}
+
 /// Those of `f64` are long, and their values take two registers each.
 #[test]
 fn functions_of_doubles_assemble_without_spills() {

@@ -12,6 +12,7 @@ use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{FOLD_LANES, Kernel};
 use fusion_compiler::ir::plan;
 
+use crate::device::cpu::fetch::Fetches;
 use crate::isa::Isa;
 use crate::window::{Beside, Window};
 
@@ -120,7 +121,7 @@ pub struct CpuArgs<'a> {
     buffers: &'a mut [CpuBuffer],
     uniforms: &'a [CpuUniform],
     rows: &'a mut [f32],
-    fetches: bool,
+    fetches: Fetches,
     memory: PhantomData<&'a mut [u8]>,
 }
 
@@ -208,17 +209,17 @@ impl<'a> CpuArgs<'a> {
         uniforms: &'a [CpuUniform],
         rows: &'a mut [f32],
     ) -> CpuArgs<'a> {
-        CpuArgs { range, buffers, uniforms, rows, fetches: false, memory: PhantomData }
+        CpuArgs { range, buffers, uniforms, rows, fetches: Fetches::default(), memory: PhantomData }
     }
 
-    /// The same for loops that ask for memory ahead.
-    pub(crate) fn fetching(self, fetches: bool) -> CpuArgs<'a> {
+    /// The same for loops that ask for memory before they need it.
+    pub(crate) fn fetching(self, fetches: Fetches) -> CpuArgs<'a> {
         CpuArgs { fetches, ..self }
     }
 
-    /// Whether loops ask for memory ahead.
+    /// What loops ask for before they need it.
     #[inline]
-    pub fn fetches(&self) -> bool {
+    pub fn fetches(&self) -> Fetches {
         self.fetches
     }
 

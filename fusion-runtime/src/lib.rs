@@ -43,7 +43,6 @@ pub mod __private {
     pub use fusion_macros::fuse_for;
 
     pub use crate::__cpu_fns as cpu_fns;
-    pub use crate::device::cpu::fetch::fetch;
     pub use crate::device::cpu::stream::tiles;
     #[cfg(target_arch = "x86_64")]
     pub use crate::isa::{Avx2, Avx512};

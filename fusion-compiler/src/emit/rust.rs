@@ -7,8 +7,6 @@
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 
-use rustc_hash::FxHashSet;
-
 use super::said::Said;
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Const, DType};
@@ -16,19 +14,21 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{At, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
 use crate::target::Dialect;
 
+mod ahead;
 mod copies;
 mod folds;
 mod in_place;
 mod lanes;
 
+use ahead::Asks;
 use in_place::Floats;
 use lanes::{Stream, held_element};
 
 /// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Window`, `doubles`,
-/// `fetch`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
+/// `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel) -> CpuText {
-    let (said, floats, fetched) = (Said::new(kernel), RefCell::default(), RefCell::default());
-    let emitter = Emitter { kernel, said, floats, fetched, light: Cell::new(None) };
+    let (said, floats, asks) = (Said::new(kernel), RefCell::default(), Asks::of(kernel));
+    let emitter = Emitter { kernel, said, floats, asks, light: Cell::new(None) };
     let mut body = Writer { text: String::new(), depth: 1 };
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
@@ -60,8 +60,7 @@ struct Emitter<'k> {
     kernel: &'k Kernel,
     said: Said,
     floats: RefCell<Floats>,
-    /// Buffers that a loop before has asked for ahead.
-    fetched: RefCell<FxHashSet<BufferId>>,
+    asks: Asks,
     /// Whether all loops until here do little with each element, if there were any.
     light: Cell<Option<bool>>,
 }
@@ -84,7 +83,7 @@ impl Emitter<'_> {
             wide.for_each(|(_, row)| out.line(format_args!("let {row} = doubles({row});")));
         }
         out.line("let (first, end) = args.range();");
-        if !self.fetched.borrow().is_empty() {
+        if self.asks.are_any() {
             out.line("let fetches = args.fetches();");
         }
     }

@@ -1,5 +1,6 @@
 //! What the lanes of a vector loop make together: partial results of groups of lanes, in the order that `FOLD_LANES` documents.
 
+use super::ahead::{Asked, ask};
 use super::lanes::{VectorLoop, known};
 use super::{Emitter, names, tuple};
 use crate::emit::{Writer, fill, template};
@@ -79,21 +80,21 @@ impl Emitter<'_> {
     }
 
     /// Calls of a loop whose lanes make something together.
-    pub(super) fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
+    pub(super) fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop, asked: &[Asked]) {
         for (f, combine) in run.combines.iter().enumerate() {
             out.line(format_args!("let mut {RESULT}{f} = [{}];", self.identity(combine)));
         }
         if run.combines.iter().all(|combine| combine.is_one) {
-            self.strips(out, len, run, (&[], fetched));
+            self.strips(out, len, run, (&[], asked));
         } else {
-            self.groups(out, len, run, fetched);
+            self.groups(out, len, run, asked);
         }
         let all = (0..run.combines.len()).map(|f| format!("{RESULT}{f}[0]"));
         out.line(tuple(&all.collect::<Vec<_>>()));
     }
 
     /// Groups of lanes, in the order that `FOLD_LANES` documents.
-    fn groups(&self, out: &mut Writer, len: &str, run: &VectorLoop, fetched: &[usize]) {
+    fn groups(&self, out: &mut Writer, len: &str, run: &VectorLoop, asked: &[Asked]) {
         let known = known(len);
         let len = if known.is_some() { HIDDEN } else { len };
         if let Some(known) = known {
@@ -104,8 +105,8 @@ impl Emitter<'_> {
             let longer = last.replace(lanes);
             let rounds = known.map(|len| longer.map_or(len, |longer| len % longer) / lanes);
             if rounds != Some(0) {
-                let fetched = if longer.is_none() { fetched } else { &[] };
-                self.groups_of(out, len, (lanes, longer), run, fetched);
+                let asked = if longer.is_none() { asked } else { &[] };
+                self.groups_of(out, len, (lanes, longer), run, asked);
             }
         }
     }
@@ -117,7 +118,7 @@ impl Emitter<'_> {
         len: &str,
         (lanes, longer): (usize, Option<usize>),
         run: &VectorLoop,
-        fetched: &[usize],
+        asked: &[Asked],
     ) {
         for (i, stream) in run.streams.iter().enumerate() {
             let chunks = self.as_chunks(stream);
@@ -145,7 +146,7 @@ impl Emitter<'_> {
                 for (i, stream) in run.streams.iter().enumerate() {
                     out.line(format_args!("let p{i} = {}q{i}[round];", self.borrow(stream)));
                 }
-                self.fetch(out, fetched, "p");
+                ask(out, asked, "p");
                 out.line(format_args!("{};", run.call(&lanes.to_string(), &first, |i| format!("p{i}"))));
             });
             several().for_each(|combine| out.line(combine.gather()));

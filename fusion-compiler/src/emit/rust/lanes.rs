@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use rustc_hash::FxHashSet;
 
+use super::ahead::{Asked, ask};
 use super::copies::{self, COPIES, VECTOR_LANES};
 use super::folds::{Combine, PART, RESULT};
 use super::{Emitter, memory, names, scalar, tuple};
@@ -36,9 +37,9 @@ const FETCH_LANES: usize = 256;
 /// A run of elements that a vector loop goes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stream {
-    memory: Place,
-    index: Value,
-    stride: u32,
+    pub(super) memory: Place,
+    pub(super) index: Value,
+    pub(super) stride: u32,
 }
 
 /// What a run is part of.
@@ -107,18 +108,17 @@ impl Emitter<'_> {
                 out.line(format_args!("let p{i} = {};", self.run(stream, len)));
             }
             let len = self.said.operand(len);
-            let fetched = self.fetched(&run);
+            let asked = self.asked(&run, &len);
             match folds {
-                [] => self.strips(out, &len, &run, (&streamed, &fetched)),
-                _ => self.folded(out, &len, &run, &fetched),
+                [] => self.strips(out, &len, &run, (&streamed, &asked)),
+                _ => self.folded(out, &len, &run, &asked),
             }
         });
     }
 
     /// Whether memory is what a loop waits for. Halves take many instructions.
     fn is_light(&self, lanes: &[Stmt], folds: &[Fold], run: &VectorLoop) -> bool {
-        let is_op = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Apply(..) | Expr::Cast(_)));
-        let ops = lanes.iter().chain(folds.iter().flat_map(|fold| &fold.body)).filter(is_op).count();
+        let ops = operations(lanes, folds);
         let bytes = run.streams.iter().map(|stream| self.element_bytes(stream)).sum::<usize>();
         let is_wide = run.streams.iter().all(|stream| self.element_bytes(stream) >= 4);
         is_wide && !run.is_apart && ops <= LIGHT_MAX * bytes
@@ -252,26 +252,6 @@ impl Emitter<'_> {
         if self.is_written(stream) { "&mut " } else { "&" }
     }
 
-    /// The runs of which a loop asks for what comes next: those of buffers that are read, and by no loop before.
-    fn fetched(&self, run: &VectorLoop) -> Vec<usize> {
-        let mut known = self.fetched.borrow_mut();
-        let first = |stream: &Stream| match stream.memory {
-            Place::Buffer(buffer) => {
-                self.kernel.buffer(buffer).access != Access::Write && known.insert(buffer)
-            }
-            Place::Shared(_) => false,
-        };
-        run.streams.iter().map(first).enumerate().filter_map(|(i, first)| first.then_some(i)).collect()
-    }
-
-    /// A line that asks for what comes after these runs, `{name}0`, `{name}1`, ….
-    pub(super) fn fetch(&self, out: &mut Writer, fetched: &[usize], name: &str) {
-        if !fetched.is_empty() {
-            let runs: Vec<String> = fetched.iter().map(|i| format!("fetch(&*{name}{i});")).collect();
-            out.line(format_args!("if fetches {{ {} }}", runs.join(" ")));
-        }
-    }
-
     /// A call of a loop, or one for each strip of its lanes, where memory is to be asked for ahead. What it only writes goes around the
     /// caches, if it is to, as far as it fills lines of theirs: a tile of so many lanes that LLVM makes straight code of it.
     pub(super) fn strips(
@@ -279,18 +259,19 @@ impl Emitter<'_> {
         out: &mut Writer,
         len: &str,
         run: &VectorLoop,
-        (streamed, fetched): (&[usize], &[usize]),
+        (streamed, asked): (&[usize], &[Asked]),
     ) {
         let is_short = known(len).is_some_and(|len| len <= FETCH_LANES);
-        if streamed.is_empty() && (fetched.is_empty() || is_short) {
-            self.fetch(out, fetched, "p");
+        if streamed.is_empty() && (asked.is_empty() || is_short) {
+            ask(out, asked, "p");
             out.line(format_args!("{};", run.call(len, "0", |i| format!("p{i}"))));
             return;
         }
-        let strip = if fetched.is_empty() {
+        let strip = if asked.is_empty() {
             len.into()
         } else {
-            format!("if fetches {{ {FETCH_LANES} }} else {{ {len} }}")
+            let which = if asked.iter().any(Asked::is_next) { "any" } else { "are_ahead" };
+            format!("if fetches.{which}() {{ {FETCH_LANES} }} else {{ {len} }}")
         };
         out.line(format_args!("let strip = {strip};"));
         let ranges: Vec<String> = streamed.iter().map(|i| format!("tiles(p{i})")).collect();
@@ -304,14 +285,14 @@ impl Emitter<'_> {
                 len.into()
             } else {
                 out.block("if tiles.contains(&start) {", |out| {
-                    self.tile(out, run, (streamed, fetched));
+                    self.tile(out, run, (streamed, asked));
                     out.line("continue;");
                 });
                 format!("(if start < tiles.start {{ tiles.start }} else {{ {len} }})")
             };
             out.line(format_args!("let count = usize::min({end} - start, strip);"));
             self.slices(out, run, ("q", "p"), ("start", "count"));
-            self.fetch(out, fetched, "q");
+            ask(out, asked, "q");
             out.line(format_args!("{};", run.call("count", "start", |i| format!("q{i}"))));
             out.line("start += count;");
         });
@@ -319,9 +300,9 @@ impl Emitter<'_> {
 
     /// A tile from `start` on, in parts of a line, if it can be: each is stored before the next is read, so that memory is read in its
     /// order.
-    fn tile(&self, out: &mut Writer, run: &VectorLoop, (streamed, fetched): (&[usize], &[usize])) {
+    fn tile(&self, out: &mut Writer, run: &VectorLoop, (streamed, asked): (&[usize], &[Asked])) {
         self.slices(out, run, ("q", "p"), ("start", STREAM_LANES));
-        self.fetch(out, fetched, "q");
+        ask(out, asked, "q");
         let smallest = streamed.iter().map(|&i| self.element_bytes(&run.streams[i])).min();
         let line = CACHE_LINE / smallest.unwrap_or(CACHE_LINE);
         let part = if run.is_apart { STREAM_LANES } else { line };
@@ -486,6 +467,12 @@ impl Emitter<'_> {
             None => self.element(at),
         }
     }
+}
+
+/// How many operations a lane takes.
+pub(super) fn operations(lanes: &[Stmt], folds: &[Fold]) -> usize {
+    let is_op = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Apply(..) | Expr::Cast(_)));
+    lanes.iter().chain(folds.iter().flat_map(|fold| &fold.body)).filter(is_op).count()
 }
 
 /// A number of lanes, if it is a literal.

@@ -12,7 +12,8 @@ use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
 use smallvec::SmallVec;
 
-use super::{at, fetch, stream, tile};
+use super::fetch::Fetches;
+use super::{at, stream, tile};
 use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::isa::Isa;
@@ -43,8 +44,8 @@ pub(super) struct Work<'a> {
     pub(super) items: Items,
     /// Elements of memory for a row.
     row: usize,
-    /// Whether its loops ask for memory ahead.
-    fetches: bool,
+    /// What its loops ask for before they need it.
+    fetches: Fetches,
     call: std::marker::PhantomData<&'a Call<'a>>,
 }
 
@@ -150,7 +151,7 @@ impl<'a> Work<'a> {
         let matching = buffers.len() == launch.buffers.len();
         let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
         let call = std::marker::PhantomData;
-        let fetches = fetch::pays(&buffers);
+        let fetches = Fetches::of(&buffers);
         matching.then_some(Work { program, buffers, uniforms, items, row, fetches, call })
     }
 

@@ -1,0 +1,127 @@
+//! Memory that loops ask for before it is needed.
+//!
+//! A loop that is the first to read a buffer may ask for what comes a little later in its run. Where an item goes through a run more than
+//! once, as rows are combined before they are used, only the first time waits for memory, and the others leave it idle: the one of those
+//! that computes most asks for what the next item reads.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+
+use super::Emitter;
+use super::lanes::{Place, Stream, VectorLoop, operations};
+use crate::emit::Writer;
+use crate::ir::graph::Access;
+use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, Stmt, Value};
+
+/// What the loops of a kernel ask for.
+pub(super) struct Asks {
+    /// Buffers that a loop before has asked for ahead.
+    ahead: RefCell<FxHashSet<BufferId>>,
+    /// Runs, by where they start, beside which a loop asks for those of the next item, one of which starts where they end.
+    next: FxHashSet<(BufferId, Value)>,
+}
+
+/// What a loop asks for beside one of its runs.
+pub(super) struct Asked {
+    run: usize,
+    /// Elements from there to what the next item reads; otherwise what comes a little later is asked for.
+    next: Option<String>,
+}
+
+impl Asked {
+    pub(super) fn is_next(&self) -> bool {
+        self.next.is_some()
+    }
+}
+
+impl Asks {
+    pub(super) fn of(kernel: &Kernel) -> Asks {
+        let next = kernel.body.iter().flat_map(|stmt| match stmt {
+            Stmt::Loop { body, .. } => read_again(kernel, body),
+            _ => Vec::new(),
+        });
+        Asks { ahead: RefCell::default(), next: next.collect() }
+    }
+
+    /// Whether a loop that has been printed asks for something.
+    pub(super) fn are_any(&self) -> bool {
+        !self.ahead.borrow().is_empty() || !self.next.is_empty()
+    }
+}
+
+/// Operations of a lane from which on a loop takes longer than its memory, if that is asked for beside it: rows of a layer norm, which are
+/// gone through three times with few, take up to a fifth longer so.
+const BUSY_MIN: usize = 8;
+
+/// Of the runs that an item goes through more than once, those of the loop that computes most and only reads, but for the first: its
+/// buffer and where it starts.
+fn read_again(kernel: &Kernel, item: &[Stmt]) -> Vec<(BufferId, Value)> {
+    let mut runs: BTreeMap<(BufferId, u32, Value), Vec<(usize, Value)>> = BTreeMap::new();
+    for stmt in item {
+        let Stmt::Vector { len, body, folds } = stmt else { continue };
+        let writes = body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
+        let computed = if writes { 0 } else { operations(body, folds) };
+        let mut known = FxHashSet::default();
+        for stmt in body {
+            let Stmt::Let(value, Expr::Load(at)) = stmt else { continue };
+            let is_run = kernel.ty(*value).lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE;
+            let &At { buffer, index, stride, .. } = at;
+            if is_run && is_of_item(item, index) && known.insert((buffer, index, stride)) {
+                runs.entry((buffer, stride, *len)).or_default().push((computed, index));
+            }
+        }
+    }
+    let busiest = runs.iter().filter_map(|((buffer, ..), runs)| {
+        let (computed, index) = runs[1..].iter().max_by_key(|(computed, _)| *computed)?;
+        (*computed >= BUSY_MIN).then_some((*buffer, *index))
+    });
+    busiest.collect()
+}
+
+/// Whether a place is another for each item.
+fn is_of_item(item: &[Stmt], index: Value) -> bool {
+    item.iter().any(|stmt| match stmt {
+        Stmt::Let(value, expr) => *value == index && !matches!(expr, Expr::Const(_)),
+        Stmt::Vector { body, .. } => is_of_item(body, index),
+        Stmt::Store(..)
+        | Stmt::Loop { .. }
+        | Stmt::Team(_)
+        | Stmt::StoreShared(..)
+        | Stmt::StoreBlock(..)
+        | Stmt::Barrier(_)
+        | Stmt::If { .. } => false,
+    })
+}
+
+impl Emitter<'_> {
+    /// What a loop of so many lanes asks for.
+    pub(super) fn asked(&self, run: &VectorLoop, len: &str) -> Vec<Asked> {
+        let asked = |(i, stream): (usize, &Stream)| {
+            let Place::Buffer(buffer) = stream.memory else { return None };
+            if self.kernel.buffer(buffer).access == Access::Write {
+                return None;
+            }
+            let next = self.asks.next.contains(&(buffer, stream.index));
+            let first = self.asks.ahead.borrow_mut().insert(buffer);
+            let next = next.then(|| {
+                if stream.stride == 1 { len.to_owned() } else { format!("{} * {len}", stream.stride) }
+            });
+            (first || next.is_some()).then_some(Asked { run: i, next })
+        };
+        run.streams.iter().enumerate().filter_map(asked).collect()
+    }
+}
+
+/// A line that asks for it beside the runs `{name}0`, `{name}1`, ….
+pub(super) fn ask(out: &mut Writer, asked: &[Asked], name: &str) {
+    if !asked.is_empty() {
+        let one = |Asked { run, next }: &Asked| match next {
+            None => format!("fetches.ahead(&*{name}{run});"),
+            Some(len) => format!("fetches.next(&*{name}{run}, {len});"),
+        };
+        let all: Vec<String> = asked.iter().map(one).collect();
+        out.line(all.join(" "));
+    }
+}
