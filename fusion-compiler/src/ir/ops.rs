@@ -375,7 +375,8 @@ ops! {
         double: By(Native("{0}.tanh()"), Expand(double::tanh)), name: "tanh", domain: &[(-10.0, 10.0)], ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].tanh(), int: |_, _| 0 },
         grad: Grad::Rule(derive::tanh),
-        ptx: float(Expand(hyperbolic::tanh_by_power)), ..everywhere(hyperbolic::tanh)
+        cpu: float(Expand(hyperbolic::tanh_of_one_exponential)), ptx: float(Expand(hyperbolic::tanh_by_power)),
+        ..everywhere(hyperbolic::tanh)
     };
     /// The error function `2/√π ∫₀ˣ exp(−t²) dt`.
     Erf = OpInfo {

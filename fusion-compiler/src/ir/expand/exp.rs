@@ -15,6 +15,9 @@ pub(super) const ROUNDER: f32 = 12_582_912.0;
 /// The same, where the low bits of the sum are then an exponent.
 const BIASED: f32 = ROUNDER + 127.0;
 
+/// … of half the power.
+const HALVED: f32 = BIASED - 1.0;
+
 pub(super) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 /// ln 2 in two parts; the first has 15 bits, so that its product with a whole number of 9 bits is exact.
@@ -30,6 +33,11 @@ const EXP_OF_TWICE: [f32; 7] =
 
 /// `(eʳ − 1 − r) / r²`, for a small error relative to `eʳ − 1`: 2⁻²³·⁶.
 const EXPM1: [f32; 5] = [0.49999997, 0.16666576, 0.04166833, 0.008361281, 0.0013714668];
+
+/// `(e²ʳ − 1 − 2r) / r²` on |r| ≤ ln 2 / 4, relative to `e²ʳ − 1`: 2⁻²³·⁴. Of those about as near it is one with which each `tanh` is
+/// within two units of the exact one, with a fused multiply-add and without.
+const EXPM1_OF_TWICE: [f32; 5] =
+    [4.0 * 0.5, 8.0 * 0.16666576, 16.0 * 0.041668125, 32.0 * 0.008360101, 64.0 * 0.0013714668];
 
 /// `(2ʳ − 1) / r` on |r| ≤ 1/2: relative error of `2ʳ` 2⁻²⁷·⁵.
 pub(super) const EXP2: [f32; 6] =
@@ -91,7 +99,6 @@ pub(crate) fn exp2(b: &mut Builder<'_>, x: &[Value]) -> Value {
 
 /// `eˣ − 1 = 2ⁿ(eʳ − 1) + (2ⁿ − 1)`, halved on the way so that `2¹²⁸` does not occur.
 pub(crate) fn expm1(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    const HALVED: f32 = ROUNDER + 126.0;
     unary(b, x, |x| {
         let x = x.clamp(-20.0, 89.0);
         let (half, n) = power_of_two(x.fma(LOG2_E, HALVED), HALVED);
@@ -104,9 +111,21 @@ pub(crate) fn expm1(b: &mut Builder<'_>, x: &[Value]) -> Value {
 
 /// `e²ˣ` for |x| ≤ 40, as a power of two and its factor.
 pub(super) fn square_of_exp(x: Term<'_>) -> (Term<'_>, Term<'_>) {
-    let (two_to_n, n) = power_of_two(x.fma(2.0 * LOG2_E, BIASED), BIASED);
-    let half_r = n.fma(-LN_2_LOW / 2.0, n.fma(-LN_2_HIGH / 2.0, x).opaque());
+    let (two_to_n, half_r) = reduce_twice(x, BIASED);
     (two_to_n, half_r.polynomial(&EXP_OF_TWICE))
+}
+
+/// `(e²ˣ − 1) / 2` for |x| ≤ 40, as exact near zero as elsewhere.
+pub(super) fn half_square_of_exp_less_1(x: Term<'_>) -> Term<'_> {
+    let (half, half_r) = reduce_twice(x, HALVED);
+    let near_zero = (half_r * half_r).fma(half_r.polynomial(&EXPM1_OF_TWICE), half_r + half_r);
+    half.fma(near_zero, half - 0.5)
+}
+
+/// `2x = n ln 2 + r`: the power of two that the rounder is for, and `r / 2`.
+fn reduce_twice(x: Term<'_>, rounder: f32) -> (Term<'_>, Term<'_>) {
+    let (two_to_n, n) = power_of_two(x.fma(2.0 * LOG2_E, rounder), rounder);
+    (two_to_n, n.fma(-LN_2_LOW / 2.0, n.fma(-LN_2_HIGH / 2.0, x).opaque()))
 }
 
 /// `eˣ / 2` for x ≥ 0, which is finite a little longer than `eˣ`.
