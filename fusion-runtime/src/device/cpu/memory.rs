@@ -12,10 +12,13 @@ use crate::launch::Coalescing;
 
 /// Alignment of every block: cache lines come in pairs, and no vector is wider.
 const ALIGN: usize = Coalescing::Advanced.bytes();
-/// Bytes of the smallest blocks that get large pages, and a place of their own among those.
+/// Bytes of the smallest blocks that get large pages.
 const LARGE: usize = 4 << 20;
-/// Large blocks start at so many bytes after each other's places in a page, and then from the first again: a kernel goes
-/// through several in step, and at one place in their pages they would take turns in the same few lines of a cache.
+/// Bytes of the smallest blocks with a place of their own in their pages.
+const STAGGERED: usize = 64 << 10;
+/// Those start at so many bytes after each other's places in a page, and then from the first again: a kernel goes through several
+/// in step, and at one place in their pages they would take turns in the same few lines of a cache. A sum of three with 2¹⁶
+/// elements each takes a Zen 4 10.2 µs, else 11.1.
 const STAGGER: usize = 5 * ALIGN;
 const STAGGERS: usize = 8;
 /// Bytes that may be kept beyond the peak of what was in use at once.
@@ -148,20 +151,22 @@ impl Drop for Kept {
 
 impl Block {
     fn new(class: usize) -> Option<Block> {
-        static LARGE_BLOCKS: AtomicUsize = AtomicUsize::new(0);
+        static STAGGERED_BLOCKS: AtomicUsize = AtomicUsize::new(0);
         // SAFETY: the layout has more than zero bytes.
         let raw = NonNull::new(unsafe { alloc_zeroed(Block::layout(class)?) })?;
-        if !Block::is_large(class) {
+        if !Block::is_staggered(class) {
             return Some(Block { raw, class, start: 0 });
         }
-        let start = LARGE_BLOCKS.fetch_add(1, Relaxed) % STAGGERS * STAGGER;
+        let start = STAGGERED_BLOCKS.fetch_add(1, Relaxed) % STAGGERS * STAGGER;
         let block = Block { raw, class, start };
-        ask_for_large_pages(block.ptr(), block.bytes());
+        if block.bytes() >= LARGE {
+            ask_for_large_pages(block.ptr(), block.bytes());
+        }
         Some(block)
     }
 
-    fn is_large(class: usize) -> bool {
-        class_bytes(class).is_some_and(|bytes| bytes >= LARGE)
+    fn is_staggered(class: usize) -> bool {
+        class_bytes(class).is_some_and(|bytes| bytes >= STAGGERED)
     }
 
     fn bytes(&self) -> usize {
@@ -177,7 +182,7 @@ impl Block {
     /// A layout of small alignment and some bytes more: a larger alignment would make the system's allocator
     /// write every zero, where fresh pages are zero already.
     fn layout(class: usize) -> Option<Layout> {
-        let more = if Block::is_large(class) { ALIGN + STAGGERS * STAGGER } else { ALIGN };
+        let more = if Block::is_staggered(class) { ALIGN + STAGGERS * STAGGER } else { ALIGN };
         Layout::from_size_align(class_bytes(class)?.checked_add(more)?, 16).ok()
     }
 
@@ -247,9 +252,10 @@ mod tests {
 
     /// As far as they are long, with nothing of one in another, and at other places in their pages.
     #[test]
-    fn large_blocks_are_staggered() {
+    fn blocks_are_staggered() {
         let pool = Pool::new();
-        let blocks: Vec<CpuMemory> = (0..2 * STAGGERS).map(|_| pool.allocate(LARGE).unwrap()).collect();
+        let size = |i: usize| if i < STAGGERS { STAGGERED } else { LARGE };
+        let blocks: Vec<CpuMemory> = (0..2 * STAGGERS).map(|i| pool.allocate(size(i)).unwrap()).collect();
         let (mut ranges, mut places) = (Vec::new(), Vec::new());
         for block in &blocks {
             let (start, raw) = (block.ptr() as usize, block.block.raw.as_ptr() as usize);
@@ -263,8 +269,7 @@ mod tests {
         places.sort_unstable();
         places.dedup();
         assert!(places.len() > 1, "{places:?}");
-        assert!(pool.allocate(LARGE - 1).unwrap().block.start < STAGGERS * STAGGER);
-        assert_eq!(pool.allocate(LARGE / 2).unwrap().block.start, 0);
+        assert_eq!(pool.allocate(STAGGERED / 2).unwrap().block.start, 0);
     }
 
     #[test]
