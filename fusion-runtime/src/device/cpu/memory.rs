@@ -12,8 +12,12 @@ use crate::launch::Coalescing;
 
 /// Alignment of every block: cache lines come in pairs, and no vector is wider.
 const ALIGN: usize = Coalescing::Advanced.bytes();
-/// Bytes of the smallest blocks that get large pages.
+/// Bytes of the smallest blocks that get large pages, and begin at the same place of as many small ones. A Zen tells lines of its first
+/// cache apart by pairs of bits of their addresses, 12 with 27, 13 with 26, 14 with 25 and so on: of two blocks whose addresses differ in
+/// both of a pair, one pushes the other's lines out. So none differ in the lower ones: softmax of 64 MiB, with another 8 KiB to the
+/// result, took 7.8 ms, and takes 5.3.
 const LARGE: usize = 4 << 20;
+const LARGE_ALIGN: usize = 32 << 10;
 /// Bytes of the smallest blocks with a place of their own in their pages.
 const STAGGERED: usize = 64 << 10;
 /// Those start at so many bytes after each other's places in a page, and then from the first again: a kernel goes through several
@@ -176,14 +180,18 @@ impl Block {
     fn ptr(&self) -> *mut u8 {
         let raw = self.raw.as_ptr();
         // `layout` has that many bytes more than the block.
-        raw.wrapping_add(raw.align_offset(ALIGN) + self.start)
+        raw.wrapping_add(raw.align_offset(Block::align(self.class)) + self.start)
+    }
+
+    fn align(class: usize) -> usize {
+        if class_bytes(class).is_some_and(|bytes| bytes >= LARGE) { LARGE_ALIGN } else { ALIGN }
     }
 
     /// A layout of small alignment and some bytes more: a larger alignment would make the system's allocator
     /// write every zero, where fresh pages are zero already.
     fn layout(class: usize) -> Option<Layout> {
-        let more = if Block::is_staggered(class) { ALIGN + STAGGERS * STAGGER } else { ALIGN };
-        Layout::from_size_align(class_bytes(class)?.checked_add(more)?, 16).ok()
+        let more = if Block::is_staggered(class) { STAGGERS * STAGGER } else { 0 };
+        Layout::from_size_align(class_bytes(class)?.checked_add(Block::align(class) + more)?, 16).ok()
     }
 
     fn free(self) {
@@ -263,6 +271,8 @@ mod tests {
             assert!(start.is_multiple_of(ALIGN) && start + block.bytes() <= raw + layout.size());
             ranges.push(start..start + block.bytes());
             places.push(block.block.start);
+            let is_large = block.bytes() >= LARGE;
+            assert!(!is_large || (start - block.block.start).is_multiple_of(LARGE_ALIGN));
         }
         ranges.sort_by_key(|range| range.start);
         assert!(ranges.is_sorted_by(|a, b| a.end <= b.start));
