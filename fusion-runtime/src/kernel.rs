@@ -88,10 +88,20 @@ pub fn interpreted(plan: plan::Plan<KernelCode>) -> Plan {
 /// on. It is inlined so that the vectors are those that the caller is compiled for.
 #[inline(always)]
 pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) -> T {
+    let [whole] = fold_halves(parts, combine);
+    whole
+}
+
+/// The same, down to so many partial results, if there are as many.
+#[inline(always)]
+pub(crate) fn fold_halves<T: Copy, const L: usize, const N: usize>(
+    parts: &mut [T; L],
+    combine: impl Fn(T, T) -> T,
+) -> [T; N] {
     // Loops of a known length, which need no checks.
     macro_rules! halves {
         ($($half:literal)*) => { $(
-            if $half < L {
+            if $half < L && $half >= N {
                 for lane in 0..$half {
                     parts[lane] = combine(parts[lane], parts[lane + $half]);
                 }
@@ -99,8 +109,9 @@ pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(
         )* };
     }
     const { assert!(L.is_power_of_two() && L <= FOLD_LANES[0] && FOLD_LANES[0] == 64) };
+    const { assert!(N.is_power_of_two()) };
     halves!(32 16 8 4 2 1);
-    parts[0]
+    std::array::from_fn(|lane| parts[lane])
 }
 
 /// Memory of a thread for `f64`: all of it but for what lies before the first place of one.

@@ -1,10 +1,11 @@
 //! What the lanes of a vector loop make together: partial results of groups of lanes, in the order that `FOLD_LANES` documents.
 
 use super::ahead::{Asked, ask};
-use super::lanes::{VectorLoop, known};
+use super::lanes::{OPS, VectorLoop, known};
 use super::{Emitter, names, tuple};
 use crate::emit::{Writer, fill, template};
-use crate::ir::kernel::{FOLD_LANES, FOLD_ROUNDS, Fold, Stmt};
+use crate::ir::dtype::DType;
+use crate::ir::kernel::{Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Stmt};
 use crate::ir::ops::Op;
 use crate::target::Dialect;
 
@@ -24,6 +25,8 @@ pub(super) struct Combine<'a> {
     captured: Vec<String>,
     /// Whether there is one partial result, which LLVM takes apart as it likes: integers are the same in any order.
     pub(super) is_one: bool,
+    /// Whether that is an `f32`.
+    is_f32: bool,
 }
 
 impl Combine<'_> {
@@ -41,8 +44,32 @@ impl Combine<'_> {
     /// The statement that combines the result with what the partial results make together.
     fn gather(&self) -> String {
         let (both, result) = (self.call("left", "right"), format!("{RESULT}{}[0]", self.number));
-        let all = format!("fold_lanes(&mut a{}, |left, right| {both})", self.number);
+        let all = match self.method() {
+            Some(method) => format!("{OPS}.{method}(&mut a{})", self.number),
+            None => format!("fold_lanes(&mut a{}, |left, right| {both})", self.number),
+        };
         format!("{result} = {};", self.call(&result, &all))
+    }
+
+    /// The method of `Instructions` for the partial results, where there is one.
+    fn method(&self) -> Option<&'static str> {
+        let Fold { left, right, body, results, .. } = self.fold;
+        let ([left], [right], [result]) = (&left[..], &right[..], &results[..]) else { return None };
+        let method = match &body[..] {
+            [Stmt::Let(made, Expr::Apply(Op::Add, args))] => {
+                (made == result && args[..] == [*left, *right]).then_some("sum")
+            }
+            [
+                Stmt::Let(which, Expr::Apply(op @ (Op::Gt | Op::Lt), compared)),
+                Stmt::Let(made, Expr::Apply(Op::Select, args)),
+            ] => {
+                let takes_right = compared[..] == [*right, *left] && args[..] == [*which, *right, *left];
+                let method = if *op == Op::Gt { "largest" } else { "smallest" };
+                (made == result && takes_right).then_some(method)
+            }
+            _ => None,
+        };
+        method.filter(|_| self.is_f32)
     }
 }
 
@@ -62,7 +89,8 @@ impl Emitter<'_> {
         out.line("#[inline(always)]");
         out.block(format_args!("fn f{number}({params}) -> {part} {{"), |out| out.text += &inside.text);
         let is_one = matches!(*fold.out, [out] if self.kernel.ty(out).dtype.is_int());
-        Combine { number, fold, captured, is_one }
+        let is_f32 = matches!(*fold.out, [out] if self.kernel.ty(out).dtype == DType::F32);
+        Combine { number, fold, captured, is_one, is_f32 }
     }
 
     /// The statement that puts what a lane has into its partial result.

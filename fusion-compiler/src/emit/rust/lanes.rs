@@ -29,7 +29,7 @@ const STREAMED_MAX: usize = 64;
 const STREAMED_APART_MAX: usize = 16;
 
 /// What processors have ways of their own for.
-const OPS: &str = "ops";
+pub(super) const OPS: &str = "ops";
 
 /// Lanes whose memory is asked for at a time, some way ahead: more at once than a processor waits for would hold it up.
 const FETCH_LANES: usize = 256;
