@@ -43,7 +43,7 @@ pub mod __private {
     pub use fusion_macros::fuse_for;
 
     pub use crate::__cpu_fns as cpu_fns;
-    pub use crate::device::cpu::stream::tiles;
+    pub use crate::device::cpu::stream::{Lines, tiles};
     #[cfg(target_arch = "x86_64")]
     pub use crate::isa::{Avx2, Avx512};
     pub use crate::isa::{Base, Instructions, Isa};

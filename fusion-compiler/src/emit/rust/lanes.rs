@@ -310,12 +310,12 @@ impl Emitter<'_> {
             self.slices(out, run, ("q", "q"), ("part", part));
             for &i in streamed {
                 let element = self.element_of_run(&run.streams[i]);
-                out.line(format_args!("let mut o{i} = [0 as {element}; {part}];"));
+                out.line(format_args!("let mut o{i} = Lines([0 as {element}; {part}]);"));
             }
-            let run_of = |i| if streamed.contains(&i) { format!("&mut o{i}") } else { format!("q{i}") };
+            let run_of = |i| if streamed.contains(&i) { format!("&mut o{i}.0") } else { format!("q{i}") };
             out.line(format_args!("{};", run.call(&part.to_string(), "start + part", run_of)));
             for i in streamed {
-                out.line(format_args!("{OPS}.stream(q{i}, &o{i});"));
+                out.line(format_args!("{OPS}.stream(q{i}, &o{i}.0);"));
             }
         });
         out.line(format_args!("start += {STREAM_LANES};"));
