@@ -38,11 +38,12 @@ impl Asked {
 
 impl Asks {
     pub(super) fn of(kernel: &Kernel) -> Asks {
-        let next = kernel.body.iter().flat_map(|stmt| match stmt {
-            Stmt::Loop { body, .. } => read_again(kernel, body),
-            _ => Vec::new(),
-        });
-        Asks { ahead: RefCell::default(), next: next.collect() }
+        let mut next = FxHashSet::default();
+        for stmt in &kernel.body {
+            let Stmt::Loop { body, .. } = stmt else { continue };
+            next.extend(read_again(kernel, body));
+        }
+        Asks { ahead: RefCell::default(), next }
     }
 
     /// Whether a loop that has been printed asks for something.
@@ -51,8 +52,8 @@ impl Asks {
     }
 }
 
-/// Operations of a lane from which on a loop takes longer than its memory, if that is asked for beside it: rows of a layer norm, which are
-/// gone through three times with few, take up to a fifth longer so.
+/// Operations of a lane from which on a loop takes longer than memory does. With fewer it waits for what it asks for: rows of a layer norm,
+/// which are gone through three times with few, took up to a fifth longer so.
 const BUSY_MIN: usize = 8;
 
 /// Of the runs that an item goes through more than once, those of the loop that computes most and only reads, but for the first: its
