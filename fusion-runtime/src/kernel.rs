@@ -14,7 +14,7 @@ use fusion_compiler::ir::plan;
 
 use crate::device::cpu::fetch::Fetches;
 use crate::isa::Isa;
-use crate::window::{Beside, Window};
+use crate::window::{Beside, Rows, Run, Window};
 
 /// What a target runs.
 pub type Code = plan::Code<CpuCode>;
@@ -267,16 +267,15 @@ impl<'a> CpuArgs<'a> {
         assert!(writable && T::holds(buffer.dtype), "{}", mismatch("write", i, buffer));
         buffer.taken = true;
         if let Some(beside) = buffer.beside {
+            let own = buffer.own.0..buffer.own.1;
             // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a`, and nothing else accesses
             // those of the items' own; `taken` keeps a second window from being made.
-            return unsafe {
-                Window::beside(buffer.ptr.cast::<T>(), buffer.len, beside, buffer.own.0..buffer.own.1)
-            };
+            return Window::Beside(unsafe { Rows::new(buffer.ptr.cast::<T>(), buffer.len, beside, own) });
         }
         // SAFETY: by the contract of `new`, the memory holds `len` such elements for `'a` and nothing else
         // accesses it; `taken` keeps a second slice from being made.
-        let window = unsafe { std::slice::from_raw_parts_mut(buffer.ptr.cast::<T>(), buffer.len) };
-        Window::run_of(window, buffer.first).streamed(buffer.streams)
+        let elements = unsafe { std::slice::from_raw_parts_mut(buffer.ptr.cast::<T>(), buffer.len) };
+        Window::Run(Run::new(elements, buffer.first, buffer.streams))
     }
 
     /// Uniform `i`, an extent.

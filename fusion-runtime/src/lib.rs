@@ -53,5 +53,5 @@ pub mod __private {
     pub use crate::report::kernels;
     pub use crate::run::{Arg, IntoScalar, instance, mistaken, run, run_into, run_one};
     pub use crate::tensor::{AsTensor, RawTensor};
-    pub use crate::window::Window;
+    pub use crate::window::{Rows, Run};
 }

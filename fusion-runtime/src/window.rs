@@ -7,17 +7,20 @@ use std::ops::Range;
 
 /// The elements of a buffer that belong to the items of a call of a CPU function.
 #[derive(Debug)]
-pub struct Window<'a, T> {
-    part: Part<'a, T>,
-    streams: bool,
-}
-
-#[derive(Debug)]
-enum Part<'a, T> {
-    /// Neighbouring elements, and the number of the first.
-    Run(&'a mut [T], usize),
+pub enum Window<'a, T> {
+    /// Neighbours.
+    Run(Run<'a, T>),
     /// Elements of rows that lie side by side.
     Beside(Rows<'a, T>),
+}
+
+/// Neighbouring elements of a buffer.
+#[derive(Debug)]
+pub struct Run<'a, T> {
+    elements: &'a mut [T],
+    /// The number of the first.
+    first: usize,
+    streams: bool,
 }
 
 /// Rows that lie side by side: of each run of `inner` elements of the space the buffer has `each` runs.
@@ -27,8 +30,9 @@ pub(crate) struct Beside {
     pub(crate) inner: usize,
 }
 
+/// Elements of a buffer in which rows lie side by side.
 #[derive(Debug)]
-struct Rows<'a, T> {
+pub struct Rows<'a, T> {
     ptr: *mut T,
     len: usize,
     beside: Beside,
@@ -38,13 +42,44 @@ struct Rows<'a, T> {
 }
 
 impl<'a, T> Window<'a, T> {
-    pub(crate) fn run_of(elements: &'a mut [T], first: usize) -> Window<'a, T> {
-        Window { part: Part::Run(elements, first), streams: false }
+    /// As many elements from this one on.
+    ///
+    /// # Panics
+    /// Where they are not all within the window; generated code asks for no others.
+    pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
+        match self {
+            Window::Run(run) => run.run(first, len),
+            Window::Beside(rows) => rows.run(first, len),
+        }
     }
 
-    /// The same that is written around the caches.
-    pub(crate) fn streamed(self, streams: bool) -> Window<'a, T> {
-        Window { streams, ..self }
+    /// All elements.
+    ///
+    /// # Panics
+    /// Where they are no neighbours: who asks knows the reach of the buffer.
+    pub fn neighbours(self) -> Run<'a, T> {
+        match self {
+            Window::Run(run) => run,
+            Window::Beside(_) => unreachable!("rows lie side by side in the buffer"),
+        }
+    }
+
+    /// All elements.
+    ///
+    /// # Panics
+    /// Where rows do not lie side by side: who asks knows the reach of the buffer.
+    pub fn rows(self) -> Rows<'a, T> {
+        match self {
+            Window::Run(_) => unreachable!("no rows lie side by side in the buffer"),
+            Window::Beside(rows) => rows,
+        }
+    }
+}
+
+impl<'a, T> Run<'a, T> {
+    /// `streams` says whether what is written goes around the caches.
+    pub(crate) fn new(elements: &'a mut [T], first: usize, streams: bool) -> Run<'a, T> {
+        Run { elements, first, streams }
     }
 
     /// Whether what is written goes around the caches, by `stream`.
@@ -53,25 +88,18 @@ impl<'a, T> Window<'a, T> {
         self.streams
     }
 
-    /// Of the buffer of `len` elements at `ptr`, those of the elements `own` of the space.
-    ///
-    /// # Safety
-    ///
-    /// For `'a` the buffer is initialised memory, and nothing else accesses the elements that are made of `own`.
-    pub(crate) unsafe fn beside(ptr: *mut T, len: usize, beside: Beside, own: Range<usize>) -> Window<'a, T> {
-        Window { part: Part::Beside(Rows { ptr, len, beside, own, memory: PhantomData }), streams: false }
+    /// All of them, and the number of the first.
+    pub fn all(self) -> (&'a mut [T], usize) {
+        (self.elements, self.first)
     }
 
     /// As many elements from this one on.
     ///
     /// # Panics
-    /// Where they are not all within the window; generated code asks for no others.
+    /// Where they are not all there; generated code asks for no others.
     #[inline(always)]
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
-        match &mut self.part {
-            Part::Run(elements, start) => &mut elements[first - *start..][..len],
-            Part::Beside(rows) => rows.run(first, len),
-        }
+        &mut self.elements[first - self.first..][..len]
     }
 
     /// One element.
@@ -80,23 +108,26 @@ impl<'a, T> Window<'a, T> {
     /// As `run`.
     #[inline(always)]
     pub fn at(&mut self, i: usize) -> &mut T {
-        &mut self.run(i, 1)[0]
-    }
-
-    /// All elements, where they are neighbours, and the number of the first.
-    ///
-    /// # Panics
-    /// Where they are not.
-    pub fn neighbours(self) -> (&'a mut [T], usize) {
-        match self.part {
-            Part::Run(elements, first) => (elements, first),
-            Part::Beside(_) => unreachable!("who asks knows the reach of the buffer"),
-        }
+        &mut self.elements[i - self.first]
     }
 }
 
-impl<T> Rows<'_, T> {
-    fn run(&mut self, first: usize, len: usize) -> &mut [T] {
+impl<'a, T> Rows<'a, T> {
+    /// Of the buffer of `len` elements at `ptr`, those of the elements `own` of the space.
+    ///
+    /// # Safety
+    ///
+    /// For `'a` the buffer is initialised memory, and nothing else accesses the elements that are made of `own`.
+    pub(crate) unsafe fn new(ptr: *mut T, len: usize, beside: Beside, own: Range<usize>) -> Rows<'a, T> {
+        Rows { ptr, len, beside, own, memory: PhantomData }
+    }
+
+    /// As many elements from this one on, which are of one run.
+    ///
+    /// # Panics
+    /// Where they are not all there; generated code asks for no others.
+    #[inline(always)]
+    pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         let Beside { each, inner } = self.beside;
         let (run, column) = (first / inner, first % inner);
         let element = run / each * inner + column;
@@ -107,6 +138,15 @@ impl<T> Rows<'_, T> {
         // `element..element + len` of the space, which are these items' own. The borrow of `self` keeps a second slice
         // from being made.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(first), len) }
+    }
+
+    /// One element.
+    ///
+    /// # Panics
+    /// As `run`.
+    #[inline(always)]
+    pub fn at(&mut self, i: usize) -> &mut T {
+        &mut self.run(i, 1)[0]
     }
 }
 
@@ -119,7 +159,7 @@ mod tests {
         let mut elements: Vec<usize> = (0..24).collect();
         let beside = Beside { each: 3, inner: 4 };
         // SAFETY: nothing else accesses the elements while the window is used.
-        let mut window = unsafe { Window::beside(elements.as_mut_ptr(), 24, beside, own) };
+        let mut window = unsafe { Rows::new(elements.as_mut_ptr(), 24, beside, own) };
         let mut has = |first, len| {
             let run =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| window.run(first, len).to_vec()));

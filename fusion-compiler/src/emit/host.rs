@@ -296,7 +296,7 @@ impl<'s> Host<'s> {
                 // For modules without a prelude.
                 use ::core::hint::{black_box, select_unpredictable};
                 use ::core::prelude::rust_2024::*;
-                use #runtime::__private::{CpuArgs, Instructions, Lines, Window, doubles, fold_lanes, tiles};
+                use #runtime::__private::{CpuArgs, Instructions, Lines, Rows, Run, doubles, fold_lanes, tiles};
                 #functions
             }
         }

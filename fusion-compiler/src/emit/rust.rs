@@ -24,8 +24,8 @@ use ahead::Asks;
 use in_place::Floats;
 use lanes::{Stream, held_element};
 
-/// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Lines`, `Window`,
-/// `doubles`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
+/// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Lines`, `Rows`,
+/// `Run`, `doubles`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel) -> CpuText {
     let (said, floats, asks) = (Said::new(kernel), RefCell::default(), Asks::of(kernel));
     let emitter = Emitter { kernel, said, floats, asks, light: Cell::new(None) };
@@ -72,7 +72,8 @@ impl Emitter<'_> {
             match buffer.access {
                 Access::Read => out.line(format_args!("let {name} = args.read::<{dtype}>({i});")),
                 Access::Write | Access::ReadWrite => {
-                    out.line(format_args!("let mut {name} = args.write::<{dtype}>({i});"));
+                    let part = if buffer.beside { "rows" } else { "neighbours" };
+                    out.line(format_args!("let mut {name} = args.write::<{dtype}>({i}).{part}();"));
                 }
             }
         }

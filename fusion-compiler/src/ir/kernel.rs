@@ -67,6 +67,8 @@ pub struct Buffer {
     pub access: Access,
     /// Of what is bound as a uniform, how many elements: one, or `FEW` at most.
     pub uniform: Option<u32>,
+    /// Whether rows lie side by side in it, so that what is written of it for neighbours does not: `Reach::Beside`.
+    pub beside: bool,
 }
 
 /// A number that is the same for all threads, set at launch.

@@ -161,7 +161,8 @@ impl<'w> Body<'w> {
         let may = access == Access::Read && dtype.is_uniform() && self.uniform_buffers_left > 0;
         let uniform = most.filter(|_| may);
         self.uniform_buffers_left -= usize::from(uniform.is_some());
-        self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access, uniform });
+        let beside = matches!(reach, Reach::Beside { .. });
+        self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access, uniform, beside });
         self.buffers.push(BufferArg { slot, access, dtype, reach, uniform: uniform.is_some() });
         BufferId(self.buffers.len() as u16 - 1)
     }

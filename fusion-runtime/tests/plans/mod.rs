@@ -100,7 +100,7 @@ pub(crate) static RELU: Plan = Plan {
 #[inline(always)]
 fn relu_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     let (b0, b1, b2) = (args.read::<f32>(0), args.read::<f32>(1), args.read::<f32>(2));
-    let (b3, s3) = args.write::<f32>(3).neighbours();
+    let (b3, s3) = args.write::<f32>(3).neighbours().all();
     let u0 = args.index(0);
     let (first, end) = args.range();
     for v0 in first..end {
@@ -164,7 +164,7 @@ pub(crate) static AXPY: Plan = Plan {
 fn axpy_body(ops: impl Instructions, args: &mut CpuArgs<'_>) {
     let alpha = args.f32(0);
     let x = args.read::<f32>(1);
-    let (y, start) = args.write::<f32>(0).neighbours();
+    let (y, start) = args.write::<f32>(0).neighbours().all();
     let x = &x[start..][..y.len()];
     for j in 0..y.len() {
         y[j] = ops.mul_add(alpha, x[j], y[j]);
@@ -254,8 +254,8 @@ const DOUBLE: Launch<Code> = Launch {
 #[inline(always)]
 fn double_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     let bias = args.read::<f32>(0);
-    let (temp, start) = args.write::<f32>(1).neighbours();
-    let (out, _) = args.write::<f32>(2).neighbours();
+    let (temp, start) = args.write::<f32>(1).neighbours().all();
+    let (out, _) = args.write::<f32>(2).neighbours().all();
     for j in 0..temp.len() {
         temp[j] = bias[start + j] * 2.0;
         out[j] = temp[j];
@@ -284,7 +284,7 @@ const ADD: Launch<Code> = Launch {
 #[inline(always)]
 fn add_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
     let (x, bias) = (args.read::<f32>(0), args.read::<f32>(1));
-    let (z, s) = args.write::<f32>(2).neighbours();
+    let (z, s) = args.write::<f32>(2).neighbours().all();
     let d = args.index(0);
     let (first, end) = args.range();
     let per_row = d.div_ceil(8);

@@ -356,7 +356,8 @@ impl Emitter<'_> {
                     Some(match buffer.access {
                         Access::Read => (name.into(), format!("{name}: &[{dtype}]")),
                         Access::Write | Access::ReadWrite => {
-                            (format!("&mut {name}"), format!("{name}: &mut Window<'_, {dtype}>"))
+                            let part = if buffer.beside { "Rows" } else { "Run" };
+                            (format!("&mut {name}"), format!("{name}: &mut {part}<'_, {dtype}>"))
                         }
                     })
                 }
@@ -423,10 +424,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether it is an array of a buffer that the kernel does not read.
+    /// Whether it is an array of a buffer that the kernel does not read, and in which rows do not lie side by side.
     fn is_only_written(&self, stream: &Stream) -> bool {
         match stream.memory {
-            Place::Buffer(buffer) => stream.stride == 1 && self.kernel.buffer(buffer).access == Access::Write,
+            Place::Buffer(id) => {
+                let buffer = self.kernel.buffer(id);
+                stream.stride == 1 && buffer.access == Access::Write && !buffer.beside
+            }
             Place::Shared(_) => false,
         }
     }

@@ -32,7 +32,13 @@ const OUT: BufferId = BufferId(1);
 
 /// A kernel with every kind of statement: a loop with a condition inside, and a vector loop.
 fn sample() -> Kernel {
-    let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access, uniform: None };
+    let buffer = |name: &str, access| Buffer {
+        name: name.into(),
+        dtype: DType::F32,
+        access,
+        uniform: None,
+        beside: false,
+    };
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };

@@ -18,7 +18,13 @@ const OTHER: Value = Value(16);
 const MEMORY: SharedId = SharedId(0);
 
 fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
-    let buffer = |name: &str, access| Buffer { name: name.into(), dtype: DType::F32, access, uniform: None };
+    let buffer = |name: &str, access| Buffer {
+        name: name.into(),
+        dtype: DType::F32,
+        access,
+        uniform: None,
+        beside: false,
+    };
     Kernel {
         name: String::from("sample"),
         buffers: vec![buffer("a", Access::Read), buffer("out", Access::Write)],
