@@ -22,7 +22,7 @@ mod lanes;
 
 use ahead::Asks;
 use in_place::Floats;
-use lanes::{Stream, held_element};
+use lanes::{LANE, Stream, held_element};
 
 /// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Lines`, `Rows`,
 /// `Run`, `doubles`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
@@ -238,7 +238,7 @@ impl Emitter<'_> {
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
             Expr::Splat(arg) => self.said.operand(*arg),
-            Expr::LaneIndex => "lane".into(),
+            Expr::LaneIndex => LANE.into(),
             Expr::LoadShared(id, index) => held_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
             Expr::Load(at) => self.loaded(at, &self.element(at)),
@@ -268,6 +268,10 @@ impl Emitter<'_> {
     fn cast(&self, arg: Value, to: DType) -> String {
         let x = self.said.operand(arg);
         match (self.kernel.ty(arg).dtype, to) {
+            // LLVM counts in 64 bits what is cut to 32 after an addition: eight instructions for a vector of these, where one does.
+            (DType::Index, DType::I32 | DType::U32) if x == LANE => {
+                format!("(first as {0}).wrapping_add((j) as {0})", scalar(to))
+            }
             (DType::Bool, DType::F32 | DType::F64) => format!("{x} as u8 as {}", scalar(to)),
             (_, DType::Bool) => unreachable!("nothing is converted to a truth value"),
             (_, to) => format!("{x} as {}", scalar(to)),

@@ -7,6 +7,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Emitter;
+use super::lanes::LANE;
 use crate::emit::Writer;
 use crate::ir::kernel::{Expr, Stmt, Value};
 use crate::ir::ops::Op;
@@ -73,7 +74,7 @@ fn of_copy(text: &str, own: &FxHashSet<Value>, copy: usize) -> String {
         let number = name.strip_prefix('v').and_then(|number| number.parse().ok());
         if name == "j" {
             all += &format!(" + {}", VECTOR_LANES * copy);
-        } else if name == "lane" || number.is_some_and(|number| own.contains(&Value(number))) {
+        } else if name == LANE || number.is_some_and(|number| own.contains(&Value(number))) {
             all += &format!("_{copy}");
         }
         let gap = after.find(is_word).unwrap_or(after.len());
@@ -90,8 +91,9 @@ mod tests {
     #[test]
     fn copies_have_names_and_lanes_of_their_own() {
         let own = FxHashSet::from_iter([Value(1), Value(12)]);
-        let text = "let v1: f32 = p0[j] * v2 + x.v12.mul_add(k3, lane as f32) - v123 + _v1;";
-        let copy = "let v1_2: f32 = p0[j + 32] * v2 + x.v12_2.mul_add(k3, lane_2 as f32) - v123 + _v1;";
+        let text =
+            "let v1: f32 = p0[j] * v2 + x.v12.mul_add(k3, (first + (j) as u32) as f32) - v123 + b[lane];";
+        let copy = "let v1_2: f32 = p0[j + 32] * v2 + x.v12_2.mul_add(k3, (first + (j + 32) as u32) as f32) - v123 + b[lane_2];";
         assert_eq!(of_copy(text, &own, 2), copy);
     }
 }

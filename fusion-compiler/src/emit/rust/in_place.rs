@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::lanes::LANE;
 use super::{Emitter, literal};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, Stmt, Value};
@@ -54,6 +55,10 @@ impl Emitter<'_> {
         }
         if let Some(other) = self.other_name(value, expr) {
             self.said.insert(value, self.said.operand(other));
+            return true;
+        }
+        if *expr == Expr::LaneIndex {
+            self.said.insert(value, LANE.into());
             return true;
         }
         nested.contains(&value)

@@ -31,6 +31,9 @@ const STREAMED_APART_MAX: usize = 16;
 /// What processors have ways of their own for.
 pub(super) const OPS: &str = "ops";
 
+/// The number of a lane: that of the first of its call, `first`, and of itself from there, `j`.
+pub(super) const LANE: &str = "lane";
+
 /// Lanes whose memory is asked for at a time, some way ahead: more at once than a processor waits for would hold it up.
 const FETCH_LANES: usize = 256;
 
@@ -155,7 +158,7 @@ impl Emitter<'_> {
         let rest = if pays { "whole" } else { "0" };
         inside.block(format_args!("for j in {rest}..count {{"), |out| {
             if counts {
-                out.line("let lane = first + j;");
+                out.line(format_args!("let {LANE} = first + j;"));
             }
             self.sequence(out, lanes, |out, stmt| self.lane_stmt(out, stmt, &streams));
             for combine in &combines {
@@ -199,9 +202,12 @@ impl Emitter<'_> {
             for (i, stream) in streams.iter().enumerate() {
                 out.line(format_args!("let p{i} = {}p{i}[at..][..{together}];", self.borrow(stream)));
             }
+            if counts {
+                out.line("let first = first + at;");
+            }
             out.block(format_args!("for j in 0..{VECTOR_LANES} {{"), |out| {
                 for copy in (0..COPIES).filter(|_| counts) {
-                    out.line(format_args!("let lane_{copy} = first + at + j + {};", VECTOR_LANES * copy));
+                    out.line(format_args!("let {LANE}_{copy} = first + j + {};", VECTOR_LANES * copy));
                 }
                 self.side_by_side(out, lanes, own, |out, stmt| self.lane_stmt(out, stmt, streams));
             });
