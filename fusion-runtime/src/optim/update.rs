@@ -69,6 +69,11 @@ updates! {
     // 1 − βᵗ, of the logarithm of β.
     fn bias(t, log_beta) { -expm1(t * log_beta) }
     fn mean_of(mean, x, fresh) { fma(x - mean, fresh, mean) }
+    // The mean of what has a sign, `x`, and that of its squares. The sign of the gradient is no operation of its own here.
+    fn means_of(m, v, p, g, fresh1, fresh2, sign, l2) {
+        let g = fma(sign * l2, p, g);
+        (fma(fma(sign, g, -m), fresh1, m), mean_of(v, g * g, fresh2))
+    }
     fn decayed(p, lr, decay) { fma(-lr * decay, p, p) }
     // What a centred mean of squares is larger than the square of the mean; rounding does not make it less.
     fn spread(v, a) { max(v - a * a, 0.0) }
@@ -85,15 +90,11 @@ updates! {
         fma(-lr / bias(t, log_beta1), m / size, decayed(p, lr, decay))
     }
     fn adam_of(p, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay) {
-        let g = toward(p, g, sign, l2);
-        let m = mean_of(m, g, fresh1);
-        let v = mean_of(v, g * g, fresh2);
+        let (m, v) = means_of(m, v, p, g, fresh1, fresh2, sign, l2);
         (moved(p, m, v, t, lr, log_beta1, log_beta2, eps, decay), m, v)
     }
     fn amsgrad_of(p, m, v, w, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay) {
-        let g = toward(p, g, sign, l2);
-        let m = mean_of(m, g, fresh1);
-        let v = mean_of(v, g * g, fresh2);
+        let (m, v) = means_of(m, v, p, g, fresh1, fresh2, sign, l2);
         let w = max(w, v);
         (moved(p, m, w, t, lr, log_beta1, log_beta2, eps, decay), m, v, w)
     }
