@@ -1,33 +1,41 @@
 //! What `fuse!` costs before rustc sees its output: the time to expand each function of the files that are named, and the
-//! length of what it becomes.
+//! length of what it becomes, for the default features and with PTX.
 //!
 //! `benches/compile_time.py` runs this on a hundred functions; a line of JSON for each.
 
 use std::time::Instant;
 
 use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::ir::plan::Target;
 use proc_macro2::{Ident, Span, TokenStream};
 
 /// The least of so many runs: what else the machine does only adds to it.
 const RUNS: usize = 5;
+
+/// Of the default features.
+const DEFAULT: [Target; 2] = [Target::Wgsl, Target::Cpu];
 
 fn main() {
     for path in std::env::args().skip(1).filter(|arg| !arg.starts_with("--")) {
         let text = std::fs::read_to_string(&path).expect("the file can be read");
         let tokens: TokenStream = text.parse().expect("the file is tokens");
         let name = name(tokens.clone());
-        let times: Vec<f64> = (0..RUNS).map(|_| expand(&tokens)).collect();
-        let best = times.iter().copied().fold(f64::INFINITY, f64::min);
-        let bytes = fusion_compiler::expand(&runtime(), tokens).tokens.to_string().len();
-        println!(r#"{{"name": "{name}", "ms": {best:.3}, "first_ms": {:.3}, "bytes": {bytes}}}"#, times[0]);
+        let of = |targets: &[Target]| {
+            let times = (0..RUNS).map(|_| expand(&tokens, targets));
+            let ms = times.fold(f64::INFINITY, f64::min);
+            let text = fusion_compiler::expand(&runtime(), tokens.clone(), targets).tokens.to_string();
+            format!(r#"{{"ms": {ms:.3}, "bytes": {}}}"#, text.len())
+        };
+        let (default, ptx) = (of(&DEFAULT), of(&Target::ALL));
+        println!(r#"{{"name": "{name}", "default": {default}, "ptx": {ptx}}}"#);
     }
 }
 
 /// Milliseconds.
-fn expand(tokens: &TokenStream) -> f64 {
+fn expand(tokens: &TokenStream, targets: &[Target]) -> f64 {
     let (runtime, tokens) = (runtime(), tokens.clone());
     let start = Instant::now();
-    let expansion = fusion_compiler::expand(&runtime, tokens);
+    let expansion = fusion_compiler::expand(&runtime, tokens, targets);
     let time = start.elapsed();
     drop(expansion);
     time.as_secs_f64() * 1e3

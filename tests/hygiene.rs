@@ -243,6 +243,7 @@ mod names {
     }
 
     #[test]
+    #[cfg(feature = "wgsl")]
     fn kernels_have_names_that_wgsl_takes() {
         let texts =
             [shadows::WGSL, r#type::WGSL, writes::WGSL, unicode::WGSL, __x::WGSL, keywords_of_kernels::WGSL];

@@ -280,7 +280,7 @@ fn pictures_are_well_formed_and_readable() {
 fn dumps_hold_the_report() {
     let source = "pub fn shifted(x: f32[N, D], b: f32[D]) -> f32[N, D] { x + b }";
     let runtime = Ident::new("fusion", Span::call_site());
-    let dumps = fusion_compiler::expand(&runtime, source.parse().expect("tokens")).dumps();
+    let dumps = fusion_compiler::expand(&runtime, source.parse().expect("tokens"), &Target::ALL).dumps();
     let file =
         |name: &str| &dumps.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1;
     assert!(file("shifted.graph").contains("shifted"));

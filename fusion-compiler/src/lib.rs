@@ -71,11 +71,12 @@ impl Expansion {
     }
 }
 
-/// Everything that `fuse!` does. `runtime` is a name of the runtime's crate where the output goes.
+/// Everything that `fuse!` does, for these targets. `runtime` is a name of the runtime's crate where the output goes.
 #[cfg(feature = "syntax")]
-pub fn expand(runtime: &Ident, tokens: TokenStream) -> Expansion {
-    let made_of = |graph: &Graph, targets: &[Target], spans: &[Span]| {
-        let plan = compile(graph.clone(), targets, &|span| location(spans, span));
+pub fn expand(runtime: &Ident, tokens: TokenStream, built: &[Target]) -> Expansion {
+    let made_of = |graph: &Graph, asked: &[Target], spans: &[Span]| {
+        let targets = among(graph, asked, built);
+        let plan = compile(graph.clone(), &targets, &|span| location(spans, span));
         (graph.clone(), plan)
     };
     let mut made = Vec::new();
@@ -99,6 +100,14 @@ pub fn expand(runtime: &Ident, tokens: TokenStream) -> Expansion {
         Err(failure) => emit::host::failure(runtime, &failure, is_expression),
     };
     Expansion { tokens, made }
+}
+
+/// Of the targets that a function asks for those that are built for, if one of them can hold it; else all that it asks for.
+#[cfg(feature = "syntax")]
+fn among(graph: &Graph, asked: &[Target], built: &[Target]) -> Vec<Target> {
+    let both: Vec<Target> = asked.iter().filter(|target| built.contains(target)).copied().collect();
+    let holds = |target: &Target| target::lacks(graph, *target).is_none();
+    if both.iter().any(holds) { both } else { asked.to_vec() }
 }
 
 /// Line and column of a token, both from 1.

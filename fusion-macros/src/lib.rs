@@ -4,8 +4,18 @@ use std::path::PathBuf;
 use std::{env, fs, io};
 
 use fusion_compiler::Expansion;
+use fusion_compiler::ir::plan::Target;
 use proc_macro::{Span, TokenStream};
 use proc_macro2::TokenTree;
+
+/// What kernels are made for: texts that the runtime has no device for would be most of what rustc reads.
+const TARGETS: &[Target] = &[
+    #[cfg(feature = "ptx")]
+    Target::Ptx,
+    #[cfg(feature = "wgsl")]
+    Target::Wgsl,
+    Target::Cpu,
+];
 
 /// What `fuse!` hands over to: first `$crate`, so that the output finds the runtime under any name, then what the user
 /// wrote.
@@ -22,7 +32,7 @@ pub fn fuse_for(tokens: TokenStream) -> TokenStream {
     let Some(TokenTree::Ident(runtime)) = tokens.next() else {
         unreachable!("`fuse!` begins with its crate")
     };
-    let expansion = fusion_compiler::expand(&runtime, tokens.collect());
+    let expansion = fusion_compiler::expand(&runtime, tokens.collect(), TARGETS);
     let written = dump(&expansion, (first, last));
     let mut tokens = TokenStream::from(expansion.tokens);
     if let Err(error) = written {

@@ -1,4 +1,4 @@
-//! How many kernels a step is, of any size and on any target.
+//! How many kernels a step is, of any size and on any target that kernels are made for.
 
 use fusion_compiler::ir::plan::{Limits, Program, Target};
 use fusion_compiler::target::limits;
@@ -7,15 +7,18 @@ use half::{bf16, f16};
 use super::update;
 use crate::kernel::{Code, Plan};
 
-/// Devices of all targets, the second of what WebGPU promises, the third of what nearly all of its devices have.
-fn devices() -> [(Target, Limits); 4] {
-    let webgpu = limits(Target::Wgsl);
+/// Devices of all targets; of WGSL those of what WebGPU promises, and of what nearly all have.
+fn devices() -> Vec<(Target, Limits)> {
     [
+        #[cfg(feature = "ptx")]
         (Target::Ptx, limits(Target::Ptx)),
-        (Target::Wgsl, webgpu),
-        (Target::Wgsl, Limits { buffers: 10, ..webgpu }),
+        #[cfg(feature = "wgsl")]
+        (Target::Wgsl, limits(Target::Wgsl)),
+        #[cfg(feature = "wgsl")]
+        (Target::Wgsl, Limits { buffers: 10, ..limits(Target::Wgsl) }),
         (Target::Cpu, limits(Target::Cpu)),
     ]
+    .to_vec()
 }
 
 fn program<'p>(plan: &'p Plan, (target, limits): &(Target, Limits)) -> &'p Program<Code> {

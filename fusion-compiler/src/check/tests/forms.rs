@@ -8,6 +8,7 @@ use super::super::{ElementType, ParamType, Source, front_end};
 use super::{check, graphs, text};
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
+use crate::ir::plan::Target;
 
 #[test]
 fn operands_meet_by_name() {
@@ -490,10 +491,30 @@ fn long_sums_compile() {
     let source = format!("pub fn f(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] {{ {} }}", terms.join(" + "));
     assert_eq!(graphs(&source).unwrap()[0].nodes.len(), 3 + 1667 + 4999);
     let runtime = Ident::new("fusion", Span::call_site());
-    let text = crate::expand(&runtime, source.parse().unwrap()).tokens.to_string();
+    let text = crate::expand(&runtime, source.parse().unwrap(), &Target::ALL).tokens.to_string();
     assert!(text.contains("pub fn f"), "{}", &text[..200]);
     let lets: String = (1..5000).map(|i| format!("let x{i} = x{} + a;", i - 1)).collect();
     let source = format!("pub fn f(a: f32[N]) -> f32[N] {{ let x0 = a; {lets} x4999 }}");
-    let text = crate::expand(&runtime, source.parse().unwrap()).tokens.to_string();
+    let text = crate::expand(&runtime, source.parse().unwrap(), &Target::ALL).tokens.to_string();
     assert!(text.contains("pub fn f"), "{}", &text[..200]);
+}
+
+/// The kernels of a function are those that its build is for, or that it asks for, if it could not run otherwise.
+#[test]
+fn kernels_are_of_targets_that_are_built_for() {
+    let made = |source: &str, built: &[Target]| {
+        let runtime = Ident::new("fusion", Span::call_site());
+        let dumps = crate::expand(&runtime, source.parse().unwrap(), built).dumps();
+        ["ptx", "wgsl", "rs"].map(|end| dumps.iter().any(|(name, _)| name.ends_with(&format!(".{end}"))))
+    };
+    let any = "pub fn f(x: f32[N]) -> f32[N] { x + 1.0 }";
+    assert_eq!(made(any, &Target::ALL), [true, true, true]);
+    assert_eq!(made(any, &[Target::Wgsl, Target::Cpu]), [false, true, true]);
+    assert_eq!(made(any, &[Target::Cpu]), [false, false, true]);
+    let some = format!("#[fuse(targets(ptx, wgsl))] {any}");
+    assert_eq!(made(&some, &[Target::Wgsl, Target::Cpu]), [false, true, false]);
+    assert_eq!(made(&some, &[Target::Cpu]), [true, true, false]);
+    // WGSL has no f64.
+    let wide = some.replace("f32", "f64");
+    assert_eq!(made(&wide, &[Target::Wgsl, Target::Cpu]), [true, false, false]);
 }

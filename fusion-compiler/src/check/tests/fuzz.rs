@@ -5,6 +5,7 @@ use std::str::FromStr;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
 use super::super::{Source, front_end};
+use crate::ir::plan::Target;
 use crate::ir::verify;
 
 /// Sources that use every part of the language, to take apart.
@@ -111,7 +112,7 @@ fn no_tokens_make_it_panic() {
             assert_eq!(verify::graph(&graph), Ok(()), "{tokens}\n{graph}");
             assert!(!graph.outputs.is_empty(), "{tokens}\n{graph}");
         }
-        crate::expand(&Ident::new("fusion", Span::call_site()), tokens);
+        crate::expand(&Ident::new("fusion", Span::call_site()), tokens, &Target::ALL);
     }
     // Had every mutation been refused, nothing above would have been checked.
     assert!(accepted > 100, "{accepted} accepted");
