@@ -12,7 +12,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use memory::Sum;
+use memory::{Sum, holds_apart};
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
@@ -148,6 +148,10 @@ struct Emitter<'k> {
     addresses: Vec<Register>,
     /// Addresses of elements that are known here, each once.
     known: Vec<(BufferId, Value, Registers)>,
+    /// Bytes that are known here of so many elements of a size.
+    offsets: Vec<(Register, usize, Register)>,
+    /// Whether addresses are made as such kernels want them (`holds_apart`).
+    holds_apart: bool,
     /// Whole numbers that are known.
     constants: FxHashMap<Value, u64>,
     /// Positions as sums (`add_up`).
@@ -170,6 +174,8 @@ impl<'k> Emitter<'k> {
             registers,
             addresses: vec![],
             known: vec![],
+            offsets: vec![],
+            holds_apart: holds_apart(kernel),
             constants: FxHashMap::default(),
             sums: FxHashMap::default(),
             loops: 0,
@@ -243,10 +249,11 @@ impl<'k> Emitter<'k> {
     }
 
     fn body(&mut self, body: &[Stmt]) {
-        let known = self.known.len();
+        let (known, offsets) = (self.known.len(), self.offsets.len());
         body.iter().for_each(|stmt| self.stmt(stmt));
         // A body may not run.
         self.known.truncate(known);
+        self.offsets.truncate(offsets);
     }
 
     fn stmt(&mut self, stmt: &Stmt) {

@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{Bank, Emitter, Register, Registers, lanes, shared_name, suffix};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, Expr, IndexWidth, Lanes, SharedId, Type, Value};
+use crate::ir::kernel::{At, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Stmt, Type, Value};
 use crate::ir::ops::Op;
 
 /// A position as a sum of others.
@@ -39,6 +39,26 @@ impl Sum {
         terms.sort_by_key(|term| term.depth);
         (terms.first()?.depth < terms.last()?.depth).then_some(terms)
     }
+}
+
+/// Whether a kernel holds rows that are no vectors. Of its loops, which read scales element by element, ptxas writes out four turns
+/// where addresses are two instructions, for which there are too few registers: on sm_100 some are spilt.
+pub(super) fn holds_apart(kernel: &Kernel) -> bool {
+    fn is_apart(stmt: &Stmt) -> bool {
+        match stmt {
+            Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, _) => !at.aligned,
+            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                body.iter().any(is_apart)
+            }
+            Stmt::Let(..)
+            | Stmt::Team(_)
+            | Stmt::StoreShared(..)
+            | Stmt::StoreBlock(..)
+            | Stmt::Barrier(_) => false,
+        }
+    }
+    let holds = kernel.shared.iter().any(|shared| shared.len == SharedLen::AtLaunch);
+    holds && kernel.body.iter().any(is_apart)
 }
 
 impl Emitter<'_> {
@@ -122,18 +142,38 @@ impl Emitter<'_> {
         let base = self.addresses[usize::from(at.buffer.0)];
         let terms = self.apart(at.index);
         let indices = self.registers[at.index.0 as usize].clone();
-        let mad = if self.kernel.index == IndexWidth::Bits64 { "mad.lo.u64" } else { "mad.wide.u32" };
-        let mut beyond = |base: Register, index: Register| {
-            let address = self.register(Bank::Bits64);
-            self.line(format_args!("{mad} {address}, {index}, {size}, {base};"));
-            address
-        };
         let addresses: Registers = match terms {
-            Some(terms) => smallvec![terms.into_iter().fold(base, beyond)],
-            None => indices.into_iter().map(|index| beyond(base, index)).collect(),
+            Some(terms) => {
+                smallvec![terms.into_iter().fold(base, |base, index| self.beyond(base, index, size))]
+            }
+            None => indices.into_iter().map(|index| self.beyond(base, index, size)).collect(),
         };
         self.known.push((at.buffer, at.index, addresses.clone()));
         addresses
+    }
+
+    /// So many elements of this size after an address.
+    fn beyond(&mut self, base: Register, index: Register, size: usize) -> Register {
+        let address = self.register(Bank::Bits64);
+        let whole = match self.kernel.index {
+            IndexWidth::Bits64 => Some("mad.lo.u64"),
+            IndexWidth::Bits32 => self.holds_apart.then_some("mad.wide.u32"),
+        };
+        if let Some(whole) = whole {
+            self.line(format_args!("{whole} {address}, {index}, {size}, {base};"));
+            return address;
+        }
+        // What is said as one instruction, ptxas takes apart: it shifts the index, which all addresses then share, and adds both halves to
+        // each of them. What is said as two becomes one, `IMAD.WIDE`.
+        let known = self.offsets.iter().find(|(known, of, _)| (*known, *of) == (index, size));
+        let offset = known.map(|(_, _, offset)| *offset).unwrap_or_else(|| {
+            let offset = self.register(Bank::Bits64);
+            self.line(format_args!("mul.wide.u32 {offset}, {index}, {size};"));
+            self.offsets.push((index, size, offset));
+            offset
+        });
+        self.line(format_args!("add.u64 {address}, {base}, {offset};"));
+        address
     }
 
     /// The type of an element in memory; of a narrow one the register is wider, and gets zeros.

@@ -119,8 +119,8 @@ const MUTATIONS: [Mutation; 39] = [
     mutation("a sum rounded to zero", gate, &[Put(0, "add.rn.f32", "add.rz.f32")], WrongResult),
     mutation("a conversion rounded to zero", half_gate, &[Put(0, "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32")], WrongResult),
 
-    mutation("an address of the turn before", gate, &[Hoist(1, "mad.wide.u32", "$loop0:")], WrongResult),
-    mutation("a register that nothing sets", gate, &[Drop(1, "mad.wide.u32")], By(Uninitialized)),
+    mutation("an address of the turn before", gate, &[Hoist(0, "mul.wide.u32", "$loop0:")], WrongResult),
+    mutation("a register that nothing sets", gate, &[Drop(1, "add.u64")], By(Uninitialized)),
 
     mutation("a stride of threads instead of elements", gate, &[Put(2, "mul.lo.u32", "max.u32")], By(Race)),
     mutation("rows as far apart as columns", transposed, &[Put(0, "mul.lo.u32 %r42, %r41, %r3;", "mul.lo.u32 %r42, %r41, %r2;")], By(OutOfBounds)),
