@@ -19,6 +19,11 @@ use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
 pub use subgroups::by_subgroups;
 
+/// Warps of a team up to which each thread combines by itself what all have …
+const ALONE_WARPS_MAX: u32 = 8;
+/// … if that takes so many operations for two of them at most.
+const ALONE_OPS_MAX: usize = 2;
+
 /// Rewrites a kernel into what the dialect has.
 pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
@@ -125,12 +130,13 @@ impl Legalizer<'_> {
         self.renamed.extend(fold.out.iter().copied().zip(made));
     }
 
-    /// In each warp by shuffles; then, if there are several, the same with what their first threads have.
+    /// In each warp by shuffles; then, if there are several, the same with what their first threads have: by each thread alone, in
+    /// the same order, where that is as few instructions, as it does not wait for one shuffle after another.
     fn by_shuffles(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         if self.team <= WARP {
             return self.fold_warp(fold, fold.over.clone(), self.team / self.beside, out);
         }
-        let of_warp = self.fold_warp(fold, fold.over.clone(), WARP, out);
+        let of_warp = self.fold_down(fold, fold.over.clone(), WARP, out);
         let warps = self.team / WARP;
         let memory = self.shared_memory(fold, warps);
         let mut b = self.builder(out);
@@ -143,6 +149,12 @@ impl Legalizer<'_> {
         let body =
             memory.iter().zip(&of_warp).map(|(&id, &value)| Stmt::StoreShared(id, warp, value)).collect();
         b.body.extend([Stmt::If { cond: first, body }, Stmt::Barrier(Among::Block)]);
+        if let [id] = memory[..]
+            && fold.body.len() <= ALONE_OPS_MAX
+            && warps <= ALONE_WARPS_MAX
+        {
+            return vec![self.fold_alone(fold, id, warps, out)];
+        }
         let last = b.index(i64::from(warps) - 1);
         let place = b.apply(Op::And, &[lane, last]);
         let parts = memory
@@ -155,9 +167,41 @@ impl Legalizer<'_> {
         self.fold_warp(fold, parts, warps, out)
     }
 
+    /// What is in shared memory combined, as `fold_warp` does it.
+    fn fold_alone(&mut self, fold: &Fold, id: SharedId, count: u32, out: &mut Vec<Stmt>) -> Value {
+        let mut b = self.builder(out);
+        let (one, lanes) = (b.ty(fold.over[0]), count.min(4) as u8);
+        let mut values: Vec<Value> = Vec::new();
+        for first in (0..count).step_by(lanes.into()) {
+            let place = b.index(first.into());
+            let together = b.bind(Type { lanes: Lanes::Const(lanes), ..one }, Expr::LoadShared(id, place));
+            values.extend((0..lanes).map(|lane| b.bind(one, Expr::Lane(together, lane))));
+        }
+        // Whoever writes there next waits for those who still read.
+        b.body.push(Stmt::Barrier(Among::Block));
+        while values.len() > 1 {
+            let (left, right) = values.split_at(values.len() / 2);
+            let pairs = left.iter().zip(right);
+            values = pairs.flat_map(|(&left, &right)| self.call(fold, &[left], &[right], out)).collect();
+        }
+        values[0]
+    }
+
     /// The values of the first `threads` of a warp combined, for all of its threads, or those of as many next to each other
     /// for these.
     fn fold_warp(
+        &mut self,
+        fold: &Fold,
+        values: Vec<Value>,
+        threads: u32,
+        out: &mut Vec<Stmt>,
+    ) -> Vec<Value> {
+        let values = self.fold_down(fold, values, threads, out);
+        self.shuffle(&values, Shuffle::First, out)
+    }
+
+    /// The same for the first of these threads alone.
+    fn fold_down(
         &mut self,
         fold: &Fold,
         mut values: Vec<Value>,
@@ -170,7 +214,7 @@ impl Legalizer<'_> {
             values = self.call(fold, &values, &others, out);
             distance /= 2;
         }
-        self.shuffle(&values, Shuffle::First, out)
+        values
     }
 
     fn shuffle(&mut self, values: &[Value], from: Shuffle, out: &mut Vec<Stmt>) -> Vec<Value> {

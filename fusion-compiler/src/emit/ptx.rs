@@ -61,8 +61,8 @@ pub fn ptx(kernel: &Kernel) -> String {
         }
         for (i, shared) in kernel.shared.iter().enumerate() {
             let SharedLen::Fixed(len) = shared.len else { continue };
-            let (size, bytes) = (shared.dtype.size(), shared.dtype.size() * len as usize);
-            out.line(format_args!(".shared .align {size} .b8 {}[{bytes}];", shared_name(SharedId(i as u16))));
+            let bytes = shared.dtype.size() * len as usize;
+            out.line(format_args!(".shared .align 16 .b8 {}[{bytes}];", shared_name(SharedId(i as u16))));
         }
         out.text.push_str(&emitter.out.text);
     });

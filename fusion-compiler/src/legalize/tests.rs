@@ -105,20 +105,52 @@ fn rows_that_share_a_warp_combine_apart() {
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![], 1));
 }
 
+/// Of few warps by each thread, in the order of shuffles.
 #[test]
 fn warps_of_a_block_combine_through_shared_memory() {
-    for (team, last) in [(64, vec![1]), (256, vec![4, 2, 1]), (1024, vec![16, 8, 4, 2, 1])] {
+    for (team, last, loads, pairs) in [
+        (64, vec![], 1, vec![(0, 1)]),
+        (128, vec![], 1, vec![(0, 2), (1, 3)]),
+        (256, vec![], 2, vec![(0, 4), (1, 5), (2, 6), (3, 7)]),
+        (512, vec![8, 4, 2, 1], 1, vec![]),
+        (1024, vec![16, 8, 4, 2, 1], 1, vec![]),
+    ] {
         let kernel = legal(teams(team, Op::Add, (1, 1)), Dialect::Ptx);
         assert_eq!(distances(&kernel), [vec![16, 8, 4, 2, 1], last].concat());
         assert_eq!(kernel.shared, [Shared { dtype: DType::F32, len: SharedLen::Fixed(team / 32) }]);
-        assert_eq!((count(&kernel, "barrier"), count(&kernel, "from the first")), (2, 2));
-        assert_eq!((count(&kernel, "store shared"), count(&kernel, "load shared")), (1, 1));
+        assert_eq!(
+            (count(&kernel, "barrier"), count(&kernel, "from the first")),
+            (2, usize::from(team > 256))
+        );
+        assert_eq!((count(&kernel, "store shared"), count(&kernel, "load shared")), (1, loads));
+        assert_eq!(pairs_of_lanes(&kernel), pairs);
         // A block is a team.
         assert_eq!(
             (count(&kernel, "grid id"), count(&kernel, "= block id"), count(&kernel, "= blocks")),
             (0, 1, 1)
         );
     }
+}
+
+/// Which lanes of vectors are combined, each by its number among all of them.
+fn pairs_of_lanes(kernel: &Kernel) -> Vec<(usize, usize)> {
+    fn inner(body: &[Stmt], lanes: &mut Vec<Value>, pairs: &mut Vec<(usize, usize)>) {
+        for stmt in body {
+            let place = |value: &Value| lanes.iter().position(|lane| lane == value);
+            if let Stmt::Let(value, Expr::Lane(..)) = stmt {
+                lanes.push(*value);
+            } else if let Stmt::Let(_, Expr::Apply(_, args)) = stmt
+                && let [left, right] = &args[..]
+            {
+                pairs.extend(place(left).zip(place(right)));
+            } else if let Stmt::Loop { body, .. } | Stmt::If { body, .. } = stmt {
+                inner(body, lanes, pairs);
+            }
+        }
+    }
+    let (mut lanes, mut pairs) = (vec![], vec![]);
+    inner(&kernel.body, &mut lanes, &mut pairs);
+    pairs
 }
 
 /// Where the loops end whose ends are known, and how far each goes at a time.
