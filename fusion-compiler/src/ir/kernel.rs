@@ -169,6 +169,8 @@ pub const FOLD_ROUNDS: usize = 128;
 
 /// Bytes of a line of a processor's caches.
 pub const CACHE_LINE: usize = 64;
+/// Bytes of the shortest rows of which loops of the CPU ask for the next: shorter ones are read ahead of by processors themselves.
+pub const NEXT_ROW_MIN: usize = 8 << 10;
 
 /// Lanes of a vector loop that are stored around the caches in straight code, line by line: enough that the loop pays.
 pub const STREAM_LANES: usize = 64;

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use super::Emitter;
-use super::lanes::{Place, Stream, VectorLoop, operations};
+use super::lanes::{Place, Stream, VectorLoop, known, operations};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Kernel, Lanes, Stmt, Value};
+use crate::ir::kernel::{At, BufferId, Expr, Fold, Kernel, Lanes, NEXT_ROW_MIN, Stmt, Value};
 
 /// What the loops of a kernel ask for.
 pub(super) struct Asks {
@@ -26,14 +26,8 @@ pub(super) struct Asks {
 /// What a loop asks for beside one of its runs.
 pub(super) struct Asked {
     run: usize,
-    /// Elements from there to what the next item reads; otherwise what comes a little later is asked for.
+    /// Elements of the run from there to what the next item reads; otherwise what comes a little later is asked for.
     next: Option<String>,
-}
-
-impl Asked {
-    pub(super) fn is_next(&self) -> bool {
-        self.next.is_some()
-    }
 }
 
 impl Asks {
@@ -56,20 +50,27 @@ impl Asks {
 /// which are gone through three times with few, took up to a fifth longer so.
 const BUSY_MIN: usize = 8;
 
+/// Operations that a lane's part of a row takes, where it pays to ask beside them: not where memory is written, nor where integers are
+/// combined, as of `argmax`, which comparisons do as fast as memory gives them: rows of 1000 took a tenth longer.
+fn computed(kernel: &Kernel, body: &[Stmt], folds: &[Fold]) -> usize {
+    let writes = body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
+    let is_int = |fold: &Fold| fold.out.iter().all(|&out| kernel.ty(out).dtype.is_int());
+    if writes || folds.iter().all(is_int) { 0 } else { operations(body, folds) }
+}
+
 /// Of the runs that an item goes through more than once, those of the loop that computes most and only reads, but for the first: its
 /// buffer and where it starts.
 fn read_again(kernel: &Kernel, item: &[Stmt]) -> Vec<(BufferId, Value)> {
     let mut runs: BTreeMap<(BufferId, u32, Value), Vec<(usize, Value)>> = BTreeMap::new();
     for stmt in item {
         let Stmt::Vector { len, body, folds } = stmt else { continue };
-        let writes = body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
-        let computed = if writes { 0 } else { operations(body, folds) };
-        let mut known = FxHashSet::default();
+        let computed = computed(kernel, body, folds);
+        let mut seen = FxHashSet::default();
         for stmt in body {
             let Stmt::Let(value, Expr::Load(at)) = stmt else { continue };
             let is_run = kernel.ty(*value).lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE;
             let &At { buffer, index, stride, .. } = at;
-            if is_run && is_of_item(item, index) && known.insert((buffer, index, stride)) {
+            if is_run && is_of_item(item, index) && seen.insert((buffer, index, stride)) {
                 runs.entry((buffer, stride, *len)).or_default().push((computed, index));
             }
         }
@@ -104,11 +105,11 @@ impl Emitter<'_> {
             if self.kernel.buffer(buffer).access == Access::Write {
                 return None;
             }
-            let next = self.asks.next.contains(&(buffer, stream.index));
+            let bytes = stream.stride as usize * self.element_bytes(stream);
+            let is_short = known(len).is_some_and(|len| len * bytes < NEXT_ROW_MIN);
+            let next = self.asks.next.contains(&(buffer, stream.index)) && !is_short;
             let first = self.asks.ahead.borrow_mut().insert(buffer);
-            let next = next.then(|| {
-                if stream.stride == 1 { len.to_owned() } else { format!("{} * {len}", stream.stride) }
-            });
+            let next = next.then(|| len.to_owned());
             (first || next.is_some()).then_some(Asked { run: i, next })
         };
         run.streams.iter().enumerate().filter_map(asked).collect()

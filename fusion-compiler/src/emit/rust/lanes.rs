@@ -242,7 +242,7 @@ impl Emitter<'_> {
     }
 
     /// Bytes of an element of a run.
-    fn element_bytes(&self, stream: &Stream) -> usize {
+    pub(super) fn element_bytes(&self, stream: &Stream) -> usize {
         let dtype = match stream.memory {
             Place::Buffer(buffer) => self.kernel.buffer(buffer).dtype,
             Place::Shared(id) => self.kernel.shared[usize::from(id.0)].dtype,
@@ -276,8 +276,7 @@ impl Emitter<'_> {
         let strip = if asked.is_empty() {
             len.into()
         } else {
-            let which = if asked.iter().any(Asked::is_next) { "any" } else { "are_ahead" };
-            format!("if fetches.{which}() {{ {FETCH_LANES} }} else {{ {len} }}")
+            format!("if fetches.are_ahead() {{ {FETCH_LANES} }} else {{ {len} }}")
         };
         out.line(format_args!("let strip = {strip};"));
         let ranges: Vec<String> = streamed.iter().map(|i| format!("tiles(p{i})")).collect();

@@ -11,7 +11,7 @@
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
-use fusion_compiler::ir::kernel::CACHE_LINE;
+use fusion_compiler::ir::kernel::{CACHE_LINE, NEXT_ROW_MIN};
 
 use super::stream;
 use crate::kernel::CpuBuffer;
@@ -25,10 +25,6 @@ const NEXT_BYTES_MIN: usize = 1 << 20;
 /// How far ahead of a run memory is asked for, in bytes.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 2048;
-
-/// Bytes of the shortest rows of which the next is asked for: shorter ones are read ahead of by processors themselves.
-#[cfg(target_arch = "x86_64")]
-const ROW_MIN: usize = 8 << 10;
 
 /// Bytes of the longest rows of which the next finds room in the nearest cache, beside this one.
 #[cfg(target_arch = "x86_64")]
@@ -61,12 +57,6 @@ impl Fetches {
         self.ahead
     }
 
-    /// The same of a loop that asks for the next row, too.
-    #[inline(always)]
-    pub fn any(self) -> bool {
-        self.ahead || self.next
-    }
-
     /// Asks for as many bytes as a run has, some way beyond it. They may be any: nothing is read.
     #[inline(always)]
     pub fn ahead<T>(self, run: &[T]) {
@@ -86,7 +76,7 @@ impl Fetches {
         {
             use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1};
             let row = row.wrapping_mul(size_of::<T>());
-            if self.next && row >= ROW_MIN {
+            if self.next && row >= NEXT_ROW_MIN {
                 if row <= NEAR_MAX {
                     prefetch::<_MM_HINT_T0, T>(run, row);
                 } else {
