@@ -19,7 +19,9 @@ use ir::dim::DimExpr;
 use ir::graph::SpanId;
 use ir::graph::{Fusing, Graph, Math};
 use ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
-use ir::plan::{BufferArg, Code, Condition, Lack, Launch, List, Plan, Program, Target, Text, Variant, Ways};
+use ir::plan::{
+    BufferArg, Code, Condition, Lack, Launch, List, Plan, Program, Reach, Target, Text, Variant, Ways,
+};
 use larger::{Class, Made};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Ident, Span, TokenStream};
@@ -327,6 +329,8 @@ fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<
     debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
     let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
+    let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Reach::Beside { .. }));
+    debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.beside)), "{kernel}");
     let prologue = has_prologue(&kernel);
     // Known with the code: a dialect may ask for one more.
     let uniforms = List::default();

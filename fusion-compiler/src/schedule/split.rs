@@ -531,9 +531,10 @@ fn launch(
             first.unwrap_or_else(|| unreachable!("the last way has no conditions")).clone()
         }
     };
-    for (operand, buffer) in work.operands.iter().zip(&mut made.buffers) {
+    let buffers = made.buffers.iter_mut().zip(&mut made.kernel.buffers);
+    for (operand, (arg, buffer)) in work.operands.iter().zip(buffers) {
         if is_line(stage, cut, operand) && (facts.rebased || operand.access != Access::Read) {
-            buffer.reach = Reach::Linear(cut.whole());
+            (arg.reach, buffer.beside) = (Reach::Linear(cut.whole()), false);
         }
     }
     made.when.clear();
