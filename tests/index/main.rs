@@ -3,6 +3,7 @@
 
 #[path = "../devices/mod.rs"]
 mod devices;
+mod lanes;
 mod parts;
 
 use devices::on_devices;
