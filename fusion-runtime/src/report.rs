@@ -50,8 +50,8 @@ impl Report {
         Report(report::Report::new(plan))
     }
 
-    /// Kernels of the fused function, on the first of its targets: others may have more where they can bind fewer buffers,
-    /// which `Display` tells. Long rows take some of them in parts: `launches` counts these.
+    /// Kernels of the fused function, on the first of its targets that features are on for, of CUDA, wgpu and the CPU: others may have
+    /// more where they can bind fewer buffers, which `Display` tells. Long rows take some of them in parts: `launches` counts these.
     pub fn kernels(&self) -> usize {
         self.0.kernels()
     }
