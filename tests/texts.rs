@@ -265,8 +265,7 @@ fn accesses(text: &str) -> [usize; 4] {
 /// No schedule shifts positions so far, but the operation takes them.
 #[test]
 fn positions_are_shifted_by_32_bits() {
-    let out =
-        Buffer { name: "out".into(), dtype: DType::F32, access: Access::Write, uniform: None, beside: false };
+    let out = Buffer::new("out", DType::F32, Access::Write);
     for index in [IndexWidth::Bits32, IndexWidth::Bits64] {
         let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
         let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
@@ -301,13 +300,7 @@ fn operations_of_constants_are_valid() {
         let product = b.apply(Op::Mul, &[large, large]);
         b.body.push(Stmt::Store(At::new(BufferId(0), at), product));
     }
-    let buffers = vec![Buffer {
-        name: "out".into(),
-        dtype: DType::F32,
-        access: Access::Write,
-        uniform: None,
-        beside: false,
-    }];
+    let buffers = vec![Buffer::new("out", DType::F32, Access::Write)];
     let (name, index) = ("products".into(), IndexWidth::Bits32);
     let kernel = alone((name, buffers, index), (types, uniforms, body));
     tools::validate(&[wgsl(&kernel)]);
@@ -333,13 +326,7 @@ fn carried_values_change_places() {
     body.extend(
         [zero, one].into_iter().zip(outs).map(|(at, out)| Stmt::Store(At::new(BufferId(0), at), out)),
     );
-    let buffers = vec![Buffer {
-        name: "out".into(),
-        dtype: DType::F32,
-        access: Access::Write,
-        uniform: None,
-        beside: false,
-    }];
+    let buffers = vec![Buffer::new("out", DType::F32, Access::Write)];
     let (name, index) = ("swapped".into(), IndexWidth::Bits32);
     let kernel = alone((name, buffers, index), (types, uniforms, body));
     let text = ptx(&kernel);

@@ -71,6 +71,13 @@ pub struct Buffer {
     pub beside: bool,
 }
 
+impl Buffer {
+    /// One in storage, whose rows do not lie side by side.
+    pub fn new(name: &str, dtype: DType, access: Access) -> Buffer {
+        Buffer { name: name.into(), dtype, access, uniform: None, beside: false }
+    }
+}
+
 /// A number that is the same for all threads, set at launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uniform {

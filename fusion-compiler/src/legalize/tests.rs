@@ -45,13 +45,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
 }
 
 fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
-    let buffer = |name: &str, access| Buffer {
-        name: name.into(),
-        dtype: DType::F32,
-        access,
-        uniform: None,
-        beside: false,
-    };
+    let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (name, index, shared) = ("sample".into(), IndexWidth::Bits32, vec![]);
     Kernel { name, buffers, uniforms, types, body, index, team, beside: 1, cluster: false, shared }

@@ -29,13 +29,7 @@ fn kernel(make: impl FnOnce(&mut Writer)) -> Kernel {
     assert_eq!(made, START);
     writer.top = top;
     make(&mut writer);
-    let buffer = |name: &str, access| Buffer {
-        name: name.into(),
-        dtype: DType::F32,
-        access,
-        uniform: None,
-        beside: false,
-    };
+    let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (name, index) = ("sample".into(), IndexWidth::Bits32);
     let Writer { types, uniforms, top: body } = writer;

@@ -162,7 +162,7 @@ impl<'w> Body<'w> {
         let uniform = most.filter(|_| may);
         self.uniform_buffers_left -= usize::from(uniform.is_some());
         let beside = matches!(reach, Reach::Beside { .. });
-        self.kernel.buffers.push(Buffer { name: operand.name.clone(), dtype, access, uniform, beside });
+        self.kernel.buffers.push(Buffer { uniform, beside, ..Buffer::new(&operand.name, dtype, access) });
         self.buffers.push(BufferArg { slot, access, dtype, reach, uniform: uniform.is_some() });
         BufferId(self.buffers.len() as u16 - 1)
     }

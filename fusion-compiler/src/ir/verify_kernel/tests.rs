@@ -32,13 +32,7 @@ const OUT: BufferId = BufferId(1);
 
 /// A kernel with every kind of statement: a loop with a condition inside, and a vector loop.
 fn sample() -> Kernel {
-    let buffer = |name: &str, access| Buffer {
-        name: name.into(),
-        dtype: DType::F32,
-        access,
-        uniform: None,
-        beside: false,
-    };
+    let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (mut types, mut uniforms, mut top) = (Vec::new(), Vec::new(), Vec::new());
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut top };

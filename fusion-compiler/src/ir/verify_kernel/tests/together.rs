@@ -18,13 +18,7 @@ const OTHER: Value = Value(16);
 const MEMORY: SharedId = SharedId(0);
 
 fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
-    let buffer = |name: &str, access| Buffer {
-        name: name.into(),
-        dtype: DType::F32,
-        access,
-        uniform: None,
-        beside: false,
-    };
+    let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     Kernel {
         name: String::from("sample"),
         buffers: vec![buffer("a", Access::Read), buffer("out", Access::Write)],

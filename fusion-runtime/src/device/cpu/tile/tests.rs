@@ -69,13 +69,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
     let value = make(&mut writer, n);
     let zero = writer.top().index(0);
     writer.body.push(Stmt::Store(At::new(BufferId(1), zero), value));
-    let buffer = |name: &str, access| Buffer {
-        name: name.into(),
-        dtype: DType::F32,
-        access,
-        uniform: None,
-        beside: false,
-    };
+    let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let Writer { types, uniforms, body } = writer;
     let kernel = Kernel {
         name: "sample".into(),
