@@ -159,6 +159,7 @@ fn more_inputs_than_a_kernel_binds() {
 }
 
 /// Nor more than sixteen where a device has them.
+#[cfg(feature = "wgsl")]
 #[test]
 fn no_kernel_of_webgpu_binds_more_than_eight_buffers() {
     let counts_of = |kernels: Vec<fusion::KernelText>, space: &str| -> Vec<usize> {
