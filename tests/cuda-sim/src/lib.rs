@@ -39,12 +39,31 @@
 //! that some thread of that block has to learn of every access of others before it ends. Both are told whatever the order in
 //! which blocks run here.
 //!
+//! # mbarriers
+//!
+//! An mbarrier is 8 bytes of shared memory that nothing but its own instructions touches from `init` to `inval`. Who uses it
+//! has to know that it was initialised: as of all that is written, or, of the block or of another, from having waited at the
+//! barrier of the cluster where the one that did it arrived, relaxed or not, after `fence.mbarrier_init`.
+//!
+//! A phase is complete when as many threads have arrived as it is for, and as many bytes of `st.async` have come as are
+//! expected; more of either is a fault, and so is what counts for a phase that the thread does not know to have begun: it
+//! may as well count for the one before. What `st.async` writes is for nobody to touch, to read it or to write it again,
+//! who does not know that its phase is complete. That is known from `try_wait`, of stores from other blocks from one of
+//! the cluster (`.cluster`) alone, and as all else from those who know it. An arrival, which releases, orders what was done
+//! before with those that have waited. Some thread of the block has to have seen the phase complete before the block ends.
+//!
+//! `try_wait` says no when a thread asks for the first time for a phase that is not complete, as hardware may, and waits the
+//! second time, so that what does not ask again goes wrong. A thread that asks two mbarriers in turn waits for the first.
+//!
+//! Only mbarriers of the block's own shared memory are waited and arrived at, without a state, and only `st.async` counts
+//! bytes.
+//!
 //! # What is undefined
 //!
 //! A register that nothing wrote, what is loaded of shared or local memory that nothing wrote, what a shuffle takes from a
 //! lane that takes no part or has nothing, and what is computed of these; of a choice, what it chooses. It is a fault where
 //! it decides an address, a way, what other lanes get of it but by a shuffle, or what is stored in global memory. In shared
-//! and local memory a store of it leaves nothing. An atomic on what nothing wrote is a fault at once.
+//! and local memory a store of it leaves nothing. An atomic on what nothing wrote is a fault at once, and an `st.async` of it.
 //!
 //! Structs are copied with their padding: of what is loaded as one, some of which was written, the rest may be stored in
 //! global memory too, as long as it was only moved. It is [`memory::POISON`] there.
@@ -70,6 +89,7 @@
 //! - Blocks whose numbers are 2^23 - 2 apart are one to the detector of races.
 //! - Blocks run in order on few cores, and warps in turns: a race that does not show in memory is still found, but a result
 //!   that depends on the order is only what this order gives.
+//! - A store by `st.async` counts at once, and never for a later phase than that in which it was made.
 //! - A copy by `cp.async` lands at the wait, never before, and has read its source where it began.
 //! - Threads that come to one barrier with `bar.sync` and `bar.red`, with a number and without one, and a `bar.arrive` that
 //!   nobody waits for.

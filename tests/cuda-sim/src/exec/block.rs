@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::cluster::{Others, Visit};
 use super::grid::{Grid, position};
+use super::mbarrier::{self, Mbarriers};
 use super::order::{Order, Party};
 use super::race::Shadow;
 use super::regs::{LANES, Raw, lanes};
@@ -64,6 +65,7 @@ pub(super) struct BlockMemory {
     /// Who of other blocks of the cluster was here, by rank and thread, and whether all of its own have exited.
     pub(super) visits: Vec<Option<Visit>>,
     pub(super) has_ended: bool,
+    pub(super) mbarriers: Mbarriers,
 }
 
 impl BlockMemory {
@@ -166,6 +168,7 @@ impl Block {
             told: Clock::default(),
             visits: Vec::new(),
             has_ended: false,
+            mbarriers: Mbarriers::default(),
         };
         Block { warps: warps.collect(), mem, threads }
     }
@@ -179,6 +182,7 @@ impl Block {
     pub(super) fn turn(&mut self, grid: &Grid<'_>, others: &mut Others<'_>) -> Result<bool, Fault> {
         let mut ran = false;
         for warp in &mut self.warps {
+            mbarrier::wake(&self.mem, warp);
             if warp.next().is_some() {
                 ran = true;
                 let ended = step::run(grid, (&mut self.mem, others), warp);
@@ -207,6 +211,7 @@ impl Block {
         self.mem.arrivals.iter_mut().for_each(Vec::clear);
         self.mem.visits.clear();
         self.mem.has_ended = false;
+        self.mem.mbarriers.clear();
     }
 
     /// All have exited, or somebody waits for what does not come; the barrier of the cluster aside.
@@ -216,6 +221,15 @@ impl Block {
                 let lane = warp.parked.trailing_zeros() as usize;
                 let what = "it waits for lanes that its mask names and that do not come".into();
                 let trouble = Trouble { kind: FaultKind::Mask, what, lane };
+                return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
+            }
+        }
+        for warp in &self.warps {
+            let waiting = warp.at_mbarrier();
+            if waiting != 0 {
+                let lane = waiting.trailing_zeros() as usize;
+                let what = mbarrier::stuck(&self.mem, warp, lane);
+                let trouble = Trouble { kind: FaultKind::Barrier, what, lane };
                 return Err(fault(grid, self.mem.at, warp.first, warp.pcs[lane], trouble));
             }
         }

@@ -9,6 +9,30 @@ use std::sync::Arc;
 
 use super::race::Stamp;
 
+/// Keys from here on are no blocks.
+const COUNTED: u64 = 1 << 62;
+
+/// What is counted of an mbarrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// How often it was initialised.
+    Inits,
+    /// How many phases were complete: seen from the block, and from the cluster, of which what others stored is known.
+    Done,
+    DoneWide,
+}
+
+/// What is counted of the mbarrier at an address of a block's shared memory: a key of clocks, as blocks are.
+#[derive(Clone, Copy)]
+pub(super) struct Series(u64);
+
+impl Series {
+    pub(super) fn new(what: Counted, block: u64, address: u64) -> Series {
+        debug_assert!(block < 1 << 23 && address < 1 << 32, "{block} {address}");
+        Series(COUNTED | (what as u64) << 60 | block << 32 | address)
+    }
+}
+
 /// What is known to be before.
 #[derive(Clone, Default)]
 pub(super) struct Clock(Option<Arc<Tree>>);
@@ -137,7 +161,7 @@ impl Tree {
 
     fn blocks(&self) -> u64 {
         match self {
-            Tree::Block { .. } => 1,
+            Tree::Block { block, .. } => u64::from(*block < COUNTED),
             Tree::Fork { blocks, .. } => *blocks,
         }
     }
@@ -227,6 +251,16 @@ impl Clock {
     /// One that knows of a block only.
     pub(super) fn of(block: u64, times: Times) -> Clock {
         Clock(Some(Arc::new(Tree::Block { block, times })))
+    }
+
+    /// One that knows of so many of what is counted.
+    pub(super) fn count(series: Series, count: i32) -> Clock {
+        Clock::of(series.0, Times::One { all: count, thread: 0, time: count })
+    }
+
+    /// How many of what is counted it knows of.
+    pub(super) fn counts(&self, series: Series) -> i32 {
+        self.times(series.0).map_or(0, |times| times.of(0))
     }
 
     /// What it knows of a block.

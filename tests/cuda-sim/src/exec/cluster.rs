@@ -75,6 +75,15 @@ impl Cluster {
         Cluster((0..grid.cluster.iter().product()).map(|_| Block::new(grid)).collect())
     }
 
+    pub(super) fn blocks(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The memory of a block.
+    pub(super) fn memory(&self, rank: usize) -> &BlockMemory {
+        &self.0[rank].mem
+    }
+
     pub(super) fn counters(&self) -> Counters {
         self.0.iter().fold(Counters::default(), |mut all, block| {
             all.add(block.mem.counters);
@@ -94,7 +103,7 @@ impl Cluster {
                 let (before, rest) = self.0.split_at_mut(rank);
                 let Some((block, after)) = rest.split_first_mut() else { break };
                 goes_on |= block.turn(grid, &mut Others { before, after })?;
-                if self.0.len() > 1 {
+                if self.0.len() > 1 || !self.0[rank].mem.mbarriers.is_empty() {
                     self.check_end(grid, rank)?;
                 }
             }
@@ -111,6 +120,8 @@ impl Cluster {
             return Ok(());
         }
         block.mem.has_ended = true;
+        self.check_landed(grid, rank)?;
+        let block = &self.0[rank];
         let (known, ended, threads) = (block.mem.known_to_any(), block.mem.at, block.mem.threads as usize);
         let late = |visit: &Option<Visit>| visit.is_some_and(|visit| !known.covers(visit.stamp));
         let Some(visitor) = block.mem.visits.iter().position(late) else { return Ok(()) };
@@ -139,7 +150,7 @@ impl Cluster {
                 warp.met = std::mem::take(&mut warp.arrived);
                 let waited = warp.at_cluster() & !warp.gathered;
                 warp.waiting &= !waited;
-                if warp.waiting == 0 {
+                if warp.waiting & !warp.at_mbarrier() == 0 {
                     warp.missed = 0;
                 }
                 lanes(waited).for_each(|lane| warp.pcs[lane] += 1);
@@ -243,8 +254,11 @@ fn arrive(who: &mut Who<'_, '_>, warp: &mut Warp, exec: u32, releases: bool) -> 
     let told = if releases {
         who.mem.arrive(Party { first: warp.first, lanes: exec, meeting: warp.meeting })
     } else {
-        // That the block has begun, and nothing that it did.
-        Clock::of(who.stamp.block(), Times::One { all: 0, thread: warp.first, time: 0 })
+        // That the block has begun, and nothing that it did but before fences for just that.
+        let mut told = Clock::of(who.stamp.block(), Times::One { all: 0, thread: warp.first, time: 0 });
+        let fenced = lanes(exec).filter_map(|lane| who.mem.mbarriers.fenced(warp.first + lane as u32));
+        fenced.for_each(|fenced| told.join(fenced, who.mem.threads));
+        told
     };
     who.mem.arrived.join(&told, who.mem.threads);
     Ok(())

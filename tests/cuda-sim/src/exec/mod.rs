@@ -15,8 +15,10 @@ mod copy;
 mod float;
 mod grid;
 mod half;
+mod incoming;
 mod int;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod order;
 mod race;
@@ -103,11 +105,11 @@ pub enum FaultKind {
     /// no part. An atomic on shared memory that nothing wrote.
     Uninitialized,
     /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no
-    /// excuse.
+    /// excuse. An mbarrier that the thread does not know to have been initialised.
     Race,
     /// Memory that the launch writes and reads by `ld.global.nc`, in whatever order; a variable of `.const` written.
     Constant,
-    /// A barrier that not all threads reach, or that more reach than it is for.
+    /// A barrier that not all threads reach, or that more reach than it is for; an mbarrier used as it may not be.
     Barrier,
     /// A `.sync` instruction whose mask names a lane that does not come.
     Mask,

@@ -11,7 +11,7 @@ use super::race::Touch;
 use super::regs::{LANES, Raw, lanes};
 use super::unset::ones;
 use super::warp::Warp;
-use super::{FaultKind, Step, Trouble, trouble};
+use super::{FaultKind, Step, Trouble, incoming, mbarrier, trouble};
 use crate::ptx::ir::{Reg, Var, Wide};
 
 /// Bits of an address that are of a place within a block.
@@ -60,7 +60,7 @@ impl Who<'_, '_> {
     }
 
     /// A block's shared memory in words.
-    fn name_of(&self, home: Home) -> String {
+    pub(super) fn name_of(&self, home: Home) -> String {
         name(home.map(|_| self.memory(home).at))
     }
 }
@@ -88,17 +88,8 @@ pub(super) fn cluster_spot(
     var: Option<Var>,
     touch: Touch,
 ) -> Result<*mut u8, Box<Trouble>> {
-    let (lane, blocks) = (spot.lane, who.others.blocks());
-    if let (Some(rank), place) = split(spot.address)
-        && rank >= blocks as u64
-    {
-        return trouble(FaultKind::OutOfBounds, lane, || {
-            format!(
-                "{place:#x} of shared memory of block {rank} of a cluster of {blocks}, which are from 0 on"
-            )
-        });
-    }
-    let (home, address) = who.home_of(spot.address);
+    let lane = spot.lane;
+    let (home, address) = home_in(who, lane, spot.address)?;
     let spot = Spot { address, ..spot };
     if let Some(rank) = home {
         check_lives(who, rank, lane)?;
@@ -114,8 +105,23 @@ pub(super) fn cluster_spot(
     Ok(at)
 }
 
+/// Where a lane's address of the cluster's shared memory leads, of a block that there has to be.
+pub(super) fn home_in(who: &Who<'_, '_>, lane: usize, address: u64) -> Result<(Home, u64), Box<Trouble>> {
+    let blocks = who.others.blocks();
+    if let (Some(rank), place) = split(address)
+        && rank >= blocks as u64
+    {
+        return trouble(FaultKind::OutOfBounds, lane, || {
+            format!(
+                "{place:#x} of shared memory of block {rank} of a cluster of {blocks}, which are from 0 on"
+            )
+        });
+    }
+    Ok(who.home_of(address))
+}
+
 /// That another block has begun, as the thread knows, and has not ended.
-fn check_lives(who: &Who<'_, '_>, rank: usize, lane: usize) -> Step {
+pub(super) fn check_lives(who: &Who<'_, '_>, rank: usize, lane: usize) -> Step {
     let (mem, clock) = (who.memory(Some(rank)), who.now(lane).clock);
     let at = mem.at;
     if mem.has_ended {
@@ -133,8 +139,9 @@ fn check_lives(who: &Who<'_, '_>, rank: usize, lane: usize) -> Step {
     })
 }
 
+/// Where a lane's bytes in a block's shared memory are, after all checks but whether the block lives.
 #[inline(always)]
-fn spot_in(
+pub(super) fn spot_in(
     who: &mut Who<'_, '_>,
     home: Home,
     spot: Spot,
@@ -144,6 +151,10 @@ fn spot_in(
     aligned(spot)?;
     let len = who.mem.shared_len;
     inside(who, spot, (var, len), || who.name_of(home))?;
+    if !who.memory(home).mbarriers.is_empty() {
+        mbarrier::check_touch(who, home, spot)?;
+        incoming::check_touch(who, home, spot, touch)?;
+    }
     if matches!(touch, Touch::Atomic(_)) && who.mem.atomic_reads && !is_written(who, home, spot) {
         trouble(FaultKind::Uninitialized, lane, || {
             format!("nothing has written all of the {bytes} bytes at {address:#x} of {}", who.name_of(home))

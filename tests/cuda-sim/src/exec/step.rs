@@ -9,7 +9,9 @@ use super::race::Stamp;
 use super::regs::{LANES, Raw, lanes};
 use super::unset;
 use super::warp::{Group, Warp};
-use super::{FaultKind, Step, Trouble, alu, atomic, cluster, copy, shared, special, sync, trouble};
+use super::{
+    FaultKind, Step, Trouble, alu, atomic, cluster, copy, incoming, mbarrier, shared, special, sync, trouble,
+};
 use crate::ptx::Kernel;
 use crate::ptx::ir::{Bar, Inst, Op, Reg, Together};
 
@@ -217,6 +219,11 @@ fn other(
         Op::CopyAsync { to, from, bytes, fill } => copy::begin(who, warp, exec, (*to, *from), *bytes, *fill)?,
         Op::CopyCommit => warp.copies.commit(exec),
         Op::CopyWait(most) => copy::wait(who, warp, exec, *most)?,
+        Op::StoreAsync(store) => incoming::store(who, warp, exec, store)?,
+        Op::Mbarrier { addr, what } => {
+            return mbarrier::mbarrier(who, warp, (active, exec), pc, (*addr, *what));
+        }
+        Op::FenceInit => mbarrier::fence(who, exec),
         Op::Fence { wide, acquires, releases } => order::fence(who, exec, *wide, (*acquires, *releases)),
         Op::Branch { target } => return Ok(branch(warp, active, exec, pc, *target)),
         Op::BranchTable { index, targets } => return branch_table(warp, (active, exec), pc, *index, targets),

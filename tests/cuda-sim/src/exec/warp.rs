@@ -6,6 +6,7 @@
 
 use super::cluster;
 use super::copy::Copies;
+use super::mbarrier::{self, Tries};
 use super::regs::{LANES, Raw, Regs, lanes};
 use crate::ptx::ir::{Code, Constant, Wide};
 
@@ -18,7 +19,7 @@ pub(super) struct Warp {
     pub(super) live: u32,
     /// Which wait for other lanes of their mask.
     pub(super) parked: u32,
-    /// Which wait at a barrier of the block or of the cluster, and at which.
+    /// Which wait at a barrier of the block or of the cluster, or at an mbarrier, and at which.
     pub(super) waiting: u32,
     pub(super) barrier: [u8; LANES],
     /// Which have arrived at the barrier of the cluster, at which some have not; which have where all have, and do not know
@@ -38,6 +39,7 @@ pub(super) struct Warp {
     /// When all its lanes last met.
     pub(super) meeting: u64,
     pub(super) copies: Copies,
+    pub(super) tries: Tries,
     /// How many turns were long: in odd ones others than those furthest back go first.
     pub(super) turn: u32,
 }
@@ -63,7 +65,7 @@ impl Warp {
             }
             regs.masks[reg as usize] = if value == 0 { 0 } else { u32::MAX };
         }
-        let copies = Copies::default();
+        let (copies, tries) = (Copies::default(), Tries::default());
         Warp {
             regs,
             pcs: [0; LANES],
@@ -81,6 +83,7 @@ impl Warp {
             first,
             meeting: 0,
             copies,
+            tries,
             turn: 0,
         }
     }
@@ -99,6 +102,7 @@ impl Warp {
         (self.arrived, self.met, self.gathered) = (0, 0, 0);
         (self.passed, self.missed, self.skipped) = (0, 0, None);
         self.copies.clear();
+        self.tries.clear();
         self.turn = 0;
     }
 
@@ -144,7 +148,16 @@ impl Warp {
 
     /// The lanes that wait at the barrier of the cluster.
     pub(super) fn at_cluster(&self) -> u32 {
-        let is_there = |&lane: &usize| self.barrier[lane] == cluster::BARRIER;
+        self.waiting_at(cluster::BARRIER)
+    }
+
+    /// The same at an mbarrier.
+    pub(super) fn at_mbarrier(&self) -> u32 {
+        self.waiting_at(mbarrier::MBARRIER)
+    }
+
+    fn waiting_at(&self, barrier: u8) -> u32 {
+        let is_there = |&lane: &usize| self.barrier[lane] == barrier;
         lanes(self.waiting).filter(is_there).fold(0, |all, lane| all | 1 << lane)
     }
 
@@ -157,7 +170,7 @@ impl Warp {
     pub(super) fn exit(&mut self, exec: u32) {
         self.live &= !exec;
         self.parked = 0;
-        if self.waiting != 0 {
+        if self.waiting & !self.at_mbarrier() != 0 {
             self.missed |= exec;
         }
     }

@@ -109,12 +109,13 @@ pub(super) fn find(
     for (number, &(from, to)) in blocks.iter().enumerate() {
         let Some(state) = &mut entering[number] else { continue };
         for at in from..to {
-            if let Some((space, addr)) = address(&mut insts[at].op)
-                && let Some((base, _)) = addr.base
-                && let Of(var) = state[base as usize]
-                && vars[var as usize].space.is_reached_by(space)
-            {
-                addr.var = Some(var);
+            for (space, addr) in addresses(&mut insts[at].op).into_iter().flatten() {
+                if let Some((base, _)) = addr.base
+                    && let Of(var) = state[base as usize]
+                    && vars[var as usize].space.is_reached_by(space)
+                {
+                    addr.var = Some(var);
+                }
             }
             step(state, &insts[at], (reads, &writes[at], vars), &mut shuffled);
         }
@@ -136,13 +137,17 @@ fn join(to: &mut Option<State>, from: &State) -> bool {
     changed
 }
 
-/// The address that an instruction accesses, and in which space. What a copy reads is global.
-fn address(op: &mut Op) -> Option<(Space, &mut Addr)> {
+/// The addresses that an instruction accesses, and in which space. What a copy reads is global.
+fn addresses(op: &mut Op) -> [Option<(Space, &mut Addr)>; 2] {
     match op {
-        Op::Load(access) | Op::Store(access) => Some((access.space, &mut access.addr)),
-        Op::Atom(atom) => Some((atom.space, &mut atom.addr)),
-        Op::CopyAsync { to, .. } => Some((Space::Shared, to)),
-        Op::Together { what: Together::LdMatrix { addr, .. }, .. } => Some((Space::Shared, addr)),
+        Op::Load(access) | Op::Store(access) => [Some((access.space, &mut access.addr)), None],
+        Op::Atom(atom) => [Some((atom.space, &mut atom.addr)), None],
+        Op::StoreAsync(store) => {
+            [&mut store.to, &mut store.mbarrier].map(|addr| Some((Space::Cluster, addr)))
+        }
+        Op::CopyAsync { to: addr, .. }
+        | Op::Mbarrier { addr, .. }
+        | Op::Together { what: Together::LdMatrix { addr, .. }, .. } => [Some((Space::Shared, addr)), None],
         Op::Nop
         | Op::Alu(_)
         | Op::Special { .. }
@@ -153,6 +158,7 @@ fn address(op: &mut Op) -> Option<(Space, &mut Addr)> {
         | Op::CopyCommit
         | Op::CopyWait(_)
         | Op::Fence { .. }
+        | Op::FenceInit
         | Op::Branch { .. }
         | Op::BranchTable { .. }
         | Op::Exit
@@ -160,7 +166,7 @@ fn address(op: &mut Op) -> Option<(Space, &mut Addr)> {
         | Op::Together { .. }
         | Op::ActiveMask { .. }
         | Op::Bar { .. }
-        | Op::ClusterBar { .. } => None,
+        | Op::ClusterBar { .. } => [None, None],
     }
 }
 
@@ -212,7 +218,10 @@ fn made(state: &State, op: &Op, (reads, vars): (&[Reg], &[Placed]), shuffled: &m
         | Op::CopyAsync { .. }
         | Op::CopyCommit
         | Op::CopyWait(_)
+        | Op::StoreAsync(_)
+        | Op::Mbarrier { .. }
         | Op::Fence { .. }
+        | Op::FenceInit
         | Op::Branch { .. }
         | Op::BranchTable { .. }
         | Op::Exit

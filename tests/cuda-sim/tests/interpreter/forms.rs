@@ -17,7 +17,7 @@ fn text(body: &str) -> String {
 }
 
 /// An instruction that there is, then some that there are not.
-const FORMS: [&[&str]; 37] = [
+const FORMS: [&[&str]; 43] = [
     &[
         "bmsk.clamp.b32 %r0, %r1, %r2;",
         "bmsk.b32 %r0, %r1, %r2;",
@@ -145,6 +145,57 @@ const FORMS: [&[&str]; 37] = [
         "barrier.red.popc.aligned.u32 %r0, 0, %p1;",
         "barrier.red.aligned.u32 %r0, 0, %p1;",
         "barrier.sync.cta 0;",
+    ],
+    &[
+        "mbarrier.init.shared.b64 [%r1], 1;",
+        "mbarrier.init.shared.b64 [%r1], 0;",
+        "mbarrier.init.shared.b64 [%r1], 1048576;",
+        "mbarrier.init.shared.b64 [%r1], %f1;",
+        "mbarrier.init.shared.b64 [%r1];",
+        "mbarrier.init.shared.u64 [%r1], 1;",
+        "mbarrier.init.shared [%r1], 1;",
+        "mbarrier.init.shared::cluster.b64 [%r1], 1;",
+        "mbarrier.init.release.cta.shared.b64 [%r1], 1;",
+    ],
+    &["mbarrier.inval.shared.b64 [%r1];", "mbarrier.inval.shared.b64 [%r1], 1;", "mbarrier.inval.b64 [%r1];"],
+    &[
+        "mbarrier.arrive.expect_tx.release.cta.shared.b64 _, [%r1], 4;",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r1];",
+        "mbarrier.arrive.expect_tx.release.shared.b64 _, [%r1], 4;",
+        "mbarrier.arrive.expect_tx.cta.shared.b64 _, [%r1], 4;",
+        "mbarrier.arrive.expect_tx.release.gpu.shared.b64 _, [%r1], 4;",
+        "mbarrier.arrive.expect_tx.acquire.cta.shared.b64 _, [%r1], 4;",
+        "mbarrier.arrive.release.cta.expect_tx.shared.b64 _, [%r1], 4;",
+    ],
+    &[
+        "mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p0, [%r1], 1;",
+        "mbarrier.try_wait.parity.shared.b64 %p0, [%r1], 2;",
+        "mbarrier.try_wait.parity.shared.b64 %p0, [%r1];",
+        "mbarrier.try_wait.parity.shared.b64 %r0, [%r1], 1;",
+        "mbarrier.try_wait.parity.shared.b64 _, [%r1], 1;",
+        "mbarrier.try_wait.parity.acquire.shared.b64 %p0, [%r1], 1;",
+        "mbarrier.try_wait.parity.cluster.shared.b64 %p0, [%r1], 1;",
+        "mbarrier.try_wait.parity.release.cta.shared.b64 %p0, [%r1], 1;",
+        "mbarrier.try_wait.parity.acquire.gpu.shared.b64 %p0, [%r1], 1;",
+        "mbarrier.try_wait.parity.shared::cluster.b64 %p0, [%r1], 1;",
+    ],
+    &[
+        "fence.mbarrier_init.release.cluster;",
+        "fence.mbarrier_init.release.gpu ;",
+        "fence.mbarrier_init.acquire.cluster ;",
+        "fence.mbarrier_init.cluster ;",
+        "fence.mbarrier_init ;",
+    ],
+    &[
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%r1], {%f1, %f2, %f3, %f4}, [%r2];",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f64 [%r1], {%fd1, %fd2, %fd3, %fd4}, [%r2];",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%r1], {%f1, %f2, %f3, %f4}, [%r2];",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b16 [%r1], %h1, [%r2];",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %rd1, [%r2];",
+        "st.async.shared::cluster.b32 [%r1], %r1, [%r2];",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.volatile.b32 [%r1], %r1, [%r2];",
+        "st.weak.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %r1, [%r2];",
+        "st.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %r1;",
     ],
     &[
         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1}, {%r2}, {%f4, %f5, %f6, %f7};",

@@ -16,6 +16,7 @@ mod halves;
 mod harness;
 mod integers;
 mod matrix;
+mod mbarriers;
 mod memory;
 mod mutations;
 mod needs;

@@ -256,3 +256,29 @@ fn directives_of_clusters_need_a_version_and_a_target() {
         }
     }
 }
+
+#[test]
+fn arrivals_without_a_state_need_a_version() {
+    // Each by itself: after `_`, where it does not know it, the assembler reads no further.
+    let arrivals = [
+        ("mbarrier.arrive.shared.b64 _, [%r1];", (7, 1), 80),
+        ("mbarrier.arrive.shared::cta.b64 _, [%r1];", (7, 8), 80),
+        ("mbarrier.arrive.release.cta.shared.b64 _, [%r1];", (8, 0), 80),
+        ("mbarrier.arrive.release.cluster.shared.b64 _, [%r1];", (8, 0), 90),
+        ("mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 4;", (8, 0), 90),
+        ("mbarrier.arrive.expect_tx.release.cluster.shared::cta.b64 _, [%r1], %r2;", (8, 0), 90),
+    ];
+    let headers =
+        [((7, 0), 80), ((7, 1), 80), ((7, 1), 75), ((7, 4), 80), ((7, 8), 80), ((8, 0), 80), ((8, 0), 90)];
+    for (version, target) in headers {
+        for (instruction, wants, on) in arrivals {
+            let passes = version >= wants && target >= on;
+            let found = error(version, target, instruction);
+            assert_eq!(found.is_none(), passes, "{version:?}, sm_{target}: {instruction}: {found:?}");
+            let text = text(version, target, [instruction]);
+            if let Some((accepted, log)) = assembled(&text, &format!("sm_{target}")) {
+                assert_eq!(accepted, passes, "{version:?}, sm_{target}: {instruction}: {log}");
+            }
+        }
+    }
+}

@@ -57,18 +57,24 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
             let wide = m.need(b, "the level", &[("cta", false), ("gl", true), ("sys", true)])?;
             Ok(Op::Fence { wide, acquires: true, releases: true })
         }
-        "fence" => {
-            const HALVES: [(&str, (bool, bool)); 4] = [
-                ("sc", (true, true)),
-                ("acq_rel", (true, true)),
-                ("acquire", (true, false)),
-                ("release", (false, true)),
-            ];
-            let (acquires, releases) = m.pick(&HALVES).unwrap_or((true, true));
-            let wide =
-                m.need(b, "the scope", &[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)])?;
-            Ok(Op::Fence { wide, acquires, releases })
-        }
+        "fence" => fence(b, m),
         _ => b.wrong(m.at, "this instruction is not supported"),
     }
+}
+
+fn fence(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    if m.flag("mbarrier_init") {
+        m.need(b, "`.release`", &[("release", ())])?;
+        m.need(b, "the scope", &[("cluster", ())])?;
+        return Ok(Op::FenceInit);
+    }
+    const HALVES: [(&str, (bool, bool)); 4] = [
+        ("sc", (true, true)),
+        ("acq_rel", (true, true)),
+        ("acquire", (true, false)),
+        ("release", (false, true)),
+    ];
+    let (acquires, releases) = m.pick(&HALVES).unwrap_or((true, true));
+    let wide = m.need(b, "the scope", &[("cta", false), ("cluster", true), ("gpu", true), ("sys", true)])?;
+    Ok(Op::Fence { wide, acquires, releases })
 }

@@ -12,7 +12,7 @@ use crate::ptx::types::Type;
 struct Row(&'static [&'static str], &'static str);
 
 /// Modifiers that go together in many rows.
-const SETS: [(&str, &str); 23] = [
+const SETS: [(&str, &str); 24] = [
     ("INT", "u16|u32|u64|s16|s32|s64"),
     ("WHOLES", "u8|u16|u32|u64|s8|s16|s32|s64"),
     ("CARRY", "u32|s32|u64|s64"),
@@ -21,6 +21,7 @@ const SETS: [(&str, &str); 23] = [
     ("UNSIGNED", "u16|u32|u64"),
     ("PLAIN", "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64"),
     ("MEMORY", "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"),
+    ("ASYNC", "b32|b64|u32|u64|s32|s64|f32|f64"),
     ("RND", "rn|rz|rm|rp"),
     ("WHOLE", "rni|rzi|rmi|rpi"),
     ("CMP", "eq|ne|lt|le|gt|ge"),
@@ -176,6 +177,7 @@ const ROWS: &[Row] = &[
     Row(&["st"], "volatile global? VECTOR? MEMORY"),
     Row(&["st"], "relaxed|release SCOPE global? EVICT? HINT? VECTOR? MEMORY"),
     Row(&["st"], "relaxed|release SCOPE SHARED VECTOR? MEMORY"),
+    Row(&["st"], "async : weak? shared::cluster mbarrier::complete_tx::bytes v2|v4? ASYNC"),
     Row(&["ld", "st"], "mmio relaxed sys global? MEMORY"),
     Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|SHARED? exch b32|b64"),
     Row(&["atom"], "relaxed|acquire|release|acq_rel? SCOPE? global|SHARED? cas BITS"),
@@ -197,6 +199,10 @@ const ROWS: &[Row] = &[
     Row(&["barrier"], "cta? red : and|or aligned? pred"),
     Row(&["barrier"], "cluster arrive : release|relaxed? aligned?"),
     Row(&["barrier"], "cluster wait : acquire? aligned?"),
+    Row(&["mbarrier"], "init|inval : shared|shared::cta b64"),
+    Row(&["mbarrier"], "arrive : release+cta|release+cluster? shared|shared::cta b64"),
+    Row(&["mbarrier"], "arrive expect_tx : release+cta|release+cluster? shared|shared::cta b64"),
+    Row(&["mbarrier"], "try_wait parity : acquire+cta|acquire+cluster? shared|shared::cta b64"),
     Row(&["shfl"], "sync up|down|bfly|idx b32"),
     Row(&["vote"], "sync all+pred|any+pred|uni+pred|ballot+b32"),
     Row(&["match"], "any|all sync b32|b64"),
@@ -215,6 +221,7 @@ const ROWS: &[Row] = &[
     Row(&["nanosleep"], "u32"),
     Row(&["griddepcontrol"], "wait|launch_dependents"),
     Row(&["membar"], "cta|gl|sys"),
+    Row(&["fence"], "mbarrier_init release cluster"),
     Row(&["fence"], "sc|acq_rel|acquire|release? SCOPE"),
 ];
 

@@ -6,7 +6,7 @@ use super::super::ir::{Access, Atom, AtomOp, Op, Ordered, Reg, Space, Wide};
 use super::super::lex::Tok;
 use super::super::operand::Names;
 use super::super::types::Type;
-use super::{Decoded, Mods};
+use super::{Decoded, Mods, mbarrier};
 
 const SPACES: [(&str, Space); 9] = [
     ("global", Space::Global),
@@ -42,6 +42,9 @@ const HINTS: [&str; 17] = [
 ];
 
 pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
+    if m.name == "st" && m.flag("async") {
+        return mbarrier::store(b, m);
+    }
     match m.name {
         "ld" | "ldu" | "st" => load_store(b, m),
         "atom" | "red" => atom(b, m),

@@ -6,6 +6,7 @@ mod float;
 mod forms;
 mod int;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod moves;
 mod needs;
@@ -102,6 +103,7 @@ pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "nanosleep" | "griddepcontrol" | "membar"
         | "fence" | "pmevent" | "setmaxnreg" => control::control(b, m),
         "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => sync::sync(b, m),
+        "mbarrier" => mbarrier::mbarrier(b, m),
         "mma" | "ldmatrix" => matrix::matrix(b, m),
         _ => b.wrong(m.at, "this instruction is not supported"),
     }

@@ -36,7 +36,7 @@ impl Row {
 const HALVES: &[&str] = &["add", "sub", "mul", "fma", "neg", "abs", "setp", "set"];
 const EXTREMES: &[&str] = &["min", "max"];
 const ATOMICS: &[&str] = &["atom", "red"];
-const ACCESSES: &[&str] = &["ld", "st", "atom", "red", "cvta", "isspacep", "ldmatrix"];
+const ACCESSES: &[&str] = &["ld", "st", "atom", "red", "cvta", "isspacep", "ldmatrix", "mbarrier"];
 const CARRIES: &[&str] = &["add", "addc", "sub", "subc", "mad", "madc"];
 
 /// The directives and special registers of clusters.
@@ -144,7 +144,8 @@ const ROWS: &[Row] = &[
     row(&[], &["cluster"], (7, 8), 90),
     row(&["fence"], &[], (6, 0), 70),
     row(&["fence"], &["acquire"], (8, 6), 90),
-    row(&["fence"], &["release"], (8, 6), 90),
+    row(&["fence"], &["release"], (8, 6), 90).without("mbarrier_init"),
+    row(&["fence"], &["mbarrier_init"], (8, 0), 90),
     row(ATOMICS, &["cta"], (5, 0), 60),
     row(ATOMICS, &["gpu"], (5, 0), 60),
     row(ATOMICS, &["sys"], (5, 0), 60),
@@ -161,6 +162,14 @@ const ROWS: &[Row] = &[
     row(&["barrier"], &["acquire"], (8, 0), 90),
     row(&["barrier"], &["release"], (8, 0), 90),
     row(&["barrier"], &["relaxed"], (8, 0), 90),
+    row(&["mbarrier"], &[], (7, 0), 80),
+    // Without a state, as all here are.
+    row(&["mbarrier"], &["arrive"], (7, 1), 80),
+    row(&["mbarrier"], &["expect_tx"], (8, 0), 90),
+    row(&["mbarrier"], &["try_wait"], (7, 8), 90),
+    row(&["mbarrier"], &["release"], (8, 0), 80),
+    row(&["mbarrier"], &["acquire"], (8, 0), 80),
+    row(&["st"], &["async"], (8, 1), 90),
     row(&["shfl", "vote"], &[], (6, 0), 0),
     row(&["match"], &[], (6, 0), 70),
     row(&["activemask"], &[], (6, 2), 0),

@@ -6,12 +6,14 @@
 
 mod code;
 mod kinds;
+mod mbarrier;
 mod order;
 mod space;
 mod special;
 
 pub(crate) use code::*;
 pub(crate) use kinds::*;
+pub(crate) use mbarrier::{AsyncStore, MOST_COUNTED, Mbarrier};
 pub(crate) use order::Orders;
 pub(crate) use space::Space;
 pub(crate) use special::Special;
@@ -545,6 +547,13 @@ pub(crate) enum Op {
     CopyCommit,
     /// Until at most so many groups are under way; none: also what is not committed.
     CopyWait(Option<u32>),
+    StoreAsync(AsyncStore),
+    Mbarrier {
+        addr: Addr,
+        what: Mbarrier,
+    },
+    /// `fence.mbarrier_init`, of the cluster.
+    FenceInit,
     /// `membar` and `fence`; whether other blocks see it, and which halves it has.
     Fence {
         wide: bool,

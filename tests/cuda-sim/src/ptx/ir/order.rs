@@ -19,8 +19,10 @@ impl Op {
             Op::Load(access) | Op::Store(access) => access.order,
             Op::Atom(atom) => atom.order,
             Op::Fence { .. } => return Some(Orders::Fence),
-            // Of more than a block.
-            Op::ClusterBar { .. } => return Some(Orders::Barrier),
+            // Of more than a block, or of those that come.
+            Op::ClusterBar { .. } | Op::StoreAsync(_) | Op::Mbarrier { .. } | Op::FenceInit => {
+                return Some(Orders::Barrier);
+            }
             Op::Bar { threads, .. } => return threads.is_some().then_some(Orders::Barrier),
             Op::Together { mask, what: Together::Sync } => {
                 return (everyone != Some(*mask)).then_some(Orders::Barrier);

@@ -1,0 +1,134 @@
+//! `st.async`: what is stored is there for those who have seen the phase complete, of the mbarrier that it counts for.
+//!
+//! The bytes are written at once, which nobody may see: whoever touches them has to know of that phase.
+
+use super::clock::Counted;
+use super::cluster::Cluster;
+use super::grid::Grid;
+use super::mbarrier::{self, Place};
+use super::memory::{self, Spot, Who};
+use super::race::{Stamp, Touch};
+use super::regs::lanes;
+use super::shared::{self, Home};
+use super::unset::ones;
+use super::warp::Warp;
+use super::{Fault, FaultKind, Step, Trouble, block, trouble};
+use crate::ptx::ir::AsyncStore;
+
+/// A store that an mbarrier of the block counts.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming {
+    /// Where the mbarrier is, and how many of its phases are complete once this is there.
+    mbarrier: u64,
+    due: i32,
+    /// Whose it is, whether that is another block, and its instruction.
+    stamp: Stamp,
+    pub(super) is_remote: bool,
+    pc: u32,
+}
+
+impl Incoming {
+    /// Whether a lane knows it to be there, in a block.
+    pub(super) fn is_known(&self, who: &Who<'_, '_>, home: Home, lane: usize) -> bool {
+        let what = if self.is_remote { Counted::DoneWide } else { Counted::Done };
+        who.counts(home, lane, (what, self.mbarrier)) >= self.due
+    }
+
+    /// Whose it is, in words.
+    pub(super) fn of(&self, who: &Who<'_, '_>) -> String {
+        who.grid.name(self.stamp, who.stamp)
+    }
+}
+
+/// The words that bytes are of.
+fn words(spot: Spot) -> std::ops::Range<u64> {
+    spot.address / 4..(spot.address + spot.bytes).div_ceil(4)
+}
+
+/// That what is on its way to bytes is known to be there. Who writes there after that is told of by the writing.
+pub(super) fn check_touch(who: &mut Who<'_, '_>, home: Home, spot: Spot, touch: Touch) -> Step {
+    let Spot { lane, address, bytes } = spot;
+    if who.memory(home).mbarriers.incoming.is_empty() {
+        return Ok(());
+    }
+    let stores = &who.memory(home).mbarriers.incoming;
+    let unknown = |store: &&Incoming| !store.is_known(who, home, lane);
+    if let Some(store) = words(spot).filter_map(|word| stores.get(&word)).find(unknown) {
+        return trouble(FaultKind::Race, lane, || {
+            format!(
+                "{bytes} bytes of {} at {address:#x} are the target of an `st.async` of {}, and the thread has not seen the phase complete, of the mbarrier at {:#x}, that it is of",
+                who.name_of(home),
+                store.of(who),
+                store.mbarrier
+            )
+        });
+    }
+    if touch == Touch::Write && bytes >= 4 {
+        let stores = &mut who.memory_mut(home).mbarriers.incoming;
+        for word in words(spot) {
+            stores.remove(&word);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn store(who: &mut Who<'_, '_>, warp: &Warp, exec: u32, store: &AsyncStore) -> Step {
+    let regs = &warp.regs;
+    let [to, at] = [store.to, store.mbarrier].map(|addr| memory::addresses(regs, addr));
+    let [to_var, at_var] = [store.to, store.mbarrier].map(|addr| addr.var);
+    let size = store.ty.bytes() as usize;
+    let bytes = (size * store.regs.len()) as u64;
+    who.mem.atomic_reads = false;
+    for lane in lanes(exec) {
+        let (home, place) = shared::home_in(who, lane, to[lane])?;
+        let (its_home, address) = shared::home_in(who, lane, at[lane])?;
+        if home != its_home {
+            return trouble(FaultKind::Barrier, lane, || {
+                format!("it is to {}, and its mbarrier is in {}", who.name_of(home), who.name_of(its_home))
+            });
+        }
+        if let Some(rank) = home {
+            shared::check_lives(who, rank, lane)?;
+        }
+        let mbarrier = Place { home, lane, address, var: at_var };
+        let due = mbarrier::reach_phase(who, mbarrier)?.due();
+        let spot = Spot { lane, address: place, bytes };
+        let target = shared::spot_in(who, home, spot, (to_var, Touch::Begin))?;
+        for (i, &reg) in store.regs.iter().enumerate() {
+            // SAFETY: `bytes` living bytes of shared memory start there, aligned for all of them.
+            unsafe { memory::write(target.wrapping_add(i * size), size, regs.get(reg, lane)) };
+        }
+        let (stamp, pc, threads) = (who.stamp.lane(lane), who.pc, who.mem.threads);
+        let new = Incoming { mbarrier: address, due, stamp, is_remote: home.is_some(), pc };
+        let mem = who.memory_mut(home);
+        mem.shared_written.set(place as usize, bytes as u32, ones(bytes as u32));
+        mem.mbarriers.incoming.extend(words(spot).map(|word| (word, new)));
+        if let Some(found) = mbarrier::reached(who, mbarrier) {
+            let received = found.receive(new, bytes, threads);
+            received.or_else(|what| trouble(FaultKind::Barrier, lane, || what))?;
+        }
+    }
+    Ok(())
+}
+
+impl Cluster {
+    /// That no store is on its way to a block that has ended: a thread of it has seen that it was there.
+    pub(super) fn check_landed(&self, grid: &Grid<'_>, rank: usize) -> Result<(), Fault> {
+        let mem = self.memory(rank);
+        let stores = &mem.mbarriers.incoming;
+        let late = |store: &Incoming| store.due > mem.mbarriers.seen(store.mbarrier);
+        let Some((_, store)) = stores.iter().filter(|(_, store)| late(store)).min_by_key(|(word, _)| **word)
+        else {
+            return Ok(());
+        };
+        let what = format!(
+            "it is to shared memory of block {:?}, which may have ended before: no thread of it has seen the phase complete, of the mbarrier at {:#x}, that it is of",
+            mem.at, store.mbarrier
+        );
+        let thread = store.stamp.thread().unwrap_or(0) as u32;
+        let is_sender = |number: &usize| self.memory(*number).stamp().block() == store.stamp.block();
+        let at = (0..self.blocks()).find(is_sender).map_or(mem.at, |number| self.memory(number).at);
+        let trouble = Trouble { kind: FaultKind::OutOfBounds, what, lane: (thread % 32) as usize };
+        Err(block::fault(grid, at, thread & !31, store.pc, trouble))
+    }
+}

@@ -1,0 +1,447 @@
+//! mbarriers: barriers in shared memory, whose phases are over when so many threads have arrived and so many bytes have come
+//! as they are for.
+//!
+//! What a thread knows of one is in its clock, as two counts: how often it was initialised, and how many of its phases were
+//! complete ([`Series`]). A phase that the thread does not know to have begun may as well be the one before.
+//!
+//! Invariant: an mbarrier's bytes are touched by nothing but these instructions while it lives, which is from `init` to
+//! `inval`; nothing is written in them then.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::block::BlockMemory;
+use super::clock::{Clock, Counted, Series};
+use super::cluster;
+use super::incoming::Incoming;
+use super::memory::{self, Spot, Who};
+use super::order::Party;
+use super::race::{Stamp, Touch};
+use super::regs::{LANES, Raw, lanes};
+use super::shared::{self, Home};
+use super::step::Flow;
+use super::warp::Warp;
+use super::{FaultKind, Step, Trouble, trouble};
+use crate::ptx::ir::{Addr, MOST_COUNTED, Mbarrier as Op, Reg, Var};
+
+/// Mbarriers among those that lanes wait at.
+pub(super) const MBARRIER: u8 = cluster::BARRIER + 1;
+
+/// Its bytes.
+const BYTES: u64 = 8;
+
+/// An mbarrier, or one that was.
+pub(super) struct Mbarrier {
+    lives: bool,
+    /// Who has initialised it last, and how often that was done here.
+    init: Stamp,
+    inits: i32,
+    /// The arrivals of each phase, and those and the bytes that this one lacks. Bytes may come before they are expected.
+    count: u32,
+    arrivals: u32,
+    bytes: i64,
+    /// How many phases were complete since then, and how many were at all, here.
+    phases: u32,
+    done: i32,
+    /// How many of the latter a thread has seen that waited.
+    seen: i32,
+    /// The last stores that count for it, of the block and of others, if there were any since then.
+    last: [Option<Incoming>; 2],
+    /// What is known from the arrivals of this phase, and from those of the phases before.
+    arriving: Clock,
+    arrived: Clock,
+}
+
+/// The mbarriers of a block's shared memory, and what is on its way there.
+#[derive(Default)]
+pub(super) struct Mbarriers {
+    /// By their addresses.
+    all: BTreeMap<u64, Mbarrier>,
+    /// The store that each word was last written by, by its number.
+    pub(super) incoming: HashMap<u64, Incoming>,
+    /// What each thread has initialised before a fence that tells of it.
+    fenced: HashMap<u32, Clock>,
+}
+
+/// How lanes wait for phases.
+#[derive(Default)]
+pub(super) struct Tries {
+    /// The turn of an mbarrier in which a lane last found a phase of it not complete.
+    failed: HashMap<(usize, u64), i64>,
+    /// Where each lane waits.
+    at: [u64; LANES],
+}
+
+impl Mbarriers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.incoming.clear();
+        self.fenced.clear();
+    }
+
+    fn living(&self, address: u64) -> Option<&Mbarrier> {
+        self.all.get(&address).filter(|found| found.lives)
+    }
+
+    /// What changes with every phase and with every `init`.
+    fn turn(&self, address: u64) -> i64 {
+        self.living(address).map_or(-1, |found| i64::from(found.inits) + i64::from(found.done))
+    }
+
+    /// How many phases of an mbarrier were complete that a thread has waited for.
+    pub(super) fn seen(&self, address: u64) -> i32 {
+        self.all.get(&address).map_or(0, |found| found.seen)
+    }
+
+    /// What a thread tells of its own that arrives somewhere without releasing anything.
+    pub(super) fn fenced(&self, thread: u32) -> Option<&Clock> {
+        self.fenced.get(&thread)
+    }
+}
+
+impl Mbarrier {
+    /// Whether its phase is complete; then the next one begins. Or what is wrong with it.
+    fn settle(&mut self, threads: u32) -> Result<(), String> {
+        if self.bytes.unsigned_abs() > u64::from(MOST_COUNTED) {
+            return Err(format!(
+                "a phase of this mbarrier counts {} bytes, of at most {MOST_COUNTED}",
+                self.bytes
+            ));
+        }
+        if self.arrivals > 0 || self.bytes > 0 {
+            return Ok(());
+        }
+        if self.bytes < 0 {
+            let more = -self.bytes;
+            return Err(format!(
+                "{more} bytes more have come than the phase of this mbarrier is for, whose threads have all arrived"
+            ));
+        }
+        self.arrivals = self.count;
+        self.phases += 1;
+        self.done += 1;
+        self.arrived.join(&std::mem::take(&mut self.arriving), threads);
+        Ok(())
+    }
+
+    /// Bytes have come of a store.
+    pub(super) fn receive(&mut self, store: Incoming, bytes: u64, threads: u32) -> Result<(), String> {
+        self.bytes -= bytes as i64;
+        self.last[usize::from(store.is_remote)] = Some(store);
+        self.settle(threads)
+    }
+
+    /// With how many phases that were complete here this one will be.
+    pub(super) fn due(&self) -> i32 {
+        self.done + 1
+    }
+}
+
+/// An mbarrier of a block, as a lane names it.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) home: Home,
+    pub(super) lane: usize,
+    pub(super) address: u64,
+    /// The variable that its address stays in.
+    pub(super) var: Option<Var>,
+}
+
+impl Place {
+    fn spot(self) -> Spot {
+        Spot { lane: self.lane, address: self.address, bytes: BYTES }
+    }
+}
+
+impl Who<'_, '_> {
+    /// How much of what is counted of an mbarrier a lane knows.
+    pub(super) fn counts(&self, home: Home, lane: usize, (what, address): (Counted, u64)) -> i32 {
+        let series = Series::new(what, self.memory(home).stamp().block(), address);
+        self.now(lane).clock.map_or(0, |clock| clock.counts(series))
+    }
+}
+
+/// The mbarrier that a lane names, which it has to know.
+pub(super) fn reach<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarrier, Box<Trouble>> {
+    let Place { home, lane, address, var } = place;
+    let name = || who.name_of(home);
+    memory::aligned(place.spot())?;
+    memory::inside(who, place.spot(), (var, who.mem.shared_len), name)?;
+    let Some(found) = who.memory(home).mbarriers.living(address) else {
+        return trouble(FaultKind::Uninitialized, lane, || {
+            format!(
+                "there is no mbarrier at {address:#x} of {}: nothing has initialised one there, or it was invalidated since",
+                name()
+            )
+        });
+    };
+    let is_known = who.now(lane).is_after(found.init)
+        || who.counts(home, lane, (Counted::Inits, address)) >= found.inits;
+    if !is_known {
+        return trouble(FaultKind::Race, lane, || {
+            let whom = who.grid.name(found.init, who.stamp);
+            format!(
+                "the mbarrier at {address:#x} of {} was initialised by {whom}, and nothing orders that before",
+                name()
+            )
+        });
+    }
+    Ok(found)
+}
+
+/// The same where something counts for its phase, which has to be known to have begun.
+pub(super) fn reach_phase<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarrier, Box<Trouble>> {
+    let Place { home, lane, address, .. } = place;
+    let found = reach(who, place)?;
+    let knows = |what| who.counts(home, lane, (what, address)) >= found.done;
+    if found.phases == 0 || knows(Counted::Done) || knows(Counted::DoneWide) {
+        return Ok(found);
+    }
+    trouble(FaultKind::Barrier, lane, || {
+        format!(
+            "nothing tells the thread that a phase of the mbarrier at {address:#x} of {} is complete: it may count for that one, or for the next",
+            who.name_of(home)
+        )
+    })
+}
+
+/// The mbarrier, to change it.
+pub(super) fn reached<'m>(who: &'m mut Who<'_, '_>, place: Place) -> Option<&'m mut Mbarrier> {
+    who.memory_mut(place.home).mbarriers.all.get_mut(&place.address)
+}
+
+/// That nothing but its own instructions touches an mbarrier.
+pub(super) fn check_touch(who: &Who<'_, '_>, home: Home, spot: Spot) -> Step {
+    let Spot { lane, address, bytes } = spot;
+    let mut there =
+        who.memory(home).mbarriers.all.range((address + 1).saturating_sub(BYTES)..address + bytes);
+    let Some((at, _)) = there.find(|(_, found)| found.lives) else { return Ok(()) };
+    trouble(FaultKind::Barrier, lane, || {
+        format!(
+            "{bytes} bytes at {address:#x} of {} are of the mbarrier at {at:#x}, which lives: only its own instructions touch it",
+            who.name_of(home)
+        )
+    })
+}
+
+/// Leaves word that a lane has used an mbarrier, for those who write there after it. What was before, it tells itself.
+fn note(who: &Who<'_, '_>, lane: usize, address: u64) {
+    let len = who.mem.shared_len;
+    let _known =
+        who.mem.shared_shadow.touch(len, address, BYTES, Touch::Atomic(BYTES as u32), &who.now(lane));
+}
+
+/// `mbarrier`
+pub(super) fn mbarrier(
+    who: &mut Who<'_, '_>,
+    warp: &mut Warp,
+    (active, exec): (u32, u32),
+    pc: u32,
+    (addr, what): (Addr, Op),
+) -> Result<Flow, Box<Trouble>> {
+    let (at, var) = (memory::addresses(&warp.regs, addr), addr.var);
+    let place = |lane: usize| Place { home: None, lane, address: at[lane], var };
+    match what {
+        Op::Init { count } => {
+            let counts = *u32::row(&warp.regs, count);
+            lanes(exec).try_for_each(|lane| init(who, place(lane), counts[lane]))?;
+        }
+        Op::Inval => lanes(exec).try_for_each(|lane| invalidate(who, place(lane)))?,
+        Op::Arrive { bytes } => {
+            let bytes = bytes.map_or([0; LANES], |bytes| *u32::row(&warp.regs, bytes));
+            lanes(exec).try_for_each(|lane| arrive(who, place(lane), bytes[lane]))?;
+        }
+        Op::TryWait { wide, p, parity } => {
+            let waits = try_wait(who, warp, exec, (at, var), (wide, p, parity))?;
+            warp.place(active & !waits, pc + 1);
+            warp.place(waits, pc);
+            warp.waiting |= waits;
+            return Ok(Flow::Placed);
+        }
+    }
+    Ok(Flow::Next)
+}
+
+fn init(who: &mut Who<'_, '_>, place: Place, count: u32) -> Step {
+    let Place { lane, address, var, .. } = place;
+    if who.mem.mbarriers.living(address).is_some() {
+        return trouble(FaultKind::Barrier, lane, || {
+            format!(
+                "the mbarrier at {address:#x} lives: it has not been invalidated since it was initialised"
+            )
+        });
+    }
+    if !(1..=MOST_COUNTED).contains(&count) {
+        return trouble(FaultKind::Barrier, lane, || {
+            format!("an mbarrier is for 1 to {MOST_COUNTED} arrivals, not for {count}")
+        });
+    }
+    clear(who, place.spot(), var)?;
+    let stamp = who.stamp.lane(lane);
+    let (inits, done, seen) =
+        who.mem.mbarriers.all.get(&address).map_or((0, 0, 0), |old| (old.inits, old.done, old.seen));
+    let new = Mbarrier {
+        lives: true,
+        init: stamp,
+        inits: inits + 1,
+        count,
+        arrivals: count,
+        bytes: 0,
+        phases: 0,
+        done,
+        seen,
+        last: [None; 2],
+        arriving: Clock::default(),
+        arrived: Clock::default(),
+    };
+    who.mem.mbarriers.all.insert(address, new);
+    Ok(())
+}
+
+fn invalidate(who: &mut Who<'_, '_>, place: Place) -> Step {
+    let Place { lane, address, var, .. } = place;
+    let last = reach(who, place)?.last;
+    if let Some(store) = last.into_iter().flatten().find(|store| !store.is_known(who, None, lane)) {
+        return trouble(FaultKind::Race, lane, || {
+            format!(
+                "the mbarrier at {address:#x} counts an `st.async` of {}, and the thread has not seen the phase complete that it is of",
+                store.of(who)
+            )
+        });
+    }
+    if let Some(found) = reached(who, place) {
+        found.lives = false;
+    }
+    clear(who, place.spot(), var)
+}
+
+/// Writes what is nothing to those who read it.
+fn clear(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Step {
+    shared::shared_spot(who, spot, var, Touch::Write)?;
+    who.mem.shared_written.set(spot.address as usize, spot.bytes as u32, 0);
+    Ok(())
+}
+
+fn arrive(who: &mut Who<'_, '_>, place: Place, bytes: u32) -> Step {
+    let Place { lane, address, .. } = place;
+    let found = reach_phase(who, place)?;
+    if found.arrivals == 0 {
+        let (count, missing) = (found.count, found.bytes);
+        return trouble(FaultKind::Barrier, lane, || {
+            format!(
+                "{count} threads have arrived in this phase of the mbarrier at {address:#x}, which is for no more, and {missing} bytes are missing"
+            )
+        });
+    }
+    note(who, lane, address);
+    let (first, meeting, threads) = (who.first, who.meeting, who.mem.threads);
+    let told = who.mem.arrive(Party { first, lanes: 1 << lane, meeting });
+    let Some(found) = reached(who, place) else { return Ok(()) };
+    found.bytes += i64::from(bytes);
+    found.arrivals -= 1;
+    found.arriving.join(&told, threads);
+    found.settle(threads).or_else(|what| trouble(FaultKind::Barrier, lane, || what))
+}
+
+/// Says in `p` whether phases are complete; the lanes that wait for that.
+fn try_wait(
+    who: &mut Who<'_, '_>,
+    warp: &mut Warp,
+    exec: u32,
+    (at, var): ([u64; LANES], Option<Var>),
+    (wide, p, parity): (bool, Reg, Reg),
+) -> Result<u32, Box<Trouble>> {
+    let parities = *u32::row(&warp.regs, parity);
+    let (mut complete, mut waits) = (0, 0);
+    for lane in lanes(exec) {
+        let (address, parity) = (at[lane], parities[lane]);
+        let phases = reach(who, Place { home: None, lane, address, var })?.phases;
+        if parity > 1 {
+            return trouble(FaultKind::Barrier, lane, || format!("a parity is 0 or 1, not {parity}"));
+        }
+        note(who, lane, address);
+        // The phase before the first counts as complete.
+        if phases & 1 != parity {
+            complete |= 1 << lane;
+            continue;
+        }
+        let turn = who.mem.mbarriers.turn(address);
+        // A wait may end before the phase does, so that one without a loop shows.
+        if warp.tries.failed.insert((lane, address), turn) == Some(turn) {
+            warp.tries.at[lane] = address;
+            warp.barrier[lane] = MBARRIER;
+            waits |= 1 << lane;
+        }
+    }
+    warp.regs.set_mask(exec & !waits, p, complete);
+    let mut left = complete;
+    while left != 0 {
+        let address = at[left.trailing_zeros() as usize];
+        let same = lanes(left).filter(|&lane| at[lane] == address).fold(0, |all, lane| all | 1 << lane);
+        left &= !same;
+        learn(who, same, address, wide);
+    }
+    Ok(waits)
+}
+
+/// Lanes know that the last phase is complete, if there was one, and what those did before who arrived.
+fn learn(who: &mut Who<'_, '_>, exec: u32, address: u64, wide: bool) {
+    let (first, meeting, threads) = (who.first, who.meeting, who.mem.threads);
+    let Some(found) = who.mem.mbarriers.all.get_mut(&address).filter(|found| found.phases > 0) else {
+        return;
+    };
+    found.seen = found.done;
+    let mut told = found.arrived.clone();
+    let whats: &[Counted] = if wide { &[Counted::Done, Counted::DoneWide] } else { &[Counted::Done] };
+    for &what in whats {
+        told.join(&Clock::count(Series::new(what, who.stamp.block(), address), found.done), threads);
+    }
+    who.mem.learn(&Party { first, lanes: exec, meeting }, &told);
+}
+
+/// `fence.mbarrier_init`: what lanes have initialised is known to those that meet them at the barrier of the cluster.
+pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32) {
+    let (block, threads) = (who.stamp.block(), who.mem.threads);
+    let Mbarriers { all, fenced, .. } = &mut who.mem.mbarriers;
+    for lane in lanes(exec) {
+        let own = who.stamp.lane(lane).node();
+        for (&address, found) in all.iter().filter(|(_, found)| found.init.node() == own) {
+            let count = Clock::count(Series::new(Counted::Inits, block, address), found.inits);
+            fenced.entry(who.first + lane as u32).or_default().join(&count, threads);
+        }
+    }
+}
+
+impl Tries {
+    pub(super) fn clear(&mut self) {
+        self.failed.clear();
+    }
+}
+
+/// Lets lanes look again at mbarriers that have changed.
+pub(super) fn wake(mem: &BlockMemory, warp: &mut Warp) {
+    for lane in lanes(warp.at_mbarrier()) {
+        let address = warp.tries.at[lane];
+        if warp.tries.failed.get(&(lane, address)) != Some(&mem.mbarriers.turn(address)) {
+            warp.waiting &= !(1 << lane);
+        }
+    }
+}
+
+/// Why a lane waits for ever.
+pub(super) fn stuck(mem: &BlockMemory, warp: &Warp, lane: usize) -> String {
+    let address = warp.tries.at[lane];
+    let (arrivals, bytes) =
+        mem.mbarriers.living(address).map_or((0, 0), |found| (found.arrivals, found.bytes));
+    let bytes = if bytes < 0 {
+        format!("{} bytes have come that nobody expects", -bytes)
+    } else {
+        format!("{bytes} bytes")
+    };
+    format!(
+        "it waits for a phase of the mbarrier at {address:#x} that lacks {arrivals} arrivals and {bytes}, and nobody goes on"
+    )
+}
