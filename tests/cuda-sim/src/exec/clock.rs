@@ -368,6 +368,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_counted_is_no_block() {
+        let series = [Counted::Inits, Counted::Done, Counted::DoneWide].map(|what| Series::new(what, 5, 8));
+        let mut all = joined(&[one(5, 0, 7), Clock::count(series[0], 3), Clock::count(series[1], 2)]);
+        assert_eq!((all.others(0), all.others(5)), (1, 0));
+        assert_eq!(series.map(|series| all.counts(series)), [3, 2, 0]);
+        all.join(&Clock::count(series[1], 1), THREADS);
+        assert_eq!(all.without(5).counts(series[1]), 2);
+        for other in [Series::new(Counted::Done, 6, 8), Series::new(Counted::Done, 5, 16)] {
+            assert_eq!(all.counts(other), 0);
+        }
+    }
+
+    #[test]
     fn nothing_new_gives_the_same_part() {
         let mut all = joined(&[one(1, 0, 3), one(2, 1, 4), one(9, 2, 5)]);
         let before = all.clone();

@@ -78,7 +78,6 @@ pub(super) fn store(who: &mut Who<'_, '_>, warp: &Warp, exec: u32, store: &Async
     let [to_var, at_var] = [store.to, store.mbarrier].map(|addr| addr.var);
     let size = store.ty.bytes() as usize;
     let bytes = (size * store.regs.len()) as u64;
-    who.mem.atomic_reads = false;
     for lane in lanes(exec) {
         let (home, place) = shared::home_in(who, lane, to[lane])?;
         let (its_home, address) = shared::home_in(who, lane, at[lane])?;

@@ -269,6 +269,12 @@ fn what_is_sent_is_known_to_those_who_have_waited() {
     };
     clean(&told(MEET));
     says(FaultKind::Race, &told(""), "nothing orders the two");
+    // What a block has waited for it knows of itself alone, and not of another.
+    let other =
+        |before: &str| with(SUM, &format!("{before} @%p2 ld.shared::cluster.f32 %f4, [%r10]; {MEET}"));
+    clean(&other(MEET));
+    says(FaultKind::Race, &other(""), unseen);
+    says(FaultKind::Race, &other(RELAXED), unseen);
     // What nothing has written is not sent.
     fault(FaultKind::Uninitialized, &with(SEND, &SEND.replace("%f1", "%f9")));
 }
@@ -338,9 +344,52 @@ st.shared.u32 [%r9], 0; bar.sync 0; {before} mbarrier.arrive.shared.b64 _, [bar]
     assert_eq!(alone(&body(write, "", &default))[0], 33);
     fault_of(&text(1, &body(write, "", "")), blocks(1, 64), &[words(&[0; 64])], FaultKind::Race);
     alone_says(FaultKind::Race, &body("", write, WAIT), "nothing orders the two");
+    // Who has read, arrives, and one that waits writes there then.
+    let read = "setp.eq.u32 %p5, %r1, 5; ld.shared.u32 %r21, [%r2];";
+    let rewrite = "@%p5 st.shared.u32 [%r2], 1;";
+    let readers = |wait: &str| body(read, "", &format!("{wait} {rewrite} bar.sync 0;"));
+    alone(&readers(WAIT));
+    alone_says(FaultKind::Race, &readers(""), "nothing orders the two");
     // The phase before the first counts as complete, and tells nothing.
     let before = WAIT.replace(", 0;", ", 1;");
     alone_says(FaultKind::Race, &body(write, "", &before), "nothing orders the two");
+}
+
+#[test]
+fn each_mbarrier_tells_of_its_own() {
+    // Two words, two mbarriers, and a wait for one of them.
+    let send = |to: u32, bar: &str| {
+        format!(
+            "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [{bar}], 4; @%p1 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [buffer+{to}], %r1, [{bar}];"
+        )
+    };
+    let body = |from: u32| {
+        format!(
+            ".shared .align 8 .b64 other; {INIT} @%p1 mbarrier.init.shared.b64 [other], 1; bar.sync 0; {} {} {WAIT} ld.shared.u32 %r20, [buffer+{from}]; {} st.global.u32 [%rd2], %r20;",
+            send(0, "bar"),
+            send(4, "other"),
+            WAIT.replace("again", "more").replace("[bar]", "[other]")
+        )
+    };
+    assert_eq!(alone(&body(0)), [0; 64]);
+    alone_says(FaultKind::Race, &body(4), "of the mbarrier at 0x108, that it is of");
+}
+
+#[test]
+fn lanes_that_end_while_others_wait_are_not_missed_elsewhere() {
+    // They were at no barrier of the block, to which the others come then.
+    let warp = |body: &str| {
+        let found = words_of(&text(1, body), blocks(1, 32), &[words(&[9; 32])]);
+        assert!((0..).zip(&found).all(|(i, &found)| found == if i == 31 { 9 } else { i }), "{found:?}");
+    };
+    let start = format!("{INIT} bar.warp.sync -1; setp.eq.u32 %p5, %r1, 31; setp.ge.u32 %p6, %r1, 8;");
+    warp(&format!(
+        "{start} @%p5 bra gone; @%p6 bra wait; bra arrive; wait: {WAIT} bra end; gone: exit; arrive: @%p1 mbarrier.arrive.shared.b64 _, [bar]; end: bar.sync 0; st.global.u32 [%rd2], %r1;"
+    ));
+    // Nor where others have waited for the cluster meanwhile.
+    warp(&format!(
+        "{start} @%p5 bra gone; barrier.cluster.arrive; @%p6 bra wait; barrier.cluster.wait; @%p1 mbarrier.arrive.shared.b64 _, [bar]; bra end; wait: {WAIT} barrier.cluster.wait; end: bar.sync 0; st.global.u32 [%rd2], %r1; bra done; gone: exit; done:"
+    ));
 }
 
 #[test]
