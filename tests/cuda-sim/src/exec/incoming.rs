@@ -45,8 +45,8 @@ fn words(spot: Spot) -> std::ops::Range<u64> {
     spot.address / 4..(spot.address + spot.bytes).div_ceil(4)
 }
 
-/// That what is on its way to bytes is known to be there. Who writes there after that is told of by the writing.
-pub(super) fn check_touch(who: &mut Who<'_, '_>, home: Home, spot: Spot, touch: Touch) -> Step {
+/// That what is on its way to bytes is known to be there: also to those who know of who has written there since.
+pub(super) fn check_touch(who: &Who<'_, '_>, home: Home, spot: Spot) -> Step {
     let Spot { lane, address, bytes } = spot;
     if who.memory(home).mbarriers.incoming.is_empty() {
         return Ok(());
@@ -62,12 +62,6 @@ pub(super) fn check_touch(who: &mut Who<'_, '_>, home: Home, spot: Spot, touch: 
                 store.mbarrier
             )
         });
-    }
-    if touch == Touch::Write && bytes >= 4 {
-        let stores = &mut who.memory_mut(home).mbarriers.incoming;
-        for word in words(spot) {
-            stores.remove(&word);
-        }
     }
     Ok(())
 }

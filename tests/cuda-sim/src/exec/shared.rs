@@ -153,7 +153,7 @@ pub(super) fn spot_in(
     inside(who, spot, (var, len), || who.name_of(home))?;
     if !who.memory(home).mbarriers.is_empty() {
         mbarrier::check_touch(who, home, spot)?;
-        incoming::check_touch(who, home, spot, touch)?;
+        incoming::check_touch(who, home, spot)?;
     }
     if matches!(touch, Touch::Atomic(_)) && who.mem.atomic_reads && !is_written(who, home, spot) {
         trouble(FaultKind::Uninitialized, lane, || {

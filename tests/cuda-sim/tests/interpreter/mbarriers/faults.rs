@@ -57,7 +57,10 @@ fn mbarriers_live_from_init_to_inval() {
         alone_says(FaultKind::Barrier, &body, &format!("is for 1 to 1048575 arrivals, not for {count}"));
     }
     alone("mov.u32 %r20, 1048575; @%p1 mbarrier.init.shared.b64 [bar], %r20;");
-    // Who may still use it has to be known to be through.
+}
+
+#[test]
+fn who_ends_an_mbarrier_knows_that_nobody_uses_it() {
     let last = |between: &str| {
         format!(
             "{INIT} bar.sync 0; @%p1 mbarrier.arrive.shared.b64 _, [bar]; {WAIT} {between} @%p1 mbarrier.inval.shared.b64 [bar];"
@@ -103,6 +106,17 @@ fn an_mbarrier_is_touched_by_its_own_instructions_alone() {
     }
     let whole = "@%p1 mbarrier.init.shared.b64 [buffer+8], 1; ld.shared.v2.u64 {%rd3, %rd4}, [buffer];";
     alone_says(FaultKind::Barrier, whole, "16 bytes at 0x0 of shared memory are of the mbarrier at 0x8");
+    // To make one, and to end it, is to write: nobody reads there meanwhile.
+    let reader =
+        "setp.eq.u32 %p5, %r1, 40; @%p1 ld.shared.u32 %r20, [bar]; @%p5 mbarrier.init.shared.b64 [bar], 1;";
+    alone_says(FaultKind::Race, reader, "nothing orders the two");
+    alone_says(
+        FaultKind::Race,
+        &format!(
+            "{INIT} @%p1 mbarrier.inval.shared.b64 [bar]; setp.eq.u32 %p5, %r1, 40; @%p5 ld.shared.u32 %r20, [bar];"
+        ),
+        "nothing orders the two",
+    );
     // What is next to it is not of it; and nothing is left of it.
     alone(&format!("{INIT} st.shared.u32 [buffer+252], 1;").replace("st.", "@%p1 st."));
     let after = |what: &str| format!("{INIT} @%p1 mbarrier.inval.shared.b64 [bar]; bar.sync 0; {what}");
@@ -226,6 +240,8 @@ fn blocks_do_not_end_before_what_is_sent_to_them_is_there() {
         "which may have ended before",
     );
     clean(&with(&format!("{WAIT}\n{SUM}"), &format!("setp.ne.u32 %p5, %r1, 50; @%p5 exit; {WAIT}")));
+    // Though the mbarrier is another then.
+    clean(&with(SUM, &format!("{SUM} {MEET} @%p1 mbarrier.inval.shared.b64 [bar]; {INIT}")));
     // Who meets at the barrier of the cluster has not waited for that.
     says(FaultKind::OutOfBounds, &with(&format!("{WAIT}\n{SUM}"), MEET), "which may have ended before");
     // One that has ended gets nothing.

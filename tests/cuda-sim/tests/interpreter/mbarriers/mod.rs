@@ -36,6 +36,9 @@ const SUM: &str = "mov.f32 %f2, 0f00000000; mov.u32 %r13, 0; mov.u32 %r14, %r2;
 sum: ld.shared.f32 %f3, [%r14]; add.f32 %f2, %f2, %f3; add.u32 %r14, %r14, 4; add.u32 %r13, %r13, 1; setp.lt.u32 %p5, %r13, %r7; @%p5 bra sum;
 cvt.rzi.u32.f32 %r15, %f2; st.global.u32 [%rd2], %r15;";
 
+/// Why nobody may touch what is on its way.
+const UNSEEN: &str = "the thread has not seen the phase complete";
+
 /// Each block sends a word to all, which add them.
 fn exchange() -> String {
     [INIT, FENCE, RELAXED, EXPECT, PLACES, SEND, WAIT, SUM].join("\n")
@@ -190,7 +193,6 @@ fn several_values_count_for_one_mbarrier() {
 
 #[test]
 fn what_is_sent_is_known_to_those_who_have_waited() {
-    let unseen = "the thread has not seen the phase complete";
     // Nobody may touch it before, nor by a wait that is not of the cluster.
     let early = [
         with(WAIT, ""),
@@ -202,7 +204,7 @@ fn what_is_sent_is_known_to_those_who_have_waited() {
     for body in early {
         // The slower block's words are not sent yet where the first reads.
         let found = fault_of(&text(2, &body), blocks(2, 64), &[words(&[0; 128])], FaultKind::Race);
-        assert!(found.what.contains(unseen) || found.what.contains("nothing orders"), "{found}\n{body}");
+        assert!(found.what.contains(UNSEEN) || found.what.contains("nothing orders"), "{found}\n{body}");
     }
     // Whatever touches it, of whatever length, and in the block that sends too.
     let late = format!("{MEET} TOUCH {WAIT} {MEET}");
@@ -222,12 +224,12 @@ fn what_is_sent_is_known_to_those_who_have_waited() {
         let found = says(
             FaultKind::Race,
             &with(WAIT, &late.replace("TOUCH", &format!("{generic} {touch}"))),
-            &format!("{unseen}, of the mbarrier at 0x100, that it is of"),
+            &format!("{UNSEEN}, of the mbarrier at 0x100, that it is of"),
         );
         assert!(found.what.contains("are the target of an `st.async` of thread "), "{found}");
     }
     // Nor is it sent to again, though the phase is the same.
-    says(FaultKind::Race, &with(SEND, &format!("{SEND} {SEND}")), unseen);
+    says(FaultKind::Race, &with(SEND, &format!("{SEND} {SEND}")), UNSEEN);
     // One may wait, and tell the others.
     let one = "@!%p1 bra told; again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [bar], 0; @!%p3 bra again; told: bar.sync 0;";
     clean(&with(WAIT, one));
@@ -261,7 +263,11 @@ fn what_is_sent_is_known_to_those_who_have_waited() {
         ),
         "thread [0, 0, 0] of the same block",
     );
-    // Nothing else is told by it that the sender did.
+}
+
+#[test]
+fn a_wait_tells_of_what_was_sent_and_of_nothing_else() {
+    // What else the sender did.
     let flag = "@%p2 add.u32 %r16, %r10, 128; @%p2 st.shared::cluster.f32 [%r16], %f1;";
     let read = "ld.shared.f32 %f4, [%r9+128];";
     let told = |between: &str| {
@@ -273,8 +279,8 @@ fn what_is_sent_is_known_to_those_who_have_waited() {
     let other =
         |before: &str| with(SUM, &format!("{before} @%p2 ld.shared::cluster.f32 %f4, [%r10]; {MEET}"));
     clean(&other(MEET));
-    says(FaultKind::Race, &other(""), unseen);
-    says(FaultKind::Race, &other(RELAXED), unseen);
+    says(FaultKind::Race, &other(""), UNSEEN);
+    says(FaultKind::Race, &other(RELAXED), UNSEEN);
     // What nothing has written is not sent.
     fault(FaultKind::Uninitialized, &with(SEND, &SEND.replace("%f1", "%f9")));
 }
@@ -353,6 +359,17 @@ st.shared.u32 [%r9], 0; bar.sync 0; {before} mbarrier.arrive.shared.b64 _, [bar]
     // The phase before the first counts as complete, and tells nothing.
     let before = WAIT.replace(", 0;", ", 1;");
     alone_says(FaultKind::Race, &body(write, "", &before), "nothing orders the two");
+}
+
+#[test]
+fn the_first_wait_for_a_phase_says_no() {
+    // Of every mbarrier that is made anew, though there was one in its place.
+    let look = "mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @%p3 trap;";
+    let init = "mbarrier.init.shared.b64 [bar], 1;";
+    alone(&format!("@!%p1 exit; {init} {look} mbarrier.inval.shared.b64 [bar]; {init} {look}"));
+    // And in every block, though there was another before on its core: the last blocks do not ask again.
+    let some = format!("{} on:", WAIT.replace("@!%p3", "@%p3 bra on; setp.lt.u32 %p6, %r5, 448; @%p6"));
+    fault_of(&text(2, &with(WAIT, &some)), blocks(512, 32), &[words(&vec![0; 512 * 32])], FaultKind::Race);
 }
 
 #[test]
