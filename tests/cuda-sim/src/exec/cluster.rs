@@ -75,6 +75,7 @@ impl Cluster {
         Cluster((0..grid.cluster.iter().product()).map(|_| Block::new(grid)).collect())
     }
 
+    /// How many blocks there are.
     pub(super) fn blocks(&self) -> usize {
         self.0.len()
     }

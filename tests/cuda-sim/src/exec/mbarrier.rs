@@ -21,7 +21,7 @@ use super::shared::{self, Home};
 use super::step::Flow;
 use super::warp::Warp;
 use super::{FaultKind, Step, Trouble, trouble};
-use crate::ptx::ir::{Addr, MOST_COUNTED, Mbarrier as Op, Reg, Var};
+use crate::ptx::ir::{self, Addr, MOST_COUNTED, Reg, Var};
 
 /// Mbarriers among those that lanes wait at.
 pub(super) const MBARRIER: u8 = cluster::BARRIER + 1;
@@ -240,21 +240,21 @@ pub(super) fn mbarrier(
     warp: &mut Warp,
     (active, exec): (u32, u32),
     pc: u32,
-    (addr, what): (Addr, Op),
+    (addr, what): (Addr, ir::Mbarrier),
 ) -> Result<Flow, Box<Trouble>> {
     let (at, var) = (memory::addresses(&warp.regs, addr), addr.var);
     let place = |lane: usize| Place { home: None, lane, address: at[lane], var };
     match what {
-        Op::Init { count } => {
+        ir::Mbarrier::Init { count } => {
             let counts = *u32::row(&warp.regs, count);
             lanes(exec).try_for_each(|lane| init(who, place(lane), counts[lane]))?;
         }
-        Op::Inval => lanes(exec).try_for_each(|lane| invalidate(who, place(lane)))?,
-        Op::Arrive { bytes } => {
+        ir::Mbarrier::Inval => lanes(exec).try_for_each(|lane| invalidate(who, place(lane)))?,
+        ir::Mbarrier::Arrive { bytes } => {
             let bytes = bytes.map_or([0; LANES], |bytes| *u32::row(&warp.regs, bytes));
             lanes(exec).try_for_each(|lane| arrive(who, place(lane), bytes[lane]))?;
         }
-        Op::TryWait { wide, p, parity } => {
+        ir::Mbarrier::TryWait { wide, p, parity } => {
             let waits = try_wait(who, warp, exec, (at, var), (wide, p, parity))?;
             warp.place(active & !waits, pc + 1);
             warp.place(waits, pc);

@@ -47,6 +47,9 @@ fn mbarriers_live_from_init_to_inval() {
         "@%p1 mbarrier.init.shared.b64 [bar+8], 1;",
         "8 bytes at 0x108 of shared memory",
     );
+    for one in ["mbarrier.init.shared.b64 [%r2+256], 1;", "mbarrier.inval.shared.b64 [%r2+256];"] {
+        alone_says(FaultKind::OutOfBounds, &format!("@%p1 {one}"), "by an address of `buffer`");
+    }
     // Twice is once too often, by whomever.
     alone_says(FaultKind::Barrier, &format!("{INIT} {INIT}"), "the mbarrier at 0x100 lives");
     alone_says(FaultKind::Barrier, "mbarrier.init.shared.b64 [bar], 1;", "the mbarrier at 0x100 lives");
