@@ -247,6 +247,14 @@ fn blocks_do_not_end_before_what_is_sent_to_them_is_there() {
     clean(&with(SUM, &format!("{SUM} {MEET} @%p1 mbarrier.inval.shared.b64 [bar]; {INIT}")));
     // Who meets at the barrier of the cluster has not waited for that.
     says(FaultKind::OutOfBounds, &with(&format!("{WAIT}\n{SUM}"), MEET), "which may have ended before");
+    // Who has sent may end at once: the first block sends one word to the second.
+    let one = format!(
+        "{INIT} {FENCE} {RELAXED} {PLACES} setp.eq.u32 %p5, %r1, 1; and.pred %p5, %p5, %p4; {} @%p4 exit;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 4; {WAIT} ld.shared.f32 %f2, [%r2]; cvt.rzi.u32.f32 %r15, %f2; st.global.u32 [%rd2], %r15;",
+        SEND.replace("@%p2", "@%p5")
+    );
+    let found = clean(&one);
+    assert_eq!((found[0], found[64], found[127], found[192]), (0, 1, 1, 201));
     // One that has ended gets nothing.
     let late = format!(
         "@!%p4 exit; mov.u32 %r20, 0; long: add.u32 %r20, %r20, 1; setp.lt.u32 %p5, %r20, 9000; @%p5 bra long; {SEND}"
