@@ -146,7 +146,7 @@ impl Times {
                 | Stmt::Store(..)
                 | Stmt::Team(_)
                 | Stmt::StoreShared(..)
-                | Stmt::StoreBlock(..)
+                | Stmt::Mail(_)
                 | Stmt::Barrier(_) => {}
             }
         }
@@ -159,8 +159,6 @@ fn is_written(stmts: &[Stmt], buffer: BufferId) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             is_written(body, buffer)
         }
-        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::StoreBlock(..) | Stmt::Barrier(_) => {
-            false
-        }
+        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => false,
     })
 }

@@ -48,7 +48,7 @@ impl<'k> Loops<'k> {
                 Stmt::Store(..)
                 | Stmt::Team(_)
                 | Stmt::StoreShared(..)
-                | Stmt::StoreBlock(..)
+                | Stmt::Mail(_)
                 | Stmt::Barrier(_) => {}
             }
         }
@@ -85,11 +85,9 @@ impl<'k> Loops<'k> {
             | Stmt::If { body, .. }
             | Stmt::Vector { body, .. } => self.trips(body),
             Stmt::Team(_) => Some(DimExpr::constant(TRIPS_OF_TEAM)),
-            Stmt::Let(..)
-            | Stmt::Store(..)
-            | Stmt::StoreShared(..)
-            | Stmt::StoreBlock(..)
-            | Stmt::Barrier(_) => Some(DimExpr::constant(0)),
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => {
+                Some(DimExpr::constant(0))
+            }
         }
     }
 

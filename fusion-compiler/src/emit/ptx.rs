@@ -5,6 +5,7 @@
 
 mod divide;
 mod loops;
+mod mail;
 mod memory;
 
 use std::fmt;
@@ -12,20 +13,20 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
+use mail::{barrier_name, mailboxes};
 use memory::{Sum, holds_apart};
 
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
-    Among, BufferId, Expr, IndexWidth, Kernel, Lanes, Phase, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
-    WARP,
+    Among, BufferId, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value, WARP,
 };
-use crate::target::Dialect;
+use crate::target::{CLUSTER_MAX, Dialect};
 
 /// The oldest instruction set that has everything emitted here …
 const HEADER: [&str; 3] = [".version 6.0", ".target sm_50", ".address_size 64"];
-/// … and that which has clusters.
-const CLUSTER_HEADER: [&str; 3] = [".version 8.0", ".target sm_90", ".address_size 64"];
+/// … and that which has clusters, and what their blocks send each other.
+const CLUSTER_HEADER: [&str; 3] = [".version 8.1", ".target sm_90", ".address_size 64"];
 
 /// The text of a legal kernel.
 pub fn ptx(kernel: &Kernel) -> String {
@@ -60,10 +61,20 @@ pub fn ptx(kernel: &Kernel) -> String {
             }
         }
         for (i, shared) in kernel.shared.iter().enumerate() {
-            let SharedLen::Fixed(len) = shared.len else { continue };
-            let bytes = shared.dtype.size() * len as usize;
-            out.line(format_args!(".shared .align 16 .b8 {}[{bytes}];", shared_name(SharedId(i as u16))));
+            let id = SharedId(i as u16);
+            let len = match shared.len {
+                SharedLen::AtLaunch => continue,
+                SharedLen::Fixed(len) => len as usize,
+                SharedLen::Mailbox => CLUSTER_MAX as usize,
+            };
+            out.line(format_args!(
+                ".shared .align 16 .b8 {}[{}];",
+                shared_name(id),
+                shared.dtype.size() * len
+            ));
         }
+        mailboxes(kernel)
+            .for_each(|id| out.line(format_args!(".shared .align 8 .b8 {}[8];", barrier_name(id))));
         out.text.push_str(&emitter.out.text);
     });
     out.text
@@ -203,21 +214,6 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    fn cluster_barrier(&mut self, phase: Phase) {
-        match phase {
-            Phase::Enter => self.line("barrier.cluster.arrive.relaxed.aligned;"),
-            Phase::Publish => {
-                let (thread, publishes) = (self.register(Bank::Bits32), self.register(Bank::Pred));
-                self.line(format_args!("mov.u32 {thread}, %tid.x;"));
-                self.line(format_args!("setp.lt.u32 {publishes}, {thread}, {WARP};"));
-                self.line(format_args!("@{publishes} barrier.cluster.arrive.release.aligned;"));
-                self.line(format_args!("@!{publishes} barrier.cluster.arrive.relaxed.aligned;"));
-            }
-            Phase::Arrive => self.line("barrier.cluster.arrive.release.aligned;"),
-            Phase::Wait => self.line("barrier.cluster.wait.acquire.aligned;"),
-        }
-    }
-
     /// Fresh registers for a value.
     fn define(&mut self, value: Value) -> Registers {
         let ty = self.kernel.ty(value);
@@ -273,10 +269,10 @@ impl<'k> Emitter<'k> {
                 let registers = self.registers[value.0 as usize].clone();
                 self.store_shared(*id, *index, &registers, self.kernel.ty(*value).dtype);
             }
-            Stmt::StoreBlock(id, block, index, value) => self.store_block(*id, (*block, *index), *value),
+            Stmt::Mail(mail) => self.mail(*mail),
             Stmt::Barrier(Among::Block) => self.line("bar.sync 0;"),
             Stmt::Barrier(Among::Warp) => self.line("bar.warp.sync 0xffffffff;"),
-            Stmt::Barrier(Among::Cluster(phase)) => self.cluster_barrier(*phase),
+            Stmt::Barrier(Among::Cluster) => self.cluster_barrier(),
             Stmt::Barrier(Among::Team) => unreachable!("`legalize` has one of a block or of a warp"),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
             Stmt::Team(_) => unreachable!("legalize leaves shuffles and shared memory"),

@@ -178,7 +178,7 @@ impl Emitter<'_> {
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
-            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::StoreBlock(..) | Stmt::Barrier(_) => {
+            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => {
                 unreachable!("the CPU has no teams")
             }
             Stmt::If { cond, body } => {

@@ -8,7 +8,7 @@ use std::fmt;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::ir::kernel::{Expr, Kernel, Stmt, Value};
+use crate::ir::kernel::{Expr, Kernel, Mail, Stmt, Value};
 
 /// The longest expression that is part of another: deep trees are hard to read, and compilers go through them by recursion.
 const NESTED_MAX: usize = 100;
@@ -96,11 +96,12 @@ impl Said {
                 Stmt::Let(_, Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg))
                 | Stmt::Store(_, arg)
                 | Stmt::StoreShared(_, _, arg)
-                | Stmt::StoreBlock(_, _, _, arg) => std::slice::from_ref(arg),
+                | Stmt::Mail(Mail::Send(_, _, _, arg)) => std::slice::from_ref(arg),
                 Stmt::Let(..)
                 | Stmt::Loop { .. }
                 | Stmt::Vector { .. }
                 | Stmt::Team(_)
+                | Stmt::Mail(Mail::Open | Mail::Opened | Mail::Receive(_) | Mail::Close)
                 | Stmt::Barrier(_)
                 | Stmt::If { .. } => &[],
             };

@@ -130,7 +130,7 @@ impl Emitter<'_> {
             }
             Stmt::StoreShared(_, _, value) => lanes(self.kernel.ty(*value)) == 1,
             Stmt::Let(..)
-            | Stmt::StoreBlock(..)
+            | Stmt::Mail(_)
             | Stmt::Loop { .. }
             | Stmt::Vector { .. }
             | Stmt::Team(_)
@@ -208,7 +208,7 @@ impl Emitter<'_> {
             }
             Stmt::Barrier(Among::Block) => out.line("workgroupBarrier();"),
             Stmt::Barrier(Among::Team) => out.line("storageBarrier();"),
-            Stmt::StoreBlock(..) | Stmt::Barrier(Among::Warp | Among::Cluster(_)) => {
+            Stmt::Mail(_) | Stmt::Barrier(Among::Warp | Among::Cluster) => {
                 unreachable!("these are for PTX")
             }
             Stmt::Team(_) => unreachable!("legalize leaves shared memory and barriers"),
@@ -409,7 +409,7 @@ impl Constants {
                 }
                 Stmt::Store(..)
                 | Stmt::StoreShared(..)
-                | Stmt::StoreBlock(..)
+                | Stmt::Mail(_)
                 | Stmt::Barrier(_)
                 | Stmt::Team(_) => {}
             }
@@ -451,9 +451,7 @@ fn asks_for_subgroups(body: &[Stmt]) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             asks_for_subgroups(body)
         }
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::StoreBlock(..) | Stmt::Barrier(_) | Stmt::Team(_) => {
-            false
-        }
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::Team(_) => false,
     })
 }
 
@@ -471,11 +469,9 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
             Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at, 1),
             Stmt::Let(value, Expr::LoadWhere(at, mask)) => (kernel.ty(*value), at, lanes(kernel.ty(*mask))),
             Stmt::Store(at, value) => (kernel.ty(*value), at, 1),
-            Stmt::Let(..)
-            | Stmt::StoreShared(..)
-            | Stmt::StoreBlock(..)
-            | Stmt::Barrier(_)
-            | Stmt::Team(_) => continue,
+            Stmt::Let(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::Team(_) => {
+                continue;
+            }
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 mark(kernel, body, wide);
                 continue;

@@ -206,6 +206,8 @@ pub enum SharedLen {
     /// As many as a launch gives by `Launch::row_memory`: to a block for all of its teams, then the only one of a kernel;
     /// on the CPU an equal part to each.
     AtLaunch,
+    /// One of each block of a cluster, which sends it.
+    Mailbox,
 }
 
 /// Shared memory of the kernel it belongs to.
@@ -221,24 +223,23 @@ pub enum Among {
     Team,
     /// Those of a warp; PTX only, made by `legalize`.
     Warp,
-    /// Those of a cluster of blocks, for what is in shared memory; PTX only.
-    Cluster(Phase),
+    /// Those of a cluster of blocks; PTX only. What it says of memory takes a GPU a microsecond.
+    Cluster,
 }
 
-/// A barrier of the cluster, both parts.
-pub const CLUSTER: [Among; 2] = [Among::Cluster(Phase::Arrive), Among::Cluster(Phase::Wait)];
-
-/// What a thread does at a barrier in two parts, one after the other. What it says of memory takes a GPU a microsecond.
+/// What blocks of a cluster send each other, in the order in which each of them does this. PTX only, made by `legalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// Says that it is there, and nothing of memory.
-    Enter,
-    /// Says that it is there, and of the first warp of a block what that wrote.
-    Publish,
-    /// Says that it is there, and what it read and wrote.
-    Arrive,
-    /// Waits for all of them to have said so.
-    Wait,
+pub enum Mail {
+    /// Opens the block's mailboxes, and says so.
+    Open,
+    /// Waits until all blocks have opened theirs.
+    Opened,
+    /// Sends a value (the last) to the mailbox of the block of this number (the first), from the block of that number.
+    Send(SharedId, Value, Value, Value),
+    /// Waits until every block's value is in the mailbox.
+    Receive(SharedId),
+    /// Closes the block's mailboxes, once all blocks have read what is in theirs.
+    Close,
 }
 
 /// What a statement does.
@@ -279,8 +280,8 @@ pub enum Stmt {
     Team(Box<Fold>),
     /// Writes the lanes of a value to elements of shared memory, from the index on.
     StoreShared(SharedId, Value, Value),
-    /// The same in the memory of the block of this number in the cluster. PTX only, made by `legalize`.
-    StoreBlock(SharedId, Value, Value, Value),
+    /// Does something of what blocks of a cluster combine.
+    Mail(Mail),
     /// Waits for all of these threads, and for what they read and wrote. GPUs only.
     Barrier(Among),
     /// Runs `body` if `cond` (one lane) holds.
@@ -409,20 +410,16 @@ impl Stmt {
             }
             Stmt::Team(fold) => fold.over.iter_mut().chain(&mut fold.identity).for_each(visit),
             Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
-            Stmt::StoreBlock(_, block, index, value) => [block, index, value].into_iter().for_each(visit),
+            Stmt::Mail(Mail::Send(_, to, from, value)) => [to, from, value].into_iter().for_each(visit),
             Stmt::If { cond, .. } => visit(cond),
-            Stmt::Barrier(_) => {}
+            Stmt::Mail(Mail::Open | Mail::Opened | Mail::Receive(_) | Mail::Close) | Stmt::Barrier(_) => {}
         }
     }
 
     /// Visits what lies within: each body, and with it the values that leave it.
     pub fn for_each_body_mut(&mut self, mut visit: impl FnMut(&mut Vec<Stmt>, &mut [&mut Value])) {
         match self {
-            Stmt::Let(..)
-            | Stmt::Store(..)
-            | Stmt::StoreShared(..)
-            | Stmt::StoreBlock(..)
-            | Stmt::Barrier(_) => {}
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => {}
             Stmt::If { body, .. } => visit(body, &mut []),
             Stmt::Loop { body, carried, .. } => {
                 visit(body, &mut carried.iter_mut().map(|carried| &mut carried.next).collect::<Vec<_>>());
@@ -443,11 +440,9 @@ impl Stmt {
             Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
             Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| &fold.out).copied().collect(),
             Stmt::Team(fold) => fold.out.iter().copied().collect(),
-            Stmt::Store(..)
-            | Stmt::StoreShared(..)
-            | Stmt::StoreBlock(..)
-            | Stmt::Barrier(_)
-            | Stmt::If { .. } => smallvec![],
+            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
+                smallvec![]
+            }
         }
     }
 }

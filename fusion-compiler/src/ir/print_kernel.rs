@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write};
 
 use super::graph::Access;
 use super::kernel::{
-    Among, At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Phase, SharedLen, Shuffle, Stmt,
+    Among, At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Mail, SharedLen, Shuffle, Stmt,
     Type, Value,
 };
 
@@ -32,6 +32,7 @@ impl Display for Kernel {
             match shared.len {
                 SharedLen::Fixed(len) => writeln!(f, "  shared {i}: {}[{len}]", shared.dtype)?,
                 SharedLen::AtLaunch => writeln!(f, "  shared {i}: {}[]", shared.dtype)?,
+                SharedLen::Mailbox => writeln!(f, "  shared {i}: mailbox of {}", shared.dtype)?,
             }
         }
         if self.team > 1 {
@@ -99,16 +100,17 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             fold(kernel, f, one, depth)
         }
         Stmt::StoreShared(id, index, value) => writeln!(f, "store shared {}[{index}] = {value}", id.0),
-        Stmt::StoreBlock(id, block, index, value) => {
-            writeln!(f, "store shared {}[{index}] of block {block} = {value}", id.0)
+        Stmt::Mail(Mail::Open) => writeln!(f, "open mailboxes"),
+        Stmt::Mail(Mail::Opened) => writeln!(f, "wait for open mailboxes"),
+        Stmt::Mail(Mail::Send(id, to, from, value)) => {
+            writeln!(f, "send to mailbox {} of block {to} from {from}: {value}", id.0)
         }
+        Stmt::Mail(Mail::Receive(id)) => writeln!(f, "receive mailbox {}", id.0),
+        Stmt::Mail(Mail::Close) => writeln!(f, "close mailboxes"),
         Stmt::Barrier(Among::Block) => writeln!(f, "barrier"),
         Stmt::Barrier(Among::Team) => writeln!(f, "barrier of the team"),
         Stmt::Barrier(Among::Warp) => writeln!(f, "barrier of the warp"),
-        Stmt::Barrier(Among::Cluster(Phase::Enter)) => writeln!(f, "enter barrier of the cluster"),
-        Stmt::Barrier(Among::Cluster(Phase::Publish)) => writeln!(f, "publish at barrier of the cluster"),
-        Stmt::Barrier(Among::Cluster(Phase::Arrive)) => writeln!(f, "arrive at barrier of the cluster"),
-        Stmt::Barrier(Among::Cluster(Phase::Wait)) => writeln!(f, "wait at barrier of the cluster"),
+        Stmt::Barrier(Among::Cluster) => writeln!(f, "barrier of the cluster"),
         Stmt::If { cond, body } => {
             writeln!(f, "if {cond}")?;
             block(kernel, f, body, depth + 1)

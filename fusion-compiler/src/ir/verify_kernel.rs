@@ -6,7 +6,8 @@
 use super::dtype::{Const, DType};
 use super::graph::Access;
 use super::kernel::{
-    Among, At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, SharedId, Shuffle, Stmt, Type, Value, WARP,
+    Among, At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Mail, SharedId, SharedLen, Shuffle, Stmt, Type,
+    Value, WARP,
 };
 use super::ops::{Op, Typing};
 
@@ -97,10 +98,7 @@ impl<'k> Verifier<'k> {
                 self.fold(fold, Lanes::ONE)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
-            Stmt::StoreBlock(id, block, index, value) => {
-                self.expect(*block, INDEX)?;
-                self.shared(*id, *index, self.kernel.ty(*value))?;
-            }
+            Stmt::Mail(mail) => self.mail(*mail)?,
             Stmt::Barrier(among) => self.barrier(*among)?,
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
@@ -128,13 +126,38 @@ impl<'k> Verifier<'k> {
 
     fn barrier(&self, among: Among) -> Result<(), String> {
         let misses = match among {
-            Among::Cluster(_) if !self.kernel.cluster => {
+            Among::Cluster if !self.kernel.cluster => {
                 return Err("a barrier of a cluster without one".into());
             }
-            Among::Block | Among::Team | Among::Cluster(_) => self.branched,
+            Among::Block | Among::Team | Among::Cluster => self.branched,
             Among::Warp => self.conditional,
         };
         if misses { Err("a barrier that not all threads reach".into()) } else { Ok(()) }
+    }
+
+    fn mail(&self, mail: Mail) -> Result<(), String> {
+        if !self.kernel.cluster {
+            return Err("mail in a kernel without clusters".into());
+        }
+        let mailbox = |id: SharedId| match self.kernel.shared.get(usize::from(id.0)) {
+            Some(shared) if shared.len == SharedLen::Mailbox => Ok(()),
+            Some(_) | None => Err(format!("shared memory {} is no mailbox", id.0)),
+        };
+        match mail {
+            Mail::Send(id, to, from, value) => {
+                self.expect(to, INDEX)?;
+                self.shared(id, from, self.kernel.ty(value))?;
+                mailbox(id)
+            }
+            Mail::Receive(id) => mailbox(id),
+            Mail::Open | Mail::Opened | Mail::Close => Ok(()),
+        }?;
+        match mail {
+            Mail::Open | Mail::Opened | Mail::Close | Mail::Receive(_) if self.branched => {
+                Err("mailboxes that not all threads come to".into())
+            }
+            Mail::Open | Mail::Opened | Mail::Close | Mail::Receive(_) | Mail::Send(..) => Ok(()),
+        }
     }
 
     /// In which threads what it makes may be another.
@@ -149,7 +172,7 @@ impl<'k> Verifier<'k> {
             Stmt::Team(_)
             | Stmt::Store(..)
             | Stmt::StoreShared(..)
-            | Stmt::StoreBlock(..)
+            | Stmt::Mail(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => Varies::Nowhere,
         }

@@ -1,10 +1,11 @@
-//! What the blocks of a cluster combine: each writes what its threads have made together to all of them.
+//! What the blocks of a cluster combine: each sends what its threads have made together to all of them.
 //!
-//! Invariant: every block combines the same numbers in the same order. No block writes to another before that has begun, nor where
-//! one still reads: whatever is combined in an iteration has memory of its own, and the next begins when all have ended this one.
+//! Invariant: every block combines the same numbers in the same order. No block sends to another before that has opened its
+//! mailboxes, nor where one still reads: whatever is combined in an iteration has a mailbox of its own, and the next iteration
+//! begins when all have ended this one.
 
 use super::{BOOL, INDEX, Legalizer};
-use crate::ir::kernel::{Among, CLUSTER, Expr, Fold, Phase, Shared, SharedId, SharedLen, Stmt, Value, WARP};
+use crate::ir::kernel::{Expr, Fold, Mail, Shared, SharedId, SharedLen, Stmt, Value, WARP};
 use crate::ir::ops::Op;
 use crate::target::CLUSTER_MAX;
 
@@ -17,11 +18,11 @@ impl Legalizer<'_> {
         }
         self.folded.clear();
         if let Stmt::Loop { var, end, step, body, .. } = &mut iteration {
-            body.insert(0, Stmt::Barrier(Among::Cluster(Phase::Enter)));
+            body.insert(0, Stmt::Mail(Mail::Open));
             let mut b = self.builder(body);
             let next = b.apply(Op::Add, &[*var, *step]);
             let cond = b.bind(BOOL, Expr::Apply(Op::Lt, [next, *end].into_iter().collect()));
-            body.push(Stmt::If { cond, body: CLUSTER.map(Stmt::Barrier).into() });
+            body.push(Stmt::If { cond, body: vec![Stmt::Mail(Mail::Close)] });
         }
         iteration
     }
@@ -30,23 +31,23 @@ impl Legalizer<'_> {
     pub(super) fn by_cluster(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         let of_block = self.by_shuffles(fold, out);
         if self.folded.is_empty() {
-            out.push(Stmt::Barrier(Among::Cluster(Phase::Wait)));
+            out.push(Stmt::Mail(Mail::Opened));
         }
-        let len = SharedLen::Fixed(CLUSTER_MAX as u32);
+        let len = SharedLen::Mailbox;
         let first = self.shared.len();
         let all = fold.over.iter().map(|value| Shared { dtype: self.types[value.0 as usize].dtype, len });
         self.shared.extend(all);
-        let memory: Vec<SharedId> = (first..self.shared.len()).map(|id| SharedId(id as u16)).collect();
-        self.folded.extend(&memory);
+        let mailboxes: Vec<SharedId> = (first..self.shared.len()).map(|id| SharedId(id as u16)).collect();
+        self.folded.extend(&mailboxes);
         let mut b = self.builder(out);
         let thread = b.bind(INDEX, Expr::ThreadId);
         let (rank, size) = (b.bind(INDEX, Expr::ClusterRank), b.bind(INDEX, Expr::ClusterSize));
         let cond = b.apply(Op::Lt, &[thread, size]);
-        let stores = memory.iter().zip(&of_block);
-        let body = stores.map(|(&id, &value)| Stmt::StoreBlock(id, thread, rank, value)).collect();
+        let sends = mailboxes.iter().zip(&of_block);
+        let body = sends.map(|(&id, &value)| Stmt::Mail(Mail::Send(id, thread, rank, value))).collect();
         b.body.push(Stmt::If { cond, body });
-        b.body.extend([Phase::Publish, Phase::Wait].map(|phase| Stmt::Barrier(Among::Cluster(phase))));
-        let parts = self.of_blocks(fold, &memory, (thread, size), out);
+        b.body.extend(mailboxes.iter().map(|&id| Stmt::Mail(Mail::Receive(id))));
+        let parts = self.of_blocks(fold, &mailboxes, (thread, size), out);
         self.fold_warp(fold, parts, CLUSTER_MAX as u32, out)
     }
 

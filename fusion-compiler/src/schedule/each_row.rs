@@ -11,7 +11,7 @@ use super::space::product;
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Among, BufferId, CLUSTER, Lanes, LoopKind, Stmt, Value};
+use crate::ir::kernel::{Among, BufferId, Lanes, LoopKind, Stmt, Value};
 use crate::ir::ops::Op;
 
 /// The part of a row, whose number is the last of these coordinates, or of the block of a cluster that has one.
@@ -165,7 +165,7 @@ fn store_of_row(
     }
     if matches!(along, Along::Team { .. }) && reads_own(work) {
         match body.rank {
-            Some(_) => body.item().body.extend(CLUSTER.map(Stmt::Barrier)),
+            Some(_) => body.item().body.push(Stmt::Barrier(Among::Cluster)),
             None => body.item().body.push(Stmt::Barrier(Among::Team)),
         }
     }

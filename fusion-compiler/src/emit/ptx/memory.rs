@@ -50,11 +50,7 @@ pub(super) fn holds_apart(kernel: &Kernel) -> bool {
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 body.iter().any(is_apart)
             }
-            Stmt::Let(..)
-            | Stmt::Team(_)
-            | Stmt::StoreShared(..)
-            | Stmt::StoreBlock(..)
-            | Stmt::Barrier(_) => false,
+            Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => false,
         }
     }
     let holds = kernel.shared.iter().any(|shared| shared.len == SharedLen::AtLaunch);
@@ -237,14 +233,6 @@ impl Emitter<'_> {
             let (vector, registers) = group(registers);
             self.line(format_args!("st.shared{vector}.{t} {}, {registers};", ahead(place, 16 * i)));
         }
-    }
-
-    /// Writes to the same place in the memory of another block of the cluster.
-    pub(super) fn store_block(&mut self, id: SharedId, (block, index): (Value, Value), value: Value) {
-        let (place, other) = (self.shared(id, index), self.register(Bank::Bits32));
-        let t = suffix(self.kernel, self.kernel.ty(value).dtype);
-        self.line(format_args!("mapa.shared::cluster.u32 {other}, {place}, {};", self.one(block)));
-        self.line(format_args!("st.shared::cluster.{t} [{other}], {};", self.one(value)));
     }
 
     /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.

@@ -91,7 +91,7 @@ fn is_of_item(item: &[Stmt], index: Value) -> bool {
         | Stmt::Loop { .. }
         | Stmt::Team(_)
         | Stmt::StoreShared(..)
-        | Stmt::StoreBlock(..)
+        | Stmt::Mail(_)
         | Stmt::Barrier(_)
         | Stmt::If { .. } => false,
     })

@@ -383,7 +383,7 @@ impl Emitter<'_> {
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
             | Stmt::Team(_)
-            | Stmt::StoreBlock(..)
+            | Stmt::Mail(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
@@ -403,7 +403,7 @@ impl Emitter<'_> {
                 | Stmt::Loop { .. }
                 | Stmt::Vector { .. }
                 | Stmt::Team(_)
-                | Stmt::StoreBlock(..)
+                | Stmt::Mail(_)
                 | Stmt::Barrier(_)
                 | Stmt::If { .. } => continue,
             };
@@ -459,7 +459,7 @@ impl Emitter<'_> {
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
             | Stmt::Team(_)
-            | Stmt::StoreBlock(..)
+            | Stmt::Mail(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
@@ -496,7 +496,7 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
         Stmt::Let(..)
         | Stmt::Store(..)
         | Stmt::StoreShared(..)
-        | Stmt::StoreBlock(..)
+        | Stmt::Mail(_)
         | Stmt::Loop { .. }
         | Stmt::Vector { .. }
         | Stmt::Team(_)

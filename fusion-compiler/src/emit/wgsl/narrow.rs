@@ -28,7 +28,7 @@ fn mark(kernel: &Kernel, body: &[Stmt], shared: &mut [bool]) {
             Stmt::Let(..)
             | Stmt::Store(..)
             | Stmt::StoreShared(..)
-            | Stmt::StoreBlock(..)
+            | Stmt::Mail(_)
             | Stmt::Barrier(_)
             | Stmt::Team(_) => {}
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {

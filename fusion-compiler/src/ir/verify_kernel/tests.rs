@@ -91,9 +91,7 @@ fn maker(kernel: &mut Kernel, value: Value) -> &mut Expr {
 fn find(body: &mut [Stmt], value: Value) -> Option<&mut Expr> {
     body.iter_mut().find_map(|stmt| match stmt {
         Stmt::Let(made, expr) => (*made == value).then_some(expr),
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::StoreBlock(..) | Stmt::Barrier(_) | Stmt::Team(_) => {
-            None
-        }
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::Team(_) => None,
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => find(body, value),
     })
 }

@@ -196,7 +196,7 @@ impl Interpreter<'_, '_> {
             }
             Stmt::Vector { len, body, folds } => self.vector(*len, body, folds),
             Stmt::StoreShared(..) => self.simple(stmt, ONE),
-            Stmt::Team(_) | Stmt::StoreBlock(..) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
+            Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
             Stmt::If { cond, body } => {
                 if matches!(self.columns[cond.0 as usize].get(0), Scalar::Bool(true)) {
                     self.block(body);
@@ -213,7 +213,7 @@ impl Interpreter<'_, '_> {
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
             | Stmt::Team(_)
-            | Stmt::StoreBlock(..)
+            | Stmt::Mail(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
@@ -358,7 +358,7 @@ impl Interpreter<'_, '_> {
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
             | Stmt::Team(_)
-            | Stmt::StoreBlock(..)
+            | Stmt::Mail(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("these are not simple")

@@ -139,8 +139,8 @@ fn facts(device: CUdevice) -> Result<DeviceFacts, Failure> {
 /// Blocks of a cluster that every device has which has clusters.
 const CLUSTER_BLOCKS: u32 = 8;
 
-/// The first driver that knows all that kernels of clusters say, PTX 8.0: that of CUDA 12.0.
-const CLUSTER_DRIVER: i32 = 12_000;
+/// The first driver that knows all that kernels of clusters say, PTX 8.1: that of CUDA 12.1.
+const CLUSTER_DRIVER: i32 = 12_010;
 
 /// Whether the device and its driver have clusters: older ones know of no such fact.
 fn has_clusters(device: CUdevice) -> bool {

@@ -144,7 +144,7 @@ fn fold_of(stmt: &mut Stmt) -> Option<&mut Fold> {
         Stmt::Let(..)
         | Stmt::Store(..)
         | Stmt::StoreShared(..)
-        | Stmt::StoreBlock(..)
+        | Stmt::Mail(_)
         | Stmt::Barrier(_)
         | Stmt::If { .. } => None,
     }
