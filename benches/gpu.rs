@@ -408,7 +408,7 @@ fn calls(device: &Device) -> Result<()> {
 
 /// What a call took, in the mean of a few at once, so that starting them hides behind running them.
 fn timed(device: &Device, bytes: u64, run: impl FnOnce(u32) -> Result<()>) -> Result<Duration> {
-    let times = ((1 << 28) / bytes.max(1)).clamp(1, 20) as u32;
+    let times = ((1 << 28) / bytes.max(1)).clamp(4, 20) as u32;
     device.time(|| run(times)).map(|time| time / times)
 }
 

@@ -8,7 +8,7 @@ use fusion_compiler::emit::wgsl::wgsl;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type, Uniform,
+    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Pace, Stmt, Type, Uniform,
 };
 use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
 use fusion_compiler::ir::plan::{Code, Launch, Plan, Target, UniformArg};
@@ -169,14 +169,15 @@ fn contiguous_kernels_access_128_bits() {
 #[test]
 fn compared_kernels_access_128_bits_without_spills() {
     let cases = [
-        // Loads and stores as above. The rest of a line, and what a row gives, are single ones.
+        // Loads and stores as above. The rest of a line, and what a row gives, are single ones. Of the rows of larger teams,
+        // those of several turns at a time and those of what is left.
         ("fuse_gate_0_v4", [3, 6, 1, 2]),
         ("fuse_chain_0_v4", [2, 4, 1, 2]),
         ("fuse_gelu_of_0_v4", [1, 2, 1, 2]),
         ("fuse_swiglu_0_v4", [2, 4, 1, 2]),
-        ("fuse_softmax_rows_0_t128_held_v4", [1, 1, 1, 1]),
-        ("fuse_layer_norm_rows_0_t128_held_v4", [3, 3, 1, 1]),
-        ("fuse_rms_norm_rows_0_t128_held_v4", [2, 2, 1, 1]),
+        ("fuse_softmax_rows_0_t128_held_v4", [2, 2, 2, 2]),
+        ("fuse_layer_norm_rows_0_t128_held_v4", [6, 6, 2, 2]),
+        ("fuse_rms_norm_rows_0_t128_held_v4", [4, 4, 2, 2]),
         ("fuse_token_loss_0_t256_v4", [1, 3, 0, 1]),
         ("fuse_sum_of_squares_0_parts_t256_v4", [1, 1, 0, 1]),
         ("fuse_adamw_0_v4", [4, 8, 3, 6]),
@@ -213,7 +214,7 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
 fn rows_access_128_bits() {
     let cases = [
         ("fuse_softmax_rows_0_t32x2_held_v4", [1, 1, 1, 1]),
-        ("fuse_softmax_rows_0_t512_held_v4", [1, 1, 1, 1]),
+        ("fuse_softmax_rows_0_t512_held_v4", [2, 2, 2, 2]),
         ("fuse_softmax_rows_0_t1024_held_v4", [3, 3, 2, 2]),
         ("fuse_softmax_rows_0_t256_v4_wide", [2, 2, 1, 1]),
         ("fuse_layer_norm_0_t32x2_held_v4", [3, 3, 1, 1]),
@@ -285,8 +286,8 @@ fn alone(
     (name, buffers, index): (String, Vec<Buffer>, IndexWidth),
     (types, uniforms, body): (Vec<Type>, Vec<Uniform>, Vec<Stmt>),
 ) -> Kernel {
-    let (team, beside, cluster, shared) = (1, 1, false, vec![]);
-    Kernel { name, buffers, uniforms, types, body, index, team, beside, cluster, shared }
+    let (team, beside, cluster, pace, shared) = (1, 1, false, Pace::ANY, vec![]);
+    Kernel { name, buffers, uniforms, types, body, index, team, beside, cluster, pace, shared }
 }
 
 /// An operation of constants is one to compilers, which refuse what is not finite; a number and four of them.

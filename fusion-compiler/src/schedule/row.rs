@@ -27,7 +27,7 @@ use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
-use crate::target::{CLUSTER_BYTES, CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
+use crate::target::{CLUSTER_BYTES, CLUSTER_BYTES_ONCE, CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -245,12 +245,15 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let cluster = if way.team.cluster { "_cluster" } else { "" };
     let beside = if way.beside > 1 { format!("x{}", way.beside) } else { String::new() };
     let name = format!("{}_t{}{beside}{cluster}{holds}{vector}{wide}", work.name, way.team.threads);
-    let cluster = way.team.cluster.then(|| Cluster::new(shape, way, held));
+    let cluster = way.team.cluster.then(|| Cluster::new(work, shape, way, held));
     let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(way.team.threads, way.beside);
     if cluster.is_some() {
         body.set_cluster();
+    }
+    if way.holds && way.lanes > 1 && way.placement == Placement::Vectors {
+        body.set_pace(way.team.pace);
     }
     body.vectors = way.vectors_of().map(|of| (of, way.lanes));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
@@ -313,11 +316,13 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(shape: &Shape, way: &Way, held: &[Held]) -> Cluster {
+    fn new(work: &Work<'_>, shape: &Shape, way: &Way, held: &[Held]) -> Cluster {
         let number = DimExpr::constant;
         let len = product(shape.line());
         let bytes = len.clone() * number(4 * places(held));
-        let blocks = bytes.ceil_div(number(CLUSTER_BYTES)).min(number(CLUSTER_MAX));
+        let once = way.placement == Placement::Vectors && runs::runs(work, Runs::Each).len() == 1;
+        let each = if once { CLUSTER_BYTES_ONCE } else { CLUSTER_BYTES };
+        let blocks = bytes.ceil_div(number(each)).min(number(CLUSTER_MAX));
         // Whole warps, so that all parts start at a multiple of a vector.
         let at_once = i64::from(WARP) * i64::from(way.lanes);
         let len = len.ceil_div(blocks.clone()).ceil_div(number(at_once)) * number(at_once);

@@ -29,12 +29,30 @@ impl Emitter<'_> {
         let (again, done) = (self.label("loop"), self.label("done"));
         let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
         self.line(format_args!("mov.{t} {var}, {start};"));
+        let each = self.iteration(carried, body);
+        let turns = self.kernel.pace.turns;
+        // What has labels is no innermost loop.
+        let in_turns = turns > 1 && !each.contains('$');
+        if in_turns {
+            self.turns(turns, (&var, &end, &step), &each);
+        }
         self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
         self.line(format_args!("@{test} bra {done};"));
         self.mark(&again);
-        if self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::Store(..))) {
+        let stores = || body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
+        if in_turns || self.kernel.team >= CROWD && stores() {
             self.line(".pragma \"nounroll\";");
         }
+        self.out.text.push_str(&each);
+        self.line(format_args!("add.{t} {var}, {var}, {step};"));
+        self.line(format_args!("setp.lt.{t} {test}, {var}, {end};"));
+        self.line(format_args!("@{test} bra {again};"));
+        self.mark(&done);
+    }
+
+    /// What an iteration does, but for counting.
+    fn iteration(&mut self, carried: &[Carried], body: &[Stmt]) -> String {
+        let from = self.out.text.len();
         let holds =
             self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::StoreShared(..)));
         let around = std::mem::replace(&mut self.reads_once, holds);
@@ -43,10 +61,32 @@ impl Emitter<'_> {
         self.loops -= 1;
         self.reads_once = around;
         self.hand_on(carried);
+        self.out.text.split_off(from)
+    }
+
+    /// So many iterations at a time, as long as there are as many: a loop of known length, which the assembler writes out.
+    fn turns(&mut self, turns: u32, (var, end, step): (&Register, &Register, &Register), each: &str) {
+        let (again, turn, rest) = (self.label("turns"), self.label("turn"), self.label("rest"));
+        let bank = self.bank(DType::Index);
+        let [ahead, last, count] = [bank, bank, Bank::Bits32].map(|bank| self.register(bank));
+        let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
+        self.line(format_args!("mul.lo.{t} {ahead}, {step}, {};", turns - 1));
+        self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
+        self.line(format_args!("setp.ge.{t} {test}, {last}, {end};"));
+        self.line(format_args!("@{test} bra {rest};"));
+        self.mark(&again);
+        self.line(".pragma \"nounroll\";");
+        self.line(format_args!("mov.u32 {count}, 0;"));
+        self.mark(&turn);
+        self.out.text.push_str(each);
         self.line(format_args!("add.{t} {var}, {var}, {step};"));
-        self.line(format_args!("setp.lt.{t} {test}, {var}, {end};"));
+        self.line(format_args!("add.u32 {count}, {count}, 1;"));
+        self.line(format_args!("setp.lt.u32 {test}, {count}, {turns};"));
+        self.line(format_args!("@{test} bra {turn};"));
+        self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
+        self.line(format_args!("setp.lt.{t} {test}, {last}, {end};"));
         self.line(format_args!("@{test} bra {again};"));
-        self.mark(&done);
+        self.mark(&rest);
     }
 
     /// What the next iteration gets; by way of other registers where one that is written is still to be read.

@@ -3,7 +3,9 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::ir::kernel::{Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformArg, UniformId};
+use crate::ir::kernel::{
+    Buffer, BufferId, Builder, IndexWidth, LoopKind, Pace, Uniform, UniformArg, UniformId,
+};
 
 mod together;
 
@@ -79,6 +81,7 @@ fn sample() -> Kernel {
         team: 1,
         beside: 1,
         cluster: false,
+        pace: Pace::ANY,
         shared: vec![],
     }
 }

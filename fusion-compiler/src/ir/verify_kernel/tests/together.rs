@@ -1,7 +1,7 @@
 //! What iterations, lanes and threads make together: carried values, folds, shared memory and barriers.
 
 use super::*;
-use crate::ir::kernel::{Among, Carried, Fold, Shared, SharedLen, Shuffle};
+use crate::ir::kernel::{Among, Carried, Fold, Pace, Shared, SharedLen, Shuffle};
 
 // The values of `rows`, in the order of their numbers.
 const ZERO: Value = Value(1);
@@ -29,6 +29,7 @@ fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
         team: 1,
         beside: 1,
         cluster: false,
+        pace: Pace::ANY,
         shared: vec![],
     }
 }
