@@ -169,8 +169,8 @@ fn contiguous_kernels_access_128_bits() {
 #[test]
 fn compared_kernels_access_128_bits_without_spills() {
     let cases = [
-        // Loads and stores as above. The rest of a line, and what a row gives, are single ones. Of the rows of larger teams,
-        // those of several turns at a time and those of what is left.
+        // Loads and stores as above. The rest of a line, and what a row gives, are single ones. Loops along rows are written
+        // for two turns at a time, and for the one that may be left.
         ("fuse_gate_0_v4", [3, 6, 1, 2]),
         ("fuse_chain_0_v4", [2, 4, 1, 2]),
         ("fuse_gelu_of_0_v4", [1, 2, 1, 2]),
@@ -214,7 +214,7 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
 fn rows_access_128_bits() {
     let cases = [
         ("fuse_softmax_rows_0_t32x2_held_v4", [1, 1, 1, 1]),
-        ("fuse_softmax_rows_0_t512_held_v4", [2, 2, 2, 2]),
+        ("fuse_softmax_rows_0_t512_held_v4", [3, 3, 3, 3]),
         ("fuse_softmax_rows_0_t1024_held_v4", [3, 3, 2, 2]),
         ("fuse_softmax_rows_0_t256_v4_wide", [2, 2, 1, 1]),
         ("fuse_layer_norm_0_t32x2_held_v4", [3, 3, 1, 1]),

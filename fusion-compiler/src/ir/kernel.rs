@@ -201,7 +201,8 @@ pub struct Shared {
 /// How a kernel keeps enough of memory on its way, where that is not left to the target's compiler; PTX only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pace {
-    /// Iterations of an innermost loop that read before any of them goes on; 1 where the compiler decides.
+    /// Iterations of an innermost loop that read before any of them goes on, a power of two; of what is left half as many do, and
+    /// so on. 1 where the compiler decides.
     pub turns: u32,
     /// Most registers of a thread; 0 where the compiler decides.
     pub registers: u32,

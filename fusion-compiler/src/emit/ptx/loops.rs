@@ -26,21 +26,20 @@ impl Emitter<'_> {
         self.count(var, start, step);
         let var = self.define(var).remove(0);
         let (start, end, step) = (self.one(start), self.one(end), self.one(step));
-        let (again, done) = (self.label("loop"), self.label("done"));
-        let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
+        let t = suffix(self.kernel, DType::Index);
         self.line(format_args!("mov.{t} {var}, {start};"));
         let each = self.iteration(carried, body);
         let turns = self.kernel.pace.turns;
         // What has labels is no innermost loop.
-        let in_turns = turns > 1 && !each.contains('$');
-        if in_turns {
+        if turns > 1 && !each.contains('$') {
             self.turns(turns, (&var, &end, &step), &each);
+            return;
         }
+        let (again, done, test) = (self.label("loop"), self.label("done"), self.register(Bank::Pred));
         self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
         self.line(format_args!("@{test} bra {done};"));
         self.mark(&again);
-        let stores = || body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
-        if in_turns || self.kernel.team >= CROWD && stores() {
+        if self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::Store(..))) {
             self.line(".pragma \"nounroll\";");
         }
         self.out.text.push_str(&each);
@@ -64,18 +63,38 @@ impl Emitter<'_> {
         self.out.text.split_off(from)
     }
 
-    /// So many iterations at a time, as long as there are as many: a loop of known length, which the assembler writes out.
+    /// So many iterations at a time as long as there are as many, then half as many, and so on down to the last.
     fn turns(&mut self, turns: u32, (var, end, step): (&Register, &Register, &Register), each: &str) {
-        let (again, turn, rest) = (self.label("turns"), self.label("turn"), self.label("rest"));
-        let bank = self.bank(DType::Index);
-        let [ahead, last, count] = [bank, bank, Bank::Bits32].map(|bank| self.register(bank));
-        let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
-        self.line(format_args!("mul.lo.{t} {ahead}, {step}, {};", turns - 1));
-        self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
-        self.line(format_args!("setp.ge.{t} {test}, {last}, {end};"));
-        self.line(format_args!("@{test} bra {rest};"));
-        self.mark(&again);
-        self.line(".pragma \"nounroll\";");
+        let (bank, t) = (self.bank(DType::Index), suffix(self.kernel, DType::Index));
+        let [ahead, last] = [bank, bank].map(|bank| self.register(bank));
+        let test = self.register(Bank::Pred);
+        for at_once in
+            std::iter::successors(Some(turns), |turns| Some(turns / 2)).take_while(|&turns| turns > 0)
+        {
+            let (again, fewer) = (self.label("turns"), self.label("fewer"));
+            self.line(format_args!("mul.lo.{t} {ahead}, {step}, {};", at_once - 1));
+            self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
+            self.line(format_args!("setp.ge.{t} {test}, {last}, {end};"));
+            self.line(format_args!("@{test} bra {fewer};"));
+            self.mark(&again);
+            if at_once == turns {
+                self.line(".pragma \"nounroll\";");
+            }
+            self.at_once(at_once, (var, step), each);
+            if at_once == turns {
+                self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
+                self.line(format_args!("setp.lt.{t} {test}, {last}, {end};"));
+                self.line(format_args!("@{test} bra {again};"));
+            }
+            self.mark(&fewer);
+        }
+    }
+
+    /// So many iterations: a loop of known length, which the assembler writes out, with all that it reads first.
+    fn at_once(&mut self, turns: u32, (var, step): (&Register, &Register), each: &str) {
+        let t = suffix(self.kernel, DType::Index);
+        let (turn, count, test) =
+            (self.label("turn"), self.register(Bank::Bits32), self.register(Bank::Pred));
         self.line(format_args!("mov.u32 {count}, 0;"));
         self.mark(&turn);
         self.out.text.push_str(each);
@@ -83,10 +102,6 @@ impl Emitter<'_> {
         self.line(format_args!("add.u32 {count}, {count}, 1;"));
         self.line(format_args!("setp.lt.u32 {test}, {count}, {turns};"));
         self.line(format_args!("@{test} bra {turn};"));
-        self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
-        self.line(format_args!("setp.lt.{t} {test}, {last}, {end};"));
-        self.line(format_args!("@{test} bra {again};"));
-        self.mark(&rest);
     }
 
     /// What the next iteration gets; by way of other registers where one that is written is still to be read.
