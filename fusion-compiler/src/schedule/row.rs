@@ -249,11 +249,9 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(way.team.threads, way.beside);
+    body.set_pace(way.pace());
     if cluster.is_some() {
         body.set_cluster();
-    }
-    if way.holds && way.lanes > 1 && way.placement == Placement::Vectors {
-        body.set_pace(way.team.pace);
     }
     body.vectors = way.vectors_of().map(|of| (of, way.lanes));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");

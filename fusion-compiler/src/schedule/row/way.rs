@@ -3,7 +3,7 @@
 use super::Shape;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{BufferId, IndexWidth, WARP};
+use crate::ir::kernel::{BufferId, IndexWidth, Pace, WARP};
 use crate::schedule::space::lanes;
 use crate::schedule::{Operand, Work};
 use crate::target::{TargetFacts, Team, Vectors, team};
@@ -41,6 +41,12 @@ impl Way {
             Placement::Unaligned(of) => Some(of),
             Placement::Vectors | Placement::Apart => None,
         }
+    }
+
+    /// How rows are gone through: of what is not held, or is taken by itself, the target's compiler knows best.
+    pub(super) fn pace(&self) -> Pace {
+        let is_held = self.holds && self.lanes > 1 && self.placement == Placement::Vectors;
+        if is_held { self.team.pace } else { Pace::ANY }
     }
 
     /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
