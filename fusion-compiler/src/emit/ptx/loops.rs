@@ -26,16 +26,16 @@ impl Emitter<'_> {
         self.count(var, start, step);
         let var = self.define(var).remove(0);
         let (start, end, step) = (self.one(start), self.one(end), self.one(step));
-        let t = suffix(self.kernel, DType::Index);
+        let (again, done) = (self.label("loop"), self.label("done"));
+        let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
         self.line(format_args!("mov.{t} {var}, {start};"));
         let each = self.iteration(carried, body);
         let turns = self.kernel.pace.turns;
         // What has labels is no innermost loop.
         if turns > 1 && !each.contains('$') {
-            self.turns(turns, (&var, &end, &step), &each);
+            self.turns(turns, (var, end, step), (&each, test));
             return;
         }
-        let (again, done, test) = (self.label("loop"), self.label("done"), self.register(Bank::Pred));
         self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
         self.line(format_args!("@{test} bra {done};"));
         self.mark(&again);
@@ -64,13 +64,16 @@ impl Emitter<'_> {
     }
 
     /// So many iterations at a time as long as there are as many, then half as many, and so on down to the last.
-    fn turns(&mut self, turns: u32, (var, end, step): (&Register, &Register, &Register), each: &str) {
+    fn turns(
+        &mut self,
+        turns: u32,
+        (var, end, step): (Register, Register, Register),
+        (each, test): (&str, Register),
+    ) {
         let (bank, t) = (self.bank(DType::Index), suffix(self.kernel, DType::Index));
         let [ahead, last] = [bank, bank].map(|bank| self.register(bank));
-        let test = self.register(Bank::Pred);
-        for at_once in
-            std::iter::successors(Some(turns), |turns| Some(turns / 2)).take_while(|&turns| turns > 0)
-        {
+        let fewer_and_fewer = std::iter::successors(Some(turns), |turns| Some(turns / 2));
+        for at_once in fewer_and_fewer.take_while(|&turns| turns > 0) {
             let (again, fewer) = (self.label("turns"), self.label("fewer"));
             self.line(format_args!("mul.lo.{t} {ahead}, {step}, {};", at_once - 1));
             self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
@@ -80,7 +83,7 @@ impl Emitter<'_> {
             if at_once == turns {
                 self.line(".pragma \"nounroll\";");
             }
-            self.at_once(at_once, (var, step), each);
+            self.at_once(at_once, (var, step), (each, test));
             if at_once == turns {
                 self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
                 self.line(format_args!("setp.lt.{t} {test}, {last}, {end};"));
@@ -91,10 +94,9 @@ impl Emitter<'_> {
     }
 
     /// So many iterations: a loop of known length, which the assembler writes out, with all that it reads first.
-    fn at_once(&mut self, turns: u32, (var, step): (&Register, &Register), each: &str) {
+    fn at_once(&mut self, turns: u32, (var, step): (Register, Register), (each, test): (&str, Register)) {
         let t = suffix(self.kernel, DType::Index);
-        let (turn, count, test) =
-            (self.label("turn"), self.register(Bank::Bits32), self.register(Bank::Pred));
+        let (turn, count) = (self.label("turn"), self.register(Bank::Bits32));
         self.line(format_args!("mov.u32 {count}, 0;"));
         self.mark(&turn);
         self.out.text.push_str(each);
