@@ -8,7 +8,7 @@ use fusion_compiler::emit::wgsl::wgsl;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Pace, Stmt, Type, Uniform,
+    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type, Uniform,
 };
 use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
 use fusion_compiler::ir::plan::{Code, Launch, Plan, Target, UniformArg};
@@ -286,8 +286,8 @@ fn alone(
     (name, buffers, index): (String, Vec<Buffer>, IndexWidth),
     (types, uniforms, body): (Vec<Type>, Vec<Uniform>, Vec<Stmt>),
 ) -> Kernel {
-    let (team, beside, cluster, pace, shared) = (1, 1, false, Pace::ANY, vec![]);
-    Kernel { name, buffers, uniforms, types, body, index, team, beside, cluster, pace, shared }
+    let (team, beside, cluster, turns, shared) = (1, 1, false, 1, vec![]);
+    Kernel { name, buffers, uniforms, types, body, index, team, beside, cluster, turns, shared }
 }
 
 /// An operation of constants is one to compilers, which refuse what is not finite; a number and four of them.

@@ -38,7 +38,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         team: kernel.team,
         beside: kernel.beside,
         cluster: kernel.cluster,
-        folded: vec![],
+        has_mail: false,
         renamed: FxHashMap::default(),
     };
     let mut out = Vec::new();
@@ -58,8 +58,8 @@ struct Legalizer<'k> {
     team: u32,
     beside: u32,
     cluster: bool,
-    /// Memory in which the blocks of a cluster have combined something in the iteration at hand.
-    folded: Vec<SharedId>,
+    /// Whether the blocks of a cluster have combined something in the iteration at hand.
+    has_mail: bool,
     renamed: FxHashMap<Value, Value>,
 }
 
@@ -303,8 +303,7 @@ impl Legalizer<'_> {
         let mut ids: Vec<SharedId> = Vec::new();
         for &value in &fold.over {
             let wanted = Shared { dtype: self.types[value.0 as usize].dtype, len: SharedLen::Fixed(len) };
-            let taken = |id: SharedId| ids.contains(&id) || self.folded.contains(&id);
-            let free = |i: &usize| self.shared[*i] == wanted && !taken(SharedId(*i as u16));
+            let free = |i: &usize| self.shared[*i] == wanted && !ids.contains(&SharedId(*i as u16));
             let known = (0..self.shared.len()).find(free);
             ids.push(SharedId(known.unwrap_or_else(|| {
                 self.shared.push(wanted);

@@ -4,7 +4,7 @@
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, UNROLLED_MAX};
-use crate::ir::kernel::{Lanes, Pace};
+use crate::ir::kernel::Lanes;
 pub use crate::ir::ops::Dialect;
 use crate::ir::plan::{Limits, Target, Text};
 
@@ -78,16 +78,16 @@ pub struct Team {
     pub rows_min: i64,
     /// Most of them that a block has.
     pub per_block: u32,
-    /// Elements of the shortest rows of whole vectors that it has, if it has such rows …
-    pub whole: Option<i64>,
+    /// Whether it has rows of whole vectors …
+    pub whole: bool,
     /// … and whether it has those that are none.
     pub uneven: bool,
     /// Whether there is one in each block of a cluster, and each has a part of a row.
     pub cluster: bool,
     /// Most bytes of a row's elements that it holds, if it goes on with those of longer rows without.
     pub held_max: Option<i64>,
-    /// How it goes through rows of whole vectors that it holds.
-    pub pace: Pace,
+    /// Vectors that each thread reads before it goes on, of rows of whole ones that it holds; 1 where the target's compiler decides.
+    pub turns: u32,
 }
 
 /// Memory for the elements of rows that are needed again.
@@ -221,21 +221,19 @@ pub fn limits(target: Target) -> Limits {
 /// more to do, and combining what each has is less of it: a softmax of 1001 took a warp a tenth less than four.
 ///
 /// Of a loop that ptxas unrolls, a thread with as many vectors reads one, then four, then two and one. That matters where blocks are
-/// few: with four at a time, a softmax of 16,384 took an H200 141 us before and 134 after, and a layer norm, with registers for no
-/// more blocks than shared memory has room for, 148 and 139. Teams of 256 were no faster for it.
+/// few: with four at a time, a softmax of 16,384 took an H200 141 us before and 134 after, a layer norm 148 and 142. Teams of 256 were
+/// no faster for it.
 const PTX_TEAMS: [Team; 7] = [
     Team { rows: 2, ..team(32, 512, 4) },
-    Team { whole: None, rows_min: 1 << 13, ..team(32, 2048, 4) },
-    Team { uneven: false, pace: Pace { turns: 2, registers: 0 }, ..team(128, 2048, 1) },
+    Team { whole: false, rows_min: 1 << 13, ..team(32, 2048, 4) },
+    Team { uneven: false, turns: 2, ..team(128, 2048, 1) },
     team(256, 8192, 1),
-    Team { pace: HELD_PACE, ..team(512, 16_384, 1) },
-    Team { cluster: true, rows_min: 64, pace: HELD_PACE, ..team(512, CLUSTER_MAX * 24_576, 1) },
+    Team { turns: 4, ..team(512, 16_384, 1) },
+    Team { cluster: true, rows_min: 64, turns: 4, ..team(512, CLUSTER_MAX * 24_576, 1) },
     // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
     // block reads while another combines.
     Team { held_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
 ];
-/// Of blocks that hold 64 KiB, of which a multiprocessor of an H100 has room for three: so that it has registers for as many.
-const HELD_PACE: Pace = Pace { turns: 4, registers: 40 };
 /// Most blocks of a cluster, on all devices that have clusters.
 pub(crate) const CLUSTER_MAX: i64 = 8;
 /// Bytes of a row that a block of a cluster holds, so that a multiprocessor of an H100 has room for three; of longer rows more.
@@ -262,10 +260,10 @@ pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
         row_max,
         rows_min: 0,
         per_block,
-        whole: Some(0),
+        whole: true,
         uneven: true,
         cluster: false,
         held_max: None,
-        pace: Pace::ANY,
+        turns: 1,
     }
 }

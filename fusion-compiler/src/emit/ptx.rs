@@ -49,11 +49,10 @@ pub fn ptx(kernel: &Kernel) -> String {
     // of values of 64 bits, and of eight lanes, it would spill some to keep that room.
     let is_large = |ty: &Type| ty.dtype == DType::F64 || ty.lanes == Lanes::Const(8);
     let is_heavy = kernel.index == IndexWidth::Bits64 || kernel.types.iter().any(is_large);
-    let limit = match (kernel.team, kernel.pace.registers) {
-        (..=WARP, _) => String::new(),
-        (team, _) if is_heavy => format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1)),
-        (team, 0) => format!("\n.maxntid {team}, 1, 1"),
-        (team, registers) => format!("\n.maxntid {team}, 1, 1\n.maxnreg {registers}"),
+    let limit = match kernel.team {
+        ..=WARP => String::new(),
+        team if is_heavy => format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1)),
+        team => format!("\n.maxntid {team}, 1, 1"),
     };
     out.block(format_args!("){limit}\n{{"), |out| {
         for (bank, count) in Bank::ALL.iter().zip(emitter.counts) {

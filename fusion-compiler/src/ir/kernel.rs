@@ -198,21 +198,6 @@ pub struct Shared {
     pub len: SharedLen,
 }
 
-/// How a kernel keeps enough of memory on its way, where that is not left to the target's compiler; PTX only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pace {
-    /// Iterations of an innermost loop that read before any of them goes on, a power of two; of what is left half as many do, and
-    /// so on. 1 where the compiler decides.
-    pub turns: u32,
-    /// Most registers of a thread; 0 where the compiler decides.
-    pub registers: u32,
-}
-
-impl Pace {
-    /// Everything is left to the compiler.
-    pub const ANY: Pace = Pace { turns: 1, registers: 0 };
-}
-
 /// How much shared memory there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SharedLen {
@@ -532,8 +517,9 @@ pub struct Kernel {
     pub beside: u32,
     /// Whether the blocks of a cluster, each of which is a team, work on one iteration together.
     pub cluster: bool,
-    /// How rows are gone through.
-    pub pace: Pace,
+    /// Iterations of an innermost loop that read before any of them goes on, a power of two; of what is left half as many do, and
+    /// so on. 1 where the target's compiler decides; PTX only.
+    pub turns: u32,
     /// Memory that the threads of a block have in common.
     pub shared: Vec<Shared>,
 }

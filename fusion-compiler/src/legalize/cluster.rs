@@ -13,10 +13,9 @@ impl Legalizer<'_> {
     /// An iteration, which begins with saying so if something is combined in it, and ends with waiting for all others if there is
     /// another.
     pub(super) fn begun(&mut self, mut iteration: Stmt) -> Stmt {
-        if self.folded.is_empty() {
+        if !std::mem::take(&mut self.has_mail) {
             return iteration;
         }
-        self.folded.clear();
         if let Stmt::Loop { var, end, step, body, .. } = &mut iteration {
             body.insert(0, Stmt::Mail(Mail::Open));
             let mut b = self.builder(body);
@@ -30,7 +29,7 @@ impl Legalizer<'_> {
     /// In each block, and then in each warp what all blocks have.
     pub(super) fn by_cluster(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         let of_block = self.by_shuffles(fold, out);
-        if self.folded.is_empty() {
+        if !std::mem::replace(&mut self.has_mail, true) {
             out.push(Stmt::Mail(Mail::Opened));
         }
         let len = SharedLen::Mailbox;
@@ -38,7 +37,6 @@ impl Legalizer<'_> {
         let all = fold.over.iter().map(|value| Shared { dtype: self.types[value.0 as usize].dtype, len });
         self.shared.extend(all);
         let mailboxes: Vec<SharedId> = (first..self.shared.len()).map(|id| SharedId(id as u16)).collect();
-        self.folded.extend(&mailboxes);
         let mut b = self.builder(out);
         let thread = b.bind(INDEX, Expr::ThreadId);
         let (rank, size) = (b.bind(INDEX, Expr::ClusterRank), b.bind(INDEX, Expr::ClusterSize));

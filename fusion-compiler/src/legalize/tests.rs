@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, Buffer, BufferId, Carried, IndexWidth, Pace, UniformArg};
+use crate::ir::kernel::{At, Buffer, BufferId, Carried, IndexWidth, UniformArg};
 use crate::ir::verify_kernel;
 
 const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
@@ -48,19 +48,7 @@ fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) 
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (name, index, shared) = ("sample".into(), IndexWidth::Bits32, vec![]);
-    Kernel {
-        name,
-        buffers,
-        uniforms,
-        types,
-        body,
-        index,
-        team,
-        beside: 1,
-        cluster: false,
-        pace: Pace::ANY,
-        shared,
-    }
+    Kernel { name, buffers, uniforms, types, body, index, team, beside: 1, cluster: false, turns: 1, shared }
 }
 
 /// The legal kernel, which the verifier accepts before and after.

@@ -4,8 +4,8 @@ use super::{kernel_cse, kernel_dce};
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Pace, Stmt,
-    Type, Uniform, UniformArg, Value,
+    At, Buffer, BufferId, Builder, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type,
+    Uniform, UniformArg, Value,
 };
 use crate::ir::ops::Op;
 use crate::ir::verify_kernel;
@@ -43,7 +43,7 @@ fn kernel(make: impl FnOnce(&mut Writer)) -> Kernel {
         team: 1,
         beside: 1,
         cluster: false,
-        pace: Pace::ANY,
+        turns: 1,
         shared: vec![],
     };
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));

@@ -15,8 +15,8 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion};
 use crate::ir::kernel::{
-    Buffer, BufferId, Builder, Expr, FEW, IndexWidth, Kernel, Lanes, Pace, Shared, SharedId, Stmt, Type,
-    Uniform, UniformId, Value, Values,
+    Buffer, BufferId, Builder, Expr, FEW, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
+    UniformId, Value, Values,
 };
 use crate::ir::ops::Op;
 use crate::ir::plan::{BufferArg, Reach, UniformArg};
@@ -123,7 +123,7 @@ impl<'w> Body<'w> {
             team: 1,
             beside: 1,
             cluster: false,
-            pace: Pace::ANY,
+            turns: 1,
             shared: vec![],
         };
         let mut body = Body {
@@ -229,9 +229,9 @@ impl<'w> Body<'w> {
         (self.kernel.team, self.kernel.beside) = (team, beside);
     }
 
-    /// Says how rows are gone through.
-    pub(super) fn set_pace(&mut self, pace: Pace) {
-        self.kernel.pace = pace;
+    /// Says how many iterations of loops along rows read at once.
+    pub(super) fn set_turns(&mut self, turns: u32) {
+        self.kernel.turns = turns;
     }
 
     /// Says that the blocks of a cluster work on a row together.

@@ -249,7 +249,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(way.team.threads, way.beside);
-    body.set_pace(way.pace());
+    body.set_turns(way.turns(work));
     if cluster.is_some() {
         body.set_cluster();
     }
@@ -320,11 +320,11 @@ impl Cluster {
         let bytes = len.clone() * number(4 * places(held));
         let once = way.placement == Placement::Vectors && runs::runs(work, Runs::Each).len() == 1;
         let each = if once { CLUSTER_BYTES_ONCE } else { CLUSTER_BYTES };
-        let blocks = bytes.ceil_div(number(each)).min(number(CLUSTER_MAX));
-        // Whole warps, so that all parts start at a multiple of a vector.
+        let most = bytes.ceil_div(number(each)).min(number(CLUSTER_MAX));
+        // Whole warps, so that all parts start at a multiple of a vector; then fewer blocks may do, and no part starts beyond the row.
         let at_once = i64::from(WARP) * i64::from(way.lanes);
-        let len = len.ceil_div(blocks.clone()).ceil_div(number(at_once)) * number(at_once);
-        Cluster { blocks, len }
+        let part = len.clone().ceil_div(most).ceil_div(number(at_once)) * number(at_once);
+        Cluster { blocks: len.ceil_div(part.clone()), len: part }
     }
 
     /// The shape of the part of one.
@@ -369,9 +369,11 @@ impl Holding {
 }
 
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
-/// of each of the 256 threads that take turns with rows.
-fn fold_bytes(way: &Way) -> i64 {
-    if way.beside > 1 && !way.shares_warp() { 4096 } else { 1024 }
+/// of each of the 256 threads that take turns with rows; and two mailboxes of a cluster, with their barriers, for each combination.
+fn fold_bytes(work: &Work<'_>, way: &Way) -> i64 {
+    let own = if way.beside > 1 && !way.shares_warp() { 4096 } else { 1024 };
+    let mailbox = CLUSTER_MAX * 8 + 8;
+    if way.team.cluster { own + 2 * mailbox * held::steps(work).len() as i64 } else { own }
 }
 
 /// What a variant asks for.
@@ -389,9 +391,6 @@ fn conditions(
     if way.team.row_max < i64::MAX {
         when.push(Condition::AtMost(product(shape.line()), way.team.row_max));
     }
-    if let (Placement::Vectors, 2.., Some(least @ 1..)) = (way.placement, way.lanes, way.team.whole) {
-        when.push(Condition::AtLeast(product(shape.line()), least));
-    }
     if way.team.rows_min > 0 {
         when.push(Condition::AtLeast(product(&shape.dims[..shape.rows]), way.team.rows_min));
     }
@@ -401,7 +400,7 @@ fn conditions(
     match facts.row_memory {
         RowMemory::AtLaunch if way.holds => {
             let bytes = holding.bytes(way) * DimExpr::constant(way.team.per_block.into());
-            when.push(Condition::Shares(bytes + DimExpr::constant(fold_bytes(way))));
+            when.push(Condition::Shares(bytes + DimExpr::constant(fold_bytes(work, way))));
         }
         RowMemory::Fixed(elements) if way.holds => {
             when.push(Condition::AtMost(holding.bytes(way), 4 * i64::from(elements)));

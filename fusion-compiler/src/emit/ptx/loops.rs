@@ -30,7 +30,7 @@ impl Emitter<'_> {
         let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
         self.line(format_args!("mov.{t} {var}, {start};"));
         let each = self.iteration(carried, body);
-        let turns = self.kernel.pace.turns;
+        let turns = self.kernel.turns;
         // What has labels is no innermost loop.
         if turns > 1 && !each.contains('$') {
             self.turns(turns, (var, end, step), (&each, test));

@@ -3,9 +3,7 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::ir::kernel::{
-    Buffer, BufferId, Builder, IndexWidth, LoopKind, Pace, Uniform, UniformArg, UniformId,
-};
+use crate::ir::kernel::{Buffer, BufferId, Builder, IndexWidth, LoopKind, Uniform, UniformArg, UniformId};
 
 mod together;
 
@@ -81,7 +79,7 @@ fn sample() -> Kernel {
         team: 1,
         beside: 1,
         cluster: false,
-        pace: Pace::ANY,
+        turns: 1,
         shared: vec![],
     }
 }

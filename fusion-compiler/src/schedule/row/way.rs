@@ -3,7 +3,7 @@
 use super::Shape;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{BufferId, IndexWidth, Pace, WARP};
+use crate::ir::kernel::{BufferId, IndexWidth, WARP};
 use crate::schedule::space::lanes;
 use crate::schedule::{Operand, Work};
 use crate::target::{TargetFacts, Team, Vectors, team};
@@ -19,6 +19,9 @@ pub(super) enum Placement {
     /// taken by itself, and so is every element where some are combined.
     Unaligned(BufferId),
 }
+
+/// As a layer norm has: elements, scale, bias and result.
+const OPERANDS_MAX: usize = 4;
 
 /// A variant of a GPU kernel.
 pub(super) struct Way {
@@ -43,10 +46,11 @@ impl Way {
         }
     }
 
-    /// How rows are gone through: of what is not held, or is taken by itself, the target's compiler knows best.
-    pub(super) fn pace(&self) -> Pace {
-        let is_held = self.holds && self.lanes > 1 && self.placement == Placement::Vectors;
-        if is_held { self.team.pace } else { Pace::ANY }
+    /// Iterations of loops along rows that read at once: of vectors of four that are held, and so few operands that what is read of
+    /// them has registers. Of others the target's compiler knows best.
+    pub(super) fn turns(&self, work: &Work<'_>) -> u32 {
+        let is_held = self.holds && self.lanes == 4 && self.placement == Placement::Vectors;
+        if is_held && work.operands.len() <= OPERANDS_MAX { self.team.turns } else { 1 }
     }
 
     /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
@@ -90,7 +94,7 @@ pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (Ind
     };
     // Of a row with portions, no block has a part.
     let of_these = |team: &Team| {
-        let is_for = if lanes > 1 { team.whole.is_some() } else { team.uneven };
+        let is_for = if lanes > 1 { team.whole } else { team.uneven };
         is_for && !(team.cluster && rows.cut)
     };
     let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));

@@ -1,7 +1,7 @@
 //! What iterations, lanes and threads make together: carried values, folds, shared memory and barriers.
 
 use super::*;
-use crate::ir::kernel::{Among, Carried, Fold, Pace, Shared, SharedLen, Shuffle};
+use crate::ir::kernel::{Among, Carried, Fold, Mail, Shared, SharedLen, Shuffle};
 
 // The values of `rows`, in the order of their numbers.
 const ZERO: Value = Value(1);
@@ -29,7 +29,7 @@ fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
         team: 1,
         beside: 1,
         cluster: false,
-        pace: Pace::ANY,
+        turns: 1,
         shared: vec![],
     }
 }
@@ -361,5 +361,34 @@ fn warps_are_whole_where_they_decide_together() {
     ] {
         let refused = in_warps(shift, guarded, shuffles).expect_err("not all are there");
         assert!(refused.starts_with(expect), "{shift:?}: {refused}");
+    }
+}
+
+/// A kernel of clusters whose blocks send each other what their threads have, and all that is wrong with another.
+#[test]
+fn refuses_mail_that_does_not_arrive() {
+    let posted = |cluster: bool, len: SharedLen, guarded: Option<Mail>| {
+        let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
+        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+        let (thread, rank) = (b.bind(INDEX, Expr::ThreadId), b.bind(INDEX, Expr::ClusterRank));
+        let (x, zero) = (b.f32(1.0), b.index(0));
+        let cond = b.apply(Op::Eq, &[thread, zero]);
+        body.extend([Mail::Open, Mail::Opened].map(Stmt::Mail));
+        let send = Stmt::Mail(Mail::Send(MEMORY, thread, rank, x));
+        body.push(Stmt::If { cond, body: guarded.map(Stmt::Mail).into_iter().chain([send]).collect() });
+        body.extend([Mail::Receive(MEMORY), Mail::Close].map(Stmt::Mail));
+        let shared = vec![Shared { dtype: DType::F32, len }];
+        kernel(&Kernel { team: 64, cluster, shared, ..empty(types, uniforms, body) })
+    };
+    assert_eq!(posted(true, SharedLen::Mailbox, None), Ok(()));
+    let branched = [Mail::Open, Mail::Opened, Mail::Receive(MEMORY), Mail::Close];
+    let mut refused: Vec<(Result<(), String>, &str)> = branched
+        .map(|mail| (posted(true, SharedLen::Mailbox, Some(mail)), "mailboxes that not all threads come to"))
+        .into();
+    refused.push((posted(false, SharedLen::Mailbox, None), "mail in a kernel without clusters"));
+    refused.push((posted(true, SharedLen::Fixed(8), None), "shared memory 0 is no mailbox"));
+    for (result, expect) in refused {
+        let message = result.expect_err(expect);
+        assert!(message.starts_with(expect), "{message}");
     }
 }

@@ -3,7 +3,7 @@
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::Const;
 use fusion_compiler::ir::kernel::{
-    BufferId, Builder, Carried, IndexWidth, LoopKind, Pace, Type, Uniform, UniformArg,
+    BufferId, Builder, Carried, IndexWidth, LoopKind, Type, Uniform, UniformArg,
 };
 use fusion_compiler::ir::ops::Op;
 use fusion_compiler::ir::verify_kernel;
@@ -81,7 +81,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
         team: 1,
         beside: 1,
         cluster: false,
-        pace: Pace::ANY,
+        turns: 1,
         shared: vec![],
     };
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
