@@ -169,15 +169,14 @@ fn contiguous_kernels_access_128_bits() {
 #[test]
 fn compared_kernels_access_128_bits_without_spills() {
     let cases = [
-        // Loads and stores as above. The rest of a line, and what a row gives, are single ones. Loops along rows are written
-        // for two turns at a time, and for the one that may be left.
+        // Loads and stores as above. The rest of a line, and what a row gives, are single ones.
         ("fuse_gate_0_v4", [3, 6, 1, 2]),
         ("fuse_chain_0_v4", [2, 4, 1, 2]),
         ("fuse_gelu_of_0_v4", [1, 2, 1, 2]),
         ("fuse_swiglu_0_v4", [2, 4, 1, 2]),
-        ("fuse_softmax_rows_0_t128_held_v4", [2, 2, 2, 2]),
-        ("fuse_layer_norm_rows_0_t128_held_v4", [6, 6, 2, 2]),
-        ("fuse_rms_norm_rows_0_t128_held_v4", [4, 4, 2, 2]),
+        ("fuse_softmax_rows_0_t128_held_v4", [1, 1, 1, 1]),
+        ("fuse_layer_norm_rows_0_t128_held_v4", [3, 3, 1, 1]),
+        ("fuse_rms_norm_rows_0_t128_held_v4", [2, 2, 1, 1]),
         ("fuse_token_loss_0_t256_v4", [1, 3, 0, 1]),
         ("fuse_sum_of_squares_0_parts_t256_v4", [1, 1, 0, 1]),
         ("fuse_adamw_0_v4", [4, 8, 3, 6]),
@@ -209,7 +208,8 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
 }
 
 /// Where rows are whole vectors; what a row gives is one number. What is held of a row is read once, else each time that
-/// the row is gone through; the largest team goes through what it holds and through the rest.
+/// the row is gone through; the largest team goes through what it holds and through the rest. Loops of teams of 512 are
+/// written for four turns at a time, for two and for one.
 #[test]
 fn rows_access_128_bits() {
     let cases = [

@@ -249,7 +249,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(way.team.threads, way.beside);
-    body.set_turns(way.turns(work));
+    body.set_turns(way.turns(work, shape));
     if cluster.is_some() {
         body.set_cluster();
     }

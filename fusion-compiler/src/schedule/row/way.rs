@@ -4,7 +4,7 @@ use super::Shape;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, IndexWidth, WARP};
-use crate::schedule::space::lanes;
+use crate::schedule::space::{lanes, product};
 use crate::schedule::{Operand, Work};
 use crate::target::{TargetFacts, Team, Vectors, team};
 
@@ -46,11 +46,12 @@ impl Way {
         }
     }
 
-    /// Iterations of loops along rows that read at once: of vectors of four that are held, and so few operands that what is read of
-    /// them has registers. Of others the target's compiler knows best.
-    pub(super) fn turns(&self, work: &Work<'_>) -> u32 {
+    /// Iterations of loops along rows that read at once: of vectors of four that are held, where rows have any length, and so few
+    /// operands that what is read of them has registers. Of others the target's compiler knows best.
+    pub(super) fn turns(&self, work: &Work<'_>, shape: &Shape) -> u32 {
         let is_held = self.holds && self.lanes == 4 && self.placement == Placement::Vectors;
-        if is_held && work.operands.len() <= OPERANDS_MAX { self.team.turns } else { 1 }
+        let is_any = product(shape.line()).as_const().is_none();
+        if is_held && is_any && work.operands.len() <= OPERANDS_MAX { self.team.turns } else { 1 }
     }
 
     /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
