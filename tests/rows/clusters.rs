@@ -110,7 +110,7 @@ fn of_many_tensors() {
         };
         let [a, b, c, d, e] = [tensor(1)?, tensor(2)?, tensor(3)?, tensor(4)?, tensor(5)?];
         let (a, b, c, d, e) = centred(&a, &b, &c, &d, &e)?;
-        [a, b, c, d, e].iter().map(|x| widened(x)).collect()
+        [a, b, c, d, e].iter().map(widened).collect()
     });
 }
 
