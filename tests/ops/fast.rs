@@ -197,13 +197,36 @@ fn approximations_are_within_their_bounds() {
     report(&failures);
 }
 
+/// In PTX numbers below the normal ones are 0, and so is what is divided by more than 2¹²⁶.
+#[test]
+fn what_is_too_small_is_zero() {
+    let (small, large) = (f32::MIN_POSITIVE / 4.0, f32::MAX / 2.0);
+    for (kind, device) in devices().into_iter().filter(|(kind, _)| *kind != Kind::Wgpu) {
+        let one = |x: f32| upload(&device, &[x]);
+        let got = [
+            q_div(&one(small), &one(0.25)),
+            q_div(&one(2.0), &one(f32::MAX)),
+            q_div(&one(large), &one(f32::MAX)),
+            q_sqrt(&one(small)),
+            q_rsqrt(&one(small)),
+            q_exp(&one(-90.0)),
+        ];
+        let got: Vec<f32> = got.into_iter().flat_map(download).collect();
+        if kind == Kind::Cuda {
+            assert_eq!(got, [0.0, 0.0, 0.0, 0.0, f32::INFINITY, 0.0], "{device}");
+        } else {
+            assert!(got.iter().all(|&x| x > 0.0 && x.is_finite()), "{got:?}");
+        }
+    }
+}
+
 /// What fuses is the same, and the texts say what is approximated.
 #[test]
 fn rows_take_approximations_too() {
     #[cfg(feature = "ptx")]
     {
         let [fast, accurate] = [q_softmax::PTX, softmax_of_rows::PTX];
-        assert!(fast.contains("ex2.approx.ftz.f32") && fast.contains("div.full.f32"));
+        assert!(fast.contains("ex2.approx.ftz.f32") && fast.contains("div.approx.ftz.f32"));
         // Of a reduced argument that is within the bound of `exp`.
         assert!(!accurate.replace("ex2.approx.ftz", "").contains("approx") && !accurate.contains(".full"));
     }

@@ -510,17 +510,17 @@ ops! {
     };
     /// `x / y` as near as a GPU does it fast; this and those that follow are made by `fast_math`.
     ApproxDiv = OpInfo {
-        arity: 2, ..approximate(|x| x[0] / x[1], [Expand(fast::div), Native("div.full.{t} {d}, {0}, {1};"), Native("{0} / {1}")])
+        arity: 2, ..approximate(|x| x[0] / x[1], [Expand(fast::div), Native("div.approx.ftz.{t} {d}, {0}, {1};"), Native("{0} / {1}")])
     };
     /// `1 / x`; made by expansions.
     ApproxRecip = approximate(|x| 1.0 / x[0],
         [Expand(fast::recip), Native("rcp.approx.ftz.{t} {d}, {0};"), Native("1.0 / {0}")]);
     /// `√x`.
     ApproxSqrt = approximate(|x| x[0].sqrt(),
-        [Expand(fast::sqrt), Native("sqrt.approx.{t} {d}, {0};"), Native("sqrt({0})")]);
+        [Expand(fast::sqrt), Native("sqrt.approx.ftz.{t} {d}, {0};"), Native("sqrt({0})")]);
     /// `1 / √x`.
     ApproxRsqrt = approximate(|x| 1.0 / x[0].sqrt(),
-        [Expand(root::rsqrt), Native("rsqrt.approx.{t} {d}, {0};"), Native("inverseSqrt({0})")]);
+        [Expand(root::rsqrt), Native("rsqrt.approx.ftz.{t} {d}, {0};"), Native("inverseSqrt({0})")]);
     /// `eˣ`.
     ApproxExp = approximate(|x| x[0].exp(), [Expand(exp::exp), Expand(fast::exp), Native("exp({0})")]);
     /// `2ˣ`.
@@ -530,7 +530,7 @@ ops! {
     ApproxLog = approximate(|x| x[0].ln(), [Expand(log::log), Expand(fast::log), Native("log({0})")]);
     /// Logarithm to base 2.
     ApproxLog2 = approximate(|x| x[0].log2(),
-        [Expand(log::log2), Native("lg2.approx.{t} {d}, {0};"), Native("log2({0})")]);
+        [Expand(log::log2), Native("lg2.approx.ftz.{t} {d}, {0};"), Native("log2({0})")]);
     /// Sine of an angle in radians.
     ApproxSin = approximate(|x| x[0].sin(),
         [Expand(trig::sin), Native("sin.approx.{t} {d}, {0};"), Native("sin({0})")]);
