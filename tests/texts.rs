@@ -49,6 +49,26 @@ fn ptx_assembles_without_spills() {
     tools::assemble(&without_names(texts(Target::Ptx)));
 }
 
+/// Rows of a length that is known have the kernels that some call takes: by their team, by a smaller one where a block shares too
+/// little for several rows, and what does for all.
+#[test]
+fn rows_of_known_length_have_no_kernels_that_are_never_taken() {
+    let names = |source: &str| -> Vec<String> {
+        let function = front_end(source.parse().expect("tokens"));
+        let Ok(Source::Items(functions, _)) = function else { panic!("{source}: {function:?}") };
+        texts_of_all(&functions, Target::Ptx).into_iter().map(|(name, _)| name).collect()
+    };
+    let of = |dim: &str| format!("pub fn f(x: f32[N, {dim}]) -> f32[N, D] {{ softmax(x, D) }}");
+    let lengths: [(u32, &[&str]); 4] =
+        [(512, &["t32x2", "t128"]), (1000, &["t128"]), (4096, &["t256"]), (16384, &["t512"])];
+    for (len, teams) in lengths {
+        let held = teams.iter().map(|team| format!("fuse_f_0_{team}_held_v4"));
+        let expected: Vec<String> = held.chain(["fuse_f_0_t256_v4_wide".into()]).collect();
+        assert_eq!(names(&of(&format!("D = {len}"))), expected, "{len}");
+    }
+    assert!(names(&of("D")).len() > 10);
+}
+
 /// What is folded of a line of known length has the groups that such a line has, and no others.
 #[test]
 fn rust_has_no_groups_that_are_never_there() {

@@ -102,7 +102,7 @@ fn bindable(mut ways: Vec<Way>, facts: &TargetFacts) -> Vec<Way> {
     ways
 }
 
-/// Drops the ways that constant extents rule out, and those after one that always will do.
+/// Drops the ways that constant extents rule out, and those after one that will do wherever they would.
 fn drop_unreachable(ways: &mut Vec<Way>) {
     let known = |way: &Way, holds| {
         way.iter().flat_map(|kernel| &kernel.when).any(|condition| condition.known() == Some(holds))
@@ -111,9 +111,13 @@ fn drop_unreachable(ways: &mut Vec<Way>) {
     for kernel in ways.iter_mut().flatten() {
         kernel.when.retain(|condition| condition.known() != Some(true));
     }
-    if let Some(sure) = ways.iter().position(|way| way.iter().all(|kernel| kernel.when.is_empty())) {
-        ways.truncate(sure + 1);
-    }
+    let mut before: Vec<Vec<Condition>> = Vec::new();
+    ways.retain(|way| {
+        let when: Vec<Condition> = way.iter().flat_map(|kernel| kernel.when.clone()).collect();
+        let is_new = !before.iter().any(|others| others.iter().all(|other| other.follows(&when)));
+        before.push(when);
+        is_new
+    });
 }
 
 /// One way to run a group: its kernels, one after another. It may be used when all of them may.

@@ -436,7 +436,7 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
         for stage in split.stages.iter().filter(|stage| stage.over == Over::Elements) {
             let more = width_conditions(&stage.work(), facts, index);
             let more: Vec<Condition> =
-                more.into_iter().filter(|condition| !follows(condition, &when)).collect();
+                more.into_iter().filter(|condition| !condition.follows(&when)).collect();
             when.extend(more);
         }
         if lanes > 1 {
@@ -526,7 +526,7 @@ fn launch(
         },
         Over::Folded => row::folded(&work, facts, cut, (index, lanes)),
         Over::Rows | Over::Elements => {
-            let holds = |way: &&Scheduled| way.when.iter().all(|condition| follows(condition, when));
+            let holds = |way: &&Scheduled| way.when.iter().all(|condition| condition.follows(when));
             let first = same.iter().find(holds);
             first.unwrap_or_else(|| unreachable!("the last way has no conditions")).clone()
         }
@@ -539,16 +539,6 @@ fn launch(
     }
     made.when.clear();
     made
-}
-
-/// Whether a condition holds where those of a way do.
-fn follows(condition: &Condition, when: &[Condition]) -> bool {
-    when.iter().any(|known| match (known, condition) {
-        (Condition::AtMost(extent, known), Condition::AtMost(other, most)) => {
-            extent == other && known <= most
-        }
-        (known, condition) => known == condition,
-    })
 }
 
 /// Whether the parts of an operand follow each other in it, as they do in all.

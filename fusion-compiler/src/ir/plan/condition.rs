@@ -54,6 +54,26 @@ impl Condition {
         }
     }
 
+    /// Whether it holds wherever these do.
+    pub fn follows(&self, when: &[Condition]) -> bool {
+        let enough = |given: &DimExpr, asked: &DimExpr| match (given.as_const(), asked.as_const()) {
+            (Some(given), Some(asked)) => given >= asked,
+            _ => false,
+        };
+        when.iter().any(|given| match (given, self) {
+            (Condition::AtMost(extent, given), Condition::AtMost(of, most)) => extent == of && given <= most,
+            (Condition::AtLeast(extent, given), Condition::AtLeast(of, least)) => {
+                extent == of && given >= least
+            }
+            (Condition::Divides(extent, given), Condition::Divides(of, divisor)) => {
+                extent == of && given % divisor == 0
+            }
+            (Condition::Binds(given), Condition::Binds(asked))
+            | (Condition::Shares(given), Condition::Shares(asked)) => given == asked || enough(given, asked),
+            (given, asked) => given == asked,
+        })
+    }
+
     /// Whether it holds for these extents, on a device with these limits.
     pub fn holds(&self, symbols: &[i64], limits: &Limits) -> bool {
         let within = |bytes: &DimExpr, most: u64| {
@@ -75,6 +95,28 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_asks_for_less_follows() {
+        let [n, d] = [0, 1].map(DimExpr::sym);
+        let bytes = |bytes| Condition::Shares(DimExpr::constant(bytes));
+        let pairs = [
+            (Condition::AtMost(n.clone(), 4), Condition::AtMost(n.clone(), 5)),
+            (Condition::AtLeast(n.clone(), 5), Condition::AtLeast(n.clone(), 4)),
+            (Condition::Divides(n.clone(), 8), Condition::Divides(n.clone(), 4)),
+            (bytes(64), bytes(48)),
+        ];
+        for (given, asked) in pairs {
+            assert!(asked.follows(&[Condition::Clusters(8), given.clone()]), "{asked:?} of {given:?}");
+            assert!(!given.follows(std::slice::from_ref(&asked)), "{given:?} of {asked:?}");
+        }
+        let same = Condition::Shares(n.clone());
+        assert!(same.follows(std::slice::from_ref(&same)) && !same.follows(&[bytes(1 << 20)]));
+        assert!(!Condition::AtMost(d.clone(), 5).follows(&[Condition::AtMost(n.clone(), 4)]));
+        assert!(!Condition::AtLeast(d.clone(), 4).follows(&[Condition::AtLeast(n.clone(), 5)]));
+        assert!(!Condition::Divides(d, 4).follows(&[Condition::Divides(n, 8)]));
+        assert!(!bytes(4).follows(&[Condition::Binds(DimExpr::constant(8))]) && !bytes(4).follows(&[]));
+    }
 
     #[test]
     fn a_binding_holds_at_most_its_limit() {

@@ -9,7 +9,7 @@ use super::super::cut::into_few;
 use super::super::row;
 use super::super::space::width_conditions;
 use super::super::{Operand, Scheduled, Scratch, Way, Work};
-use super::{Over, Round, Split, Stage, binds, follows, launch, memory, once, same_for_all, word};
+use super::{Over, Round, Split, Stage, binds, launch, memory, once, same_for_all, word};
 use crate::fuse::{Load, Store};
 use crate::ir::graph::NodeId;
 use crate::ir::kernel::{BufferId, Lanes};
@@ -30,7 +30,7 @@ pub(in crate::schedule) fn after_all(work: &Work<'_>, facts: &TargetFacts) -> (V
     let firsts = row::row(&all.work(), facts);
     ways.extend(row::row(&rows.work(), facts).into_iter().map(|mut rows| {
         let when = std::mem::take(&mut rows.when);
-        let holds = |condition: &Condition| condition.known() == Some(true) || follows(condition, &when);
+        let holds = |condition: &Condition| condition.known() == Some(true) || condition.follows(&when);
         let does = |first: &&Scheduled| first.when.iter().all(holds);
         let first = firsts.iter().find(does).or(firsts.last());
         let first = first.unwrap_or_else(|| unreachable!("each group has a way")).clone();
