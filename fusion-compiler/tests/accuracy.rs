@@ -159,12 +159,46 @@ fn pairs() -> impl Iterator<Item = Vec<f32>> + Clone {
 fn binary_operations_are_within_their_bounds() {
     // Any number as one of the same digits from 1 to 2, which is what this divides by.
     let near_one = |y: f32| f32::from_bits(y.to_bits() & 0x007f_ffff | 0x3f80_0000);
-    let taken = |op: Op, point: Vec<f32>| {
-        if op == Op::DivNearOne { vec![point[0], near_one(point[1])] } else { point }
+    // Of what is infinite the test below.
+    let ordered = |point: &[f32]| {
+        let [x, y] = [point[0], point[1]].map(|x| x.clamp(f32::MIN, f32::MAX));
+        if x > y { vec![y, x] } else { vec![x, if y.is_nan() { f32::MAX } else { y }] }
+    };
+    let taken = |op: Op, point: Vec<f32>| match op {
+        Op::DivNearOne => vec![point[0], near_one(point[1])],
+        Op::ExpBelow | Op::ApproxExpBelow => ordered(&point),
+        _ => point,
     };
     let of = |op: Op| failures(op, pairs().map(move |point| taken(op, point)));
     let failures: Vec<String> = float_ops(2).flat_map(of).collect();
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// What schedules make rows of: relative to what is infinite any number that is not negative, and NaN of NaN alone.
+#[test]
+fn exponentials_of_what_the_largest_exceeds_take_infinities() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    for (op, dialect) in
+        [Op::ExpBelow, Op::ApproxExpBelow].into_iter().flat_map(|op| Dialect::ALL.map(|of| (op, of)))
+    {
+        let program = Program::new(op, &[DType::F32; 2], dialect);
+        let of = |x: f32, y: f32| program.run(&[Scalar::F32(x), Scalar::F32(y)]).to_f64();
+        for (x, y) in [(-inf, 1.0), (-inf, f32::MIN), (f32::MIN, f32::MAX)] {
+            assert_eq!(of(x, y), 0.0, "{op:?} {dialect:?} of {x} and {y}");
+        }
+        for (x, y) in [(-inf, -inf), (-inf, inf), (1.0, inf), (f32::MAX, inf), (inf, inf)] {
+            assert!(of(x, y) >= 0.0, "{op:?} {dialect:?} of {x} and {y}");
+        }
+        assert!(
+            of(nan, 1.0).is_nan() && of(nan, inf).is_nan() && of(nan, -inf).is_nan(),
+            "{op:?} {dialect:?}"
+        );
+        assert_eq!(
+            [of(3.5, 3.5), of(f32::MIN, f32::MIN), of(f32::MAX, f32::MAX)],
+            [1.0; 3],
+            "{op:?} {dialect:?}"
+        );
+    }
 }
 
 /// Checks an operation on `f64` as PTX has it, and tells the first point of those where it has another sign than the standard

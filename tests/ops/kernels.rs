@@ -39,14 +39,18 @@ macro_rules! made {
             | Op::FromBits
             | Op::High
             | Op::OfHigh
+            | Op::SaturatedFma
+            | Op::MinNum
             | Op::MaxNum
             | Op::DivNearOne
             | Op::ExpOfNonpositive
+            | Op::ExpBelow
             | Op::ApproxDiv
             | Op::ApproxRecip
             | Op::ApproxSqrt
             | Op::ApproxRsqrt
             | Op::ApproxExp
+            | Op::ApproxExpBelow
             | Op::ApproxExp2
             | Op::ApproxLog
             | Op::ApproxLog2

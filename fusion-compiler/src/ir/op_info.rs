@@ -178,6 +178,7 @@ impl Op {
             (Op::Rsqrt, Op::ApproxRsqrt),
             (Op::Exp, Op::ApproxExp),
             (Op::ExpOfNonpositive, Op::ApproxExp),
+            (Op::ExpBelow, Op::ApproxExpBelow),
             (Op::Exp2, Op::ApproxExp2),
             (Op::Log, Op::ApproxLog),
             (Op::Log2, Op::ApproxLog2),

@@ -134,6 +134,12 @@ ops! {
         wgsl: float(Native("fma({0}, {1}, {2})")),
         ..OpInfo::NONE
     };
+    /// `x * y + z`, clamped to 0 to 1, and 0 where that is NaN; made by expansions.
+    SaturatedFma = OpInfo {
+        double: Double::Never, arity: 3, ulp: ulp(0, 1),
+        eval: Eval { float: |x| match x[0].mul_add(x[1], x[2]) { y if y > 0.0 => y.min(1.0), _ => 0.0 }, int: |_, _| 0 },
+        ptx: float(Native("fma.rn.sat.{t} {d}, {0}, {1}, {2};")), ..everywhere(float::saturated_fma)
+    };
     /// `-x`.
     Neg = OpInfo {
         double: Same, name: "neg",
@@ -190,6 +196,15 @@ ops! {
         cpu: float(Expand(float::max_num)),
         ptx: float(Native("max.{t} {d}, {0}, {1};")),
         wgsl: float(Expand(float::max_num)),
+        ..OpInfo::NONE
+    };
+    /// `y` where that is smaller, else `x`, which is a number; made by expansions.
+    MinNum = OpInfo {
+        double: Same, typing: Typing::Float, arity: 2,
+        eval: Eval { float: |x| if x[1] < x[0] { x[1] } else { x[0] }, int: |_, _| 0 },
+        cpu: float(Expand(float::min_num)),
+        ptx: float(Native("min.{t} {d}, {0}, {1};")),
+        wgsl: float(Expand(float::min_num)),
         ..OpInfo::NONE
     };
     /// The largest whole number not above `x`.
@@ -264,6 +279,13 @@ ops! {
         double: By(Native("{0}.exp()"), Expand(double::exp)), ulp: ulp(2, 4),
         eval: Eval { float: |x| x[0].exp(), int: |_, _| 0 },
         ptx: float(Expand(exp::exp_of_nonpositive_by_power)), ..everywhere(exp::exp_of_nonpositive)
+    };
+    /// `e^(x − y)` of an `x` that is no larger than `y`, and some number that is not negative where that is infinite; made by schedules.
+    ExpBelow = OpInfo {
+        // A difference of 104, of which there is no exponential, is rounded by 2⁻¹⁸.
+        double: Double::Never, arity: 2, ulp: ulp(66, 68),
+        eval: Eval { float: |x| if x[0] == x[1] { 1.0 } else { (x[0] - x[1]).exp() }, int: |_, _| 0 },
+        ptx: float(Expand(exp::exp_below_finite)), ..everywhere(exp::exp_below)
     };
     /// `2ˣ`.
     Exp2 = OpInfo {
@@ -523,6 +545,12 @@ ops! {
         [Expand(root::rsqrt), Native("rsqrt.approx.ftz.{t} {d}, {0};"), Native("inverseSqrt({0})")]);
     /// `eˣ`.
     ApproxExp = approximate(|x| x[0].exp(), [Expand(exp::exp), Expand(fast::exp), Native("exp({0})")]);
+    /// `e^(x − y)` of an `x` that is no larger than `y`, as `ExpBelow`.
+    ApproxExpBelow = OpInfo {
+        arity: 2,
+        ..approximate(|x| if x[0] == x[1] { 1.0 } else { (x[0] - x[1]).exp() },
+            [Expand(exp::exp_below), Expand(fast::exp_below_finite), Expand(fast::exp_below)])
+    };
     /// `2ˣ`.
     ApproxExp2 = approximate(|x| x[0].exp2(),
         [Expand(exp::exp2), Native("ex2.approx.ftz.{t} {d}, {0};"), Native("exp2({0})")]);

@@ -201,7 +201,7 @@ fn with_lanes(
     let most = b.apply(largest, &[so_far, most]);
     let scaled = Exponentials::scaled(b, [so_far, sum], most);
     let of_all = b.splat(most, Lanes::Const(lanes));
-    let parts = part_of(b, x, of_all);
+    let parts = b.apply(Op::ExpBelow, &[x, of_all]);
     // First by themselves: so the sum of a thread is rounded as often as it has vectors.
     let parts = together(b, parts, Op::Add);
     [most, b.apply(Op::Add, &[scaled, parts])]
@@ -212,19 +212,8 @@ fn smaller_part(b: &mut Builder<'_>, left: Value, right: Value) -> Value {
     let difference = b.apply(Op::Sub, &[left, right]);
     let distance = b.apply(Op::Abs, &[difference]);
     let below = b.apply(Op::Neg, &[distance]);
-    one_or_exp(b, [left, right], below)
-}
-
-/// The same of an `x` that is no larger.
-fn part_of(b: &mut Builder<'_>, x: Value, most: Value) -> Value {
-    let below = b.apply(Op::Sub, &[x, most]);
-    one_or_exp(b, [x, most], below)
-}
-
-/// 1 where both are the same, else the exponential.
-fn one_or_exp(b: &mut Builder<'_>, [left, right]: [Value; 2], exponent: Value) -> Value {
     let (same, zero) = (b.apply(Op::Eq, &[left, right]), b.f32(0.0));
-    let exponent = b.apply(Op::Select, &[same, zero, exponent]);
+    let exponent = b.apply(Op::Select, &[same, zero, below]);
     b.apply(Op::ExpOfNonpositive, &[exponent])
 }
 
@@ -238,19 +227,18 @@ impl Exponentials {
     pub(super) fn scaled(b: &mut Builder<'_>, [largest, sum]: [Value; 2], of_all: Value) -> Value {
         let lanes = b.ty(largest).lanes;
         let of_all = b.splat(of_all, lanes);
-        let part = part_of(b, largest, of_all);
+        let part = b.apply(Op::ExpBelow, &[largest, of_all]);
         b.apply(Op::Mul, &[sum, part])
     }
 
-    /// The sum that is asked for, of that of all: as long as the largest is infinite, it has counted those elements that
-    /// are. What is no number is left as it is, whether the largest passed it over or not.
+    /// The sum that is asked for, of that of all: as long as the largest is infinite, it is some number. What is no number is left
+    /// as it is, whether the largest passed it over or not. A row whose largest is asked for has an element.
     pub(super) fn finish(&self, b: &mut Builder<'_>, [largest, sum]: [Value; 2]) -> Value {
         let (infinite, zero) = (b.apply(Op::IsInf, &[largest]), b.f32(0.0));
         match self.infinite {
             Infinite::Itself => {
-                let any = b.apply(Op::Gt, &[sum, zero]);
-                let (wrong, nan) = (b.apply(Op::And, &[infinite, any]), b.f32(f32::NAN));
-                b.apply(Op::Select, &[wrong, nan, sum])
+                let nan = b.f32(f32::NAN);
+                b.apply(Op::Select, &[infinite, nan, sum])
             }
             Infinite::Zero => {
                 let whole = b.apply(Op::Max, &[largest, zero]);

@@ -2,7 +2,7 @@
 //!
 //! Coefficients are minimax fits made for this crate, rounded to `f32` one after another, the rest refitted.
 
-use super::term::{Operand, Term, unary};
+use super::term::{Operand, Term, binary, unary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
@@ -64,27 +64,39 @@ pub(crate) fn exp_of_nonpositive(b: &mut Builder<'_>, x: &[Value]) -> Value {
 const LOG2_E_LOW: f32 = 1.925963e-8;
 
 /// `eˣ = 2ⁿ · 2ʳ` by a power of two as a GPU has it. The whole `n` is one of a normal number: of what is beyond, `r` has the
-/// rest, so that the product is infinite, subnormal or zero by itself.
+/// rest, so that the product is infinite, subnormal or zero by itself. How far it is from the least to the largest is a share of 1,
+/// to which an instruction clamps for nothing; of what is no number that is 0, and `r` is none.
 pub(crate) fn exp_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| by_power(x, x.fma(LOG2_E, BIASED).clamp(LOWEST, BIASED + 127.0)))
+    unary(b, x, |x| {
+        let share = x.saturated_fma(LOG2_E / (MOST - LEAST), -LEAST / (MOST - LEAST));
+        by_power(x, share.fma(MOST - LEAST, BIASED + LEAST))
+    })
 }
 
 /// The same of an `x` that is not positive.
 pub(crate) fn exp_of_nonpositive_by_power(b: &mut Builder<'_>, x: &[Value]) -> Value {
-    unary(b, x, |x| {
-        let sum = x.fma(LOG2_E, BIASED);
-        by_power(x, sum.but(LOWEST, sum.lt(LOWEST)))
-    })
+    unary(b, x, |x| by_power(x, (BIASED + LEAST).meet(x).binary(Op::MaxNum, x.fma(LOG2_E, BIASED))))
 }
 
-/// What stands for the exponent of the smallest normal number.
-const LOWEST: f32 = BIASED - 126.0;
+/// The exponents of the smallest normal number and of the largest.
+const LEAST: f32 = -126.0;
+const MOST: f32 = 127.0;
 
 /// With `x log₂ e`, rounded, as its low bits have it.
 fn by_power<'b>(x: Term<'b>, sum: Term<'b>) -> Term<'b> {
     let (two_to_n, n) = power_of_two(sum, BIASED);
     let r = x.fma(LOG2_E_LOW, x.fma(LOG2_E, -n));
     r.unary(Op::ApproxExp2) * two_to_n
+}
+
+/// `e^(x − y)` of an `x` that is no larger: what is the same is 1 even if it is infinite.
+pub(crate) fn exp_below(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| (x - y).but(0.0, x.eq(y)).unary(Op::ExpOfNonpositive))
+}
+
+/// The same from a `y` that is finite, so that no difference is of the same infinities: of those it is 0 or infinite.
+pub(crate) fn exp_below_finite(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| (x - y.finite()).unary(Op::Exp))
 }
 
 /// `2ˣ`. Beyond the clamp the result is infinite or zero anyway.

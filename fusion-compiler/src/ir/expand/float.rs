@@ -2,7 +2,7 @@
 //!
 //! Invariant: NaN and infinity are recognised by their bits, as WGSL may assume that neither exists.
 
-use super::term::{Term, binary, unary};
+use super::term::{Operand, Term, binary, ternary, unary};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Uniform, UniformArg, Value};
@@ -86,6 +86,19 @@ pub(crate) fn max_by_instruction(b: &mut Builder<'_>, x: &[Value]) -> Value {
 /// The second where it is larger, else the first: an instruction of a CPU.
 pub(crate) fn max_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| y.gt(x).select(y, x))
+}
+
+/// The second where it is smaller, else the first.
+pub(crate) fn min_num(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| y.lt(x).select(y, x))
+}
+
+/// `x * y + z`, clamped to 0 to 1; 0 where that is NaN.
+pub(crate) fn saturated_fma(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    ternary(b, x, |x, y, z| {
+        let limit = |limit: f32| limit.meet(x);
+        limit(1.0).binary(Op::MinNum, limit(0.0).binary(Op::MaxNum, x.fma(y, z)))
+    })
 }
 
 /// `x / y` for a `y` from 1 to 2, to a unit in the last place, by a GPU's reciprocal and a step of Newton's: a third of the

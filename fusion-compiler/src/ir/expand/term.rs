@@ -126,6 +126,17 @@ impl<'b> Term<'b> {
         self.apply(Op::Fma, &[y.meet(self), z.meet(self)])
     }
 
+    /// `self * y + z`, clamped to 0 to 1; 0 where that is NaN.
+    pub(super) fn saturated_fma(self, y: impl Operand<'b>, z: impl Operand<'b>) -> Term<'b> {
+        self.apply(Op::SaturatedFma, &[y.meet(self), z.meet(self)])
+    }
+
+    /// The nearest finite number; NaN is some.
+    pub(super) fn finite(self) -> Term<'b> {
+        let limit = |x: f32| x.meet(self);
+        limit(f32::MAX).binary(Op::MinNum, limit(f32::MIN).binary(Op::MaxNum, self))
+    }
+
     /// `c₀ + c₁x + c₂x² + …`.
     pub(super) fn polynomial(self, coefficients: &[f32]) -> Term<'b> {
         let mut highest_first = coefficients.iter().rev().copied();
