@@ -197,7 +197,7 @@ fn compared_kernels_access_128_bits_without_spills() {
         ("fuse_softmax_rows_0_t128_held_v4", [1, 1, 1, 1]),
         ("fuse_layer_norm_rows_0_t128_held_v4", [3, 3, 1, 1]),
         ("fuse_rms_norm_rows_0_t128_held_v4", [2, 2, 1, 1]),
-        ("fuse_token_loss_0_t256_v4", [1, 3, 0, 1]),
+        ("fuse_token_loss_0_t256_v8", [2, 4, 0, 1]),
         ("fuse_sum_of_squares_0_parts_t256_v4", [1, 1, 0, 1]),
         ("fuse_adamw_0_v4", [4, 8, 3, 6]),
     ];

@@ -38,7 +38,7 @@ KERNELS = {
     "softmax_rows": ("_0_t128_held_v4", 1, 1, ROW),
     "layer_norm_rows": ("_0_t128_held_v4", 1, 1, ROW),
     "rms_norm_rows": ("_0_t128_held_v4", 1, 1, ROW),
-    "token_loss": ("_0_t256_v4", 1, 0, LONG),
+    "token_loss": ("_0_t256_v8", 1, 0, LONG),
     "sum_of_squares": ("_0_parts_t256_v4", 1, 0, None),
     "adamw": ("_0_v4", 4, 3, None),
 }

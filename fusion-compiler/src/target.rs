@@ -15,6 +15,8 @@ pub struct TargetFacts {
     pub vector: Vectors,
     /// Lanes of vectors where some elements are narrow, so that an access of those is not.
     pub narrow_lanes: u8,
+    /// Lanes of vectors that are read at a time where each scales a sum of exponentials once.
+    pub scaling_lanes: u8,
     /// Most buffers that a kernel can bind.
     pub buffers_max: usize,
     /// Most tensors of one element that it can read besides, as uniforms.
@@ -144,6 +146,7 @@ pub fn facts(target: Target) -> TargetFacts {
         Target::Ptx => TargetFacts {
             vector: Vectors::Lanes(4),
             narrow_lanes: 8,
+            scaling_lanes: 8,
             buffers_max: 64,
             uniform_buffers_max: 0,
             mixes: true,
@@ -160,6 +163,7 @@ pub fn facts(target: Target) -> TargetFacts {
         Target::Wgsl => TargetFacts {
             vector: Vectors::Lanes(4),
             narrow_lanes: 4,
+            scaling_lanes: 4,
             buffers_max: 8,
             uniform_buffers_max: 8,
             mixes: false,
@@ -177,6 +181,7 @@ pub fn facts(target: Target) -> TargetFacts {
         Target::Cpu => TargetFacts {
             vector: Vectors::Loops(4096),
             narrow_lanes: 1,
+            scaling_lanes: 1,
             buffers_max: 64,
             uniform_buffers_max: 0,
             mixes: true,

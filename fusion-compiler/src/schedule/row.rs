@@ -36,7 +36,8 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(most) => {
             let held = held_values(work, facts, &shape);
-            let most = lanes(work, facts, most);
+            let scaling = if held.is_empty() { way::scaling_lanes(work, facts) } else { 1 };
+            let most = lanes(work, facts, most).max(scaling);
             let rows = Rows {
                 several: !work.group.order.is_empty(),
                 cut: work.has_portions(),

@@ -4,6 +4,7 @@ use super::Shape;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, IndexWidth, WARP};
+use crate::schedule::runs::{Runs, runs};
 use crate::schedule::space::{lanes, product};
 use crate::schedule::{Operand, Work};
 use crate::target::{TargetFacts, Team, Vectors, team};
@@ -130,10 +131,17 @@ pub(super) fn taken(
             of.map_or((1, Placement::Vectors), |of| (lanes(work, facts, most), Placement::Unaligned(of)))
         }
         None if !work.operands.iter().any(writes) && !work.group.stores.iter().any(of_elements) => {
-            (most, Placement::Apart)
+            (most.max(scaling_lanes(work, facts)), Placement::Apart)
         }
         Some(_) | None => (1, Placement::Vectors),
     }
+}
+
+/// The lanes of vectors along rows that nothing holds, where a sum of exponentials is scaled once for each of them; else 1. A loop
+/// with as many exponentials is one that a target's compiler reads ahead for no more.
+pub(super) fn scaling_lanes(work: &Work<'_>, facts: &TargetFacts) -> u8 {
+    let scales = runs(work, Runs::Fewest).iter().any(|run| !run.pairs.is_empty());
+    if scales { facts.scaling_lanes } else { 1 }
 }
 
 /// The team that has what no team can hold.
