@@ -53,6 +53,10 @@ fuse! {
         let y = split(p, C -> (G, K));
         p -= merge(mean(y, K) + y * 0.0, (G, K) -> C);
     }
+    /// Of a dim by another name.
+    pub(crate) fn renamed_pairs(x: f32[N]) -> f32[X, Y] { split(rename(x, N -> M), M -> (X, Y = 2)) + sum(x, N) }
+    pub(crate) fn groups(x: f32[N, C, L]) -> f32[N, C, L] { group_norm(x, C, 2, L) }
+    pub(crate) fn renamed_groups(x: f32[N, C, L]) -> f32[N, E, L] { group_norm(rename(x, C -> E), E, 2, L) }
     pub(crate) fn patches(x: f32[H = 4, W = 6], y: f32[A = 2, B = 3]) -> f32[P, Q] {
         sum(x.split(H -> (P, A)).split(W -> (Q, B)) * y, (A, B))
     }
@@ -125,6 +129,21 @@ fn one_tensor_at_two_places() {
             let inline = fuse!(x[T] * rename(x[T], T -> S) => [S, T])?;
             assert_eq!(inline.to_vec()?, grid(n, n, |s, t| a[s] * a[t]), "{device}: {n} products");
         }
+        Ok(())
+    });
+}
+
+/// A parameter by another name has the parts of that name.
+#[test]
+fn renamed_dims_are_split() {
+    on_devices(|device| {
+        let x = Tensor::from_slice(device, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [6])?;
+        let pairs = renamed_pairs(&x)?;
+        assert_eq!(pairs.shape().dims(), [3, 2]);
+        assert_eq!(pairs.to_vec()?, [22.0, 23.0, 24.0, 25.0, 26.0, 27.0], "{device}");
+        let x = Tensor::from_slice(device, &numbers(3 * 4 * 5), [3, 4, 5])?;
+        let expected = groups(&x)?;
+        assert_eq!(renamed_groups(&x)?.to_vec()?, expected.to_vec()?, "{device}");
         Ok(())
     });
 }
@@ -245,7 +264,10 @@ fn parts_of_known_extents() {
         assert_eq!(capped(&three)?.to_vec()?, [1.0, 3.0, 3.0], "{device}");
         let odd = Tensor::zeros(device, [1, 3, 3])?;
         let error = pooled(&odd).map(drop).expect_err("3 rows are no pairs").to_string();
-        assert_eq!(error, "`pooled`: dim `H` is 3, but it is [PH, R] together, which come to 1 × 2");
+        assert_eq!(
+            error,
+            "`pooled`: dim `H` is 3, but it is [PH, R] together, which come to 1 × 2: their product must be 3"
+        );
         Ok(())
     });
 }
@@ -255,11 +277,21 @@ fn extents_that_do_not_divide() {
     on_devices(|device| {
         let x = Tensor::zeros(device, [2, 7])?;
         let error = heads(&x, 2).map(drop).expect_err("7 elements are no 2 heads").to_string();
-        assert_eq!(error, "`heads`: dim `C` is 7, but it is [H, D] together, which come to 2 × 3");
-        assert!(heads(&x, 0).is_err());
+        assert_eq!(
+            error,
+            "`heads`: dim `C` is 7, but it is [H, D] together, which come to 2 × 3: their product must be 7"
+        );
+        let error = heads(&x, 0).map(drop).expect_err("7 elements are no 0 heads").to_string();
+        assert_eq!(
+            error,
+            "`heads`: dim `C` is 7, but it is [H, D] together, which come to 0 × ?: their product must be 7"
+        );
         let bias = Tensor::zeros(device, [5])?;
         let error = together(&heads(&x, 7)?, &bias).map(drop).expect_err("7 elements are no 5").to_string();
-        assert_eq!(error, "`together`: dim `C` is 5, but it is [H, D] together, which come to 7 × 1");
+        assert_eq!(
+            error,
+            "`together`: dim `C` is 5, but it is [H, D] together, which come to 7 × 1: their product must be 5"
+        );
         Ok(())
     });
 }

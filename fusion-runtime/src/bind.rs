@@ -74,10 +74,10 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
         }),
         any_shape: any.and_then(|i: usize| tensor(&args[i])).map(|tensor| tensor.shape().clone()),
     };
+    check_products(plan, &bound.symbols)?;
     check_computed(plan, args, &bound.symbols)?;
     check_sums(plan, &bound.symbols)?;
     check_nonempty(plan, args, &bound)?;
-    check_products(plan, &bound.symbols)?;
     Ok(bound)
 }
 
@@ -265,11 +265,14 @@ fn has_elements(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<bool> {
 fn check_products(plan: &Plan, symbols: &[i64]) -> Result<()> {
     for Product { whole, parts } in plan.products.iter() {
         let extent = extent_of(plan, whole, symbols)?;
-        let extents: Vec<usize> =
-            parts.iter().map(|part| extent_of(plan, part, symbols)).collect::<Result<_>>()?;
-        if extents.iter().try_fold(1, |product: usize, &part| product.checked_mul(part)) != Some(extent) {
+        // A part that is what the others leave has no extent where one of them is 0.
+        let value = |part: &Dim| part.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok());
+        let extents: Vec<Option<usize>> = parts.iter().map(value).collect();
+        let product = extents.iter().try_fold(1, |product: usize, &part| product.checked_mul(part?));
+        if product != Some(extent) {
             let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
-            let extents: Vec<String> = extents.iter().map(usize::to_string).collect();
+            let text = |extent: &Option<usize>| extent.map_or(String::from("?"), |extent| extent.to_string());
+            let extents: Vec<String> = extents.iter().map(text).collect();
             return Err(Error::Split {
                 function: plan.name.to_string(),
                 dim: whole.name.to_string(),

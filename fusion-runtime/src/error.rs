@@ -82,7 +82,9 @@ pub enum Error {
         dim: String,
     },
     /// A dim that is split into others, or that they are merged into, has not as many elements as they come to.
-    #[error("`{function}`: dim `{dim}` is {extent}, but it is [{parts}] together, which come to {extents}")]
+    #[error(
+        "`{function}`: dim `{dim}` is {extent}, but it is [{parts}] together, which come to {extents}: their product must be {extent}"
+    )]
     Split {
         /// The function called.
         function: String,

@@ -83,20 +83,16 @@ fn check_param(graph: &Graph, param: &Param) -> Result<(), String> {
     }
 }
 
-/// Whether axes have the extents of others, or those of their parts.
-fn covers(graph: &Graph, own: &[AxisId], mut axes: &[AxisId]) -> bool {
-    let same = |a: &[AxisId], b: &[AxisId]| {
-        let pairs = a.iter().zip(b);
-        a.len() <= b.len()
-            && pairs.map(|(&a, &b)| (graph.axis(a), graph.axis(b))).all(|(a, b)| a.extent == b.extent)
-    };
-    let all = own.iter().all(|&axis| {
-        let parts = graph.parts(&[axis]);
-        let many = if same(&parts, axes) { parts.len() } else { usize::from(same(&[axis], axes)) };
-        axes = &axes[many..];
-        many > 0
-    });
-    all && axes.is_empty()
+/// Whether axes have the extents of others, or those of the parts of an axis that has: another may have taken its place.
+fn covers(graph: &Graph, own: &[AxisId], axes: &[AxisId]) -> bool {
+    let Some((&first, rest)) = own.split_first() else { return axes.is_empty() };
+    let extent = |axis: AxisId| &graph.axis(axis).extent;
+    let alike = (0..graph.axes.len()).map(|i| AxisId(i as u8)).filter(|&axis| extent(axis) == extent(first));
+    let ways = alike.flat_map(|axis| [vec![axis], graph.parts(&[axis])]);
+    ways.into_iter().any(|way| {
+        let starts = way.len() <= axes.len() && way.iter().zip(axes).all(|(&a, &b)| extent(a) == extent(b));
+        starts && covers(graph, rest, &axes[way.len()..])
+    })
 }
 
 /// The set of axes that are all known and different.
