@@ -1,6 +1,6 @@
 //! Decays, rates, names and counts at their ends, and beyond.
 
-use fusion::optim::{AdamW, Arena, GradScaler, Optimizer, Sgd};
+use fusion::optim::{Adam, AdamW, Arena, GradScaler, Optimizer, RmsProp, Rule, Sgd};
 use fusion::prelude::*;
 
 use super::bits;
@@ -114,13 +114,49 @@ fn parameters_are_those_that_it_was_made_for() {
                     "{refused}"
                 );
                 let mut scaler = scaler;
-                let updated = scaler.update([&optimizer]).expect_err("another device").to_string();
+                let updated = scaler.update([&mut optimizer]).expect_err("another device").to_string();
                 assert_eq!(updated, refused.to_string());
                 Ok(())
             };
             test().unwrap_or_else(|error| panic!("{gpu}: {error}"));
         }
     }
+}
+
+/// Means of which little or nothing is kept, of gradients that were far larger before; and a gradient whose square is too large for an
+/// f32, but not what a mean takes of it. Against the formulas in f64.
+#[test]
+fn means_of_all_decays() {
+    let adam = |betas| Adam { lr: 0.01, betas, ..Adam::default() };
+    let shrinking = [1.0, 1e-4, 1e-4, 3e-8];
+    let betas = [[0.0, 0.0], [0.9, 0.0], [0.0, 0.99], [0.4, 0.3], [0.99999, 0.999999]];
+    let cases =
+        betas.map(|betas| (betas, shrinking)).into_iter().chain([([0.9, 0.999], [2e19, 1.0, -3.0, 1e19])]);
+    on_devices(|device| {
+        for (betas, gradients) in cases.clone() {
+            // RMSprop is Adam of no mean of gradients and no corrections.
+            let rms = RmsProp { lr: 0.01, alpha: betas[1], ..RmsProp::default() };
+            for (rule, corrects) in [(Rule::from(adam(betas)), true), (rms.into(), false)] {
+                let [beta1, beta2] = if corrects { betas } else { [0.0, betas[1]] };
+                let mut params = Arena::new(device, [("p", &Tensor::full(device, 1.0, [2])?)])?;
+                let mut optimizer = Optimizer::new(rule, &params)?;
+                let (mut p, mut m, mut v) = (1.0, 0.0, 0.0);
+                for (t, g) in (1..).zip(gradients) {
+                    let mut grads = params.zeros_like()?;
+                    grads.set("p", &Tensor::full(device, g, [2])?)?;
+                    optimizer.step(&mut params, &grads)?;
+                    let g = f64::from(g);
+                    (m, v) = (beta1 * m + (1.0 - beta1) * g, beta2 * v + (1.0 - beta2) * g * g);
+                    let [c1, c2] = [beta1, beta2].map(|beta| if corrects { 1.0 - beta.powi(t) } else { 1.0 });
+                    p -= 0.01 * (m / c1) / ((v / c2).sqrt() + 1e-8);
+                    let got = f64::from(params["p"].to_vec()?[1]);
+                    let error = (got - p).abs() / p.abs();
+                    assert!(error <= 2e-6, "{device}: {rule:?}, step {t}: {got}, not {p}");
+                }
+            }
+        }
+        Ok(())
+    });
 }
 
 /// A rate that no step can be taken with is not set, and not saved.

@@ -32,7 +32,7 @@ fn bad_steps_are_skipped() {
                     optimizers[1].step_scaled(&mut without, &grads, &same)?;
                 }
                 let scale = scaler.scale().item()?;
-                scaler.update([&optimizers[0]])?;
+                scaler.update([&mut optimizers[0]])?;
                 // The first bad step is tolerated.
                 assert_eq!(
                     scaler.scale().item()?,
@@ -65,7 +65,7 @@ fn scales_are_saved() {
         for step in 0..20 {
             let grads = if step % 7 > 4 { &bad } else { &grads };
             optimizer.step_scaled(&mut params, grads, &scaler)?;
-            scaler.update([&optimizer])?;
+            scaler.update([&mut optimizer])?;
             scales.push(scaler.scale().item()?);
             scaler.save(&path)?;
             scaler = GradScaler::new(device)?;
@@ -78,7 +78,7 @@ fn scales_are_saved() {
         for (step, scale) in scales.iter().enumerate() {
             let grads = if step % 7 > 4 { &bad } else { &grads };
             optimizer.step_scaled(&mut params, grads, &unbroken)?;
-            unbroken.update([&optimizer])?;
+            unbroken.update([&mut optimizer])?;
             assert_eq!(unbroken.scale().item()?, *scale, "{device}: step {step}");
         }
         optimizer.save(&path, &params)?;
@@ -103,7 +103,7 @@ fn scales_grow() {
         let mut scales = vec![];
         for _ in 0..7 {
             optimizer.step_scaled(&mut params, &grads, &scaler)?;
-            scaler.update([&optimizer])?;
+            scaler.update([&mut optimizer])?;
             scales.push(scaler.scale().item()? / 65536.0);
         }
         assert_eq!(scales, [1.0, 1.0, 2.0, 2.0, 2.0, 4.0, 4.0], "{device}");
@@ -114,7 +114,7 @@ fn scales_grow() {
         let mut scales = vec![];
         for _ in 0..4 {
             optimizer.step_scaled(&mut params, &bad, &scaler)?;
-            scaler.update([&optimizer])?;
+            scaler.update([&mut optimizer])?;
             scales.push(scaler.scale().item()? / 65536.0);
         }
         assert_eq!(scales, [4.0, 4.0, 2.0, 1.0], "{device}");
@@ -146,7 +146,7 @@ fn one_bad_step_of_a_group_is_one() {
                 let grads = gradient(group, if (step, i) == (1, 0) { f32::INFINITY } else { 1.0 })?;
                 optimizer.step_scaled(group, &grads, &scaler)?;
             }
-            scaler.update(&optimizers)?;
+            scaler.update(&mut optimizers)?;
             scales.push(scaler.scale().item()?);
         }
         assert_eq!(scales, [1024.0, 512.0, 512.0, 512.0], "{device}");
@@ -154,11 +154,42 @@ fn one_bad_step_of_a_group_is_one() {
         let grads = gradient(&groups[0], 1.0)?;
         let mut other = GradScaler::with_scale(device, 8.0, 1)?;
         first.step_scaled(&mut groups[0], &grads, &other)?;
-        other.update([&first])?;
+        other.update([&mut first])?;
         assert_eq!(other.scale().item()?, 8.0, "{device}");
         let mut first = first.with_error_if_nonfinite();
         first.step(&mut groups[0], &grads)?;
         assert_eq!(first.steps()?, 5, "{device}");
+        Ok(())
+    });
+}
+
+/// Each step counts once: between two updates there may be none, several, or some without the scale.
+#[test]
+fn bad_steps_count_once() {
+    on_devices(|device| {
+        let start = Tensor::full(device, 1.0, [3])?;
+        let mut params = Arena::new(device, [("p", &start)])?;
+        let (good, mut bad) = (params.zeros_like()?, params.zeros_like()?);
+        bad.set("p", &Tensor::full(device, f32::INFINITY, [3])?)?;
+        let mut optimizer = Optimizer::new(Sgd::default(), &params)?;
+        let mut scaler = GradScaler::with_scale(device, 16.0, 1)?;
+        let mut scales = vec![];
+        let mut update = |scaler: &mut GradScaler, optimizer: &mut Optimizer| {
+            scaler.update([optimizer])?;
+            scales.push(scaler.scale().item()?);
+            Ok(())
+        };
+        optimizer.step_scaled(&mut params, &bad, &scaler)?;
+        update(&mut scaler, &mut optimizer)?;
+        update(&mut scaler, &mut optimizer)?;
+        optimizer.step(&mut params, &good)?;
+        update(&mut scaler, &mut optimizer)?;
+        optimizer.step_scaled(&mut params, &bad, &scaler)?;
+        optimizer.step_scaled(&mut params, &good, &scaler)?;
+        update(&mut scaler, &mut optimizer)?;
+        optimizer.step_scaled(&mut params, &good, &scaler)?;
+        update(&mut scaler, &mut optimizer)?;
+        assert_eq!(scales, [8.0, 8.0, 8.0, 4.0, 4.0], "{device}");
         Ok(())
     });
 }
@@ -174,7 +205,7 @@ fn scales_stay_finite() {
         scaler.growth_interval = 1;
         for _ in 0..3 {
             optimizer.step_scaled(&mut params, &grads, &scaler)?;
-            scaler.update([&optimizer])?;
+            scaler.update([&mut optimizer])?;
         }
         assert_eq!(scaler.scale().item()?, 2f32.powi(127), "{device}");
         Ok(())

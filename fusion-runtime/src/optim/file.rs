@@ -180,7 +180,7 @@ impl Optimizer {
         })?;
         self.restore(params, arrays)?;
         self.skipped = Tensor::full(params.device(), facts.skipped as f32, [])?;
-        self.before = self.skipped.clone();
+        (self.before, self.noted) = (self.skipped.clone(), self.skipped.clone());
         self.lr = Tensor::full(params.device(), facts.rule.lr() as f32, [])?;
         (self.rule, self.calls, self.skips) = (facts.rule, facts.calls, facts.skips);
         Ok(())

@@ -33,6 +33,8 @@ pub struct Optimizer {
     pub(super) skipped: Tensor<f32>,
     /// How many there were before the last step, where that may have been one.
     pub(super) before: Tensor<f32>,
+    /// How many there were when a `GradScaler` was last told of them.
+    pub(super) noted: Tensor<f32>,
     /// The learning rate.
     pub(super) lr: Tensor<f32>,
     /// A scale of 1.
@@ -74,6 +76,7 @@ impl Optimizer {
             calls: 0,
             skipped: Tensor::zeros(device, [])?,
             before: Tensor::zeros(device, [])?,
+            noted: Tensor::zeros(device, [])?,
             one: Tensor::full(device, 1.0, [])?,
             max_norm: None,
             skips: false,
@@ -156,6 +159,7 @@ impl Optimizer {
             calls: self.calls,
             skipped: self.skipped.to(device)?,
             before: self.before.to(device)?,
+            noted: self.noted.to(device)?,
             lr: self.lr.to(device)?,
             one: self.one.to(device)?,
             max_norm: self.max_norm,
@@ -223,7 +227,7 @@ impl Optimizer {
         let calls = self.calls + 1;
         let counts = scale.is_some() || self.takes_norm();
         self.skips = counts;
-        if counts && (scale.is_some() || self.errors || !self.followers.is_empty()) {
+        if counts && (self.errors || !self.followers.is_empty()) {
             self.before = self.skipped.clone();
         }
         let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));

@@ -29,7 +29,7 @@ const NAMES: [&str; 7] = [
 ];
 
 fuse! {
-    // Whether one of several optimizers skipped its last step: as many were `before` it, and after.
+    // Whether one of several optimizers skipped a step: as many were skipped `before`, and by now.
     pub(super) fn note(bad: &mut f32[], before: f32[], skipped: f32[]) {
         bad = if skipped > before { 1.0 } else { bad };
     }
@@ -168,17 +168,19 @@ impl GradScaler {
         &self.scale
     }
 
-    /// Follows what the last steps of all these optimizers found: gradients that are not finite in one of them make a bad step.
+    /// Follows what the steps of all these optimizers found since the last time: gradients that are not finite in one of them make a bad
+    /// step.
     ///
     /// # Errors
     /// `Error::Parameter` where one is on another device; as a call of a function.
-    pub fn update<'o>(&mut self, optimizers: impl IntoIterator<Item = &'o Optimizer>) -> Result<()> {
-        let optimizers: Vec<&Optimizer> = optimizers.into_iter().collect();
+    pub fn update<'o>(&mut self, optimizers: impl IntoIterator<Item = &'o mut Optimizer>) -> Result<()> {
+        let optimizers: Vec<&mut Optimizer> = optimizers.into_iter().collect();
         optimizers.iter().try_for_each(|optimizer| optimizer.check_number("scale", &self.scale))?;
         let GradScaler { scale, good, used, bad, growth_factor, backoff_factor, growth_interval, hysteresis } =
             self;
         for optimizer in optimizers {
-            note(bad, &optimizer.before, optimizer.skipped())?;
+            note(bad, &optimizer.noted, optimizer.skipped())?;
+            optimizer.noted = optimizer.skipped().clone();
         }
         rescale(
             scale,

@@ -68,11 +68,13 @@ updates! {
     fn toward(p, g, sign, l2) { fma(l2, p, sign * g) }
     // 1 − βᵗ, of the logarithm of β.
     fn bias(t, log_beta) { -expm1(t * log_beta) }
-    fn mean_of(mean, x, fresh) { fma(x - mean, fresh, mean) }
-    // The mean of what has a sign, `x`, and that of its squares. The sign of the gradient is no operation of its own here.
+    // Of a mean of which nothing is kept nothing is left, not even its rounding; and a square is not larger than its share of the mean.
+    fn mean_of(mean, x, fresh) { fma(fresh, x, (1.0 - fresh) * mean) }
+    fn mean_of_squares(mean, x, fresh) { fma(fresh * x, x, (1.0 - fresh) * mean) }
+    // The sign of the gradient is no operation of its own here.
     fn means_of(m, v, p, g, fresh1, fresh2, sign, l2) {
         let g = fma(sign * l2, p, g);
-        (fma(fma(sign, g, -m), fresh1, m), mean_of(v, g * g, fresh2))
+        (fma(sign * fresh1, g, (1.0 - fresh1) * m), mean_of_squares(v, g, fresh2))
     }
     fn decayed(p, lr, decay) { fma(-lr * decay, p, p) }
     // What a centred mean of squares is larger than the square of the mean; rounding does not make it less.
@@ -100,24 +102,24 @@ updates! {
     }
     fn rmsprop_of(p, v, g, _t, lr, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
-        let v = mean_of(v, g * g, fresh);
+        let v = mean_of_squares(v, g, fresh);
         (fma(-lr, g / (sqrt(v) + eps), p), v)
     }
     fn rmsprop_momentum_of(p, v, b, g, _t, lr, momentum, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
-        let v = mean_of(v, g * g, fresh);
+        let v = mean_of_squares(v, g, fresh);
         let b = fma(momentum, b, g / (sqrt(v) + eps));
         (fma(-lr, b, p), v, b)
     }
     fn rmsprop_centered_of(p, v, a, g, _t, lr, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
-        let v = mean_of(v, g * g, fresh);
+        let v = mean_of_squares(v, g, fresh);
         let a = mean_of(a, g, fresh);
         (fma(-lr, g / (sqrt(spread(v, a)) + eps), p), v, a)
     }
     fn rmsprop_centered_momentum_of(p, v, a, b, g, _t, lr, momentum, fresh, eps, sign, l2) {
         let g = toward(p, g, sign, l2);
-        let v = mean_of(v, g * g, fresh);
+        let v = mean_of_squares(v, g, fresh);
         let a = mean_of(a, g, fresh);
         let b = fma(momentum, b, g / (sqrt(spread(v, a)) + eps));
         (fma(-lr, b, p), v, a, b)
