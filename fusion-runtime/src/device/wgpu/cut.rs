@@ -211,7 +211,7 @@ pub(super) fn chunk_elements(
         };
         if needed > 0 {
             return Err(backend.gpu.unsupported(format!(
-                "binding {needed} bytes of a tensor at once, as `{}` needs; the most is {most}: raise the device's limit `max_storage_buffer_binding_size`, or FUSION_WGPU_BINDING_MAX",
+                "binding {needed} bytes of a tensor at once, as `{}` needs; the most is {most}: raise FUSION_WGPU_BINDING_MAX, or the limit `max_storage_buffer_binding_size` of a device that has less than its adapter; else call it on pieces of the tensor",
                 launch.kernel
             )));
         }

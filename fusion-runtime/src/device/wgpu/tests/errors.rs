@@ -55,7 +55,7 @@ fn loops_that_software_would_end_early() {
 
 #[test]
 fn a_binding_limit_that_is_too_small() {
-    let mend = "raise the device's limit `max_storage_buffer_binding_size`, or FUSION_WGPU_BINDING_MAX";
+    let mend = "raise FUSION_WGPU_BINDING_MAX, or the limit `max_storage_buffer_binding_size` of a device that has less than its adapter; else call it on pieces of the tensor";
     // 16,000 bytes of the bias at any position, by a kernel that has no windows.
     on_device(Options { binding_bytes_max: 8192, ..PLAIN }, |gpu| {
         let memories = [upload(gpu, &[1.0; 4000])?, upload(gpu, &[1.0; 4000])?, gpu.allocate(16_000)?];
