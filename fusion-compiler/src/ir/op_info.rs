@@ -304,25 +304,24 @@ const fn of_bits(ptx: Lower, expand: fn(&mut Builder<'_>, &[Value]) -> Value) ->
 }
 
 /// What is true of some floats, on CPUs, in PTX and in WGSL.
-pub(super) const fn test(
-    name: &'static str,
-    float: fn(&[f64]) -> f64,
-    [cpu, ptx, wgsl]: [Lower; 3],
-) -> OpInfo {
-    let (cpu, ptx, wgsl) = (self::float(cpu), self::float(ptx), self::float(wgsl));
+pub(super) const fn test(name: &'static str, float: fn(&[f64]) -> f64, lowers: [Lower; 3]) -> OpInfo {
     let eval = Eval { float, int: |_, _| 0 };
-    OpInfo { double: Double::Same, name, typing: Typing::Test, eval, cpu, ptx, wgsl, ..OpInfo::NONE }
+    OpInfo { double: Double::Same, name, typing: Typing::Test, eval, ..floats(lowers) }
+}
+
+/// An operation on floats, on CPUs, in PTX and in WGSL.
+pub(super) const fn floats([cpu, ptx, wgsl]: [Lower; 3]) -> OpInfo {
+    let (cpu, ptx, wgsl) = (float(cpu), float(ptx), float(wgsl));
+    OpInfo { typing: Typing::Float, cpu, ptx, wgsl, ..OpInfo::NONE }
 }
 
 /// An operation on floats that every target gets from the same expansion.
 pub(super) const fn everywhere(expand: fn(&mut Builder<'_>, &[Value]) -> Value) -> OpInfo {
-    let lowering = float(Expand(expand));
-    OpInfo { typing: Typing::Float, cpu: lowering, ptx: lowering, wgsl: lowering, ..OpInfo::NONE }
+    floats([Expand(expand); 3])
 }
 
 /// An operation on floats that GPUs have an approximation of; bounds are in `docs/NUMERICS.md`, not in units in the last place.
-pub(super) const fn approximate(float: fn(&[f64]) -> f64, [cpu, ptx, wgsl]: [Lower; 3]) -> OpInfo {
-    let (cpu, ptx, wgsl) = (self::float(cpu), self::float(ptx), self::float(wgsl));
+pub(super) const fn approximate(float: fn(&[f64]) -> f64, lowers: [Lower; 3]) -> OpInfo {
     let (eval, ulp) = (Eval { float, int: |_, _| 0 }, ulp(u32::MAX, u32::MAX));
-    OpInfo { typing: Typing::Float, eval, ulp, cpu, ptx, wgsl, ..OpInfo::NONE }
+    OpInfo { eval, ulp, ..floats(lowers) }
 }

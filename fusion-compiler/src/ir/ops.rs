@@ -9,7 +9,7 @@ use super::expand::{
     approximate as fast, double, error, exp, float, hyperbolic, int, log, narrow, pow, remainder, root, trig,
 };
 pub use super::op_info::{Dialect, Double, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
-use super::op_info::{all, approximate, bits, decode, encode, everywhere, float, numbers, test, ulp};
+use super::op_info::{all, approximate, bits, decode, encode, everywhere, float, floats, numbers, test, ulp};
 
 use Double::{By, Same};
 use Lower::{Expand, Native, Never};
@@ -126,13 +126,10 @@ ops! {
     };
     /// `x * y + z`, rounded once where the target can.
     Fma = OpInfo {
-        double: By(Native("{0}.mul_add({1}, {2})"), Native("fma.rn.{t} {d}, {0}, {1}, {2};")), name: "fma", arity: 3, typing: Typing::Float, ulp: ulp(0, 1),
+        double: By(Native("{0}.mul_add({1}, {2})"), Native("fma.rn.{t} {d}, {0}, {1}, {2};")), name: "fma", arity: 3, ulp: ulp(0, 1),
         eval: Eval { float: |x| x[0].mul_add(x[1], x[2]), int: |_, _| 0 },
         grad: Grad::Rule(derive::fma),
-        cpu: float(Native("ops.mul_add({0}, {1}, {2})")),
-        ptx: float(Native("fma.rn.{t} {d}, {0}, {1}, {2};")),
-        wgsl: float(Native("fma({0}, {1}, {2})")),
-        ..OpInfo::NONE
+        ..floats([Native("ops.mul_add({0}, {1}, {2})"), Native("fma.rn.{t} {d}, {0}, {1}, {2};"), Native("fma({0}, {1}, {2})")])
     };
     /// `x * y + z`, clamped to 0 to 1, and 0 where that is NaN; made by expansions.
     SaturatedFma = OpInfo {
@@ -191,67 +188,46 @@ ops! {
     };
     /// `y` where that is larger, else `x`, which is a number; made where what is none shows anyway.
     MaxNum = OpInfo {
-        double: Same, typing: Typing::Float, arity: 2,
+        double: Same, arity: 2,
         eval: Eval { float: |x| if x[1] > x[0] { x[1] } else { x[0] }, int: |_, _| 0 },
-        cpu: float(Expand(float::max_num)),
-        ptx: float(Native("max.{t} {d}, {0}, {1};")),
-        wgsl: float(Expand(float::max_num)),
-        ..OpInfo::NONE
+        ..floats([Expand(float::max_num), Native("max.{t} {d}, {0}, {1};"), Expand(float::max_num)])
     };
     /// `y` where that is smaller, else `x`, which is a number; made by expansions.
     MinNum = OpInfo {
-        double: Same, typing: Typing::Float, arity: 2,
+        double: Same, arity: 2,
         eval: Eval { float: |x| if x[1] < x[0] { x[1] } else { x[0] }, int: |_, _| 0 },
-        cpu: float(Expand(float::min_num)),
-        ptx: float(Native("min.{t} {d}, {0}, {1};")),
-        wgsl: float(Expand(float::min_num)),
-        ..OpInfo::NONE
+        ..floats([Expand(float::min_num), Native("min.{t} {d}, {0}, {1};"), Expand(float::min_num)])
     };
     /// The largest whole number not above `x`.
     Floor = OpInfo {
-        double: By(Native("{0}.floor()"), Native("cvt.rmi.{t}.{t} {d}, {0};")), name: "floor", typing: Typing::Float,
+        double: By(Native("{0}.floor()"), Native("cvt.rmi.{t}.{t} {d}, {0};")), name: "floor",
         eval: Eval { float: |x| x[0].floor(), int: |_, _| 0 },
-        cpu: float(Native("ops.floor({0})")),
-        ptx: float(Native("cvt.rmi.{t}.{t} {d}, {0};")),
-        wgsl: float(Native("floor({0})")),
-        ..OpInfo::NONE
+        ..floats([Native("ops.floor({0})"), Native("cvt.rmi.{t}.{t} {d}, {0};"), Native("floor({0})")])
     };
     /// The smallest whole number not below `x`.
     Ceil = OpInfo {
-        double: By(Native("{0}.ceil()"), Native("cvt.rpi.{t}.{t} {d}, {0};")), name: "ceil", typing: Typing::Float,
+        double: By(Native("{0}.ceil()"), Native("cvt.rpi.{t}.{t} {d}, {0};")), name: "ceil",
         eval: Eval { float: |x| x[0].ceil(), int: |_, _| 0 },
-        cpu: float(Native("ops.ceil({0})")),
-        ptx: float(Native("cvt.rpi.{t}.{t} {d}, {0};")),
-        wgsl: float(Native("ceil({0})")),
-        ..OpInfo::NONE
+        ..floats([Native("ops.ceil({0})"), Native("cvt.rpi.{t}.{t} {d}, {0};"), Native("ceil({0})")])
     };
     /// The nearest whole number, ties to even.
     Round = OpInfo {
-        double: By(Native("{0}.round_ties_even()"), Native("cvt.rni.{t}.{t} {d}, {0};")), name: "round", typing: Typing::Float,
+        double: By(Native("{0}.round_ties_even()"), Native("cvt.rni.{t}.{t} {d}, {0};")), name: "round",
         eval: Eval { float: |x| x[0].round_ties_even(), int: |_, _| 0 },
-        cpu: float(Native("ops.round_ties_even({0})")),
-        ptx: float(Native("cvt.rni.{t}.{t} {d}, {0};")),
-        wgsl: float(Native("round({0})")),
-        ..OpInfo::NONE
+        ..floats([Native("ops.round_ties_even({0})"), Native("cvt.rni.{t}.{t} {d}, {0};"), Native("round({0})")])
     };
     /// The whole number next to `x` towards zero.
     Trunc = OpInfo {
-        double: By(Native("{0}.trunc()"), Native("cvt.rzi.{t}.{t} {d}, {0};")), name: "trunc", typing: Typing::Float,
+        double: By(Native("{0}.trunc()"), Native("cvt.rzi.{t}.{t} {d}, {0};")), name: "trunc",
         eval: Eval { float: |x| x[0].trunc(), int: |_, _| 0 },
-        cpu: float(Native("ops.trunc({0})")),
-        ptx: float(Native("cvt.rzi.{t}.{t} {d}, {0};")),
-        wgsl: float(Native("trunc({0})")),
-        ..OpInfo::NONE
+        ..floats([Native("ops.trunc({0})"), Native("cvt.rzi.{t}.{t} {d}, {0};"), Native("trunc({0})")])
     };
     /// `√x`.
     Sqrt = OpInfo {
-        double: Same, name: "sqrt", typing: Typing::Float, domain: &[(0.0, 1e6)], ulp: ulp(0, 3),
+        double: Same, name: "sqrt", domain: &[(0.0, 1e6)], ulp: ulp(0, 3),
         eval: Eval { float: |x| x[0].sqrt(), int: |_, _| 0 },
         grad: Grad::Rule(derive::sqrt),
-        cpu: float(Native("{0}.sqrt()")),
-        ptx: float(Native("sqrt.rn.{t} {d}, {0};")),
-        wgsl: float(Native("sqrt({0})")),
-        ..OpInfo::NONE
+        ..floats([Native("{0}.sqrt()"), Native("sqrt.rn.{t} {d}, {0};"), Native("sqrt({0})")])
     };
     /// `1 / √x`.
     Rsqrt = OpInfo {
@@ -523,12 +499,8 @@ ops! {
     /// `x`, where a driver that may reassociate cannot see what it was made of; made by expansions. Rust and PTX
     /// round every operation as it is written.
     Opaque = OpInfo {
-        typing: Typing::Float,
         eval: Eval { float: |x| x[0], int: |_, _| 0 },
-        cpu: float(Expand(float::same)),
-        ptx: float(Expand(float::same)),
-        wgsl: float(Expand(float::opaque)),
-        ..OpInfo::NONE
+        ..floats([Expand(float::same), Expand(float::same), Expand(float::opaque)])
     };
     /// `x / y` as near as a GPU does it fast; this and those that follow are made by `fast_math`.
     ApproxDiv = OpInfo {
