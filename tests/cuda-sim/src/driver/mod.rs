@@ -21,13 +21,15 @@
 //! # The report
 //!
 //! ```text
-//! launch kernel=k grid=4x1x1 block=256x1x1 shared=0 instructions=… loaded=… stored=… load_sectors=… store_sectors=…
+//! launch kernel=k grid=4x1x1 block=256x1x1 shared=0 instructions=… loaded=… stored=… load_sectors=… store_sectors=… …
 //! fault kernel=k line=7 block=0x0x0 thread=31x0x0 code=700 text=…
 //! leak address=0x… bytes=…
 //! total launches=… faults=… instructions=… … allocations=… peak_bytes=… leaks=… leaked_bytes=…
 //! ```
 //!
-//! Bytes are those that threads access in global memory; a sector there is 32 bytes that an instruction of a warp touches.
+//! Bytes are those that threads access in global memory; a sector there is 32 bytes that an instruction of a warp touches. Then
+//! come `shared_moved`, the bytes that they access in shared memory, and `shared_rounds`, how often its 32 banks have to serve for
+//! that: no less than once for 128 bytes.
 //!
 //! # What is not simulated
 //!

@@ -25,6 +25,8 @@ pub(super) struct Report {
     stored: AtomicU64,
     load_sectors: AtomicU64,
     store_sectors: AtomicU64,
+    shared: AtomicU64,
+    shared_rounds: AtomicU64,
     allocations: AtomicU64,
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
@@ -70,11 +72,13 @@ pub(super) fn launched(
         (&sums.stored, did.stored),
         (&sums.load_sectors, did.load_sectors),
         (&sums.store_sectors, did.store_sectors),
+        (&sums.shared, did.shared),
+        (&sums.shared_rounds, did.shared_rounds),
     ] {
         sum.fetch_add(value, Relaxed);
     }
     line(driver, || {
-        let counts = counts(did.instructions, did.loaded, did.stored, did.load_sectors, did.store_sectors);
+        let counts = counts(did);
         format!("launch kernel={kernel} grid={} block={} shared={shared} {counts}", size(grid), size(block))
     });
 }
@@ -113,10 +117,11 @@ pub(super) fn leaks(driver: &Driver, leaked: &[(u64, Allocation)], when: &str) {
     }
 }
 
-fn counts(instructions: u64, loaded: u64, stored: u64, load_sectors: u64, store_sectors: u64) -> String {
+fn counts(did: &Counters) -> String {
+    let Counters { instructions, loaded, stored, load_sectors, store_sectors, shared, shared_rounds } = did;
     format!(
         "instructions={instructions} loaded={loaded} stored={stored} load_sectors={load_sectors} \
-         store_sectors={store_sectors}"
+         store_sectors={store_sectors} shared_moved={shared} shared_rounds={shared_rounds}"
     )
 }
 
@@ -159,13 +164,15 @@ extern "C" fn end() {
         let sums = &driver.report;
         let of = |sum: &AtomicU64| sum.load(Relaxed);
         line(driver, || {
-            let counts = counts(
-                of(&sums.instructions),
-                of(&sums.loaded),
-                of(&sums.stored),
-                of(&sums.load_sectors),
-                of(&sums.store_sectors),
-            );
+            let counts = counts(&Counters {
+                instructions: of(&sums.instructions),
+                loaded: of(&sums.loaded),
+                stored: of(&sums.stored),
+                load_sectors: of(&sums.load_sectors),
+                store_sectors: of(&sums.store_sectors),
+                shared: of(&sums.shared),
+                shared_rounds: of(&sums.shared_rounds),
+            });
             format!(
                 "total launches={} faults={} {counts} allocations={} peak_bytes={} leaks={} leaked_bytes={}",
                 of(&sums.launches),

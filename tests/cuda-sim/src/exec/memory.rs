@@ -9,7 +9,7 @@ use super::grid::Grid;
 use super::order::{self, Strong};
 use super::race::{Conflict, Now, Shadow, Stamp, Touch};
 use super::regs::{LANES, Raw, Regs, lanes};
-use super::shared::{cluster_spot, is_of_cluster, shared_spot};
+use super::shared::{cluster_spot, is_of_cluster, rounds, shared_spot};
 use super::unset;
 use super::{Counters, FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{Access, Addr, Reg, Space, Var, Wide};
@@ -177,10 +177,6 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
                     }
                     global_spot(who, spot, touch, &mut last)
                 })?;
-                // Constants come by a cache of their own.
-                if space != Space::Const {
-                    count(&mut who.mem.counters, exec, (access, at, reads));
-                }
             }
             Space::Shared => {
                 who.mem.atomic_reads = false;
@@ -201,6 +197,7 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
                 each_lane(who, regs, exec, (access, at, reads), |who, spot| param_spot(who, spot, var))?;
             }
         }
+        count(&mut who.mem.counters, (space, exec), (access, at, reads));
         if matches!(space, Space::Shared | Space::Cluster | Space::Local) {
             if reads {
                 unset::loaded(who, regs, exec, (access, space, at));
@@ -246,15 +243,23 @@ fn each_lane<'g>(
     Ok(())
 }
 
-/// Counts what an access to global memory moves.
-fn count(counters: &mut Counters, exec: u32, (access, addresses, reads): Accesses<'_>) {
-    let (moved, sectors) = (access_bytes(access) * u64::from(exec.count_ones()), sectors(exec, addresses));
-    if reads {
-        counters.loaded += moved;
-        counters.load_sectors += sectors;
-    } else {
-        counters.stored += moved;
-        counters.store_sectors += sectors;
+/// Counts what an access to global memory moves, or to the block's shared memory; constants come by a cache of their own.
+fn count(counters: &mut Counters, (space, exec): (Space, u32), (access, addresses, reads): Accesses<'_>) {
+    let moved = access_bytes(access) * u64::from(exec.count_ones());
+    match space {
+        Space::Global | Space::Generic if reads => {
+            counters.loaded += moved;
+            counters.load_sectors += sectors(exec, addresses);
+        }
+        Space::Global | Space::Generic => {
+            counters.stored += moved;
+            counters.store_sectors += sectors(exec, addresses);
+        }
+        Space::Shared => {
+            counters.shared += moved;
+            counters.shared_rounds += rounds(exec, addresses, access_bytes(access));
+        }
+        Space::Const | Space::Cluster | Space::Local | Space::Param => {}
     }
 }
 

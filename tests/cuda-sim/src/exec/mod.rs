@@ -69,6 +69,10 @@ pub struct Counters {
     pub load_sectors: u64,
     /// The same of stores.
     pub store_sectors: u64,
+    /// Bytes that threads loaded from and stored to their block's shared memory.
+    pub shared: u64,
+    /// Rounds that took: in one, each of its 32 banks gives a word or takes one.
+    pub shared_rounds: u64,
 }
 
 /// What a kernel did that it must not do.
@@ -201,5 +205,7 @@ impl Counters {
         self.stored += o.stored;
         self.load_sectors += o.load_sectors;
         self.store_sectors += o.store_sectors;
+        self.shared += o.shared;
+        self.shared_rounds += o.shared_rounds;
     }
 }

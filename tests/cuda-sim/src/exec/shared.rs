@@ -25,6 +25,28 @@ fn split(address: u64) -> (Option<u64>, u64) {
     ((address >> PLACE).checked_sub(1), address & ((1 << PLACE) - 1))
 }
 
+/// In how many rounds the banks of shared memory serve an access of so many bytes, each a word at a time. Lanes are served together
+/// as long as they move 128 bytes, and those that want the same word of a bank at once.
+pub(super) fn rounds(exec: u32, addresses: &[u64; LANES], bytes: u64) -> u64 {
+    const BANKS: usize = 32;
+    let together = (4 * BANKS as u64 / bytes).clamp(1, LANES as u64) as u32;
+    let group = |start: u32| lanes(exec & (u32::MAX >> (LANES as u32 - together)) << start);
+    let of_group = |start: u32| {
+        let Some(first) = group(start).next().map(|lane| addresses[lane]) else { return 0 };
+        if group(start).zip(0..).all(|(lane, i)| addresses[lane] == first + i * bytes) {
+            return 1;
+        }
+        let words = |lane: usize| addresses[lane] / 4..(addresses[lane] + bytes).div_ceil(4);
+        let mut words: Vec<u64> = group(start).flat_map(words).collect();
+        words.sort_unstable();
+        words.dedup();
+        let mut of_banks = [0; BANKS];
+        words.iter().for_each(|&word| of_banks[word as usize % BANKS] += 1);
+        of_banks.into_iter().max().unwrap_or(0)
+    };
+    (0..LANES as u32).step_by(together as usize).map(of_group).sum()
+}
+
 /// Whether an address of shared memory says which block's it is.
 pub(super) fn is_of_cluster(address: u64) -> bool {
     split(address).0.is_some()

@@ -237,6 +237,45 @@ ld.param.u64 %rd1, [in]; mov.u32 %r1, %laneid; mad.lo.u32 %r2, %r1, {stride}, {o
 }
 
 #[test]
+fn rounds_of_shared_memory_are_those_of_its_busiest_bank() {
+    let counted = |stride: u32, access: &str| -> [u64; 2] {
+        let text = kernel(
+            &[],
+            &format!(
+                ".reg .pred %p<2>; .reg .b32 %r<9>; .shared .align 16 .b8 s[4096];
+mov.u32 %r1, %laneid; mov.u32 %r2, s; mad.lo.u32 %r2, %r1, {stride}, %r2; {access}"
+            ),
+        );
+        let counters = launch(&text, threads(32), &[]).unwrap().0;
+        [counters.shared, counters.shared_rounds]
+    };
+    let (one, four) = ("st.shared.u32 [%r2], %r1;", "st.shared.v4.u32 [%r2], {%r1, %r1, %r1, %r1};");
+    for (stride, access, expected) in [
+        (4, one, [128, 1]),
+        (8, one, [128, 2]),
+        (128, one, [128, 32]),
+        (132, one, [128, 1]),
+        // A bank gives a word to all that want it, in the second of these rounds.
+        (
+            0,
+            "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r2], %r1; bar.warp.sync 0xffffffff; ld.shared.u32 %r3, [%r2];",
+            [132, 2],
+        ),
+        // Every quarter of a warp is served by itself: side by side, and with as much between, which are half of the banks.
+        (16, four, [512, 4]),
+        (32, four, [512, 8]),
+        (48, four, [512, 4]),
+        (8, "st.shared.v2.u32 [%r2], {%r1, %r1};", [256, 2]),
+        (1, "st.shared.u8 [%r2], %r1;", [32, 1]),
+        // Backwards, and by fewer lanes.
+        (0, "sub.u32 %r3, 31, %r1; mad.lo.u32 %r2, %r3, 4, %r2; st.shared.u32 [%r2], %r1;", [128, 1]),
+        (16, "setp.lt.u32 %p1, %r1, 9; @%p1 st.shared.v4.u32 [%r2], {%r1, %r1, %r1, %r1};", [144, 2]),
+    ] {
+        assert_eq!(counted(stride, access), expected, "{stride}: {access}");
+    }
+}
+
+#[test]
 fn hints_change_nothing() {
     let text = "prefetch.global.L2 [%rd1]; griddepcontrol.wait; ";
     let text = kernel(
