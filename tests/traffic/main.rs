@@ -1,5 +1,6 @@
 //! How much memory kernels move, as the simulated GPU counts it: what fusion is for.
 
+mod banks;
 #[path = "../devices/mod.rs"]
 mod devices;
 mod long;

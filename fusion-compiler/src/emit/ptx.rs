@@ -33,6 +33,7 @@ pub fn ptx(kernel: &Kernel) -> String {
     let mut emitter = Emitter::new(kernel);
     emitter.out.depth = 1;
     emitter.arguments();
+    emitter.halve();
     emitter.body(&kernel.body);
     emitter.out.line("ret;");
     let mut out = Writer::new();
@@ -161,6 +162,8 @@ struct Emitter<'k> {
     known: Vec<(BufferId, Value, Registers)>,
     /// Bytes that are known here of so many elements of a size.
     offsets: Vec<(Register, usize, Register)>,
+    /// Where halves of vectors are in the memory for rows, if those are apart (`halve`).
+    halves: Option<[Register; 2]>,
     /// Whether addresses are made as such kernels want them (`holds_apart`).
     holds_apart: bool,
     /// Whole numbers that are known.
@@ -186,6 +189,7 @@ impl<'k> Emitter<'k> {
             addresses: vec![],
             known: vec![],
             offsets: vec![],
+            halves: None,
             holds_apart: holds_apart(kernel),
             constants: FxHashMap::default(),
             sums: FxHashMap::default(),

@@ -57,6 +57,34 @@ pub(super) fn holds_apart(kernel: &Kernel) -> bool {
     holds && kernel.body.iter().any(is_apart)
 }
 
+/// The memory for rows, and the lanes of what is read and written of it if that is all vectors of as many.
+fn held_vectors(kernel: &Kernel) -> Option<(SharedId, u8)> {
+    fn lanes_of(kernel: &Kernel, id: SharedId, body: &[Stmt], all: &mut SmallVec<[Lanes; 2]>) {
+        for stmt in body {
+            match stmt {
+                Stmt::Let(value, Expr::LoadShared(of, _)) | Stmt::StoreShared(of, _, value) if *of == id => {
+                    let lanes = kernel.ty(*value).lanes;
+                    if !all.contains(&lanes) {
+                        all.push(lanes);
+                    }
+                }
+                Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                    lanes_of(kernel, id, body, all);
+                }
+                Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) => {}
+                Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => {}
+            }
+        }
+    }
+    let id = kernel.shared.iter().position(|shared| shared.len == SharedLen::AtLaunch)?;
+    let (id, mut all) = (SharedId(id as u16), SmallVec::new());
+    lanes_of(kernel, id, &kernel.body, &mut all);
+    match all.as_slice() {
+        [Lanes::Const(lanes @ 2..)] => Some((id, *lanes)),
+        _ => None,
+    }
+}
+
 impl Emitter<'_> {
     /// Notes how a position is a sum.
     pub(super) fn add_up(&mut self, value: Value, expr: &Expr) {
@@ -199,8 +227,8 @@ impl Emitter<'_> {
         lanes(ty) > 1 && at.stride == 1 && at.aligned && self.kernel.ty(at.index).lanes == Lanes::ONE
     }
 
-    /// The address of an element of shared memory.
-    fn shared(&mut self, id: SharedId, index: Value) -> Register {
+    /// The address of an element of shared memory that begins there.
+    fn shared(&mut self, id: SharedId, index: Value, base: Register) -> Register {
         let size = self.kernel.shared[usize::from(id.0)].dtype.size();
         let mut terms: SmallVec<[(Register, bool); 4]> = smallvec![(self.one(index), false)];
         if self.kernel.index == IndexWidth::Bits64 {
@@ -210,8 +238,6 @@ impl Emitter<'_> {
         } else if let Some(apart) = self.sums.get(&index).and_then(Sum::apart) {
             terms = apart.into_iter().map(|term| (self.one(term.value), term.is_less)).collect();
         }
-        let base = self.register(Bank::Bits32);
-        self.line(format_args!("mov.u32 {base}, {};", shared_name(id)));
         terms.into_iter().fold(base, |base, (term, is_less)| {
             let (place, sign) = (self.register(Bank::Bits32), if is_less { "-" } else { "" });
             self.line(format_args!("mad.lo.s32 {place}, {term}, {sign}{size}, {base};"));
@@ -219,19 +245,51 @@ impl Emitter<'_> {
         })
     }
 
+    /// Where the parts of a value are that are accessed at once, so many.
+    fn shared_places(&mut self, id: SharedId, index: Value, count: usize) -> SmallVec<[String; 2]> {
+        match self.halves {
+            Some(halves) if self.kernel.shared[usize::from(id.0)].len == SharedLen::AtLaunch => {
+                halves.into_iter().map(|half| format!("[{}]", self.shared(id, index, half))).collect()
+            }
+            Some(_) | None => {
+                let base = self.register(Bank::Bits32);
+                self.line(format_args!("mov.u32 {base}, {};", shared_name(id)));
+                let place = self.shared(id, index, base);
+                (0..count).map(|i| ahead(place, 16 * i)).collect()
+            }
+        }
+    }
+
+    /// Where memory for rows begins for a thread's first half of a vector of eight, and for the second: those of every other four
+    /// threads change places. Else the threads of a quarter of a warp, which access memory at once, would find what each has first in
+    /// half of the banks. A thread reads of such vectors what it stored.
+    pub(super) fn halve(&mut self) {
+        let Some((id, 8)) = held_vectors(self.kernel) else { return };
+        let [thread, ahead, behind, first, second] = [(); 5].map(|()| self.register(Bank::Bits32));
+        self.line(format_args!("mov.u32 {thread}, %tid.x;"));
+        self.line(format_args!("shl.b32 {ahead}, {thread}, 2;"));
+        self.line(format_args!("and.b32 {ahead}, {ahead}, 16;"));
+        self.line(format_args!("xor.b32 {behind}, {ahead}, 16;"));
+        for (half, bytes) in [(first, ahead), (second, behind)] {
+            self.line(format_args!("mov.u32 {half}, {};", shared_name(id)));
+            self.line(format_args!("add.u32 {half}, {half}, {bytes};"));
+        }
+        self.halves = Some([first, second]);
+    }
+
     pub(super) fn load_shared(&mut self, id: SharedId, index: Value, d: &[Register], dtype: DType) {
-        let (place, t) = (self.shared(id, index), suffix(self.kernel, dtype));
-        for (i, d) in d.chunks(most(dtype)).enumerate() {
+        let (parts, t) = (d.chunks(most(dtype)), suffix(self.kernel, dtype));
+        for (place, d) in self.shared_places(id, index, parts.len()).iter().zip(parts) {
             let (vector, registers) = group(d);
-            self.line(format_args!("ld.shared{vector}.{t} {registers}, {};", ahead(place, 16 * i)));
+            self.line(format_args!("ld.shared{vector}.{t} {registers}, {place};"));
         }
     }
 
     pub(super) fn store_shared(&mut self, id: SharedId, index: Value, registers: &[Register], dtype: DType) {
-        let (place, t) = (self.shared(id, index), suffix(self.kernel, dtype));
-        for (i, registers) in registers.chunks(most(dtype)).enumerate() {
+        let (parts, t) = (registers.chunks(most(dtype)), suffix(self.kernel, dtype));
+        for (place, registers) in self.shared_places(id, index, parts.len()).iter().zip(parts) {
             let (vector, registers) = group(registers);
-            self.line(format_args!("st.shared{vector}.{t} {}, {registers};", ahead(place, 16 * i)));
+            self.line(format_args!("st.shared{vector}.{t} {place}, {registers};"));
         }
     }
 

@@ -1,0 +1,43 @@
+//! How often the banks of shared memory have to serve.
+
+use fusion::prelude::*;
+
+use crate::{number, reported};
+
+fuse! {
+    /// Vectors of four, each the thread's own.
+    pub fn fours(x: f32[N, D], gamma: f32[D]) -> f32[N, D] { layer_norm(x, D) * gamma }
+    /// The same of eight, which are twice as wide where they are held.
+    pub fn eights(x: f16[N, D], gamma: f16[D]) -> f16[N, D] { layer_norm(x, D) * gamma }
+    /// And what is made of them is held in their place.
+    pub fn exponentials(x: f16[N, D]) -> f16[N, D] { softmax(x, D) }
+}
+
+/// Rows of teams of half a warp, of 128, 256 and 512 threads.
+const LENGTHS: [usize; 4] = [512, 2048, 6144, 16_384];
+const ROWS: usize = 16;
+
+/// Once for 128 bytes, and little more for what threads combine.
+#[test]
+fn banks_serve_no_more_often_than_they_must() {
+    let report = reported("banks::banks_serve_no_more_often_than_they_must", |device| {
+        for len in LENGTHS {
+            let (x, gamma) = (Tensor::full(device, 1.0, [ROWS, len])?, Tensor::full(device, 1.0, len)?);
+            let ones = |shape: Shape| Tensor::full(device, f16::ONE, shape);
+            let (y, narrow) = (ones([ROWS, len].into())?, ones(len.into())?);
+            fours(&x, &gamma)?;
+            eights(&y, &narrow)?;
+            exponentials(&y)?;
+        }
+        Ok(())
+    });
+    let Some(report) = report else { return };
+    let launches: Vec<&str> = report.lines().filter(|line| line.starts_with("launch ")).collect();
+    assert_eq!(launches.len(), 3 * LENGTHS.len(), "{report}");
+    for launch in launches {
+        let (moved, rounds) = (number(launch, "shared_moved"), number(launch, "shared_rounds"));
+        // Each element is held, and read at least once more.
+        assert!(moved >= (8 * ROWS * LENGTHS[0]) as u64, "{launch}");
+        assert!(128 * rounds <= moved + moved / 8, "{launch}");
+    }
+}
