@@ -270,6 +270,32 @@ fn narrow_elements_are_accessed_by_128_bits() {
     }
 }
 
+/// Clusters of long rows have registers for three blocks, so that all vectors of a turn are read first; what needs more keeps it in as
+/// many as it takes. Eight elements that nothing holds leave the assembler as it is, which makes them fit 32.
+#[test]
+fn long_rows_have_registers_for_what_they_read() {
+    let source = "
+        pub fn softmax_of(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
+        pub fn norm_of(x: f32[N, D], g: f32[D], b: f32[D]) -> f32[N, D] { layer_norm(x, D) * g + b }
+        pub fn residual(x: f32[N, D], r: f32[N, D]) -> (f32[N, D], f32[N, D]) { let y = x + r; (y, rms_norm(y, D)) }
+        pub fn powers(x: f32[N, D], g: f32[D]) -> f32[N, D] { pow(rms_norm(x, D), g) }
+        pub fn losses(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }";
+    let texts = texts_of_all(&kernels::functions_of(source), Target::Ptx);
+    let cases = [
+        ("fuse_softmax_of_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_norm_of_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_residual_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_powers_0_t512_cluster_held_v4", "512, 1, 1\n{"),
+        ("fuse_losses_0_t256_v8", "256, 1, 1\n{"),
+    ];
+    let bounded = cases.map(|(kernel, bounds)| {
+        let (_, text) = texts.iter().find(|(name, _)| *name == kernel).expect(kernel);
+        assert!(text.contains(&format!("\n.maxntid {bounds}")), "{kernel}: {text}");
+        text.clone()
+    });
+    tools::assemble(&bounded);
+}
+
 /// Loads of 128 bits, all loads, stores of 128 bits, all stores.
 fn accesses(text: &str) -> [usize; 4] {
     // Some are under a condition, which comes first.

@@ -7,6 +7,7 @@ mod divide;
 mod loops;
 mod mail;
 mod memory;
+mod registers;
 
 use std::fmt;
 
@@ -45,16 +46,7 @@ pub fn ptx(kernel: &Kernel) -> String {
     }
     out.line(format_args!(".visible .entry {}(", kernel.name));
     out.line(parameters(kernel).join(",\n"));
-    // With as many threads, that many registers do not fit. ptxas keeps room for other blocks, which go on while the threads of
-    // one wait for each other. Asked for few blocks it takes up to twice the registers: rows took an H200 a tenth longer. But
-    // of values of 64 bits, and of eight lanes, it would spill some to keep that room.
-    let is_large = |ty: &Type| ty.dtype == DType::F64 || ty.lanes == Lanes::Const(8);
-    let is_heavy = kernel.index == IndexWidth::Bits64 || kernel.types.iter().any(is_large);
-    let limit = match kernel.team {
-        ..=WARP => String::new(),
-        team if is_heavy => format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1)),
-        team => format!("\n.maxntid {team}, 1, 1"),
-    };
+    let limit = registers::bounds(kernel);
     out.block(format_args!("){limit}\n{{"), |out| {
         for (bank, count) in Bank::ALL.iter().zip(emitter.counts) {
             if count > 0 {

@@ -58,7 +58,7 @@ pub(super) fn holds_apart(kernel: &Kernel) -> bool {
 }
 
 /// The memory for rows, and the lanes of what is read and written of it if that is all vectors of as many.
-fn held_vectors(kernel: &Kernel) -> Option<(SharedId, u8)> {
+pub(super) fn held_vectors(kernel: &Kernel) -> Option<(SharedId, u8)> {
     fn lanes_of(kernel: &Kernel, id: SharedId, body: &[Stmt], all: &mut SmallVec<[Lanes; 2]>) {
         for stmt in body {
             match stmt {
