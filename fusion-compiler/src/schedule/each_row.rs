@@ -14,6 +14,9 @@ use crate::ir::graph::Access;
 use crate::ir::kernel::{Among, BufferId, Lanes, LoopKind, Stmt, Value};
 use crate::ir::ops::Op;
 
+/// Bytes of memory that a GPU writes at a time: what is written of fewer takes as long.
+const SECTOR: usize = 32;
+
 /// The part of a row, whose number is the last of these coordinates, or of the block of a cluster that has one.
 fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Value]) -> Range {
     let number = body.rank.unwrap_or_else(|| coordinates[shape.rows - 1]);
@@ -84,15 +87,19 @@ fn of_one_row(
     let coordinates = [of_row, &nowhere].concat();
     let of_line = range.as_ref().filter(|_| shape.is_line());
     let along_part = along.within(body, of_line);
-    let by_vectors = body.vectors.map(|(buffer, lanes)| {
-        let (start, end) = match of_line {
+    let of_vectors = body.vectors.map(|(buffer, lanes)| {
+        let range = match of_line {
             Some(range) => (range.start, range.end),
             None => (body.top().index(0), body.extent(&product(shape.line()))),
         };
-        let coordinates = [coordinates.as_slice(), &[start]].concat();
+        let coordinates = [coordinates.as_slice(), &[range.0]].concat();
         let first = Place { element: row, coordinates, lanes: Lanes::ONE, apart: false, in_row: None };
         let position = body.position(buffer, Level::Item, (&vec![], Lanes::ONE), &first).index;
-        along.by_vectors(body, lanes, position, (start, end))
+        let sector = SECTOR / work.operands[usize::from(buffer.0)].dtype.size();
+        let in_vector = body.top().index(i64::from(lanes) - 1);
+        let lane = body.item().apply(Op::And, &[position, in_vector]);
+        body.hold_ahead(lane);
+        (along.by_vectors(body, (lanes, lanes), position, range), position, range, sector as u8)
     });
     let (mut runs, no_run) = (runs(work, how_many), Run::default());
     let pass_along = |along, run| {
@@ -100,7 +107,7 @@ fn of_one_row(
         Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
     };
     let pass = |run| pass_along(&along_part, run);
-    if let Some(along) = &by_vectors {
+    if let Some((along, ..)) = &of_vectors {
         let fill = pass_along(along, &no_run).fill(body);
         // Others combine what a thread has read, it stores what others have made, and of the next row, which may start elsewhere in a
         // vector, it fills what others have stored.
@@ -118,8 +125,14 @@ fn of_one_row(
         run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
     if work.group.stores.iter().any(|store| work.group.is_of_elements(store)) {
-        let stores = pass_along(by_vectors.as_ref().unwrap_or(&along_part), &no_run).store(body);
-        if by_vectors.is_some() {
+        let along_stored = of_vectors.as_ref().map(|(by_vectors, position, range, unit)| {
+            // Of what starts elsewhere in a vector, the elements next to each other are those of threads next to each other, or a warp
+            // would read four times what it needs; but for one that has a row to itself, that is more to do.
+            let is_apart = work.has_others_along() && !along.is_of_warp();
+            if is_apart { along.by_vectors(body, (1, *unit), *position, *range) } else { *by_vectors }
+        });
+        let stores = pass_along(along_stored.as_ref().unwrap_or(&along_part), &no_run).store(body);
+        if along_stored.is_some() {
             body.item().body.push(Stmt::Barrier(Among::Team));
         }
         match is_there {

@@ -196,6 +196,18 @@ impl<'g> Work<'g> {
         self.group.nodes.iter().copied().filter(is_of_parts).collect()
     }
 
+    /// Whether an operand lies in memory as the rows do, so that where one's vectors start those of the other do.
+    fn lies_as_rows(&self, operand: &Operand) -> bool {
+        let Group { order, cols, .. } = self.group;
+        operand.axes.iter().eq(order.iter().chain(cols)) && !operand.moved
+    }
+
+    /// Whether something has elements along rows, as scales have, that lie otherwise than those do.
+    fn has_others_along(&self) -> bool {
+        let is_along = |operand: &Operand| self.group.cols.iter().any(|axis| operand.axes.contains(axis));
+        self.operands.iter().any(|operand| is_along(operand) && !self.lies_as_rows(operand))
+    }
+
     /// Whether something that is read or written has a portion of an axis.
     fn has_portions(&self) -> bool {
         self.operands.iter().any(|operand| operand.portion.is_some())

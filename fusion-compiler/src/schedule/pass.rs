@@ -13,7 +13,7 @@ use super::runs::{Exponentials, Monoid, Run, combined, folded_at_once, identity}
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value, Values};
+use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value, Values, WARP};
 use crate::ir::ops::Op;
 
 pub(super) const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
@@ -62,23 +62,27 @@ pub(super) struct Ends {
     last: Value,
     /// How many there are in all.
     count: Value,
-    /// Where in a vector the first element would be.
-    lane: Value,
 }
 
 impl Ends {
-    /// Those of the elements from `start` to `end`, the first of which is at this position, a whole number of vectors from one.
-    fn new(body: &mut Body<'_>, position: Value, (start, end): (Value, Value), lanes: u8) -> Ends {
-        let (vector, mask) = (body.top().index(lanes.into()), body.top().index(i64::from(lanes) - 1));
+    /// Those of the elements from `start` to `end`, the first of which is at this position, so far from a multiple of `unit`.
+    fn new(
+        body: &mut Body<'_>,
+        position: Value,
+        (start, end): (Value, Value),
+        (lanes, unit): (u8, u8),
+    ) -> Ends {
+        let [unit, in_unit, in_vector] =
+            [unit, unit - 1, lanes - 1].map(|count| body.top().index(i64::from(count)));
         let mut b = body.item();
-        let lane = b.apply(Op::And, &[position, mask]);
-        let left = b.apply(Op::Sub, &[vector, lane]);
-        let (left, len) = (b.apply(Op::And, &[left, mask]), b.apply(Op::Sub, &[end, start]));
+        let over = b.apply(Op::And, &[position, in_unit]);
+        let left = b.apply(Op::Sub, &[unit, over]);
+        let (left, len) = (b.apply(Op::And, &[left, in_unit]), b.apply(Op::Sub, &[end, start]));
         let before = b.apply(Op::Min, &[left, len]);
         let rest = b.apply(Op::Sub, &[len, before]);
-        let after = b.apply(Op::And, &[rest, mask]);
+        let after = b.apply(Op::And, &[rest, in_vector]);
         let (last, count) = (b.apply(Op::Sub, &[end, after]), b.apply(Op::Add, &[before, after]));
-        Ends { start, before, last, count, lane }
+        Ends { start, before, last, count }
     }
 
     /// The number in a row of one of them.
@@ -92,17 +96,22 @@ impl Ends {
 }
 
 impl Along {
-    /// The same by vectors of memory, where the first of all elements is at this position.
+    /// Whether no more than a warp works on a row.
+    pub(super) fn is_of_warp(&self) -> bool {
+        matches!(self, Along::Team { threads, .. } if *threads <= WARP)
+    }
+
+    /// The same by vectors of memory, of which the first starts at a multiple of `unit`, where the first of all elements is at this
+    /// position. There are as many threads as a unit has elements, and a vector.
     pub(super) fn by_vectors(
         &self,
         body: &mut Body<'_>,
-        lanes: u8,
+        (lanes, unit): (u8, u8),
         position: Value,
         range: (Value, Value),
     ) -> Along {
         let Along::Team { thread, threads, .. } = *self else { unreachable!("vector loops start anywhere") };
-        let ends = Ends::new(body, position, range, lanes);
-        body.hold_ahead(ends.lane);
+        let ends = Ends::new(body, position, range, (lanes, unit));
         let (each, step) = (body.top().index(lanes.into()), i64::from(threads) * i64::from(lanes));
         let (ahead, step) = (body.top().apply(Op::Mul, &[thread, each]), body.top().index(step));
         let mut b = body.item();
@@ -210,15 +219,24 @@ impl Pass<'_> {
         all
     }
 
-    /// What reads those held values that do not follow from the row, and holds them.
+    /// What reads those held values that do not follow from the row, and holds them. What vectors leave is read before them and held
+    /// after, or a thread would wait for it by itself.
     pub(super) fn fill(&self, body: &mut Body<'_>) -> Vec<Stmt> {
-        let visits = self.visits(body, |_, body, place| {
+        let mut visits = self.visits(body, |_, body, place| {
             for id in body.known_before_rows() {
                 body.value(id, &vec![], place);
             }
             vec![]
         });
-        self.loops(body, self.outer(), &visits, &[]).0
+        let mut stmts = vec![];
+        for visit in visits.iter_mut().filter(|visit| matches!(visit.over, Over::Ends(_))) {
+            let (ahead, after) =
+                visit.body.drain(..).partition::<Vec<_>, _>(|stmt| matches!(stmt, Stmt::Let(..)));
+            visit.body = after;
+            stmts.extend(ahead);
+        }
+        stmts.extend(self.loops(body, self.outer(), &visits, &[]).0);
+        stmts
     }
 
     /// What stores what is stored of elements.
@@ -310,6 +328,7 @@ impl Pass<'_> {
         let (mut number, mut apart, mut lanes) = (first, false, self.lanes());
         if let Over::Ends(ends) = over {
             (number, lanes) = (ends.number(body, first), Lanes::ONE);
+            body.is_there = Some(body.inner().apply(Op::Lt, &[first, ends.count]));
         }
         if let Along::Team { apart: true, threads, .. } = *self.along {
             apart = true;

@@ -513,11 +513,10 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
 /// is written, and nothing else is: of the same type, laid out as rows are, and not read.
 fn written_last(work: &Work<'_>, shape: &Shape, id: NodeId) -> Option<BufferId> {
     let (graph, group) = (work.graph, work.group);
-    let axes = [group.order.as_slice(), &group.cols].concat();
     let holds = |(store, buffer): &(&Store, &BufferId)| {
         let operand = &work.operands[usize::from(buffer.0)];
-        let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && operand.axes == axes;
-        is_alike && operand.access == Access::Write && !operand.moved && operand.portion.is_none()
+        let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && work.lies_as_rows(operand);
+        is_alike && operand.access == Access::Write && operand.portion.is_none()
     };
     let mut stores = group.stores.iter().zip(&work.stores).filter(|_| shape.part.is_none());
     stores.find(holds).map(|(_, &buffer)| buffer)

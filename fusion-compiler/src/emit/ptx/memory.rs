@@ -44,17 +44,20 @@ impl Sum {
 /// Whether a kernel holds rows that are no vectors. Of its loops, which read scales element by element, ptxas writes out four turns
 /// where addresses are two instructions, for which there are too few registers: on sm_100 some are spilt.
 pub(super) fn holds_apart(kernel: &Kernel) -> bool {
-    fn is_apart(stmt: &Stmt) -> bool {
+    fn is_apart(kernel: &Kernel, stmt: &Stmt) -> bool {
+        let is_vector = |value: Value| kernel.ty(value).lanes != Lanes::ONE;
         match stmt {
-            Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, _) => !at.aligned,
+            Stmt::Let(value, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, value) => {
+                !at.aligned && is_vector(*value)
+            }
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                body.iter().any(is_apart)
+                body.iter().any(|stmt| is_apart(kernel, stmt))
             }
             Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => false,
         }
     }
     let holds = kernel.shared.iter().any(|shared| shared.len == SharedLen::AtLaunch);
-    holds && kernel.body.iter().any(is_apart)
+    holds && kernel.body.iter().any(|stmt| is_apart(kernel, stmt))
 }
 
 /// The memory for rows, and the lanes of what is read and written of it if that is all vectors of as many.

@@ -16,8 +16,8 @@ pub(super) enum Placement {
     Vectors,
     /// Each as far from the next as there are threads.
     Apart,
-    /// Side by side as vectors of this buffer where elements are read and held, and where they are stored; what those leave of a row is
-    /// taken by itself, and so is every element where some are combined.
+    /// Side by side as vectors of this buffer where elements are read and held, and where they are stored, if all that they are made of
+    /// lies so; what those leave of a row is taken by itself, and so is every element where some are combined.
     Unaligned(BufferId),
 }
 
@@ -120,14 +120,13 @@ pub(super) fn taken(
     let (Vectors::Lanes(most), 1, 1, false) = (facts.vector, of, shape.line, work.has_portions()) else {
         return (of, Placement::Vectors);
     };
-    let axes = [work.group.order.as_slice(), &work.group.cols].concat();
     let writes = |operand: &Operand| operand.access == Access::ReadWrite;
     let of_elements = |store: &Store| work.group.is_of_elements(store);
     match holds {
         // Of a part of a row, no vector may have elements that are held and others that are not.
         Some(team) if team.held_max.is_none() && facts.mixes => {
-            let is_like = |operand: &Operand| operand.axes == axes && !operand.moved;
-            let of = work.operands.iter().position(is_like).map(|of| BufferId(of as u16));
+            let of = work.operands.iter().position(|operand| work.lies_as_rows(operand));
+            let of = of.map(|of| BufferId(of as u16));
             of.map_or((1, Placement::Vectors), |of| (lanes(work, facts, most), Placement::Unaligned(of)))
         }
         None if !work.operands.iter().any(writes) && !work.group.stores.iter().any(of_elements) => {
