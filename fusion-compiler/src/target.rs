@@ -75,22 +75,35 @@ pub struct Team {
     /// Rows that they have at a time, each the same part of them.
     pub rows: u32,
     /// Elements of the longest rows that fewer are not too few for.
-    pub row_max: i64,
+    pub longest: Longest,
     /// Rows of which there are enough for as many of these as keep a device at work.
     pub rows_min: i64,
     /// Most of them that a block has.
     pub per_block: u32,
-    /// Whether it has rows of whole vectors …
-    pub whole: bool,
-    /// … and whether it has those that are none.
-    pub uneven: bool,
     /// Whether there is one in each block of a cluster, and each has a part of a row.
     pub cluster: bool,
     /// Most bytes of a row's elements that it holds, if it goes on with those of longer rows without.
     pub held_max: Option<i64>,
-    /// Vectors that each thread reads before it goes on, of rows of whole ones that it holds and whose length is not known; 1 where
-    /// the target's compiler decides.
+    /// Whether its rows fill the memory that a multiprocessor has for them, so that few blocks work at once.
+    pub fills: bool,
+    /// Vectors that each thread reads before it goes on, of rows that it holds, whose length is not known, and that fill that memory or
+    /// are not whole vectors; 1 where the target's compiler decides.
     pub turns: u32,
+}
+
+/// Elements of the longest rows that a team has, none where it has no such rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// Of whole vectors of no more than four lanes, and held.
+    pub held: i64,
+    /// Of whole vectors of more lanes, and held: what takes half as much to read takes as much to hold.
+    pub held_wide: i64,
+    /// Of no whole vectors, and held.
+    pub held_uneven: i64,
+    /// Of whole vectors, and read once.
+    pub once: i64,
+    /// Of no whole vectors, and read once.
+    pub once_uneven: i64,
 }
 
 /// Memory for the elements of rows that are needed again.
@@ -222,20 +235,26 @@ pub fn limits(target: Target) -> Limits {
 }
 
 /// A thread has some four vectors of a row, so that enough of memory is on its way. On an H200, layer norm of rows of 128 elements
-/// is a third faster by half a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128 or 512, and of 16,384 a
-/// fifth by 512 than by 1024. Of rows that are no vectors, every element of which is read from shared memory by itself, threads have
-/// more to do, and combining what each has is less of it: a softmax of 1001 took a warp a tenth less than four.
+/// is a third faster by half a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128, of 7168 a twelfth by 512 than
+/// by 256, and of 16,384 a fifth by 512 than by 1024. Of rows that are no vectors, every element of which is read from shared memory by
+/// itself, threads have more to do, and combining what each has is less of it: a softmax of 1001 took a warp a fourth less than eight,
+/// one of 2047 a fourth more.
 ///
 /// Of a loop that ptxas unrolls, a thread with as many vectors reads one, then four, then two and one. That matters where blocks are
 /// few: with four at a time, a softmax of 16,384 took an H200 141 us before and 134 after, a layer norm 148 and 142. Teams of 256 were
-/// no faster for it, and those of 128 two hundredths.
+/// no faster for it, and those of 128 two hundredths. Loops over elements it does not unroll if there is much in them: a softmax of
+/// 4097 took teams of 256 150 us before and 135 after.
 const PTX_TEAMS: [Team; 7] = [
-    Team { rows: 2, ..team(32, 512, 4) },
-    Team { whole: false, rows_min: 1 << 13, ..team(32, 2048, 4) },
-    Team { uneven: false, ..team(128, 2048, 1) },
-    team(256, 8192, 1),
-    Team { turns: 4, ..team(512, 16_384, 1) },
-    Team { cluster: true, rows_min: 64, turns: 4, ..team(512, CLUSTER_MAX * 24_576, 1) },
+    Team { rows: 2, longest: Longest { held_wide: 768, once: 1024, ..all(512) }, ..team(32, 512, 4) },
+    Team {
+        longest: Longest { held: 0, held_wide: 1536, once: 0, once_uneven: 8192, ..all(1024) },
+        rows_min: 1 << 13,
+        ..team(32, 1024, 4)
+    },
+    Team { longest: Longest { held: 2048, held_wide: 4096, once: 4096, ..all(0) }, ..team(128, 2048, 1) },
+    Team { longest: Longest { held_wide: 12_288, ..all(6144) }, turns: 4, ..team(256, 6144, 1) },
+    Team { turns: 4, fills: true, ..team(512, 16_384, 1) },
+    Team { turns: 4, fills: true, cluster: true, rows_min: 64, ..team(512, CLUSTER_MAX * 24_576, 1) },
     // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
     // block reads while another combines.
     Team { held_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
@@ -244,9 +263,6 @@ const PTX_TEAMS: [Team; 7] = [
 pub(crate) const CLUSTER_MAX: i64 = 8;
 /// Bytes of a row that a block of a cluster holds, so that a multiprocessor of an H100 has room for three; of longer rows more.
 pub(crate) const CLUSTER_BYTES: i64 = 64 << 10;
-/// The same of whole vectors that are combined once: blocks that wait for others but once may be more. On an H200 an RMS norm of
-/// 65,536 took 146 us by four blocks and 141 by eight; a softmax, which is combined twice, 139 and 149.
-pub(crate) const CLUSTER_BYTES_ONCE: i64 = 32 << 10;
 const WGSL_TEAMS: [Team; 2] = [team(64, 1024, 1), team(256, i64::MAX, 1)];
 
 /// Eight 128-bit accesses for each thread of a block, and fewer rows than a large GPU has room for blocks. Rows of 32,768
@@ -258,18 +274,22 @@ const GPU_PARTS: Parts =
 /// A kilobyte or two side by side. A sum of a thousand is as exact as an f32 can be asked to be.
 const GPU_COLUMNS: Columns = Columns { width: 256, steps: 64, row_min: 1025, stored_row_min: 1 << 13 };
 
-/// A team that has a row at a time.
+/// A team that has a row at a time, no longer than that.
 pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
     Team {
         threads,
         rows: 1,
-        row_max,
+        longest: all(row_max),
         rows_min: 0,
         per_block,
-        whole: true,
-        uneven: true,
         cluster: false,
         held_max: None,
+        fills: false,
         turns: 1,
     }
+}
+
+/// The same of all rows.
+const fn all(row_max: i64) -> Longest {
+    Longest { held: row_max, held_wide: row_max, held_uneven: row_max, once: row_max, once_uneven: row_max }
 }

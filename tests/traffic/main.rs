@@ -245,8 +245,8 @@ fn a_row_sum_reads_each_element_once() {
         row_sums(&Tensor::full(device, 1.0, [ROWS, COLS])?).map(|_| ())
     });
     if let Some(moved) = moved {
-        // One thread of a row writes it: a sector for each four bytes.
-        assert_eq!(moved, [X, 4 * ROWS as u64, X / 32, ROWS as u64]);
+        // Two rows are a warp's, which writes them together: a sector for each eight bytes.
+        assert_eq!(moved, [X, 4 * ROWS as u64, X / 32, ROWS as u64 / 2]);
     }
 }
 

@@ -27,7 +27,7 @@ use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
-use crate::target::{CLUSTER_BYTES, CLUSTER_BYTES_ONCE, CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
+use crate::target::{CLUSTER_BYTES, CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
@@ -77,6 +77,7 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
         lanes: 1,
         placement: Placement::Vectors,
         team,
+        row_max: i64::MAX,
         beside,
         holds,
         common: true,
@@ -111,7 +112,8 @@ pub(super) fn parts(
             let held = held_values(work, facts, &shape);
             let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
             let (lanes, placement) = taken(work, facts, &shape, (lanes, holds.then_some(team)));
-            let way = Way { index, lanes, placement, team, beside: 1, holds, common: false };
+            let way =
+                Way { index, lanes, placement, team, row_max: i64::MAX, beside: 1, holds, common: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &held) }
         }
     }
@@ -130,7 +132,7 @@ pub(super) fn folded(
         None => on_cpu(work, facts, &shape),
         Some(team) => {
             let (placement, holds, common) = (Placement::Vectors, false, false);
-            let way = Way { index, lanes, placement, team, beside: 1, holds, common };
+            let way = Way { index, lanes, placement, team, row_max: i64::MAX, beside: 1, holds, common };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -147,7 +149,7 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
     let of = |beside| {
         let index = IndexWidth::Bits32;
         let (placement, holds, common) = (Placement::Vectors, false, false);
-        let way = Way { index, lanes: 1, placement, team, beside, holds, common };
+        let way = Way { index, lanes: 1, placement, team, row_max: i64::MAX, beside, holds, common };
         Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
     };
     let many = match (schedule, &shape.dims[..shape.rows]) {
@@ -246,7 +248,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let cluster = if way.team.cluster { "_cluster" } else { "" };
     let beside = if way.beside > 1 { format!("x{}", way.beside) } else { String::new() };
     let name = format!("{}_t{}{beside}{cluster}{holds}{vector}{wide}", work.name, way.team.threads);
-    let cluster = way.team.cluster.then(|| Cluster::new(work, shape, way, held));
+    let cluster = way.team.cluster.then(|| Cluster::new(shape, way, held));
     let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
     body.set_team(way.team.threads, way.beside);
@@ -315,13 +317,11 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(work: &Work<'_>, shape: &Shape, way: &Way, held: &[Held]) -> Cluster {
+    fn new(shape: &Shape, way: &Way, held: &[Held]) -> Cluster {
         let number = DimExpr::constant;
         let len = product(shape.line());
         let bytes = len.clone() * number(4 * places(held));
-        let once = way.placement == Placement::Vectors && runs::runs(work, Runs::Each).len() == 1;
-        let each = if once { CLUSTER_BYTES_ONCE } else { CLUSTER_BYTES };
-        let most = bytes.ceil_div(number(each)).min(number(CLUSTER_MAX));
+        let most = bytes.ceil_div(number(CLUSTER_BYTES)).min(number(CLUSTER_MAX));
         // Whole warps, so that all parts start at a multiple of a vector; then fewer blocks may do, and no part starts beyond the row.
         let at_once = i64::from(WARP) * i64::from(way.lanes);
         let part = len.clone().ceil_div(most).ceil_div(number(at_once)) * number(at_once);
@@ -389,8 +389,8 @@ fn conditions(
     if way.lanes > 1 && way.placement == Placement::Vectors {
         when.push(Condition::Divides(shape.innermost().extent.clone(), i64::from(way.lanes)));
     }
-    if way.team.row_max < i64::MAX {
-        when.push(Condition::AtMost(product(shape.line()), way.team.row_max));
+    if way.row_max < i64::MAX {
+        when.push(Condition::AtMost(product(shape.line()), way.row_max));
     }
     if way.team.rows_min > 0 {
         when.push(Condition::AtLeast(product(&shape.dims[..shape.rows]), way.team.rows_min));

@@ -30,6 +30,8 @@ pub(super) struct Way {
     pub(super) lanes: u8,
     pub(super) placement: Placement,
     pub(super) team: Team,
+    /// Elements of the longest rows that take it.
+    pub(super) row_max: i64,
     /// Rows that a team has at a time.
     pub(super) beside: u32,
     /// Whether elements that are needed again are held in shared memory.
@@ -50,9 +52,13 @@ impl Way {
     /// Iterations of loops along rows that read at once: of vectors of four that are held, where rows have any length, and so few
     /// operands that what is read of them has registers. Of others the target's compiler knows best.
     pub(super) fn turns(&self, work: &Work<'_>, shape: &Shape) -> u32 {
-        let is_held = self.holds && self.lanes == 4 && self.placement == Placement::Vectors;
+        let (is_held, few) = (self.holds && self.lanes == 4, work.operands.len() <= OPERANDS_MAX);
         let is_any = product(shape.line()).as_const().is_none();
-        if is_held && is_any && work.operands.len() <= OPERANDS_MAX { self.team.turns } else { 1 }
+        match self.placement {
+            Placement::Vectors if is_held && is_any && few && self.team.fills => self.team.turns,
+            Placement::Unaligned(_) if is_held && is_any && few => self.team.turns,
+            Placement::Vectors | Placement::Unaligned(_) | Placement::Apart => 1,
+        }
     }
 
     /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
@@ -80,11 +86,18 @@ pub(super) struct Rows<'r> {
 /// positions may as well be wide, as those may be of devices on which no team can hold a part; and the only row, which is not cut
 /// into parts, is a launch's latency to the largest team, held or not.
 pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
+    let longest = |team: Team| match (lanes, rows.holds) {
+        (1, true) => team.longest.held_uneven,
+        (1, false) => team.longest.once_uneven,
+        (2..=4, true) => team.longest.held,
+        (_, true) => team.longest.held_wide,
+        (_, false) => team.longest.once,
+    };
     let way = |team: Team, holds: bool| {
         let beside = if rows.cut { 1 } else { team.rows };
         let (lanes, placement) = (rows.taken)(lanes, holds.then_some(team));
         let common = lanes > 1 && placement == Placement::Vectors;
-        Way { index, lanes, placement, team, beside, holds, common }
+        Way { index, lanes, placement, team, row_max: longest(team), beside, holds, common }
     };
     let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
     if !rows.several {
@@ -95,10 +108,7 @@ pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (Ind
         (IndexWidth::Bits32, holds) => holds || team.threads < block.threads,
     };
     // Of a row with portions, no block has a part.
-    let of_these = |team: &Team| {
-        let is_for = if lanes > 1 { team.whole } else { team.uneven };
-        is_for && !(team.cluster && rows.cut)
-    };
+    let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && rows.cut);
     let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
     let teams = teams.map(|team| way(team, rows.holds));
     let is_widest = rows.widths.last() == Some(&index);
