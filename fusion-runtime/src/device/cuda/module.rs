@@ -12,8 +12,8 @@ use fusion_compiler::ir::plan::Text;
 
 use super::driver::{
     CUfunction, CUmodule, FUNCTION_BLOCK_THREADS_MAX, FUNCTION_LAUNCH_SHARED_BYTES_MAX,
-    FUNCTION_SHARED_BYTES, Failure, Handle, check, cuDriverGetVersion, cuFuncGetAttribute,
-    cuFuncSetAttribute, cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
+    FUNCTION_SHARED_BYTES, FUNCTION_SHARED_PERCENT, Failure, Handle, check, cuDriverGetVersion,
+    cuFuncGetAttribute, cuFuncSetAttribute, cuModuleGetFunction, cuModuleLoadDataEx, cuModuleUnload,
 };
 
 /// Bytes for each of the compiler's two logs; it cuts what is longer.
@@ -157,7 +157,7 @@ fn kernel_of(module: CUmodule, entry: &str, shared: Option<u32>) -> Result<Kerne
     let answer = unsafe {
         check(cuModuleGetFunction(&raw mut function, module, name.as_ptr()))
             .and_then(|()| check(cuFuncGetAttribute(&raw mut threads, FUNCTION_BLOCK_THREADS_MAX, function)))
-            .and_then(|()| shared.map_or(Ok(()), |bytes| take_shared(function, bytes)))
+            .and_then(|()| shared.map_or(Ok(()), |bytes| take_shared(function, bytes, threads)))
     };
     answer.map_err(|failure| LoadError {
         failure: Some(failure),
@@ -167,18 +167,34 @@ fn kernel_of(module: CUmodule, entry: &str, shared: Option<u32>) -> Result<Kerne
     Ok(Kernel { module: Handle(module), function: Handle(function), block_threads_max })
 }
 
+/// How much of a multiprocessor's memory blocks of so many threads share, in hundredths of the most that they can; the rest is the
+/// cache that what they read comes through. Left to itself, a driver leaves as little of it as makes room for one more block, and then
+/// blocks wait: with this, a layer norm of 12,288 elements by 512 threads took an H200 143 us, not 151, an RMS norm 134, not 142; by 256
+/// threads of 6144 138 and 147, 135 and 140. Smaller blocks are of rows that take less, and larger ones have to take most.
+fn shared_percent(threads: i32) -> Option<i32> {
+    match threads {
+        256 => Some(60),
+        512 => Some(75),
+        _ => None,
+    }
+}
+
 /// Lets launches of a function have more shared memory than devices give unasked: up to `most` bytes with its own.
 ///
 /// # Safety
 ///
 /// The function is of a loaded module.
-unsafe fn take_shared(function: CUfunction, most: u32) -> Result<(), Failure> {
+unsafe fn take_shared(function: CUfunction, most: u32, threads: i32) -> Result<(), Failure> {
     let mut own = 0;
     // SAFETY: the function is loaded, the place is ours.
     check(unsafe { cuFuncGetAttribute(&raw mut own, FUNCTION_SHARED_BYTES, function) })?;
     let rest = i32::try_from(most).unwrap_or(i32::MAX).saturating_sub(own).max(0);
     // SAFETY: the function is loaded.
-    check(unsafe { cuFuncSetAttribute(function, FUNCTION_LAUNCH_SHARED_BYTES_MAX, rest) })
+    check(unsafe { cuFuncSetAttribute(function, FUNCTION_LAUNCH_SHARED_BYTES_MAX, rest) })?;
+    shared_percent(threads).map_or(Ok(()), |percent| {
+        // SAFETY: the function is loaded.
+        check(unsafe { cuFuncSetAttribute(function, FUNCTION_SHARED_PERCENT, percent) })
+    })
 }
 
 fn c_string(text: &str) -> Result<CString, LoadError> {
