@@ -60,32 +60,22 @@ pub(super) fn holds_apart(kernel: &Kernel) -> bool {
     holds && kernel.body.iter().any(|stmt| is_apart(kernel, stmt))
 }
 
-/// The memory for rows, and the lanes of what is read and written of it if that is all vectors of as many.
-pub(super) fn held_vectors(kernel: &Kernel) -> Option<(SharedId, u8)> {
-    fn lanes_of(kernel: &Kernel, id: SharedId, body: &[Stmt], all: &mut SmallVec<[Lanes; 2]>) {
-        for stmt in body {
-            match stmt {
-                Stmt::Let(value, Expr::LoadShared(of, _)) | Stmt::StoreShared(of, _, value) if *of == id => {
-                    let lanes = kernel.ty(*value).lanes;
-                    if !all.contains(&lanes) {
-                        all.push(lanes);
-                    }
-                }
-                Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
-                    lanes_of(kernel, id, body, all);
-                }
-                Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) => {}
-                Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => {}
+/// The memory for rows, if all that is read and written of it is vectors of eight elements.
+fn eighths(kernel: &Kernel) -> Option<SharedId> {
+    fn are_eighths(kernel: &Kernel, id: SharedId, body: &[Stmt]) -> bool {
+        body.iter().all(|stmt| match stmt {
+            Stmt::Let(value, Expr::LoadShared(of, _)) | Stmt::StoreShared(of, _, value) => {
+                *of != id || kernel.ty(*value).lanes == Lanes::Const(8)
             }
-        }
+            Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
+                are_eighths(kernel, id, body)
+            }
+            Stmt::Let(..) | Stmt::Store(..) | Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => true,
+        })
     }
     let id = kernel.shared.iter().position(|shared| shared.len == SharedLen::AtLaunch)?;
-    let (id, mut all) = (SharedId(id as u16), SmallVec::new());
-    lanes_of(kernel, id, &kernel.body, &mut all);
-    match all.as_slice() {
-        [Lanes::Const(lanes @ 2..)] => Some((id, *lanes)),
-        _ => None,
-    }
+    let id = SharedId(id as u16);
+    are_eighths(kernel, id, &kernel.body).then_some(id)
 }
 
 impl Emitter<'_> {
@@ -267,7 +257,7 @@ impl Emitter<'_> {
     /// threads change places. Else the threads of a quarter of a warp, which access memory at once, would find what each has first in
     /// half of the banks. A thread reads of such vectors what it stored.
     pub(super) fn halve(&mut self) {
-        let Some((id, 8)) = held_vectors(self.kernel) else { return };
+        let Some(id) = eighths(self.kernel) else { return };
         let [thread, ahead, behind, first, second] = [(); 5].map(|()| self.register(Bank::Bits32));
         self.line(format_args!("mov.u32 {thread}, %tid.x;"));
         self.line(format_args!("shl.b32 {ahead}, {thread}, 2;"));

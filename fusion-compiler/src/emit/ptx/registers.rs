@@ -3,7 +3,6 @@
 //! A multiprocessor has as many for all threads that it runs: what each takes more, fewer wait for memory together; what it takes
 //! less, ptxas makes up for by reading later, or by memory.
 
-use super::memory::held_vectors;
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, IndexWidth, Kernel, Lanes, SharedLen, Stmt, Type, Value, WARP};
 
@@ -20,12 +19,11 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
     let holds = kernel.shared.iter().any(|shared| shared.len == SharedLen::AtLaunch);
     let is_large = |ty: &Type| ty.dtype == DType::F64 || holds && ty.lanes == Lanes::Const(8);
     let is_heavy = kernel.index == IndexWidth::Bits64 || kernel.types.iter().any(is_large);
-    let reads_ahead = kernel.cluster && matches!(held_vectors(kernel), Some((_, 4)));
     match kernel.team {
         ..=WARP => String::new(),
         team if is_heavy => format!("\n.maxntid {team}, 1, 1\n.minnctapersm {}", (512 / team).max(1)),
         // Functions that need more would have to spill them.
-        team if reads_ahead && live(kernel) <= OF_THREE_BLOCKS => {
+        team if kernel.cluster && live(kernel) <= OF_THREE_BLOCKS => {
             format!("\n.maxntid {team}, 1, 1\n.maxnreg {OF_THREE_BLOCKS}")
         }
         team => format!("\n.maxntid {team}, 1, 1"),
