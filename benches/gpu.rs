@@ -72,7 +72,7 @@ impl Work {
 /// Makes a kernel's arguments, of about as many elements.
 type Make = fn(&Device, usize) -> Result<Work>;
 
-const WORKS: [(&str, Make); 44] = [
+const WORKS: [(&str, Make); 50] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
@@ -131,6 +131,7 @@ const WORKS: [(&str, Make); 44] = [
     ("softmax_512", softmax_rows::<512>),
     ("softmax_1024", softmax_rows::<1024>),
     ("softmax_4096", softmax_rows::<4096>),
+    ("softmax_8192", softmax_rows::<8192>),
     ("softmax_16384", softmax_rows::<16_384>),
     ("softmax_32768", softmax_rows::<32_768>),
     ("softmax_65536", softmax_rows::<65_536>),
@@ -138,6 +139,8 @@ const WORKS: [(&str, Make); 44] = [
     ("layer_norm_512", layer_norm_rows::<512>),
     ("layer_norm_1024", layer_norm_rows::<1024>),
     ("layer_norm_4096", layer_norm_rows::<4096>),
+    ("layer_norm_8192", layer_norm_rows::<8192>),
+    ("layer_norm_12288", layer_norm_rows::<12_288>),
     ("layer_norm_16384", layer_norm_rows::<16_384>),
     ("layer_norm_32768", layer_norm_rows::<32_768>),
     ("layer_norm_65536", layer_norm_rows::<65_536>),
@@ -145,6 +148,7 @@ const WORKS: [(&str, Make); 44] = [
     ("rms_norm_512", rms_norm_rows::<512>),
     ("rms_norm_1024", rms_norm_rows::<1024>),
     ("rms_norm_4096", rms_norm_rows::<4096>),
+    ("rms_norm_8192", rms_norm_rows::<8192>),
     ("rms_norm_16384", rms_norm_rows::<16_384>),
     ("rms_norm_32768", rms_norm_rows::<32_768>),
     ("rms_norm_65536", rms_norm_rows::<65_536>),
@@ -154,6 +158,8 @@ const WORKS: [(&str, Make); 44] = [
     ("softmax_50257", softmax_rows::<50_257>),
     ("layer_norm_1001", layer_norm_rows::<1001>),
     ("losses_1001", losses_of_rows::<1001>),
+    ("losses_1024", losses_of_rows::<1024>),
+    ("losses_4096", losses_of_rows::<4096>),
     ("losses_32000", losses_of_rows::<32_000>),
     ("losses_50257", losses_of_rows::<50_257>),
     ("sum_64", sum_of_rows::<64>),
