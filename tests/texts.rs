@@ -277,7 +277,17 @@ fn long_rows_have_registers_for_what_they_read() {
     let source = "
         pub fn softmax_of(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
         pub fn norm_of(x: f32[N, D], g: f32[D], b: f32[D]) -> f32[N, D] { layer_norm(x, D) * g + b }
-        pub fn residual(x: f32[N, D], r: f32[N, D]) -> (f32[N, D], f32[N, D]) { let y = x + r; (y, rms_norm(y, D)) }
+        pub fn residual(x: f32[N, D], r: f32[N, D], g: f32[D], b: f32[D]) -> (f32[N, D], f32[N, D]) {
+            let y = x + r;
+            (y, layer_norm(y, D) * g + b)
+        }
+        pub fn in_place(x: &mut f32[N, D], y: &mut f32[N, D], g: f32[D]) {
+            let h = x * 0.5 + y;
+            let m = mean(h, D);
+            y = h;
+            x = x - (h - m) * g;
+        }
+        pub fn masked(x: f32[N, D], m: f32[N, D]) -> f32[N, D] { softmax(x * 0.125 + m, D) }
         pub fn powers(x: f32[N, D], g: f32[D]) -> f32[N, D] { pow(rms_norm(x, D), g) }
         pub fn losses(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }";
     let texts = texts_of_all(&kernels::functions_of(source), Target::Ptx);
@@ -285,6 +295,9 @@ fn long_rows_have_registers_for_what_they_read() {
         ("fuse_softmax_of_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
         ("fuse_norm_of_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
         ("fuse_residual_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_in_place_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_masked_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_masked_0_t512_cluster_held_u4", "512, 1, 1\n.maxnreg 40\n{"),
         ("fuse_powers_0_t512_cluster_held_v4", "512, 1, 1\n{"),
         ("fuse_losses_0_t256_v8", "256, 1, 1\n{"),
     ];

@@ -21,8 +21,8 @@ pub(super) enum Placement {
     Unaligned(BufferId),
 }
 
-/// As a layer norm has: elements, scale, bias and result.
-const OPERANDS_MAX: usize = 4;
+/// As a layer norm of a sum has: two that are added, scale and bias, the sum and the result.
+const OPERANDS_MAX: usize = 6;
 
 /// A variant of a GPU kernel.
 pub(super) struct Way {
@@ -50,13 +50,17 @@ impl Way {
     }
 
     /// Iterations of loops along rows that read at once: of vectors of four that are held, where rows have any length, and so few
-    /// operands that what is read of them has registers. Of others the target's compiler knows best.
+    /// operands that what is read of them has registers; half as many where more than one lies as rows do. Of others the target's
+    /// compiler knows best.
     pub(super) fn turns(&self, work: &Work<'_>, shape: &Shape) -> u32 {
         let (is_held, few) = (self.holds && self.lanes == 4, work.operands.len() <= OPERANDS_MAX);
         let is_any = product(shape.line()).as_const().is_none();
+        let reads = |operand: &&Operand| operand.access != Access::Write && work.lies_as_rows(operand);
+        let several = work.operands.iter().filter(reads).count() > 1;
+        let turns = if several { self.team.turns.div_ceil(2) } else { self.team.turns };
         match self.placement {
-            Placement::Vectors if is_held && is_any && few && self.team.fills => self.team.turns,
-            Placement::Unaligned(_) if is_held && is_any && few => self.team.turns,
+            Placement::Vectors if is_held && is_any && few && self.team.fills => turns,
+            Placement::Unaligned(_) if is_held && is_any && few => turns,
             Placement::Vectors | Placement::Unaligned(_) | Placement::Apart => 1,
         }
     }
