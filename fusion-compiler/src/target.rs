@@ -74,7 +74,7 @@ pub struct Team {
     pub threads: u32,
     /// Rows that they have at a time, each the same part of them.
     pub rows: u32,
-    /// Elements of the longest rows that fewer are not too few for.
+    /// The longest rows that they are not too few for.
     pub longest: Longest,
     /// Rows of which there are enough for as many of these as keep a device at work.
     pub rows_min: i64,

@@ -6,7 +6,9 @@ use smallvec::{SmallVec, smallvec};
 use super::{Bank, Emitter, Register, Registers, lanes, shared_name, suffix};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Stmt, Type, Value};
+use crate::ir::kernel::{
+    At, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
+};
 use crate::ir::ops::Op;
 
 /// A position as a sum of others.
@@ -60,7 +62,7 @@ pub(super) fn holds_apart(kernel: &Kernel) -> bool {
     holds && kernel.body.iter().any(|stmt| is_apart(kernel, stmt))
 }
 
-/// The memory for rows, if all that is read and written of it is vectors of eight elements.
+/// The memory for rows, if all that is read and written of it is vectors of eight elements of four bytes.
 fn eighths(kernel: &Kernel) -> Option<SharedId> {
     fn are_eighths(kernel: &Kernel, id: SharedId, body: &[Stmt]) -> bool {
         body.iter().all(|stmt| match stmt {
@@ -73,8 +75,8 @@ fn eighths(kernel: &Kernel) -> Option<SharedId> {
             Stmt::Let(..) | Stmt::Store(..) | Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => true,
         })
     }
-    let id = kernel.shared.iter().position(|shared| shared.len == SharedLen::AtLaunch)?;
-    let id = SharedId(id as u16);
+    let of_rows = |shared: &Shared| shared.len == SharedLen::AtLaunch && shared.dtype.size() == 4;
+    let id = SharedId(kernel.shared.iter().position(of_rows)? as u16);
     are_eighths(kernel, id, &kernel.body).then_some(id)
 }
 

@@ -50,13 +50,16 @@ fn live(kernel: &Kernel) -> usize {
     counts.max().unwrap_or(0) as usize
 }
 
+/// Those of a value, where positions have 32 bits; truth values have registers of their own.
 fn registers(Type { dtype, lanes }: Type) -> isize {
     let Lanes::Const(lanes) = lanes else { unreachable!("a GPU's vectors are lanes") };
-    match dtype {
+    let each = match dtype {
         DType::Bool => 0,
-        DType::F64 => 2 * isize::from(lanes),
-        _ => isize::from(lanes),
-    }
+        DType::F32 | DType::F16 | DType::BF16 | DType::Index => 1,
+        DType::I32 | DType::U32 | DType::I16 | DType::U16 | DType::I8 | DType::U8 => 1,
+        DType::F64 => 2,
+    };
+    each * isize::from(lanes)
 }
 
 /// From where a register has a value to where that is needed last, in statements.

@@ -53,16 +53,18 @@ impl Way {
     /// operands that what is read of them has registers; half as many where more than one lies as rows do. Of others the target's
     /// compiler knows best.
     pub(super) fn turns(&self, work: &Work<'_>, shape: &Shape) -> u32 {
-        let (is_held, few) = (self.holds && self.lanes == 4, work.operands.len() <= OPERANDS_MAX);
-        let is_any = product(shape.line()).as_const().is_none();
+        let waits = match self.placement {
+            Placement::Vectors => self.team.fills,
+            Placement::Unaligned(_) => true,
+            Placement::Apart => false,
+        };
+        let is_known = product(shape.line()).as_const().is_some();
+        if !waits || is_known || !self.holds || self.lanes != 4 || work.operands.len() > OPERANDS_MAX {
+            return 1;
+        }
         let reads = |operand: &&Operand| operand.access != Access::Write && work.lies_as_rows(operand);
         let several = work.operands.iter().filter(reads).count() > 1;
-        let turns = if several { self.team.turns.div_ceil(2) } else { self.team.turns };
-        match self.placement {
-            Placement::Vectors if is_held && is_any && few && self.team.fills => turns,
-            Placement::Unaligned(_) if is_held && is_any && few => turns,
-            Placement::Vectors | Placement::Unaligned(_) | Placement::Apart => 1,
-        }
+        if several { self.team.turns.div_ceil(2) } else { self.team.turns }
     }
 
     /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
