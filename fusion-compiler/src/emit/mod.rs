@@ -3,7 +3,7 @@
 //! Invariant: an emitter makes no decisions; what a kernel does was settled before. Operations are printed by the
 //! templates of the op table, statements by one short match per target.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
 use crate::ir::kernel::{Kernel, Value};
 use crate::ir::ops::{Lower, Op};
@@ -30,7 +30,7 @@ impl Writer {
         Writer { text: String::with_capacity(8 << 10), depth: 0 }
     }
 
-    fn line(&mut self, line: impl fmt::Display) {
+    fn line(&mut self, line: impl Display) {
         for _ in 0..self.depth {
             self.text.push_str("    ");
         }
@@ -38,12 +38,12 @@ impl Writer {
     }
 
     /// A line that opens a block, the block, and the line that closes it.
-    fn block(&mut self, open: impl fmt::Display, inside: impl FnOnce(&mut Writer)) {
+    fn block(&mut self, open: impl Display, inside: impl FnOnce(&mut Writer)) {
         self.enclosed(open, "}", inside);
     }
 
     /// The same where the block is part of a statement.
-    fn enclosed(&mut self, open: impl fmt::Display, close: &str, inside: impl FnOnce(&mut Writer)) {
+    fn enclosed(&mut self, open: impl Display, close: &str, inside: impl FnOnce(&mut Writer)) {
         self.line(open);
         self.depth += 1;
         inside(self);
@@ -53,25 +53,49 @@ impl Writer {
 }
 
 /// Fills a template: `{0}`, `{1}`, … with the operands, other names with what `names` gives for them.
-fn fill(template: &str, args: &[impl fmt::Display], names: &[(&str, &dyn fmt::Display)]) -> String {
-    let mut out = String::with_capacity(template.len() + 32);
-    let mut parts = template.split('{');
-    out.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        let filled: Option<(&dyn fmt::Display, &str)> = match part.as_bytes() {
-            [digit @ b'0'..=b'9', b'}', ..] => {
-                args.get(usize::from(digit - b'0')).map(|arg| (arg as _, &part[2..]))
-            }
-            _ => names
-                .iter()
-                .find_map(|(name, text)| Some((*text, part.strip_prefix(name)?.strip_prefix('}')?))),
-        };
-        // Else it is a brace of the target's language.
-        let (text, rest): (&dyn fmt::Display, &str) = filled.unwrap_or((&'{', part));
-        write!(out, "{text}").unwrap_or_else(|_| unreachable!("text can be written to a string"));
-        out.push_str(rest);
+fn fill<'t>(
+    template: &'t str,
+    args: &'t [impl Display],
+    names: &'t [(&'t str, &'t dyn Display)],
+) -> impl Display + 't {
+    fmt::from_fn(move |f| {
+        let mut parts = template.split('{');
+        f.write_str(parts.next().unwrap_or_default())?;
+        for part in parts {
+            let filled: Option<(&dyn Display, &str)> = match part.as_bytes() {
+                [digit @ b'0'..=b'9', b'}', ..] => {
+                    args.get(usize::from(digit - b'0')).map(|arg| (arg as _, &part[2..]))
+                }
+                _ => names
+                    .iter()
+                    .find_map(|(name, text)| Some((*text, part.strip_prefix(name)?.strip_prefix('}')?))),
+            };
+            // Else it is a brace of the target's language.
+            let (text, rest) = filled.unwrap_or((&'{', part));
+            text.fmt(f)?;
+            f.write_str(rest)?;
+        }
+        Ok(())
+    })
+}
+
+/// A text of a line or less.
+fn text(of: impl Display) -> String {
+    // Text that grows is copied.
+    let mut text = String::with_capacity(128);
+    write!(text, "{of}").unwrap_or_else(|_| unreachable!("text can be written to a string"));
+    text
+}
+
+/// One after another, with commas between them.
+struct Listed<'t, T>(&'t [T]);
+
+impl<T: Display> Display for Listed<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, others)) = self.0.split_first() else { return Ok(()) };
+        first.fmt(f)?;
+        others.iter().try_for_each(|other| write!(f, ", {other}"))
     }
-    out
 }
 
 /// The template of an operation that the dialect has.
@@ -98,9 +122,9 @@ mod tests {
     #[test]
     fn templates() {
         let args = [String::from("a"), String::from("b")];
-        assert_eq!(fill("if {0} { {1} } else { {0} }", &args, &[]), "if a { b } else { a }");
+        assert_eq!(fill("if {0} { {1} } else { {0} }", &args, &[]).to_string(), "if a { b } else { a }");
         assert_eq!(
-            fill("add.{t} {d}, {0}, {1};", &args, &[("t", &"f32"), ("d", &"%f1")]),
+            fill("add.{t} {d}, {0}, {1};", &args, &[("t", &"f32"), ("d", &"%f1")]).to_string(),
             "add.f32 %f1, a, b;"
         );
     }

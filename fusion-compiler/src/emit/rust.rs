@@ -4,11 +4,11 @@
 //! written is given as the window of the items to run; its positions are relative to the window.
 //! Long runs of statements are blocks, which bounds how deep scopes nest.
 
-use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 
-use super::said::Said;
-use super::{Writer, fill, identifier, template};
+use super::said::{Operand, Said};
+use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{At, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
@@ -215,7 +215,7 @@ impl Emitter<'_> {
         let value = self.said.operand(value);
         match narrow {
             Some(dtype) => format!("{value} as {dtype}"),
-            None => value,
+            None => value.to_string(),
         }
     }
 
@@ -233,11 +233,11 @@ impl Emitter<'_> {
             }
             Expr::Apply(op, args) => {
                 let template = template(self.kernel, Dialect::Cpu, *op, args);
-                self.said.with(args, |args| fill(template, args, &[]))
+                text(fill(template, &self.said.operands(args), &[]))
             }
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
-            Expr::Splat(arg) => self.said.operand(*arg),
+            Expr::Splat(arg) => self.said.operand(*arg).to_string(),
             Expr::LaneIndex => LANE.into(),
             Expr::LoadShared(id, index) => held_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
@@ -267,9 +267,10 @@ impl Emitter<'_> {
 
     fn cast(&self, arg: Value, to: DType) -> String {
         let x = self.said.operand(arg);
+        let is_lane = matches!(x, Operand::Text(LANE));
         match (self.kernel.ty(arg).dtype, to) {
             // LLVM counts in 64 bits what is cut to 32 after an addition: eight instructions for a vector of these, where one does.
-            (DType::Index, DType::I32 | DType::U32) if x == LANE => {
+            (DType::Index, DType::I32 | DType::U32) if is_lane => {
                 format!("(first as {0}).wrapping_add((j) as {0})", scalar(to))
             }
             (DType::Bool, DType::F32 | DType::F64) => format!("{x} as u8 as {}", scalar(to)),
@@ -281,7 +282,7 @@ impl Emitter<'_> {
     fn bitcast(&self, arg: Value, to: DType) -> String {
         let x = self.said.operand(arg);
         match (self.kernel.ty(arg).dtype, to) {
-            (from, to) if from == to => x,
+            (from, to) if from == to => x.to_string(),
             (DType::F32, DType::U32) => format!("{x}.to_bits()"),
             (DType::F32, DType::I32) => format!("{x}.to_bits().cast_signed()"),
             (DType::U32, DType::F32) => format!("f32::from_bits({x})"),
@@ -304,7 +305,7 @@ impl Emitter<'_> {
     /// A multiple of an index.
     fn times(&self, count: u32, index: Value) -> String {
         let index = self.said.operand(index);
-        if count == 1 { index } else { format!("{count} * {index}") }
+        if count == 1 { index.to_string() } else { format!("{count} * {index}") }
     }
 
     fn name(&self, buffer: BufferId) -> String {
@@ -321,8 +322,8 @@ fn names(values: &[Value]) -> Vec<String> {
     values.iter().map(|value| format!("v{}", value.0)).collect()
 }
 
-fn tuple<S: Borrow<str>>(parts: &[S]) -> String {
-    format!("({},)", parts.join(", "))
+fn tuple<T: fmt::Display>(parts: &[T]) -> String {
+    format!("({},)", Listed(parts))
 }
 
 /// What memory of these elements is an array of.

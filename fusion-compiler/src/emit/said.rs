@@ -2,7 +2,7 @@
 //!
 //! Invariant: what has no `let` is pure, so that it may be computed where it is said.
 
-use std::cell::RefCell;
+use std::cell::OnceCell;
 use std::fmt;
 
 use rustc_hash::FxHashSet;
@@ -18,14 +18,19 @@ const NESTED_MAX: usize = 100;
 pub(super) struct Said {
     /// How often each value is an operand.
     uses: Vec<u32>,
-    texts: RefCell<Vec<Option<String>>>,
+    /// What is said in place of each.
+    texts: Vec<OnceCell<String>>,
 }
 
 /// A value where it is used.
+#[derive(Clone, Copy)]
 pub(super) enum Operand<'t> {
     Text(&'t str),
     Name(Value),
 }
+
+/// Values where they are used.
+pub(super) type Operands<'t> = SmallVec<[Operand<'t>; 4]>;
 
 impl fmt::Display for Operand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,8 +45,8 @@ impl Said {
     pub(super) fn new(kernel: &Kernel) -> Said {
         let values = kernel.types.len();
         let mut uses = vec![0; values];
-        count_uses(&mut kernel.body.clone(), &mut uses);
-        Said { uses, texts: RefCell::new(vec![None; values]) }
+        count_uses(&kernel.body, &mut uses);
+        Said { uses, texts: vec![OnceCell::new(); values] }
     }
 
     /// How often a value is an operand.
@@ -51,12 +56,13 @@ impl Said {
 
     /// Whether a value has no `let`.
     pub(super) fn contains(&self, value: Value) -> bool {
-        self.texts.borrow()[value.0 as usize].is_some()
+        self.texts[value.0 as usize].get().is_some()
     }
 
     /// Says a value in place from here on.
     pub(super) fn insert(&self, value: Value, text: String) {
-        self.texts.borrow_mut()[value.0 as usize] = Some(text);
+        let new = self.texts[value.0 as usize].set(text);
+        new.unwrap_or_else(|text| unreachable!("{value} is said in place in one way, not as {text} too"));
     }
 
     /// Says a value in place if its expression is short enough to be part of another.
@@ -69,22 +75,15 @@ impl Said {
     }
 
     /// A value where it is used.
-    pub(super) fn operand(&self, value: Value) -> String {
-        self.with(&[value], |all| all[0].to_string())
-    }
-
-    pub(super) fn operands(&self, values: &[Value]) -> Vec<String> {
-        values.iter().map(|&value| self.operand(value)).collect()
-    }
-
-    /// What is written with values where they are used.
-    pub(super) fn with<T>(&self, values: &[Value], write: impl FnOnce(&[Operand<'_>]) -> T) -> T {
-        let texts = self.texts.borrow();
-        let operand = |value: &Value| match &texts[value.0 as usize] {
+    pub(super) fn operand(&self, value: Value) -> Operand<'_> {
+        match self.texts[value.0 as usize].get() {
             Some(text) => Operand::Text(text),
-            None => Operand::Name(*value),
-        };
-        write(&values.iter().map(operand).collect::<SmallVec<[Operand<'_>; 4]>>())
+            None => Operand::Name(value),
+        }
+    }
+
+    pub(super) fn operands(&self, values: &[Value]) -> Operands<'_> {
+        values.iter().map(|&value| self.operand(value)).collect()
     }
 
     /// The values that are operands once, of statements of this run that say theirs once.
@@ -113,17 +112,17 @@ impl Said {
     /// The values made by these statements that others use.
     pub(super) fn used_later(&self, run: &[Stmt]) -> FxHashSet<Value> {
         let mut inside = vec![0; self.uses.len()];
-        count_uses(&mut run.to_vec(), &mut inside);
+        count_uses(run, &mut inside);
         let made = run.iter().flat_map(Stmt::made);
         made.filter(|value| self.uses(*value) > inside[value.0 as usize]).collect()
     }
 }
 
 /// Adds how often each value is an operand of the statements and of those within.
-fn count_uses(body: &mut [Stmt], uses: &mut [u32]) {
+fn count_uses(body: &[Stmt], uses: &mut [u32]) {
     for stmt in body {
-        stmt.for_each_operand_mut(|operand| uses[operand.0 as usize] += 1);
-        stmt.for_each_body_mut(|body, leaving| {
+        stmt.for_each_operand(|operand| uses[operand.0 as usize] += 1);
+        stmt.for_each_body(|body, leaving| {
             leaving.iter().for_each(|value| uses[value.0 as usize] += 1);
             count_uses(body, uses);
         });

@@ -5,16 +5,17 @@
 
 mod narrow;
 
-use std::fmt;
+use std::fmt::{self, Display};
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
-use super::said::Said;
-use super::{Writer, fill, identifier, template};
+use super::said::{Operand, Said};
+use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    Among, At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value,
+    Among, At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, UniformId, Value,
 };
 use crate::ir::plan::UniformArg;
 use crate::target::Dialect;
@@ -36,6 +37,7 @@ pub fn wgsl(kernel: &Kernel) -> String {
     constants.look(&kernel.body);
     let emitter = Emitter {
         kernel,
+        names: names(kernel),
         said: Said::new(kernel),
         constants,
         wide: wide_buffers(kernel),
@@ -64,6 +66,8 @@ pub fn wgsl(kernel: &Kernel) -> String {
 
 struct Emitter<'k> {
     kernel: &'k Kernel,
+    /// Of the buffers, and of the uniforms.
+    names: [Vec<String>; 2],
     said: Said,
     constants: Constants,
     /// Which buffers are arrays of `vec4`.
@@ -75,15 +79,16 @@ struct Emitter<'k> {
 impl Emitter<'_> {
     fn declarations(&self, out: &mut Writer) {
         out.block("struct Args {", |out| {
-            for (i, uniform) in self.kernel.uniforms.iter().enumerate() {
+            let [_, names] = &self.names;
+            for (uniform, name) in self.kernel.uniforms.iter().zip(names) {
                 let dtype = if uniform.dtype == DType::Bool { DType::U32 } else { uniform.dtype };
-                out.line(format_args!("{}: {},", identifier('u', i, &uniform.name), scalar(dtype)));
+                out.line(format_args!("{name}: {},", scalar(dtype)));
             }
         });
         for (i, buffer) in self.kernel.buffers.iter().enumerate() {
             let access = if buffer.access == Access::Read { "read" } else { "read_write" };
             let element = self.element_type(i, buffer.dtype);
-            let name = identifier('b', i, &buffer.name);
+            let name = self.name(BufferId(i as u16));
             let binding = format!("@group(0) @binding({i})");
             out.line(match buffer.uniform {
                 Some(1) => format!("{binding} var<uniform> {name}: {element};"),
@@ -163,10 +168,9 @@ impl Emitter<'_> {
         if named.contains(&value) || !(is_short || is_nested) {
             return false;
         }
-        let text = self.expr(value, expr);
-        let is_whole = matches!(expr, Expr::Const(_)) || is_one_term(&text);
-        let text = if is_whole { text } else { format!("({text})") };
-        self.said.nest(value, text)
+        let said = text(self.expr(value, expr));
+        let is_whole = matches!(expr, Expr::Const(_)) || is_one_term(&said);
+        self.said.nest(value, if is_whole { said } else { text(format_args!("({said})")) })
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
@@ -174,8 +178,7 @@ impl Emitter<'_> {
             Stmt::Let(value, Expr::Const(constant)) => self.constant(out, *value, *constant),
             Stmt::Let(value, Expr::LoadWhere(at, mask)) => self.load_where(out, *value, at, *mask),
             Stmt::Let(value, expr) => {
-                let text = self.expr(*value, expr);
-                out.line(format_args!("let v{} = {text};", value.0));
+                out.line(format_args!("let v{} = {};", value.0, self.expr(*value, expr)));
             }
             Stmt::Store(at, value) => self.store(out, at, *value),
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
@@ -195,16 +198,11 @@ impl Emitter<'_> {
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::StoreShared(id, index, value) => {
-                let places = self.shared(self.kernel.ty(*value), *id, *index);
-                let value = self.said.operand(*value);
-                let parts = (0..places.len()).map(|lane| match places.len() {
-                    1 => value.clone(),
-                    _ => format!("{value}[{lane}]"),
-                });
-                places
-                    .iter()
-                    .zip(parts)
-                    .for_each(|(place, part)| out.line(format_args!("{place} = {part};")));
+                let (lanes, said) = (lanes(self.kernel.ty(*value)), self.said.operand(*value));
+                for lane in 0..lanes {
+                    let place = self.shared(*id, *index, lane);
+                    out.line(format_args!("{place} = {};", Part { said, lane, lanes }));
+                }
             }
             Stmt::Barrier(Among::Block) => out.line("workgroupBarrier();"),
             Stmt::Barrier(Among::Team) => out.line("storageBarrier();"),
@@ -233,102 +231,110 @@ impl Emitter<'_> {
         }
     }
 
-    fn expr(&self, value: Value, expr: &Expr) -> String {
-        let ty = self.kernel.ty(value);
-        match expr {
-            Expr::Const(constant) => literal(*constant, ty.dtype),
-            Expr::Uniform(id) => {
-                let uniform = self.kernel.uniform(*id);
-                let name = identifier('u', usize::from(id.0), &uniform.name);
-                match uniform.arg {
-                    // Positions of whole tensors, from their first element on, have nothing to add.
-                    UniformArg::Start | UniformArg::Offset(_) => format!("select(0u, args.{name}, shifted)"),
-                    UniformArg::Scalar(_) if uniform.dtype == DType::Bool => format!("args.{name} != 0u"),
-                    UniformArg::Scalar(_)
-                    | UniformArg::Extent(_)
-                    | UniformArg::End
-                    | UniformArg::Window(_) => format!("args.{name}"),
-                }
-            }
+    /// What a value is, where it is.
+    fn expr<'e>(&'e self, value: Value, expr: &'e Expr) -> impl Display + 'e {
+        let (said, ty) = (&self.said, self.kernel.ty(value));
+        let t = TypeName(ty);
+        fmt::from_fn(move |f| match expr {
+            Expr::Const(constant) => f.write_str(&literal(*constant, ty.dtype)),
+            Expr::Uniform(id) => self.uniform(f, *id),
             Expr::Apply(op, args) => {
                 let operands = self.kernel.ty(args[args.len() - 1]);
                 let (t, u) = (TypeName(operands), TypeName(Type { dtype: DType::U32, ..operands }));
                 let template = template(self.kernel, Dialect::Wgsl, *op, args);
-                self.said.with(args, |args| fill(template, args, &[("t", &t), ("u", &u)]))
+                fill(template, &said.operands(args), &[("t", &t), ("u", &u)]).fmt(f)
             }
-            Expr::Cast(arg) | Expr::Splat(arg) => format!("{}({})", TypeName(ty), self.alone(*arg)),
-            Expr::Bitcast(arg) => format!("bitcast<{}>({})", TypeName(ty), self.alone(*arg)),
-            Expr::Pack(args) => format!("{}({})", TypeName(ty), self.said.operands(args).join(", ")),
-            Expr::Lane(arg, lane) => format!("{}[{lane}]", self.said.operand(*arg)),
-            Expr::LaneIndex => format!("{}(0u, 1u, 2u, 3u)", TypeName(ty)),
-            Expr::Load(at) => self.load(ty, at),
+            Expr::Cast(arg) | Expr::Splat(arg) => write!(f, "{t}({})", self.alone(*arg)),
+            Expr::Bitcast(arg) => write!(f, "bitcast<{t}>({})", self.alone(*arg)),
+            Expr::Pack(args) => write!(f, "{t}({})", Listed(&said.operands(args))),
+            Expr::Lane(arg, lane) => write!(f, "{}[{lane}]", said.operand(*arg)),
+            Expr::LaneIndex => write!(f, "{t}(0u, 1u, 2u, 3u)"),
+            Expr::Load(at) => self.load(f, ty, at),
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
-            Expr::LoadShared(id, index) => match self.shared(ty, *id, *index).as_slice() {
-                [one] => one.clone(),
-                parts => format!("{}({})", TypeName(ty), parts.join(", ")),
+            Expr::LoadShared(id, index) => match lanes(ty) {
+                1 => self.shared(*id, *index, 0).fmt(f),
+                lanes => {
+                    let parts: SmallVec<[_; 4]> =
+                        (0..lanes).map(|lane| self.shared(*id, *index, lane)).collect();
+                    write!(f, "{t}({})", Listed(&parts))
+                }
             },
-            Expr::ThreadId => "local".into(),
-            Expr::BlockId => "group.y * groups.x + group.x".into(),
-            Expr::SubgroupLane => "lane".into(),
-            Expr::SubgroupSize => "lanes".into(),
-            Expr::HasRest => "rest".into(),
-            Expr::Shuffle(arg, Shuffle::First) => format!("subgroupBroadcastFirst({})", self.alone(*arg)),
+            Expr::ThreadId => f.write_str("local"),
+            Expr::BlockId => f.write_str("group.y * groups.x + group.x"),
+            Expr::SubgroupLane => f.write_str("lane"),
+            Expr::SubgroupSize => f.write_str("lanes"),
+            Expr::HasRest => f.write_str("rest"),
+            Expr::Shuffle(arg, Shuffle::First) => write!(f, "subgroupBroadcastFirst({})", self.alone(*arg)),
             Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
-                format!("subgroupShuffleDown({})", self.said.operands(&[*arg, *distance]).join(", "))
+                write!(f, "subgroupShuffleDown({})", Listed(&said.operands(&[*arg, *distance])))
             }
             Expr::TeamId | Expr::TeamSlot | Expr::Shuffle(_, Shuffle::Down(_)) => {
                 unreachable!("a team is a group, whose subgroups are of who knows how many")
             }
-            Expr::GridId => "thread".into(),
+            Expr::GridId => f.write_str("thread"),
             Expr::ClusterRank | Expr::ClusterSize | Expr::ClusterId | Expr::Clusters => {
                 unreachable!("these are for PTX")
             }
             Expr::Blocks | Expr::GridSize => unreachable!("a dispatch has a thread for each iteration"),
             Expr::RangeStart | Expr::RangeEnd => unreachable!("a GPU deals out threads, not items"),
+        })
+    }
+
+    fn uniform(&self, f: &mut fmt::Formatter<'_>, id: UniformId) -> fmt::Result {
+        let (uniform, name) = (self.kernel.uniform(id), &self.names[1][usize::from(id.0)]);
+        match uniform.arg {
+            // Positions of whole tensors, from their first element on, have nothing to add.
+            UniformArg::Start | UniformArg::Offset(_) => write!(f, "select(0u, args.{name}, shifted)"),
+            UniformArg::Scalar(_) if uniform.dtype == DType::Bool => write!(f, "args.{name} != 0u"),
+            UniformArg::Scalar(_) | UniformArg::Extent(_) | UniformArg::End | UniformArg::Window(_) => {
+                write!(f, "args.{name}")
+            }
         }
     }
 
     /// An operand that is all there is between two parentheses.
-    fn alone(&self, value: Value) -> String {
-        let text = self.said.operand(value);
-        match text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
-            Some(inside) => inside.into(),
-            None => text,
+    fn alone(&self, value: Value) -> Operand<'_> {
+        match self.said.operand(value) {
+            Operand::Text(text) => {
+                let inside = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+                Operand::Text(inside.unwrap_or(text))
+            }
+            name @ Operand::Name(_) => name,
         }
     }
 
-    /// Elements of shared memory, one for each lane.
-    fn shared(&self, ty: Type, id: SharedId, index: Value) -> Vec<String> {
-        let place = |lane| format!("s{}[{}]", id.0, plus(&self.said.operand(index), lane));
-        (0..u32::from(lanes(ty))).map(place).collect()
+    /// The element of shared memory that a lane has.
+    fn shared(&self, id: SharedId, index: Value, lane: u8) -> impl Display + '_ {
+        fmt::from_fn(move |f| write!(f, "s{}[{}]", id.0, Plus(self.said.operand(index), lane.into())))
     }
 
     /// A variable is 0 until it is written.
     fn load_where(&self, out: &mut Writer, value: Value, at: &At, mask: Value) {
         let (v, m, ty) = (value.0, self.said.operand(mask), self.kernel.ty(value));
-        let lanes_of = lanes(self.kernel.ty(mask));
         out.line(format_args!("var c{v}: {};", TypeName(ty)));
-        match self.elements(ty, at, lanes_of) {
-            Elements::Each(parts) if lanes_of > 1 => {
-                for (lane, part) in parts.iter().enumerate() {
-                    out.line(format_args!("if {m}[{lane}] {{ c{v}[{lane}] = {part}; }}"));
-                }
+        match lanes(self.kernel.ty(mask)) {
+            1 => {
+                let read = fmt::from_fn(|f| self.load(f, ty, at));
+                out.line(format_args!("if {m} {{ c{v} = {read}; }}"));
             }
-            Elements::Vector(_) | Elements::Each(_) => {
-                out.line(format_args!("if {m} {{ c{v} = {}; }}", self.load(ty, at)));
-            }
+            lanes => (0..lanes).for_each(|lane| {
+                out.line(format_args!("if {m}[{lane}] {{ c{v}[{lane}] = {}; }}", self.element(at, lane)));
+            }),
         }
         out.line(format_args!("let v{v} = c{v};"));
     }
 
-    fn load(&self, ty: Type, at: &At) -> String {
-        if self.is_narrow(at) && is_wide(self.kernel, ty, at, 1) {
-            return self.narrow_vector(at);
-        }
-        match self.elements(ty, at, 1) {
-            Elements::Vector(text) => text,
-            Elements::Each(parts) if parts.len() == 1 => parts[0].clone(),
-            Elements::Each(parts) => format!("{}({})", TypeName(ty), parts.join(", ")),
+    fn load(&self, f: &mut fmt::Formatter<'_>, ty: Type, at: &At) -> fmt::Result {
+        match lanes(ty) {
+            1 => self.element(at, 0).fmt(f),
+            _ if is_wide(self.kernel, ty, at, 1) => match self.is_narrow(at) {
+                true => self.narrow_vector(f, at),
+                false => self.vector(at).fmt(f),
+            },
+            lanes => {
+                let parts: SmallVec<[_; 4]> = (0..lanes).map(|lane| self.element(at, lane)).collect();
+                write!(f, "{}({})", TypeName(ty), Listed(&parts))
+            }
         }
     }
 
@@ -336,56 +342,52 @@ impl Emitter<'_> {
         if self.is_narrow(at) {
             return self.store_narrow(out, at, value);
         }
-        let said = self.said.operand(value);
-        match self.elements(self.kernel.ty(value), at, 1) {
-            Elements::Vector(place) => out.line(format_args!("{place} = {said};")),
-            Elements::Each(places) if places.len() == 1 => out.line(format_args!("{} = {said};", places[0])),
-            Elements::Each(places) => {
-                for (lane, place) in places.iter().enumerate() {
-                    out.line(format_args!("{place} = {said}[{lane}];"));
-                }
-            }
+        let (ty, said) = (self.kernel.ty(value), self.said.operand(value));
+        if is_wide(self.kernel, ty, at, 1) {
+            return out.line(format_args!("{} = {said};", self.vector(at)));
         }
-    }
-
-    /// The places of a buffer that an access of this type touches, under so many conditions.
-    fn elements(&self, ty: Type, at: &At, conditions: u8) -> Elements {
         let lanes = lanes(ty);
-        if is_wide(self.kernel, ty, at, conditions) && !self.is_narrow(at) {
-            let position = self.position(at, 0);
-            return Elements::Vector(format!("{}[{position} >> 2u]", self.name(at.buffer)));
+        for lane in 0..lanes {
+            out.line(format_args!("{} = {};", self.element(at, lane), Part { said, lane, lanes }));
         }
-        let place = |lane: u32| self.element(at.buffer, &self.position(at, lane));
-        Elements::Each((0..u32::from(lanes)).map(place).collect())
     }
 
     /// Where the element of a lane is.
-    fn position(&self, at: &At, lane: u32) -> String {
-        let index = self.said.operand(at.index);
-        if self.kernel.ty(at.index).lanes == Lanes::ONE {
-            plus(&index, lane * at.stride + at.phase)
-        } else {
-            format!("{index}[{lane}]")
-        }
+    fn position<'e>(&'e self, at: &'e At, lane: u8) -> impl Display + 'e {
+        fmt::from_fn(move |f| {
+            let index = self.said.operand(at.index);
+            if self.kernel.ty(at.index).lanes == Lanes::ONE {
+                Plus(index, u32::from(lane) * at.stride + at.phase).fmt(f)
+            } else {
+                write!(f, "{index}[{lane}]")
+            }
+        })
     }
 
-    fn element(&self, buffer: BufferId, position: &str) -> String {
-        let name = self.name(buffer);
-        if self.kernel.buffer(buffer).uniform == Some(1) {
-            return name;
-        }
-        if narrow::is_narrow(self.kernel.buffer(buffer).dtype) {
-            return self.narrow_element(buffer, position);
-        }
-        if self.wide[usize::from(buffer.0)] {
-            format!("{name}[({position}) >> 2u][({position}) & 3u]")
-        } else {
-            format!("{name}[{position}]")
-        }
+    /// Four elements.
+    fn vector<'e>(&'e self, at: &'e At) -> impl Display + 'e {
+        fmt::from_fn(move |f| write!(f, "{}[{} >> 2u]", self.name(at.buffer), self.position(at, 0)))
     }
 
-    fn name(&self, buffer: BufferId) -> String {
-        identifier('b', usize::from(buffer.0), &self.kernel.buffer(buffer).name)
+    /// The element of a lane.
+    fn element<'e>(&'e self, at: &'e At, lane: u8) -> impl Display + 'e {
+        fmt::from_fn(move |f| {
+            let (name, buffer) = (self.name(at.buffer), self.kernel.buffer(at.buffer));
+            let position = self.position(at, lane);
+            if buffer.uniform == Some(1) {
+                f.write_str(name)
+            } else if narrow::is_narrow(buffer.dtype) {
+                self.narrow_element(f, at.buffer, &position)
+            } else if self.wide[usize::from(at.buffer.0)] {
+                write!(f, "{name}[({position}) >> 2u][({position}) & 3u]")
+            } else {
+                write!(f, "{name}[{position}]")
+            }
+        })
+    }
+
+    fn name(&self, buffer: BufferId) -> &str {
+        &self.names[0][usize::from(buffer.0)]
     }
 }
 
@@ -436,13 +438,6 @@ impl Constants {
             self.named.extend(args);
         }
     }
-}
-
-enum Elements {
-    /// All lanes at once.
-    Vector(String),
-    /// Lane by lane.
-    Each(Vec<String>),
 }
 
 fn asks_for_subgroups(body: &[Stmt]) -> bool {
@@ -505,8 +500,43 @@ fn is_finite(constant: Const) -> bool {
     }
 }
 
-fn plus(index: &str, offset: u32) -> String {
-    if offset == 0 { index.into() } else { format!("{index} + {offset}u") }
+/// One of the lanes of a value.
+struct Part<'t> {
+    said: Operand<'t>,
+    lane: u8,
+    lanes: u8,
+}
+
+impl Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part { said, lanes: 1, .. } => said.fmt(f),
+            Part { said, lane, .. } => write!(f, "{said}[{lane}]"),
+        }
+    }
+}
+
+/// An index and what is added to it.
+struct Plus<'t>(Operand<'t>, u32);
+
+impl Display for Plus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Plus(index, 0) => index.fmt(f),
+            Plus(index, offset) => write!(f, "{index} + {offset}u"),
+        }
+    }
+}
+
+/// Names of the buffers, and of the uniforms.
+fn names(kernel: &Kernel) -> [Vec<String>; 2] {
+    let all = |letter, names: &mut dyn Iterator<Item = &String>| {
+        names.enumerate().map(|(i, name)| identifier(letter, i, name)).collect()
+    };
+    [
+        all('b', &mut kernel.buffers.iter().map(|buffer| &buffer.name)),
+        all('u', &mut kernel.uniforms.iter().map(|uniform| &uniform.name)),
+    ]
 }
 
 fn lanes(ty: Type) -> u8 {
@@ -520,7 +550,7 @@ fn lanes(ty: Type) -> u8 {
 #[derive(Clone, Copy)]
 struct TypeName(Type);
 
-impl fmt::Display for TypeName {
+impl Display for TypeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match lanes(self.0) {
             1 => f.write_str(scalar(self.0.dtype)),

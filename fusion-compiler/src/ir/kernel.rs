@@ -394,45 +394,116 @@ pub enum Expr {
     RangeEnd,
 }
 
+/// Visits of what is shared, and of what may be changed.
+macro_rules! visits {
+    ($operands:ident, $bodies:ident, $iter:ident $(, $mutable:tt)?) => {
+        impl Stmt {
+            /// Visits the operands of this statement itself, not of those within it.
+            pub fn $operands(&$($mutable)? self, mut visit: impl FnMut(&$($mutable)? Value)) {
+                match self {
+                    Stmt::Let(_, expr) => expr.$operands(visit),
+                    Stmt::Store(at, value) => [&$($mutable)? at.index, value].into_iter().for_each(visit),
+                    Stmt::Loop { start, end, step, carried, .. } => {
+                        [start, end, step].into_iter().for_each(&mut visit);
+                        carried.$iter().for_each(|carried| visit(&$($mutable)? carried.start));
+                    }
+                    Stmt::Vector { len, folds, .. } => {
+                        visit(len);
+                        folds.$iter().flat_map(|fold| fold.identity.$iter()).for_each(visit);
+                    }
+                    Stmt::Team(fold) => {
+                        let Fold { over, identity, .. } = &$($mutable)? **fold;
+                        over.$iter().chain(identity).for_each(visit);
+                    }
+                    Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
+                    Stmt::Mail(Mail::Send(_, to, from, value)) => {
+                        [to, from, value].into_iter().for_each(visit);
+                    }
+                    Stmt::If { cond, .. } => visit(cond),
+                    Stmt::Mail(Mail::Open | Mail::Opened | Mail::Receive(_) | Mail::Close)
+                    | Stmt::Barrier(_) => {}
+                }
+            }
+
+            /// Visits what lies within: each body, and with it the values that leave it.
+            pub fn $bodies(
+                &$($mutable)? self,
+                mut visit: impl FnMut(&$($mutable)? Vec<Stmt>, &$($mutable)? [&$($mutable)? Value]),
+            ) {
+                type Leaving<'v> = SmallVec<[&'v $($mutable)? Value; 4]>;
+                match self {
+                    Stmt::Let(..)
+                    | Stmt::Store(..)
+                    | Stmt::StoreShared(..)
+                    | Stmt::Mail(_)
+                    | Stmt::Barrier(_) => {}
+                    Stmt::If { body, .. } => visit(body, &$($mutable)? []),
+                    Stmt::Loop { body, carried, .. } => {
+                        let next = carried.$iter().map(|carried| &$($mutable)? carried.next);
+                        visit(body, &$($mutable)? next.collect::<Leaving<'_>>());
+                    }
+                    Stmt::Vector { body, folds, .. } => {
+                        let terms = folds.$iter().flat_map(|fold| fold.over.$iter().chain(&$($mutable)? fold.times));
+                        visit(body, &$($mutable)? terms.collect::<Leaving<'_>>());
+                        for Fold { body, results, .. } in folds {
+                            visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
+                        }
+                    }
+                    Stmt::Team(fold) => {
+                        let Fold { body, results, .. } = &$($mutable)? **fold;
+                        visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
+                    }
+                }
+            }
+        }
+
+        impl Expr {
+            /// Visits the operands.
+            pub fn $operands(&$($mutable)? self, mut visit: impl FnMut(&$($mutable)? Value)) {
+                match self {
+                    Expr::Apply(_, args) | Expr::Pack(args) => args.$iter().for_each(visit),
+                    Expr::Cast(arg)
+                    | Expr::Bitcast(arg)
+                    | Expr::Splat(arg)
+                    | Expr::Lane(arg, _)
+                    | Expr::Shuffle(arg, Shuffle::Down(_) | Shuffle::First)
+                    | Expr::LoadShared(_, arg) => visit(arg),
+                    Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
+                        [arg, distance].into_iter().for_each(visit);
+                    }
+                    Expr::Load(at) => visit(&$($mutable)? at.index),
+                    Expr::LoadWhere(at, mask) => {
+                        [&$($mutable)? at.index, mask].into_iter().for_each(visit);
+                    }
+                    Expr::Const(_)
+                    | Expr::Uniform(_)
+                    | Expr::LaneIndex
+                    | Expr::TeamId
+                    | Expr::TeamSlot
+                    | Expr::SubgroupLane
+                    | Expr::SubgroupSize
+                    | Expr::ThreadId
+                    | Expr::BlockId
+                    | Expr::Blocks
+                    | Expr::ClusterRank
+                    | Expr::ClusterSize
+                    | Expr::ClusterId
+                    | Expr::Clusters
+                    | Expr::HasRest
+                    | Expr::GridId
+                    | Expr::GridSize
+                    | Expr::RangeStart
+                    | Expr::RangeEnd => {}
+                }
+            }
+        }
+    };
+}
+
+visits!(for_each_operand, for_each_body, iter);
+visits!(for_each_operand_mut, for_each_body_mut, iter_mut, mut);
+
 impl Stmt {
-    /// Visits the operands of this statement itself, not of those within it.
-    pub fn for_each_operand_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
-        match self {
-            Stmt::Let(_, expr) => expr.for_each_operand_mut(visit),
-            Stmt::Store(at, value) => [&mut at.index, value].into_iter().for_each(visit),
-            Stmt::Loop { start, end, step, carried, .. } => {
-                [start, end, step].into_iter().for_each(&mut visit);
-                carried.iter_mut().for_each(|carried| visit(&mut carried.start));
-            }
-            Stmt::Vector { len, folds, .. } => {
-                visit(len);
-                folds.iter_mut().flat_map(|fold| &mut fold.identity).for_each(visit);
-            }
-            Stmt::Team(fold) => fold.over.iter_mut().chain(&mut fold.identity).for_each(visit),
-            Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
-            Stmt::Mail(Mail::Send(_, to, from, value)) => [to, from, value].into_iter().for_each(visit),
-            Stmt::If { cond, .. } => visit(cond),
-            Stmt::Mail(Mail::Open | Mail::Opened | Mail::Receive(_) | Mail::Close) | Stmt::Barrier(_) => {}
-        }
-    }
-
-    /// Visits what lies within: each body, and with it the values that leave it.
-    pub fn for_each_body_mut(&mut self, mut visit: impl FnMut(&mut Vec<Stmt>, &mut [&mut Value])) {
-        match self {
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => {}
-            Stmt::If { body, .. } => visit(body, &mut []),
-            Stmt::Loop { body, carried, .. } => {
-                visit(body, &mut carried.iter_mut().map(|carried| &mut carried.next).collect::<Vec<_>>());
-            }
-            Stmt::Vector { body, folds, .. } => {
-                let terms = folds.iter_mut().flat_map(|fold| fold.over.iter_mut().chain(&mut fold.times));
-                visit(body, &mut terms.collect::<Vec<_>>());
-                folds.iter_mut().for_each(|fold| fold.visit(&mut visit));
-            }
-            Stmt::Team(fold) => fold.visit(&mut visit),
-        }
-    }
-
     /// The values that are known after it, but not before.
     pub fn made(&self) -> Values {
         match self {
@@ -447,51 +518,10 @@ impl Stmt {
     }
 }
 
-impl Fold {
-    fn visit(&mut self, visit: &mut impl FnMut(&mut Vec<Stmt>, &mut [&mut Value])) {
-        visit(&mut self.body, &mut self.results.iter_mut().collect::<Vec<_>>());
-    }
-}
-
 impl Expr {
     /// Whether its value depends on nothing but its operands and the thread.
     pub fn is_pure(&self) -> bool {
         !matches!(self, Expr::Load(_) | Expr::LoadWhere(..) | Expr::LoadShared(..))
-    }
-
-    /// Visits the operands.
-    pub fn for_each_operand_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
-        match self {
-            Expr::Apply(_, args) | Expr::Pack(args) => args.iter_mut().for_each(visit),
-            Expr::Cast(arg)
-            | Expr::Bitcast(arg)
-            | Expr::Splat(arg)
-            | Expr::Lane(arg, _)
-            | Expr::Shuffle(arg, Shuffle::Down(_) | Shuffle::First)
-            | Expr::LoadShared(_, arg) => visit(arg),
-            Expr::Shuffle(arg, Shuffle::DownBy(distance)) => [arg, distance].into_iter().for_each(visit),
-            Expr::Load(at) => visit(&mut at.index),
-            Expr::LoadWhere(at, mask) => [&mut at.index, mask].into_iter().for_each(visit),
-            Expr::Const(_)
-            | Expr::Uniform(_)
-            | Expr::LaneIndex
-            | Expr::TeamId
-            | Expr::TeamSlot
-            | Expr::SubgroupLane
-            | Expr::SubgroupSize
-            | Expr::ThreadId
-            | Expr::BlockId
-            | Expr::Blocks
-            | Expr::ClusterRank
-            | Expr::ClusterSize
-            | Expr::ClusterId
-            | Expr::Clusters
-            | Expr::HasRest
-            | Expr::GridId
-            | Expr::GridSize
-            | Expr::RangeStart
-            | Expr::RangeEnd => {}
-        }
     }
 }
 

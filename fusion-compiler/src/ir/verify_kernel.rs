@@ -57,7 +57,7 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 impl<'k> Verifier<'k> {
     fn statement(&mut self, stmt: &'k Stmt, made: &mut Vec<Value>) -> Result<(), String> {
         let mut operands = Vec::new();
-        stmt.clone().for_each_operand_mut(|operand| operands.push(*operand));
+        stmt.for_each_operand(|operand| operands.push(*operand));
         if let Some(operand) =
             operands.iter().find(|operand| self.scope.get(operand.0 as usize) != Some(&true))
         {

@@ -12,19 +12,19 @@ use crate::ir::ops::{Op, Typing};
 
 /// Makes every float that is computed, and used by another operation, opaque.
 pub fn hide_arithmetic(mut kernel: Kernel) -> Kernel {
-    let mut body = std::mem::take(&mut kernel.body);
+    let body = std::mem::take(&mut kernel.body);
     let (mut operands, mut zeros) = (FxHashSet::default(), FxHashSet::default());
-    look(&mut body, &mut operands, &mut zeros);
+    look(&body, &mut operands, &mut zeros);
     let mut hider = Hider { types: &mut kernel.types, uniforms: &mut kernel.uniforms, operands, zeros };
     kernel.body = hider.block(body);
     kernel
 }
 
 /// Finds which values are operands, and which are zero by themselves or in every lane.
-fn look(body: &mut [Stmt], operands: &mut FxHashSet<Value>, zeros: &mut FxHashSet<Value>) {
+fn look(body: &[Stmt], operands: &mut FxHashSet<Value>, zeros: &mut FxHashSet<Value>) {
     for stmt in body {
         if let Stmt::Let(value, expr) = stmt {
-            expr.for_each_operand_mut(|operand| {
+            expr.for_each_operand(|operand| {
                 operands.insert(*operand);
             });
             let zero = match expr {
@@ -35,7 +35,7 @@ fn look(body: &mut [Stmt], operands: &mut FxHashSet<Value>, zeros: &mut FxHashSe
                 zeros.insert(*value);
             }
         }
-        stmt.for_each_body_mut(|body, leaving| {
+        stmt.for_each_body(|body, leaving| {
             operands.extend(leaving.iter().map(|value| **value));
             look(body, operands, zeros);
         });

@@ -35,7 +35,7 @@ pub(super) fn bounds(kernel: &Kernel) -> String {
 fn live(kernel: &Kernel) -> usize {
     let same = (0..kernel.types.len() as u32).map(Value).collect();
     let mut spans = Spans { now: 0, of: vec![None; kernel.types.len()], same };
-    spans.body(&mut kernel.body.clone());
+    spans.body(&kernel.body);
     let mut changes = vec![0_isize; spans.now + 2];
     for (span, ty) in spans.of.iter().zip(&kernel.types) {
         if let Some(Span { made, last }) = span {
@@ -79,8 +79,8 @@ struct Spans {
 }
 
 impl Spans {
-    fn body(&mut self, body: &mut [Stmt]) {
-        body.iter_mut().for_each(|stmt| self.stmt(stmt));
+    fn body(&mut self, body: &[Stmt]) {
+        body.iter().for_each(|stmt| self.stmt(stmt));
     }
 
     fn make(&mut self, value: Value) {
@@ -94,9 +94,9 @@ impl Spans {
         }
     }
 
-    fn stmt(&mut self, stmt: &mut Stmt) {
+    fn stmt(&mut self, stmt: &Stmt) {
         self.now += 1;
-        stmt.for_each_operand_mut(|value| self.need(*value));
+        stmt.for_each_operand(|value| self.need(*value));
         match stmt {
             Stmt::Let(value, Expr::Splat(of) | Expr::Lane(of, _)) => {
                 self.same[value.0 as usize] = self.same[of.0 as usize];

@@ -35,7 +35,7 @@ pub(super) fn pays(lanes: &[Stmt]) -> bool {
     let mut deepest = 0;
     for stmt in lanes {
         let mut before = 0;
-        stmt.clone().for_each_operand_mut(|operand| {
+        stmt.for_each_operand(|operand| {
             before = before.max(depths.get(operand).copied().unwrap_or(0));
         });
         if let Stmt::Let(value, expr) = stmt {

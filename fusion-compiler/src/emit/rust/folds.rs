@@ -3,6 +3,7 @@
 use super::ahead::{Asked, ask};
 use super::lanes::{OPS, VectorLoop, known};
 use super::{Emitter, names, tuple};
+use crate::emit::said::Operand;
 use crate::emit::{Writer, fill, template};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Stmt};
@@ -100,7 +101,8 @@ impl Emitter<'_> {
         match times {
             None => format!("{part} = {};", combine.call(&part, &tuple(&own))),
             Some(times) => {
-                let args = [own[0].clone(), self.said.operand(*times), format!("{part}.0")];
+                let sum = format!("{part}.0");
+                let args = [own[0], self.said.operand(*times), Operand::Text(&sum)];
                 let sum = fill(template(self.kernel, Dialect::Cpu, Op::Fma, over), &args, &[]);
                 format!("{part}.0 = {sum};")
             }

@@ -54,7 +54,7 @@ impl Emitter<'_> {
             return true;
         }
         if let Some(other) = self.other_name(value, expr) {
-            self.said.insert(value, self.said.operand(other));
+            self.said.insert(value, self.said.operand(other).to_string());
             return true;
         }
         if *expr == Expr::LaneIndex {
@@ -74,7 +74,7 @@ impl Emitter<'_> {
             if let Stmt::Let(value, Expr::Splat(arg)) = stmt
                 && floats.said.contains(arg)
             {
-                splats.push((*value, self.said.operand(*arg)));
+                splats.push((*value, self.said.operand(*arg).to_string()));
             }
         }
         if splats.len() <= CONSTANTS_MAX {

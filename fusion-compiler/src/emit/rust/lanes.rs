@@ -110,7 +110,7 @@ impl Emitter<'_> {
             for (i, stream) in run.streams.iter().enumerate() {
                 out.line(format_args!("let p{i} = {};", self.run(stream, len)));
             }
-            let len = self.said.operand(len);
+            let len = self.said.operand(len).to_string();
             let asked = self.asked(&run, &len);
             match folds {
                 [] => self.strips(out, &len, &run, (&streamed, &asked)),

@@ -2,8 +2,10 @@
 //!
 //! Invariant: a word that holds elements of several threads is changed by atomic operations, and only its own bits.
 
-use super::{Emitter, is_wide, lanes};
-use crate::emit::Writer;
+use std::fmt::{self, Display};
+
+use super::{Emitter, Part, is_wide, lanes};
+use crate::emit::{Writer, text};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{At, BufferId, Kernel, Stmt, Value};
 
@@ -56,8 +58,9 @@ impl Layout {
     }
 
     /// By how many bits an element is shifted in its word.
-    fn shift(&self, position: &str) -> String {
-        format!("((({position}) & {}u) * {}u)", (1 << self.log) - 1, self.bits)
+    fn shift(&self, position: impl Display) -> impl Display {
+        let (last, bits) = ((1 << self.log) - 1, self.bits);
+        fmt::from_fn(move |f| write!(f, "((({position}) & {last}u) * {bits}u)"))
     }
 }
 
@@ -67,23 +70,31 @@ impl Emitter<'_> {
     }
 
     /// The bits of one element.
-    pub(super) fn narrow_element(&self, buffer: BufferId, position: &str) -> String {
+    pub(super) fn narrow_element(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        buffer: BufferId,
+        position: &dyn Display,
+    ) -> fmt::Result {
         let layout = self.layout(buffer);
-        let word = self.word(buffer, &format!("({position}) >> {}u", layout.log));
-        format!("(({word} >> {}) & {:#x}u)", layout.shift(position), layout.mask())
+        let place = fmt::from_fn(|f| write!(f, "({position}) >> {}u", layout.log));
+        let (word, shift) = (self.word(buffer, place), layout.shift(position));
+        write!(f, "(({word} >> {shift}) & {:#x}u)", layout.mask())
     }
 
     /// The bits of four elements, the first of which starts a word.
-    pub(super) fn narrow_vector(&self, at: &At) -> String {
+    pub(super) fn narrow_vector(&self, f: &mut fmt::Formatter<'_>, at: &At) -> fmt::Result {
         let (layout, position) = (self.layout(at.buffer), self.position(at, 0));
-        let word = |i| self.word(at.buffer, &format!("(({position}) >> {}u) + {i}u", layout.log));
+        let word = |i| text(self.word(at.buffer, format_args!("(({position}) >> {}u) + {i}u", layout.log)));
         let mask = layout.mask();
         match layout.log {
             1 => {
                 let (low, high) = (word(0), word(1));
-                format!("vec4<u32>({low} & {mask:#x}u, {low} >> 16u, {high} & {mask:#x}u, {high} >> 16u)")
+                write!(f, "vec4<u32>({low} & {mask:#x}u, {low} >> 16u, {high} & {mask:#x}u, {high} >> 16u)")
             }
-            _ => format!("(vec4<u32>({}) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>({mask:#x}u)", word(0)),
+            _ => {
+                write!(f, "(vec4<u32>({}) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>({mask:#x}u)", word(0))
+            }
         }
     }
 
@@ -93,6 +104,7 @@ impl Emitter<'_> {
         let said = self.said.operand(value);
         let name = self.name(at.buffer);
         let atomic = self.atomic[usize::from(at.buffer.0)];
+        let lanes = lanes(ty);
         if is_wide(self.kernel, ty, at, 1) {
             let per = 1 << layout.log;
             for word in 0..4 / per {
@@ -107,19 +119,21 @@ impl Emitter<'_> {
             }
             return;
         }
-        for lane in 0..lanes(ty) {
-            let bits = if lanes(ty) == 1 { said.clone() } else { format!("{said}[{lane}]") };
-            let position = self.position(at, lane.into());
+        for lane in 0..lanes {
+            let (bits, position) = (Part { said, lane, lanes }, self.position(at, lane));
             let (place, shift) =
-                (format!("{name}[({position}) >> {}u]", layout.log), layout.shift(&position));
+                (format!("{name}[({position}) >> {}u]", layout.log), text(layout.shift(&position)));
             out.line(format_args!("atomicAnd(&{place}, ~({:#x}u << {shift}));", layout.mask()));
             out.line(format_args!("atomicOr(&{place}, {bits} << {shift});"));
         }
     }
 
-    fn word(&self, buffer: BufferId, place: &str) -> String {
-        let place = format!("{}[{place}]", self.name(buffer));
-        if self.atomic[usize::from(buffer.0)] { format!("atomicLoad(&{place})") } else { place }
+    fn word(&self, buffer: BufferId, place: impl Display) -> impl Display {
+        let (name, atomic) = (self.name(buffer), self.atomic[usize::from(buffer.0)]);
+        fmt::from_fn(move |f| match atomic {
+            true => write!(f, "atomicLoad(&{name}[{place}])"),
+            false => write!(f, "{name}[{place}]"),
+        })
     }
 
     fn layout(&self, buffer: BufferId) -> Layout {
