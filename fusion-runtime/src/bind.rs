@@ -99,6 +99,18 @@ impl Bound {
         }
         output.dims.iter().map(|dim| extent_of(plan, dim, &self.symbols)).collect::<Result<_>>()
     }
+
+    /// Whether this is the shape of an output.
+    pub(crate) fn is_output_shape(&self, plan: &Plan, output: &Output, shape: &Shape) -> Result<bool> {
+        if output.any_shape {
+            return Ok(self.output_shape(plan, output)? == *shape);
+        }
+        let mut is_same = output.dims.len() == shape.rank();
+        for (dim, &extent) in output.dims.iter().zip(shape.dims()) {
+            is_same &= extent_of(plan, dim, &self.symbols)? == extent;
+        }
+        Ok(is_same)
+    }
 }
 
 /// The value of an extent; ≥ 0.

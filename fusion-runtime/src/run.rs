@@ -175,9 +175,9 @@ fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made
     // All are checked before the first is touched.
     let mut ready: SmallVec<[&mut RawTensor; 2]> = SmallVec::new();
     for output in plan.outputs.iter() {
-        let shape = bound.output_shape(plan, output)?;
         let out = if output.dest == Dest::Returned { outs.next() } else { None };
         let Some((i, out)) = out else {
+            let shape = bound.output_shape(plan, output)?;
             made.push(Some(RawTensor::allocate(&bound.device, output.dtype, shape)?));
             continue;
         };
@@ -186,7 +186,7 @@ fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made
         };
         // As `into` calls them.
         let name = || if given == 1 { String::from("out") } else { format!("out_{i}") };
-        check_out(plan, bound, output, &shape, (&name, out))?;
+        check_out(plan, bound, output, (&name, out))?;
         ready.push(out);
         made.push(None);
     }
@@ -198,17 +198,16 @@ fn check_out(
     plan: &Plan,
     bound: &Bound,
     output: &Output,
-    shape: &crate::Shape,
     (name, out): (&dyn Fn() -> String, &RawTensor),
 ) -> Result<()> {
-    let function = plan.name.to_string();
+    let function = || plan.name.to_string();
     if out.dtype() != output.dtype {
-        let what = format!("the result `{}` of `{function}`", name());
+        let what = format!("the result `{}` of `{}`", name(), plan.name);
         return Err(Error::Dtype { what, expected: output.dtype, got: out.dtype() });
     }
-    if out.shape() != shape {
-        let (expected, got) = (Box::new(shape.clone()), Box::new(out.shape().clone()));
-        return Err(Error::OutShape { function, result: name(), expected, got });
+    if !bound.is_output_shape(plan, output, out.shape())? {
+        let (expected, got) = (Box::new(bound.output_shape(plan, output)?), Box::new(out.shape().clone()));
+        return Err(Error::OutShape { function: function(), result: name(), expected, got });
     }
     if *out.device() != bound.device {
         let (first_device, second_device) = (bound.device.to_string(), out.device().to_string());
@@ -216,7 +215,7 @@ fn check_out(
             |kind: &ParamKind| matches!(kind, ParamKind::Tensor { .. } | ParamKind::AnyShape { .. });
         let first = plan.params.iter().find(|param| is_tensor(&param.kind));
         let first = first.map_or(String::from("arguments"), |param| param.name.to_string());
-        let second = String::from("out");
+        let (function, second) = (function(), String::from("out"));
         return Err(Error::DeviceMismatch { function, first, first_device, second, second_device });
     }
     Ok(())

@@ -88,9 +88,8 @@ pub(super) fn launch(isa: Isa, device: &str, launch: &Launch, call: &Call<'_>) -
         }
         CpuCode::Interpreted(kernel) => Some(Program::Kernel(kernel)),
     };
-    let Some(work) = program.and_then(|program| Work::new(program, launch, call)) else {
-        return Err(malformed(launch));
-    };
+    let Some(program) = program else { return Err(malformed(launch)) };
+    let Some(work) = Work::new(program, launch, call) else { return Err(malformed(launch)) };
     if work.items.count > 0 {
         work.run_all();
     }
@@ -148,11 +147,12 @@ impl<'a> Work<'a> {
         for uniform in launch.uniforms.iter() {
             uniforms.push(resolve(uniform, call)?);
         }
-        let matching = buffers.len() == launch.buffers.len();
+        if buffers.len() != launch.buffers.len() {
+            return None;
+        }
         let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
-        let call = std::marker::PhantomData;
         let fetches = Fetches::of(&buffers);
-        matching.then_some(Work { program, buffers, uniforms, items, row, fetches, call })
+        Some(Work { program, buffers, uniforms, items, row, fetches, call: std::marker::PhantomData })
     }
 
     fn run_all(&self) {
@@ -161,6 +161,10 @@ impl<'a> Work<'a> {
         let run = |first: usize, end: usize| {
             if streams { stream::run(self, first, end) } else { self.run(first, end, false) }
         };
+        // A short call asks nothing more, which takes longer than starting a kernel.
+        if items <= self.items.of(PROBE) {
+            return run(0, items);
+        }
         let may_wake = rayon::current_num_threads() > 1;
         let done = if may_wake && self.items.work() < PARALLEL_MIN { self.begin() } else { 0 };
         deal(done, items, run);
@@ -170,9 +174,8 @@ impl<'a> Work<'a> {
     fn begin(&self) -> usize {
         let items = self.items.count;
         let (mut done, mut next) = (0, self.items.of(PROBE));
-        // A short call does not look at the clock at all, which takes longer than starting a kernel.
-        let start = (next < items).then(Instant::now);
-        while let Some(start) = start.filter(|_| next < items) {
+        let start = Instant::now();
+        while next < items {
             self.run(done, next, false);
             done = next;
             let left = start.elapsed().mul_f64((items - done) as f64 / done as f64);
