@@ -14,12 +14,15 @@ use crate::run::Arg;
 use crate::shape::Shape;
 use crate::tensor::RawTensor;
 
+/// Parameters of most functions: an optimizer's rule has twenty, what is written by hand has fewer.
+pub(crate) const PARAMS: usize = 24;
+
 /// What the arguments of a call stand for.
 pub(crate) struct Bound {
     /// Extents by symbol.
     pub(crate) symbols: SmallVec<[i64; 8]>,
     /// Scalars by parameter.
-    pub(crate) scalars: SmallVec<[Option<ScalarValue>; 8]>,
+    pub(crate) scalars: SmallVec<[Option<ScalarValue>; PARAMS]>,
     /// Where the call runs.
     pub(crate) device: Device,
     /// The shape of all `ParamKind::AnyShape` parameters.

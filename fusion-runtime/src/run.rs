@@ -255,18 +255,22 @@ struct State<'a> {
     made: &'a [Option<RawTensor>],
 }
 
-/// A temporary while it lives: its memory and number of elements.
-type Temps = SmallVec<[Option<(Memory, usize)>; 4]>;
+/// A temporary while it lives.
+struct Temp {
+    /// Its number in the program: few of those have memory at a time, and a call has no use for most.
+    number: u16,
+    memory: Memory,
+    /// Elements.
+    len: usize,
+}
+
+type Temps = SmallVec<[Temp; 4]>;
 
 fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
-    let mut temps: Temps = program.temporaries.iter().map(|_| None).collect();
+    let mut temps = Temps::new();
     for (number, step) in program.steps.iter().enumerate() {
         run_step(step, state, &program.temporaries, &mut temps)?;
-        for (temp, memory) in program.temporaries.iter().zip(&mut temps) {
-            if usize::from(temp.last) == number {
-                *memory = None;
-            }
-        }
+        temps.retain(|temp| usize::from(program.temporaries[usize::from(temp.number)].last) != number);
     }
     Ok(())
 }
@@ -307,16 +311,20 @@ fn run_step(
 
 /// Gives a temporary memory, if it is the first launch that asks for it.
 fn allocate(slot: Slot, state: &State<'_>, temporaries: &[Temporary], temps: &mut Temps) -> Result<()> {
-    let Slot::Temp(i) = slot else { return Ok(()) };
-    let (Some(temp), Some(memory @ None)) = (temporaries.get(usize::from(i)), temps.get_mut(usize::from(i)))
-    else {
+    let Slot::Temp(number) = slot else { return Ok(()) };
+    let Some(temp) = temporaries.get(usize::from(number)) else { return Ok(()) };
+    if find(temps, number).is_some() {
         return Ok(());
-    };
+    }
     let len = temp.len.eval(&state.bound.symbols).and_then(|len| usize::try_from(len).ok());
     let bytes = len.and_then(|len| Some((len, len.checked_mul(temp.dtype.size())?)));
     let (len, bytes) = bytes.ok_or_else(|| state.no_extent("a temporary"))?;
-    *memory = Some((state.bound.device.0.allocate(bytes)?, len));
+    temps.push(Temp { number, memory: state.bound.device.0.allocate(bytes)?, len });
     Ok(())
+}
+
+fn find(temps: &Temps, number: u16) -> Option<&Temp> {
+    temps.iter().find(|temp| temp.number == number)
 }
 
 impl<'a> State<'a> {
@@ -327,7 +335,9 @@ impl<'a> State<'a> {
         let region = match slot {
             Slot::Param(i) => self.args.get(usize::from(i)).and_then(tensor).map(RawTensor::region),
             Slot::Output(i) => self.output(usize::from(i)).map(RawTensor::region),
-            Slot::Temp(i) => temps.get(usize::from(i)).and_then(Option::as_ref).map(temp_region),
+            Slot::Temp(i) => {
+                find(temps, i).map(|Temp { memory, len, .. }| Region { memory, offset: 0, len: *len })
+            }
         };
         region.ok_or_else(|| argument(self.plan, format!("{slot:?} is not there when its kernel runs")))
     }
@@ -342,10 +352,6 @@ impl<'a> State<'a> {
     fn no_extent(&self, what: &str) -> Error {
         Error::InvalidExtent { function: self.plan.name.to_string(), dim: what.to_string() }
     }
-}
-
-fn temp_region((memory, len): &(Memory, usize)) -> Region<'_> {
-    Region { memory, offset: 0, len: *len }
 }
 
 /// No kernel may see what it writes under a second name: positions would be read before or after they are

@@ -289,8 +289,9 @@ pub(super) use call;
 
 /// The states, of which a rule has that many.
 fn all_of<const N: usize>(states: &mut [Tensor<f32>]) -> [&mut Tensor<f32>; N] {
-    let states: Vec<&mut Tensor<f32>> = states.iter_mut().collect();
-    states.try_into().unwrap_or_else(|_| unreachable!("the states are those of the rule"))
+    let states: &mut [Tensor<f32>; N] =
+        states.try_into().unwrap_or_else(|_| unreachable!("the states are those of the rule"));
+    states.each_mut()
 }
 
 impl Rule {

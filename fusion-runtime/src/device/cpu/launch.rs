@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use super::fetch::Fetches;
 use super::{at, stream, tile};
+use crate::bind::PARAMS;
 use crate::device::Call;
 use crate::error::{Error, Result};
 use crate::isa::Isa;
@@ -40,7 +41,7 @@ thread_local! {
 pub(super) struct Work<'a> {
     program: Program<'a>,
     pub(super) buffers: SmallVec<[CpuBuffer; 8]>,
-    uniforms: SmallVec<[CpuUniform; 8]>,
+    uniforms: SmallVec<[CpuUniform; PARAMS]>,
     pub(super) items: Items,
     /// Elements of memory for a row.
     row: usize,

@@ -24,6 +24,7 @@ use std::time::Duration;
 use cust::context::Context;
 use cust::stream::Stream;
 use fusion_compiler::ir::plan::{Code, Target};
+use smallvec::SmallVec;
 
 pub(crate) use self::memory::CudaMemory;
 pub(crate) use self::open::open;
@@ -145,7 +146,7 @@ impl Shared {
 
     fn run(&self, kernel: Kernel, launch: &Launch, call: &Call<'_>) -> Result<()> {
         let elements = params::elements(launch, call.symbols)?;
-        let addresses: Vec<u64> = call.buffers.iter().map(address).collect();
+        let addresses: SmallVec<[u64; 8]> = call.buffers.iter().map(address).collect();
         let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
         let mut slots = params::pack(launch, &values)?;
         let mut pointers = params::pointers(&mut slots);

@@ -7,7 +7,9 @@ use std::ffi::c_void;
 
 use fusion_compiler::ir::kernel::IndexWidth;
 use fusion_compiler::ir::plan::UniformArg;
+use smallvec::SmallVec;
 
+use crate::bind::PARAMS;
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, ScalarValue};
 
@@ -66,9 +68,8 @@ pub(super) fn shared_bytes(launch: &Launch, symbols: &[i64], block: u32) -> Resu
 }
 
 /// The slots of a launch. An error means that the plan is not one that the compiler makes.
-pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<Vec<Slot>> {
-    let mut slots = Vec::with_capacity(values.addresses.len() + launch.uniforms.len());
-    slots.extend(values.addresses.iter().map(|&address| Slot::wide(address)));
+pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<SmallVec<[Slot; PARAMS]>> {
+    let mut slots: SmallVec<_> = values.addresses.iter().map(|&address| Slot::wide(address)).collect();
     for uniform in launch.uniforms.iter() {
         slots.push(slot(launch, uniform, values)?);
     }
@@ -76,7 +77,7 @@ pub(super) fn pack(launch: &Launch, values: &Values<'_>) -> Result<Vec<Slot>> {
 }
 
 /// Pointers to the slots, as the driver wants them. They are valid while the slots are.
-pub(super) fn pointers(slots: &mut [Slot]) -> Vec<*mut c_void> {
+pub(super) fn pointers(slots: &mut [Slot]) -> SmallVec<[*mut c_void; PARAMS]> {
     slots.iter_mut().map(|slot| (&raw mut *slot).cast()).collect()
 }
 

@@ -1,0 +1,88 @@
+//! What calls ask of the allocator of the program: nothing, once their results and what lies between their kernels have memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use fusion::optim::{AdamW, Arena, Optimizer};
+use fusion::prelude::*;
+
+fuse! {
+    pub(crate) fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
+    pub(crate) fn scaled(x: f32[N, D], by: f32) -> (f32[N, D], f32[N]) { (softmax(x * by, D), max(x, D)) }
+    pub(crate) fn decayed(p: &mut f32[N], g: f32[N], lr: f32) { p = p * (1.0 - lr) - lr * g; }
+    pub(crate) fn total(x: f32[N]) -> f32[] { sum(square(x)) }
+    // Two steps, with a value for each row between them.
+    pub(crate) fn centred(x: f32[N, D]) -> f32[N, D] { x - mean(x, N) }
+}
+
+/// Of this thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: all is done by the allocator of the system.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the layout is the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: both are the caller's, and `alloc` had the memory from the same allocator.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Allocations of a call, after some like it.
+fn steady(mut call: impl FnMut() -> Result<()>) -> Result<usize> {
+    (0..3).try_for_each(|_| call())?;
+    let before = ALLOCATIONS.get();
+    (0..10).try_for_each(|_| call())?;
+    Ok(ALLOCATIONS.get() - before)
+}
+
+#[test]
+fn what_allocates_is_counted() -> Result<()> {
+    assert_eq!(steady(|| Ok(drop(Box::new(1))))?, 10);
+    Ok(())
+}
+
+#[test]
+fn calls_into_tensors_that_are_there_allocate_nothing() -> Result<()> {
+    let device = Device::cpu();
+    // One thread has so little; what others are given is theirs to take.
+    for (n, d) in [(1, 1), (3, 5), (16, 129)] {
+        let x = Tensor::full(&device, 0.5, [n, d])?;
+        let line = Tensor::full(&device, 0.5, [n * d])?;
+        let mut row = Tensor::full(&device, 0.5, [n])?;
+        let (mut out, mut flat, mut one) = (x.clone(), line.clone(), Tensor::full(&device, 0.5, ())?);
+        let check = |name: &str, call: &mut dyn FnMut() -> Result<()>| -> Result<()> {
+            let allocations = steady(call)?;
+            assert_eq!(allocations, 0, "`{name}` of {n} rows of {d}");
+            Ok(())
+        };
+        check("gate", &mut || gate::into(&mut flat, &line, &line, &line))?;
+        check("scaled", &mut || scaled::into(&mut out, &mut row, &x, 2.0))?;
+        check("decayed", &mut || decayed(&mut flat, &line, 0.1))?;
+        check("total", &mut || total::into(&mut one, &line))?;
+        check("centred", &mut || centred::into(&mut out, &x))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_step_of_an_optimizer_allocates_nothing() -> Result<()> {
+    let device = Device::cpu();
+    let (weight, bias) = (Tensor::full(&device, 0.5, [30, 7])?, Tensor::full(&device, 0.5, [7])?);
+    let mut params = Arena::new(&device, [("weight", &weight), ("bias", &bias)])?;
+    let grads = Arena::new(&device, [("weight", &weight), ("bias", &bias)])?;
+    let mut optimizer = Optimizer::new(AdamW::default(), &params)?;
+    assert_eq!(steady(|| optimizer.step(&mut params, &grads))?, 0);
+    Ok(())
+}
