@@ -32,8 +32,8 @@ pub(crate) struct Bound {
 /// A symbol that is bound already: its extent, and the parameter that gave it.
 type Binding = Option<(i64, usize)>;
 
-/// Binds all arguments, or says which of them disagree.
-pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
+/// Binds all arguments of a call, whose results go into these tensors if there are some, or says which of them disagree.
+pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bound> {
     if args.len() != plan.params.len() {
         return Err(argument(plan, format!("{} arguments for {} parameters", args.len(), plan.params.len())));
     }
@@ -69,12 +69,12 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>]) -> Result<Bound> {
         let unbound = || argument(plan, String::from("an extent follows from no argument"));
         symbols.push(binding.ok_or_else(unbound)?.0);
     }
+    // A call without tensors runs where its results go.
+    let placed = first.and_then(|i: usize| tensor(&args[i])).or_else(|| outs.iter().find_map(tensor));
     let bound = Bound {
         symbols,
         scalars,
-        device: first.map_or_else(Device::best, |i| {
-            tensor(&args[i]).map_or_else(Device::best, |t| t.device().clone())
-        }),
+        device: placed.map_or_else(Device::best, |tensor| tensor.device().clone()),
         any_shape: any.and_then(|i: usize| tensor(&args[i])).map(|tensor| tensor.shape().clone()),
     };
     check_products(plan, &bound.symbols)?;

@@ -144,11 +144,11 @@ type Made = SmallVec<[Option<RawTensor>; 2]>;
 
 /// Runs a plan; returns what it made, without what replaces an argument.
 fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> Result<Made> {
-    let bound = bind(plan, args)?;
+    let outs = outs.unwrap_or_default();
+    let bound = bind(plan, args, outs)?;
     let (target, limits) = (bound.device.0.target(), bound.device.limits());
     let program = plan.program(target, &limits);
     let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;
-    let outs = outs.unwrap_or_default();
     let mut made = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;
     run_steps(program, &State { plan, bound: &bound, limits, args, outs, made: &made })?;
@@ -214,8 +214,9 @@ fn check_out(
         let is_tensor =
             |kind: &ParamKind| matches!(kind, ParamKind::Tensor { .. } | ParamKind::AnyShape { .. });
         let first = plan.params.iter().find(|param| is_tensor(&param.kind));
-        let first = first.map_or(String::from("arguments"), |param| param.name.to_string());
-        let (function, second) = (function(), String::from("out"));
+        // Without one, the first result says where the call runs.
+        let first = first.map_or_else(|| String::from("out_0"), |param| param.name.to_string());
+        let (function, second) = (function(), name());
         return Err(Error::DeviceMismatch { function, first, first_device, second, second_device });
     }
     Ok(())

@@ -17,6 +17,7 @@ both! {
     } }
     { pub fn several(x: f32[N, D]) -> (f32[N, D], f32[D, N], f32[N]) { (x + 1.0, x, index(N) as f32) }
     }
+    { pub fn counted(N: dim) -> (f32[N], f32[N]) { (index(N) as f32, 2.0 * index(N) as f32) } }
     { pub fn host_extent(x: f32[N], H: dim, y: f32[H]) -> f32[N, H] { x + y } }
 }
 
@@ -211,6 +212,24 @@ fn arguments_on_the_cpu_and(gpu: &Device) -> Result<()> {
     let message = text(fused::square::into(&mut out, &y, &y));
     let expected = format!("`square`: `x` is on {} but `out` is on {};", gpu.name(), cpu.name());
     assert!(message.starts_with(&expected), "{message}");
+    let [mut first, mut third] = [Tensor::zeros(gpu, [n, 1])?, Tensor::zeros(gpu, [n])?];
+    let (mut second, z) = (Tensor::zeros(&cpu, [1, n])?, Tensor::zeros(gpu, [n, 1])?);
+    let message = text(fused::several::into(&mut first, &mut second, &mut third, &z));
+    assert!(message.contains("but `out_1` is on"), "{message}");
+    // A call without tensors runs where its results are.
+    for device in [&cpu, gpu] {
+        let [mut ones, mut twos] = [Tensor::zeros(device, [3])?, Tensor::zeros(device, [3])?];
+        for into in [fused::counted::into, unfused::counted::into] {
+            into(&mut ones, &mut twos, 3)?;
+            assert_eq!((ones.to_vec()?, twos.to_vec()?), (vec![0.0, 1.0, 2.0], vec![0.0, 2.0, 4.0]));
+        }
+        let other = if *device == cpu { gpu } else { &cpu };
+        let message = text(fused::counted::into(&mut ones, &mut Tensor::zeros(other, [3])?, 3));
+        assert!(
+            message.starts_with("`counted`: `out_0` is on") && message.contains("`out_1` is on"),
+            "{message}"
+        );
+    }
     let mut p = Tensor::zeros(gpu, [n])?;
     assert!(text(fused::step(&mut p, &x, 0.5)).contains("`p` is on"));
     check(&fused::square(&x.to(gpu)?, &y)?, &[n], |_| 0.0)
