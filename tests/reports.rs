@@ -11,6 +11,7 @@ use fusion_compiler::check::{Function, Source, front_end};
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Plan, Summary, Target, Traffic};
 use fusion_compiler::report;
+use fusion_compiler::target::limits;
 use fusion_compiler::{KernelCode, compile};
 use proc_macro2::{Ident, Span};
 
@@ -40,6 +41,28 @@ fn bound(plan: &Plan<KernelCode>) -> report::Report {
         report.bind(dim, 1024 >> i).expect("a dim of the function");
     }
     report
+}
+
+/// As calls, which do nothing for rows without elements.
+#[test]
+fn rows_without_elements_take_no_launch() {
+    for text in ["softmax(x, D)", "x + 1.0", "x - mean(x, N)"] {
+        let text = format!("pub fn f(x: f32[N, D]) -> f32[N, D] {{ {text} }}");
+        let Ok(Source::Items(functions, _)) = front_end(text.parse().expect("it is tokens")) else {
+            panic!("the function has no mistakes")
+        };
+        let plan = plan(&functions[0]);
+        for target in Target::ALL {
+            let launches = |d| {
+                let mut report = report::Report::new(&plan);
+                assert!(report.on(target, limits(target)));
+                report.bind("N", 5).and_then(|()| report.bind("D", d)).expect("dims of the function");
+                report.launches()
+            };
+            assert_eq!(launches(0), Some(0), "{text}, {target:?}");
+            assert!(launches(1) > Some(0), "{text}, {target:?}");
+        }
+    }
 }
 
 /// Formulas, numbers, a narrow page, and the graph.

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use super::Report;
 use super::terms::Terms;
 use crate::ir::dim::DimExpr;
-use crate::ir::plan::{Condition, Launch, Limits, Program, Slot, Step, Temporary, Text, Variant};
+use crate::ir::graph::Access;
+use crate::ir::plan::{Condition, Launch, Limits, Program, Reach, Slot, Step, Temporary, Text, Variant};
 
 /// A program, and what its device has.
 #[derive(Clone, Debug)]
@@ -68,9 +69,11 @@ impl Report {
         if let Some(extents) = self.bound() {
             let chosen = step.chosen(&extents, limits);
             let launches = chosen.iter().flat_map(|variant| variant.launches.iter());
-            // The executor does nothing where there are no elements.
-            let launches: Vec<_> =
-                launches.filter(|launch| launch.space.elements(&extents) != Some(0)).collect();
+            // The executor does nothing where there are no elements, or rows without any.
+            let runs = |launch: &&Launch<()>| {
+                launch.space.elements(&extents) != Some(0) && !writes_nothing(launch, &extents)
+            };
+            let launches: Vec<_> = launches.filter(runs).collect();
             let count = launches.len();
             return (launches, count);
         }
@@ -154,6 +157,17 @@ pub(super) fn sum(amounts: impl Iterator<Item = DimExpr>) -> DimExpr {
 }
 
 /// The temporaries that launches use.
+/// Whether what a launch writes has no elements, however many there are in its space.
+fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
+    let mut written = launch.buffers.iter().filter(|buffer| buffer.access != Access::Read);
+    written.all(|buffer| match &buffer.reach {
+        Reach::Linear(each) | Reach::Part { each, .. } | Reach::Beside { each, .. } => {
+            each.eval(extents) == Some(0)
+        }
+        Reach::Whole | Reach::Windows(_) => false,
+    })
+}
+
 fn temporaries_of(launches: &[&Launch<()>]) -> BTreeSet<usize> {
     let slots = launches.iter().flat_map(|launch| launch.buffers.iter()).map(|buffer| buffer.slot);
     let number = |slot| match slot {
