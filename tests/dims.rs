@@ -57,6 +57,12 @@ fuse! {
     pub(crate) fn renamed_pairs(x: f32[N]) -> f32[X, Y] { split(rename(x, N -> M), M -> (X, Y = 2)) + sum(x, N) }
     pub(crate) fn groups(x: f32[N, C, L]) -> f32[N, C, L] { group_norm(x, C, 2, L) }
     pub(crate) fn renamed_groups(x: f32[N, C, L]) -> f32[N, E, L] { group_norm(rename(x, C -> E), E, 2, L) }
+    /// As many groups as a dim goes by, and the same without one of that number.
+    pub(crate) fn groups_by_number(x: f32[N, C, 2]) -> f32[N, C, 2] { group_norm(x, C, 2) }
+    pub(crate) fn groups_by_name(x: f32[N, C, L]) -> f32[N, C, L] { group_norm(x, C, 2) }
+    pub(crate) fn instances_by_number(x: f32[N, 3, L]) -> f32[N, 3, L] { group_norm(x, 3, 3, L) }
+    pub(crate) fn instances_by_name(x: f32[N, C, L]) -> f32[N, C, L] { group_norm(x, C, 3, L) }
+    pub(crate) fn weighed_groups(x: f32[N, C], w: f32[2]) -> f32[N, C, 2] { group_norm(x, C, 2) * w }
     pub(crate) fn patches(x: f32[H = 4, W = 6], y: f32[A = 2, B = 3]) -> f32[P, Q] {
         sum(x.split(H -> (P, A)).split(W -> (Q, B)) * y, (A, B))
     }
@@ -95,6 +101,28 @@ fn numbers(count: usize) -> Vec<f32> {
 
 fn grid(rows: usize, cols: usize, at: impl Fn(usize, usize) -> f32) -> Vec<f32> {
     (0..rows * cols).map(|i| at(i / cols, i % cols)).collect()
+}
+
+#[test]
+fn groups_are_no_dim_of_their_number() {
+    on_devices(|device| {
+        for (n, c) in [(1, 2), (3, 4), (2, 10)] {
+            let x = Tensor::from_slice(device, &numbers(n * c * 2), [n, c, 2])?;
+            assert_eq!(groups_by_number(&x)?.to_vec()?, groups_by_name(&x)?.to_vec()?, "{device}: {n}, {c}");
+            let x = Tensor::from_slice(device, &numbers(n * 3 * c), [n, 3, c])?;
+            let expected = instances_by_name(&x)?.to_vec()?;
+            assert_eq!(instances_by_number(&x)?.to_vec()?, expected, "{device}: {n}, {c}");
+            let x = Tensor::from_slice(device, &numbers(n * c), [n, c])?;
+            let w = Tensor::from_slice(device, &[1.0, -2.0], [2])?;
+            let plain = groups_by_name(&x.reshape([n, c, 1])?)?.to_vec()?;
+            let expected = grid(n * c, 2, |i, j| plain[i] * [1.0, -2.0][j]);
+            for (got, expected) in weighed_groups(&x, &w)?.to_vec()?.into_iter().zip(expected) {
+                // Sums are of another order.
+                assert!((got - expected).abs() <= 1e-6 * expected.abs().max(1.0), "{device}: {n}, {c}");
+            }
+        }
+        Ok(())
+    });
 }
 
 #[test]

@@ -166,7 +166,7 @@ catalogue! {
     cast_type(found) = "expected a dtype after `as`, like `x as f32`, found {found}";
     cast_dims() = "a cast names a dtype only, without dims: write `x as f32`";
     outside_call(what) = "`{what}` belongs among the arguments of an index operation";
-    after_inline(found) = "the inline form is one expression, and may end with `=> [N, M]`: this {found} does not belong to it";
+    after_inline(found) = "the inline form is one expression, and may end with `=> [N, M]`: {found} does not belong to it";
     empty() = "there is nothing in this `fuse!`: write functions, like `pub fn double(x: f32[N]) -> f32[N] {{ 2.0 * x }}`, or an expression over tensors, like `relu(a + b) * c`";
     empty_inline() = "there is nothing to compute: write an expression over tensors, like `fuse!(relu(a + b) * c)`";
     item_start(found) = "expected a function, `fn name(…)` or `pub fn name(…) -> f32[N]`, found {found}";
@@ -251,6 +251,8 @@ catalogue! {
     positional_after_named() = "arguments without a name come before those with one";
     named_argument(function, name) = "the arguments of `{function}` have no names: leave out the `{name} =`";
     missing_argument(function, name) = "this call of `{function}` lacks the argument `{name}`";
+    wants_value(function, name) = "the parameter `{name}` of `{function}` is a value, not a dim";
+    no_form(name, forms) = "`{name}` takes other arguments: it is called as {forms}";
     wants_dim(function, name) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `N`";
     wants_dim_last(function) = "`{function}` takes a value and then dims: write `{function}(x, D)`, `{function}(x, (H, W))`, or `{function}(x)` for all";
     argument_dtype(function, name, wants, is) = "the parameter `{name}` of `{function}` is {wants}, this is {is}: write `… as {wants}`";
@@ -318,7 +320,7 @@ catalogue! {
     wants_bool(what, is) = "`{what}` takes `bool`, this is {is}: compare it, like `x != 0`";
     no_order() = "`bool` values have no order: only `==` and `!=` compare them";
     tuple_value() = "this is several values: take them apart with `let (a, b) = …;`";
-    not_a_tuple(count) = "this is one value, and the pattern names {count}";
+    not_a_tuple(count) = "this is one value, no tuple of {count}: a pattern that is one name, like `let y = …`, takes it";
     tuple_length(has, wants) = "this is {has} values, and the pattern names {wants}";
     tuple_branches() = "the sides of this `if` do not give the same number of values";
 }

@@ -540,7 +540,7 @@ fn parts_that_do_not_fit_are_errors() {
         ),
         (
             ends(&on(&[1, 3]).unwrap()).err(),
-            "`ends`: dim `N` is 1, and is made of [..1, 1, rest] one after another, which have [1, 1, -1] elements: each must have 0 or more, and all together 1",
+            "`ends`: dim `N` is 1, and is made of [..1, 1, 2..] one after another, which have [1, 1, -1] elements: each must have 0 or more, and all together 1",
         ),
         (
             of_a_template(&on(&[2, 3]).unwrap(), 3).err(),

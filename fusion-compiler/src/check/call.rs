@@ -10,7 +10,9 @@ use crate::diag;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Math};
 use crate::ir::ops::{Op, Typing};
-use crate::parse::ast::{Arg, At, Broken, Expr, Function, Name, Param, ParamKind, Returns, TensorType};
+use crate::parse::ast::{
+    Arg, At, Broken, Expr, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType,
+};
 
 /// Functions of the language that are still to come.
 const LATER: [&str; 9] =
@@ -44,10 +46,19 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     if let Some(op) = table_op(name) {
         return operation(b, env, at, op, args);
     }
-    let fitting = || library::forms(name).filter(|form| fits(b, env, form, args));
-    let first = || fitting().next().or(library::forms(name).next());
-    if let Some(function) = fitting().find(|form| is_complete(form, args)).or_else(first) {
+    let forms: Vec<&Function> = library::forms(name).collect();
+    let fitting: Vec<&Function> = forms.iter().copied().filter(|form| fits(b, env, form, args)).collect();
+    let complete = fitting.iter().copied().find(|form| is_complete(form, args));
+    // What is wrong with the only one is said of its arguments.
+    let only = match (&fitting[..], &forms[..]) {
+        ([one], _) | (_, [one]) => Some(*one),
+        _ => None,
+    };
+    if let Some(function) = complete.or(only) {
         return expand(b, env, at, (function, Origin::Std), args);
+    }
+    if !forms.is_empty() {
+        return b.error(at, diag::no_form(name, forms_text(name, &forms)));
     }
     if name == "scalar" && b.form == Form::Function {
         return b.error(at, diag::scalar_in_item());
@@ -117,6 +128,19 @@ fn instead(name: &str) -> Option<&'static str> {
         "einsum" | "bmm" | "dot" => {
             "a product is summed along the dims that are named, as in `sum(x * y, D)`"
         }
+        "ln" => "`log(x)` is the natural logarithm",
+        "log10" => "it is `log(x) * 0.4342944819`",
+        "clip" => "`clamp(x, low, high)` keeps values within bounds",
+        "cat" | "concatenate" | "hstack" => "`concat` puts values one after another along a dim",
+        "maximum" | "fmax" | "amax" | "minimum" | "fmin" | "amin" => {
+            "`max` and `min` are of two values, as in `max(a, b)`, or along dims, as in `max(x, D)`"
+        }
+        "gather" | "take" | "take_along_dim" | "index_select" => {
+            "`at(x, D, i)` picks the elements at the places `i` along `D`"
+        }
+        "masked_fill" => "`if mask { value } else { x }` chooses for each element",
+        "arange" | "range" | "linspace" => "`index(N)` counts along the dim `N`",
+        "sort" | "argsort" | "median" => "the language has none that puts values in order",
         _ => return None,
     })
 }
@@ -150,14 +174,32 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     }
 }
 
-/// Whether dims are given for the dims of a function, and for nothing else.
+/// Whether dims are given for the dims of a function, and for nothing else; a number by which a dim goes may be either.
 fn fits(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> bool {
     args.iter().enumerate().all(|(i, arg)| {
         let named = |label: &Name| form.params.iter().find(|param| param.name.text == label.text);
         let param = arg.name.as_ref().map_or(form.params.get(i), named);
         let is_dim = dims::named(b, env, &arg.value).is_some() || dims::is_mistyped(env, &arg.value);
-        param.is_some_and(|param| matches!(param.kind, ParamKind::Dim) == is_dim)
+        let is_number = matches!(arg.value.kind, ExprKind::Int(..));
+        param.is_some_and(|param| {
+            let wants_dim = matches!(param.kind, ParamKind::Dim);
+            wants_dim == is_dim || !wants_dim && is_number
+        })
     })
+}
+
+/// How a function is called that has these forms, each way once.
+fn forms_text(name: &str, forms: &[&Function]) -> String {
+    let param = |param: &Param| match param.default {
+        Some(_) => format!("{} = …", param.name.text),
+        None => param.name.text.clone(),
+    };
+    let call = |form: &&Function| {
+        format!("`{name}({})`", form.params.iter().map(param).collect::<Vec<_>>().join(", "))
+    };
+    let mut calls: Vec<String> = forms.iter().map(call).collect();
+    calls.dedup();
+    calls.join(" or ")
 }
 
 /// Whether all that a function cannot do without is given.
@@ -248,7 +290,7 @@ fn declared(
     for (part, result) in parts.into_iter().zip(results) {
         let Some(order) = dims::lookup(inner, result) else { return Value::Unknown };
         let Some(dtype) = inner.dtype(&result.dtype.text) else { return Value::Unknown };
-        values.push(expr::known(function::fit_result(b, part, dtype, &order, at)));
+        values.push(expr::known(function::fit_result(b, part, (dtype, &result.dtype.text), &order, at)));
     }
     match callee.returns {
         Returns::One => values.pop().unwrap_or(Value::Unknown),
@@ -308,6 +350,18 @@ fn arguments<'a>(
         };
         b.error(at, message);
         return None;
+    }
+    let is_dim = |param: &Param| matches!(param.kind, ParamKind::Dim);
+    for (param, given) in callee.params.iter().zip(&given) {
+        match given {
+            Some(given) if !is_dim(param) && dims::names_some(b, env, given) => {
+                b.error(given.at, diag::wants_value(name, &param.name.text));
+                return None;
+            }
+            // Said of the first argument that is not what it is to be.
+            Some(given) if is_dim(param) && !dims::names_some(b, env, given) => break,
+            Some(_) | None => {}
+        }
     }
     bind(b, env, (callee, origin, at), &given)
 }

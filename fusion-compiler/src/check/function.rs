@@ -213,7 +213,9 @@ fn function(
     returned(&mut b, &env, function, value, &outputs);
     // A mistake in the body may be why nothing makes them.
     if b.error_count() == mistakes {
-        unmade.iter().for_each(|dim| result_dim_unknown(&mut b, dim));
+        for dim in unmade {
+            b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
+        }
     }
     portion::check_body(&mut b);
     split::refine(&mut b);
@@ -274,11 +276,7 @@ fn signature<'f>(
                 matches!(*b.graph.axis(axis).extent.0, [DimOp::Sym(sym)] if usize::from(sym) >= known);
             if unbound {
                 whole = false;
-                if function.mentions.contains(&dim.name.text) {
-                    unmade.push(dim);
-                } else {
-                    result_dim_unknown(b, dim);
-                }
+                unmade.push(dim);
             }
         }
         outputs.push(whole.then_some(order));
@@ -288,10 +286,6 @@ fn signature<'f>(
         b.error(function.name.at, diag::no_result(&function.name.text));
     }
     Some((outputs, unmade))
-}
-
-fn result_dim_unknown(b: &mut Builder<'_>, dim: &Dim) {
-    b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
 }
 
 /// Adds a parameter to the graph and to what names mean: to nothing known, for a mistake in its dtype.
@@ -440,7 +434,7 @@ fn returned(
     for (((part, result), order), at) in parts.into_iter().zip(results).zip(orders).zip(places) {
         let Some(order) = order else { continue };
         let Some(dtype) = env.dtype(&result.dtype.text) else { continue };
-        if let Some(node) = fit_result(b, part, dtype, order, at) {
+        if let Some(node) = fit_result(b, part, (dtype, &result.dtype.text), order, at) {
             b.graph.outputs.push(Output { node, axes: order.clone(), dest: Dest::Fresh });
         }
     }
@@ -482,11 +476,12 @@ fn tail_places(function: &ast::Function, parts: usize, at: At) -> Vec<At> {
     }
 }
 
-/// A result, held against its declaration: the same dtype, the same dims.
+/// A result, held against its declaration: the same dtype, which may be written as what a function is generic over, and the same
+/// dims.
 pub(super) fn fit_result(
     b: &mut Builder<'_>,
     value: Value,
-    wants: DType,
+    (wants, written): (DType, &str),
     order: &[AxisId],
     at: At,
 ) -> Option<NodeId> {
@@ -501,7 +496,8 @@ pub(super) fn fit_result(
     let id = typed(b, &value, wants)?;
     let (is, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
     if expr::common(is, wants).is_none() {
-        b.error(at, if is == DType::Bool { diag::result_bool(wants) } else { diag::result_dtype(wants, is) });
+        let is_bool = is == DType::Bool;
+        b.error(at, if is_bool { diag::result_bool(written) } else { diag::result_dtype(written, is) });
         return None;
     }
     let declared: AxisSet = order.iter().copied().collect();

@@ -108,10 +108,13 @@ impl Call<'_, '_> {
             return self.refuse(position.at, message);
         }
         let one = DimExpr::constant(1);
-        let rest = difference(&x.extent, &(place.clone() + one.clone()));
+        let next = place.clone() + one.clone();
+        let rest = difference(&x.extent, &next);
         let text = place.display(&self.b.graph.symbols).to_string();
         let before = named(format!("..{text}"), place.clone());
-        self.sum(position.at, x.axis, vec![before, named(text, one), named("rest".into(), rest)])?;
+        let after = next.as_const().map_or(String::from("rest"), |next| format!("{next}.."));
+        let after = named(after, rest);
+        self.sum(position.at, x.axis, vec![before, named(text, one), after])?;
         let index = self.extent(&place)?;
         self.elements(&x, index, None)
     }

@@ -87,13 +87,15 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
         b.error(several.at, way.usage());
         return None;
     };
-    as_before(b, env, one, names);
-    for part in names {
+    let names: Vec<Expr> =
+        names.iter().map(|part| number(b, env, part).unwrap_or_else(|| part.clone())).collect();
+    as_before(b, env, one, &names);
+    for part in &names {
         sized(b, env, part)?;
     }
     let name = |part: &Expr| match &part.kind {
         ExprKind::Sized(name, _) => Expr { kind: ExprKind::Name(name.clone()), ..part.clone() },
-        _ => number(env, part).unwrap_or(part.clone()),
+        _ => part.clone(),
     };
     let names: Vec<Expr> = names.iter().map(name).collect();
     let all = || [one].into_iter().chain(&names);
@@ -176,12 +178,15 @@ fn word(e: &Expr) -> Option<String> {
     }
 }
 
-/// The number that the value of this name is, as of a template that is given one for a dim.
-fn number(env: &Env, e: &Expr) -> Option<Expr> {
+/// The number that the value of this name is: of a template that is given one for a dim, the extent of a dim of its own, whatever
+/// others are called by that number.
+fn number(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Expr> {
     let ExprKind::Name(name) = &e.kind else { return None };
     let Value::Weak(number) = &env.var(name)?.value else { return None };
     let number = weak::as_extent(number).and_then(|extent| u64::try_from(extent.as_const()?).ok())?;
-    Some(Expr { kind: ExprKind::Int(number, None), ..e.clone() })
+    let is_own = !b.frames.is_empty();
+    let kind = if is_own { ExprKind::Sized(number.to_string(), number) } else { ExprKind::Int(number, None) };
+    Some(Expr { kind, ..e.clone() })
 }
 
 /// Whether there can be so many elements along a dim.

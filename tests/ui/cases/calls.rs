@@ -25,6 +25,10 @@ fuse! {
     pub fn rgba(c: f32[C = 4]) -> f32[] { rgb(c) }
     pub fn any_length(c: f32[C]) -> f32[C] { c + rgb(c) }
     pub fn tuple_argument(x: f32[N]) -> f32[N] { exp((x, x)) }
+    pub fn dims_for_a_number(x: f32[N, C]) -> f32[N, C] { leaky_relu(x, (N, C)) }
+    pub fn a_number_before_a_dim(x: f32[N, C]) -> f32[N, C] { group_norm(x, 4, C) }
+    pub fn of_the_other_form(x: f32[N, C]) -> f32[N, C] { batch_norm(x, N, momentum = 0.1) }
+    pub fn natural(x: f32[N]) -> f32[N] { x.ln() }
     pub fn arrow(x: f32[N]) -> f32[N] { exp(N -> M) + x }
     pub fn range(x: f32[N]) -> f32[N] { exp(0..N) + x }
 }
