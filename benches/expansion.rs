@@ -10,7 +10,7 @@ use fusion_compiler::ir::plan::Target;
 use proc_macro2::{Ident, Span, TokenStream};
 
 /// The least of so many runs: what else the machine does only adds to it.
-const RUNS: usize = 5;
+const RUNS: usize = 20;
 
 /// Of the default features.
 const DEFAULT: [Target; 2] = [Target::Wgsl, Target::Cpu];

@@ -37,7 +37,8 @@ pub fn wgsl(kernel: &Kernel) -> String {
     constants.look(&kernel.body);
     let emitter = Emitter {
         kernel,
-        names: names(kernel),
+        buffers: kernel.buffers.iter().enumerate().map(|(i, of)| identifier('b', i, &of.name)).collect(),
+        uniforms: kernel.uniforms.iter().enumerate().map(|(i, of)| identifier('u', i, &of.name)).collect(),
         said: Said::new(kernel),
         constants,
         wide: wide_buffers(kernel),
@@ -66,8 +67,9 @@ pub fn wgsl(kernel: &Kernel) -> String {
 
 struct Emitter<'k> {
     kernel: &'k Kernel,
-    /// Of the buffers, and of the uniforms.
-    names: [Vec<String>; 2],
+    /// Their names.
+    buffers: Vec<String>,
+    uniforms: Vec<String>,
     said: Said,
     constants: Constants,
     /// Which buffers are arrays of `vec4`.
@@ -79,8 +81,7 @@ struct Emitter<'k> {
 impl Emitter<'_> {
     fn declarations(&self, out: &mut Writer) {
         out.block("struct Args {", |out| {
-            let [_, names] = &self.names;
-            for (uniform, name) in self.kernel.uniforms.iter().zip(names) {
+            for (uniform, name) in self.kernel.uniforms.iter().zip(&self.uniforms) {
                 let dtype = if uniform.dtype == DType::Bool { DType::U32 } else { uniform.dtype };
                 out.line(format_args!("{name}: {},", scalar(dtype)));
             }
@@ -281,7 +282,7 @@ impl Emitter<'_> {
     }
 
     fn uniform(&self, f: &mut fmt::Formatter<'_>, id: UniformId) -> fmt::Result {
-        let (uniform, name) = (self.kernel.uniform(id), &self.names[1][usize::from(id.0)]);
+        let (uniform, name) = (self.kernel.uniform(id), &self.uniforms[usize::from(id.0)]);
         match uniform.arg {
             // Positions of whole tensors, from their first element on, have nothing to add.
             UniformArg::Start | UniformArg::Offset(_) => write!(f, "select(0u, args.{name}, shifted)"),
@@ -387,7 +388,7 @@ impl Emitter<'_> {
     }
 
     fn name(&self, buffer: BufferId) -> &str {
-        &self.names[0][usize::from(buffer.0)]
+        &self.buffers[usize::from(buffer.0)]
     }
 }
 
@@ -526,17 +527,6 @@ impl Display for Plus<'_> {
             Plus(index, offset) => write!(f, "{index} + {offset}u"),
         }
     }
-}
-
-/// Names of the buffers, and of the uniforms.
-fn names(kernel: &Kernel) -> [Vec<String>; 2] {
-    let all = |letter, names: &mut dyn Iterator<Item = &String>| {
-        names.enumerate().map(|(i, name)| identifier(letter, i, name)).collect()
-    };
-    [
-        all('b', &mut kernel.buffers.iter().map(|buffer| &buffer.name)),
-        all('u', &mut kernel.uniforms.iter().map(|uniform| &uniform.name)),
-    ]
 }
 
 fn lanes(ty: Type) -> u8 {

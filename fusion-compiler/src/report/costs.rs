@@ -159,13 +159,14 @@ pub(super) fn sum(amounts: impl Iterator<Item = DimExpr>) -> DimExpr {
 /// The temporaries that launches use.
 /// Whether what a launch writes has no elements, however many there are in its space.
 fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
-    let mut written = launch.buffers.iter().filter(|buffer| buffer.access != Access::Read);
-    written.all(|buffer| match &buffer.reach {
-        Reach::Linear(each) | Reach::Part { each, .. } | Reach::Beside { each, .. } => {
-            each.eval(extents) == Some(0)
-        }
-        Reach::Whole | Reach::Windows(_) => false,
-    })
+    let mut written = launch.buffers.iter().filter(|buffer| buffer.access != Access::Read).peekable();
+    written.peek().is_some()
+        && written.all(|buffer| match &buffer.reach {
+            Reach::Linear(each) | Reach::Part { each, .. } | Reach::Beside { each, .. } => {
+                each.eval(extents) == Some(0)
+            }
+            Reach::Whole | Reach::Windows(_) => false,
+        })
 }
 
 fn temporaries_of(launches: &[&Launch<()>]) -> BTreeSet<usize> {

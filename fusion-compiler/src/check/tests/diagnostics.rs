@@ -141,7 +141,7 @@ fn results() {
     );
     refused(
         "pub fn f(p: &mut f32[N], q: &mut f32[N]) { (p, q) = p; }",
-        &["this is one value, and the pattern names 2"],
+        &["this is one value, no tuple of 2: a pattern that is one name, like `let y = …`, takes it"],
     );
     refused("pub fn f(p: &mut f32[N]) { (p, p) = (p, p); }", &["`p` is named twice in one pattern"]);
     refused(
@@ -310,8 +310,18 @@ fn a_mistake_in_a_signature_hides_none_in_the_body() {
             (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)",
             "there is no dtype `f31`: did you mean `f32`? \
             (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)",
-            "the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)",
             "there is no function `rleu`: did you mean `relu`?",
+        ],
+    );
+}
+
+/// What the body was to make, be it named there or not.
+#[test]
+fn a_dim_of_a_mistaken_body_is_no_second_mistake() {
+    refused(
+        "pub fn f(x: f32[N]) -> f32[K] { slice(x, N, 1..) }",
+        &[
+            "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`",
         ],
     );
 }
