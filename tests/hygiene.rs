@@ -276,6 +276,13 @@ mod places {
         #[cfg(any())]
         pub fn absent(x: f32[N]) -> f32[N] { x }
 
+        /// One of two, as the build says.
+        #[cfg(any())]
+        pub(crate) fn either(x: f32[N], y: f32[N]) -> f32[N] { x + y }
+
+        #[cfg(not(any()))]
+        pub(crate) fn either<T>(x: T[N]) -> T[N] { x * 4.0 }
+
         #[cfg(all())]
         #[doc = "Documented by an attribute."]
         #[doc(alias = "doubled")]
@@ -339,6 +346,7 @@ mod places {
         let x = tensor(&TWO)?;
         assert_eq!(local(&x)?.to_vec()?, [0.0, 1.0]);
         assert_eq!(present(&x)?.to_vec()?, [2.0, 4.0]);
+        assert_eq!(either(&x)?.to_vec()?, [4.0, 8.0]);
         assert_eq!(from_another_block(&x)?.to_vec()?, [3.0, 6.0]);
         assert_eq!(by_macro(&x)?.to_vec()?, [8.0, 12.0]);
         assert_eq!(local::report().kernels(), 1);

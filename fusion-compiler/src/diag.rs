@@ -228,6 +228,7 @@ catalogue! {
     said_otherwise(name, how) = "there is no function `{name}`: {how}";
     function_later(name) = "`{name}` is not available yet";
     scalar_in_item() = "`scalar(…)` belongs to the inline form: here a scalar is a parameter, like `lr: f32`";
+    conditional_call(name) = "which `{name}` this is depends on the `#[cfg]` of each: give those names of their own that are called here";
     duplicate_function(name) = "there are two functions `{name}` in this block: rename one";
     duplicate_param(name) = "there are two parameters `{name}`: rename one";
     duplicate_dim(name) = "the dim `{name}` is named twice in one tensor: give one of the two its own name";

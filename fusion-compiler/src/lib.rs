@@ -85,7 +85,7 @@ pub fn expand(runtime: &Ident, tokens: TokenStream, built: &[Target]) -> Expansi
     let is_expression = !parse::is_items(&tokens);
     let tokens = match check::front_end(tokens) {
         Ok(Source::Items(functions, unused)) => {
-            let of_one = |a: &Function, b: &Function| a.signature.name == b.signature.name;
+            let of_one = |a: &Function, b: &Function| a.number == b.number;
             let functions = functions.chunk_by(of_one).map(|instances| {
                 let plan = |one: &Function| made_of(&one.graph, &one.options.targets, &one.spans);
                 let first = made.len();

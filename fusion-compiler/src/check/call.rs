@@ -23,10 +23,13 @@ const CALLS_MAX: u32 = 1 << 14;
 
 /// The value of `name(args)`.
 pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
-    if !b.in_std()
-        && let Some(function) = b.block.iter().copied().find(|function| function.name.text == name)
-    {
-        return expand(b, env, at, (function, Origin::Block), args);
+    if !b.in_std() {
+        let mut named = b.block.iter().copied().filter(|function| function.name.text == name);
+        match (named.next(), named.next()) {
+            (Some(one), Some(_)) if one.conditional => return b.error(at, diag::conditional_call(name)),
+            (Some(function), _) => return expand(b, env, at, (function, Origin::Block), args),
+            (None, _) => {}
+        }
     }
     if let Some(kind) = reduce::Kind::from_name(name) {
         return reduce::reduce(b, env, at, kind, args);

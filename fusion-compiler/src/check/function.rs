@@ -29,7 +29,7 @@ pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Vec<Ident
     duplicates(&block, &places, &mut errors);
     uncalled(&items, &calls, &places, &mut errors);
     let mut functions = Vec::new();
-    for item in &items {
+    for (number, item) in items.iter().enumerate() {
         let before = errors.len();
         if item.function.broken != Broken::Head {
             head(&item.function, &places, &mut errors);
@@ -39,11 +39,11 @@ pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Vec<Ident
             [_, ..] => (Some(DType::GENERIC[0]), &DType::GENERIC[1..]),
         };
         let context = (block.as_slice(), mistaken.as_slice());
-        let mut checked = Vec::from_iter(function(item, first, context, &places, &mut errors));
+        let mut checked = Vec::from_iter(function((number, item), first, context, &places, &mut errors));
         // What is wrong with the first is wrong with all.
         let others = if errors.len() == before { others } else { &[] };
         for &dtype in others {
-            checked.extend(function(item, Some(dtype), context, &places, &mut errors));
+            checked.extend(function((number, item), Some(dtype), context, &places, &mut errors));
         }
         // A mistyped name in the body is a mistake of its own.
         if errors.len() == before {
@@ -56,9 +56,10 @@ pub(super) fn items(tokens: TokenStream) -> Result<(Vec<Function>, Vec<Vec<Ident
         let inner = items.iter().filter(|item| !item.function.exported && item.attributes.is_empty());
         return Ok((functions, inner.map(|item| unused_lets(&item.function, &places)).collect()));
     }
-    // The first of a name stands for all of them: a second stub would be a second mistake.
+    // The first of a name stands for all of them: a second stub would be a second mistake, if not left out where the first is there.
     let first = |i: usize| block[..i].iter().all(|other| other.name.text != block[i].name.text);
-    let exported = items.iter().enumerate().filter(|(i, item)| item.function.exported && first(*i));
+    let is_one = |(i, item): &(usize, &Item)| first(*i) || item.function.conditional;
+    let exported = items.iter().enumerate().filter(|(_, item)| item.function.exported).filter(is_one);
     Err(Failure { errors, stubs: exported.map(|(_, item)| rust_signature(item, &places)).collect() })
 }
 
@@ -69,7 +70,9 @@ fn unused_lets(function: &ast::Function, places: &Places) -> Vec<Ident> {
 fn duplicates(block: &[&ast::Function], places: &Places, errors: &mut Diagnostics) {
     for (i, function) in block.iter().enumerate() {
         let Name { text, at } = &function.name;
-        if block[..i].iter().any(|other| other.name.text == *text) {
+        let mut same = block[..i].iter().filter(|other| other.name.text == *text);
+        // Of those with a `#[cfg]` each, rustc says whether there are two.
+        if same.any(|other| !function.conditional || !other.conditional) {
             errors.push(places.span(*at), diag::duplicate_function(text));
         }
     }
@@ -182,7 +185,7 @@ fn dims_it_gives<'f>(function: &'f ast::Function, param: &'f ast::Param) -> Vec<
 
 /// The graph of a function whose signature says everything, for one type that its generic stands for.
 fn function(
-    item: &Item,
+    (number, item): (usize, &Item),
     generic: Option<DType>,
     (block, mistaken): (&[&ast::Function], &[String]),
     places: &Places,
@@ -226,7 +229,8 @@ fn function(
     }
     rename::finish(&mut b.graph, b.views);
     let options = Options { targets: item.targets.clone() };
-    Some(Function { signature: rust_signature(item, places), options, graph: b.graph, spans: b.spans })
+    let signature = rust_signature(item, places);
+    Some(Function { number, signature, options, graph: b.graph, spans: b.spans })
 }
 
 /// What all targets lack, if none can hold the function.

@@ -43,6 +43,8 @@ pub enum Source {
 /// An exported function.
 #[derive(Debug)]
 pub struct Function {
+    /// Its place among those of its block: of several under a `#[cfg]` each, all have one name.
+    pub number: usize,
     /// What it computes.
     pub graph: Graph,
     /// What the surrounding Rust code sees of it. A generic function is several, one after another, for each of

@@ -3,7 +3,7 @@
 //! Invariant: what is emitted holds no `unsafe`, names only the runtime, and does nothing that the runtime could
 //! do: it states types and hands over.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::static_plan;
@@ -12,6 +12,7 @@ use crate::check::{ElementType, Failure, Inline, ParamType, Returns, Signature};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, ParamKind};
 use crate::ir::plan::{Code, Plan};
+use crate::parse::cfgs;
 
 /// An exported function: the function itself, and its module. A generic one has a plan for each type that there is.
 pub fn function(runtime: &Ident, signature: &Signature, plans: &[&Plan<KernelCode>]) -> TokenStream {
@@ -412,17 +413,4 @@ fn free(mut name: String, taken: &[Ident], span: Span) -> Ident {
         name.push('_');
     }
     Ident::new(&name, span)
-}
-
-/// The `#[cfg(…)]` among attributes: the module exists when the function does.
-fn cfgs(attributes: &TokenStream) -> Vec<TokenStream> {
-    let trees: Vec<TokenTree> = attributes.clone().into_iter().collect();
-    let attributes = trees.chunks(2).filter(|attribute| match attribute {
-        [_, TokenTree::Group(group)] => {
-            let first = group.stream().into_iter().next();
-            matches!(first, Some(TokenTree::Ident(name)) if name == "cfg")
-        }
-        _ => false,
-    });
-    attributes.map(|attribute| attribute.iter().cloned().collect()).collect()
 }

@@ -166,6 +166,8 @@ pub(crate) enum ParamKind {
 pub(crate) struct Function {
     pub(crate) name: Name,
     pub(crate) exported: bool,
+    /// Exported, or not, as a `#[cfg]` says: several may have one name.
+    pub(crate) conditional: bool,
     pub(crate) generics: Vec<Name>,
     pub(crate) params: Vec<Param>,
     /// `None` where no `->` stands.

@@ -30,6 +30,19 @@ pub(crate) struct Item {
     pub(crate) targets: Vec<Target>,
 }
 
+/// The `#[cfg(…)]`s among attributes.
+pub(crate) fn cfgs(attributes: &TokenStream) -> Vec<TokenStream> {
+    let trees: Vec<TokenTree> = attributes.clone().into_iter().collect();
+    let attributes = trees.chunks(2).filter(|attribute| match attribute {
+        [_, TokenTree::Group(group)] => {
+            let first = group.stream().into_iter().next();
+            matches!(first, Some(TokenTree::Ident(name)) if name == "cfg")
+        }
+        _ => false,
+    });
+    attributes.map(|attribute| attribute.iter().cloned().collect()).collect()
+}
+
 /// Parses the functions of a block.
 pub(crate) fn items(tokens: TokenStream, sink: &mut Sink) -> Vec<Item> {
     let buffer = TokenBuffer::new2(tokens);
@@ -88,7 +101,8 @@ fn item(parser: &mut Parser<'_, '_>) -> Parsed<Item> {
     if let (true, Some(at)) = (visibility.is_empty(), attributes.fuse) {
         parser.error_at(at, diag::attribute_private());
     }
-    let function = function(parser, !visibility.is_empty())?;
+    let mut function = function(parser, !visibility.is_empty())?;
+    function.conditional = function.exported && !cfgs(&attributes.kept).is_empty();
     if attributes.targets.is_empty() {
         attributes.targets.extend(Target::ALL);
     }
@@ -271,7 +285,20 @@ fn function(parser: &mut Parser<'_, '_>, exported: bool) -> Parsed<Function> {
         _ => Broken::Head,
     };
     let generics = generics.unwrap_or_default();
-    Ok(Function { name, exported, generics, params, results, returns, body, mentions, unused, broken })
+    let conditional = false;
+    Ok(Function {
+        name,
+        exported,
+        conditional,
+        generics,
+        params,
+        results,
+        returns,
+        body,
+        mentions,
+        unused,
+        broken,
+    })
 }
 
 /// What stands for a parameter that could not be read. Nothing asks for its name.

@@ -10,7 +10,7 @@ mod item;
 mod tokens;
 
 pub(crate) use inline::{Capture, Inline, inline, variable};
-pub(crate) use item::{Item, functions, ident, items, upper};
+pub(crate) use item::{Item, cfgs, functions, ident, items, upper};
 pub(crate) use tokens::{Places, Sink};
 
 use proc_macro2::TokenStream;

@@ -24,6 +24,11 @@ fuse! {
     pub fn mixes<E>(x: E[N], k: i32[N]) -> E[N] { x + k }
     pub fn bounds<E: Float>(x: E[N]) -> E[N] { x }
     pub fn generic_and_dim<N>(x: f32[N]) -> f32[N] { x }
+    #[cfg(any())]
+    pub fn either(x: f32[N]) -> f32[N] { x }
+    #[cfg(not(any()))]
+    pub fn either(x: f32[N]) -> f32[N] { x + 1.0 }
+    pub fn calls_either(x: f32[N]) -> f32[N] { either(x) }
     pub fn generic_and_param<x>(x: f32[N]) -> f32[N] { x }
 }
 
