@@ -42,6 +42,8 @@ both! {
         fn centred(x, D: dim) { x - mean(x, D) }
         fn scaled_by_extent(x, D: dim, by = 1) { x * D * by }
         fn pick(c, x, y) { if c { x } else { y } }
+        fn by(x, k) { x * k }
+        fn greater(both) { let (a, b) = both; max(a, b) }
     }
     { pub fn product(x: f32[N, D], y: f32[D]) -> f32[N, D] { x * y } }
     { pub fn plus(x: f32[D, N], by: f32) -> f32[N, D] { x + by } }
@@ -96,6 +98,8 @@ both! {
         b0 = fusion;
         cpu * start - r#type
     } }
+    // A dim is its extent where a number is wanted.
+    { pub fn by_extents(x: f32[N, D]) -> f32[N, D] { by(leaky_relu(x, N), D) + greater((N, D)) } }
     { pub fn cpu(r#in: f32[N], stop: f32[N]) -> f32[N] { r#in - stop } }
     { pub fn texture(var: f32[N], out: f32[N], _0: f32[N], PLAN: dim, Plan: dim) -> f32[N] { var * out + PLAN * Plan + _0 } }
     { pub fn scaled_inputs(x: f32[N], half: f32, k: i32, on: bool, d: f32[]) -> f32[N] {
@@ -117,6 +121,18 @@ fn exported_functions_call_each_other() {
             let (less, half) = calls(&x.on(device)?)?;
             check(&less, &[9], |at| x.at(at) - 0.5)?;
             check(&half, &[9], |at| x.at(at) / 2.0)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn dims_as_numbers() {
+    on_devices(|device| {
+        let x = Host::new(1, &[4, 9]);
+        for by_extents in [fused::by_extents, unfused::by_extents] {
+            let leaky = |x: f64| if x < 0.0 { 4.0 * x } else { x };
+            check(&by_extents(&x.on(device)?)?, &[4, 9], |at| 9.0 * leaky(x.at(at)) + 9.0)?;
         }
         Ok(())
     });

@@ -354,19 +354,25 @@ fn arguments<'a>(
         b.error(at, message);
         return None;
     }
-    let is_dim = |param: &Param| matches!(param.kind, ParamKind::Dim);
-    for (param, given) in callee.params.iter().zip(&given) {
-        match given {
-            Some(given) if !is_dim(param) && dims::names_some(b, env, given) => {
-                b.error(given.at, diag::wants_value(name, &param.name.text));
-                return None;
-            }
-            // Said of the first argument that is not what it is to be.
-            Some(given) if is_dim(param) && !dims::names_some(b, env, given) => break,
-            Some(_) | None => {}
-        }
+    if origin == Origin::Std
+        && let Some((param, dims)) = several_for_one(b, env, callee, &given)
+    {
+        b.error(dims.at, diag::wants_value(name, &param.name.text));
+        return None;
     }
     bind(b, env, (callee, origin, at), &given)
+}
+
+/// Several dims that are given for a value of the library, which takes no tuples; one is its extent.
+fn several_for_one<'e>(
+    b: &Builder<'_>,
+    env: &Env,
+    callee: &'e Function,
+    given: &[Option<&'e Expr>],
+) -> Option<(&'e Param, &'e Expr)> {
+    let is_several = |e: &Expr| matches!(e.kind, ExprKind::Tuple(_)) && dims::named(b, env, e).is_some();
+    let mut params = callee.params.iter().zip(given).filter_map(|(param, given)| Some((param, (*given)?)));
+    params.find(|(param, given)| !matches!(param.kind, ParamKind::Dim) && is_several(given))
 }
 
 fn bind<'a>(

@@ -26,16 +26,6 @@ pub(super) fn named(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Vec<AxisId>>
     }
 }
 
-/// Whether this names dims, and is no number.
-pub(super) fn names_some(b: &Builder<'_>, env: &Env, e: &Expr) -> bool {
-    let is_number = |e: &Expr| matches!(e.kind, ExprKind::Int(..));
-    let is_of_numbers = match &e.kind {
-        ExprKind::Tuple(parts) => parts.iter().all(is_number),
-        _ => is_number(e),
-    };
-    !is_of_numbers && named(b, env, e).is_some()
-}
-
 /// Whether this can only be meant as a dim, which there is none of by that name.
 pub(super) fn is_mistyped(env: &Env, e: &Expr) -> bool {
     let ExprKind::Name(name) = &e.kind else { return false };
