@@ -82,6 +82,9 @@ fuse! {
     fn at_most_three(x) { min(x, 3) }
     /// A template that compares does so whatever dims its caller has.
     pub(crate) fn capped(x: f32[N, 3]) -> f32[N, 3] { at_most_three(x) }
+    fn sums_of_parts(x, C: dim, count) { sum(split(x, C -> (count, K)), K) }
+    /// What a template splits by a number goes by it outside.
+    pub(crate) fn parts_by_number(x: f32[C], w: f32[2]) -> f32[2] { sums_of_parts(x, C, 2) * w }
     fn of_halves(x, C: dim) { mean(split(x, C -> (G, P = 2)), P) }
     /// Two values that are split alike, and a part whose extent the result tells, too.
     pub(crate) fn product_of_halves(x: f32[C], y: f32[C]) -> f32[] { sum(of_halves(x, C) * of_halves(y, C)) }
@@ -114,6 +117,9 @@ fn groups_are_no_dim_of_their_number() {
             assert_eq!(instances_by_number(&x)?.to_vec()?, expected, "{device}: {n}, {c}");
             let x = Tensor::from_slice(device, &numbers(n * c), [n, c])?;
             let w = Tensor::from_slice(device, &[1.0, -2.0], [2])?;
+            let split = parts_by_number(&x.reshape([n * c])?, &w)?;
+            let sums = numbers(n * c).chunks(n * c / 2).map(|part| part.iter().sum()).collect::<Vec<f32>>();
+            assert_eq!(split.to_vec()?, [sums[0], -2.0 * sums[1]], "{device}: {n}, {c}");
             let plain = groups_by_name(&x.reshape([n, c, 1])?)?.to_vec()?;
             let expected = grid(n * c, 2, |i, j| plain[i] * [1.0, -2.0][j]);
             for (got, expected) in weighed_groups(&x, &w)?.to_vec()?.into_iter().zip(expected) {

@@ -178,14 +178,16 @@ fn word(e: &Expr) -> Option<String> {
     }
 }
 
-/// The number that the value of this name is: of a template that is given one for a dim, the extent of a dim of its own, whatever
-/// others are called by that number.
+/// The number that the value of this name is, as of a template that is given one for a dim: a dim that goes by that number, but
+/// where the library takes it for so many parts, whatever dims its caller has.
 fn number(b: &Builder<'_>, env: &Env, e: &Expr) -> Option<Expr> {
     let ExprKind::Name(name) = &e.kind else { return None };
     let Value::Weak(number) = &env.var(name)?.value else { return None };
     let number = weak::as_extent(number).and_then(|extent| u64::try_from(extent.as_const()?).ok())?;
-    let is_own = !b.frames.is_empty();
-    let kind = if is_own { ExprKind::Sized(number.to_string(), number) } else { ExprKind::Int(number, None) };
+    let kind = match b.in_std() {
+        true => ExprKind::Sized(number.to_string(), number),
+        false => ExprKind::Int(number, None),
+    };
     Some(Expr { kind, ..e.clone() })
 }
 
