@@ -8,6 +8,7 @@ use quote::quote;
 use syn::buffer::TokenBuffer;
 
 use super::ast::{At, Block, Broken, Dim, ExprKind, Function, Name, Param, ParamKind, Returns, TensorType};
+use super::cfgs;
 use super::expr::{block, expr};
 use super::tokens::{Parsed, Parser, Reported, Sink};
 use crate::diag;
@@ -28,19 +29,6 @@ pub(crate) struct Item {
     pub(crate) math: Math,
     /// `#[fuse(targets(…))]`, all if absent.
     pub(crate) targets: Vec<Target>,
-}
-
-/// The `#[cfg(…)]`s among attributes.
-pub(crate) fn cfgs(attributes: &TokenStream) -> Vec<TokenStream> {
-    let trees: Vec<TokenTree> = attributes.clone().into_iter().collect();
-    let attributes = trees.chunks(2).filter(|attribute| match attribute {
-        [_, TokenTree::Group(group)] => {
-            let first = group.stream().into_iter().next();
-            matches!(first, Some(TokenTree::Ident(name)) if name == "cfg")
-        }
-        _ => false,
-    });
-    attributes.map(|attribute| attribute.iter().cloned().collect()).collect()
 }
 
 /// Parses the functions of a block.

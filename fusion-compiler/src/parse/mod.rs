@@ -10,10 +10,10 @@ mod item;
 mod tokens;
 
 pub(crate) use inline::{Capture, Inline, inline, variable};
-pub(crate) use item::{Item, cfgs, functions, ident, items, upper};
+pub(crate) use item::{Item, functions, ident, items, upper};
 pub(crate) use tokens::{Places, Sink};
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use syn::buffer::TokenBuffer;
 
 use tokens::Parser;
@@ -30,4 +30,17 @@ pub(crate) fn is_items(tokens: &TokenStream) -> bool {
     let has_fn = || tokens.clone().into_iter().any(|token| token.to_string() == "fn");
     let starts = |word| parser.is_word(word);
     parser.at_end() || parser.symbol() == Some("#") || ITEM_WORDS.into_iter().any(starts) || has_fn()
+}
+
+/// The `#[cfg(…)]`s among attributes.
+pub(crate) fn cfgs(attributes: &TokenStream) -> Vec<TokenStream> {
+    let trees: Vec<TokenTree> = attributes.clone().into_iter().collect();
+    let attributes = trees.chunks(2).filter(|attribute| match attribute {
+        [_, TokenTree::Group(group)] => {
+            let first = group.stream().into_iter().next();
+            matches!(first, Some(TokenTree::Ident(name)) if name == "cfg")
+        }
+        _ => false,
+    });
+    attributes.map(|attribute| attribute.iter().cloned().collect()).collect()
 }

@@ -63,6 +63,11 @@ fn dims() {
         "pub fn f(x: f32[N]) -> f32[N, M] { x }",
         &["the extent of `M` is not known: no parameter has it (`M: dim` takes it from the caller)"],
     );
+    // Not where a mistaken body was to make it, be it named there or not.
+    refused(
+        "pub fn f(x: f32[N]) -> f32[K] { rleu(x) }",
+        &["there is no function `rleu`: did you mean `relu`?"],
+    );
     // What would make it is what is wrong.
     refused(
         "pub fn f(x: f32[N], y: f32[M]) -> f32[S] { concat((x, N), (y, P) -> S) }",
@@ -311,17 +316,6 @@ fn a_mistake_in_a_signature_hides_none_in_the_body() {
             "there is no dtype `f31`: did you mean `f32`? \
             (there are `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8` and `bool`)",
             "there is no function `rleu`: did you mean `relu`?",
-        ],
-    );
-}
-
-/// What the body was to make, be it named there or not.
-#[test]
-fn a_dim_of_a_mistaken_body_is_no_second_mistake() {
-    refused(
-        "pub fn f(x: f32[N]) -> f32[K] { slice(x, N, 1..) }",
-        &[
-            "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`",
         ],
     );
 }
