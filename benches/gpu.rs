@@ -4,7 +4,6 @@
 //! Times are by events of the stream. Each kernel is measured in turns with two copies, the driver's and our own kernel,
 //! of as many elements; shares are medians over the turns. What fits in the L2 cache is measured there, copies too.
 
-use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,6 +14,12 @@ fuse! {
     fn three_of(x, y) { max(x + y, 0.0) * y }
     fn six_of(x, y) { min(abs(three_of(x, y)) - x, 4.0) }
 
+    pub(crate) fn numbered(x: &mut f32[N], seed: i32) {
+        x = ((index(N) % 16381 * 7919 + seed) % 16381) as f32 / 4096.0 - 2.0;
+    }
+    pub(crate) fn numbered_halves(x: &mut f16[N], seed: i32) {
+        x = ((index(N) % 16381 * 7919 + seed) % 16381) as f32 / 4096.0 - 2.0;
+    }
     pub(crate) fn copy(x: f32[N]) -> f32[N] { x }
     pub(crate) fn gate(a: f32[N], b: f32[N], c: f32[N]) -> f32[N] { relu(a + b) * c }
     pub(crate) fn twelve(x: f32[N], y: f32[N]) -> f32[N] { six_of(six_of(x, y), y) }
@@ -32,6 +37,13 @@ fuse! {
     pub(crate) fn softmax_of(x: f32[N, D]) -> f32[N, D] { softmax(x, D) }
     pub(crate) fn layer_norm_of(x: f32[N, D], g: f32[D], b: f32[D]) -> f32[N, D] { layer_norm(x, D) * g + b }
     pub(crate) fn rms_norm_of(x: f32[N, D], g: f32[D]) -> f32[N, D] { rms_norm(x, D) * g }
+    pub(crate) fn masked_softmax_of(x: f32[N, D], mask: f32[N, D]) -> f32[N, D] { softmax(x + mask, D) }
+    pub(crate) fn residual_norm_of(x: f32[N, D], r: f32[N, D], g: f32[D], b: f32[D]) -> (f32[N, D], f32[N, D]) {
+        let sum = x + r;
+        (sum, layer_norm(sum, D) * g + b)
+    }
+    pub(crate) fn half_softmax_of(x: f16[N, D]) -> f16[N, D] { softmax(x, D) }
+    pub(crate) fn half_layer_norm_of(x: f16[N, D], g: f16[D], b: f16[D]) -> f16[N, D] { layer_norm(x, D) * g + b }
     pub(crate) fn row_sums(x: f32[N, D]) -> f32[N] { sum(x, D) }
     pub(crate) fn losses_of(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }
     pub(crate) fn column_sums(x: f32[N, D]) -> f32[D] { sum(x, N) }
@@ -40,39 +52,97 @@ fuse! {
 
 /// A kernel with its arguments.
 struct Work {
-    name: Cow<'static, str>,
+    name: String,
     /// Bytes that it has to read and write.
     bytes: u64,
-    out: Tensor<f32>,
-    call: Call,
+    call: Box<dyn Call>,
 }
-
-/// Writes a result.
-type Call = Box<dyn Fn(&mut Tensor<f32>) -> Result<()>>;
 
 impl Work {
     /// Work on a result of this shape.
-    fn new(
-        name: impl Into<Cow<'static, str>>,
+    fn new<T: Number>(
+        name: impl Into<String>,
         bytes: Option<u64>,
         device: &Device,
         shape: impl Into<Shape>,
-        call: impl Fn(&mut Tensor<f32>) -> Result<()> + 'static,
+        call: impl FnMut(&mut Tensor<T>) -> Result<()> + 'static,
     ) -> Result<Work> {
         let (name, out) = (name.into(), numbers(device, 7, shape)?);
         let bytes = bytes.unwrap_or_else(|| unreachable!("all extents of `{name}` are bound"));
-        Ok(Work { name, bytes, out, call: Box::new(call) })
+        Ok(Work { name, bytes, call: Box::new(Written { out, call }) })
     }
 
     fn run(&mut self, times: u32) -> Result<()> {
-        (0..times).try_for_each(|_| (self.call)(&mut self.out))
+        (0..times).try_for_each(|_| self.call.run())
+    }
+}
+
+/// What can be called, and what it has written.
+trait Call {
+    fn run(&mut self) -> Result<()>;
+    fn result(&self) -> Result<Vec<f32>>;
+    /// How far results may be apart, of numbers no larger than one; relative to larger ones.
+    fn tolerance(&self) -> f32;
+}
+
+/// A call, and the tensor that it writes.
+struct Written<T: Number, F> {
+    out: Tensor<T>,
+    call: F,
+}
+
+impl<T: Number, F: FnMut(&mut Tensor<T>) -> Result<()>> Call for Written<T, F> {
+    fn run(&mut self) -> Result<()> {
+        (self.call)(&mut self.out)
+    }
+
+    fn result(&self) -> Result<Vec<f32>> {
+        Ok(self.out.to_vec()?.into_iter().map(T::wide).collect())
+    }
+
+    fn tolerance(&self) -> f32 {
+        T::TOLERANCE
+    }
+}
+
+/// What tensors have.
+trait Number: Element {
+    const TOLERANCE: f32;
+    /// Writes numbers in -2..2 that repeat late.
+    fn number(x: &mut Tensor<Self>, seed: i32) -> Result<()>;
+    fn wide(self) -> f32;
+}
+
+impl Number for f32 {
+    const TOLERANCE: f32 = 1e-5;
+
+    fn number(x: &mut Tensor<f32>, seed: i32) -> Result<()> {
+        numbered(x, seed)
+    }
+
+    fn wide(self) -> f32 {
+        self
+    }
+}
+
+impl Number for f16 {
+    // Two roundings that fall to different sides.
+    const TOLERANCE: f32 = 1e-3;
+
+    fn number(x: &mut Tensor<f16>, seed: i32) -> Result<()> {
+        numbered_halves(x, seed)
+    }
+
+    fn wide(self) -> f32 {
+        self.to_f32()
     }
 }
 
 /// Makes a kernel's arguments, of about as many elements.
-type Make = fn(&Device, usize) -> Result<Work>;
+type Make = Box<dyn Fn(&Device, usize) -> Result<Work>>;
 
-const WORKS: [(&str, Make); 50] = [
+/// Kernels by name.
+const FLAT: [(&str, fn(&Device, usize) -> Result<Work>); 10] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
@@ -127,46 +197,6 @@ const WORKS: [(&str, Make); 50] = [
         let bytes = sgd::report().bind(&[("N", n)])?.bytes();
         Work::new("SGD in place", bytes, device, n, move |p| sgd(p, &g, 1e-3))
     }),
-    ("softmax_128", softmax_rows::<128>),
-    ("softmax_512", softmax_rows::<512>),
-    ("softmax_1024", softmax_rows::<1024>),
-    ("softmax_4096", softmax_rows::<4096>),
-    ("softmax_8192", softmax_rows::<8192>),
-    ("softmax_16384", softmax_rows::<16_384>),
-    ("softmax_32768", softmax_rows::<32_768>),
-    ("softmax_65536", softmax_rows::<65_536>),
-    ("layer_norm_128", layer_norm_rows::<128>),
-    ("layer_norm_512", layer_norm_rows::<512>),
-    ("layer_norm_1024", layer_norm_rows::<1024>),
-    ("layer_norm_4096", layer_norm_rows::<4096>),
-    ("layer_norm_8192", layer_norm_rows::<8192>),
-    ("layer_norm_12288", layer_norm_rows::<12_288>),
-    ("layer_norm_16384", layer_norm_rows::<16_384>),
-    ("layer_norm_32768", layer_norm_rows::<32_768>),
-    ("layer_norm_65536", layer_norm_rows::<65_536>),
-    ("rms_norm_128", rms_norm_rows::<128>),
-    ("rms_norm_512", rms_norm_rows::<512>),
-    ("rms_norm_1024", rms_norm_rows::<1024>),
-    ("rms_norm_4096", rms_norm_rows::<4096>),
-    ("rms_norm_8192", rms_norm_rows::<8192>),
-    ("rms_norm_16384", rms_norm_rows::<16_384>),
-    ("rms_norm_32768", rms_norm_rows::<32_768>),
-    ("rms_norm_65536", rms_norm_rows::<65_536>),
-    ("softmax_1001", softmax_rows::<1001>),
-    ("softmax_4097", softmax_rows::<4097>),
-    ("softmax_12289", softmax_rows::<12_289>),
-    ("softmax_50257", softmax_rows::<50_257>),
-    ("layer_norm_1001", layer_norm_rows::<1001>),
-    ("losses_1001", losses_of_rows::<1001>),
-    ("losses_1024", losses_of_rows::<1024>),
-    ("losses_4096", losses_of_rows::<4096>),
-    ("losses_32000", losses_of_rows::<32_000>),
-    ("losses_50257", losses_of_rows::<50_257>),
-    ("sum_64", sum_of_rows::<64>),
-    ("sum_1001", sum_of_rows::<1001>),
-    ("sum_1024", sum_of_rows::<1024>),
-    ("sum_4096", sum_of_rows::<4096>),
-    ("sum_16384", sum_of_rows::<16_384>),
     ("column_sums", |device, n| {
         let shape = matrix(n);
         let x = numbers(device, 1, shape)?;
@@ -175,51 +205,106 @@ const WORKS: [(&str, Make); 50] = [
     }),
 ];
 
-fn softmax_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
-    let shape = rows::<WIDTH>(n);
-    let x = numbers(device, 1, shape)?;
-    let report = softmax_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
-    let name = format!("softmax of {WIDTH}");
-    Work::new(name, report.bytes(), device, shape, move |out| softmax_of::into(out, &x))
+/// The same of rows of some lengths: those that are whole vectors, then others.
+const ROWS: [(&str, fn(&Device, [usize; 2]) -> Result<Work>, &[usize]); 9] = [
+    ("softmax", softmax_rows, &LENGTHS),
+    ("layer_norm", layer_norm_rows, &LENGTHS),
+    ("rms_norm", rms_norm_rows, &LENGTHS),
+    ("masked_softmax", masked_softmax_rows, &FEWER),
+    ("residual_norm", residual_norm_rows, &FEWER),
+    ("half_softmax", half_softmax_rows, &FEWER),
+    ("half_layer_norm", half_layer_norm_rows, &FEWER),
+    ("losses", losses_of_rows, &[512, 1001, 1024, 2047, 4096, 4097, 16_384, 32_000, 50_257]),
+    ("sum", sum_of_rows, &[64, 256, 1001, 1024, 4096, 8191, 16_384, 16_385]),
+];
+const LENGTHS: [usize; 26] = [
+    128, 512, 768, 1024, 2048, 4096, 5120, 6144, 8192, 12_288, 16_384, 20_000, 32_768, 49_152, 65_536,
+    131_072, 301, 1001, 1501, 2047, 3001, 4097, 6001, 8191, 33_333, 50_257,
+];
+const FEWER: [usize; 11] = [128, 512, 768, 1024, 1536, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+
+/// All of them, the copy first.
+fn works() -> Vec<(String, Make)> {
+    let flat = FLAT.into_iter().map(|(name, make)| (name.to_string(), Box::new(make) as Make));
+    let of_rows = |make: fn(&Device, [usize; 2]) -> Result<Work>, len: usize| -> Make {
+        Box::new(move |device, n| make(device, [(n / len).max(1), len]))
+    };
+    let rows = ROWS.into_iter().flat_map(|(name, make, lengths)| {
+        lengths.iter().map(move |&len| (format!("{name}_{len}"), of_rows(make, len)))
+    });
+    flat.chain(rows).collect()
 }
 
-fn layer_norm_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
-    let shape = rows::<WIDTH>(n);
-    let [x, g, b] = [numbers(device, 1, shape)?, numbers(device, 2, WIDTH)?, numbers(device, 3, WIDTH)?];
-    let report = layer_norm_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
-    let name = format!("layer norm of {WIDTH}");
-    Work::new(name, report.bytes(), device, shape, move |out| layer_norm_of::into(out, &x, &g, &b))
+fn softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let x = numbers(device, 1, [rows, len])?;
+    let bytes = softmax_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("softmax of {len}"), bytes, device, [rows, len], move |out| softmax_of::into(out, &x))
 }
 
-fn rms_norm_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
-    let shape = rows::<WIDTH>(n);
-    let (x, g) = (numbers(device, 1, shape)?, numbers(device, 2, WIDTH)?);
-    let report = rms_norm_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
-    let name = format!("RMS norm of {WIDTH}");
-    Work::new(name, report.bytes(), device, shape, move |out| rms_norm_of::into(out, &x, &g))
+fn layer_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let [x, g, b] = [numbers(device, 1, [rows, len])?, numbers(device, 2, len)?, numbers(device, 3, len)?];
+    let bytes = layer_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("layer norm of {len}"), bytes, device, [rows, len], move |out| {
+        layer_norm_of::into(out, &x, &g, &b)
+    })
 }
 
-fn losses_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
-    let shape = rows::<WIDTH>(n);
-    let x = numbers(device, 1, shape)?;
-    let class =
-        Tensor::from_vec(device, (0..shape[0]).map(|i| (i * 7919 % WIDTH) as i32).collect(), shape[0])?;
-    let report = losses_of::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
-    let name = format!("cross-entropy of {WIDTH}");
-    Work::new(name, report.bytes(), device, shape[0], move |out| losses_of::into(out, &x, &class))
+fn rms_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let (x, g) = (numbers(device, 1, [rows, len])?, numbers(device, 2, len)?);
+    let bytes = rms_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("RMS norm of {len}"), bytes, device, [rows, len], move |out| {
+        rms_norm_of::into(out, &x, &g)
+    })
 }
 
-fn sum_of_rows<const WIDTH: usize>(device: &Device, n: usize) -> Result<Work> {
-    let shape = rows::<WIDTH>(n);
-    let x = numbers(device, 1, shape)?;
-    let report = row_sums::report().on(device)?.bind(&[("N", shape[0]), ("D", WIDTH)])?;
-    let name = format!("sums of {WIDTH}");
-    Work::new(name, report.bytes(), device, shape[0], move |out| row_sums::into(out, &x))
+fn masked_softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let [x, mask] = [numbers(device, 1, [rows, len])?, numbers(device, 2, [rows, len])?];
+    let bytes = masked_softmax_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("masked softmax of {len}"), bytes, device, [rows, len], move |out| {
+        masked_softmax_of::into(out, &x, &mask)
+    })
 }
 
-/// Rows of this width, of about as many elements.
-fn rows<const WIDTH: usize>(elements: usize) -> [usize; 2] {
-    [(elements / WIDTH).max(1), WIDTH]
+fn residual_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let [x, r] = [numbers(device, 1, [rows, len])?, numbers(device, 2, [rows, len])?];
+    let [g, b] = [numbers(device, 3, len)?, numbers(device, 4, len)?];
+    let mut sum = numbers(device, 5, [rows, len])?;
+    let bytes = residual_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("residual norm of {len}"), bytes, device, [rows, len], move |out| {
+        residual_norm_of::into(&mut sum, out, &x, &r, &g, &b)
+    })
+}
+
+fn half_softmax_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let x = numbers::<f16>(device, 1, [rows, len])?;
+    let bytes = half_softmax_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("f16 softmax of {len}"), bytes, device, [rows, len], move |out| {
+        half_softmax_of::into(out, &x)
+    })
+}
+
+fn half_layer_norm_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let x = numbers::<f16>(device, 1, [rows, len])?;
+    let [g, b] = [numbers::<f16>(device, 2, len)?, numbers(device, 3, len)?];
+    let bytes = half_layer_norm_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("f16 layer norm of {len}"), bytes, device, [rows, len], move |out| {
+        half_layer_norm_of::into(out, &x, &g, &b)
+    })
+}
+
+fn losses_of_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let x = numbers(device, 1, [rows, len])?;
+    let class = Tensor::from_vec(device, (0..rows).map(|i| (i * 7919 % len) as i32).collect(), rows)?;
+    let bytes = losses_of::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("cross-entropy of {len}"), bytes, device, rows, move |out| {
+        losses_of::into(out, &x, &class)
+    })
+}
+
+fn sum_of_rows(device: &Device, [rows, len]: [usize; 2]) -> Result<Work> {
+    let x = numbers(device, 1, [rows, len])?;
+    let bytes = row_sums::report().on(device)?.bind(&[("N", rows), ("D", len)])?.bytes();
+    Work::new(format!("sums of {len}"), bytes, device, rows, move |out| row_sums::into(out, &x))
 }
 
 /// About as many elements in rows, near to a square.
@@ -228,12 +313,13 @@ fn matrix(elements: usize) -> [usize; 2] {
     [rows, elements / rows]
 }
 
-/// Numbers in -2..2 that repeat late.
-fn numbers(device: &Device, seed: usize, shape: impl Into<Shape>) -> Result<Tensor<f32>> {
+/// Numbers in -2..2 that repeat late, made on the device.
+fn numbers<T: Number>(device: &Device, seed: i32, shape: impl Into<Shape>) -> Result<Tensor<T>> {
     let shape = shape.into();
     let elements = shape.count().unwrap_or_else(|| unreachable!("benches have sizes that fit"));
-    let element = |i: usize| ((i * 7919 + seed * 104_729) % 16_381) as f32 / 4096.0 - 2.0;
-    Tensor::from_vec(device, (0..elements).map(element).collect(), shape)
+    let mut line = Tensor::zeros(device, elements)?;
+    T::number(&mut line, 6409 * seed)?;
+    line.reshape(shape)
 }
 
 // The driver is linked by the runtime.
@@ -332,11 +418,15 @@ fn main() -> Result<()> {
         // While nothing is compiled yet.
         calls(&device)?;
     }
-    WORKS.iter().try_for_each(|(_, make)| agree(*make, &device))?;
+    let works = works();
+    works.iter().try_for_each(|(_, make)| agree(make, &device))?;
     println!("{HEADER}");
     for elements in sizes.into_iter().map(|bits| 1 << bits) {
-        for (name, make) in WORKS.into_iter().filter(|(name, _)| is_wanted(name)) {
-            match measure(make, &device, elements, turns) {
+        let driver = DriverCopy::new(&device, elements)?;
+        let (_, copy) = FLAT[0];
+        let mut copies = (driver, copy(&device, elements)?);
+        for (name, make) in works.iter().filter(|(name, _)| is_wanted(name)) {
+            match measure(&mut copies, make(&device, elements), turns) {
                 Ok(rows) => rows.iter().skip(usize::from(name != "copy")).for_each(|row| println!("{row}")),
                 Err(error @ Error::OutOfMemory { .. }) => println!("{elements:>10}  {name}: {error}"),
                 Err(error) => return Err(error),
@@ -347,15 +437,16 @@ fn main() -> Result<()> {
 }
 
 /// The GPU computes what the CPU does.
-fn agree(make: Make, device: &Device) -> Result<()> {
+fn agree(make: &Make, device: &Device) -> Result<()> {
     let [gpu, cpu] = [device, &Device::cpu()].map(|device| {
         let mut work = make(device, 3000)?;
         work.run(1)?;
-        Ok((work.name, work.out.to_vec()?))
+        Ok((work.call.result()?, work))
     });
-    let ((name, gpu), (_, cpu)) = (gpu?, cpu?);
+    let ((gpu, _), (cpu, Work { name, call, .. })) = (gpu?, cpu?);
     for (i, (gpu, cpu)) in gpu.into_iter().zip(cpu).enumerate() {
-        assert!((gpu - cpu).abs() <= 1e-5 * cpu.abs().max(1.0), "{name}, element {i}: {gpu}, not {cpu}");
+        let apart = call.tolerance() * cpu.abs().max(1.0);
+        assert!((gpu - cpu).abs() <= apart, "{name}, element {i}: {gpu}, not {cpu}");
     }
     Ok(())
 }
@@ -366,7 +457,7 @@ const HEADER: &str =
 /// A line of the table.
 struct Row {
     elements: usize,
-    name: Cow<'static, str>,
+    name: String,
     bytes: u64,
     time: Duration,
     of_driver: f64,
@@ -388,8 +479,8 @@ impl fmt::Display for Row {
 /// What calls cost on the host: the first, with the driver's compiler in it, those of a queue, and one that is waited for.
 fn calls(device: &Device) -> Result<()> {
     const QUEUE: u32 = 1000;
-    let [a, b, c] = [numbers(device, 1, 1024)?, numbers(device, 2, 1024)?, numbers(device, 3, 1024)?];
-    let mut out = numbers(device, 4, 1024)?;
+    let of = |x| Tensor::from_slice(device, &[x; 1024], 1024);
+    let (a, b, c, mut out) = (of(0.5)?, of(-1.0)?, of(2.0)?, of(0.0)?);
     let mut took = |times: u32, each: bool| -> Result<[Duration; 2]> {
         let start = Instant::now();
         for _ in 0..times {
@@ -418,11 +509,9 @@ fn timed(device: &Device, bytes: u64, run: impl FnOnce(u32) -> Result<()>) -> Re
     device.time(|| run(times)).map(|time| time / times)
 }
 
-/// The rows of the driver's copy and of a kernel.
-fn measure(make: Make, device: &Device, elements: usize, turns: usize) -> Result<[Row; 2]> {
-    let driver = DriverCopy::new(device, elements)?;
-    let (_, copy) = WORKS[0];
-    let (mut kernel, mut work) = (copy(device, elements)?, make(device, elements)?);
+/// The rows of the driver's copy and of a kernel, in turns with that and with a kernel's copy.
+fn measure((driver, kernel): &mut (DriverCopy, Work), work: Result<Work>, turns: usize) -> Result<[Row; 2]> {
+    let (mut work, device, elements) = (work?, &driver.device, driver.elements);
     // Seconds for a byte: of the driver's copy, our copy and the work itself.
     let mut turn = || -> Result<[f64; 3]> {
         let of = |bytes: u64, time: Duration| time.as_secs_f64() / bytes as f64;
