@@ -234,8 +234,9 @@ pub fn limits(target: Target) -> Limits {
     }
 }
 
-/// A thread has some four vectors of a row, so that enough of memory is on its way. On an H200, layer norm of rows of 128 elements
-/// is a third faster by half a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128, of 7168 a twelfth by 512 than
+/// A thread has some four vectors of a row, so that enough of memory is on its way, but what a warp does for each row takes as long for
+/// short ones. On an H200, a softmax of rows of 32 elements took half a warp 263 us, a fourth of one 145 and an eighth 134; of 64 146,
+/// 130 and 135; of 128 halves 100, 77 and 77; sums of 64 85, 67 and 68. A layer norm of 128 is a third faster by half a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128, of 7168 a twelfth by 512 than
 /// by 256, and of 16,384 a fifth by 512 than by 1024. Of rows that are no vectors, every element of which is read from shared memory by
 /// itself, threads have more to do, and combining what each has is less of it: a softmax of 1001 took a warp a fourth less than eight,
 /// one of 2047 a fourth more.
@@ -244,7 +245,13 @@ pub fn limits(target: Target) -> Limits {
 /// few: with four at a time, a softmax of 16,384 took an H200 141 us before and 134 after, a layer norm 148 and 142. Teams of 256 were
 /// no faster for it, and those of 128 two hundredths. Loops over elements it does not unroll if there is much in them: a softmax of
 /// 4097 took teams of 256 150 us before and 135 after.
-const PTX_TEAMS: [Team; 7] = [
+const PTX_TEAMS: [Team; 9] = [
+    Team { rows: 8, longest: Longest { held: 32, held_uneven: 0, ..all(64) }, ..team(32, 64, 4) },
+    Team {
+        rows: 4,
+        longest: Longest { held: 96, once: 256, once_uneven: 96, ..all(192) },
+        ..team(32, 256, 4)
+    },
     Team { rows: 2, longest: Longest { held_wide: 768, once: 1024, ..all(512) }, ..team(32, 512, 4) },
     Team {
         longest: Longest { held: 0, held_wide: 1536, once: 0, once_uneven: 8192, ..all(1024) },
@@ -253,7 +260,12 @@ const PTX_TEAMS: [Team; 7] = [
     },
     Team { longest: Longest { held: 2048, held_wide: 4096, once: 4096, ..all(0) }, ..team(128, 2048, 1) },
     Team { longest: Longest { held_wide: 12_288, ..all(6144) }, turns: 4, ..team(256, 6144, 1) },
-    Team { turns: 4, fills: true, ..team(512, 16_384, 1) },
+    Team {
+        longest: Longest { held_wide: 24_576, ..all(16_384) },
+        turns: 4,
+        fills: true,
+        ..team(512, 24_576, 1)
+    },
     Team { turns: 4, fills: true, cluster: true, rows_min: 64, ..team(512, CLUSTER_MAX * 24_576, 1) },
     // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
     // block reads while another combines.

@@ -30,7 +30,7 @@ fuse! {
 
 /// The last is more than a GPU has groups of threads in one dimension.
 const COUNTS: [usize; 4] = [1, 3, 4096, 70_001];
-const LENGTHS: [usize; 11] = [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 40_000, 50_257];
+const LENGTHS: [usize; 17] = [0, 1, 2, 4, 16, 31, 32, 33, 64, 65, 96, 100, 1023, 1024, 1025, 40_000, 50_257];
 
 /// Elements that take a device, or a reference that is not optimised, a second or so: few rows of the longest, or
 /// thousands of short ones.

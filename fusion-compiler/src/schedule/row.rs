@@ -111,7 +111,8 @@ pub(super) fn parts(
         Some(team) => {
             let held = held_values(work, facts, &shape);
             let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let (lanes, placement) = taken(work, facts, &shape, (lanes, holds.then_some(team)));
+            let (lanes, placement) = taken(work, facts, &shape, (lanes, holds.then_some(team)))
+                .unwrap_or_else(|| unreachable!("a block has a thread for every element of a vector"));
             let way =
                 Way { index, lanes, placement, team, row_max: i64::MAX, beside: 1, holds, common: false };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &held) }

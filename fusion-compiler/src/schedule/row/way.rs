@@ -81,8 +81,9 @@ pub(super) struct Rows<'r> {
     pub(super) cut: bool,
     /// Whether elements are needed again.
     pub(super) holds: bool,
-    /// What a thread takes at a time, by the lanes that rows are vectors of, and by what holds their elements, if something does.
-    pub(super) taken: &'r dyn Fn(u8, Option<Team>) -> (u8, Placement),
+    /// What a thread takes at a time, by the lanes that rows are vectors of, and by what holds their elements, if something does;
+    /// nothing where that has too few threads.
+    pub(super) taken: &'r dyn Fn(u8, Option<Team>) -> Option<(u8, Placement)>,
     /// Of positions, in order of preference.
     pub(super) widths: &'r [IndexWidth],
 }
@@ -101,13 +102,13 @@ pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (Ind
     };
     let way = |team: Team, holds: bool| {
         let beside = if rows.cut { 1 } else { team.rows };
-        let (lanes, placement) = (rows.taken)(lanes, holds.then_some(team));
+        let (lanes, placement) = (rows.taken)(lanes, holds.then_some(team))?;
         let common = lanes > 1 && placement == Placement::Vectors;
-        Way { index, lanes, placement, team, row_max: longest(team), beside, holds, common }
+        Some(Way { index, lanes, placement, team, row_max: longest(team), beside, holds, common })
     };
     let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
     if !rows.several {
-        return vec![way(last, false)];
+        return way(last, false).into_iter().collect();
     }
     let fits = |team: &Team| match (index, rows.holds) {
         (IndexWidth::Bits64, _) => false,
@@ -116,25 +117,25 @@ pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (Ind
     // Of a row with portions, no block has a part.
     let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && rows.cut);
     let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
-    let teams = teams.map(|team| way(team, rows.holds));
+    let teams = teams.filter_map(|team| way(team, rows.holds));
     let is_widest = rows.widths.last() == Some(&index);
     let holds_part = rows.holds && last.held_max.is_some();
     let has_rest = is_widest || !rows.holds || lanes > 1 && !holds_part;
-    let rest = has_rest.then(|| Way { common: false, ..way(block, false) });
+    let rest = way(block, false).filter(|_| has_rest).map(|rest| Way { common: false, ..rest });
     teams.chain(rest).collect()
 }
 
 /// The elements that a thread takes at a time where rows are vectors of so many lanes. Where they are none, but differ in one
-/// coordinate alone, what holds them reads and stores the vectors that there are in memory, of what lies as rows do; and where nothing
-/// is held and written of elements, several that are apart are read.
+/// coordinate alone, what holds them reads and stores the vectors that there are in memory, of what lies as rows do, if each row has a
+/// thread for every element that those leave; and where nothing is held and written of elements, several that are apart are read.
 pub(super) fn taken(
     work: &Work<'_>,
     facts: &TargetFacts,
     shape: &Shape,
     (of, holds): (u8, Option<Team>),
-) -> (u8, Placement) {
+) -> Option<(u8, Placement)> {
     let (Vectors::Lanes(most), 1, 1, false) = (facts.vector, of, shape.line, work.has_portions()) else {
-        return (of, Placement::Vectors);
+        return Some((of, Placement::Vectors));
     };
     let writes = |operand: &Operand| operand.access == Access::ReadWrite;
     let of_elements = |store: &Store| work.group.is_of_elements(store);
@@ -142,13 +143,15 @@ pub(super) fn taken(
         // Of a part of a row, no vector may have elements that are held and others that are not.
         Some(team) if team.held_max.is_none() && facts.mixes => {
             let of = work.operands.iter().position(|operand| work.lies_as_rows(operand));
-            let of = of.map(|of| BufferId(of as u16));
-            of.map_or((1, Placement::Vectors), |of| (lanes(work, facts, most), Placement::Unaligned(of)))
+            let Some(of) = of.map(|of| BufferId(of as u16)) else { return Some((1, Placement::Vectors)) };
+            let lanes = lanes(work, facts, most);
+            let has_threads = team.threads / team.rows >= 2 * (u32::from(lanes) - 1);
+            has_threads.then_some((lanes, Placement::Unaligned(of)))
         }
         None if !work.operands.iter().any(writes) && !work.group.stores.iter().any(of_elements) => {
-            (most.max(scaling_lanes(work, facts)), Placement::Apart)
+            Some((most.max(scaling_lanes(work, facts)), Placement::Apart))
         }
-        Some(_) | None => (1, Placement::Vectors),
+        Some(_) | None => Some((1, Placement::Vectors)),
     }
 }
 
