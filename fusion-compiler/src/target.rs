@@ -96,7 +96,7 @@ pub struct Team {
 pub struct Longest {
     /// Of whole vectors of no more than four lanes, and held.
     pub held: i64,
-    /// Of whole vectors of more lanes, and held: what takes half as much to read takes as much to hold.
+    /// Of whole vectors of more lanes, and held: what takes half as much to read may take as much to hold.
     pub held_wide: i64,
     /// Of no whole vectors, and held.
     pub held_uneven: i64,
@@ -236,9 +236,11 @@ pub fn limits(target: Target) -> Limits {
 
 /// A thread has some four vectors of a row, so that enough of memory is on its way, but what a warp does for each row takes as long for
 /// short ones. On an H200, a softmax of rows of 32 elements took half a warp 263 us, a fourth of one 145 and an eighth 134; of 64 146,
-/// 130 and 135; of 128 halves 100, 77 and 77; sums of 64 85, 67 and 68. A layer norm of 128 is a third faster by half a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128, of 7168 a twelfth by 512 than
-/// by 256, and of 16,384 a fifth by 512 than by 1024. Of rows that are no vectors, every element of which is read from shared memory by
-/// itself, threads have more to do, and combining what each has is less of it: a softmax of 1001 took a warp a fourth less than eight,
+/// 130 and 135; of 128 halves 100, 77 and 77, of 384 82 and 77; sums of 64 85, 67 and 68. A layer norm of 128 is a third faster by half
+/// a warp than by a whole one, of 4096 a twentieth by 256 threads than by 128, of 7168 a twelfth by 512 than by 256, and of 16,384 a fifth
+/// by 512 than by 1024. Of 6144 halves, a softmax took 128 threads 74 us and 256 86, of 12,288 a layer norm 256 threads 74 and 512 86; of
+/// 24,576 a softmax took 512 threads 89 and clusters 104. Of rows that are no vectors, every element of which is read from shared memory
+/// by itself, threads have more to do, and combining what each has is less of it: a softmax of 1001 took a warp a fourth less than eight,
 /// one of 2047 a fourth more.
 ///
 /// Of a loop that ptxas unrolls, a thread with as many vectors reads one, then four, then two and one. That matters where blocks are
@@ -249,8 +251,8 @@ const PTX_TEAMS: [Team; 9] = [
     Team { rows: 8, longest: Longest { held: 32, held_uneven: 0, ..all(64) }, ..team(32, 64, 4) },
     Team {
         rows: 4,
-        longest: Longest { held: 96, once: 256, once_uneven: 96, ..all(192) },
-        ..team(32, 256, 4)
+        longest: Longest { held: 96, held_wide: 384, held_uneven: 192, once: 256, once_uneven: 96 },
+        ..team(32, 384, 4)
     },
     Team { rows: 2, longest: Longest { held_wide: 768, once: 1024, ..all(512) }, ..team(32, 512, 4) },
     Team {
@@ -258,7 +260,7 @@ const PTX_TEAMS: [Team; 9] = [
         rows_min: 1 << 13,
         ..team(32, 1024, 4)
     },
-    Team { longest: Longest { held: 2048, held_wide: 4096, once: 4096, ..all(0) }, ..team(128, 2048, 1) },
+    Team { longest: Longest { held: 2048, held_wide: 7168, once: 4096, ..all(0) }, ..team(128, 7168, 1) },
     Team { longest: Longest { held_wide: 12_288, ..all(6144) }, turns: 4, ..team(256, 6144, 1) },
     Team {
         longest: Longest { held_wide: 24_576, ..all(16_384) },

@@ -15,6 +15,7 @@ mod edges;
 mod elsewhere;
 mod lengths;
 mod losses;
+mod narrow;
 mod picks;
 mod products;
 mod results;

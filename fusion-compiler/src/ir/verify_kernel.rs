@@ -259,8 +259,13 @@ impl<'k> Verifier<'k> {
             return Err(format!("there is no shared memory {}", id.0));
         };
         self.expect(index, INDEX)?;
-        let fits = ty.dtype == shared.dtype;
-        if fits { Ok(()) } else { Err(format!("{ty} in shared memory of {}", shared.dtype)) }
+        // What is narrow becomes bits before it is printed.
+        let bits = shared.dtype.size() < 4 && ty.dtype == DType::U32;
+        if ty.dtype == shared.dtype || bits {
+            Ok(())
+        } else {
+            Err(format!("{ty} in shared memory of {}", shared.dtype))
+        }
     }
 
     /// That a value to be made is one of the kernel's.

@@ -50,10 +50,25 @@ pub(super) fn held_of(work: &Work<'_>, facts: &TargetFacts, may_be: &dyn Fn(Node
     held.into_iter().collect()
 }
 
-/// The places in memory for these values, each as long as a row, and whether a value is the first there: one whose value is needed for
-/// the last time where another is made of it has room for that.
-pub(super) fn places(work: &Work<'_>, held: &[NodeId]) -> Vec<(usize, bool)> {
-    let held: BTreeSet<NodeId> = held.iter().copied().collect();
+/// What these values are converted from, where each is a float that is read from far in two bytes: to convert them again takes less than
+/// to hold twice as much.
+pub(super) fn as_read(work: &Work<'_>, held: &[NodeId]) -> Option<Vec<NodeId>> {
+    let read = |id: &NodeId| {
+        let node = work.graph.node(*id);
+        let of_two_bytes = |arg: &NodeId| matches!(work.graph.node(*arg).dtype, DType::F16 | DType::BF16);
+        let converts = node.kind == NodeKind::Cast && load_of(work, *id).is_none();
+        let from = node.args.first().filter(|_| converts);
+        from.copied().filter(|arg| of_two_bytes(arg) && is_far(work, *arg))
+    };
+    let read: Vec<NodeId> = held.iter().map(read).collect::<Option<_>>()?;
+    let dtype = |id: &NodeId| work.graph.node(*id).dtype;
+    read.iter().all(|id| dtype(id) == dtype(&read[0])).then_some(read)
+}
+
+/// The places in memory for these values, in their order, each as long as a row, and whether a value is the first there: one whose
+/// value is needed for the last time where another is made of it has room for that.
+pub(super) fn places(work: &Work<'_>, of: &[NodeId]) -> Vec<(usize, bool)> {
+    let held: BTreeSet<NodeId> = of.iter().copied().collect();
     let runs = runs(work, &held);
     let (first, last) = (|id: &NodeId| runs[id].first(), |id: &NodeId| runs[id].last());
     let mut in_order: Vec<NodeId> = held.iter().copied().collect();
@@ -70,7 +85,7 @@ pub(super) fn places(work: &Work<'_>, held: &[NodeId]) -> Vec<(usize, bool)> {
             None => taken.push(id),
         }
     }
-    held.iter().map(|id| places[id]).collect()
+    of.iter().map(|id| places[id]).collect()
 }
 
 /// The values that take the place of several that are read from far, because nothing else is made of those again: the sum of

@@ -171,7 +171,7 @@ impl Body<'_> {
         value
     }
 
-    /// Keeps a value in shared memory, which holds `f64`, or whatever has four bytes as `f32`.
+    /// Keeps a value in shared memory, which holds `f64`, narrow floats, or whatever has four bytes as `f32`.
     pub(super) fn keep(&mut self, memory: SharedId, index: Value, value: Value) {
         let held = self.kernel.shared[usize::from(memory.0)].dtype;
         let bits =

@@ -42,6 +42,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
                 several: !work.group.order.is_empty(),
                 cut: work.has_portions(),
                 holds: !held.is_empty(),
+                narrow: held.first().is_some_and(|held| held.dtype.is_narrow()),
                 taken: &|lanes, holds| taken(work, facts, &shape, (lanes, holds)),
                 widths: &widths(work, facts),
             };
@@ -321,7 +322,7 @@ impl Cluster {
     fn new(shape: &Shape, way: &Way, held: &[Held]) -> Cluster {
         let number = DimExpr::constant;
         let len = product(shape.line());
-        let bytes = len.clone() * number(4 * places(held));
+        let bytes = len.clone() * number(bytes(held));
         let most = bytes.ceil_div(number(CLUSTER_BYTES)).min(number(CLUSTER_MAX));
         // Whole warps, so that all parts start at a multiple of a vector; then fewer blocks may do, and no part starts beyond the row.
         let at_once = i64::from(WARP) * i64::from(way.lanes);
@@ -360,13 +361,13 @@ impl Holding {
         }
         // So that whole warps go through what is held.
         let at_once = i64::from(WARP) * i64::from(way.lanes);
-        let most = most / (4 * places(&values)) / at_once * at_once;
+        let most = most / bytes(&values) / at_once * at_once;
         Holding { values, len: whole.len.min(DimExpr::constant(most)), is_part: true }
     }
 
     /// Bytes for the rows of a team.
     fn bytes(&self, way: &Way) -> DimExpr {
-        self.len.clone() * DimExpr::constant(places(&self.values) * 4 * i64::from(way.beside))
+        self.len.clone() * DimExpr::constant(bytes(&self.values) * i64::from(way.beside))
     }
 }
 
@@ -416,6 +417,8 @@ fn conditions(
 #[derive(Clone, Copy)]
 struct Held {
     id: NodeId,
+    /// The same for all.
+    dtype: DType,
     place: i64,
     /// Whether no other is there before it.
     is_first: bool,
@@ -436,12 +439,22 @@ fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<Held>
 
 /// Values that are kept, each in a place.
 fn in_places(work: &Work<'_>, facts: &TargetFacts, held: Vec<NodeId>) -> Vec<Held> {
+    let narrow = held::as_read(work, &held).filter(|_| facts.row_memory == RowMemory::AtLaunch);
+    let held = narrow.unwrap_or(held);
     let places = match facts.row_memory {
         RowMemory::Scratch => (0..held.len()).map(|place| (place, true)).collect(),
         RowMemory::AtLaunch | RowMemory::Fixed(_) => held::places(work, &held),
     };
-    let place = |(id, (place, is_first)): (NodeId, (usize, bool))| Held { id, place: place as i64, is_first };
+    let place = |(id, (place, is_first)): (NodeId, (usize, bool))| {
+        let dtype = Some(work.graph.node(id).dtype).filter(|dtype| dtype.is_narrow()).unwrap_or(DType::F32);
+        Held { id, dtype, place: place as i64, is_first }
+    };
     held.into_iter().zip(places).map(place).collect()
+}
+
+/// How many bytes they take of each element.
+fn bytes(held: &[Held]) -> i64 {
+    held.first().map_or(0, |first| places(held) * first.dtype.size() as i64)
 }
 
 /// How many places they have, each as long as a row.
@@ -456,7 +469,8 @@ fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, 
         RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
         RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
-    let memory = body.share(Shared { dtype: DType::F32, len });
+    let dtype = holding.values.first().map_or(DType::F32, |held| held.dtype);
+    let memory = body.share(Shared { dtype, len });
     let (cols, beside) = (body.extent(&holding.len), i64::from(way.beside));
     let mut top = body.top();
     let mut slot = top.bind(INDEX, Expr::TeamSlot);
@@ -468,7 +482,7 @@ fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, 
     }
     let count = top.index(places(&holding.values));
     let before = top.apply(Op::Mul, &[slot, count]);
-    for &Held { id, place, is_first } in &holding.values {
+    for &Held { id, place, is_first, .. } in &holding.values {
         let mut top = body.top();
         let number = top.index(place);
         let place = top.apply(Op::Add, &[before, number]);

@@ -273,19 +273,47 @@ impl Emitter<'_> {
     }
 
     pub(super) fn load_shared(&mut self, id: SharedId, index: Value, d: &[Register], dtype: DType) {
-        let (parts, t) = (d.chunks(most(dtype)), suffix(self.kernel, dtype));
+        let of = self.kernel.shared[usize::from(id.0)].dtype;
+        if are_words(of, d.len()) {
+            let words = self.words(of, d.len());
+            self.load_parts(id, index, &words, "u32");
+            self.take_apart(of, &words, d);
+        } else {
+            let t = if of.size() == 2 { "u16" } else { suffix(self.kernel, dtype) };
+            self.load_parts(id, index, d, t);
+        }
+    }
+
+    pub(super) fn store_shared(&mut self, id: SharedId, index: Value, registers: &[Register], dtype: DType) {
+        let of = self.kernel.shared[usize::from(id.0)].dtype;
+        if are_words(of, registers.len()) {
+            let words = self.put_together(of, registers);
+            self.store_parts(id, index, &words, "u32");
+        } else {
+            let t = if of.size() == 2 { "u16" } else { suffix(self.kernel, dtype) };
+            self.store_parts(id, index, registers, t);
+        }
+    }
+
+    fn load_parts(&mut self, id: SharedId, index: Value, d: &[Register], t: &str) {
+        let parts = self.parts(id, d);
         for (place, d) in self.shared_places(id, index, parts.len()).iter().zip(parts) {
             let (vector, registers) = group(d);
             self.line(format_args!("ld.shared{vector}.{t} {registers}, {place};"));
         }
     }
 
-    pub(super) fn store_shared(&mut self, id: SharedId, index: Value, registers: &[Register], dtype: DType) {
-        let (parts, t) = (registers.chunks(most(dtype)), suffix(self.kernel, dtype));
+    fn store_parts(&mut self, id: SharedId, index: Value, registers: &[Register], t: &str) {
+        let parts = self.parts(id, registers);
         for (place, registers) in self.shared_places(id, index, parts.len()).iter().zip(parts) {
             let (vector, registers) = group(registers);
             self.line(format_args!("st.shared{vector}.{t} {place}, {registers};"));
         }
+    }
+
+    /// Registers that are accessed at once.
+    fn parts<'r>(&self, id: SharedId, registers: &'r [Register]) -> SmallVec<[&'r [Register]; 2]> {
+        registers.chunks(most(self.kernel.shared[usize::from(id.0)].dtype)).collect()
     }
 
     /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.
@@ -343,19 +371,29 @@ impl Emitter<'_> {
 
     /// Whether narrow elements are side by side in whole words.
     fn is_words(&self, ty: Type, at: &At) -> bool {
-        let size = self.kernel.buffer(at.buffer).dtype.size();
-        self.is_vector(ty, at) && size < 4 && usize::from(lanes(ty)) * size >= 4
+        self.is_vector(ty, at) && are_words(self.kernel.buffer(at.buffer).dtype, usize::from(lanes(ty)))
     }
 
     /// Reads words, and takes the elements out of them. What is not read is 0.
     fn load_words(&mut self, d: &[Register], at: &At, place: &str, (guard, cached): (&str, &str)) {
-        let bits = self.kernel.buffer(at.buffer).dtype.bits() as usize;
-        let words: Registers = (0..d.len() * bits / 32).map(|_| self.register(Bank::Bits32)).collect();
+        let of = self.kernel.buffer(at.buffer).dtype;
+        let words = self.words(of, d.len());
         if !guard.is_empty() {
             words.iter().for_each(|word| self.line(format_args!("mov.b32 {word}, 0;")));
         }
         let (vector, registers) = group(&words);
         self.line(format_args!("{guard}ld.global{cached}{vector}.u32 {registers}, {place};"));
+        self.take_apart(of, &words, d);
+    }
+
+    /// Registers for so many narrow elements in words.
+    fn words(&mut self, of: DType, count: usize) -> Registers {
+        (0..count * of.size() / 4).map(|_| self.register(Bank::Bits32)).collect()
+    }
+
+    /// Narrow elements out of their words.
+    fn take_apart(&mut self, of: DType, words: &[Register], d: &[Register]) {
+        let bits = of.bits() as usize;
         for (word, d) in words.iter().zip(d.chunks(32 / bits)) {
             for (i, d) in d.iter().enumerate() {
                 match (bits, i) {
@@ -369,13 +407,18 @@ impl Emitter<'_> {
 
     /// Writes elements as words.
     fn store_words(&mut self, registers: &[Register], at: &At, place: &str) {
-        let mut parts = Registers::from_slice(registers);
-        if self.kernel.buffer(at.buffer).dtype.size() == 1 {
-            parts = self.pairs(&parts, "0x7740");
-        }
-        let words = self.pairs(&parts, "0x5410");
+        let words = self.put_together(self.kernel.buffer(at.buffer).dtype, registers);
         let (vector, registers) = group(&words);
         self.line(format_args!("st.global{vector}.u32 {place}, {registers};"));
+    }
+
+    /// The words of narrow elements.
+    fn put_together(&mut self, of: DType, registers: &[Register]) -> Registers {
+        let mut parts = Registers::from_slice(registers);
+        if of.size() == 1 {
+            parts = self.pairs(&parts, "0x7740");
+        }
+        self.pairs(&parts, "0x5410")
     }
 
     /// Bytes of one register and the next, picked and put together.
@@ -387,6 +430,11 @@ impl Emitter<'_> {
         };
         registers.chunks(2).map(pair).collect()
     }
+}
+
+/// Whether so many elements side by side are whole words of narrow ones.
+fn are_words(of: DType, count: usize) -> bool {
+    of.size() < 4 && count * of.size() >= 4
 }
 
 /// Most lanes of one access, which is of 128 bits at most.

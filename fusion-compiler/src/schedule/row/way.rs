@@ -79,8 +79,10 @@ pub(super) struct Rows<'r> {
     pub(super) several: bool,
     /// Whether not the same is done for all, so that those that share a warp could not combine at the same time.
     pub(super) cut: bool,
-    /// Whether elements are needed again.
+    /// Whether elements are needed again …
     pub(super) holds: bool,
+    /// … and held as they are read, in two bytes.
+    pub(super) narrow: bool,
     /// What a thread takes at a time, by the lanes that rows are vectors of, and by what holds their elements, if something does;
     /// nothing where that has too few threads.
     pub(super) taken: &'r dyn Fn(u8, Option<Team>) -> Option<(u8, Placement)>,
@@ -94,6 +96,8 @@ pub(super) struct Rows<'r> {
 /// into parts, is a launch's latency to the largest team, held or not.
 pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
     let longest = |team: Team| match (lanes, rows.holds) {
+        // Memory that is filled has room for twice as many that take half as much.
+        (_, true) if rows.narrow && team.fills => 2 * team.longest.held,
         (1, true) => team.longest.held_uneven,
         (1, false) => team.longest.once_uneven,
         (2..=4, true) => team.longest.held,
