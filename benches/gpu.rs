@@ -138,11 +138,15 @@ impl Number for f16 {
     }
 }
 
-/// Makes a kernel's arguments, of about as many elements.
-type Make = Box<dyn Fn(&Device, usize) -> Result<Work>>;
+/// Makes a kernel's arguments, of about as many elements …
+type Make = fn(&Device, usize) -> Result<Work>;
+/// … or of so many rows of so many …
+type MakeRows = fn(&Device, [usize; 2]) -> Result<Work>;
+/// … or as either of them.
+type MakeAny = Box<dyn Fn(&Device, usize) -> Result<Work>>;
 
 /// Kernels by name.
-const FLAT: [(&str, fn(&Device, usize) -> Result<Work>); 10] = [
+const FLAT: [(&str, Make); 10] = [
     ("copy", |device, n| {
         let x = numbers(device, 1, n)?;
         let bytes = copy::report().bind(&[("N", n)])?.bytes();
@@ -206,27 +210,31 @@ const FLAT: [(&str, fn(&Device, usize) -> Result<Work>); 10] = [
 ];
 
 /// The same of rows of some lengths: those that are whole vectors, then others.
-const ROWS: [(&str, fn(&Device, [usize; 2]) -> Result<Work>, &[usize]); 9] = [
+const ROWS: [(&str, MakeRows, &[usize]); 9] = [
     ("softmax", softmax_rows, &LENGTHS),
     ("layer_norm", layer_norm_rows, &LENGTHS),
     ("rms_norm", rms_norm_rows, &LENGTHS),
     ("masked_softmax", masked_softmax_rows, &FEWER),
     ("residual_norm", residual_norm_rows, &FEWER),
-    ("half_softmax", half_softmax_rows, &FEWER),
-    ("half_layer_norm", half_layer_norm_rows, &FEWER),
-    ("losses", losses_of_rows, &[512, 1001, 1024, 2047, 4096, 4097, 16_384, 32_000, 50_257]),
-    ("sum", sum_of_rows, &[64, 256, 1001, 1024, 4096, 8191, 16_384, 16_385]),
+    ("half_softmax", half_softmax_rows, &HALVES),
+    ("half_layer_norm", half_layer_norm_rows, &HALVES),
+    ("losses", losses_of_rows, &[64, 128, 512, 1001, 1024, 2047, 4096, 4097, 16_384, 32_000, 50_257]),
+    ("sum", sum_of_rows, &[32, 64, 256, 1001, 1024, 4096, 8191, 16_384, 16_385]),
 ];
-const LENGTHS: [usize; 26] = [
-    128, 512, 768, 1024, 2048, 4096, 5120, 6144, 8192, 12_288, 16_384, 20_000, 32_768, 49_152, 65_536,
-    131_072, 301, 1001, 1501, 2047, 3001, 4097, 6001, 8191, 33_333, 50_257,
+const LENGTHS: [usize; 28] = [
+    32, 64, 128, 512, 768, 1024, 2048, 4096, 5120, 6144, 8192, 12_288, 16_384, 20_000, 32_768, 49_152,
+    65_536, 131_072, 301, 1001, 1501, 2047, 3001, 4097, 6001, 8191, 33_333, 50_257,
+];
+const HALVES: [usize; 21] = [
+    32, 64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 12_288, 16_384, 24_576,
+    32_768, 65_536, 1001, 8191,
 ];
 const FEWER: [usize; 11] = [128, 512, 768, 1024, 1536, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 
 /// All of them, the copy first.
-fn works() -> Vec<(String, Make)> {
-    let flat = FLAT.into_iter().map(|(name, make)| (name.to_string(), Box::new(make) as Make));
-    let of_rows = |make: fn(&Device, [usize; 2]) -> Result<Work>, len: usize| -> Make {
+fn works() -> Vec<(String, MakeAny)> {
+    let flat = FLAT.into_iter().map(|(name, make)| (name.to_string(), Box::new(make) as MakeAny));
+    let of_rows = |make: MakeRows, len: usize| -> MakeAny {
         Box::new(move |device, n| make(device, [(n / len).max(1), len]))
     };
     let rows = ROWS.into_iter().flat_map(|(name, make, lengths)| {
@@ -437,7 +445,7 @@ fn main() -> Result<()> {
 }
 
 /// The GPU computes what the CPU does.
-fn agree(make: &Make, device: &Device) -> Result<()> {
+fn agree(make: &MakeAny, device: &Device) -> Result<()> {
     let [gpu, cpu] = [device, &Device::cpu()].map(|device| {
         let mut work = make(device, 3000)?;
         work.run(1)?;

@@ -28,7 +28,9 @@ for name in "${names[@]}"; do
         gpu) ./bin/gpu --bench 2>&1 | tee gpu.txt ;;
         compare)
             if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-                python3 benches/compare/run.py --device cuda --binary bin/compare --rounds 5 --write
+                kernels=()
+                if [[ -f gpu.txt ]]; then kernels=(--kernels gpu.txt); fi
+                python3 benches/compare/run.py --device cuda --binary bin/compare "${kernels[@]}" --rounds 5 --write
             else
                 echo "no torch with a GPU"
             fi

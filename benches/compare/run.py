@@ -7,7 +7,7 @@ python benches/compare/run.py --device cuda [--binary PROGRAM] [...]
 On the CPU it wants a Python with torch, jax, numexpr and matplotlib; a library that is missing is left out. On wgpu it runs
 Burn, of which the first build takes a quarter of an hour (benches/burn); threads are those of a software Vulkan. On a GPU
 of NVIDIA's it wants torch, and Triton if it is there; all start at once, as most of that is compiling. `--binary` is the
-bench where cargo is not. Prints a table as it goes; `--write` puts it, and of the CPU a picture, into benches/results. The
+bench where cargo is not, `--kernels` what benches/gpu.rs printed in the same run. Prints a table as it goes; `--write` puts it, and of the CPU a picture, into benches/results. The
 medians of rounds are compared: a ratio above 1 says that Fusion takes less time than the best of the others. The time of
 the first call is a cold start: nothing compiled is kept.
 """
@@ -279,6 +279,35 @@ def write_burn(_, text):
     )
 
 
+def kernels(printed):
+    """Tables of the largest size that benches/gpu.rs measured: kernels, and rows by their lengths."""
+    line = re.compile(r" *(\d+)  (.+?) +\d+ +([\d.]+) +([\d.]+) +([\d.]+)% +([\d.]+)%")
+    found = [found.groups() for found in map(line.fullmatch, printed.splitlines()) if found]
+    size = max(int(elements) for elements, *_ in found)
+    flat, rows = {}, {}
+    for elements, name, *measures in found:
+        of_rows = re.fullmatch(r"(.+) of (\d+)", name)
+        if int(elements) == size and of_rows:
+            rows.setdefault(int(of_rows[2]), {})[of_rows[1]] = f"{float(measures[2]):.0f}%"
+        elif int(elements) == size:
+            flat[name] = "{} | {} | {}% | {}%".format(*measures)
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    call = next(line for line in printed.splitlines() if line.startswith("a call"))
+    text = [
+        f"\n## Kernels of 2^{size.bit_length() - 1} elements beside the driver's copy\n",
+        f"By `benches/gpu.rs` (`tests/gpu.sh`), in turns with copies; times are by events. {call.capitalize()}.\n",
+        "| kernel | µs | GB/s | of the driver's copy | of a kernel's copy |",
+        "|---|--:|--:|--:|--:|",
+        *(f"| {name} | {measures} |" for name, measures in flat.items()),
+        "\nRows, as shares of the driver's copy; those that are whole vectors first.\n",
+        f"| elements of a row | {' | '.join(columns)} |",
+        "|--:" * (1 + len(columns)) + "|",
+    ]
+    lengths = sorted(rows, key=lambda length: (length % 4 > 0, length))
+    text += (f"| {length:,} | {' | '.join(rows[length].get(name, '–') for name in columns)} |" for length in lengths)
+    return "\n".join(text) + "\n"
+
+
 def write_cuda(rows, text):
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     gpus = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -340,6 +369,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--binary", type=pathlib.Path)
+    parser.add_argument("--kernels", type=pathlib.Path)
     parser.add_argument("--workloads")
     parser.add_argument("--sizes")
     parser.add_argument("--threads")
@@ -364,6 +394,8 @@ def main():
     except KeyboardInterrupt:
         print("stopped: the rest is left out")
     text = tables(rows)
+    if args.kernels:
+        text += kernels(args.kernels.read_text())
     print(text)
     if args.write:
         {"cpu": write, "wgpu": write_burn, "cuda": write_cuda}[args.device](rows, text)
