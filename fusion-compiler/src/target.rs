@@ -249,7 +249,7 @@ pub fn limits(target: Target) -> Limits {
 /// no faster for it, and those of 128 two hundredths. Loops over elements it does not unroll if there is much in them: a softmax of
 /// 4097 took teams of 256 150 us before and 135 after.
 const PTX_TEAMS: [Team; 9] = [
-    Team { rows: 8, longest: Longest { held: 32, held_uneven: 0, ..all(64) }, ..team(32, 64, 4) },
+    Team { rows: 8, longest: Longest { held: 32, ..all(64) }, ..team(32, 64, 4) },
     Team {
         rows: 4,
         longest: Longest { held: 96, held_wide: 384, held_uneven: 192, once: 256, once_uneven: 96 },

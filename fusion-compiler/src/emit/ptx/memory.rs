@@ -196,8 +196,8 @@ impl Emitter<'_> {
     }
 
     /// The type of an element in memory; of a narrow one the register is wider, and gets zeros.
-    fn memory(&self, at: &At, dtype: DType) -> &'static str {
-        match self.kernel.buffer(at.buffer).dtype.size() {
+    fn element_of(&self, memory: DType, dtype: DType) -> &'static str {
+        match memory.size() {
             1 => "u8",
             2 => "u16",
             _ => suffix(self.kernel, dtype),
@@ -279,8 +279,7 @@ impl Emitter<'_> {
             self.load_parts(id, index, &words, "u32");
             self.take_apart(of, &words, d);
         } else {
-            let t = if of.size() == 2 { "u16" } else { suffix(self.kernel, dtype) };
-            self.load_parts(id, index, d, t);
+            self.load_parts(id, index, d, self.element_of(of, dtype));
         }
     }
 
@@ -290,8 +289,7 @@ impl Emitter<'_> {
             let words = self.put_together(of, registers);
             self.store_parts(id, index, &words, "u32");
         } else {
-            let t = if of.size() == 2 { "u16" } else { suffix(self.kernel, dtype) };
-            self.store_parts(id, index, registers, t);
+            self.store_parts(id, index, registers, self.element_of(of, dtype));
         }
     }
 
@@ -327,7 +325,7 @@ impl Emitter<'_> {
             (false, true) => ".nc",
             (false, false) => "",
         };
-        let t = self.memory(at, dtype);
+        let t = self.element_of(self.kernel.buffer(at.buffer).dtype, dtype);
         let guard = |lane: usize| {
             let predicate = mask.get(lane).or(mask.first());
             predicate.map_or_else(String::new, |predicate| format!("@{predicate} "))
@@ -353,7 +351,8 @@ impl Emitter<'_> {
     pub(super) fn store(&mut self, at: &At, value: Value) {
         let ty = self.kernel.ty(value);
         let places = self.places(ty, at);
-        let (registers, t) = (self.registers[value.0 as usize].clone(), self.memory(at, ty.dtype));
+        let t = self.element_of(self.kernel.buffer(at.buffer).dtype, ty.dtype);
+        let registers = self.registers[value.0 as usize].clone();
         if self.is_words(ty, at) {
             self.store_words(&registers, at, &places[0]);
         } else if self.is_vector(ty, at) {
