@@ -209,23 +209,25 @@ fn assign(
         both.fill(graph, |node| stored.contains(&node));
         both
     };
+    let off = (graph.fusing == Fusing::Off).then_some(Reason::Off);
     let (mut groups, mut apart): (Vec<Group>, BTreeMap<usize, Reason>) = (Vec::new(), BTreeMap::new());
     // What fits together as a whole may not fit store by store: without rows there is nothing to go through after all of them.
     if let Some((first, others)) = stores.split_first().filter(|_| cuts.is_empty()) {
         let mut all = Group::new(first.clone());
         all.stores.extend_from_slice(others);
         all.fill(graph, |_| false);
-        if others.is_empty() || all.obstacle(graph, budget).is_none() {
+        if others.is_empty() || off.is_none() && all.obstacle(graph, budget).is_none() {
             groups.push(all);
         }
     }
     let left = if groups.is_empty() { stores } else { vec![] };
     for store in left {
-        let obstacle = |home: usize| {
+        let broken = |home: usize| {
             let both = with(&groups[home], &store);
             let waits = || separates(graph, &groups, home, &store).then_some(Reason::Waits);
             both.obstacle(graph, budget).or_else(waits)
         };
+        let obstacle = |home| off.clone().or_else(|| broken(home));
         let obstacles: Vec<Option<Reason>> = (0..groups.len()).map(obstacle).collect();
         if let Some(home) = obstacles.iter().position(Option::is_none) {
             groups[home].stores.push(store);
@@ -287,9 +289,14 @@ fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
 
 /// The same of the elements that a value is made of, along these axes.
 fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
-    let mut group = Group::new(Store { node, output: None, order: vec![] });
-    group.fill(graph, |_| false);
-    let read = group.loads.iter().map(|load| load_order(graph, *load));
+    let mut read = BTreeSet::new();
+    walk(graph, node, &mut |node| {
+        if let NodeKind::Input(param) = graph.node(node).kind {
+            read.insert(param);
+        }
+        true
+    });
+    let read = read.into_iter().map(|param| load_order(graph, Load::Param(param)));
     let results = graph.outputs.iter().map(|output| graph.parts(&output.axes));
     let params = graph.params.iter().filter_map(|param| param.kind.axes().cloned());
     let whole = read.chain(results).chain(params).find(|order| axes.iter().all(|axis| order.contains(&axis)));
@@ -372,9 +379,6 @@ impl Group {
 
     /// Why its stores do not share a kernel, if they do not.
     fn obstacle(&self, graph: &Graph, budget: Budget<'_>) -> Option<Reason> {
-        if graph.fusing == Fusing::Off {
-            return Some(Reason::Off);
-        }
         if self.space_of(graph).is_err() {
             return Some(Reason::Order);
         }
@@ -388,23 +392,23 @@ impl Group {
 
     /// Finds what is computed and read, given which values are stored elsewhere.
     pub(crate) fn fill(&mut self, graph: &Graph, elsewhere: impl Fn(NodeId) -> bool) {
-        let mut nodes = BTreeSet::new();
+        let mut computed = vec![false; graph.nodes.len()];
         for store in &self.stores {
             walk(graph, store.node, &mut |node| {
                 if elsewhere(node) && !self.stores.iter().any(|s| s.node == node) {
                     self.loads.insert(Load::Stored(node));
                     return false;
                 }
-                nodes.insert(node)
+                !std::mem::replace(&mut computed[node.0 as usize], true)
             });
         }
-        for &id in &nodes {
+        self.nodes = graph.iter().map(|(id, _)| id).filter(|id| computed[id.0 as usize]).collect();
+        for &id in &self.nodes {
             if let NodeKind::Input(param) = graph.node(id).kind {
                 self.loads.insert(Load::Param(param));
             }
             self.unrolled = self.unrolled.union(graph.written_out(id));
         }
-        self.nodes = nodes.into_iter().collect();
     }
 
     /// Whether a store of a group with rows is of their elements, and not of rows.
@@ -492,9 +496,9 @@ fn along(graph: &Graph, id: NodeId) -> AxisSet {
 
 /// Visits what a value is made of, each node once; the operands of those for which `enter` holds.
 fn walk(graph: &Graph, node: NodeId, enter: &mut impl FnMut(NodeId) -> bool) {
-    let (mut seen, mut open) = (BTreeSet::new(), vec![node]);
+    let (mut seen, mut open) = (vec![false; graph.nodes.len()], vec![node]);
     while let Some(node) = open.pop() {
-        if seen.insert(node) && enter(node) {
+        if !std::mem::replace(&mut seen[node.0 as usize], true) && enter(node) {
             open.extend(&graph.node(node).args);
         }
     }
