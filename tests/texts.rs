@@ -345,8 +345,8 @@ fn alone(
     (name, buffers, index): (String, Vec<Buffer>, IndexWidth),
     (types, uniforms, body): (Vec<Type>, Vec<Uniform>, Vec<Stmt>),
 ) -> Kernel {
-    let (team, beside, cluster, turns, shared) = (1, 1, false, 1, vec![]);
-    Kernel { name, buffers, uniforms, types, body, index, team, beside, cluster, turns, shared }
+    let (team, beside, cyclic, cluster, turns, shared) = (1, 1, false, false, 1, vec![]);
+    Kernel { name, buffers, uniforms, types, body, index, team, beside, cyclic, cluster, turns, shared }
 }
 
 /// An operation of constants is one to compilers, which refuse what is not finite; a number and four of them.

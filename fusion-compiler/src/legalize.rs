@@ -37,6 +37,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         shared: &mut kernel.shared,
         team: kernel.team,
         beside: kernel.beside,
+        cyclic: kernel.cyclic,
         cluster: kernel.cluster,
         has_mail: false,
         renamed: FxHashMap::default(),
@@ -57,6 +58,7 @@ struct Legalizer<'k> {
     shared: &'k mut Vec<Shared>,
     team: u32,
     beside: u32,
+    cyclic: bool,
     cluster: bool,
     /// Whether the blocks of a cluster have combined something in the iteration at hand.
     has_mail: bool,
@@ -123,7 +125,7 @@ impl Legalizer<'_> {
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let made = match self.dialect {
             Dialect::Ptx if self.cluster => self.by_cluster(fold, out),
-            Dialect::Ptx if self.beside == 1 || self.team <= WARP => self.by_shuffles(fold, out),
+            Dialect::Ptx if self.beside == 1 || !self.cyclic => self.by_shuffles(fold, out),
             Dialect::Ptx | Dialect::Wgsl => self.through_memory(fold, out),
             Dialect::Cpu => unreachable!("the CPU has no teams"),
         };
@@ -222,17 +224,33 @@ impl Legalizer<'_> {
         values.iter().map(|&value| b.bind(b.ty(value), Expr::Shuffle(value, from))).collect()
     }
 
-    /// Through memory that the team shares, of which fewer and fewer threads combine several elements.
+    /// Through memory that the team shares, of which fewer and fewer threads combine several elements. There those of each row take
+    /// turns.
     fn through_memory(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         let memory = self.shared_memory(fold, self.team);
+        let (team, rows, cyclic) = (self.team, self.beside, self.cyclic);
         let mut b = self.builder(out);
         let thread = b.bind(INDEX, Expr::ThreadId);
-        b.body
-            .extend(memory.iter().zip(&fold.over).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
+        let (place, row) = match (rows, cyclic) {
+            (1, _) => (thread, b.index(0)),
+            (_, true) => {
+                let mask = b.index(i64::from(rows) - 1);
+                (thread, b.apply(Op::And, &[thread, mask]))
+            }
+            (_, false) => {
+                let threads = team / rows;
+                let (bits, mask) = (b.index(threads.ilog2().into()), b.index(i64::from(threads) - 1));
+                let (row, number) = (b.apply(Op::ShrRaw, &[thread, bits]), b.apply(Op::And, &[thread, mask]));
+                let rows = b.index(rows.into());
+                let first = b.apply(Op::Mul, &[number, rows]);
+                (b.apply(Op::Add, &[first, row]), row)
+            }
+        };
+        b.body.extend(memory.iter().zip(&fold.over).map(|(&id, &value)| Stmt::StoreShared(id, place, value)));
         b.body.push(Stmt::Barrier(Among::Block));
-        let mut left = self.team;
-        while left > self.beside {
-            let next = (left / RADIX.min(left)).max(self.beside);
+        let mut left = team;
+        while left > rows {
+            let next = (left / RADIX.min(left)).max(rows);
             let mut b = self.builder(out);
             let limit = b.index(next.into());
             let cond = b.apply(Op::Lt, &[thread, limit]);
@@ -242,16 +260,7 @@ impl Legalizer<'_> {
             out.extend([Stmt::If { cond, body }, Stmt::Barrier(Among::Block)]);
             left = next;
         }
-        let beside = i64::from(self.beside);
-        let mut b = self.builder(out);
-        let first = match beside {
-            1 => b.index(0),
-            _ => {
-                let mask = b.index(beside - 1);
-                b.apply(Op::And, &[thread, mask])
-            }
-        };
-        let made = self.read_shared(fold, &memory, first, out);
+        let made = self.read_shared(fold, &memory, row, out);
         out.push(Stmt::Barrier(Among::Block));
         made
     }

@@ -542,9 +542,10 @@ pub struct Kernel {
     pub index: IndexWidth,
     /// Threads of a team, a power of two; 1 where each works by itself.
     pub team: u32,
-    /// Rows that a team has at a time, a power of two. Those that work on one combine what they have: of a warp, threads
-    /// next to each other; of a larger team, threads whose number is the same modulo this.
+    /// Rows that a team has at a time, a power of two. The threads that work on one combine what they have.
     pub beside: u32,
+    /// Whether those are the threads whose number is the same modulo `beside`, else as many next to each other.
+    pub cyclic: bool,
     /// Whether the blocks of a cluster, each of which is a team, work on one iteration together.
     pub cluster: bool,
     /// Iterations of an innermost loop that read before any of them goes on, a power of two; of what is left half as many do, and

@@ -48,7 +48,20 @@ fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) 
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
     let (name, index, shared) = ("sample".into(), IndexWidth::Bits32, vec![]);
-    Kernel { name, buffers, uniforms, types, body, index, team, beside: 1, cluster: false, turns: 1, shared }
+    Kernel {
+        name,
+        buffers,
+        uniforms,
+        types,
+        body,
+        index,
+        team,
+        beside: 1,
+        cyclic: false,
+        cluster: false,
+        turns: 1,
+        shared,
+    }
 }
 
 /// The legal kernel, which the verifier accepts before and after.
@@ -94,7 +107,7 @@ fn rows_that_share_a_warp_combine_apart() {
     let told: Vec<&str> = text.lines().filter(|line| line.contains("shfl.sync.idx")).collect();
     assert!(matches!(told[..], [one] if one.ends_with(", 0, 4127, 0xffffffff;")), "{told:?}");
     // Threads of a larger team take turns with those of other rows.
-    let two = Kernel { beside: 2, ..teams(64, Op::Add, (1, 1)) };
+    let two = Kernel { beside: 2, cyclic: true, ..teams(64, Op::Add, (1, 1)) };
     let kernel = legal(two, Dialect::Ptx);
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![], 1));
 }
@@ -184,6 +197,23 @@ fn where_warps_are_unknown_memory_is_combined_eight_at_a_time() {
         assert_eq!(count(&kernel, "load shared"), 2 * stages.len() + 1);
         assert_eq!(ends_of_loops(&kernel), ends);
         assert_eq!(count(&kernel, "store shared"), stages.len() + 1);
+    }
+}
+
+/// In memory, what threads of a row have next to each other takes turns with that of the others, so that the first threads combine what
+/// is theirs, and each reads what its row has.
+#[test]
+fn rows_that_share_a_group_combine_apart() {
+    for cyclic in [true, false] {
+        let eight = Kernel { beside: 8, cyclic, ..teams(64, Op::Add, (1, 1)) };
+        let kernel = legal(eight, Dialect::Wgsl);
+        assert_eq!(ends_of_loops(&kernel), [(64, 8)], "each of eight threads combines eight");
+        assert_eq!(count(&kernel, "barrier"), 3);
+        assert_eq!(
+            count(&kernel, "ShrRaw"),
+            usize::from(!cyclic),
+            "the row of a thread is its number over eight"
+        );
     }
 }
 

@@ -42,6 +42,7 @@ fn kernel(make: impl FnOnce(&mut Writer)) -> Kernel {
         index,
         team: 1,
         beside: 1,
+        cyclic: false,
         cluster: false,
         turns: 1,
         shared: vec![],

@@ -122,6 +122,7 @@ impl<'w> Body<'w> {
             index,
             team: 1,
             beside: 1,
+            cyclic: false,
             cluster: false,
             turns: 1,
             shared: vec![],
@@ -224,9 +225,9 @@ impl<'w> Body<'w> {
         self.dims[self.vector].axes.iter().any(|&axis| axes.contains(axis))
     }
 
-    /// Threads that work on a row together, or on so many side by side.
-    pub(super) fn set_team(&mut self, team: u32, beside: u32) {
-        (self.kernel.team, self.kernel.beside) = (team, beside);
+    /// Threads that work on a row together, or on so many side by side, and whether those of each take turns.
+    pub(super) fn set_team(&mut self, team: u32, (beside, cyclic): (u32, bool)) {
+        (self.kernel.team, self.kernel.beside, self.kernel.cyclic) = (team, beside, cyclic);
     }
 
     /// Says how many iterations of loops along rows read at once.

@@ -73,16 +73,8 @@ pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
     let Some(team) = block(facts) else { return vec![] };
     let held = held_values(work, facts, &shape);
-    let way = |(beside, holds)| Way {
-        index: IndexWidth::Bits32,
-        lanes: 1,
-        placement: Placement::Vectors,
-        team,
-        row_max: i64::MAX,
-        beside,
-        holds,
-        common: true,
-    };
+    let of = Way::new(team, IndexWidth::Bits32);
+    let way = |(beside, holds)| Way { beside, cyclic: true, holds, common: true, ..of };
     let ways = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
     let ways = ways.into_iter().filter(|(_, holds)| !holds || !held.is_empty()).map(way);
     let scheduled = ways.map(|way| {
@@ -114,8 +106,7 @@ pub(super) fn parts(
             let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
             let (lanes, placement) = taken(work, facts, &shape, (lanes, holds.then_some(team)))
                 .unwrap_or_else(|| unreachable!("a block has a thread for every element of a vector"));
-            let way =
-                Way { index, lanes, placement, team, row_max: i64::MAX, beside: 1, holds, common: false };
+            let way = Way { lanes, placement, holds, ..Way::new(team, index) };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &held) }
         }
     }
@@ -133,8 +124,7 @@ pub(super) fn folded(
     match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let (placement, holds, common) = (Placement::Vectors, false, false);
-            let way = Way { index, lanes, placement, team, row_max: i64::MAX, beside: 1, holds, common };
+            let way = Way { lanes, ..Way::new(team, index) };
             Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
         }
     }
@@ -149,9 +139,7 @@ pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedu
     let shape = Shape::new(work, facts);
     let Some(team) = block(facts) else { return vec![on_cpu(work, facts, &shape)] };
     let of = |beside| {
-        let index = IndexWidth::Bits32;
-        let (placement, holds, common) = (Placement::Vectors, false, false);
-        let way = Way { index, lanes: 1, placement, team, row_max: i64::MAX, beside, holds, common };
+        let way = Way { beside, cyclic: true, ..Way::new(team, IndexWidth::Bits32) };
         Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
     };
     let many = match (schedule, &shape.dims[..shape.rows]) {
@@ -253,7 +241,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let cluster = way.team.cluster.then(|| Cluster::new(shape, way, held));
     let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
     let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
-    body.set_team(way.team.threads, way.beside);
+    body.set_team(way.team.threads, (way.beside, way.cyclic));
     body.set_turns(way.turns(work, shape));
     if cluster.is_some() {
         body.set_cluster();
@@ -269,7 +257,7 @@ fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: 
     let threads = way.team.threads / way.beside;
     let (thread, column) = match way.beside {
         1 => (thread, None),
-        _ if way.shares_warp() => {
+        _ if !way.cyclic => {
             let each = top.index(i64::from(threads));
             let (column, thread) = body.divide(Level::Top, thread, each);
             (thread, Some(column))
@@ -374,7 +362,7 @@ impl Holding {
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
 /// of each of the 256 threads that take turns with rows; and two mailboxes of a cluster, with their barriers, for each combination.
 fn fold_bytes(work: &Work<'_>, way: &Way) -> i64 {
-    let own = if way.beside > 1 && !way.shares_warp() { 4096 } else { 1024 };
+    let own = if way.beside > 1 && way.cyclic { 4096 } else { 1024 };
     let mailbox = CLUSTER_MAX * 8 + 8;
     if way.team.cluster { own + 2 * mailbox * held::steps(work).len() as i64 } else { own }
 }
@@ -466,7 +454,12 @@ fn places(held: &[Held]) -> i64 {
 fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, column: Option<Value>) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
-        RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
+        // No more than the longest rows take, so that more groups have room.
+        RowMemory::Fixed(elements) => {
+            let rows = places(&holding.values) * i64::from(way.beside);
+            let all = way.row_max.saturating_mul(rows);
+            SharedLen::Fixed(u32::try_from(all).map_or(elements, |all| all.min(elements)))
+        }
         RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
     let dtype = holding.values.first().map_or(DType::F32, |held| held.dtype);
@@ -474,7 +467,7 @@ fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, 
     let (cols, beside) = (body.extent(&holding.len), i64::from(way.beside));
     let mut top = body.top();
     let mut slot = top.bind(INDEX, Expr::TeamSlot);
-    let turn = column.filter(|_| !way.shares_warp());
+    let turn = column.filter(|_| way.cyclic);
     if let (Some(column), None) = (column, turn) {
         let rows = top.index(beside);
         slot = top.apply(Op::Mul, &[slot, rows]);

@@ -78,6 +78,7 @@ fn sample() -> Kernel {
         index: IndexWidth::Bits32,
         team: 1,
         beside: 1,
+        cyclic: false,
         cluster: false,
         turns: 1,
         shared: vec![],

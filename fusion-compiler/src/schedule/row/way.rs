@@ -3,7 +3,7 @@
 use super::Shape;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{BufferId, IndexWidth, WARP};
+use crate::ir::kernel::{BufferId, IndexWidth};
 use crate::schedule::runs::{Runs, runs};
 use crate::schedule::space::{lanes, product};
 use crate::schedule::{Operand, Work};
@@ -25,6 +25,7 @@ pub(super) enum Placement {
 const OPERANDS_MAX: usize = 6;
 
 /// A variant of a GPU kernel.
+#[derive(Clone, Copy)]
 pub(super) struct Way {
     pub(super) index: IndexWidth,
     pub(super) lanes: u8,
@@ -34,6 +35,8 @@ pub(super) struct Way {
     pub(super) row_max: i64,
     /// Rows that a team has at a time.
     pub(super) beside: u32,
+    /// Whether the threads of a team take turns with these rows, as those lie side by side; else each has threads next to each other.
+    pub(super) cyclic: bool,
     /// Whether elements that are needed again are held in shared memory.
     pub(super) holds: bool,
     /// Whether many calls take it.
@@ -41,6 +44,21 @@ pub(super) struct Way {
 }
 
 impl Way {
+    /// That of a team that has a row of any length at a time, goes through it element by element, and holds nothing.
+    pub(super) fn new(team: Team, index: IndexWidth) -> Way {
+        Way {
+            index,
+            lanes: 1,
+            placement: Placement::Vectors,
+            team,
+            row_max: i64::MAX,
+            beside: 1,
+            cyclic: false,
+            holds: false,
+            common: false,
+        }
+    }
+
     /// Whose vectors are taken, if rows do not start with one.
     pub(super) fn vectors_of(&self) -> Option<BufferId> {
         match self.placement {
@@ -65,11 +83,6 @@ impl Way {
         let reads = |operand: &&Operand| operand.access != Access::Write && work.lies_as_rows(operand);
         let several = work.operands.iter().filter(reads).count() > 1;
         if several { self.team.turns.div_ceil(2) } else { self.team.turns }
-    }
-
-    /// Whether rows share a warp, of which each has threads next to each other; else its threads take turns.
-    pub(super) fn shares_warp(&self) -> bool {
-        self.team.threads <= WARP
     }
 }
 
@@ -107,8 +120,8 @@ pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (Ind
     let way = |team: Team, holds: bool| {
         let beside = if rows.cut { 1 } else { team.rows };
         let (lanes, placement) = (rows.taken)(lanes, holds.then_some(team))?;
-        let common = lanes > 1 && placement == Placement::Vectors;
-        Some(Way { index, lanes, placement, team, row_max: longest(team), beside, holds, common })
+        let (row_max, common) = (longest(team), lanes > 1 && placement == Placement::Vectors);
+        Some(Way { lanes, placement, row_max, beside, holds, common, ..Way::new(team, index) })
     };
     let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
     if !rows.several {

@@ -192,8 +192,9 @@ pub(super) fn chunk_elements(
                 let per = extent(backend, launch, call, per)?;
                 let room = most.saturating_sub(align + GRANULE) / (size * per);
                 let aligned = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());
-                // What is done one by one, like rows by teams, may start anywhere; only long rows need to.
-                let quantum = if launch.space.grain == 1 && room < aligned { 1 } else { aligned };
+                // Rows of teams, and what is done one by one, may start anywhere; only long rows need to.
+                let anywhere = launch.team > 1 || launch.space.grain == 1;
+                let quantum = if anywhere && room < aligned { 1 } else { aligned };
                 let room = room / quantum * quantum;
                 step = step.min(room);
                 if room == 0 { quantum * size * per + align + GRANULE } else { 0 }

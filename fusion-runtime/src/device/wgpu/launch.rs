@@ -75,9 +75,9 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     }
     let step = chunk_elements(backend, launch, &call, elements)?.min(dispatch_elements(backend, launch));
     let block = if launch.team > 1 { launch.team } else { backend.block };
-    // All chunks but the last are of as many elements.
-    let rest =
-        [elements, step.min(elements)].iter().any(|count| count % u64::from(launch.space.grain.max(1)) > 0);
+    // All chunks but the last are of as many elements. A team has whole rows, however many.
+    let is_even = |count: &u64| count.is_multiple_of(launch.space.grain.max(1).into());
+    let rest = launch.team == 1 && ![elements, step.min(elements)].iter().all(is_even);
     // The chunks have one pipeline.
     let constants = Constants { block, rest, shifted: step < elements };
     let mut recorder = lock(&backend.recorder);

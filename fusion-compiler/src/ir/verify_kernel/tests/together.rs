@@ -28,6 +28,7 @@ fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
         index: IndexWidth::Bits32,
         team: 1,
         beside: 1,
+        cyclic: false,
         cluster: false,
         turns: 1,
         shared: vec![],

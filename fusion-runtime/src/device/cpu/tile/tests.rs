@@ -80,6 +80,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
         index: IndexWidth::Bits64,
         team: 1,
         beside: 1,
+        cyclic: false,
         cluster: false,
         turns: 1,
         shared: vec![],
