@@ -4,6 +4,7 @@
 //! WGSL rejects constants that are not finite, so those are made from bits at run time.
 
 mod narrow;
+mod shared;
 
 use std::fmt::{self, Display};
 
@@ -14,9 +15,7 @@ use super::said::{Operand, Said};
 use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{
-    Among, At, BufferId, Expr, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, UniformId, Value,
-};
+use crate::ir::kernel::{Among, At, BufferId, Expr, Kernel, Lanes, Shuffle, Stmt, Type, UniformId, Value};
 use crate::ir::plan::UniformArg;
 use crate::target::Dialect;
 
@@ -42,6 +41,7 @@ pub fn wgsl(kernel: &Kernel) -> String {
         said: Said::new(kernel),
         constants,
         wide: wide_buffers(kernel),
+        wide_shared: shared::wide(kernel),
         atomic: narrow::shared_words(kernel),
     };
     let subgroups = asks_for_subgroups(&kernel.body);
@@ -74,6 +74,8 @@ struct Emitter<'k> {
     constants: Constants,
     /// Which buffers are arrays of `vec4`.
     wide: Vec<bool>,
+    /// Which of the memory of groups is.
+    wide_shared: Vec<bool>,
     /// Of which buffers some words are written by several threads.
     atomic: Vec<bool>,
 }
@@ -97,10 +99,7 @@ impl Emitter<'_> {
                 None => format!("{binding} var<storage, {access}> {name}: array<{element}>;"),
             });
         }
-        for (i, shared) in self.kernel.shared.iter().enumerate() {
-            let SharedLen::Fixed(len) = shared.len else { unreachable!("WGSL's memory has a fixed length") };
-            out.line(format_args!("var<workgroup> s{i}: array<{}, {len}>;", scalar(shared.dtype)));
-        }
+        self.declare_shared(out);
         out.line(UNIFORM_DECLARATION);
         let block = if self.kernel.team > 1 { self.kernel.team } else { 256 };
         out.line(format_args!("override block: u32 = {block}u;"));
@@ -134,7 +133,9 @@ impl Emitter<'_> {
                 let ty = self.kernel.ty(*value);
                 lanes(ty) == 1 || (is_wide(self.kernel, ty, at, 1) && !self.is_narrow(at))
             }
-            Stmt::StoreShared(_, _, value) => lanes(self.kernel.ty(*value)) == 1,
+            Stmt::StoreShared(id, _, value) => {
+                lanes(self.kernel.ty(*value)) == 1 || self.wide_shared[usize::from(id.0)]
+            }
             Stmt::Let(..)
             | Stmt::Mail(_)
             | Stmt::Loop { .. }
@@ -198,13 +199,7 @@ impl Emitter<'_> {
                 });
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
-            Stmt::StoreShared(id, index, value) => {
-                let (lanes, said) = (lanes(self.kernel.ty(*value)), self.said.operand(*value));
-                for lane in 0..lanes {
-                    let place = self.shared(*id, *index, lane);
-                    out.line(format_args!("{place} = {};", Part { said, lane, lanes }));
-                }
-            }
+            Stmt::StoreShared(id, index, value) => self.store_shared(out, (*id, *index), *value),
             Stmt::Barrier(Among::Block) => out.line("workgroupBarrier();"),
             Stmt::Barrier(Among::Team) => out.line("storageBarrier();"),
             Stmt::Mail(_) | Stmt::Barrier(Among::Warp | Among::Cluster) => {
@@ -252,14 +247,7 @@ impl Emitter<'_> {
             Expr::LaneIndex => write!(f, "{t}(0u, 1u, 2u, 3u)"),
             Expr::Load(at) => self.load(f, ty, at),
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
-            Expr::LoadShared(id, index) => match lanes(ty) {
-                1 => self.shared(*id, *index, 0).fmt(f),
-                lanes => {
-                    let parts: SmallVec<[_; 4]> =
-                        (0..lanes).map(|lane| self.shared(*id, *index, lane)).collect();
-                    write!(f, "{t}({})", Listed(&parts))
-                }
-            },
+            Expr::LoadShared(id, index) => self.load_shared(f, ty, (*id, *index)),
             Expr::ThreadId => f.write_str("local"),
             Expr::BlockId => f.write_str("group.y * groups.x + group.x"),
             Expr::SubgroupLane => f.write_str("lane"),
@@ -302,11 +290,6 @@ impl Emitter<'_> {
             }
             name @ Operand::Name(_) => name,
         }
-    }
-
-    /// The element of shared memory that a lane has.
-    fn shared(&self, id: SharedId, index: Value, lane: u8) -> impl Display + '_ {
-        fmt::from_fn(move |f| write!(f, "s{}[{}]", id.0, Plus(self.said.operand(index), lane.into())))
     }
 
     /// A variable is 0 until it is written.
