@@ -25,6 +25,7 @@ use ir::plan::{
 use larger::{Class, Made};
 #[cfg(feature = "syntax")]
 use proc_macro2::{Ident, Span, TokenStream};
+use rustc_hash::FxHashMap;
 use schedule::{Schedule, Scheduled, Scratch, Unheld, Way, Work};
 use summary::Locate;
 use target::{Dialect, TargetFacts};
@@ -213,6 +214,7 @@ fn emitted(programs: Vec<Program<Pending>>) -> Vec<Program<KernelCode>> {
         })
     };
     let numbered: Vec<Program<usize>> = programs.into_iter().map(&mut numbered).collect();
+    debug_assert!(!verifies() || have_own_names(&kernels), "no two kernels of a target have one name");
     let codes = on_threads(&kernels, &|(target, kernel)| code(Kernel::clone(kernel), *target));
     let mut with_code = |launch: Launch<usize>| {
         let (code, uniforms) = &codes[launch.code];
@@ -220,6 +222,14 @@ fn emitted(programs: Vec<Program<Pending>>) -> Vec<Program<KernelCode>> {
         Launch { uniforms: uniforms.iter().map(|uniform| uniform.arg.clone()).collect(), ..launch }
     };
     numbered.into_iter().map(|program| program.map_launches(&mut with_code)).collect()
+}
+
+/// Devices know kernels by their names.
+fn have_own_names(kernels: &[(Target, Pending)]) -> bool {
+    let mut known: FxHashMap<(Target, &str), &Kernel> = FxHashMap::default();
+    kernels.iter().all(|(target, kernel)| {
+        known.insert((*target, &kernel.name), kernel).is_none_or(|other| *other == **kernel)
+    })
 }
 
 /// Rewrites of the graph, whatever the target.

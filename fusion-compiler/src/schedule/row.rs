@@ -454,12 +454,14 @@ fn places(held: &[Held]) -> i64 {
 fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, column: Option<Value>) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
-        // No more than the longest rows take, so that more groups have room.
-        RowMemory::Fixed(elements) => {
+        // Short rows take no more, so that more groups have room.
+        RowMemory::Fixed(elements) if way.beside > 1 => {
             let rows = places(&holding.values) * i64::from(way.beside);
             let all = way.row_max.saturating_mul(rows);
             SharedLen::Fixed(u32::try_from(all).map_or(elements, |all| all.min(elements)))
         }
+        // Where rows are cut, teams of as many threads have one kernel.
+        RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
         RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
     let dtype = holding.values.first().map_or(DType::F32, |held| held.dtype);
