@@ -192,7 +192,7 @@ catalogue! {
     dim_lowercase(name, upper) = "the name of a dim starts with an uppercase letter: write `{upper}` for `{name}`";
     dim_arithmetic() = "a dim is a name, without arithmetic: give another extent a name of its own";
     dims_brackets(dtype) = "the dims of a tensor stand in one pair of brackets: write `{dtype}[N, D]`";
-    portion_form(dim) = "what a parameter has of `{dim}` ends or begins at the extent of another dim: write `{dim}: ..L` or `{dim}: L..`";
+    portion_form(dim) = "what a parameter has of `{dim}` ends or begins at the extent of another dim: write `{dim}: ..L` or `{dim}: L..`, and `{dim} = 3` for a dim of fixed extent";
     portion_param(dim) = "only parameters of functions have a portion of `{dim}`: leave out what follows the `:`";
     portion_inner(dim) = "a portion is one of the first dim of a tensor: write `{dim}` first";
     portion_fixed(dim) = "`{dim}` has a fixed extent, and a portion is one of a dim of any extent: leave out its `=`, wherever it stands";
@@ -218,6 +218,7 @@ catalogue! {
 // Names.
 catalogue! {
     unknown_name(name, near) = "there is no value `{name}` here{near}";
+    no_prefix(name, function) = "there is no value `{name}` here, and functions have no prefix: write `{function}(…)`";
     unknown_function(name, near) = "there is no function `{name}`{near}";
     unknown_function_inline(name, args) = "there is no function `{name}`: one of Rust is called in braces, `{{{name}({args})}}`, or in `scalar(…)` for a number";
     unknown_method_inline(name, rust) = "there is no function `{name}`: a method of Rust is called in braces, `{rust}`";
@@ -255,6 +256,7 @@ catalogue! {
     wants_value(function, name) = "the parameter `{name}` of `{function}` is a value, not a dim";
     no_form(name, forms) = "`{name}` takes other arguments: it is called as {forms}";
     wants_dim(function, name) = "the parameter `{name}` of `{function}` is a dim: pass the name of a dim, like `N`";
+    tensor_first(function, dim) = "the dim comes after the value: write `{function}(x, {dim})`";
     wants_dim_last(function) = "`{function}` takes a value and then dims: write `{function}(x, D)`, `{function}(x, (H, W))`, or `{function}(x)` for all";
     argument_dtype(function, name, wants, is) = "the parameter `{name}` of `{function}` is {wants}, this is {is}: write `… as {wants}`";
     argument_dims(function, name, wants, has) = "the parameter `{name}` of `{function}` has dims {wants}, this has {has}: a private function whose parameters have no types takes any dims";
@@ -317,6 +319,7 @@ catalogue! {
     wants_dtype(what, wants, is) = "`{what}` takes `{wants}`, this is {is}: write `… as {wants}`";
     wants_int(what, is) = "`{what}` takes integers, this is {is}";
     wants_bits(what, is) = "`{what}` takes integers or `bool`, this is {is}";
+    bits_of_float(is) = "`^` takes integers or `bool`, this is {is}: a power is `pow(x, y)`";
     wants_number(what, is) = "`{what}` takes numbers, this is {is}: `… as i32` and `… as f32` make numbers of it";
     wants_bool(what, is) = "`{what}` takes `bool`, this is {is}: compare it, like `x != 0`";
     no_order() = "`bool` values have no order: only `==` and `!=` compare them";

@@ -95,6 +95,12 @@ pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, arg
         let rust = inline::method_text(b, name, args);
         return b.error(at, diag::unknown_method_inline(name, rust));
     }
+    if let [Arg { value: Expr { kind: ExprKind::Name(receiver), at, .. }, .. }, _, ..] = args
+        && is_function(b, name)
+        && expr::is_unknown(b, env, receiver)
+    {
+        return b.error_here(*at, diag::no_prefix(receiver, name));
+    }
     call(b, env, at, name, args)
 }
 

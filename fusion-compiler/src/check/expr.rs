@@ -123,10 +123,22 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
     if b.mistaken.iter().any(|mistaken| mistaken == name) {
         return Value::Unknown;
     }
+    b.error_here(at, diag::unknown_name(name, near(env, name)))
+}
+
+/// Which value, dim or constant may be meant.
+fn near(env: &Env, name: &str) -> String {
     let vars = env.vars.iter().map(|var| var.name.as_str());
     let dims = env.dims.iter().map(|(dim, _)| dim.as_str());
-    let near = diag::did_you_mean(name, vars.chain(dims).chain(CONSTANTS.map(|(constant, _)| constant)));
-    b.error_here(at, diag::unknown_name(name, near))
+    diag::did_you_mean(name, vars.chain(dims).chain(CONSTANTS.map(|(constant, _)| constant)))
+}
+
+/// Whether nothing goes by a name or one like it, and no mistake is why.
+pub(super) fn is_unknown(b: &Builder<'_>, env: &Env, name: &str) -> bool {
+    let is_known = env.var(name).is_some() || env.dim(name).is_some();
+    let is_elsewhere = b.form != Form::Function && b.frames.is_empty() || call::is_function(b, name);
+    let is_mistaken = b.mistaken.iter().any(|mistaken| mistaken == name);
+    !is_known && !is_elsewhere && !is_mistaken && near(env, name).is_empty()
 }
 
 fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Value {
@@ -276,6 +288,7 @@ fn wants(typing: Typing, what: &str, is: DType) -> diag::Message {
         Typing::Float | Typing::Test if is == DType::Bool => diag::wants_number(what, is),
         Typing::Float | Typing::Test => diag::wants_float(what, is),
         Typing::Int => diag::wants_int(what, is),
+        Typing::Bits if what == "^" => diag::bits_of_float(is),
         Typing::Bits => diag::wants_bits(what, is),
         Typing::ToBits if is != DType::Bool => diag::wants_dtype(what, DType::F32, is),
         Typing::Decode if is != DType::Bool => diag::wants_dtype(what, DType::U32, is),

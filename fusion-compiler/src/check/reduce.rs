@@ -84,6 +84,14 @@ pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, arg
             },
         );
     };
+    if let [Arg { value: Expr { kind: ExprKind::Name(dim), at, .. }, .. }, Arg { value: last, .. }] = args
+        && !kind.compares()
+        && env.var(dim).is_none()
+        && env.dim(dim).is_some()
+        && dims::named(b, env, last).is_none()
+    {
+        return b.error(*at, diag::tensor_first(name, dim));
+    }
     let value = single(b, env, &operand.value);
     if let [_, Arg { value: last, .. }] = args
         && kind.compares()

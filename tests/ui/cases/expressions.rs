@@ -31,6 +31,9 @@ fuse! {
     pub fn called_value(x: f32[N]) -> f32[N] { (x + 1.0)(x) }
     pub fn crate_path(x: f32[N]) -> f32[N] { x + crate::BIAS }
     pub fn let_inside(x: f32[N]) -> f32[N] { if let y = x { y } else { x } }
+    pub fn prefix(x: f32[N]) -> f32[N] { torch.relu(x) }
+    pub fn bits(x: f32[N]) -> f32[N] { x ^ 2.0 }
+    pub fn dim_first(x: f32[N, D]) -> f32[D] { mean(N, x) }
     pub fn comma(x: f32[N]) -> f32[N] { max(x 1.0) }
 }
 
