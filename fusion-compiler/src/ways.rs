@@ -14,7 +14,7 @@ struct Traits {
     /// Elements of the widest values.
     lanes: u8,
     /// Threads that work on a row together.
-    team: u32,
+    threads: u32,
     /// Whether the blocks of a cluster share a row.
     cluster: bool,
     /// Whether memory of the block, or of a CPU's thread, holds elements.
@@ -56,7 +56,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
     Traits {
         launches: launches.len(),
         lanes: kernels().flat_map(|kernel| &kernel.types).map(lanes).max().unwrap_or(1),
-        team: kernels().map(|kernel| kernel.team).max().unwrap_or(1),
+        threads: kernels().map(|kernel| kernel.team / kernel.beside).max().unwrap_or(1),
         cluster: kernels().any(|kernel| kernel.cluster),
         holds: launches.iter().any(holds),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
@@ -83,9 +83,12 @@ fn on_gpu(traits: &[Traits]) -> Vec<String> {
         1 => "scalar".into(),
         lanes => format!("vec{lanes}"),
     })];
-    if traits.iter().any(|one| one.team > 1) {
-        kinds.push(either(traits, |one| one.team.to_string()) + " threads a row");
-    }
+    let threads = || traits.iter().map(|one| one.threads);
+    kinds.extend(match (threads().min(), threads().max()) {
+        (Some(least), Some(most)) if least < most => Some(format!("{least}…{most} threads a row")),
+        (_, Some(most)) if most > 1 => Some(format!("{most} threads a row")),
+        (_, _) => None,
+    });
     if traits.iter().any(|one| one.cluster) {
         let blocks = |one: &Traits| if one.cluster { "a cluster" } else { "one block" };
         kinds.push(either(traits, |one| blocks(one).to_owned()) + " a row");

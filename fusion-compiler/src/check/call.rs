@@ -97,6 +97,7 @@ pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, arg
     }
     if let [Arg { value: Expr { kind: ExprKind::Name(receiver), at, .. }, .. }, _, ..] = args
         && is_function(b, name)
+        && !LATER.contains(&name)
         && expr::is_unknown(b, env, receiver)
     {
         return b.error_here(*at, diag::no_prefix(receiver, name));

@@ -135,7 +135,8 @@ fn near(env: &Env, name: &str) -> String {
 
 /// Whether nothing goes by a name or one like it, and no mistake is why.
 pub(super) fn is_unknown(b: &Builder<'_>, env: &Env, name: &str) -> bool {
-    let is_known = env.var(name).is_some() || env.dim(name).is_some();
+    let is_constant = CONSTANTS.iter().any(|(constant, _)| *constant == name);
+    let is_known = env.var(name).is_some() || env.dim(name).is_some() || is_constant;
     let is_elsewhere = b.form != Form::Function && b.frames.is_empty() || call::is_function(b, name);
     let is_mistaken = b.mistaken.iter().any(|mistaken| mistaken == name);
     !is_known && !is_elsewhere && !is_mistaken && near(env, name).is_empty()

@@ -477,6 +477,15 @@ fn a_tuple_of_one_is_a_tuple() {
 }
 
 #[test]
+fn numbers_and_dims_have_methods() {
+    for body in ["PI.max(x)", "E.pow(x)", "INF.min(x)", "N.max(x)", "2.0.max(x)", "half().max(x)"] {
+        let source =
+            format!("fn half() {{ 0.5 * E.pow(1.0) }} pub fn f(x: f32[N]) -> f32[N] {{ {body} + half() }}");
+        assert_eq!(graphs(&source).unwrap().len(), 1, "{source}");
+    }
+}
+
+#[test]
 fn every_visibility_of_rust_exports() {
     for visibility in ["pub", "pub(crate)", "pub(super)", "pub(self)", "pub(in crate::kernels)"] {
         let source = format!("{visibility} fn f(x: f32[N]) -> f32[N] {{ x }}");

@@ -36,6 +36,7 @@ impl Emitter<'_> {
         for (i, shared) in self.kernel.shared.iter().enumerate() {
             let SharedLen::Fixed(len) = shared.len else { unreachable!("WGSL's memory has a fixed length") };
             if self.wide_shared[i] {
+                debug_assert!(len.is_multiple_of(WIDE.into()), "memory for vectors has whole ones");
                 let (ty, len) =
                     (Type { dtype: shared.dtype, lanes: Lanes::Const(WIDE) }, len / u32::from(WIDE));
                 out.line(format_args!("var<workgroup> s{i}: array<{}, {len}>;", TypeName(ty)));
