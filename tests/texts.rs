@@ -8,7 +8,7 @@ use fusion_compiler::emit::wgsl::wgsl;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type, Uniform,
+    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Uniform,
 };
 use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
 use fusion_compiler::ir::plan::{Code, Launch, Plan, Target, UniformArg};
@@ -334,19 +334,10 @@ fn positions_are_shifted_by_32_bits() {
         let right = b.apply(Op::ShrRaw, &[left, two]);
         assert_eq!(b.ty(right).lanes, Lanes::ONE);
         body.push(Stmt::Store(At::new(BufferId(0), right), one));
-        let (name, buffers) = ("shifted".into(), vec![out.clone()]);
-        let kernel = alone((name, buffers, index), (types, uniforms, body));
+        let buffers = vec![out.clone()];
+        let kernel = Kernel { buffers, types, uniforms, body, ..Kernel::new("shifted", index) };
         tools::assemble(&[ptx(&kernel)]);
     }
-}
-
-/// A kernel of threads that work by themselves.
-fn alone(
-    (name, buffers, index): (String, Vec<Buffer>, IndexWidth),
-    (types, uniforms, body): (Vec<Type>, Vec<Uniform>, Vec<Stmt>),
-) -> Kernel {
-    let (team, beside, cyclic, cluster, turns, shared) = (1, 1, false, false, 1, vec![]);
-    Kernel { name, buffers, uniforms, types, body, index, team, beside, cyclic, cluster, turns, shared }
 }
 
 /// An operation of constants is one to compilers, which refuse what is not finite; a number and four of them.
@@ -361,8 +352,8 @@ fn operations_of_constants_are_valid() {
         b.body.push(Stmt::Store(At::new(BufferId(0), at), product));
     }
     let buffers = vec![Buffer::new("out", DType::F32, Access::Write)];
-    let (name, index) = ("products".into(), IndexWidth::Bits32);
-    let kernel = alone((name, buffers, index), (types, uniforms, body));
+    let empty = Kernel::new("products", IndexWidth::Bits32);
+    let kernel = Kernel { buffers, types, uniforms, body, ..empty };
     tools::validate(&[wgsl(&kernel)]);
 }
 
@@ -387,8 +378,8 @@ fn carried_values_change_places() {
         [zero, one].into_iter().zip(outs).map(|(at, out)| Stmt::Store(At::new(BufferId(0), at), out)),
     );
     let buffers = vec![Buffer::new("out", DType::F32, Access::Write)];
-    let (name, index) = ("swapped".into(), IndexWidth::Bits32);
-    let kernel = alone((name, buffers, index), (types, uniforms, body));
+    let empty = Kernel::new("swapped", IndexWidth::Bits32);
+    let kernel = Kernel { buffers, types, uniforms, body, ..empty };
     let text = ptx(&kernel);
     let mut registers = BTreeMap::new();
     for line in text.lines().map(str::trim).skip_while(|line| !line.starts_with("$loop")) {

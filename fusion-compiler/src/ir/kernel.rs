@@ -556,6 +556,24 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// One that does nothing yet, whose threads work each by itself.
+    pub fn new(name: impl Into<String>, index: IndexWidth) -> Kernel {
+        Kernel {
+            name: name.into(),
+            buffers: vec![],
+            uniforms: vec![],
+            types: vec![],
+            body: vec![],
+            index,
+            team: 1,
+            beside: 1,
+            cyclic: false,
+            cluster: false,
+            turns: 1,
+            shared: vec![],
+        }
+    }
+
     /// The type of a value.
     pub fn ty(&self, value: Value) -> Type {
         self.types[value.0 as usize]

@@ -47,21 +47,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
 fn kernel(team: u32, types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
-    let (name, index, shared) = ("sample".into(), IndexWidth::Bits32, vec![]);
-    Kernel {
-        name,
-        buffers,
-        uniforms,
-        types,
-        body,
-        index,
-        team,
-        beside: 1,
-        cyclic: false,
-        cluster: false,
-        turns: 1,
-        shared,
-    }
+    Kernel { buffers, uniforms, types, body, team, ..Kernel::new("sample", IndexWidth::Bits32) }
 }
 
 /// The legal kernel, which the verifier accepts before and after.

@@ -31,22 +31,8 @@ fn kernel(make: impl FnOnce(&mut Writer)) -> Kernel {
     make(&mut writer);
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
-    let (name, index) = ("sample".into(), IndexWidth::Bits32);
     let Writer { types, uniforms, top: body } = writer;
-    let kernel = Kernel {
-        name,
-        buffers,
-        uniforms,
-        types,
-        body,
-        index,
-        team: 1,
-        beside: 1,
-        cyclic: false,
-        cluster: false,
-        turns: 1,
-        shared: vec![],
-    };
+    let kernel = Kernel { buffers, uniforms, types, body, ..Kernel::new("sample", IndexWidth::Bits32) };
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
     kernel
 }

@@ -113,20 +113,7 @@ impl<'w> Body<'w> {
         name: String,
         (index, sight): (IndexWidth, Sight),
     ) -> Body<'w> {
-        let kernel = Kernel {
-            name,
-            buffers: vec![],
-            uniforms: vec![],
-            types: Vec::with_capacity(256),
-            body: vec![],
-            index,
-            team: 1,
-            beside: 1,
-            cyclic: false,
-            cluster: false,
-            turns: 1,
-            shared: vec![],
-        };
+        let kernel = Kernel { types: Vec::with_capacity(256), ..Kernel::new(name, index) };
         let mut body = Body {
             work,
             rebased: facts.rebased,

@@ -69,20 +69,7 @@ fn sample() -> Kernel {
         body: looped,
     });
     top.push(Stmt::Vector { len: n, body: vector, folds: vec![] });
-    Kernel {
-        name: String::from("sample"),
-        buffers,
-        uniforms,
-        types,
-        body: top,
-        index: IndexWidth::Bits32,
-        team: 1,
-        beside: 1,
-        cyclic: false,
-        cluster: false,
-        turns: 1,
-        shared: vec![],
-    }
+    Kernel { buffers, uniforms, types, body: top, ..Kernel::new("sample", IndexWidth::Bits32) }
 }
 
 /// What makes a value of the sample.

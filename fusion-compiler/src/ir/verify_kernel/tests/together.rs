@@ -19,20 +19,8 @@ const MEMORY: SharedId = SharedId(0);
 
 fn empty(types: Vec<Type>, uniforms: Vec<Uniform>, body: Vec<Stmt>) -> Kernel {
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
-    Kernel {
-        name: String::from("sample"),
-        buffers: vec![buffer("a", Access::Read), buffer("out", Access::Write)],
-        uniforms,
-        types,
-        body,
-        index: IndexWidth::Bits32,
-        team: 1,
-        beside: 1,
-        cyclic: false,
-        cluster: false,
-        turns: 1,
-        shared: vec![],
-    }
+    let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
+    Kernel { buffers, uniforms, types, body, ..Kernel::new("sample", IndexWidth::Bits32) }
 }
 
 fn end() -> Uniform {

@@ -71,20 +71,8 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
     writer.body.push(Stmt::Store(At::new(BufferId(1), zero), value));
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let Writer { types, uniforms, body } = writer;
-    let kernel = Kernel {
-        name: "sample".into(),
-        buffers: vec![buffer("a", Access::Read), buffer("out", Access::Write)],
-        uniforms,
-        types,
-        body,
-        index: IndexWidth::Bits64,
-        team: 1,
-        beside: 1,
-        cyclic: false,
-        cluster: false,
-        turns: 1,
-        shared: vec![],
-    };
+    let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
+    let kernel = Kernel { buffers, uniforms, types, body, ..Kernel::new("sample", IndexWidth::Bits64) };
     assert_eq!(verify_kernel::kernel(&kernel), Ok(()));
     let (mut a, mut out) = (a.to_vec(), [f32::NAN]);
     let buffer = |of: &mut [f32], access| CpuBuffer {
