@@ -36,9 +36,8 @@ const TEAM_BLOCK: u32 = 128;
 impl LaunchConfig {
     /// For `elements`, of which a thread takes `grain` at a time, on a device of these facts.
     ///
-    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, and divides what a
-    /// multiprocessor keeps resident. The grid covers the iterations: the device hands out blocks as multiprocessors get
-    /// free, so that none waits for others at the end. Only where blocks would have fewer than 1024 elements and are more
+    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, which divide what
+    /// multiprocessors keep resident. The grid covers the iterations: the device hands out blocks as multiprocessors get free, so that none waits for others at the end. Only where blocks would have fewer than 1024 elements and are more
     /// than the whole device keeps resident, or where there would be more than 2³¹ threads, do threads stride.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
@@ -57,7 +56,8 @@ impl LaunchConfig {
         let warp = facts.warp_size.max(1);
         let teams_max = if team > warp { 1 } else { u64::from((TEAM_BLOCK / team.max(1)).max(1)) };
         let teams = iterations.clamp(1, teams_max);
-        let block = (teams as u32 * team).next_multiple_of(warp);
+        let threads = (teams as u32).saturating_mul(team);
+        let block = threads.checked_next_multiple_of(warp).unwrap_or(u32::MAX / warp * warp);
         LaunchConfig::covering(facts, iterations.saturating_mul(each), block, iterations.div_ceil(teams))
     }
 
@@ -79,14 +79,16 @@ impl LaunchConfig {
     fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
         let enough = elements.div_ceil(BLOCK_ELEMENTS).max(resident(facts, block));
         let grid_max = (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into());
-        let grid = blocks.min(enough).clamp(1, grid_max);
+        let grid = blocks.min(enough).clamp(1, grid_max.max(1));
         LaunchConfig { block, grid: grid as u32 }
     }
 
-    /// The same with no more blocks than the whole device keeps resident at once: for kernels whose threads each do something before
-    /// the first of their elements, which the fewer do, the less it costs.
-    pub fn resident(self, facts: &DeviceFacts) -> LaunchConfig {
-        LaunchConfig { grid: u64::from(self.grid).min(resident(facts, self.block)) as u32, ..self }
+    /// The same with no more blocks than the whole device keeps resident at once, in whole clusters of so many: for kernels whose
+    /// threads each do something before the first of their elements, which the fewer do, the less it costs.
+    pub fn resident(self, facts: &DeviceFacts, cluster: u32) -> LaunchConfig {
+        let cluster = u64::from(cluster.max(1));
+        let most = (resident(facts, self.block) / cluster).max(1) * cluster;
+        LaunchConfig { grid: u64::from(self.grid).min(most) as u32, ..self }
     }
 
     /// For `elements`, of which a thread takes `grain` at a time, on a device as it reports itself.
@@ -247,16 +249,34 @@ mod tests {
         // Threads are counted in 32 bits.
         check(1 << 27, 512, 32, 128, 1 << 24);
         check(u64::MAX, 1 << 20, 1024, 1024, 1 << 21);
+        // More than any device has, of which one block is left.
+        check(5, 1, (1 << 31) + 32, (1 << 31) + 32, 1);
+        check(5, 1, u32::MAX, u32::MAX - 31, 1);
     }
 
     #[test]
     fn what_is_resident_fills_the_device_once() {
-        let grid = |facts: &DeviceFacts, elements| LaunchConfig::new(facts, elements, 4).resident(facts).grid;
+        let grid =
+            |facts: &DeviceFacts, elements| LaunchConfig::new(facts, elements, 4).resident(facts, 1).grid;
         assert_eq!(grid(&DeviceFacts::h100(), 1 << 24), 1056);
         assert_eq!(grid(&DeviceFacts::h100(), 1 << 12), 4);
         assert_eq!(grid(&DeviceFacts::a100(), 1 << 24), 864);
         // 1536 / 256 = 6 on each of 128.
         assert_eq!(grid(&DeviceFacts::rtx4090(), 1 << 24), 768);
+    }
+
+    #[test]
+    fn what_is_resident_are_whole_clusters() {
+        let h100 = DeviceFacts::h100();
+        let grid = |rows, cluster| {
+            LaunchConfig::clusters(&h100, rows, 1 << 16, (512, cluster)).resident(&h100, cluster).grid
+        };
+        // 2048 / 512 = 4 on each of 132 are 528.
+        assert_eq!([1, 3, 4, 5, 7].map(|cluster| grid(1000, cluster)), [528, 528, 528, 525, 525]);
+        assert_eq!(grid(2, 5), 10);
+        // A device that keeps fewer blocks than a cluster has still starts one.
+        let tiny = DeviceFacts { multiprocessors: 1, multiprocessor_threads_max: 1024, ..h100.clone() };
+        assert_eq!(LaunchConfig { block: 512, grid: 35 }.resident(&tiny, 5).grid, 5);
     }
 
     #[test]

@@ -32,6 +32,13 @@ fuse! {
         )
     }
 
+    // So many scalars are read by each thread before its rows, of which those have the fewer.
+    pub(crate) fn of_scalars(
+        x: f32[N, D], a: f32[], b: f32[], c: f32[], d: f32[], e: f32[], f: f32[], g: f32[], h: f32[], i: f32[],
+    ) -> f32[N, D] {
+        softmax(x * (a + b + c + d + e + f + g + h + i), D)
+    }
+
     pub(crate) fn largest(x: i32[N, D]) -> (i32[N, D], i32[N]) {
         let most = max(x, D);
         (most - x, most)
@@ -54,6 +61,15 @@ fn softmax_and_logarithms() {
     agree("logarithms", (&[16_385, 40_000], SLACK), |device, len| {
         let (all, sums) = logs(&rows(device, 5, len)?)?;
         Ok(vec![all, sums])
+    });
+}
+
+/// Of three blocks a row, and of five: neither divides how many a GPU keeps resident.
+#[test]
+fn rows_of_few_blocks_that_read_scalars_first() {
+    agree("of scalars", (&[33_000, 66_000], 0.0), |device, len| {
+        let s = Tensor::full(device, 0.125, ())?;
+        Ok(vec![of_scalars(&rows(device, 3, len)?, &s, &s, &s, &s, &s, &s, &s, &s, &s)?])
     });
 }
 

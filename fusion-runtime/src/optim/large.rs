@@ -140,7 +140,7 @@ fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
         // All threads are busy at the end, and some go on once more.
         let facts = device.facts();
         let LaunchConfig { block, grid } =
-            LaunchConfig::new(facts, len as u64, launch.space.grain).resident(facts);
+            LaunchConfig::new(facts, len as u64, launch.space.grain).resident(facts, 1);
         let stride = block as usize * grid as usize * launch.space.grain as usize;
         let (end, before) = (stride + 1024, 64);
         let elements = |shift| (0..end + before).map(|i| element(i + shift)).collect::<Vec<f32>>();

@@ -207,7 +207,7 @@ impl Shared {
             let facts = DeviceFacts { block_threads_max, ..self.facts.clone() };
             LaunchConfig::new(&facts, elements, grain)
         };
-        if launch.prologue { config.resident(&self.facts) } else { config }
+        if launch.prologue { config.resident(&self.facts, cluster) } else { config }
     }
 }
 
