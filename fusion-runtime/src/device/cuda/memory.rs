@@ -41,22 +41,14 @@ impl CudaMemory {
     }
 }
 
-/// Memory for so many bytes. When the device has none left, what the pool keeps is given back and the driver is
-/// asked once more.
+/// Memory for so many bytes.
 pub(super) fn allocate(device: &Arc<Shared>, bytes: usize) -> Result<CudaMemory> {
     let out_of_memory =
         || Error::OutOfMemory { bytes: Some(bytes), device: device.name.clone(), tensor_bytes_max: None };
     let _current = device.enter()?;
     let class = size_class(bytes).ok_or_else(out_of_memory)?;
     let kept = device.pool.lock().unwrap_or_else(PoisonError::into_inner).take(class);
-    let address = match kept {
-        Some(address) => Ok(address),
-        None => fresh(class).or_else(|failure| match failure {
-            Failure::OUT_OF_MEMORY => trim(device).and_then(|()| fresh(class)),
-            Failure(_) => Err(failure),
-        }),
-    };
-    match address {
+    match kept.map_or_else(|| with_room(device, || fresh(class)), Ok) {
         Ok(address) => Ok(CudaMemory { device: Arc::clone(device), address, class }),
         Err(Failure::OUT_OF_MEMORY) => Err(out_of_memory()),
         Err(failure) => device.told("cuMemAlloc", Err(failure)),
@@ -67,6 +59,21 @@ fn fresh(bytes: usize) -> Result<CUdeviceptr, Failure> {
     let mut address = 0;
     // SAFETY: the place is ours; the device's context is current.
     check(unsafe { cuMemAlloc_v2(&raw mut address, bytes) }).map(|()| address)
+}
+
+/// Asks the driver for something that takes memory, its own included; when the device has none left, once more, after what the pool
+/// keeps was given back.
+pub(super) fn with_room<T, E: From<Failure> + PartialEq<Failure>>(
+    device: &Shared,
+    ask: impl Fn() -> Result<T, E>,
+) -> Result<T, E> {
+    match ask() {
+        Err(error) if error == Failure::OUT_OF_MEMORY => {
+            trim(device)?;
+            ask()
+        }
+        other => other,
+    }
 }
 
 /// Gives what the pool keeps back to the driver.

@@ -123,10 +123,12 @@ impl Shared {
         if let Some(event) = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(event);
         }
-        let mut event: CUevent = null_mut();
-        // SAFETY: the place is ours.
-        let answer = check(unsafe { cuEventCreate(&raw mut event, EVENT_DISABLE_TIMING) });
-        self.told("cuEventCreate", answer).map(|()| Handle(event))
+        let fresh = || {
+            let mut event: CUevent = null_mut();
+            // SAFETY: the place is ours.
+            check(unsafe { cuEventCreate(&raw mut event, EVENT_DISABLE_TIMING) }).map(|()| Handle(event))
+        };
+        self.told("cuEventCreate", memory::with_room(self, fresh))
     }
 
     /// What to tell of a kernel that could not be loaded: the compiler's log, unless it is not the kernel's fault.
@@ -149,14 +151,18 @@ impl Shared {
         let addresses: SmallVec<[u64; 8]> = call.buffers.iter().map(address).collect();
         let values = Values { addresses: &addresses, symbols: call.symbols, scalars: call.scalars, elements };
         let mut slots = params::pack(launch, &values)?;
-        let mut pointers = params::pointers(&mut slots);
+        let pointers = params::pointers(&mut slots);
         let each = params::each(launch, call.symbols)?;
         let cluster = params::cluster(launch, call.symbols)?;
         let config = self.config(kernel, launch, (elements, each, cluster));
         let shared = params::shared_bytes(launch, call.symbols, config.block)?;
-        // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
-        // as its plan says. Slots outlive the call, which copies them.
-        let answer = unsafe { self.queue(kernel, config, (cluster, shared), pointers.as_mut_ptr()) };
+        let queue = || {
+            let pointers = pointers.as_ptr().cast_mut();
+            // SAFETY: the kernel is loaded; there is a parameter for each that it declares, and the buffers are as large
+            // as its plan says. Slots outlive the call, which copies them.
+            unsafe { self.queue(kernel, config, (cluster, shared), pointers) }
+        };
+        let answer = memory::with_room(self, queue);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.kernel.clone());
         self.told(if cluster > 1 { "cuLaunchKernelEx" } else { "cuLaunchKernel" }, answer)
     }
@@ -278,7 +284,7 @@ impl Backend for Cuda {
         };
         let _current = self.0.enter()?;
         let load = || module::load(text, &launch.kernel, self.0.facts.block_shared_bytes_max);
-        let kernel = self.0.kernels.get(text, load);
+        let kernel = self.0.kernels.get(text, || memory::with_room(&self.0, load));
         let kernel = kernel.map_err(|error| self.0.load_error(&launch.kernel, text, error))?;
         self.0.run(kernel, launch, call)
     }

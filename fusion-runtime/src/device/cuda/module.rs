@@ -112,6 +112,18 @@ pub(super) struct LoadError {
     pub(super) log: String,
 }
 
+impl From<Failure> for LoadError {
+    fn from(failure: Failure) -> LoadError {
+        LoadError { failure: Some(failure), log: failure.to_string() }
+    }
+}
+
+impl PartialEq<Failure> for LoadError {
+    fn eq(&self, failure: &Failure) -> bool {
+        self.failure == Some(*failure)
+    }
+}
+
 /// Compiles a text. The device's context is current. The error is the log to show.
 pub(super) fn load(text: &str, entry: &str, shared_bytes_max: u32) -> Result<Kernel, LoadError> {
     let module = compile(text)?;

@@ -212,8 +212,9 @@ fn an_illegal_address() {
 
 #[test]
 fn loading_that_fails() {
-    let failing =
-        "cuModuleLoadDataEx:1=2,cuModuleGetFunction:1=500,cuFuncGetAttribute:1=1,cuModuleLoadDataEx:4=221";
+    // What finds no memory is asked for twice.
+    let failing = "cuModuleLoadDataEx:1=2,cuModuleLoadDataEx:2=2,cuModuleGetFunction:1=500,\
+                   cuFuncGetAttribute:1=1,cuModuleLoadDataEx:5=221";
     if in_child("loading_that_fails", &[("CUDA_SIM_FAIL", failing)]) {
         let device = device();
         for (call, expect) in [
@@ -235,10 +236,19 @@ fn loading_that_fails() {
     }
 }
 
+/// A driver that finds no memory for itself gets what tensors have left behind.
+#[test]
+fn what_is_kept_makes_room_for_the_driver() {
+    let failing = "cuModuleLoadDataEx:1=2,cuLaunchKernel:1=2,cuEventCreate:1=2";
+    if in_child("what_is_kept_makes_room_for_the_driver", &[("CUDA_SIM_FAIL", failing)]) {
+        assert_eq!(scale(&device(), 3), [0.0, 0.5, 1.0]);
+    }
+}
+
 /// The host's memory is not in use any more when a copy has failed, pinned memory included, which is read late.
 #[test]
 fn copies_that_fail_leave_memory_alone() {
-    let failing = "cuEventCreate:1=2,cuEventRecord:1=2,cuEventSynchronize:2=1,cuMemcpyHtoDAsync_v2:4=1";
+    let failing = "cuEventCreate:1=2,cuEventCreate:2=2,cuEventRecord:1=2,cuEventSynchronize:2=1,cuMemcpyHtoDAsync_v2:4=1";
     if in_child("copies_that_fail_leave_memory_alone", &[("CUDA_SIM_FAIL", failing)]) {
         let device = device();
         let memory = device.0.allocate(16).unwrap();
