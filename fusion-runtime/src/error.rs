@@ -208,7 +208,7 @@ pub enum Error {
     },
     /// A tensor that is written overlaps one that is read.
     #[error(
-        "`{function}`: `{output}` is written but shares memory with `{input}`, which the same kernel uses; pass a copy of one of them"
+        "`{function}`: `{output}` is written but shares memory with `{input}`, which the same call uses; pass a copy of one of them"
     )]
     Alias {
         /// The function called.

@@ -3,8 +3,6 @@
 //! Invariant: when a launch starts, what it writes belongs to this call alone, and everything it reads is alive until
 //! the launch returns. Nothing is written to any argument before all of them are checked.
 
-use std::ops::Range;
-
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan::{Dest, Limits, Output, Param, ParamKind, Program, Slot, Step, Temporary};
@@ -13,7 +11,7 @@ use smallvec::SmallVec;
 use crate::bind::{Bound, argument, bind, tensor};
 use crate::device::{Call, Memory, Region};
 use crate::error::{Error, Result};
-use crate::kernel::{Code, Launch, Plan, ScalarValue, StaticPlan};
+use crate::kernel::{Code, Plan, ScalarValue, StaticPlan};
 use crate::report::not_compiled;
 use crate::tensor::{Element, Float, RawTensor, Tensor};
 
@@ -151,6 +149,7 @@ fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> R
     let program = program.ok_or_else(|| not_compiled(&plan.name, &plan.lacks, &bound.device))?;
     let mut made = make_outputs(plan, &bound, outs)?;
     own_in_place(plan, args)?;
+    check_alias(plan, args, outs)?;
     run_steps(program, &State { plan, bound: &bound, limits, args, outs, made: &made })?;
     for (output, made) in plan.outputs.iter().zip(&mut made) {
         if let Dest::Replaces(param) = output.dest
@@ -184,14 +183,17 @@ fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made
         let Arg::TensorMut(out) = out else {
             return Err(argument(plan, String::from("a result is not a tensor")));
         };
-        // As `into` calls them.
-        let name = || if given == 1 { String::from("out") } else { format!("out_{i}") };
-        check_out(plan, bound, output, (&name, out))?;
+        check_out(plan, bound, output, (&|| out_name(i, given), out))?;
         ready.push(out);
         made.push(None);
     }
     ready.into_iter().try_for_each(RawTensor::make_unique_uninit)?;
     Ok(made)
+}
+
+/// What `into` calls this of so many results.
+fn out_name(i: usize, given: usize) -> String {
+    if given == 1 { String::from("out") } else { format!("out_{i}") }
 }
 
 fn check_out(
@@ -227,7 +229,7 @@ fn own_in_place(plan: &Plan, args: &mut [Arg<'_>]) -> Result<()> {
     for (i, (param, arg)) in plan.params.iter().zip(args).enumerate() {
         let Arg::TensorMut(tensor) = arg else { continue };
         // The old content of a replaced tensor is only read.
-        if plan.outputs.iter().any(|output| output.dest == Dest::Replaces(i as u16)) {
+        if is_replaced(plan, i) {
             continue;
         }
         match param_access(param) {
@@ -237,6 +239,10 @@ fn own_in_place(plan: &Plan, args: &mut [Arg<'_>]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_replaced(plan: &Plan, param: usize) -> bool {
+    plan.outputs.iter().any(|output| output.dest == Dest::Replaces(param as u16))
 }
 
 fn param_access(param: &Param) -> Access {
@@ -303,7 +309,6 @@ fn run_step(
         if written.all(|(_, region)| region.len == 0) {
             continue;
         }
-        check_alias(state.plan, launch, &buffers)?;
         let call = Call { symbols, scalars: &state.bound.scalars, buffers: &buffers };
         state.bound.device.0.launch(launch, &call)?;
     }
@@ -355,34 +360,30 @@ impl<'a> State<'a> {
     }
 }
 
-/// No kernel may see what it writes under a second name: positions would be read before or after they are
-/// written by chance.
-fn check_alias(plan: &Plan, launch: &Launch, buffers: &[Region<'_>]) -> Result<()> {
-    let bytes = |i: usize| -> Range<usize> {
-        let region = &buffers[i];
-        region.offset..region.offset + region.len * launch.buffers[i].dtype.size()
+/// No call may see what it writes under a second name: positions would be read before or after they are written by chance.
+fn check_alias(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<()> {
+    let is_written = |(i, arg): (usize, &Arg<'_>)| match arg {
+        Arg::TensorMut(tensor) if is_replaced(plan, i) => tensor.is_replaced_by_copy(),
+        Arg::TensorMut(_) => plan.params.get(i).is_none_or(|param| param_access(param) != Access::Read),
+        Arg::Tensor(_) | Arg::Scalar(..) | Arg::Dim(_) => false,
     };
-    for written in (0..buffers.len()).filter(|&i| launch.buffers[i].access != Access::Read) {
-        for other in (0..buffers.len()).filter(|&i| i != written) {
-            let same = buffers[written].memory.is_same(buffers[other].memory);
-            let (a, b) = (bytes(written), bytes(other));
-            if same && a.start < b.end && b.start < a.end {
-                let (output, input) = (slot_name(plan, launch, written), slot_name(plan, launch, other));
-                return Err(Error::Alias { function: plan.name.to_string(), output, input });
+    let tensors = || args.iter().chain(outs).enumerate().filter_map(|(i, arg)| Some((i, arg, tensor(arg)?)));
+    for (i, _, written) in tensors().filter(|&(i, arg, _)| is_written((i, arg))) {
+        for (j, _, other) in tensors().filter(|&(j, ..)| j != i) {
+            if written.overlaps(other) {
+                let name = |i: usize| match plan.params.get(i) {
+                    Some(param) => param.name.to_string(),
+                    None => out_name(i - args.len(), outs.len()),
+                };
+                return Err(Error::Alias {
+                    function: plan.name.to_string(),
+                    output: name(i),
+                    input: name(j),
+                });
             }
         }
     }
     Ok(())
-}
-
-fn slot_name(plan: &Plan, launch: &Launch, buffer: usize) -> String {
-    match launch.buffers[buffer].slot {
-        Slot::Param(i) => {
-            plan.params.get(usize::from(i)).map_or_else(String::new, |param| param.name.to_string())
-        }
-        Slot::Output(i) => format!("result {i}"),
-        Slot::Temp(i) => format!("temporary {i}"),
-    }
 }
 
 #[cfg(test)]
@@ -391,37 +392,17 @@ mod tests {
 
     use fusion_compiler::ir::dim::DimExpr;
     use fusion_compiler::ir::graph::Math;
-    use fusion_compiler::ir::kernel::IndexWidth;
-    use fusion_compiler::ir::plan::{BufferArg, Reach, Space, Summary};
+    use fusion_compiler::ir::plan::Summary;
 
     use super::*;
     use crate::device::Device;
-    use crate::kernel::CpuCode;
+    use crate::shape::Shape;
 
-    fn kernel(accesses: [Access; 2]) -> (Plan, Launch) {
+    fn plan(accesses: [Access; 2]) -> Plan {
         let zero = DimExpr::constant(0);
-        let param = |name| Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::Scalar };
-        let buffer = |(slot, access)| BufferArg {
-            slot,
-            access,
-            dtype: DType::F32,
-            reach: Reach::Linear(DimExpr::constant(1)),
-            uniform: false,
-        };
-        let slots = [Slot::Param(0), Slot::Param(1)];
-        let launch = Launch {
-            kernel: Borrowed("k"),
-            code: Code::Cpu(CpuCode::Compiled(&[])),
-            index: IndexWidth::Bits32,
-            buffers: slots.into_iter().zip(accesses).map(buffer).collect(),
-            uniforms: Owned(Vec::new()),
-            space: Space { rows: zero.clone(), cols: zero.clone(), grain: 1, each: DimExpr::constant(1) },
-            team: 1,
-            row_memory: zero.clone(),
-            bytes: zero.clone(),
-            trips: zero.clone(),
-            prologue: false,
-            cluster: DimExpr::constant(1),
+        let param = |(name, access)| {
+            let kind = ParamKind::AnyShape { access };
+            Param { name: Borrowed(name), dtype: DType::F32, kind }
         };
         let summary = Summary {
             ops: 0,
@@ -433,10 +414,10 @@ mod tests {
             programs: Owned(Vec::new()),
             others: Owned(Vec::new()),
         };
-        let plan = Plan {
+        Plan {
             name: Borrowed("f"),
             symbols: Owned(Vec::new()),
-            params: Owned(vec![param("p"), param("g")]),
+            params: ["p", "g"].into_iter().zip(accesses).map(param).collect(),
             nonempty: Owned(Vec::new()),
             products: Owned(Vec::new()),
             sums: Owned(Vec::new()),
@@ -444,25 +425,47 @@ mod tests {
             programs: Owned(Vec::new()),
             lacks: Owned(Vec::new()),
             summary,
-        };
-        (plan, launch)
+        }
+    }
+
+    fn given(tensor: &mut Tensor<f32>, access: Access) -> Arg<'_> {
+        match access {
+            Access::Read => Arg::from(&*tensor),
+            Access::Write | Access::ReadWrite => Arg::from(tensor),
+        }
     }
 
     #[test]
     fn overlap_of_what_is_written_is_an_alias() {
-        let memory = Device::cpu().0.allocate(1024).unwrap();
-        let other = Device::cpu().0.allocate(1024).unwrap();
-        let region = |memory, offset| Region { memory, offset, len: 32 };
-        let check = |accesses, second: Region<'_>| {
-            let (plan, launch) = kernel(accesses);
-            check_alias(&plan, &launch, &[region(&memory, 0), second])
+        let whole = Tensor::full(&Device::cpu(), 0.0_f32, [256]).unwrap();
+        let other = Tensor::full(&Device::cpu(), 0.0_f32, [256]).unwrap();
+        let check = |accesses: [Access; 2], of: &Tensor<f32>, start| {
+            let (mut p, mut g) = (whole.part(0, Shape::from([32])), of.part(start, Shape::from([32])));
+            let args = [given(&mut p, accesses[0]), given(&mut g, accesses[1])];
+            check_alias(&plan(accesses), &args, &[])
         };
-        let error = check([Access::ReadWrite, Access::Read], region(&memory, 112)).unwrap_err();
+        let error = check([Access::ReadWrite, Access::Read], &whole, 28).unwrap_err();
         assert!(error.to_string().starts_with("`f`: `p` is written but shares memory with `g`"), "{error}");
-        assert!(check([Access::Read, Access::Write], region(&memory, 0)).is_err());
-        // 32 elements are 128 bytes: the next region starts where the first ends.
-        assert_eq!(check([Access::Write, Access::Read], region(&memory, 128)), Ok(()));
-        assert_eq!(check([Access::Read, Access::Read], region(&memory, 0)), Ok(()));
-        assert_eq!(check([Access::Write, Access::Write], region(&other, 0)), Ok(()));
+        let error = check([Access::Read, Access::Write], &whole, 0).unwrap_err();
+        assert!(error.to_string().starts_with("`f`: `g` is written but shares memory with `p`"), "{error}");
+        // The next part starts where the first ends.
+        assert_eq!(check([Access::Write, Access::Read], &whole, 32), Ok(()));
+        assert_eq!(check([Access::Read, Access::Read], &whole, 0), Ok(()));
+        assert_eq!(check([Access::Write, Access::Write], &other, 0), Ok(()));
+    }
+
+    #[test]
+    fn results_are_named_as_they_are_given() {
+        let whole = Tensor::full(&Device::cpu(), 0.0_f32, [96]).unwrap();
+        let [x, y, mut a, mut b] = [0, 32, 32, 64].map(|start| whole.part(start, Shape::from([32])));
+        let (plan, args) = (plan([Access::Read; 2]), [Arg::from(&x), Arg::from(&y)]);
+        let error = check_alias(&plan, &args, &[Arg::from(&mut a)]).unwrap_err();
+        assert!(error.to_string().starts_with("`f`: `out` is written but shares memory with `g`"), "{error}");
+        let error = check_alias(&plan, &args, &[Arg::from(&mut b), Arg::from(&mut a)]).unwrap_err();
+        assert!(
+            error.to_string().starts_with("`f`: `out_1` is written but shares memory with `g`"),
+            "{error}"
+        );
+        assert_eq!(check_alias(&plan, &args, &[Arg::from(&mut b)]), Ok(()));
     }
 }

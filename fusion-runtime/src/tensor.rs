@@ -429,6 +429,12 @@ impl RawTensor {
 
     /// Makes the memory this tensor's alone, so that it may be written; its elements are kept.
     pub(crate) fn make_unique(&mut self) -> Result<()> {
+    /// Whether it has bytes in common with another.
+    pub(crate) fn overlaps(&self, other: &RawTensor) -> bool {
+        let end = |tensor: &RawTensor| tensor.offset + tensor.len * tensor.dtype.size();
+        self.offset < end(other) && other.offset < end(self) && self.memory.is_same(&other.memory)
+    }
+
         if !self.is_unique() {
             let fresh = RawTensor::allocate(&self.device, self.dtype, self.shape.clone())?;
             let bytes = self.len * self.dtype.size();
@@ -443,13 +449,18 @@ impl RawTensor {
     /// Takes the elements of another tensor of this shape: by taking its memory, unless this memory is the caller's,
     /// and then by a copy.
     pub(crate) fn replace(&mut self, new: RawTensor) -> Result<()> {
-        if !self.memory.is_external() || !self.is_unique() || self.len == 0 {
+        if !self.is_replaced_by_copy() {
             *self = new;
             return Ok(());
         }
         let bytes = self.len * self.dtype.size();
         self.device.0.copy((&new.memory, new.offset), (&self.memory, self.offset), bytes)
     }
+    /// Whether what replaces it is copied into its memory.
+    pub(crate) fn is_replaced_by_copy(&self) -> bool {
+        self.memory.is_external() && self.is_unique() && self.len > 0
+    }
+
 
     /// Makes the memory this tensor's alone; its elements are unspecified after.
     pub(crate) fn make_unique_uninit(&mut self) -> Result<()> {

@@ -13,6 +13,9 @@ fuse! {
         p = old + 1.0;
         old * 2.0
     }
+    pub(crate) fn turned(p: &mut u8[N]) { p = flip(p, N); }
+    #[fuse(off)]
+    pub(crate) fn negated(a: f32[N], b: f32[N]) -> (f32[N], f32[N]) { (-a, -b) }
 }
 
 const ELEMENTS: usize = 16;
@@ -79,4 +82,33 @@ fn one_buffer_under_two_names_is_refused() {
     let other = application.buffer();
     let mut b = application.tensor(&other, [ELEMENTS]);
     both(&mut a, &mut b).expect("two buffers");
+}
+
+/// What one kernel writes and another reads, too.
+#[test]
+fn one_buffer_of_several_kernels_is_refused() {
+    let Some(application) = application() else { return };
+    let (buffer, other) = (application.buffer(), application.buffer());
+    let [b, mut first] = [(); 2].map(|()| application.tensor(&buffer, [ELEMENTS]));
+    let a = application.tensor(&other, [ELEMENTS]);
+    let mut second = Tensor::zeros(&application.ours, [ELEMENTS]).expect("there is memory");
+    let error = negated::into(&mut first, &mut second, &a, &b).expect_err("one is read after it is written");
+    assert!(error.to_string().contains("`out_0` is written but shares memory with `b`"), "{error}");
+    assert_eq!(b.to_vec().expect("it can be read")[1], 1.0, "nothing ran");
+}
+
+/// Elements of a byte, whose number is no multiple of four: what the application has behind them stays.
+#[test]
+fn what_is_behind_a_tensor_is_left_alone() {
+    let Some(application) = application() else { return };
+    for len in [1, 2, 3, 5, 8] {
+        let buffer = application.buffer();
+        let bytes: Vec<u8> = (0..64).collect();
+        application.queue.write_buffer(&buffer, 0, &bytes);
+        let of = |len: usize| Tensor::<u8>::from_wgpu_buffer(&application.ours, buffer.clone(), [len]);
+        let mut p = of(len).expect("it fits");
+        turned(&mut p).expect("it runs");
+        let expected: Vec<u8> = bytes[..len].iter().rev().chain(&bytes[len..]).copied().collect();
+        assert_eq!(of(64).expect("it fits").to_vec().expect("it can be read"), expected, "{len}");
+    }
 }
