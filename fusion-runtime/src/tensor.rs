@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use fusion_compiler::ir::dtype::DType;
@@ -473,7 +474,10 @@ impl RawTensor {
     /// Whether no other tensor has this memory, but for one that waits.
     pub(crate) fn is_unique(&self) -> bool {
         let waits = self.lease.as_ref().is_some_and(|lease| lease.strong_count() > 0);
-        Arc::strong_count(&self.memory) == 1 + usize::from(waits)
+        let is_unique = Arc::strong_count(&self.memory) == 1 + usize::from(waits);
+        // What other threads have read of it before they let go comes before what is written now.
+        fence(Ordering::Acquire);
+        is_unique
     }
 
     fn read(&self, bytes: &mut [u8]) -> Result<()> {
