@@ -353,7 +353,8 @@ impl<T: Element> Tensor<T> {
             let from = (&*from.raw.memory, from.raw.offset);
             return self.raw.device.0.copy(from, (&self.raw.memory, to), bytes);
         }
-        self.raw.device.0.write(&self.raw.memory, to, T::bytes(&from.to_vec()?))
+        let here = Tensor::from_vec(self.device(), from.to_vec()?, from.shape().clone())?;
+        self.copy_into(start, &here)
     }
 
     /// The tensor behind it, whose element type is a value.
@@ -428,21 +429,18 @@ impl RawTensor {
         Region { memory: &self.memory, offset: self.offset, len: self.len }
     }
 
-    /// Makes the memory this tensor's alone, so that it may be written; its elements are kept.
-    pub(crate) fn make_unique(&mut self) -> Result<()> {
     /// Whether it has bytes in common with another.
     pub(crate) fn overlaps(&self, other: &RawTensor) -> bool {
         let end = |tensor: &RawTensor| tensor.offset + tensor.len * tensor.dtype.size();
         self.offset < end(other) && other.offset < end(self) && self.memory.is_same(&other.memory)
     }
 
+    /// Makes the memory this tensor's alone, so that it may be written; its elements are kept.
+    pub(crate) fn make_unique(&mut self) -> Result<()> {
         if !self.is_unique() {
-            let fresh = RawTensor::allocate(&self.device, self.dtype, self.shape.clone())?;
             let bytes = self.len * self.dtype.size();
-            if bytes > 0 {
-                self.device.0.copy((&self.memory, self.offset), (&fresh.memory, 0), bytes)?;
-            }
-            *self = fresh;
+            let memory = Arc::new(self.device.0.duplicate((&self.memory, self.offset), bytes)?);
+            *self = RawTensor { memory, offset: 0, lease: None, ..self.clone() };
         }
         Ok(())
     }
@@ -457,11 +455,11 @@ impl RawTensor {
         let bytes = self.len * self.dtype.size();
         self.device.0.copy((&new.memory, new.offset), (&self.memory, self.offset), bytes)
     }
+
     /// Whether what replaces it is copied into its memory.
     pub(crate) fn is_replaced_by_copy(&self) -> bool {
         self.memory.is_external() && self.is_unique() && self.len > 0
     }
-
 
     /// Makes the memory this tensor's alone; its elements are unspecified after.
     pub(crate) fn make_unique_uninit(&mut self) -> Result<()> {

@@ -96,11 +96,20 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         Err(Error::Unsupported { device: self.name().into(), what: "a buffer of wgpu".into() })
     }
 
-    /// Copies host bytes into memory.
+    /// Copies host bytes into memory, up to three bytes behind which may change.
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()>;
 
     /// Waits for all work and copies memory to the host.
     fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()>;
+
+    /// Memory of its own with as many bytes, the first of which are those of another.
+    fn duplicate(&self, (memory, offset): (&Memory, usize), bytes: usize) -> Result<Memory> {
+        let fresh = self.allocate(bytes)?;
+        if bytes > 0 {
+            self.copy((memory, offset), (&fresh, 0), bytes)?;
+        }
+        Ok(fresh)
+    }
 
     /// Copies within the device, between different allocations.
     fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()>;
@@ -174,6 +183,9 @@ impl Device {
     }
 
     /// The processor. Always there.
+    ///
+    /// Kernels of many elements run on the threads of `rayon`'s global pool. Who calls them on one of these does other jobs of the
+    /// pool while it waits: hold no lock over a call that those ask for, too.
     pub fn cpu() -> Device {
         static CPU: OnceLock<Device> = OnceLock::new();
         CPU.get_or_init(cpu::open).clone()

@@ -318,13 +318,30 @@ impl Backend for WgpuBackend {
             .try_for_each(|(read_back, skip, part)| self.finish_read_back(read_back, skip, part))
     }
 
+    fn duplicate(&self, from: (&Memory, usize), bytes: usize) -> Result<Memory> {
+        let fresh = self.allocate(bytes)?;
+        // Behind them is nothing yet.
+        self.copy(from, (&fresh, 0), bytes.next_multiple_of(4))?;
+        Ok(fresh)
+    }
+
     fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()> {
         self.gpu.check()?;
         let (source, target) = (&block_of(from.0).buffer, &block_of(to.0).buffer);
-        let mut recorder = lock(&self.recorder);
-        let bytes = bytes.next_multiple_of(4) as u64;
-        recorder.stream.copy((source, from.1 as u64), (target, to.1 as u64), bytes);
-        recorder.stream.submit_if_full()
+        let words = bytes / 4 * 4;
+        if words > 0 {
+            let mut recorder = lock(&self.recorder);
+            recorder.stream.copy((source, from.1 as u64), (target, to.1 as u64), words as u64);
+            recorder.stream.submit_if_full()?;
+        }
+        if bytes == words {
+            return Ok(());
+        }
+        // Devices copy whole words: the last is put together here, with what is behind.
+        let mut last = [0; 4];
+        self.read(to.0, to.1 + words, &mut last)?;
+        self.read(from.0, from.1 + words, &mut last[..bytes - words])?;
+        self.write(to.0, to.1 + words, &last)
     }
 
     fn launch(&self, launch: &Launch, call: &Call<'_>) -> Result<()> {
