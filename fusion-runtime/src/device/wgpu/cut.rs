@@ -236,11 +236,13 @@ fn whole(arg: &BufferArg, region: &Region<'_>, align: u64) -> Window {
     binding(arg, region, Chunk { start: 0, end: region.len as u64 }, align)
 }
 
-/// What holds these elements of a region, or its first where there are none: behind its last may be nothing to bind.
+/// What holds these elements of a region, or the first of its buffer where there are none: behind its last may be nothing to bind.
 fn binding(arg: &BufferArg, region: &Region<'_>, elements: Chunk, align: u64) -> Window {
+    if elements.start == elements.end {
+        return Window { start: 0, end: GRANULE };
+    }
     let (offset, size) = (region.offset as u64, arg.dtype.size() as u64);
-    let elements = if elements.start == elements.end { Chunk { start: 0, end: 0 } } else { elements };
     let start = (offset + elements.start * size) / align * align;
-    let end = (offset + elements.end * size).next_multiple_of(GRANULE).max(start + GRANULE);
+    let end = (offset + elements.end * size).next_multiple_of(GRANULE);
     Window { start, end }
 }
