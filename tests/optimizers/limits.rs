@@ -1,6 +1,6 @@
 //! Decays, rates, names and counts at their ends, and beyond.
 
-use fusion::optim::{Adam, AdamW, Arena, GradScaler, Optimizer, RmsProp, Rule, Sgd};
+use fusion::optim::{Adam, AdamW, Arena, GradScaler, Optimizer, Precision, RmsProp, Rule, Sgd};
 use fusion::prelude::*;
 
 use super::bits;
@@ -34,6 +34,47 @@ fn averages_of_all_decays() {
             let refused = refused.expect_err("no decay").to_string();
             assert!(refused.contains("it must be from 0 to 1"), "{refused}");
         }
+        Ok(())
+    });
+}
+
+fuse! {
+    pub(crate) fn total(x: f32[N]) -> f32[] { sum(x) }
+}
+
+/// A block that is not full divides nothing by nothing where `eps` is none, and neither does what has no gradient yet.
+#[test]
+fn blocks_without_eps() {
+    on_devices(|device| {
+        for eps in [0.0, 1e-50] {
+            let start = Tensor::full(device, 1.0, [4097])?;
+            let mut params = Arena::new(device, [("weight", &start)])?;
+            let mut grads = params.zeros_like()?;
+            let elements: Vec<f32> = (0..4097).map(|i| if i % 7 == 3 { 0.0 } else { 1.0 }).collect();
+            grads.set("weight", &Tensor::from_slice(device, &elements, [4097])?)?;
+            let rule =
+                AdamW { lr: 0.01, weight_decay: 0.0, eps, state: Precision::Bits8, ..AdamW::default() };
+            let mut optimizer = Optimizer::new(rule, &params)?;
+            (0..3).try_for_each(|_| optimizer.step(&mut params, &grads))?;
+            for (i, (p, g)) in params["weight"].to_vec()?.into_iter().zip(elements).enumerate() {
+                let expected = if g == 0.0 { 1.0 } else { 0.97 };
+                assert!((p - expected).abs() < 2e-3, "{device}: {i}: {p}, not {expected}");
+            }
+        }
+        Ok(())
+    });
+}
+
+/// A tensor without elements is a part of an arena like others, the last one too, behind which there is nothing.
+#[test]
+fn tensors_without_elements() {
+    on_devices(|device| {
+        let (weight, none) = (Tensor::full(device, 1.0, [4096])?, Tensor::zeros(device, [0])?);
+        let mut params = Arena::new(device, [("weight", &weight), ("none", &none)])?;
+        assert_eq!((total(&params["none"])?.item()?, total(&params["weight"])?.item()?), (0.0, 4096.0));
+        let grads = Arena::new(device, [("weight", &weight), ("none", &none)])?;
+        Optimizer::new(Sgd { lr: 1.0, ..Sgd::default() }, &params)?.step(&mut params, &grads)?;
+        assert_eq!(total(&params["weight"])?.item()?, 0.0);
         Ok(())
     });
 }

@@ -11,6 +11,9 @@ use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
+/// What a step is divided by at least, so that nothing by nothing is nothing: far below the root of any number.
+const EPS_MIN: f32 = 1e-30;
+
 /// The means of the large tensors of an arena.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -68,6 +71,8 @@ impl Blocks {
         step: Step<'_, T>,
     ) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
+        // What has no gradient yet stays where it is, as what fills the last block does: one that is no number would spoil its block.
+        let eps = eps.max(EPS_MIN);
         let Step { p, g, lr, how, followed } = step;
         let Blocks { codes, units } = self;
         let rows = Shape::from([p.len() / BLOCK, BLOCK]);
