@@ -12,6 +12,10 @@ fuse! {
     pub(crate) fn scaled(x: f32[N, D], by: f32) -> (f32[N, D], f32[N]) { (softmax(x * by, D), max(x, D)) }
     pub(crate) fn decayed(p: &mut f32[N], g: f32[N], lr: f32) { p = p * (1.0 - lr) - lr * g; }
     pub(crate) fn total(x: f32[N]) -> f32[] { sum(square(x)) }
+    // Dims that are others one after another, and together.
+    pub(crate) fn steps(x: f32[N, D]) -> f32[N, S] { slice(x, D -> S, 1..) - slice(x, D -> S, ..D - 1) }
+    pub(crate) fn twice(x: f32[N, D]) -> f32[N, E] { concat((x, D), (flip(x, D), D) -> E) }
+    pub(crate) fn pairs(x: f32[N, E]) -> f32[N, H] { max(split(x, E -> (H, P = 2)), P) }
     // Two steps, with a value for each row between them.
     pub(crate) fn centred(x: f32[N, D]) -> f32[N, D] { x - mean(x, N) }
 }
@@ -76,6 +80,11 @@ fn calls_into_tensors_that_are_there_allocate_nothing() -> Result<()> {
         check("scaled", &mut || scaled::into(&mut out, &mut row, &x, 2.0))?;
         check("decayed", &mut || decayed(&mut flat, &line, 0.1))?;
         check("total", &mut || total::into(&mut one, &line))?;
+        let mut fewer = Tensor::full(&device, 0.5, [n, d - 1])?;
+        check("steps", &mut || steps::into(&mut fewer, &x))?;
+        let mut double = Tensor::full(&device, 0.5, [n, 2 * d])?;
+        check("twice", &mut || twice::into(&mut double, &x))?;
+        check("pairs", &mut || pairs::into(&mut out, &double))?;
         check("centred", &mut || centred::into(&mut out, &x))?;
     }
     Ok(())

@@ -282,12 +282,11 @@ fn check_products(plan: &Plan, symbols: &[i64]) -> Result<()> {
         let extent = extent_of(plan, whole, symbols)?;
         // A part that is what the others leave has no extent where one of them is 0.
         let value = |part: &Dim| part.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok());
-        let extents: Vec<Option<usize>> = parts.iter().map(value).collect();
-        let product = extents.iter().try_fold(1, |product: usize, &part| product.checked_mul(part?));
+        let product = parts.iter().try_fold(1, |product: usize, part| product.checked_mul(value(part)?));
         if product != Some(extent) {
             let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
-            let text = |extent: &Option<usize>| extent.map_or(String::from("?"), |extent| extent.to_string());
-            let extents: Vec<String> = extents.iter().map(text).collect();
+            let text = |part| value(part).map_or(String::from("?"), |extent| extent.to_string());
+            let extents: Vec<String> = parts.iter().map(text).collect();
             return Err(Error::Split {
                 function: plan.name.to_string(),
                 dim: whole.name.to_string(),
@@ -304,21 +303,23 @@ fn check_products(plan: &Plan, symbols: &[i64]) -> Result<()> {
 fn check_sums(plan: &Plan, symbols: &[i64]) -> Result<()> {
     for Sum { whole, parts } in plan.sums.iter() {
         let extent = extent_of(plan, whole, symbols)?;
-        let (function, dim) = (plan.name.to_string(), whole.name.to_string());
+        let named = || (plan.name.to_string(), whole.name.to_string());
         if i32::try_from(extent).is_err() {
+            let (function, dim) = named();
             return Err(Error::TooLong { function, dim, extent });
         }
         let invalid =
-            |part: &Dim| Error::InvalidExtent { function: function.clone(), dim: part.name.to_string() };
-        let value = |part: &Dim| part.extent.eval(symbols).ok_or_else(|| invalid(part));
-        let extents: Vec<i64> = parts.iter().map(value).collect::<Result<_>>()?;
-        let sum = extents.iter().try_fold(0, |sum: i64, &part| sum.checked_add(part));
-        if extents.iter().any(|&part| part < 0)
-            || sum.and_then(|sum| usize::try_from(sum).ok()) != Some(extent)
-        {
+            |part: &Dim| Error::InvalidExtent { function: plan.name.to_string(), dim: part.name.to_string() };
+        let mut extents: SmallVec<[i64; 8]> = SmallVec::new();
+        for part in parts.iter() {
+            extents.push(part.extent.eval(symbols).ok_or_else(|| invalid(part))?);
+        }
+        let sum = extents.iter().try_fold(0, |sum: i64, &part| sum.checked_add(part).filter(|_| part >= 0));
+        if sum.and_then(|sum| usize::try_from(sum).ok()) != Some(extent) {
             let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
             let extents: Vec<String> = extents.iter().map(i64::to_string).collect();
             let (parts, extents) = (names.join(", "), extents.join(", "));
+            let (function, dim) = named();
             return Err(Error::Parts { function, dim, extent, parts, extents });
         }
     }
