@@ -30,6 +30,10 @@ fusion::fuse! {
         (sigmoid(x - m), std(x, D), layer_norm(x, D))
     }
 
+    /// What is in `f32` already stays as exact as that.
+    #[fuse(strict)]
+    pub fn stepped(m: &mut f32[N], g: f16[N]) { m = lerp(m, g, 0.5); }
+
     pub fn softmax_of(x: f16[N, D]) -> f16[N, D] { softmax(x, D) }
     pub fn mean_of(x: f16[N, D]) -> f16[N] { mean(x, D) }
     pub fn sigmoid_of(x: f16[N, D]) -> f16[N, D] { sigmoid(x) }
@@ -115,4 +119,17 @@ fn nothing_becomes_fma() {
         assert_eq!(apart(&t, &t).unwrap().to_vec().unwrap(), expected, "{device}");
     }
     assert!(gate::report().to_string().contains("; strict"), "{}", gate::report());
+}
+
+#[test]
+fn singles_are_not_rounded_to_halves() {
+    on_devices(|device| {
+        let mut m = Tensor::from_slice(device, &[1e6_f32, 1.0002, 0.0], [3])?;
+        let g = Tensor::from_slice(device, &[0.0, 1.0, 3.0].map(f16::from_f32), [3])?;
+        stepped(&mut m, &g)?;
+        for (m, expected) in m.to_vec()?.into_iter().zip([5e5, 1.0001, 1.5]) {
+            assert!((m - expected).abs() <= 1e-6 * expected, "{device}: {m}, not {expected}");
+        }
+        Ok(())
+    });
 }

@@ -274,16 +274,18 @@ fn expand<'a>(
 /// Has a function of the library compute in `f32` what it is given in fewer bits: where each operation is rounded, it is one. Gives
 /// the type to round to.
 fn in_singles(b: &mut Builder<'_>, inner: &mut Env) -> Option<DType> {
-    let mut narrow = None;
+    let mut meets = None;
     for var in &mut inner.vars {
         let Value::Node(id) = var.value else { continue };
         let dtype = b.graph.node(id).dtype;
-        if dtype.is_narrow() && dtype.is_float() {
-            narrow = Some(narrow.map_or(dtype, |other| if other == dtype { dtype } else { DType::F32 }));
+        if dtype.is_float() {
+            meets = Some(meets.map_or(dtype, |other| expr::common(dtype, other).unwrap_or(dtype)));
+        }
+        if dtype.is_float() && dtype.is_narrow() {
             var.value = expr::known(expr::widened(b, id, DType::F32));
         }
     }
-    narrow
+    meets.filter(|dtype| dtype.is_narrow())
 }
 
 /// The results of a callee, held against its declaration.
