@@ -138,7 +138,7 @@ impl<'k> Loops<'k> {
                 (Op::Add, &[left, right]) => Some(self.most(left)? + self.most(right)?),
                 (Op::Mul, &[left, right]) => Some(self.most(left)? * self.most(right)?),
                 (Op::Sub, &[left, _]) => self.most(left),
-                (Op::IntDiv, &[left, by]) => Some(self.most(left)?.floor_div(self.least(by))),
+                (Op::IntDiv, &[left, by]) => Some(self.most(left)? / self.least(by)),
                 (Op::IntRem, &[_, of]) => self.most(of),
                 // What is left, and the most that is wanted of it.
                 (Op::Min, &[left, most]) => self.most(most).or_else(|| self.most(left)),

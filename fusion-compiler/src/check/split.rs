@@ -262,7 +262,7 @@ fn extent(
     };
     let others: Vec<DimExpr> = parts.iter().filter(|part| **part != new).map(of).collect::<Option<_>>()?;
     let product = DimExpr::product(&others);
-    if *whole == new { Some(product) } else { Some(of(whole)?.floor_div(product)) }
+    if *whole == new { Some(product) } else { Some(of(whole)? / product) }
 }
 
 /// Makes the new dim of an arrow known, if it is one of these.

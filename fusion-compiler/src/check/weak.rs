@@ -160,7 +160,7 @@ pub(super) fn extent_op(op: Op, left: DimExpr, right: DimExpr) -> Option<DimExpr
         Op::Sub if left == right => Some(DimExpr::constant(0)),
         Op::Sub => Some(left - right),
         Op::Mul => Some(left * right),
-        Op::Div => Some(left.floor_div(right)),
+        Op::Div => Some(left / right),
         _ => None,
     }
 }

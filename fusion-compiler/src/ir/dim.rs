@@ -22,8 +22,8 @@ pub enum DimOp {
     Sub,
     /// Replace the two topmost by their product.
     Mul,
-    /// Replace the two topmost by their quotient, rounded down.
-    FloorDiv,
+    /// Replace the two topmost by their quotient, rounded towards 0.
+    Div,
     /// Replace the two topmost by their quotient, rounded up.
     CeilDiv,
     /// Replace the two topmost by the lesser.
@@ -69,11 +69,6 @@ impl DimExpr {
         }
     }
 
-    /// Quotient rounded down.
-    pub fn floor_div(self, divisor: DimExpr) -> DimExpr {
-        self.binary(divisor, DimOp::FloorDiv)
-    }
-
     /// Quotient rounded up.
     pub fn ceil_div(self, divisor: DimExpr) -> DimExpr {
         self.binary(divisor, DimOp::CeilDiv)
@@ -98,7 +93,7 @@ impl DimExpr {
             let value = match op {
                 DimOp::Const(extent) => extent,
                 DimOp::Sym(sym) => *symbols.get(usize::from(sym))?,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv | DimOp::Min => {
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::Div | DimOp::CeilDiv | DimOp::Min => {
                     depth = depth.checked_sub(2)?;
                     apply(op, stack[depth], stack[depth + 1])?
                 }
@@ -116,13 +111,13 @@ impl DimExpr {
             let factor = match op {
                 DimOp::Const(extent) => extent.saturating_abs(),
                 DimOp::Sym(_) => 1,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv | DimOp::Min => {
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::Div | DimOp::CeilDiv | DimOp::Min => {
                     let right = stack.pop().unwrap_or(1);
                     let left = stack.pop().unwrap_or(1);
                     match op {
                         DimOp::Add | DimOp::Sub | DimOp::Min => greatest_common_divisor(left, right),
                         DimOp::Mul => left.checked_mul(right).unwrap_or(1),
-                        DimOp::Const(_) | DimOp::Sym(_) | DimOp::FloorDiv | DimOp::CeilDiv => 1,
+                        DimOp::Const(_) | DimOp::Sym(_) | DimOp::Div | DimOp::CeilDiv => 1,
                     }
                 }
             };
@@ -139,7 +134,7 @@ impl DimExpr {
             | DimOp::Add
             | DimOp::Sub
             | DimOp::Mul
-            | DimOp::FloorDiv
+            | DimOp::Div
             | DimOp::CeilDiv
             | DimOp::Min => None,
         })
@@ -170,7 +165,7 @@ impl DimExpr {
                 DimOp::Add => (" + ", 0, (0, 0)),
                 DimOp::Sub => (" - ", 0, (0, 1)),
                 DimOp::Mul => ("*", 2, (1, 2)),
-                DimOp::FloorDiv => ("/", 1, (1, 3)),
+                DimOp::Div => ("/", 1, (1, 3)),
                 DimOp::CeilDiv => ("⌈/⌉", 1, (1, 3)),
                 DimOp::Min => (", ", 3, (0, 0)),
             };
@@ -234,12 +229,21 @@ impl ops::Mul for DimExpr {
     }
 }
 
+/// Rounded towards 0, as whole numbers are divided by.
+impl ops::Div for DimExpr {
+    type Output = DimExpr;
+
+    fn div(self, right: DimExpr) -> DimExpr {
+        self.binary(right, DimOp::Div)
+    }
+}
+
 fn apply(op: DimOp, a: i64, b: i64) -> Option<i64> {
     match op {
         DimOp::Add => a.checked_add(b),
         DimOp::Sub => a.checked_sub(b),
         DimOp::Mul => a.checked_mul(b),
-        DimOp::FloorDiv => a.checked_div_euclid(b),
+        DimOp::Div => a.checked_div(b),
         DimOp::CeilDiv => a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b),
         DimOp::Min => Some(a.min(b)),
         DimOp::Const(_) | DimOp::Sym(_) => unreachable!("a leaf takes no operands"),
@@ -260,13 +264,15 @@ mod tests {
         let text = |expr: DimExpr| expr.display(&["A", "B", "C"]).to_string();
         assert_eq!(text(a.clone() - (b.clone() - c.clone())), "A - (B - C)");
         assert_eq!(text(a.clone() - b.clone() + c.clone()), "A - B + C");
-        assert_eq!(text(a.clone().floor_div(b.clone() * c.clone())), "A/(B*C)");
-        assert_eq!(text(a.clone() * b.clone().floor_div(c.clone())), "A*(B/C)");
+        assert_eq!(text(a.clone() / (b.clone() * c.clone())), "A/(B*C)");
+        assert_eq!(text(a.clone() * (b.clone() / c.clone())), "A*(B/C)");
         assert_eq!(text(a.clone() * (b.clone() - a).min(c)), "A*min(B - A, C)");
         assert_eq!(b.clone().min(DimExpr::constant(7)).eval(&[0, 9]), Some(7));
         assert_eq!(b.min(DimExpr::constant(7)).eval(&[0, 5]), Some(5));
         assert_eq!((n.clone() * DimExpr::constant(1)), n);
-        assert_eq!(DimExpr::constant(7).floor_div(DimExpr::constant(2)).as_const(), Some(3));
+        for (whole, quotient) in [(7, 3), (-7, -3)] {
+            assert_eq!((DimExpr::constant(whole) / DimExpr::constant(2)).as_const(), Some(quotient));
+        }
     }
 
     #[test]
@@ -279,7 +285,7 @@ mod tests {
             (sum.clone(), 4),
             (sum.clone() - number(6), 2),
             (sum * number(0), 0),
-            ((n.clone() * number(8)).floor_div(number(2)), 1),
+            (n.clone() * number(8) / number(2), 1),
             ((n.clone() * number(8)).min(d.clone() * number(12)), 4),
             // More than there are numbers for.
             (n * number(1 << 40) * number(1 << 40), 1),
@@ -297,6 +303,6 @@ mod tests {
         let n = DimExpr::sym(0);
         assert_eq!((n.clone() * n.clone()).eval(&[i64::MAX]), None);
         assert_eq!(n.eval(&[]), None);
-        assert_eq!(n.clone().floor_div(DimExpr::sym(1)).eval(&[1, 0]), None);
+        assert_eq!((n.clone() / DimExpr::sym(1)).eval(&[1, 0]), None);
     }
 }

@@ -24,7 +24,7 @@ impl Terms {
             let terms = match op {
                 DimOp::Const(number) => Terms::number(number),
                 DimOp::Sym(symbol) => Terms::symbol(symbol, names, known)?,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::FloorDiv | DimOp::CeilDiv | DimOp::Min => {
+                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::Div | DimOp::CeilDiv | DimOp::Min => {
                     let (right, left) = (stack.pop()?, stack.pop()?);
                     left.apply(op, &right)?
                 }
@@ -53,7 +53,7 @@ impl Terms {
             DimOp::Add => self.plus(right, 1),
             DimOp::Sub => self.plus(right, -1),
             DimOp::Mul => self.times(right),
-            DimOp::FloorDiv => self.over(right, ("⌊", "⌋"), i64::checked_div_euclid),
+            DimOp::Div => self.over(right, ("⌊", "⌋"), i64::checked_div),
             DimOp::CeilDiv => {
                 let up = |a: i64, b: i64| a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b);
                 self.over(right, ("⌈", "⌉"), up)
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(of(&lesser, [None; 2]).without_quotients().text(), "N*min(D, 24) + min(N, D)");
         assert_eq!(of(&lesser, [Some(2), Some(30)]).text(), "50");
         assert_eq!(
-            of(&(n.clone() + number(1)).floor_div(d.clone() * number(2)), [None; 2]).text(),
+            of(&((n.clone() + number(1)) / (d.clone() * number(2))), [None; 2]).text(),
             "⌊(N + 1)/(2*D)⌋"
         );
     }

@@ -250,7 +250,7 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
         Vectors::Loops(_) => 1,
         Vectors::Lanes(lanes) => i64::from(lanes),
     };
-    let wide = number(columns.width).floor_div(number(lanes) * rows(work, &order[before..]));
+    let wide = number(columns.width) / (number(lanes) * rows(work, &order[before..]));
     let moves =
         |&id: &NodeId| matches!(work.graph.node(id).kind, NodeKind::At(_)) && work.graph.picked(id).is_none();
     let is_moved = work.group.nodes.iter().any(moves);
@@ -259,8 +259,8 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
     let all = rows(work, order);
     let more = number(STEPS_MAX - columns.steps) * all.clone();
     let steps = number(columns.steps)
-        + more.floor_div(all.clone() + number(STEPS_EACH))
-        + cut.extent.clone().floor_div(number(STEPS_EACH));
+        + more / (all.clone() + number(STEPS_EACH))
+        + cut.extent.clone() / number(STEPS_EACH);
     let len = steps * count.clone();
     let turns = (!is_moved).then_some(Turns { axis: AxisId(cut.part.0 + 1), count });
     let before = if is_moved { beside(order, before) } else { before };
@@ -276,7 +276,7 @@ fn along_outermost(work: &Work<'_>, cut: &Cut) -> Cut {
     let extent = graph.axis(alone).extent.clone();
     let steps = match &cut.turns {
         None => cut.len.clone(),
-        Some(turns) => cut.len.clone().floor_div(turns.count.clone()),
+        Some(turns) => cut.len.clone() / turns.count.clone(),
     };
     let len = steps.ceil_div(each.clone());
     let count = extent.clone().ceil_div(len.clone());

@@ -404,14 +404,14 @@ impl Writer<'_> {
             None => [cut.rest(), cut.whole()].map(|count| self.number(count)),
             Some(turns) => {
                 let turn = self.coordinate(turns.axis);
-                let each = cut.rest().floor_div(turns.count.clone());
+                let each = cut.rest() / turns.count.clone();
                 let over = cut.rest() - each.clone() * turns.count.clone();
                 let over = self.leaf(NodeKind::Extent(over), DType::I32, AxisSet::EMPTY);
                 let has_more = self.apply(Op::Lt, &[turn, over]);
                 let [more, each] =
                     [each.clone() + DimExpr::constant(1), each].map(|count| self.number(count));
                 let rest = self.apply(Op::Select, &[has_more, more, each]);
-                [rest, self.number(cut.whole().floor_div(turns.count.clone()))]
+                [rest, self.number(cut.whole() / turns.count.clone())]
             }
         };
         let is_last = self.apply(Op::Eq, &[number, last]);
