@@ -323,3 +323,18 @@ fn all_ways_give_the_same() {
         }
     }
 }
+
+fusion::fuse! {
+    /// The least of each type, written with a number that it does not have.
+    pub fn least(x: i8[N]) -> (i8[N], i16[], i32[]) { (x + -128i8, -32768i16, -2147483648i32) }
+}
+
+#[test]
+fn the_least_of_a_type_can_be_written() {
+    on_devices(|device| {
+        let (bytes, short, long) = least(&Tensor::from_slice(device, &[0_i8, 127], [2])?)?;
+        assert_eq!(bytes.to_vec()?, [-128, -1], "{device}");
+        assert_eq!((short.item()?, long.item()?), (i16::MIN, i32::MIN), "{device}");
+        Ok(())
+    });
+}

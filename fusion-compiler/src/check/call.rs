@@ -272,7 +272,7 @@ fn expand<'a>(
 }
 
 /// Has a function of the library compute in `f32` what it is given in fewer bits: where each operation is rounded, it is one. Gives
-/// the type to round to.
+/// the type to round to, the one in which its floats meet.
 fn in_singles(b: &mut Builder<'_>, inner: &mut Env) -> Option<DType> {
     let mut meets = None;
     for var in &mut inner.vars {

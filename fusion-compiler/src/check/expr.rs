@@ -143,6 +143,15 @@ pub(super) fn is_unknown(b: &Builder<'_>, env: &Env, name: &str) -> bool {
 }
 
 fn unary(b: &mut Builder<'_>, env: &mut Env, at: At, op: Unary, x: &Expr) -> Value {
+    // The least of a type is written with a number that it does not have.
+    if let (Unary::Neg, ExprKind::Int(number, Some(suffix))) = (op, &x.kind)
+        && let Some(dtype) = DType::from_name(suffix)
+        && let (least @ ..0, _) = dtype.range()
+        && *number == least.unsigned_abs()
+    {
+        let span = b.place(x.at);
+        return suffixed(b, Weak::int(least, span), dtype);
+    }
     let value = single(b, env, x);
     let (op, what) = match op {
         Unary::Neg => (Op::Neg, "-"),
