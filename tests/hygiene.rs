@@ -306,6 +306,21 @@ mod places {
         };
     }
     block!(by_macro, x, 4.0, N, f32, x + 1.0);
+    block!(negative_by_macro, x, 4.0, N, f32, -x + 1.0);
+
+    macro_rules! less {
+        ($name:ident, $body:expr) => {
+            fuse! {
+                pub(crate) fn $name(x: f32[N], gain: f32) -> f32[N] { gain - $body }
+            }
+        };
+    }
+    less!(less_by_macro, -x - 1.0);
+
+    fuse! {
+        /// Of a dim whose name is a word of Rust in lowercase.
+        pub fn of_keyword(x: f32[N], Gen: dim) -> f32[N, Gen] { x + index(Gen) as f32 }
+    }
 
     macro_rules! inline {
         ($x:expr, $y:ident, $factor:expr) => {
@@ -317,6 +332,21 @@ mod places {
         }};
         (path $x:expr) => {
             fuse!($x * 2.0)
+        };
+        (relu $x:expr) => {
+            fuse!($x.relu())
+        };
+        // Both have a variable of this name, and each its own.
+        (twice $x:expr) => {{
+            let y = fuse!($x * 2.0)?;
+            fuse!($x - y)
+        }};
+        (twice of rows $x:expr) => {{
+            let y = fuse!($x * 2.0)?;
+            fuse!(y[N] - $x[N])
+        }};
+        (square $x:expr) => {
+            fuse!($x * $x)
         };
     }
 
@@ -349,6 +379,9 @@ mod places {
         assert_eq!(either(&x)?.to_vec()?, [4.0, 8.0]);
         assert_eq!(from_another_block(&x)?.to_vec()?, [3.0, 6.0]);
         assert_eq!(by_macro(&x)?.to_vec()?, [8.0, 12.0]);
+        assert_eq!(negative_by_macro(&x)?.to_vec()?, [0.0, -4.0]);
+        assert_eq!(less_by_macro(&x, 3.0)?.to_vec()?, [5.0, 6.0]);
+        assert_eq!(of_keyword(&x, 2)?.to_vec()?, [1.0, 2.0, 2.0, 3.0]);
         assert_eq!(local::report().kernels(), 1);
         Ok(())
     }
@@ -361,6 +394,11 @@ mod places {
         assert_eq!(inline!(layer.bias, x, 2.0 * factor)?.to_vec()?, [2.0, 5.0]);
         assert_eq!(inline!(any x.clone(), x, factor + 0.5)?.to_vec()?, [2.0, 5.0]);
         assert_eq!(inline!(path x)?.to_vec()?, [2.0, 4.0]);
+        assert_eq!(inline!(relu - x)?.to_vec()?, [0.0, 0.0]);
+        let y = x.clone();
+        assert_eq!(inline!(twice y)?.to_vec()?, [-1.0, -2.0]);
+        assert_eq!(inline!(twice of rows y)?.to_vec()?, [1.0, 2.0]);
+        assert_eq!(inline!(square y)?.to_vec()?, [1.0, 4.0]);
         Ok(())
     }
 

@@ -229,7 +229,8 @@ fn tensor(
     tokens: TokenStream,
     axes: Vec<AxisId>,
 ) -> Value {
-    let known_path = b.captures.paths.iter().find(|(known, _)| Some(known.as_str()) == path);
+    let path = path.map(|path| format!("{path}{}", context(&tokens)));
+    let known_path = b.captures.paths.iter().find(|(known, _)| Some(known) == path.as_ref());
     if let Some((_, node)) = known_path.cloned() {
         return match first_axes(b, node) {
             Some(first) if first != axes => {
@@ -246,13 +247,21 @@ fn tensor(
     b.graph.params.push(Param { name: text.into(), dtype, kind, portion: None, span });
     b.captures.rust.push(tokens);
     let node = b.leaf(NodeKind::Input(id), dtype, set, span);
-    b.captures.paths.extend(path.zip(node).map(|(path, node)| (path.to_owned(), node)));
+    b.captures.paths.extend(path.zip(node));
     known(node)
 }
 
 fn first_axes(b: &Builder<'_>, node: NodeId) -> Option<Vec<AxisId>> {
     let NodeKind::Input(id) = b.graph.node(node).kind else { return None };
     match &b.graph.param(id).kind {
+/// What the first name of a path tells of which macro it comes from: variables of one name are different ones if that is. Spans have
+/// no other way to tell than the start of their text, `#5 bytes(…)`; where that is missing, names alone decide.
+fn context(path: &TokenStream) -> String {
+    let span = path.clone().into_iter().next().map(|first| format!("{:?}", first.span()));
+    let context = span.as_deref().and_then(|span| span.split_once(' ')).map(|(context, _)| context);
+    context.filter(|context| context.starts_with('#')).unwrap_or_default().to_owned()
+}
+
         ParamKind::Tensor { axes, .. } => Some(axes.clone()),
         ParamKind::Scalar | ParamKind::Dim(_) | ParamKind::View { .. } => None,
     }

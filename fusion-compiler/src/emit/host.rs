@@ -12,7 +12,7 @@ use crate::check::{ElementType, Failure, Inline, ParamType, Returns, Signature};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, ParamKind};
 use crate::ir::plan::{Code, Plan};
-use crate::parse::cfgs;
+use crate::parse::{cfgs, is_keyword};
 
 /// An exported function: the function itself, and its module. A generic one has a plan for each type that there is.
 pub fn function(runtime: &Ident, signature: &Signature, plans: &[&Plan<KernelCode>]) -> TokenStream {
@@ -409,7 +409,7 @@ fn rust_names(params: &[Ident]) -> Vec<Ident> {
 
 /// The name, or a longer one if that is taken or a keyword.
 fn free(mut name: String, taken: &[Ident], span: Span) -> Ident {
-    while taken.iter().any(|other| *other == name) || syn::parse_str::<Ident>(&name).is_err() {
+    while taken.iter().any(|other| *other == name) || is_keyword(&name) {
         name.push('_');
     }
     Ident::new(&name, span)

@@ -21,7 +21,7 @@ pub(crate) fn expr(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
     let mut left = unary(parser)?;
     let mut comparison: Option<Binary> = None;
-    while let Some((op, tightness)) = parser.symbol().and_then(Binary::of_symbol) {
+    while let Some((op, tightness)) = parser.operator().and_then(Binary::of_symbol) {
         if tightness <= binds {
             break;
         }
@@ -55,7 +55,7 @@ fn chain(parser: &mut Parser<'_, '_>, left: Expr, link: Link) -> Parsed<Expr> {
 }
 
 fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
-    let op = match parser.symbol() {
+    let op = match parser.operator() {
         Some("-") => Unary::Neg,
         Some("!") => Unary::Not,
         Some("&" | "*" | "&&" | "**") => return Err(parser.error(diag::no_reference())),
@@ -77,7 +77,7 @@ fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 
 /// What a prefix operator applies to: it binds tighter than `as`.
 fn unary_operand(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
-    let op = match parser.symbol() {
+    let op = match parser.operator() {
         Some("-") => Unary::Neg,
         Some("!") => Unary::Not,
         Some("&" | "*" | "&&" | "**") => return Err(parser.error(diag::no_reference())),

@@ -11,7 +11,7 @@ mod tokens;
 
 pub(crate) use inline::{Capture, Inline, inline, variable};
 pub(crate) use item::{Item, functions, ident, items, upper};
-pub(crate) use tokens::{Places, Sink};
+pub(crate) use tokens::{Places, Sink, is_keyword};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::buffer::TokenBuffer;

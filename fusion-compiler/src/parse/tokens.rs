@@ -103,6 +103,11 @@ impl<'a, 's> Parser<'a, 's> {
         self.read_symbol().map(|(symbol, _, _)| symbol)
     }
 
+    /// The same as an operator: those between the invisible parentheses around what a `macro_rules!` passed on stay there.
+    pub(crate) fn operator(&self) -> Option<&'static str> {
+        if self.is_group(Delimiter::None) { None } else { self.symbol() }
+    }
+
     /// Takes the symbol if it comes next.
     pub(crate) fn eat(&mut self, symbol: &str) -> Option<At> {
         let (found, span, rest) = self.read_symbol()?;
