@@ -490,6 +490,11 @@ pub(super) fn fit_result(
     at: At,
 ) -> Option<NodeId> {
     let value = expr::one(b, at, value);
+    let is = dtype_of(b, &value)?;
+    if wants == DType::Bool && is != DType::Bool {
+        b.error(at, diag::result_not_bool(is));
+        return None;
+    }
     if let Value::Weak(number) = &value
         && number.is_float
         && wants.is_int()

@@ -82,6 +82,9 @@ fn build(b: &mut Builder<'_>, form: &parse::Inline) -> Option<()> {
         return None;
     }
     let wanted = b.captures.dtype;
+    if wanted == DType::Bool && is != DType::Bool {
+        return refuse(b.error(form.value.at, diag::result_not_bool(is)));
+    }
     let id = typed(b, &value, wanted)?;
     let got = b.graph.node(id).dtype;
     if expr::common(got, wanted).is_none() {
@@ -251,9 +254,6 @@ fn tensor(
     known(node)
 }
 
-fn first_axes(b: &Builder<'_>, node: NodeId) -> Option<Vec<AxisId>> {
-    let NodeKind::Input(id) = b.graph.node(node).kind else { return None };
-    match &b.graph.param(id).kind {
 /// What the first name of a path tells of which macro it comes from: variables of one name are different ones if that is. Spans have
 /// no other way to tell than the start of their text, `#5 bytes(…)`; where that is missing, names alone decide.
 fn context(path: &TokenStream) -> String {
@@ -262,6 +262,9 @@ fn context(path: &TokenStream) -> String {
     context.filter(|context| context.starts_with('#')).unwrap_or_default().to_owned()
 }
 
+fn first_axes(b: &Builder<'_>, node: NodeId) -> Option<Vec<AxisId>> {
+    let NodeKind::Input(id) = b.graph.node(node).kind else { return None };
+    match &b.graph.param(id).kind {
         ParamKind::Tensor { axes, .. } => Some(axes.clone()),
         ParamKind::Scalar | ParamKind::Dim(_) | ParamKind::View { .. } => None,
     }

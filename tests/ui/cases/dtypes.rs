@@ -38,6 +38,9 @@ fuse! {
     #[fuse(targets(wgsl))]
     pub fn only_wgsl(x: f64[N]) -> f64[N] { x + 1 }
     pub fn cast_with_dims(x: i32[N]) -> f32[N] { x as f32[N] }
+    pub fn number_for_bool(x: f32[N]) -> bool[N] { if x > 0.0 { 1 } else { 0 } }
+    pub fn extent_for_bool(x: f32[N]) -> (f32[N], bool[]) { (x, N) }
+    pub fn integer_for_bool(k: i32[N]) -> bool[N] { k }
     pub fn cast_to_nothing(x: i32[N]) -> f32[N] { x as (f32) }
 }
 

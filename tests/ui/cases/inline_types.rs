@@ -18,6 +18,8 @@ fn main() -> Result<()> {
     fuse!(a * scalar("x"))?;
     fuse!(a * scalar(1))?;
     fuse!(i32: ids * scalar(list.len()))?;
+    let mask = Tensor::<bool>::zeros(&Device::cpu(), [2])?;
+    fuse!(bool: if mask { 1 } else { 0 })?;
     fuse!(a * scalar(&list[0]))?;
     fuse!(a + nothing)?;
     let b: Tensor<i32> = fuse!(a + 1.0)?;
