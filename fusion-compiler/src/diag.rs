@@ -298,6 +298,7 @@ catalogue! {
     rename_extent(from, to) = "`{to}` has an extent of its own, which may not be that of `{from}`: rename to a new dim, which gets the extent of `{from}`";
     no_such_axis(dim, has) = "this value has no dim `{dim}`: it has {has}";
     nothing_to_reduce(function) = "`{function}` combines the elements along dims, and this value has none";
+    nothing_to_compare(function, dim) = "`{function}` along `{dim}` is of no elements: its extent is 0";
     reduce_or_compare(function, dim, number) = "`{function}(x, {dim})` could reduce over the dim `{dim}` or compare with the number: name the dim, like `C = {dim}`, or write `{number}`";
     too_many_terms() = "this function grows too large: it has too many operations once all calls are expanded";
 }
@@ -339,8 +340,8 @@ catalogue! {
     no_tuple_of_one(name) = "`{name}` returns a tuple of one value: write `(x,)`, or declare `-> f32[N]`";
     result_dtype(wants, is) = "the result is declared {wants}, this is {is}: write `… as {wants}`, or declare {is}";
     result_bool(wants) = "the result is declared {wants}, this is bool: write `(…) as {wants}`";
-    result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`";
     result_not_bool(is) = "the result is bool, this is {is}: compare it, like `x != 0`";
+    result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`";
     result_missing_dim(dim, declared, fix) = "the result is declared {declared}, but this value has no dim `{dim}`: declare `{fix}`";
     result_dim_unknown(dim) = "the extent of `{dim}` is not known: no parameter has it (`{dim}: dim` takes it from the caller)";
     dim_conflict(dim, first, second) = "the dim `{dim}` has extent {first} and extent {second}: a dim has one extent in a function";

@@ -19,6 +19,22 @@ fuse! {
         let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
         (slice(y, C -> K, 1..), pad(y, C -> P, 1, 2), take(y, C, ids), concat((y, C), (e, E) -> J))
     }
+    /// A dim that goes by its extent, which no parameter has.
+    pub(crate) fn merged_to_a_number(x: f32[N, H = 2, D = 3]) -> f32[N] { sum(merge(x, (H, D) -> 6), 6) }
+    /// A name stands for what it is in its block alone.
+    pub(crate) fn sliced_by_a_name(x: f32[D], on: bool) -> f32[K] {
+        let h = 1;
+        let y = if on { let h = 2; x * h } else { let h = x * 2.0; h + 1.0 };
+        slice(y, D -> K, h..)
+    }
+    /// Sums, products and means of nothing.
+    pub(crate) fn of_nothing(x: f32[N, C = 4, D]) -> (f32[N, D], f32[N, D], f32[N]) {
+        (sum(slice(x, C -> K, 4..), K), prod(slice(x, C -> K, 4..), K), mean(slice(x, D -> E, 3..3), (C, E)))
+    }
+    /// Numbers less than 0 are divided in bounds and positions as they are elsewhere.
+    pub(crate) fn towards_zero(x: f32[N, D]) -> (f32[N], f32[N, K], i32[]) {
+        (at(x, D, (D - 5) / 2 + 3), slice(x, D -> K, (D - 7) / 2 + 2..), (D - 5) / 2 + 3)
+    }
     // Where the place follows from dims that the dim stands for, or from a tensor that has it.
     pub(crate) fn by_parts(x: f32[N, C], ids: i32[H], each: i32[C]) -> (f32[N, H], f32[N, C], f32[N, C]) {
         let y = merge(2.0 * split(x, C -> (H, D)), (H, D) -> C);
@@ -110,6 +126,40 @@ fn along_dims_by_their_parts() {
             let (first, other) = sliced_to_a_part(&x, h)?;
             same(&first.to_vec()?, &grid(n, h, twice), &what);
             same(&other.to_vec()?, &grid(n, c, twice), &what);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn numbers_and_names_as_dims() {
+    on_devices(|device| {
+        let x = Tensor::from_slice(device, &numbers(12), [2, 2, 3])?;
+        let sums: Vec<f32> = numbers(12).chunks(6).map(|row| row.iter().sum()).collect();
+        close(&merged_to_a_number(&x)?.to_vec()?, &sums, &format!("{device}: merged"));
+        let x = Tensor::from_slice(device, &[1.0, 2.0, 3.0], [3])?;
+        assert_eq!(sliced_by_a_name(&x, true)?.to_vec()?, [4.0, 6.0], "{device}");
+        assert_eq!(sliced_by_a_name(&x, false)?.to_vec()?, [5.0, 7.0], "{device}");
+        for d in [4, 5, 7, 8] {
+            let x = Tensor::from_slice(device, &(0..d).map(|i| i as f32).collect::<Vec<_>>(), [1, d])?;
+            let (one, rest, place) = towards_zero(&x)?;
+            let (expected, start) = ((d as i32 - 5) / 2 + 3, (d as i32 - 7) / 2 + 2);
+            assert_eq!((place.item()?, one.item()?), (expected, expected as f32), "{device}: {d}");
+            assert_eq!(rest.shape().dims(), [1, d - start as usize], "{device}: {d}");
+            assert_eq!(rest.to_vec()?.first(), Some(&(start as f32)), "{device}: {d}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_of_a_known_extent() {
+    on_devices(|device| {
+        for (n, d) in [(1, 3), (3, 5), (300, 4)] {
+            let (sums, products, means) = of_nothing(&Tensor::full(device, 2.0, [n, 4, d])?)?;
+            same(&sums.to_vec()?, &vec![0.0; n * d], &format!("{device}: sums"));
+            same(&products.to_vec()?, &vec![1.0; n * d], &format!("{device}: products"));
+            assert!(means.to_vec()?.iter().all(|mean| mean.is_nan()), "{device}: means");
         }
         Ok(())
     });

@@ -8,7 +8,7 @@ use super::{call, dims, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, Sum};
+use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, SpanId, Sum};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -151,9 +151,22 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
         Kind::Combine(combine) => combine,
         Kind::Mean => Reduce::Sum,
     };
-    let node =
-        Node { kind: NodeKind::Reduce(combine, set), args: vec![id], dtype, axes: has.minus(set), span };
-    let Some(sum) = b.push(node) else { return Value::Unknown };
+    let none = axes.iter().find(|&&axis| b.graph.axis(axis).extent.as_const() == Some(0));
+    let combined = match none {
+        Some(&axis) if kind.compares() => {
+            let name = b.graph.axis(axis).name.clone();
+            return b.error(at, diag::nothing_to_compare(kind.name(), name));
+        }
+        Some(_) => of_nothing(b, (combine, dtype), has.minus(set), span),
+        None => b.push(Node {
+            kind: NodeKind::Reduce(combine, set),
+            args: vec![id],
+            dtype,
+            axes: has.minus(set),
+            span,
+        }),
+    };
+    let Some(sum) = combined else { return Value::Unknown };
     if kind != Kind::Mean {
         return Value::Node(sum);
     }
@@ -163,6 +176,17 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
         return b.error_span(span, diag::too_many_terms());
     }
     Value::Node(b.graph.apply(Op::Div, &[sum, count], span))
+}
+
+/// What combines no elements, wherever it has these axes.
+fn of_nothing(
+    b: &mut Builder<'_>,
+    (combine, dtype): (Reduce, DType),
+    axes: AxisSet,
+    span: SpanId,
+) -> Option<NodeId> {
+    let nothing = b.leaf(NodeKind::Literal(combine.identity(dtype)), dtype, AxisSet::EMPTY, span)?;
+    b.widen(nothing, axes, span)
 }
 
 /// The axes that the last argument names.

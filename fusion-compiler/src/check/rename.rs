@@ -212,11 +212,19 @@ pub(super) fn declare_inline(b: &mut Builder<'_>, env: &mut Env, value: &Expr, f
 }
 
 fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Found<'_>], fixed: &[(String, i64)]) {
-    let mut lets = Vec::new();
+    let (mut lets, mut blocks) = (Vec::new(), Vec::new());
     for found in found {
         let (function, args) = match *found {
             Found::Let(name, value) => {
                 lets.push((name, value));
+                continue;
+            }
+            Found::Open => {
+                blocks.push(lets.len());
+                continue;
+            }
+            Found::Close => {
+                lets.truncate(blocks.pop().unwrap_or_default());
                 continue;
             }
             Found::Call(function, args) => (function, args),
@@ -243,6 +251,10 @@ fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Found<'_>], fixed: &
 enum Found<'e> {
     /// `let name = value;`.
     Let(&'e str, &'e Expr),
+    /// `{`.
+    Open,
+    /// `}`, where the names of the block end.
+    Close,
     /// `name(args)`.
     Call(&'e str, &'e [Arg]),
 }
@@ -275,8 +287,11 @@ fn in_expr<'e>(e: &'e Expr, found: &mut Vec<Found<'e>>) {
         }
         ExprKind::If(condition, then, other) => {
             in_expr(condition, found);
-            in_block(then, found);
-            in_block(other, found);
+            for block in [then, other] {
+                found.push(Found::Open);
+                in_block(block, found);
+                found.push(Found::Close);
+            }
         }
         // As of the last part of `concat`.
         ExprKind::Arrow(from, _) => in_expr(from, found),

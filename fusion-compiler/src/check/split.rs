@@ -103,8 +103,8 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
         b.error(no_dim.at, way.usage());
         return None;
     }
-    for part in &names {
-        fixed(b, env, part)?;
+    for dim in all() {
+        fixed(b, env, dim)?;
     }
     if let Some(value) = names.iter().find(|e| word(e).is_some_and(|word| env.var(&word).is_some())) {
         b.error(value.at, diag::part_is_value(word(value).unwrap_or_default()));

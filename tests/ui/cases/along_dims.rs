@@ -17,6 +17,7 @@ fuse! {
     pub fn value(x: f32[N, C = 3]) -> f32[N] { sum(x, x) }
     pub fn three(x: f32[N, C = 3, D = 2]) -> f32[N] { sum(x, C, D) }
     pub fn nothing(x: f32[]) -> f32[] { sum(x) }
+    pub fn of_no_elements(x: f32[N, C = 3]) -> f32[N] { max(slice(x, C -> K, 3..), K) }
     pub fn ambiguous(x: f32[N, 3]) -> f32[N] { max(x, 3) }
     pub fn named(x: f32[N, C = 3]) -> f32[N] { sum(x, dim = C) }
     pub fn outside(x: f32[N, C = 3]) -> f32[N] { at(x, C, 3) }
