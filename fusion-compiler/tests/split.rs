@@ -232,6 +232,8 @@ fn what_parts_cannot_make_takes_another_round() {
         "max(exp(x - max(x)))",
         "sum(if x == max(x) { index(N) as f32 } else { 0.0 })",
         "min(if x == max(x) { 1.0 } else { x })",
+        "min(if x == max(x) { x - mean(x) } else { INF })",
+        "min(if x == max(x) { index(N) as f32 } else { sum(x) })",
     ] {
         check(&format!("pub fn f(x: f32[N]) -> f32[] {{ {body} }}"), &[(&[MILLION], 4)]);
     }

@@ -4,7 +4,7 @@
 //! runs along a row. A part knows only its own mean and its own largest; so it combines relative to those, and what that is
 //! relative to the row's follows from both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cut::Cut;
 use super::split::Copy;
@@ -50,7 +50,8 @@ pub(super) enum Merge {
         /// The largest.
         most: NodeId,
     },
-    /// The least `place` where `t == most`, the largest or smallest `t`; what there is instead is the same for all `t`.
+    /// The least `place` where `t == most`, the largest or smallest `t`; what there is instead is the same for all `t`. Neither follows
+    /// from what else is combined of the row.
     Places {
         /// The least.
         reduce: NodeId,
@@ -141,12 +142,28 @@ fn distances(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
 
 fn places(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
     let (axes, [place]) = reduced(graph, reduce, Reduce::Min)?;
-    let [found, _, instead] = operands(graph, place, Op::Select)?;
+    let [found, own, instead] = operands(graph, place, Op::Select)?;
     let [of, most] = extreme(graph, found)?;
     let same_row = |how| reduced(graph, most, how) == Some((axes, [of]));
     let is_of_row = same_row(Reduce::Max) || same_row(Reduce::Min);
     let is_same = graph.node(instead).axes.minus(axes) == graph.node(instead).axes;
-    (is_of_row && is_same && known.contains(&most)).then_some(Merge::Places { reduce, found, instead, most })
+    let is_alone = !follows(graph, &[own, instead], known);
+    let is_merged = is_of_row && is_same && is_alone && known.contains(&most);
+    is_merged.then_some(Merge::Places { reduce, found, instead, most })
+}
+
+/// Whether some of these values are made of some of those.
+fn follows(graph: &Graph, values: &[NodeId], of: &[NodeId]) -> bool {
+    let (mut open, mut seen) = (values.to_vec(), BTreeSet::new());
+    while let Some(id) = open.pop() {
+        if of.contains(&id) {
+            return true;
+        }
+        if seen.insert(id) {
+            open.extend(&graph.node(id).args);
+        }
+    }
+    false
 }
 
 /// What is compared where something is the extreme, or also no number.
