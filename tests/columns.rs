@@ -390,3 +390,58 @@ fn the_same_bits() {
         }
     }
 }
+
+/// The least of what follows from a mean, where something else is largest: no part knows that mean, of columns and of a row.
+#[test]
+fn least_of_what_follows_from_others() {
+    let body = "{ let m = mean(y, D); min(if x == max(x, D) { y - m } else { INF }, D) }";
+    for (dims, d, n) in [("D, N", 2000, 4), ("N, D", 1 << 18, 1)] {
+        let plan = plan(&format!("pub fn f(x: f32[{dims}], y: f32[{dims}]) -> f32[N] {body}"));
+        let (x, y) = (numbers(1, d * n), numbers(2, d * n));
+        let shape = if n == 1 { [n, d] } else { [d, n] };
+        let [x_columns, y_columns] = [&x, &y].map(|x| Columns { shape: [1, d, n], x }.each());
+        let expected: Vec<(f64, f64)> = x_columns
+            .zip(y_columns)
+            .map(|(x, y)| {
+                let most = x.iter().fold(f64::NEG_INFINITY, |most, &x| most.max(x));
+                let mean = y.iter().sum::<f64>() / d as f64;
+                let found = x.iter().zip(&y).filter(|(x, _)| **x == most);
+                (found.fold(f64::INFINITY, |least, (_, y)| least.min(y - mean)), 1e-5)
+            })
+            .collect();
+        for (_, device) in devices() {
+            let [got] = call::<1>(&plan, &device, &[(&shape, &x), (&shape, &y)]);
+            check("least", &got, expected.clone());
+        }
+    }
+}
+
+/// Of as many steps as threads have memory for beside what they combine, which is of eight bytes each here.
+#[test]
+fn doubles_that_nearly_fill_the_memory_of_blocks() {
+    let plan = plan(
+        "pub fn f(x: f32[D, N]) -> f32[D, N] {
+            let y = x as f64;
+            (y - (sum(y, D) + max(y, D) + min(y, D) + sum(y * y, D))) as f32
+        }",
+    );
+    let n = 8;
+    for d in [7000, 7100, 7200] {
+        let x = numbers(3, d * n);
+        let taken = |x: Vec<f64>| {
+            let of = |fold: fn(f64, f64) -> f64| x.iter().copied().reduce(fold).expect("there are some");
+            of(|a, b| a + b) + of(f64::max) + of(f64::min) + x.iter().map(|x| x * x).sum::<f64>()
+        };
+        let taken: Vec<f64> = Columns { shape: [1, d, n], x: &x }.each().map(taken).collect();
+        let expected: Vec<(f64, f64)> = x
+            .iter()
+            .enumerate()
+            .map(|(i, x)| f64::from(*x) - taken[i % n])
+            .map(|x| (x, 1e-6 * x.abs()))
+            .collect();
+        for (_, device) in devices().into_iter().filter(|(kind, _)| *kind != Kind::Wgpu) {
+            let [got] = call::<1>(&plan, &device, &[(&[d, n], &x)]);
+            check("doubles", &got, expected.clone());
+        }
+    }
+}

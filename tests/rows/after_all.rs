@@ -51,6 +51,10 @@ fuse! {
     ) {
         (p, a, b, units, calls) = halves(p, a, b, units, calls, g, N, D, L);
     }
+    // Rows that clusters would share, of which none has a part of what is combined before.
+    pub(crate) fn long(x: f32[N, D = 20_000]) -> f32[N, D] { 2e4 * softmax(x * (1e3 / (1.0 + norm(x))), D) }
+    #[fuse(off)]
+    pub(crate) fn long_off(x: f32[N, D = 20_000]) -> f32[N, D] { 2e4 * softmax(x * (1e3 / (1.0 + norm(x))), D) }
     // Several values of all, of other types, of coordinates and of what only they read; rows of odd lengths.
     pub(crate) fn many(x: f32[N, H, D = 99], w: f32[H, D], k: i32[N, H, D]) -> (f32[N, H, D], f32[], i32[], i32[N, H]) {
         let (all, largest) = (sum(x * w * (index(H) as f32)), max(k));
@@ -109,6 +113,17 @@ fn updates_are_those_of_their_formulas() {
                 let of_element = x.iter().enumerate().map(|(i, x)| (x / (1.0 + largest[i / 256]), 1e-5));
                 check(&what, &p_there, &[rows, 256], of_element);
             }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn long_rows_are_as_without_fusion() {
+    on_devices(|device| {
+        for rows in [1, 64, 70] {
+            let x = Host::new(1, &[rows, 20_000]).on(device)?;
+            alike(&format!("{device}: {rows} rows"), &long(&x)?, &long_off(&x)?)?;
         }
         Ok(())
     });

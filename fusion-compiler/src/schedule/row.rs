@@ -17,7 +17,7 @@ use super::each_row::{Dealt, rows};
 use super::held::{self, held_of};
 use super::hold::Hold;
 use super::pass::{Along, HeldPart, INDEX};
-use super::runs::{self, Runs};
+use super::runs::{self, Runs, bytes_folded_at_once};
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
 use super::{Schedule, Scheduled, Unheld, Work};
 use crate::fuse::Store;
@@ -41,6 +41,7 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
             let rows = Rows {
                 several: !work.group.order.is_empty(),
                 cut: work.has_portions(),
+                after_parts: shape.partials > 0,
                 holds: !held.is_empty(),
                 narrow: held.first().is_some_and(|held| held.dtype.is_narrow()),
                 taken: &|lanes, holds| taken(work, facts, &shape, (lanes, holds)),
@@ -362,7 +363,7 @@ impl Holding {
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
 /// of each of the 256 threads that take turns with rows; and two mailboxes of a cluster, with their barriers, for each combination.
 fn fold_bytes(work: &Work<'_>, way: &Way) -> i64 {
-    let own = if way.beside > 1 && way.cyclic { 4096 } else { 1024 };
+    let own = if way.beside > 1 && way.cyclic { 256 * bytes_folded_at_once(work) } else { 1024 };
     let mailbox = CLUSTER_MAX * 8 + 8;
     if way.team.cluster { own + 2 * mailbox * held::steps(work).len() as i64 } else { own }
 }

@@ -256,6 +256,17 @@ const FOLDED_MAX: usize = 4;
 
 /// How many values the threads of a team combine at once. The next ones take the same memory, but each dtype has its own.
 pub(super) fn folded_at_once(work: &Work<'_>) -> usize {
+    (FOLDED_MAX / folded_dtypes(work).len().max(1)).max(1)
+}
+
+/// Bytes that they take of each of those that have memory for them.
+pub(super) fn bytes_folded_at_once(work: &Work<'_>) -> i64 {
+    let each: usize = folded_dtypes(work).into_iter().map(DType::size).sum();
+    (folded_at_once(work) * each) as i64
+}
+
+/// The types of what is combined.
+fn folded_dtypes(work: &Work<'_>) -> Vec<DType> {
     let mut dtypes: Vec<DType> = Vec::new();
     for id in steps(work).into_iter().map(|(_, id)| id).chain(work.of_parts()) {
         let dtype = work.graph.node(id).dtype;
@@ -263,7 +274,7 @@ pub(super) fn folded_at_once(work: &Work<'_>) -> usize {
             dtypes.push(dtype);
         }
     }
-    (FOLDED_MAX / dtypes.len().max(1)).max(1)
+    dtypes
 }
 
 /// The runs along the rows of a group.

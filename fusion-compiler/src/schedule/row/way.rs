@@ -92,6 +92,8 @@ pub(super) struct Rows<'r> {
     pub(super) several: bool,
     /// Whether not the same is done for all, so that those that share a warp could not combine at the same time.
     pub(super) cut: bool,
+    /// Whether each block combines something before there is a row, which is nothing that the blocks of a cluster have parts of.
+    pub(super) after_parts: bool,
     /// Whether elements are needed again …
     pub(super) holds: bool,
     /// … and held as they are read, in two bytes.
@@ -132,7 +134,8 @@ pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (Ind
         (IndexWidth::Bits32, holds) => holds || team.threads < block.threads,
     };
     // Of a row with portions, no block has a part.
-    let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && rows.cut);
+    let alone = rows.cut || rows.after_parts;
+    let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && alone);
     let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
     let teams = teams.filter_map(|team| way(team, rows.holds));
     let is_widest = rows.widths.last() == Some(&index);
