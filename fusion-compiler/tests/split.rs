@@ -239,6 +239,16 @@ fn what_parts_cannot_make_takes_another_round() {
     }
 }
 
+/// Nothing has elements of all rows here, and what parts gave would have.
+#[test]
+fn rows_that_nothing_read_has_are_cut_where_they_are_few() {
+    let source = "pub fn f(q: f32[N], p: f32[M]) -> f32[N] { sum(exp(-square(q - p)), M) }";
+    check(source, &[(&[4, MILLION], 2), (&[MILLION, 2000], 1), (&[MILLION, MILLION], 1)]);
+    let source = "pub fn f(q: f32[N, B], p: f32[M, B]) -> f32[N, B] { sum(abs(q - p), M) }";
+    check(source, &[(&[2, 3, MILLION], 2), (&[MILLION, 3, 2000], 1)]);
+    check("pub fn f(x: f32[M, N]) -> f32[N] { sum(exp(x), M) }", &[(&[2000, 10_000], 2)]);
+}
+
 #[test]
 fn short_rows_are_never_cut() {
     for source in [

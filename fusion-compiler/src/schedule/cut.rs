@@ -265,7 +265,11 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
     let turns = (!is_moved).then_some(Turns { axis: AxisId(cut.part.0 + 1), count });
     let before = if is_moved { beside(order, before) } else { before };
     let runs = cut.extent.clone().ceil_div(len.clone());
-    Some((Cut { turns, before, len, count: runs, ..cut }, vec![Condition::AtLeast(all, 1)]))
+    // Where nothing has elements of all rows along what is cut, parts of many would take more memory than all that is read.
+    let is_of_all = order.iter().all(|axis| widest.axes.contains(axis));
+    let few = (!is_of_all).then(|| Condition::AtMost(all.clone(), facts.parts.rows_max));
+    let when = [Condition::AtLeast(all, 1)].into_iter().chain(few).collect();
+    Some((Cut { turns, before, len, count: runs, ..cut }, when))
 }
 
 /// The same along the outermost axis, by runs of it.
