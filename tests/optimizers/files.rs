@@ -5,6 +5,7 @@ use std::fs;
 use fusion::optim::{Adam, AdamW, Arena, GradScaler, Optimizer, Precision, RmsProp, Rule, Sgd};
 use fusion::prelude::*;
 
+use super::devices::on_devices;
 use super::state::fresh_path;
 use super::{bits, of_points, rules};
 
@@ -199,5 +200,60 @@ fn steps_are_skipped_as_before() -> Result<()> {
         optimizer.step(params, &grads)?;
         assert_eq!((bits(params)?, optimizer.steps()?), (before.clone(), 1));
     }
+    Ok(())
+}
+
+/// Of a model without its optimizer: what is saved is loaded, and so are the parameters of a file with states.
+#[test]
+fn parameters_alone() {
+    on_devices(|device| {
+        let none = Tensor::zeros(device, [0])?;
+        let (weight, bias) = (of_points(device, 5000, 2, 1.0)?, of_points(device, LEN, 1, 1.0)?);
+        let params = Arena::new(device, [("weight", &weight), ("bias", &bias), ("none", &none)])?;
+        let path = fresh_path();
+        params.save(&path)?;
+        let mut loaded = params.zeros_like()?;
+        loaded.load(&path)?;
+        assert_eq!(bits(&loaded)?, bits(&params)?, "{device}");
+        Optimizer::new(AdamW::default(), &params)?.save(&path, &params)?;
+        let mut fewer = Arena::new(device, [("bias", &Tensor::zeros(device, [LEN])?)])?;
+        fewer.load(&path)?;
+        assert_eq!(fewer["bias"].to_vec()?, bias.to_vec()?, "{device}");
+        fs::remove_file(&path).expect("it was written");
+        Ok(())
+    });
+}
+
+#[test]
+fn parameters_of_other_types_and_shapes() -> Result<()> {
+    use safetensors::{Dtype, serialize, tensor::TensorView};
+
+    let file = |tensors: &[(&'static str, Dtype, &[usize], &'static [u8])]| -> std::path::PathBuf {
+        let view = |&(name, dtype, shape, bytes): &(&'static str, Dtype, &[usize], &'static [u8])| {
+            (name, TensorView::new(dtype, shape.to_vec(), bytes).expect("as many bytes"))
+        };
+        let path = fresh_path();
+        fs::write(&path, serialize(tensors.iter().map(view), None).expect("it is right"))
+            .expect("there is room");
+        path
+    };
+    let zeros = Tensor::zeros(&Device::cpu(), [2])?;
+    let mut params = Arena::new(&Device::cpu(), [("a", &zeros), ("b", &zeros)])?;
+    // 1.5 and -2 in both.
+    let halves = file(&[
+        ("a", Dtype::F16, &[2], &[0x00, 0x3e, 0x00, 0xc0]),
+        ("b", Dtype::BF16, &[2], &[0xc0, 0x3f, 0x00, 0xc0]),
+        ("c", Dtype::I32, &[1], &[0; 4]),
+    ]);
+    params.load(&halves)?;
+    assert_eq!((params["a"].to_vec()?, params["b"].to_vec()?), (vec![1.5, -2.0], vec![1.5, -2.0]));
+    let wrong = file(&[("a", Dtype::F32, &[2, 1], &[0; 8])]);
+    let refused = params.load(&wrong).expect_err("neither fits").to_string();
+    assert!(refused.ends_with("`a` has shape [2, 1], not [2]; `b` is missing"), "{refused}");
+    let whole = file(&[("a", Dtype::F32, &[2], &[0; 8]), ("b", Dtype::I32, &[2], &[0; 8])]);
+    let refused = params.load(&whole).expect_err("no floats").to_string();
+    assert!(refused.ends_with("`b` is I32, not F32"), "{refused}");
+    assert_eq!(params["a"].to_vec()?, [1.5, -2.0], "nothing has changed");
+    [halves, wrong, whole].iter().for_each(|path| fs::remove_file(path).expect("it was written"));
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use half::bf16;
+use half::{bf16, f16};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize};
 
@@ -122,27 +122,7 @@ impl Optimizer {
     /// learning rate that no step can be taken with; as `Tensor::to_vec`.
     pub fn save(&self, path: impl AsRef<Path>, params: &Arena) -> Result<()> {
         self.check_params(params)?;
-        let path = path.as_ref();
-        let error = |what: String| Error::File { path: path.display().to_string(), what };
-        let mut arrays = self.arrays(params)?;
-        let (mut views, mut keys) = (vec![], HashSet::new());
-        // What stands beside the tensors in a file goes by this name.
-        if params.get("__metadata__").is_some() {
-            return Err(error("a parameter cannot be `__metadata__` in a file: rename it".into()));
-        }
-        for array in &mut arrays {
-            let (entries, dtype) = (array.entries(params), array.elements.dtype());
-            let bytes = &*array.elements.bytes();
-            for Entry { key, shape, bytes: range } in entries {
-                if !keys.insert(key.clone()) {
-                    return Err(error(format!(
-                        "`{key}` is both a parameter and the state of one: rename the parameter"
-                    )));
-                }
-                let view = TensorView::new(dtype, shape, &bytes[range]);
-                views.push((key, view.map_err(|refused| error(refused.to_string()))?));
-            }
-        }
+        let arrays = self.arrays(params)?;
         let facts = [
             ("version", VERSION.to_string()),
             ("optimizer", self.rule.name().to_string()),
@@ -160,7 +140,7 @@ impl Optimizer {
         let options = rule.options().into_iter().map(|(name, value)| (format!("{OPTION}{name}"), value));
         let facts = facts.map(|(name, value)| (name.to_string(), value));
         let facts: HashMap<String, String> = facts.into_iter().chain(options).collect();
-        write_file(path, views, facts)
+        write(path.as_ref(), params, arrays, facts)
     }
 
     /// Takes parameters, states and options from a file that `save` wrote, for the same rule and parameters, as PyTorch's
@@ -257,6 +237,63 @@ impl Optimizer {
     }
 }
 
+impl Arena {
+    /// Writes the tensors, by their names, to a file of safetensors, by way of one beside it, so that a crash leaves the file that was
+    /// there. Waits for the device.
+    ///
+    /// # Errors
+    /// `Error::File` where it cannot be written; as `Tensor::to_vec`.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let elements = Elements::F32(self.flat().to_vec()?);
+        write(path.as_ref(), self, vec![Array { suffix: "", of: Of::All, elements }], HashMap::new())
+    }
+
+    /// Takes the elements of all tensors from a file of safetensors that has them by these names, in `F32`, `F16` or `BF16`: PyTorch's,
+    /// or what `save` or `Optimizer::save` wrote. What else there is in the file is left.
+    ///
+    /// # Errors
+    /// `Error::File` where it cannot be read, or lacks a tensor, or has it in another shape or type; nothing has changed then.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let mut all = vec![0.0; self.flat().len()];
+        read_file(path.as_ref(), |file, _| {
+            let mut differences = vec![];
+            for (name, start, shape) in self.places() {
+                match file.tensor(name) {
+                    Err(_) => differences.push(format!("`{name}` is missing")),
+                    Ok(tensor) if tensor.shape() != shape.dims() => {
+                        differences.push(format!("`{name}` has shape {:?}, not {shape}", tensor.shape()));
+                    }
+                    Ok(tensor) => match widened(&tensor) {
+                        Some(elements) => all[start..][..elements.len()].copy_from_slice(&elements),
+                        None => differences.push(format!("`{name}` is {:?}, not F32", tensor.dtype())),
+                    },
+                }
+            }
+            if differences.is_empty() { Ok(()) } else { Err(differences.join("; ")) }
+        })?;
+        let device = self.device().clone();
+        self.update(|flat| {
+            *flat = Tensor::from_vec(&device, all, flat.shape())?;
+            Ok(())
+        })
+    }
+}
+
+/// Elements of a file as `f32`, which all of these are exactly.
+fn widened(tensor: &TensorView<'_>) -> Option<Vec<f32>> {
+    let halves =
+        |of: fn([u8; 2]) -> f32| tensor.data().chunks_exact(2).map(move |x| of([x[0], x[1]])).collect();
+    match tensor.dtype() {
+        Dtype::F32 => {
+            let bytes = tensor.data().chunks_exact(4);
+            Some(bytes.map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect())
+        }
+        Dtype::F16 => Some(halves(|bytes| f16::from_le_bytes(bytes).to_f32())),
+        Dtype::BF16 => Some(halves(|bytes| bf16::from_le_bytes(bytes).to_f32())),
+        _ => None,
+    }
+}
+
 /// What a file says beside its tensors.
 struct Facts {
     rule: Rule,
@@ -324,6 +361,30 @@ fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<Str
         false => format!("`{name}` is none of the parameters"),
     }));
     differences
+}
+
+/// Writes a file of all that arrays have of the tensors of an arena.
+fn write(path: &Path, params: &Arena, mut arrays: Vec<Array>, facts: HashMap<String, String>) -> Result<()> {
+    let error = |what: String| Error::File { path: path.display().to_string(), what };
+    let (mut views, mut keys) = (vec![], HashSet::new());
+    // What stands beside the tensors in a file goes by this name.
+    if params.get("__metadata__").is_some() {
+        return Err(error("a parameter cannot be `__metadata__` in a file: rename it".into()));
+    }
+    for array in &mut arrays {
+        let (entries, dtype) = (array.entries(params), array.elements.dtype());
+        let bytes = &*array.elements.bytes();
+        for Entry { key, shape, bytes: range } in entries {
+            if !keys.insert(key.clone()) {
+                return Err(error(format!(
+                    "`{key}` is both a parameter and the state of one: rename the parameter"
+                )));
+            }
+            let view = TensorView::new(dtype, shape, &bytes[range]);
+            views.push((key, view.map_err(|refused| error(refused.to_string()))?));
+        }
+    }
+    write_file(path, views, facts)
 }
 
 /// Writes a file of these tensors and of what is said beside them, by way of one beside it.
