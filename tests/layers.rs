@@ -109,6 +109,7 @@ fuse! {
     pub(crate) fn losses(x: f32[N, D], y: f32[N, D]) -> (f32[N], f32[N], f32[N], f32[N]) {
         (mse(x, y, D), l1(x, y, D), huber(x, y, D, 0.5), kl_div(log_softmax(x, D), softmax(y, D), D))
     }
+    pub(crate) fn of_truths(x: f32[N, D], y: f32[N, D]) -> f32[N] { bce_with_logits(x, y, D) }
     pub(crate) fn loss_of_all(x: f32[N, D], y: f32[N, D]) -> f32[] { mse(x, y) }
     pub(crate) fn row_losses(x: f32[N, V], t: i32[N], smoothing: f32) -> (f32[N], f32[N]) {
         (cross_entropy(x, V, t), cross_entropy(x, V, t, smoothing))
@@ -293,6 +294,21 @@ fn losses_of_rows_and_all() {
             check(device, &what("l1"), &absolute.to_vec()?, &of(|x, y| (x - y).abs()), (ulps(4.0), 0.0));
             check(device, &what("huber"), &robust.to_vec()?, &of(huber), (ulps(4.0), 0.0));
             check(device, &what("kl_div"), &kl.to_vec()?, &divergence.collect::<Vec<f64>>(), (0.0, 2e-7));
+            let truths: Vec<f32> = b.iter().map(|y| y.rem_euclid(1.0)).collect();
+            let binary = |(x, y): (&f32, &f32)| {
+                let (x, y) = (f64::from(*x), f64::from(*y));
+                -y * (-(-x).exp().ln_1p()) - (1.0 - y) * (-x.exp().ln_1p())
+            };
+            let each: Vec<f64> = a.iter().zip(&truths).map(binary).collect();
+            let means: Vec<f64> = (0..n).map(|row| mean(&each[row * d..][..d])).collect();
+            let truths = Tensor::from_slice(device, &truths, [n, d])?;
+            check(
+                device,
+                &what("bce_with_logits"),
+                &of_truths(&x, &truths)?.to_vec()?,
+                &means,
+                (ulps(8.0), 1e-7),
+            );
             if n > 0 {
                 let all = mean(&of(|x, y| (x - y).powi(2)));
                 check(device, &what("mse of all"), &[loss_of_all(&x, &y)?.item()?], &[all], (ulps(4.0), 0.0));

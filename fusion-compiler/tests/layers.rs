@@ -116,6 +116,9 @@ fn losses() {
     check_all("l1(x, 1.0)", |all| mean(&map(all, |x| (x - 1.0).abs())));
     check_all("huber(x, 1.0)", |all| mean(&map(all, |x| huber(x, 1.0))));
     check_rows("huber(x, 1.0, D, 3.0)", |row| mean(&map(row, |x| huber(x, 3.0))));
+    let binary = |x: f64, y: f64| x.max(0.0) - x * y + (-x.abs()).exp().ln_1p();
+    check_all("bce_with_logits(x, 0.25)", |all| mean(&map(all, |x| binary(x, 0.25))));
+    check_rows("bce_with_logits(x, 1.0, D)", |row| mean(&map(row, |x| binary(x, 1.0))));
     check_all("huber(x, 1.0, delta = 0.25)", |all| mean(&map(all, |x| huber(x, 0.25))));
     let point = |x: f64| {
         let p = x.abs();

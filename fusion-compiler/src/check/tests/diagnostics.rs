@@ -555,7 +555,7 @@ fn nothing() {
 
 #[test]
 fn losses_compare_elements() {
-    for loss in ["mse", "l1", "huber", "kl_div"] {
+    for loss in ["mse", "l1", "huber", "bce_with_logits", "kl_div"] {
         let source = |call: &str| format!("pub fn f(x: f32[N, D], y: f32[N, E]) -> f32[] {{ {call} }}");
         let wrong = |values: &str, first: &str, second: &str, dim: &str| {
             refused(
