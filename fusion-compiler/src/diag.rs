@@ -126,6 +126,7 @@ catalogue! {
     empty_parentheses() = "`()` has nothing in it: write a value, or dims as in `sum(x, (H, W))`; without dims, `sum(x)` is over all";
     chained_comparison(first, second) = "comparisons do not chain: `a {first} b {second} c` is written `a {first} b && b {second} c`";
     no_keyword(word) = "`{word}` is not part of the language: a function is `let`s, assignments to `&mut` parameters, and one expression";
+    no_where() = "a value for each element is chosen by `if mask {{ a }} else {{ b }}`";
     no_let_in_inline() = "the inline form is one expression: write a `fn` in `fuse! {{ … }}` to use statements";
     no_let_type() = "a `let` takes the type of its value: leave out the `: …`";
     no_let_mut() = "values do not change: leave out the `mut`, and give each value its own `let`";
@@ -139,11 +140,13 @@ catalogue! {
     too_deep() = "this expression is nested too deeply: give parts of it a name with `let`";
     too_many_numbers() = "too many operations on numbers alone: write their result, or a tensor before them";
     bad_literal(text) = "`{text}` is not a number: literals are whole numbers, numbers with a point, and `true` or `false`";
-    bad_suffix(suffix) = "`{suffix}` is not a suffix for a number here: write `f32`, `i32` or `u32`, or leave it out";
+    bad_suffix(suffix) = "`{suffix}` is not a suffix for a number here: write a dtype of this language, like `f32` or `i32`, or leave it out";
     huge_literal(text) = "`{text}` is too large for any integer: a float has a point, `{text}.0`";
     call_of_value() = "only functions can be called: write `name(…)`, or `*` for a product";
     value_called(name) = "`{name}` is a value and cannot be called: a product is written `{name} * (…)`";
     no_field(field) = "values have no fields: `x.{field}` is written `x.{field}(…)` if `{field}` is a function";
+    no_field_transposed(field) = "values have no fields: for `x.{field}` of `x: f32[N, M]` declare the result `f32[M, N]`, which has its dims in that order";
+    no_field_extent(field) = "values have no fields: for `x.{field}` write the name of a dim, which is its extent, as in `x / N`";
     no_field_inline(field) = "values have no fields: an expression of Rust stands in braces, `{{….{field}}}`";
     no_tuple_field() = "values have no fields: take several values apart with `let (a, b) = …;`";
     no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
@@ -181,8 +184,8 @@ catalogue! {
     results_tuple() = "several results are a tuple: write `-> (f32[N], f32[N])`";
     no_unit() = "a result is a tensor: write `-> f32[N]`, or leave out `-> ()` where the function changes its `&mut` parameters alone";
     param_mut() = "a tensor that changes is `x: &mut f32[N]`: leave out the `mut` before the name";
-    param_reference() = "a tensor is read without `&`: write `x: f32[N]`, or `x: &mut f32[N]` to change it";
-    param_in_place_scalar(name) = "`&mut` is for tensors: write `{name}: &mut f32[]` for a scalar on the device";
+    param_reference(name, dtype) = "a tensor is read without `&`: write `{name}: {dtype}[N]`, or `{name}: &mut {dtype}[N]` to change it";
+    param_in_place_scalar(name, dtype) = "`&mut` is for tensors: write `{name}: &mut {dtype}[]` for a scalar on the device";
     param_default_exported() = "a default belongs to a private function: callers of an exported one pass every argument";
     param_untyped_exported(name) = "an exported function says the type of each parameter: write `{name}: f32[N]`, `{name}: f32` or `{name}: dim`";
     param_default_order(name) = "`{name}` needs a default too: it comes after a parameter that has one";
@@ -348,7 +351,7 @@ catalogue! {
     too_many_elements() = "no tensor has as many elements as these extents come to";
     too_many_dims(max) = "this function has more than {max} dims";
     assign_unknown(name, near) = "there is no `&mut` parameter `{name}`{near} (a new value is `let {name} = …;`)";
-    assign_not_mut(name) = "`{name}` cannot be assigned to: declare it `{name}: &mut f32[…]`, or use `let`";
+    assign_not_mut(name) = "`{name}` cannot be assigned to: declare it with `&mut`, as in `{name}: &mut f32[N]`, or use `let`";
     assign_let(name) = "`{name}` cannot be assigned to: only `&mut` parameters can, give the new value its own `let`";
     never_assigned(name) = "the `&mut` parameter `{name}` is never assigned: assign to it, or drop the `&mut`";
     assign_dtype(name, wants, is) = "`{name}` is {wants}, this is {is}: write `… as {wants}`";

@@ -167,7 +167,9 @@ pub enum Error {
         shape: Shape,
     },
     /// An argument or result is of another element type.
-    #[error("{what} is of {expected}, but a tensor of {got} was given; cast it first")]
+    #[error(
+        "{what} is of {expected}, but a tensor of {got} was given; cast it, as in `pub fn cast(x: {got}[N]) -> {expected}[N] {{ x as {expected} }}`"
+    )]
     Dtype {
         /// What has the type.
         what: String,
@@ -315,7 +317,7 @@ pub enum Error {
     },
     /// Gradients are not all finite, where the optimizer was asked to tell; the parameters are as they were.
     #[error(
-        "the gradients of step {step} are not all finite, and nothing was changed; look for a division by 0 or an overflow, or scale the loss with `GradScaler`"
+        "the gradients of step {step} are not all finite, and nothing was changed; look for a division by 0 or an overflow; a `GradScaler` skips such steps instead, of an optimizer that is not asked to tell"
     )]
     NotFinite {
         /// The step, from 1.

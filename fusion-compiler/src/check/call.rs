@@ -135,18 +135,18 @@ fn instead(name: &str) -> Option<&'static str> {
         "unsqueeze" | "squeeze" | "expand" | "expand_as" | "broadcast_to" | "repeat" => {
             "values meet by the names of their dims, and one that lacks a dim has the same along it"
         }
-        "einsum" | "bmm" | "dot" => {
+        "einsum" | "bmm" | "mm" | "dot" | "linear" => {
             "a product is summed along the dims that are named, as in `sum(x * y, D)`"
         }
         "ln" => "`log(x)` is the natural logarithm",
-        "log10" => "it is `log(x) * 0.4342944819`",
+        "log10" => "it is `log(x) / 2.302585092994046`",
         "clip" => "`clamp(x, low, high)` keeps values within bounds",
         "cat" | "concatenate" | "hstack" => "`concat` puts values one after another along a dim",
         "maximum" | "fmax" | "amax" | "minimum" | "fmin" | "amin" => {
             "`max` and `min` are of two values, as in `max(a, b)`, or along dims, as in `max(x, D)`"
         }
-        "gather" | "take" | "take_along_dim" | "index_select" => {
-            "`at(x, D, i)` picks the elements at the places `i` along `D`"
+        "gather" | "take_along_dim" | "index_select" => {
+            "`take(x, D, ids)` has the elements at the places `ids` along `D`"
         }
         "masked_fill" => "`if mask { value } else { x }` chooses for each element",
         "arange" | "range" | "linspace" => "`index(N)` counts along the dim `N`",

@@ -119,7 +119,7 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
             let Some((inner, _, span)) = parser.group(Delimiter::Parenthesis) else {
                 let message = match parser.sink.captures {
                     Some(_) => diag::no_field_inline(&method.text),
-                    None => diag::no_field(&method.text),
+                    None => no_field(&method.text),
                 };
                 return Err(parser.error_at(method.at, message));
             };
@@ -138,6 +138,15 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         } else {
             return Ok(value);
         }
+    }
+}
+
+/// What is said of fields that tensors have elsewhere.
+fn no_field(name: &str) -> diag::Message {
+    match name {
+        "T" | "mT" | "H" => diag::no_field_transposed(name),
+        "shape" | "size" | "len" | "numel" => diag::no_field_extent(name),
+        _ => diag::no_field(name),
     }
 }
 
@@ -180,6 +189,7 @@ fn primary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         None if parser.is_group(Delimiter::Brace) => Err(parser.error(diag::no_block())),
         None if parser.is_group(Delimiter::Bracket) => Err(parser.error(diag::no_list())),
         None => Err(parser.error_expected("an expression")),
+        Some("where") => Err(parser.error(diag::no_where())),
         Some(word) if is_keyword(word) => Err(parser.error(diag::no_keyword(word))),
         Some(_) => named(parser),
     }

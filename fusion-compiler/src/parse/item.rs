@@ -386,12 +386,14 @@ fn param_kind(parser: &mut Parser<'_, '_>, name: &Name) -> Parsed<ParamKind> {
             return Err(parser.error_at(at, diag::rust_type(write)));
         }
         if !is_mut {
-            return Err(parser.error_at(at, diag::param_reference()));
+            let named = parser.word().filter(|word| DType::from_name(word).is_some());
+            let dtype = named.unwrap_or_else(|| DType::F32.to_string());
+            return Err(parser.error_at(at, diag::param_reference(&name.text, dtype)));
         }
         let dtype = dtype(parser)?;
         return match tensor(parser, dtype)? {
             (dtype, Some(dims)) => Ok(ParamKind::InPlace(TensorType { dtype, dims })),
-            (_, None) => Err(parser.error_at(at, diag::param_in_place_scalar(&name.text))),
+            (dtype, None) => Err(parser.error_at(at, diag::param_in_place_scalar(&name.text, &dtype.text))),
         };
     }
     if parser.eat_word("dim").is_some() {
@@ -451,10 +453,9 @@ fn rust_type(parser: &Parser<'_, '_>) -> Option<DType> {
         }
     }
     let tokens: TokenStream = inside.into_iter().collect();
-    let known = [DType::F32, DType::I32, DType::U32].into_iter();
     let text = tokens.to_string();
     let mut words = text.split(|c: char| !c.is_alphanumeric());
-    Some(words.find_map(|word| known.clone().find(|dtype| dtype.name() == word)).unwrap_or(DType::F32))
+    Some(words.find_map(DType::from_name).unwrap_or(DType::F32))
 }
 
 /// What stands after `->`: the results, and whether they could be read. After a mistake, goes on at the body.

@@ -13,6 +13,9 @@ fuse! {
     pub fn dereference(x: f32[N]) -> f32[N] { 1.0 + *x }
     pub fn positive(x: f32[N]) -> f32[N] { +x }
     pub fn field(x: f32[N]) -> f32[N] { x.len }
+    pub fn field_of_ours(x: f32[N]) -> f32[N] { x.gain }
+    pub fn transposed(x: f32[N, M]) -> f32[M, N] { x.T }
+    pub fn chosen(x: f32[N]) -> f32[N] { where(x > 0.0, x, 0.0) }
     pub fn element(x: f32[N]) -> f32[N] { x[0] }
     pub fn dims(x: f32[N, D], y: f32[D]) -> f32[N, D] { x[N, D] * y }
     pub fn list(x: f32[N]) -> f32[N] { x * [1.0, 2.0] }

@@ -5,6 +5,9 @@ use fusion::prelude::*;
 fuse! {
     pub fn untyped(x) -> f32[N] { x }
     pub fn reference(x: &f32[N]) -> f32[N] { x }
+    pub fn reference_of_integers(ids: &i32[N]) -> i32[N] { ids }
+    pub fn count(n: &mut i32, x: f32[N]) -> f32[N] { x }
+    pub fn rust_type_of_halves(x: &Tensor<f16>) -> f16[N] { x }
     pub fn mutable(mut x: f32[N]) -> f32[N] { x }
     pub fn scalar_in_place(loss: &mut f32) { loss = 1.0; }
     pub fn default(x: f32[N], eps: f32 = 1e-5) -> f32[N] { x + eps }

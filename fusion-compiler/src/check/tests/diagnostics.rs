@@ -138,7 +138,7 @@ fn results() {
     );
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { x = x + 1; x }",
-        &["`x` cannot be assigned to: declare it `x: &mut f32[…]`, or use `let`"],
+        &["`x` cannot be assigned to: declare it with `&mut`, as in `x: &mut f32[N]`, or use `let`"],
     );
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { let y = x; y += 1; y }",
@@ -151,7 +151,7 @@ fn results() {
     refused("pub fn f(p: &mut f32[N]) { (p, p) = (p, p); }", &["`p` is named twice in one pattern"]);
     refused(
         "pub fn f(p: &mut f32[N], x: f32[N]) { (p, x) = (x, p); }",
-        &["`x` cannot be assigned to: declare it `x: &mut f32[…]`, or use `let`"],
+        &["`x` cannot be assigned to: declare it with `&mut`, as in `x: &mut f32[N]`, or use `let`"],
     );
     refused(
         "pub fn f(p: &mut f32[N]) { (p, p * 2) = (p, p); }",
