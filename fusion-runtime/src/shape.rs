@@ -86,6 +86,12 @@ impl From<Vec<usize>> for Shape {
     }
 }
 
+impl From<&Vec<usize>> for Shape {
+    fn from(extents: &Vec<usize>) -> Shape {
+        Shape::from(&extents[..])
+    }
+}
+
 impl From<usize> for Shape {
     fn from(extent: usize) -> Shape {
         Shape::from([extent])
@@ -107,6 +113,27 @@ impl From<&Shape> for Shape {
 impl<const N: usize> PartialEq<[usize; N]> for Shape {
     fn eq(&self, other: &[usize; N]) -> bool {
         self.dims() == other
+    }
+}
+
+impl PartialEq<[usize]> for Shape {
+    fn eq(&self, other: &[usize]) -> bool {
+        self.dims() == other
+    }
+}
+
+impl PartialEq<Vec<usize>> for Shape {
+    fn eq(&self, other: &Vec<usize>) -> bool {
+        self.dims() == other
+    }
+}
+
+impl<'s> IntoIterator for &'s Shape {
+    type Item = &'s usize;
+    type IntoIter = std::slice::Iter<'s, usize>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 
@@ -134,6 +161,14 @@ mod tests {
         assert_eq!(Shape::from(vec![usize::MAX, 0, 2]).count(), Some(0));
         assert_eq!(Shape::from([usize::MAX, 2]).count(), None);
         assert_eq!(Shape::from([1, 2, 3, 4, 5, 6]).rank(), 6);
+    }
+
+    #[test]
+    fn shapes_are_lists() {
+        let extents = vec![2, 3];
+        let shape = Shape::from(&extents);
+        assert!(shape == extents && shape == extents[..] && shape == [2, 3] && shape != vec![2]);
+        assert_eq!((&shape).into_iter().sum::<usize>(), 5);
     }
 
     #[test]

@@ -22,11 +22,39 @@ pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + seale
 }
 
 /// A type that generic functions take: `f32`, `f16` or `bf16`.
-pub trait Float: Element + Into<Arg<'static>> {}
+pub trait Float: Element + Into<Arg<'static>> {
+    /// The nearest number, of two the one whose last bit is 0.
+    fn from_f32(x: f32) -> Self;
 
-impl Float for f32 {}
-impl Float for half::f16 {}
-impl Float for half::bf16 {}
+    /// The number itself.
+    fn to_f32(self) -> f32;
+}
+
+impl Float for f32 {
+    fn from_f32(x: f32) -> f32 {
+        x
+    }
+
+    fn to_f32(self) -> f32 {
+        self
+    }
+}
+
+macro_rules! halves {
+    ($($half:ty),*) => { $(
+        impl Float for $half {
+            fn from_f32(x: f32) -> $half {
+                <$half>::from_f32(x)
+            }
+
+            fn to_f32(self) -> f32 {
+                <$half>::to_f32(self)
+            }
+        }
+    )* };
+}
+
+halves!(half::f16, half::bf16);
 
 mod sealed {
     use crate::error::Result;

@@ -4,6 +4,7 @@
 //! which one it is. A backend knows plans' launches, but neither tensors nor programs.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ mod wgpu;
 mod cuda;
 
 /// What a device can do, as far as launches and the choice of variants ask.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// Threads that run in lockstep; 1 on the CPU.
     pub warp_size: u32,
@@ -202,7 +203,7 @@ impl Device {
             WGPU.get_or_init(wgpu::open).clone()
         }
         #[cfg(not(feature = "wgpu"))]
-        Err(no_feature("wgpu"))
+        Err(no_feature("wgpu", "wgpu"))
     }
 
     /// The device of an application that uses `wgpu` itself. Its error callbacks stay the application's.
@@ -238,7 +239,7 @@ impl Device {
         #[cfg(not(feature = "cuda"))]
         {
             let _ = ordinal;
-            Err(no_feature("cuda"))
+            Err(no_feature("CUDA", "cuda"))
         }
     }
 
@@ -291,6 +292,12 @@ impl PartialEq for Device {
 
 impl Eq for Device {}
 
+impl Hash for Device {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({})", self.name())
@@ -308,6 +315,6 @@ impl fmt::Display for Device {
     all(feature = "wgpu", feature = "cuda"),
     expect(dead_code, reason = "every kind is in this build")
 )]
-fn no_feature(feature: &'static str) -> Error {
-    Error::NoDevice { kind: feature, why: format!("the feature `{feature}` of the crate is off") }
+fn no_feature(kind: &'static str, feature: &str) -> Error {
+    Error::NoDevice { kind, why: format!("the feature `{feature}` of the crate is off") }
 }
