@@ -39,3 +39,8 @@ pub mod prelude {
         f16, fuse,
     };
 }
+
+/// The program in the README, which is to run as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
