@@ -37,7 +37,8 @@ impl LaunchConfig {
     /// For `elements`, of which a thread takes `grain` at a time, on a device of these facts.
     ///
     /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, which divide what
-    /// multiprocessors keep resident. The grid covers the iterations: the device hands out blocks as multiprocessors get free, so that none waits for others at the end. Only where blocks would have fewer than 1024 elements and are more
+    /// multiprocessors keep resident. The grid covers the iterations: the device hands out blocks as multiprocessors get
+    /// free, so that none waits for others at the end. Only where blocks would have fewer than 1024 elements and are more
     /// than the whole device keeps resident, or where there would be more than 2³¹ threads, do threads stride.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
