@@ -452,6 +452,9 @@ mod tests {
         assert_eq!(check([Access::Write, Access::Read], &whole, 32), Ok(()));
         assert_eq!(check([Access::Read, Access::Read], &whole, 0), Ok(()));
         assert_eq!(check([Access::Write, Access::Write], &other, 0), Ok(()));
+        let (x, mut nothing) = (whole.part(0, Shape::from([32])), whole.part(8, Shape::from([0])));
+        let plan = plan([Access::Write, Access::Read]);
+        assert_eq!(check_alias(&plan, &[Arg::from(&mut nothing), Arg::from(&x)], &[]), Ok(()));
     }
 
     #[test]

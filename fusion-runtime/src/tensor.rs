@@ -460,7 +460,8 @@ impl RawTensor {
     /// Whether it has bytes in common with another.
     pub(crate) fn overlaps(&self, other: &RawTensor) -> bool {
         let end = |tensor: &RawTensor| tensor.offset + tensor.len * tensor.dtype.size();
-        self.offset < end(other) && other.offset < end(self) && self.memory.is_same(&other.memory)
+        let (start, end) = (self.offset.max(other.offset), end(self).min(end(other)));
+        start < end && self.memory.is_same(&other.memory)
     }
 
     /// Makes the memory this tensor's alone, so that it may be written; its elements are kept.
