@@ -141,7 +141,8 @@ fn errors_name_what_disagrees() {
     let ints = Tensor::from_slice(&Device::cpu(), &[1i32, 2, 3], 3).unwrap();
     check_error(
         run::<1>(&RELU, &mut [Arg::from(&ints), Arg::from(&three), Arg::from(&three)]),
-        "`a` of `relu_add_mul` is of f32, but a tensor of i32 was given; cast it first",
+        "`a` of `relu_add_mul` is of f32, but a tensor of i32 was given; cast it, as in \
+         `pub fn cast(x: i32[N]) -> f32[N] { x as f32 }`",
     );
 }
 
