@@ -25,6 +25,7 @@ pub fn kernel(kernel: &Kernel) -> Result<(), String> {
         vector: false,
         branched: false,
         conditional: false,
+        mailboxes: Mailboxes::Closed,
     };
     verifier.enter(&[], &kernel.body, &[]).map_err(|error| format!("{error} in\n{kernel}"))
 }
@@ -50,6 +51,17 @@ struct Verifier<'k> {
     branched: bool,
     /// Whether not all threads of a warp may be here.
     conditional: bool,
+    mailboxes: Mailboxes,
+}
+
+/// What is known of the mailboxes of a cluster's blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mailboxes {
+    Closed,
+    /// This block's are open.
+    Open,
+    /// All are.
+    AllOpen,
 }
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
@@ -78,8 +90,12 @@ impl<'k> Verifier<'k> {
                 let uneven = self.most_varying(&[*start, *end, *step]);
                 let before = self.branched;
                 self.branched |= matches!(kind, LoopKind::Grid | LoopKind::Rest) || uneven > Varies::Nowhere;
+                let mailboxes = self.mailboxes;
                 self.looped((*var, uneven), carried, body)?;
                 self.branched = before;
+                if self.mailboxes != mailboxes {
+                    return Err("mailboxes that an iteration leaves otherwise than it found them".into());
+                }
             }
             Stmt::Vector { len, body, folds } => {
                 self.expect(*len, INDEX)?;
@@ -135,7 +151,7 @@ impl<'k> Verifier<'k> {
         if misses { Err("a barrier that not all threads reach".into()) } else { Ok(()) }
     }
 
-    fn mail(&self, mail: Mail) -> Result<(), String> {
+    fn mail(&mut self, mail: Mail) -> Result<(), String> {
         if !self.kernel.cluster {
             return Err("mail in a kernel without clusters".into());
         }
@@ -152,12 +168,19 @@ impl<'k> Verifier<'k> {
             Mail::Receive(id) => mailbox(id),
             Mail::Open | Mail::Opened | Mail::Close => Ok(()),
         }?;
-        match mail {
+        let (before, after) = match mail {
             Mail::Open | Mail::Opened | Mail::Close | Mail::Receive(_) if self.branched => {
-                Err("mailboxes that not all threads come to".into())
+                return Err("mailboxes that not all threads come to".into());
             }
-            Mail::Open | Mail::Opened | Mail::Close | Mail::Receive(_) | Mail::Send(..) => Ok(()),
+            Mail::Open => (Mailboxes::Closed, Mailboxes::Open),
+            Mail::Opened => (Mailboxes::Open, Mailboxes::AllOpen),
+            Mail::Send(..) | Mail::Receive(_) => (Mailboxes::AllOpen, Mailboxes::AllOpen),
+            Mail::Close => (Mailboxes::AllOpen, Mailboxes::Closed),
+        };
+        if std::mem::replace(&mut self.mailboxes, after) != before {
+            return Err(format!("{mail:?} of mailboxes that are not ready for it"));
         }
+        Ok(())
     }
 
     /// In which threads what it makes may be another.

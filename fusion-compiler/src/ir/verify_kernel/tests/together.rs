@@ -356,24 +356,36 @@ fn warps_are_whole_where_they_decide_together() {
 /// A kernel of clusters whose blocks send each other what their threads have, and all that is wrong with another.
 #[test]
 fn refuses_mail_that_does_not_arrive() {
+    let in_order =
+        |first: &[Mail], last: &[Mail], (cluster, len): (bool, SharedLen), guarded: Option<Mail>| {
+            let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
+            let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+            let (thread, rank) = (b.bind(INDEX, Expr::ThreadId), b.bind(INDEX, Expr::ClusterRank));
+            let (x, zero) = (b.f32(1.0), b.index(0));
+            let cond = b.apply(Op::Eq, &[thread, zero]);
+            body.extend(first.iter().copied().map(Stmt::Mail));
+            let send = Stmt::Mail(Mail::Send(MEMORY, thread, rank, x));
+            body.push(Stmt::If { cond, body: guarded.map(Stmt::Mail).into_iter().chain([send]).collect() });
+            body.extend(last.iter().copied().map(Stmt::Mail));
+            let shared = vec![Shared { dtype: DType::F32, len }];
+            kernel(&Kernel { team: 64, cluster, shared, ..empty(types, uniforms, body) })
+        };
+    let (first, last) = ([Mail::Open, Mail::Opened], [Mail::Receive(MEMORY), Mail::Close]);
     let posted = |cluster: bool, len: SharedLen, guarded: Option<Mail>| {
-        let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
-        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
-        let (thread, rank) = (b.bind(INDEX, Expr::ThreadId), b.bind(INDEX, Expr::ClusterRank));
-        let (x, zero) = (b.f32(1.0), b.index(0));
-        let cond = b.apply(Op::Eq, &[thread, zero]);
-        body.extend([Mail::Open, Mail::Opened].map(Stmt::Mail));
-        let send = Stmt::Mail(Mail::Send(MEMORY, thread, rank, x));
-        body.push(Stmt::If { cond, body: guarded.map(Stmt::Mail).into_iter().chain([send]).collect() });
-        body.extend([Mail::Receive(MEMORY), Mail::Close].map(Stmt::Mail));
-        let shared = vec![Shared { dtype: DType::F32, len }];
-        kernel(&Kernel { team: 64, cluster, shared, ..empty(types, uniforms, body) })
+        in_order(&first, &last, (cluster, len), guarded)
     };
     assert_eq!(posted(true, SharedLen::Mailbox, None), Ok(()));
     let branched = [Mail::Open, Mail::Opened, Mail::Receive(MEMORY), Mail::Close];
     let mut refused: Vec<(Result<(), String>, &str)> = branched
         .map(|mail| (posted(true, SharedLen::Mailbox, Some(mail)), "mailboxes that not all threads come to"))
         .into();
+    let ordered = |first: &[Mail], last: &[Mail]| in_order(first, last, (true, SharedLen::Mailbox), None);
+    refused.push((ordered(&[Mail::Opened], &last), "Opened of mailboxes that are not ready"));
+    refused.push((ordered(&[Mail::Open], &last), "Send("));
+    refused.push((ordered(&[], &[]), "Send("));
+    refused.push((ordered(&[Mail::Open, Mail::Open], &last), "Open of mailboxes that are not ready"));
+    refused.push((ordered(&first, &[Mail::Close, Mail::Receive(MEMORY)]), "Receive("));
+    refused.push((ordered(&first, &[Mail::Close, Mail::Close]), "Close of mailboxes that are not ready"));
     refused.push((posted(false, SharedLen::Mailbox, None), "mail in a kernel without clusters"));
     refused.push((posted(true, SharedLen::Fixed(8), None), "shared memory 0 is no mailbox"));
     for (result, expect) in refused {
