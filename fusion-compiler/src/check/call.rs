@@ -491,7 +491,7 @@ fn argument(
     let (Some(dtype), Some(is)) = (inner.dtype(&dtype.text), dtype_of(b, &value)) else {
         return Value::Unknown;
     };
-    if matches!(value, Value::Weak(_)) && !expr::weak_fits(b, (at, at), function, &value, dtype) {
+    if matches!(value, Value::Weak(_)) && !weak::fits(b, (at, at), function, &value, dtype) {
         return Value::Unknown;
     }
     let Some(id) = typed(b, &value, dtype) else { return Value::Unknown };

@@ -355,7 +355,7 @@ fn meet(b: &mut Builder<'_>, at: At, what: &str, args: &[(Value, Operand<'_>)]) 
             b.error(at, message);
             return None;
         }
-        if !has_dtype(value) && !weak_fits(b, (at, right.at), what, value, dtype) {
+        if !has_dtype(value) && !weak::fits(b, (at, right.at), what, value, dtype) {
             return None;
         }
     }
@@ -380,25 +380,6 @@ pub(super) fn widened(b: &mut Builder<'_>, id: NodeId, dtype: DType) -> Option<N
         return Some(id);
     }
     b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span })
-}
-
-/// Whether a number without a dtype, at the second token, may take this one, for the operation at the first.
-pub(super) fn weak_fits(
-    b: &mut Builder<'_>,
-    (op, at): (At, At),
-    what: &str,
-    value: &Value,
-    dtype: DType,
-) -> bool {
-    let Value::Weak(number) = value else { return true };
-    if dtype == DType::Bool {
-        b.error(op, diag::number_and_bool(what));
-    } else if number.is_float && dtype.is_int() {
-        b.error(at, diag::float_literal_for_int(dtype));
-    } else {
-        return true;
-    }
-    false
 }
 
 fn mixed(what: &str, left: (DType, Operand<'_>), right: (DType, Operand<'_>)) -> diag::Message {

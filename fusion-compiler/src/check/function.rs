@@ -4,9 +4,9 @@
 
 use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
-use super::expr::{self, dtype_of, typed, weak_fits};
+use super::expr::{self, dtype_of, typed};
 use super::{
-    ElementType, Failure, Function, Options, ParamType, Signature, dims, portion, rename, split, unroll,
+    ElementType, Failure, Function, Options, ParamType, Signature, dims, portion, rename, split, unroll, weak,
 };
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
@@ -539,7 +539,7 @@ pub(super) fn fit_in_place(
     let Param { name, dtype, kind, .. } = b.graph.param(param).clone();
     let ParamKind::Tensor { axes, .. } = kind else { unreachable!("only tensors are `&mut`") };
     let is = dtype_of(b, &value)?;
-    if !weak_fits(b, (op, at), "=", &value, dtype) {
+    if !weak::fits(b, (op, at), "=", &value, dtype) {
         return None;
     }
     let id = typed(b, &value, dtype)?;

@@ -12,6 +12,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType, round};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, SpanId};
 use crate::ir::ops::Op;
+use crate::parse::ast::At;
 
 /// A number without a dtype.
 #[derive(Clone, Debug)]
@@ -125,6 +126,19 @@ pub(super) fn resolve(b: &mut Builder<'_>, weak: &Weak, dtype: DType) -> Option<
             (!b.is_full()).then(|| b.graph.apply(Op::Select, &args, span))
         }
     }
+}
+
+/// Whether a number without a dtype, at the second token, may take this one, for the operation at the first.
+pub(super) fn fits(b: &mut Builder<'_>, (op, at): (At, At), what: &str, value: &Value, dtype: DType) -> bool {
+    let Value::Weak(number) = value else { return true };
+    if dtype == DType::Bool {
+        b.error(op, diag::number_and_bool(what));
+    } else if number.is_float && dtype.is_int() {
+        b.error(at, diag::float_literal_for_int(dtype));
+    } else {
+        return true;
+    }
+    false
 }
 
 /// The axes that it has by its conditions.
