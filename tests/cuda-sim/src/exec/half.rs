@@ -4,12 +4,11 @@
 //! between two halves is exact. A sum next to the middle is none of two halves, whose difference is too short; of a product
 //! and a half of f16 it is exact in f64; for bf16, whose exponents go further, it is made odd.
 
-use std::array::from_fn;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use half::{bf16, f16};
 
-use super::regs::{LANES, Raw, Regs, lanes};
+use super::regs::{LANES, Raw, Regs, every, lanes};
 use crate::ptx::ir::{Mode, Reg};
 
 /// A format of 16 bits.
@@ -36,7 +35,7 @@ pub(super) trait Half {
 fn to_odd(x: f64) -> f32 {
     let near = x as f32;
     let (back, bits) = (f64::from(near), near.to_bits());
-    let toward_zero = bits - u32::from(back.abs() > x.abs());
+    let toward_zero = bits.wrapping_sub(u32::from(back.abs() > x.abs()));
     f32::from_bits(toward_zero | u32::from(back != x))
 }
 
@@ -51,9 +50,10 @@ impl Half for f16 {
         let exponent = rest & 0x0f80_0000;
         // The difference of the biases, twice for infinity and NaN.
         let bias = 112 << 23;
-        let normal = rest + bias + if exponent == 0x0f80_0000 { bias } else { 0 };
+        let moved = rest.wrapping_add(bias);
+        let normal = moved.wrapping_add(if exponent == 0x0f80_0000 { bias } else { 0 });
         // A subnormal number with a hidden bit too many, which a subtraction takes away.
-        let subnormal = (f32::from_bits(rest + bias + (1 << 23)) - f32::from_bits(113 << 23)).to_bits();
+        let subnormal = (f32::from_bits(moved.wrapping_add(1 << 23)) - f32::from_bits(113 << 23)).to_bits();
         f32::from_bits(sign | if exponent == 0 { subnormal } else { normal })
     }
 
@@ -101,7 +101,7 @@ impl Half for bf16 {
         let lacks = (product - (sum - part)) + (z - part);
         let inexact = lacks.abs() > 0.0;
         let beyond = inexact && lacks.is_sign_negative() != sum.is_sign_negative();
-        f64::from_bits((sum.to_bits() - u64::from(beyond)) | u64::from(inexact))
+        f64::from_bits(sum.to_bits().wrapping_sub(u64::from(beyond)) | u64::from(inexact))
     }
 }
 
@@ -156,31 +156,67 @@ pub(super) fn each_in<T: Half, const PAIRS: bool, const N: usize>(
     regs.put(exec, d, &out);
 }
 
-/// The results of `f`, rounded to nearest. A step a loop: what each needs fits the registers of the host, so that all are
-/// of its vectors.
+/// The nearest of each, ties to even. A step a loop: what each needs fits the registers of the host, so that all are of its
+/// vectors.
+#[inline(always)]
+pub(super) fn rounded<T: Half>(row: &[f64; LANES]) -> [u32; LANES] {
+    let (mut odd, mut out) = ([0.0; LANES], [0; LANES]);
+    for (&x, odd) in row.iter().zip(&mut odd) {
+        *odd = to_odd(x);
+    }
+    for (&odd, out) in odd.iter().zip(&mut out) {
+        *out = T::nearest(odd);
+    }
+    out
+}
+
+/// Words of lower halves and upper ones.
+#[inline(always)]
+pub(super) fn paired(low: &[u32; LANES], high: &[u32; LANES]) -> [u32; LANES] {
+    let mut out = *low;
+    for (word, high) in out.iter_mut().zip(high) {
+        *word |= high << 16;
+    }
+    out
+}
+
+/// The results of `f`, rounded to nearest.
 #[inline(always)]
 fn computed<T: Half, const PAIRS: bool, const N: usize>(
     rows: [&[u32; LANES]; N],
     f: impl Fn([f64; N]) -> f64,
 ) -> [u32; LANES] {
-    let half = |shift: u32| {
-        let wide = rows.map(|row| row.map(|bits| T::widen(bits >> shift & 0xffff)));
-        let odd: [f32; LANES] = from_fn(|lane| to_odd(f(from_fn(|i| f64::from(wide[i][lane])))));
-        odd.map(|odd| T::nearest(odd) << shift)
-    };
-    let low = half(0);
-    if !PAIRS {
-        return low;
+    let low = of_lower::<T, N>(rows, 0, &f);
+    if PAIRS { paired(&low, &of_lower::<T, N>(rows, 16, &f)) } else { low }
+}
+
+/// The same of the halves from a bit on.
+#[inline(always)]
+fn of_lower<T: Half, const N: usize>(
+    rows: [&[u32; LANES]; N],
+    shift: u32,
+    f: &impl Fn([f64; N]) -> f64,
+) -> [u32; LANES] {
+    let mut wide = [[0.0; LANES]; N];
+    for (row, wide) in rows.iter().zip(&mut wide) {
+        *wide = every(row, |bits| T::widen(bits >> shift & 0xffff));
     }
-    let high = half(16);
-    from_fn(|lane| low[lane] | high[lane])
+    let mut exact = [0.0; LANES];
+    for (lane, result) in exact.iter_mut().enumerate() {
+        let mut operands = [0.0; N];
+        for (row, operand) in wide.iter().zip(&mut operands) {
+            *operand = f64::from(row[lane]);
+        }
+        *result = f(operands);
+    }
+    rounded::<T>(&exact)
 }
 
 /// A function of the halves of a row, the lower ones or pairs.
 #[inline(always)]
 fn of_halves<const PAIRS: bool>(row: &[u32; LANES], f: impl Fn(u32) -> u32) -> [u32; LANES] {
     let high = |bits: u32| if PAIRS { f(bits >> 16) << 16 } else { 0 };
-    row.map(|bits| f(bits & 0xffff) | high(bits))
+    every(row, |bits| f(bits & 0xffff) | high(bits))
 }
 
 /// Results of a function of one half, by its bits: 0 until there is one, which has a bit above.

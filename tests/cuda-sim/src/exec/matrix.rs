@@ -4,10 +4,10 @@ use ::half::{bf16, f16};
 
 use super::Step;
 use super::float::canonical;
-use super::half::Half;
+use super::half::{self, Half};
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
-use super::regs::{LANES, Raw, Regs};
+use super::regs::{LANES, Raw, Regs, every};
 use super::{shared, unset};
 use crate::ptx::ir::{Addr, Factor, Mma, Reg};
 
@@ -108,17 +108,27 @@ fn product(regs: &mut Regs, group: u32, mma: &Mma) {
             c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = x;
         }
     }
-    for (factors, sums) in a.iter().zip(&mut c) {
-        // A row at a time, for vectors of the host; each element is summed in the order of the columns of `a`.
+    match k {
+        4 => add_products::<4>(&a, &b, &mut c),
+        8 => add_products::<8>(&a, &b, &mut c),
+        _ => add_products::<16>(&a, &b, &mut c),
+    }
+    store(regs, group, mma, &c);
+}
+
+/// Adds the product of the first `K` columns and rows: a row at a time, for vectors of the host. Each element is summed in
+/// the order of the columns of `a`.
+#[inline(always)]
+fn add_products<const K: usize>(a: &[[f64; 16]; M], b: &[[f64; N]; 16], c: &mut [[f64; N]; M]) {
+    for (factors, sums) in a.iter().zip(c) {
         let mut products = [0.0; N];
-        for (x, column) in factors.iter().zip(&b).take(k) {
+        for (x, column) in factors.iter().zip(b).take(K) {
             for (product, y) in products.iter_mut().zip(column) {
                 *product += x * y;
             }
         }
         sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
     }
-    store(regs, group, mma, &c);
 }
 
 /// How many elements a register of a factor has.
@@ -163,9 +173,9 @@ fn sums(regs: &Regs, mma: &Mma, i: usize) -> [f64; LANES] {
 /// A loop for each format: one with a choice in it is none of the host's vectors.
 #[inline(always)]
 fn elements(row: &[u32; LANES], element: impl Fn(u32) -> f32) -> [f64; LANES] {
-    let mut out = [0.0; LANES];
-    for (&word, x) in row.iter().zip(&mut out) {
-        *x = f64::from(element(word));
+    let (narrow, mut out) = (every(row, element), [0.0; LANES]);
+    for (&x, out) in narrow.iter().zip(&mut out) {
+        *out = f64::from(x);
     }
     out
 }
@@ -173,19 +183,20 @@ fn elements(row: &[u32; LANES], element: impl Fn(u32) -> f32) -> [f64; LANES] {
 #[inline(always)]
 fn store(regs: &mut Regs, group: u32, mma: &Mma, c: &[[f64; N]; M]) {
     let of = |i: usize| -> [f64; LANES] {
-        std::array::from_fn(|lane| c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2])
+        let mut out = [0.0; LANES];
+        for (lane, x) in out.iter_mut().enumerate() {
+            *x = c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+        }
+        out
     };
     if mma.half.0 {
         for pair in 0..2 {
-            let (low, high, mut out) = (of(2 * pair), of(2 * pair + 1), [0; LANES]);
-            for ((low, high), out) in low.iter().zip(&high).zip(&mut out) {
-                *out = f16::narrow(*high) << 16 | f16::narrow(*low);
-            }
-            regs.put(group, mma.d[pair], &out);
+            let (low, high) = (half::rounded::<f16>(&of(2 * pair)), half::rounded::<f16>(&of(2 * pair + 1)));
+            regs.put(group, mma.d[pair], &half::paired(&low, &high));
         }
         return;
     }
     for (i, &d) in mma.d.iter().enumerate() {
-        regs.put(group, d, &of(i).map(|x| canonical(x as f32).to_bits()));
+        regs.put(group, d, &every(&of(i), |x| canonical(x as f32).to_bits()));
     }
 }

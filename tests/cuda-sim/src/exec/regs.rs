@@ -230,6 +230,17 @@ impl Regs {
     }
 }
 
+/// A function of each lane's value. Plain loops become part of what is compiled for hosts with wide vectors; `map`, `from_fn`
+/// and `for_each` may be calls of what is compiled for all.
+#[inline(always)]
+pub(super) fn every<T: Copy, U: Copy + Default>(row: &[T; LANES], f: impl Fn(T) -> U) -> [U; LANES] {
+    let mut out = [U::default(); LANES];
+    for (&x, out) in row.iter().zip(&mut out) {
+        *out = f(x);
+    }
+    out
+}
+
 /// The numbers of the bits that are set.
 pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
