@@ -274,6 +274,9 @@ impl Block {
     /// How many of those that came to a barrier complete it, if it is.
     fn complete(&self, grid: &Grid<'_>, id: usize) -> Result<Option<usize>, Fault> {
         let arrivals = &self.mem.arrivals[id];
+        if arrivals.is_empty() {
+            return Ok(None);
+        }
         let whole = arrivals.iter().any(|arrival| arrival.threads.is_none());
         let (mut came, mut there) = ([0u32; 32], 0);
         for (number, arrival) in arrivals.iter().enumerate() {
@@ -405,13 +408,19 @@ impl Block {
     fn reduce(&mut self, grid: &Grid<'_>, parties: &[Party]) {
         let (mut count, mut all) = (0, 0);
         let mut of: Vec<(usize, usize, BarRed, u32)> = Vec::new();
+        let mut no_reduction = u32::MAX;
         for party in parties {
             let number = (party.first / 32) as usize;
             let warp = &self.warps[number];
             for lane in lanes(party.lanes) {
-                let Op::Bar { bar: Bar::Red { op, d, p }, .. } =
-                    &grid.kernel.code.insts[warp.pcs[lane] as usize].op
+                // Lanes are at one place mostly.
+                let pc = warp.pcs[lane];
+                if pc == no_reduction {
+                    continue;
+                }
+                let Op::Bar { bar: Bar::Red { op, d, p }, .. } = &grid.kernel.code.insts[pc as usize].op
                 else {
+                    no_reduction = pc;
                     continue;
                 };
                 count += warp.regs.truth(p.pred, p.negated) >> lane & 1;

@@ -3,7 +3,7 @@
 //! Blocks are the keys of a tree of their bits whose parts clocks share (Okasaki and Gill, "Fast mergeable integer maps",
 //! 1998), so that a clock of thousands of blocks is copied, and joined with one that is nearly the same, in few steps.
 //!
-//! Invariant: no clock changes; a join that adds nothing gives the same part again.
+//! Invariant: no part that two clocks share changes; a join that adds nothing gives the same part again.
 
 use std::sync::Arc;
 
@@ -37,13 +37,21 @@ impl Series {
 #[derive(Clone, Default)]
 pub(super) struct Clock(Option<Arc<Tree>>);
 
-/// The times of a block's threads, by their numbers. They are less than 2^30; hosts compare them in vectors with a sign.
+/// The times of a block's threads, by their numbers: of all up to one, and of some up to others, which are no earlier. They
+/// are less than 2^30; hosts compare them in vectors with a sign.
 #[derive(Clone)]
 pub(super) enum Times {
-    /// Of all threads up to a time, and of one up to another, which is no earlier.
-    One { all: i32, thread: u32, time: i32 },
-    /// Of each.
-    Each(Box<[i32]>),
+    One {
+        all: i32,
+        thread: u32,
+        time: i32,
+    },
+    /// Of the threads from `first` on.
+    Some {
+        all: i32,
+        first: u32,
+        times: Box<[i32]>,
+    },
 }
 
 enum Tree {
@@ -61,88 +69,89 @@ enum Tree {
 }
 
 impl Times {
-    pub(super) fn of(&self, thread: u32) -> i32 {
+    /// Of threads from one on, in a block of so many.
+    pub(super) fn some(all: i32, first: u32, times: Vec<i32>, threads: u32) -> Times {
+        Times::Some { all: least(all, &times, threads), first, times: times.into() }
+    }
+
+    /// Of all, and of those from one on.
+    fn parts(&self) -> (i32, usize, &[i32]) {
         match self {
-            Times::One { all, thread: one, time } => {
-                if thread == *one {
-                    *time
-                } else {
-                    *all
-                }
-            }
-            Times::Each(times) => times[thread as usize],
+            Times::One { all, thread, time } => (*all, *thread as usize, std::slice::from_ref(time)),
+            Times::Some { all, first, times } => (*all, *first as usize, times),
         }
     }
 
-    /// The same for each of so many threads.
-    fn each(&self, threads: usize) -> Box<[i32]> {
-        match self {
-            Times::Each(times) => times.clone(),
-            Times::One { all, thread, time } => {
-                let mut times = vec![*all; threads];
-                times[*thread as usize] = *time;
-                times.into()
-            }
-        }
+    pub(super) fn of(&self, thread: u32) -> i32 {
+        let (all, first, times) = self.parts();
+        (thread as usize).checked_sub(first).and_then(|place| times.get(place)).copied().unwrap_or(all)
     }
 
     /// Whether they are nowhere before others.
     fn cover(&self, o: &Times) -> bool {
-        match (self, o) {
-            (Times::One { all, .. }, Times::One { all: other, thread, time }) => {
-                all >= other && self.of(*thread) >= *time
-            }
-            (Times::Each(times), Times::One { all, thread, time }) => {
-                times[*thread as usize] >= *time && times.iter().all(|known| known >= all)
-            }
-            (Times::One { all, thread, time }, Times::Each(others)) => {
-                let most = |number: usize| if number == *thread as usize { time } else { all };
-                others.iter().enumerate().all(|(number, other)| most(number) >= other)
-            }
-            (Times::Each(times), Times::Each(others)) => times.iter().zip(others).all(|(a, b)| a >= b),
+        let ((all, first, times), (least, start, others)) = (self.parts(), o.parts());
+        let (end, stop) = (first + times.len(), start + others.len());
+        if all < least {
+            return false;
         }
+        let (from, to) = (first.max(start), end.min(stop));
+        if from >= to {
+            return others.iter().all(|other| all >= *other);
+        }
+        let (before, rest) = others.split_at(from - start);
+        let (both, after) = rest.split_at(to - from);
+        before.iter().chain(after).all(|other| all >= *other)
+            && times[from - first..to - first].iter().zip(both).all(|(a, b)| a >= b)
     }
 
     /// The later of both, of blocks of so many threads.
     pub(super) fn with(mut self, o: &Times, threads: u32) -> Times {
-        if let Times::Each(times) = &mut self {
-            o.raise(times);
+        let (_, start, others) = o.parts();
+        if let Times::Some { all, first, times } = &mut self
+            && *first as usize <= start
+            && start + others.len() <= *first as usize + times.len()
+        {
+            o.raise(all, *first as usize, times);
+            *all = least(*all, times, threads);
             return self;
         }
-        if self.cover(o) { self } else { self.later(o, threads as usize) }
+        if self.cover(o) { self } else { self.later(o, threads) }
     }
 
-    /// The same, where neither covers the other.
-    fn later(&self, o: &Times, threads: usize) -> Times {
-        if let (Times::One { all: a, thread, time }, Times::One { all: b, thread: other, time: its }) =
-            (self, o)
+    /// The same, where these do not cover the others.
+    fn later(&self, o: &Times, threads: u32) -> Times {
+        if o.cover(self) {
+            return o.clone();
+        }
+        let ((mut all, first, times), (least, start, others)) = (self.parts(), o.parts());
+        if let (Times::One { thread, time, .. }, Times::One { thread: other, time: its, .. }) = (self, o)
+            && thread == other
         {
-            if thread == other {
-                return Times::One { all: *a.max(b), thread: *thread, time: *time.max(its) };
-            }
-            if time <= b {
-                return o.clone();
-            }
-            if its <= a {
-                return self.clone();
-            }
+            return Times::One { all: all.max(least), thread: *thread, time: *time.max(its) };
         }
-        let mut times = self.each(threads);
-        o.raise(&mut times);
-        Times::Each(times)
+        let (from, to) = (first.min(start), (first + times.len()).max(start + others.len()));
+        let mut both = vec![all; to - from];
+        both[first - from..][..times.len()].copy_from_slice(times);
+        o.raise(&mut all, from, &mut both);
+        Times::some(all, from as u32, both, threads)
     }
 
-    /// Makes each of others at least as late as these.
-    fn raise(&self, others: &mut [i32]) {
-        match self {
-            Times::Each(times) => times.iter().zip(others).for_each(|(&a, b)| *b = a.max(*b)),
-            Times::One { all, thread, time } => {
-                others.iter_mut().for_each(|other| *other = (*all).max(*other));
-                let other = &mut others[*thread as usize];
-                *other = *time.max(other);
-            }
+    /// Makes others, of a range that has these in it, at least as late.
+    fn raise(&self, all: &mut i32, from: usize, others: &mut [i32]) {
+        let (least, first, times) = self.parts();
+        if *all < least {
+            *all = least;
+            others.iter_mut().for_each(|other| *other = least.max(*other));
+        }
+        for (time, other) in times.iter().zip(&mut others[first - from..]) {
+            *other = *time.max(other);
         }
     }
+}
+
+/// What is known of all, where these times are known: where they are all that there are, the least of them.
+fn least(all: i32, times: &[i32], threads: u32) -> i32 {
+    times.iter().copied().min().filter(|_| times.len() == threads as usize).unwrap_or(all)
 }
 
 /// The bits above one; all, of none.
@@ -199,7 +208,7 @@ impl Tree {
 }
 
 /// All that either knows, of blocks of so many threads.
-fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: usize) -> Arc<Tree> {
+fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: u32) -> Arc<Tree> {
     if Arc::ptr_eq(a, b) {
         return Arc::clone(a);
     }
@@ -248,6 +257,8 @@ fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: usize) -> Arc<Tree> {
 }
 
 impl Clock {
+    pub(super) const NOTHING: Clock = Clock(None);
+
     /// One that knows of a block only.
     pub(super) fn of(block: u64, times: Times) -> Clock {
         Clock(Some(Arc::new(Tree::Block { block, times })))
@@ -261,6 +272,14 @@ impl Clock {
     /// How many of what is counted it knows of.
     pub(super) fn counts(&self, series: Series) -> i32 {
         self.times(series.0).map_or(0, |times| times.of(0))
+    }
+
+    /// What it knows of a block, to be changed, where it knows of no other and nothing else has this part.
+    pub(super) fn alone(&mut self, block: u64) -> Option<&mut Times> {
+        match self.0.as_mut().and_then(Arc::get_mut)? {
+            Tree::Block { block: of, times } => (*of == block).then_some(times),
+            Tree::Fork { .. } => None,
+        }
     }
 
     /// What it knows of a block.
@@ -279,7 +298,7 @@ impl Clock {
             (_, None) => {}
             (None, Some(_)) => self.0.clone_from(&o.0),
             (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {}
-            (Some(a), Some(b)) => self.0 = Some(join(a, b, threads as usize)),
+            (Some(a), Some(b)) => self.0 = Some(join(a, b, threads)),
         }
     }
 

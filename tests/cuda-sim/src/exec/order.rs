@@ -15,7 +15,7 @@ use super::clock::{Clock, Times};
 use super::grid::Grid;
 use super::memory::Who;
 use super::race::Stamp;
-use super::regs::lanes;
+use super::regs::{LANES, lanes};
 use crate::ptx::ir::Ordered;
 
 /// A place by the block whose shared memory it is, or 0, and the address.
@@ -49,9 +49,39 @@ struct Thread {
 
 /// What the threads of a block know.
 pub(super) struct Order {
-    /// What is before all that each does now.
-    before: Vec<Clock>,
+    /// What is before all that the lanes of each warp do now.
+    before: Vec<Befores>,
     threads: Vec<Thread>,
+}
+
+/// What is before what the lanes of a warp do. Lanes that met last have one clock; what is of no clock knows nothing.
+#[derive(Clone, Default)]
+struct Befores(Vec<(u32, Clock)>);
+
+impl Befores {
+    /// That of a lane.
+    fn of(&self, lane: u32) -> &Clock {
+        static NOTHING: Clock = Clock::NOTHING;
+        self.0.iter().find(|(lanes, _)| lanes >> lane & 1 == 1).map_or(&NOTHING, |(_, clock)| clock)
+    }
+
+    /// Those of some lanes.
+    fn among(&self, lanes: u32) -> impl Iterator<Item = (u32, &Clock)> {
+        self.0.iter().map(move |(those, clock)| (those & lanes, clock)).filter(|(those, _)| *those != 0)
+    }
+
+    /// Some lanes have one now.
+    fn set(&mut self, lanes: u32, clock: Clock) {
+        if let Some((_, old)) = self.0.iter_mut().find(|(those, _)| *those == lanes) {
+            *old = clock;
+            return;
+        }
+        self.0.retain_mut(|(those, _)| {
+            *those &= !lanes;
+            *those != 0
+        });
+        self.0.push((lanes, clock));
+    }
 }
 
 /// What the last writes of a place released: for all, and for the block of the last that was of it.
@@ -85,7 +115,7 @@ pub(super) struct Party {
 impl Order {
     /// What is before all that a thread does now.
     pub(super) fn before(&self, thread: u32) -> &Clock {
-        &self.before[thread as usize]
+        self.before[thread as usize / LANES].of(thread % 32)
     }
 }
 
@@ -124,7 +154,7 @@ fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: O
     let (block, threads) = (who.stamp.block(), who.mem.threads);
     let number = who.first as usize + lane;
     let Order { before, threads: all } = who.mem.order();
-    let (before, thread) = (&mut before[number], &mut all[number]);
+    let (warp, thread) = (&mut before[number / LANES], &mut all[number]);
     if let Some(place) = places.get(&at) {
         let narrow = place.narrow.as_ref().filter(|(of, _)| *of == block).map(|(_, clock)| clock);
         if narrow.is_some() || !place.wide.is_empty() {
@@ -134,7 +164,7 @@ fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: O
         }
     }
     if order.acquires {
-        thread.know(Some(at), order.wide, (before, threads));
+        thread.know(Some(at), order.wide, (warp, lane), threads);
     }
 }
 
@@ -175,20 +205,21 @@ pub(super) fn released(who: &mut Who<'_, '_>, order: Ordered) {
 
 /// Lanes make a fence, or one half of it, for the GPU or for their block.
 pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, releases): (bool, bool)) {
-    let threads = who.mem.threads;
+    let (threads, meeting, first) = (who.mem.threads, who.meeting, who.first as usize);
+    let (barrier, time) = (who.mem.barrier, who.mem.time);
+    let Order { before, threads: all } = who.mem.order();
+    let warp = &mut before[first / LANES];
     for lane in lanes(exec) {
-        let number = who.first as usize + lane;
+        let thread = &mut all[first + lane];
         if acquires {
-            let Order { before, threads: all } = who.mem.order();
-            all[number].know(None, wide, (&mut before[number], threads));
+            thread.know(None, wide, (warp, lane), threads);
         }
         if releases {
-            let knew = Some(who.knew(lane));
-            let released = &mut who.mem.order().threads[number].released;
+            let knew = Knew { before: warp.of(lane as u32).clone(), barrier, meeting, time };
             if wide {
-                released.wide.clone_from(&knew);
+                thread.released.wide = Some(knew.clone());
             }
-            released.narrow = knew;
+            thread.released.narrow = Some(knew);
         }
     }
     who.mem.time += 1;
@@ -196,15 +227,22 @@ pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, rel
 
 impl Thread {
     /// What it has seen at a place, or at all, is before what it does now.
-    fn know(&mut self, at: Option<At>, wide: bool, (before, threads): (&mut Clock, u32)) {
+    fn know(&mut self, at: Option<At>, wide: bool, (warp, lane): (&mut Befores, usize), threads: u32) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let mut before = warp.of(lane as u32).clone();
         for (_, seen) in self.seen.iter().filter(|(place, _)| at.is_none_or(|at| at == **place)) {
             before.join(&seen.narrow, threads);
             if wide {
                 before.join(&seen.wide, threads);
             }
         }
+        if !before.is(warp.of(lane as u32)) {
+            warp.set(1 << lane, before);
+        }
         // What is not known of the others is seen still.
-        if wide && !self.seen.is_empty() {
+        if wide {
             self.seen.retain(|place, _| at.is_some_and(|at| at != *place));
         }
     }
@@ -224,12 +262,13 @@ impl Who<'_, '_> {
     /// What a lane knows now.
     fn knew(&mut self, lane: usize) -> Knew {
         let (barrier, time, meeting) = (self.mem.barrier, self.mem.time, self.meeting);
-        let before = self.mem.order().before[self.first as usize + lane].clone();
+        let before = self.mem.order().before(self.first + lane as u32).clone();
         Knew { before, barrier, meeting, time }
     }
 }
 
-/// What lanes know of their own block but by clocks: themselves now, their warps at their meetings, all at the barrier.
+/// What lanes know of their own block but by clocks: themselves now, their warps, which are in order, at their meetings, all at
+/// the barrier.
 fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
     let (all, time) = (barrier as i32, time as i32);
     if let [Party { first, lanes, meeting }] = parties
@@ -238,14 +277,25 @@ fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
     {
         return Times::One { all, thread: first + lanes.trailing_zeros(), time };
     }
-    let mut times = vec![all; threads as usize];
-    for party in parties {
-        let first = party.first as usize;
-        let end = times.len().min(first + 32);
-        times[first..end].iter_mut().for_each(|known| *known = all.max(party.meeting as i32));
-        lanes(party.lanes).for_each(|lane| times[first + lane] = time);
+    let (Some(start), Some(last)) = (parties.first(), parties.last()) else {
+        return Times::One { all, thread: 0, time: all };
+    };
+    // Of the warps from the first party's to the last's.
+    let start = start.first;
+    let mut times = vec![all; (threads.min(last.first + 32) - start) as usize];
+    parties.iter().for_each(|party| party.raise(&mut times[(party.first - start) as usize..], time));
+    Times::some(all, start, times, threads)
+}
+
+impl Party {
+    /// What its lanes know of their warp, the first of these threads: it at their meeting, themselves now.
+    fn raise(&self, times: &mut [i32], time: i32) {
+        let met = self.meeting as i32;
+        for (lane, known) in times.iter_mut().enumerate().take(LANES) {
+            let here = if self.lanes >> lane & 1 == 1 { time } else { met };
+            *known = here.max(*known);
+        }
     }
-    Times::Each(times.into())
 }
 
 impl BlockMemory {
@@ -254,7 +304,7 @@ impl BlockMemory {
         let threads = self.threads as usize;
         self.order.get_or_insert_with(|| {
             Box::new(Order {
-                before: vec![Clock::default(); threads],
+                before: vec![Befores::default(); threads.div_ceil(LANES)],
                 threads: vec![Thread::default(); threads],
             })
         })
@@ -267,12 +317,9 @@ impl BlockMemory {
 
     /// What any of its threads knows.
     pub(super) fn known_to_any(&self) -> Clock {
-        let (mut all, mut last) = (Clock::default(), &Clock::default());
-        for before in self.order.iter().flat_map(|order| &order.before) {
-            if !before.is(last) {
-                all.join(before, self.threads);
-                last = before;
-            }
+        let mut all = Clock::default();
+        for (_, before) in self.order.iter().flat_map(|order| &order.before).flat_map(|warp| &warp.0) {
+            all.join(before, self.threads);
         }
         all
     }
@@ -281,21 +328,14 @@ impl BlockMemory {
     fn known(&self, parties: &[Party]) -> Clock {
         let (block, threads) = (self.stamp().block(), self.threads);
         let mut own = times(parties, self.barrier, self.time, threads);
-        let (mut others, mut last) = (Clock::default(), &Clock::default());
-        let befores = self.order.iter().flat_map(|order| {
-            let numbers =
-                parties.iter().flat_map(|party| lanes(party.lanes).map(|lane| party.first + lane as u32));
-            numbers.map(|thread| order.before(thread))
-        });
-        for before in befores {
-            // What met before has one clock.
-            if before.is(last) {
-                continue;
-            }
-            last = before;
-            others.join(&before.without(block), threads);
-            if let Some(known) = before.times(block) {
-                own = own.with(known, threads);
+        let mut others = Clock::default();
+        if let Some(order) = &self.order {
+            let among = |party: &Party| order.before[party.first as usize / LANES].among(party.lanes);
+            for (_, before) in parties.iter().flat_map(among) {
+                others.join(&before.without(block), threads);
+                if let Some(known) = before.times(block) {
+                    own = own.with(known, threads);
+                }
             }
         }
         let mut clock = Clock::of(block, own);
@@ -305,15 +345,38 @@ impl BlockMemory {
 
     /// Some threads have met, and others that arrived and went on: what they did is before what the first do now.
     pub(super) fn meet(&mut self, parties: &[Party], arrived: &[&Clock]) {
+        if arrived.is_empty()
+            && let [party] = parties
+            && self.meet_again(party)
+        {
+            return;
+        }
         let mut clock = self.known(parties);
         arrived.iter().for_each(|arrived| clock.join(arrived, self.threads));
         let order = self.order();
         for party in parties {
-            for lane in lanes(party.lanes) {
-                order.before[party.first as usize + lane].clone_from(&clock);
-            }
+            order.before[party.first as usize / LANES].set(party.lanes, clock.clone());
         }
         self.time += 1;
+    }
+
+    /// The same of lanes that were the last to meet each other, who have a clock to themselves; whether they were.
+    fn meet_again(&mut self, party: &Party) -> bool {
+        let (block, barrier, time) = (self.stamp().block(), self.barrier as i32, self.time as i32);
+        let warp = self.order.as_mut().map(|order| &mut order.before[party.first as usize / LANES]);
+        let clock = warp.and_then(|warp| warp.0.iter_mut().find(|(those, _)| *those == party.lanes));
+        let Some(Times::Some { all, first, times }) = clock.and_then(|(_, clock)| clock.alone(block)) else {
+            return false;
+        };
+        // More than their warp is told of where they met others before.
+        if *first != party.first || times.len() > LANES {
+            return false;
+        }
+        *all = barrier.max(*all);
+        times.iter_mut().for_each(|known| *known = barrier.max(*known));
+        party.raise(times, time);
+        self.time += 1;
+        true
     }
 
     /// All threads of the block have met.
@@ -323,30 +386,34 @@ impl BlockMemory {
         // What they know of each other is told by the barrier.
         let all = self.known_to_any().without(self.stamp().block());
         let Some(order) = &mut self.order else { return };
-        order.before.iter_mut().for_each(|before| before.clone_from(&all));
+        order.before.iter_mut().for_each(|warp| warp.set(u32::MAX, all.clone()));
     }
 
     /// Lanes get to know what others have told.
     pub(super) fn learn(&mut self, party: &Party, told: &Clock) {
         let (threads, order) = (self.threads, self.order());
-        let (mut last, mut new) = (Clock::default(), told.clone());
-        for lane in lanes(party.lanes) {
-            let before = &mut order.before[party.first as usize + lane];
-            // What met before has one clock.
-            if !before.is(&last) {
-                last.clone_from(before);
-                new.clone_from(before);
-                new.join(told, threads);
-            }
-            before.clone_from(&new);
+        let warp = &mut order.before[party.first as usize / LANES];
+        let known = warp.among(party.lanes).fold(0, |all, (those, _)| all | those);
+        let mut new: Vec<(u32, Clock)> = warp
+            .among(party.lanes)
+            .map(|(those, before)| {
+                let mut clock = before.clone();
+                clock.join(told, threads);
+                (those, clock)
+            })
+            .collect();
+        if party.lanes & !known != 0 {
+            new.push((party.lanes & !known, told.clone()));
         }
+        new.into_iter().for_each(|(those, clock)| warp.set(those, clock));
     }
 
     /// All lanes of a warp have met; the time of that.
     pub(super) fn meet_warp(&mut self, party: &Party) -> u64 {
         let time = self.time;
-        let range = party.first as usize..(party.first as usize + 32).min(self.threads as usize);
-        let knows = |order: &Order| order.before[range.clone()].iter().any(|before| !before.is_empty());
+        let knows = |order: &Order| {
+            order.before[party.first as usize / LANES].0.iter().any(|(_, before)| !before.is_empty())
+        };
         if self.order.as_deref().is_some_and(knows) {
             self.meet(std::slice::from_ref(party), &[]);
         } else {
