@@ -53,6 +53,12 @@ fuse! {
         p = p / (1.0 + most) + units;
         units = 0.5 * units + most;
     }
+    // What is made of a held value on one side alone, beside that value.
+    pub(crate) fn chosen(c: f32[B: ..L, K], x: f32[B, K]) -> f32[B, K] {
+        let m = max(x, K);
+        let e = exp(if index(B) < L { c } else { x });
+        e / (1.0 + sum(e * (m - x), K))
+    }
     // Beside what is combined along the dim of other tensors, and along others of its own.
     pub(crate) fn centred(p: &mut f32[B, K], a: &mut f32[B: L.., K], g: f32[B, K], L: dim) -> (f32[], f32[K]) {
         let mean = mean(g, (B, K));
@@ -259,6 +265,30 @@ fn units_are_read_before_they_are_written() {
         close(&p_of.to_vec()?, &expected, what);
         let expected: Vec<f32> = (0..before).map(|row| 0.5 * units[row] + most(row)).collect();
         close(&units_of.to_vec()?, &expected, what);
+        Ok(())
+    });
+}
+
+/// Where what is made of a value is held, that value may be needed yet, on the side on which it is not made of it.
+#[test]
+fn what_is_held_of_one_side_leaves_the_other_its_values() {
+    on_sizes(|device, size @ [rows, before, cols], what| {
+        if cols == 0 {
+            return Ok(());
+        }
+        let [x, c] = [0, 5].map(|from| numbers(rows * cols, from));
+        let [c, _] = parts(&c, size);
+        let expected = (0..rows).flat_map(|row| {
+            let x = &x[row * cols..][..cols];
+            let e: Vec<f32> =
+                c.get(row * cols..).filter(|c| !c.is_empty()).map_or(x, |c| &c[..cols]).to_vec();
+            let e: Vec<f64> = e.iter().map(|e| f64::from(*e).exp()).collect();
+            let most = x.iter().fold(f32::NEG_INFINITY, |most, x| most.max(*x));
+            let sum: f64 = x.iter().zip(&e).map(|(x, e)| e * f64::from(most - x)).sum();
+            e.into_iter().map(move |e| (e / (1.0 + sum)) as f32)
+        });
+        let got = chosen(&tensor(device, &c, before, cols)?, &tensor(device, &x, rows, cols)?)?;
+        close(&got.to_vec()?, &expected.collect::<Vec<_>>(), what);
         Ok(())
     });
 }

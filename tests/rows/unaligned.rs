@@ -26,6 +26,14 @@ fuse! {
         e * sum(tanh(e + m), D)
     }
 
+    /// And what is made of that has a place of its own.
+    pub(crate) fn in_turn_beside(x: f32[N, D]) -> f32[N, D] {
+        let s = mean(x, D);
+        let e = exp(x);
+        let a = exp(0.5 * e);
+        e * mean(e * s, D) + a * mean(a * s, D)
+    }
+
     pub(crate) fn in_turn_in_place(x: &mut f32[N, D]) -> f32[N] {
         let m = mean(x, D);
         let e = exp(x);
@@ -81,9 +89,9 @@ fn what_takes_the_place_of_another() {
         let halves: Vec<f16> = host.elements.iter().map(|&x| f16::from_f32(x)).collect();
         let halves = Tensor::from_vec(device, halves, shape)?;
         let (scaled, means) = of_sums_in_turn(&halves, &Host::new(4, &shape).on(device)?)?;
-        let alone = in_turn(&x)?;
+        let (alone, beside) = (in_turn(&x)?, in_turn_beside(&x)?);
         let old = in_turn_in_place(&mut x)?;
-        Ok(vec![alone, x, old, scaled, means])
+        Ok(vec![alone, beside, x, old, scaled, means])
     };
     agree("in turn", (&LENGTHS, 1e-5), |device, len| call(device, [7, len]));
     agree("in turn", (&[16_385], 1e-5), |device, len| call(device, [64, len]));

@@ -517,6 +517,13 @@ impl Graph {
         Some(before == (portion == Portion::Before))
     }
 
+    /// What of a choice is taken in this portion, if that decides it.
+    pub fn chosen_in(&self, id: NodeId, portion: Portion) -> Option<NodeId> {
+        let node = self.node(id);
+        let cond = *node.args.first().filter(|_| node.kind == NodeKind::Apply(Op::Select))?;
+        Some(node.args[if self.holds_in(cond, portion)? { 1 } else { 2 }])
+    }
+
     /// Appends a node.
     pub fn push(&mut self, node: Node) -> NodeId {
         self.nodes.push(node);

@@ -4,7 +4,7 @@
 //! They lie in shared memory, or where the row's result goes. Invariant: a value is read there only once a run before the one
 //! at hand has made it.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::body::{Body, Level, Place};
 use crate::ir::dtype::DType;
@@ -90,15 +90,28 @@ impl Body<'_> {
         self.holds.by_node.values().any(|held| held.filled)
     }
 
-    /// The held values that are known before the row has been gone through, and take the place of no other.
+    /// The held values that are known before the row has been gone through. None takes the place of another, nor is made of what
+    /// does: to make it would be to hold that.
     pub(super) fn known_before_rows(&self) -> Vec<NodeId> {
-        let all = self.holds.by_node.iter();
-        let mut known: Vec<NodeId> = all
-            .filter(|(id, held)| held.is_first && !self.is_made_of_rows(**id))
-            .map(|(id, _)| *id)
-            .collect();
+        let all = self.holds.by_node.keys().copied();
+        let mut known: Vec<NodeId> =
+            all.filter(|id| !self.is_made_of_rows(*id) && !self.takes_a_place(*id)).collect();
         known.sort();
         known
+    }
+
+    /// Whether to make a value is to hold one in the place of another.
+    fn takes_a_place(&self, id: NodeId) -> bool {
+        let (mut seen, mut open) = (FxHashSet::default(), vec![id]);
+        while let Some(id) = open.pop() {
+            if self.holds.by_node.get(&id).is_some_and(|held| !held.is_first) {
+                return true;
+            }
+            if seen.insert(id) {
+                open.extend(&self.work.graph.node(id).args);
+            }
+        }
+        false
     }
 
     /// Whether values are held once they are made.
