@@ -290,6 +290,12 @@ pub(crate) fn result_name(graph: &Graph, i: usize) -> Text {
     }
 }
 
+/// These axes, as users call them.
+fn names_of(graph: &Graph, axes: AxisSet) -> String {
+    let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", graph.axis(axis).name)).collect();
+    names.join(", ")
+}
+
 /// Why, in words of users.
 pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
     match reason {
@@ -299,9 +305,12 @@ pub(crate) fn reason_text(graph: &Graph, reason: &Reason) -> Text {
             let name = &graph.axis(*axis).name;
             format!("it needs all of `{name}`, and the kernel that uses it writes `{name}` elsewhere than innermost").into()
         }
+        Reason::Repeated(axes) => {
+            let names = names_of(graph, *axes);
+            format!("the kernel that uses it would make it again for each {names}, and reading it costs less").into()
+        }
         Reason::Rows(axes) => {
-            let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", graph.axis(axis).name)).collect();
-            let names = names.join(", ");
+            let names = names_of(graph, *axes);
             format!("what uses it is not made of whole rows along {names}, one after another or side by side in what is read and written")
                 .into()
         }

@@ -112,6 +112,8 @@ pub enum Reason {
     Rows(AxisSet),
     /// It is needed at other places than its own, and computing it for each of them costs more than reading it.
     Moved,
+    /// The kernel would make it again along these axes, which costs more than reading it.
+    Repeated(AxisSet),
     /// More buffers than a kernel can bind: how many, and the most allowed.
     Buffers(usize, usize),
     /// No kernel before writes these axes in this order.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use super::{Group, Load, Reason, Store, is_op, is_transcendental, of_tensors, points, storable};
-use crate::ir::graph::{Graph, NodeId, NodeKind, ParamId};
+use super::{Group, Load, Reason, Store, is_op, is_transcendental, load_order, of_tensors, points, storable};
+use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind, ParamId};
 use crate::ir::point::{Moves, point};
 use crate::target::TargetFacts;
 
@@ -18,6 +18,8 @@ const CHEAP_OPS: usize = 30;
 /// … of which, all the times after the first together, this many are transcendental: no more work than it takes to write and read
 /// what is stored.
 const TRANSCENDENTAL_AGAIN: usize = 2;
+/// Times without a limit: nothing transcendental is cheap then.
+const TIMES_MANY: usize = TRANSCENDENTAL_AGAIN + 2;
 
 /// The first rule that the groups break, as the value to store and why.
 pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Option<(NodeId, Reason)> {
@@ -26,6 +28,7 @@ pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Opt
     let moved = || groups.iter().find_map(|group| points::misplaced(graph, group));
     rows.or_else(shared)
         .or_else(|| moved().map(|node| (node, Reason::Moved)))
+        .or_else(|| groups.iter().find_map(|group| repeated(graph, group)))
         .or_else(|| layout(graph, groups))
         .or_else(|| buffers(graph, groups, budget))
 }
@@ -37,6 +40,35 @@ fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
     let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
     let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
     candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, (id, makers(id)), stored))
+}
+
+/// The last value that a group makes again for rows that have it in common, and that is not cheap: `sum(exp(x) * w, K)` of `x: [N, K]`
+/// and `w: [M, K]` would take each `exp` `M` times. Where a tensor has an element for each that is gone through, to read or
+/// write that takes as long.
+fn repeated(graph: &Graph, group: &Group) -> Option<(NodeId, Reason)> {
+    let by_itself = |axes: AxisSet| axes.iter().filter(|axis| !group.unrolled.contains(*axis)).collect();
+    let of = |axes: &[AxisId]| -> AxisSet { by_itself(axes.iter().copied().collect()) };
+    let (rows, cols) = (of(&group.order), of(&group.cols));
+    let has_all = |axes: AxisSet| rows.union(cols).iter().all(|axis| axes.contains(axis));
+    let reads = |load: &Load| group.moved.get(load).copied().unwrap_or_else(|| of(&load_order(graph, *load)));
+    if cols.is_empty()
+        || group.loads.iter().any(|load| has_all(reads(load)))
+        || group.stores.iter().any(|store| has_all(of(&store.order)))
+    {
+        return None;
+    }
+    let storable = storable(graph);
+    let known =
+        |id: NodeId| group.load_of(graph, id).is_some() || group.stores.iter().any(|store| store.node == id);
+    let lacks =
+        |id: NodeId| -> AxisSet { rows.iter().filter(|axis| !graph.node(id).axes.contains(*axis)).collect() };
+    let is_repeated = |id: &NodeId| {
+        let is_of_elements = !graph.node(*id).axes.intersection(cols).is_empty();
+        is_of_elements && !lacks(*id).is_empty() && storable(id) && !known(*id)
+    };
+    let mut candidates = group.nodes.iter().rev().copied().filter(is_repeated);
+    let found = candidates.find(|&id| !is_cheap(graph, (id, TIMES_MANY), known))?;
+    Some((found, Reason::Repeated(lacks(found))))
 }
 
 /// Whether a value costs little to compute so many times, given what can be read. What is combined of rows to make it is

@@ -132,6 +132,32 @@ fn other_spaces_are_other_kernels() {
 }
 
 #[test]
+fn what_rows_have_in_common_is_made_once() {
+    let reason = |at: &str| {
+        format!("{at}: the kernel that uses it would make it again for each `M`, and reading it costs less")
+    };
+    check(
+        "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] { sum(exp(x) * w, K) }",
+        &["[N, K] x -> exp", "[N, M, K] w exp -> result", &reason("1:57 exp")],
+    );
+    // All of it, and not what it is made of.
+    check(
+        "pub fn f(x: f32[N, K], b: f32[K], w: f32[M, K]) -> f32[N, M] { sum(gelu(x + b) * w, K) }",
+        &["[N, K] x b -> fma", "[N, M, K] w fma -> result", &reason("1:68 fma")],
+    );
+    // What is cheap is made again.
+    check(
+        "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] { sum(relu(x) * w, K) }",
+        &["[N, M, K] x w -> result"],
+    );
+    // To read an element for each takes as long.
+    check(
+        "pub fn f(x: f32[N, K], w: f32[N, M, K]) -> f32[N, M] { sum(exp(x) * w, K) }",
+        &["[N, M, K] x w -> result"],
+    );
+}
+
+#[test]
 fn costly_values_are_stored_once() {
     check(
         "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) {\n    let e = exp(sin(tanh(x)));\n    (e + 1.0, e - 1.0)\n}",
