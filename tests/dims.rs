@@ -88,6 +88,17 @@ fuse! {
     fn of_halves(x, C: dim) { mean(split(x, C -> (G, P = 2)), P) }
     /// Two values that are split alike, and a part whose extent the result tells, too.
     pub(crate) fn product_of_halves(x: f32[C], y: f32[C]) -> f32[] { sum(of_halves(x, C) * of_halves(y, C)) }
+    fn differences(x, T: dim) { slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1) }
+    fn unit(v: f32[S]) -> f32[S] { v / sum(abs(v), S) }
+    /// What two calls make of one extent is one dim, of the caller's.
+    pub(crate) fn product_of_differences(x: f32[T], y: f32[T]) -> (f32[], f32[], f32[]) {
+        let d = differences(x, T);
+        let units = sum(unit(d) * unit(differences(y, T)));
+        (sum(d * differences(y, T)), max(differences(x, T), S), units)
+    }
+    pub(crate) fn squares_of_both(x: f32[T], y: f32[U]) -> f32[] {
+        sum(square(differences(x, T))) + sum(square(differences(y, U)))
+    }
     pub(crate) fn told_twice(x: f32[C]) -> f32[G, P = 2] { x.split(C -> (G, P = 2)) }
     pub(crate) fn told_by_the_result(x: f32[C]) -> f32[P = 2, G] { split(x, C -> (G, P)) }
     pub(crate) fn least_of_pairs(x: f32[C]) -> f32[] { sum(least(x, C)) }
@@ -292,6 +303,12 @@ fn parts_of_known_extents() {
         assert_eq!([most.item()?, compared.item()?], [50.0, 54.0], "{device}");
         assert_eq!(least_of_pairs(&pairs)?.item()?, 1.5, "{device}");
         assert_eq!(product_of_halves(&pairs, &pairs)?.item()?, 10.5 * 10.5 + 15.25 * 15.25, "{device}");
+        let [x, y] = [[0.0, 1.0, 3.0], [0.0, 1.0, 2.0]].map(|x| Tensor::from_slice(device, &x, [3]));
+        let (x, y) = (x?, y?);
+        let (dot, most, units) = product_of_differences(&x, &y)?;
+        assert_eq!([dot.item()?, most.item()?, units.item()?], [3.0, 2.0, 0.5], "{device}");
+        let more = Tensor::from_slice(device, &[1.0, 2.0, 4.0, 4.0], [4])?;
+        assert_eq!(squares_of_both(&x, &more)?.item()?, 10.0, "{device}");
         assert_eq!(told_twice(&pairs)?.to_vec()?, pairs.to_vec()?, "{device}");
         assert_eq!(told_by_the_result(&pairs)?.to_vec()?, [1.0, 30.0, 20.0, 0.5], "{device}");
         let three = Tensor::from_slice(device, &[1.0, 4.0, 3.5], [1, 3])?;

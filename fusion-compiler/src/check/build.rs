@@ -12,6 +12,7 @@ use crate::diag::{self, Diagnostics, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, ParamId, SpanId};
+use crate::ir::ops::Op;
 use crate::parse::Places;
 use crate::parse::ast::{self, At};
 
@@ -99,6 +100,8 @@ pub(super) struct Builder<'a> {
     pub(super) mistaken: &'a [String],
     /// Nodes that read a tensor at other axes than its own, and those axes in its order.
     pub(super) views: Vec<(NodeId, Vec<AxisId>)>,
+    /// Dims that calls have made and given to callers who have others of those names.
+    pub(super) apart: AxisSet,
     /// In-place parameters that have been assigned.
     pub(super) assigned: Vec<ParamId>,
     /// Captures of the inline form.
@@ -126,6 +129,7 @@ impl<'a> Builder<'a> {
             root: None,
             mistaken: &[],
             views: Vec::new(),
+            apart: AxisSet::EMPTY,
             assigned: Vec::new(),
             captures: super::inline::Captures::default(),
             spans: Vec::new(),
@@ -199,6 +203,21 @@ impl<'a> Builder<'a> {
             return None;
         }
         Some(self.graph.push(node))
+    }
+
+    /// Appends a pointwise operation, of values that have no two dims of one name.
+    pub(super) fn apply(&mut self, op: Op, args: &[NodeId], span: SpanId) -> Option<NodeId> {
+        let axes = args.iter().fold(AxisSet::EMPTY, |all, &arg| all.union(self.graph.node(arg).axes));
+        let name = |axis: AxisId| &self.graph.axis(axis).name;
+        let other = |apart: AxisId| axes.iter().find(|&axis| axis != apart && name(axis) == name(apart));
+        let pair = axes.intersection(self.apart).iter().find_map(|apart| Some([other(apart)?, apart]));
+        if let Some(pair) = pair {
+            let extent = |axis| self.graph.axis(axis).extent.display(&self.graph.symbols).to_string();
+            let [first, second] = pair.map(extent);
+            self.error_span(span, diag::dims_of_one_name(name(pair[0]).clone(), first, second));
+            return None;
+        }
+        Some(self.graph.apply(op, args, span))
     }
 
     /// Whether the function has as many nodes as it may have, so that expanding further is pointless.

@@ -252,7 +252,8 @@ fn expand<'a>(
     if callee.broken != Broken::Nothing {
         return Value::Unknown;
     }
-    let whole = origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict;
+    let (axes, whole) =
+        (b.graph.axes.len(), origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict);
     let rounds = if whole { in_singles(b, &mut inner) } else { None };
     b.frames.push(Frame { function: callee, origin, at });
     let value = expr::body(b, &mut inner, &callee.body);
@@ -263,6 +264,7 @@ fn expand<'a>(
         (Some(results), Some(value)) => declared(b, &inner, callee, results, value),
     };
     b.frames.pop();
+    let value = rename::given(b, env, axes, value);
     match (value, rounds) {
         (Value::Node(id), Some(dtype)) if b.graph.node(id).dtype == DType::F32 => {
             expr::known(expr::widened(b, id, dtype))

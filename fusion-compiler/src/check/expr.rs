@@ -281,7 +281,7 @@ pub(super) fn apply(
     if b.is_full() {
         return b.error_span(span, diag::too_many_terms());
     }
-    Value::Node(b.graph.apply(op, &ids, span))
+    known(b.apply(op, &ids, span))
 }
 
 /// The value rounded to its own type, if that is narrower than what it is computed in.
@@ -471,7 +471,7 @@ pub(super) fn pick(
             if b.is_full() {
                 return b.error_span(span, diag::too_many_terms());
             }
-            Value::Node(b.graph.apply(Op::Select, &[test, ids[0], ids[1]], span))
+            known(b.apply(Op::Select, &[test, ids[0], ids[1]], span))
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AXES_MAX, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, Sum,
+    AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, Sum,
 };
 use crate::parse;
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
@@ -100,6 +100,38 @@ pub(super) fn new_dim(b: &mut Builder<'_>, env: &mut Env, e: &Expr, extent: DimE
     };
     b.error(e.at, message);
     None
+}
+
+/// What a template gives to its caller: dims that it has made since there were so many are the caller's by their names, as those of
+/// another call are that have the same extent. One whose name is another's there stays apart.
+pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, made_from: usize, value: Value) -> Value {
+    match value {
+        Value::Node(id) => {
+            let made: Vec<AxisId> =
+                b.graph.node(id).axes.iter().filter(|axis| usize::from(axis.0) >= made_from).collect();
+            made.into_iter().fold(Value::Node(id), |value, axis| adopted(b, env, axis, value))
+        }
+        Value::Tuple(values) => {
+            Value::Tuple(values.into_iter().map(|value| given(b, env, made_from, value)).collect())
+        }
+        value @ (Value::Weak(_) | Value::Unknown) => value,
+    }
+}
+
+/// The same for one of the dims.
+fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: Value) -> Value {
+    let Value::Node(id) = value else { return value };
+    let Axis { name, extent } = b.graph.axis(made).clone();
+    match env.dim(&name) {
+        None if env.var(&name).is_none() => env.dims.push((name, vec![made])),
+        Some(&[known]) if known == made => {}
+        Some(&[known]) if b.graph.axis(known).extent == extent => match substitute(b, id, made, known) {
+            Ok(value) => return value,
+            Err(Refused::Taken | Refused::Regrouped) => b.apart = b.apart.with(made),
+        },
+        Some(_) | None => b.apart = b.apart.with(made),
+    }
+    value
 }
 
 fn is_lowercase(name: &str) -> bool {

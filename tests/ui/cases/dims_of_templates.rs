@@ -3,6 +3,10 @@
 use fusion::fuse;
 
 fuse! {
+    fn differences(x, T: dim) { slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1) }
+    pub fn weighted(x: f32[T], w: f32[S]) -> f32[] { sum(differences(x, T) * w) }
+    pub fn of_both(x: f32[T], y: f32[U]) -> f32[] { sum(differences(x, T) * differences(y, U)) }
+
     fn turned(x, D: dim) { flip(x, D) }
     pub fn turned_twice(x: f32[N, H, W]) -> f32[N, H, W] { turned(x, (H, W)) }
     fn first(x, D: dim = all) { at(x, D, 0) }

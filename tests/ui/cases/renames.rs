@@ -18,7 +18,6 @@ fuse! {
     pub fn gone(x: f32[T]) -> f32[T, S] { let y = rename(x, T -> S); x + sum(y, S) }
     pub fn kept(x: f32[T]) -> f32[T] { x + rename(x, T -> S) }
     fn pairs(x, T: dim) { x - rename(x, T -> S) }
-    pub fn of_a_template(x: f32[T]) -> f32[T] { sum(pairs(x, T), S) }
     pub fn of_two(x: f32[T, H]) -> f32[T] { sum(pairs(x, (T, H))) }
 }
 
