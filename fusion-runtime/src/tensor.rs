@@ -235,7 +235,8 @@ impl<T: Element> Tensor<T> {
     }
 
     /// A tensor in the first bytes of a buffer of the application, without a copy. The buffer belongs to the device of
-    /// `Device::from_wgpu`, has the usages `STORAGE`, `COPY_SRC` and `COPY_DST`, and a multiple of 16 bytes.
+    /// `Device::from_wgpu`, has the usages `STORAGE`, `COPY_SRC` and `COPY_DST`, and a multiple of 16 bytes. What a call does with it
+    /// is submitted to the queue when the call returns: what the application submits or writes after that comes after it.
     ///
     /// # Errors
     /// `Error::Unsupported` where the buffer is not so, or the device is not of wgpu; `Error::Shape` where the

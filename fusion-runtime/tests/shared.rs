@@ -69,6 +69,48 @@ fn what_is_written_is_in_the_buffer() {
     assert_eq!(seen, (1..=ELEMENTS).map(|i| i as f32).collect::<Vec<_>>());
 }
 
+/// What the application writes or submits after a call comes after it.
+#[test]
+fn the_application_goes_on_where_a_call_ended() {
+    let Some(application) = application() else { return };
+    let buffer = application.buffer();
+    let mut p = application.tensor(&buffer, [4, 4]);
+    let doubled = shifted(&mut p).expect("it runs");
+    let after = application.device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: buffer.size(),
+        usage: BufferUsages::COPY_DST | BufferUsages::MAP_READ,
+        mapped_at_creation: false,
+    });
+    let mut encoder = application.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    encoder.copy_buffer_to_buffer(&buffer, 0, &after, 0, buffer.size());
+    application.queue.submit([encoder.finish()]);
+    after.map_async(wgpu::MapMode::Read, .., |mapped| mapped.expect("it can be mapped"));
+    application.device.poll(wgpu::PollType::wait_indefinitely()).expect("the device works");
+    let seen: Vec<u8> = after.get_mapped_range(..).expect("it is mapped").to_vec();
+    let expected: Vec<u8> = (1..=ELEMENTS).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    assert_eq!(seen, expected);
+    // What is read of it is read before it is written again.
+    let copy = shifted(&mut p).expect("it runs");
+    application.queue.write_buffer(&buffer, 0, &[0; 4 * ELEMENTS]);
+    assert_eq!(doubled.to_vec().expect("it can be read")[..3], [0.0, 8.0, 16.0]);
+    assert_eq!(copy.to_vec().expect("it can be read")[..3], [2.0, 10.0, 18.0]);
+    assert_eq!(p.to_vec().expect("it can be read"), [0.0; ELEMENTS]);
+}
+
+/// A buffer that is gone makes the device useless, and the error does not say to try again.
+#[test]
+fn a_buffer_that_is_destroyed_is_the_end_of_the_device() {
+    let Some(application) = application() else { return };
+    let (first, second) = (application.buffer(), application.buffer());
+    let (mut a, mut b) = (application.tensor(&first, [ELEMENTS]), application.tensor(&second, [ELEMENTS]));
+    // Its bindings are known from a call before.
+    both(&mut a, &mut b).expect("it runs");
+    second.destroy();
+    let error = both(&mut a, &mut b);
+    assert!(matches!(error, Err(Error::DeviceLost { .. })), "{error:?}");
+}
+
 #[test]
 fn one_buffer_under_two_names_is_refused() {
     let Some(application) = application() else { return };

@@ -30,7 +30,7 @@ impl Gpu {
         });
         let (fault, name) = (Arc::clone(&gpu.fault), Arc::clone(&gpu.name));
         gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-            fault.get_or_init(|| driver(&name, "wgpu", &error));
+            fault.get_or_init(|| useless(driver(&name, "wgpu", &error)));
         }));
         gpu
     }
@@ -50,9 +50,9 @@ impl Gpu {
         }
     }
 
-    /// Makes the device useless, and says why from now on.
+    /// Makes the device useless, and says why from now on: as of one that is lost, which no second try mends.
     pub(super) fn poison(&self, error: Error) -> Error {
-        self.fault.get_or_init(|| error).clone()
+        self.fault.get_or_init(|| useless(error)).clone()
     }
 
     /// Runs what may fail and returns what wgpu reports of it on this thread.
@@ -125,6 +125,16 @@ impl Gpu {
 
 fn driver(device: &str, call: &'static str, why: &impl fmt::Display) -> Error {
     Error::Driver { device: device.into(), call, why: why.to_string() }
+}
+
+/// The error of a device that is as good as lost.
+fn useless(error: Error) -> Error {
+    match error {
+        Error::Driver { device, call, why } => {
+            Error::DeviceLost { device, why: format!("{call} failed: {why}") }
+        }
+        error => error,
+    }
 }
 
 /// Locks, also after a panic elsewhere: what is guarded here is valid between any two statements.

@@ -96,7 +96,11 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
         }
         start = chunk.end;
     }
-    Ok(())
+    if call.buffers.iter().any(|region| region.memory.is_external()) {
+        recorder.stream.submit()
+    } else {
+        Ok(())
+    }
 }
 
 /// Records one dispatch.

@@ -289,7 +289,9 @@ impl Backend for WgpuBackend {
 
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
         self.gpu.check()?;
-        lock(&self.recorder).stream.upload(&block_of(memory).buffer, offset as u64, bytes)
+        let stream = &mut lock(&self.recorder).stream;
+        stream.upload(&block_of(memory).buffer, offset as u64, bytes)?;
+        if memory.is_external() { stream.submit() } else { Ok(()) }
     }
 
     fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
@@ -332,7 +334,11 @@ impl Backend for WgpuBackend {
         if words > 0 {
             let mut recorder = lock(&self.recorder);
             recorder.stream.copy((source, from.1 as u64), (target, to.1 as u64), words as u64);
-            recorder.stream.submit_if_full()?;
+            if from.0.is_external() || to.0.is_external() {
+                recorder.stream.submit()?;
+            } else {
+                recorder.stream.submit_if_full()?;
+            }
         }
         if bytes == words {
             return Ok(());

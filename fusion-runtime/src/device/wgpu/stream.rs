@@ -1,5 +1,5 @@
 //! The one ordered stream of a device's commands: recorded as they come, submitted when something waits for
-//! them or a batch is full.
+//! them, a batch is full, or they are of a buffer of the application's, whose own commands come after them.
 //!
 //! Invariant: commands run in the order in which they were recorded. Whatever fails at submission is lost with all
 //! that was recorded with it, so it poisons the device.
