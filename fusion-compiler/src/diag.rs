@@ -221,6 +221,7 @@ catalogue! {
 // Names.
 catalogue! {
     unknown_name(name, near) = "there is no value `{name}` here{near}";
+    constant_of_rust(name, lower) = "there is no value `{name}` here: a constant of Rust is a parameter of the function, like `{lower}: f32`, or a number in it";
     no_prefix(name, function) = "there is no value `{name}` here, and functions have no prefix: write `{function}(…)`";
     unknown_function(name, near) = "there is no function `{name}`{near}";
     unknown_function_inline(name, args) = "there is no function `{name}`: one of Rust is called in braces, `{{{name}({args})}}`, or in `scalar(…)` for a number";

@@ -151,6 +151,24 @@ fn instead(name: &str) -> Option<&'static str> {
         "masked_fill" => "`if mask { value } else { x }` chooses for each element",
         "arange" | "range" | "linspace" => "`index(N)` counts along the dim `N`",
         "sort" | "argsort" | "median" => "the language has none that puts values in order",
+        "swish" => "it is `silu(x)`",
+        "smooth_l1" | "smooth_l1_loss" => "`huber(x, y, delta = 1.0)` is the same",
+        "instance_norm" => "it is `layer_norm(x, (H, W))`, along all dims of an instance",
+        "normalize" => "it is `x / max(norm(x, D), 1e-12)`",
+        "cosine_similarity" => "it is `sum(x * y, D) / (norm(x, D) * norm(y, D))`",
+        "nll_loss" => {
+            "`cross_entropy(x, V, t)` is that of logits `x`, of which it takes the logarithm itself"
+        }
+        "hypot" => "it is `sqrt(x * x + y * y)`",
+        "erfc" => "it is `1.0 - erf(x)`",
+        "asinh" => "it is `log(x + sqrt(x * x + 1.0))`",
+        "acosh" => "it is `log(x + sqrt(x * x - 1.0))`",
+        "atanh" => "it is `0.5 * log((1.0 + x) / (1.0 - x))`",
+        "nan_to_num" => "`if isnan(x) { 0.0 } else { x }` has 0 for NaN",
+        "one_hot" => "`if index(V) == ids { 1.0 } else { 0.0 }` has 1 where the dim `V` is at `ids`",
+        "tril" => "`if index(S) <= index(T) { x } else { 0.0 }` keeps the elements at and below the diagonal",
+        "triu" => "`if index(S) >= index(T) { x } else { 0.0 }` keeps the elements at and above the diagonal",
+        "rand" | "randn" | "bernoulli" => "random numbers come from a tensor that is passed",
         _ => return None,
     })
 }

@@ -123,7 +123,12 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
     if b.mistaken.iter().any(|mistaken| mistaken == name) {
         return Value::Unknown;
     }
-    b.error_here(at, diag::unknown_name(name, near(env, name)))
+    let near = near(env, name);
+    let is_constant = name.len() > 1 && !name.contains(char::is_lowercase);
+    if near.is_empty() && is_constant {
+        return b.error_here(at, diag::constant_of_rust(name, name.to_lowercase()));
+    }
+    b.error_here(at, diag::unknown_name(name, near))
 }
 
 /// Which value, dim or constant may be meant.

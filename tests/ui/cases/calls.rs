@@ -29,6 +29,7 @@ fuse! {
     pub fn a_number_before_a_dim(x: f32[N, C]) -> f32[N, C] { group_norm(x, 4, C) }
     pub fn of_the_other_form(x: f32[N, C]) -> f32[N, C] { batch_norm(x, N, momentum = 0.1) }
     pub fn natural(x: f32[N]) -> f32[N] { x.ln() }
+    pub fn inverse(x: f32[N]) -> f32[N] { x.asinh() }
     pub fn arrow(x: f32[N]) -> f32[N] { exp(N -> M) + x }
     pub fn range(x: f32[N]) -> f32[N] { exp(0..N) + x }
 }

@@ -5,6 +5,7 @@ use fusion::fuse;
 fuse! {
     pub fn value(bias: f32[N]) -> f32[N] { bais + 1.0 }
     pub fn far_value(x: f32[N]) -> f32[N] { x + momentum }
+    pub fn constant_of_rust(x: f32[N]) -> f32[N] { x + EPSILON }
     pub fn constant(x: f32[N]) -> f32[N] { x * pi }
     pub fn function(x: f32[N]) -> f32[N] { sigmiod(x) }
     pub fn far_function(x: f32[N]) -> f32[N] { frobnicate(x) }
