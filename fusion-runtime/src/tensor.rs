@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
+use std::thread::{self, ThreadId};
 
 use fusion_compiler::ir::dtype::DType;
 
@@ -139,8 +140,8 @@ pub struct RawTensor {
     len: usize,
     shape: Shape,
     dtype: DType,
-    /// While this lives, the tensor whose part this is waits and may not be written.
-    lease: Option<Weak<()>>,
+    /// While this lives, the tensor whose part this is waits and may not be written, in this thread.
+    lease: Option<Weak<ThreadId>>,
 }
 
 /// A clone shares the memory, and leaves a lease to the original.
@@ -354,7 +355,7 @@ impl<T: Element> Tensor<T> {
         write: impl FnOnce(&mut Tensor<T>) -> Result<R>,
     ) -> Result<R> {
         self.raw.make_unique()?;
-        let lease = Arc::new(());
+        let lease = Arc::new(thread::current().id());
         let mut part = self.part(start, shape);
         part.raw.lease = Some(Arc::downgrade(&lease));
         let (offset, shape) = (part.raw.offset, part.shape().clone());
@@ -501,7 +502,9 @@ impl RawTensor {
 
     /// Whether no other tensor has this memory, but for one that waits.
     pub(crate) fn is_unique(&self) -> bool {
-        let waits = self.lease.as_ref().is_some_and(|lease| lease.strong_count() > 0);
+        // To another thread, whoever has lent it may come back at any time.
+        let lent_here = |lease: Arc<ThreadId>| *lease == thread::current().id();
+        let waits = self.lease.as_ref().and_then(Weak::upgrade).is_some_and(lent_here);
         let is_unique = Arc::strong_count(&self.memory) == 1 + usize::from(waits);
         // What other threads have read of it before they let go comes before what is written now.
         fence(Ordering::Acquire);
@@ -513,5 +516,21 @@ impl RawTensor {
             return Ok(());
         }
         self.device.0.read(&self.memory, self.offset, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The one who has lent it may read it while the other thread still works.
+    #[test]
+    fn what_is_lent_is_written_in_place_by_the_thread_that_it_is_lent_to() -> Result<()> {
+        let mut all = Tensor::<f32>::zeros(&Device::cpu(), [8])?;
+        all.lend(4, Shape::from([4]), |part| {
+            let elsewhere = thread::scope(|scope| scope.spawn(|| part.raw.is_unique()).join());
+            assert_eq!((part.raw.is_unique(), elsewhere.ok()), (true, Some(false)));
+            Ok(())
+        })
     }
 }
