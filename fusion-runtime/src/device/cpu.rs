@@ -4,6 +4,7 @@
 
 mod column;
 pub(crate) mod fetch;
+mod help;
 mod launch;
 mod memory;
 pub(crate) mod stream;

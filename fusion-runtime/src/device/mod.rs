@@ -185,8 +185,8 @@ impl Device {
 
     /// The processor. Always there.
     ///
-    /// Kernels of many elements run on the threads of `rayon`'s global pool. Who calls them on one of these does other jobs of the
-    /// pool while it waits: hold no lock over a call that those ask for, too.
+    /// Kernels of many elements run on the thread that calls them and on those of `rayon`'s global pool that have nothing else to
+    /// do: a call waits for no other work of the pool, and does none.
     pub fn cpu() -> Device {
         static CPU: OnceLock<Device> = OnceLock::new();
         CPU.get_or_init(cpu::open).clone()

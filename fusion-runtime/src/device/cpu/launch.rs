@@ -13,6 +13,7 @@ use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
 use smallvec::SmallVec;
 
 use super::fetch::Fetches;
+use super::help::with_help;
 use super::{at, stream, tile};
 use crate::bind::PARAMS;
 use crate::device::Call;
@@ -251,10 +252,7 @@ fn deal(first: usize, end: usize, run: impl Fn(usize, usize) + Sync) {
     match threads.min(chunks) {
         0 => {}
         1 => run(first, end),
-        threads => rayon::in_place_scope(|scope| {
-            (1..threads).for_each(|_| scope.spawn(|_| work()));
-            work();
-        }),
+        threads => with_help(threads - 1, &work),
     }
 }
 
