@@ -9,6 +9,7 @@ use fusion_compiler::ir::plan::{BufferArg, Dest, Plan, Slot, Summary, Target, Tr
 use fusion_compiler::{KernelCode, compile};
 
 mod budgets;
+mod costs;
 mod elsewhere;
 mod loops;
 mod reports;
@@ -127,76 +128,6 @@ fn other_spaces_are_other_kernels() {
             "[N, D] x y -> result",
             "[D, N] x y -> result",
             "1:93 result: no result before has these dims in this order",
-        ],
-    );
-}
-
-#[test]
-fn what_rows_have_in_common_is_made_once() {
-    let reason = |at: &str| {
-        format!("{at}: the kernel that uses it would make it again for each `M`, and reading it costs less")
-    };
-    check(
-        "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] { sum(exp(x) * w, K) }",
-        &["[N, K] x -> exp", "[N, M, K] w exp -> result", &reason("1:57 exp")],
-    );
-    // All of it, and not what it is made of.
-    check(
-        "pub fn f(x: f32[N, K], b: f32[K], w: f32[M, K]) -> f32[N, M] { sum(gelu(x + b) * w, K) }",
-        &["[N, K] x b -> fma", "[N, M, K] w fma -> result", &reason("1:68 fma")],
-    );
-    // What is cheap is made again.
-    check(
-        "pub fn f(x: f32[N, K], w: f32[M, K]) -> f32[N, M] { sum(relu(x) * w, K) }",
-        &["[N, M, K] x w -> result"],
-    );
-    // To read an element for each takes as long.
-    check(
-        "pub fn f(x: f32[N, K], w: f32[N, M, K]) -> f32[N, M] { sum(exp(x) * w, K) }",
-        &["[N, M, K] x w -> result"],
-    );
-}
-
-#[test]
-fn costly_values_are_stored_once() {
-    check(
-        "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) {\n    let e = exp(sin(tanh(x)));\n    (e + 1.0, e - 1.0)\n}",
-        &[
-            "[N, D] x -> exp result",
-            "[D, N] exp -> result",
-            "2:13 exp: several kernels need it, and reading it costs less than computing it again",
-            "3:17 result: no result before has these dims in this order",
-        ],
-    );
-    // To write one exponential and read it costs more than another.
-    check(
-        "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) { let e = exp(x); (e + 1.0, e - 1.0) }",
-        &[
-            "[N, D] x -> result",
-            "[D, N] x -> result",
-            "1:80 result: no result before has these dims in this order",
-        ],
-    );
-    // Not transcendental, but more than four loads.
-    check(
-        "pub fn f(a: f32[N, D], b: f32[N, D], c: f32[N, D], d: f32[N, D], e: f32[N, D]) -> (f32[N, D], f32[D, N]) {
-            let v = a + b + c + d + e;
-            (v * 2.0, v * 3.0)
-        }",
-        &["[N, D] a b c d e -> add result", "[D, N] add -> result", "2:35 add: several kernels need it, and reading it costs less than computing it again", "3:25 result: no result before has these dims in this order"],
-    );
-    // One load, but more than thirty operations.
-    let steps = "let v = v * v + x;\n".repeat(31);
-    let reason = "32:15 fma: several kernels need it, and reading it costs less than computing it again";
-    check(
-        &format!(
-            "pub fn f(x: f32[N, D]) -> (f32[N, D], f32[D, N]) {{ let v = x;\n{steps}(v * 2.0, v * 3.0) }}"
-        ),
-        &[
-            "[N, D] x -> fma result",
-            "[D, N] fma -> result",
-            reason,
-            "33:13 result: no result before has these dims in this order",
         ],
     );
 }
