@@ -98,6 +98,17 @@ fn the_application_goes_on_where_a_call_ended() {
     assert_eq!(p.to_vec().expect("it can be read"), [0.0; ELEMENTS]);
 }
 
+/// Also where nothing is copied.
+#[test]
+fn what_is_read_alone_is_read_before_it_is_written() {
+    let Some(application) = application() else { return };
+    let (first, second) = (application.buffer(), application.buffer());
+    let [a, b] = [&first, &second].map(|buffer| application.tensor(buffer, [ELEMENTS]));
+    let (old, _) = negated(&a, &b).expect("it runs");
+    application.queue.write_buffer(&first, 0, &[0; 4 * ELEMENTS]);
+    assert_eq!(old.to_vec().expect("it can be read")[..3], [0.0, -1.0, -2.0]);
+}
+
 /// A buffer that is gone makes the device useless, and the error does not say to try again.
 #[test]
 fn a_buffer_that_is_destroyed_is_the_end_of_the_device() {
