@@ -19,6 +19,8 @@ struct Traits {
     cluster: bool,
     /// Whether memory of the block, or of a CPU's thread, holds elements.
     holds: bool,
+    /// Whether short rows are gone through as one line.
+    line: bool,
     /// Whether positions have 64 bits.
     wide: bool,
     /// Whether large operands are seen through windows.
@@ -59,6 +61,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
         threads: kernels().map(|kernel| kernel.team / kernel.beside).max().unwrap_or(1),
         cluster: kernels().any(|kernel| kernel.cluster),
         holds: launches.iter().any(holds),
+        line: launches.iter().any(|launch| launch.line),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
         windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
     }
@@ -70,12 +73,13 @@ fn holds(launch: &Scheduled) -> bool {
         buffer.access == Access::ReadWrite && !matches!(arg.slot, Slot::Param(_))
     };
     let kernel = &launch.kernel;
-    !kernel.shared.is_empty() || kernel.buffers.iter().zip(&launch.buffers).any(in_written)
+    !kernel.shared.is_empty() && !launch.line || kernel.buffers.iter().zip(&launch.buffers).any(in_written)
 }
 
 fn on_cpu(traits: &[Traits]) -> Vec<String> {
     let held = traits.iter().any(|one| one.holds).then(|| "held in cache".to_owned());
-    ["vector loops".to_owned()].into_iter().chain(launches(traits)).chain(held).collect()
+    let line = traits.iter().any(|one| one.line).then(|| "short rows as one line".to_owned());
+    ["vector loops".to_owned()].into_iter().chain(launches(traits)).chain(held).chain(line).collect()
 }
 
 fn on_gpu(traits: &[Traits]) -> Vec<String> {

@@ -77,8 +77,12 @@ pub(super) struct Body<'w> {
     pub(super) portion: Option<Portion>,
     /// Those of the space, and then those of a row if it has rows.
     pub(super) dims: &'w [SpaceDim],
-    /// Which of them vectors run along.
+    /// Which of them vectors run along …
     pub(super) vector: usize,
+    /// … and the coordinates of each lane along the one before it and along it, where they run along both as one line.
+    pub(super) line: Option<[Value; 2]>,
+    /// Whether lanes of a line read something each where its number says.
+    pub(super) gathers: bool,
     /// Number of this thread's block in its cluster, if the blocks of one have a part of each row.
     pub(super) rank: Option<Value>,
     /// Whose vectors rows are read and stored by, and their lanes, if rows do not start with one.
@@ -122,6 +126,8 @@ impl<'w> Body<'w> {
             portion: None,
             dims,
             vector: dims.len() - 1,
+            line: None,
+            gathers: false,
             rank: None,
             vectors: None,
             of_rows: of_rows(work),
@@ -209,7 +215,12 @@ impl<'w> Body<'w> {
 
     /// Whether a value differs from lane to lane.
     pub(super) fn is_along_vectors(&self, axes: AxisSet) -> bool {
-        self.dims[self.vector].axes.iter().any(|&axis| axes.contains(axis))
+        self.along_vectors().iter().any(|dim| dim.axes.iter().any(|&axis| axes.contains(axis)))
+    }
+
+    /// The dims that vectors run along.
+    fn along_vectors(&self) -> &[SpaceDim] {
+        &self.dims[self.vector - usize::from(self.line.is_some())..=self.vector]
     }
 
     /// Threads that work on a row together, or on so many side by side, and whether those of each take turns.
@@ -359,16 +370,14 @@ impl<'w> Body<'w> {
             };
         }
         let has = |dim: &SpaceDim| dim.axes.iter().any(|&axis| axes.contains(axis));
-        match self.dims.split_last() {
-            Some((last, _)) if has(last) => Level::Inner,
-            Some((_, outer)) if outer.iter().any(has) => match self.sight {
-                Sight::Whole => Level::Item,
-                // Nothing is read before it is known to lie within a window.
-                Sight::Windows => Level::Inner,
-            },
+        match self.sight {
+            _ if self.is_along_vectors(axes) => Level::Inner,
+            Sight::Whole if self.dims.iter().any(has) => Level::Item,
+            // Nothing is read before it is known to lie within a window.
+            Sight::Windows if self.dims.iter().any(has) => Level::Inner,
             // Every thread does what is at the top: it must not read what the one thread with an element writes.
-            Some(_) | None if self.is_one_in_place() => Level::Item,
-            Some(_) | None => Level::Top,
+            Sight::Whole | Sight::Windows if self.is_one_in_place() => Level::Item,
+            Sight::Whole | Sight::Windows => Level::Top,
         }
     }
 
@@ -466,7 +475,7 @@ impl<'w> Body<'w> {
     }
 
     /// Whether a value is read from memory.
-    fn is_read(&self, id: NodeId) -> bool {
+    pub(super) fn is_read(&self, id: NodeId) -> bool {
         let input = matches!(self.work.graph.node(id).kind, NodeKind::Input(_));
         input || self.work.loads.contains_key(&Load::Stored(id))
     }

@@ -20,6 +20,7 @@ mod cut;
 mod each_row;
 mod held;
 mod hold;
+mod line;
 mod merge;
 mod pass;
 mod picks;
@@ -258,6 +259,8 @@ pub struct Scheduled {
     pub cluster: DimExpr,
     /// Whether many calls take it, so that it is worth a form of its own for devices that can do more.
     pub common: bool,
+    /// Whether rows that are too short for a loop each are gone through as one line; the CPU only.
+    pub line: bool,
     /// Those elements that a team does not hold, where it holds some of each row.
     pub unheld: Option<Unheld>,
 }

@@ -7,6 +7,7 @@
 
 use super::across::{Across, across};
 use super::body::{Body, Place, Sight, is_windowed};
+use super::line::line;
 use super::space::{SpaceDim, bytes, dims, lanes, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
@@ -23,7 +24,9 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let dims = dims(work.graph, work.group, &work.operands);
     match facts.vector {
-        Vectors::Loops(grain) => vec![on_cpu(work, facts, &dims, grain)],
+        Vectors::Loops(grain) => {
+            line(work, facts, &dims).into_iter().chain([on_cpu(work, facts, &dims, grain)]).collect()
+        }
         Vectors::Lanes(most) => {
             let one = dims.iter().all(|dim| dim.extent.as_const() == Some(1));
             let alone = one || !work.group.unrolled.is_empty() || is_cut_along(work, &dims);
@@ -235,7 +238,7 @@ fn part_of(body: &mut Body<'_>, run: &Run, portion: Portion) -> (Vec<Stmt>, Valu
     (body.take_item(), is_there, part)
 }
 
-fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
+pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32) -> Scheduled {
     let (outer, inner) = dims.split_at(dims.len() - 1);
     let rows = DimExpr::product(outer.iter().map(|dim| &dim.extent));
     let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
@@ -245,7 +248,7 @@ fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>, grain: u32
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
     let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, unheld: None }
+    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, line: false, unheld: None }
 }
 
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.

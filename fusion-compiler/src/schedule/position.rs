@@ -3,6 +3,7 @@
 //! Positions follow from the coordinates of the place, but along axes that index operations move: there a value says where.
 //! Invariant: four lanes of a GPU are one access only where their positions start at a multiple of four.
 
+use super::Operand;
 use super::body::{Body, Level, Place, Sight, is_windowed};
 use super::pointwise::lane_index;
 use super::space::{SpaceDim, missing, reach, stride};
@@ -16,6 +17,15 @@ use crate::ir::point::{Coordinate, Coordinates, Point, point};
 
 /// Most steps that are followed to find that lanes lie side by side.
 const STEPS_MAX: u32 = 64;
+
+/// How the lanes of a loop lie in memory.
+enum Lie {
+    /// As far from each other as the dim says that they run along: that of the innermost, or of the axis along which what says where
+    /// goes up by one from lane to lane, or on a line from row to row, with the coordinate of the first lane.
+    Together(Option<(AxisId, Value)>),
+    /// Each where its own coordinates on a line say.
+    Apart,
+}
 
 /// Some of the coordinates along a dim, one after another.
 pub(super) struct Range {
@@ -97,6 +107,9 @@ impl Body<'_> {
         }
         let dim = self.dims.iter().position(|dim| dim.axes.contains(&axis));
         let dim = dim.unwrap_or_else(|| unreachable!("an axis of the group is in its space or unrolled"));
+        if let (Some(own), Level::Inner) = (self.on_line(dim), level) {
+            return self.inner().cast(own, DType::I32);
+        }
         let first = place.coordinates[dim];
         let of_lane =
             level == Level::Inner && place.lanes != Lanes::ONE && !place.apart && dim == self.vector;
@@ -190,14 +203,21 @@ impl Body<'_> {
         let axes = self.dims.iter().map(|dim| dim.axes.last().filter(|axis| own(axis)));
         let strides: Vec<Option<DimExpr>> =
             axes.map(|axis| axis.and_then(|&axis| stride(graph, operand, axis))).collect();
-        for (stride, &coordinate) in strides.iter().zip(&place.coordinates) {
+        let run = self.run((at, operand), level, &strides, place);
+        let (level, run, gathers) = match run {
+            Lie::Together(run) => (level, run, false),
+            Lie::Apart => (Level::Inner, None, true),
+        };
+        self.gathers |= gathers;
+        for (dim, (stride, &coordinate)) in strides.iter().zip(&place.coordinates).enumerate() {
             if let Some(stride) = stride {
-                let ahead = self.product(level, coordinate, stride);
+                let own = self.on_line(dim).filter(|_| gathers);
+                let ahead = self.product(level, own.unwrap_or(coordinate), stride);
                 index = Some(self.sum(level, index, ahead));
             }
         }
-        let mut along = strides.get(self.vector).cloned().flatten();
-        let (mut ahead, run) = (None, self.run(at, level, along.is_some(), place));
+        let mut along = strides.get(self.vector).cloned().flatten().filter(|_| !gathers);
+        let mut ahead = None;
         for &(axis, coordinate) in at {
             let (Coordinate::Moved(moved), Some(stride)) = (coordinate, stride(graph, operand, axis)) else {
                 continue;
@@ -205,7 +225,7 @@ impl Body<'_> {
             let (of, value) = self.values[&self.moves.get(moved).index];
             let (of, value) = match run {
                 Some((moved, first)) if moved == axis => {
-                    along = Some(stride.clone());
+                    along = along.or_else(|| Some(stride.clone()));
                     (level, first)
                 }
                 Some(_) | None => (if of == Level::Inner { of } else { level }, value),
@@ -249,35 +269,59 @@ impl Body<'_> {
         }
     }
 
-    /// The axis along which what says where goes up by one from lane to lane, and the coordinate of the first lane: in
-    /// loops, where lanes side by side may start anywhere.
+    /// How the lanes of a loop lie that an operand has along the dims of these strides, or along which something moves.
     fn run(
         &mut self,
-        at: &Coordinates,
+        (at, operand): (&Coordinates, &Operand),
         level: Level,
-        is_along: bool,
+        strides: &[Option<DimExpr>],
         place: &Place,
-    ) -> Option<(AxisId, Value)> {
-        if place.lanes != Lanes::Loop || is_along {
-            return None;
+    ) -> Lie {
+        let along = strides.get(self.vector).and_then(Option::as_ref);
+        if place.lanes != Lanes::Loop || along.is_some() && self.line.is_none() {
+            return Lie::Together(None);
         }
         let by = at.iter().filter_map(|&(axis, _)| Some((axis, self.moved_along(at, axis)?)));
         let varies = |point: &Point| self.kernel.ty(self.values[point].1).lanes != Lanes::ONE;
         let varying: Vec<(AxisId, Point)> = by.filter(|(_, point)| varies(point)).collect();
-        let [(axis, by)] = varying.as_slice() else { return None };
-        Some((*axis, self.first(by, level, place, STEPS_MAX)?))
+        if self.line.is_none() {
+            let [(axis, by)] = varying.as_slice() else { return Lie::Together(None) };
+            return Lie::Together(self.first(by, level, place, STEPS_MAX).map(|first| (*axis, first)));
+        }
+        let rows = strides[self.vector - 1].as_ref();
+        let is_line = |rows: &DimExpr| {
+            along.is_some_and(|along| *rows == along.clone() * self.dims[self.vector].extent.clone())
+        };
+        match (rows, varying.as_slice()) {
+            (None, []) if along.is_none() => Lie::Together(None),
+            (Some(rows), []) if is_line(rows) => Lie::Together(None),
+            (None, [(axis, by)])
+                if stride(self.work.graph, operand, *axis).is_some_and(|rows| is_line(&rows)) =>
+            {
+                let first = self.first(by, level, place, STEPS_MAX);
+                first.map_or(Lie::Apart, |first| Lie::Together(Some((*axis, first))))
+            }
+            (None | Some(_), _) => Lie::Apart,
+        }
     }
 
-    /// The value for the first lane, of what goes up by one from each lane to the next.
+    /// The coordinates of each lane along a dim, if it is one of those of a line.
+    fn on_line(&self, dim: usize) -> Option<Value> {
+        let place = (dim + 1).checked_sub(self.vector)?;
+        self.line?.get(place).copied()
+    }
+
+    /// The value for the first lane, of what goes up by one from each lane to the next, or from each row of a line.
     fn first(&mut self, of: &Point, level: Level, place: &Place, steps: u32) -> Option<Value> {
         let (graph, (id, at)) = (self.work.graph, of);
         let node = graph.node(*id);
         let steps = steps.checked_sub(1)?;
+        let dim = self.vector - usize::from(self.line.is_some());
         match &node.kind {
             NodeKind::Coord(axis) => match self.moved_along(at, *axis) {
                 Some(by) => self.first(&by, level, place, steps),
-                None if at.is_empty() && self.dims[self.vector].axes == [*axis] => {
-                    let first = place.coordinates[self.vector];
+                None if at.is_empty() && self.dims[dim].axes == [*axis] => {
+                    let first = place.coordinates[dim];
                     Some(self.at(level).cast(first, DType::I32))
                 }
                 None => None,

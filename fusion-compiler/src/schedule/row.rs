@@ -543,5 +543,5 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
     let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, unheld: None }
+    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, line: false, unheld: None }
 }

@@ -1,0 +1,288 @@
+//! Rows of the CPU that are so short that a loop for each takes longer than their elements: the two innermost dims are gone through
+//! as one line.
+//!
+//! What lies in memory as the line does is read side by side all the same. What varies along the innermost dim alone comes again with
+//! every row: it is made before there is an item, for as many elements as one has, and read from where the row at hand begins. All
+//! else a lane reads where its number says.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
+
+use super::body::{Body, Level, Place, Sight};
+use super::hold::Hold;
+use super::pointwise::{lane_index, scheduled};
+use super::space::{SpaceDim, reach};
+use super::{Operand, Scheduled, Work};
+use crate::fuse::is_transcendental;
+use crate::ir::dim::DimExpr;
+use crate::ir::dtype::DType;
+use crate::ir::graph::{AxisSet, Graph, NodeId, NodeKind};
+use crate::ir::kernel::{
+    BufferId, IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value,
+};
+use crate::ir::ops::Op;
+use crate::ir::plan::{Condition, Reach};
+use crate::target::TargetFacts;
+
+/// Elements of an item. With those of a row they are few enough that a lane finds its row by an `f32`.
+const GRAIN: u32 = 512;
+/// Rows of as many elements have loops of their own …
+const ROW_MIN: i64 = 64;
+/// … and where lanes read what lies apart, of as many.
+const APART_ROW_MIN: i64 = 32;
+
+const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
+
+/// A way to run a pointwise group whose rows are short, if there is one.
+pub(super) fn line(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim]) -> Option<Scheduled> {
+    let [.., along, inner] = dims else { return None };
+    let is_long = inner.extent.as_const().is_some_and(|extent| extent >= ROW_MIN);
+    let is_linear = |operand: &Operand| matches!(reach(work.graph, work.group, operand), Reach::Linear(_));
+    let writes_in_order = work.stores.iter().all(|store| is_linear(&work.operands[usize::from(store.0)]));
+    if is_long || !writes_in_order || work.has_portions() || costs_each_row(work, (along, inner)) {
+        return None;
+    }
+    // What lies apart is not known before it is read.
+    let (scheduled, reads_apart) = written(work, facts, dims, Reads::AtOnce);
+    Some(if reads_apart { written(work, facts, dims, Reads::ApartBefore).0 } else { scheduled })
+}
+
+/// When lanes read what does not lie as the line does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// With everything else.
+    AtOnce,
+    /// In a loop of its own: no other has lanes that wait for each other.
+    ApartBefore,
+}
+
+/// The way, and whether lanes read something apart.
+fn written(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], reads: Reads) -> (Scheduled, bool) {
+    let [outer @ .., along, inner] = dims else { unreachable!("a line is of two dims") };
+    let name = format!("{}_line", work.name);
+    let mut body = Body::new(work, facts, dims, name, (IndexWidth::Bits64, Sight::Whole));
+    let len = along.extent.clone() * inner.extent.clone();
+    let (cols, row) = (body.extent(&len), body.extent(&inner.extent));
+    let mut top = body.top();
+    let (zero, one, grain) = (top.index(0), top.index(1), top.index(GRAIN.into()));
+    let up = top.index(i64::from(GRAIN) - 1);
+    let padded = top.apply(Op::Add, &[cols, up]);
+    let blocks = top.apply(Op::IntDiv, &[padded, grain]);
+    let most = top.apply(Op::Min, &[cols, grain]);
+    let most = top.apply(Op::Add, &[most, row]);
+    let mut lines = Lines::new(&mut body, row);
+    let repeated = repeat(&mut body, &mut lines, (zero, most), reads);
+
+    let item = body.top().declare(INDEX);
+    let (of, block) = body.divide(Level::Item, item, blocks);
+    let mut b = body.item();
+    let col = b.apply(Op::Mul, &[block, grain]);
+    let left = b.apply(Op::Sub, &[cols, col]);
+    let count = b.apply(Op::Min, &[left, grain]);
+    let before = b.apply(Op::Mul, &[of, cols]);
+    let element = b.apply(Op::Add, &[before, col]);
+    let first = body.divide(Level::Item, col, row);
+    let mut coordinates = body.decode_dims(of, outer.len());
+    coordinates.extend([first.0, first.1]);
+    for &(id, memory) in &repeated {
+        body.hold(id, Hold::Shared(memory, first.1), true);
+        body.fill(id);
+    }
+    let place = Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None };
+    body.gathers = false;
+    let apart = if reads == Reads::ApartBefore { apart(&body) } else { vec![] };
+    let mut loops = Vec::new();
+    if !apart.is_empty() {
+        body.line = Some(lines.of(&mut body, first));
+        hold(&mut body, &apart, zero);
+        apart.iter().for_each(|&id| _ = body.value(id, &vec![], &place));
+        loops.push(Stmt::Vector { len: count, body: body.take_inner(), folds: vec![] });
+    }
+    body.line = Some(lines.of(&mut body, first));
+    body.compute(&place);
+    let (mut inside, lanes) = body.take();
+    inside.extend(loops);
+    inside.push(Stmt::Vector { len: count, body: lanes, folds: vec![] });
+    body.push(Stmt::Loop {
+        var: item,
+        kind: LoopKind::Grid,
+        start: zero,
+        end: one,
+        step: one,
+        carried: vec![],
+        body: inside,
+    });
+    let gathers = body.gathers;
+    let row_min = if gathers { APART_ROW_MIN } else { ROW_MIN };
+    let held = DimExpr::constant(4 * body.kernel.shared.len() as i64);
+    let room = (len.clone().min(DimExpr::constant(GRAIN.into())) + inner.extent.clone()) * held;
+    let merged = [outer, &[SpaceDim { axes: vec![], extent: len }]].concat();
+    let when = vec![Condition::AtMost(inner.extent.clone(), row_min - 1)];
+    (Scheduled { row_memory: room, line: true, ..scheduled(&merged, body, when, GRAIN) }, gathers)
+}
+
+/// What finds the row of a line, and the element of that.
+struct Lines {
+    /// Elements of a row, as an `i32`.
+    len: Value,
+    /// What they are divided by with, as an `f32`.
+    inverse: Value,
+    /// What is known of every lane before there is an item, if it is: the row and the element of that, of lanes of which the first is
+    /// the first of a row.
+    known: Option<[SharedId; 2]>,
+}
+
+impl Lines {
+    fn new(body: &mut Body<'_>, row: Value) -> Lines {
+        let mut top = body.top();
+        let len = top.cast(row, DType::I32);
+        let (float, one) = (top.cast(len, DType::F32), top.f32(1.0));
+        Lines { len, inverse: top.apply(Op::Div, &[one, float]), known: None }
+    }
+
+    /// The row and the element in it of each lane, where the first has these.
+    fn of(&self, body: &mut Body<'_>, (row, col): (Value, Value)) -> [Value; 2] {
+        let [rows, col] = match self.known {
+            Some(known) => {
+                let ty = Type { dtype: DType::I32, lanes: Lanes::Loop };
+                known.map(|memory| body.recall(memory, col, ty))
+            }
+            None => self.found(body, col),
+        };
+        let mut b = body.inner();
+        let rows = b.cast(rows, DType::Index);
+        [b.apply(Op::Add, &[row, rows]), b.cast(col, DType::Index)]
+    }
+
+    /// How many rows before that of each lane there are from that of the first on, and the element in it, where the first has this.
+    /// The quotient of integers up to some thousands is exact: that of a number and a half is at least half the inverse away from a
+    /// whole number.
+    fn found(&self, body: &mut Body<'_>, col: Value) -> [Value; 2] {
+        let ahead = body.item().cast(col, DType::I32);
+        let lane = lane_index(body, Lanes::Loop);
+        let half = body.top().f32(0.5);
+        let mut b = body.inner();
+        let lane = b.cast(lane, DType::I32);
+        let number = b.apply(Op::Add, &[lane, ahead]);
+        let middle = b.cast(number, DType::F32);
+        let middle = b.apply(Op::Add, &[middle, half]);
+        let quotient = b.apply(Op::Mul, &[middle, self.inverse]);
+        let rows = b.cast(quotient, DType::I32);
+        let before = b.apply(Op::Mul, &[rows, self.len]);
+        [rows, b.apply(Op::Sub, &[number, before])]
+    }
+}
+
+/// Memory for a value of each lane.
+fn memory(body: &mut Body<'_>) -> SharedId {
+    body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch })
+}
+
+/// Holds these values, each in memory of its own.
+fn hold(body: &mut Body<'_>, values: &[NodeId], first: Value) -> Vec<(NodeId, SharedId)> {
+    let held: Vec<(NodeId, SharedId)> = values.iter().map(|&id| (id, memory(body))).collect();
+    held.iter().for_each(|&(id, memory)| body.hold(id, Hold::Shared(memory, first), true));
+    held
+}
+
+/// Makes what varies along the innermost dim alone, again and again, and gives the memory that each of these values is in. Where lanes
+/// read apart, it makes what says where, too.
+fn repeat(
+    body: &mut Body<'_>,
+    lines: &mut Lines,
+    (zero, count): (Value, Value),
+    reads: Reads,
+) -> Vec<(NodeId, SharedId)> {
+    let repeated = repeated(body);
+    if repeated.is_empty() && reads == Reads::AtOnce {
+        return vec![];
+    }
+    let found = lines.found(body, zero);
+    if reads == Reads::ApartBefore {
+        let known = found.map(|_| memory(body));
+        known.iter().zip(found).for_each(|(&memory, value)| body.keep(memory, zero, value));
+        lines.known = Some(known);
+    }
+    let held = hold(body, &repeated, zero);
+    body.line = Some(found.map(|value| body.inner().cast(value, DType::Index)));
+    let coordinates = vec![zero; body.dims.len()];
+    let place = Place { element: zero, coordinates, lanes: Lanes::Loop, apart: false, in_row: None };
+    repeated.iter().for_each(|&id| _ = body.value(id, &vec![], &place));
+    let (before, lanes) = body.take();
+    before.into_iter().for_each(|stmt| body.push(stmt));
+    body.push(Stmt::Vector { len: count, body: lanes, folds: vec![] });
+    held
+}
+
+/// The values that vary along the innermost dim alone, and are needed for others or stored.
+fn repeated(body: &Body<'_>) -> Vec<NodeId> {
+    let inner: AxisSet = body.dims[body.dims.len() - 1].axes.iter().copied().collect();
+    let graph = body.work.graph;
+    first_that(body, &|id| {
+        let axes = graph.node(id).axes;
+        !axes.is_empty() && axes.minus(inner).is_empty() && has_four_bytes(graph, id)
+    })
+}
+
+/// The values that may lie apart, as read or as what that is converted to.
+fn apart(body: &Body<'_>) -> Vec<NodeId> {
+    let work = body.work;
+    let lies_apart = |id: NodeId| {
+        let node = work.graph.node(id);
+        let moves = matches!(node.kind, NodeKind::At(_)) && work.graph.picked(id).is_none();
+        let load = work.group.load_of(work.graph, id).and_then(|load| work.loads.get(&load));
+        let is_linear = |buffer: &BufferId| {
+            let operand = &work.operands[usize::from(buffer.0)];
+            matches!(reach(work.graph, work.group, operand), Reach::Linear(_))
+        };
+        body.is_along_vectors(node.axes) && (moves || load.is_some_and(|buffer| !is_linear(buffer)))
+    };
+    let converts = |id: NodeId| {
+        let node = work.graph.node(id);
+        node.kind == NodeKind::Cast && lies_apart(node.args[0])
+    };
+    let known = repeated(body);
+    first_that(body, &|id| {
+        known.contains(&id) || has_four_bytes(work.graph, id) && (lies_apart(id) || converts(id))
+    })
+    .into_iter()
+    .filter(|id| !known.contains(id))
+    .collect()
+}
+
+/// Those of the values of which others are made, or that are stored, for which this holds, but for what these are made of.
+fn first_that(body: &Body<'_>, holds: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
+    let (graph, group) = (body.work.graph, body.work.group);
+    let (mut all, mut seen) = (BTreeSet::new(), FxHashSet::default());
+    let mut open: Vec<NodeId> = group.stores.iter().map(|store| store.node).collect();
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if holds(id) {
+            all.insert(id);
+        } else if !body.is_read(id) {
+            let node = graph.node(id);
+            // What is picked from is another value than that of the element.
+            let picks = usize::from(matches!(node.kind, NodeKind::At(_)));
+            open.extend(&node.args[picks..]);
+        }
+    }
+    all.into_iter().collect()
+}
+
+/// Whether memory for `f32` has room for it.
+fn has_four_bytes(graph: &Graph, id: NodeId) -> bool {
+    matches!(graph.node(id).dtype, DType::F32 | DType::I32 | DType::U32)
+}
+
+/// Whether something takes long that is made once for each row where rows have loops.
+fn costs_each_row(work: &Work<'_>, (along, inner): (&SpaceDim, &SpaceDim)) -> bool {
+    let has = |axes: AxisSet, dim: &SpaceDim| dim.axes.iter().any(|&axis| axes.contains(axis));
+    work.group.nodes.iter().any(|&id| {
+        let node = work.graph.node(id);
+        let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
+        costs && has(node.axes, along) && !has(node.axes, inner)
+    })
+}
