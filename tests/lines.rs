@@ -43,6 +43,20 @@ fuse! {
     }
     pub(crate) fn shifted(x: &mut f32[N, C], b: f32[C]) { x += b; }
     pub(crate) fn narrow(x: u8[C, N], s: f16[C], b: f16[N]) -> (f16[N, C], u8[N, C]) { (x as f32 * s - b, x) }
+    /// Fixed dims that are written out, at other places.
+    pub(crate) fn blurred(x: f32[H, W], k: f32[K = 5]) -> f32[H, W] {
+        sum(take(pad(x, W -> P, 2, 2), P, index(W) + index(K)) * k, K)
+    }
+    pub(crate) fn depthwise(x: f32[W, C], k: f32[K = 3, C]) -> f32[V, C] {
+        let y = slice(x, W -> V, ..W - 2);
+        sum(take(x, W, index(V) + index(K)) * k, K) + 0.0 * y
+    }
+    pub(crate) fn crossed(x: f32[H, W, C = 3], s: f32[W]) -> f32[H, W] { sum(roll(x, C, 1) * x, C) * s }
+    pub(crate) fn linear(x: f32[N, K = 4], w: f32[K, C]) -> f32[N, C] { sum(x * w, K) }
+    pub(crate) fn bag(table: f32[V, C], ids: i32[N, K = 2]) -> f32[N, C] { sum(take(table, V, ids), K) }
+    pub(crate) fn chained(x: f32[V, C], a: i32[W], b: i32[N]) -> f32[N, C] { take(take(x, V, a), W, b) }
+    pub(crate) fn wide(x: f64[N, C], s: f64[N], keep: bool[N]) -> f64[N, C] { if keep { x * s } else { 0.0 } }
+    pub(crate) fn by_turns(x: f32[N, C], W: dim) -> f32[N, C] { x + (index(N) % W) as f32 }
     pub(crate) fn fixed(x: f32[N, C = 3], m: f32[C], s: f32[N]) -> f32[N, C] { x * s - m }
 }
 
@@ -227,4 +241,83 @@ fn what_says_where_varies_along_rows_or_within_them() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn fixed_dims_are_written_out() {
+    on_devices(|device| {
+        for shape @ [h, w] in GRIDS {
+            let what = format!("{shape:?} on {device}");
+            let (x, k, s) = (numbers(h * w), numbers(5), numbers(w));
+            let (xt, kt) = (Tensor::from_slice(device, &x, shape)?, Tensor::from_slice(device, &k, [5])?);
+            let at = |i: usize, j: usize| {
+                if (2..w + 2).contains(&j) { x[i * w + j - 2] } else { 0.0 }
+            };
+            let expected = grid(shape, |i, j| (0..5).map(|d| at(i, j + d) * k[d]).sum::<f32>());
+            assert_eq!(blurred(&xt, &kt)?.to_vec()?, expected, "{what}");
+            if h >= 2 {
+                let k = numbers(3 * w);
+                let got = depthwise(&xt, &Tensor::from_slice(device, &k, [3, w])?)?;
+                let at = |i: usize, j: usize, d: usize| x[(i + d) * w + j] * k[d * w + j];
+                let expected = grid([h - 2, w], |i, j| (0..3).map(|d| at(i, j, d)).sum::<f32>());
+                assert_eq!(got.to_vec()?, expected, "{what}");
+            }
+            let colours = numbers(h * w * 3);
+            let st = Tensor::from_slice(device, &s, [w])?;
+            let got = crossed(&Tensor::from_slice(device, &colours, [h, w, 3])?, &st)?;
+            let at = |i: usize, j: usize, c: usize| colours[(i * w + j) * 3 + c % 3];
+            let expected = |i, j| (0..3).map(|c| at(i, j, c + 2) * at(i, j, c)).sum::<f32>() * s[j];
+            assert_eq!(got.to_vec()?, grid(shape, expected), "{what}");
+        }
+        for shape @ [n, c] in GRIDS {
+            let what = format!("{shape:?} on {device}");
+            let (x, w) = (numbers(n * 4), numbers(4 * c));
+            let got =
+                linear(&Tensor::from_slice(device, &x, [n, 4])?, &Tensor::from_slice(device, &w, [4, c])?)?;
+            let expected = grid(shape, |i, j| (0..4).map(|k| x[i * 4 + k] * w[k * c + j]).sum::<f32>());
+            assert_eq!(got.to_vec()?, expected, "{what}");
+            let table = Tensor::from_slice(device, &numbers(7 * c), [7, c])?;
+            let of = |id: i32, j: usize| numbers(7 * c)[id as usize * c + j];
+            let ids: Vec<i32> = (0..n as i32 * 2).map(|i| i * 5 % 7).collect();
+            let got = bag(&table, &Tensor::from_slice(device, &ids, [n, 2])?)?;
+            assert_eq!(
+                got.to_vec()?,
+                grid(shape, |i, j| of(ids[2 * i], j) + of(ids[2 * i + 1], j)),
+                "{what}"
+            );
+            let a = [6, 0, 3];
+            let b: Vec<i32> = (0..n as i32).map(|i| i % 3).collect();
+            let got = chained(
+                &table,
+                &Tensor::from_slice(device, &a, [3])?,
+                &Tensor::from_slice(device, &b, [n])?,
+            )?;
+            assert_eq!(got.to_vec()?, grid(shape, |i, j| of(a[b[i] as usize], j)), "{what}");
+            let x = Tensor::from_slice(device, &numbers(n * c), shape)?;
+            let expected = grid(shape, |i, j| numbers(n * c)[i * c + j] + (i % 7) as f32);
+            assert_eq!(by_turns(&x, 7)?.to_vec()?, expected, "{what}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn wide_and_narrow_values_of_rows() {
+    for (_, device) in devices::devices() {
+        for shape @ [n, c] in GRIDS {
+            let doubles = |count| numbers(count).into_iter().map(f64::from).collect::<Vec<_>>();
+            let (x, s, keep) = (doubles(n * c), doubles(n), (0..n).map(|i| i % 3 > 0).collect::<Vec<_>>());
+            let of = || -> Result<Vec<f64>> {
+                let (x, s) = (Tensor::from_slice(&device, &x, shape)?, Tensor::from_slice(&device, &s, [n])?);
+                wide(&x, &s, &Tensor::from_slice(&device, &keep, [n])?)?.to_vec()
+            };
+            match of() {
+                Err(Error::Unsupported { .. }) => {}
+                got => {
+                    let expected = grid(shape, |i, j| if keep[i] { x[i * c + j] * s[i] } else { 0.0 });
+                    assert_eq!(got.expect("it runs"), expected, "{shape:?} on {device}");
+                }
+            }
+        }
+    }
 }

@@ -81,8 +81,8 @@ pub(super) struct Body<'w> {
     pub(super) vector: usize,
     /// … and the coordinates of each lane along the one before it and along it, where they run along both as one line.
     pub(super) line: Option<[Value; 2]>,
-    /// Whether lanes of a line read something each where its number says.
-    pub(super) gathers: bool,
+    /// What lanes of a line read each where its number says.
+    pub(super) gathered: Vec<Point>,
     /// Number of this thread's block in its cluster, if the blocks of one have a part of each row.
     pub(super) rank: Option<Value>,
     /// Whose vectors rows are read and stored by, and their lanes, if rows do not start with one.
@@ -127,7 +127,7 @@ impl<'w> Body<'w> {
             dims,
             vector: dims.len() - 1,
             line: None,
-            gathers: false,
+            gathered: vec![],
             rank: None,
             vectors: None,
             of_rows: of_rows(work),
@@ -554,6 +554,9 @@ impl<'w> Body<'w> {
         let ty =
             Type { dtype: graph.node(point.0).dtype, lanes: if per_lane { place.lanes } else { Lanes::ONE } };
         let at = self.position(buffer, self.base(level), (&point.1, ty.lanes), place);
+        if self.line.is_some() && self.kernel.ty(at.index).lanes != Lanes::ONE {
+            self.gathered.push(point.clone());
+        }
         let within = self.moves.within(&point.1);
         let mut within: Vec<Value> = within.iter().map(|point| self.values[point].1).collect();
         // What all lanes have in common is there, as the first of them is.

@@ -13,7 +13,7 @@ use super::body::{Body, Level, Place, Sight};
 use super::hold::Hold;
 use super::pointwise::{lane_index, scheduled};
 use super::space::{SpaceDim, reach};
-use super::{Operand, Scheduled, Work};
+use super::{Scheduled, Work};
 use crate::fuse::is_transcendental;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -23,14 +23,17 @@ use crate::ir::kernel::{
 };
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach};
+use crate::ir::point::{Point, point};
 use crate::target::TargetFacts;
 
 /// Elements of an item. With those of a row they are few enough that a lane finds its row by an `f32`.
 const GRAIN: u32 = 512;
-/// Rows of as many elements have loops of their own …
+/// Rows of as many elements have loops of their own, …
 const ROW_MIN: i64 = 64;
-/// … and where lanes read what lies apart, of as many.
+/// … where lanes read what lies apart, of as many, …
 const APART_ROW_MIN: i64 = 32;
+/// … and where they do that in the loop with everything else.
+const GATHERED_ROW_MIN: i64 = 8;
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
@@ -38,27 +41,22 @@ const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 pub(super) fn line(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim]) -> Option<Scheduled> {
     let [.., along, inner] = dims else { return None };
     let is_long = inner.extent.as_const().is_some_and(|extent| extent >= ROW_MIN);
-    let is_linear = |operand: &Operand| matches!(reach(work.graph, work.group, operand), Reach::Linear(_));
-    let writes_in_order = work.stores.iter().all(|store| is_linear(&work.operands[usize::from(store.0)]));
+    let writes_in_order = work.stores.iter().all(|&store| is_linear(work, store));
     if is_long || !writes_in_order || work.has_portions() || costs_each_row(work, (along, inner)) {
         return None;
     }
     // What lies apart is not known before it is read.
-    let (scheduled, reads_apart) = written(work, facts, dims, Reads::AtOnce);
-    Some(if reads_apart { written(work, facts, dims, Reads::ApartBefore).0 } else { scheduled })
+    let (scheduled, apart) = written(work, facts, dims, &[]);
+    Some(if apart.is_empty() { scheduled } else { written(work, facts, dims, &apart).0 })
 }
 
-/// When lanes read what does not lie as the line does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reads {
-    /// With everything else.
-    AtOnce,
-    /// In a loop of its own: no other has lanes that wait for each other.
-    ApartBefore,
-}
-
-/// The way, and whether lanes read something apart.
-fn written(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], reads: Reads) -> (Scheduled, bool) {
+/// The way where these values are read by a loop of its own, so that no other has lanes that wait for each other; and which may be.
+fn written(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    dims: &[SpaceDim],
+    apart: &[NodeId],
+) -> (Scheduled, Vec<NodeId>) {
     let [outer @ .., along, inner] = dims else { unreachable!("a line is of two dims") };
     let name = format!("{}_line", work.name);
     let mut body = Body::new(work, facts, dims, name, (IndexWidth::Bits64, Sight::Whole));
@@ -72,7 +70,7 @@ fn written(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], reads: Reads
     let most = top.apply(Op::Min, &[cols, grain]);
     let most = top.apply(Op::Add, &[most, row]);
     let mut lines = Lines::new(&mut body, row);
-    let repeated = repeat(&mut body, &mut lines, (zero, most), reads);
+    let repeated = repeat(&mut body, &mut lines, (zero, most), !apart.is_empty());
 
     let item = body.top().declare(INDEX);
     let (of, block) = body.divide(Level::Item, item, blocks);
@@ -90,15 +88,14 @@ fn written(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], reads: Reads
         body.fill(id);
     }
     let place = Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None };
-    body.gathers = false;
-    let apart = if reads == Reads::ApartBefore { apart(&body) } else { vec![] };
     let mut loops = Vec::new();
     if !apart.is_empty() {
         body.line = Some(lines.of(&mut body, first));
-        hold(&mut body, &apart, zero);
+        hold(&mut body, apart, zero);
         apart.iter().for_each(|&id| _ = body.value(id, &vec![], &place));
         loops.push(Stmt::Vector { len: count, body: body.take_inner(), folds: vec![] });
     }
+    body.gathered.clear();
     body.line = Some(lines.of(&mut body, first));
     body.compute(&place);
     let (mut inside, lanes) = body.take();
@@ -113,13 +110,17 @@ fn written(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], reads: Reads
         carried: vec![],
         body: inside,
     });
-    let gathers = body.gathers;
-    let row_min = if gathers { APART_ROW_MIN } else { ROW_MIN };
+    let row_min = match (apart, body.gathered.as_slice()) {
+        ([], []) => ROW_MIN,
+        (_, []) => APART_ROW_MIN,
+        (_, _) => GATHERED_ROW_MIN,
+    };
+    let may_be_apart = gathered(&mut body, &repeated);
     let held = DimExpr::constant(4 * body.kernel.shared.len() as i64);
     let room = (len.clone().min(DimExpr::constant(GRAIN.into())) + inner.extent.clone()) * held;
     let merged = [outer, &[SpaceDim { axes: vec![], extent: len }]].concat();
     let when = vec![Condition::AtMost(inner.extent.clone(), row_min - 1)];
-    (Scheduled { row_memory: room, line: true, ..scheduled(&merged, body, when, GRAIN) }, gathers)
+    (Scheduled { row_memory: room, line: true, ..scheduled(&merged, body, when, GRAIN) }, may_be_apart)
 }
 
 /// What finds the row of a line, and the element of that.
@@ -186,20 +187,20 @@ fn hold(body: &mut Body<'_>, values: &[NodeId], first: Value) -> Vec<(NodeId, Sh
     held
 }
 
-/// Makes what varies along the innermost dim alone, again and again, and gives the memory that each of these values is in. Where lanes
-/// read apart, it makes what says where, too.
+/// Makes what varies along the innermost dim alone, again and again, and gives the memory that each of these values is in; and, if it is
+/// asked for, what says where each lane is.
 fn repeat(
     body: &mut Body<'_>,
     lines: &mut Lines,
     (zero, count): (Value, Value),
-    reads: Reads,
+    says_where: bool,
 ) -> Vec<(NodeId, SharedId)> {
     let repeated = repeated(body);
-    if repeated.is_empty() && reads == Reads::AtOnce {
+    if repeated.is_empty() && !says_where {
         return vec![];
     }
     let found = lines.found(body, zero);
-    if reads == Reads::ApartBefore {
+    if says_where {
         let known = found.map(|_| memory(body));
         known.iter().zip(found).for_each(|(&memory, value)| body.keep(memory, zero, value));
         lines.known = Some(known);
@@ -225,30 +226,35 @@ fn repeated(body: &Body<'_>) -> Vec<NodeId> {
     })
 }
 
-/// The values that may lie apart, as read or as what that is converted to.
-fn apart(body: &Body<'_>) -> Vec<NodeId> {
-    let work = body.work;
-    let lies_apart = |id: NodeId| {
-        let node = work.graph.node(id);
-        let moves = matches!(node.kind, NodeKind::At(_)) && work.graph.picked(id).is_none();
-        let load = work.group.load_of(work.graph, id).and_then(|load| work.loads.get(&load));
-        let is_linear = |buffer: &BufferId| {
-            let operand = &work.operands[usize::from(buffer.0)];
-            matches!(reach(work.graph, work.group, operand), Reach::Linear(_))
+/// The values that lanes read each where its number says, if they may be held: as they are, or as what they are converted to.
+fn gathered(body: &mut Body<'_>, repeated: &[(NodeId, SharedId)]) -> Vec<NodeId> {
+    let points = std::mem::take(&mut body.gathered);
+    let nodes = body.work.group.nodes.iter().copied();
+    let read: FxHashSet<NodeId> = nodes.filter(|&id| points.contains(&read_for(body, id))).collect();
+    let is_repeated = |id: NodeId| repeated.iter().any(|(known, _)| *known == id);
+    let graph = body.work.graph;
+    let all = first_that(body, &|id| is_repeated(id) || has_four_bytes(graph, id) && read.contains(&id));
+    all.into_iter().filter(|&id| !is_repeated(id)).collect()
+}
+
+/// What is read for a value of the element at hand, through picks and conversions.
+fn read_for(body: &mut Body<'_>, id: NodeId) -> Point {
+    let (graph, mut read) = (body.work.graph, (id, vec![]));
+    while !body.is_read(read.0) {
+        let node = graph.node(read.0);
+        read = match node.kind {
+            NodeKind::At(_) => body.moves.picked(graph, &read).of,
+            NodeKind::Cast => point(graph, node.args[0], &read.1),
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::Reduce(..) => break,
         };
-        body.is_along_vectors(node.axes) && (moves || load.is_some_and(|buffer| !is_linear(buffer)))
-    };
-    let converts = |id: NodeId| {
-        let node = work.graph.node(id);
-        node.kind == NodeKind::Cast && lies_apart(node.args[0])
-    };
-    let known = repeated(body);
-    first_that(body, &|id| {
-        known.contains(&id) || has_four_bytes(work.graph, id) && (lies_apart(id) || converts(id))
-    })
-    .into_iter()
-    .filter(|id| !known.contains(id))
-    .collect()
+    }
+    read
 }
 
 /// Those of the values of which others are made, or that are stored, for which this holds, but for what these are made of.
@@ -260,7 +266,9 @@ fn first_that(body: &Body<'_>, holds: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
         if !seen.insert(id) {
             continue;
         }
-        if holds(id) {
+        // What is written out along an axis has no one value for an element.
+        let is_one = graph.node(id).axes.intersection(group.unrolled).is_empty();
+        if is_one && holds(id) {
             all.insert(id);
         } else if !body.is_read(id) {
             let node = graph.node(id);
@@ -277,12 +285,19 @@ fn has_four_bytes(graph: &Graph, id: NodeId) -> bool {
     matches!(graph.node(id).dtype, DType::F32 | DType::I32 | DType::U32)
 }
 
+/// Whether the elements of a buffer follow those of the space.
+fn is_linear(work: &Work<'_>, buffer: BufferId) -> bool {
+    matches!(reach(work.graph, work.group, &work.operands[usize::from(buffer.0)]), Reach::Linear(_))
+}
+
 /// Whether something takes long that is made once for each row where rows have loops.
 fn costs_each_row(work: &Work<'_>, (along, inner): (&SpaceDim, &SpaceDim)) -> bool {
     let has = |axes: AxisSet, dim: &SpaceDim| dim.axes.iter().any(|&axis| axes.contains(axis));
     work.group.nodes.iter().any(|&id| {
         let node = work.graph.node(id);
-        let costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op));
-        costs && has(node.axes, along) && !has(node.axes, inner)
+        let NodeKind::Apply(op) = node.kind else { return false };
+        let is_literal = |id: NodeId| matches!(work.graph.node(id).kind, NodeKind::Literal(_));
+        let divides = matches!(op, Op::Div | Op::Rem) && node.dtype.is_int() && !is_literal(node.args[1]);
+        (divides || is_transcendental(op)) && has(node.axes, along) && !has(node.axes, inner)
     })
 }

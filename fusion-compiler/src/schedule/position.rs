@@ -208,7 +208,6 @@ impl Body<'_> {
             Lie::Together(run) => (level, run, false),
             Lie::Apart => (Level::Inner, None, true),
         };
-        self.gathers |= gathers;
         for (dim, (stride, &coordinate)) in strides.iter().zip(&place.coordinates).enumerate() {
             if let Some(stride) = stride {
                 let own = self.on_line(dim).filter(|_| gathers);
@@ -290,7 +289,7 @@ impl Body<'_> {
         }
         let rows = strides[self.vector - 1].as_ref();
         let is_line = |rows: &DimExpr| {
-            along.is_some_and(|along| *rows == along.clone() * self.dims[self.vector].extent.clone())
+            along.is_some_and(|along| *rows == self.dims[self.vector].extent.clone() * along.clone())
         };
         match (rows, varying.as_slice()) {
             (None, []) if along.is_none() => Lie::Together(None),
