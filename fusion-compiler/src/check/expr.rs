@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::build::{Builder, Env, Form, Value, VarKind};
-use super::weak::{self, Weak};
+use super::weak::{self, Weak, WeakKind};
 use super::{call, inline};
 use crate::diag;
 use crate::ir::dim::DimExpr;
@@ -420,9 +420,14 @@ fn cast(b: &mut Builder<'_>, env: &Env, at: At, value: Value, name: &Name) -> Va
     if dtype == DType::Bool && from != DType::Bool {
         return b.error(at, diag::cast_to_bool());
     }
-    let literal = matches!(&value, Value::Weak(number) if !matches!(number.kind, weak::WeakKind::Apply(..) | weak::WeakKind::Select(..)));
     // An extent or a whole number is exact in the dtype asked for, and may not be in between.
-    let alone = if literal && dtype.is_float() { dtype } else { from };
+    let holds = |kind: &WeakKind| match kind {
+        WeakKind::Literal(Const::Int(x)) => dtype.is_float() || dtype == DType::U32 && *x >= 0,
+        WeakKind::Extent(_) => dtype.is_float() || dtype == DType::U32,
+        WeakKind::Literal(Const::Float(_) | Const::Bool(_)) => dtype.is_float(),
+        WeakKind::Apply(..) | WeakKind::Select(..) => false,
+    };
+    let alone = if matches!(&value, Value::Weak(number) if holds(&number.kind)) { dtype } else { from };
     let Some(id) = typed(b, &value, alone) else { return Value::Unknown };
     let Node { dtype: has, axes, .. } = *b.graph.node(id);
     if has == dtype {

@@ -1,6 +1,7 @@
 //! Messages about types that do not meet, and about generics.
 
 use super::diagnostics::refused;
+use super::text;
 
 #[test]
 fn dtypes() {
@@ -118,5 +119,18 @@ fn generics() {
     refused(
         "fn g<E>(x: E[N]) -> E[N] { x } pub fn f(k: i32[N]) -> i32[N] { g(k) }",
         &["the parameter `x` of `g` is f32, this is i32: write `… as f32`"],
+    );
+}
+
+/// Nothing is in between, where it might have no room.
+#[test]
+fn whole_numbers_become_u32_at_once() {
+    let graph = text("pub fn f(x: u32[N]) -> u32[N] { x + 3000000000 as u32 + N as u32 }").unwrap();
+    assert!(graph.contains("3000000000") && !graph.contains("cast"), "{graph}");
+    let graph = text("pub fn f(x: u32[N]) -> u32[N] { x + -1 as u32 + (N - 1) as u32 }").unwrap();
+    assert_eq!(graph.matches("cast").count(), 2, "{graph}");
+    refused(
+        "pub fn f(x: u32[N]) -> u32[N] { x + 5000000000 as u32 }",
+        &["`5000000000` does not fit in `u32`: it holds 0 to 4294967295"],
     );
 }
