@@ -15,6 +15,12 @@ fuse! {
         let half = D / 2;
         (slice(x, D -> A, half..), x.slice(N -> B, ..N / 2))
     }
+    /// Both names change at once.
+    pub(crate) fn halves_of_two(x: f32[N, D]) -> (f32[N, A], f32[N, B]) {
+        let (less, more) = (D / 2, D - D / 2);
+        let (more, less) = (less, more);
+        (slice(x, D -> A, ..less), slice(x, D -> B, more..))
+    }
     pub(crate) fn differences(x: f32[T]) -> f32[S] { slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1) }
     /// The old and the new value of the function are read at the same place.
     pub(crate) fn of_values(x: f32[N, D], b: f32[D]) -> f32[N, K] {
@@ -170,6 +176,9 @@ fn slices() {
             let half = d / 2;
             same(&right.to_vec()?, &grid(n, d - half, |i, j| a[i * d + half + j]), &what);
             same(&upper.to_vec()?, &a[..n / 2 * d], &what);
+            let (left, right) = halves_of_two(&x)?;
+            same(&left.to_vec()?, &grid(n, d - half, |i, j| a[i * d + j]), &what);
+            same(&right.to_vec()?, &grid(n, d - half, |i, j| a[i * d + half + j]), &what);
             let k = Tensor::from_slice(device, &numbers(d - 2), [d - 2])?;
             same(&middle(&x, &k)?.to_vec()?, &grid(n, d - 2, |i, j| a[i * d + j + 1]), &what);
             let b = Tensor::from_slice(device, &numbers(d), [d])?;

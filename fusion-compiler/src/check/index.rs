@@ -12,7 +12,7 @@ use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Sum};
 use crate::ir::ops::Op;
-use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Unary};
+use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Pattern, Unary};
 
 /// Which of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -495,16 +495,18 @@ fn difference(a: &DimExpr, b: &DimExpr) -> DimExpr {
     if a == b { DimExpr::constant(0) } else { a.clone() - b.clone() }
 }
 
-/// Makes the dim of the result of a call known, if its extent follows from names alone. `lets` are the values of names
-/// before the call.
+/// What names stand for before an expression: the extent that each is, if it is one.
+pub(super) type Lets<'e> = [(&'e str, Option<DimExpr>)];
+
+/// Makes the dim of the result of a call known, if its extent follows from names alone.
 pub(super) fn declare(
     b: &mut Builder<'_>,
     env: &mut Env,
     (kind, args): (Kind, &[Arg]),
-    lets: &[(&str, &Expr)],
+    lets: &Lets<'_>,
     fixed: &[(String, i64)],
 ) {
-    let of = |e: &Expr| extent(b, env, lets, e, lets.len());
+    let of = |e: &Expr| extent(b, env, lets, e);
     let arrow = args.iter().find_map(|arg| match &arg.value.kind {
         ExprKind::Arrow(from, to) => Some((&**from, &**to)),
         _ => None,
@@ -533,8 +535,24 @@ pub(super) fn declare(
     }
 }
 
-/// The extent that an expression of names and whole numbers stands for; of `lets` only the first `known` count.
-fn extent(b: &Builder<'_>, env: &Env, lets: &[(&str, &Expr)], e: &Expr, known: usize) -> Option<DimExpr> {
+/// The extents that the names of a `let` stand for, each if it is one.
+pub(super) fn extents(
+    b: &Builder<'_>,
+    env: &Env,
+    lets: &Lets<'_>,
+    (pattern, value): (&Pattern, &Expr),
+) -> Vec<Option<DimExpr>> {
+    match (pattern, &value.kind) {
+        (Pattern::Name(_), _) => vec![extent(b, env, lets, value)],
+        (Pattern::Tuple(names, _), ExprKind::Tuple(parts)) if names.len() == parts.len() => {
+            parts.iter().map(|part| extent(b, env, lets, part)).collect()
+        }
+        (Pattern::Tuple(names, _), _) => vec![None; names.len()],
+    }
+}
+
+/// The extent that an expression of names and whole numbers stands for.
+fn extent(b: &Builder<'_>, env: &Env, lets: &Lets<'_>, e: &Expr) -> Option<DimExpr> {
     match &e.kind {
         ExprKind::Int(value, None) => match env.axis(&value.to_string()) {
             Some(axis) => Some(b.graph.axis(axis).extent.clone()),
@@ -542,18 +560,15 @@ fn extent(b: &Builder<'_>, env: &Env, lets: &[(&str, &Expr)], e: &Expr, known: u
         },
         ExprKind::Name(name) => match env.dim(name) {
             Some(axes) => Some(DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent))),
-            None => {
-                let place = lets[..known].iter().rposition(|(known, _)| known == name)?;
-                extent(b, env, lets, lets[place].1, place)
-            }
+            None => lets.iter().rev().find(|(known, _)| known == name)?.1.clone(),
         },
         ExprKind::Unary(Unary::Neg, x) => {
-            extent(b, env, lets, x, known).map(|x| difference(&DimExpr::constant(0), &x))
+            extent(b, env, lets, x).map(|x| difference(&DimExpr::constant(0), &x))
         }
         ExprKind::Chain(first, links) => {
-            let first = extent(b, env, lets, first, known);
+            let first = extent(b, env, lets, first);
             links.iter().fold(first, |left, link| {
-                let (left, right) = (left?, extent(b, env, lets, &link.operand, known)?);
+                let (left, right) = (left?, extent(b, env, lets, &link.operand)?);
                 weak::extent_op(table_op(link.op)?, left, right)
             })
         }

@@ -247,8 +247,9 @@ fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Found<'_>], fixed: &
     let (mut lets, mut blocks) = (Vec::new(), Vec::new());
     for found in found {
         let (function, args) = match *found {
-            Found::Let(name, value) => {
-                lets.push((name, value));
+            Found::Let(pattern, value) => {
+                let values = index::extents(b, env, &lets, (pattern, value));
+                lets.extend(pattern.names().iter().map(|name| name.text.as_str()).zip(values));
                 continue;
             }
             Found::Open => {
@@ -281,8 +282,8 @@ fn declare_all(b: &mut Builder<'_>, env: &mut Env, found: &[Found<'_>], fixed: &
 
 /// What dims may follow from.
 enum Found<'e> {
-    /// `let name = value;`.
-    Let(&'e str, &'e Expr),
+    /// `let name = value;`, or of several.
+    Let(&'e Pattern, &'e Expr),
     /// `{`.
     Open,
     /// `}`, where the names of the block end.
@@ -298,8 +299,8 @@ fn in_block<'e>(block: &'e Block, found: &mut Vec<Found<'e>>) {
                 in_expr(value, found);
             }
         }
-        if let Stmt::Let(Pattern::Name(name), value) = stmt {
-            found.push(Found::Let(&name.text, value));
+        if let Stmt::Let(pattern, value) = stmt {
+            found.push(Found::Let(pattern, value));
         }
     }
     block.tail.iter().for_each(|tail| in_expr(tail, found));

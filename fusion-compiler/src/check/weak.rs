@@ -21,8 +21,8 @@ pub(super) struct Weak {
     /// A literal with a point is part of it.
     pub(super) is_float: bool,
     pub(super) span: SpanId,
-    /// Levels of the tree, bounded so that no walk overflows the stack.
-    depth: u32,
+    /// Numbers of the tree, each as often as it is there: bounded so that no walk takes long or overflows the stack.
+    size: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -35,22 +35,22 @@ pub(super) enum WeakKind {
     Select(NodeId, Rc<[Weak; 2]>),
 }
 
-/// Deepest tree: chains and `let`s stack operations on each other.
-const DEPTH_MAX: u32 = 1000;
+/// Largest tree: chains and `let`s stack operations on each other, and what a `let` names may be there many times.
+const SIZE_MAX: u32 = 2000;
 
 impl Weak {
     pub(super) fn int(value: i64, span: SpanId) -> Weak {
-        Weak { kind: WeakKind::Literal(Const::Int(value)), is_float: false, span, depth: 1 }
+        Weak { kind: WeakKind::Literal(Const::Int(value)), is_float: false, span, size: 1 }
     }
 
     pub(super) fn float(value: f64, span: SpanId) -> Weak {
-        Weak { kind: WeakKind::Literal(Const::Float(value)), is_float: true, span, depth: 1 }
+        Weak { kind: WeakKind::Literal(Const::Float(value)), is_float: true, span, size: 1 }
     }
 
     pub(super) fn extent(extent: DimExpr, span: SpanId) -> Weak {
         match extent.as_const() {
             Some(value) => Weak::int(value, span),
-            None => Weak { kind: WeakKind::Extent(extent), is_float: false, span, depth: 1 },
+            None => Weak { kind: WeakKind::Extent(extent), is_float: false, span, size: 1 },
         }
     }
 
@@ -69,10 +69,10 @@ pub(super) fn apply(b: &mut Builder<'_>, op: Op, what: &'static str, args: Vec<W
             Const::Bool(x) => Const::Bool(x),
         };
         let kind = WeakKind::Literal(value);
-        return Value::Weak(Weak { kind, is_float: *is_float, span: args[0].span, depth: 1 });
+        return Value::Weak(Weak { kind, is_float: *is_float, span: args[0].span, size: 1 });
     }
-    let (is_float, depth) = summary(&args);
-    grown(b, Weak { is_float, span, depth, kind: WeakKind::Apply(op, what, args.into()) })
+    let (is_float, size) = summary(&args);
+    grown(b, Weak { is_float, span, size, kind: WeakKind::Apply(op, what, args.into()) })
 }
 
 /// A function of floats, which makes one of numbers that are none: `rsqrt(N)`.
@@ -83,23 +83,23 @@ pub(super) fn apply_float(
     args: Vec<Weak>,
     span: SpanId,
 ) -> Value {
-    let (_, depth) = summary(&args);
-    grown(b, Weak { is_float: true, span, depth, kind: WeakKind::Apply(op, what, args.into()) })
+    let (_, size) = summary(&args);
+    grown(b, Weak { is_float: true, span, size, kind: WeakKind::Apply(op, what, args.into()) })
 }
 
 /// One of two weak numbers.
 pub(super) fn select(b: &mut Builder<'_>, condition: NodeId, sides: [Weak; 2], span: SpanId) -> Value {
-    let (is_float, depth) = summary(&sides);
-    grown(b, Weak { is_float, span, depth, kind: WeakKind::Select(condition, sides.into()) })
+    let (is_float, size) = summary(&sides);
+    grown(b, Weak { is_float, span, size, kind: WeakKind::Select(condition, sides.into()) })
 }
 
 fn summary(args: &[Weak]) -> (bool, u32) {
-    let depth = args.iter().map(|arg| arg.depth).max().unwrap_or(0) + 1;
-    (args.iter().any(|arg| arg.is_float), depth)
+    let size = args.iter().fold(1, |size: u32, arg| size.saturating_add(arg.size));
+    (args.iter().any(|arg| arg.is_float), size)
 }
 
 fn grown(b: &mut Builder<'_>, weak: Weak) -> Value {
-    if weak.depth > DEPTH_MAX { b.error_span(weak.span, diag::too_many_numbers()) } else { Value::Weak(weak) }
+    if weak.size > SIZE_MAX { b.error_span(weak.span, diag::too_many_numbers()) } else { Value::Weak(weak) }
 }
 
 /// Gives the number a dtype. `dtype` is a float if the number is.
@@ -167,8 +167,14 @@ pub(super) fn as_extent(weak: &Weak) -> Option<DimExpr> {
     }
 }
 
-/// An operation on numbers of elements.
+/// Steps of the longest extents: what a `let` names may be there many times.
+const EXTENT_MAX: usize = 1000;
+
+/// An operation on numbers of elements, if it is one and not too long.
 pub(super) fn extent_op(op: Op, left: DimExpr, right: DimExpr) -> Option<DimExpr> {
+    if left.0.len() + right.0.len() > EXTENT_MAX {
+        return None;
+    }
     match op {
         Op::Add => Some(left + right),
         Op::Sub if left == right => Some(DimExpr::constant(0)),
