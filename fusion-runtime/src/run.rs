@@ -5,13 +5,15 @@
 
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Dest, Limits, Output, Param, ParamKind, Program, Slot, Step, Temporary};
+use fusion_compiler::ir::plan::{
+    BufferArg, Dest, Limits, Output, Param, ParamKind, Program, Slot, Step, Temporary, Variant,
+};
 use smallvec::SmallVec;
 
 use crate::bind::{Bound, argument, bind, tensor};
 use crate::device::{Call, Memory, Region};
 use crate::error::{Error, Result};
-use crate::kernel::{Code, Plan, ScalarValue, StaticPlan};
+use crate::kernel::{Code, Launch, Plan, ScalarValue, StaticPlan};
 use crate::report::not_compiled;
 use crate::tensor::{Element, Float, RawTensor, Tensor};
 
@@ -273,49 +275,77 @@ struct Temp {
 
 type Temps = SmallVec<[Temp; 4]>;
 
+/// Runs the steps in order. Before the first that changes an argument, those after it get their memory, too: where there is not enough,
+/// nothing has changed, and the call may be made again.
 fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
-    let mut temps = Temps::new();
+    let (mut temps, first) = (Temps::new(), first_update(program));
     for (number, step) in program.steps.iter().enumerate() {
-        run_step(step, state, &program.temporaries, &mut temps)?;
+        let at_once = if first == Some(number) { program.steps.len() } else { number + 1 };
+        for later in &program.steps[number..at_once] {
+            for launch in chosen(later, state)?.launches.iter() {
+                allocate_all(launch, state, &program.temporaries, &mut temps)?;
+            }
+        }
+        for launch in chosen(step, state)?.launches.iter() {
+            run_launch(launch, state, &temps)?;
+        }
         temps.retain(|temp| usize::from(program.temporaries[usize::from(temp.number)].last) != number);
     }
     Ok(())
 }
 
-fn run_step(
-    step: &Step<Code>,
+/// The first of several steps that may change an argument.
+fn first_update(program: &Program<Code>) -> Option<usize> {
+    let updates = |buffer: &BufferArg| buffer.access != Access::Read && matches!(buffer.slot, Slot::Param(_));
+    let launches = |step: &Step<Code>| {
+        let mut all = step.variants.iter().flat_map(|variant| variant.launches.iter());
+        all.any(|launch| launch.buffers.iter().any(updates))
+    };
+    if program.steps.len() > 1 { program.steps.iter().position(launches) } else { None }
+}
+
+fn chosen<'p>(step: &'p Step<Code>, state: &State<'_>) -> Result<&'p Variant<Code>> {
+    let chosen = step.chosen(&state.bound.symbols, &state.limits);
+    chosen.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))
+}
+
+fn run_launch(launch: &Launch, state: &State<'_>, temps: &Temps) -> Result<()> {
+    if is_empty(launch, state)? {
+        return Ok(());
+    }
+    let mut buffers: SmallVec<[Region<'_>; 8]> = SmallVec::new();
+    for buffer in launch.buffers.iter() {
+        buffers.push(state.region(buffer.slot, temps)?);
+    }
+    // Rows may be many and without elements.
+    let mut written = launch.buffers.iter().zip(&buffers).filter(|(arg, _)| arg.access != Access::Read);
+    if written.all(|(_, region)| region.len == 0) {
+        return Ok(());
+    }
+    let call = Call { symbols: &state.bound.symbols, scalars: &state.bound.scalars, buffers: &buffers };
+    state.bound.device.0.launch(launch, &call)
+}
+
+/// Whether a launch has nothing to go through.
+fn is_empty(launch: &Launch, state: &State<'_>) -> Result<bool> {
+    let elements = launch.space.elements(&state.bound.symbols).filter(|&elements| elements >= 0);
+    Ok(elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0)
+}
+
+/// Gives the temporaries of a launch memory, as far as they have none.
+fn allocate_all(
+    launch: &Launch,
     state: &State<'_>,
     temporaries: &[Temporary],
     temps: &mut Temps,
 ) -> Result<()> {
-    let symbols = &state.bound.symbols;
-    let chosen = step.chosen(symbols, &state.limits);
-    let variant =
-        chosen.ok_or_else(|| argument(state.plan, String::from("no variant of a step fits its extents")))?;
-    for launch in variant.launches.iter() {
-        let elements = launch.space.elements(symbols).filter(|&elements| elements >= 0);
-        if elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0 {
-            continue;
-        }
-        for buffer in launch.buffers.iter() {
-            allocate(buffer.slot, state, temporaries, temps)?;
-        }
-        let mut buffers: SmallVec<[Region<'_>; 8]> = SmallVec::new();
-        for buffer in launch.buffers.iter() {
-            buffers.push(state.region(buffer.slot, temps)?);
-        }
-        // Rows may be many and without elements.
-        let mut written = launch.buffers.iter().zip(&buffers).filter(|(arg, _)| arg.access != Access::Read);
-        if written.all(|(_, region)| region.len == 0) {
-            continue;
-        }
-        let call = Call { symbols, scalars: &state.bound.scalars, buffers: &buffers };
-        state.bound.device.0.launch(launch, &call)?;
+    if is_empty(launch, state)? {
+        return Ok(());
     }
-    Ok(())
+    launch.buffers.iter().try_for_each(|buffer| allocate(buffer.slot, state, temporaries, temps))
 }
 
-/// Gives a temporary memory, if it is the first launch that asks for it.
+/// Gives a temporary memory, if it has none yet.
 fn allocate(slot: Slot, state: &State<'_>, temporaries: &[Temporary], temps: &mut Temps) -> Result<()> {
     let Slot::Temp(number) = slot else { return Ok(()) };
     let Some(temp) = temporaries.get(usize::from(number)) else { return Ok(()) };

@@ -18,6 +18,10 @@ both! {
     { pub fn several(x: f32[N, D]) -> (f32[N, D], f32[D, N], f32[N]) { (x + 1.0, x, index(N) as f32) }
     }
     { pub fn counted(N: dim) -> (f32[N], f32[N]) { (index(N) as f32, 2.0 * index(N) as f32) } }
+    { pub fn step_and_sum(p: &mut f32[N], x: f32[M]) -> f32[N] {
+        p += 1.0;
+        sum(exp(p * x) * sum(exp(x - p), M), M)
+    } }
     { pub fn host_extent(x: f32[N], H: dim, y: f32[H]) -> f32[N, H] { x + y } }
 }
 
@@ -53,6 +57,19 @@ fn extents_that_disagree() {
         assert_eq!(message, "`fixed`: dim `C` of `x` must be 3, but its argument has 4 there");
         let message = text(fused::host_extent(&zeros(&[2])?, 4, &zeros(&[5])?));
         assert_eq!(message, "`host_extent`: dim `H` is 4 in `H` but 5 in `y`; a dim has one extent per call");
+        Ok(())
+    });
+}
+
+/// What there is no memory for leaves what is updated in place as it was.
+#[test]
+fn memory_for_later_kernels() {
+    on_devices(|device| {
+        const N: usize = 1 << 21;
+        let mut p = Tensor::full(device, 1.0, [N])?;
+        let error = unfused::step_and_sum(&mut p, &Tensor::zeros(device, [N])?).expect_err("16 TiB");
+        assert!(matches!(error, Error::OutOfMemory { .. } | Error::TooLarge { .. }), "{error:?}");
+        assert!(p.to_vec()?.iter().all(|&x| x == 1.0), "{device}");
         Ok(())
     });
 }
