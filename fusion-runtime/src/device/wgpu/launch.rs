@@ -19,7 +19,7 @@ use super::pool::{Block, UNIFORM};
 use super::stream::{Arguments, Stream};
 use super::{WgpuBackend, block_of};
 
-/// Positions are 32 bits, and those of surplus threads must not wrap around.
+/// Positions are 32 bits, and those of surplus threads must not wrap around, nor what counts the elements of a row.
 const ELEMENTS_MAX: u64 = 1 << 31;
 /// Mesa's software renderer ends all loops of a thread after so many trips, and says nothing.
 const TRIPS_MAX: i64 = 65_535;
@@ -53,8 +53,11 @@ impl Recorder {
 pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) -> Result<()> {
     backend.gpu.check()?;
     let Code::Wgsl(text) = &launch.code else { unreachable!("a WGSL program has WGSL launches") };
-    let elements = launch.space.elements(call.symbols).and_then(|elements| u64::try_from(elements).ok());
-    let elements = elements.filter(|&elements| elements < ELEMENTS_MAX).ok_or_else(|| {
+    let fits = |count: Option<i64>| {
+        count.and_then(|count| u64::try_from(count).ok()).filter(|&count| count < ELEMENTS_MAX)
+    };
+    let row = fits(launch.space.each.eval(call.symbols));
+    let elements = fits(launch.space.elements(call.symbols)).filter(|_| row.is_some()).ok_or_else(|| {
         backend.gpu.unsupported(format!(
             "2³¹ elements or more at once, as `{}` would compute; call it on pieces of its tensors, or on another device",
             launch.kernel
