@@ -11,16 +11,14 @@ use rustc_hash::FxHashSet;
 
 use super::body::{Body, Level, Place, Sight};
 use super::hold::Hold;
-use super::pointwise::{lane_index, scheduled};
+use super::pointwise::{Items, lane_index, scheduled};
 use super::space::{SpaceDim, reach};
 use super::{Scheduled, Work};
 use crate::fuse::is_transcendental;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisSet, Graph, NodeId, NodeKind};
-use crate::ir::kernel::{
-    BufferId, IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value,
-};
+use crate::ir::kernel::{BufferId, IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach};
 use crate::ir::point::{Point, point};
@@ -34,8 +32,6 @@ const ROW_MIN: i64 = 64;
 const APART_ROW_MIN: i64 = 32;
 /// … and where they do that in the loop with everything else.
 const GATHERED_ROW_MIN: i64 = 8;
-
-const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// A way to run a pointwise group whose rows are short, if there is one.
 pub(super) fn line(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim]) -> Option<Scheduled> {
@@ -63,23 +59,14 @@ fn written(
     let len = along.extent.clone() * inner.extent.clone();
     let (cols, row) = (body.extent(&len), body.extent(&inner.extent));
     let mut top = body.top();
-    let (zero, one, grain) = (top.index(0), top.index(1), top.index(GRAIN.into()));
-    let up = top.index(i64::from(GRAIN) - 1);
-    let padded = top.apply(Op::Add, &[cols, up]);
-    let blocks = top.apply(Op::IntDiv, &[padded, grain]);
+    let (zero, grain) = (top.index(0), top.index(GRAIN.into()));
     let most = top.apply(Op::Min, &[cols, grain]);
     let most = top.apply(Op::Add, &[most, row]);
     let mut lines = Lines::new(&mut body, row);
     let repeated = repeat(&mut body, &mut lines, (zero, most), !apart.is_empty());
 
-    let item = body.top().declare(INDEX);
-    let (of, block) = body.divide(Level::Item, item, blocks);
-    let mut b = body.item();
-    let col = b.apply(Op::Mul, &[block, grain]);
-    let left = b.apply(Op::Sub, &[cols, col]);
-    let count = b.apply(Op::Min, &[left, grain]);
-    let before = b.apply(Op::Mul, &[of, cols]);
-    let element = b.apply(Op::Add, &[before, col]);
+    let items = Items::of(&mut body, &len, GRAIN);
+    let Items { row: of, element, col, len: count, .. } = items;
     let first = body.divide(Level::Item, col, row);
     let mut coordinates = body.decode_dims(of, outer.len());
     coordinates.extend([first.0, first.1]);
@@ -101,15 +88,7 @@ fn written(
     let (mut inside, lanes) = body.take();
     inside.extend(loops);
     inside.push(Stmt::Vector { len: count, body: lanes, folds: vec![] });
-    body.push(Stmt::Loop {
-        var: item,
-        kind: LoopKind::Grid,
-        start: zero,
-        end: one,
-        step: one,
-        carried: vec![],
-        body: inside,
-    });
+    items.deal(&mut body, inside);
     let row_min = match (apart, body.gathered.as_slice()) {
         ([], []) => ROW_MIN,
         (_, []) => APART_ROW_MIN,

@@ -157,24 +157,9 @@ fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
     let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
-    let cols = body.extent(&dims[dims.len() - 1].extent);
-    let mut top = body.top();
-    let (zero, one, grain_value) = (top.index(0), top.index(1), top.index(i64::from(grain)));
-    let up = top.index(i64::from(grain) - 1);
-    let padded = top.apply(Op::Add, &[cols, up]);
-    let blocks = top.apply(Op::IntDiv, &[padded, grain_value]);
-    let item = top.declare(INDEX);
-
-    let mut b = body.item();
-    let row = b.apply(Op::IntDiv, &[item, blocks]);
-    let block = b.apply(Op::IntRem, &[item, blocks]);
-    let col = b.apply(Op::Mul, &[block, grain_value]);
-    let left = b.apply(Op::Sub, &[cols, col]);
-    let len = b.apply(Op::Min, &[left, grain_value]);
-    let before = b.apply(Op::Mul, &[row, cols]);
-    let element = b.apply(Op::Add, &[before, col]);
-    let coordinates = body.decode_outer(row);
-    let run = Run { element, coordinates, col, len };
+    let items = Items::of(&mut body, &dims[dims.len() - 1].extent, grain);
+    let Items { row, element, col, len, .. } = items;
+    let run = Run { element, coordinates: body.decode_outer(row), col, len };
     let inside = if is_cut_along(work, dims) {
         let of_portion = |portion| {
             body.begin(Some(portion));
@@ -187,16 +172,52 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -
         let whole = [run.coordinates.as_slice(), &[col]].concat();
         body.each_portion(&whole, |body| of_run(body, run.clone()))
     };
-    body.push(Stmt::Loop {
-        var: item,
-        kind: LoopKind::Grid,
-        start: zero,
-        end: one,
-        step: one,
-        carried: vec![],
-        body: inside,
-    });
+    items.deal(&mut body, inside);
     scheduled(dims, body, vec![], grain)
+}
+
+/// The items of the CPU, each a run of elements next to each other in a row; and the one at hand.
+#[derive(Clone, Copy)]
+pub(super) struct Items {
+    /// Its number.
+    pub(super) item: Value,
+    /// The number of its row.
+    pub(super) row: Value,
+    /// Its first element in the row …
+    pub(super) col: Value,
+    /// … and by number.
+    pub(super) element: Value,
+    /// How many it has.
+    pub(super) len: Value,
+}
+
+impl Items {
+    /// Those of rows of this extent, of so many elements but for the last of a row.
+    pub(super) fn of(body: &mut Body<'_>, extent: &DimExpr, grain: u32) -> Items {
+        let cols = body.extent(extent);
+        let mut top = body.top();
+        let (grain, up) = (top.index(i64::from(grain)), top.index(i64::from(grain) - 1));
+        let padded = top.apply(Op::Add, &[cols, up]);
+        let blocks = top.apply(Op::IntDiv, &[padded, grain]);
+        let item = top.declare(INDEX);
+        let mut b = body.item();
+        let row = b.apply(Op::IntDiv, &[item, blocks]);
+        let block = b.apply(Op::IntRem, &[item, blocks]);
+        let col = b.apply(Op::Mul, &[block, grain]);
+        let left = b.apply(Op::Sub, &[cols, col]);
+        let len = b.apply(Op::Min, &[left, grain]);
+        let before = b.apply(Op::Mul, &[row, cols]);
+        let element = b.apply(Op::Add, &[before, col]);
+        Items { item, row, col, element, len }
+    }
+
+    /// Deals them out, to do this for each.
+    pub(super) fn deal(self, body: &mut Body<'_>, inside: Vec<Stmt>) {
+        let mut top = body.top();
+        let (start, end) = (top.index(0), top.index(1));
+        let (var, kind) = (self.item, LoopKind::Grid);
+        body.push(Stmt::Loop { var, kind, start, end, step: end, carried: vec![], body: inside });
+    }
 }
 
 /// Elements next to each other in a row.

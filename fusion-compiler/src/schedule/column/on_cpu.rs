@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::super::body::{Body, Place, Sight};
 use super::super::hold::Hold;
-use super::super::pass::INDEX;
+use super::super::pointwise::Items;
 use super::super::runs::{Monoid, Run, Runs, combined, identity, runs};
 use super::super::strips::{Strips, is_long};
 use super::super::{Scheduled, Work};
@@ -15,7 +15,7 @@ use super::{
 use crate::fuse::is_op;
 use crate::ir::dtype::DType;
 use crate::ir::graph::NodeId;
-use crate::ir::kernel::{IndexWidth, Lanes, LoopKind, Shared, SharedId, SharedLen, Stmt, Type, Value};
+use crate::ir::kernel::{IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value};
 use crate::ir::ops::Op;
 use crate::target::TargetFacts;
 
@@ -25,18 +25,9 @@ const GRAIN: u32 = 512;
 pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
     body.run_along(shape.rows - 1);
-    let beside = body.extent(&shape.beside().extent);
-    let mut top = body.top();
-    let (zero, one, grain) = (top.index(0), top.index(1), top.index(i64::from(GRAIN)));
-    let up = top.index(i64::from(GRAIN) - 1);
-    let padded = top.apply(Op::Add, &[beside, up]);
-    let blocks = top.apply(Op::IntDiv, &[padded, grain]);
-    let item = top.declare(INDEX);
-    let mut b = body.item();
-    let (row, block) = (b.apply(Op::IntDiv, &[item, blocks]), b.apply(Op::IntRem, &[item, blocks]));
-    let first = b.apply(Op::Mul, &[block, grain]);
-    let left = b.apply(Op::Sub, &[beside, first]);
-    let len = b.apply(Op::Min, &[left, grain]);
+    let zero = body.top().index(0);
+    let items = Items::of(&mut body, &shape.beside().extent, GRAIN);
+    let Items { item, row, col: first, len, .. } = items;
     let mut rows = body.decode_dims(row, shape.rows - 1);
     rows.push(first);
     let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, apart: false, in_row: None };
@@ -56,9 +47,7 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Sch
         body.item().body.push(Stmt::Vector { len, body: stores, folds: vec![] });
     }
     let (inside, _) = body.take();
-    let kind = LoopKind::Grid;
-    let (start, end, step) = (zero, one, one);
-    body.push(Stmt::Loop { var: item, kind, start, end, step, carried: vec![], body: inside });
+    items.deal(&mut body, inside);
     scheduled(body, vec![], shape.space(GRAIN), i64::from(GRAIN))
 }
 
