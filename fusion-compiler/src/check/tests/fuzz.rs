@@ -131,4 +131,8 @@ fn calls_that_multiply_end() {
     let source = format!("pub fn f(x: f32[N]) -> f32[N] {{ let a0 = 1; {lets} x + a59 }}");
     let errors = super::text(&source).unwrap_err();
     assert!(errors.starts_with("too many operations on numbers alone"), "{errors}");
+    let source =
+        format!("pub fn f(x: f32[N]) -> f32[K] {{ let a0 = N; {lets} slice(x, N -> K, a59 - a59 + 1..) }}");
+    let errors = super::text(&source).unwrap_err();
+    assert!(errors.starts_with("too many operations on numbers alone"), "{errors}");
 }
