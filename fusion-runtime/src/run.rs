@@ -296,12 +296,12 @@ fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
 
 /// The first of several steps that may change an argument.
 fn first_update(program: &Program<Code>) -> Option<usize> {
-    let updates = |buffer: &BufferArg| buffer.access != Access::Read && matches!(buffer.slot, Slot::Param(_));
-    let launches = |step: &Step<Code>| {
-        let mut all = step.variants.iter().flat_map(|variant| variant.launches.iter());
-        all.any(|launch| launch.buffers.iter().any(updates))
+    let changes = |buffer: &BufferArg| buffer.access != Access::Read && matches!(buffer.slot, Slot::Param(_));
+    let updates = |step: &Step<Code>| {
+        let mut launches = step.variants.iter().flat_map(|variant| variant.launches.iter());
+        launches.any(|launch| launch.buffers.iter().any(changes))
     };
-    if program.steps.len() > 1 { program.steps.iter().position(launches) } else { None }
+    if program.steps.len() > 1 { program.steps.iter().position(updates) } else { None }
 }
 
 fn chosen<'p>(step: &'p Step<Code>, state: &State<'_>) -> Result<&'p Variant<Code>> {

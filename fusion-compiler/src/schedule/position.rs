@@ -203,8 +203,7 @@ impl Body<'_> {
         let axes = self.dims.iter().map(|dim| dim.axes.last().filter(|axis| own(axis)));
         let strides: Vec<Option<DimExpr>> =
             axes.map(|axis| axis.and_then(|&axis| stride(graph, operand, axis))).collect();
-        let run = self.run((at, operand), level, &strides, place);
-        let (level, run, gathers) = match run {
+        let (level, run, gathers) = match self.lie((at, operand), level, &strides, place) {
             Lie::Together(run) => (level, run, false),
             Lie::Apart => (Level::Inner, None, true),
         };
@@ -269,7 +268,7 @@ impl Body<'_> {
     }
 
     /// How the lanes of a loop lie that an operand has along the dims of these strides, or along which something moves.
-    fn run(
+    fn lie(
         &mut self,
         (at, operand): (&Coordinates, &Operand),
         level: Level,
