@@ -205,7 +205,8 @@ fn repeated(body: &Body<'_>) -> Vec<NodeId> {
     })
 }
 
-/// The values that lanes read each where its number says, if they may be held: as they are, or as what they are converted to.
+/// The values that lanes read each where its number says, if they may be held: as they are, or as what they are converted to. What is
+/// written out along an axis is read where that says, and not for the element at hand.
 fn gathered(body: &mut Body<'_>, repeated: &[(NodeId, SharedId)]) -> Vec<NodeId> {
     let points = std::mem::take(&mut body.gathered);
     let nodes = body.work.group.nodes.iter().copied();
@@ -245,9 +246,7 @@ fn first_that(body: &Body<'_>, holds: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
         if !seen.insert(id) {
             continue;
         }
-        // What is written out along an axis has no one value for an element.
-        let is_one = graph.node(id).axes.intersection(group.unrolled).is_empty();
-        if is_one && holds(id) {
+        if holds(id) {
             all.insert(id);
         } else if !body.is_read(id) {
             let node = graph.node(id);
