@@ -98,12 +98,14 @@ pub(crate) fn fold_halves<T: Copy, const L: usize, const N: usize>(
     parts: &mut [T; L],
     combine: impl Fn(T, T) -> T,
 ) -> [T; N] {
-    // Loops of a known length, which need no checks.
+    // Loops of a known length, which need no checks; iterators would be many functions to compile for each kernel.
     macro_rules! halves {
         ($($half:literal)*) => { $(
             if $half < L && $half >= N {
-                for lane in 0..$half {
+                let mut lane = 0;
+                while lane < $half {
                     parts[lane] = combine(parts[lane], parts[lane + $half]);
+                    lane += 1;
                 }
             }
         )* };
@@ -111,7 +113,8 @@ pub(crate) fn fold_halves<T: Copy, const L: usize, const N: usize>(
     const { assert!(L.is_power_of_two() && L <= FOLD_LANES[0] && FOLD_LANES[0] == 64) };
     const { assert!(N.is_power_of_two()) };
     halves!(32 16 8 4 2 1);
-    std::array::from_fn(|lane| parts[lane])
+    let (whole, _) = parts.as_chunks();
+    whole[0]
 }
 
 /// Memory of a thread for `f64`: all of it but for what lies before the first place of one.
