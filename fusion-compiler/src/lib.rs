@@ -326,7 +326,8 @@ type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&Unheld>) -> DimExpr + '
 
 fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<'_>) -> Launch<Pending> {
     let Scheduled { kernel, buffers, space, row_memory, unheld, cluster, .. } = scheduled;
-    let mut kernel = verified_kernel(rewrite::kernel_dce(verified_kernel(kernel)));
+    let kernel = verified_kernel(rewrite::skip_unchanged(verified_kernel(kernel)));
+    let mut kernel = verified_kernel(rewrite::kernel_dce(kernel));
     if math == Math::Fast {
         kernel = verified_kernel(rewrite::fast_math(kernel));
     }

@@ -15,6 +15,7 @@ mod max_num;
 mod near_one;
 mod prune_uniforms;
 mod simplify;
+mod skip_unchanged;
 #[cfg(test)]
 mod tests;
 mod widen;
@@ -30,6 +31,7 @@ pub use max_num::max_num;
 pub use near_one::near_one;
 pub use prune_uniforms::prune_uniforms;
 pub use simplify::simplify;
+pub use skip_unchanged::skip_unchanged;
 pub use widen::widen;
 
 /// Rebuilds a graph node by node; `place` appends what a node becomes and says where its value is.
