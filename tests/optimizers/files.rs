@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fusion::optim::{Adam, AdamW, Arena, GradScaler, Optimizer, Precision, RmsProp, Rule, Sgd};
+use fusion::optim::{Adam, AdamW, Arena, Optimizer, Precision, RmsProp, Rule, Sgd};
 use fusion::prelude::*;
 
 use super::devices::on_devices;
@@ -135,7 +135,6 @@ fn headers_that_lie_are_refused() -> Result<()> {
         ("\"calls\":\"2\"", "\"calls\":\"0\"", "0 steps, of which 1 were skipped"),
         ("\"calls\":\"2\"", "\"calls\":\"18446744073709551615\"", "18446744073709551615 steps"),
         ("\"skipped\":\"1\"", "\"skipped\":\"NaN\"", "`skipped`: invalid digit"),
-        ("\"skips\":\"true\"", "\"skips\":\"perhaps\"", "`skips`: provided string"),
         ("\"option.lr\":\"0.001\"", "\"option.lr\":\"fast\"", "the option `lr` cannot be `fast`"),
         ("\"option.lr\"", "\"option.rate\"", "the option `lr` is missing"),
         ("\"option.betas\":\"0.9, 0.999\"", "\"option.betas\":\"0.9\"", "the option `betas` cannot be `0.9`"),
@@ -177,28 +176,6 @@ fn files_with_any_damage_do_no_harm() -> Result<()> {
             // It is refused, or it is something else that is right: `load` sees to the rest.
             let _ = load(rule, &damaged);
         }
-    }
-    Ok(())
-}
-
-/// After a step that might have been skipped, so may the next one be, in who goes on from a file too.
-#[test]
-fn steps_are_skipped_as_before() -> Result<()> {
-    let (path, mut params) = (fresh_path(), params(0)?);
-    let sgd = Sgd { lr: 0.5, ..Sgd::default() };
-    let mut optimizer = Optimizer::new(sgd, &params)?;
-    let mut grads = params.zeros_like()?;
-    optimizer.step_scaled(&mut params, &grads, &GradScaler::with_scale(&Device::cpu(), 8.0, 1)?)?;
-    optimizer.save(&path, &params)?;
-    let mut loaded = params.zeros_like()?;
-    let mut other = Optimizer::new(sgd, &loaded)?;
-    other.load(&path, &mut loaded)?;
-    fs::remove_file(&path).expect("it was written");
-    grads.set("weight", &Tensor::full(&Device::cpu(), f32::NAN, [LEN])?)?;
-    let before = bits(&params)?;
-    for (optimizer, params) in [(&mut optimizer, &mut params), (&mut other, &mut loaded)] {
-        optimizer.step(params, &grads)?;
-        assert_eq!((bits(params)?, optimizer.steps()?), (before.clone(), 1));
     }
     Ok(())
 }

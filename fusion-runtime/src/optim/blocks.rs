@@ -4,7 +4,7 @@
 
 use super::Arena;
 use super::arena::BLOCK;
-use super::rule::{AdamNumbers, Gradients, Step};
+use super::rule::{AdamNumbers, Step, call};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -63,7 +63,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// One launch, with these means of what is in no block; one before, for the norm, if gradients are clipped.
+    /// One launch, with these means of what is in no block.
     pub(super) fn step<T: Float>(
         &mut self,
         [m, v]: [&mut Tensor<f32>; 2],
@@ -73,69 +73,23 @@ impl Blocks {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         // What has no gradient yet stays where it is, as what fills the last block does: one that is no number would spoil its block.
         let eps = eps.max(EPS_MIN);
-        let Step { p, g, lr, how, followed } = step;
+        let Step { p, g, factor, calls, skipped, lr, followed } = step;
         let Blocks { codes, units } = self;
         let rows = Shape::from([p.len() / BLOCK, BLOCK]);
         let g = &g.part(0, rows.clone());
-        p.lend(0, rows.clone(), |p| match (how, followed) {
-            (Gradients::Plain(t), None) => update::adam_8bit(
-                p, codes, units, m, v, g, t as f32, lr, fresh1, log1, fresh2, log2, eps, up, l2, decay,
-                t as u32,
-            ),
-            (Gradients::Clipped { scale, most, calls, skipped }, None) => update::adam_8bit_clipped(
-                p,
-                codes,
-                units,
-                m,
-                v,
-                skipped,
-                g,
-                scale,
-                most as f32,
-                calls as f32,
-                lr,
-                fresh1,
-                log1,
-                fresh2,
-                log2,
-                eps,
-                up,
-                l2,
-                decay,
-                calls as u32,
-            ),
-            (Gradients::Plain(t), Some((q, taken))) => q.lend(0, rows, |q| {
-                update::adam_8bit_followed(
-                    p, codes, units, m, v, q, g, taken, t as f32, lr, fresh1, log1, fresh2, log2, eps, up,
-                    l2, decay, t as u32,
-                )
-            }),
-            (Gradients::Clipped { scale, most, calls, skipped }, Some((q, taken))) => q.lend(0, rows, |q| {
-                update::adam_8bit_followed_clipped(
-                    p,
-                    codes,
-                    units,
-                    m,
-                    v,
-                    q,
-                    skipped,
-                    g,
-                    scale,
-                    most as f32,
-                    taken,
-                    calls as f32,
-                    lr,
-                    fresh1,
-                    log1,
-                    fresh2,
-                    log2,
-                    eps,
-                    up,
-                    l2,
-                    decay,
-                    calls as u32,
-                )
-            }),
+        let seed = calls as u32;
+        let mut update = |p: &mut Tensor<f32>, followed: Option<(&mut Tensor<T>, f32)>| {
+            let step = Step { p, g, factor, calls, skipped, lr, followed };
+            call!(
+                step,
+                [adam_8bit adam_8bit_followed],
+                [codes, units, m, v],
+                [fresh1, log1, fresh2, log2, eps, up, l2, decay, seed]
+            )
+        };
+        p.lend(0, rows.clone(), |p| match followed {
+            None => update(p, None),
+            Some((q, taken)) => q.lend(0, rows, |q| update(p, Some((q, taken)))),
         })
     }
 

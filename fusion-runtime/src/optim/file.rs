@@ -128,7 +128,6 @@ impl Optimizer {
             ("optimizer", self.rule.name().to_string()),
             ("calls", self.calls.to_string()),
             ("skipped", self.skipped.item()?.to_string()),
-            ("skips", self.skips.to_string()),
         ];
         let mut rule = self.rule;
         let lr = self.lr.item()?;
@@ -162,7 +161,7 @@ impl Optimizer {
         self.skipped = Tensor::full(params.device(), facts.skipped as f32, [])?;
         (self.before, self.noted) = (self.skipped.clone(), self.skipped.clone());
         self.lr = Tensor::full(params.device(), facts.rule.lr() as f32, [])?;
-        (self.rule, self.calls, self.skips) = (facts.rule, facts.calls, facts.skips);
+        (self.rule, self.calls) = (facts.rule, facts.calls);
         Ok(())
     }
 
@@ -299,7 +298,6 @@ struct Facts {
     rule: Rule,
     calls: u64,
     skipped: u64,
-    skips: bool,
 }
 
 impl Facts {
@@ -319,11 +317,10 @@ impl Facts {
         if calls > STEPS_MAX || skipped > calls {
             return Err(format!("tells of {calls} steps, of which {skipped} were skipped: that cannot be"));
         }
-        let skips = fact("skips").parse::<bool>().map_err(|why| format!("`skips`: {why}"))?;
         let saved = rule.with_options(|name| known(&format!("{OPTION}{name}")))?;
         saved.check().map_err(|why| why.to_string())?;
         rule.check_states(&saved)?;
-        Ok(Facts { rule: saved, calls, skipped, skips: skips || skipped > 0 })
+        Ok(Facts { rule: saved, calls, skipped })
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) trait Follow: Debug + Send + Sync {
     /// Bytes of its arena.
     fn bytes(&self) -> usize;
 
-    /// A step by which it follows too: one launch, or two if gradients are clipped.
+    /// A step by which it follows too, in the same launch.
     fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()>;
 
     /// Follows by a launch of its own, unless the step was skipped, so that the count is another than before.

@@ -3,7 +3,7 @@
 use half::bf16;
 
 use super::Arena;
-use super::rule::{AdamNumbers, Gradients, Step, call};
+use super::rule::{AdamNumbers, Step, call};
 use super::update;
 use crate::device::Device;
 use crate::error::Result;
@@ -38,16 +38,13 @@ impl Halves {
         Ok(Halves(self.0.to(device)?))
     }
 
-    /// One launch, or two if gradients are clipped.
+    /// One launch.
     pub(super) fn step<T: Float>(&mut self, numbers: AdamNumbers, step: Step<'_, T>) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
-        let seed = match &step.how {
-            Gradients::Plain(t) => *t as u32,
-            Gradients::Clipped { calls, .. } => *calls as u32,
-        };
+        let seed = step.calls as u32;
         call!(
             step,
-            [adam_bf16 adam_bf16_clipped adam_bf16_followed adam_bf16_followed_clipped],
+            [adam_bf16 adam_bf16_followed],
             [&mut self.0],
             [fresh1, log1, fresh2, log2, eps, up, l2, decay, seed]
         )

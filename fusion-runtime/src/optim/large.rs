@@ -147,56 +147,51 @@ fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
         let (p, g, zeros) = (elements(1), elements(5), vec![0_f32; end + before]);
         let ends = [&p, &zeros, &zeros, &g].map(|elements| End::new(&device, len, elements));
         let ends = ends.into_iter().collect::<Result<Vec<End>>>()?;
-        let lr = End::new(&device, 1, &[LR])?;
-        let buffers: Vec<Region<'_>> = ends.iter().chain([&lr]).map(End::region).collect();
-        let numbers = [&[1.0], &NUMBERS[..]].concat();
-        run_from(&device, &update::adam::PLAN, launch, &symbols, len - end, &numbers, &buffers)?;
+        let numbers = [1.0, 0.0, LR].map(|number| End::new(&device, 1, &[number]));
+        let numbers = numbers.into_iter().collect::<Result<Vec<End>>>()?;
+        let buffers: Vec<Region<'_>> = ends.iter().chain(&numbers).map(End::region).collect();
+        let options = [&[1.0], &NUMBERS[..]].concat();
+        run_from(&device, &update::adam::PLAN, launch, &symbols, len - end, &options, &buffers)?;
         let [p, m, v] = [0, 1, 2].map(|i| ends[i].read::<f32>(&device));
         check([p?, m?, v?], &g, before, &format!("{len} elements"));
     }
     Ok(())
 }
 
-/// The last part of the norm, and of the update that takes it from all parts.
+/// The last part of the norm, and what is made of all parts.
 #[test]
-fn clipped_adam_reaches_the_end_of_large_arenas() -> Result<()> {
+fn norms_reach_the_end_of_large_arenas() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };
     for len in SIZES {
-        let (symbols, plan) = ([len as i64], &update::adam_clipped::PLAN);
+        let (symbols, plan) = ([len as i64], &update::measure::PLAN);
         let [norm, all] = launches(&device, plan, &symbols)[..] else { panic!("two launches") };
         let parts = norm.space.elements(&symbols).map_or(0, |parts| parts as usize);
         let part = len.div_ceil(parts).next_multiple_of(8192);
-        let end = len - (parts - 1) * part;
-        let elements = |shift| (0..end).map(|i| element(i + shift)).collect::<Vec<f32>>();
-        let (p, g, zeros) = (elements(1), elements(5), vec![0_f32; end]);
-        let ends = [&p, &zeros, &zeros, &g].map(|elements| End::new(&device, len, elements));
-        let ends = ends.into_iter().collect::<Result<Vec<End>>>()?;
-        let numbers = [(1, 0_f32), (1, 1.0), (1, LR), (parts, 0.0), (1, 0.0)];
+        let end: Vec<f32> = (0..len - (parts - 1) * part).map(element).collect();
+        let g = End::new(&device, len, &end)?;
+        let numbers = [(1, 0_f32), (1, 4.0), (parts, 0.0), (1, 0.0), (1, 0.0)];
         let numbers = numbers.map(|(count, number)| End::new(&device, count, &vec![number; count]));
-        let [skipped, scale, lr, squares, skipped_after] =
+        let [skipped, scale, squares, first, second] =
             &numbers.into_iter().collect::<Result<Vec<End>>>()?[..]
         else {
             unreachable!("five of them")
         };
-        // A norm of 2 is asked for.
-        let options = [&[2.0, 1.0], &NUMBERS[..]].concat();
         let slot = |slot: Slot| match slot {
-            Slot::Param(i @ 0..3) => ends[usize::from(i)].region(),
-            Slot::Param(3) => skipped.region(),
-            Slot::Param(4) => ends[3].region(),
-            Slot::Param(5) => scale.region(),
-            Slot::Param(_) => lr.region(),
+            Slot::Param(0) => g.region(),
+            Slot::Param(1) => scale.region(),
+            Slot::Param(_) => skipped.region(),
             Slot::Temp(_) => squares.region(),
-            Slot::Output(_) => skipped_after.region(),
+            Slot::Output(0) => first.region(),
+            Slot::Output(_) => second.region(),
         };
-        for launch in [norm, all] {
+        for (launch, start) in [(norm, parts - 1), (all, 0)] {
             let buffers: Vec<Region<'_>> = launch.buffers.iter().map(|buffer| slot(buffer.slot)).collect();
-            run_from(&device, plan, launch, &symbols, parts - 1, &options, &buffers)?;
+            // A norm of 2 is asked for.
+            run_from(&device, plan, launch, &symbols, start, &[2.0], &buffers)?;
         }
-        let length = g.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
-        let clipped: Vec<f32> = g.iter().map(|&g| (f64::from(g) * 2.0 / (length + 1e-6)) as f32).collect();
-        let [p, m, v] = [0, 1, 2].map(|i| ends[i].read::<f32>(&device));
-        check([p?, m?, v?], &clipped, 0, &format!("{len} elements"));
+        let length = end.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt() / 4.0;
+        let (expected, got) = (2.0 / (length + 1e-6) / 4.0, f64::from(second.read::<f32>(&device)?[0]));
+        assert!((got - expected).abs() <= 1e-6 * expected, "{len} elements: {got}, not {expected}");
     }
     Ok(())
 }
@@ -224,9 +219,12 @@ fn codes_reach_the_end_of_large_arenas() -> Result<()> {
             End::new(&device, count - coded, &means)?,
             End::new(&device, len, &g)?,
         ];
-        let lr = End::new(&device, 1, &[LR])?;
+        let [factor, skipped, lr] = [1.0, 0.0, LR].map(|number| End::new(&device, 1, &[number]));
+        let (factor, skipped, lr) = (factor?, skipped?, lr?);
         let slot = |slot: Slot| match slot {
             Slot::Param(i @ 0..6) => tensors[usize::from(i)].region(),
+            Slot::Param(6) => factor.region(),
+            Slot::Param(8) => skipped.region(),
             Slot::Param(_) => lr.region(),
             Slot::Output(_) | Slot::Temp(_) => unreachable!("one launch in place has none"),
         };

@@ -1,7 +1,7 @@
 //! Optimizers that update all parameters of a model in one launch.
 //!
 //! Parameters, gradients and state lie in an [`Arena`] each: named tensors one after another in one allocation. A step is one
-//! kernel over the whole of it, on any device, or two where gradients are clipped or scaled. A group of parameters with
+//! kernel over the whole of it, on any device; where gradients are clipped or scaled, one or two take their norm before. A group of parameters with
 //! options of its own is an arena and an [`Optimizer`] of its own.
 //!
 //! ```

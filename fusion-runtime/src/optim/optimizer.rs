@@ -6,7 +6,8 @@ use super::arena::{BLOCK, Layout};
 use super::blocks::Blocks;
 use super::follow::{Follow, Follower};
 use super::halves::Halves;
-use super::rule::{Gradients, Precision, Rule, States, Step};
+use super::rule::{Precision, Rule, States, Step};
+use super::update;
 use super::{Arena, GradScaler};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -31,7 +32,7 @@ pub struct Optimizer {
     pub(super) calls: u64,
     /// Those of them that changed nothing, since gradients were not finite.
     pub(super) skipped: Tensor<f32>,
-    /// How many there were before the last step, where that may have been one.
+    /// How many there were before the last step.
     pub(super) before: Tensor<f32>,
     /// How many there were when a `GradScaler` was last told of them.
     pub(super) noted: Tensor<f32>,
@@ -40,8 +41,6 @@ pub struct Optimizer {
     /// A scale of 1.
     one: Tensor<f32>,
     pub(super) max_norm: Option<f64>,
-    /// Whether a step may have been skipped, so that the device alone knows how many were taken.
-    pub(super) skips: bool,
     /// Whether a skipped step is an error.
     pub(super) errors: bool,
 }
@@ -79,14 +78,13 @@ impl Optimizer {
             noted: Tensor::zeros(device, [])?,
             one: Tensor::full(device, 1.0, [])?,
             max_norm: None,
-            skips: false,
             errors: false,
         })
     }
 
     /// The same that multiplies gradients so that the norm of all that this optimizer updates is at most this, as
-    /// `torch.nn.utils.clip_grad_norm_` of its group of parameters, in the read that updates: a step is two launches. One whose gradients are not all finite,
-    /// or have a norm that is not, changes nothing and does not count. A norm below 0, or none, is an `Error::Parameter` of each step.
+    /// `torch.nn.utils.clip_grad_norm_` of its group of parameters, in the read that updates: the norm takes a launch before, or two. A step whose gradients
+    /// are not all finite, or have a norm that is not, changes nothing and does not count. A norm below 0, or none, is an `Error::Parameter` of each step.
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
         self
@@ -163,7 +161,6 @@ impl Optimizer {
             lr: self.lr.to(device)?,
             one: self.one.to(device)?,
             max_norm: self.max_norm,
-            skips: self.skips,
             errors: self.errors,
         })
     }
@@ -206,7 +203,7 @@ impl Optimizer {
     }
 
     /// One step with gradients of a loss that was multiplied by the scale. It changes nothing and does not count where they are
-    /// not finite, or so large that the sum of their squares is not; as the device alone knows then how many steps were taken, the steps after it do the same.
+    /// not finite, or so large that the sum of their squares is not.
     ///
     /// # Errors
     /// As `step`.
@@ -225,29 +222,29 @@ impl Optimizer {
             return Err(Error::Parameter { name: "max_norm".into(), what });
         }
         let calls = self.calls + 1;
-        let counts = scale.is_some() || self.takes_norm();
-        self.skips = counts;
-        if counts && (self.errors || !self.followers.is_empty()) {
+        if self.errors || !self.followers.is_empty() {
             self.before = self.skipped.clone();
         }
-        let (scale, most) = (scale.unwrap_or(&self.one), self.max_norm.unwrap_or(f64::from(f32::MAX)));
-        let how = if counts {
-            Gradients::Clipped { scale, most, calls, skipped: &mut self.skipped }
+        let measured;
+        let factor = if scale.is_some() || self.takes_norm() {
+            let most = self.max_norm.unwrap_or(f64::from(f32::MAX)) as f32;
+            measured = update::measure(grads.flat(), scale.unwrap_or(&self.one), most, &mut self.skipped)?;
+            &measured
         } else {
-            Gradients::Plain(calls)
+            &self.one
         };
         let states = match (&mut self.blocks, &mut self.halves) {
             (Some(blocks), _) => States::Bits8(blocks, &mut self.states),
             (None, Some(halves)) => States::Bf16(halves),
             (None, None) => States::F32(&mut self.states),
         };
-        let (rule, lr, g) = (&self.rule, &self.lr, grads.flat());
+        let (rule, skipped, lr, g) = (&self.rule, &self.skipped, &self.lr, grads.flat());
         let (first, others) = match self.followers.split_first_mut() {
             Some((first, others)) => (Some(first), others),
             None => (None, Default::default()),
         };
         params.update(|p| {
-            let step = Step { p, g, lr, how, followed: None };
+            let step = Step { p, g, factor, calls, skipped, lr, followed: None };
             match first {
                 Some(first) => first.step(rule, states, step),
                 None => rule.step(states, step),
@@ -258,9 +255,9 @@ impl Optimizer {
         self.check_finite()
     }
 
-    /// Whether the norm of all gradients is taken at the next step, whatever their scale.
+    /// Whether steps take the norm of all gradients, whatever their scale.
     pub(super) fn takes_norm(&self) -> bool {
-        self.skips || self.max_norm.is_some() || self.errors
+        self.max_norm.is_some() || self.errors
     }
 
     /// Whether the parameters are those that it was made for, where it is.

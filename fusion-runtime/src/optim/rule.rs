@@ -229,20 +229,17 @@ macro_rules! rules {
 
 rules! { Sgd Adam AdamW RmsProp Adagrad Lion }
 
-/// What a step does with the gradients.
-pub(super) enum Gradients<'a> {
-    /// They are taken as they are, at the step of this number.
-    Plain(u64),
-    /// They have this factor, and their norm is at most that; the number of calls, and of those that were skipped.
-    Clipped { scale: &'a Tensor<f32>, most: f64, calls: u64, skipped: &'a mut Tensor<f32> },
-}
-
 /// What all updates take besides states.
 pub(super) struct Step<'a, T: Float> {
     pub(super) p: &'a mut Tensor<f32>,
     pub(super) g: &'a Tensor<f32>,
+    /// Of the gradients; below 0 where the step is to be skipped.
+    pub(super) factor: &'a Tensor<f32>,
+    /// The number of this call, from 1.
+    pub(super) calls: u64,
+    /// How many of the calls were skipped.
+    pub(super) skipped: &'a Tensor<f32>,
     pub(super) lr: &'a Tensor<f32>,
-    pub(super) how: Gradients<'a>,
     /// What follows the parameters, which take so much of what is new.
     pub(super) followed: Option<(&'a mut Tensor<T>, f32)>,
 }
@@ -250,8 +247,8 @@ pub(super) struct Step<'a, T: Float> {
 impl<'a, T: Float> Step<'a, T> {
     /// The same by which this follows too.
     pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, taken: f32) -> Step<'a, U> {
-        let Step { p, g, lr, how, .. } = self;
-        Step { p, g, lr, how, followed: Some((q, taken)) }
+        let Step { p, g, factor, calls, skipped, lr, .. } = self;
+        Step { p, g, factor, calls, skipped, lr, followed: Some((q, taken)) }
     }
 }
 
@@ -264,24 +261,15 @@ pub(super) enum States<'a> {
     Bits8(&'a mut Blocks, &'a mut [Tensor<f32>]),
 }
 
-/// Calls the one of four updates that takes such a step, with these states and numbers.
+/// Calls the one of two updates that takes such a step, with these states and numbers.
 macro_rules! call {
-    (
-        $step:expr, [$plain:ident $clipped:ident $followed:ident $followed_clipped:ident],
-        [$($s:expr),*], [$($option:expr),*]
-    ) => {{
-        let $crate::optim::rule::Step { p, g, lr, how, followed } = $step;
-        match (how, followed) {
-            (Gradients::Plain(t), None) => update::$plain(p, $($s,)* g, t as f32, lr, $($option),*),
-            (Gradients::Plain(t), Some((q, taken))) => {
-                update::$followed(p, $($s,)* q, g, taken, t as f32, lr, $($option),*)
+    ($step:expr, [$plain:ident $followed:ident], [$($s:expr),*], [$($option:expr),*]) => {{
+        let $crate::optim::rule::Step { p, g, factor, calls, skipped, lr, followed } = $step;
+        match followed {
+            None => update::$plain(p, $($s,)* g, factor, calls as f32, skipped, lr, $($option),*),
+            Some((q, taken)) => {
+                update::$followed(p, $($s,)* q, g, taken, factor, calls as f32, skipped, lr, $($option),*)
             }
-            (Gradients::Clipped { scale, most, calls, skipped }, None) => {
-                update::$clipped(p, $($s,)* skipped, g, scale, most as f32, calls as f32, lr, $($option),*)
-            }
-            (Gradients::Clipped { scale, most, calls, skipped }, Some((q, taken))) => update::$followed_clipped(
-                p, $($s,)* q, skipped, g, scale, most as f32, taken, calls as f32, lr, $($option),*
-            ),
         }
     }};
 }
@@ -345,7 +333,7 @@ impl Rule {
         }
     }
 
-    /// One step: a launch, or two if gradients are clipped.
+    /// One step: a launch.
     pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
         let states = match (states, self.adam()) {
             (States::F32(states), Some(numbers)) => return numbers.step(states, step),
@@ -365,7 +353,7 @@ impl Rule {
                 let (lr_decay, eps, l2) = (lr_decay as f32, eps as f32, weight_decay as f32);
                 call!(
                     step,
-                    [adagrad adagrad_clipped adagrad_followed adagrad_followed_clipped],
+                    [adagrad adagrad_followed],
                     [s],
                     [lr_decay, eps, sign(maximize), l2]
                 )
@@ -374,7 +362,7 @@ impl Rule {
                 let ([m], decay) = (all_of(states), weight_decay as f32);
                 call!(
                     step,
-                    [lion lion_clipped lion_followed lion_followed_clipped],
+                    [lion lion_followed],
                     [m],
                     [fresh(beta1), fresh(beta2), sign(maximize), decay]
                 )
@@ -388,12 +376,12 @@ impl Sgd {
         let Sgd { momentum, dampening, weight_decay, nesterov, maximize, .. } = self;
         let (up, l2) = (sign(maximize), weight_decay as f32);
         if momentum == 0.0 {
-            return call!(step, [sgd sgd_clipped sgd_followed sgd_followed_clipped], [], [up, l2]);
+            return call!(step, [sgd sgd_followed], [], [up, l2]);
         }
         let [b] = all_of(states);
         call!(
             step,
-            [sgd_momentum sgd_momentum_clipped sgd_momentum_followed sgd_momentum_followed_clipped],
+            [sgd_momentum sgd_momentum_followed],
             [b],
             [momentum as f32, fresh(dampening), nesterov, up, l2]
         )
@@ -410,7 +398,7 @@ impl RmsProp {
                 let [v] = all_of(states);
                 call!(
                     step,
-                    [rmsprop rmsprop_clipped rmsprop_followed rmsprop_followed_clipped],
+                    [rmsprop rmsprop_followed],
                     [v],
                     [fresh, eps, up, l2]
                 )
@@ -419,7 +407,7 @@ impl RmsProp {
                 let [v, b] = all_of(states);
                 call!(
                     step,
-                    [rmsprop_momentum rmsprop_momentum_clipped rmsprop_momentum_followed rmsprop_momentum_followed_clipped],
+                    [rmsprop_momentum rmsprop_momentum_followed],
                     [v, b],
                     [kept, fresh, eps, up, l2]
                 )
@@ -428,7 +416,7 @@ impl RmsProp {
                 let [v, a] = all_of(states);
                 call!(
                     step,
-                    [rmsprop_centered rmsprop_centered_clipped rmsprop_centered_followed rmsprop_centered_followed_clipped],
+                    [rmsprop_centered rmsprop_centered_followed],
                     [v, a],
                     [fresh, eps, up, l2]
                 )
@@ -437,7 +425,7 @@ impl RmsProp {
                 let [v, a, b] = all_of(states);
                 call!(
                     step,
-                    [rmsprop_centered_momentum rmsprop_centered_momentum_clipped rmsprop_centered_momentum_followed rmsprop_centered_momentum_followed_clipped],
+                    [rmsprop_centered_momentum rmsprop_centered_momentum_followed],
                     [v, a, b],
                     [kept, fresh, eps, up, l2]
                 )
@@ -464,7 +452,7 @@ impl AdamNumbers {
         if let [m, v, w] = states {
             return call!(
                 step,
-                [amsgrad amsgrad_clipped amsgrad_followed amsgrad_followed_clipped],
+                [amsgrad amsgrad_followed],
                 [m, v, w],
                 [fresh1, log1, fresh2, log2, eps, up, l2, decay]
             );
@@ -472,7 +460,7 @@ impl AdamNumbers {
         let [m, v] = all_of(states);
         call!(
             step,
-            [adam adam_clipped adam_followed adam_followed_clipped],
+            [adam adam_followed],
             [m, v],
             [fresh1, log1, fresh2, log2, eps, up, l2, decay]
         )

@@ -1,18 +1,18 @@
 //! The update formulas, in the language itself: each goes once over all parameters of a group.
 //!
-//! A function is one launch. `…_clipped` first takes the norm of all gradients, of which `scale` is a factor, which makes two; where
-//! that is not finite it leaves everything as it was but `skipped`, which counts these steps. `…_followed` also writes what follows
-//! the parameters. The learning rate `lr` is on the device, where schedules write it.
+//! Each function is one launch, and changes nothing where the `factor` of the gradients is below 0: so `measure` says that they are not
+//! finite, which takes their norm. `…_followed` also writes what follows the parameters. What the device alone may know is in
+//! tensors of one element: `factor`, how many of the `calls` were `skipped`, and the learning rate `lr`, which schedules write.
 //! Formulas are those of PyTorch's documentation; `t` counts steps from 1.
 
 use crate::fuse;
 
-/// The formulas, then four functions for each rule: of the states and numbers that are listed, by that formula.
+/// The formulas, then two functions for each rule: of the states and numbers that are listed, by that formula.
 macro_rules! updates {
     (
         { $($formulas:tt)* }
         $(
-            [$plain:ident $clipped:ident $followed:ident $followed_clipped:ident]
+            [$plain:ident $followed:ident]
             ($($s:ident: $state:ident),*) ($($option:ident: $number:ident),*) = $of:ident$(, $place:tt)?;
         )*
     ) => {
@@ -21,41 +21,25 @@ macro_rules! updates {
 
             $(
                 pub(super) fn $plain(
-                    p: &mut f32[N], $($s: &mut $state[N],)* g: f32[N], t: f32, lr: f32[], $($option: $number),*
-                ) {
-                    (p, $($s),*) = $of(p, $($s,)* g, t, lr, $($option,)* $($place)?);
-                }
-                pub(super) fn $clipped(
-                    p: &mut f32[N], $($s: &mut $state[N],)* skipped: &mut f32[], g: f32[N], scale: f32[], most: f32,
-                    calls: f32, lr: f32[], $($option: $number),*
-                ) {
-                    let (g, finite) = clip(g, N, scale, most);
-                    (p, $($s),*) = if finite {
-                        $of(p, $($s,)* g, calls - skipped, lr, $($option,)* $($place)?)
-                    } else {
-                        (p, $($s),*)
-                    };
-                    skipped = if finite { skipped } else { skipped + 1.0 };
-                }
-                pub(super) fn $followed<T>(
-                    p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], g: f32[N], taken: f32, t: f32, lr: f32[],
+                    p: &mut f32[N], $($s: &mut $state[N],)* g: f32[N], factor: f32[], calls: f32, skipped: f32[], lr: f32[],
                     $($option: $number),*
                 ) {
-                    (p, $($s),*) = $of(p, $($s,)* g, t, lr, $($option,)* $($place)?);
-                    q = following(q as f32, p, taken);
-                }
-                pub(super) fn $followed_clipped<T>(
-                    p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], skipped: &mut f32[], g: f32[N], scale: f32[],
-                    most: f32, taken: f32, calls: f32, lr: f32[], $($option: $number),*
-                ) {
-                    let (g, finite) = clip(g, N, scale, most);
-                    (p, $($s),*) = if finite {
-                        $of(p, $($s,)* g, calls - skipped, lr, $($option,)* $($place)?)
+                    (p, $($s),*) = if factor >= 0.0 {
+                        $of(p, $($s,)* factor * g, calls - skipped, lr, $($option,)* $($place)?)
                     } else {
                         (p, $($s),*)
                     };
-                    q = if finite { following(q as f32, p, taken) } else { q as f32 };
-                    skipped = if finite { skipped } else { skipped + 1.0 };
+                }
+                pub(super) fn $followed<T>(
+                    p: &mut f32[N], $($s: &mut $state[N],)* q: &mut T[N], g: f32[N], taken: f32, factor: f32[], calls: f32,
+                    skipped: f32[], lr: f32[], $($option: $number),*
+                ) {
+                    (p, $($s),*) = if factor >= 0.0 {
+                        $of(p, $($s,)* factor * g, calls - skipped, lr, $($option,)* $($place)?)
+                    } else {
+                        (p, $($s),*)
+                    };
+                    q = if factor >= 0.0 { following(q as f32, p, taken) } else { q as f32 };
                 }
             )*
         }
@@ -139,10 +123,12 @@ updates! {
         if taken == 1.0 { p } else { if taken == 0.0 { q } else { fma(p - q, taken, q) } }
     }
 
-    // Gradients without their factor, of a norm of at most `most`, and whether they are finite.
-    fn clip(g, N: dim, scale, most) {
+    // What gradients of this scale are multiplied by, so that their norm is at most `most`; where it is not finite, a step is skipped.
+    pub(super) fn measure(g: f32[N], scale: f32[], most: f32, skipped: &mut f32[]) -> f32[] {
         let length = norm(g, N) / scale;
-        (g * (min(1.0, most / (length + 1e-6)) / scale), isfinite(length))
+        let finite = isfinite(length);
+        skipped = if finite { skipped } else { skipped + 1.0 };
+        if finite { min(1.0, most / (length + 1e-6)) / scale } else { -1.0 }
     }
 
     // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
@@ -204,59 +190,33 @@ updates! {
     }
     pub(super) fn adam_8bit(
         p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], g: f32[B, K], t: f32, lr: f32[], fresh1: f32, log_beta1: f32,
-        fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], g: f32[B, K], factor: f32[], calls: f32, skipped: f32[], lr: f32[],
+        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
     ) {
-        (p, codes, units, m, v) = adam_8bit_of(
-            p, codes, units, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
-            B, K, L,
-        );
-    }
-    pub(super) fn adam_8bit_clipped(
-        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], skipped: &mut f32[], g: f32[B, K], scale: f32[], most: f32,
-        calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32,
-        decay: f32, seed: u32,
-    ) {
-        let (g, finite) = clip(g, (B, K), scale, most);
-        (p, codes, units, m, v) = if finite {
+        (p, codes, units, m, v) = if factor >= 0.0 {
             adam_8bit_of(
-                p, codes, units, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
+                p, codes, units, m, v, factor * g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
                 l2, decay, seed, B, K, L,
             )
         } else {
             (p, codes, units, m, v)
         };
-        skipped = if finite { skipped } else { skipped + 1.0 };
     }
     pub(super) fn adam_8bit_followed<T>(
         p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], taken: f32, t: f32, lr: f32[],
-        fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
+        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], g: f32[B, K], taken: f32, factor: f32[],
+        calls: f32, skipped: f32[], lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32,
+        sign: f32, l2: f32, decay: f32, seed: u32,
     ) {
-        (p, codes, units, m, v) = adam_8bit_of(
-            p, codes, units, m, v, g, t, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign, l2, decay, seed,
-            B, K, L,
-        );
-        q = following(q as f32, p, taken);
-    }
-    pub(super) fn adam_8bit_followed_clipped<T>(
-        p: &mut f32[B, K = 256], codes: &mut u16[B: ..L, K], units: &mut u32[B: ..L],
-        m: &mut f32[B: L.., K], v: &mut f32[B: L.., K], q: &mut T[B, K], skipped: &mut f32[], g: f32[B, K],
-        scale: f32[], most: f32, taken: f32, calls: f32, lr: f32[], fresh1: f32, log_beta1: f32, fresh2: f32,
-        log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32,
-    ) {
-        let (g, finite) = clip(g, (B, K), scale, most);
-        (p, codes, units, m, v) = if finite {
+        (p, codes, units, m, v) = if factor >= 0.0 {
             adam_8bit_of(
-                p, codes, units, m, v, g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
+                p, codes, units, m, v, factor * g, calls - skipped, lr, fresh1, log_beta1, fresh2, log_beta2, eps, sign,
                 l2, decay, seed, B, K, L,
             )
         } else {
             (p, codes, units, m, v)
         };
-        q = if finite { following(q as f32, p, taken) } else { q as f32 };
-        skipped = if finite { skipped } else { skipped + 1.0 };
+        q = if factor >= 0.0 { following(q as f32, p, taken) } else { q as f32 };
     }
 
     // Both means in one number, each by the bits of its bf16: that of gradients, then that of their squares.
@@ -278,27 +238,27 @@ updates! {
         q = if before == skipped { following(q as f32, p, taken) } else { q as f32 };
     }
   }
-  [sgd sgd_clipped sgd_followed sgd_followed_clipped]
+  [sgd sgd_followed]
     () (sign: f32, l2: f32) = sgd_of;
-  [sgd_momentum sgd_momentum_clipped sgd_momentum_followed sgd_momentum_followed_clipped]
+  [sgd_momentum sgd_momentum_followed]
     (b: f32) (momentum: f32, fresh: f32, ahead: bool, sign: f32, l2: f32) = sgd_momentum_of;
-  [adam adam_clipped adam_followed adam_followed_clipped]
+  [adam adam_followed]
     (m: f32, v: f32) (fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32) = adam_of;
-  [amsgrad amsgrad_clipped amsgrad_followed amsgrad_followed_clipped]
+  [amsgrad amsgrad_followed]
     (m: f32, v: f32, w: f32) (fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32) = amsgrad_of;
-  [adam_bf16 adam_bf16_clipped adam_bf16_followed adam_bf16_followed_clipped]
+  [adam_bf16 adam_bf16_followed]
     (both: u32) (fresh1: f32, log_beta1: f32, fresh2: f32, log_beta2: f32, eps: f32, sign: f32, l2: f32, decay: f32, seed: u32)
     = adam_bf16_of, (index(N) as u32);
-  [rmsprop rmsprop_clipped rmsprop_followed rmsprop_followed_clipped]
+  [rmsprop rmsprop_followed]
     (v: f32) (fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_of;
-  [rmsprop_momentum rmsprop_momentum_clipped rmsprop_momentum_followed rmsprop_momentum_followed_clipped]
+  [rmsprop_momentum rmsprop_momentum_followed]
     (v: f32, b: f32) (momentum: f32, fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_momentum_of;
-  [rmsprop_centered rmsprop_centered_clipped rmsprop_centered_followed rmsprop_centered_followed_clipped]
+  [rmsprop_centered rmsprop_centered_followed]
     (v: f32, a: f32) (fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_centered_of;
-  [rmsprop_centered_momentum rmsprop_centered_momentum_clipped rmsprop_centered_momentum_followed rmsprop_centered_momentum_followed_clipped]
+  [rmsprop_centered_momentum rmsprop_centered_momentum_followed]
     (v: f32, a: f32, b: f32) (momentum: f32, fresh: f32, eps: f32, sign: f32, l2: f32) = rmsprop_centered_momentum_of;
-  [adagrad adagrad_clipped adagrad_followed adagrad_followed_clipped]
+  [adagrad adagrad_followed]
     (s: f32) (lr_decay: f32, eps: f32, sign: f32, l2: f32) = adagrad_of;
-  [lion lion_clipped lion_followed lion_followed_clipped]
+  [lion lion_followed]
     (m: f32) (fresh1: f32, fresh2: f32, up: f32, decay: f32) = lion_of;
 }
