@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::Pending;
 use crate::fuse::{Fused, Group, fuse};
 use crate::ir::graph::{Graph, ParamId};
 use crate::ir::plan::{Limits, Program, Target, Ways};
+use crate::pipeline::Pending;
 use crate::schedule::Schedule;
 use crate::target::{self, TargetFacts};
 

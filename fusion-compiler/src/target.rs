@@ -279,8 +279,6 @@ const PTX_TEAMS: [Team; 9] = [
 ];
 /// Most blocks of a cluster, on all devices that have clusters.
 pub(crate) const CLUSTER_MAX: i64 = 8;
-/// Bytes of a row that a block of a cluster holds, so that a multiprocessor of an H100 has room for three; of longer rows more.
-pub(crate) const CLUSTER_BYTES: i64 = 64 << 10;
 /// A group has several short rows at a time. On Mesa's software Vulkan a softmax of 2²³ elements in rows of 32 took 64 threads for each
 /// 390 ms and eight 72, in rows of 256 77 and 38; of 512 it took 64 threads 57 and 32 of them 48, of 1024 48 and 44.
 const WGSL_TEAMS: [Team; 3] =

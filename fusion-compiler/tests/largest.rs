@@ -1,5 +1,5 @@
 //! Where the largest of a row may pass over NaN, because what is stored shows it anyway, and that it does.
-#![cfg(feature = "syntax")]
+#![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::{Graph, NodeKind, Reduce};

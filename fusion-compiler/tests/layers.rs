@@ -1,6 +1,6 @@
 //! Functions of the library along dims, by the reference interpreter, against formulas in f64 that are written from
 //! PyTorch's documentation.
-#![cfg(feature = "syntax")]
+#![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::reference::{Rounding, interpret};

@@ -1,5 +1,5 @@
 //! Rows that are few and long: how many kernels they take, what lies between these, and when they are used.
-#![cfg(feature = "syntax")]
+#![cfg(feature = "compile")]
 
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::plan::{Condition, Limits, Plan, Slot, Step, Target, Variant};

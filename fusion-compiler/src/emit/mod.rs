@@ -9,12 +9,10 @@ use crate::ir::kernel::{Kernel, Value};
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
 
-#[cfg(feature = "syntax")]
 pub mod host;
 pub mod ptx;
 pub mod rust;
 mod said;
-#[cfg(feature = "syntax")]
 mod static_plan;
 pub mod wgsl;
 

@@ -17,14 +17,8 @@ use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Among, At, BufferId, Expr, Kernel, Lanes, Shuffle, Stmt, Type, UniformId, Value};
 use crate::ir::plan::UniformArg;
+use crate::ir::plan::wgsl::{SUBGROUPS, UNIFORM_DECLARATION};
 use crate::target::Dialect;
-
-/// What a text begins with that asks for subgroups. Not all who know them know this line.
-pub const SUBGROUPS: &str = "enable subgroups;\n";
-/// The declaration of the uniforms that a device with immediates may replace.
-pub const UNIFORM_DECLARATION: &str = "@group(1) @binding(0) var<uniform> args: Args;";
-/// What it is replaced by.
-pub const IMMEDIATE_DECLARATION: &str = "var<immediate> args: Args;";
 
 /// The most uses of a constant in every lane for which it is said in full at each.
 const SPLATS_MAX: u32 = 2;

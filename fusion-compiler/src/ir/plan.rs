@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod condition;
 mod summary;
+pub mod wgsl;
 
 use super::dim::DimExpr;
 use super::dtype::DType;

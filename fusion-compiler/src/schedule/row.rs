@@ -27,7 +27,10 @@ use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
 use crate::ir::plan::{Condition, Reach, Space, UniformArg};
-use crate::target::{CLUSTER_BYTES, CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
+use crate::target::{CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
+
+/// Bytes of a row that a block of a cluster holds, so that a multiprocessor of an H100 has room for three; of longer rows more.
+const CLUSTER_BYTES: i64 = 64 << 10;
 
 /// The ways to run a row group.
 pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {

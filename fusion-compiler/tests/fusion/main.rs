@@ -1,5 +1,5 @@
 //! What fuses, and for what does not, why: decisions as the report tells them, with the user's line and column.
-#![cfg(feature = "syntax")]
+#![cfg(feature = "compile")]
 
 use std::iter;
 

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use fusion_compiler::emit::wgsl::{IMMEDIATE_DECLARATION, SUBGROUPS, UNIFORM_DECLARATION};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::plan::Text;
+use fusion_compiler::ir::plan::wgsl::{IMMEDIATE_DECLARATION, SUBGROUPS, UNIFORM_DECLARATION};
 
 use crate::error::{Error, Result};
 use crate::kernel::Launch;

@@ -1,0 +1,360 @@
+//! The pipeline, from tokens to what a macro emits: the one place that knows the order of the passes.
+
+use std::collections::BTreeSet;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, ScopedJoinHandle};
+use std::{io, iter};
+
+use proc_macro2::{Ident, Span, TokenStream};
+use rustc_hash::FxHashMap;
+
+use crate::check::{self, Function, Source};
+use crate::ir::dim::DimExpr;
+use crate::ir::graph::{Fusing, Graph, Math, SpanId};
+use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
+use crate::ir::plan::{
+    BufferArg, Code, Condition, Lack, Launch, List, Plan, Program, Reach, Target, Variant, Ways,
+};
+use crate::larger::{self, Class, Made};
+use crate::schedule::{self, Schedule, Scheduled, Scratch, Unheld, Way, Work};
+use crate::summary::{self, Locate};
+use crate::target::{self, Dialect, TargetFacts};
+use crate::{CpuKernel, KernelCode};
+use crate::{assemble, dump, emit, fuse, ir, legalize, nonempty, parse, rewrite, traffic, trips, ways};
+
+/// What `fuse!` emits, and what is worth reading of it.
+pub struct Expansion {
+    /// The Rust code.
+    pub tokens: TokenStream,
+    /// What it was made of.
+    made: Vec<(Graph, Plan<KernelCode>)>,
+}
+
+impl Expansion {
+    /// Names and texts: of each function its graph, its report, and each kernel in each language.
+    pub fn dumps(&self) -> Vec<(String, String)> {
+        self.made.iter().flat_map(|(graph, plan)| dump::dump(graph, plan)).collect()
+    }
+}
+
+/// Everything that `fuse!` does, for these targets. `runtime` is a name of the runtime's crate where the output goes.
+pub fn expand(runtime: &Ident, tokens: TokenStream, built: &[Target]) -> Expansion {
+    let made_of = |graph: &Graph, asked: &[Target], spans: &[Span]| {
+        let targets = among(graph, asked, built);
+        let plan = compile(graph.clone(), &targets, &|span| location(spans, span));
+        (graph.clone(), plan)
+    };
+    let mut made = Vec::new();
+    let is_expression = !parse::is_items(&tokens);
+    let tokens = match check::front_end(tokens) {
+        Ok(Source::Items(functions, unused)) => {
+            let of_one = |a: &Function, b: &Function| a.number == b.number;
+            let functions = functions.chunk_by(of_one).map(|instances| {
+                let plan = |one: &Function| made_of(&one.graph, &one.options.targets, &one.spans);
+                let first = made.len();
+                made.extend(instances.iter().map(plan));
+                let plans: Vec<&Plan<KernelCode>> = made[first..].iter().map(|(_, plan)| plan).collect();
+                emit::host::function(runtime, &instances[0].signature, &plans)
+            });
+            functions.chain(unused.iter().flat_map(|names| emit::host::unused(names))).collect()
+        }
+        Ok(Source::Inline(inline)) => {
+            made.push(made_of(&inline.graph, &inline.options.targets, &inline.spans));
+            emit::host::inline(runtime, &inline, &made[0].1)
+        }
+        Err(failure) => emit::host::failure(runtime, &failure, is_expression),
+    };
+    Expansion { tokens, made }
+}
+
+/// Of the targets that a function asks for those that are built for, if one of them can hold it; else all that it asks for.
+fn among(graph: &Graph, asked: &[Target], built: &[Target]) -> Vec<Target> {
+    let both: Vec<Target> = asked.iter().filter(|target| built.contains(target)).copied().collect();
+    let holds = |target: &Target| target::lacks(graph, *target).is_none();
+    if both.iter().any(holds) { both } else { asked.to_vec() }
+}
+
+/// Line and column of a token, both from 1.
+fn location(spans: &[Span], span: SpanId) -> (u32, u32) {
+    let start = spans.get(span.0 as usize).map(Span::start);
+    start.map_or((0, 0), |start| (start.line as u32, start.column as u32 + 1))
+}
+
+/// The kernel that it is printed from, as long as that is not known to be worth it.
+pub(crate) type Pending = Arc<Kernel>;
+
+/// Everything between a checked function and its plan.
+pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<KernelCode> {
+    let graph = optimize(graph);
+    let lack = |&target: &Target| Some(Lack { target, what: target::lacks(&graph, target)? });
+    let lacks: Vec<Lack> = targets.iter().filter_map(lack).collect();
+    let able = |target: &&Target| lacks.iter().all(|lack| lack.target != **target);
+    let targets: Vec<Target> = targets.iter().filter(able).copied().collect();
+    let facts: Vec<TargetFacts> = targets.iter().map(|&target| target::facts(target)).collect();
+    let fused = fuse::fuse_for(graph.clone(), &facts);
+    let classes = larger::with_larger(targets.iter().copied().zip(fused).collect());
+    let memory = assemble::Memory::new(&graph, classes.iter().map(|class| &class.fused));
+    let make = |class| {
+        let mut kernels = Vec::new();
+        let program = assemble::program(&memory, class, |work| variants(work, class, &mut kernels));
+        Made { class, program, kernels }
+    };
+    let made = larger::worthwhile(on_threads(&classes, &make));
+    let off = Graph { fusing: Fusing::Off, ..classes[0].graph.clone() };
+    let unfused = fuse::fuse(&off, &facts[0], &BTreeSet::new());
+    let summary = summary::summary(&made, &unfused, locate);
+    Plan {
+        name: graph.name.clone().into(),
+        symbols: graph.symbols.iter().map(|name| name.clone().into()).collect(),
+        params: assemble::params(&graph).into(),
+        nonempty: assemble::dims(&graph, &nonempty::axes(&graph)).into(),
+        products: assemble::products(&graph).into(),
+        sums: assemble::sums(&graph).into(),
+        outputs: memory.plan_outputs().into(),
+        programs: emitted(made.into_iter().map(|made| made.program).collect()).into(),
+        lacks: lacks.into(),
+        summary,
+    }
+}
+
+/// Stack of a thread that compiles: what users nest is as deep there as on the main thread.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Threads that work on one function, at most: to start one takes as long as a kernel.
+const THREADS_MAX: usize = 4;
+
+/// What becomes of each, in order: users wait for it, so as many threads as there are processors work on it.
+fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + Sync)) -> Vec<U> {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let taken = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        taken.map_while(|i| Some((i, make(all.get(i)?)))).collect::<Vec<_>>()
+    };
+    let mut made = thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        let wait = |thread: io::Result<ScopedJoinHandle<'_, Vec<_>>>| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(error) => panic!("the compiler needs threads: {error}"),
+        };
+        let threads: Vec<_> = (0..processors.min(all.len()).min(THREADS_MAX)).map(spawn).collect();
+        threads.into_iter().flat_map(wait).collect::<Vec<_>>()
+    });
+    made.sort_by_key(|(i, _)| *i);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
+/// The programs with their kernels as targets run them.
+fn emitted(programs: Vec<Program<Pending>>) -> Vec<Program<KernelCode>> {
+    let mut kernels: Vec<(Target, Pending)> = Vec::new();
+    let mut numbered = |program: Program<Pending>| {
+        let target = program.target;
+        program.map_code(&mut |_, kernel| {
+            // Ways have kernels in common, such as that which combines what parts gave.
+            let known = kernels.iter().position(|(_, known)| Arc::ptr_eq(known, &kernel));
+            known.unwrap_or_else(|| {
+                kernels.push((target, kernel));
+                kernels.len() - 1
+            })
+        })
+    };
+    let numbered: Vec<Program<usize>> = programs.into_iter().map(&mut numbered).collect();
+    debug_assert!(!verifies() || have_own_names(&kernels), "no two kernels of a target have one name");
+    let codes = on_threads(&kernels, &|(target, kernel)| code(Kernel::clone(kernel), *target));
+    let mut with_code = |launch: Launch<usize>| {
+        let (code, uniforms) = &codes[launch.code];
+        let launch = launch.map_code(&mut |_, _| code.clone());
+        Launch { uniforms: uniforms.iter().map(|uniform| uniform.arg.clone()).collect(), ..launch }
+    };
+    numbered.into_iter().map(|program| program.map_launches(&mut with_code)).collect()
+}
+
+/// Devices know kernels by their names.
+fn have_own_names(kernels: &[(Target, Pending)]) -> bool {
+    let mut known: FxHashMap<(Target, &str), &Kernel> = FxHashMap::default();
+    kernels.iter().all(|(target, kernel)| {
+        known.insert((*target, &kernel.name), kernel).is_none_or(|other| *other == **kernel)
+    })
+}
+
+/// Rewrites of the graph, whatever the target.
+pub fn optimize(graph: Graph) -> Graph {
+    let graph = verified(rewrite::widen(verified(graph)));
+    let graph = verified(rewrite::simplify(graph));
+    let graph = verified(rewrite::cse(graph));
+    let graph = verified(rewrite::dce(graph));
+    let graph = match graph.math {
+        Math::Accurate | Math::Fast => verified(rewrite::near_one(verified(rewrite::fma(graph)))),
+        Math::Strict => graph,
+    };
+    verified(rewrite::max_num(verified(rewrite::dce(graph))))
+}
+
+/// Whether what each pass makes is checked: with debug assertions, but not for users, who have these in their macros and wait
+/// for them. `.cargo/config.toml` sets the variable for who builds this repository.
+fn verifies() -> bool {
+    cfg!(debug_assertions) && option_env!("FUSION_VERIFY") == Some("1")
+}
+
+/// The graph itself, checked first.
+fn verified(graph: Graph) -> Graph {
+    if verifies()
+        && let Err(error) = ir::verify::graph(&graph)
+    {
+        unreachable!("a pass broke the graph: {error}\n{graph}");
+    }
+    graph
+}
+
+/// The kernel itself, checked first.
+fn verified_kernel(kernel: Kernel) -> Kernel {
+    if verifies()
+        && let Err(error) = ir::verify_kernel::kernel(&kernel)
+    {
+        unreachable!("a pass broke the kernel: {error}");
+    }
+    kernel
+}
+
+/// The kernels of one group on some devices and the memory between them; `kernels` gets what a report tells.
+fn variants(
+    work: &Work<'_>,
+    class: &Class,
+    kernels: &mut Vec<(Schedule, Ways)>,
+) -> (Vec<Variant<Pending>>, Vec<Scratch>) {
+    let &Class { target, ref facts, .. } = class;
+    let (ways, scratch) = schedule::schedule(work, facts);
+    let mut ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
+    if class.is_larger() {
+        let kernels = ways.iter_mut().flatten().map(|scheduled| &mut scheduled.kernel);
+        kernels.for_each(|kernel| kernel.name.push_str(&format!("_b{}", facts.buffers_max)));
+    }
+    kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
+    let bytes = |kernel: &Kernel, buffers: &[BufferArg], unheld: Option<&Unheld>| {
+        traffic::bytes(work, &scratch, facts, (kernel, buffers), unheld)
+    };
+    // Ways have kernels in common, such as that which combines what parts gave.
+    let mut known: Vec<(Scheduled, Launch<Pending>)> = Vec::new();
+    let mut made = |one: Scheduled| match known.iter().find(|(other, _)| other.is_same_launch(&one)) {
+        Some((_, launch)) => launch.clone(),
+        None => {
+            let launch = launch(target, (one.clone(), work.graph.math), &bytes);
+            known.push((one, launch.clone()));
+            launch
+        }
+    };
+    let variant = |way: Way| Variant {
+        when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
+        launches: way.into_iter().map(&mut made).collect(),
+    };
+    let variants = ways.into_iter().map(variant).collect();
+    (variants, scratch)
+}
+
+/// The ways for a team to combine what its threads have, in order of preference. Parts of rows are too long for that to
+/// matter.
+fn forms(target: Target, way: Way) -> Vec<Way> {
+    let matters = |scheduled: &Scheduled| scheduled.common && scheduled.kernel.beside == 1;
+    if target != Target::Wgsl || !way.iter().any(matters) {
+        return vec![way];
+    }
+    let mut by_subgroups = way.clone();
+    for scheduled in by_subgroups.iter_mut().filter(|scheduled| matters(scheduled)) {
+        scheduled.when.push(Condition::Subgroups(scheduled.kernel.team));
+        scheduled.kernel = verified_kernel(legalize::by_subgroups(scheduled.kernel.clone()));
+    }
+    vec![by_subgroups, way]
+}
+
+/// The bytes that a kernel with these buffers moves.
+type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&Unheld>) -> DimExpr + 'b;
+
+fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<'_>) -> Launch<Pending> {
+    let Scheduled { kernel, buffers, space, row_memory, unheld, cluster, .. } = scheduled;
+    let kernel = verified_kernel(rewrite::skip_unchanged(verified_kernel(kernel)));
+    let mut kernel = verified_kernel(rewrite::kernel_dce(kernel));
+    if math == Math::Fast {
+        kernel = verified_kernel(rewrite::fast_math(kernel));
+    }
+    let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
+    let bytes = bytes(&kernel, &buffers, unheld.as_ref());
+    let trips = match target {
+        Target::Wgsl => trips::trips(&kernel),
+        Target::Ptx | Target::Cpu => None,
+    };
+    debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
+    let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
+    let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
+    let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Reach::Beside { .. }));
+    debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.beside)), "{kernel}");
+    let prologue = has_prologue(&kernel);
+    // Known with the code: a dialect may ask for one more.
+    let uniforms = List::default();
+    let (code, kernel, buffers) = (Arc::new(kernel), name.into(), buffers.into());
+    Launch {
+        kernel,
+        index,
+        code,
+        buffers,
+        uniforms,
+        space,
+        team,
+        row_memory,
+        bytes,
+        trips,
+        prologue,
+        cluster,
+    }
+}
+
+/// Loads of a thread before its iterations that are no more than those of one of them.
+const LOADS_BEFORE_MAX: usize = 8;
+
+/// Whether a thread combines elements before its iterations, in a loop or written out.
+fn has_prologue(kernel: &Kernel) -> bool {
+    let is_loop = |stmt: &Stmt| matches!(stmt, Stmt::Loop { kind: LoopKind::Serial, .. });
+    let is_load = |stmt: &&Stmt| matches!(stmt, Stmt::Let(_, Expr::Load(_)));
+    kernel.body.iter().any(is_loop) || kernel.body.iter().filter(is_load).count() > LOADS_BEFORE_MAX
+}
+
+/// What a target runs, and the uniforms that it asks for.
+fn code(kernel: Kernel, target: Target) -> (KernelCode, Vec<Uniform>) {
+    match target {
+        Target::Ptx => {
+            let kernel = lower(kernel, Dialect::Ptx);
+            (Code::Ptx(emit::ptx::ptx(&kernel).into()), kernel.uniforms)
+        }
+        Target::Wgsl => {
+            let kernel = lower(kernel, Dialect::Wgsl);
+            (Code::Wgsl(emit::wgsl::wgsl(&kernel).into()), kernel.uniforms)
+        }
+        Target::Cpu => {
+            let kernel = lower(kernel, Dialect::Cpu);
+            let (rust, uniforms) = (emit::rust::rust(&kernel), kernel.uniforms.clone());
+            let (rust, is_memory_bound) = (rust.text.into(), rust.is_memory_bound);
+            (Code::Cpu(CpuKernel { kernel, rust, is_memory_bound }), uniforms)
+        }
+    }
+}
+
+/// Makes a kernel what a dialect can print.
+pub fn lower(mut kernel: Kernel, dialect: Dialect) -> Kernel {
+    if dialect.reorders() {
+        kernel = verified_kernel(rewrite::hide_arithmetic(kernel));
+    }
+    let kernel = verified_kernel(legalize::legalize(kernel, dialect));
+    let kernel = verified_kernel(rewrite::kernel_cse(kernel));
+    verified_kernel(rewrite::kernel_dce(kernel))
+}
+
+#[cfg(test)]
+mod tests {
+    /// Nothing else fails where `.cargo/config.toml` is not found.
+    #[test]
+    fn what_passes_make_is_checked_in_this_repository() {
+        assert_eq!(super::verifies(), cfg!(debug_assertions));
+    }
+}
