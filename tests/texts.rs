@@ -107,6 +107,8 @@ fn rust_asks_for_the_next_row_where_memory_is_idle() {
         // As fast as its memory anyway.
         ("(x: f32[N, D]) -> f32[N] { var(x, D) }", 0),
         ("(x: f32[N, D]) -> i32[N] { argmax(x, D) }", 0),
+        // Under a condition for all of it.
+        ("(y: &mut f32[N], x: f32[N, D], ok: bool) { y = if ok { logsumexp(x, D) } else { y }; }", 1),
         // Beside what is written, memory is not idle.
         ("(x: f32[N, D]) -> f32[N, D] { exp(x - max(x, D)) }", 0),
     ];

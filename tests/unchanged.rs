@@ -11,6 +11,10 @@ fuse! {
     }
     pub(crate) fn refused(p: &mut f32[N], g: f32[N], bad: f32[]) { p = if bad > 0.0 { p } else { p - g }; }
     pub(crate) fn copied(q: &mut f16[N], x: f32[N], ok: f32[]) { q = if ok > 0.0 { x } else { q as f32 }; }
+    pub(crate) fn counted_bytes(n: &mut u8[N], ok: f32[]) { n = if ok > 0.0 { n + 3 } else { n }; }
+    pub(crate) fn parted(p: &mut f32[N: ..L], q: &mut f32[N: L..], g: f32[N], ok: bool) {
+        (p, q) = if ok { (p + g, q - g) } else { (p, q) };
+    }
     pub(crate) fn nested(p: &mut f32[N], a: f32[], b: f32[]) {
         p = if a > 0.0 { if b > 0.0 { p + 1.0 } else { p } } else { p };
     }
@@ -22,6 +26,7 @@ fuse! {
     pub(crate) fn short(x: &mut f32[N, C = 3], b: f32[C], ok: bool) { x = if ok { x + b } else { x }; }
     /// What follows is not there for all threads to see.
     pub(crate) fn softened(x: &mut f32[N, C], ok: f32[]) { x = if ok > 0.0 { softmax(x, C) } else { x }; }
+    pub(crate) fn softened_columns(x: &mut f32[N, C], ok: bool) { x = if ok { softmax(x, N) } else { x }; }
     pub(crate) fn limited(p: &mut f32[N], g: f32[N]) { p = if isfinite(norm(g, N)) { p - g } else { p }; }
     /// Something changes anyway.
     pub(crate) fn counted(p: &mut f32[N], q: &mut f32[N], ok: f32[]) {
@@ -55,6 +60,11 @@ fn nothing_is_chosen_for_each_element() {
         ("short", short::kernels()),
     ] {
         assert!(!kernels.is_empty() && !chooses(&kernels), "{name}");
+    }
+    // Shaders choose in roundings, too.
+    for (name, mut kernels) in [("copied", copied::kernels()), ("counted_bytes", counted_bytes::kernels())] {
+        kernels.retain(|kernel| kernel.language == "ptx");
+        assert!(!chooses(&kernels), "{name}");
     }
     for (name, kernels) in [
         ("nested", nested::kernels()),
@@ -98,6 +108,24 @@ fn values_are_those_of_the_condition() {
                 let mut p = Tensor::from_vec(device, narrow(1.0), [len])?;
                 copied(&mut p, &g, &yes)?;
                 assert_eq!(p.to_vec()?, narrow(pick(-6.0, 1.0)), "{what}");
+                let bytes = |from: u8| (0..len).map(|i| from + (i % 13) as u8).collect::<Vec<_>>();
+                let mut n = Tensor::from_vec(device, bytes(1), [len])?;
+                counted_bytes(&mut n, &yes)?;
+                assert_eq!(n.to_vec()?, bytes(if ok { 4 } else { 1 }), "{what}");
+                let cut = len / 3;
+                let [mut p, mut q] = [&x[..cut], &x[cut..]]
+                    .map(|part| Tensor::from_slice(device, part, [part.len()]).expect("there is memory"));
+                parted(&mut p, &mut q, &g, ok)?;
+                assert_eq!(p.to_vec()?, both(|x, y| x + y)[..cut], "{what}");
+                assert_eq!(q.to_vec()?, both(|x, y| x - y)[cut..], "{what}");
+                let mut p = tensor(1.0)?;
+                other(&mut p, &g, &yes)?;
+                assert_eq!(p.to_vec()?, x.iter().zip(&y).map(|(x, &y)| pick(x + 1.0, y)).collect::<Vec<_>>());
+                assert_eq!(given(&tensor(1.0)?, &yes)?.to_vec()?, both(|x, _| x + 1.0), "{what}");
+                let mut p = tensor(1.0)?;
+                of_each(&mut p, &g)?;
+                let expected = x.iter().zip(&y).map(|(x, &y)| if y > 2.0 { x - y } else { *x });
+                assert_eq!(p.to_vec()?, expected.collect::<Vec<_>>(), "{what}");
                 let mut p = tensor(1.0)?;
                 nested(&mut p, &yes, &yes)?;
                 nested(&mut p, &yes, &no)?;
@@ -133,6 +161,15 @@ fn rows_and_conditions_of_what_is_combined() {
         for (n, c) in [(1, 1), (7, 3), (40, 64), (300, 130), (3, 5000)] {
             let values = numbers(n * c, -4.0);
             for ok in [false, true] {
+                let mut x = Tensor::from_vec(device, values.clone(), [n, c])?;
+                softened_columns(&mut x, ok)?;
+                let of_column = |i: usize| (0..n).map(move |row| row * c + i % c);
+                let all = |i: usize| of_column(i).map(|at| f64::from(values[at]).exp()).sum::<f64>();
+                let sums: Vec<f64> = (0..c).map(all).collect();
+                for (i, (&x, &old)) in x.to_vec()?.iter().zip(&values).enumerate() {
+                    let expected = if ok { f64::from(old).exp() / sums[i % c] } else { f64::from(old) };
+                    assert!((f64::from(x) - expected).abs() <= 1e-5 * expected.abs(), "{device}, {n}, {c}");
+                }
                 let mut x = Tensor::from_vec(device, values.clone(), [n, c])?;
                 softened(&mut x, &Tensor::full(device, if ok { 1.0 } else { 0.0 }, [])?)?;
                 let x = x.to_vec()?;

@@ -33,16 +33,24 @@ pub(super) struct Asked {
 impl Asks {
     pub(super) fn of(kernel: &Kernel) -> Asks {
         let mut next = FxHashSet::default();
-        for stmt in &kernel.body {
-            let Stmt::Loop { body, .. } = stmt else { continue };
-            next.extend(read_again(kernel, body));
-        }
+        next_of(kernel, &kernel.body, &mut next);
         Asks { ahead: RefCell::default(), next }
     }
 
     /// Whether a loop that has been printed asks for something.
     pub(super) fn are_any(&self) -> bool {
         !self.ahead.borrow().is_empty() || !self.next.is_empty()
+    }
+}
+
+/// What is read again of the items of loops, which may all be under a condition.
+fn next_of(kernel: &Kernel, stmts: &[Stmt], next: &mut FxHashSet<(BufferId, Value)>) {
+    for stmt in stmts {
+        if let Stmt::Loop { body, .. } = stmt {
+            next.extend(read_again(kernel, body));
+        } else if let Stmt::If { body, .. } = stmt {
+            next_of(kernel, body, next);
+        }
     }
 }
 
