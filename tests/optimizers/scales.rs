@@ -211,3 +211,35 @@ fn scales_stay_finite() {
         Ok(())
     });
 }
+
+/// Steps with a scale and without count as one: what follows a skipped one is the step that it would have been.
+#[test]
+fn plain_steps_go_on_after_skipped_ones() {
+    on_devices(|device| {
+        for rule in rules() {
+            let start = of_points(device, 300, 0, 1.0)?;
+            let arena = || Arena::new(device, [("p", &start)]);
+            let (mut with, mut without) = (arena()?, arena()?);
+            let [first, second] = [Optimizer::new(rule, &with)?, Optimizer::new(rule, &without)?];
+            let mut optimizers = [first.with_average(0.5, &with)?, second.with_average(0.5, &without)?];
+            let (mut grads, mut bad) = (with.zeros_like()?, with.zeros_like()?);
+            grads.set("p", &of_points(device, 300, 1, 1.0)?)?;
+            bad.set("p", &Tensor::full(device, f32::INFINITY, [300])?)?;
+            // A scale of 1, and one whose inverse no number is.
+            let one = GradScaler::with_scale(device, 1.0, 1)?;
+            let tiny = GradScaler::with_scale(device, 1e-40, 1)?;
+            let zeros = with.zeros_like()?;
+            for step in 0..3 {
+                optimizers[0].step_scaled(&mut with, &bad, &one)?;
+                optimizers[0].step_scaled(&mut with, &zeros, &tiny)?;
+                optimizers[0].step(&mut with, &grads)?;
+                optimizers[1].step(&mut without, &grads)?;
+                assert_eq!(with["p"].to_vec()?, without["p"].to_vec()?, "{device}: {rule:?}, {step}");
+            }
+            let [average, expected] = [0, 1].map(|i| optimizers[i].average().map(|all| all["p"].to_vec()));
+            assert_eq!(average.transpose()?, expected.transpose()?, "{device}: {rule:?}");
+            assert_eq!(optimizers[0].steps()?, 3, "{device}: {rule:?}");
+        }
+        Ok(())
+    });
+}

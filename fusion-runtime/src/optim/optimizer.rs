@@ -222,9 +222,7 @@ impl Optimizer {
             return Err(Error::Parameter { name: "max_norm".into(), what });
         }
         let calls = self.calls + 1;
-        if self.errors || !self.followers.is_empty() {
-            self.before = self.skipped.clone();
-        }
+        self.before = self.skipped.clone();
         let measured;
         let factor = if scale.is_some() || self.takes_norm() {
             let most = self.max_norm.unwrap_or(f64::from(f32::MAX)) as f32;
@@ -243,13 +241,18 @@ impl Optimizer {
             Some((first, others)) => (Some(first), others),
             None => (None, Default::default()),
         };
-        params.update(|p| {
+        let taken = params.update(|p| {
             let step = Step { p, g, factor, calls, skipped, lr, followed: None };
             match first {
                 Some(first) => first.step(rule, states, step),
                 None => rule.step(states, step),
             }
-        })?;
+        });
+        if let Err(why) = taken {
+            // A step that was not taken was not skipped either.
+            self.skipped = self.before.clone();
+            return Err(why);
+        }
         self.calls = calls;
         others.iter_mut().try_for_each(|other| other.follow(params.flat(), &self.before, &self.skipped))?;
         self.check_finite()

@@ -126,9 +126,10 @@ updates! {
     // What gradients of this scale are multiplied by, so that their norm is at most `most`; where it is not finite, a step is skipped.
     pub(super) fn measure(g: f32[N], scale: f32[], most: f32, skipped: &mut f32[]) -> f32[] {
         let length = norm(g, N) / scale;
-        let finite = isfinite(length);
+        let factor = min(1.0, most / (length + 1e-6)) / scale;
+        let finite = isfinite(length) && isfinite(factor);
         skipped = if finite { skipped } else { skipped + 1.0 };
-        if finite { min(1.0, most / (length + 1e-6)) / scale } else { -1.0 }
+        if finite { factor } else { -1.0 }
     }
 
     // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
