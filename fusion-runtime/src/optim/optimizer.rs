@@ -203,7 +203,7 @@ impl Optimizer {
     }
 
     /// One step with gradients of a loss that was multiplied by the scale. It changes nothing and does not count where they are
-    /// not finite, or so large that the sum of their squares is not.
+    /// not finite, or so large that the sum of their squares is not, or where the scale is so small that its inverse is not.
     ///
     /// # Errors
     /// As `step`.
