@@ -418,7 +418,7 @@ fn main() -> Result<()> {
     // `cargo test --benches` only asks whether everything runs, and simulated times say nothing.
     let is_real = !device.name().starts_with("CUDA simulator");
     let measuring = is_real && std::env::args().any(|arg| arg == "--bench");
-    let (sizes, turns) = if measuring { (vec![20, 23, 26], 25) } else { (vec![12], 3) };
+    let (sizes, turns, calls_max) = if measuring { (vec![20, 23, 26], 25, 20) } else { (vec![12], 1, 1) };
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted));
     println!("{}: medians of {turns} turns, by events", device.name());
@@ -434,7 +434,7 @@ fn main() -> Result<()> {
         let (_, copy) = FLAT[0];
         let mut copies = (driver, copy(&device, elements)?);
         for (name, make) in works.iter().filter(|(name, _)| is_wanted(name)) {
-            match measure(&mut copies, make(&device, elements), turns) {
+            match measure(&mut copies, make(&device, elements), (turns, calls_max)) {
                 Ok(rows) => rows.iter().skip(usize::from(name != "copy")).for_each(|row| println!("{row}")),
                 Err(error @ Error::OutOfMemory { .. }) => println!("{elements:>10}  {name}: {error}"),
                 Err(error) => return Err(error),
@@ -512,21 +512,29 @@ fn calls(device: &Device) -> Result<()> {
 }
 
 /// What a call took, in the mean of a few at once, so that starting them hides behind running them.
-fn timed(device: &Device, bytes: u64, run: impl FnOnce(u32) -> Result<()>) -> Result<Duration> {
-    let times = ((1 << 28) / bytes.max(1)).clamp(4, 20) as u32;
+fn timed(
+    device: &Device,
+    (bytes, calls_max): (u64, u32),
+    run: impl FnOnce(u32) -> Result<()>,
+) -> Result<Duration> {
+    let times = (((1 << 28) / bytes.max(1)).clamp(4, 20) as u32).min(calls_max);
     device.time(|| run(times)).map(|time| time / times)
 }
 
-/// The rows of the driver's copy and of a kernel, in turns with that and with a kernel's copy.
-fn measure((driver, kernel): &mut (DriverCopy, Work), work: Result<Work>, turns: usize) -> Result<[Row; 2]> {
+/// The rows of the driver's copy and of a kernel, in turns with that and with a kernel's copy, each of so many calls at most.
+fn measure(
+    (driver, kernel): &mut (DriverCopy, Work),
+    work: Result<Work>,
+    (turns, calls_max): (usize, u32),
+) -> Result<[Row; 2]> {
     let (mut work, device, elements) = (work?, &driver.device, driver.elements);
     // Seconds for a byte: of the driver's copy, our copy and the work itself.
     let mut turn = || -> Result<[f64; 3]> {
         let of = |bytes: u64, time: Duration| time.as_secs_f64() / bytes as f64;
         Ok([
-            of(driver.bytes(), timed(device, driver.bytes(), |times| driver.run(times))?),
-            of(kernel.bytes, timed(device, kernel.bytes, |times| kernel.run(times))?),
-            of(work.bytes, timed(device, work.bytes, |times| work.run(times))?),
+            of(driver.bytes(), timed(device, (driver.bytes(), calls_max), |times| driver.run(times))?),
+            of(kernel.bytes, timed(device, (kernel.bytes, calls_max), |times| kernel.run(times))?),
+            of(work.bytes, timed(device, (work.bytes, calls_max), |times| work.run(times))?),
         ])
     };
     // The first turn loads modules and fills the pool.

@@ -22,6 +22,9 @@ main() {
     mkdir -p "$logs"
     # From nothing, what incremental builds keep costs more than it saves.
     export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+    # Optimising the parts of a crate together, too. As `lto = "off"` of a profile it would not be the same for macros in builds
+    # that check and in those that run, so that each would build the compiler for itself.
+    export RUSTFLAGS="${RUSTFLAGS:-} -Clto=off"
     export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
     # A snapshot that differs is a failure, and no file is written.
     export INSTA_UPDATE=no
@@ -41,15 +44,14 @@ main() {
     step "documentation" env RUSTDOCFLAGS="-D warnings" \
         cargo doc --quiet --workspace --exclude fusion-corpus --no-deps --features cuda
     step "tests" run_tests
-    step "examples, with cuda" run_examples_with_cuda
-    step "tests, no default features, with cuda" run_tests_without_wgpu
-    step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
-    step "devices" cargo run --quiet --release --example devices
-    step "example explain" explain
-    step "example quickstart" cargo run --quiet --release --example quickstart
+    step "example devices" example devices
+    step "example explain" run_explain
+    step "example quickstart" run_quickstart
     step "example tonemap" run_tonemap
     step "example digits" run_digits
     step "dump of the kernels" dump_kernels
+    step "tests, no default features, with cuda" run_tests_without_wgpu
+    step "programs for a machine with a GPU" env FUSION_PROFILE=test bash tests/gpu.sh run tensor gpu
     report
 }
 
@@ -149,9 +151,17 @@ choose_vulkan_driver() {
     fi
 }
 
-# All features and all devices in one build: on the machine's GPU or the simulated one, too.
+# All features and all devices in one build: on the machine's GPU or the simulated one, too. The simulator is tested as it was
+# built to run: in the build of everything its dependencies have more features, so it would be another, and built again by
+# whatever runs it next.
 run_tests() {
-    source tests/cuda-sim/env.sh && cargo test --quiet --workspace --no-fail-fast --features cuda
+    local code=0
+    source tests/cuda-sim/env.sh || return
+    # Steps that run examples run these.
+    rm -f "$target"/debug/examples/{devices,digits,explain,quickstart,tonemap}
+    cargo test --quiet --package cuda-sim --no-fail-fast || code=$?
+    cargo test --quiet --workspace --exclude cuda-sim --no-fail-fast --features cuda || code=$?
+    return "$code"
 }
 
 # Without the default features: features change the runtime alone, so its tests, and one of the macro's. There is no wgpu
@@ -162,46 +172,53 @@ run_tests_without_wgpu() {
         --test execute --test properties --test shared --test tensor --test language
 }
 
-# As the tests just built them.
-run_examples_with_cuda() {
-    local photos=(examples/data/*.png) result=$target/tonemap-cuda.png built=$target/debug/examples
-    rm -f "$result"
-    source tests/cuda-sim/env.sh &&
-        "$built"/devices &&
-        "$built"/quickstart 1000003 &&
-        "$built"/tonemap "${photos[0]}" "$result" &&
-        test -s "$result"
+# example NAME ARGUMENT...: as the tests just built it, optimised and with cuda.
+example() {
+    source tests/cuda-sim/env.sh >/dev/null && "$target/debug/examples/$1" "${@:2}"
+}
+
+# example, where CUDA has no device.
+example_without_cuda() {
+    CUDA_SIM_DEVICES=0 CUDA_VISIBLE_DEVICES='' example "$@"
 }
 
 # The reports of three layers, and their pictures.
-explain() {
+run_explain() {
     local folder=$target/explain
     rm -rf "$folder"
-    cargo run --quiet --release --example explain -- "$folder" &&
+    example explain "$folder" &&
         grep -q '^digraph' "$folder"/layer_norm.dot && grep -q '</svg>' "$folder"/layer_norm.svg
 }
 
+run_quickstart() {
+    example quickstart 1000003 && example_without_cuda quickstart
+}
+
 run_tonemap() {
-    local photos=(examples/data/*.png) result=$target/tonemap.png
-    rm -f "$result"
-    cargo run --quiet --release --example tonemap -- "${photos[0]}" "$result" && test -s "$result"
+    local photos=(examples/data/*.png) result=$target/tonemap.png runner
+    for runner in example example_without_cuda; do
+        rm -f "$result"
+        "$runner" tonemap "${photos[0]}" "$result" && test -s "$result" || return
+    done
 }
 
 # Trained as far as its documentation says, and both pictures are there.
 run_digits() {
     local result=$target/digits.svg said
     rm -f "$result"
-    said=$(cargo run --quiet --release --example digits -- "$result" cpu) || return
+    said=$(example digits "$result" cpu) || return
     echo "$said"
     awk '{ for (i = 2; i <= NF; i++) if ($i ~ /^%/ && $(i - 1) >= 96) found = 1 } END { exit !found }' <<<"$said" &&
         grep -q 'confusion' "$result" && grep -q '<polyline' "$result"
 }
 
-# What a build writes on demand: graph, report and kernels of what it is for. The example is built already: setting the variable has to expand it again.
+# What a build writes on demand: graph, report and kernels of what it is for. Setting the variable expands anew what was
+# expanded without it.
 dump_kernels() {
     local dump=$target/dump
     rm -rf "$dump"
-    FUSION_DUMP=$dump cargo build --quiet --release --example quickstart || return
+    env -u FUSION_DUMP cargo check --quiet --examples || return
+    FUSION_DUMP=$dump cargo check --quiet --example quickstart || return
     # One `fuse!`, one folder.
     (cd "$dump"/quickstart/* && wc -c ./* && test -s gate.graph && test -s fuse_gate_0.rs &&
         grep -q '^Fusion: 3 → 1 kernels' gate.txt && grep -q '^digraph' gate.dot && grep -q '</svg>' gate.svg &&
