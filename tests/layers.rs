@@ -122,6 +122,20 @@ fuse! {
     pub(crate) fn integer_places(x: i32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
     // Along the dims in another order than that of the tensor, which is that of all.
     pub(crate) fn places_of_all(_w: f32[D, N], x: f32[N, D]) -> (i32[], i32[]) { (argmax(x), argmin(x, (D, N))) }
+    // In the order of the integers, and of the operands, though the other way round in the signature.
+    pub(crate) fn place_of_taken(_w: f32[D, N], x: f32[V], ids: i32[N, D]) -> i32[] { argmax(take(x, V, ids)) }
+    pub(crate) fn place_in_rows(_w: f32[M, N], x: f32[N, V], ids: i32[M, N]) -> i32[] { argmax(take(x, V, ids)) }
+    pub(crate) fn place_of_product(_w: f32[D, N], x: f32[N], y: f32[D]) -> i32[] { argmax(x * y) }
+    // A part of what is merged is in parts itself.
+    pub(crate) fn place_in_groups(x: f32[N, C], H: dim) -> (i32[], f32[]) {
+        let y = group_norm(split(x, C -> (H, D)), H, 2, D);
+        let w = merge(y, (H, D) -> C);
+        (argmax(w), norm(w))
+    }
+    pub(crate) fn place_of_filled(p: &mut f32[N, D], s: f32[D]) -> i32[] {
+        p = s;
+        argmax(p)
+    }
     pub(crate) fn place_in_plane(x: f32[N, H, W]) -> i32[N] { argmax(x, (H, W)) }
     pub(crate) fn unsigned_losses(x: f32[N, V], t: u32[N]) -> f32[N] { cross_entropy(x, V, t) }
     pub(crate) fn tests(x: f32[N, D]) -> (i32[N], i32[N], f32[N, D]) {
@@ -373,6 +387,28 @@ fn places_among_all_elements() {
             let across: Vec<f32> = (0..n * d).map(|i| data[i % n * d + i / n]).collect();
             assert_eq!(least.item()?, first(&across, |x, best| x < best), "{device}: argmin of {d}x{n}");
         }
+        let (w, table) =
+            (Tensor::zeros(device, [3, 5])?, Tensor::from_slice(device, &numbers(15, 32), [15])?);
+        let ids: Vec<i32> = (0..15).map(|i| i * 7 % 15).collect();
+        let taken: Vec<f32> = ids.iter().map(|&id| numbers(15, 32)[id as usize]).collect();
+        let place = place_of_taken(&w, &table, &Tensor::from_slice(device, &ids, [5, 3])?)?.item()?;
+        assert_eq!(place, first(&taken, |x, best| x > best), "{device}: argmax of what is taken");
+        // Of each row of a table: where those of the integers are, the table's row comes first.
+        let rows = Tensor::from_slice(device, &[1.0, 2.0, 3.0, 4.0, 9.0, 8.0], [2, 3])?;
+        let ids = Tensor::from_slice(device, &[0, 0, 1, 1, 2, 2], [3, 2])?;
+        let place = place_in_rows(&Tensor::zeros(device, [3, 2])?, &rows, &ids)?.item()?;
+        assert_eq!(place, 4, "{device}: argmax of what is taken of each row");
+        let (x, y) = (slice_of(device, &[1.0, 4.0, -1.0, 2.0, 3.0])?, slice_of(device, &[-1.0, 1.0, 2.0])?);
+        assert_eq!(place_of_product(&w, &x, &y)?.item()?, 5, "{device}: argmax of a product");
+        let mut filled = Tensor::zeros(device, [4, 3])?;
+        assert_eq!(place_of_filled(&mut filled, &y)?.item()?, 2, "{device}: argmax of what is filled");
+        // Two heads of two in two groups, of which each is one head.
+        let x = Tensor::from_slice(device, &[0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 9.0, 1.0], [2, 4])?;
+        let (place, length) = place_in_groups(&x, 2)?;
+        assert_eq!(place.item()?, 6, "{device}: argmax of what is merged");
+        // Of both elements of a group the square is 1, but of the one that has none of its own.
+        let length = length.item()?;
+        assert!((length - 6f32.sqrt()).abs() < 1e-3, "{device}: the norm of what is merged is {length}");
         let planes = Tensor::<f32>::zeros(device, [0, 1 << 16, 1 << 15])?;
         let error = place_in_plane(&planes).expect_err("2^31 elements have no number in i32");
         assert!(matches!(&error, Error::TooLong { dim, .. } if dim == "H, W"), "{device}: {error}");
@@ -387,6 +423,10 @@ fn places_among_all_elements() {
         let places = places_of_all(&w, &x).and_then(|(most, least)| Ok((most.item()?, least.item()?)));
         assert_eq!(places, Ok((2, 3)), "{device}: the first that is no number");
     }
+}
+
+fn slice_of(device: &Device, values: &[f32]) -> Result<Tensor<f32>> {
+    Tensor::from_slice(device, values, [values.len()])
 }
 
 /// The place of the first of the best.

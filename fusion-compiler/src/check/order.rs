@@ -4,19 +4,18 @@
 //! Values have sets of axes, so this is for functions alone that number their elements: `argmax(x)` is the place in `x` as
 //! its signature has it.
 
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
 use super::build::{Builder, Value};
 use super::{call, rename};
-use crate::ir::graph::{AxisId, Node, NodeId, NodeKind};
+use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind, Split};
+use crate::ir::ops::Op;
 
 /// The axes of all of these values, each once, in the order of the first that has it.
 pub(super) fn of_all<'v>(b: &Builder<'_>, values: impl Iterator<Item = &'v Value>) -> Vec<AxisId> {
-    let mut axes: Vec<AxisId> = Vec::new();
-    for axis in values.flat_map(|value| of(b, value)) {
-        if !axes.contains(&axis) {
-            axes.push(axis);
-        }
-    }
-    axes
+    in_turn(values.flat_map(|value| of(b, value)))
 }
 
 fn of(b: &Builder<'_>, value: &Value) -> Vec<AxisId> {
@@ -28,43 +27,96 @@ fn of(b: &Builder<'_>, value: &Value) -> Vec<AxisId> {
 }
 
 fn of_node(b: &Builder<'_>, id: NodeId) -> Vec<AxisId> {
-    // From the value to the tensor, and back.
-    let mut path = vec![id];
-    while let Some(next) = source(b, b.graph.node(path[path.len() - 1])) {
-        path.push(next);
+    let axes = b.graph.node(id).axes;
+    if axes.iter().count() <= 1 {
+        return axes.iter().collect();
     }
-    let last = path[path.len() - 1];
-    let natural = || b.graph.node(last).axes.iter().collect();
-    let order = rename::order(b, last, &b.graph.node(last).kind).unwrap_or_else(natural);
-    path.into_iter().rev().skip(1).fold(order, |order, id| with(b, &order, b.graph.node(id)))
+    let mut orders: FxHashMap<NodeId, Vec<AxisId>> = FxHashMap::default();
+    // Nodes come after what they are made of.
+    for id in made_of(b, id) {
+        let order = of_one(b, id, &orders);
+        debug_assert_eq!(
+            order.iter().copied().collect::<AxisSet>(),
+            b.graph.node(id).axes,
+            "each axis is in the order"
+        );
+        orders.insert(id, order);
+    }
+    orders.remove(&id).unwrap_or_default()
 }
 
-/// The operand whose order a value takes: the leftmost with all of its axes, or what others are put in the place of.
-fn source(b: &Builder<'_>, node: &Node) -> Option<NodeId> {
-    let has_all = |arg: &NodeId| node.axes.minus(b.graph.node(*arg).axes).is_empty();
-    let first = node.args.first().copied();
-    match node.kind {
-        NodeKind::Cast | NodeKind::At(_) => {
-            let replaces = |arg: &NodeId| !b.graph.node(*arg).axes.minus(node.axes).is_empty();
-            first.filter(|arg| has_all(arg) || replaces(arg))
+/// The node and all that it is made of, those before that are made of none.
+fn made_of(b: &Builder<'_>, id: NodeId) -> BTreeSet<NodeId> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![id]);
+    while let Some(id) = open.pop() {
+        if seen.insert(id) {
+            open.extend(&b.graph.node(id).args);
         }
-        NodeKind::Apply(_) | NodeKind::Reduce(..) => node.args.iter().copied().find(has_all),
+    }
+    seen
+}
+
+/// The order of a value by those of what it is made of: that of the leftmost that has all of its axes, or of one after another.
+fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) -> Vec<AxisId> {
+    let node = b.graph.node(id);
+    let all_of =
+        |args: &[NodeId]| -> Vec<AxisId> { args.iter().flat_map(|arg| orders[arg].clone()).collect() };
+    match node.kind {
+        NodeKind::Cast => {
+            let order = all_of(&node.args);
+            let natural: Vec<AxisId> = node.axes.iter().collect();
+            let stays = |axis: &AxisId| node.axes.contains(*axis);
+            if order.iter().all(stays) && order.len() < natural.len() {
+                // What fills a tensor that has more dims.
+                return natural;
+            }
+            let is_of_parts = |split: &&Split| {
+                let is_new = |part: &AxisId| stays(part) && !order.contains(part);
+                order.contains(&split.whole) && !stays(&split.whole) && split.parts.iter().all(is_new)
+            };
+            let split = b.graph.splits.iter().find(is_of_parts);
+            replaced(&order, node.axes, split.map_or(natural, |split| split.parts.clone()))
+        }
+        NodeKind::At(axis) => {
+            let stays = node.axes.minus(AxisSet::EMPTY.with(axis));
+            replaced(&orders[&node.args[0]], stays, all_of(&node.args[1..]))
+        }
+        NodeKind::Apply(_) | NodeKind::Reduce(..) => {
+            let mut args = node.args.clone();
+            if let NodeKind::Apply(Op::Select) = node.kind {
+                // What is chosen is the value, and the condition says which.
+                args.rotate_left(1);
+            }
+            let has_all = |arg: &&NodeId| node.axes.minus(b.graph.node(**arg).axes).is_empty();
+            let args = args.iter().find(has_all).map_or(args.as_slice(), std::slice::from_ref);
+            in_turn(all_of(args).into_iter().filter(|axis| node.axes.contains(*axis)))
+        }
         NodeKind::Input(_)
         | NodeKind::Scalar(_)
         | NodeKind::Literal(_)
         | NodeKind::Coord(_)
-        | NodeKind::Extent(_) => None,
+        | NodeKind::Extent(_) => {
+            rename::order(b, id, &node.kind).unwrap_or_else(|| node.axes.iter().collect())
+        }
     }
 }
 
-/// The order with the axes of a value that are new in the place of the first that is gone.
-fn with(b: &Builder<'_>, order: &[AxisId], node: &Node) -> Vec<AxisId> {
-    let stays = |axis: &AxisId| node.axes.contains(*axis);
-    let new = node.axes.minus(order.iter().copied().collect());
-    let split = b.graph.splits.iter().find(|split| order.contains(&split.whole) && !stays(&split.whole));
-    let parts = split.map(|split| split.parts.clone()).filter(|parts| new == parts.iter().copied().collect());
-    let new = parts.unwrap_or_else(|| new.iter().collect());
-    let place = order.iter().position(|axis| !stays(axis)).unwrap_or(order.len());
+/// The order with others in the place of the first axis that does not stay.
+fn replaced(order: &[AxisId], stays: AxisSet, new: Vec<AxisId>) -> Vec<AxisId> {
+    let place = order.iter().position(|axis| !stays.contains(*axis)).unwrap_or(order.len());
     let (before, after) = order.split_at(place);
-    [before, &new, &after.iter().copied().filter(stays).collect::<Vec<_>>()].concat()
+    let is_new = |axis: &AxisId| !order.contains(axis) || !stays.contains(*axis);
+    let after = after.iter().copied().filter(|axis| stays.contains(*axis));
+    in_turn(before.iter().copied().chain(new.into_iter().filter(is_new)).chain(after))
+}
+
+/// Each once, where it comes first.
+fn in_turn(axes: impl Iterator<Item = AxisId>) -> Vec<AxisId> {
+    let mut all: Vec<AxisId> = Vec::new();
+    for axis in axes {
+        if !all.contains(&axis) {
+            all.push(axis);
+        }
+    }
+    all
 }
