@@ -21,11 +21,24 @@ impl Kind {
     /// All of them; the CPU, which is always there, comes first.
     pub(crate) const ALL: [Kind; 3] = [Kind::Cpu, Kind::Wgpu, Kind::Cuda];
 
+    /// Those that are not left out. A name that no device has is no reason to run nothing.
+    fn wanted() -> Vec<Kind> {
+        let names = std::env::var("FUSION_TEST_DEVICES").unwrap_or_default();
+        if names.trim().is_empty() {
+            return Kind::ALL.to_vec();
+        }
+        let named =
+            |name: &str| Kind::ALL.into_iter().find(|kind| format!("{kind:?}").eq_ignore_ascii_case(name));
+        let kinds = names.split(',').map(|name| {
+            named(name.trim())
+                .unwrap_or_else(|| panic!("FUSION_TEST_DEVICES={names}: `{name}` is none of {:?}", Kind::ALL))
+        });
+        kinds.collect()
+    }
+
     /// The device, if there is one and it is wanted.
     pub(crate) fn open(self) -> Option<Device> {
-        let name = format!("{self:?}").to_lowercase();
-        let wanted = std::env::var("FUSION_TEST_DEVICES").ok();
-        if wanted.is_some_and(|wanted| wanted.split(',').all(|one| one != name)) {
+        if !Kind::wanted().contains(&self) {
             return None;
         }
         let (device, require) = match self {
