@@ -2,6 +2,7 @@
 //!
 //! Invariant: work is done when a call returns; the instruction set is chosen once, when the device is opened.
 
+mod awake;
 mod column;
 pub(crate) mod fetch;
 mod help;

@@ -6,18 +6,36 @@
 //! Invariant: the work is done by none that has not joined, and nobody joins once who began has left.
 
 use std::any::Any;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{hint, mem};
+
+use super::awake::POOL;
 
 type Work<'w> = dyn Fn() + Sync + 'w;
 
+/// How long who began looks whether those who help have ended before it sleeps, which takes about as long.
+const SPIN: Duration = Duration::from_micros(20);
+
+/// Jobs that no thread has taken yet: where all have other work for long, they would be ever more.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// As many for each thread of the pool that a call is from, at most.
+const WAITING_MAX: usize = 8;
+
 /// What those have in common that are at some work.
 struct Shared {
-    work: &'static Work<'static>,
+    /// Where it was, for jobs that come when it is over.
+    work: *const Work<'static>,
     state: Mutex<State>,
     left: Condvar,
 }
+
+// SAFETY: any thread may do the work, and none reads it that has not joined.
+unsafe impl Send for Shared {}
+// SAFETY: the same.
+unsafe impl Sync for Shared {}
 
 #[derive(Default)]
 struct State {
@@ -29,13 +47,21 @@ struct State {
 
 /// Does some work on this thread, and on so many others of the pool as come to help before it is done.
 pub(super) fn with_help(helpers: usize, work: &Work<'_>) {
-    // SAFETY: `Leave` is dropped before this returns, however it does; from then on nobody calls the work.
-    let work: &'static Work<'static> = unsafe { mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
-    let shared = Arc::new(Shared { work, state: Mutex::default(), left: Condvar::new() });
+    // SAFETY: the same address; whoever reads it says why it may.
+    let work_at = unsafe { mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
+    let shared = Arc::new(Shared { work: work_at, state: Mutex::default(), left: Condvar::new() });
     let leave = Leave(&shared);
     for _ in 0..helpers {
+        if WAITING.load(Relaxed) >= WAITING_MAX * rayon::current_num_threads() {
+            break;
+        }
+        WAITING.fetch_add(1, Relaxed);
         let shared = Arc::clone(&shared);
-        rayon::spawn(move || shared.help());
+        rayon::spawn(move || {
+            WAITING.fetch_sub(1, Relaxed);
+            shared.help();
+            POOL.saw(Instant::now());
+        });
     }
     work();
     drop(leave);
@@ -51,8 +77,15 @@ impl Drop for Leave<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.is_over = true;
+        let start = Instant::now();
         while state.helping > 0 {
-            state = self.0.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if start.elapsed() < SPIN {
+                drop(state);
+                (0..32).for_each(|_| hint::spin_loop());
+                state = self.0.state();
+            } else {
+                state = self.0.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 }
@@ -66,7 +99,9 @@ impl Shared {
             }
             state.helping += 1;
         }
-        let ended = catch_unwind(AssertUnwindSafe(self.work));
+        // SAFETY: `Leave` is dropped before `with_help` returns, however it does, and waits for those that have joined.
+        let work = unsafe { &*self.work };
+        let ended = catch_unwind(AssertUnwindSafe(work));
         let mut state = self.state();
         state.helping -= 1;
         state.panic = state.panic.take().or(ended.err());
@@ -81,7 +116,6 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -93,8 +127,8 @@ mod tests {
         // Each waits for the other.
         with_help(1, &|| {
             here.send(std::thread::current().id()).expect("the test waits");
-            count.fetch_add(1, Ordering::Relaxed);
-            while count.load(Ordering::Relaxed) < 2 {
+            count.fetch_add(1, Relaxed);
+            while count.load(Relaxed) < 2 {
                 std::thread::yield_now();
             }
         });
@@ -109,9 +143,9 @@ mod tests {
         let came = AtomicUsize::new(0);
         let call = || {
             with_help(1, &|| {
-                came.fetch_add(1, Ordering::Relaxed);
+                came.fetch_add(1, Relaxed);
                 assert!(std::thread::current().id() == caller, "help fails");
-                while came.load(Ordering::Relaxed) < 2 {
+                while came.load(Relaxed) < 2 {
                     std::thread::yield_now();
                 }
             });
@@ -138,7 +172,7 @@ mod tests {
         std::thread::spawn(move || {
             let count = AtomicUsize::new(0);
             with_help(3, &|| {
-                count.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(1, Relaxed);
             });
             done.send(count.into_inner()).expect("the test waits");
         });

@@ -12,6 +12,7 @@ use fusion_compiler::ir::kernel::Kernel;
 use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
 use smallvec::SmallVec;
 
+use super::awake::POOL;
 use super::fetch::Fetches;
 use super::help::with_help;
 use super::{at, stream, tile};
@@ -26,12 +27,15 @@ use crate::window::Beside;
 const PARALLEL_MIN: usize = 1 << 18;
 /// … below which one thread begins, and looks at the clock after this many.
 const PROBE: usize = 1 << 12;
-/// What must be left for one thread to do before waking the others pays, which takes 10 to 20 µs.
-const WAKING_PAYS: Duration = Duration::from_micros(50);
+/// What a thread must get to do, for asking it takes time, too.
+const EACH: Duration = Duration::from_micros(4);
 /// How many times as slow as its first elements a call is taken to be at most: memory is no slower than the caches by more.
 const PACES: u32 = 4;
-/// Chunks per thread: enough to even out what the threads get.
+/// Chunks per thread: enough to even out what the threads get, …
 const CHUNKS_PER_THREAD: usize = 16;
+/// … and where less than this is left so few that starting them takes no time.
+const SHORT_CHUNKS_PER_THREAD: usize = 4;
+const LONG: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// Memory for the elements of a row, kept for the next launch.
@@ -167,28 +171,36 @@ impl<'a> Work<'a> {
         if items <= self.items.of(PROBE) {
             return run(0, items);
         }
-        let may_wake = rayon::current_num_threads() > 1;
-        let done = if may_wake && self.items.work() < PARALLEL_MIN { self.begin() } else { 0 };
-        deal(done, items, run);
+        let threads = rayon::current_num_threads();
+        if threads == 1 || self.items.work() >= PARALLEL_MIN {
+            return deal((0, items), threads, CHUNKS_PER_THREAD, run);
+        }
+        let (done, left) = self.begin();
+        let threads = threads.min(1 + (left.as_nanos() / EACH.as_nanos()) as usize);
+        let chunks = if left < LONG { SHORT_CHUNKS_PER_THREAD } else { CHUNKS_PER_THREAD };
+        deal((done, items), threads, chunks, run);
     }
 
-    /// Runs items on this thread until what is left, at the pace so far, is worth waking the others; says how many.
-    fn begin(&self) -> usize {
+    /// Runs items on this thread until what is left, at the pace so far, is worth asking others; says how many, and how long one
+    /// thread would take for the rest.
+    fn begin(&self) -> (usize, Duration) {
         let items = self.items.count;
         let (mut done, mut next) = (0, self.items.of(PROBE));
         let start = Instant::now();
+        let pays = POOL.help_pays(start);
         while next < items {
             self.run(done, next, false);
             done = next;
             let left = start.elapsed().mul_f64((items - done) as f64 / done as f64);
-            if left > WAKING_PAYS {
-                return done;
+            if left > pays {
+                return (done, left);
             }
             // So little is done before a slower pace would pay.
-            next = if left * PACES < WAKING_PAYS { items } else { 2 * next };
+            next = if left * PACES < pays { items } else { 2 * next };
         }
         self.run(done, items, false);
-        items
+        POOL.done_alone(start, Instant::now());
+        (items, Duration::ZERO)
     }
 
     /// Bytes that these items read and write; what is read whole counts as one element for each.
@@ -238,11 +250,11 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Deals items out in chunks to this thread and to as many others as there are: whoever is done with one takes the next. A
-/// thread that only waits would be woken for nothing.
-fn deal(first: usize, end: usize, run: impl Fn(usize, usize) + Sync) {
-    let (threads, left) = (rayon::current_num_threads(), end - first);
-    let chunks = (threads * CHUNKS_PER_THREAD).min(left);
+/// Deals items out to this thread and to others, so many in all, in as many chunks for each: whoever is done with one takes the
+/// next. A thread that only waits would be woken for nothing.
+fn deal((first, end): (usize, usize), threads: usize, each: usize, run: impl Fn(usize, usize) + Sync) {
+    let left = end - first;
+    let chunks = (threads * each).min(left);
     let bound = |chunk: usize| first + left * chunk / chunks;
     let next = AtomicUsize::new(0);
     let work = || {
