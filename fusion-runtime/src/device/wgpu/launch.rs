@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::kernel::{Launch, ScalarValue};
 
 use super::cut::{Chunk, Cut, chunk_elements};
-use super::fault::{Gpu, lock};
+use super::fault::Gpu;
 use super::pipeline::{Constants, Passing, Pipeline, WORD};
 use super::pool::{Block, UNIFORM};
 use super::stream::{Arguments, Stream};
@@ -83,7 +83,7 @@ pub(super) fn launch(backend: &WgpuBackend, launch: &Launch, call: &Call<'_>) ->
     let rest = launch.team == 1 && ![elements, step.min(elements)].iter().all(is_even);
     // The chunks have one pipeline.
     let constants = Constants { block, rest, shifted: step < elements };
-    let mut recorder = lock(&backend.recorder);
+    let mut recorder = backend.recorder()?;
     if backend.pool.forgotten.swap(false, Relaxed) {
         recorder.groups.clear();
     }

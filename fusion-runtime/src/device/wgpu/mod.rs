@@ -4,6 +4,7 @@
 //! dropped (`pool`). Every error of wgpu is ours (`fault`); nothing here panics on a device's answer.
 
 mod cut;
+mod exclusive;
 mod fault;
 mod launch;
 mod pipeline;
@@ -14,8 +15,8 @@ mod stream;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 
 use fusion_compiler::ir::plan::Target;
 
@@ -24,7 +25,8 @@ use crate::kernel::Launch;
 use crate::launch::LaunchConfig;
 
 use super::{Backend, Call, Device, DeviceFacts, Memory};
-use fault::{Gpu, lock};
+use exclusive::{Exclusive, Held};
+use fault::Gpu;
 use launch::Recorder;
 use pipeline::{Checks, Pipelines};
 use pool::{Block, GRANULE, Pool};
@@ -46,7 +48,7 @@ pub(super) struct WgpuBackend {
     gpu: Gpu,
     pool: Arc<Pool>,
     pipelines: Pipelines,
-    recorder: Mutex<Recorder>,
+    recorder: Exclusive<Recorder>,
     limits: Limits,
     block: u32,
     facts: DeviceFacts,
@@ -192,7 +194,7 @@ impl WgpuBackend {
         Ok(WgpuBackend {
             pool: Arc::new(Pool::new(gpu.clone(), device.max_buffer_size)),
             pipelines: Pipelines::new(gpu.clone(), options.checks, immediate_bytes_max, uniforms.clone()),
-            recorder: Mutex::new(Recorder::new(Stream::new(gpu.clone(), uniforms))),
+            recorder: Exclusive::new(Recorder::new(Stream::new(gpu.clone(), uniforms))),
             // Whatever the number of elements, so that a kernel is compiled once.
             block: LaunchConfig::new(&facts, u64::MAX, 1).block,
             facts,
@@ -202,10 +204,23 @@ impl WgpuBackend {
         })
     }
 
+    /// What records commands, once no other thread does.
+    ///
+    /// # Errors
+    /// If this thread does, and wgpu calls back from there.
+    fn recorder(&self) -> Result<Held<'_, Recorder>> {
+        let again = || {
+            self.gpu.unsupported(String::from(
+                "a call from a callback of wgpu that runs within another call: have the callback say that it ran, and call then",
+            ))
+        };
+        self.recorder.hold().ok_or_else(again)
+    }
+
     /// Lets go of whatever memory is not in use.
     fn trim(&self) -> Result<()> {
         {
-            let mut recorder = lock(&self.recorder);
+            let mut recorder = self.recorder()?;
             recorder.stream.submit()?;
             recorder.groups.clear();
         }
@@ -216,7 +231,7 @@ impl WgpuBackend {
     /// Starts a copy of part of a buffer to the host.
     fn start_read_back(&self, buffer: &wgpu::Buffer, start: u64, end: u64) -> Result<ReadBack> {
         let (stage, submission, home) = {
-            let mut recorder = lock(&self.recorder);
+            let mut recorder = self.recorder()?;
             let stage = recorder.stream.read_back(buffer, start, end)?;
             (stage, recorder.stream.latest(), recorder.stream.read_backs().idle())
         };
@@ -289,7 +304,7 @@ impl Backend for WgpuBackend {
 
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()> {
         self.gpu.check()?;
-        let stream = &mut lock(&self.recorder).stream;
+        let stream = &mut self.recorder()?.stream;
         stream.upload(&block_of(memory).buffer, offset as u64, bytes)?;
         if memory.is_external() { stream.submit() } else { Ok(()) }
     }
@@ -332,7 +347,7 @@ impl Backend for WgpuBackend {
         let (source, target) = (&block_of(from.0).buffer, &block_of(to.0).buffer);
         let words = bytes / 4 * 4;
         if words > 0 {
-            let mut recorder = lock(&self.recorder);
+            let mut recorder = self.recorder()?;
             recorder.stream.copy((source, from.1 as u64), (target, to.1 as u64), words as u64);
             if from.0.is_external() || to.0.is_external() {
                 recorder.stream.submit()?;
@@ -356,7 +371,7 @@ impl Backend for WgpuBackend {
 
     fn synchronize(&self) -> Result<()> {
         let latest = {
-            let mut recorder = lock(&self.recorder);
+            let mut recorder = self.recorder()?;
             recorder.stream.submit()?;
             recorder.stream.latest()
         };

@@ -1,5 +1,8 @@
 //! Whatever goes wrong is an error, and what follows it works.
 
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
 use super::*;
 
 #[test]
@@ -190,5 +193,34 @@ fn the_device_and_the_buffers_of_an_application() {
             assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
         }
         Ok(())
+    });
+}
+
+/// It would wait for itself.
+#[test]
+fn a_call_from_a_callback_within_a_call() {
+    on_device(PLAIN, |gpu| {
+        let device = Arc::new(crate::device::wgpu::from_wgpu_with(
+            gpu.gpu.device.clone(),
+            gpu.gpu.queue.clone(),
+            PLAIN,
+        )?);
+        let (answer, answered) = channel();
+        // What is to be waited for.
+        gpu.gpu.queue.submit([]);
+        let inner = Arc::clone(&device);
+        gpu.gpu.queue.on_submitted_work_done(move || {
+            let read = upload(&inner, &[1.0; 4]);
+            _ = answer.send(read.err());
+        });
+        let recorder = device.recorder()?;
+        gpu.gpu.wait(None)?;
+        let error = answered.try_recv().expect("wgpu calls back where it waits");
+        assert!(
+            matches!(&error, Some(Error::Unsupported { what, .. }) if what.contains("callback")),
+            "{error:?}"
+        );
+        drop(recorder);
+        upload(&device, &[1.0; 4]).map(|_| ())
     });
 }

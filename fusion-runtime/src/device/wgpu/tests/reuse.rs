@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::device::wgpu::fault::lock;
 
 #[test]
 fn commands_run_in_order() {
@@ -33,25 +32,25 @@ fn commands_run_in_order() {
 #[test]
 fn launches_are_batched() {
     on_device(PLAIN, |gpu| {
-        let submissions = || lock(&gpu.recorder).stream.submissions.load(Relaxed);
+        let submissions = || gpu.recorder().map(|recorder| recorder.stream.submissions.load(Relaxed));
         let memory = upload(gpu, &[1.0; 64])?;
         gpu.synchronize()?;
-        let before = submissions();
+        let before = submissions()?;
         for _ in 0..40 {
             run_step(gpu, &step(), view(&memory, 0, 64), 1.0, 1)?;
         }
-        assert_eq!(submissions(), before);
+        assert_eq!(submissions()?, before);
         gpu.synchronize()?;
-        assert_eq!(submissions(), before + 1);
+        assert_eq!(submissions()?, before + 1);
         gpu.synchronize()?;
-        assert_eq!(submissions(), before + 1);
+        assert_eq!(submissions()?, before + 1);
         Ok(())
     });
 }
 
 /// Everything made so far that costs a driver call: buffers, staging buffers, bind groups.
 fn made(gpu: &WgpuBackend) -> [u64; 4] {
-    let recorder = lock(&gpu.recorder);
+    let recorder = gpu.recorder().expect("the test holds none");
     let stream = &recorder.stream;
     let stages = [stream.uploads().made.load(Relaxed), stream.read_backs().made.load(Relaxed)];
     [gpu.pool.made.load(Relaxed), stages[0], stages[1], recorder.groups.made.load(Relaxed)]
@@ -147,7 +146,7 @@ fn cost_of_a_call() {
             for _ in 0..60 {
                 run(gpu, &launch, &[64], &views)?;
             }
-            lock(&gpu.recorder).stream.submit()?;
+            gpu.recorder()?.stream.submit()?;
             whole = whole.min(start.elapsed() / 60);
         }
         eprintln!("a call: recorded in {best:?}; with its share of the submission {whole:?}");
