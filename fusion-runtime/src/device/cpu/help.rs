@@ -153,7 +153,7 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
     }
 
-    /// What is left over of it runs later, and does nothing.
+    /// What is left over of it runs later, and does nothing; of many calls not all leave something.
     #[test]
     fn nobody_waits_for_a_pool_that_has_other_work() {
         let (begun, all_begun) = mpsc::channel();
@@ -174,10 +174,14 @@ mod tests {
             with_help(3, &|| {
                 count.fetch_add(1, Relaxed);
             });
-            done.send(count.into_inner()).expect("the test waits");
+            let (calls, others) = (40 * rayon::current_num_threads(), 64);
+            (0..calls).for_each(|_| with_help(3, &|| {}));
+            let most = WAITING_MAX * rayon::current_num_threads() + others;
+            let is_bounded = WAITING.load(Relaxed) <= most;
+            done.send((count.into_inner(), is_bounded)).expect("the test waits");
         });
         let count = is_done.recv_timeout(Duration::from_secs(60));
         drop(end);
-        assert_eq!(count, Ok(1));
+        assert_eq!(count, Ok((1, true)));
     }
 }
