@@ -208,7 +208,7 @@ fn failures_of_doubles(op: Op, points: impl Iterator<Item = Vec<f64>>) -> Option
     let bound = match op.info().ulp.native {
         0 => 0,
         // The table's own value of it is no nearer.
-        1.. if op == Op::Erf => 16,
+        1.. if matches!(op, Op::Erf | Op::Erfc) => 16,
         1.. => 4,
     };
     let near = |actual: f64, expect: f64| {
@@ -280,6 +280,40 @@ fn circular_functions_of_doubles_are_right_at_the_nearest_to_a_quarter_turn() {
     }
 }
 
+/// To 40 digits by mpmath, and rounded to `f64`: the tail has as many right digits as the rest.
+#[rustfmt::skip]
+const ERFC: &[(f64, f64)] = &[
+    (-6.0, 2.0), (-3.0, 1.999_977_909_503_001_5), (-1.0, 1.842_700_792_949_714_8), (-0.468_75, 1.492_613_473_217_938),
+    (-0.25, 1.276_326_390_168_237), (0.007_812_5, 0.991_184_717_104_820_8), (0.25, 0.723_673_609_831_763_1),
+    (0.464_843_75, 0.510_931_249_829_918_1), (0.468_75, 0.507_386_526_782_062), (0.5, 0.479_500_122_186_953_5),
+    (0.75, 0.288_844_366_346_484_86), (1.0, 0.157_299_207_050_285_13), (1.5, 0.033_894_853_524_689_274),
+    (2.0, 0.004_677_734_981_047_266), (2.75, 0.000_100_621_922_119_636_83), (3.5, 7.430_983_723_414_128e-7),
+    (4.0, 1.541_725_790_028_002e-8), (5.0, 1.537_459_794_428_035e-12), (6.25, 9.672_204_131_876_253e-19),
+    (7.0, 4.183_825_607_779_414e-23), (8.0, 1.122_429_717_298_292_6e-29), (9.0, 4.137_031_746_513_81e-37),
+    (9.1875, 1.339_143_561_733_014_2e-38),
+];
+
+#[test]
+fn one_minus_the_error_function_is_right_in_its_tail() {
+    for &(x, expect) in ERFC {
+        let exact = (Op::Erfc.info().eval.float)(&[x]);
+        assert!((exact / expect - 1.0).abs() < 4e-15, "erfc({x}) is {exact:e} by the table, not {expect:e}");
+        for dialect in Dialect::ALL {
+            let single = eval_op(Op::Erfc, &[Scalar::F32(x as f32)], dialect).to_f64() as f32;
+            let apart = distance(single, expect as f32);
+            assert!(
+                apart <= bound(Op::Erfc, dialect).into(),
+                "erfc({x}) is {single:e}, not {expect:e} ({dialect:?})"
+            );
+        }
+        for dialect in [Dialect::Cpu, Dialect::Ptx] {
+            let double = eval_op(Op::Erfc, &[Scalar::F64(x)], dialect).to_f64();
+            let apart = double.to_bits().abs_diff(expect.to_bits());
+            assert!(apart <= 4, "erfc({x}) is {double:e}, {apart} from {expect:e} ({dialect:?})");
+        }
+    }
+}
+
 const INF: f32 = f32::INFINITY;
 const NAN: f32 = f32::NAN;
 const PI: f32 = std::f32::consts::PI;
@@ -322,6 +356,12 @@ const SPECIAL: &[(Op, &[f32], f32)] = &[
     (Op::Cosh, &[90.0], INF),
     (Op::Tanh, &[-0.0], -0.0), (Op::Tanh, &[0.0], 0.0), (Op::Tanh, &[INF], 1.0), (Op::Tanh, &[-INF], -1.0), (Op::Tanh, &[NAN], NAN),
     (Op::Erf, &[-0.0], -0.0), (Op::Erf, &[INF], 1.0), (Op::Erf, &[-INF], -1.0), (Op::Erf, &[NAN], NAN), (Op::Erf, &[5.0], 1.0),
+    (Op::Erfc, &[-0.0], 1.0), (Op::Erfc, &[0.0], 1.0), (Op::Erfc, &[INF], 0.0), (Op::Erfc, &[-INF], 2.0), (Op::Erfc, &[NAN], NAN),
+    (Op::Erfc, &[-NAN], NAN), (Op::Erfc, &[TINY], 1.0), (Op::Erfc, &[f32::MAX], 0.0), (Op::Erfc, &[f32::MIN], 2.0), (Op::Erfc, &[-4.5], 2.0),
+    (Op::Erfc, &[10.1], 0.0),
+    (Op::Copysign, &[3.0, -0.0], -3.0), (Op::Copysign, &[-3.0, 0.0], 3.0), (Op::Copysign, &[0.0, -1.0], -0.0), (Op::Copysign, &[-0.0, TINY], 0.0),
+    (Op::Copysign, &[INF, -INF], -INF), (Op::Copysign, &[TINY, -INF], -TINY), (Op::Copysign, &[2.0, NAN], 2.0), (Op::Copysign, &[NAN, -1.0], NAN),
+    (Op::Copysign, &[-f32::MAX, 1.0], f32::MAX),
     (Op::Floor, &[-0.0], -0.0), (Op::Floor, &[-0.3], -1.0), (Op::Floor, &[0.7], 0.0), (Op::Floor, &[-INF], -INF),
     (Op::Ceil, &[-0.0], -0.0), (Op::Ceil, &[-0.7], -0.0), (Op::Ceil, &[0.3], 1.0), (Op::Ceil, &[8_388_609.0], 8_388_609.0),
     (Op::Round, &[-0.5], -0.0), (Op::Round, &[1.5], 2.0), (Op::Round, &[2.5], 2.0), (Op::Round, &[-2.5], -2.0),
@@ -333,6 +373,20 @@ const SPECIAL: &[(Op, &[f32], f32)] = &[
     (Op::Rem, &[1.0, 0.0], NAN), (Op::Rem, &[INF, 3.0], NAN), (Op::Rem, &[-3.0, INF], -3.0), (Op::Rem, &[3.0, -INF], 3.0),
     (Op::Rem, &[NAN, 3.0], NAN), (Op::Rem, &[3.0, NAN], NAN), (Op::Rem, &[f32::MAX, TINY], 0.0), (Op::Rem, &[TINY, 1.0], TINY),
     (Op::Rem, &[f32::MAX, 3.0], 0.0), (Op::Rem, &[1e10, 7.0], 4.0), (Op::Rem, &[0.0, INF], 0.0),
+    // Zeros have the sign of the first: Python's have that of the second.
+    (Op::Remainder, &[-6.0, 3.0], -0.0), (Op::Remainder, &[6.0, -3.0], 0.0), (Op::Remainder, &[-0.0, 3.0], -0.0), (Op::Remainder, &[0.0, -3.0], 0.0),
+    (Op::Remainder, &[5.5, -2.0], -0.5), (Op::Remainder, &[-5.5, 2.0], 0.5), (Op::Remainder, &[5.5, 2.0], 1.5), (Op::Remainder, &[-5.5, -2.0], -1.5),
+    (Op::Remainder, &[1.0, 0.0], NAN), (Op::Remainder, &[INF, 3.0], NAN), (Op::Remainder, &[-INF, 3.0], NAN), (Op::Remainder, &[NAN, 3.0], NAN),
+    (Op::Remainder, &[3.0, NAN], NAN), (Op::Remainder, &[-3.0, INF], INF), (Op::Remainder, &[3.0, INF], 3.0), (Op::Remainder, &[3.0, -INF], -INF),
+    (Op::Remainder, &[0.0, INF], 0.0), (Op::Remainder, &[-TINY, 3.0], 3.0), (Op::Remainder, &[1e10, -7.0], -3.0), (Op::Remainder, &[f32::MAX, -TINY], 0.0),
+    (Op::FloorDiv, &[7.0, 2.0], 3.0), (Op::FloorDiv, &[-7.0, 2.0], -4.0), (Op::FloorDiv, &[7.0, -2.0], -4.0), (Op::FloorDiv, &[-7.0, -2.0], 3.0),
+    (Op::FloorDiv, &[6.0, 3.0], 2.0), (Op::FloorDiv, &[-6.0, 3.0], -2.0), (Op::FloorDiv, &[1.0, 0.1], 9.0), (Op::FloorDiv, &[-1.0, 0.1], -10.0),
+    (Op::FloorDiv, &[0.0, 3.0], 0.0), (Op::FloorDiv, &[-0.0, 3.0], -0.0), (Op::FloorDiv, &[0.0, -3.0], -0.0), (Op::FloorDiv, &[-1.0, -3.0], 0.0),
+    (Op::FloorDiv, &[1.0, 0.0], INF), (Op::FloorDiv, &[1.0, -0.0], -INF), (Op::FloorDiv, &[-1.0, 0.0], -INF), (Op::FloorDiv, &[0.0, 0.0], NAN),
+    (Op::FloorDiv, &[INF, 2.0], NAN), (Op::FloorDiv, &[INF, 0.0], INF), (Op::FloorDiv, &[3.0, INF], 0.0), (Op::FloorDiv, &[-3.0, INF], -1.0),
+    (Op::FloorDiv, &[3.0, -INF], -1.0), (Op::FloorDiv, &[-3.0, -INF], 0.0), (Op::FloorDiv, &[0.0, -INF], -0.0), (Op::FloorDiv, &[INF, INF], NAN),
+    (Op::FloorDiv, &[NAN, 2.0], NAN), (Op::FloorDiv, &[2.0, NAN], NAN), (Op::FloorDiv, &[-TINY, f32::MAX], -1.0), (Op::FloorDiv, &[f32::MAX, TINY], INF),
+    (Op::FloorDiv, &[16_777_222.0, 3.0], 5_592_407.0), (Op::FloorDiv, &[NAN, 0.0], NAN),
     (Op::Pow, &[0.0, 0.0], 1.0), (Op::Pow, &[NAN, 0.0], 1.0), (Op::Pow, &[NAN, -0.0], 1.0), (Op::Pow, &[1.0, NAN], 1.0),
     (Op::Pow, &[1.0, INF], 1.0), (Op::Pow, &[-1.0, INF], 1.0), (Op::Pow, &[-1.0, -INF], 1.0), (Op::Pow, &[NAN, 1.0], NAN),
     (Op::Pow, &[2.0, NAN], NAN), (Op::Pow, &[0.0, -3.0], INF), (Op::Pow, &[-0.0, -3.0], -INF), (Op::Pow, &[-0.0, -2.0], INF),
@@ -379,6 +433,16 @@ const INTEGER: &[(Op, DType, &[i64], i64)] = &[
     (Op::Not, DType::U16, &[0], 0xffff), (Op::Abs, DType::I16, &[-0x8000], -0x8000),
     (Op::Rem, DType::I32, &[7, 0], 0), (Op::Rem, DType::I32, &[-0x8000_0000, -1], 0), (Op::Rem, DType::I32, &[-7, 2], -1),
     (Op::Rem, DType::U32, &[7, 0], 0), (Op::Rem, DType::U8, &[200, 7], 4), (Op::Rem, DType::Index, &[7, 2], 1),
+    (Op::FloorDiv, DType::I32, &[7, 0], 7), (Op::FloorDiv, DType::I32, &[-7, 0], -7), (Op::FloorDiv, DType::I32, &[-0x8000_0000, -1], -0x8000_0000),
+    (Op::FloorDiv, DType::I32, &[-7, 2], -4), (Op::FloorDiv, DType::I32, &[7, -2], -4), (Op::FloorDiv, DType::I32, &[-7, -2], 3),
+    (Op::FloorDiv, DType::I32, &[-6, 2], -3), (Op::FloorDiv, DType::I32, &[-0x8000_0000, 0x7fff_ffff], -2), (Op::FloorDiv, DType::I32, &[0x7fff_ffff, -0x8000_0000], -1),
+    (Op::FloorDiv, DType::I8, &[-128, -1], -128), (Op::FloorDiv, DType::I16, &[-0x8000, 3], -10923), (Op::FloorDiv, DType::U8, &[200, 7], 28),
+    (Op::FloorDiv, DType::U32, &[0xffff_ffff, 2], 0x7fff_ffff), (Op::FloorDiv, DType::U32, &[7, 0], 7), (Op::FloorDiv, DType::Index, &[7, 2], 3),
+    (Op::Remainder, DType::I32, &[7, 0], 0), (Op::Remainder, DType::I32, &[-7, 0], 0), (Op::Remainder, DType::I32, &[-0x8000_0000, -1], 0),
+    (Op::Remainder, DType::I32, &[-7, 2], 1), (Op::Remainder, DType::I32, &[7, -2], -1), (Op::Remainder, DType::I32, &[-7, -2], -1),
+    (Op::Remainder, DType::I32, &[-6, 2], 0), (Op::Remainder, DType::I32, &[-1, 0x7fff_ffff], 0x7fff_fffe), (Op::Remainder, DType::I32, &[1, -0x8000_0000], -0x7fff_ffff),
+    (Op::Remainder, DType::I16, &[-0x8000, -1], 0), (Op::Remainder, DType::I8, &[-128, 127], 126), (Op::Remainder, DType::U8, &[200, 7], 4),
+    (Op::Remainder, DType::U32, &[0xffff_ffff, 0x8000_0000], 0x7fff_ffff), (Op::Remainder, DType::Index, &[7, 2], 1),
     (Op::Shl, DType::I32, &[1, 33], 2), (Op::Shl, DType::I32, &[1, -1], -0x8000_0000), (Op::Shl, DType::U8, &[0x81, 1], 2),
     (Op::Shr, DType::I32, &[-8, 1], -4), (Op::Shr, DType::I32, &[-8, 33], -4), (Op::Shr, DType::U32, &[0x8000_0000, 31], 1),
     (Op::Sign, DType::I32, &[-5], -1), (Op::Sign, DType::I32, &[0], 0), (Op::Sign, DType::U32, &[0xffff_ffff], 1), (Op::Sign, DType::U8, &[0], 0),

@@ -1,5 +1,7 @@
 //! Every derivative rule against central differences of the reference, and at points without a derivative.
+#![cfg(feature = "compile")]
 
+use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::{
     AxisSet, Dest, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, ParamKind, SpanId,
@@ -122,6 +124,9 @@ const SPECIAL: &[(Op, &[f64], &[f64])] = &[
     (Op::Pow, &[0.0, 2.0], &[0.0, 0.0]), (Op::Pow, &[0.0, 0.0], &[0.0, 0.0]), (Op::Pow, &[-2.0, 3.0], &[12.0, NAN]),
     (Op::Pow, &[0.0, 1.0], &[1.0, 0.0]), (Op::Pow, &[0.0, -1.0], &[-INF, -INF]),
     (Op::Rem, &[7.0, 2.0], &[1.0, -3.0]), (Op::Rem, &[-7.0, 2.0], &[1.0, 3.0]),
+    (Op::Remainder, &[7.0, 2.0], &[1.0, -3.0]), (Op::Remainder, &[-7.0, 2.0], &[1.0, 4.0]), (Op::Remainder, &[6.0, -2.0], &[1.0, 3.0]),
+    (Op::Copysign, &[3.0, -1.0], &[-1.0]), (Op::Copysign, &[-3.0, -1.0], &[1.0]), (Op::Copysign, &[-3.0, 0.0], &[-1.0]),
+    (Op::Copysign, &[3.0, -0.0], &[-1.0]), (Op::Copysign, &[0.0, -1.0], &[0.0]), (Op::Erfc, &[INF], &[0.0]),
     (Op::Sqrt, &[0.0], &[INF]), (Op::Select, &[1.0, 5.0, 6.0], &[1.0, 0.0]), (Op::Select, &[0.0, 5.0, 6.0], &[0.0, 1.0]),
 ];
 
@@ -134,5 +139,51 @@ fn kinks_have_the_gradients_of_pytorch() {
             let same = |(x, y): (&f64, &f64)| x == y || (x.is_nan() && y.is_nan());
             assert!(actual.iter().zip(*expect).all(same), "{op:?}{point:?}: {actual:?}, not {expect:?}");
         }
+    }
+}
+
+/// The slopes of a function of scalars by the rules of its operations, from the result back.
+fn slopes(source: &str, point: &[f64]) -> Vec<f64> {
+    let mut graph = match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(mut functions, _)) => functions.remove(0).graph,
+        other => panic!("{source} is right: {other:?}"),
+    };
+    let result = graph.outputs[0].node;
+    let one = graph.literal(Const::Float(1.0), DType::F64, SpanId(0));
+    let mut gradients: Vec<Option<NodeId>> = vec![None; graph.nodes.len()];
+    gradients[result.0 as usize] = Some(one);
+    for id in (0..=result.0).rev() {
+        let (node, Some(dy)) = (graph.node(NodeId(id)).clone(), gradients[id as usize]) else { continue };
+        let NodeKind::Apply(op) = node.kind else { continue };
+        let Grad::Rule(rule) = op.info().grad else { continue };
+        for (arg, part) in node.args.clone().into_iter().zip(rule(&mut graph, &node.args, NodeId(id), dy)) {
+            let Some(part) = part else { continue };
+            let before = gradients[arg.0 as usize];
+            let sum = before.map_or(part, |before| graph.apply(Op::Add, &[before, part], node.span));
+            gradients[arg.0 as usize] = Some(sum);
+        }
+    }
+    let slope = |i: usize| gradients[i].expect("the first nodes are the parameters");
+    graph.outputs =
+        (0..point.len()).map(|i| Output { node: slope(i), axes: vec![], dest: Dest::Fresh }).collect();
+    run(&graph, point)
+}
+
+/// Each side has its share, where both are infinite, too: there is no distance of the same infinities in it.
+#[test]
+fn a_sum_of_exponentials_has_slopes_at_infinities() {
+    let source = "pub fn f(x: f64[], y: f64[]) -> f64[] { logaddexp(x, y) }";
+    for (point, expect) in [
+        ([0.5, -1.25], [0.851_952_801_968_310_6, 0.148_047_198_031_689_44]),
+        ([3.0, 3.0], [0.5, 0.5]),
+        ([-800.0, 2.0], [0.0, 1.0]),
+        ([INF, 3.0], [1.0, 0.0]),
+        ([2.0, -INF], [1.0, 0.0]),
+        ([-INF, -INF], [0.5, 0.5]),
+        ([INF, INF], [0.5, 0.5]),
+    ] {
+        let got = slopes(source, &point);
+        let near = got.iter().zip(expect).all(|(got, expect)| (got - expect).abs() < 1e-15);
+        assert!(near, "{point:?}: {got:?}, not {expect:?}");
     }
 }

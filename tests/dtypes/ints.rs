@@ -59,6 +59,8 @@ macro_rules! integers {
                 pub(super) fn shr(x: $element[N], y: $element[N]) -> $element[N] { x >> y }
                 pub(super) fn lt(x: $element[N], y: $element[N]) -> $element[N] { (x < y) as $element }
                 pub(super) fn eq(x: $element[N], y: $element[N]) -> $element[N] { (x == y) as $element }
+                pub(super) fn remainder_of(x: $element[N], y: $element[N]) -> $element[N] { remainder(x, y) }
+                pub(super) fn floor_of(x: $element[N], y: $element[N]) -> $element[N] { floor_div(x, y) }
                 pub(super) fn neg(x: $element[N], _y: $element[N]) -> $element[N] { -x }
                 pub(super) fn not(x: $element[N], _y: $element[N]) -> $element[N] { !x }
                 pub(super) fn abs_of(x: $element[N], _y: $element[N]) -> $element[N] { abs(x) }
@@ -90,6 +92,7 @@ macro_rules! integers {
                 (Op::Add, add), (Op::Sub, sub), (Op::Mul, mul), (Op::Div, div), (Op::Rem, rem), (Op::Min, min_of),
                 (Op::Max, max_of), (Op::And, and), (Op::Or, or), (Op::Xor, xor), (Op::Shl, shl), (Op::Shr, shr),
                 (Op::Lt, lt), (Op::Eq, eq), (Op::Neg, neg), (Op::Not, not), (Op::Abs, abs_of), (Op::Sign, sign_of),
+                (Op::Remainder, remainder_of), (Op::FloorDiv, floor_of),
             ];
 
             pub(super) fn operations(device: &Device) -> Result<()> {

@@ -121,7 +121,7 @@ fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T
                 // As near as the standard library of Rust, or twice that.
                 (1.., _) if !narrow => {
                     // The table's own value of it is no nearer.
-                    if op == Op::Erf { 16 } else { 4 }
+                    if matches!(op, Op::Erf | Op::Erfc) { 16 } else { 4 }
                 }
                 (0, Kind::Cpu | Kind::Cuda) => 0,
                 (0, Kind::Wgpu) => i64::from(op.info().ulp.wgsl > 0),
@@ -138,6 +138,9 @@ fn check<T: Element>(floats: &Floats<T>, columns_of: impl Fn(usize) -> Vec<Vec<T
                     continue;
                 }
                 let (a, b) = ((floats.to)(got), (floats.to)(expect));
+                // PTX's conversion of 16 bits gives one NaN, without a sign.
+                let b = if op == Op::Copysign && narrow && args[1].is_nan() { b.copysign(a) } else { b };
+                let expect = (floats.of)(b);
                 // WGSL lets a driver round the product, too.
                 let twice = |x: &[f64]| f64::from(x[0] as f32 * x[1] as f32 + x[2] as f32);
                 let apart = op == Op::Fma && kind == Kind::Wgpu;

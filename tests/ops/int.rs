@@ -90,6 +90,9 @@ fn unsigned_operations_are_exact() {
 const SIGNED: &[(Op, [i32; 2], i32)] = &[
     (Op::Div, [7, 0], 7), (Op::Div, [i32::MIN, -1], i32::MIN), (Op::Div, [-7, 2], -3), (Op::Div, [0, 0], 0),
     (Op::Rem, [7, 0], 0), (Op::Rem, [i32::MIN, -1], 0), (Op::Rem, [-7, 2], -1), (Op::Rem, [7, -2], 1),
+    (Op::Remainder, [7, 0], 0), (Op::Remainder, [i32::MIN, -1], 0), (Op::Remainder, [-7, 2], 1), (Op::Remainder, [7, -2], -1),
+    (Op::Remainder, [-6, 3], 0), (Op::Remainder, [i32::MIN, i32::MAX], i32::MAX - 1), (Op::FloorDiv, [-7, 2], -4), (Op::FloorDiv, [7, -2], -4),
+    (Op::FloorDiv, [7, 0], 7), (Op::FloorDiv, [-7, 0], -7), (Op::FloorDiv, [i32::MIN, -1], i32::MIN), (Op::FloorDiv, [i32::MIN, 2], i32::MIN / 2),
     (Op::Add, [i32::MAX, 1], i32::MIN), (Op::Sub, [i32::MIN, 1], i32::MAX), (Op::Mul, [i32::MIN, -1], i32::MIN),
     (Op::Shl, [1, 31], i32::MIN), (Op::Shl, [1, 32], 1), (Op::Shl, [1, 33], 2), (Op::Shl, [1, -1], i32::MIN),
     (Op::Shr, [-8, 1], -4), (Op::Shr, [-8, 31], -1), (Op::Shr, [-8, 32], -8), (Op::Shr, [-8, 33], -4), (Op::Shr, [-8, -1], -1),

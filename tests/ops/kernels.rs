@@ -64,7 +64,8 @@ macro_rules! made {
 pub(crate) fn float(op: Op) -> Option<Function<f32, f32>> {
     Some(match op {
         Op::Add => Binary(f_add), Op::Sub => Binary(f_sub), Op::Mul => Binary(f_mul), Op::Div => Binary(f_div),
-        Op::Rem => Binary(f_rem), Op::Fma => Ternary(f_fma), Op::Neg => Unary(f_neg), Op::Abs => Unary(f_abs),
+        Op::Rem => Binary(f_rem), Op::Remainder => Binary(f_remainder), Op::FloorDiv => Binary(f_floor_div),
+        Op::Copysign => Binary(f_copysign), Op::Erfc => Unary(f_erfc), Op::Fma => Ternary(f_fma), Op::Neg => Unary(f_neg), Op::Abs => Unary(f_abs),
         Op::Sign => Unary(f_sign), Op::Min => Binary(f_min), Op::Max => Binary(f_max), Op::Floor => Unary(f_floor),
         Op::Ceil => Unary(f_ceil), Op::Round => Unary(f_round), Op::Trunc => Unary(f_trunc), Op::Sqrt => Unary(f_sqrt),
         Op::Rsqrt => Unary(f_rsqrt), Op::Cbrt => Unary(f_cbrt), Op::Exp => Unary(f_exp), Op::Exp2 => Unary(f_exp2),
@@ -87,7 +88,7 @@ pub(crate) fn float(op: Op) -> Option<Function<f32, f32>> {
 pub(crate) fn int(op: Op) -> Option<Function<i32, i32>> {
     Some(match op {
         Op::Add => Binary(i_add), Op::Sub => Binary(i_sub), Op::Mul => Binary(i_mul), Op::Div => Binary(i_div),
-        Op::Rem => Binary(i_rem), Op::Neg => Unary(i_neg), Op::Abs => Unary(i_abs), Op::Sign => Unary(i_sign),
+        Op::Rem => Binary(i_rem), Op::Remainder => Binary(i_remainder), Op::FloorDiv => Binary(i_floor_div), Op::Neg => Unary(i_neg), Op::Abs => Unary(i_abs), Op::Sign => Unary(i_sign),
         Op::Min => Binary(i_min), Op::Max => Binary(i_max), Op::Lt => Binary(i_lt), Op::Le => Binary(i_le),
         Op::Gt => Binary(i_gt), Op::Ge => Binary(i_ge), Op::Eq => Binary(i_eq), Op::Ne => Binary(i_ne),
         Op::And => Binary(i_and), Op::Or => Binary(i_or), Op::Xor => Binary(i_xor), Op::Not => Unary(i_not),
@@ -96,8 +97,8 @@ pub(crate) fn int(op: Op) -> Option<Function<i32, i32>> {
         made!() => return None,
         Op::Fma | Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Sqrt | Op::Rsqrt | Op::Cbrt | Op::Exp => return None,
         Op::Exp2 | Op::Expm1 | Op::Log | Op::Log2 | Op::Log1p | Op::Pow | Op::Sin | Op::Cos | Op::Tan => return None,
-        Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf => return None,
-        Op::IsNan | Op::IsInf | Op::IsFinite => return None,
+        Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf | Op::Erfc => return None,
+        Op::Copysign | Op::IsNan | Op::IsInf | Op::IsFinite => return None,
     })
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn int(op: Op) -> Option<Function<i32, i32>> {
 pub(crate) fn uint(op: Op) -> Option<Function<u32, u32>> {
     Some(match op {
         Op::Add => Binary(u_add), Op::Sub => Binary(u_sub), Op::Mul => Binary(u_mul), Op::Div => Binary(u_div),
-        Op::Rem => Binary(u_rem), Op::Neg => Unary(u_neg), Op::Abs => Unary(u_abs), Op::Sign => Unary(u_sign),
+        Op::Rem => Binary(u_rem), Op::Remainder => Binary(u_remainder), Op::FloorDiv => Binary(u_floor_div), Op::Neg => Unary(u_neg), Op::Abs => Unary(u_abs), Op::Sign => Unary(u_sign),
         Op::Min => Binary(u_min), Op::Max => Binary(u_max), Op::Lt => Binary(u_lt), Op::Le => Binary(u_le),
         Op::Gt => Binary(u_gt), Op::Ge => Binary(u_ge), Op::Eq => Binary(u_eq), Op::Ne => Binary(u_ne),
         Op::And => Binary(u_and), Op::Or => Binary(u_or), Op::Xor => Binary(u_xor), Op::Not => Unary(u_not),
@@ -115,8 +116,8 @@ pub(crate) fn uint(op: Op) -> Option<Function<u32, u32>> {
         made!() => return None,
         Op::Fma | Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Sqrt | Op::Rsqrt | Op::Cbrt | Op::Exp => return None,
         Op::Exp2 | Op::Expm1 | Op::Log | Op::Log2 | Op::Log1p | Op::Pow | Op::Sin | Op::Cos | Op::Tan => return None,
-        Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf => return None,
-        Op::IsNan | Op::IsInf | Op::IsFinite => return None,
+        Op::Asin | Op::Acos | Op::Atan | Op::Atan2 | Op::Sinh | Op::Cosh | Op::Tanh | Op::Erf | Op::Erfc => return None,
+        Op::Copysign | Op::IsNan | Op::IsInf | Op::IsFinite => return None,
     })
 }
 
@@ -126,6 +127,9 @@ fuse! {
     pub(crate) fn f_mul(x: f32[N], y: f32[N]) -> f32[N] { x * y }
     pub(crate) fn f_div(x: f32[N], y: f32[N]) -> f32[N] { x / y }
     pub(crate) fn f_rem(x: f32[N], y: f32[N]) -> f32[N] { x % y }
+    pub(crate) fn f_remainder(x: f32[N], y: f32[N]) -> f32[N] { remainder(x, y) }
+    pub(crate) fn f_floor_div(x: f32[N], y: f32[N]) -> f32[N] { floor_div(x, y) }
+    pub(crate) fn f_copysign(x: f32[N], y: f32[N]) -> f32[N] { copysign(x, y) }
     pub(crate) fn f_min(x: f32[N], y: f32[N]) -> f32[N] { min(x, y) }
     pub(crate) fn f_max(x: f32[N], y: f32[N]) -> f32[N] { max(x, y) }
     pub(crate) fn f_neg(x: f32[N]) -> f32[N] { -x }
@@ -161,6 +165,7 @@ fuse! {
     pub(crate) fn f_cosh(x: f32[N]) -> f32[N] { cosh(x) }
     pub(crate) fn f_tanh(x: f32[N]) -> f32[N] { tanh(x) }
     pub(crate) fn f_erf(x: f32[N]) -> f32[N] { erf(x) }
+    pub(crate) fn f_erfc(x: f32[N]) -> f32[N] { erfc(x) }
     pub(crate) fn f_pow(x: f32[N], y: f32[N]) -> f32[N] { pow(x, y) }
     pub(crate) fn f_atan2(x: f32[N], y: f32[N]) -> f32[N] { atan2(x, y) }
     pub(crate) fn f_fma(x: f32[N], y: f32[N], z: f32[N]) -> f32[N] { fma(x, y, z) }
@@ -172,6 +177,8 @@ fuse! {
     pub(crate) fn i_mul(x: i32[N], y: i32[N]) -> i32[N] { x * y }
     pub(crate) fn i_div(x: i32[N], y: i32[N]) -> i32[N] { x / y }
     pub(crate) fn i_rem(x: i32[N], y: i32[N]) -> i32[N] { x % y }
+    pub(crate) fn i_remainder(x: i32[N], y: i32[N]) -> i32[N] { remainder(x, y) }
+    pub(crate) fn i_floor_div(x: i32[N], y: i32[N]) -> i32[N] { floor_div(x, y) }
     pub(crate) fn i_min(x: i32[N], y: i32[N]) -> i32[N] { min(x, y) }
     pub(crate) fn i_max(x: i32[N], y: i32[N]) -> i32[N] { max(x, y) }
     pub(crate) fn i_neg(x: i32[N]) -> i32[N] { -x }
@@ -195,6 +202,8 @@ fuse! {
     pub(crate) fn u_mul(x: u32[N], y: u32[N]) -> u32[N] { x * y }
     pub(crate) fn u_div(x: u32[N], y: u32[N]) -> u32[N] { x / y }
     pub(crate) fn u_rem(x: u32[N], y: u32[N]) -> u32[N] { x % y }
+    pub(crate) fn u_remainder(x: u32[N], y: u32[N]) -> u32[N] { remainder(x, y) }
+    pub(crate) fn u_floor_div(x: u32[N], y: u32[N]) -> u32[N] { floor_div(x, y) }
     pub(crate) fn u_min(x: u32[N], y: u32[N]) -> u32[N] { min(x, y) }
     pub(crate) fn u_max(x: u32[N], y: u32[N]) -> u32[N] { max(x, y) }
     pub(crate) fn u_neg(x: u32[N]) -> u32[N] { -x }

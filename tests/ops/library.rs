@@ -32,6 +32,10 @@ fuse! {
     pub(crate) fn k_recip(x: f32[N]) -> f32[N] { recip(x) }
 }
 
+fuse! {
+    pub(crate) fn k_logaddexp(x: f32[N], y: f32[N]) -> f32[N] { logaddexp(x, y) }
+}
+
 pub(super) struct Row {
     /// Of the function, or the call of `x`.
     pub(super) name: &'static str,
@@ -191,6 +195,41 @@ fn infinities_have_their_limits_and_nan_passes_through() {
                 if !(same || actual.is_nan() && expect.is_nan()) {
                     failures.push(format!("{}: {actual}, not {expect} ({kind:?})", row.name));
                 }
+            }
+        }
+    }
+    report(&failures);
+}
+
+/// `ln(eˣ + eʸ)`, from the larger on: exact in `f64` to far more digits than `f32` has.
+fn logaddexp(x: f64, y: f64) -> f64 {
+    match (x.max(y), (x - y).abs()) {
+        _ if x.is_nan() || y.is_nan() => NAN,
+        (most, _) if most.is_infinite() => most,
+        (most, apart) => most + (-apart).exp().ln_1p(),
+    }
+}
+
+/// Relative to the larger where both terms cancel, so that the result is near 0; as exact as they are at infinities.
+#[test]
+fn sums_of_exponentials_are_logarithms() {
+    let grid = (-60..=60).map(|i| i as f32 * 1.75);
+    let ends =
+        [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, 0.0, -0.0, 1e-30, 88.8, -104.5];
+    let all: Vec<f32> = grid.chain(ends).collect();
+    let pairs = all.iter().flat_map(|&x| all.iter().map(move |&y| (x, y)));
+    let (x, y): (Vec<f32>, Vec<f32>) = pairs.unzip();
+    let mut failures = Vec::new();
+    for (kind, device) in devices() {
+        let results = download(k_logaddexp(&upload(&device, &x), &upload(&device, &y)));
+        for ((&x, &y), actual) in x.iter().zip(&y).zip(results) {
+            let expect = logaddexp(x.into(), y.into());
+            let size = f64::from(x).max(y.into()).abs().max(expect.abs());
+            let bound = 2.0 * f64::from(f32::EPSILON) * size + f64::from(f32::EPSILON) / 2.0;
+            let same = f64::from(actual) == expect || actual.is_nan() && expect.is_nan();
+            let near = expect.is_finite() && (f64::from(actual) - expect).abs() <= bound;
+            if !same && !near {
+                failures.push(format!("logaddexp({x}, {y}) is {actual}, not {expect} ({kind:?})"));
             }
         }
     }

@@ -76,11 +76,17 @@ impl Of {
 /// The targets, in the order of the table's columns.
 const TARGETS: [&str; 5] = ["CPU", "CPU without FMA", "PTX", "H200", "WGSL"];
 
+/// The column of the simulated GPU, which holds for others where these are not measured.
+const SIMULATED: usize = 2;
+
+/// The cell of a function on a device that it was not measured on.
+const UNMEASURED: &str = "–";
+
 /// The column of a device of this process.
 fn column(kind: Kind, device: &Device) -> usize {
     match kind {
         Kind::Cpu => usize::from(is_base()),
-        Kind::Cuda => 2 + usize::from(is_hardware(device)),
+        Kind::Cuda => SIMULATED + usize::from(is_hardware(device)),
         Kind::Wgpu => 4,
     }
 }
@@ -203,7 +209,7 @@ fn the_tables_are_written() {
     let tables = Tables::read();
     let (mut bounds, mut edges) = (vec![], vec![]);
     for function in functions() {
-        let mut row = tables.row(BOUNDS, function.name).unwrap_or(vec!["–".into(); TARGETS.len()]);
+        let mut row = tables.row(BOUNDS, function.name).unwrap_or(vec![UNMEASURED.into(); TARGETS.len()]);
         let devices = if is_asked_for(function.name) { devices() } else { vec![] };
         for (kind, device) in devices {
             let stride = match (kind, function.arity) {
@@ -233,7 +239,10 @@ fn errors_are_no_larger_than_the_table_says() {
         let row = tables.row(BOUNDS, function.name).expect("each function has a row");
         for (kind, device) in devices() {
             let found = measured(&function, (kind, &device), stride(400_009));
-            let known = &row[column(kind, &device)];
+            let known = match &row[column(kind, &device)] {
+                cell if cell == UNMEASURED => &row[SIMULATED],
+                cell => cell,
+            };
             if found.error > tables::number(known) {
                 failures.push(format!("{} on {kind:?}: {found}, not {known}", function.name));
             }

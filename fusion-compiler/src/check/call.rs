@@ -160,7 +160,6 @@ fn instead(name: &str) -> Option<&'static str> {
             "`cross_entropy(x, V, t)` is that of logits `x`, of which it takes the logarithm itself"
         }
         "hypot" => "it is `sqrt(x * x + y * y)`",
-        "erfc" => "it is `1.0 - erf(x)`",
         "asinh" => "it is `log(x + sqrt(x * x + 1.0))`",
         "acosh" => "it is `log(x + sqrt(x * x - 1.0))`",
         "atanh" => "it is `0.5 * log((1.0 + x) / (1.0 - x))`",

@@ -111,6 +111,14 @@ pub(crate) fn rem(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradien
     vec![Some(dy), Some(r.neg(divisor))]
 }
 
+/// `d(x − floor(x / y) y) = dx − floor(x / y) dy`.
+pub(crate) fn remainder(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let quotient = r.binary(Op::FloorDiv, x[0], x[1]);
+    let divisor = r.mul(dy, quotient);
+    vec![Some(dy), Some(r.neg(divisor))]
+}
+
 /// `d(x y + z)`.
 pub(crate) fn fma(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let mut r = Rule::of(g, y);
@@ -120,6 +128,15 @@ pub(crate) fn fma(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradien
 /// `d(−x)`.
 pub(crate) fn neg(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     vec![Some(Rule::of(g, y).neg(dy))]
+}
+
+/// `d copysign(x, y) = ±dx`, by whether the sign is another, and 0 at 0; the sign has no slope.
+pub(crate) fn copysign(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let one = r.number(1.0);
+    let (from, to) = (r.unary(Op::Sign, x[0]), r.binary(Op::Copysign, one, x[1]));
+    let slope = r.mul(from, to);
+    vec![Some(r.mul(dy, slope)), None]
 }
 
 /// `d|x| = sign x`, 0 at 0.
@@ -303,10 +320,14 @@ pub(crate) fn tanh(g: &mut Graph, _x: &[NodeId], y: NodeId, dy: NodeId) -> Gradi
 /// `d erf x = 2/√π exp(−x²)`.
 pub(crate) fn erf(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
     let mut r = Rule::of(g, y);
-    let square = r.square(x[0]);
-    let exponent = r.neg(square);
-    let bell = r.unary(Op::Exp, exponent);
-    let slope = r.scale(bell, 2.0 / PI.sqrt());
+    let slope = bell(&mut r, x[0], 2.0 / PI.sqrt());
+    vec![Some(r.mul(dy, slope))]
+}
+
+/// `d (1 − erf x) = −2/√π exp(−x²)`.
+pub(crate) fn erfc(g: &mut Graph, x: &[NodeId], y: NodeId, dy: NodeId) -> Gradients {
+    let mut r = Rule::of(g, y);
+    let slope = bell(&mut r, x[0], -2.0 / PI.sqrt());
     vec![Some(r.mul(dy, slope))]
 }
 
@@ -336,4 +357,12 @@ fn inverse_leg(r: &mut Rule<'_>, x: NodeId) -> NodeId {
     let (below, above) = (r.one_minus(x), r.add_number(x, 1.0));
     let square = r.mul(below, above);
     r.unary(Op::Rsqrt, square)
+}
+
+/// `height · exp(−x²)`.
+fn bell(r: &mut Rule<'_>, x: NodeId, height: f64) -> NodeId {
+    let square = r.square(x);
+    let exponent = r.neg(square);
+    let bell = r.unary(Op::Exp, exponent);
+    r.scale(bell, height)
 }

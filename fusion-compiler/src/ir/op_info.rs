@@ -325,3 +325,30 @@ pub(super) const fn approximate(float: fn(&[f64]) -> f64, lowers: [Lower; 3]) ->
     let (eval, ulp) = (Eval { float, int: |_, _| 0 }, ulp(u32::MAX, u32::MAX));
     OpInfo { eval, ulp, ..floats(lowers) }
 }
+
+/// Makes the rows of a table an enum of operations, each of which knows its own.
+macro_rules! ops {
+    ($($(#[$doc:meta])* $op:ident = $info:expr;)*) => {
+        /// A pointwise operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Op {
+            $($(#[$doc])* $op,)*
+        }
+
+        impl Op {
+            /// Every operation.
+            pub const ALL: &'static [Op] = &[$(Op::$op),*];
+
+            /// Its row.
+            pub fn info(self) -> &'static OpInfo {
+                match self {
+                    $(Op::$op => {
+                        const INFO: OpInfo = $info;
+                        &INFO
+                    })*
+                }
+            }
+        }
+    };
+}
+pub(super) use ops;

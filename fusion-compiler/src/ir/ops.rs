@@ -9,35 +9,12 @@ use super::expand::{
     approximate as fast, double, error, exp, float, hyperbolic, int, log, narrow, pow, remainder, root, trig,
 };
 pub use super::op_info::{Dialect, Double, Eval, Grad, GradRule, Lower, Lowering, OpInfo, Typing, Ulp};
-use super::op_info::{all, approximate, bits, decode, encode, everywhere, float, floats, numbers, test, ulp};
+use super::op_info::{
+    all, approximate, bits, decode, encode, everywhere, float, floats, numbers, ops, test, ulp,
+};
 
 use Double::{By, Same};
 use Lower::{Expand, Native, Never};
-
-macro_rules! ops {
-    ($($(#[$doc:meta])* $op:ident = $info:expr;)*) => {
-        /// A pointwise operation.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Op {
-            $($(#[$doc])* $op,)*
-        }
-
-        impl Op {
-            /// Every operation.
-            pub const ALL: &'static [Op] = &[$(Op::$op),*];
-
-            /// Its row.
-            pub fn info(self) -> &'static OpInfo {
-                match self {
-                    $(Op::$op => {
-                        const INFO: OpInfo = $info;
-                        &INFO
-                    })*
-                }
-            }
-        }
-    };
-}
 
 ops! {
     /// `x + y`.
@@ -95,6 +72,25 @@ ops! {
         cpu: numbers(Native("{0} % {1}"), Native("{0}.checked_rem({1}).unwrap_or(0)"), Native("{0}.checked_rem({1}).unwrap_or(0)")),
         ptx: numbers(Expand(remainder::rem), Expand(int::rem), Expand(int::rem_unsigned)),
         wgsl: numbers(Expand(remainder::rem), Expand(int::rem), Expand(int::rem_unsigned)),
+        ..OpInfo::NONE
+    };
+    /// `x − floor(x / y) y` with the sign of `y`, as PyTorch's and Python's `x % y`; integers: 0 of `y = 0`, and of `MIN` and −1.
+    Remainder = OpInfo {
+        double: Same, name: "remainder", arity: 2,
+        eval: Eval { float: |x| remainder::floor_rem_reference(x[0], x[1]), int: |x, _| int::floor_rem_reference(x[0], x[1]) },
+        grad: Grad::Rule(derive::remainder),
+        cpu: numbers(Expand(remainder::floor_rem), Expand(int::floor_rem), Native("{0}.checked_rem({1}).unwrap_or(0)")),
+        ptx: numbers(Expand(remainder::floor_rem), Expand(int::floor_rem), Expand(int::rem_unsigned)),
+        wgsl: numbers(Expand(remainder::floor_rem), Expand(int::floor_rem), Expand(int::rem_unsigned)),
+        ..OpInfo::NONE
+    };
+    /// `floor(x / y)`, as PyTorch's and Python's `x // y`; integers: `x` of `y = 0`, and `MIN` of `MIN` and −1.
+    FloorDiv = OpInfo {
+        double: Same, name: "floor_div", arity: 2, ulp: ulp(1, 4),
+        eval: Eval { float: |x| remainder::floor_div_reference(x[0], x[1]), int: |x, _| int::floor_div_reference(x[0], x[1]) },
+        cpu: numbers(Expand(remainder::floor_div), Expand(int::floor_div), Native("{0}.checked_div({1}).unwrap_or({0})")),
+        ptx: numbers(Expand(remainder::floor_div), Expand(int::floor_div), Expand(int::div_unsigned)),
+        wgsl: numbers(Expand(remainder::floor_div), Expand(int::floor_div), Expand(int::div_unsigned)),
         ..OpInfo::NONE
     };
     /// Integer quotient of operands that neither divide by zero nor overflow; made by expansions and schedules.
@@ -156,6 +152,13 @@ ops! {
         ptx: numbers(Native("abs.{t} {d}, {0};"), Native("abs.{t} {d}, {0};"), Native("mov.{t} {d}, {0};")),
         wgsl: all(Native("abs({0})")),
         ..OpInfo::NONE
+    };
+    /// `x` with the sign of `y`, which may be −0 or NaN.
+    Copysign = OpInfo {
+        double: Same, name: "copysign", arity: 2,
+        eval: Eval { float: |x| x[0].copysign(x[1]), int: |_, _| 0 },
+        grad: Grad::Rule(derive::copysign),
+        ..floats([Native("{0}.copysign({1})"), Native("copysign.{t} {d}, {1}, {0};"), Expand(float::copysign)])
     };
     /// −1, 0 or 1 with the sign of `x`; NaN stays NaN.
     Sign = OpInfo {
@@ -382,6 +385,13 @@ ops! {
         eval: Eval { float: |x| error::erf_reference(x[0]), int: |_, _| 0 },
         grad: Grad::Rule(derive::erf),
         ptx: float(Expand(error::erf_by_power)), ..everywhere(error::erf)
+    };
+    /// `1 − erf x`, to all digits where that is near 0, too.
+    Erfc = OpInfo {
+        double: By(Expand(double::erfc), Expand(double::erfc)), name: "erfc", domain: &[(-4.5, 9.0)], ulp: ulp(5, 10),
+        eval: Eval { float: |x| error::erfc_reference(x[0]), int: |_, _| 0 },
+        grad: Grad::Rule(derive::erfc),
+        ..everywhere(error::erfc)
     };
     /// `x < y`.
     Lt = OpInfo {

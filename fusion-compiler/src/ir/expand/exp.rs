@@ -60,6 +60,15 @@ pub(crate) fn exp_of_nonpositive(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
+/// `e^−(x + y)` for 0 ≤ x ≤ 150 and a small `y`, as a power of two and its factor, whose product is rounded once. The sum has more digits
+/// than a number holds.
+pub(super) fn exp_of_negative_sum<'b>(x: Term<'b>, y: Term<'b>) -> (Term<'b>, Term<'b>) {
+    let power = Power::small(x);
+    let (two_to_n, n) = power.nearest(x.fma(-LOG2_E, power.rounder));
+    let r = n.fma(-LN_2_HIGH, -x).opaque() - n.fma(LN_2_LOW, y);
+    (two_to_n, r.polynomial(&times(EXP, rest(APART))))
+}
+
 /// log₂ e in two parts, of which this is the second.
 const LOG2_E_LOW: f32 = 1.925963e-8;
 

@@ -29,6 +29,11 @@ pub(super) fn with_sign<'b>(x: Term<'b>, sign: Term<'b>) -> Term<'b> {
     (x.bits() ^ sign_bit(sign)).float_of_bits()
 }
 
+/// The size of the first with the sign of the second.
+pub(crate) fn copysign(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| (magnitude(x) | sign_bit(y)).float_of_bits())
+}
+
 /// Whether it is NaN.
 pub(crate) fn is_nan(b: &mut Builder<'_>, x: &[Value]) -> Value {
     unary(b, x, |x| magnitude(x).gt(INFINITY_BITS))

@@ -27,6 +27,40 @@ pub(crate) fn rem_unsigned(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| x.binary(Op::IntRem, y.but(1, y.eq(0))))
 }
 
+/// `floor(x / y)`; `x / 0 = x` and `MIN / -1 = MIN`, as [`div`] has them.
+pub(crate) fn floor_div(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| {
+        let y = safe_divisor(x, y);
+        let quotient = x.binary(Op::IntDiv, y);
+        quotient.but(quotient - 1, has_other_sign(x - quotient * y, y))
+    })
+}
+
+/// `x − floor(x / y) y` with the sign of `y`; 0 where [`rem`] is.
+pub(crate) fn floor_rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| {
+        let y = safe_divisor(x, y);
+        let rest = x.binary(Op::IntRem, y);
+        rest.but(rest + y, has_other_sign(rest, y))
+    })
+}
+
+/// The quotient of wide integers, by that of division with a remainder that is never negative.
+pub(crate) fn floor_div_reference(x: i64, y: i64) -> i64 {
+    let above = y < 0 && x.checked_rem_euclid(y).is_some_and(|rest| rest > 0);
+    if y == 0 { x } else { x.wrapping_div_euclid(y) - i64::from(above) }
+}
+
+/// Their remainder.
+pub(crate) fn floor_rem_reference(x: i64, y: i64) -> i64 {
+    if y == 0 { 0 } else { x.wrapping_sub(floor_div_reference(x, y).wrapping_mul(y)) }
+}
+
+/// Whether a remainder is not 0, and on the other side of it than the divisor.
+fn has_other_sign<'b>(rest: Term<'b>, y: Term<'b>) -> Term<'b> {
+    rest.ne(0) & (rest ^ y).lt(0)
+}
+
 /// The high half of a product of `u32`, from products of 16-bit halves: no sum here reaches 2³².
 pub(crate) fn mul_high(b: &mut Builder<'_>, x: &[Value]) -> Value {
     binary(b, x, |x, y| {

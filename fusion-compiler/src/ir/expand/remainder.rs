@@ -1,11 +1,11 @@
-//! The exact remainder of a division, as long division with signed digits of 10 bits.
+//! The exact remainder of a division, as long division with signed digits of 10 bits, and what follows from it.
 //!
 //! Invariant: every digit is the nearest one, but for the error of a division, so that a remainder is at most
 //! about half of its divisor; and every product is exact, whether or not it is rounded before it is subtracted.
 
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::pow::in_two_parts;
-use super::term::{Term, binary};
+use super::term::{Operand as _, Term, binary};
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;
 
@@ -26,6 +26,57 @@ pub(crate) fn rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
         let undefined = y.eq(0.0) | magnitude(x).ge(INFINITY_BITS) | magnitude(y).gt(INFINITY_BITS);
         rest.but(f32::NAN, undefined)
     })
+}
+
+/// `x − floor(x / y) y` with the sign of `y`, rounded once; a remainder of 0 has the sign of `x`, as in PyTorch.
+pub(crate) fn floor_rem(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| {
+        let rest = x.binary(Op::Rem, y);
+        rest.but(rest + y, has_other_sign(rest, y))
+    })
+}
+
+/// `floor(x / y)`; of `y = 0` the quotient. The remainder's part of the quotient takes it to the whole number below in size: both are
+/// near that, so it is exact while the error of a quotient is less than a half.
+pub(crate) fn floor_div(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    binary(b, x, |x, y| {
+        let (quotient, rest) = (x / y, x.binary(Op::Rem, y));
+        let near = quotient.unary(Op::Round);
+        let step = ((quotient - near).opaque() - rest / y).unary(Op::Round);
+        let whole = near + step.but(step - 1.0, has_other_sign(rest, y));
+        let zero = 0.0.meet(x).binary(Op::Copysign, quotient);
+        let overflows = quotient.unary(Op::IsInf) & x.unary(Op::IsFinite);
+        whole.but(zero, whole.eq(0.0)).but(quotient, y.eq(0.0) | overflows)
+    })
+}
+
+/// Whether a remainder is not 0, and on the other side of it than the divisor.
+fn has_other_sign<'b>(rest: Term<'b>, y: Term<'b>) -> Term<'b> {
+    rest.ne(0.0) & (rest.lt(0.0) ^ y.lt(0.0))
+}
+
+/// The remainder of Python's `x % y`, but for the sign of 0.
+pub(crate) fn floor_rem_reference(x: f64, y: f64) -> f64 {
+    let rest = x % y;
+    if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+}
+
+/// The quotient of Python's `x // y`, to within the rounding of a quotient. A fused multiply-add tells the side of `x` on which
+/// its multiple of `y` lies.
+pub(crate) fn floor_div_reference(x: f64, y: f64) -> f64 {
+    if y == 0.0 {
+        return x / y;
+    }
+    if !x.is_finite() || y.is_nan() {
+        return f64::NAN;
+    }
+    let below = x != 0.0 && (x < 0.0) != (y < 0.0);
+    if y.is_infinite() {
+        return if below { -1.0 } else { x / y };
+    }
+    let quotient = (x / y).floor();
+    let rest = (-quotient).mul_add(y, x);
+    if rest != 0.0 && (rest < 0.0) != (y < 0.0) { quotient - 1.0 } else { quotient }
 }
 
 /// The remainder of finite `x ≥ 0` by finite `y > 0`. That of the largest `x` is twice that of a half, so that no

@@ -116,9 +116,9 @@ impl<'b> Term<'b> {
         Term { value, ..self }
     }
 
-    /// The same value, where a driver that may reassociate cannot see what it was made of.
+    /// The same value, where a driver that may reassociate cannot see what it was made of. None of those has `f64`.
     pub(super) fn opaque(self) -> Term<'b> {
-        self.unary(Op::Opaque)
+        if self.dtype() == DType::F64 { self } else { self.unary(Op::Opaque) }
     }
 
     /// `self * y + z`, rounded once where the target can.

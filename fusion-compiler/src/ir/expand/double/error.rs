@@ -1,4 +1,4 @@
-//! The error function of `f64`.
+//! The error function of `f64`, and one minus it.
 
 use super::super::term::{Operand as _, unary};
 use super::{clamped, number, polynomial, signed};
@@ -18,6 +18,24 @@ pub(crate) fn erf(b: &mut Builder<'_>, x: &[Value]) -> Value {
     })
 }
 
+/// One minus the error function: of [`erf`] below 0.46875, and `exp(−x²) Q(1 / (x + 3)) / (x + 3)` above. The error of the rounded
+/// square is exact, and a factor makes up for it.
+pub(crate) fn erfc(b: &mut Builder<'_>, x: &[Value]) -> Value {
+    unary(b, x, |x| {
+        let near = 1.0.meet(x) - x * polynomial(x * x, &ERF_NEAR);
+        let small = x.abs().lt(0.46875);
+        let size = clamped(x.abs(), 28.0).but(0.46875, small);
+        let square = size * size;
+        let lost = size.fma(size, -square);
+        let bell = (-square).unary(Op::Exp);
+        let bell = (-lost).fma(bell, bell);
+        let inverse = 1.0.meet(x) / (size + 3.0);
+        let place = inverse.fma(number(x, 7.809), number(x, -1.252));
+        let tail = bell * (inverse * polynomial(place, &ERFC));
+        tail.but(2.0.meet(x) - tail, x.lt(0.0)).but(near, small)
+    })
+}
+
 #[rustfmt::skip]
 const ERF_NEAR: [f64; 13] = [
     std::f64::consts::FRAC_2_SQRT_PI, -0.376_126_389_031_837_5, 0.112_837_916_709_548_79, -0.026_866_170_645_076_792,
@@ -32,4 +50,13 @@ const ERF_FAR: [f64; 17] = [
     -5.541_277_438_329_464e-7, 4.526_722_197_970_927e-9, 1.134_026_105_584_032_3e-8, 2.637_881_701_943_207_4e-10,
     -2.580_970_329_370_467_5e-10, -6.030_100_178_315_267e-12, 6.716_060_821_011_204e-12, -4.468_786_282_795_809e-15,
     -1.679_977_715_931_145_7e-13,
+];
+#[rustfmt::skip]
+const ERFC: [f64; 23] = [
+    1.041_245_671_526_894_7, 0.645_270_348_702_165_8, 0.328_133_996_412_298_07, 0.132_754_508_913_568_7,
+    0.039_872_238_828_221_544, 0.007_233_691_973_585_521, -8.807_914_596_812_998e-5, -0.000_451_103_246_183_518_9,
+    -7.722_556_408_361_53e-5, 2.180_734_849_246_593e-5, 8.500_257_188_193_565e-6, -1.209_170_398_099_661_9e-6,
+    -8.225_846_657_200_019e-7, 1.020_869_174_718_353_5e-7, 8.139_587_143_699_71e-8, -1.356_642_900_724_911_1e-8,
+    -8.085_125_885_328_7e-9, 2.127_963_183_231_207_2e-9, 7.330_390_246_748_683e-10, -2.958_957_047_250_104e-10,
+    -5.006_912_728_797_125_4e-11, 2.494_415_251_091_476e-11, 1.624_245_965_671_436_9e-12,
 ];

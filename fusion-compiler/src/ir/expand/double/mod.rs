@@ -1,4 +1,4 @@
-//! Functions of `f64` for PTX, which has none, and `erf`, which Rust has not.
+//! Functions of `f64` for PTX, which has none, and `erf` and `erfc`, which Rust has not.
 //!
 //! Coefficients are fits made for this crate, rounded to `f64` one after another, the rest refitted.
 //! Invariant: a power of two is made of the bits of its exponent, and no exponent here is beyond those of normal numbers;
@@ -17,7 +17,7 @@ mod trig;
 mod turn;
 
 pub(crate) use arc::{acos, asin, atan, atan2};
-pub(crate) use error::erf;
+pub(crate) use error::{erf, erfc};
 pub(crate) use exp::{exp, exp2, expm1};
 pub(crate) use hyperbolic::{cosh, sinh, tanh};
 pub(crate) use log::{log, log1p, log2};
