@@ -77,6 +77,15 @@ fn statistics() {
     check_rows("norm(x, D)", |row| sum(&map(row, |x| x * x)).sqrt());
     check_rows("logsumexp(x, D)", log_sum_exp);
     check_all("var(x)", |all| squares(all) / 14.0);
+    let by = |divisor: f64| move |row: &[f64]| squares(row) / divisor;
+    check_rows("var(x, D, correction = 0)", by(5.0));
+    check_rows("var(x, D, 2)", by(3.0));
+    check_rows("var(x, D, correction = 1.5)", by(3.5));
+    check_rows("var(x, D, correction = 5)", by(0.0));
+    check_rows("var(x, D, correction = 7.5)", by(0.0));
+    check_rows("std(x, D, correction = 0)", |row| by(5.0)(row).sqrt());
+    check_all("var(x, correction = 0)", by(15.0));
+    check_all("std(x, correction = 0.5)", |all| by(14.5)(all).sqrt());
     check_all("std(x, (D, N))", |all| (squares(all) / 14.0).sqrt());
     check_all("norm(x)", |all| sum(&map(all, |x| x * x)).sqrt());
     check_all("logsumexp(x)", log_sum_exp);
