@@ -117,6 +117,23 @@ fuse! {
     pub(crate) fn smoothed_mean(x: f32[N, V], t: i32[N]) -> f32[] {
         cross_entropy_mean(x, V, t, label_smoothing = 0.1, ignore_index = 0)
     }
+    pub(crate) fn weighted_losses(x: f32[N, V], t: i32[N], w: f32[V]) -> (f32[N], f32[N], f32[], f32[]) {
+        (
+            cross_entropy(x, V, t, weight = w),
+            cross_entropy(x, V, t, weight = w, label_smoothing = 0.1),
+            cross_entropy_mean(x, V, t, weight = w),
+            cross_entropy_mean(x, V, t, weight = w, label_smoothing = 0.1),
+        )
+    }
+    pub(crate) fn corrected(x: f32[N, D], by: f32) -> (f32[N], f32[N], f32[N], f32[D], f32[]) {
+        (
+            var(x, D, correction = 0),
+            std(x, D, correction = 1.5),
+            var(x, D, correction = by),
+            std(x, N, correction = 0),
+            var(x, correction = 0),
+        )
+    }
     pub(crate) fn places(x: f32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
     pub(crate) fn place_in_column(x: f32[N, D]) -> i32[D] { argmax(x, N) }
     pub(crate) fn integer_places(x: i32[N, D]) -> (i32[N], i32[N]) { (argmax(x, D), argmin(x, D)) }
@@ -214,6 +231,82 @@ fn statistics_of_rows_columns_and_all() {
             let columns: Vec<Vec<f64>> = (0..d).map(|i| rows.iter().map(|row| row[i]).collect()).collect();
             let deviation = each(&columns, |column| variance(column).sqrt());
             check(device, &what("std of columns"), &of_columns(&x)?.to_vec()?, &deviation, (ulps(4.0), 0.0));
+        }
+        Ok(())
+    });
+}
+
+/// PyTorch divides by `max(D − correction, 0)`.
+#[test]
+fn corrections_of_variances() {
+    on_devices(|device| {
+        for (n, d) in EXTENTS {
+            let data = numbers(n * d, 11);
+            let rows = rows(&data, d);
+            let by = |correction: f64| {
+                move |x: &[f64]| {
+                    let mean = mean(x);
+                    sum(x, |x| (x - mean).powi(2)) / (x.len() as f64 - correction).max(0.0)
+                }
+            };
+            let (whole, between, given, columns, all) =
+                corrected(&Tensor::from_slice(device, &data, [n, d])?, 2.0)?;
+            check(device, "correction = 0", &whole.to_vec()?, &each(&rows, by(0.0)), (ulps(4.0), 0.0));
+            let deviations = each(&rows, |row| by(1.5)(row).sqrt());
+            check(device, "correction = 1.5", &between.to_vec()?, &deviations, (ulps(4.0), 0.0));
+            check(device, "correction = by", &given.to_vec()?, &each(&rows, by(2.0)), (ulps(4.0), 0.0));
+            let turned: Vec<Vec<f64>> = (0..d).map(|i| rows.iter().map(|row| row[i]).collect()).collect();
+            let deviations = each(&turned, |column| by(0.0)(column).sqrt());
+            check(device, "of columns", &columns.to_vec()?, &deviations, (ulps(4.0), 0.0));
+            check(device, "of all", &[all.item()?], &[by(0.0)(&rows.concat())], (ulps(4.0), 0.0));
+        }
+        Ok(())
+    });
+}
+
+/// The definition of PyTorch: the smoothed part weighs the logarithms of all classes, and the mean is by the weights of the classes
+/// that are not ignored. Few rows are in parts, those of 300,007 classes.
+#[test]
+fn losses_with_weights_of_classes() {
+    on_devices(|device| {
+        for (n, v) in [(1usize, 1usize), (5, 33), (4, 257), (3, 1030), (2, 300_007), (0, 5)] {
+            // The largest of one part is not that of another.
+            let drift = |i: usize| 4.0 * (i % v) as f32 / v as f32;
+            let x: Vec<f32> = numbers(n * v, 17).into_iter().enumerate().map(|(i, x)| x + drift(i)).collect();
+            let w = numbers(v, 4);
+            let w: Vec<f32> = w
+                .into_iter()
+                .enumerate()
+                .map(|(i, w)| if i % 7 == 3 { 0.0 } else { w.abs() + 0.25 })
+                .collect();
+            let targets: Vec<i32> =
+                (0..n).map(|i| if i == 3 { -100 } else { ((i * 13 + 1) % v) as i32 }).collect();
+            let loss = |(row, &class): (&Vec<f64>, &i32), smoothing: f64| {
+                let Ok(class) = usize::try_from(class) else { return 0.0 };
+                let total = log_sum_exp(row);
+                let smooth =
+                    row.iter().zip(&w).map(|(x, &w)| f64::from(w) * (total - x)).sum::<f64>() / v as f64;
+                (1.0 - smoothing) * f64::from(w[class]) * (total - row[class]) + smoothing * smooth
+            };
+            let rows = rows(&x, v);
+            let of = |smoothing: f64| {
+                rows.iter().zip(&targets).map(|row| loss(row, smoothing)).collect::<Vec<f64>>()
+            };
+            let weights: f64 = targets
+                .iter()
+                .filter_map(|&class| w.get(usize::try_from(class).ok()?))
+                .map(|&w| f64::from(w))
+                .sum();
+            let tensor = |x: &[f32], shape: &[usize]| Tensor::from_slice(device, x, shape.to_vec());
+            let t = Tensor::from_slice(device, &targets, [n])?;
+            let (plain, smooth, mean, smooth_mean) =
+                weighted_losses(&tensor(&x, &[n, v])?, &t, &tensor(&w, &[v])?)?;
+            let bound = (ulps(8.0), 2e-6);
+            check(device, "weighted", &plain.to_vec()?, &of(0.0), bound);
+            check(device, "weighted and smoothed", &smooth.to_vec()?, &of(0.1), bound);
+            check(device, "weighted mean", &[mean.item()?], &[of(0.0).iter().sum::<f64>() / weights], bound);
+            let expect = of(0.1).iter().sum::<f64>() / weights;
+            check(device, "weighted mean, smoothed", &[smooth_mean.item()?], &[expect], bound);
         }
         Ok(())
     });

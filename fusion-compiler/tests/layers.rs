@@ -169,6 +169,44 @@ fn cross_entropies() {
     check("cross_entropy(x, D, t)", &[5.0, -1.0, 4.0], &[NAN, NAN, last]);
 }
 
+/// With a weight for each class, by PyTorch's definition: the smoothed part weighs the logarithms of all classes, and the mean is by
+/// the weights of the classes that count.
+#[test]
+fn weighted_cross_entropies() {
+    let weight = [0.5, 2.0, 0.0, 1.25, 3.0];
+    let loss = |row: &[f64], class: usize, smoothing: f64| {
+        let log_q = map(row, |x| x - log_sum_exp(row));
+        let smooth: f64 = log_q.iter().zip(weight).map(|(x, w)| w * x).sum::<f64>() / 5.0;
+        -(1.0 - smoothing) * weight[class] * log_q[class] - smoothing * smooth
+    };
+    let check = |body: &str, targets: [f64; 3], ignored: f64, smoothing: f64| {
+        let counts = |class: &&f64| **class != ignored;
+        let one = |(row, class): (&[f64; 5], f64)| match class {
+            class if class == ignored => 0.0,
+            class if !(0.0..5.0).contains(&class) => NAN,
+            class => loss(row, class as usize, smoothing),
+        };
+        let each: Vec<f64> = X.iter().zip(targets).map(one).collect();
+        let signature = "(x: f32[N, V], t: i32[N], w: f32[V])";
+        let params: &[&[f64]] = &[&X.concat(), &targets, &weight];
+        let rows =
+            result(&format!("{signature} -> f32[N]"), &format!("cross_entropy({body})"), params, &[3, 5]);
+        close(&rows, &each, body);
+        let mean = format!("cross_entropy_mean({body})");
+        let mean = result(&format!("{signature} -> f32[]"), &mean, params, &[3, 5]);
+        let weights: f64 =
+            targets.iter().filter(counts).map(|class| weight.get(*class as usize).unwrap_or(&NAN)).sum();
+        close(&mean, &[each.iter().sum::<f64>() / weights], body);
+    };
+    check("x, V, t, weight = w", [3.0, 0.0, 4.0], -100.0, 0.0);
+    check("x, V, t, weight = w, label_smoothing = 0.1", [3.0, 0.0, 4.0], -100.0, 0.1);
+    check("x, V, t, label_smoothing = 0.25, weight = w", [1.0, -100.0, 2.0], -100.0, 0.25);
+    check("x, V, t, weight = w, ignore_index = 3, label_smoothing = 1.0", [3.0, 0.0, 4.0], 3.0, 1.0);
+    check("x, V, t, weight = w", [-100.0; 3], -100.0, 0.0);
+    check("x, V, t, weight = w", [2.0; 3], -100.0, 0.0);
+    check("x, V, t, weight = w", [5.0, -1.0, 4.0], -100.0, 0.0);
+}
+
 #[test]
 fn impossible_classes() {
     let x = [[-INF, 1.0, -INF, 2.0, -INF], [-INF; 5]];

@@ -127,6 +127,16 @@ fn a_cross_entropy_takes_two_kernels() {
     let rows: [(&[i64], usize); 3] = [(&[4, MILLION], 2), (&[2048, MILLION], 1), (&[4, 8000], 1)];
     check("pub fn f(x: f32[N, V], y: i32[N]) -> f32[N] { cross_entropy(x, V, y) }", &rows);
     check("pub fn f(x: f32[N, V], y: i32[N]) -> f32[N] { cross_entropy(x, V, y, 0.1) }", &rows);
+    let weighted = |body: &str, result: &str| {
+        check(&format!("pub fn f(x: f32[N, V], y: i32[N], w: f32[V]) -> {result} {{ {body} }}"), &rows);
+    };
+    weighted("cross_entropy(x, V, y, weight = w)", "f32[N]");
+    weighted("cross_entropy(x, V, y, weight = w, label_smoothing = 0.1)", "f32[N]");
+    let planes: [(&[i64], usize); 2] = [(&[8, 256, 256], 2), (&[1, 10, 10], 1)];
+    for weight in ["", ", weight = _w"] {
+        let params = "x: f32[B, C = 19, H, W], y: i32[B, H, W], _w: f32[C = 19]";
+        check(&format!("pub fn f({params}) -> f32[] {{ cross_entropy_mean(x, C, y{weight}) }}"), &planes);
+    }
 }
 
 /// Along the innermost dim if that is long, else along the outermost.

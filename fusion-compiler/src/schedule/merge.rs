@@ -41,7 +41,7 @@ pub(super) enum Merge {
         /// The largest `t`.
         most: NodeId,
     },
-    /// `Σ (t − most)` where `most` is the largest `t`.
+    /// `Σ (t − most)`, or `Σ w (t − most)`, where `most` is the largest `t`.
     Distances {
         /// The sum.
         reduce: NodeId,
@@ -49,6 +49,8 @@ pub(super) enum Merge {
         difference: NodeId,
         /// The largest.
         most: NodeId,
+        /// `Σ w`.
+        weights: Option<NodeId>,
     },
     /// The least `place` where `t == most`, the largest or smallest `t`; what there is instead is the same for all `t`. Neither follows
     /// from what else is combined of the row.
@@ -134,10 +136,20 @@ fn largest(graph: &Graph, id: NodeId) -> Option<(AxisSet, [NodeId; 1])> {
 }
 
 fn distances(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
-    let (axes, [difference]) = combined(graph, reduce, Reduce::Sum)?;
+    let (axes, difference, weights) = match combined(graph, reduce, Reduce::Dot) {
+        None => {
+            let (axes, [difference]) = combined(graph, reduce, Reduce::Sum)?;
+            (axes, difference, None)
+        }
+        Some((axes, [weight, difference])) => {
+            let adds_up = |id: &&NodeId| combined(graph, **id, Reduce::Sum) == Some((axes, [weight]));
+            (axes, difference, Some(*known.iter().find(adds_up)?))
+        }
+    };
     let [of, most] = operands(graph, difference, Op::Sub)?;
     let all_elements = largest(graph, most)? == (axes, [of]);
-    (known.contains(&most) && all_elements).then_some(Merge::Distances { reduce, difference, most })
+    let merge = Merge::Distances { reduce, difference, most, weights };
+    (known.contains(&most) && all_elements).then_some(merge)
 }
 
 fn places(graph: &Graph, reduce: NodeId, known: &[NodeId]) -> Option<Merge> {
@@ -255,7 +267,9 @@ impl Merge {
         match *self {
             Merge::FromMean { mean, sum, .. } => vec![mean, sum],
             Merge::Exponentials { difference, shift, most, .. } => vec![difference, shift, most],
-            Merge::Distances { difference, most, .. } => vec![difference, most],
+            Merge::Distances { difference, most, weights, .. } => {
+                [difference, most].into_iter().chain(weights).collect()
+            }
             Merge::Places { found, instead, most, .. } => vec![found, instead, most],
         }
     }
@@ -338,12 +352,12 @@ impl Merge {
             }
             // Each element is as much farther from the row's largest as that of the part is, or 0 where that is infinite: then
             // so is what the part gives.
-            Merge::Distances { most, .. } => {
+            Merge::Distances { most, weights, .. } => {
                 let row = copy.of(most);
                 let mut write = Writer { graph: &mut copy.graph, span };
                 let of_part = write.finite(partials[&most]);
                 let distance = write.apply(Op::Sub, &[of_part, row]);
-                let count = write.count(cut);
+                let count = weights.map_or_else(|| write.count(cut), |weights| partials[&weights]);
                 let more = write.apply(Op::Mul, &[count, distance]);
                 write.apply(Op::Add, &[own, more])
             }
