@@ -45,6 +45,100 @@ fuse! {
 
 const SIX: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 
+fuse! {
+    pub(crate) fn threes(N: dim) -> f32[N] { 3 }
+    pub(crate) fn constants(N: dim, M: dim) -> (f32[N], i32[M], u8[N], bool[M], f16[N, M], f32[]) {
+        (0.5, -2, 255, true, INF, NAN)
+    }
+    /// A number of the host, one of the device, and extents.
+    pub(crate) fn numbers(a: f32, s: f32[], N: dim, M: dim) -> (f32[N, M], f32[M], i32[N], f32[N]) { (a, s, N * M, sqrt(M)) }
+    /// Rows that are the same, and columns, in both orders.
+    pub(crate) fn repeated(b: f32[C], N: dim) -> (f32[N, C], f32[C, N]) { (b, 2.0 * b) }
+    pub(crate) fn means(x: f32[N, D]) -> (f32[D, N], f32[N, D]) { (mean(x, D), sum(x)) }
+    #[fuse(off)]
+    pub(crate) fn means_apart(x: f32[N, D]) -> (f32[D, N], f32[N, D]) { (mean(x, D), sum(x)) }
+    /// Along a dim that stands for others, or that only the body has.
+    pub(crate) fn of_parts(x: f32[N, C], H: dim) -> (f32[N, C], f32[K, N], f32[H, D, N]) {
+        let y = split(x, C -> (H, D));
+        let z = slice(x, C -> K, 1..);
+        (max(y, (H, D)), sum(z), min(max(y, D), H))
+    }
+    pub(crate) fn cleared(p: &mut f32[N], k: &mut i32[N]) {
+        p = 0.0;
+        k = N;
+    }
+    pub(crate) fn by_a_call(N: dim, M: dim) -> f32[N, M] { index(N) as f32 + threes(N) }
+}
+
+/// A value that lacks dims of the result is the same along them; one that lacks all is a constant.
+#[test]
+fn constants_are_whole_results() {
+    on_devices(|device| {
+        for n in [0usize, 1, 3, 33, 65_537] {
+            let mut out = Tensor::full(device, f32::NAN, [n])?;
+            threes::into(&mut out, n)?;
+            assert_eq!(out.to_vec()?, vec![3.0; n], "{n} on {device}");
+            let (mut p, mut k) = (Tensor::full(device, 7.0, [n])?, Tensor::full(device, 7, [n])?);
+            cleared(&mut p, &mut k)?;
+            assert_eq!((p.to_vec()?, k.to_vec()?), (vec![0.0; n], vec![n as i32; n]), "{n} on {device}");
+        }
+        for (n, m) in [(0usize, 2usize), (2, 0), (3, 5), (5, 129)] {
+            let mut floats = Tensor::full(device, 9.0, [n])?;
+            let (mut ints, mut bytes) = (Tensor::full(device, 9, [m])?, Tensor::full(device, 9u8, [n])?);
+            let (mut truths, mut halves) =
+                (Tensor::full(device, false, [m])?, Tensor::full(device, f16::ZERO, [n, m])?);
+            let mut one = Tensor::full(device, 9.0, [])?;
+            constants::into(&mut floats, &mut ints, &mut bytes, &mut truths, &mut halves, &mut one, n, m)?;
+            assert_eq!((floats.to_vec()?, ints.to_vec()?), (vec![0.5; n], vec![-2; m]), "{device}");
+            assert_eq!((bytes.to_vec()?, truths.to_vec()?), (vec![255; n], vec![true; m]), "{device}");
+            assert_eq!(halves.to_vec()?, vec![f16::INFINITY; n * m], "{device}");
+            assert!(one.item()?.is_nan(), "{device}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn results_are_the_same_along_dims_that_a_value_lacks() {
+    on_devices(|device| {
+        let s = Tensor::from_slice(device, &[-1.5], [])?;
+        for (n, m) in [(0usize, 2usize), (2, 0), (1, 1), (3, 5), (7, 131)] {
+            let (a, b, c, d) = numbers(0.25, &s, n, m)?;
+            assert_eq!((a.to_vec()?, b.to_vec()?), (vec![0.25; n * m], vec![-1.5; m]), "{device}");
+            assert_eq!(c.to_vec()?, vec![(n * m) as i32; n], "{device}");
+            assert_eq!(d.to_vec()?, vec![(m as f32).sqrt(); n], "{device}");
+            let row: Vec<f32> = (0..m).map(|i| i as f32).collect();
+            let (rows, columns) = repeated(&Tensor::from_slice(device, &row, [m])?, n)?;
+            assert_eq!((rows.shape().to_vec(), columns.shape().to_vec()), (vec![n, m], vec![m, n]));
+            assert_eq!(rows.to_vec()?, row.repeat(n), "{device}");
+            let expected: Vec<f32> = row.iter().flat_map(|x| vec![2.0 * x; n]).collect();
+            assert_eq!(columns.to_vec()?, expected, "{device}");
+            let mut out = Tensor::full(device, f32::NAN, [n, m])?;
+            by_a_call::into(&mut out, n, m)?;
+            let expected: Vec<f32> = (0..n).flat_map(|i| vec![i as f32 + 3.0; m]).collect();
+            assert_eq!(out.to_vec()?, expected, "{device}");
+        }
+        let x = Tensor::from_slice(device, &SIX, [2, 3])?;
+        for (means, sums) in [means(&x)?, means_apart(&x)?] {
+            assert_eq!(means.to_vec()?, [2.0, 5.0, 2.0, 5.0, 2.0, 5.0], "{device}");
+            assert_eq!(sums.to_vec()?, [21.0; 6], "{device}");
+        }
+        let (whole, parts, apart) =
+            of_parts(&Tensor::from_slice(device, &[1.0, 5.0, 2.0, 4.0, 3.0, 6.0, 0.0, -1.0], [2, 4])?, 2)?;
+        assert_eq!(whole.to_vec()?, [5.0, 5.0, 5.0, 5.0, 6.0, 6.0, 6.0, 6.0], "{device}");
+        assert_eq!((parts.shape().to_vec(), parts.to_vec()?), (vec![3, 2], vec![16.0; 6]), "{device}");
+        assert_eq!(
+            (apart.shape().to_vec(), apart.to_vec()?),
+            (vec![2, 2, 2], [4.0, 0.0].repeat(4)),
+            "{device}"
+        );
+        assert_eq!(fuse!(max(x[N, D], D) => [N, D])?.to_vec()?, [3.0, 3.0, 3.0, 6.0, 6.0, 6.0]);
+        assert_eq!(fuse!(x[N, D] * 0.0 + 1.0)?.to_vec()?, [1.0; 6]);
+        assert_eq!(fuse!(sum(x[N, D]) => [D, N])?.to_vec()?, [21.0; 6]);
+        Ok(())
+    });
+}
+
 #[test]
 fn broadcasts_and_transposes() {
     on_devices(|device| {

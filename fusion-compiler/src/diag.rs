@@ -347,7 +347,6 @@ catalogue! {
     result_bool(wants) = "the result is declared {wants}, this is bool: write `(…) as {wants}`";
     result_not_bool(is) = "the result is bool, this is {is}: compare it, like `x != 0`";
     result_extra_dim(dim, declared, fix) = "this value has the dim `{dim}`, which the result {declared} lacks: declare `{fix}`, or reduce over `{dim}`";
-    result_missing_dim(dim, declared, fix) = "the result is declared {declared}, but this value has no dim `{dim}`: declare `{fix}`";
     result_dim_unknown(dim) = "the extent of `{dim}` is not known: no parameter has it (`{dim}: dim` takes it from the caller)";
     dim_conflict(dim, first, second) = "the dim `{dim}` has extent {first} and extent {second}: a dim has one extent in a function";
     too_many_elements() = "no tensor has as many elements as these extents come to";

@@ -480,8 +480,8 @@ fn tail_places(function: &ast::Function, parts: usize, at: At) -> Vec<At> {
     }
 }
 
-/// A result, held against its declaration: the same dtype, which may be written as what a function is generic over, and the same
-/// dims.
+/// A result, held against its declaration: the same dtype, which may be written as what a function is generic over, and no other dims.
+/// Along those that it lacks it is the same.
 pub(super) fn fit_result(
     b: &mut Builder<'_>,
     value: Value,
@@ -510,22 +510,17 @@ pub(super) fn fit_result(
         return None;
     }
     let declared: AxisSet = order.iter().copied().collect();
-    if has == declared {
-        // Stores round.
-        return expr::widened(b, id, wants);
-    }
-    let text = b.order_text(order);
-    let fixed: Vec<AxisId> =
-        order.iter().copied().filter(|&axis| has.contains(axis)).chain(has.minus(declared).iter()).collect();
-    let fix = b.order_text(&fixed);
     if let Some(axis) = has.minus(declared).iter().next() {
-        let dim = b.graph.axis(axis).name.clone();
+        let own = order.iter().copied().filter(|&axis| has.contains(axis));
+        let fixed: Vec<AxisId> = own.chain(has.minus(declared).iter()).collect();
+        let (dim, text, fix) = (b.graph.axis(axis).name.clone(), b.order_text(order), b.order_text(&fixed));
         b.error(at, diag::result_extra_dim(dim, text, fix));
-    } else if let Some(axis) = declared.minus(has).iter().next() {
-        let dim = b.graph.axis(axis).name.clone();
-        b.error(at, diag::result_missing_dim(dim, text, fix));
+        return None;
     }
-    None
+    // Stores round.
+    let id = expr::widened(b, id, wants)?;
+    let span = b.place(at);
+    b.widen(id, declared, span)
 }
 
 /// The new value of a `&mut` parameter: its dtype, and along all of its dims.

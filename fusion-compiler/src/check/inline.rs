@@ -144,18 +144,10 @@ fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &pa
         },
     };
     let wants: AxisSet = order.iter().copied().collect();
-    if b.form == Form::Dims && has != wants {
+    if let Some(axis) = has.minus(wants).iter().next().filter(|_| b.form == Form::Dims) {
         let at = form.order.as_ref().map_or(form.value.at, |(_, at)| *at);
-        let (text, fix) = (b.order_text(&order), b.axes_text(has));
-        let missing = wants.minus(has).iter().next();
-        let axis = has.minus(wants).iter().next().or(missing)?;
-        let dim = b.graph.axis(axis).name.clone();
-        let message = if missing == Some(axis) {
-            diag::result_missing_dim(dim, text, fix)
-        } else {
-            diag::result_extra_dim(dim, text, fix)
-        };
-        return refuse(b.error(at, message));
+        let (dim, text, fix) = (b.graph.axis(axis).name.clone(), b.order_text(&order), b.axes_text(has));
+        return refuse(b.error(at, diag::result_extra_dim(dim, text, fix)));
     }
     let node = b.widen(id, wants, span)?;
     b.graph.outputs.push(Output { node, axes: order, dest: Dest::Fresh });

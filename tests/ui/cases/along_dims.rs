@@ -10,7 +10,6 @@ fuse! {
     pub fn unknown_of_two(x: f32[N, Depth]) -> f32[] { mean(x, (N, Dept)) }
     pub fn of_none(x: f32[N]) -> f32[] { mean(x, ()) }
     pub fn twice(x: f32[N, C = 3]) -> f32[N] { sum(x, (C, C)) }
-    pub fn gone(x: f32[N, D]) -> f32[N, D] { sum(x, D) }
     pub fn kept(x: f32[N, D]) -> f32[N] { x - max(x, D) }
     pub fn truth(x: f32[N, D]) -> f32[N] { sum(x > 0.0, D) }
     pub fn mean_of_integers(k: i32[N, D]) -> i32[N] { mean(k, D) }

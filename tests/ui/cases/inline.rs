@@ -23,7 +23,6 @@ fn main() -> Result<()> {
     fuse!(a * b => [N, D])?;
     fuse!(a[N, D] => [N])?;
     fuse!(b[N] + a[N, D] => [N, M])?;
-    fuse!(sum(a[N, C = 2], C) => [N, C])?;
     fuse!((a, b))?;
     fuse!(scalar(3.0))?;
     fuse!(1.0 + PI)?;

@@ -10,8 +10,6 @@ fuse! {
     pub fn absent_of_two(x: f32[N, D], _y: f32[C]) -> f32[] { var(x, (N, C)) }
     pub fn unknown(x: f32[N, Depth]) -> f32[N, Depth] { rms_norm(x, Dept) }
     pub fn twice(x: f32[N, D]) -> f32[N, D] { softmax(x, (D, D)) }
-    pub fn gone(x: f32[N, D]) -> f32[N, D] { std(x, D) }
-    pub fn all_gone(x: f32[N, D]) -> f32[N] { norm(x) }
     pub fn nothing(x: f32[]) -> f32[] { var(x) }
     pub fn place_twice(x: f32[N, H, W]) -> i32[N] { argmax(x, (H, H)) }
     pub fn place_is_whole(x: f32[N, D]) -> f32[N] { argmin(x, D) }

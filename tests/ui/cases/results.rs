@@ -4,8 +4,8 @@ use fusion::fuse;
 
 fuse! {
     pub fn extra(x: f32[N, D], y: f32[N]) -> f32[N] { x * y }
-    pub fn missing(x: f32[N], _y: f32[N, D]) -> f32[N, D] { x }
-    pub fn missing_after_sum(x: f32[N, C = 2]) -> f32[C, N] { sum(x, C) }
+    pub fn constant() -> f32[N] { 0.5 }
+    pub fn of_no_extent(b: f32[C]) -> (f32[N, C], i32[C]) { (b, 2) }
     pub fn outer(x: f32[N], y: f32[M]) -> f32[N] { x * y }
     pub fn mistyped(x: f32[N, D], bias: f32[B]) -> f32[N, D] { x + bias }
     pub fn second(x: f32[N], y: f32[M]) -> (f32[N], f32[M]) { (x, x) }

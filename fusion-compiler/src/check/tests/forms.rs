@@ -67,6 +67,41 @@ fn weak_numbers_take_the_dtype_they_meet() {
 }
 
 #[test]
+fn results_are_the_same_along_dims_that_a_value_lacks() {
+    check(
+        "pub fn f(b: f32[C], a: f32, N: dim) -> (f32[N, C], f32[C, N], i32[N], f16[N], bool[C]) { (b, a, N, INF, true) }",
+        &[
+            "fn f(b: f32[C], a: f32, N: dim)",
+            "%0: f32[C] = b",
+            "%1: f32 = a",
+            "%2: bool = true",
+            "%3: f32[C, N] = broadcast %0",
+            "%4: f32[C, N] = broadcast %1",
+            "%5: i32 = extent N",
+            "%6: i32[N] = broadcast %5",
+            "%7: f16 = inf",
+            "%8: f16[N] = broadcast %7",
+            "%9: bool[C] = broadcast %2",
+            "return[N, C] = %3",
+            "return[C, N] = %4",
+            "return[N] = %6",
+            "return[N] = %8",
+            "return[C] = %9",
+        ],
+    );
+    check(
+        "sum(x[N, C], C) => [C, N]",
+        &[
+            "fn inline(x: f32[N, C])",
+            "%0: f32[N, C] = x",
+            "%1: f32[N] = sum %0 over [C]",
+            "%2: f32[N, C] = broadcast %1",
+            "return[C, N] = %2",
+        ],
+    );
+}
+
+#[test]
 fn in_place_parameters_are_written_once() {
     check(
         "pub fn step(p: &mut f32[N], m: &mut f32[N], g: f32[N], lr: f32) { m = m + g; p -= lr * m; }",
