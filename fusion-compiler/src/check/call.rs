@@ -50,11 +50,14 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         return operation(b, env, at, op, args);
     }
     let forms: Vec<&Function> = library::forms(name).collect();
-    let fitting: Vec<&Function> = forms.iter().copied().filter(|form| fits(b, env, form, args)).collect();
+    let misfits: Vec<Option<usize>> = forms.iter().map(|form| misfit(b, env, form, args)).collect();
+    let fitting: Vec<&Function> =
+        forms.iter().zip(&misfits).filter(|(_, misfit)| misfit.is_none()).map(|(form, _)| *form).collect();
     let complete = fitting.iter().copied().find(|form| is_complete(form, args));
-    // What is wrong with the only one is said of its arguments.
+    // What is wrong with the only one, or with all of them alike, is said of its arguments.
     let only = match (&fitting[..], &forms[..]) {
         ([one], _) | (_, [one]) => Some(*one),
+        ([], [first, ..]) => (misfit_of_all(&forms, &misfits) && is_complete(first, args)).then_some(*first),
         _ => None,
     };
     if let Some(function) = complete.or(only) {
@@ -201,18 +204,29 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
     }
 }
 
-/// Whether dims are given for the dims of a function, and for nothing else; a number by which a dim goes may be either.
-fn fits(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> bool {
-    args.iter().enumerate().all(|(i, arg)| {
+/// The first argument that is a dim where the function takes none, or none where it takes one; a number by which a dim goes may be
+/// either.
+fn misfit(b: &Builder<'_>, env: &Env, form: &Function, args: &[Arg]) -> Option<usize> {
+    args.iter().enumerate().position(|(i, arg)| {
         let named = |label: &Name| form.params.iter().find(|param| param.name.text == label.text);
         let param = arg.name.as_ref().map_or(form.params.get(i), named);
         let is_dim = dims::named(b, env, &arg.value).is_some() || dims::is_mistyped(env, &arg.value);
         let is_number = matches!(arg.value.kind, ExprKind::Int(..));
-        param.is_some_and(|param| {
+        !param.is_some_and(|param| {
             let wants_dim = matches!(param.kind, ParamKind::Dim);
             wants_dim == is_dim || !wants_dim && is_number
         })
     })
+}
+
+/// Whether all forms refuse one argument, which they call the same.
+fn misfit_of_all(forms: &[&Function], misfits: &[Option<usize>]) -> bool {
+    let named = |(form, misfit): (&&Function, &Option<usize>)| {
+        misfit.and_then(|i| form.params.get(i)).map(|param| param.name.text.clone())
+    };
+    let mut names = forms.iter().zip(misfits).map(named);
+    let first = names.next().flatten();
+    first.is_some() && names.all(|name| name == first)
 }
 
 /// How a function is called that has these forms, each way once.
