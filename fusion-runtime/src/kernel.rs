@@ -331,39 +331,3 @@ fn mismatch(wanted: &str, i: usize, buffer: &CpuBuffer) -> String {
 fn wrong_scalar(i: usize, value: ScalarValue) -> ! {
     unreachable!("uniform {i} of the kernel has the type it asks for, not {value:?}")
 }
-
-/// The CPU functions of a launch, from a safe function of [`Instructions`](crate::isa::Instructions) and `&mut CpuArgs<'_>`.
-///
-/// It must be `#[inline(always)]`: its loops are compiled into one function per instruction set. The second argument says whether
-/// these wait for memory: then vectors of 64 bytes do not pay on every processor that has them.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __cpu_fns {
-    ($kernel:path, memory_bound: $bound:literal) => {{
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        fn avx512(args: &mut $crate::__private::CpuArgs<'_>) {
-            $kernel($crate::__private::Avx512::new(), args)
-        }
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        fn avx2(args: &mut $crate::__private::CpuArgs<'_>) {
-            $kernel($crate::__private::Avx2::new(), args)
-        }
-        #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse2"))]
-        fn base(args: &mut $crate::__private::CpuArgs<'_>) {
-            $kernel($crate::__private::Base::new(), args)
-        }
-        #[cfg(target_arch = "x86_64")]
-        const WIDEST: $crate::__private::Isa =
-            if $bound { $crate::__private::Isa::Avx512 } else { $crate::__private::Isa::Avx512Halves };
-        const FUNCTIONS: &[($crate::__private::Isa, $crate::__private::CpuFn)] = &[
-            #[cfg(target_arch = "x86_64")]
-            (WIDEST, avx512),
-            #[cfg(target_arch = "x86_64")]
-            ($crate::__private::Isa::Avx2, avx2),
-            ($crate::__private::Isa::Base, base),
-        ];
-        $crate::__private::CpuCode::Compiled(FUNCTIONS)
-    }};
-}

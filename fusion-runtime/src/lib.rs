@@ -42,7 +42,6 @@ pub mod __private {
 
     pub use fusion_macros::fuse_for;
 
-    pub use crate::__cpu_fns as cpu_fns;
     pub use crate::device::cpu::stream::{Lines, tiles};
     #[cfg(target_arch = "x86_64")]
     pub use crate::isa::{Avx2, Avx512};

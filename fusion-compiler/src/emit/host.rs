@@ -6,7 +6,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::static_plan;
+use super::{cpu_entries, static_plan};
 use crate::KernelCode;
 use crate::check::{ElementType, Failure, Inline, ParamType, Returns, Signature};
 use crate::ir::dtype::DType;
@@ -58,7 +58,9 @@ pub fn failure(runtime: &Ident, failure: &Failure, is_expression: bool) -> Token
 
 /// The inline form, as an expression of type `Result<Tensor<_>>`.
 pub fn inline(runtime: &Ident, inline: &Inline, plan: &Plan<KernelCode>) -> TokenStream {
-    let host = Host { runtime, generic: None };
+    let written = inline.captures.iter().flat_map(|capture| capture.clone()).next();
+    let user = written.map_or_else(Span::call_site, |token| token.span());
+    let host = Host { runtime, generic: None, user };
     let captures = inline.graph.params.iter().zip(&inline.captures).map(|(param, capture)| {
         let dtype = host.primitive(param.dtype);
         // What has the wrong type is underlined itself, not the whole `fuse!`.
@@ -115,11 +117,13 @@ struct Host<'s> {
     runtime: &'s Ident,
     /// The type that the function is generic over, if it is.
     generic: Option<&'s Ident>,
+    /// A token of the user.
+    user: Span,
 }
 
 impl<'s> Host<'s> {
     fn of(runtime: &'s Ident, signature: &'s Signature) -> Host<'s> {
-        Host { runtime, generic: signature.generic.as_ref() }
+        Host { runtime, generic: signature.generic.as_ref(), user: signature.name.span() }
     }
 
     /// `<T: Float>`.
@@ -274,7 +278,7 @@ impl<'s> Host<'s> {
 
     /// The plan, and the functions of the CPU.
     fn contents(self, plan: &Plan<KernelCode>) -> TokenStream {
-        let (runtime, statics, functions) = (self.runtime, static_plan::plan(plan), cpu_functions(plan));
+        let (runtime, statics, functions) = (self.runtime, static_plan::plan(plan), self.cpu_functions(plan));
         let texts = static_plan::first_texts(plan).into_iter().map(|(language, text)| {
             let (text, name) = (static_plan::literal(text), format_ident!("{language}"));
             let about = format!("{language} of the first kernel.");
@@ -292,12 +296,20 @@ impl<'s> Host<'s> {
             #[doc(hidden)]
             pub static PLAN: p::StaticPlan = #statics;
 
-            #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused, reason = "generated loops")]
+            #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, reason = "generated loops")]
+            // To lints the kernels are as the user's own (`cpu_functions`).
+            #[allow(warnings, unused, nonstandard_style, unused_results, reason = "generated loops")]
+            #[allow(trivial_casts, trivial_numeric_casts, reason = "generated loops")]
             mod cpu {
                 // For modules without a prelude.
                 use ::core::hint::{black_box, select_unpredictable};
                 use ::core::prelude::rust_2024::*;
-                use #runtime::__private::{CpuArgs, Instructions, Lines, Rows, Run, doubles, fold_lanes, tiles};
+                #[cfg(target_arch = "x86_64")]
+                use #runtime::__private::{Avx2, Avx512};
+                use #runtime::__private::{
+                    Base, CpuArgs, CpuFn, Instructions, Isa, Lines, Rows, Run, doubles, fold_lanes,
+                    tiles,
+                };
                 #functions
             }
         }
@@ -364,32 +376,57 @@ impl<'s> Host<'s> {
         quote!([#(#arguments),*])
     }
 
+    /// The kernels of the CPU, as if the user had written them in the file of the runtime.
+    ///
+    /// rustc asks where a macro was called for each place in its output that may panic, and for each line that a debugger is told,
+    /// and the place of a call follows from the whole file around it. A kernel with such places would be compiled again after
+    /// each change of that file. A name of the user has no such call, and the runtime's file does not change.
+    fn cpu_functions(self, plan: &Plan<KernelCode>) -> TokenStream {
+        let text = cpu_texts(plan).collect::<String>();
+        if !proc_macro::is_available() {
+            return tokens(&text);
+        }
+        let place = Span::call_site().resolved_at(self.user).unwrap();
+        placed(rustc_tokens(&text), place).into()
+    }
+
     fn argument(self, value: &impl ToTokens) -> TokenStream {
         let runtime = self.runtime;
         quote!(<#runtime::__private::Arg<'_> as ::core::convert::From<_>>::from(#value))
     }
 }
 
-fn cpu_functions(plan: &Plan<KernelCode>) -> TokenStream {
-    tokens(&cpu_texts(plan).collect::<String>())
-}
-
 /// Rust that this crate emitted.
 pub(super) fn tokens(text: &str) -> TokenStream {
     // rustc's own lexer where there is one: the portable one, which `parse` asks first, goes through a text twice and keeps it.
     if proc_macro::is_available() {
-        let tokens = text.parse::<proc_macro::TokenStream>();
-        return tokens.unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}")).into();
+        return rustc_tokens(text).into();
     }
     text.parse().unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}"))
 }
 
-/// The CPU kernels of a plan.
-fn cpu_texts(plan: &Plan<KernelCode>) -> impl Iterator<Item = &str> {
+fn rustc_tokens(text: &str) -> proc_macro::TokenStream {
+    text.parse().unwrap_or_else(|error| unreachable!("emitted Rust is tokens: {error}"))
+}
+
+/// The same tokens at this place.
+fn placed(tokens: proc_macro::TokenStream, place: proc_macro::Span) -> proc_macro::TokenStream {
+    let token = |mut token: proc_macro::TokenTree| {
+        if let proc_macro::TokenTree::Group(group) = &token {
+            token = proc_macro::Group::new(group.delimiter(), placed(group.stream(), place)).into();
+        }
+        token.set_span(place);
+        token
+    };
+    tokens.into_iter().map(token).collect()
+}
+
+/// The CPU kernels of a plan, each with the function that gives what runs it.
+fn cpu_texts(plan: &Plan<KernelCode>) -> impl Iterator<Item = String> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
     let launches = steps.flat_map(|step| step.variants.iter().flat_map(|variant| variant.launches.iter()));
     launches.filter_map(|launch| match &launch.code {
-        Code::Cpu(code) => Some(&*code.rust),
+        Code::Cpu(code) => Some(format!("{}{}", code.rust, cpu_entries::text(&launch.kernel, code))),
         Code::Ptx(_) | Code::Wgsl(_) => None,
     })
 }

@@ -9,6 +9,7 @@ use crate::ir::kernel::{Kernel, Value};
 use crate::ir::ops::{Lower, Op};
 use crate::target::Dialect;
 
+mod cpu_entries;
 pub mod host;
 pub mod ptx;
 pub mod rust;

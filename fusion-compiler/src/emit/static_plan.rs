@@ -6,6 +6,7 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
+use super::cpu_entries;
 use crate::KernelCode;
 use crate::ir::plan::{Code, Plan, Target};
 
@@ -62,10 +63,9 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
             let text = said(wgsl);
             quote!(p::Code::Wgsl(#text))
         }
-        Code::Cpu(code) => {
-            let kernel = format_ident!("{kernel}");
-            let bound = code.is_memory_bound;
-            quote!(p::Code::Cpu(p::cpu_fns!(cpu::#kernel, memory_bound: #bound)))
+        Code::Cpu(_) => {
+            let functions = format_ident!("{}", cpu_entries::name(kernel));
+            quote!(p::Code::Cpu(p::CpuCode::Compiled(cpu::#functions)))
         }
     }
 }

@@ -12,7 +12,9 @@ use fusion_compiler::ir::plan::{
     BufferArg, Condition, Dest, Dim, Launch, Output, Param, ParamKind, Program, Reach, Slot, Space, Step,
     Summary, Target, Temporary, Text, UniformArg, Variant,
 };
-use fusion_runtime::__private::{Code, CpuArgs, Instructions, Plan, cpu_fns};
+#[cfg(target_arch = "x86_64")]
+use fusion_runtime::__private::{Avx2, Avx512};
+use fusion_runtime::__private::{Base, Code, CpuArgs, CpuCode, CpuFn, Instructions, Isa, Plan};
 
 const N: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(0)]));
 const D: DimExpr = DimExpr(Borrowed(&[DimOp::Sym(1)]));
@@ -28,6 +30,34 @@ const SUMMARY: Summary = Summary {
     programs: Borrowed(&[]),
     others: Borrowed(&[]),
 };
+
+/// What runs a kernel, as the macro writes it.
+macro_rules! cpu_fns {
+    ($kernel:path) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        fn avx512(args: &mut CpuArgs<'_>) {
+            $kernel(Avx512::new(), args)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2(args: &mut CpuArgs<'_>) {
+            $kernel(Avx2::new(), args)
+        }
+        #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse2"))]
+        fn base(args: &mut CpuArgs<'_>) {
+            $kernel(Base::new(), args)
+        }
+        const FUNCTIONS: &[(Isa, CpuFn)] = &[
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, avx512),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, avx2),
+            (Isa::Base, base),
+        ];
+        CpuCode::Compiled(FUNCTIONS)
+    }};
+}
 
 const fn vector(name: &'static str, access: Access) -> Param {
     const DIMS: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }];
@@ -73,7 +103,7 @@ pub(crate) static RELU: Plan = Plan {
                 when: Borrowed(&[]),
                 launches: Borrowed(&[Launch {
                     kernel: of("relu_add_mul"),
-                    code: Code::Cpu(cpu_fns!(relu_body, memory_bound: true)),
+                    code: Code::Cpu(cpu_fns!(relu_body)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
                         buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
@@ -138,7 +168,7 @@ pub(crate) static AXPY: Plan = Plan {
                 when: Borrowed(&[]),
                 launches: Borrowed(&[Launch {
                     kernel: of("axpy"),
-                    code: Code::Cpu(cpu_fns!(axpy_body, memory_bound: true)),
+                    code: Code::Cpu(cpu_fns!(axpy_body)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
                         buffer(Slot::Param(0), Access::ReadWrite, Reach::Linear(ONE)),
@@ -234,7 +264,7 @@ const ND: &[Dim] = &[Dim { name: Borrowed("N"), extent: N }, Dim { name: Borrowe
 
 const DOUBLE: Launch<Code> = Launch {
     kernel: Borrowed("double"),
-    code: Code::Cpu(cpu_fns!(double_body, memory_bound: true)),
+    code: Code::Cpu(cpu_fns!(double_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
         buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
@@ -264,7 +294,7 @@ fn double_body(_: impl Instructions, args: &mut CpuArgs<'_>) {
 
 const ADD: Launch<Code> = Launch {
     kernel: Borrowed("add"),
-    code: Code::Cpu(cpu_fns!(add_body, memory_bound: true)),
+    code: Code::Cpu(cpu_fns!(add_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
         buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
