@@ -323,6 +323,14 @@ pub enum Error {
         /// The step, from 1.
         step: u64,
     },
+    /// Gradients are all finite and their norm is not, where the optimizer was asked to tell; the parameters are as they were.
+    #[error(
+        "the gradients of step {step} are all finite, but their norm is not: the sum of their squares, or the norm over the loss scale, is larger than any `f32`, so it cannot be clipped, and nothing was changed; make the loss smaller, and its scale no less than 1"
+    )]
+    NormNotFinite {
+        /// The step, from 1.
+        step: u64,
+    },
     /// A file that cannot be read or written, or is none of ours.
     #[error("{path}: {what}")]
     File {

@@ -243,3 +243,40 @@ fn plain_steps_go_on_after_skipped_ones() {
         Ok(())
     });
 }
+
+/// Gradients that are not finite are told from a norm that is not, with a limit for it and without.
+#[test]
+fn errors_tell_gradients_from_their_norm() {
+    on_devices(|device| {
+        let start = Tensor::full(device, 1.0, [3])?;
+        let mut params = Arena::new(device, [("p", &start)])?;
+        let scaler = GradScaler::with_scale(device, 1e-30, 1)?;
+        for max_norm in [None, Some(1.0)] {
+            let mut optimizer = Optimizer::new(Sgd::default(), &params)?.with_error_if_nonfinite();
+            if let Some(max_norm) = max_norm {
+                optimizer = optimizer.with_max_norm(max_norm);
+            }
+            let mut step = |gradient: f32, scaler: Option<&GradScaler>| {
+                let mut grads = params.zeros_like()?;
+                grads.set("p", &Tensor::from_slice(device, &[0.0, gradient, 0.0], [3])?)?;
+                match scaler {
+                    Some(scaler) => optimizer.step_scaled(&mut params, &grads, scaler),
+                    None => optimizer.step(&mut params, &grads),
+                }
+            };
+            // 1e20² is more than 3.4e38, and 1e18² is not; so is 1e10 over 1e-30.
+            let refused = [(1e20, None), (f32::INFINITY, None), (1e10, Some(&scaler)), (f32::NAN, None)]
+                .map(|(gradient, scaler)| step(gradient, scaler).expect_err("the norm is not finite"));
+            let wants = [
+                Error::NormNotFinite { step: 1 },
+                Error::NotFinite { step: 2 },
+                Error::NormNotFinite { step: 3 },
+                Error::NotFinite { step: 4 },
+            ];
+            assert_eq!(refused, wants, "{device}");
+            step(1e18, None)?;
+            assert_eq!(optimizer.steps()?, 1, "{device}");
+        }
+        Ok(())
+    });
+}

@@ -90,8 +90,8 @@ impl Optimizer {
         self
     }
 
-    /// The same of which a step with gradients that are not all finite, or whose norm is not, is an `Error::NotFinite`, as `error_if_nonfinite` of
-    /// `torch.nn.utils.clip_grad_norm_`: each step waits for the device.
+    /// The same of which a step with gradients that are not all finite is an `Error::NotFinite`, and one whose norm alone is not is an
+    /// `Error::NormNotFinite`, as `error_if_nonfinite` of `torch.nn.utils.clip_grad_norm_`: each step waits for the device.
     pub fn with_error_if_nonfinite(mut self) -> Optimizer {
         self.errors = true;
         self
@@ -196,8 +196,8 @@ impl Optimizer {
     /// One step.
     ///
     /// # Errors
-    /// `Error::Parameter` where the gradients are not those of the parameters; as a call of a function; `Error::NotFinite` if that is
-    /// asked for.
+    /// `Error::Parameter` where the gradients are not those of the parameters; as a call of a function; `Error::NotFinite` or
+    /// `Error::NormNotFinite` if that is asked for.
     pub fn step(&mut self, params: &mut Arena, grads: &Arena) -> Result<()> {
         self.advance(params, grads, None)
     }
@@ -255,7 +255,7 @@ impl Optimizer {
         }
         self.calls = calls;
         others.iter_mut().try_for_each(|other| other.follow(params.flat(), &self.before, &self.skipped))?;
-        self.check_finite()
+        self.check_finite(grads)
     }
 
     /// Whether steps take the norm of all gradients, whatever their scale.
@@ -292,9 +292,14 @@ impl Optimizer {
         Err(Error::Parameter { name: name.into(), what })
     }
 
-    fn check_finite(&mut self) -> Result<()> {
-        let skipped = self.errors && self.skipped.item()? != self.before.item()?;
-        if skipped { Err(Error::NotFinite { step: self.calls }) } else { Ok(()) }
+    /// Reads the gradients of a skipped step once more, to tell whether they or their norm is not finite.
+    fn check_finite(&mut self, grads: &Arena) -> Result<()> {
+        if !self.errors || self.skipped.item()? == self.before.item()? {
+            return Ok(());
+        }
+        let step = self.calls;
+        let are_finite = update::all_finite(grads.flat())?.item()?;
+        Err(if are_finite { Error::NormNotFinite { step } } else { Error::NotFinite { step } })
     }
 
     /// Steps that changed something. Waits for the device.

@@ -132,6 +132,9 @@ updates! {
         if finite { factor } else { -1.0 }
     }
 
+    // Asked of gradients alone where a step was skipped, to tell them from their norm.
+    pub(super) fn all_finite(g: f32[N]) -> bool[] { all(isfinite(g), N) }
+
     // What a number lacks in fewer digits it is, as often as not, rounded up by: added before they are cut off, bits of chance make what
     // is stored right on average, where rounding to nearest would lose all that is less than half of a digit at each step.
     // Of each step all elements have other bits, and evenly so: what multiplies is near 2³² over the golden ratio (Knuth 6.4).
