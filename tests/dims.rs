@@ -317,7 +317,8 @@ fn parts_of_known_extents() {
         let error = pooled(&odd).map(drop).expect_err("3 rows are no pairs").to_string();
         assert_eq!(
             error,
-            "`pooled`: dim `H` is 3, but it is [PH, R] together, which come to 1 × 2: their product must be 3"
+            "`pooled`: dim `H` is 3, but it is [PH, R] together, which come to 1 × 2: their product must be 3; \
+             `H` of 2 or 4 would fit"
         );
         Ok(())
     });
@@ -330,7 +331,8 @@ fn extents_that_do_not_divide() {
         let error = heads(&x, 2).map(drop).expect_err("7 elements are no 2 heads").to_string();
         assert_eq!(
             error,
-            "`heads`: dim `C` is 7, but it is [H, D] together, which come to 2 × 3: their product must be 7"
+            "`heads`: dim `C` is 7, but it is [H, D] together, which come to 2 × 3: their product must be 7; \
+             `C` of 6 or 8 would fit"
         );
         let error = heads(&x, 0).map(drop).expect_err("7 elements are no 0 heads").to_string();
         assert_eq!(
@@ -341,7 +343,8 @@ fn extents_that_do_not_divide() {
         let error = together(&heads(&x, 7)?, &bias).map(drop).expect_err("7 elements are no 5").to_string();
         assert_eq!(
             error,
-            "`together`: dim `C` is 5, but it is [H, D] together, which come to 7 × 1: their product must be 5"
+            "`together`: dim `C` is 5, but it is [H, D] together, which come to 7 × 1: their product must be 5; \
+             `C` of 7 would fit"
         );
         Ok(())
     });

@@ -86,9 +86,18 @@ pub fn params(graph: &Graph) -> Vec<Param> {
 
 /// The dims that are others together.
 pub fn products(graph: &Graph) -> Vec<Product> {
-    let product = |split: &graph::Split| Product {
-        whole: dims(graph, &[split.whole]).remove(0),
-        parts: dims(graph, &split.parts).into(),
+    let product = |split: &graph::Split| {
+        let mut parts = dims(graph, &split.parts);
+        for (part, axis) in parts.iter_mut().zip(&split.parts) {
+            if split.library.as_ref().is_some_and(|library| library.unnamed.contains(*axis)) {
+                part.name = Text::default();
+            }
+        }
+        Product {
+            whole: dims(graph, &[split.whole]).remove(0),
+            parts: parts.into(),
+            library: split.library.as_ref().map(|library| library.function.clone().into()),
+        }
     };
     graph.splits.iter().map(product).collect()
 }
@@ -96,7 +105,11 @@ pub fn products(graph: &Graph) -> Vec<Product> {
 /// The dims that are others one after another.
 pub fn sums(graph: &Graph) -> Vec<Sum> {
     let dim = |axis: &graph::Axis| Dim { name: axis.name.clone().into(), extent: axis.extent.clone() };
-    let sum = |sum: &graph::Sum| Sum { whole: dim(&sum.whole), parts: sum.parts.iter().map(dim).collect() };
+    let sum = |sum: &graph::Sum| Sum {
+        whole: dim(&sum.whole),
+        parts: sum.parts.iter().map(dim).collect(),
+        of: sum.of.clone(),
+    };
     graph.sums.iter().map(sum).collect()
 }
 

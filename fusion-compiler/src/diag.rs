@@ -87,6 +87,21 @@ pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// The numbers that divide this one, as a choice: the first few, if there are many.
+pub(crate) fn divisors(number: i64) -> String {
+    const SHOWN: usize = 12;
+    let mut all =
+        (1..=number.min(1 << 16)).filter(|divisor| number % divisor == 0).map(|divisor| divisor.to_string());
+    let mut shown: Vec<String> = all.by_ref().take(SHOWN).collect();
+    if all.next().is_some() || number > 1 << 16 {
+        return format!("{}, …", shown.join(", "));
+    }
+    match shown.pop() {
+        Some(last) if !shown.is_empty() => format!("{} or {last}", shown.join(", ")),
+        last => last.unwrap_or_default(),
+    }
+}
+
 /// Letters to add, drop, change or swap with their neighbour (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
@@ -283,6 +298,7 @@ catalogue! {
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";
     split_twice(dim) = "`{dim}` stands for other dims already: a dim is split one way in a function, so split it another way in a function of its own";
     split_extents(dim, whole, parts) = "`{dim}` has {whole} elements, and the dims that stand for it {parts}: choose some whose extents multiply to {whole}";
+    groups_extent(function, groups, dim, extent, divisors) = "`{function}` makes {groups} groups of `{dim}`, which has {extent} elements: groups have equally many, so take {divisors} of them";
     split_beside(whole, part) = "this value has `{whole}` and `{part}`, a part of it: split all of its operands, or merge them";
     split_common(first, second) = "this value has `{first}` and `{second}`, which have a part in common: name parts that are to differ, as in `split(x, {second} -> (Outer, Inner = 2))`, or rename one of the dims first, as in `rename(x, {second} -> Other)`";
     slice_arguments() = "`slice` takes a value, a dim with the name of the part, and a range: write `slice(x, D -> K, 0..D/2)`";
@@ -387,6 +403,9 @@ mod tests {
         assert_eq!(did_you_mean("", ["y"]), "");
         assert_eq!(did_you_mean("pi", ["x", "PI"]), ": did you mean `PI`?");
         assert_eq!(did_you_mean("missing", ["isinf"]), "");
+        assert_eq!(divisors(6), "1, 2, 3 or 6");
+        assert_eq!((divisors(1), divisors(7)), (String::from("1"), String::from("1 or 7")));
+        assert_eq!(divisors(1 << 20), "1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, …");
         assert_eq!((distance("", "abc"), distance("kitten", "sitting")), (3, 3));
     }
 }

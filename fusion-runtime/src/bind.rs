@@ -4,11 +4,12 @@
 
 use fusion_compiler::ir::dim::{DimExpr, DimOp};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Dim, Output, Param, ParamKind, Product, Sum};
+use fusion_compiler::ir::plan::{Dim, Output, Param, ParamKind};
 use smallvec::{SmallVec, smallvec};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::extents;
 use crate::kernel::{Plan, ScalarValue};
 use crate::run::Arg;
 use crate::shape::Shape;
@@ -77,9 +78,8 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bo
         device: placed.map_or_else(Device::best, |tensor| tensor.device().clone()),
         any_shape: any.and_then(|i: usize| tensor(&args[i])).map(|tensor| tensor.shape().clone()),
     };
-    check_products(plan, &bound.symbols)?;
+    extents::check(plan, &bound.symbols)?;
     check_computed(plan, args, &bound.symbols)?;
-    check_sums(plan, &bound.symbols)?;
     check_nonempty(plan, args, &bound)?;
     Ok(bound)
 }
@@ -117,7 +117,7 @@ impl Bound {
 }
 
 /// The value of an extent; ≥ 0.
-fn extent_of(plan: &Plan, dim: &Dim, symbols: &[i64]) -> Result<usize> {
+pub(crate) fn extent_of(plan: &Plan, dim: &Dim, symbols: &[i64]) -> Result<usize> {
     let invalid = || Error::InvalidExtent { function: plan.name.to_string(), dim: dim.name.to_string() };
     dim.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok()).ok_or_else(invalid)
 }
@@ -276,57 +276,8 @@ fn has_elements(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<bool> {
     Ok(args.iter().any(|arg| matches!(arg, Arg::TensorMut(tensor) if tensor.len() > 0)))
 }
 
-/// Checks the dims that are others together.
-fn check_products(plan: &Plan, symbols: &[i64]) -> Result<()> {
-    for Product { whole, parts } in plan.products.iter() {
-        let extent = extent_of(plan, whole, symbols)?;
-        // A part that is what the others leave has no extent where one of them is 0.
-        let value = |part: &Dim| part.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok());
-        let product = parts.iter().try_fold(1, |product: usize, part| product.checked_mul(value(part)?));
-        if product != Some(extent) {
-            let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
-            let text = |part| value(part).map_or(String::from("?"), |extent| extent.to_string());
-            let extents: Vec<String> = parts.iter().map(text).collect();
-            return Err(Error::Split {
-                function: plan.name.to_string(),
-                dim: whole.name.to_string(),
-                extent,
-                parts: names.join(", "),
-                extents: extents.join(" × "),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Checks the dims that are others one after another, and whose coordinates are computed with.
-fn check_sums(plan: &Plan, symbols: &[i64]) -> Result<()> {
-    for Sum { whole, parts } in plan.sums.iter() {
-        let extent = extent_of(plan, whole, symbols)?;
-        let named = || (plan.name.to_string(), whole.name.to_string());
-        if i32::try_from(extent).is_err() {
-            let (function, dim) = named();
-            return Err(Error::TooLong { function, dim, extent });
-        }
-        let invalid =
-            |part: &Dim| Error::InvalidExtent { function: plan.name.to_string(), dim: part.name.to_string() };
-        let mut extents: SmallVec<[i64; 8]> = SmallVec::new();
-        for part in parts.iter() {
-            extents.push(part.extent.eval(symbols).ok_or_else(|| invalid(part))?);
-        }
-        let sum = extents.iter().try_fold(0, |sum: i64, &part| sum.checked_add(part).filter(|_| part >= 0));
-        if sum.and_then(|sum| usize::try_from(sum).ok()) != Some(extent) {
-            let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
-            let extents: Vec<String> = extents.iter().map(i64::to_string).collect();
-            let (parts, extents) = (names.join(", "), extents.join(", "));
-            let (function, dim) = named();
-            return Err(Error::Parts { function, dim, extent, parts, extents });
-        }
-    }
-    Ok(())
-}
-
-fn lone_symbol(extent: &DimExpr) -> Option<usize> {
+/// The symbol that an extent is, if it is no more than that.
+pub(crate) fn lone_symbol(extent: &DimExpr) -> Option<usize> {
     match *extent.0 {
         [DimOp::Sym(symbol)] => Some(usize::from(symbol)),
         _ => None,

@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// A dim that is split into others, or that they are merged into, has not as many elements as they come to.
     #[error(
-        "`{function}`: dim `{dim}` is {extent}, but it is [{parts}] together, which come to {extents}: their product must be {extent}"
+        "`{function}`: dim `{dim}` is {extent}, but it is [{parts}] together, which come to {extents}: their product must be {extent}{fits}"
     )]
     Split {
         /// The function called.
@@ -96,31 +96,118 @@ pub enum Error {
         parts: String,
         /// Their extents, as a product.
         extents: String,
+        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        fits: String,
     },
-    /// The elements of a dim are not those of others one after another, of which each has at least none.
+    /// A function of the library makes groups of a dim that are not equally large.
     #[error(
-        "`{function}`: dim `{dim}` is {extent}, and is made of [{parts}] one after another, which have [{extents}] elements: each must have 0 or more, and all together {extent}"
+        "`{function}`: `{by}` makes {groups} groups of `{dim}`, which has {}: groups have equally many{fits}",
+        Elements(*extent)
     )]
-    Parts {
+    Groups {
+        /// The function called.
+        function: String,
+        /// The function of the library.
+        by: String,
+        /// The dim.
+        dim: String,
+        /// Its extent.
+        extent: i64,
+        /// How many groups.
+        groups: String,
+        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        fits: String,
+    },
+    /// `at` asks for an element that is not there.
+    #[error(
+        "`{function}`: the position {position} is outside of `{dim}`, which has {}, from 0{fits}",
+        Elements(*extent)
+    )]
+    Position {
         /// The function called.
         function: String,
         /// The dim.
         dim: String,
         /// Its extent.
-        extent: usize,
-        /// The others, joined by commas.
-        parts: String,
-        /// Their extents, joined by commas.
-        extents: String,
+        extent: i64,
+        /// The position.
+        position: String,
+        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        fits: String,
+    },
+    /// `slice` asks for a range that is no part of a dim.
+    #[error("`{function}`: {range} is no part of `{dim}`, which is 0..{extent}{fits}")]
+    Range {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+        /// Its extent.
+        extent: i64,
+        /// The range, as written and as it is.
+        range: String,
+        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        fits: String,
+    },
+    /// `pad` adds less than no elements.
+    #[error(
+        "`{function}`: `pad` adds {amount} elements to `{dim}`, and can add 0 or more: `slice` leaves some out{fits}"
+    )]
+    Padding {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+        /// How many elements.
+        amount: String,
+        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        fits: String,
+    },
+    /// `slice`, `pad` or `concat` makes a dim that is there already, of another extent.
+    #[error(
+        "`{function}`: {by} makes `{dim}` of extent {wants}, but it has {extent} here: give what it makes a name of its own, or pass tensors that agree{fits}"
+    )]
+    Made {
+        /// The function called.
+        function: String,
+        /// The function of the language.
+        by: String,
+        /// The dim.
+        dim: String,
+        /// The extent that it would have, and what of.
+        wants: String,
+        /// Its extent.
+        extent: i64,
+        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        fits: String,
+    },
+    /// The place that a portion of a dim begins or ends at is outside of the dim.
+    #[error(
+        "`{function}`: portions of `{dim}`, which has {}, meet at {place}: that is to be from 0 to {extent}{fits}",
+        Elements(*extent)
+    )]
+    Portion {
+        /// The function called.
+        function: String,
+        /// The dim.
+        dim: String,
+        /// Its extent.
+        extent: i64,
+        /// The place.
+        place: String,
+        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        fits: String,
     },
     /// A dim whose coordinates are computed with has too many elements for them.
     #[error(
-        "`{function}`: dim `{dim}` is {extent}, and coordinates that are computed with end at {}",
+        "`{function}`: {by} along `{dim}`, which has {extent} elements, computes with their places in `i32`: a dim that it goes along has at most {}",
         i32::MAX
     )]
     TooLong {
         /// The function called.
         function: String,
+        /// What computes with them: a function of the language.
+        by: String,
         /// The dim.
         dim: String,
         /// Its extent.
@@ -383,6 +470,18 @@ impl fmt::Display for Relief {
                     "one tensor there has at most {most}, so work on smaller pieces, or on another device"
                 )
             }
+        }
+    }
+}
+
+/// A number of elements, for a message.
+struct Elements(i64);
+
+impl fmt::Display for Elements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 element"),
+            number => write!(f, "{number} elements"),
         }
     }
 }

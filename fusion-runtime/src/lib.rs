@@ -6,6 +6,7 @@
 mod bind;
 pub mod device;
 pub mod error;
+mod extents;
 mod isa;
 #[doc(hidden)]
 pub mod kernel;

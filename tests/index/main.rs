@@ -3,6 +3,7 @@
 
 #[path = "../devices/mod.rs"]
 mod devices;
+mod errors;
 mod lanes;
 mod parts;
 
@@ -533,31 +534,31 @@ fn parts_that_do_not_fit_are_errors() {
     let errors = [
         (
             middle(&on(&[2, 1]).unwrap(), &on(&[0]).unwrap()).err(),
-            "`middle`: dim `D` is 1, and is made of [..1, K, D - 1..] one after another, which have [1, 0, 1] elements: each must have 0 or more, and all together 1",
+            "`middle`: `1..D - 1` = 1..0 is no part of `D`, which is 0..1; `D` of 2 would fit",
         ),
         (
             middle(&on(&[2, 5]).unwrap(), &on(&[4]).unwrap()).err(),
-            "`middle`: dim `D` is 5, and is made of [..1, K, D - 1..] one after another, which have [1, 4, 1] elements: each must have 0 or more, and all together 5",
+            "`middle`: `slice` makes `K` of extent 3, which is `1..D - 1` = 1..4 of `D`, but it has 4 here: give what it makes a name of its own, or pass tensors that agree; `D` of 6 would fit",
         ),
         (
             rope(&on(&[2, 5]).unwrap(), &on(&[2, 2]).unwrap(), &on(&[2, 2]).unwrap()).err(),
-            "`rope`: dim `D` is 5, and is made of [..D/2, H, D..] one after another, which have [2, 2, 0] elements: each must have 0 or more, and all together 5",
+            "`rope`: `slice` makes `H` of extent 3, which is `D/2..D` = 2..5 of `D`, but it has 2 here: give what it makes a name of its own, or pass tensors that agree; `D` of 4 would fit",
         ),
         (
             ends(&on(&[2, 0]).unwrap()).err(),
-            "`ends`: dim `T` is 0, and is made of [..T - 1, T - 1, rest] one after another, which have [-1, 1, 0] elements: each must have 0 or more, and all together 0",
+            "`ends`: the position `T - 1` = -1 is outside of `T`, which has 0 elements, from 0; `T` of 1 would fit",
         ),
         (
             ends(&on(&[1, 3]).unwrap()).err(),
-            "`ends`: dim `N` is 1, and is made of [..1, 1, 2..] one after another, which have [1, 1, -1] elements: each must have 0 or more, and all together 1",
+            "`ends`: the position 1 is outside of `N`, which has 1 element, from 0; `N` of 2 would fit",
         ),
         (
             of_a_template(&on(&[2, 3]).unwrap(), 3).err(),
-            "`of_a_template`: dim `T` is 3, and is made of [..1, S, T..] one after another, which have [1, 3, 0] elements: each must have 0 or more, and all together 3",
+            "`of_a_template`: `slice` makes `S` of extent 2, which is `1..T` = 1..3 of `T`, but it has 3 here: give what it makes a name of its own, or pass tensors that agree; `T` of 4 would fit",
         ),
         (
             long(&on(&[1 << 31, 0]).unwrap()).err(),
-            "`long`: dim `N` is 2147483648, and coordinates that are computed with end at 2147483647",
+            "`long`: `flip` along `N`, which has 2147483648 elements, computes with their places in `i32`: a dim that it goes along has at most 2147483647",
         ),
         (neighbours(&on(&[3]).unwrap()).err(), ""),
     ];

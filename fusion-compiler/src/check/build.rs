@@ -3,6 +3,8 @@
 //! Invariant: every node and every error is at a token of the user: within a function that a call expands,
 //! that is the name in the outermost call.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 
 use proc_macro2::Span;
@@ -66,6 +68,14 @@ pub(super) struct Frame<'a> {
     pub(super) origin: Origin,
     /// The name in the call.
     pub(super) at: At,
+    /// Whether a mistake is reported of this call of the library, which is all that its user has to know.
+    pub(super) mistaken: bool,
+}
+
+impl<'a> Frame<'a> {
+    pub(super) fn new(function: &'a ast::Function, origin: Origin, at: At) -> Frame<'a> {
+        Frame { function, origin, at, mistaken: false }
+    }
 }
 
 /// Where a function is written.
@@ -155,6 +165,12 @@ impl<'a> Builder<'a> {
 
     /// Reports a mistake at a token of the body at hand.
     pub(super) fn error(&mut self, at: At, message: Message) -> Value {
+        let users = self.frames.iter().rposition(|frame| frame.origin == Origin::Block).map_or(0, |i| i + 1);
+        if let Some(call) = self.frames.get_mut(users)
+            && std::mem::replace(&mut call.mistaken, true)
+        {
+            return Value::Unknown;
+        }
         // What is wrong inside a typed function is said where it stands, once for all its calls.
         let base = self.frames.iter().rposition(|frame| frame.function.is_typed()).map_or(0, |i| i + 1);
         let chain = &self.frames[base..];
@@ -267,6 +283,14 @@ impl<'a> Builder<'a> {
     /// `[N, D]` in this order.
     pub(super) fn order_text(&self, axes: &[AxisId]) -> String {
         diag::dims(axes.iter().map(|&axis| self.graph.axis(axis).name.as_str()))
+    }
+
+    /// What the user calls of the language to have this function of its own called.
+    pub(super) fn called(&self, own: &'static str) -> Cow<'static, str> {
+        match self.frames.iter().find(|frame| frame.origin == Origin::Std) {
+            Some(frame) => frame.function.name.text.clone().into(),
+            None => own.into(),
+        }
     }
 
     /// Whether the body at hand is one of the standard library.

@@ -286,7 +286,7 @@ fn expand<'a>(
     let (axes, whole) =
         (b.graph.axes.len(), origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict);
     let rounds = if whole { in_singles(b, &mut inner) } else { None };
-    b.frames.push(Frame { function: callee, origin, at });
+    b.frames.push(Frame::new(callee, origin, at));
     let value = expr::body(b, &mut inner, &callee.body);
     let value = match (&callee.results, value) {
         // Said where the function stands.
@@ -438,6 +438,9 @@ fn bind<'a>(
         };
         inner.dims.push((param.name.text.clone(), axes));
     }
+    if origin == Origin::Std {
+        own_dims(b, &inner, callee, given)?;
+    }
     dims::bind_callee(b, env, &mut inner, callee, at)?;
     let mut whole = Some(());
     for ((param, given), value) in params().zip(values) {
@@ -446,7 +449,7 @@ fn bind<'a>(
             (Some(value), Some(given), _) => argument(b, &inner, callee, param, (value, given.at)),
             (_, _, Some(default)) => {
                 // A default is a part of the callee.
-                b.frames.push(Frame { function: callee, origin, at });
+                b.frames.push(Frame::new(callee, origin, at));
                 let value = expr::expr(b, &mut Env::default(), default);
                 b.frames.pop();
                 value
@@ -459,6 +462,22 @@ fn bind<'a>(
         inner.bind(&param.name.text, value, VarKind::Param);
     }
     whole.map(|()| inner)
+}
+
+/// Refuses a dim that is given for two of the dims of a function of the library.
+fn own_dims(b: &mut Builder<'_>, inner: &Env, callee: &Function, given: &[Option<&Expr>]) -> Option<()> {
+    let mut known = AxisSet::EMPTY;
+    for (param, given) in callee.params.iter().zip(given) {
+        let (ParamKind::Dim, Some(given)) = (&param.kind, given) else { continue };
+        let axes: AxisSet = inner.dim(&param.name.text).into_iter().flatten().copied().collect();
+        if let Some(twice) = axes.intersection(known).iter().next() {
+            let dim = b.graph.axis(twice).name.clone();
+            b.error(given.at, diag::dim_twice(&callee.name.text, dim));
+            return None;
+        }
+        known = known.union(axes);
+    }
+    Some(())
 }
 
 /// What the generics of a callee stand for: the dtype of the first value that is given for one, if that may be, else `f32`.

@@ -10,7 +10,7 @@ use super::{dims, rename};
 use crate::diag::{self, Message};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Sum};
+use crate::ir::graph::{Axis, AxisId, AxisSet, Node, NodeId, NodeKind, SpanId, Sum, Use};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Binary, Expr, ExprKind, Pattern, Unary};
 
@@ -114,7 +114,8 @@ impl Call<'_, '_> {
         let before = named(format!("..{text}"), place.clone());
         let after = next.as_const().map_or(String::from("rest"), |next| format!("{next}.."));
         let after = named(after, rest);
-        self.sum(position.at, x.axis, vec![before, named(text, one), after])?;
+        let of = Use::Position(text.clone().into());
+        self.sum(position.at, x.axis, vec![before, named(text, one), after], of)?;
         let index = self.extent(&place)?;
         self.elements(&x, index, None)
     }
@@ -145,10 +146,11 @@ impl Call<'_, '_> {
         let new = self.new_axis(&x, to, length)?;
         let rest = difference(&x.extent, &end);
         let symbols = &self.b.graph.symbols;
-        let names = [format!("..{}", start.display(symbols)), format!("{}..", end.display(symbols))];
-        let [before, after] = names;
+        let [from, to] = [&start, &end].map(|bound| bound.display(symbols).to_string());
+        let (before, after) = (format!("..{from}"), format!("{to}.."));
         let part = self.b.graph.axis(new).clone();
-        self.sum(range.at, x.axis, vec![named(before, start.clone()), part, named(after, rest)])?;
+        let of = Use::Range(from.into(), to.into());
+        self.sum(range.at, x.axis, vec![named(before, start.clone()), part, named(after, rest)], of)?;
         let index = self.shifted(new, Op::Add, &start)?;
         self.elements(&x, index, None)
     }
@@ -209,8 +211,10 @@ impl Call<'_, '_> {
         let before = amounts.remove(0);
         let whole = self.new_axis(&x, to, before.clone() + x.extent.clone() + after.clone())?;
         let own = self.b.graph.axis(x.axis).clone();
+        let symbols = &self.b.graph.symbols;
+        let [first, last] = [&before, &after].map(|amount| amount.display(symbols).to_string().into());
         let parts = vec![named("before".into(), before.clone()), own, named("after".into(), after)];
-        self.sum(to.at, whole, parts)?;
+        self.sum(to.at, whole, parts, Use::Padding(first, last))?;
         let index = self.shifted(whole, Op::Sub, &before)?;
         let within = self.inside(index, &x.extent)?;
         let picked = self.elements(&x, index, Some(within))?;
@@ -261,7 +265,7 @@ impl Call<'_, '_> {
         }
         let whole = whole?;
         let names = operands.iter().map(|operand| self.b.graph.axis(operand.axis).clone()).collect();
-        self.sum(to.at, whole, names)?;
+        self.sum(to.at, whole, names, Use::Concat)?;
         let mut before = DimExpr::constant(0);
         // What each part gives, and where it ends.
         let mut picked: Vec<(NodeId, NodeId)> = Vec::new();
@@ -389,7 +393,7 @@ impl Call<'_, '_> {
     }
 
     /// Has a call check that the elements of an axis are those of others one after another.
-    fn sum(&mut self, at: At, whole: AxisId, parts: Vec<Axis>) -> Option<()> {
+    fn sum(&mut self, at: At, whole: AxisId, parts: Vec<Axis>, of: Use) -> Option<()> {
         let total = parts.iter().map(|part| part.extent.clone()).reduce(|sum, next| sum + next)?;
         let axis = self.b.graph.axis(whole);
         if let (Some(is), Some(wants)) = (axis.extent.as_const(), total.as_const()) {
@@ -399,17 +403,16 @@ impl Call<'_, '_> {
             }
             return Some(());
         }
-        let sum = Sum { whole: axis.clone(), parts };
-        if !self.b.graph.sums.contains(&sum) {
-            self.b.graph.sums.push(sum);
-        }
+        let whole = axis.clone();
+        self.b.graph.check(Sum { whole, parts, of });
         Some(())
     }
 
     /// Has a call check that coordinates along a dim are within `i32`.
     fn reaches(&mut self, operand: &Operand) -> Option<()> {
         let own = self.b.graph.axis(operand.axis).clone();
-        self.sum(self.at, operand.axis, vec![own])
+        let of = Use::Coordinates(self.b.called(self.kind.name()));
+        self.sum(self.at, operand.axis, vec![own], of)
     }
 
     /// The coordinate along an axis, and a distance from it.

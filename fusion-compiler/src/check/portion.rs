@@ -10,7 +10,7 @@ use super::build::{Builder, Env};
 use super::dims;
 use crate::diag;
 use crate::ir::dim::DimOp;
-use crate::ir::graph::{Axis, Cut, NodeKind, Param, ParamKind, Portion, Sum};
+use crate::ir::graph::{Axis, Cut, NodeKind, Param, ParamKind, Portion, Sum, Use};
 use crate::parse::ast::{Dim, Function, TensorType};
 use crate::parse::upper;
 
@@ -48,7 +48,7 @@ pub(super) fn declare(
             let (whole, before) = (b.graph.axis(axis).clone(), b.graph.axis(at).clone());
             let extent = whole.extent.clone() - before.extent.clone();
             let after = Axis { name: format!("{}..", place.text), extent };
-            b.graph.sums.push(Sum { whole, parts: vec![before, after] });
+            b.graph.sums.push(Sum { whole, parts: vec![before, after], of: Use::Portion });
             b.graph.cut = Some(cut);
         }
     }

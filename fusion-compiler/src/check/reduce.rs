@@ -8,7 +8,7 @@ use super::{call, dims, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
-use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, SpanId, Sum};
+use crate::ir::graph::{Axis, AxisId, AxisSet, Math, Node, NodeId, NodeKind, Reduce, SpanId, Sum, Use};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -243,8 +243,8 @@ fn within_i32(b: &mut Builder<'_>, axes: &[AxisId]) {
     let extent = DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent));
     let fits = extent.as_const().is_some_and(|extent| i32::try_from(extent).is_ok());
     let whole = Axis { name: b.names_text(axes), extent };
-    let sum = Sum { parts: vec![whole.clone()], whole };
-    if !fits && !b.graph.sums.contains(&sum) {
-        b.graph.sums.push(sum);
+    if !fits {
+        let of = Use::Coordinates(b.called("index"));
+        b.graph.check(Sum { parts: vec![whole.clone()], whole, of });
     }
 }

@@ -13,7 +13,7 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, Sum,
+    AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, Sum, Use,
 };
 use crate::parse;
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
@@ -54,10 +54,8 @@ fn picked(b: &mut Builder<'_>, at: At, id: NodeId, (old, new): (AxisId, AxisId))
     let span = b.place(at);
     // A call checks that places are within `i32`.
     let own = b.graph.axis(old).clone();
-    let sum = Sum { whole: own.clone(), parts: vec![own] };
-    if !b.graph.sums.contains(&sum) {
-        b.graph.sums.push(sum);
-    }
+    let of = Use::Coordinates(b.called("rename"));
+    b.graph.check(Sum { whole: own.clone(), parts: vec![own], of });
     let Some(place) = b.leaf(NodeKind::Coord(new), DType::I32, AxisSet::EMPTY.with(new), span) else {
         return Value::Unknown;
     };

@@ -10,7 +10,7 @@ use super::{dims, rename, weak};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
-use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId, Split};
+use crate::ir::graph::{AXES_MAX, AxisId, AxisSet, Graph, Library, Node, NodeId, NodeKind, SpanId, Split};
 use crate::ir::ops::Op;
 use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
@@ -69,13 +69,17 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Way, args
         let name = b.graph.axis(split.whole).name.clone();
         return b.error(arrow.at, diag::split_twice(name));
     }
-    let elements =
-        |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &b.graph.axis(axis).extent)).as_const();
+    let elements = |axes: &[AxisId]| {
+        let mut extents = axes.iter().map(|&axis| &b.graph.axis(axis).extent);
+        // What is left of parts of which one has no elements has no extent.
+        let none = extents.clone().any(|extent| extent.as_const() == Some(0));
+        if none { Some(0) } else { DimExpr::product(&mut extents).as_const() }
+    };
     if let (Some(whole), Some(parts)) = (elements(&[split.whole]), elements(&split.parts))
         && whole != parts
     {
-        let name = b.graph.axis(split.whole).name.clone();
-        return b.error(arrow.at, diag::split_extents(name, whole, parts));
+        let message = uneven(b, &split, whole, parts);
+        return b.error(arrow.at, message);
     }
     let (axes, span) = (has.minus(gone).union(new), b.place(at));
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype, axes, span }))
@@ -131,7 +135,8 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
     }
     let mut axes = Vec::new();
     for e in all() {
-        axes.push(dims::one(b, env, e, way.name(), &way.usage())?);
+        let function = b.called(way.name());
+        axes.push(dims::one(b, env, e, &function, &way.usage())?);
     }
     if let Some((i, &twice)) = axes.iter().enumerate().find(|(i, axis)| axes[..*i].contains(axis)) {
         let (name, at) = (b.graph.axis(twice).name.clone(), names[i - 1].at);
@@ -139,7 +144,32 @@ fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr
         return None;
     }
     let whole = axes.remove(0);
-    Some(Split { whole, parts: axes })
+    let library = library(b, several, &axes);
+    Some(Split { whole, parts: axes, library })
+}
+
+/// The function of the library whose body splits a dim, with the parts that it alone has a name for.
+fn library(b: &Builder<'_>, several: &Expr, parts: &[AxisId]) -> Option<Library> {
+    let frame = b.frames.last().filter(|_| b.in_std())?;
+    let ExprKind::Tuple(names) = &several.kind else { return None };
+    let is_given = |name: &Expr| {
+        let params = frame.function.params.iter();
+        word(name).is_some_and(|word| params.into_iter().any(|param| param.name.text == word))
+    };
+    let unnamed = names.iter().zip(parts).filter(|(name, _)| !is_given(name)).map(|(_, &axis)| axis);
+    Some(Library { function: b.called("split").into_owned(), unnamed: unnamed.collect() })
+}
+
+/// What is said of parts that do not come to the extent of the whole.
+fn uneven(b: &Builder<'_>, split: &Split, whole: i64, parts: i64) -> diag::Message {
+    let name = &b.graph.axis(split.whole).name;
+    let Some(Library { function, unnamed }) = &split.library else {
+        return diag::split_extents(name, whole, parts);
+    };
+    let named = split.parts.iter().filter(|&&part| !unnamed.contains(part));
+    let groups = DimExpr::product(named.map(|&part| &b.graph.axis(part).extent));
+    let groups = groups.as_const().unwrap_or(parts);
+    diag::groups_extent(function, groups, name, whole, diag::divisors(whole))
 }
 
 /// Has new names among parts of which some have their extents here stand for those of before, if the whole has been split like this,
@@ -303,7 +333,8 @@ pub(super) fn declare(
 
 /// Whether the parts of the whole are these, from now on or from before.
 fn register(b: &mut Builder<'_>, split: &Split) -> bool {
-    if b.graph.splits.contains(split) {
+    let is_known = |known: &Split| known.whole == split.whole && known.parts == split.parts;
+    if b.graph.splits.iter().any(is_known) {
         return true;
     }
     let within = b.graph.parts(&split.parts).contains(&split.whole);

@@ -5,6 +5,8 @@
 //! Order exists only where tensors are read and written. Nodes hold a `SpanId`, never a compiler token:
 //! the run-time use of the compiler has none. Unused nodes may be present until `rewrite::dce`.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::dim::DimExpr;
@@ -100,6 +102,34 @@ pub struct Split {
     pub whole: AxisId,
     /// Outermost first.
     pub parts: Vec<AxisId>,
+    /// Where a function of the library splits: users have no name for some of the parts.
+    pub library: Option<Library>,
+}
+
+/// A function of the library that splits a dim of its caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Library {
+    /// Its name.
+    pub function: String,
+    /// The parts that have a name in its body alone.
+    pub unnamed: AxisSet,
+}
+
+/// The use of coordinates along a dim that a call checks its extent for. Texts are extents as the user wrote them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Use {
+    /// `at`, of this position.
+    Position(Cow<'static, str>),
+    /// `slice`, from the first to before the second. The part is between the other two.
+    Range(Cow<'static, str>, Cow<'static, str>),
+    /// `pad`, by as many before and after, which are the first and the last part.
+    Padding(Cow<'static, str>, Cow<'static, str>),
+    /// `concat`, of all parts.
+    Concat,
+    /// A portion, which begins or ends after the first part.
+    Portion,
+    /// A function that leaves no elements out: the dim is its own only part.
+    Coordinates(Cow<'static, str>),
 }
 
 /// Elements along an axis that are those of several others one after another: what its coordinates follow from.
@@ -109,6 +139,8 @@ pub struct Sum {
     pub whole: Axis,
     /// In order, by name; none has a negative extent.
     pub parts: Vec<Axis>,
+    /// For errors.
+    pub of: Use,
 }
 
 /// A named dimension.
@@ -411,6 +443,20 @@ impl Graph {
             None => vec![axis],
         };
         axes.iter().flat_map(parts).collect()
+    }
+
+    /// Has a call check this, unless it checks it already.
+    pub fn check(&mut self, sum: Sum) {
+        // Every check of a dim is one of its coordinates, too.
+        let covers = |known: &Sum| match sum.of {
+            Use::Coordinates(_) => known.whole == sum.whole,
+            Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Portion => {
+                *known == sum
+            }
+        };
+        if !self.sums.iter().any(covers) {
+            self.sums.push(sum);
+        }
     }
 
     /// A new axis like this one.

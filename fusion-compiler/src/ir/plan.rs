@@ -16,6 +16,7 @@ pub mod wgsl;
 use super::dim::DimExpr;
 use super::dtype::DType;
 use super::graph::Access;
+pub use super::graph::Use;
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
@@ -236,8 +237,10 @@ pub struct Dim {
 pub struct Product {
     /// Its extent is the product of theirs: a call checks it.
     pub whole: Dim,
-    /// Outermost first.
+    /// Outermost first. A part without a name is one of the function below, which users have no name for.
     pub parts: List<Dim>,
+    /// The function of the library that splits the dim, if it is one.
+    pub library: Option<Text>,
 }
 
 /// A dim that is several others one after another, and whose coordinates are computed with.
@@ -247,6 +250,8 @@ pub struct Sum {
     pub whole: Dim,
     /// In order; none has a negative extent.
     pub parts: List<Dim>,
+    /// For errors.
+    pub of: Use,
 }
 
 /// A tensor that a call makes.

@@ -1,6 +1,7 @@
 //! The standard library and the table: everything DESIGN names can be called.
 
 use super::super::library;
+use super::diagnostics::refused;
 use super::{graphs, text};
 use crate::ir::ops::{Op, Typing};
 use crate::parse::ast::{Param, ParamKind};
@@ -91,4 +92,37 @@ fn every_named_operation_can_be_called() {
 fn groups_go_by_a_number_inline() {
     let source = "group_norm(x[N, C, H], C, 2, H) + argmax(x[N, C, H]) as f32";
     assert_eq!(graphs(source).map(|graphs| graphs[0].splits.len()), Ok(1), "{:?}", text(source));
+}
+
+/// What is wrong with a call of the library is said once, of what its caller names.
+#[test]
+fn groups_have_equally_many_elements() {
+    let source = |params: &str, args: &str| {
+        format!("pub fn f(x: f32[N, C = 6], {params}) -> f32[N, C] {{ group_norm(x, {args}) }}")
+    };
+    let uneven = |groups: &str| {
+        format!(
+            "`group_norm` makes {groups} groups of `C`, which has 6 elements: groups have equally many, \
+             so take 1, 2, 3 or 6 of them"
+        )
+    };
+    let note = "note: in this call of `group_norm`";
+    for (params, args, groups) in [
+        ("", "C, 4", "4"),
+        ("", "C, 4, N", "4"),
+        ("", "C, 0", "0"),
+        ("_w: f32[Four = 4]", "C, Four", "4"),
+        ("_w: f32[4]", "C, 4, N", "4"),
+    ] {
+        refused(&source(params, args), &[&uneven(groups), note]);
+    }
+    let twice = "`group_norm` is given the dim `C` twice";
+    for args in ["C, C", "C, 2, C", "C, 2, (N, C)"] {
+        refused(&source("", args), &[twice]);
+    }
+    let one = "`group_norm` goes along one dim, and this stands for [N, C]: name one dim";
+    refused(&source("", "(N, C), 2"), &[one, note]);
+    // The name that the library has for the elements of a group is one that users may have, too.
+    let own = "pub fn f(x: f32[N, InGroup = 6]) -> f32[N, InGroup] { group_norm(x, InGroup, 2) }";
+    assert!(graphs(own).is_ok(), "{:?}", text(own));
 }

@@ -1,0 +1,190 @@
+//! Checks of dims that follow from others: those that are several together, and those whose coordinates are computed with.
+//!
+//! Invariant: an error says what the user wrote, and which extents would do. A search for these waits for an error.
+
+use fusion_compiler::ir::dim::DimExpr;
+use fusion_compiler::ir::plan::{Dim, Product, Sum, Use};
+use smallvec::SmallVec;
+
+use crate::bind::{extent_of, lone_symbol};
+use crate::error::{Error, Result};
+use crate::kernel::Plan;
+
+/// Checks all of them for these extents.
+pub(crate) fn check(plan: &Plan, symbols: &[i64]) -> Result<()> {
+    for product in plan.products.iter() {
+        check_product(plan, product, symbols)?;
+    }
+    plan.sums.iter().try_for_each(|sum| check_sum(plan, sum, symbols))
+}
+
+/// Checks a dim that is others together.
+fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> {
+    let Product { whole, parts, library } = product;
+    let extent = extent_of(plan, whole, symbols)?;
+    if is_product(product, symbols) {
+        return Ok(());
+    }
+    let (function, dim) = (plan.name.to_string(), whole.name.to_string());
+    let value = |part: &Dim| part_of(part, symbols).map_or(String::from("?"), |extent| extent.to_string());
+    let fits = fits(plan, symbols, whole, parts);
+    let Some(library) = library else {
+        let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
+        let extents: Vec<String> = parts.iter().map(value).collect();
+        let (parts, extents) = (names.join(", "), extents.join(" × "));
+        return Err(Error::Split { function, dim, extent, parts, extents, fits });
+    };
+    let named = parts.iter().filter(|part| !part.name.is_empty());
+    let groups: Vec<String> = named.map(|part| said(&part.name, part_of(part, symbols))).collect();
+    let (by, groups, extent) = (library.to_string(), groups.join(" × "), extent as i64);
+    Err(Error::Groups { function, by, dim, extent, groups, fits })
+}
+
+/// The extent of a part, if it has one: what the others leave has none where one of them is 0.
+fn part_of(part: &Dim, symbols: &[i64]) -> Option<usize> {
+    part.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok())
+}
+
+fn is_product(Product { whole, parts, .. }: &Product, symbols: &[i64]) -> bool {
+    let mut parts = parts.iter().map(|part| part_of(part, symbols));
+    let product = parts.try_fold(1, |product: usize, part| product.checked_mul(part?));
+    product.is_some() && product == part_of(whole, symbols)
+}
+
+/// Checks a dim whose coordinates are computed with.
+fn check_sum(plan: &Plan, sum: &Sum, symbols: &[i64]) -> Result<()> {
+    let Some((extent, parts)) = extents(sum, symbols) else {
+        let invalid = [&sum.whole].into_iter().chain(sum.parts.iter());
+        let invalid = invalid.map(|dim| (dim, dim.extent.eval(symbols))).find(|(_, extent)| extent.is_none());
+        let dim = invalid.map_or(&sum.whole, |(dim, _)| dim).name.to_string();
+        return Err(Error::InvalidExtent { function: plan.name.to_string(), dim });
+    };
+    match (is_sum(extent, &parts), usize::try_from(extent)) {
+        (true, Ok(_)) if i32::try_from(extent).is_ok() => Ok(()),
+        (true, Ok(extent)) => {
+            let (function, dim) = (plan.name.to_string(), sum.whole.name.to_string());
+            Err(Error::TooLong { function, by: name(&sum.of), dim, extent })
+        }
+        (false, _) | (_, Err(_)) => Err(misplaced(plan, sum, symbols, (extent, &parts))),
+    }
+}
+
+/// The extent of the whole and of each part, if all have one.
+fn extents(sum: &Sum, symbols: &[i64]) -> Option<(i64, SmallVec<[i64; 8]>)> {
+    let parts = sum.parts.iter().map(|part| part.extent.eval(symbols));
+    Some((sum.whole.extent.eval(symbols)?, parts.collect::<Option<_>>()?))
+}
+
+fn is_sum(extent: i64, parts: &[i64]) -> bool {
+    let sum = parts.iter().try_fold(0, |sum: i64, &part| sum.checked_add(part).filter(|_| part >= 0));
+    sum == Some(extent)
+}
+
+/// What users call to have a dim used like this.
+fn name(of: &Use) -> String {
+    let function = match of {
+        Use::Position(_) => "at",
+        Use::Range(..) => "slice",
+        Use::Padding(..) => "pad",
+        Use::Concat => "concat",
+        Use::Portion => return "a portion".into(),
+        Use::Coordinates(function) => function,
+    };
+    format!("`{function}`")
+}
+
+/// What is wrong with extents that do not add up, in terms of the call.
+fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i64])) -> Error {
+    let Sum { whole, parts: dims, of } = sum;
+    let (function, dim) = (plan.name.to_string(), whole.name.to_string());
+    let fits = fits(plan, symbols, whole, dims);
+    let made = |dim: &Dim, wants: String, extent: i64| {
+        let (function, fits) = (plan.name.to_string(), fits.clone());
+        Error::Made { function, by: name(of), dim: dim.name.to_string(), wants, extent, fits }
+    };
+    let total = |parts: &[i64]| {
+        let texts: Vec<String> = parts.iter().map(i64::to_string).collect();
+        format!("{} = {}", texts.join(" + "), parts.iter().fold(0_i64, |sum, &part| sum.saturating_add(part)))
+    };
+    match (of, parts) {
+        (Use::Position(text), &[before, ..]) => {
+            let position = said(text, Some(before));
+            Error::Position { function, dim, extent, position, fits }
+        }
+        (Use::Range(start, end), &[before, part, after]) => {
+            let (first, last) = (before, extent.saturating_sub(after));
+            let range = range((start, first), (end, last));
+            if first < 0 || first > last || last > extent {
+                return Error::Range { function, dim, extent, range, fits };
+            }
+            let wants = format!("{}, which is {range} of `{dim}`", last - first);
+            made(&dims[1], wants, part)
+        }
+        (Use::Padding(first, last), &[before, _, after]) if before < 0 || after < 0 => {
+            let (text, amount) = if before < 0 { (first, before) } else { (last, after) };
+            let dim = dims[1].name.to_string();
+            Error::Padding { function, dim, amount: said(text, Some(amount)), fits }
+        }
+        (Use::Portion, &[place, _]) => {
+            let place = said(&dims[0].name, Some(place));
+            Error::Portion { function, dim, extent, place, fits }
+        }
+        (Use::Coordinates(_), _) => Error::InvalidExtent { function, dim },
+        // The dim has an extent of its own, which is not that of what the call would make.
+        (Use::Position(_) | Use::Range(..) | Use::Padding(..) | Use::Concat | Use::Portion, _) => {
+            made(whole, total(parts), extent)
+        }
+    }
+}
+
+/// An extent as it is written, with its value unless that is the same.
+fn said(text: &str, value: Option<impl ToString>) -> String {
+    let value = value.map_or(String::from("?"), |value| value.to_string());
+    if text == value { value } else { format!("`{text}` = {value}") }
+}
+
+/// A range as it is written, with its values unless these are the same.
+fn range((start, first): (&str, i64), (end, last): (&str, i64)) -> String {
+    let values = format!("{first}..{last}");
+    let text = format!("{start}..{end}");
+    if text == values { format!("`{values}`") } else { format!("`{text}` = {values}") }
+}
+
+/// Extents further away than this are not tried.
+const FAR: i64 = 1 << 12;
+
+/// The extents nearest to the one at hand that pass all checks, as the end of a sentence; nothing where one extent cannot mend it.
+fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> String {
+    let extents = || [whole].into_iter().chain(parts).map(|dim| &dim.extent);
+    let Some(symbol) = lone_symbol(&whole.extent).or_else(|| only_symbol(extents())) else {
+        return String::new();
+    };
+    let (Some(name), Some(&is)) = (plan.symbols.get(symbol), symbols.get(symbol)) else {
+        return String::new();
+    };
+    let mut other = symbols.to_vec();
+    let mut passes = |extent: &i64| {
+        other[symbol] = *extent;
+        plan.products.iter().all(|product| is_product(product, &other))
+            && plan.sums.iter().all(|sum| extents_pass(sum, &other))
+    };
+    let below = (is.saturating_sub(FAR).max(1)..is).rev().find(&mut passes);
+    let above = (is + 1..is.saturating_add(FAR)).find(&mut passes);
+    match (below, above) {
+        (Some(below), Some(above)) => format!("; `{name}` of {below} or {above} would fit"),
+        (Some(one), None) | (None, Some(one)) => format!("; `{name}` of {one} would fit"),
+        (None, None) => String::new(),
+    }
+}
+
+fn extents_pass(sum: &Sum, symbols: &[i64]) -> bool {
+    let found = extents(sum, symbols);
+    found.is_some_and(|(extent, parts)| i32::try_from(extent).is_ok() && is_sum(extent, &parts))
+}
+
+/// The symbol that all of these are made of, if it is one.
+fn only_symbol<'e>(extents: impl Iterator<Item = &'e DimExpr>) -> Option<usize> {
+    let mut symbols = extents.flat_map(DimExpr::symbols);
+    let first = symbols.next()?;
+    symbols.all(|symbol| symbol == first).then_some(usize::from(first))
+}
