@@ -95,9 +95,9 @@ pub enum Error {
         /// The others, joined by commas.
         parts: String,
         /// Their extents, as a product.
-        extents: String,
+        extents: Box<str>,
         /// Extents near by that would do, as the end of the sentence; empty where there are none.
-        fits: String,
+        fits: Box<str>,
     },
     /// A function of the library makes groups of a dim that are not equally large.
     #[error(
@@ -108,7 +108,7 @@ pub enum Error {
         /// The function called.
         function: String,
         /// The function of the library.
-        by: String,
+        by: Box<str>,
         /// The dim.
         dim: String,
         /// Its extent.
@@ -116,7 +116,7 @@ pub enum Error {
         /// How many groups.
         groups: String,
         /// Extents near by that would do, as the end of the sentence; empty where there are none.
-        fits: String,
+        fits: Box<str>,
     },
     /// `at` asks for an element that is not there.
     #[error(
@@ -133,7 +133,7 @@ pub enum Error {
         /// The position.
         position: String,
         /// Extents near by that would do, as the end of the sentence; empty where there are none.
-        fits: String,
+        fits: Box<str>,
     },
     /// `slice` asks for a range that is no part of a dim.
     #[error("`{function}`: {range} is no part of `{dim}`, which is 0..{extent}{fits}")]
@@ -147,7 +147,7 @@ pub enum Error {
         /// The range, as written and as it is.
         range: String,
         /// Extents near by that would do, as the end of the sentence; empty where there are none.
-        fits: String,
+        fits: Box<str>,
     },
     /// `pad` adds less than no elements.
     #[error(
@@ -161,7 +161,7 @@ pub enum Error {
         /// How many elements.
         amount: String,
         /// Extents near by that would do, as the end of the sentence; empty where there are none.
-        fits: String,
+        fits: Box<str>,
     },
     /// `slice`, `pad` or `concat` makes a dim that is there already, of another extent.
     #[error(
@@ -171,7 +171,7 @@ pub enum Error {
         /// The function called.
         function: String,
         /// The function of the language.
-        by: String,
+        by: Box<str>,
         /// The dim.
         dim: String,
         /// The extent that it would have, and what of.
@@ -179,7 +179,7 @@ pub enum Error {
         /// Its extent.
         extent: i64,
         /// Extents near by that would do, as the end of the sentence; empty where there are none.
-        fits: String,
+        fits: Box<str>,
     },
     /// The place that a portion of a dim begins or ends at is outside of the dim.
     #[error(
@@ -196,7 +196,7 @@ pub enum Error {
         /// The place.
         place: String,
         /// Extents near by that would do, as the end of the sentence; empty where there are none.
-        fits: String,
+        fits: Box<str>,
     },
     /// A dim whose coordinates are computed with has too many elements for them.
     #[error(

@@ -31,12 +31,12 @@ fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> 
     let Some(library) = library else {
         let names: Vec<&str> = parts.iter().map(|part| &*part.name).collect();
         let extents: Vec<String> = parts.iter().map(value).collect();
-        let (parts, extents) = (names.join(", "), extents.join(" × "));
+        let (parts, extents) = (names.join(", "), extents.join(" × ").into());
         return Err(Error::Split { function, dim, extent, parts, extents, fits });
     };
     let named = parts.iter().filter(|part| !part.name.is_empty());
     let groups: Vec<String> = named.map(|part| said(&part.name, part_of(part, symbols))).collect();
-    let (by, groups, extent) = (library.to_string(), groups.join(" × "), extent as i64);
+    let (by, groups, extent) = (library.to_string().into(), groups.join(" × "), extent as i64);
     Err(Error::Groups { function, by, dim, extent, groups, fits })
 }
 
@@ -100,7 +100,7 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
     let fits = fits(plan, symbols, whole, dims);
     let made = |dim: &Dim, wants: String, extent: i64| {
         let (function, fits) = (plan.name.to_string(), fits.clone());
-        Error::Made { function, by: name(of), dim: dim.name.to_string(), wants, extent, fits }
+        Error::Made { function, by: name(of).into(), dim: dim.name.to_string(), wants, extent, fits }
     };
     let total = |parts: &[i64]| {
         let texts: Vec<String> = parts.iter().map(i64::to_string).collect();
@@ -154,13 +154,13 @@ fn range((start, first): (&str, i64), (end, last): (&str, i64)) -> String {
 const FAR: i64 = 1 << 12;
 
 /// The extents nearest to the one at hand that pass all checks, as the end of a sentence; nothing where one extent cannot mend it.
-fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> String {
+fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> Box<str> {
     let extents = || [whole].into_iter().chain(parts).map(|dim| &dim.extent);
     let Some(symbol) = lone_symbol(&whole.extent).or_else(|| only_symbol(extents())) else {
-        return String::new();
+        return Box::default();
     };
     let (Some(name), Some(&is)) = (plan.symbols.get(symbol), symbols.get(symbol)) else {
-        return String::new();
+        return Box::default();
     };
     let mut other = symbols.to_vec();
     let mut passes = |extent: &i64| {
@@ -171,9 +171,9 @@ fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> String {
     let below = (is.saturating_sub(FAR).max(1)..is).rev().find(&mut passes);
     let above = (is + 1..is.saturating_add(FAR)).find(&mut passes);
     match (below, above) {
-        (Some(below), Some(above)) => format!("; `{name}` of {below} or {above} would fit"),
-        (Some(one), None) | (None, Some(one)) => format!("; `{name}` of {one} would fit"),
-        (None, None) => String::new(),
+        (Some(below), Some(above)) => format!("; `{name}` of {below} or {above} would fit").into(),
+        (Some(one), None) | (None, Some(one)) => format!("; `{name}` of {one} would fit").into(),
+        (None, None) => Box::default(),
     }
 }
 
