@@ -121,8 +121,21 @@ mod tests {
 
     use super::*;
 
+    /// A test that keeps the pool busy leaves the others no helper, for whom they would wait for ever.
+    static POOL_IS_FREE: Mutex<()> = Mutex::new(());
+
+    fn one_at_a_time() -> MutexGuard<'static, ()> {
+        let pool = POOL_IS_FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        // What such a test leaves over is taken soon.
+        while WAITING.load(Relaxed) >= WAITING_MAX {
+            std::thread::yield_now();
+        }
+        pool
+    }
+
     #[test]
     fn others_help() {
+        let _pool = one_at_a_time();
         let (count, (here, there)) = (AtomicUsize::new(0), mpsc::channel());
         // Each waits for the other.
         with_help(1, &|| {
@@ -139,6 +152,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_a_helper_is_that_of_the_call() {
+        let _pool = one_at_a_time();
         let caller = std::thread::current().id();
         let came = AtomicUsize::new(0);
         let call = || {
@@ -156,6 +170,7 @@ mod tests {
     /// What is left over of it runs later, and does nothing; of many calls not all leave something.
     #[test]
     fn nobody_waits_for_a_pool_that_has_other_work() {
+        let _pool = one_at_a_time();
         let (begun, all_begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
