@@ -3,7 +3,9 @@
 //! Invariant: a message is made here and nowhere else; it says what is wrong and how to mend it, at the
 //! user's own token, and never names anything internal.
 
-use std::fmt::Display;
+pub(crate) mod hints;
+
+use std::fmt::{self, Display};
 
 use proc_macro2::{Span, TokenStream};
 
@@ -51,6 +53,12 @@ impl Diagnostics {
     pub fn to_compile_errors(&self) -> TokenStream {
         let errors = self.errors.iter();
         errors.map(|(span, message)| syn::Error::new(*span, &message.0).to_compile_error()).collect()
+    }
+}
+
+impl Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -160,8 +168,7 @@ catalogue! {
     call_of_value() = "only functions can be called: write `name(…)`, or `*` for a product";
     value_called(name) = "`{name}` is a value and cannot be called: a product is written `{name} * (…)`";
     no_field(field) = "values have no fields: `x.{field}` is written `x.{field}(…)` if `{field}` is a function";
-    no_field_transposed(field) = "values have no fields: for `x.{field}` of `x: f32[N, M]` declare the result `f32[M, N]`, which has its dims in that order";
-    no_field_extent(field) = "values have no fields: for `x.{field}` write the name of a dim, which is its extent, as in `x / N`";
+    field_otherwise(field, how) = "values have no fields like `{field}`: {how}";
     no_field_inline(field) = "values have no fields: an expression of Rust stands in braces, `{{….{field}}}`";
     no_tuple_field() = "values have no fields: take several values apart with `let (a, b) = …;`";
     no_index() = "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`";
@@ -174,6 +181,11 @@ catalogue! {
     no_question() = "no `?` in here: it stands after `fuse!(…)` and after calls of its functions, and a choice is `if … {{ … }} else {{ … }}`";
     no_let_here() = "a `let` is a statement of its own: write it before this one";
     no_block() = "a block belongs to an `if` or an `else`: write its `let`s before this expression";
+    no_product_operator() = "`@` is no operator: a product is summed along the dim that both have, as in `sum(x * w, K)`";
+    no_tilde() = "`~` is no operator: not is written `!mask`";
+    word_operator(word, symbol) = "`{word}` is no operator: write `{symbol}`";
+    choice_first() = "a choice says first by what: write `if mask {{ x }} else {{ y }}`";
+    no_text(how) = "there are no texts: {how}";
     no_power() = "a power is a function: write `pow(x, y)`";
     no_positive() = "there is no `+` before a value: leave it out";
     no_macro(name) = "macros of Rust, like `{name}!`, are not part of the language: pass what one makes as a parameter, and print what is returned";
@@ -266,6 +278,9 @@ catalogue! {
 
 // Calls.
 catalogue! {
+    more_arguments(forms, how) = "as many arguments are not taken by {forms}: {how}";
+    argument_otherwise(function, name, how) = "`{function}` has no argument `{name}`: {how}";
+    number_for_dim(function, dim, name, number) = "`{dim}` of `{function}` is a dim, or left out for all: for a number write `{name} = {number}`";
     arity(name, wants, given) = "`{name}` takes {wants}, but {given} given";
     unknown_argument(function, name, near) = "`{function}` has no parameter `{name}`{near}";
     argument_twice(name) = "the argument `{name}` is given twice";
@@ -347,6 +362,7 @@ catalogue! {
     no_order() = "`bool` values have no order: only `==` and `!=` compare them";
     tuple_value() = "this is several values: take them apart with `let (a, b) = …;`";
     not_a_tuple(count) = "this is one value, no tuple of {count}: a pattern that is one name, like `let y = …`, takes it";
+    one_of_several(how) = "this is one value: {how}";
     tuple_length(has, wants) = "this is {has} values, and the pattern names {wants}";
     tuple_branches() = "the sides of this `if` do not give the same number of values";
 }

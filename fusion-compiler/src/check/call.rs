@@ -6,7 +6,7 @@
 use super::build::{Builder, Env, Form, Frame, Origin, Value, VarKind};
 use super::expr::{self, Operand, dtype_of, single, typed};
 use super::{dims, function, guards, index, inline, library, order, reduce, rename, split, weak};
-use crate::diag;
+use crate::diag::{self, Message, hints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Math};
 use crate::ir::ops::{Op, Typing};
@@ -15,8 +15,23 @@ use crate::parse::ast::{
 };
 
 /// Functions of the language that are still to come.
-const LATER: [&str; 9] =
-    ["matmul", "conv2d", "detach", "dropout", "cumsum", "scatter_add", "topk", "max_pool2d", "avg_pool2d"];
+const LATER: [&str; 12] = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "cumsum",
+    "cumprod",
+    "scatter",
+    "scatter_add",
+    "index_add",
+    "max_pool1d",
+    "max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+];
+
+/// Methods that tensors have in Rust, which the inline form calls in braces.
+const RUST: [&str; 4] = ["clone", "to", "reshape", "item"];
 
 /// Most calls that are expanded in one function.
 const CALLS_MAX: u32 = 1 << 14;
@@ -60,6 +75,10 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         ([], [first, ..]) => (misfit_of_all(&forms, &misfits) && is_complete(first, args)).then_some(*first),
         _ => None,
     };
+    let is_short = |form: &&Function| args.len() <= form.params.len();
+    if let (Some(how), false) = (hints::more(name), forms.iter().any(is_short)) {
+        return b.error(at, diag::more_arguments(forms_text(name, &forms), how));
+    }
     if let Some(function) = complete.or(only) {
         return expand(b, env, at, (function, Origin::Std), args);
     }
@@ -81,7 +100,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     if DType::from_name(name).is_some() {
         return b.error_here(at, diag::dtype_called(name));
     }
-    if let Some(how) = instead(name) {
+    if let Some(how) = hints::function(name) {
         return b.error_here(at, diag::said_otherwise(name, how));
     }
     let near = diag::did_you_mean(name, function_names(b));
@@ -94,6 +113,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
 /// The value of `x.name(args)`, the receiver first.
 pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args: &[Arg]) -> Value {
     let is_rust = b.form != Form::Function && b.frames.is_empty() && !is_function(b, name);
+    let is_rust = is_rust && (RUST.contains(&name) || hints::function(name).is_none());
     if is_rust && diag::did_you_mean(name, function_names(b)).is_empty() {
         let rust = inline::method_text(b, name, args);
         return b.error(at, diag::unknown_method_inline(name, rust));
@@ -106,6 +126,11 @@ pub(super) fn method(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, arg
         return b.error_here(*at, diag::no_prefix(receiver, name));
     }
     call(b, env, at, name, args)
+}
+
+/// Whether a function of the user has this name.
+pub(super) fn is_users(b: &Builder<'_>, name: &str) -> bool {
+    b.block.iter().any(|function| function.name.text == name)
 }
 
 /// Whether a function has this name.
@@ -126,55 +151,6 @@ fn is_own(name: &str) -> bool {
     table_op(name).is_some() || library::forms(name).next().is_some() || reduce::NAMES.contains(&name)
 }
 
-/// What says in this language what other libraries have a function for.
-fn instead(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "transpose" | "permute" | "swapaxes" | "movedim" | "t" => {
-            "the dims of a result are in the order in which it declares them, as in `-> f32[M, N]`"
-        }
-        "reshape" | "view" | "flatten" | "unflatten" => {
-            "`split(x, C -> (H, D))` has several dims for one, and `merge(x, (H, D) -> C)` one for several"
-        }
-        "unsqueeze" | "squeeze" | "expand" | "expand_as" | "broadcast_to" | "repeat" => {
-            "values meet by the names of their dims, and one that lacks a dim has the same along it"
-        }
-        "einsum" | "bmm" | "mm" | "dot" | "linear" => {
-            "a product is summed along the dims that are named, as in `sum(x * y, D)`"
-        }
-        "ln" => "`log(x)` is the natural logarithm",
-        "log10" => "it is `log(x) / 2.302585092994046`",
-        "clip" => "`clamp(x, low, high)` keeps values within bounds",
-        "cat" | "concatenate" | "hstack" => "`concat` puts values one after another along a dim",
-        "maximum" | "fmax" | "amax" | "minimum" | "fmin" | "amin" => {
-            "`max` and `min` are of two values, as in `max(a, b)`, or along dims, as in `max(x, D)`"
-        }
-        "gather" | "take_along_dim" | "index_select" => {
-            "`take(x, D, ids)` has the elements at the places `ids` along `D`"
-        }
-        "masked_fill" => "`if mask { value } else { x }` chooses for each element",
-        "arange" | "range" | "linspace" => "`index(N)` counts along the dim `N`",
-        "sort" | "argsort" | "median" => "the language has none that puts values in order",
-        "swish" => "it is `silu(x)`",
-        "smooth_l1" | "smooth_l1_loss" => "`huber(x, y, delta = 1.0)` is the same",
-        "instance_norm" => "it is `layer_norm(x, (H, W))`, along all dims of an instance",
-        "normalize" => "it is `x / max(norm(x, D), 1e-12)`",
-        "cosine_similarity" => "it is `sum(x * y, D) / (norm(x, D) * norm(y, D))`",
-        "nll_loss" => {
-            "`cross_entropy(x, V, t)` is that of logits `x`, of which it takes the logarithm itself"
-        }
-        "hypot" => "it is `sqrt(x * x + y * y)`",
-        "asinh" => "it is `log(x + sqrt(x * x + 1.0))`",
-        "acosh" => "it is `log(x + sqrt(x * x - 1.0))`",
-        "atanh" => "it is `0.5 * log((1.0 + x) / (1.0 - x))`",
-        "nan_to_num" => "`if isnan(x) { 0.0 } else { x }` has 0 for NaN",
-        "one_hot" => "`if index(V) == ids { 1.0 } else { 0.0 }` has 1 where the dim `V` is at `ids`",
-        "tril" => "`if index(S) <= index(T) { x } else { 0.0 }` keeps the elements at and below the diagonal",
-        "triu" => "`if index(S) >= index(T) { x } else { 0.0 }` keeps the elements at and above the diagonal",
-        "rand" | "randn" | "bernoulli" => "random numbers come from a tensor that is passed",
-        _ => return None,
-    })
-}
-
 /// Operations without a name come from operators, or from the compiler.
 fn table_op(name: &str) -> Option<Op> {
     Op::ALL.iter().copied().find(|op| !name.is_empty() && op.info().name == name)
@@ -184,7 +160,7 @@ fn table_op(name: &str) -> Option<Op> {
 fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -> Value {
     let info = op.info();
     if let Some(name) = args.iter().find_map(|arg| arg.name.as_ref()) {
-        return b.error(name.at, diag::named_argument(info.name, &name.text));
+        return b.error(name.at, named_argument(info.name, &name.text));
     }
     if args.len() != info.arity {
         return b.error(at, diag::arity(info.name, count(info.arity, "value"), were(args.len())));
@@ -201,6 +177,14 @@ fn operation(b: &mut Builder<'_>, env: &mut Env, at: At, op: Op, args: &[Arg]) -
         (Some(DType::Bool), Value::Node(id)) => expr::pick(b, at, id, [then, other], [left, right]),
         (Some(dtype), _) => b.error(condition.at, diag::wants_bool(info.name, dtype)),
         (None, _) => Value::Unknown,
+    }
+}
+
+/// What is said of an argument with a name where none has one.
+pub(super) fn named_argument(function: &str, name: &str) -> Message {
+    match hints::argument(name) {
+        Some(how) => diag::argument_otherwise(function, name, how),
+        None => diag::named_argument(function, name),
     }
 }
 
@@ -358,6 +342,10 @@ fn arguments<'a>(
         let slot = match &arg.name {
             Some(label) => match callee.params.iter().position(|param| param.name.text == label.text) {
                 Some(slot) => slot,
+                None if origin == Origin::Std && hints::argument(&label.text).is_some() => {
+                    b.error(label.at, named_argument(name, &label.text));
+                    return None;
+                }
                 None => {
                     let params = callee.params.iter().map(|param| param.name.text.as_str());
                     let near = diag::did_you_mean(&label.text, params.clone());
@@ -506,10 +494,34 @@ fn dim_argument(
     given: &Expr,
 ) -> Option<Vec<AxisId>> {
     let (function, otherwise) = (&callee.name.text, diag::wants_dim(&callee.name.text, &param.name.text));
+    if let Some(label) = meant(b, env, callee, param, given) {
+        let number = b.places.text(given.at).to_owned();
+        b.error(given.at, diag::number_for_dim(function, &param.name.text, label, number));
+        return None;
+    }
     if callee.is_typed() {
         return dims::one(b, env, given, function, &otherwise).map(|axis| vec![axis]);
     }
     dims::argument(b, env, given, function, &otherwise)
+}
+
+/// The parameter that a number is meant for that stands where dims are that may be left out.
+fn meant<'c>(
+    b: &Builder<'_>,
+    env: &Env,
+    callee: &'c Function,
+    param: &Param,
+    given: &Expr,
+) -> Option<&'c str> {
+    param.default.as_ref()?;
+    let is_number = match &given.kind {
+        ExprKind::Int(..) | ExprKind::Float(..) => dims::named(b, env, given).is_none(),
+        ExprKind::Name(name) => env.var(name).is_some_and(|var| axes_of(b, &var.value).is_empty()),
+        _ => false,
+    };
+    let later = callee.params.iter().skip_while(|other| other.name.text != param.name.text);
+    let mut later = later.filter(|other| other.default.is_some() && !matches!(other.kind, ParamKind::Dim));
+    later.next().filter(|_| is_number).map(|other| other.name.text.as_str())
 }
 
 /// The axes of a value, or of several.

@@ -8,7 +8,7 @@ use std::fmt;
 use super::build::{Builder, Env, Form, Value, VarKind};
 use super::weak::{self, Weak, WeakKind};
 use super::{call, inline};
-use crate::diag;
+use crate::diag::{self, hints};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, Node, NodeId, NodeKind, ParamId, SpanId};
@@ -135,7 +135,8 @@ fn named(b: &mut Builder<'_>, env: &Env, at: At, name: &str) -> Value {
 fn near(env: &Env, name: &str) -> String {
     let vars = env.vars.iter().map(|var| var.name.as_str());
     let dims = env.dims.iter().map(|(dim, _)| dim.as_str());
-    diag::did_you_mean(name, vars.chain(dims).chain(CONSTANTS.map(|(constant, _)| constant)))
+    let constants = CONSTANTS.map(|(constant, _)| constant);
+    diag::did_you_mean(name, vars.chain(dims).chain(constants).chain(["true", "false"]))
 }
 
 /// Whether nothing goes by a name or one like it, and no mistake is why.
@@ -514,6 +515,15 @@ pub(super) fn body(b: &mut Builder<'_>, env: &mut Env, block: &Block) -> Option<
 
 fn binding(b: &mut Builder<'_>, env: &mut Env, pattern: &Pattern, value: &Expr) {
     let given = expr(b, env, value);
+    if let (Pattern::Tuple(_, at), Value::Node(_)) = (pattern, &given)
+        && let ExprKind::Call(name, _) | ExprKind::Method(name, _) = &value.kind
+        && let Some(how) = hints::several(name).filter(|_| !call::is_users(b, name))
+    {
+        b.error(*at, diag::one_of_several(how));
+        return named_parts(b, pattern, Value::Unknown)
+            .into_iter()
+            .for_each(|(name, part)| bind(b, env, name, part));
+    }
     let named = named_parts(b, pattern, given);
     named.into_iter().for_each(|(name, part)| bind(b, env, name, part));
 }

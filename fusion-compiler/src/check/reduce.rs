@@ -73,7 +73,7 @@ fn is_dims(b: &Builder<'_>, env: &Env, value: &Value, last: &Expr) -> bool {
 pub(super) fn reduce(b: &mut Builder<'_>, env: &mut Env, at: At, kind: Kind, args: &[Arg]) -> Value {
     let name = kind.name();
     if let Some(label) = args.iter().find_map(|arg| arg.name.as_ref()) {
-        return b.error(label.at, diag::named_argument(name, &label.text));
+        return b.error(label.at, call::named_argument(name, &label.text));
     }
     let (Some(operand), 1..=2) = (args.first(), args.len()) else {
         return b.error(

@@ -12,6 +12,7 @@ mod diagnostics;
 mod dtypes;
 mod forms;
 mod fuzz;
+mod hints;
 mod standard;
 
 /// The graphs of a source, or all messages, each on its own lines.

@@ -7,7 +7,7 @@ use proc_macro2::Delimiter;
 use super::ast::{Arg, At, Binary, Block, COMPARISON, Expr, ExprKind, Link, Name, Pattern, Stmt, Unary};
 use super::inline;
 use super::tokens::{Parsed, Parser, is_keyword};
-use crate::diag;
+use crate::diag::{self, hints};
 
 /// Deepest tree, and deepest nesting of operands within it.
 const DEPTH_MAX: u32 = 400;
@@ -33,9 +33,28 @@ fn binary(parser: &mut Parser<'_, '_>, binds: u8) -> Parsed<Expr> {
         comparison = (tightness == COMPARISON).then_some(op);
         left = chain(parser, left, Link { op, at, operand: right })?;
     }
+    match elsewhere(parser, &left) {
+        Some(message) => Err(parser.error(message)),
+        None => Ok(left),
+    }
+}
+
+/// What is said of what follows an operand in other languages.
+fn elsewhere(parser: &Parser<'_, '_>, left: &Expr) -> Option<diag::Message> {
     match parser.symbol() {
-        Some("**") => Err(parser.error(diag::no_power())),
-        Some(_) | None => Ok(left),
+        Some("**") => return Some(diag::no_power()),
+        Some("@") => return Some(diag::no_product_operator()),
+        Some(_) | None => {}
+    }
+    let word = parser.word()?;
+    match (word.as_str(), &left.kind) {
+        ("and", _) => Some(diag::word_operator("and", "&&")),
+        ("or", _) => Some(diag::word_operator("or", "||")),
+        ("if", ExprKind::If(..)) => None,
+        ("if", _) => Some(diag::choice_first()),
+        (_, ExprKind::Name(name)) if name == "not" => Some(diag::word_operator("not", "!")),
+        (_, ExprKind::Name(name)) if name == "lambda" => Some(diag::no_closure()),
+        _ => None,
     }
 }
 
@@ -60,6 +79,7 @@ fn unary(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
         Some("!") => Unary::Not,
         Some("&" | "*" | "&&" | "**") => return Err(parser.error(diag::no_reference())),
         Some("+") => return Err(parser.error(diag::no_positive())),
+        Some("~") => return Err(parser.error(diag::no_tilde())),
         Some("|" | "||") => return Err(parser.error(diag::no_closure())),
         Some(_) | None => {
             let operand = nested(parser, postfix)?;
@@ -112,6 +132,9 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
     let mut value = primary(parser)?;
     loop {
         if parser.eat(".").is_some() {
+            if parser.is_word("where") {
+                return Err(parser.error(diag::no_where()));
+            }
             if parser.cursor().literal().is_some() && parser.sink.captures.is_none() {
                 return Err(parser.error(diag::no_tuple_field()));
             }
@@ -143,11 +166,7 @@ fn postfix(parser: &mut Parser<'_, '_>) -> Parsed<Expr> {
 
 /// What is said of fields that tensors have elsewhere.
 fn no_field(name: &str) -> diag::Message {
-    match name {
-        "T" | "mT" | "H" => diag::no_field_transposed(name),
-        "shape" | "size" | "len" | "numel" => diag::no_field_extent(name),
-        _ => diag::no_field(name),
-    }
+    hints::field(name).map_or_else(|| diag::no_field(name), |how| diag::field_otherwise(name, how))
 }
 
 /// Whether brackets come next that start like `[N, D]`.
@@ -232,6 +251,11 @@ fn argument(parser: &mut Parser<'_, '_>) -> Parsed<Arg> {
     if parser.word().is_some_and(|word| !is_keyword(&word)) {
         let name = parser.name("an argument")?;
         if parser.eat("=").is_some() {
+            let is_text = |literal: &proc_macro2::Literal| literal.to_string().ends_with(['"', '\'']);
+            let text = parser.cursor().literal().filter(|(literal, _)| is_text(literal));
+            if let Some(how) = text.and_then(|_| hints::argument(&name.text)) {
+                return Err(parser.error(diag::no_text(how)));
+            }
             return Ok(Arg { name: Some(name), value: nested(parser, expr)? });
         }
         parser.seek(before);

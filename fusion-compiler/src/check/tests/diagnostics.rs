@@ -220,7 +220,7 @@ fn slips_of_other_languages() {
     slip("2 * x(1)", "`x` is a value and cannot be called: a product is written `x * (…)`");
     slip("x * pi", "there is no value `pi` here: did you mean `PI`?");
     slip("torch.relu(x)", "there is no value `torch` here, and functions have no prefix: write `relu(…)`");
-    slip("torch.matmul(x, x)", "`matmul` is not available yet");
+    slip("torch.conv2d(x, x)", "`conv2d` is not available yet");
     slip("if let y = x { y } else { x }", "a `let` is a statement of its own: write it before this one");
     slip("if x = 0 { 1 } else { x }", "expected `{` (`==` compares), found `=`");
     slip(

@@ -1,0 +1,258 @@
+//! Hints for users of other libraries: each is said where it is meant to be, and what it suggests compiles.
+
+use super::diagnostics::refused;
+use super::{graphs, text};
+use crate::diag::hints::{ARGUMENTS, FIELDS, FUNCTIONS, MORE, SEVERAL};
+use crate::diag::{self};
+
+/// All hints.
+fn all() -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
+    [FUNCTIONS, ARGUMENTS, SEVERAL, MORE, FIELDS].into_iter().flatten().copied()
+}
+
+/// What stands between backquotes.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Parts of signatures, each with a function that has it.
+const SIGNATURES: [(&str, &str); 6] = [
+    ("-> f32[M, N]", "pub fn f(x: f32[N, M]) -> f32[M, N] { x }"),
+    ("x: f32[N, M]", "pub fn f(x: f32[N, M]) -> f32[M, N] { x }"),
+    ("S = 2", "pub fn f(x: f32[N], y: f32[N]) -> f32[S = 2, N] { if index(S) == 0 { x } else { y } }"),
+    (
+        "if index(S) == 0 { x } else { y }",
+        "pub fn f(x: f32[N], y: f32[N]) -> f32[S = 2, N] { if index(S) == 0 { x } else { y } }",
+    ),
+    ("&mut", "pub fn f(p: &mut f32[N]) { p = relu(p); }"),
+    ("p = relu(p);", "pub fn f(p: &mut f32[N]) { p = relu(p); }"),
+];
+
+/// Surroundings in which a value may be used: parameters, all of which are used by what is added.
+const VALUES: [&str; 5] = [
+    "x: f32[N, D], y: f32[N, D], w: f32[N, D], g: f32[D], b: f32[D], gamma: f32[D], beta: f32[D]",
+    "x: f32[N, C], y: f32[N, C], H: dim",
+    "x: f32[T, S], y: f32[N, H, D], value: f32, low: f32, high: f32, slope: f32, chance: f32[T, S], keep: f32",
+    "x: f32[N, M], w: f32[N, M], ids: i32[N], V: dim, K: dim",
+    "x: f32[A], y: f32[B], a: f32[A], b: f32[A], value: f32",
+];
+const OTHERS: [&str; 9] = [
+    "x: f32[N, T]",
+    "x: f32[N, H, D]",
+    "x: f32[N, V], t: i32[N]",
+    "x: f32[N, K], w: f32[K, M]",
+    "mask: bool[N], x: f32[N], value: f32",
+    "a: bool[N], b: bool[N]",
+    "x: f32[N, D], ids: i32[M]",
+    "x: f32[N, H, W], g: f32[C], b: f32[C], mean: f32[N], var: f32[N]",
+    "x: f32[N, C], g: f32[C], b: f32[C], mean: f32[C], var: f32[C]",
+];
+
+/// The functions in which a piece of code may stand.
+fn sources(code: &str) -> impl Iterator<Item = String> {
+    let known = SIGNATURES.iter().filter(move |(of, _)| *of == code).map(|(_, source)| String::from(*source));
+    let binding = if code.starts_with("let ") { String::from(code) } else { format!("let _ = {code};") };
+    let around = VALUES.iter().chain(&OTHERS).map(move |params| {
+        let names = params.split(", ").filter_map(|param| param.split_once(": "));
+        let values = names.filter(|(name, _)| !name.ends_with([']', '[']));
+        let used: Vec<String> = values
+            .map(|(name, ty)| match ty {
+                "dim" => format!("let _ = 1.0 * {name};"),
+                ty if ty.starts_with("bool") => format!("let _ = !{name};"),
+                _ => format!("let _ = 1 * {name};"),
+            })
+            .collect();
+        format!(
+            "pub fn f({params}, result: f32[R]) -> f32[R] {{ {} {binding} result * 2.0 }}",
+            used.join(" ")
+        )
+    });
+    known.chain(around)
+}
+
+#[test]
+fn what_hints_suggest_compiles() {
+    let mut wrong = Vec::new();
+    for (names, how) in all() {
+        for code in code(how) {
+            // A name, which nothing is written with alone.
+            if code.chars().all(char::is_alphanumeric) {
+                continue;
+            }
+            let tried: Vec<String> = sources(code).collect();
+            if !tried.iter().any(|source| graphs(source).is_ok()) {
+                let errors: Vec<_> = tried.iter().map(|source| text(source).err()).collect();
+                wrong.push(format!("{names:?}: `{code}`\n{errors:#?}"));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+/// The hints of messages of the catalogue, as they stand there.
+#[test]
+fn what_operators_suggest_compiles() {
+    let hole = "…";
+    for message in [
+        diag::no_product_operator(),
+        diag::choice_first(),
+        diag::no_power(),
+        diag::no_index(),
+        diag::no_tilde(),
+    ] {
+        let message = message.to_string();
+        let all = code(&message).filter(|code| code.contains([' ', '(', '!']) && !code.contains(hole));
+        for code in all {
+            let compiles = |source: String| graphs(&source).is_ok();
+            let extra = "pub fn f(x: f32[N, C], y: f32[N, C], mask: bool[N, C], result: f32[R]) -> f32[R]";
+            let extra = format!("{extra} {{ let _ = x * y; let _ = !mask; let _ = {code}; result * 2.0 }}");
+            assert!(compiles(extra) || sources(code).any(compiles), "`{code}` of {message}");
+        }
+    }
+}
+
+#[test]
+fn names_have_one_hint_and_are_no_functions() {
+    let mut wrong = Vec::new();
+    for table in [FUNCTIONS, ARGUMENTS, SEVERAL, MORE, FIELDS] {
+        let names: Vec<&str> = table.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+        for (i, name) in names.iter().enumerate() {
+            assert!(!names[..i].contains(name), "{name} is there twice");
+        }
+    }
+    for (name, how) in FUNCTIONS.iter().flat_map(|(names, how)| names.iter().map(move |name| (name, how))) {
+        for call in [format!("{name}(x)"), format!("torch.{name}(x, x)"), format!("x.{name}()")] {
+            let message = text(&format!("pub fn f(x: f32[N]) -> f32[N] {{ {call} }}")).err();
+            if message != Some(format!("there is no function `{name}`: {how}")) {
+                wrong.push((call, message));
+            }
+        }
+    }
+    assert_eq!(wrong, []);
+}
+
+fn said(body: &str, expect: &str) {
+    let params = "x: f32[N, D], y: f32[N, D], d: f32, t: i32[N]";
+    let source = format!("pub fn f({params}) -> f32[N, D] {{ let _ = y * d * t as f32; {body} }}");
+    refused(&source, &[expect]);
+}
+
+#[test]
+fn arguments_of_other_libraries() {
+    let named = |call: &str, function: &str, name: &str, how: &str| {
+        said(call, &format!("`{function}` has no argument `{name}`: {how}"));
+    };
+    let dim = "a dim is an argument by its name, as in `softmax(x, D)`";
+    named("x - mean(x, dim = 1)", "mean", "dim", dim);
+    named("x - x.max(axis = 0)", "max", "axis", dim);
+    named("softmax(x, dim = -1)", "softmax", "dim", dim);
+    let keep = "values meet by the names of their dims, as in `x - mean(x, D)`: leave it out";
+    named("x - mean(x, D, keepdim = true)", "mean", "keepdim", keep);
+    named("x - var(x, D, keepdims = true)", "var", "keepdims", keep);
+    let affine = "scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`";
+    named("layer_norm(x, D, weight = y)", "layer_norm", "weight", affine);
+    named("exp(x, out = y)", "exp", "out", "a `&mut` parameter is assigned to, as in `p = relu(p);`");
+    named("clamp(x, min = 0.0)", "clamp", "min", "bounds are `clamp(x, low, high)`");
+    said("gelu(x, approximate = \"tanh\")", "there are no texts: the one by tanh is `gelu_tanh(x)`");
+    said(
+        "x - mse(x, y, reduction = \"none\")",
+        "there are no texts: `mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
+    );
+    // A function of the user has the arguments that it has.
+    let own = "fn per(x, dim) { x / dim } pub fn f(x: f32[N]) -> f32[N] { per(x, dim = 2.0) }";
+    assert!(graphs(own).is_ok(), "{:?}", text(own));
+}
+
+#[test]
+fn numbers_where_dims_may_be_left_out() {
+    let number = |given: &str| {
+        format!("`D` of `huber` is a dim, or left out for all: for a number write `delta = {given}`")
+    };
+    for given in ["0.5", "1", "d"] {
+        said(&format!("x - huber(x, y, {given})"), &number(given));
+    }
+    for call in ["huber(x, y, delta = 0.5)", "huber(x, y, D, 0.5)", "huber(x, y, delta = d)"] {
+        let source =
+            format!("pub fn f(x: f32[N, D], y: f32[N, D], d: f32) -> f32[N, D] {{ x * d - {call} }}");
+        assert!(graphs(&source).is_ok(), "{source}: {:?}", text(&source));
+    }
+    let by_number = "pub fn f(x: f32[N, 3], y: f32[N, 3]) -> f32[N] { huber(x, y, 3) }";
+    assert!(graphs(by_number).is_ok(), "{:?}", text(by_number));
+}
+
+#[test]
+fn more_arguments_than_there_are() {
+    said(
+        "layer_norm(x, D, y, y)",
+        "as many arguments are not taken by `layer_norm(x, D, eps = …)`: scale and shift are written out, \
+         as in `layer_norm(x, D) * g + b`",
+    );
+    said(
+        "rms_norm(x, D, y, 1e-6)",
+        "as many arguments are not taken by `rms_norm(x, D, eps = …)`: the scale is written out, \
+         as in `rms_norm(x, D) * g`",
+    );
+}
+
+#[test]
+fn one_value_for_several() {
+    let both =
+        "this is one value: `max` gives the largest alone: write `let (v, i) = (max(x, D), argmax(x, D));`";
+    said("let (v, i) = max(x, D); v * i", both);
+    said("let (v, i) = x.max(D); v * i", both);
+    said(
+        "let (a, b) = exp(x); a * b",
+        "this is one value, no tuple of 2: a pattern that is one name, like `let y = …`, takes it",
+    );
+    let own = "fn max(x) { (x, -x) } pub fn f(x: f32[N]) -> f32[N] { let (a, b) = max(x); a * b }";
+    assert!(graphs(own).is_ok(), "{:?}", text(own));
+}
+
+#[test]
+fn syntax_of_other_languages() {
+    let choice = "a value for each element is chosen by `if mask { a } else { b }`";
+    for (body, expect) in [
+        (
+            "x @ y",
+            "`@` is no operator: a product is summed along the dim that both have, as in `sum(x * w, K)`",
+        ),
+        ("if ~(x > 0) { x } else { y }", "`~` is no operator: not is written `!mask`"),
+        ("if x > 0 and y > 0 { x } else { y }", "`and` is no operator: write `&&`"),
+        ("if x > 0 or y > 0 { x } else { y }", "`or` is no operator: write `||`"),
+        ("if not x > 0 { x } else { y }", "`not` is no operator: write `!`"),
+        ("x if x > 0 else y", "a choice says first by what: write `if mask { x } else { y }`"),
+        ("lambda v: v", "there are no closures: write a private `fn`, or its body in place"),
+        ("torch.where(x > 0, x, y)", choice),
+        ("where(x > 0, x, y)", choice),
+        ("x ** 2", "a power is a function: write `pow(x, y)`"),
+        ("x[0]", "values are not indexed with `[…]`: the elements along a dim are `at(x, C, 0)`"),
+        ("if True { x } else { y }", "there is no value `True` here: did you mean `true`?"),
+        (
+            "nn.functional.relu(x)",
+            "values have no fields like `functional`: functions have no prefix: write `relu(x)`",
+        ),
+        ("x * math.pi", "values have no fields like `pi`: the constant is `PI`, as in `x * PI`"),
+        (
+            "x + x.shape[0]",
+            "values have no fields like `shape`: write the name of a dim, which is its extent, as in `x / N`",
+        ),
+    ] {
+        said(body, expect);
+    }
+    let negative = "pub fn f(x: f32[N]) -> f32[N] { x + -x.sum() }";
+    assert!(graphs(negative).is_ok(), "{:?}", text(negative));
+}
+
+/// In the inline form methods of Rust's tensors are meant, and of others what says the same.
+#[test]
+fn inline() {
+    refused(
+        "a.reshape(2)",
+        &["there is no function `reshape`: a method of Rust is called in braces, `{a.reshape(…)}`"],
+    );
+    refused(
+        "a.unsqueeze(0)",
+        &["there is no function `unsqueeze`: values meet by the names of their dims, \
+              and one that lacks a dim has the same along it"],
+    );
+}

@@ -1,0 +1,277 @@
+//! What users of PyTorch, NumPy and JAX write, and what says the same here.
+//!
+//! Invariant: all code between backquotes compiles (`check/tests/hints.rs`).
+
+/// A hint: the names that it is for, and what it says.
+type Hint = (&'static [&'static str], &'static str);
+
+/// What says the same as a function of this name, which the language has not.
+pub(crate) fn function(name: &str) -> Option<&'static str> {
+    find(FUNCTIONS, name)
+}
+
+/// What says the same as an argument of this name.
+pub(crate) fn argument(name: &str) -> Option<&'static str> {
+    find(ARGUMENTS, name)
+}
+
+/// What takes several values apart that a function of this name gives elsewhere.
+pub(crate) fn several(name: &str) -> Option<&'static str> {
+    find(SEVERAL, name)
+}
+
+/// What says the same as more arguments than a function of this name has.
+pub(crate) fn more(name: &str) -> Option<&'static str> {
+    find(MORE, name)
+}
+
+/// What says the same as a field of this name.
+pub(crate) fn field(name: &str) -> Option<&'static str> {
+    find(FIELDS, name)
+}
+
+fn find(hints: &[Hint], name: &str) -> Option<&'static str> {
+    hints.iter().find(|(names, _)| names.contains(&name)).map(|(_, how)| *how)
+}
+
+pub(crate) const FUNCTIONS: &[Hint] = &[
+    // Shapes.
+    (
+        &["transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "rearrange", "t"],
+        "the dims of a result are in the order in which it declares them, as in `-> f32[M, N]`",
+    ),
+    (
+        &["reshape", "view", "flatten", "unflatten", "ravel", "view_as", "reshape_as"],
+        "`split(x, C -> (H, D))` has several dims for one, and `merge(x, (H, D) -> C)` one for several",
+    ),
+    (
+        &["unsqueeze", "squeeze", "expand", "expand_as", "expand_dims", "broadcast_to", "repeat", "tile"],
+        "values meet by the names of their dims, and one that lacks a dim has the same along it",
+    ),
+    (
+        &["stack", "vstack", "dstack", "column_stack"],
+        "a dim of its own chooses, as in `if index(S) == 0 { x } else { y }` with `S = 2` in the result",
+    ),
+    (
+        &["cat", "concatenate", "hstack"],
+        "`concat((x, A), (y, B) -> D)` puts values one after another along a dim",
+    ),
+    (
+        &["chunk", "chunks", "tensor_split", "array_split", "hsplit", "vsplit", "unbind", "unstack"],
+        "`slice(x, D -> H, 0..D / 2)` is the first half, and `slice(x, D -> H, D / 2..)` the second",
+    ),
+    (&["narrow", "dynamic_slice"], "`slice(x, D -> K, 1..D)` has the elements of a range"),
+    (&["fliplr", "flipud", "reverse"], "`flip(x, D)` has the last first"),
+    (&["diff"], "it is `slice(x, T -> S, 1..) - slice(x, T -> S, ..T - 1)`"),
+    (&["glu"], "it is `slice(x, D -> H, 0..D / 2) * sigmoid(slice(x, D -> H, D / 2..))`"),
+    // Products.
+    (
+        &[
+            "matmul",
+            "mm",
+            "bmm",
+            "mv",
+            "dot",
+            "vdot",
+            "inner",
+            "einsum",
+            "tensordot",
+            "linear",
+            "addmm",
+            "baddbmm",
+        ],
+        "a product is summed along the dims that are named, as in `sum(x * w, K)`",
+    ),
+    (&["outer"], "it is `x * y` of values whose dims have different names"),
+    // Values without arguments, and of coordinates.
+    (
+        &[
+            "zeros",
+            "zeros_like",
+            "new_zeros",
+            "ones",
+            "ones_like",
+            "new_ones",
+            "full",
+            "full_like",
+            "empty",
+            "empty_like",
+        ],
+        "a number meets values of any dims: write it where it is used, as in `max(x, 0.0)`",
+    ),
+    (&["arange", "range", "linspace", "iota", "meshgrid"], "`index(N)` counts along the dim `N`"),
+    (&["eye", "identity"], "it is `if index(N) == index(M) { 1.0 } else { 0.0 }`"),
+    (&["trace"], "it is `sum(if index(N) == index(M) { x } else { 0.0 })`"),
+    (&["one_hot"], "`if index(V) == ids { 1.0 } else { 0.0 }` has 1 where the dim `V` is at `ids`"),
+    (&["tril"], "`if index(S) <= index(T) { x } else { 0.0 }` keeps the elements at and below the diagonal"),
+    (&["triu"], "`if index(S) >= index(T) { x } else { 0.0 }` keeps the elements at and above the diagonal"),
+    (
+        &[
+            "rand",
+            "randn",
+            "rand_like",
+            "randn_like",
+            "randint",
+            "randperm",
+            "uniform",
+            "normal",
+            "bernoulli",
+        ],
+        "random numbers come from a tensor that is passed",
+    ),
+    (
+        &["dropout", "alpha_dropout", "feature_dropout"],
+        "random numbers come from a tensor that is passed, as in `if chance < keep { x / keep } else { 0.0 }`",
+    ),
+    // Choices and elements elsewhere.
+    (&["masked_fill", "masked_fill_", "choose"], "`if mask { value } else { x }` chooses for each element"),
+    (&["nan_to_num"], "`if isnan(x) { 0.0 } else { x }` has 0 for NaN"),
+    (
+        &["gather", "take_along_dim", "take_along_axis", "index_select", "embedding"],
+        "`take(x, D, ids)` has the elements at the places `ids` along `D`",
+    ),
+    (
+        &["sort", "argsort", "topk", "kthvalue", "median", "quantile", "unique"],
+        "the language has none that puts values in order; the largest is `max(x, D)`, at `argmax(x, D)`",
+    ),
+    // Combinations.
+    (
+        &["maximum", "fmax", "amax", "nanmax"],
+        "`max` is of two values, as in `max(a, b)`, or along dims, as in `max(x, D)`",
+    ),
+    (
+        &["minimum", "fmin", "amin", "nanmin"],
+        "`min` is of two values, as in `min(a, b)`, or along dims, as in `min(x, D)`",
+    ),
+    (&["average"], "it is `mean(x, D)`, and with weights `sum(x * w, D) / sum(w, D)`"),
+    (&["nansum"], "it is `sum(if isnan(x) { 0.0 } else { x }, D)`"),
+    (&["count_nonzero"], "it is `sum(if x != 0 { 1 } else { 0 }, D)`"),
+    (&["var_mean", "std_mean"], "they are two values, `(var(x, D), mean(x, D))`"),
+    (&["ptp"], "it is `max(x, D) - min(x, D)`"),
+    (&["softmin"], "it is `softmax(-x, D)`"),
+    // Operators.
+    (&["plus"], "it is `x + y`"),
+    (&["subtract", "minus"], "it is `x - y`"),
+    (&["multiply", "times"], "it is `x * y`"),
+    (&["divide", "true_divide"], "it is `x / y`"),
+    (&["floor_divide", "floordiv"], "it is `floor(x / y)`"),
+    (&["remainder"], "it is `x % y`, of the sign of `x`"),
+    (&["negative"], "it is `-x`"),
+    (&["eq", "equal"], "it is `x == y`"),
+    (&["ne", "not_equal"], "it is `x != y`"),
+    (&["lt", "less"], "it is `x < y`"),
+    (&["le", "less_equal"], "it is `x <= y`"),
+    (&["gt", "greater"], "it is `x > y`"),
+    (&["ge", "greater_equal"], "it is `x >= y`"),
+    (&["logical_and"], "it is `a && b`"),
+    (&["logical_or"], "it is `a || b`"),
+    (&["logical_not"], "it is `!a`"),
+    (&["addcmul"], "it is `x + value * a * b`"),
+    (&["addcdiv"], "it is `x + value * a / b`"),
+    // Types, and what has none to do here.
+    (
+        &["astype", "to", "type_as", "float", "double", "half", "int", "long", "cast"],
+        "a cast is written `x as f32`",
+    ),
+    (
+        &[
+            "clone",
+            "copy",
+            "contiguous",
+            "cpu",
+            "cuda",
+            "item",
+            "numpy",
+            "detach",
+            "stop_gradient",
+            "no_grad",
+        ],
+        "a function reads values where they are and has no derivatives: leave it out",
+    ),
+    // Elements.
+    (&["ln"], "`log(x)` is the natural logarithm"),
+    (&["log10"], "it is `log(x) / 2.302585092994046`"),
+    (&["clip", "clip_by_value"], "`clamp(x, low, high)` keeps values within bounds"),
+    (&["absolute", "fabs"], "it is `abs(x)`"),
+    (&["power"], "it is `pow(x, y)`"),
+    (&["reciprocal"], "it is `recip(x)`"),
+    (&["frac"], "it is `x - trunc(x)`"),
+    (&["swish"], "it is `silu(x)`"),
+    (&["expit"], "it is `sigmoid(x)`"),
+    (&["logit"], "it is `log(x / (1.0 - x))`"),
+    (&["xlogy"], "it is `if x == 0 { 0.0 } else { x * log(y) }`"),
+    (&["prelu"], "it is `if x < 0 { slope * x } else { x }`"),
+    (&["celu"], "it is `max(x, 0.0) + min(expm1(x), 0.0)`"),
+    (&["tanhshrink"], "it is `x - tanh(x)`"),
+    (&["softshrink"], "it is `sign(x) * max(abs(x) - 0.5, 0.0)`"),
+    (&["hardshrink"], "it is `if abs(x) > 0.5 { x } else { 0.0 }`"),
+    (&["heaviside"], "it is `if x == 0 { y } else { if x > 0 { 1.0 } else { 0.0 } }`"),
+    (&["hypot"], "it is `sqrt(x * x + y * y)`"),
+    (&["deg2rad", "radians"], "it is `x * (PI / 180.0)`"),
+    (&["rad2deg", "degrees"], "it is `x * (180.0 / PI)`"),
+    (&["erfc"], "it is `1.0 - erf(x)`"),
+    (&["asinh", "arcsinh"], "it is `log(x + sqrt(x * x + 1.0))`"),
+    (&["acosh", "arccosh"], "it is `log(x + sqrt(x * x - 1.0))`"),
+    (&["atanh", "arctanh"], "it is `0.5 * log((1.0 + x) / (1.0 - x))`"),
+    (&["arcsin"], "it is `asin(x)`"),
+    (&["arccos"], "it is `acos(x)`"),
+    (&["arctan"], "it is `atan(x)`"),
+    (&["arctan2"], "it is `atan2(y, x)`"),
+    // Layers and losses.
+    (&["instance_norm"], "it is `layer_norm(x, (H, W))`, along all dims of an instance"),
+    (&["normalize"], "it is `x / max(norm(x, D), 1e-12)`"),
+    (&["cosine_similarity"], "it is `sum(x * y, D) / (norm(x, D) * norm(y, D))`"),
+    (&["mse_loss"], "it is `mse(x, y)`"),
+    (&["l1_loss"], "it is `l1(x, y)`"),
+    (&["smooth_l1", "smooth_l1_loss", "huber_loss"], "`huber(x, y, delta = 1.0)` is the same"),
+    (&["binary_cross_entropy_with_logits", "bce"], "of logits it is `bce_with_logits(x, y)`"),
+    (&["nll_loss"], "`cross_entropy(x, V, t)` is that of logits `x`, of which it takes the logarithm itself"),
+];
+
+pub(crate) const ARGUMENTS: &[Hint] = &[
+    (&["dim", "axis", "dims", "axes"], "a dim is an argument by its name, as in `softmax(x, D)`"),
+    (
+        &["keepdim", "keepdims"],
+        "values meet by the names of their dims, as in `x - mean(x, D)`: leave it out",
+    ),
+    (&["dtype"], "a cast is written `x as f32`"),
+    (&["out", "inplace"], "a `&mut` parameter is assigned to, as in `p = relu(p);`"),
+    (&["approximate"], "the one by tanh is `gelu_tanh(x)`"),
+    (
+        &["reduction", "size_average"],
+        "`mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
+    ),
+    (&["p", "ord"], "`norm(x, D)` is the Euclidean one; others are `sum(abs(x), D)` and `max(abs(x), D)`"),
+    (
+        &["weight", "bias", "gamma"],
+        "scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`",
+    ),
+    (&["negative_slope"], "it is `slope` here, as in `leaky_relu(x, slope = 0.1)`"),
+    (&["min", "max", "a_min", "a_max"], "bounds are `clamp(x, low, high)`"),
+];
+
+pub(crate) const SEVERAL: &[Hint] = &[
+    (&["max"], "`max` gives the largest alone: write `let (v, i) = (max(x, D), argmax(x, D));`"),
+    (&["min"], "`min` gives the smallest alone: write `let (v, i) = (min(x, D), argmin(x, D));`"),
+];
+
+pub(crate) const MORE: &[Hint] = &[
+    (&["layer_norm"], "scale and shift are written out, as in `layer_norm(x, D) * g + b`"),
+    (&["rms_norm"], "the scale is written out, as in `rms_norm(x, D) * g`"),
+];
+
+pub(crate) const FIELDS: &[Hint] = &[
+    (
+        &["T", "mT", "H"],
+        "declare the result with its dims in that order, as in `-> f32[M, N]` of `x: f32[N, M]`",
+    ),
+    (&["shape", "size", "len", "numel"], "write the name of a dim, which is its extent, as in `x / N`"),
+    (&["dtype"], "the types of parameters are declared, and a cast is written `x as f32`"),
+    (
+        &["functional", "nn", "special", "linalg", "lax", "numpy", "F"],
+        "functions have no prefix: write `relu(x)`",
+    ),
+    (&["pi"], "the constant is `PI`, as in `x * PI`"),
+    (&["inf"], "the constant is `INF`, as in `min(x, INF)`"),
+    (&["nan"], "the constant is `NAN`"),
+];
