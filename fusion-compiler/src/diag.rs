@@ -182,10 +182,10 @@ catalogue! {
     no_let_here() = "a `let` is a statement of its own: write it before this one";
     no_block() = "a block belongs to an `if` or an `else`: write its `let`s before this expression";
     no_product_operator() = "`@` is no operator: a product is summed along the dim that both have, as in `sum(x * w, K)`";
-    no_tilde() = "`~` is no operator: not is written `!mask`";
+    no_tilde() = "`~` is no operator: the negation is `!mask`";
     word_operator(word, symbol) = "`{word}` is no operator: write `{symbol}`";
-    choice_first() = "a choice says first by what: write `if mask {{ x }} else {{ y }}`";
-    no_text(how) = "there are no texts: {how}";
+    choice_first() = "the condition of a choice comes first: write `if mask {{ x }} else {{ y }}`";
+    no_text(how) = "an argument is no text: {how}";
     no_power() = "a power is a function: write `pow(x, y)`";
     no_positive() = "there is no `+` before a value: leave it out";
     no_macro(name) = "macros of Rust, like `{name}!`, are not part of the language: pass what one makes as a parameter, and print what is returned";
@@ -278,7 +278,7 @@ catalogue! {
 
 // Calls.
 catalogue! {
-    more_arguments(forms, how) = "as many arguments are not taken by {forms}: {how}";
+    more_arguments(forms, how) = "{forms} takes no more arguments: {how}";
     argument_otherwise(function, name, how) = "`{function}` has no argument `{name}`: {how}";
     number_for_dim(function, dim, name, number) = "`{dim}` of `{function}` is a dim, or left out for all: for a number write `{name} = {number}`";
     arity(name, wants, given) = "`{name}` takes {wants}, but {given} given";

@@ -207,7 +207,7 @@ pub enum Error {
         /// The function called.
         function: String,
         /// What computes with them: a function of the language.
-        by: String,
+        by: Box<str>,
         /// The dim.
         dim: String,
         /// Its extent.

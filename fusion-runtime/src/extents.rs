@@ -36,7 +36,7 @@ fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> 
     };
     let named = parts.iter().filter(|part| !part.name.is_empty());
     let groups: Vec<String> = named.map(|part| said(&part.name, part_of(part, symbols))).collect();
-    let (by, groups, extent) = (library.to_string().into(), groups.join(" × "), extent as i64);
+    let (by, groups, extent) = (Box::from(&**library), groups.join(" × "), extent as i64);
     Err(Error::Groups { function, by, dim, extent, groups, fits })
 }
 
@@ -81,7 +81,7 @@ fn is_sum(extent: i64, parts: &[i64]) -> bool {
 }
 
 /// What users call to have a dim used like this.
-fn name(of: &Use) -> String {
+fn name(of: &Use) -> Box<str> {
     let function = match of {
         Use::Position(_) => "at",
         Use::Range(..) => "slice",
@@ -90,7 +90,7 @@ fn name(of: &Use) -> String {
         Use::Portion => return "a portion".into(),
         Use::Coordinates(function) => function,
     };
-    format!("`{function}`")
+    format!("`{function}`").into()
 }
 
 /// What is wrong with extents that do not add up, in terms of the call.

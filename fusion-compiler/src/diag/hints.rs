@@ -229,7 +229,7 @@ pub(crate) const FUNCTIONS: &[Hint] = &[
 ];
 
 pub(crate) const ARGUMENTS: &[Hint] = &[
-    (&["dim", "axis", "dims", "axes"], "a dim is an argument by its name, as in `softmax(x, D)`"),
+    (&["dim", "axis", "dims", "axes"], "a dim is passed without a name before it, as in `softmax(x, D)`"),
     (
         &["keepdim", "keepdims"],
         "values meet by the names of their dims, as in `x - mean(x, D)`: leave it out",

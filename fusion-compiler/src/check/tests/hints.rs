@@ -142,7 +142,7 @@ fn arguments_of_other_libraries() {
     let named = |call: &str, function: &str, name: &str, how: &str| {
         said(call, &format!("`{function}` has no argument `{name}`: {how}"));
     };
-    let dim = "a dim is an argument by its name, as in `softmax(x, D)`";
+    let dim = "a dim is passed without a name before it, as in `softmax(x, D)`";
     named("x - mean(x, dim = 1)", "mean", "dim", dim);
     named("x - x.max(axis = 0)", "max", "axis", dim);
     named("softmax(x, dim = -1)", "softmax", "dim", dim);
@@ -153,10 +153,10 @@ fn arguments_of_other_libraries() {
     named("layer_norm(x, D, weight = y)", "layer_norm", "weight", affine);
     named("exp(x, out = y)", "exp", "out", "a `&mut` parameter is assigned to, as in `p = relu(p);`");
     named("clamp(x, min = 0.0)", "clamp", "min", "bounds are `clamp(x, low, high)`");
-    said("gelu(x, approximate = \"tanh\")", "there are no texts: the one by tanh is `gelu_tanh(x)`");
+    said("gelu(x, approximate = \"tanh\")", "an argument is no text: the one by tanh is `gelu_tanh(x)`");
     said(
         "x - mse(x, y, reduction = \"none\")",
-        "there are no texts: `mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
+        "an argument is no text: `mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
     );
     // A function of the user has the arguments that it has.
     let own = "fn per(x, dim) { x / dim } pub fn f(x: f32[N]) -> f32[N] { per(x, dim = 2.0) }";
@@ -184,12 +184,12 @@ fn numbers_where_dims_may_be_left_out() {
 fn more_arguments_than_there_are() {
     said(
         "layer_norm(x, D, y, y)",
-        "as many arguments are not taken by `layer_norm(x, D, eps = …)`: scale and shift are written out, \
+        "`layer_norm(x, D, eps = …)` takes no more arguments: scale and shift are written out, \
          as in `layer_norm(x, D) * g + b`",
     );
     said(
         "rms_norm(x, D, y, 1e-6)",
-        "as many arguments are not taken by `rms_norm(x, D, eps = …)`: the scale is written out, \
+        "`rms_norm(x, D, eps = …)` takes no more arguments: the scale is written out, \
          as in `rms_norm(x, D) * g`",
     );
 }
@@ -216,11 +216,11 @@ fn syntax_of_other_languages() {
             "x @ y",
             "`@` is no operator: a product is summed along the dim that both have, as in `sum(x * w, K)`",
         ),
-        ("if ~(x > 0) { x } else { y }", "`~` is no operator: not is written `!mask`"),
+        ("if ~(x > 0) { x } else { y }", "`~` is no operator: the negation is `!mask`"),
         ("if x > 0 and y > 0 { x } else { y }", "`and` is no operator: write `&&`"),
         ("if x > 0 or y > 0 { x } else { y }", "`or` is no operator: write `||`"),
         ("if not x > 0 { x } else { y }", "`not` is no operator: write `!`"),
-        ("x if x > 0 else y", "a choice says first by what: write `if mask { x } else { y }`"),
+        ("x if x > 0 else y", "the condition of a choice comes first: write `if mask { x } else { y }`"),
         ("lambda v: v", "there are no closures: write a private `fn`, or its body in place"),
         ("torch.where(x > 0, x, y)", choice),
         ("where(x > 0, x, y)", choice),
