@@ -242,6 +242,7 @@ pub(crate) const ARGUMENTS: &[Hint] = &[
         "`mse(x, y)` is the mean of all elements, and `mse(x, y, D)` that along a dim",
     ),
     (&["p", "ord"], "`norm(x, D)` is the Euclidean one; others are `sum(abs(x), D)` and `max(abs(x), D)`"),
+    (&["unbiased", "ddof"], "for the variance of a whole population write `correction = 0`"),
     (
         &["weight", "bias", "gamma"],
         "scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`",

@@ -16,7 +16,12 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Parts of signatures, each with a function that has it.
-const SIGNATURES: [(&str, &str); 6] = [
+const SIGNATURES: [(&str, &str); 7] = [
+    (
+        "correction = 0",
+        "fn spread(x, D: dim, correction = 1) { sum(square(x - mean(x, D)), D) / max(D - correction, 0) } \
+         pub fn f(x: f32[N, D]) -> f32[N] { spread(x, D, correction = 0) }",
+    ),
     ("-> f32[M, N]", "pub fn f(x: f32[N, M]) -> f32[M, N] { x }"),
     ("x: f32[N, M]", "pub fn f(x: f32[N, M]) -> f32[M, N] { x }"),
     ("S = 2", "pub fn f(x: f32[N], y: f32[N]) -> f32[S = 2, N] { if index(S) == 0 { x } else { y } }"),
@@ -149,6 +154,9 @@ fn arguments_of_other_libraries() {
     let keep = "values meet by the names of their dims, as in `x - mean(x, D)`: leave it out";
     named("x - mean(x, D, keepdim = true)", "mean", "keepdim", keep);
     named("x - var(x, D, keepdims = true)", "var", "keepdims", keep);
+    let all = "for the variance of a whole population write `correction = 0`";
+    named("x - std(x, D, unbiased = false)", "std", "unbiased", all);
+    named("x - var(x, D, ddof = 0)", "var", "ddof", all);
     let affine = "scale and shift are written out, as in `layer_norm(x, D) * gamma + beta`";
     named("layer_norm(x, D, weight = y)", "layer_norm", "weight", affine);
     named("exp(x, out = y)", "exp", "out", "a `&mut` parameter is assigned to, as in `p = relu(p);`");
