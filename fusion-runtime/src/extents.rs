@@ -100,7 +100,7 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
     let fits = fits(plan, symbols, whole, dims);
     let made = |dim: &Dim, wants: String, extent: i64| {
         let (function, fits) = (plan.name.to_string(), fits.clone());
-        Error::Made { function, by: name(of).into(), dim: dim.name.to_string(), wants, extent, fits }
+        Error::Made { function, by: name(of), dim: dim.name.to_string(), wants, extent, fits }
     };
     let total = |parts: &[i64]| {
         let texts: Vec<String> = parts.iter().map(i64::to_string).collect();
