@@ -115,6 +115,8 @@ struct Times {
     once: usize,
     dealt: usize,
     loops: usize,
+    /// Where the last loop ended, and how often it reads: one that starts there goes on with it.
+    last: Option<(Value, usize)>,
     /// The most in loops of one condition: of several, each is of other elements.
     conditional: usize,
 }
@@ -132,9 +134,13 @@ impl Times {
                     self.dealt = self.dealt.max(times_read(body, buffer, counts));
                 }
                 Stmt::Loop { kind: LoopKind::Serial, end, .. } if !counts(*end) => {}
-                Stmt::Loop { kind: LoopKind::Serial, body, .. } | Stmt::Vector { body, .. } => {
-                    self.loops += times_read(body, buffer, counts);
+                Stmt::Loop { kind: LoopKind::Serial, start, end, body, .. } => {
+                    let times = times_read(body, buffer, counts);
+                    let before = self.last.filter(|(end, _)| end == start).map_or(0, |(_, times)| times);
+                    self.loops += times.saturating_sub(before);
+                    self.last = Some((*end, times.max(before)));
                 }
+                Stmt::Vector { body, .. } => self.loops += times_read(body, buffer, counts),
                 Stmt::If { body, .. } => {
                     let mut within = Times::default();
                     within.add(body, buffer, counts);

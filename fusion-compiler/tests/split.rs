@@ -55,8 +55,10 @@ fn trips_are_those_of_all_loops() {
     assert_eq!(trips("pub fn f(x: f32[N]) -> f32[N] { x * 2.0 }", &[1 << 20]), 4 + 1);
     // Four elements at a time for each of 32 threads.
     assert_eq!(trips("pub fn f(x: f32[N, D]) -> f32[N] { sum(x, D) }", &[4096, 1000]), 8 + 1 + 71);
-    // Strips of 128 elements.
     let columns = trips("pub fn f(x: f32[N, D]) -> f32[D] { sum(x, N) }", &[1000, 1 << 17]);
+    assert_eq!(columns, 1000 + 1);
+    // Strips of 128 elements.
+    let columns = trips("pub fn f(x: f32[N, D]) -> f32[D] { logsumexp(x, N) }", &[1000, 1 << 17]);
     assert_eq!(columns, 8 * (1 + 1) + 1000 + 1);
 }
 

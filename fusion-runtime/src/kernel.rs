@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use fusion_compiler::KernelCode;
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::kernel::{FOLD_LANES, Kernel};
+use fusion_compiler::ir::kernel::{FOLD_LANES, FOLD_LANES_WIDE, Kernel};
 use fusion_compiler::ir::plan;
 
 use crate::device::cpu::fetch::Fetches;
@@ -88,10 +88,25 @@ pub fn interpreted(plan: plan::Plan<KernelCode>) -> Plan {
 /// on. It is inlined so that the vectors are those that the caller is compiled for.
 #[inline(always)]
 pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) -> T {
+    quarters::<T, L, 1>(parts, combine);
+    parts[0]
+}
+
+/// The same of sums of `f32`, the last of which are of `f64`.
+#[inline(always)]
+pub fn sum_lanes<const L: usize>(parts: &mut [(f32,); L]) -> f64 {
+    quarters::<_, L, FOLD_LANES_WIDE>(parts, |(left,), (right,)| (left + right,));
+    let lane = |lane: usize| f64::from(parts[lane].0);
+    if L < FOLD_LANES_WIDE { lane(0) } else { (lane(0) + lane(2)) + (lane(1) + lane(3)) }
+}
+
+/// Combines the second half of partial results with the first, and so on, until these are no more than so many.
+#[inline(always)]
+fn quarters<T: Copy, const L: usize, const LEFT: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) {
     // Loops of a known length, which need no checks; iterators would be many functions to compile for each kernel.
     macro_rules! quarters {
         ($($quarter:literal)*) => { $(
-            if $quarter < L {
+            if $quarter < L && $quarter >= LEFT {
                 let mut lane = 0;
                 while lane < $quarter {
                     parts[lane] = of_four(parts, lane, $quarter, &combine);
@@ -100,9 +115,8 @@ pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(
             }
         )* };
     }
-    const { assert!(matches!(L, 1 | 4 | 16 | 64) && FOLD_LANES[0] == 64) };
+    const { assert!(matches!(L, 1 | 4 | 16 | 64) && FOLD_LANES[0] == 64 && matches!(LEFT, 1 | 4)) };
     quarters!(16 4 1);
-    parts[0]
 }
 
 /// What two halvings leave in a lane of a quarter of so many. Halves that are stored in between LLVM has wait in memory: a product
@@ -117,6 +131,30 @@ fn of_four<T: Copy, const L: usize>(
     let [a, b, c, d] =
         [parts[lane], parts[lane + quarter], parts[lane + 2 * quarter], parts[lane + 3 * quarter]];
     combine(combine(a, c), combine(b, d))
+}
+
+/// A sum of `f64` that keeps what its additions round off (Knuth's two-sum, Neumaier 1974).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Total {
+    so_far: f64,
+    rounded_off: f64,
+}
+
+impl Total {
+    /// Adds a number.
+    #[inline(always)]
+    pub fn add(&mut self, x: f64) {
+        let all = self.so_far + x;
+        let grown = all - self.so_far;
+        self.rounded_off += (self.so_far - (all - grown)) + (x - grown);
+        self.so_far = all;
+    }
+
+    /// The sum, which is infinite or NaN where that of the numbers is.
+    #[inline(always)]
+    pub fn sum(self) -> f64 {
+        self.so_far + if self.rounded_off.is_finite() { self.rounded_off } else { 0.0 }
+    }
 }
 
 /// Memory of a thread for `f64`: all of it but for what lies before the first place of one.

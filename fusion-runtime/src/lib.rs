@@ -48,7 +48,7 @@ pub mod __private {
     pub use crate::isa::{Avx2, Avx512};
     pub use crate::isa::{Base, Instructions, Isa};
     pub use crate::kernel::{
-        Code, CpuArgs, CpuCode, CpuFn, Plan, ScalarValue, StaticPlan, doubles, fold_lanes,
+        Code, CpuArgs, CpuCode, CpuFn, Plan, ScalarValue, StaticPlan, Total, doubles, fold_lanes,
     };
     pub use crate::report::kernels;
     pub use crate::run::{Arg, IntoScalar, instance, mistaken, run, run_into, run_one};

@@ -307,7 +307,7 @@ impl<'s> Host<'s> {
                 #[cfg(target_arch = "x86_64")]
                 use #runtime::__private::{Avx2, Avx512};
                 use #runtime::__private::{
-                    Base, CpuArgs, CpuFn, Instructions, Isa, Lines, Rows, Run, doubles, fold_lanes,
+                    Base, CpuArgs, CpuFn, Instructions, Isa, Lines, Rows, Run, Total, doubles, fold_lanes,
                     tiles,
                 };
                 #functions

@@ -25,7 +25,7 @@ use in_place::Floats;
 use lanes::{LANE, Stream, held_element};
 
 /// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Lines`, `Rows`,
-/// `Run`, `doubles`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
+/// `Run`, `Total`, `doubles`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel) -> CpuText {
     let (said, floats, asks) = (Said::new(kernel), RefCell::default(), Asks::of(kernel));
     let emitter = Emitter { kernel, said, floats, asks, light: Cell::new(None) };

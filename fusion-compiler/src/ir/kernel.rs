@@ -163,16 +163,34 @@ pub struct Fold {
     pub out: Vec<Value>,
 }
 
+impl Fold {
+    /// The type of the floats that it adds up, if it does nothing else.
+    pub fn sums(&self, kernel: &Kernel) -> Option<DType> {
+        let ([left], [right], [result], [Stmt::Let(made, Expr::Apply(Op::Add, args))]) =
+            (&self.left[..], &self.right[..], &self.results[..], &self.body[..])
+        else {
+            return None;
+        };
+        let dtype = kernel.ty(*result).dtype;
+        (made == result && args[..] == [*left, *right] && dtype.is_float()).then_some(dtype)
+    }
+}
+
 /// How many lanes of a vector loop a fold takes at a time, the longest groups first: of what these leave, as many as there are of
 /// the next. Lanes of groups of one length have a partial result each, which all its groups go into; after the last, and of the
-/// longest after every `FOLD_ROUNDS`, the second half of these is combined with the first, and so on, and what comes of it with the
+/// longest after every `fold_rounds`, the second half of these is combined with the first, and so on, and what comes of it with the
 /// result. So a row of eight needs two small vectors, where one of 64 partial results for every row took 25 ns. LLVM makes vectors
 /// of loops over 64 lanes, and of 16 in straight code; 32 are unrolled before it looks, and are too many then.
 pub const FOLD_LANES: [usize; 4] = [64, 16, 4, 1];
 
-/// Rounds of the longest groups after which their partial results go into the result: a sum is rounded once for each round of a
-/// strip and once for each strip, not as often as a row has rounds.
-pub const FOLD_ROUNDS: usize = 128;
+/// Lanes of a sum of `f32` that go into its result in `f64`, or fewer: what longer groups leave by halves.
+pub const FOLD_LANES_WIDE: usize = 4;
+
+/// Rounds of the longest groups after which the partial results of these folds of one loop go into the results. A sum has few rounds,
+/// so that it is rounded seldom, and never if equal numbers are added; its result keeps what is rounded off.
+pub fn fold_rounds<'f>(kernel: &Kernel, folds: impl IntoIterator<Item = &'f Fold>) -> usize {
+    if folds.into_iter().any(|fold| fold.sums(kernel).is_some()) { 4 } else { 128 }
+}
 
 /// Bytes of a line of a processor's caches.
 pub const CACHE_LINE: usize = 64;

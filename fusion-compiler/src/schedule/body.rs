@@ -6,7 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::combine::{of_rows, with_term};
+use super::combine::{of_rows, written_out};
 use super::hold::Holds;
 use super::space::{SpaceDim, bytes, reach};
 use super::{Access, Operand, Work};
@@ -532,13 +532,7 @@ impl<'w> Body<'w> {
             }
             NodeKind::Apply(op) => self.at(level).apply(*op, &operands),
             NodeKind::Cast => self.at(level).cast(operands[0], node.dtype),
-            NodeKind::Reduce(reduce, _) => {
-                let mut terms = operands.chunks_exact(reduce.arity());
-                let first = terms.next().unwrap_or_else(|| unreachable!("fixed extents are positive"));
-                let mut b = self.at(level);
-                let first = if let [x, y] = *first { b.apply(Op::Mul, &[x, y]) } else { first[0] };
-                terms.fold(first, |so_far, term| with_term(&mut b, *reduce, so_far, term))
-            }
+            NodeKind::Reduce(reduce, _) => written_out(&mut self.at(level), *reduce, &operands),
             NodeKind::At(_) => {
                 let [x, ref within @ ..] = operands[..] else { unreachable!("something is picked from") };
                 let Some(&within) = within.first() else { return x };

@@ -14,8 +14,8 @@ use super::body::{Body, Place, Sight};
 use super::cut::Cut;
 use super::pass::INDEX;
 use super::position::Range;
-use super::runs::{Run, Runs, runs};
-use super::space::{SpaceDim, cols, dims, width_conditions, widths};
+use super::runs::{Run, Runs, Sums, finished, runs};
+use super::space::{SpaceDim, cols, dims, product, width_conditions, widths};
 use super::strips::{self, Steps, is_long};
 use super::{Scheduled, Work, row};
 use crate::fuse::{Load, is_op, lies_beside};
@@ -315,6 +315,7 @@ fn on_gpu(
     let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, apart: false, in_row: None };
     let part = PartSteps::new(&mut body, shape, &rows);
     for run in runs(work, Runs::Fewest) {
+        let run = Run { sums: Sums::of(&product(shape.cols())), ..run };
         in_registers(work, &mut body, &run.elements(work), &row);
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
         let terms = run.terms_at(work, &mut body, &place);
@@ -323,9 +324,11 @@ fn on_gpu(
         let (stmts, mut made) =
             registers(work, &mut body, (shape, part.as_ref(), &vars), (&run, &terms, inside), &starts);
         body.item().body.extend(stmts);
-        let alone = run.alone.len();
-        for (pair, made) in run.pairs.iter().zip(made[alone..].chunks_exact_mut(2)) {
-            made[1] = pair.finish(&mut body.item(), [made[0], made[1]]);
+        let pairs = made.split_off(run.parts_alone(work));
+        let mut made = finished(&mut body.item(), &run.accumulators(work), &made);
+        for (exponentials, pair) in run.pairs.iter().zip(pairs.chunks_exact(2)) {
+            let pair = [pair[0], pair[1]];
+            made.extend([pair[0], exponentials.finish(&mut body.item(), pair)]);
         }
         run.made().into_iter().zip(made).for_each(|(id, value)| body.set_of_row(id, value));
     }

@@ -40,3 +40,22 @@ pub(super) fn combine(reduce: Reduce) -> Op {
         Reduce::Min => Op::Min,
     }
 }
+
+/// Terms that are combined one after another, where there are no more.
+const CHAIN: usize = 4;
+
+/// What a few terms give. Chains of them are combined by twos: so a sum is rounded seldom.
+pub(super) fn written_out(b: &mut Builder<'_>, reduce: Reduce, terms: &[Value]) -> Value {
+    let chain = |terms: &[Value]| {
+        let mut terms = terms.chunks_exact(reduce.arity());
+        let first = terms.next().unwrap_or_else(|| unreachable!("there is a term"));
+        let first = if let [x, y] = *first { b.apply(Op::Mul, &[x, y]) } else { first[0] };
+        terms.fold(first, |so_far, term| with_term(b, reduce, so_far, term))
+    };
+    let mut all: Vec<Value> = terms.chunks(CHAIN * reduce.arity()).map(chain).collect();
+    while all.len() > 1 {
+        let of_two = |two: &[Value]| if two.len() == 1 { two[0] } else { b.apply(combine(reduce), two) };
+        all = all.chunks(2).map(of_two).collect();
+    }
+    all[0]
+}

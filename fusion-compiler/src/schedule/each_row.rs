@@ -205,7 +205,7 @@ fn store_of_row(
 
 /// Combines what parts gave, once for each thread, before there is a row.
 fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &Along) {
-    let run = &Run { alone: work.of_parts(), pairs: vec![] };
+    let run = &Run { alone: work.of_parts(), ..Run::default() };
     if run.alone.is_empty() {
         return;
     }

@@ -9,7 +9,9 @@ use super::Work;
 use super::body::{Body, Level, Place};
 use super::pointwise::lane_index;
 use super::position::Range;
-use super::runs::{Exponentials, Monoid, Run, combined, folded_at_once, identity};
+use super::runs::{
+    Accumulator, Exponentials, Monoid, Run, Sums, combined, finished, folded_at_once, identity,
+};
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::DType;
@@ -189,6 +191,19 @@ struct Visit {
 impl Pass<'_> {
     /// What is combined of all elements.
     pub(super) fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
+        let run = &Run { sums: self.sums(), ..self.run.clone() };
+        Pass { run, ..*self }.combine_with_sums(body)
+    }
+
+    /// How sums go from one element of a thread to the next, or from one vector loop to the next.
+    fn sums(&self) -> Sums {
+        match self.along {
+            Along::Team { .. } => Sums::Compensated,
+            Along::Vector => Sums::of(&product(self.outer())),
+        }
+    }
+
+    fn combine_with_sums(&self, body: &mut Body<'_>) -> Vec<Value> {
         let visits = self.visits(body, |pass, body, place| {
             let terms = pass.run.terms_at(pass.work, body, place);
             match body.is_there {
@@ -196,7 +211,7 @@ impl Pass<'_> {
                 None => terms,
             }
         });
-        let parts = self.run.reduces(self.work);
+        let accumulators = self.run.accumulators(self.work);
         // What the lanes of a vector loop make together is one value, and so are the largest and the sum of a thread.
         let lanes = match self.along {
             Along::Vector => Lanes::ONE,
@@ -205,12 +220,12 @@ impl Pass<'_> {
         let starts = self.run.identity(self.work, &mut body.top(), (lanes, Lanes::ONE));
         let (stmts, mut made) = self.loops(body, self.outer(), &visits, &starts);
         body.item().body.extend(stmts);
-        let alone = self.run.alone.len();
-        let pairs = made.split_off(alone);
-        let mut all = self.together(body, &parts[..alone], made);
+        let pairs = made.split_off(self.run.parts_alone(self.work));
+        let alone = self.together(body, &accumulators, made);
+        let mut all = finished(&mut body.item(), &accumulators, &alone);
         for (exponentials, pair) in self.run.pairs.iter().zip(pairs.chunks_exact(2)) {
             let pair = [pair[0], pair[1]];
-            let [max, sum] = exponentials.reduces(self.work);
+            let [max, sum] = exponentials.reduces(self.work).map(Accumulator::Plain);
             let largest = self.together(body, &[max], vec![pair[0]])[0];
             let scaled = Exponentials::scaled(&mut body.item(), pair, largest);
             let sum = self.together(body, &[sum], vec![scaled])[0];
@@ -402,7 +417,7 @@ impl Pass<'_> {
                 };
                 let steps = Steps { var: visit.first, start, step, end };
                 let (steps, ahead) = even.map_or((steps, vec![]), |len| of_team(body, steps, len));
-                // A team has so many threads that each has few steps.
+                // Sums are as near after many steps, and of other things a team's threads have few.
                 let run = (self.work, self.run);
                 strips::combined(body, run, (steps, false), starts, |body, given| {
                     let mut inside = [&ahead, visit.body.as_slice()].concat();
@@ -412,19 +427,25 @@ impl Pass<'_> {
             }
             Along::Vector => {
                 let len = range.map_or(end, |range| range.len);
-                let parts = self.run.reduces(self.work);
-                let terms = parts.iter().zip(&visit.terms);
-                let folds: Vec<Fold> = terms.map(|(&part, term)| fold_of_term(body, part, term)).collect();
-                let made: Vec<Value> = folds.iter().map(|fold| fold.out[0]).collect();
+                let of_lanes = Run { sums: Sums::Plain, ..self.run.clone() }.accumulators(self.work);
+                let terms = of_lanes.iter().zip(&visit.terms);
+                let folds: Vec<Fold> = terms.map(|(&by, term)| fold_of_term(body, by, term)).collect();
+                let accumulators = self.run.accumulators(self.work);
+                let mut made = self.run.identity(self.work, &mut body.top(), (Lanes::ONE, Lanes::ONE));
+                let mut first = 0;
+                for (by, fold) in accumulators.iter().zip(&folds) {
+                    made[first] = fold.out[0];
+                    first += by.count();
+                }
                 let mut stmts = vec![Stmt::Vector { len, body: visit.body.clone(), folds }];
-                let all = combined(&mut body.writer(&mut stmts), &parts, starts, &made);
+                let all = combined(&mut body.writer(&mut stmts), &accumulators, starts, &made);
                 (stmts, all)
             }
         }
     }
 
     /// What all lanes and threads have, combined.
-    fn together(&self, body: &mut Body<'_>, parts: &[Monoid], made: Vec<Value>) -> Vec<Value> {
+    fn together(&self, body: &mut Body<'_>, accumulators: &[Accumulator], made: Vec<Value>) -> Vec<Value> {
         let lanes = match (self.along, made.first()) {
             (Along::Vector, _) | (Along::Team { .. }, None) => return made,
             (Along::Team { .. }, Some(&first)) => match body.top().ty(first).lanes {
@@ -432,7 +453,7 @@ impl Pass<'_> {
                 Lanes::Loop => unreachable!("a team has no vector loops"),
             },
         };
-        let each_lane = |body: &mut Body<'_>, lane: u8| -> Vec<Value> {
+        let each_lane = |lane: u8| -> Vec<Value> {
             let mut b = body.item();
             let lane_of = |&value: &Value| {
                 let ty = Type { lanes: Lanes::ONE, ..b.ty(value) };
@@ -440,14 +461,28 @@ impl Pass<'_> {
             };
             if lanes == 1 { made.clone() } else { made.iter().map(lane_of).collect() }
         };
-        let mut all = each_lane(body, 0);
-        for lane in 1..lanes {
-            let next = each_lane(body, lane);
-            all = combined(&mut body.item(), parts, &all, &next);
+        let mut all: Vec<Vec<Value>> = (0..lanes).map(each_lane).collect();
+        while all.len() > 1 {
+            let pairs = all.chunks(2);
+            let two = |pair: &[Vec<Value>]| match pair {
+                [left, right] => combined(&mut body.item(), accumulators, left, right),
+                _ => pair[0].clone(),
+            };
+            all = pairs.map(two).collect();
         }
-        let at_once = folded_at_once(self.work);
-        let folds = parts.chunks(at_once).zip(all.chunks(at_once));
-        let folds: Vec<Fold> = folds.map(|(parts, values)| fold(body, parts, values.to_vec())).collect();
+        let mut all = all.swap_remove(0);
+        let (mut folds, mut left, at_once) = (vec![], accumulators, folded_at_once(self.work));
+        while !left.is_empty() {
+            let counts = left.iter().scan(0, |count, by| {
+                *count += by.count();
+                Some(*count)
+            });
+            let (these, rest) = left.split_at(counts.take_while(|&count| count <= at_once).count());
+            left = rest;
+            let count: usize = these.iter().map(|by| by.count()).sum();
+            let over = all.drain(..count).collect();
+            folds.push(fold(body, these, over));
+        }
         let out = folds.iter().flat_map(|fold| fold.out.clone()).collect();
         body.item().body.extend(folds.into_iter().map(|fold| Stmt::Team(Box::new(fold))));
         out
@@ -463,18 +498,19 @@ fn of_team(body: &mut Body<'_>, Steps { var, start, step, .. }: Steps, end: Valu
 }
 
 /// What is combined as a fold over what lanes or threads have.
-fn fold(body: &mut Body<'_>, parts: &[Monoid], over: Vec<Value>) -> Fold {
+fn fold(body: &mut Body<'_>, accumulators: &[Accumulator], over: Vec<Value>) -> Fold {
+    let parts: Vec<Monoid> = accumulators.iter().flat_map(|by| by.parts()).collect();
     let one = |&(_, dtype): &Monoid| Type { dtype, lanes: Lanes::ONE };
     let declare =
         |body: &mut Body<'_>| parts.iter().map(|part| body.top().declare(one(part))).collect::<Vec<_>>();
     let (left, right, out) = (declare(body), declare(body), declare(body));
     let identity = parts.iter().map(|&part| identity(&mut body.top(), part, Lanes::ONE)).collect();
     let mut function = Vec::new();
-    let results = combined(&mut body.writer(&mut function), parts, &left, &right);
+    let results = combined(&mut body.writer(&mut function), accumulators, &left, &right);
     Fold { over, times: None, identity, left, right, body: function, results, out }
 }
 
 /// What lanes have of each element, as a fold.
-fn fold_of_term(body: &mut Body<'_>, part: Monoid, term: &Values) -> Fold {
-    Fold { times: term.get(1).copied(), ..fold(body, &[part], vec![term[0]]) }
+fn fold_of_term(body: &mut Body<'_>, by: Accumulator, term: &Values) -> Fold {
+    Fold { times: term.get(1).copied(), ..fold(body, &[by], vec![term[0]]) }
 }

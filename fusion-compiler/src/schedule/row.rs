@@ -364,11 +364,12 @@ impl Holding {
 }
 
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
-/// of each of the 256 threads that take turns with rows; and two mailboxes of a cluster, with their barriers, for each combination.
+/// of each of the 256 threads that take turns with rows; and mailboxes of a cluster, two for each of the two values that a
+/// combination may have, with their barriers.
 fn fold_bytes(work: &Work<'_>, way: &Way) -> i64 {
     let own = if way.beside > 1 && way.cyclic { 256 * bytes_folded_at_once(work) } else { 1024 };
     let mailbox = CLUSTER_MAX * 8 + 8;
-    if way.team.cluster { own + 2 * mailbox * held::steps(work).len() as i64 } else { own }
+    if way.team.cluster { own + 2 * 2 * mailbox * held::steps(work).len() as i64 } else { own }
 }
 
 /// What a variant asks for.

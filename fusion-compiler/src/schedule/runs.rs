@@ -4,11 +4,15 @@
 //! what its elements exceed it by take two, or one: with the largest so far goes the sum so far, of exp(x − largest), which a
 //! larger element scales down (Milakov and Gimelshein 2018). That costs an exponential more for each element that is read
 //! again, so it is for rows that have to be read from afar. What is infinite or no number comes out as of two runs.
+//!
+//! A sum of floats goes with what its additions rounded off, or is kept in `f64`: a mean that is taken off has to be near, however
+//! far from 0 the elements are.
 
 use super::Work;
 use super::body::{Body, Place};
-use super::combine::{combine, with_term};
+use super::combine::{combine, with_term, written_out};
 use super::held::{reduce_of, steps};
+use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};
 use crate::ir::kernel::{Builder, Expr, Lanes, Type, Value, Values};
@@ -30,6 +34,142 @@ pub(super) struct Run {
     pub(super) alone: Vec<NodeId>,
     /// What is combined in pairs.
     pub(super) pairs: Vec<Exponentials>,
+    /// How sums of floats are kept.
+    pub(super) sums: Sums,
+}
+
+/// How sums of floats are kept from one element to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sums {
+    /// As they are: there are few terms.
+    #[default]
+    Plain,
+    /// With what their additions rounded off (Neumaier 1974).
+    Compensated,
+    /// In `f64`, and those that are of `f64` with what their additions rounded off.
+    Wide,
+}
+
+/// Terms up to which a sum is just added: it is rounded by few of them.
+const FEW_TERMS: i64 = 8;
+
+impl Sums {
+    /// How sums of so many terms are kept.
+    pub(super) fn of(terms: &DimExpr) -> Sums {
+        match terms.as_const() {
+            Some(terms) if terms <= FEW_TERMS => Sums::Plain,
+            Some(_) | None => Sums::Compensated,
+        }
+    }
+}
+
+/// What is kept from one element to the next of what is combined by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accumulator {
+    /// What was combined so far.
+    Plain(Monoid),
+    /// A sum, and what its additions rounded off.
+    CompensatedSum(DType),
+    /// A sum of `f32` in `f64`, to which terms are added by twos: to make `f64` of each takes longer.
+    WideSum,
+}
+
+impl Accumulator {
+    /// How a reduction to this type is kept.
+    fn new((reduce, dtype): Monoid, sums: Sums) -> Accumulator {
+        let adds = matches!(reduce, Reduce::Sum | Reduce::Dot) && dtype.is_float();
+        match sums {
+            Sums::Wide if adds && dtype == DType::F32 => Accumulator::WideSum,
+            Sums::Compensated | Sums::Wide if adds => Accumulator::CompensatedSum(dtype),
+            Sums::Plain | Sums::Compensated | Sums::Wide => Accumulator::Plain((reduce, dtype)),
+        }
+    }
+
+    /// The values that are kept, by what they are before the first element.
+    pub(super) fn parts(self) -> impl Iterator<Item = Monoid> {
+        let (part, count) = match self {
+            Accumulator::Plain(part) => (part, 1),
+            Accumulator::CompensatedSum(dtype) => ((Reduce::Sum, dtype), 2),
+            Accumulator::WideSum => ((Reduce::Sum, DType::F64), 1),
+        };
+        std::iter::repeat_n(part, count)
+    }
+
+    /// How many they are.
+    pub(super) fn count(self) -> usize {
+        self.parts().count()
+    }
+
+    /// With a few more elements.
+    fn next(self, b: &mut Builder<'_>, reduce: Reduce, so_far: &[Value], terms: &[&Values]) -> Vec<Value> {
+        if let (Accumulator::WideSum, &[sum]) = (self, so_far) {
+            let of_two = |sum, two: &[&Values]| {
+                let terms: Vec<Value> = two.iter().copied().flatten().copied().collect();
+                let two = written_out(b, reduce, &terms);
+                let two = b.cast(two, DType::F64);
+                b.apply(Op::Add, &[sum, two])
+            };
+            return vec![terms.chunks(2).fold(sum, of_two)];
+        }
+        terms.iter().fold(so_far.to_vec(), |so_far, term| match (self, &so_far[..]) {
+            (Accumulator::CompensatedSum(_), &[sum, error]) => {
+                let all = with_term(b, reduce, sum, term);
+                // The term, less what the sum grew by.
+                let shrunk = b.apply(Op::Sub, &[sum, all]);
+                let rounded_off = with_term(b, reduce, shrunk, term);
+                vec![all, b.apply(Op::Add, &[error, rounded_off])]
+            }
+            _ => vec![with_term(b, reduce, so_far[0], term)],
+        })
+    }
+
+    /// Those of two ranges of elements, combined.
+    fn merged(self, b: &mut Builder<'_>, left: &[Value], right: &[Value]) -> Vec<Value> {
+        match (self, left, right) {
+            (Accumulator::CompensatedSum(_), &[left, left_error], &[right, right_error]) => {
+                let [sum, error] = two_sum(b, left, right);
+                let errors = b.apply(Op::Add, &[left_error, right_error]);
+                vec![sum, b.apply(Op::Add, &[error, errors])]
+            }
+            (Accumulator::Plain((reduce, _)), ..) => vec![b.apply(combine(reduce), &[left[0], right[0]])],
+            _ => vec![b.apply(Op::Add, &[left[0], right[0]])],
+        }
+    }
+
+    /// The result.
+    fn finished(self, b: &mut Builder<'_>, all: &[Value]) -> Value {
+        match (self, all) {
+            (Accumulator::CompensatedSum(_), &[sum, error]) => {
+                let error = if_finite(b, error);
+                b.apply(Op::Add, &[sum, error])
+            }
+            (Accumulator::WideSum, &[sum]) => b.cast(sum, DType::F32),
+            _ => all[0],
+        }
+    }
+}
+
+/// A sum, and what it was rounded by (Knuth): whichever of both is larger.
+fn two_sum(b: &mut Builder<'_>, left: Value, right: Value) -> [Value; 2] {
+    let sum = b.apply(Op::Add, &[left, right]);
+    let of_right = b.apply(Op::Sub, &[sum, left]);
+    let of_left = b.apply(Op::Sub, &[sum, of_right]);
+    let [left, right] =
+        [(left, of_left), (right, of_right)].map(|(whole, part)| b.apply(Op::Sub, &[whole, part]));
+    [sum, b.apply(Op::Add, &[left, right])]
+}
+
+/// What a sum was rounded by, or 0 where that is no number, as the sum is infinite or none.
+fn if_finite(b: &mut Builder<'_>, error: Value) -> Value {
+    let Type { dtype, lanes } = b.ty(error);
+    let (most, zero) = (if dtype == DType::F64 { f64::MAX } else { f64::from(f32::MAX) }, Const::zero(dtype));
+    let [most, zero] = [Const::Float(most), zero].map(|of| {
+        let value = b.constant(dtype, of);
+        b.splat(value, lanes)
+    });
+    let size = b.apply(Op::Abs, &[error]);
+    let finite = b.apply(Op::Le, &[size, most]);
+    b.apply(Op::Select, &[finite, error, zero])
 }
 
 /// The largest element of a row, and the sum of the exponentials of what its elements exceed it by.
@@ -92,10 +232,21 @@ impl Run {
         terms
     }
 
-    /// How the parts of what is so far are combined, in the order of `made`.
-    pub(super) fn reduces(&self, work: &Work<'_>) -> Vec<Monoid> {
+    /// What is kept from one element to the next of each that is combined by itself.
+    pub(super) fn accumulators(&self, work: &Work<'_>) -> Vec<Accumulator> {
         let alone = self.alone.iter().map(|&id| (reduce_of(work, id), work.graph.node(id).dtype));
+        alone.map(|part| Accumulator::new(part, self.sums)).collect()
+    }
+
+    /// The values that are kept: of what is combined by itself, then of each pair.
+    pub(super) fn parts(&self, work: &Work<'_>) -> Vec<Monoid> {
+        let alone = self.accumulators(work).into_iter().flat_map(Accumulator::parts);
         alone.chain(self.pairs.iter().flat_map(|pair| pair.reduces(work))).collect()
+    }
+
+    /// How many of them are of what is combined by itself.
+    pub(super) fn parts_alone(&self, work: &Work<'_>) -> usize {
+        self.accumulators(work).into_iter().map(Accumulator::count).sum()
     }
 
     /// What there is before the first term: of `lanes` for what is combined by itself, of `of_pairs` for pairs.
@@ -105,10 +256,9 @@ impl Run {
         b: &mut Builder<'_>,
         (lanes, of_pairs): (Lanes, Lanes),
     ) -> Vec<Value> {
-        let parts = self.reduces(work).into_iter().enumerate();
-        parts
-            .map(|(i, part)| identity(b, part, if i < self.alone.len() { lanes } else { of_pairs }))
-            .collect()
+        let alone = self.parts_alone(work);
+        let parts = self.parts(work).into_iter().enumerate();
+        parts.map(|(i, part)| identity(b, part, if i < alone { lanes } else { of_pairs })).collect()
     }
 
     /// What two ranges of elements give, combined.
@@ -119,8 +269,9 @@ impl Run {
         left: &[Value],
         right: &[Value],
     ) -> Vec<Value> {
-        let alone = self.alone.len();
-        let mut all = combined(b, &self.reduces(work)[..alone], left, right);
+        let accumulators = self.accumulators(work);
+        let alone = self.parts_alone(work);
+        let mut all = combined(b, &accumulators, &left[..alone], &right[..alone]);
         let pairs = left[alone..].chunks_exact(2).zip(right[alone..].chunks_exact(2));
         for (pair, (left, right)) in self.pairs.iter().zip(pairs) {
             let largest = b.apply(combine(pair.reduces(work)[0].0), &[left[0], right[0]]);
@@ -128,6 +279,23 @@ impl Run {
             all.extend([largest, b.apply(Op::Add, &sums)]);
         }
         all
+    }
+
+    /// What was so far of what is combined by itself, and its terms of a few more elements, combined.
+    pub(super) fn next_alone(
+        &self,
+        work: &Work<'_>,
+        b: &mut Builder<'_>,
+        so_far: &[Value],
+        elements: &[&[Values]],
+    ) -> Vec<Value> {
+        let accumulators = self.accumulators(work);
+        let each = of_each(&accumulators, so_far).into_iter().zip(&accumulators).zip(&self.alone);
+        let next = each.enumerate().flat_map(|(i, ((so_far, by), &id))| {
+            let terms: Vec<&Values> = elements.iter().map(|terms| &terms[i]).collect();
+            by.next(b, reduce_of(work, id), so_far, &terms)
+        });
+        next.collect()
     }
 
     /// What was so far and one more term of each, combined.
@@ -138,11 +306,9 @@ impl Run {
         so_far: &[Value],
         terms: &[Values],
     ) -> Vec<Value> {
-        let (alone, pairs) = so_far.split_at(self.alone.len());
-        let with = alone.iter().zip(terms).zip(&self.alone);
-        let mut next: Vec<Value> =
-            with.map(|((&so_far, term), &id)| with_term(b, reduce_of(work, id), so_far, term)).collect();
-        let so_far = pairs.chunks_exact(2).zip(&terms[alone.len()..]);
+        let (alone, pairs) = so_far.split_at(self.parts_alone(work));
+        let mut next = self.next_alone(work, b, alone, &[terms]);
+        let so_far = pairs.chunks_exact(2).zip(&terms[self.alone.len()..]);
         for (pair, (so_far, term)) in self.pairs.iter().zip(so_far) {
             let x = term[0];
             let (largest, so_far) = (combine(pair.reduces(work)[0].0), [so_far[0], so_far[1]]);
@@ -160,10 +326,31 @@ impl Run {
 /// How values are combined, and what they are.
 pub(super) type Monoid = (Reduce, DType);
 
-/// The pairs of these, combined.
-pub(super) fn combined(b: &mut Builder<'_>, parts: &[Monoid], left: &[Value], right: &[Value]) -> Vec<Value> {
-    let pairs = left.iter().zip(right).zip(parts);
-    pairs.map(|((&left, &right), &(reduce, _))| b.apply(combine(reduce), &[left, right])).collect()
+/// What is kept of two ranges of elements, combined.
+pub(super) fn combined(
+    b: &mut Builder<'_>,
+    accumulators: &[Accumulator],
+    left: &[Value],
+    right: &[Value],
+) -> Vec<Value> {
+    let pairs = of_each(accumulators, left).into_iter().zip(of_each(accumulators, right));
+    accumulators.iter().zip(pairs).flat_map(|(by, (left, right))| by.merged(b, left, right)).collect()
+}
+
+/// The results of what is kept.
+pub(super) fn finished(b: &mut Builder<'_>, accumulators: &[Accumulator], all: &[Value]) -> Vec<Value> {
+    let each = accumulators.iter().zip(of_each(accumulators, all));
+    each.map(|(by, all)| by.finished(b, all)).collect()
+}
+
+/// The values of each.
+fn of_each<'v>(accumulators: &[Accumulator], mut values: &'v [Value]) -> Vec<&'v [Value]> {
+    let of_one = |by: &Accumulator| {
+        let (own, rest) = values.split_at(by.count());
+        values = rest;
+        own
+    };
+    accumulators.iter().map(of_one).collect()
 }
 
 /// What changes nothing that it is combined with.
@@ -254,9 +441,10 @@ impl Exponentials {
 /// elements of rows, for each of 256 threads.
 const FOLDED_MAX: usize = 4;
 
-/// How many values the threads of a team combine at once. The next ones take the same memory, but each dtype has its own.
+/// How many values the threads of a team combine at once, of which a sum may be two. The next ones take the same memory, but each
+/// dtype has its own.
 pub(super) fn folded_at_once(work: &Work<'_>) -> usize {
-    (FOLDED_MAX / folded_dtypes(work).len().max(1)).max(1)
+    (FOLDED_MAX / folded_dtypes(work).len().max(1)).max(2)
 }
 
 /// Bytes that they take of each of those that have memory for them.
@@ -293,7 +481,7 @@ pub(super) fn runs(work: &Work<'_>, how_many: Runs) -> Vec<Run> {
                 before.alone.retain(|id| !pairs.iter().any(|pair| pair.max == *id));
                 before.pairs.extend(pairs);
             }
-            (_, _) => runs.push(Run { alone, pairs: vec![] }),
+            (_, _) => runs.push(Run { alone, pairs: vec![], sums: Sums::Plain }),
         }
     }
     runs

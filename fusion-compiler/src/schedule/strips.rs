@@ -1,8 +1,9 @@
 //! Loops along a row whose partial results go from one iteration to the next.
 //!
-//! A total that takes every term by itself is rounded as often as there are terms, and small ones drown in it. So a long loop is
-//! run in strips: the terms of each are combined by themselves, and then with those of the strips before (blocked summation,
-//! Higham 1993). Invariant: where strips begin depends on extents alone.
+//! A total that takes every term by itself is rounded as often as there are terms, and small ones drown in it. Sums by themselves
+//! keep what is rounded off (`runs.rs`); those of exponentials go with their largest, so a long loop of them is run in strips: the
+//! terms of each are combined by themselves, and then with those of the strips before (blocked summation, Higham 1993). Invariant:
+//! where strips begin depends on extents alone.
 
 use super::Work;
 use super::body::Body;
@@ -74,7 +75,7 @@ pub(super) fn combined(
 ) -> (Vec<Stmt>, Vec<Value>) {
     let given = like(body, starts);
     let (stmts, next) = inside(body, &given);
-    if !is_long || starts.is_empty() {
+    if !is_long || run.pairs.is_empty() {
         return carried(body, steps, starts, (&given, &next), stmts);
     }
     let mut top = body.top();
@@ -82,7 +83,7 @@ pub(super) fn combined(
         let lanes = top.ty(start).lanes;
         identity(&mut top, part, lanes)
     };
-    let identity: Vec<Value> = starts.iter().zip(run.reduces(work)).map(like_start).collect();
+    let identity: Vec<Value> = starts.iter().zip(run.parts(work)).map(like_start).collect();
     let Strips { over, bounds: mut strip, within } = steps.in_strips(body);
     let (stmts, of_strip) = carried(body, within, &identity, (&given, &next), stmts);
     strip.extend(stmts);

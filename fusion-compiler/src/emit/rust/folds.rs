@@ -6,14 +6,16 @@ use super::{Emitter, names, tuple};
 use crate::emit::said::Operand;
 use crate::emit::{Writer, fill, template};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Stmt};
+use crate::ir::kernel::{Expr, FOLD_LANES, Fold, Stmt, fold_rounds};
 use crate::ir::ops::Op;
 use crate::target::Dialect;
 
 /// What the results of folds are called, each an array of one.
 pub(super) const RESULT: char = 'w';
-/// … and their partial results.
+/// … their partial results …
 pub(super) const PART: char = 'a';
+/// … and the totals of sums of floats, in `f64`.
+const TOTAL: char = 't';
 
 /// What a known number of lanes is called where LLVM is not to know it: it writes out short loops before it looks for vectors. Sums of
 /// 48 elements took 9.0 ns a row so, and 5.0 with this.
@@ -28,6 +30,8 @@ pub(super) struct Combine<'a> {
     pub(super) is_one: bool,
     /// Whether that is an `f32`.
     is_f32: bool,
+    /// Of which floats it is a sum.
+    sums: Option<DType>,
 }
 
 impl Combine<'_> {
@@ -42,35 +46,56 @@ impl Combine<'_> {
         format!("a{}[{}]", self.number, if self.is_one { "0" } else { "j" })
     }
 
-    /// The statement that combines the result with what the partial results make together.
-    fn gather(&self) -> String {
-        let (both, result) = (self.call("left", "right"), format!("{RESULT}{}[0]", self.number));
-        let all = match self.method() {
-            Some(method) => format!("{OPS}.{method}(&mut a{})", self.number),
-            None => format!("fold_lanes(&mut a{}, |left, right| {both})", self.number),
-        };
-        format!("{result} = {};", self.call(&result, &all))
+    /// The statement that makes the result before the first lane.
+    fn start(&self, identity: &str) -> String {
+        match self.sums {
+            Some(DType::F64) => format!("let mut {TOTAL}{} = Total::default();", self.number),
+            Some(_) => format!("let mut {TOTAL}{} = 0f64;", self.number),
+            None => format!("let mut {RESULT}{} = [{identity}];", self.number),
+        }
     }
 
-    /// The method of `Instructions` for the partial results, where there is one.
+    /// The result.
+    fn result(&self) -> String {
+        match self.sums {
+            Some(DType::F64) => format!("({TOTAL}{}.sum(),)", self.number),
+            Some(_) => format!("({TOTAL}{} as f32,)", self.number),
+            None => format!("{RESULT}{}[0]", self.number),
+        }
+    }
+
+    /// The statement that combines the result with what the partial results make together.
+    fn gather(&self) -> String {
+        let (both, number) = (self.call("left", "right"), self.number);
+        let lanes = format!("fold_lanes(&mut {PART}{number}, |left, right| {both})");
+        match self.sums {
+            Some(DType::F64) => format!("{TOTAL}{number}.add({lanes}.0);"),
+            Some(_) => format!("{TOTAL}{number} += {OPS}.sum(&mut {PART}{number});"),
+            None => {
+                let result = format!("{RESULT}{number}[0]");
+                let all = match self.method() {
+                    Some(method) => format!("{OPS}.{method}(&mut {PART}{number})"),
+                    None => lanes,
+                };
+                format!("{result} = {};", self.call(&result, &all))
+            }
+        }
+    }
+
+    /// The method of `Instructions` for the partial results of an extremum, where there is one.
     fn method(&self) -> Option<&'static str> {
         let Fold { left, right, body, results, .. } = self.fold;
         let ([left], [right], [result]) = (&left[..], &right[..], &results[..]) else { return None };
-        let method = match &body[..] {
-            [Stmt::Let(made, Expr::Apply(Op::Add, args))] => {
-                (made == result && args[..] == [*left, *right]).then_some("sum")
-            }
-            [
-                Stmt::Let(which, Expr::Apply(op @ (Op::Gt | Op::Lt), compared)),
-                Stmt::Let(made, Expr::Apply(Op::Select, args)),
-            ] => {
-                let takes_right = compared[..] == [*right, *left] && args[..] == [*which, *right, *left];
-                let method = if *op == Op::Gt { "largest" } else { "smallest" };
-                (made == result && takes_right).then_some(method)
-            }
-            _ => None,
+        let [
+            Stmt::Let(which, Expr::Apply(op @ (Op::Gt | Op::Lt), compared)),
+            Stmt::Let(made, Expr::Apply(Op::Select, args)),
+        ] = &body[..]
+        else {
+            return None;
         };
-        method.filter(|_| self.is_f32)
+        let takes_right = compared[..] == [*right, *left] && args[..] == [*which, *right, *left];
+        let method = if *op == Op::Gt { "largest" } else { "smallest" };
+        (self.is_f32 && made == result && takes_right).then_some(method)
     }
 }
 
@@ -91,7 +116,7 @@ impl Emitter<'_> {
         out.block(format_args!("fn f{number}({params}) -> {part} {{"), |out| out.text += &inside.text);
         let is_one = matches!(*fold.out, [out] if self.kernel.ty(out).dtype.is_int());
         let is_f32 = matches!(*fold.out, [out] if self.kernel.ty(out).dtype == DType::F32);
-        Combine { number, fold, captured, is_one, is_f32 }
+        Combine { number, fold, captured, is_one, is_f32, sums: fold.sums(self.kernel) }
     }
 
     /// The statement that puts what a lane has into its partial result.
@@ -111,16 +136,15 @@ impl Emitter<'_> {
 
     /// Calls of a loop whose lanes make something together.
     pub(super) fn folded(&self, out: &mut Writer, len: &str, run: &VectorLoop, asked: &[Asked]) {
-        for (f, combine) in run.combines.iter().enumerate() {
-            out.line(format_args!("let mut {RESULT}{f} = [{}];", self.identity(combine)));
+        for combine in &run.combines {
+            out.line(combine.start(&self.identity(combine)));
         }
         if run.combines.iter().all(|combine| combine.is_one) {
             self.strips(out, len, run, (&[], asked));
         } else {
             self.groups(out, len, run, asked);
         }
-        let all = (0..run.combines.len()).map(|f| format!("{RESULT}{f}[0]"));
-        out.line(tuple(&all.collect::<Vec<_>>()));
+        out.line(tuple(&run.combines.iter().map(Combine::result).collect::<Vec<_>>()));
     }
 
     /// Groups of lanes, in the order that `FOLD_LANES` documents.
@@ -150,14 +174,15 @@ impl Emitter<'_> {
         run: &VectorLoop,
         asked: &[Asked],
     ) {
+        let strip = fold_rounds(self.kernel, run.combines.iter().map(|combine| combine.fold));
         for (i, stream) in run.streams.iter().enumerate() {
             let chunks = self.as_chunks(stream);
             out.line(format_args!("let (q{i}, p{i}) = p{i}.{chunks}::<{lanes}>();"));
         }
         let (open, rounds, first) = match longer {
             None => (
-                format!("for strip in (0..{len} / {lanes}).step_by({FOLD_ROUNDS}) {{"),
-                format!("strip..usize::min(strip + {FOLD_ROUNDS}, {len} / {lanes})"),
+                format!("for strip in (0..{len} / {lanes}).step_by({strip}) {{"),
+                format!("strip..usize::min(strip + {strip}, {len} / {lanes})"),
                 format!("round * {lanes}"),
             ),
             Some(longer) => (

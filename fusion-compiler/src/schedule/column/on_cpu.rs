@@ -1,26 +1,33 @@
 //! Rows that lie side by side, on the CPU: a thread goes through a block of them together, and has in its memory what is so
-//! far of each.
+//! far of each. Sums are kept in `f64`.
 
 use std::collections::BTreeSet;
 
-use super::super::body::{Body, Place, Sight};
+use super::super::body::{Body, Level, Place, Sight};
 use super::super::hold::Hold;
+use super::super::pass::INDEX;
 use super::super::pointwise::Items;
-use super::super::runs::{Monoid, Run, Runs, combined, identity, runs};
-use super::super::strips::{Strips, is_long};
+use super::super::runs::{Accumulator, Monoid, Run, Runs, Sums, finished, identity, runs};
+use super::super::strips::Steps;
 use super::super::{Scheduled, Work};
 use super::{
     PartSteps, Shape, Stored, is_turn, of_rows_in, place, scheduled, steps, stored_elements, stores,
 };
 use crate::fuse::is_op;
 use crate::ir::dtype::DType;
-use crate::ir::graph::NodeId;
-use crate::ir::kernel::{IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value};
+use crate::ir::graph::{Access, NodeId};
+use crate::ir::kernel::{IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value, Values};
 use crate::ir::ops::Op;
 use crate::target::TargetFacts;
 
 /// Rows that a thread goes through together: their partial results stay in the smallest cache.
 const GRAIN: u32 = 512;
+
+/// Elements of each row that are combined between reading what is so far and writing it.
+const AT_ONCE: i64 = 4;
+
+/// Statements for an element beside which what is so far takes no time.
+const STATEMENTS_MAX: usize = 12;
 
 pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
     let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
@@ -33,13 +40,20 @@ pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Sch
     let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, apart: false, in_row: None };
     let part = PartSteps::new(&mut body, shape, &row.coordinates);
     let mut block = Block { work, shape, part, row, len, kept: BTreeSet::new(), zero };
-    runs(work, Runs::Each).iter().for_each(|run| block.combine(&mut body, run));
-    let elements = stored_elements(work);
+    let (runs, elements) = (runs(work, Runs::Each), stored_elements(work));
+    for (number, run) in runs.iter().enumerate() {
+        let total = block.combine(&mut body, run);
+        if number + 1 == runs.len() && elements.is_empty() {
+            block.give(&mut body, run, &total);
+        } else {
+            block.keep(&mut body, run, &total);
+        }
+    }
     if !elements.is_empty() {
         block.keep_of_rows(&mut body, &elements);
         let (vars, place) = place(&mut body, shape, (item, &block.row.coordinates), Lanes::Loop);
         let inside = stores(work, &mut body, Stored::Elements, &place);
-        let stmts = block.along(&mut body, &vars, inside, &[]);
+        let stmts = block.along(&mut body, &vars, inside, None);
         body.item().body.extend(stmts);
     }
     let stores = stores(work, &mut body, Stored::Rows, &block.row);
@@ -67,28 +81,23 @@ struct Block<'b> {
 
 impl Block<'_> {
     /// Goes through the rows once.
-    fn combine(&mut self, body: &mut Body<'_>, run: &Run) {
-        let work = self.work;
-        self.keep_of_rows(body, &run.elements(work));
-        let long = self.shape.cols().iter().filter(|dim| is_long(&dim.extent)).count();
-        // Of the row first, and then of the strip of each loop that has some.
-        let totals: Vec<Total> = (0..=long).map(|_| Total::new(work, body, run)).collect();
-        let starts = self.start(body, &totals[0]);
-        let (vars, place) = place(body, self.shape, (self.row.element, &self.row.coordinates), Lanes::Loop);
-        let terms = run.terms_at(work, body, &place);
-        let total = &totals[long];
-        let so_far = total.recall(body, self.zero);
-        let next = run.next(work, &mut body.inner(), &so_far, &terms);
-        total.keep(body, self.zero, &next);
-        let inside = body.take_inner();
-        let stmts = self.along(body, &vars, inside, &totals);
-        body.item().body.push(starts);
+    fn combine(&mut self, body: &mut Body<'_>, run: &Run) -> Total {
+        let run = &Run { sums: Sums::Wide, ..run.clone() };
+        self.keep_of_rows(body, &run.elements(self.work));
+        let total = Total::new(self.work, body, run);
+        let start = self.start(body, &total);
+        let (vars, _) = place(body, self.shape, (self.row.element, &self.row.coordinates), Lanes::Loop);
+        let inside = self.elements(body, (run, &total), &vars, 1);
+        let at_once = self.takes_several(&inside).then(|| {
+            let mut vars = vars.clone();
+            let first = body.top().declare(INDEX);
+            vars.splice(vars.len() - 1.., [first]);
+            (first, self.elements(body, (run, &total), &vars, AT_ONCE))
+        });
+        let stmts = self.along(body, &vars, inside, at_once);
+        body.item().body.push(start);
         body.item().body.extend(stmts);
-        for (id, &(_, memory)) in run.made().into_iter().zip(&totals[0].parts) {
-            body.hold(id, Hold::Shared(memory, self.zero), true);
-            body.fill(id);
-            self.kept.insert(id);
-        }
+        total
     }
 
     /// Before the first term.
@@ -102,13 +111,74 @@ impl Block<'_> {
         Stmt::Vector { len: self.len, body: body.take_inner(), folds: vec![] }
     }
 
-    /// A strip's total, added to that of all before.
-    fn add(&self, body: &mut Body<'_>, total: &Total, strip: &Total) -> Stmt {
-        let parts: Vec<Monoid> = total.parts.iter().map(|&(part, _)| part).collect();
-        let (before, strip) = (total.recall(body, self.zero), strip.recall(body, self.zero));
-        let all = combined(&mut body.inner(), &parts, &before, &strip);
-        total.keep(body, self.zero, &all);
-        Stmt::Vector { len: self.len, body: body.take_inner(), folds: vec![] }
+    /// Combines so many elements of each row, from that at these coordinates on.
+    fn elements(
+        &self,
+        body: &mut Body<'_>,
+        (run, total): (&Run, &Total),
+        vars: &[Value],
+        count: i64,
+    ) -> Vec<Stmt> {
+        let (mut terms, mut inside) = (vec![], vec![]);
+        for number in 0..count {
+            let mut coordinates = [self.row.coordinates.as_slice(), vars].concat();
+            if let Some(last) = coordinates.last_mut().filter(|_| number > 0) {
+                let ahead = body.top().index(number);
+                *last = body.inner().apply(Op::Add, &[*last, ahead]);
+            }
+            terms.push(run.terms_at(self.work, body, &Place { coordinates, ..self.row }));
+            inside.extend(body.take_inner());
+        }
+        let terms: Vec<&[Values]> = terms.iter().map(Vec::as_slice).collect();
+        let so_far = total.recall(body, self.zero);
+        let next = run.next_alone(self.work, &mut body.inner(), &so_far, &terms);
+        total.keep(body, self.zero, &next);
+        inside.extend(body.take_inner());
+        inside
+    }
+
+    /// Whether what is so far is read and written for several elements at once: where there are as many, side by side, and little else is
+    /// done with each.
+    fn takes_several(&self, of_one: &[Stmt]) -> bool {
+        let last = &self.shape.dims[self.shape.dims.len() - 1].extent;
+        // What is written is one run, in which each element is read at one place.
+        let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
+        let takes_turns = self.shape.part.as_ref().is_some_and(|part| part.turn.is_some());
+        let are_many = last.as_const().is_none_or(|count| count >= 2 * AT_ONCE);
+        of_one.len() <= STATEMENTS_MAX && !is_written && !takes_turns && are_many
+    }
+
+    /// Gives the results to the loop that stores them.
+    fn give(&self, body: &mut Body<'_>, run: &Run, total: &Total) {
+        let results = self.results(body, total);
+        for (id, result) in run.made().into_iter().zip(results) {
+            body.values.insert((id, vec![]), (Level::Inner, result));
+        }
+    }
+
+    /// Keeps the results for the loops after.
+    fn keep(&mut self, body: &mut Body<'_>, run: &Run, total: &Total) {
+        let memories = if total.accumulators.iter().all(|by| matches!(by, Accumulator::Plain(_))) {
+            total.parts.iter().map(|&(_, memory)| memory).collect()
+        } else {
+            let results = self.results(body, total);
+            let dtypes: Vec<DType> = results.iter().map(|&result| body.top().ty(result).dtype).collect();
+            let memories: Vec<SharedId> = dtypes.into_iter().map(|dtype| share(body, dtype)).collect();
+            results.iter().zip(&memories).for_each(|(&result, &to)| body.keep(to, self.zero, result));
+            let inside = body.take_inner();
+            body.item().body.push(Stmt::Vector { len: self.len, body: inside, folds: vec![] });
+            memories
+        };
+        for (id, memory) in run.made().into_iter().zip(memories) {
+            body.hold(id, Hold::Shared(memory, self.zero), true);
+            body.fill(id);
+            self.kept.insert(id);
+        }
+    }
+
+    fn results(&self, body: &mut Body<'_>, total: &Total) -> Vec<Value> {
+        let all = total.recall(body, self.zero);
+        finished(&mut body.inner(), &total.accumulators, &all)
     }
 
     /// Makes and keeps the values of rows that these of elements are made of, before the loop over those.
@@ -132,25 +202,52 @@ impl Block<'_> {
         }
     }
 
-    /// The loops along the rows, with the totals of rows and strips if something is combined.
-    fn along(&self, body: &mut Body<'_>, vars: &[Value], inside: Vec<Stmt>, totals: &[Total]) -> Vec<Stmt> {
+    /// The loops along the rows, the innermost of which may take several elements at once, from that of this number on.
+    fn along(
+        &self,
+        body: &mut Body<'_>,
+        vars: &[Value],
+        inside: Vec<Stmt>,
+        mut at_once: Option<(Value, Vec<Stmt>)>,
+    ) -> Vec<Stmt> {
         let (mut stmts, len) = self.len(body, vars);
         stmts.push(Stmt::Vector { len, body: inside, folds: vec![] });
-        let mut totals = totals;
         for (i, &var) in vars.iter().enumerate().rev() {
-            let (steps, is_long) = steps(body, (self.shape, self.part.as_ref()), (var, self.shape.rows + i));
-            stmts = match totals {
-                [.., total, strip] if is_long => {
-                    totals = &totals[..totals.len() - 1];
-                    let Strips { over, bounds, within } = steps.in_strips(body);
-                    let of_strip =
-                        [self.start(body, strip), within.run(vec![], stmts), self.add(body, total, strip)];
-                    vec![over.run(vec![], bounds.into_iter().chain(of_strip).collect())]
-                }
-                _ => vec![steps.run(vec![], stmts)],
-            };
+            let dim = self.shape.rows + i;
+            let (mut steps, _) = steps(body, (self.shape, self.part.as_ref()), (var, dim));
+            let mut loops = vec![];
+            if let Some((var, inside)) = at_once.take() {
+                let inside = vec![Stmt::Vector { len: self.len, body: inside, folds: vec![] }];
+                let end = self.whole(body, dim);
+                let step = body.top().index(AT_ONCE);
+                loops.push(Steps { var, step, end, ..steps }.run(vec![], inside));
+                steps.start = end;
+            }
+            loops.push(steps.run(vec![], stmts));
+            stmts = loops;
         }
         stmts
+    }
+
+    /// Past the last elements along a dim of which there are as many as are taken at once.
+    fn whole(&self, body: &mut Body<'_>, dim: usize) -> Value {
+        let extent = &self.shape.dims[dim].extent;
+        match (self.part.as_ref().filter(|part| part.along == dim), extent.as_const()) {
+            (None, Some(count)) => body.top().index(count - count % AT_ONCE),
+            (part, _) => {
+                let (count, end) = match part {
+                    Some(part) => (part.run.len, part.end),
+                    None => {
+                        let count = body.extent(extent);
+                        (count, count)
+                    }
+                };
+                let most = body.top().index(AT_ONCE - 1);
+                let mut b = body.item();
+                let over = b.apply(Op::And, &[count, most]);
+                b.apply(Op::Sub, &[end, over])
+            }
+        }
     }
 
     /// How many rows there are in a step: of parts that take turns, those that have one more.
@@ -170,12 +267,14 @@ impl Block<'_> {
 
 /// What is combined so far, in memory of the thread.
 struct Total {
+    accumulators: Vec<Accumulator>,
     parts: Vec<(Monoid, SharedId)>,
 }
 
 impl Total {
     fn new(work: &Work<'_>, body: &mut Body<'_>, run: &Run) -> Total {
-        Total { parts: run.reduces(work).into_iter().map(|part| (part, share(body, part.1))).collect() }
+        let parts = run.parts(work).into_iter().map(|part| (part, share(body, part.1))).collect();
+        Total { accumulators: run.accumulators(work), parts }
     }
 
     fn recall(&self, body: &mut Body<'_>, first: Value) -> Vec<Value> {

@@ -6,13 +6,14 @@
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, Expr, FOLD_LANES, FOLD_ROUNDS, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
+    At, Buffer, Expr, FOLD_LANES, FOLD_LANES_WIDE, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
+    fold_rounds,
 };
 use fusion_compiler::ir::ops::Op;
 use fusion_compiler::ir::scalar::Scalar;
 
 use super::column::{Column, apply};
-use crate::kernel::{CpuArgs, Word};
+use crate::kernel::{CpuArgs, Total, Word};
 use crate::window::Window;
 
 /// Bytes that the lanes of all values of a kernel may take: most of a small L1 cache.
@@ -150,7 +151,16 @@ struct Folded {
     /// The partial results of the groups of the length that is at work.
     parts: Parts,
     /// That of those that are done.
-    result: Parts,
+    result: Done,
+}
+
+/// What the groups that are done make together.
+enum Done {
+    Parts(Parts),
+    /// A sum of `f32`.
+    Wide(f64),
+    /// A sum of `f64`.
+    Compensated(Total),
 }
 
 struct Interpreter<'k, 'm> {
@@ -223,23 +233,28 @@ impl Interpreter<'_, '_> {
         let len = self.index(len);
         folds.iter().for_each(|fold| self.widen_captured(fold));
         let mut folded: Vec<Folded> = folds.iter().map(|fold| self.folded(fold)).collect();
+        let strip = fold_rounds(kernel, folds) * FOLD_LANES[0];
         // A multiple of the longest group of a fold.
         for first in (0..len).step_by(self.tile) {
             let tile = Tile { first, count: self.tile.min(len - first) };
             body.iter().filter(per_lane).for_each(|stmt| self.simple(stmt, tile));
             for (fold, folded) in folds.iter().zip(&mut folded) {
-                self.fold(fold, folded, tile, len);
+                self.fold(fold, folded, tile, (len, strip));
             }
         }
         for (fold, Folded { result, .. }) in folds.iter().zip(folded) {
-            for (value, result) in fold.out.iter().zip(&result) {
-                self.set(*value, result.get(0));
+            match result {
+                Done::Parts(parts) => {
+                    fold.out.iter().zip(&parts).for_each(|(value, part)| self.set(*value, part.get(0)));
+                }
+                Done::Wide(sum) => self.set(fold.out[0], Scalar::F32(sum as f32)),
+                Done::Compensated(total) => self.set(fold.out[0], Scalar::F64(total.sum())),
             }
         }
     }
 
-    /// Folds the lanes of a tile, of so many in all, in groups as `FOLD_LANES` documents.
-    fn fold(&mut self, fold: &Fold, folded: &mut Folded, tile: Tile, len: usize) {
+    /// Folds the lanes of a tile, of so many in all, in groups as `FOLD_LANES` documents, and strips of so many lanes.
+    fn fold(&mut self, fold: &Fold, folded: &mut Folded, tile: Tile, (len, strip): (usize, usize)) {
         let mut start = 0;
         while start < tile.count {
             let group_of = |left| FOLD_LANES.into_iter().find(|&lanes| lanes <= left).unwrap_or(0);
@@ -261,23 +276,30 @@ impl Interpreter<'_, '_> {
             }
             start += group;
             let done = tile.first + start;
-            if group_of(len - done) != group || done.is_multiple_of(FOLD_ROUNDS * FOLD_LANES[0]) {
-                let all = std::mem::take(&mut folded.parts);
-                let all = self.halved(fold, all);
-                self.combine(fold, &mut folded.result, all);
+            if group_of(len - done) != group || done.is_multiple_of(strip) {
+                let parts = std::mem::take(&mut folded.parts);
+                match &mut folded.result {
+                    Done::Parts(result) => {
+                        let all = self.halved(fold, parts, 1);
+                        self.combine(fold, result, all);
+                    }
+                    Done::Wide(sum) => *sum += wide(&self.halved(fold, parts, FOLD_LANES_WIDE)[0]),
+                    Done::Compensated(total) => total.add(wide(&self.halved(fold, parts, 1)[0])),
+                }
             }
         }
     }
 
-    /// What partial results make together: the second half is combined with the first, and so on.
-    fn halved(&mut self, fold: &Fold, mut parts: Parts) -> Parts {
+    /// What partial results make together, or no more than so many of them: the second half is combined with the first, and so on.
+    fn halved(&mut self, fold: &Fold, mut parts: Parts, left: usize) -> Parts {
+        let left = left.min(parts[0].len());
         let mut half = parts[0].len() / 2;
-        while half > 0 {
+        while half >= left {
             let right = parts.iter().map(|part| part.slice(half..2 * half)).collect();
             self.combine(fold, &mut parts, right);
             half /= 2;
         }
-        parts.iter().map(|part| part.slice(0..1)).collect()
+        parts.iter().map(|part| part.slice(0..left)).collect()
     }
 
     /// Gives as many lanes as the longest group has to what a fold's function uses from outside.
@@ -296,7 +318,12 @@ impl Interpreter<'_, '_> {
 
     /// What a fold has before the first lane.
     fn folded(&self, fold: &Fold) -> Folded {
-        Folded { parts: Parts::new(), result: self.identities(fold, 1) }
+        let result = match fold.sums(self.kernel) {
+            Some(DType::F64) => Done::Compensated(Total::default()),
+            Some(_) => Done::Wide(0.0),
+            None => Done::Parts(self.identities(fold, 1)),
+        };
+        Folded { parts: Parts::new(), result }
     }
 
     /// As many partial results of no lanes.
@@ -485,3 +512,13 @@ fn uniform(args: &CpuArgs<'_>, i: usize, uniform: &Uniform) -> Scalar {
 
 #[cfg(test)]
 mod tests;
+
+/// The sum of one lane, or of four, in `f64`.
+fn wide(lanes: &Column) -> f64 {
+    let lane = |lane: usize| match lanes.get(lane) {
+        Scalar::F32(x) => f64::from(x),
+        Scalar::F64(x) => x,
+        Scalar::Int(..) | Scalar::Bool(_) => unreachable!("sums of floats alone are wide"),
+    };
+    if lanes.len() < FOLD_LANES_WIDE { lane(0) } else { (lane(0) + lane(2)) + (lane(1) + lane(3)) }
+}
