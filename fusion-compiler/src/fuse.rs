@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, ParamId, Portion,
+    AxisId, AxisSet, Dest, Fusing, Graph, Node, NodeId, NodeKind, Output, Param, ParamId, Portion,
 };
 use crate::ir::ops::{Lower, Op};
 use crate::target::TargetFacts;
@@ -223,16 +223,27 @@ fn assign(
         }
     }
     let left = if groups.is_empty() { stores } else { vec![] };
+    let (mut reads, mut writers): (Vec<BTreeSet<usize>>, Writers) = (Vec::new(), Writers::new());
     for store in left {
+        let from = sources(graph, &writers, std::slice::from_ref(&store));
+        let waits = waiting(&reads, &from);
         let broken = |home: usize| {
+            // No one asks why a value that is no result waits.
+            if waits[home] && store.output.is_none() {
+                return Some(Reason::Waits);
+            }
             let both = with(&groups[home], &store);
-            let waits = || separates(graph, &groups, home, &store).then_some(Reason::Waits);
-            both.obstacle(graph, budget).or_else(waits)
+            both.obstacle(graph, budget).or_else(|| waits[home].then_some(Reason::Waits))
         };
         let obstacle = |home| off.clone().or_else(|| broken(home));
         let obstacles: Vec<Option<Reason>> = (0..groups.len()).map(obstacle).collect();
-        if let Some(home) = obstacles.iter().position(Option::is_none) {
+        let home = obstacles.iter().position(Option::is_none);
+        if store.is_whole(graph) {
+            writers.entry(store.node).or_default().push(home.unwrap_or(groups.len()));
+        }
+        if let Some(home) = home {
             groups[home].stores.push(store);
+            reads[home] = sources(graph, &writers, &groups[home].stores);
             continue;
         }
         let beside = groups.iter().zip(obstacles).filter(|(group, _)| group.has_result());
@@ -242,6 +253,7 @@ fn assign(
             apart.insert(output, reason);
         }
         groups.push(Group::new(store));
+        reads.push(from);
     }
     settle(graph, &mut groups);
     (groups, apart)
@@ -291,6 +303,18 @@ fn natural_order(graph: &Graph, node: NodeId) -> Vec<AxisId> {
 
 /// The same of the elements that a value is made of, along these axes.
 fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
+    let along = |order: &[AxisId]| {
+        let has_all = axes.iter().all(|axis| order.contains(&axis));
+        has_all.then(|| order.iter().copied().filter(|&axis| axes.contains(axis)).collect::<Vec<_>>())
+    };
+    let of_param = |param: &Param| along(param.kind.axes()?);
+    let results = graph.outputs.iter().filter_map(|output| along(&graph.parts(&output.axes)));
+    let others: Vec<Vec<AxisId>> = results.chain(graph.params.iter().filter_map(of_param)).collect();
+    let Some(first) = others.first() else { return axes.iter().collect() };
+    // Mostly it makes no difference what is read.
+    if others.iter().all(|other| other == first) {
+        return first.clone();
+    }
     let mut read = BTreeSet::new();
     walk(graph, node, &mut |node| {
         if let NodeKind::Input(param) = graph.node(node).kind {
@@ -298,14 +322,8 @@ fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
         }
         true
     });
-    let read = read.into_iter().map(|param| load_order(graph, Load::Param(param)));
-    let results = graph.outputs.iter().map(|output| graph.parts(&output.axes));
-    let params = graph.params.iter().filter_map(|param| param.kind.axes().cloned());
-    let whole = read.chain(results).chain(params).find(|order| axes.iter().all(|axis| order.contains(&axis)));
-    match whole {
-        Some(order) => order.iter().copied().filter(|&axis| axes.contains(axis)).collect(),
-        None => axes.iter().collect(),
-    }
+    let read = read.into_iter().find_map(|param| of_param(graph.param(param)));
+    read.unwrap_or_else(|| first.clone())
 }
 
 /// Whether rows with elements along `cols` lie side by side in a tensor of these axes, as rows along `next` do, or those are all
@@ -340,36 +358,34 @@ fn is_one(graph: &Graph, load: Load) -> bool {
     dtype.is_uniform() && load_order(graph, load).is_empty()
 }
 
-/// Whether the group would wait for itself if it wrote the store too: a group that the store reads from reads,
-/// directly or through others, from this one.
-fn separates(graph: &Graph, groups: &[Group], home: usize, store: &Store) -> bool {
-    let mut seen = BTreeSet::from([home]);
-    let mut open: Vec<usize> = sources(graph, groups, std::slice::from_ref(store)).collect();
-    while let Some(source) = open.pop() {
-        if seen.insert(source) {
-            let further: BTreeSet<usize> = sources(graph, groups, &groups[source].stores).collect();
-            if further.contains(&home) {
-                return true;
-            }
-            open.extend(further);
+/// Which groups would wait for themselves if they wrote a store of these sources, too: those that a source reads from, directly or
+/// through others. `reads` has the sources of each group.
+fn waiting(reads: &[BTreeSet<usize>], sources: &BTreeSet<usize>) -> Vec<bool> {
+    let mut waiting = vec![false; reads.len()];
+    let mut open: Vec<usize> = sources.iter().flat_map(|&source| &reads[source]).copied().collect();
+    while let Some(group) = open.pop() {
+        if !std::mem::replace(&mut waiting[group], true) {
+            open.extend(&reads[group]);
         }
     }
-    false
+    waiting
 }
 
+/// The groups that write each value, all of it.
+type Writers = BTreeMap<NodeId, Vec<usize>>;
+
 /// The groups that write what these stores are made of.
-fn sources(graph: &Graph, groups: &[Group], stores: &[Store]) -> impl Iterator<Item = usize> {
+fn sources(graph: &Graph, writers: &Writers, stores: &[Store]) -> BTreeSet<usize> {
     let own = |node: NodeId| stores.iter().any(|store| store.node == node);
     let mut sources = BTreeSet::new();
     for store in stores {
         walk(graph, store.node, &mut |node| {
-            let writes = |group: &Group| !own(node) && group.whole_stores(graph).any(|s| s.node == node);
-            let writers: Vec<usize> = (0..groups.len()).filter(|&i| writes(&groups[i])).collect();
-            sources.extend(&writers);
-            writers.is_empty()
+            let writers = writers.get(&node).filter(|_| !own(node));
+            sources.extend(writers.into_iter().flatten());
+            writers.is_none()
         });
     }
-    sources.into_iter()
+    sources
 }
 
 impl Group {

@@ -37,7 +37,9 @@ pub(super) fn broken(graph: &Graph, groups: &[Group], budget: Budget<'_>) -> Opt
 /// its axes is not one: it is stored already, and its operands are looked at next.
 fn shared(graph: &Graph, groups: &[Group]) -> Option<NodeId> {
     let stored = |id: NodeId| groups.iter().any(|group| group.whole_stores(graph).any(|s| s.node == id));
-    let makers = |id: NodeId| groups.iter().filter(|group| group.nodes.contains(&id)).count();
+    let mut makers = vec![0; graph.nodes.len()];
+    groups.iter().flat_map(|group| &group.nodes).for_each(|id| makers[id.0 as usize] += 1);
+    let makers = |id: NodeId| makers[id.0 as usize];
     let mut candidates = graph.iter().rev().map(|(id, _)| id).filter(storable(graph));
     candidates.find(|&id| makers(id) > 1 && !stored(id) && !is_cheap(graph, (id, makers(id)), stored))
 }
