@@ -6,6 +6,7 @@ mod devices;
 mod errors;
 mod lanes;
 mod parts;
+mod renamed;
 
 use devices::on_devices;
 use fusion::prelude::*;

@@ -6,7 +6,8 @@ use super::build::{Builder, Env, Value, VarKind};
 use super::call::count;
 use super::expr::{self, dtype_of, typed};
 use super::{
-    ElementType, Failure, Function, Options, ParamType, Signature, dims, portion, rename, split, unroll, weak,
+    ElementType, Failure, Function, Options, ParamType, Signature, dims, portion, rename, renamed, split,
+    unroll, weak,
 };
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimOp;
@@ -221,6 +222,7 @@ fn function(
         }
     }
     portion::check_body(&mut b);
+    renamed::expand(&mut b);
     split::refine(&mut b);
     unroll::limit(&mut b.graph);
     if let Some(what) = nowhere(&b.graph, &item.targets) {

@@ -440,12 +440,8 @@ impl Call<'_, '_> {
     }
 
     fn elements(&mut self, of: &Operand, index: NodeId, within: Option<NodeId>) -> Option<NodeId> {
-        let graph = &self.b.graph;
-        let Node { dtype, axes, .. } = *graph.node(of.id);
-        let args: Vec<NodeId> = [of.id, index].into_iter().chain(within).collect();
-        let left = axes.minus(AxisSet::EMPTY.with(of.axis));
-        let axes = args[1..].iter().fold(left, |axes, &arg| axes.union(graph.node(arg).axes));
-        self.b.push(Node { kind: NodeKind::At(of.axis), args, dtype, axes, span: self.span })
+        let by: Vec<NodeId> = [index].into_iter().chain(within).collect();
+        rename::elements(self.b, (of.id, of.axis), &by, self.span)
     }
 
     fn coordinate(&mut self, axis: AxisId) -> Option<NodeId> {

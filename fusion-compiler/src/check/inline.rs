@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{self, dtype_of, known, typed};
-use super::{Inline, Options, dims, portion, rename, split, unroll};
+use super::{Inline, Options, dims, portion, rename, renamed, split, unroll};
 use crate::diag::{self, Diagnostics};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -151,6 +151,7 @@ fn output(b: &mut Builder<'_>, id: NodeId, order: Option<Vec<AxisId>>, form: &pa
     }
     let node = b.widen(id, wants, span)?;
     b.graph.outputs.push(Output { node, axes: order, dest: Dest::Fresh });
+    renamed::expand(b);
     split::refine(b);
     unroll::limit(&mut b.graph);
     Some(())

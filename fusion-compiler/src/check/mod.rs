@@ -16,6 +16,7 @@ mod order;
 mod portion;
 mod reduce;
 mod rename;
+mod renamed;
 mod split;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,10 @@
 //! `rename(x, T -> S)`: the same values along another dim, of which none is moved.
 //!
-//! What is renamed is computed once more, with every coordinate along the old dim taken for one along the new; so it ends
-//! in tensors that are read at other places. Invariant: a node that reads a tensor at other axes than its own is listed in
-//! `Builder::views`, with those axes in order, until `finish` makes a parameter of each.
+//! A renamed value is the original at the places that the new dim says, which is one index operation, so that a value is one
+//! however often it is renamed; an index operation along the new dim is one along the old dim of the original. What is cheap
+//! is made once more along the new dim (`renamed.rs`), down to tensors that are read at other axes. Invariant: a node that
+//! reads a tensor at other axes than its own is listed in `Builder::views`, with those axes in order, until `finish` makes a
+//! parameter of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +15,7 @@ use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{
-    AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, Sum, Use,
+    AXES_MAX, Axis, AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Param, ParamId, ParamKind, SpanId,
 };
 use crate::parse;
 use crate::parse::ast::{Arg, At, Block, Expr, ExprKind, Pattern, Stmt};
@@ -39,29 +41,34 @@ pub(super) fn rename(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -
         return b.error(from.at, diag::no_such_axis(name, has));
     }
     let Some(new) = target(b, env, old, to) else { return Value::Unknown };
-    match substitute(b, id, old, new) {
-        Ok(value) => value,
-        Err(Refused::Regrouped) => picked(b, at, id, (old, new)),
-        Err(Refused::Taken) => {
-            let name = b.graph.axis(new).name.clone();
-            b.error(to.at, diag::rename_taken(name))
-        }
+    if has.contains(new) {
+        let name = b.graph.axis(new).name.clone();
+        return b.error(to.at, diag::rename_taken(name));
     }
+    let span = b.place(at);
+    let place = b.leaf(NodeKind::Coord(new), DType::I32, AxisSet::EMPTY.with(new), span);
+    known(place.and_then(|place| elements(b, (id, old), &[place], span)))
 }
 
-/// The value at the place along the old axis that there is along the new one.
-fn picked(b: &mut Builder<'_>, at: At, id: NodeId, (old, new): (AxisId, AxisId)) -> Value {
-    let span = b.place(at);
-    // A call checks that places are within `i32`.
-    let own = b.graph.axis(old).clone();
-    let of = Use::Coordinates(b.called("rename"));
-    b.graph.check(Sum { whole: own.clone(), parts: vec![own], of });
-    let Some(place) = b.leaf(NodeKind::Coord(new), DType::I32, AxisSet::EMPTY.with(new), span) else {
-        return Value::Unknown;
-    };
-    let Node { dtype, axes, .. } = *b.graph.node(id);
-    let axes = axes.minus(AxisSet::EMPTY.with(old)).with(new);
-    known(b.push(Node { kind: NodeKind::At(old), args: vec![id, place], dtype, axes, span }))
+/// Elements of a value along an axis, at the places that `by` says: where, and where there are any. Along the new dim of a
+/// renamed value they are those of the original along the old one.
+pub(super) fn elements(
+    b: &mut Builder<'_>,
+    (of, axis): (NodeId, AxisId),
+    by: &[NodeId],
+    span: SpanId,
+) -> Option<NodeId> {
+    let original = b.graph.renamed(of).filter(|&(_, _, new)| new == axis);
+    let (of, axis) = original.map_or((of, axis), |(original, old, _)| (original, old));
+    if let [place] = *by
+        && b.graph.node(place).kind == NodeKind::Coord(axis)
+    {
+        return Some(of);
+    }
+    let Node { dtype, axes, .. } = *b.graph.node(of);
+    let left = axes.minus(AxisSet::EMPTY.with(axis));
+    let axes = by.iter().fold(left, |axes, &arg| axes.union(b.graph.node(arg).axes));
+    b.push(Node { kind: NodeKind::At(axis), args: [&[of], by].concat(), dtype, axes, span })
 }
 
 /// The axis that an axis is renamed to: a new one of the same extent, or one that is known to have it.
@@ -123,10 +130,12 @@ fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: Value) -> Va
     match env.dim(&name) {
         None if env.var(&name).is_none() => env.dims.push((name, vec![made])),
         Some(&[known]) if known == made => {}
-        Some(&[known]) if b.graph.axis(known).extent == extent => match substitute(b, id, made, known) {
-            Ok(value) => return value,
-            Err(Refused::Taken | Refused::Regrouped) => b.apart = b.apart.with(made),
-        },
+        Some(&[known]) if b.graph.axis(known).extent == extent => {
+            match substitute(b, id, (made, known), &mut BTreeMap::new()) {
+                Ok(value) => return super::expr::known(value),
+                Err(Refused::Taken | Refused::Regrouped) => b.apart = b.apart.with(made),
+            }
+        }
         Some(_) | None => b.apart = b.apart.with(made),
     }
     value
@@ -146,20 +155,26 @@ pub(super) fn create(b: &mut Builder<'_>, env: &mut Env, extent: DimExpr, name: 
     Some(axis)
 }
 
-/// Why a dim cannot be renamed.
-enum Refused {
-    /// Something that is renamed is made with the new dim already.
+/// Why a value cannot be made along another axis.
+pub(super) enum Refused {
+    /// Something that it is made of has the other axis already.
     Taken,
-    /// The dim is others together, or a part of one.
+    /// The axis is others together, or a part of one.
     Regrouped,
 }
 
-/// The value with one axis for another: its part that has the old one, once more.
-fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Result<Value, Refused> {
+/// The value with one axis for another: its part that has the old one, once more. `made` has what was made so before, and
+/// gets what is made; nothing for more nodes than a function may have.
+pub(super) fn substitute(
+    b: &mut Builder<'_>,
+    root: NodeId,
+    (old, new): (AxisId, AxisId),
+    made: &mut BTreeMap<NodeId, NodeId>,
+) -> Result<Option<NodeId>, Refused> {
     let (mut part, mut open) = (BTreeSet::new(), vec![root]);
     while let Some(id) = open.pop() {
         let node = b.graph.node(id);
-        if node.axes.contains(old) && part.insert(id) {
+        if node.axes.contains(old) && !made.contains_key(&id) && part.insert(id) {
             open.extend(&node.args);
         }
     }
@@ -175,7 +190,6 @@ fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Re
         return Err(Refused::Regrouped);
     }
     let swap = |axis: AxisId| if axis == old { new } else { axis };
-    let mut made: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     // In the order of their numbers: operands come first.
     for id in part {
         let Node { kind, args, dtype, axes, span } = b.graph.node(id).clone();
@@ -193,13 +207,20 @@ fn substitute(b: &mut Builder<'_>, root: NodeId, old: AxisId, new: AxisId) -> Re
             | NodeKind::Cast
             | NodeKind::Reduce(..)) => kind,
         };
-        let args = args.iter().map(|arg| made.get(arg).copied().unwrap_or(*arg)).collect();
+        let args: Vec<NodeId> = args.iter().map(|arg| made.get(arg).copied().unwrap_or(*arg)).collect();
+        if let (&NodeKind::At(axis), &[of, place]) = (&kind, args.as_slice())
+            && b.graph.node(place).kind == NodeKind::Coord(axis)
+        {
+            // What is renamed back is what it was.
+            made.insert(id, of);
+            continue;
+        }
         let axes = axes.iter().map(swap).collect();
-        let Some(copy) = b.push(Node { kind, args, dtype, axes, span }) else { return Ok(Value::Unknown) };
+        let Some(copy) = b.push(Node { kind, args, dtype, axes, span }) else { return Ok(None) };
         b.views.extend(order.map(|order| (copy, order.into_iter().map(swap).collect())));
         made.insert(id, copy);
     }
-    Ok(Value::Node(made[&root]))
+    Ok(made.get(&root).copied())
 }
 
 /// The axes at which a node reads a tensor, in the order of the tensor's own.

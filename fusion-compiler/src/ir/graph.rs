@@ -524,6 +524,15 @@ impl Graph {
         written_out.then_some((*axis, at))
     }
 
+    /// The value that a node is with one axis for another of the same extent, and these two: the value's own first.
+    pub fn renamed(&self, id: NodeId) -> Option<(NodeId, AxisId, AxisId)> {
+        let node = self.node(id);
+        let (&NodeKind::At(old), &[of, place]) = (&node.kind, node.args.as_slice()) else { return None };
+        let NodeKind::Coord(new) = self.node(place).kind else { return None };
+        let is_whole = self.axis(old).extent == self.axis(new).extent;
+        (is_whole && !self.node(of).axes.contains(new)).then_some((of, old, new))
+    }
+
     /// The axis that a portion is of, if there is one.
     pub fn cut_axis(&self) -> Option<AxisId> {
         self.cut.as_ref().map(|cut| cut.axis)

@@ -110,12 +110,27 @@ impl Moves {
             None => node.args[1..].iter().map(|&arg| point(graph, arg, at)).collect(),
         };
         let coordinate = match graph.picked(*id) {
-            Some((_, place)) => Coordinate::Fixed(place),
-            None => Coordinate::Moved(self.moved(graph, &by)),
+            Some((_, place)) => Some(Coordinate::Fixed(place)),
+            None => self.coordinate(graph, axis, &by),
         };
         let others = at.iter().copied().filter(|&(other, _)| other != axis);
-        let there: Coordinates = others.chain([(axis, coordinate)]).collect();
+        let there: Coordinates = others.chain(coordinate.map(|coordinate| (axis, coordinate))).collect();
         Picked { of: point(graph, node.args[0], &there), by }
+    }
+
+    /// Where along an axis these say; nothing for where the element at hand is. The coordinate along another axis is what that is
+    /// there, so that a value is at one place however many names lead to it.
+    fn coordinate(&mut self, graph: &Graph, axis: AxisId, by: &[Point]) -> Option<Coordinate> {
+        if let [(id, at)] = by
+            && let NodeKind::Coord(along) = graph.node(*id).kind
+        {
+            match at.first() {
+                Some(&(_, there @ Coordinate::Moved(_))) => return Some(there),
+                None if along == axis => return None,
+                Some(_) | None => {}
+            }
+        }
+        Some(Coordinate::Moved(self.moved(graph, by)))
     }
 
     /// The coordinate that the first of these says, where the second holds and wherever there is something at both.

@@ -187,13 +187,66 @@ fn a_renamed_tensor_is_read_once_more() {
             "fn f(x: f32[N, T], x as [N, S = T])",
             "%0: f32[N, T] = x",
             "%1: f32[N, T] = exp %0",
-            "%2: f32[N, S] = x as [N, S = T]",
-            "%3: f32[N, S] = exp %2",
-            "%4: f32[N, T, S] = sub %1, %3",
-            "%5: f32[N, S] = x as [N, S = T]",
-            "%6: f32[N, S] = exp %5",
-            "%7: f32[N, T, S] = add %4, %6",
+            "%2: i32[S] = index S",
+            "%3: f32[N, S] = x as [N, S = T]",
+            "%4: f32[N, S] = exp %3",
+            "%5: f32[N, T, S] = sub %1, %4",
+            "%6: i32[S] = index S",
+            "%7: f32[N, T, S] = add %5, %4",
             "return[N, T, S = T] = %7",
+        ],
+    );
+}
+
+/// What is picked of a renamed value is picked of the value itself, and what costs much is read where it is stored.
+#[test]
+fn a_renamed_value_is_one_at_another_place() {
+    check(
+        "pub fn f(x: f32[T], t: i32[N]) -> f32[N] { take(rename(exp(x), T -> S), S, t) }",
+        &[
+            "fn f(x: f32[T], t: i32[N])",
+            "S within i32",
+            "%0: f32[T] = x",
+            "%1: i32[N] = t",
+            "%2: f32[T] = exp %0",
+            "%3: i32[S] = index S",
+            "%4: f32[S] = at %2, T = %3",
+            "%5: i32 = 0",
+            "%6: i32 = extent T",
+            "%7: bool[N] = ge %1, %5",
+            "%8: bool[N] = lt %1, %6",
+            "%9: bool[N] = and %7, %8",
+            "%10: f32[N] = at %2, T = %1 where %9",
+            "%11: f32 = NaN",
+            "%12: f32[N] = select %9, %10, %11",
+            "return[N] = %12",
+        ],
+    );
+    check(
+        "pub fn f(x: f32[N, K]) -> f32[N, M] { let y = sum(x, K); y - rename(y, N -> M) }",
+        &[
+            "fn f(x: f32[N, K])",
+            "N within i32",
+            "%0: f32[N, K] = x",
+            "%1: f32[N] = sum %0 over [K]",
+            "%2: i32[M] = index M",
+            "%3: f32[M] = at %1, N = %2",
+            "%4: f32[N, M] = sub %1, %3",
+            "return[N, M = N] = %4",
+        ],
+    );
+    // There and back again.
+    check(
+        "pub fn f(x: f32[T]) -> f32[T] { x.rename(T -> S).rename(S -> R).rename(R -> T) }",
+        &[
+            "fn f(x: f32[T])",
+            "%0: f32[T] = x",
+            "%1: i32[S] = index S",
+            "%2: f32[S] = at %0, T = %1",
+            "%3: i32[R] = index R",
+            "%4: f32[R] = at %0, T = %3",
+            "%5: i32[T] = index T",
+            "return[T] = %0",
         ],
     );
 }
