@@ -202,7 +202,7 @@ fn work<'g>(
         let (slot, axes) = match load {
             Load::Param(param) => {
                 let axes = graph.param(param).kind.axes().cloned().unwrap_or_default();
-                (Slot::Param(memory_of(graph, param).0), axes)
+                (Slot::Param(graph.memory_of(param).0), axes)
             }
             Load::Stored(node) => slots[&node].clone(),
         };
@@ -239,14 +239,6 @@ fn operand(
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
     Operand { slot, name, dtype, access, axes, few: false, portion: None, moved: false, turns: None }
-}
-
-/// The parameter whose memory one is read from.
-fn memory_of(graph: &Graph, param: ParamId) -> ParamId {
-    match graph.param(param).kind {
-        graph::ParamKind::View { of, .. } => of,
-        graph::ParamKind::Tensor { .. } | graph::ParamKind::Scalar | graph::ParamKind::Dim(_) => param,
-    }
 }
 
 /// What is read, by name.

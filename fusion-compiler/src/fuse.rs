@@ -478,8 +478,8 @@ impl Group {
         before
     }
 
-    /// Buffers that a kernel of all of it binds, without its uniforms, of which there are so many more. A parameter that it
-    /// reads and writes is one, but for those that are bound twice.
+    /// Buffers that a kernel of all of it binds, without its uniforms, of which there are so many more. Views of one tensor are
+    /// one, and so is a parameter that it reads and writes, but for those that are bound twice.
     fn bound(&self, graph: &Graph, budget: Budget<'_>, more: usize) -> usize {
         let in_place = |store: &Store| match store.output.map(|output| graph.outputs[output].dest) {
             Some(Dest::InPlace(param)) => Some(Load::Param(param)),
@@ -488,7 +488,12 @@ impl Group {
         let both = |load: &Load| self.loads.contains(load) && !budget.is_twice(*load);
         let both: BTreeSet<Load> = self.stores.iter().filter_map(in_place).filter(both).collect();
         let ones = self.loads.iter().filter(|load| !both.contains(load) && is_one(graph, **load)).count();
-        self.loads.len() + self.stores.len() - both.len() - (ones + more).min(budget.uniforms_max)
+        let memory = |load: &Load| match *load {
+            Load::Param(param) => Load::Param(graph.memory_of(param)),
+            Load::Stored(_) => *load,
+        };
+        let read: BTreeSet<Load> = self.loads.iter().map(memory).collect();
+        read.len() + self.stores.len() - both.len() - (ones + more).min(budget.uniforms_max)
     }
 
     /// The axes that threads are spread over: those of `order` that no thread runs through by itself.

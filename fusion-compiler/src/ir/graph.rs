@@ -431,6 +431,14 @@ impl Graph {
         &self.params[usize::from(id.0)]
     }
 
+    /// The parameter whose memory one is read from.
+    pub fn memory_of(&self, id: ParamId) -> ParamId {
+        match self.param(id).kind {
+            ParamKind::View { of, .. } => of,
+            ParamKind::Tensor { .. } | ParamKind::Scalar | ParamKind::Dim(_) => id,
+        }
+    }
+
     /// The axis of this number.
     pub fn axis(&self, id: AxisId) -> &Axis {
         &self.axes[usize::from(id.0)]

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::combine::{of_rows, written_out};
 use super::hold::Holds;
 use super::space::{SpaceDim, bytes, reach};
-use super::{Access, Operand, Work};
+use super::{Access, Operand, Work, views};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -290,7 +290,9 @@ impl<'w> Body<'w> {
 
     /// The kernel, and what is behind its buffers.
     pub(super) fn finish(self) -> (Kernel, Vec<BufferArg>) {
-        (self.kernel, self.buffers)
+        let Body { mut kernel, mut buffers, .. } = self;
+        views::merge(&mut kernel, &mut buffers);
+        (kernel, buffers)
     }
 
     /// A uniform, the same one for the same argument.

@@ -32,6 +32,7 @@ mod runs;
 mod space;
 mod split;
 mod strips;
+mod views;
 
 /// How the work of a group is spread over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +250,8 @@ pub struct Scheduled {
     pub when: Vec<Condition>,
     /// The program.
     pub kernel: Kernel,
-    /// What is behind its buffers: the operands in order, then those that are seen through more than one window.
+    /// What is behind its buffers: the operands in order, views of one tensor as one, then those that are seen through more than
+    /// one window.
     pub buffers: Vec<BufferArg>,
     /// What a launch iterates over.
     pub space: Space,

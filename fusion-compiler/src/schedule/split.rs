@@ -532,8 +532,10 @@ fn launch(
         }
     };
     let buffers = made.buffers.iter_mut().zip(&mut made.kernel.buffers);
-    for (operand, (arg, buffer)) in work.operands.iter().zip(buffers) {
-        if is_line(stage, cut, operand) && (facts.rebased || operand.access != Access::Read) {
+    for (arg, buffer) in buffers {
+        let mut views = work.operands.iter().filter(|operand| operand.slot == arg.slot);
+        let is_line = views.all(|operand| is_line(stage, cut, operand));
+        if is_line && (facts.rebased || arg.access != Access::Read) {
             (arg.reach, buffer.beside) = (Reach::Linear(cut.whole()), false);
         }
     }
