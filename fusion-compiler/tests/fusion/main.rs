@@ -12,6 +12,7 @@ mod budgets;
 mod costs;
 mod elsewhere;
 mod loops;
+mod nested;
 mod reports;
 
 fn plan(source: &str, target: Target) -> Plan<KernelCode> {

@@ -1,0 +1,152 @@
+//! Nests of index operations: what becomes of them grows no faster than the source, however values are renamed on the way.
+
+use std::collections::BTreeSet;
+
+use fusion_compiler::KernelCode;
+use fusion_compiler::check::{Source, front_end};
+use fusion_compiler::ir::graph::Access;
+use fusion_compiler::ir::plan::{Code, Launch, Plan, Reach, Target};
+
+use crate::plan;
+
+/// A stage of a nest for every index operation, and the most kernels that one takes.
+const STAGES: [(&str, f64); 18] = [
+    ("fn stage(x, D: dim) { x + 0.5 * take(x, D, clamp(index(D) + 1, 0, D - 1)) }", 0.5),
+    ("fn stage(x, D: dim) { x + 0.5 * take(x, D, (index(D) + 1) % D) }", 0.5),
+    ("fn stage(x, D: dim) { x + 0.5 * take(x, D, index(D) - 1) }", 0.5),
+    ("fn stage(x, D: dim) { x - at(x, D, 0) }", 0.5),
+    ("fn stage(x, D: dim) { x - roll(x, D, 1) }", 0.5),
+    ("fn stage(x, D: dim) { x - 0.5 * flip(x, D) }", 0.5),
+    ("fn stage(x, D: dim) { x - pad(slice(x, D -> S, 1..), S -> D, 0, 1) }", 0.5),
+    ("fn stage(x, D: dim) { x - concat((slice(x, D -> S, 1..), S), (slice(x, D -> R, ..1), R) -> D) }", 0.75),
+    ("fn stage(x, D: dim) { x - merge(flip(split(x, D -> (P, Q = 2)), P), (P, Q = 2) -> D) }", 0.5),
+    ("fn stage(x, D: dim) { x - take(rename(x, D -> S), S, clamp(index(D) + 1, 0, D - 1)) }", 0.5),
+    ("fn stage(x, D: dim) { x - take(2.0 * rename(x, D -> S), S, clamp(index(D) + 1, 0, D - 1)) }", 0.5),
+    ("fn stage(x, D: dim) { x - flip(rename(flip(rename(x, D -> S), S), S -> D), D) }", 0.5),
+    ("fn stage(x, D: dim) { x - rename(2.0 + rename(x, D -> S), S -> D) }", 0.25),
+    (
+        "fn edge(x, D: dim, k) { take(rename(x, D -> S), S, clamp(index(D) + k, 0, D - 1)) }
+         fn stage(x, D: dim) { 0.25 * edge(x, D, -1) + 0.5 * x + 0.25 * edge(x, D, 1) }",
+        0.5,
+    ),
+    (
+        "fn edge(x, D: dim, k) { take(rename(2.0 * x, D -> S) - 1.0, S, clamp(index(D) + k, 0, D - 1)) }
+         fn stage(x, D: dim) { 0.25 * edge(x, D, -1) + 0.5 * x + 0.25 * edge(x, D, 1) }",
+        0.5,
+    ),
+    ("fn stage(x, D: dim) { x + sum(abs(x - rename(x, D -> S)), S) }", 1.0),
+    ("fn stage(x, D: dim) { sum(softmax(x * rename(x, D -> S), S) * rename(x, D -> S), S) }", 1.0),
+    ("fn stage(x, D: dim) { x - flip(softmax(x, D), D) }", 1.25),
+];
+
+/// As many stages of a nest, along one dim after the other.
+fn nest(stage: &str, count: usize) -> String {
+    let value = (0..count).fold(String::from("x"), |x, i| format!("stage({x}, {})", ["H", "W"][i % 2]));
+    format!("{stage} pub fn f(x: f32[H, W]) -> f32[H, W] {{ {value} }}")
+}
+
+/// Nodes of a function once it is checked.
+fn nodes(source: &str) -> usize {
+    match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(functions, _)) => functions[0].graph.nodes.len(),
+        other => panic!("{source} is right: {other:?}"),
+    }
+}
+
+fn launches(plan: &Plan<KernelCode>) -> impl Iterator<Item = &Launch<KernelCode>> {
+    let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
+    steps.flat_map(|step| step.variants.iter()).flat_map(|variant| variant.launches.iter())
+}
+
+fn text(launch: &Launch<KernelCode>) -> &str {
+    match &launch.code {
+        Code::Ptx(text) | Code::Wgsl(text) => text,
+        Code::Cpu(cpu) => &cpu.rust,
+    }
+}
+
+#[test]
+fn nests_grow_no_faster_than_their_source() {
+    const COUNTS: [usize; 3] = [6, 12, 24];
+    for (stage, kernels_max) in STAGES {
+        let sources = COUNTS.map(|count| nest(stage, count));
+        let is_linear = |[few, some, many]: [usize; 3]| many - some <= (some - few) * 2 + (some - few) / 4;
+        let nodes = sources.each_ref().map(|source| nodes(source));
+        assert!(is_linear(nodes), "{nodes:?} nodes of {COUNTS:?} stages `{stage}`");
+        for target in Target::ALL {
+            let plans = sources.each_ref().map(|source| plan(source, target));
+            let kernels = plans.each_ref().map(|plan| plan.programs[0].steps.len());
+            for (kernels, count) in kernels.into_iter().zip(COUNTS) {
+                let most = kernels_max * count as f64;
+                assert!(kernels as f64 <= most, "{target:?}: {kernels} kernels of {count} stages `{stage}`");
+            }
+            let lengths = plans.each_ref().map(|plan| launches(plan).map(|launch| text(launch).len()).sum());
+            assert!(is_linear(lengths), "{target:?}: {lengths:?} bytes of {COUNTS:?} stages `{stage}`");
+        }
+    }
+}
+
+/// A name on the way to a value changes nothing of its kernels.
+#[test]
+fn a_renamed_value_is_the_value() {
+    let stage = |of: &str, along: &str| {
+        format!(
+            "fn edge(x, D: dim, k) {{ take({of}, {along}, clamp(index(D) + k, 0, D - 1)) }}
+             fn stage(x, D: dim) {{ 0.25 * edge(x, D, -1) + 0.5 * x + 0.25 * edge(x, D, 1) }}"
+        )
+    };
+    let (plain, renamed) = (stage("x", "D"), stage("rename(x, D -> S)", "S"));
+    let there_and_back = stage("rename(rename(rename(x, D -> S), S -> R), R -> D)", "D");
+    for target in Target::ALL {
+        for count in [1, 2, 3, 6, 12] {
+            let kernels = |stage: &str| -> Vec<String> {
+                launches(&plan(&nest(stage, count), target)).map(|launch| text(launch).into()).collect()
+            };
+            let expect = kernels(&plain);
+            assert!(kernels(&renamed) == expect, "{target:?}: {count} stages `{renamed}`");
+            assert!(kernels(&there_and_back) == expect, "{target:?}: {count} stages `{there_and_back}`");
+        }
+    }
+}
+
+/// All views of a tensor are bound together, but where large tensors are read through windows.
+#[test]
+fn views_of_one_tensor_are_one_buffer() {
+    let of = |result: &str, body: &str| format!("pub fn f(x: f32[N, D]) -> f32{result} {{ {body} }}");
+    let sources = [
+        of("[N, M, D]", "x - rename(x, N -> M)"),
+        of("[N, M]", "sum(square(x - rename(x, N -> M)), D)"),
+        of("[N, M, K, D]", "x * rename(x, N -> M) - rename(x, N -> K)"),
+        of("[N, M]", "let s = softmax(sum(x * rename(x, N -> M), D), M); s * s"),
+        of("[N, E]", "sum(x * rename(rename(x, N -> M), D -> E), (M, D))"),
+        of("[D]", "sum(x, N) * max(rename(x, N -> M), M)"),
+        "pub fn f(x: f32[N, M]) -> f32[N, M] { x + sum(rename(rename(x, N -> K), M -> L), (K, L)) }".into(),
+        "pub fn f(p: &mut f32[N]) { p = p + 0.5 * sum(rename(p, N -> M), M); }".into(),
+        "pub fn f(p: &mut f32[N, D]) { p = p - softmax(rename(p, N -> M), M).rename(M -> N); }".into(),
+    ];
+    for source in sources {
+        for target in Target::ALL {
+            for launch in launches(&plan(&source, target)) {
+                let views = launch.buffers.iter().filter(|buffer| {
+                    buffer.access == Access::Read && !matches!(buffer.reach, Reach::Windows(_))
+                });
+                let slots: Vec<String> = views.map(|buffer| format!("{:?}", buffer.slot)).collect();
+                let each: BTreeSet<&String> = slots.iter().collect();
+                assert_eq!(each.len(), slots.len(), "{target:?}: {source} binds {slots:?}");
+            }
+        }
+    }
+}
+
+/// What a kernel binds is counted by tensors, so that views take no kernels more.
+#[test]
+fn views_take_no_bindings() {
+    let names: Vec<String> = (0..12).map(|i| format!("rename(x, N -> M{i})")).collect();
+    let dims: Vec<String> = (0..12).map(|i| format!("M{i} = 2")).collect();
+    let source = format!("pub fn f(x: f32[N = 2]) -> f32[{}] {{ {} }}", dims.join(", "), names.join(" + "));
+    for target in Target::ALL {
+        let plan = plan(&source, target);
+        let kernels: Vec<usize> = plan.programs.iter().map(|program| program.steps.len()).collect();
+        assert_eq!(kernels, [1], "{target:?}");
+    }
+}
