@@ -112,6 +112,10 @@ pub(super) struct Builder<'a> {
     pub(super) views: Vec<(NodeId, Vec<AxisId>)>,
     /// Dims that calls have made and given to callers who have others of those names.
     pub(super) apart: AxisSet,
+    /// Axes that calls have made and nothing has any more, for others of the same name and extent.
+    pub(super) spare: AxisSet,
+    /// Whether one of them has been made into another, so that values that nobody needs may have it as it was.
+    pub(super) has_reused: bool,
     /// In-place parameters that have been assigned.
     pub(super) assigned: Vec<ParamId>,
     /// Captures of the inline form.
@@ -140,6 +144,8 @@ impl<'a> Builder<'a> {
             mistaken: &[],
             views: Vec::new(),
             apart: AxisSet::EMPTY,
+            spare: AxisSet::EMPTY,
+            has_reused: false,
             assigned: Vec::new(),
             captures: super::inline::Captures::default(),
             spans: Vec::new(),
@@ -250,6 +256,12 @@ impl<'a> Builder<'a> {
         span: SpanId,
     ) -> Option<NodeId> {
         self.push(Node { kind, args: vec![], dtype, axes, span })
+    }
+
+    /// The axes that values may have.
+    pub(super) fn axes_in_use(&self) -> AxisSet {
+        let all: AxisSet = (0..self.graph.axes.len() as u8).map(AxisId).collect();
+        all.minus(self.spare)
     }
 
     /// The value along more axes, which cost nothing: it is the same at each of their coordinates.

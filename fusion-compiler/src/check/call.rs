@@ -267,8 +267,8 @@ fn expand<'a>(
     if callee.broken != Broken::Nothing {
         return Value::Unknown;
     }
-    let (axes, whole) =
-        (b.graph.axes.len(), origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict);
+    let (axes, nodes) = (b.axes_in_use(), b.graph.nodes.len());
+    let whole = origin == Origin::Std && !b.in_std() && b.graph.math == Math::Strict;
     let rounds = if whole { in_singles(b, &mut inner) } else { None };
     b.frames.push(Frame::new(callee, origin, at));
     let value = expr::body(b, &mut inner, &callee.body);
@@ -280,6 +280,7 @@ fn expand<'a>(
     };
     b.frames.pop();
     let value = rename::given(b, env, axes, value);
+    rename::give_back(b, (axes, nodes), &value);
     match (value, rounds) {
         (Value::Node(id), Some(dtype)) if b.graph.node(id).dtype == DType::F32 => {
             expr::known(expr::widened(b, id, dtype))

@@ -107,23 +107,50 @@ pub(super) fn new_dim(b: &mut Builder<'_>, env: &mut Env, e: &Expr, extent: DimE
     None
 }
 
-/// What a template gives to its caller: dims that it has made since there were so many are the caller's by their names, as those of
-/// another call are that have the same extent. One whose name is another's there stays apart.
-pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, made_from: usize, value: Value) -> Value {
+/// What a template gives to its caller: dims that there were not before it are the caller's by their names, as those of another
+/// call are that have the same extent. One whose name is another's there stays apart.
+pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, before: AxisSet, value: Value) -> Value {
     match value {
         Value::Node(id) => {
-            let made: Vec<AxisId> =
-                b.graph.node(id).axes.iter().filter(|axis| usize::from(axis.0) >= made_from).collect();
-            made.into_iter().fold(Value::Node(id), |value, axis| adopted(b, env, axis, value))
+            let made = b.graph.node(id).axes.minus(before);
+            made.iter().fold(Value::Node(id), |value, axis| adopted(b, env, axis, value))
         }
         Value::Tuple(values) => {
-            Value::Tuple(values.into_iter().map(|value| given(b, env, made_from, value)).collect())
+            Value::Tuple(values.into_iter().map(|value| given(b, env, before, value)).collect())
         }
         value @ (Value::Weak(_) | Value::Unknown) => value,
     }
 }
 
-/// The same for one of the dims.
+/// Gives back the dims that a template has made, and that nothing has of what its value is made of: none of the nodes that
+/// there are since it began. So calls of one after another need no more of them than one.
+pub(super) fn give_back(b: &mut Builder<'_>, (before, first): (AxisSet, usize), value: &Value) {
+    let made = b.axes_in_use().minus(before);
+    if made.is_empty() {
+        return;
+    }
+    let parts = b.graph.splits.iter().flat_map(|split| split.parts.iter().chain([&split.whole]));
+    let mut used: AxisSet = parts.copied().collect();
+    let (mut seen, mut open) = (BTreeSet::new(), nodes_of(value));
+    while let Some(id) = open.pop() {
+        if id.0 as usize >= first && seen.insert(id) {
+            let node = b.graph.node(id);
+            used = used.union(node.axes);
+            open.extend(&node.args);
+        }
+    }
+    b.spare = b.spare.union(made.minus(used));
+}
+
+fn nodes_of(value: &Value) -> Vec<NodeId> {
+    match value {
+        Value::Node(id) => vec![*id],
+        Value::Tuple(values) => values.iter().flat_map(nodes_of).collect(),
+        Value::Weak(_) | Value::Unknown => vec![],
+    }
+}
+
+/// The value of a template with one of the dims that it has made as the caller's.
 fn adopted(b: &mut Builder<'_>, env: &mut Env, made: AxisId, value: Value) -> Value {
     let Value::Node(id) = value else { return value };
     let Axis { name, extent } = b.graph.axis(made).clone();
@@ -147,10 +174,21 @@ fn is_lowercase(name: &str) -> bool {
 
 /// A new axis, if the name is one of a dim and there is room.
 pub(super) fn create(b: &mut Builder<'_>, env: &mut Env, extent: DimExpr, name: &str) -> Option<AxisId> {
-    if b.graph.axes.len() >= AXES_MAX || is_lowercase(name) {
+    if is_lowercase(name) {
         return None;
     }
-    let axis = b.axis(name, extent);
+    let is = |axis: &AxisId| {
+        let axis = b.graph.axis(*axis);
+        axis.name == name && axis.extent == extent
+    };
+    let axis = match b.spare.iter().find(is) {
+        Some(axis) => {
+            (b.spare, b.has_reused) = (b.spare.minus(AxisSet::EMPTY.with(axis)), true);
+            axis
+        }
+        None if b.graph.axes.len() >= AXES_MAX => return None,
+        None => b.axis(name, extent),
+    };
     env.dims.push((name.into(), vec![axis]));
     Some(axis)
 }

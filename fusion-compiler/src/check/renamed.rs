@@ -20,12 +20,10 @@ const OPERATIONS_MAX: usize = 30;
 /// An old axis, and the new one in its place.
 type Axes = (AxisId, AxisId);
 
-/// A renaming that a result needs.
+/// A renaming of which elements along the new axis are a result's, or combined: not only picked.
 struct Renaming {
     of: NodeId,
     axes: Axes,
-    /// Whether elements along the new axis are a result's, or combined: not only picked.
-    is_seen: bool,
     /// What has the old axis and is needed along it, too: with what it is made of, it would be made again.
     again: Vec<NodeId>,
 }
@@ -33,42 +31,48 @@ struct Renaming {
 /// What has been made along the new axis instead of the old one.
 type Made = BTreeMap<Axes, BTreeMap<NodeId, NodeId>>;
 
-/// Makes what is renamed once more along its new axis, where that is cheap.
+/// The nodes in place of those before.
+type Moved = FxHashMap<NodeId, NodeId>;
+
+/// Makes what is renamed once more along its new axis, where that is cheap. What no result needs is left out: index operations
+/// of renamed values leave those behind.
 pub(super) fn expand(b: &mut Builder<'_>) {
-    let renamings = renamings(&b.graph);
-    if renamings.is_empty() {
+    if !b.has_reused && !b.graph.iter().any(|(id, _)| b.graph.renamed(id).is_some()) {
         return;
     }
+    let uses = Uses::of(&b.graph);
+    let renamings = renamings(&b.graph, &uses);
     let nodes = std::mem::take(&mut b.graph.nodes);
     let mut views: FxHashMap<NodeId, Vec<AxisId>> = std::mem::take(&mut b.views).into_iter().collect();
-    let mut made = Made::new();
-    let mut moved: Vec<NodeId> = Vec::with_capacity(nodes.len());
+    let (mut made, mut moved) = (Made::new(), Moved::default());
     for (i, node) in nodes.into_iter().enumerate() {
         let before = NodeId(i as u32);
+        if !uses.needs(before) {
+            continue;
+        }
         let view = renamings.get(&before).and_then(|renaming| view(b, renaming, &moved, &mut made));
-        moved.push(view.unwrap_or_else(|| {
-            let args = node.args.iter().map(|arg| moved[arg.0 as usize]).collect();
+        let now = view.unwrap_or_else(|| {
+            let args = node.args.iter().map(|arg| moved[arg]).collect();
             let id = b.graph.push(Node { args, ..node });
             b.views.extend(views.remove(&before).map(|axes| (id, axes)));
             id
-        }));
+        });
+        moved.insert(before, now);
     }
     for output in &mut b.graph.outputs {
-        output.node = moved[output.node.0 as usize];
+        output.node = moved[&output.node];
     }
-    for (_, Renaming { axes: (old, _), .. }) in self::renamings(&b.graph) {
-        reaches(&mut b.graph, old);
-    }
+    let uses = Uses::of(&b.graph);
+    let kept = b.graph.iter().filter(|(id, _)| uses.needs(*id));
+    let kept: BTreeSet<AxisId> = kept.filter_map(|(id, _)| Some(b.graph.renamed(id)?.1)).collect();
+    kept.into_iter().for_each(|axis| reaches(&mut b.graph, axis));
 }
 
-/// What is renamed along the new axis, if it is cheap and can be made there. `moved` has the nodes in place of those before.
-fn view(b: &mut Builder<'_>, renaming: &Renaming, moved: &[NodeId], made: &mut Made) -> Option<NodeId> {
-    let now = |id: &NodeId| moved[id.0 as usize];
-    let Renaming { of, axes, is_seen, again } = renaming;
-    if !is_seen || !is_cheap(&b.graph, axes.0, again.iter().map(now).collect()) {
-        return None;
-    }
-    substitute(b, now(of), *axes, made.entry(*axes).or_default()).ok().flatten()
+/// What is renamed along the new axis, if it is cheap and can be made there.
+fn view(b: &mut Builder<'_>, renaming: &Renaming, moved: &Moved, made: &mut Made) -> Option<NodeId> {
+    let Renaming { of, axes, again } = renaming;
+    let is_cheap = is_cheap(&b.graph, axes.0, again.iter().map(|id| moved[id]).collect());
+    is_cheap.then(|| substitute(b, moved[of], *axes, made.entry(*axes).or_default()).ok()).flatten().flatten()
 }
 
 /// Has a call check that coordinates along a dim are within `i32`.
@@ -105,54 +109,22 @@ fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
     true
 }
 
-/// The renamings that results need.
-fn renamings(graph: &Graph) -> BTreeMap<NodeId, Renaming> {
-    let mut users: Vec<Vec<NodeId>> = vec![vec![]; graph.nodes.len()];
-    // The axes of each value that a result has, or that it is combined along.
-    let mut seen = vec![AxisSet::EMPTY; graph.nodes.len()];
-    let results: BTreeSet<NodeId> = graph.outputs.iter().map(|output| output.node).collect();
-    results.iter().for_each(|id| seen[id.0 as usize] = graph.node(*id).axes);
-    let mut found = BTreeMap::new();
-    // Users come after what they use.
-    for (id, node) in graph.iter().rev() {
-        if users[id.0 as usize].is_empty() && !results.contains(&id) {
-            continue;
-        }
-        let own = seen[id.0 as usize];
-        let renamed = graph.renamed(id);
-        for (i, arg) in node.args.iter().enumerate() {
-            users[arg.0 as usize].push(id);
-            let along = match (&node.kind, renamed) {
-                (_, Some((_, old, new))) if i == 0 && own.contains(new) => own.with(old),
-                (&NodeKind::At(axis), _) if i == 0 => own.minus(AxisSet::EMPTY.with(axis)),
-                (&NodeKind::Reduce(_, axes), _) => own.union(axes),
-                // What the same elements are called otherwise, as parts of a dim are.
-                (NodeKind::Cast, _) => own.union(graph.node(*arg).axes.minus(node.axes)),
-                _ => own,
-            };
-            let along = along.intersection(graph.node(*arg).axes);
-            seen[arg.0 as usize] = seen[arg.0 as usize].union(along);
-        }
-        if let Some((of, old, new)) = renamed {
-            found.insert(id, Renaming { of, axes: (old, new), is_seen: own.contains(new), again: vec![] });
-        }
-    }
-    for renaming in found.values_mut().filter(|renaming| renaming.is_seen) {
-        renaming.again = again(graph, (&users, &results), renaming);
-    }
-    found
+/// The renamings that are seen, each with what it would make again.
+fn renamings(graph: &Graph, uses: &Uses) -> BTreeMap<NodeId, Renaming> {
+    let seen = graph.iter().filter_map(|(id, _)| {
+        let (of, old, new) = graph.renamed(id).filter(|&(.., new)| uses.along(id).contains(new))?;
+        Some((id, Renaming { of, axes: (old, new), again: again(graph, uses, (of, old, new)) }))
+    });
+    seen.collect()
 }
 
 /// What of a renamed value and of what it is made of others need along the old axis: the last of it.
-fn again(
-    graph: &Graph,
-    (users, results): (&[Vec<NodeId>], &BTreeSet<NodeId>),
-    &Renaming { of, axes: (old, new), .. }: &Renaming,
-) -> Vec<NodeId> {
+fn again(graph: &Graph, uses: &Uses, renaming: (NodeId, AxisId, AxisId)) -> Vec<NodeId> {
+    let (of, old, _) = renaming;
     let (mut again, mut alone, mut open) = (vec![], FxHashSet::default(), BTreeSet::from([of]));
     while let Some(id) = open.pop_last() {
-        let is_ours = |user: &NodeId| alone.contains(user) || graph.renamed(*user) == Some((of, old, new));
-        if results.contains(&id) || !users[id.0 as usize].iter().all(is_ours) {
+        let is_ours = |user: &NodeId| alone.contains(user) || graph.renamed(*user) == Some(renaming);
+        if uses.results.contains(&id) || !uses.users[id.0 as usize].iter().all(is_ours) {
             again.push(id);
             continue;
         }
@@ -160,4 +132,69 @@ fn again(
         open.extend(graph.node(id).args.iter().filter(|arg| graph.node(**arg).axes.contains(old)));
     }
     again
+}
+
+/// How results need the values of a graph.
+struct Uses {
+    results: BTreeSet<NodeId>,
+    /// What each is an operand of.
+    users: Vec<Vec<NodeId>>,
+    /// The axes along which all elements of each are made: a result has them, or they are combined.
+    along: Vec<AxisSet>,
+}
+
+impl Uses {
+    fn of(graph: &Graph) -> Uses {
+        let results = graph.outputs.iter().map(|output| output.node).collect();
+        let (users, along) = (vec![vec![]; graph.nodes.len()], vec![AxisSet::EMPTY; graph.nodes.len()]);
+        let mut uses = Uses { results, users, along };
+        for id in &uses.results {
+            uses.along[id.0 as usize] = graph.node(*id).axes;
+        }
+        // Users come after what they use.
+        for (id, node) in graph.iter().rev() {
+            if !uses.needs(id) {
+                continue;
+            }
+            for (i, arg) in node.args.iter().enumerate() {
+                let along = operand_along(graph, (id, i), uses.along(id));
+                let place = arg.0 as usize;
+                uses.users[place].push(id);
+                uses.along[place] = uses.along[place].union(along);
+            }
+        }
+        uses
+    }
+
+    fn needs(&self, id: NodeId) -> bool {
+        !self.users[id.0 as usize].is_empty() || self.results.contains(&id)
+    }
+
+    fn along(&self, id: NodeId) -> AxisSet {
+        self.along[id.0 as usize]
+    }
+}
+
+/// The axes along which all elements of an operand are made, for those along which all of the node's are.
+fn operand_along(graph: &Graph, (id, i): (NodeId, usize), own: AxisSet) -> AxisSet {
+    let node = graph.node(id);
+    let has = graph.node(node.args[i]).axes;
+    let along = match (node.kind.clone(), graph.renamed(id)) {
+        (NodeKind::At(_), Some((_, old, new))) if i == 0 && own.contains(new) => own.with(old),
+        (NodeKind::At(axis), _) if i == 0 => own.minus(AxisSet::EMPTY.with(axis)),
+        (NodeKind::Reduce(_, axes), _) => own.union(axes),
+        // The parts of a dim are the same elements as the dim.
+        (NodeKind::Cast, _) => own.union(has.minus(node.axes)),
+        (
+            NodeKind::Input(_)
+            | NodeKind::Scalar(_)
+            | NodeKind::Literal(_)
+            | NodeKind::Coord(_)
+            | NodeKind::Extent(_)
+            | NodeKind::Apply(_)
+            | NodeKind::At(_),
+            _,
+        ) => own,
+    };
+    along.intersection(has)
 }

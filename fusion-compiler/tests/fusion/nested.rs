@@ -109,6 +109,19 @@ fn a_renamed_value_is_the_value() {
     }
 }
 
+/// Names that a template has for itself are given back: functions have 64 dims at most.
+#[test]
+fn names_within_calls_are_no_dims_of_the_function() {
+    let stage = "fn edge(x, D: dim, k) { take(rename(x, D -> S), S, clamp(index(D) + k, 0, D - 1)) }
+        fn cross(x, H: dim, W: dim) { edge(x, H, -1) + edge(x, H, 1) + edge(x, W, -1) + edge(x, W, 1) - 4.0 * x }";
+    let value = (0..40).fold(String::from("x"), |x, _| format!("cross({x}, H, W)"));
+    let source = format!("{stage} pub fn f(x: f32[H, W]) -> f32[H, W] {{ {value} }}");
+    match front_end(source.parse().expect("tokens")) {
+        Ok(Source::Items(functions, _)) => assert_eq!(functions[0].graph.axes.len(), 4),
+        other => panic!("{source} is right: {other:?}"),
+    }
+}
+
 /// All views of a tensor are bound together, but where large tensors are read through windows.
 #[test]
 fn views_of_one_tensor_are_one_buffer() {

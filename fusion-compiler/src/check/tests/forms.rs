@@ -209,17 +209,15 @@ fn a_renamed_value_is_one_at_another_place() {
             "%0: f32[T] = x",
             "%1: i32[N] = t",
             "%2: f32[T] = exp %0",
-            "%3: i32[S] = index S",
-            "%4: f32[S] = at %2, T = %3",
-            "%5: i32 = 0",
-            "%6: i32 = extent T",
-            "%7: bool[N] = ge %1, %5",
-            "%8: bool[N] = lt %1, %6",
-            "%9: bool[N] = and %7, %8",
-            "%10: f32[N] = at %2, T = %1 where %9",
-            "%11: f32 = NaN",
-            "%12: f32[N] = select %9, %10, %11",
-            "return[N] = %12",
+            "%3: i32 = 0",
+            "%4: i32 = extent T",
+            "%5: bool[N] = ge %1, %3",
+            "%6: bool[N] = lt %1, %4",
+            "%7: bool[N] = and %5, %6",
+            "%8: f32[N] = at %2, T = %1 where %7",
+            "%9: f32 = NaN",
+            "%10: f32[N] = select %7, %8, %9",
+            "return[N] = %10",
         ],
     );
     check(
@@ -238,16 +236,7 @@ fn a_renamed_value_is_one_at_another_place() {
     // There and back again.
     check(
         "pub fn f(x: f32[T]) -> f32[T] { x.rename(T -> S).rename(S -> R).rename(R -> T) }",
-        &[
-            "fn f(x: f32[T])",
-            "%0: f32[T] = x",
-            "%1: i32[S] = index S",
-            "%2: f32[S] = at %0, T = %1",
-            "%3: i32[R] = index R",
-            "%4: f32[R] = at %0, T = %3",
-            "%5: i32[T] = index T",
-            "return[T] = %0",
-        ],
+        &["fn f(x: f32[T])", "%0: f32[T] = x", "return[T] = %0"],
     );
 }
 
