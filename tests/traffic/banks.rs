@@ -17,7 +17,7 @@ fuse! {
 const LENGTHS: [usize; 4] = [512, 2048, 6144, 16_384];
 const ROWS: usize = 16;
 
-/// Once for 128 bytes, and little more for what threads combine.
+/// Once for 128 bytes, and little more for what threads combine, which is two values for each sum.
 #[test]
 fn banks_serve_no_more_often_than_they_must() {
     let report = reported("banks::banks_serve_no_more_often_than_they_must", |device| {
@@ -38,6 +38,6 @@ fn banks_serve_no_more_often_than_they_must() {
         let (moved, rounds) = (number(launch, "shared_moved"), number(launch, "shared_rounds"));
         // Each element is held, in two bytes or four, and read at least once more.
         assert!(moved >= (4 * ROWS * LENGTHS[0]) as u64, "{launch}");
-        assert!(128 * rounds <= moved + moved / 8, "{launch}");
+        assert!(128 * rounds <= moved + moved / 7, "{launch}");
     }
 }

@@ -14,7 +14,7 @@ use super::runs::{
 };
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
-use crate::ir::dtype::DType;
+use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{Expr, Fold, Lanes, Stmt, Type, Value, Values, WARP};
 use crate::ir::ops::Op;
 
@@ -457,9 +457,14 @@ impl Pass<'_> {
             let mut b = body.item();
             let lane_of = |&value: &Value| {
                 let ty = Type { lanes: Lanes::ONE, ..b.ty(value) };
-                b.bind(ty, Expr::Lane(value, lane))
+                match b.ty(value).lanes {
+                    // What lanes have in common is that of the first.
+                    Lanes::ONE if lane > 0 => b.constant(ty.dtype, Const::zero(ty.dtype)),
+                    Lanes::ONE => value,
+                    Lanes::Const(_) | Lanes::Loop => b.bind(ty, Expr::Lane(value, lane)),
+                }
             };
-            if lanes == 1 { made.clone() } else { made.iter().map(lane_of).collect() }
+            made.iter().map(lane_of).collect()
         };
         let mut all: Vec<Vec<Value>> = (0..lanes).map(each_lane).collect();
         while all.len() > 1 {

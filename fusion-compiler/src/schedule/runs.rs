@@ -112,13 +112,12 @@ impl Accumulator {
             return vec![terms.chunks(2).fold(sum, of_two)];
         }
         terms.iter().fold(so_far.to_vec(), |so_far, term| match (self, &so_far[..]) {
-            (Accumulator::CompensatedSum(_), &[sum, error]) => {
-                let all = with_term(b, reduce, sum, term);
-                // The term, less what the sum grew by.
-                let shrunk = b.apply(Op::Sub, &[sum, all]);
-                let rounded_off = with_term(b, reduce, shrunk, term);
-                vec![all, b.apply(Op::Add, &[error, rounded_off])]
-            }
+            (Accumulator::CompensatedSum(_), &[sum, error]) => match (b.ty(sum).lanes, b.ty(error).lanes) {
+                (Lanes::Const(lanes), Lanes::ONE) if lanes > 1 => {
+                    each_lane_added(b, (sum, lanes), error, term)
+                }
+                _ => added(b, sum, error, term).to_vec(),
+            },
             _ => vec![with_term(b, reduce, so_far[0], term)],
         })
     }
@@ -149,6 +148,45 @@ impl Accumulator {
     }
 }
 
+/// A sum and what its additions rounded off, with one more term (Neumaier 1974; of a product, Ogita, Rump and Oishi 2005).
+fn added(b: &mut Builder<'_>, sum: Value, error: Value, term: &Values) -> [Value; 2] {
+    // The term, negative; of a product, with what that is rounded by.
+    let (negative, of_product) = match term[..] {
+        [x, y] => {
+            let opposite = b.apply(Op::Neg, &[x]);
+            let negative = b.apply(Op::Mul, &[opposite, y]);
+            (negative, Some(b.apply(Op::Fma, &[x, y, negative])))
+        }
+        _ => (b.apply(Op::Neg, &[term[0]]), None),
+    };
+    let error = of_product.map_or(error, |of_product| b.apply(Op::Add, &[error, of_product]));
+    let all = b.apply(Op::Sub, &[sum, negative]);
+    // The term, less what the sum grew by.
+    let shrunk = b.apply(Op::Sub, &[sum, all]);
+    let of_sum = b.apply(Op::Sub, &[shrunk, negative]);
+    [all, b.apply(Op::Add, &[error, of_sum])]
+}
+
+/// The same of sums of several lanes, one after another, which have in common what they round off: so few registers are in use at once.
+fn each_lane_added(
+    b: &mut Builder<'_>,
+    (sums, lanes): (Value, u8),
+    mut error: Value,
+    term: &Values,
+) -> Vec<Value> {
+    let ty = b.ty(sums);
+    let one = Type { lanes: Lanes::ONE, ..ty };
+    let mut all = Values::new();
+    for lane in 0..lanes {
+        let sum = b.bind(one, Expr::Lane(sums, lane));
+        let term: Values = term.iter().map(|&value| b.bind(one, Expr::Lane(value, lane))).collect();
+        let [next, rounded_off] = added(b, sum, error, &term);
+        all.push(next);
+        error = rounded_off;
+    }
+    vec![b.bind(ty, Expr::Pack(all)), error]
+}
+
 /// A sum, and what it was rounded by (Knuth): whichever of both is larger.
 fn two_sum(b: &mut Builder<'_>, left: Value, right: Value) -> [Value; 2] {
     let sum = b.apply(Op::Add, &[left, right]);
@@ -159,11 +197,12 @@ fn two_sum(b: &mut Builder<'_>, left: Value, right: Value) -> [Value; 2] {
     [sum, b.apply(Op::Add, &[left, right])]
 }
 
-/// What a sum was rounded by, or 0 where that is no number, as the sum is infinite or none.
+/// What a sum was rounded by, or 0 where that is no number, as the sum is infinite or none. Any other is far less than the largest
+/// number, which not every language can say.
 fn if_finite(b: &mut Builder<'_>, error: Value) -> Value {
     let Type { dtype, lanes } = b.ty(error);
-    let (most, zero) = (if dtype == DType::F64 { f64::MAX } else { f64::from(f32::MAX) }, Const::zero(dtype));
-    let [most, zero] = [Const::Float(most), zero].map(|of| {
+    let most = Const::Float(2_f64.powi(if dtype == DType::F64 { 1000 } else { 120 }));
+    let [most, zero] = [most, Const::zero(dtype)].map(|of| {
         let value = b.constant(dtype, of);
         b.splat(value, lanes)
     });
@@ -249,16 +288,19 @@ impl Run {
         self.accumulators(work).into_iter().map(Accumulator::count).sum()
     }
 
-    /// What there is before the first term: of `lanes` for what is combined by itself, of `of_pairs` for pairs.
+    /// What there is before the first term: of `lanes` for what is combined by itself, of `together` for what lanes may have in common,
+    /// which is pairs and what sums round off.
     pub(super) fn identity(
         &self,
         work: &Work<'_>,
         b: &mut Builder<'_>,
-        (lanes, of_pairs): (Lanes, Lanes),
+        (lanes, together): (Lanes, Lanes),
     ) -> Vec<Value> {
-        let alone = self.parts_alone(work);
-        let parts = self.parts(work).into_iter().enumerate();
-        parts.map(|(i, part)| identity(b, part, if i < alone { lanes } else { of_pairs })).collect()
+        let accumulators = self.accumulators(work);
+        let alone = accumulators.iter().flat_map(|by| by.parts().zip([lanes, together]));
+        let pairs = self.pairs.iter().flat_map(|pair| pair.reduces(work)).map(|part| (part, together));
+        let parts: Vec<(Monoid, Lanes)> = alone.chain(pairs).collect();
+        parts.into_iter().map(|(part, lanes)| identity(b, part, lanes)).collect()
     }
 
     /// What two ranges of elements give, combined.
@@ -376,22 +418,27 @@ fn with_lanes(
     [so_far, sum]: [Value; 2],
     (x, lanes): (Value, u8),
 ) -> [Value; 2] {
-    let together = |b: &mut Builder<'_>, of: Value, op: Op| {
-        let ty = Type { lanes: Lanes::ONE, ..b.ty(of) };
-        let mut each: Vec<Value> = (0..lanes).map(|lane| b.bind(ty, Expr::Lane(of, lane))).collect();
-        while each.len() > 1 {
-            each = each.chunks(2).map(|pair| b.apply(op, pair)).collect();
-        }
-        each[0]
-    };
-    let most = together(b, x, largest);
+    let most = across(b, (x, lanes), largest);
     let most = b.apply(largest, &[so_far, most]);
     let scaled = Exponentials::scaled(b, [so_far, sum], most);
     let of_all = b.splat(most, Lanes::Const(lanes));
     let parts = b.apply(Op::ExpBelow, &[x, of_all]);
     // First by themselves: so the sum of a thread is rounded as often as it has vectors.
-    let parts = together(b, parts, Op::Add);
+    let parts = across(b, (parts, lanes), Op::Add);
     [most, b.apply(Op::Add, &[scaled, parts])]
+}
+
+/// What several lanes make together.
+fn across(b: &mut Builder<'_>, (of, lanes): (Value, u8), op: Op) -> Value {
+    if lanes == 1 {
+        return of;
+    }
+    let ty = Type { lanes: Lanes::ONE, ..b.ty(of) };
+    let mut each: Vec<Value> = (0..lanes).map(|lane| b.bind(ty, Expr::Lane(of, lane))).collect();
+    while each.len() > 1 {
+        each = each.chunks(2).map(|pair| b.apply(op, pair)).collect();
+    }
+    each[0]
 }
 
 /// exp(−|a − b|): 1 where both are the same, infinite or not; NaN where one is.

@@ -9,6 +9,10 @@ use crate::ir::kernel::{Carried, Stmt, Value};
 /// layer norm of rows of 32,768 elements took an H200 a fifth longer.
 const CROWD: u32 = 1024;
 
+/// Registers that such threads hand on to the next step, where several steps still have room: those of a sum of four lanes, with what
+/// its additions round off, but not of two.
+const HANDED_ON_MAX: usize = 8;
+
 impl Emitter<'_> {
     /// A loop with its test at the end, and once before it.
     pub(super) fn run(
@@ -39,7 +43,9 @@ impl Emitter<'_> {
         self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
         self.line(format_args!("@{test} bra {done};"));
         self.mark(&again);
-        if self.kernel.team >= CROWD && body.iter().any(|stmt| matches!(stmt, Stmt::Store(..))) {
+        let stores = || body.iter().any(|stmt| matches!(stmt, Stmt::Store(..)));
+        let handed_on: usize = carried.iter().map(|one| self.registers[one.var.0 as usize].len()).sum();
+        if self.kernel.team >= CROWD && (handed_on > HANDED_ON_MAX || stores()) {
             self.line(".pragma \"nounroll\";");
         }
         self.out.text.push_str(&each);
