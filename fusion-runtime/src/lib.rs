@@ -1,7 +1,11 @@
-//! Devices, tensors and launches for kernels fused by `fuse!`.
+//! Devices, tensors and launches for the kernels that `fuse!` compiles.
 //!
-//! Use it through the facade `fusion`. Modules, from what users hold to what runs: `tensor`, `shape` and `error`;
-//! `run` executes plans; `kernel` is the contract with generated code; `device` has one backend a file.
+//! Programs use this crate through the facade `fusion`.
+//!
+//! - `tensor`, `shape` and `error`: the types that users hold.
+//! - `run`: the executor, which runs plans.
+//! - `kernel`: the contract with generated code.
+//! - `device`: the devices, one backend per file.
 
 mod bind;
 pub mod device;
@@ -36,7 +40,7 @@ macro_rules! fuse {
     };
 }
 
-/// What generated code names. Not for people: it changes without notice.
+/// Names that generated code uses. They are not a public interface and change without notice.
 #[doc(hidden)]
 pub mod __private {
     pub use std::borrow::Cow;

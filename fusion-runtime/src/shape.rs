@@ -1,6 +1,6 @@
 //! Shapes of tensors.
 //!
-//! Invariant: extents are in elements, outermost first; rank 0 is a single element.
+//! Invariant: extents are in elements, outermost first. A shape of rank 0 has one element.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,24 +11,24 @@ use crate::error::{Error, Result};
 
 /// The extents of a tensor, outermost first.
 ///
-/// Made from whatever lists extents: `5`, `[n, d]`, `&[usize]`, `Vec<usize>`; `()` is rank 0.
+/// A shape converts from any list of extents: `5`, `[n, d]`, `&[usize]`, `Vec<usize>`. `()` is rank 0.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Shape(SmallVec<[usize; 4]>);
 
 impl Shape {
-    /// The extents, outermost first.
+    /// Returns the extents, outermost first.
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
 
-    /// The number of dims.
+    /// Returns the number of dims.
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
-    /// The number of elements: 1 for rank 0, nothing where it does not fit in a `usize`.
+    /// Returns the number of elements, or `None` if it overflows `usize`. Rank 0 has 1 element.
     ///
-    /// An extent of 0 makes it 0 whatever the others are.
+    /// A shape with an extent of 0 has 0 elements, whatever its other extents.
     pub fn count(&self) -> Option<usize> {
         if self.0.contains(&0) {
             return Some(0);
@@ -36,7 +36,10 @@ impl Shape {
         self.0.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent))
     }
 
-    /// Elements and bytes of a tensor of this shape, or `Error::TooLarge`.
+    /// Returns the number of elements and of bytes of a tensor of this shape.
+    ///
+    /// # Errors
+    /// `Error::TooLarge` if either is too large to address.
     pub(crate) fn size(&self, element_bytes: usize) -> Result<(usize, usize)> {
         let addressable = |extent: &usize| *extent <= isize::MAX as usize;
         self.count()

@@ -1,6 +1,7 @@
 //! Tensors: contiguous elements on a device.
 //!
-//! Invariant: memory is written only through a `&mut` tensor that alone holds it; sharing is undone first.
+//! Invariant: a `&mut` tensor writes its memory only while no other tensor shares it. A write to shared memory copies
+//! first.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,19 +16,19 @@ use crate::error::{Error, Result};
 use crate::run::Arg;
 use crate::shape::Shape;
 
-/// A type that tensors store. Sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`,
-/// `u8` and `bool`.
+/// Element type of a tensor. The trait is sealed: `f32`, `f16`, `bf16`, `f64`, `i32`, `u32`, `i16`, `u16`, `i8`, `u8`
+/// and `bool` implement it.
 pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed + 'static {
-    /// Its name in the language.
+    /// The dtype in the language.
     const DTYPE: DType;
 }
 
-/// A type that generic functions take: `f32`, `f16` or `bf16`.
+/// Element type of a generic function: `f32`, `f16` or `bf16`.
 pub trait Float: Element + Into<Arg<'static>> {
-    /// The nearest number, of two the one whose last bit is 0.
+    /// Converts a number to the nearest value of this type, ties to even.
     fn from_f32(x: f32) -> Self;
 
-    /// The number itself.
+    /// Converts the value to `f32`, which is exact.
     fn to_f32(self) -> f32;
 }
 
@@ -60,12 +61,12 @@ halves!(half::f16, half::bf16);
 mod sealed {
     use crate::error::Result;
 
-    /// Elements as bytes, in the order of the machine.
+    /// Conversion between elements and bytes, in the byte order of the machine.
     pub trait Sealed: Sized {
-        /// The bytes of elements.
+        /// Returns the bytes of elements.
         fn bytes(elements: &[Self]) -> &[u8];
 
-        /// Elements of the bytes that are read.
+        /// Fills elements with the bytes that `read` writes.
         fn fill(elements: &mut [Self], read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()>;
     }
 }
@@ -119,32 +120,34 @@ impl Element for bool {
     const DTYPE: DType = DType::Bool;
 }
 
-/// Contiguous elements of one type on one device, row by row.
+/// A tensor: contiguous elements of one type on one device, in row-major order.
 ///
-/// Cloning shares the memory in O(1); a function that then writes one of the two in place copies it first.
+/// Cloning shares the memory in O(1). A function that updates one of two sharing tensors in place copies its memory
+/// first.
 #[derive(Clone)]
 pub struct Tensor<T: Element> {
     raw: RawTensor,
     element: PhantomData<T>,
 }
 
-/// A tensor whose element type is a value.
+/// A tensor whose element type is a run-time value.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct RawTensor {
     memory: Arc<Memory>,
     device: Device,
-    /// First byte in the memory; a multiple of 16.
+    /// Offset of the first element in the memory, in bytes: a multiple of 16.
     offset: usize,
-    /// Elements.
+    /// Number of elements.
     len: usize,
     shape: Shape,
     dtype: DType,
-    /// While this lives, the tensor whose part this is waits and may not be written, in this thread.
+    /// Lease of a lent part. While the lease lives, the tensor it was taken from waits, and this thread may not write
+    /// it.
     lease: Option<Weak<ThreadId>>,
 }
 
-/// A clone shares the memory, and leaves a lease to the original.
+/// A clone shares the memory. It does not inherit the lease.
 impl Clone for RawTensor {
     fn clone(&self) -> RawTensor {
         let RawTensor { memory, device, offset, len, shape, dtype, lease: _ } = self;
@@ -153,7 +156,7 @@ impl Clone for RawTensor {
     }
 }
 
-/// Whatever `fuse!` can capture as a tensor: tensors, by value or by reference.
+/// A value that `fuse!` can capture as a tensor: a tensor, by value or by reference.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`fuse!` expects a `Tensor<{T}>` here, found `{Self}`",
@@ -161,7 +164,7 @@ impl Clone for RawTensor {
     note = "a number is written `scalar(…)`, an element of a list `{{xs[1]}}`; another element type comes first, as in `fuse!(i32: …)`"
 )]
 pub trait AsTensor<T: Element> {
-    /// The tensor.
+    /// Returns the tensor.
     fn as_tensor(&self) -> &Tensor<T>;
 }
 
@@ -187,10 +190,10 @@ impl<T: Element, A: AsTensor<T> + ?Sized> AsTensor<T> for &mut A {
 }
 
 impl<T: Element> Tensor<T> {
-    /// A tensor with a copy of these elements, outermost dim first.
+    /// Returns a tensor with a copy of `elements`, in row-major order.
     ///
     /// # Errors
-    /// `Error::Shape` if their number is not the shape's; `Error::TooLarge`; `Error::OutOfMemory`.
+    /// `Error::Shape` if the number of elements differs from the shape's; `Error::TooLarge`; `Error::OutOfMemory`.
     pub fn from_slice(device: &Device, elements: &[T], shape: impl Into<Shape>) -> Result<Tensor<T>> {
         let shape = shape.into();
         if shape.count() != Some(elements.len()) {
@@ -203,15 +206,15 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
-    /// A tensor with these elements, outermost dim first.
+    /// Returns a tensor with `elements`, in row-major order.
     ///
     /// # Errors
-    /// As `from_slice`.
+    /// The errors of `from_slice`.
     pub fn from_vec(device: &Device, elements: Vec<T>, shape: impl Into<Shape>) -> Result<Tensor<T>> {
         Tensor::from_slice(device, &elements, shape)
     }
 
-    /// A tensor of zeros.
+    /// Returns a tensor of zeros.
     ///
     /// # Errors
     /// `Error::TooLarge`; `Error::OutOfMemory`.
@@ -219,12 +222,12 @@ impl<T: Element> Tensor<T> {
         Tensor::full(device, T::default(), shape)
     }
 
-    /// A tensor with `value` everywhere.
+    /// Returns a tensor with `value` in every element.
     ///
     /// # Errors
     /// `Error::TooLarge`; `Error::OutOfMemory`.
     pub fn full(device: &Device, value: T, shape: impl Into<Shape>) -> Result<Tensor<T>> {
-        /// Elements copied at a time, so that the host needs no second tensor.
+        /// Elements copied at a time. A chunk keeps the host from holding a second tensor.
         const CHUNK: usize = 1 << 18;
         let tensor = Tensor::wrap(RawTensor::allocate(device, T::DTYPE, shape.into())?);
         let chunk = vec![value; tensor.len().min(CHUNK)];
@@ -235,13 +238,15 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
-    /// A tensor in the first bytes of a buffer of the application, without a copy. The buffer belongs to the device of
-    /// `Device::from_wgpu`, has the usages `STORAGE`, `COPY_SRC` and `COPY_DST`, and a multiple of 16 bytes. What a call does with it
-    /// is submitted to the queue when the call returns: what the application submits or writes after that comes after it.
+    /// Wraps the first bytes of an application's buffer as a tensor, without a copy.
+    ///
+    /// The buffer must belong to the device of `Device::from_wgpu`. It needs the usages `STORAGE`, `COPY_SRC` and
+    /// `COPY_DST`, and a size that is a multiple of 16 bytes. A call submits its work to the queue before it returns.
+    /// Work that the application submits or writes after the call runs after that work.
     ///
     /// # Errors
-    /// `Error::Unsupported` where the buffer is not so, or the device is not of wgpu; `Error::Shape` where the
-    /// elements do not fit in it.
+    /// `Error::Unsupported` if the buffer does not meet these conditions, or the device is not a wgpu device;
+    /// `Error::Shape` if the elements do not fit in the buffer.
     #[cfg(feature = "wgpu")]
     pub fn from_wgpu_buffer(
         device: &Device,
@@ -258,20 +263,20 @@ impl<T: Element> Tensor<T> {
         Ok(Tensor::wrap(RawTensor { memory, device, offset: 0, len, shape, dtype: T::DTYPE, lease: None }))
     }
 
-    /// Waits for the elements and copies them to the host, row by row.
+    /// Waits for the elements and copies them to the host, in row-major order.
     ///
     /// # Errors
-    /// Whatever went wrong on the device since the last read, and `Error::DeviceLost`.
+    /// Any failure on the device since the last read, and `Error::DeviceLost`.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut elements = vec![T::default(); self.len()];
         self.copy_to_slice(&mut elements)?;
         Ok(elements)
     }
 
-    /// Waits for the elements and copies them into a slice of the same number.
+    /// Waits for the elements and copies them into a slice of the same length.
     ///
     /// # Errors
-    /// `Error::Shape` if the lengths differ; as `to_vec`.
+    /// `Error::Shape` if the lengths differ; the errors of `to_vec`.
     pub fn copy_to_slice(&self, elements: &mut [T]) -> Result<()> {
         if elements.len() != self.len() {
             return Err(Error::Shape { elements: elements.len(), shape: self.shape().clone() });
@@ -279,10 +284,10 @@ impl<T: Element> Tensor<T> {
         T::fill(elements, |bytes| self.raw.read(bytes))
     }
 
-    /// Waits for the only element of a tensor of one.
+    /// Waits for the element of a one-element tensor and returns it.
     ///
     /// # Errors
-    /// `Error::NotOne` if it has another number of elements; as `to_vec`.
+    /// `Error::NotOne` if the tensor has another number of elements; the errors of `to_vec`.
     pub fn item(&self) -> Result<T> {
         if self.len() != 1 {
             return Err(Error::NotOne { shape: self.shape().clone() });
@@ -292,27 +297,27 @@ impl<T: Element> Tensor<T> {
         Ok(element[0])
     }
 
-    /// The extents, outermost first.
+    /// Returns the extents, outermost first.
     pub fn shape(&self) -> &Shape {
         &self.raw.shape
     }
 
-    /// Where it lives.
+    /// Returns the device of the tensor.
     pub fn device(&self) -> &Device {
         &self.raw.device
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.raw.len
     }
 
-    /// Whether it has no elements.
+    /// Returns true if the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The same elements in another shape; the memory is shared.
+    /// Returns the same elements in another shape. Both tensors share the memory.
     ///
     /// # Errors
     /// `Error::Shape` if the shape has another number of elements.
@@ -324,10 +329,11 @@ impl<T: Element> Tensor<T> {
         Ok(Tensor::wrap(RawTensor { shape, ..self.raw.clone() }))
     }
 
-    /// The same elements on another device; shared if it is this one, else copied through the host.
+    /// Returns the tensor on another device. The memory is shared if `device` is the tensor's own, else copied through
+    /// the host.
     ///
     /// # Errors
-    /// As `to_vec` and `from_slice`.
+    /// The errors of `to_vec` and `from_slice`.
     pub fn to(&self, device: &Device) -> Result<Tensor<T>> {
         if device == self.device() {
             return Ok(self.clone());
@@ -335,7 +341,9 @@ impl<T: Element> Tensor<T> {
         Tensor::from_vec(device, self.to_vec()?, self.shape())
     }
 
-    /// The elements from `start` on in this shape; the memory is shared. They are there, and begin at a multiple of 16 bytes.
+    /// Returns the elements from `start` on as a tensor of this shape, which shares the memory.
+    ///
+    /// The range must be within the tensor and start at a multiple of 16 bytes.
     pub(crate) fn part(&self, start: usize, shape: Shape) -> Tensor<T> {
         let len = shape.count().unwrap_or(usize::MAX);
         assert!(len <= self.len() && start <= self.len() - len, "a part is within the whole");
@@ -344,10 +352,11 @@ impl<T: Element> Tensor<T> {
         Tensor::wrap(RawTensor { shape, len, offset, ..self.raw.clone() })
     }
 
-    /// Has the elements from `start` on written in place by what takes a tensor; what it puts in place of that tensor is copied.
+    /// Lends the elements from `start` on to `write`, which updates them in place. A tensor that `write` puts in their
+    /// place is copied back.
     ///
     /// # Errors
-    /// As `write`, and `Error::OutOfMemory`. The tensor that is left has the shape that it was given.
+    /// The errors of `write`; `Error::OutOfMemory`; `Error::Shape` if `write` leaves a tensor of another shape.
     pub(crate) fn lend<R>(
         &mut self,
         start: usize,
@@ -371,7 +380,7 @@ impl<T: Element> Tensor<T> {
         Ok(result)
     }
 
-    /// Puts the elements of another tensor at `start`, where there is room for them.
+    /// Copies the elements of another tensor to `start`. The range must be within the tensor.
     pub(crate) fn copy_into(&mut self, start: usize, from: &Tensor<T>) -> Result<()> {
         assert!(from.len() <= self.len() && start <= self.len() - from.len(), "there is room");
         if from.is_empty() {
@@ -387,22 +396,22 @@ impl<T: Element> Tensor<T> {
         self.copy_into(start, &here)
     }
 
-    /// The tensor behind it, whose element type is a value.
+    /// Returns the untyped tensor, whose element type is a run-time value.
     #[doc(hidden)]
     pub fn as_raw(&self) -> &RawTensor {
         &self.raw
     }
 
-    /// The tensor behind it. What is put in its place must be of the same element type.
+    /// Returns the untyped tensor for writing. A replacement must have the same element type.
     #[doc(hidden)]
     pub(crate) fn as_raw_mut(&mut self) -> &mut RawTensor {
         &mut self.raw
     }
 
-    /// A tensor of a type known to the caller.
+    /// Converts an untyped tensor to this element type.
     ///
     /// # Errors
-    /// `Error::Dtype` if its elements are of another.
+    /// `Error::Dtype` if the tensor has another element type.
     #[doc(hidden)]
     pub fn from_raw(raw: RawTensor) -> Result<Tensor<T>> {
         if raw.dtype != T::DTYPE {
@@ -427,46 +436,46 @@ impl<T: Element> fmt::Debug for Tensor<T> {
 }
 
 impl RawTensor {
-    /// A tensor with unspecified elements.
+    /// Allocates a tensor with unspecified elements.
     pub(crate) fn allocate(device: &Device, dtype: DType, shape: Shape) -> Result<RawTensor> {
         let (len, bytes) = shape.size(dtype.size())?;
         let memory = Arc::new(device.0.allocate(bytes)?);
         Ok(RawTensor { memory, device: device.clone(), offset: 0, len, shape, dtype, lease: None })
     }
 
-    /// Of the elements.
+    /// Returns the element type.
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The extents, outermost first.
+    /// Returns the extents, outermost first.
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Where it lives.
+    /// Returns the device of the tensor.
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Its memory, for a launch.
+    /// Returns the memory of the tensor for a launch.
     pub(crate) fn region(&self) -> Region<'_> {
         Region { memory: &self.memory, offset: self.offset, len: self.len }
     }
 
-    /// Whether it has bytes in common with another.
+    /// Returns true if the two tensors have bytes in common.
     pub(crate) fn overlaps(&self, other: &RawTensor) -> bool {
         let end = |tensor: &RawTensor| tensor.offset + tensor.len * tensor.dtype.size();
         let (start, end) = (self.offset.max(other.offset), end(self).min(end(other)));
         start < end && self.memory.is_same(&other.memory)
     }
 
-    /// Makes the memory this tensor's alone, so that it may be written; its elements are kept.
+    /// Gives the tensor memory of its own if it shares memory, and copies the elements.
     pub(crate) fn make_unique(&mut self) -> Result<()> {
         if !self.is_unique() {
             let bytes = self.len * self.dtype.size();
@@ -476,8 +485,8 @@ impl RawTensor {
         Ok(())
     }
 
-    /// Takes the elements of another tensor of this shape: by taking its memory, unless this memory is the caller's,
-    /// and then by a copy.
+    /// Takes the elements of another tensor of the same shape, by taking its memory. External memory receives a copy
+    /// instead.
     pub(crate) fn replace(&mut self, new: RawTensor) -> Result<()> {
         if !self.is_replaced_by_copy() {
             *self = new;
@@ -487,12 +496,13 @@ impl RawTensor {
         self.device.0.copy((&new.memory, new.offset), (&self.memory, self.offset), bytes)
     }
 
-    /// Whether what replaces it is copied into its memory.
+    /// Returns true if `replace` copies into the tensor's memory. The owner of external memory must see the new
+    /// elements.
     pub(crate) fn is_replaced_by_copy(&self) -> bool {
         self.memory.is_external() && self.is_unique() && self.len > 0
     }
 
-    /// Makes the memory this tensor's alone; its elements are unspecified after.
+    /// Gives the tensor memory of its own if it shares memory. The elements are unspecified afterwards.
     pub(crate) fn make_unique_uninit(&mut self) -> Result<()> {
         if !self.is_unique() {
             *self = RawTensor::allocate(&self.device, self.dtype, self.shape.clone())?;
@@ -500,7 +510,7 @@ impl RawTensor {
         Ok(())
     }
 
-    /// Whether no other tensor has this memory, but for one that waits.
+    /// Returns true if no other tensor uses the memory. A tensor that waits for its lent part does not count.
     pub(crate) fn is_unique(&self) -> bool {
         // To another thread, whoever has lent it may come back at any time.
         let lent_here = |lease: Arc<ThreadId>| *lease == thread::current().id();
@@ -523,7 +533,7 @@ impl RawTensor {
 mod tests {
     use super::*;
 
-    /// The one who has lent it may read it while the other thread still works.
+    /// The lender may read its tensor while the other thread still works.
     #[test]
     fn what_is_lent_is_written_in_place_by_the_thread_that_it_is_lent_to() -> Result<()> {
         let mut all = Tensor::<f32>::zeros(&Device::cpu(), [8])?;

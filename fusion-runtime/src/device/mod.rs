@@ -1,7 +1,7 @@
-//! Devices: where tensors live and plans run.
+//! Devices: tensors live on them, and plans run on them.
 //!
-//! Invariant: everything above this module speaks to a device through `Backend`; nothing above it knows
-//! which one it is. A backend knows plans' launches, but neither tensors nor programs.
+//! Invariant: the layers above use a device through `Backend` only, and never ask for its kind. A backend knows the
+//! launches of a plan, but neither tensors nor programs.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,41 +20,41 @@ mod wgpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 
-/// What a device can do, as far as launches and the choice of variants ask.
+/// Properties of a device that launches and the choice of variants depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Threads that run in lockstep; 1 on the CPU.
+    /// Threads of a warp, which run in lockstep; 1 on the CPU.
     pub warp_size: u32,
-    /// Most threads of a block.
+    /// Maximum number of threads per block.
     pub block_threads_max: u32,
-    /// Threads that one multiprocessor keeps resident.
+    /// Maximum number of resident threads per multiprocessor.
     pub multiprocessor_threads_max: u32,
-    /// Multiprocessors, or cores.
+    /// Number of multiprocessors, or of cores on the CPU.
     pub multiprocessors: u32,
-    /// Most blocks of a launch, along one dimension.
+    /// Maximum number of blocks of a launch, along one dimension.
     pub grid_max: u32,
-    /// Most buffers that a kernel can bind.
+    /// Maximum number of buffers that a kernel can bind.
     pub buffers_max: u32,
-    /// Most bytes that a kernel can see of one buffer.
+    /// Maximum number of bytes of one buffer that a kernel can bind.
     pub binding_bytes_max: u64,
-    /// Most bytes of one buffer.
+    /// Maximum size of one buffer, in bytes.
     pub buffer_bytes_max: u64,
-    /// Most bytes of memory that the threads of a block share.
+    /// Maximum shared memory per block, in bytes.
     pub block_shared_bytes_max: u32,
-    /// Threads of each subgroup, if kernels can use those and all are of one size; else 0.
+    /// Threads of a subgroup, if kernels can use subgroups and all have one size; else 0.
     pub subgroup_size: u32,
-    /// Most blocks of a cluster, which reach each other's shared memory; 1 where there are no clusters.
+    /// Maximum number of blocks per cluster, which reach each other's shared memory; 1 on a device without clusters.
     pub cluster_blocks_max: u32,
 }
 
-/// Part of the memory of a tensor, given to a launch.
+/// A part of a tensor's memory, bound to a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Region<'a> {
     /// The allocation.
     pub(crate) memory: &'a Memory,
-    /// First byte; a multiple of 16.
+    /// Offset of the first element, in bytes: a multiple of 16.
     pub(crate) offset: usize,
-    /// Elements.
+    /// Number of elements.
     pub(crate) len: usize,
 }
 
@@ -62,48 +62,49 @@ pub(crate) struct Region<'a> {
 pub(crate) struct Call<'a> {
     /// Extents, by symbol.
     pub(crate) symbols: &'a [i64],
-    /// By position in the plan's parameters; nothing for tensors.
+    /// Scalars, by position in the plan's parameters; `None` for tensors.
     pub(crate) scalars: &'a [Option<ScalarValue>],
-    /// In the order of the launch's buffers.
+    /// Buffers, in the order of the launch's buffers.
     pub(crate) buffers: &'a [Region<'a>],
 }
 
 /// A kind of device.
 ///
-/// Calls are ordered: each sees what those before it wrote. Those that only write may return before the work
-/// is done; an error that comes later surfaces at the next call.
+/// Calls are ordered: each sees the writes of the calls before it. A call that only writes may return before its work
+/// is done. A later failure of that work surfaces at the next call.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
-    /// The programs it runs.
+    /// Returns the target whose programs the device runs.
     fn target(&self) -> Target;
 
-    /// For people.
+    /// Returns the name of the device, for messages.
     fn name(&self) -> &str;
 
-    /// What it can do.
+    /// Returns the properties of the device.
     fn facts(&self) -> &DeviceFacts;
 
-    /// Whether it is a GPU emulated by the processor, which `Device::best` passes over.
+    /// Returns true if the GPU is emulated by the processor. `Device::best` skips such a device.
     fn is_software(&self) -> bool {
         false
     }
 
-    /// Memory of at least `bytes`, rounded up to a multiple of 16 (at least 16), with unspecified contents. The first byte is aligned
-    /// as every binding of the device wants. Freed memory is kept warm for the next request.
+    /// Allocates at least `bytes` bytes, rounded up to a multiple of 16 (at least 16), with unspecified contents.
+    ///
+    /// The first byte is aligned for every binding of the device. A pool keeps freed memory for the next request.
     fn allocate(&self, bytes: usize) -> Result<Memory>;
 
-    /// A buffer of the caller's as memory, without a copy.
+    /// Wraps a caller's buffer as memory, without a copy.
     #[cfg(feature = "wgpu")]
     fn adopt(&self, _buffer: ::wgpu::Buffer) -> Result<Memory> {
         Err(Error::Unsupported { device: self.name().into(), what: "a buffer of wgpu".into() })
     }
 
-    /// Copies host bytes into memory, up to three bytes behind which may change.
+    /// Copies host bytes into memory. Up to three bytes after them may change.
     fn write(&self, memory: &Memory, offset: usize, bytes: &[u8]) -> Result<()>;
 
     /// Waits for all work and copies memory to the host.
     fn read(&self, memory: &Memory, offset: usize, bytes: &mut [u8]) -> Result<()>;
 
-    /// Memory of its own with as many bytes, the first of which are those of another.
+    /// Allocates `bytes` bytes and copies another allocation into them.
     fn duplicate(&self, (memory, offset): (&Memory, usize), bytes: usize) -> Result<Memory> {
         let fresh = self.allocate(bytes)?;
         if bytes > 0 {
@@ -112,16 +113,16 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         Ok(fresh)
     }
 
-    /// Copies within the device, between different allocations.
+    /// Copies between two different allocations of the device.
     fn copy(&self, from: (&Memory, usize), to: (&Memory, usize), bytes: usize) -> Result<()>;
 
-    /// Runs one kernel. Empty spaces never get here.
+    /// Runs one kernel. The launch space is not empty.
     fn launch(&self, launch: &Launch, call: &Call<'_>) -> Result<()>;
 
     /// Waits for all work.
     fn synchronize(&self) -> Result<()>;
 
-    /// How long the device takes for what `work`, called once, starts on it.
+    /// Calls `work` once and returns the time that the device takes for the work it starts.
     fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Duration> {
         self.synchronize()?;
         let start = Instant::now();
@@ -131,7 +132,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     }
 }
 
-/// An allocation; dropping it gives it back to its device's pool.
+/// An allocation. Dropping it returns the memory to the pool of its device.
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// Host memory.
@@ -145,7 +146,7 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    /// Whether these are one allocation, or one buffer of the caller's that was given twice.
+    /// Returns true if both are one allocation, or one buffer of the caller that was wrapped twice.
     pub(crate) fn is_same(&self, other: &Memory) -> bool {
         match (self, other) {
             #[cfg(feature = "wgpu")]
@@ -154,7 +155,7 @@ impl Memory {
         }
     }
 
-    /// Whether it is the caller's, who sees what is written to it, and what is not.
+    /// Returns true if the memory belongs to the caller, who sees every write to it.
     pub(crate) fn is_external(&self) -> bool {
         match self {
             Memory::Cpu(_) => false,
@@ -168,12 +169,12 @@ impl Memory {
 
 /// A device that tensors live on. Cloning is cheap and gives the same device.
 ///
-/// A process has one device of each kind (of each ordinal, for CUDA): opening it again gives the same one.
+/// A process has one device per kind (per ordinal, for CUDA). Opening it again gives the same device.
 #[derive(Clone)]
 pub struct Device(pub(crate) Arc<dyn Backend>);
 
 impl Device {
-    /// The fastest device there is: CUDA, else a hardware `wgpu` adapter, else the CPU.
+    /// Returns the fastest device: CUDA, else a hardware `wgpu` adapter, else the CPU.
     pub fn best() -> Device {
         static BEST: OnceLock<Device> = OnceLock::new();
         let hardware = |device: &Device| !device.0.is_software();
@@ -183,16 +184,16 @@ impl Device {
         BEST.get_or_init(open).clone()
     }
 
-    /// The processor. Always there.
+    /// Returns the CPU, which is always available.
     ///
-    /// Kernels of many elements run on the thread that calls them and on those of `rayon`'s global pool that have nothing else to
-    /// do: a call waits for no other work of the pool, and does none.
+    /// A large kernel runs on the calling thread and on idle threads of `rayon`'s global pool. A call neither waits for
+    /// other work of the pool nor runs it.
     pub fn cpu() -> Device {
         static CPU: OnceLock<Device> = OnceLock::new();
         CPU.get_or_init(cpu::open).clone()
     }
 
-    /// The GPU through Vulkan, Metal or DirectX 12; a software renderer if there is no other.
+    /// Returns the GPU through Vulkan, Metal or DirectX 12, or a software renderer if there is no GPU.
     ///
     /// # Errors
     /// `Error::NoDevice` if there is no adapter, or the feature `wgpu` is off.
@@ -206,21 +207,22 @@ impl Device {
         Err(no_feature("wgpu", "wgpu"))
     }
 
-    /// The device of an application that uses `wgpu` itself. Its error callbacks stay the application's.
+    /// Wraps the device of an application that uses `wgpu` itself. Error callbacks of the application stay in place.
     ///
     /// # Errors
-    /// If the device is lost, or has no memory for what every device keeps.
+    /// `Error::DeviceLost`; `Error::OutOfMemory` if the device has no memory for the buffers that every device keeps.
     #[cfg(feature = "wgpu")]
     pub fn from_wgpu(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Result<Device> {
         wgpu::from_wgpu(device, queue)
     }
 
-    /// The NVIDIA GPU of this number, through CUDA.
+    /// Returns the NVIDIA GPU of this ordinal, through CUDA.
+    ///
+    /// A program built with the feature `cuda` links to `libcuda.so.1`. Without an installed driver the loader does not
+    /// start such a program, so this call cannot report the missing library. The README describes the remedy.
     ///
     /// # Errors
-    /// `Error::NoDevice` if there is no such GPU, the driver does not start, or the feature `cuda` is off. Where no
-    /// `libcuda.so.1` of a driver is installed there is no error either: a program built with the feature is linked to
-    /// it, and the loader does not start it without. The README says what to do then.
+    /// `Error::NoDevice` if there is no such GPU, the driver does not start, or the feature `cuda` is off.
     pub fn cuda(ordinal: usize) -> Result<Device> {
         #[cfg(feature = "cuda")]
         {
@@ -243,17 +245,17 @@ impl Device {
         }
     }
 
-    /// For people: what it is, and by which maker.
+    /// Returns the name of the device with its vendor, for people.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// What it can do.
+    /// Returns the properties of the device.
     pub fn facts(&self) -> &DeviceFacts {
         self.0.facts()
     }
 
-    /// What variants of kernels ask of it.
+    /// Returns the limits that select variants of kernels.
     pub(crate) fn limits(&self) -> Limits {
         let facts = self.facts();
         Limits {
@@ -265,19 +267,21 @@ impl Device {
         }
     }
 
-    /// Waits until everything started on it is done.
+    /// Waits until all work on the device is done.
     ///
     /// # Errors
-    /// Whatever went wrong there since the last wait.
+    /// Any failure on the device since the last wait.
     pub fn synchronize(&self) -> Result<()> {
         self.0.synchronize()
     }
 
-    /// Waits for what `work` starts on the device, and says how long that took: on CUDA by the GPU's own events, else by
-    /// the clock of the host. What other threads start on the device meanwhile counts too.
+    /// Runs `work`, waits for the work it starts on the device, and returns the time that the work took.
+    ///
+    /// CUDA measures by events of the GPU, other devices by the host's clock. Work that other threads start on the
+    /// device in the meantime counts too.
     ///
     /// # Errors
-    /// Those of `work`, and whatever went wrong on the device.
+    /// The errors of `work`, and any failure on the device.
     pub fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<Duration> {
         let mut work = Some(work);
         self.0.time(&mut || work.take().map_or(Ok(()), |work| work()))
@@ -310,7 +314,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// The error of a device kind that this build leaves out.
+/// Returns the error for a kind of device that this build leaves out.
 #[cfg_attr(
     all(feature = "wgpu", feature = "cuda"),
     expect(dead_code, reason = "every kind is in this build")
