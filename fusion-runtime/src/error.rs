@@ -1,6 +1,6 @@
-//! What can go wrong at run time, told to the user: what, where, and how to mend it.
+//! Errors at run time. A message names the failure, its place, and a remedy.
 //!
-//! Invariant: every fallible call of the crate returns this type, and no input makes it panic instead.
+//! Invariant: every fallible call of the crate returns this type. No input makes a call panic instead.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use crate::shape::Shape;
 /// The result of a fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed.
+/// The reason for the failure of a call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A tensor has another number of dims than the function's signature.
+    /// A tensor argument has another rank than its parameter declares.
     #[error(
         "`{function}`: `{param}` has dims [{expected}], but its argument has shape {got}; reshape it, or change the signature"
     )]
     Rank {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The parameter.
+        /// Name of the parameter.
         param: String,
-        /// Its dims as declared, joined by commas.
+        /// Dims of the parameter as declared, joined by commas.
         expected: String,
         /// Shape of the argument.
         got: Shape,
@@ -34,235 +34,235 @@ pub enum Error {
         "`{function}`: dim `{dim}` is {first_extent} in `{first}` but {second_extent} in `{second}`; a dim has one extent per call"
     )]
     Extent {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
         /// The parameter that bound the dim.
         first: String,
-        /// The extent it gave.
+        /// Extent of the dim in that parameter.
         first_extent: usize,
         /// The parameter that disagrees.
         second: String,
-        /// The extent found there.
+        /// Extent of the dim in the second parameter.
         second_extent: usize,
     },
-    /// An argument does not have the extent that the signature computes or fixes.
+    /// An argument does not have the extent that the signature fixes or computes.
     #[error("`{function}`: dim `{dim}` of `{param}` must be {expected}, but its argument has {got} there")]
     FixedExtent {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim, as written.
+        /// The dim, as written in the source.
         dim: String,
-        /// The parameter.
+        /// Name of the parameter.
         param: String,
-        /// The extent that the signature asks for.
+        /// Extent that the signature requires.
         expected: usize,
-        /// The extent of the argument.
+        /// Extent of the argument.
         got: usize,
     },
-    /// An extent computed from the arguments' extents is negative or has no value.
+    /// An extent computed from the arguments is negative or overflows.
     #[error(
         "`{function}`: dim `{dim}` has no valid extent for these arguments; it must be ≥ 0 and fit in 63 bits"
     )]
     InvalidExtent {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim, as written.
+        /// The dim, as written in the source.
         dim: String,
     },
-    /// A dim that a largest or smallest is taken along has no elements.
+    /// A `max` or `min` reduces a dim of extent 0, and the result needs its value.
     #[error(
         "`{function}`: dim `{dim}` is 0, and its result needs the `max` or `min` along it, which no elements have; check the extent before the call"
     )]
     Empty {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
     },
-    /// A dim that is split into others, or that they are merged into, has not as many elements as they come to.
+    /// The extents of a `split` or `merge` do not multiply to the extent of the whole dim.
     #[error(
         "`{function}`: dim `{dim}` is {extent}, but it is [{parts}] together, which come to {extents}: their product must be {extent}{fits}"
     )]
     Split {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its extent.
+        /// Extent of the dim.
         extent: usize,
-        /// The others, joined by commas.
+        /// Names of the parts, joined by commas.
         parts: String,
-        /// Their extents, as a product.
+        /// Extents of the parts, as a product.
         extents: Box<str>,
-        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// A function of the library makes groups of a dim that are not equally large.
+    /// A library function divides a dim into groups of unequal size.
     #[error(
         "`{function}`: `{by}` makes {groups} groups of `{dim}`, which has {}: groups have equally many{fits}",
         Elements(*extent)
     )]
     Groups {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The function of the library.
+        /// Name of the library function.
         by: Box<str>,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its extent.
+        /// Extent of the dim.
         extent: i64,
-        /// How many groups.
+        /// Number of groups.
         groups: String,
-        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// `at` asks for an element that is not there.
+    /// `at` selects an element beyond the dim.
     #[error(
         "`{function}`: the position {position} is outside of `{dim}`, which has {}, from 0{fits}",
         Elements(*extent)
     )]
     Position {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its extent.
+        /// Extent of the dim.
         extent: i64,
-        /// The position.
+        /// The position, as written and as a number.
         position: String,
-        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// `slice` asks for a range that is no part of a dim.
+    /// `slice` takes a range that is not within its dim.
     #[error("`{function}`: {range} is no part of `{dim}`, which is 0..{extent}{fits}")]
     Range {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its extent.
+        /// Extent of the dim.
         extent: i64,
-        /// The range, as written and as it is.
+        /// The range, as written and as numbers.
         range: String,
-        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// `pad` adds less than no elements.
+    /// `pad` adds a negative number of elements.
     #[error(
         "`{function}`: `pad` adds {amount} elements to `{dim}`, and can add 0 or more: `slice` leaves some out{fits}"
     )]
     Padding {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// How many elements.
+        /// Number of elements to add, as written and as a number.
         amount: String,
-        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// `slice`, `pad` or `concat` makes a dim that is there already, of another extent.
+    /// `slice`, `pad` or `concat` makes a dim that already has another extent.
     #[error(
         "`{function}`: {by} makes `{dim}` of extent {wants}, but it has {extent} here: give what it makes a name of its own, or pass tensors that agree{fits}"
     )]
     Made {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The function of the language.
+        /// Name of the operation.
         by: Box<str>,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// The extent that it would have, and what of.
+        /// Extent that the operation computes, with its terms.
         wants: String,
-        /// Its extent.
+        /// Extent of the dim.
         extent: i64,
-        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// The place that a portion of a dim begins or ends at is outside of the dim.
+    /// The place where portions of a dim meet is outside of the dim.
     #[error(
         "`{function}`: portions of `{dim}`, which has {}, meet at {place}: that is to be from 0 to {extent}{fits}",
         Elements(*extent)
     )]
     Portion {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its extent.
+        /// Extent of the dim.
         extent: i64,
-        /// The place.
+        /// The place, as written and as a number.
         place: String,
-        /// Extents near by that would do, as the end of the sentence; empty where there are none.
+        /// Nearby extents that pass the check, as the end of the sentence; empty if there are none.
         fits: Box<str>,
     },
-    /// A dim whose coordinates are computed with has too many elements for them.
+    /// A dim has too many elements for `i32` coordinates.
     #[error(
         "`{function}`: {by} along `{dim}`, which has {extent} elements, computes with their places in `i32`: a dim that it goes along has at most {}",
         i32::MAX
     )]
     TooLong {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// What computes with them: a function of the language.
+        /// Name of the operation that computes with coordinates.
         by: Box<str>,
-        /// The dim.
+        /// Name of the dim.
         dim: String,
-        /// Its extent.
+        /// Extent of the dim.
         extent: usize,
     },
-    /// A dim was named that the function does not have.
+    /// A report was asked for a dim that the function does not have.
     #[error("`{function}` has no dim `{dim}`; its dims are [{known}]")]
     UnknownDim {
-        /// The function.
+        /// Name of the called function.
         function: String,
-        /// The dim asked for.
+        /// Name of the unknown dim.
         dim: String,
-        /// Those it has, joined by commas.
+        /// Dims of the function, joined by commas.
         known: String,
     },
-    /// Arguments that must have one shape do not.
+    /// Arguments that must have one shape have different shapes.
     #[error(
         "`{function}`: `{first}` has shape {first_shape} but `{second}` has {second_shape}; name the dims (`x[N, D] + b[D]`) to broadcast"
     )]
     ShapeMismatch {
-        /// The function called.
+        /// Name of the called function.
         function: String,
         /// The first such parameter.
         first: String,
-        /// Its shape.
+        /// Shape of the first argument.
         first_shape: Box<Shape>,
         /// The parameter that disagrees.
         second: String,
-        /// Its shape.
+        /// Shape of the second argument.
         second_shape: Box<Shape>,
     },
-    /// A number of elements does not fit the shape.
+    /// A number of elements does not match the shape.
     #[error("{elements} elements do not make a tensor of shape {shape}, which has {}", Count(shape))]
     Shape {
-        /// The number of elements given.
+        /// Number of elements given.
         elements: usize,
-        /// The shape asked for.
+        /// The requested shape.
         shape: Shape,
     },
-    /// A tensor that has not just one element is asked for it.
+    /// `item` was called on a tensor with another number of elements than one.
     #[error("`item` reads the only element of a tensor, and this one has shape {shape}; `to_vec` reads all")]
     NotOne {
-        /// The tensor's shape.
+        /// Shape of the tensor.
         shape: Shape,
     },
-    /// An argument or result is of another element type.
+    /// A tensor argument or result has another element type than declared.
     #[error(
         "{what} is of {expected}, but a tensor of {got} was given; cast it, as in `pub fn cast(x: {got}[N]) -> {expected}[N] {{ x as {expected} }}`"
     )]
     Dtype {
-        /// What has the type.
+        /// The argument or result, in words.
         what: String,
-        /// The type that it must have.
+        /// The declared type.
         expected: DType,
-        /// The type given.
+        /// Type of the tensor given.
         got: DType,
     },
     /// Two arguments live on different devices.
@@ -270,173 +270,176 @@ pub enum Error {
         "`{function}`: `{first}` is on {first_device} but `{second}` is on {second_device}; move one with `.to(&device)`"
     )]
     DeviceMismatch {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// A parameter.
+        /// Name of one parameter.
         first: String,
-        /// Where it is.
+        /// Device of the first argument.
         first_device: String,
-        /// Another parameter.
+        /// Name of the other parameter.
         second: String,
-        /// Where that is.
+        /// Device of the second argument.
         second_device: String,
     },
-    /// A tensor given for a result has another shape.
+    /// A tensor given to `into` has another shape than its result.
     #[error(
         "`{function}`: the result `{result}` has shape {expected}, but the tensor given for it has {got}"
     )]
     OutShape {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// Its name among the parameters of `into`.
+        /// Name of the result among the parameters of `into`.
         result: String,
         /// Shape of the result.
         expected: Box<Shape>,
         /// Shape of the tensor given.
         got: Box<Shape>,
     },
-    /// A tensor that is written overlaps one that is read.
+    /// A call writes a tensor that shares memory with another tensor of the call.
     #[error(
         "`{function}`: `{output}` is written but shares memory with `{input}`, which the same call uses; pass a copy of one of them"
     )]
     Alias {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// What is written.
+        /// Name of the tensor that is written.
         output: String,
-        /// What is read.
+        /// Name of the other tensor.
         input: String,
     },
-    /// The device has not the memory for a tensor.
+    /// The device has too little memory.
     #[error("out of memory on {device}: {}; {}", Request(*bytes), Relief(*tensor_bytes_max))]
     OutOfMemory {
-        /// The size of the request, unless the driver needed memory for itself: it does not say how much.
+        /// Size of the request in bytes; `None` if the driver ran out of memory for itself, for it does not say how
+        /// much it needs.
         bytes: Option<usize>,
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// Most bytes that one tensor has there, where the request is beyond it, however much memory is free.
+        /// Maximum size of one tensor on the device, in bytes, if the request exceeds it. Free memory does not help
+        /// then.
         tensor_bytes_max: Option<u64>,
     },
-    /// A shape whose elements cannot be counted or addressed.
+    /// A shape has too many elements to count or address.
     #[error("a tensor of shape {shape} has more elements than memory can hold")]
     TooLarge {
         /// The shape.
         shape: Shape,
     },
-    /// There is no such device on this machine.
+    /// The machine has no such device.
     #[error("no {kind} device: {why}; `Device::cpu()` always works")]
     NoDevice {
         /// `wgpu` or `CUDA`.
         kind: &'static str,
-        /// What was tried.
+        /// The reason, as reported by the driver or the build.
         why: String,
     },
-    /// The device stopped working. What lives on it is lost.
+    /// The device stopped working. Tensors on it are lost.
     #[error("{device} was lost: {why}; what was on it is gone, and it may work again in a new process")]
     DeviceLost {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What its driver said.
+        /// Message of the driver.
         why: String,
     },
-    /// A kernel did what it must not, as to use an illegal address. What lives on the device is lost.
+    /// A kernel failed, for example by an illegal address. Tensors on the device are lost.
     #[error(
         "{device}: a kernel failed: {why}{}; a kernel launched since the last wait is at fault: run the program with CUDA_LAUNCH_BLOCKING=1 to be told at its launch, and under `compute-sanitizer` or on the simulator of Fusion's tests/cuda-sim to see where in it; what was on it is gone, and it works again in a new process",
         LastLaunched(last.as_deref())
     )]
     KernelFault {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What its driver said.
+        /// Message of the driver.
         why: String,
-        /// Name of the kernel launched last. The driver tells of a failure later, and not of which kernel.
+        /// Name of the kernel launched last. The driver reports a failure late, without the name of the kernel.
         last: Option<String>,
     },
-    /// The device cannot do what is asked.
+    /// The device does not support the request.
     #[error("{device} does not support {what}")]
     Unsupported {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What it lacks.
+        /// The missing capability.
         what: String,
     },
-    /// The driver is older than the PTX of a kernel.
+    /// The driver is older than the PTX version of a kernel.
     #[error(
         "kernel `{kernel}` is PTX {ptx}, newer than this NVIDIA driver ({driver}) reads; update the driver"
     )]
     DriverTooOld {
         /// Name of the kernel.
         kernel: String,
-        /// The version that its text declares.
+        /// PTX version that the kernel declares.
         ptx: String,
-        /// The newest CUDA that the driver knows.
+        /// Newest CUDA version that the driver supports.
         driver: String,
     },
-    /// The driver refused the text of a kernel.
+    /// The driver could not compile a kernel.
     #[error(
         "the driver could not compile kernel `{kernel}`; please report it with what a build with `FUSION_DUMP=dir` writes there:\n{log}"
     )]
     Jit {
         /// Name of the kernel.
         kernel: String,
-        /// What the driver said.
+        /// Message of the driver.
         log: String,
     },
-    /// A call into the driver failed.
+    /// A call of the driver failed.
     #[error(
         "{device}: {call} failed: {why}; the device is not lost, so try again; if it fails again, check the driver with its own tools (`nvidia-smi`, `vulkaninfo`) and report this text"
     )]
     Driver {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// What was called.
+        /// Name of the driver function.
         call: &'static str,
-        /// What the driver said.
+        /// Message of the driver.
         why: String,
     },
-    /// A name among parameters that is missing, there twice, or stands for another shape.
+    /// A parameter name is missing, occurs twice, has another shape, or has an invalid value.
     #[error("parameter `{name}` {what}")]
     Parameter {
-        /// The parameter, or the state of one.
+        /// Name of the parameter, of a state, or of an option.
         name: String,
-        /// What is wrong with it, and how to mend that.
+        /// The problem and its remedy.
         what: String,
     },
-    /// Gradients are not all finite, where the optimizer was asked to tell; the parameters are as they were.
+    /// Some gradients are not finite, and the optimizer was asked to report it. The parameters are unchanged.
     #[error(
         "the gradients of step {step} are not all finite, and nothing was changed; look for a division by 0 or an overflow; a `GradScaler` skips such steps instead, of an optimizer that is not asked to tell"
     )]
     NotFinite {
-        /// The step, from 1.
+        /// Number of the step, from 1.
         step: u64,
     },
-    /// Gradients are all finite and their norm is not, where the optimizer was asked to tell; the parameters are as they were.
+    /// All gradients are finite but their norm is not, and the optimizer was asked to report it. The parameters are
+    /// unchanged.
     #[error(
         "the gradients of step {step} are all finite, but their norm is not: the sum of their squares, or the norm over the loss scale, is larger than any `f32`, so it cannot be clipped, and nothing was changed; make the loss smaller, and its scale no less than 1"
     )]
     NormNotFinite {
-        /// The step, from 1.
+        /// Number of the step, from 1.
         step: u64,
     },
-    /// A file that cannot be read or written, or is none of ours.
+    /// A file cannot be read or written, or has another format.
     #[error("{path}: {what}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
-    /// An argument is not what the plan says; generated code never does this.
+    /// An argument does not match the plan. Generated code never causes it.
     #[error("`{function}`: {what}")]
     Argument {
-        /// The function called.
+        /// Name of the called function.
         function: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 }
 
-/// What there is no memory for, for a message.
+/// The failed request for memory, in words.
 struct Request(Option<usize>);
 
 impl fmt::Display for Request {
@@ -448,7 +451,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// The kernel launched last, for a message.
+/// The kernel launched last, in words.
 struct LastLaunched<'a>(Option<&'a str>);
 
 impl fmt::Display for LastLaunched<'_> {
@@ -457,7 +460,7 @@ impl fmt::Display for LastLaunched<'_> {
     }
 }
 
-/// What helps against a lack of memory, for a message.
+/// The remedy for a lack of memory, in words.
 struct Relief(Option<u64>);
 
 impl fmt::Display for Relief {
@@ -474,7 +477,7 @@ impl fmt::Display for Relief {
     }
 }
 
-/// A number of elements, for a message.
+/// A number of elements, in words.
 struct Elements(i64);
 
 impl fmt::Display for Elements {
@@ -486,7 +489,7 @@ impl fmt::Display for Elements {
     }
 }
 
-/// The number of elements of a shape, for a message.
+/// The number of elements of a shape, in words.
 struct Count<'a>(&'a Shape);
 
 impl fmt::Display for Count<'_> {
