@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! The language is described at [`fuse!`].
+//! [`fuse!`] documents the language.
 
 pub use fusion_runtime::*;
 
@@ -32,7 +32,7 @@ pub use fusion_runtime::fuse;
 #[doc(hidden)]
 pub use fusion_runtime::__private;
 
-/// What programs that use Fusion name: `use fusion::prelude::*`.
+/// The names that programs import: `use fusion::prelude::*`.
 pub mod prelude {
     pub use fusion_runtime::{
         Coalescing, DType, Device, Element, Error, Float, LaunchConfig, Report, Result, Shape, Tensor, bf16,
@@ -40,7 +40,7 @@ pub mod prelude {
     };
 }
 
-/// The program in the README, which is to run as it stands there.
+/// The program in the README, compiled as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

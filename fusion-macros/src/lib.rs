@@ -1,4 +1,5 @@
-//! The procedural macro behind `fuse!`: a door to `fusion-compiler`, and the only part of it that touches files.
+//! The procedural macro behind `fuse!`: the entry to `fusion-compiler`, and the only part of the compiler that writes
+//! files.
 
 use std::path::PathBuf;
 use std::{env, fs, io};
@@ -8,7 +9,7 @@ use fusion_compiler::ir::plan::Target;
 use proc_macro::{Span, TokenStream};
 use proc_macro2::TokenTree;
 
-/// What kernels are made for: texts that the runtime has no device for would be most of what rustc reads.
+/// The targets of this build. Text for a target without a device would be most of the code that rustc reads.
 const TARGETS: &[Target] = &[
     #[cfg(feature = "ptx")]
     Target::Ptx,
@@ -17,12 +18,12 @@ const TARGETS: &[Target] = &[
     Target::Cpu,
 ];
 
-/// What `fuse!` hands over to: first `$crate`, so that the output finds the runtime under any name, then what the user
-/// wrote.
+/// Expands `fuse!`: the first token is `$crate`, so that the output finds the runtime under any name. The user's tokens
+/// follow.
 ///
-/// With `FUSION_DUMP=dir` in the environment of the build, the graph, the report (as text, for Graphviz and as a
-/// picture) and all kernels of every function are written to `dir`: a folder for each crate, and in it one for each
-/// `fuse!`, by the file, and the line and column of the first token in it and of the last.
+/// `FUSION_DUMP=dir` in the environment of the build writes the graph, the report (as text, for Graphviz and as a
+/// picture) and all kernels of every function to `dir`. It has a folder per crate and in it a folder per `fuse!`. The
+/// name of that folder holds the file, and the line and column of the first and the last token.
 #[proc_macro]
 pub fn fuse_for(tokens: TokenStream) -> TokenStream {
     let mut written = tokens.clone().into_iter().skip(1).map(|token| token.span());
@@ -42,7 +43,7 @@ pub fn fuse_for(tokens: TokenStream) -> TokenStream {
     tokens
 }
 
-/// Writes what was made of one `fuse!`, from its first token to its last.
+/// Writes the dump of one `fuse!`, whose tokens reach from `first` to `last`.
 fn dump(expansion: &Expansion, (first, last): (Span, Span)) -> io::Result<()> {
     let Some(dir) = env::var_os("FUSION_DUMP").filter(|dir| !dir.is_empty()) else { return Ok(()) };
     let file = first.file().replace(['/', '\\', ':'], "-");

@@ -1,6 +1,6 @@
-//! Binds the arguments of a call: extents to symbols, scalars to parameters, everything to one device.
+//! Binds the arguments of a call: extents to symbols, scalars to parameters, tensors to one device.
 //!
-//! Invariant: the first parameter that has a dim binds it, every later one is checked against it.
+//! Invariant: the first parameter with a dim binds its extent. Every later parameter is checked against it.
 
 use fusion_compiler::ir::dim::{DimExpr, DimOp};
 use fusion_compiler::ir::graph::Access;
@@ -15,25 +15,28 @@ use crate::run::Arg;
 use crate::shape::Shape;
 use crate::tensor::RawTensor;
 
-/// Parameters of most functions: an optimizer's rule has twenty, what is written by hand has fewer.
+/// Inline capacity for parameters: an optimizer's rule has twenty, a handwritten function fewer.
 pub(crate) const PARAMS: usize = 24;
 
-/// What the arguments of a call stand for.
+/// Values that the arguments of a call bind.
 pub(crate) struct Bound {
     /// Extents by symbol.
     pub(crate) symbols: SmallVec<[i64; 8]>,
     /// Scalars by parameter.
     pub(crate) scalars: SmallVec<[Option<ScalarValue>; PARAMS]>,
-    /// Where the call runs.
+    /// Device of the call.
     pub(crate) device: Device,
-    /// The shape of all `ParamKind::AnyShape` parameters.
+    /// Shape of all `ParamKind::AnyShape` parameters.
     any_shape: Option<Shape>,
 }
 
-/// A symbol that is bound already: its extent, and the parameter that gave it.
+/// Binding of a symbol: its extent, and the parameter that gave it.
 type Binding = Option<(i64, usize)>;
 
-/// Binds all arguments of a call, whose results go into these tensors if there are some, or says which of them disagree.
+/// Binds all arguments of a call. `outs` are the tensors for its results, if the caller gives any.
+///
+/// # Errors
+/// The first disagreement between arguments.
 pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bound> {
     if args.len() != plan.params.len() {
         return Err(argument(plan, format!("{} arguments for {} parameters", args.len(), plan.params.len())));
@@ -84,7 +87,7 @@ pub(crate) fn bind(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<Bo
     Ok(bound)
 }
 
-/// The tensor of an argument, if it is one.
+/// Returns the tensor of an argument, if it is one.
 pub(crate) fn tensor<'a>(arg: &'a Arg<'_>) -> Option<&'a RawTensor> {
     match arg {
         Arg::Tensor(tensor) => Some(tensor),
@@ -94,7 +97,7 @@ pub(crate) fn tensor<'a>(arg: &'a Arg<'_>) -> Option<&'a RawTensor> {
 }
 
 impl Bound {
-    /// The shape of an output.
+    /// Returns the shape of an output.
     pub(crate) fn output_shape(&self, plan: &Plan, output: &Output) -> Result<Shape> {
         if output.any_shape {
             let none = || argument(plan, String::from("no argument gives the result its shape"));
@@ -103,7 +106,7 @@ impl Bound {
         output.dims.iter().map(|dim| extent_of(plan, dim, &self.symbols)).collect::<Result<_>>()
     }
 
-    /// Whether this is the shape of an output.
+    /// Returns true if `shape` is the shape of an output.
     pub(crate) fn is_output_shape(&self, plan: &Plan, output: &Output, shape: &Shape) -> Result<bool> {
         if output.any_shape {
             return Ok(self.output_shape(plan, output)? == *shape);
@@ -116,13 +119,13 @@ impl Bound {
     }
 }
 
-/// The value of an extent; ≥ 0.
+/// Returns the value of an extent, which is ≥ 0.
 pub(crate) fn extent_of(plan: &Plan, dim: &Dim, symbols: &[i64]) -> Result<usize> {
     let invalid = || Error::InvalidExtent { function: plan.name.to_string(), dim: dim.name.to_string() };
     dim.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok()).ok_or_else(invalid)
 }
 
-/// The tensor passed for a parameter: mutable if that is `&mut`, and of its type.
+/// Returns the tensor passed for a parameter, after a check of its access and type.
 fn tensor_of<'a>(plan: &Plan, param: &Param, access: Access, arg: &'a Arg<'_>) -> Result<&'a RawTensor> {
     let mutable = matches!(arg, Arg::TensorMut(_));
     let tensor =
@@ -232,7 +235,7 @@ fn bind_symbol(plan: &Plan, bindings: &mut [Binding], symbol: usize, extent: usi
     Ok(())
 }
 
-/// Checks the dims that bind nothing: fixed ones, and those computed from others.
+/// Checks the dims that bind no symbol: fixed dims, and dims computed from others.
 fn check_computed(plan: &Plan, args: &[Arg<'_>], symbols: &[i64]) -> Result<()> {
     for (param, arg) in plan.params.iter().zip(args) {
         let (ParamKind::Tensor { dims, .. }, Some(tensor)) = (&param.kind, tensor(arg)) else { continue };
@@ -256,7 +259,7 @@ fn check_computed(plan: &Plan, args: &[Arg<'_>], symbols: &[i64]) -> Result<()> 
     Ok(())
 }
 
-/// Checks the dims that a largest or smallest is taken along, which nothing asks for where results have no elements.
+/// Checks the dims that a `max` or `min` reduces. A call without result elements may have empty ones.
 fn check_nonempty(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<()> {
     for dim in plan.nonempty.iter() {
         if extent_of(plan, dim, &bound.symbols)? == 0 && has_elements(plan, args, bound)? {
@@ -266,7 +269,7 @@ fn check_nonempty(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<()> {
     Ok(())
 }
 
-/// Whether a call makes or changes an element.
+/// Returns true if a call writes any element.
 fn has_elements(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<bool> {
     for output in plan.outputs.iter() {
         if bound.output_shape(plan, output)?.count() != Some(0) {
@@ -276,7 +279,7 @@ fn has_elements(plan: &Plan, args: &[Arg<'_>], bound: &Bound) -> Result<bool> {
     Ok(args.iter().any(|arg| matches!(arg, Arg::TensorMut(tensor) if tensor.len() > 0)))
 }
 
-/// The symbol that an extent is, if it is no more than that.
+/// Returns the symbol of an extent that is one symbol and nothing else.
 pub(crate) fn lone_symbol(extent: &DimExpr) -> Option<usize> {
     match *extent.0 {
         [DimOp::Sym(symbol)] => Some(usize::from(symbol)),
@@ -288,7 +291,7 @@ fn wrong_kind(plan: &Plan, param: &Param) -> Error {
     argument(plan, format!("the argument for `{}` is of another kind", param.name))
 }
 
-/// An error that only a caller of the untyped interface can make.
+/// Returns an error that only a caller of the untyped interface can cause.
 pub(crate) fn argument(plan: &Plan, what: String) -> Error {
     Error::Argument { function: plan.name.to_string(), what }
 }

@@ -1,6 +1,7 @@
-//! Checks of dims that follow from others: those that are several together, and those whose coordinates are computed with.
+//! Checks of derived dims: products of dims, and dims with coordinate arithmetic.
 //!
-//! Invariant: an error says what the user wrote, and which extents would do. A search for these waits for an error.
+//! Invariant: an error shows the source text of the user and the extents that would pass. The search for these extents
+//! runs only after a check has failed.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::plan::{Dim, Product, Sum, Use};
@@ -10,7 +11,7 @@ use crate::bind::{extent_of, lone_symbol};
 use crate::error::{Error, Result};
 use crate::kernel::Plan;
 
-/// Checks all of them for these extents.
+/// Checks all derived dims for these extents.
 pub(crate) fn check(plan: &Plan, symbols: &[i64]) -> Result<()> {
     for product in plan.products.iter() {
         check_product(plan, product, symbols)?;
@@ -18,7 +19,7 @@ pub(crate) fn check(plan: &Plan, symbols: &[i64]) -> Result<()> {
     plan.sums.iter().try_for_each(|sum| check_sum(plan, sum, symbols))
 }
 
-/// Checks a dim that is others together.
+/// Checks a dim that is the product of others.
 fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> {
     let Product { whole, parts, library } = product;
     let extent = extent_of(plan, whole, symbols)?;
@@ -40,7 +41,7 @@ fn check_product(plan: &Plan, product: &Product, symbols: &[i64]) -> Result<()> 
     Err(Error::Groups { function, by, dim, extent, groups, fits })
 }
 
-/// The extent of a part, if it has one: what the others leave has none where one of them is 0.
+/// Returns the extent of a part, if it has one. A derived part has none if another part is 0.
 fn part_of(part: &Dim, symbols: &[i64]) -> Option<usize> {
     part.extent.eval(symbols).and_then(|extent| usize::try_from(extent).ok())
 }
@@ -51,7 +52,7 @@ fn is_product(Product { whole, parts, .. }: &Product, symbols: &[i64]) -> bool {
     product.is_some() && product == part_of(whole, symbols)
 }
 
-/// Checks a dim whose coordinates are computed with.
+/// Checks a dim with coordinate arithmetic.
 fn check_sum(plan: &Plan, sum: &Sum, symbols: &[i64]) -> Result<()> {
     let Some((extent, parts)) = extents(sum, symbols) else {
         let invalid = [&sum.whole].into_iter().chain(sum.parts.iter());
@@ -69,7 +70,7 @@ fn check_sum(plan: &Plan, sum: &Sum, symbols: &[i64]) -> Result<()> {
     }
 }
 
-/// The extent of the whole and of each part, if all have one.
+/// Returns the extent of the whole and of each part, if all have one.
 fn extents(sum: &Sum, symbols: &[i64]) -> Option<(i64, SmallVec<[i64; 8]>)> {
     let parts = sum.parts.iter().map(|part| part.extent.eval(symbols));
     Some((sum.whole.extent.eval(symbols)?, parts.collect::<Option<_>>()?))
@@ -80,7 +81,7 @@ fn is_sum(extent: i64, parts: &[i64]) -> bool {
     sum == Some(extent)
 }
 
-/// What users call to have a dim used like this.
+/// Returns the name of the operation that uses a dim in this way.
 fn name(of: &Use) -> Box<str> {
     let function = match of {
         Use::Position(_) => "at",
@@ -93,7 +94,7 @@ fn name(of: &Use) -> Box<str> {
     format!("`{function}`").into()
 }
 
-/// What is wrong with extents that do not add up, in terms of the call.
+/// Returns the error for parts that do not add up to their dim, in terms of the call.
 fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i64])) -> Error {
     let Sum { whole, parts: dims, of } = sum;
     let (function, dim) = (plan.name.to_string(), whole.name.to_string());
@@ -137,23 +138,24 @@ fn misplaced(plan: &Plan, sum: &Sum, symbols: &[i64], (extent, parts): (i64, &[i
     }
 }
 
-/// An extent as it is written, with its value unless that is the same.
+/// Formats an extent as written, with its value if that differs.
 fn said(text: &str, value: Option<impl ToString>) -> String {
     let value = value.map_or(String::from("?"), |value| value.to_string());
     if text == value { value } else { format!("`{text}` = {value}") }
 }
 
-/// A range as it is written, with its values unless these are the same.
+/// Formats a range as written, with its values if they differ.
 fn range((start, first): (&str, i64), (end, last): (&str, i64)) -> String {
     let values = format!("{first}..{last}");
     let text = format!("{start}..{end}");
     if text == values { format!("`{values}`") } else { format!("`{text}` = {values}") }
 }
 
-/// Extents further away than this are not tried.
+/// Maximum distance of the search for a fitting extent.
 const FAR: i64 = 1 << 12;
 
-/// The extents nearest to the one at hand that pass all checks, as the end of a sentence; nothing where one extent cannot mend it.
+/// Returns the nearest extents that pass all checks, as the end of a sentence. It is empty if no single extent would
+/// pass.
 fn fits(plan: &Plan, symbols: &[i64], whole: &Dim, parts: &[Dim]) -> Box<str> {
     let extents = || [whole].into_iter().chain(parts).map(|dim| &dim.extent);
     let Some(symbol) = lone_symbol(&whole.extent).or_else(|| only_symbol(extents())) else {
@@ -182,7 +184,7 @@ fn extents_pass(sum: &Sum, symbols: &[i64]) -> bool {
     found.is_some_and(|(extent, parts)| i32::try_from(extent).is_ok() && is_sum(extent, &parts))
 }
 
-/// The symbol that all of these are made of, if it is one.
+/// Returns the symbol of these extents, if they have exactly one.
 fn only_symbol<'e>(extents: impl Iterator<Item = &'e DimExpr>) -> Option<usize> {
     let mut symbols = extents.flat_map(DimExpr::symbols);
     let first = symbols.next()?;

@@ -1,10 +1,10 @@
-//! Launch configuration: threads of a block, blocks of a grid, and the alignment of memory.
+//! Launch configurations: threads per block, blocks per grid, and the alignment of memory.
 //!
-//! Invariant: a block is a whole number of warps and no larger than the device allows.
+//! Invariant: a block is a whole number of warps, and no larger than the device allows.
 
 use crate::device::{Device, DeviceFacts};
 
-/// How a GPU deals out the elements of a kernel: blocks of threads, each thread taking elements in turn.
+/// A launch configuration of a GPU kernel: blocks of threads, and a grid of blocks.
 ///
 /// ```
 /// use fusion_runtime::LaunchConfig;
@@ -13,33 +13,34 @@ use crate::device::{Device, DeviceFacts};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchConfig {
-    /// Threads of a block; a multiple of the warp size.
+    /// Threads per block; a multiple of the warp size.
     pub block: u32,
-    /// Blocks. With fewer threads than iterations, threads stride over the grid.
+    /// Blocks per grid. Threads loop with the stride of the grid if there are fewer threads than iterations.
     pub grid: u32,
 }
 
-/// Elements that a block has at least, unless there are too few for all multiprocessors: to start a block costs as much as to
-/// move a kilobyte or two.
+/// Minimum elements per block, if the elements suffice for all multiprocessors. A block start costs as much as the
+/// traffic of a kilobyte or two.
 const BLOCK_ELEMENTS: u64 = 1024;
 
-/// Most threads of a launch: kernels count them in 32 bits, and add their number to that of an element.
+/// Maximum threads per launch. Kernels count threads in 32 bits, and add a thread's number to that of an element.
 const THREADS_MAX: u64 = 1 << 31;
 
-/// Threads of a block where nothing asks for fewer: enough warps to hide latency, and small enough that blocks
-/// of many registers still fit.
+/// Default threads per block: enough warps to hide latency, yet a block with many registers still fits.
 const BLOCK: u32 = 256;
 
-/// Threads of a block of several teams.
+/// Threads per block of several teams.
 const TEAM_BLOCK: u32 = 128;
 
 impl LaunchConfig {
-    /// For `elements`, of which a thread takes `grain` at a time, on a device of these facts.
+    /// Returns the configuration for `elements`, with `grain` elements per thread and iteration, on a device with these
+    /// facts.
     ///
-    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads, which divide what
-    /// multiprocessors keep resident. The grid covers the iterations: the device hands out blocks as multiprocessors get
-    /// free, so that none waits for others at the end. Only where blocks would have fewer than 1024 elements and are more
-    /// than the whole device keeps resident, or where there would be more than 2³¹ threads, do threads stride.
+    /// The block is the smallest whole number of warps that covers the iterations, at most 256 threads. 256 divides the
+    /// resident threads of a multiprocessor. The grid covers the iterations: the device assigns blocks to
+    /// multiprocessors as they become free, which balances the tail. Threads loop with the stride of the grid in two
+    /// cases only. One is a grid beyond 2³¹ threads. The other is a grid of more blocks than the device keeps resident,
+    /// with fewer than 1024 elements per block.
     pub fn new(facts: &DeviceFacts, elements: u64, grain: u32) -> LaunchConfig {
         let iterations = elements.div_ceil(u64::from(grain.max(1))).max(1);
         let threads_max = u64::from(facts.block_threads_max.clamp(1, BLOCK));
@@ -49,10 +50,10 @@ impl LaunchConfig {
         LaunchConfig::covering(facts, elements, block as u32, iterations.div_ceil(block))
     }
 
-    /// For as many iterations, each the work of a team of `team` threads on `each` elements, on a device of these facts.
+    /// Returns the configuration for `iterations`, each by a team of `team` threads on `each` elements.
     ///
-    /// A team of more than a warp is a block; smaller ones share a block of four warps, or of as many as there are teams.
-    /// The grid is as for single threads.
+    /// A team larger than a warp is a block. Smaller teams share a block of four warps, or of as many warps as the
+    /// teams need. The grid follows the rules of `new`.
     pub fn teams(facts: &DeviceFacts, iterations: u64, each: u64, team: u32) -> LaunchConfig {
         let warp = facts.warp_size.max(1);
         let teams_max = if team > warp { 1 } else { u64::from((TEAM_BLOCK / team.max(1)).max(1)) };
@@ -62,7 +63,7 @@ impl LaunchConfig {
         LaunchConfig::covering(facts, iterations.saturating_mul(each), block, iterations.div_ceil(teams))
     }
 
-    /// The same for teams that are the blocks of clusters, so many of each.
+    /// Returns the configuration for teams that are the blocks of clusters, `blocks` per cluster.
     pub fn clusters(
         facts: &DeviceFacts,
         iterations: u64,
@@ -76,7 +77,7 @@ impl LaunchConfig {
         LaunchConfig { block, grid: u64::from(grid).min(clusters_max.max(1)) as u32 * blocks }
     }
 
-    /// As many blocks as cover all, or fewer that have enough elements each.
+    /// Returns enough blocks to cover all iterations, or fewer with a minimum of elements per block.
     fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
         let enough = elements.div_ceil(BLOCK_ELEMENTS).max(resident(facts, block));
         let grid_max = (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into());
@@ -84,68 +85,74 @@ impl LaunchConfig {
         LaunchConfig { block, grid: grid as u32 }
     }
 
-    /// The same with no more blocks than the whole device keeps resident at once, in whole clusters of so many: for kernels whose
-    /// threads each do something before the first of their elements, which the fewer do, the less it costs.
+    /// Limits the grid to the blocks that the device keeps resident at once, in whole clusters of `cluster` blocks.
+    ///
+    /// It suits kernels with a prologue per thread: fewer threads repeat the prologue less often.
     pub fn resident(self, facts: &DeviceFacts, cluster: u32) -> LaunchConfig {
         let cluster = u64::from(cluster.max(1));
         let most = (resident(facts, self.block) / cluster).max(1) * cluster;
         LaunchConfig { grid: u64::from(self.grid).min(most) as u32, ..self }
     }
 
-    /// For `elements`, of which a thread takes `grain` at a time, on a device as it reports itself.
+    /// Returns the configuration of `new` for the facts that a device reports.
     pub fn detect(device: &Device, elements: u64, grain: u32) -> LaunchConfig {
         LaunchConfig::new(device.facts(), elements, grain)
     }
 
-    /// For an NVIDIA A100: 108 multiprocessors of 2048 threads (NVIDIA A100 whitepaper, 2020).
+    /// Returns the configuration for an NVIDIA A100: 108 multiprocessors of 2048 threads (NVIDIA A100 whitepaper,
+    /// 2020).
     pub fn a100(elements: u64, grain: u32) -> LaunchConfig {
         LaunchConfig::new(&DeviceFacts::a100(), elements, grain)
     }
 
-    /// For an NVIDIA H100 SXM: 132 multiprocessors of 2048 threads (NVIDIA H100 whitepaper, 2022).
+    /// Returns the configuration for an NVIDIA H100 SXM: 132 multiprocessors of 2048 threads (NVIDIA H100 whitepaper,
+    /// 2022).
     pub fn h100(elements: u64, grain: u32) -> LaunchConfig {
         LaunchConfig::new(&DeviceFacts::h100(), elements, grain)
     }
 
-    /// For an NVIDIA RTX 4090: 128 multiprocessors of 1536 threads (NVIDIA Ada whitepaper, 2022).
+    /// Returns the configuration for an NVIDIA RTX 4090: 128 multiprocessors of 1536 threads (NVIDIA Ada whitepaper,
+    /// 2022).
     pub fn rtx4090(elements: u64, grain: u32) -> LaunchConfig {
         LaunchConfig::new(&DeviceFacts::rtx4090(), elements, grain)
     }
 
-    /// The part of a multiprocessor's resident threads that blocks of this size can fill, from 0 to 1.
+    /// Returns the occupancy: the share of a multiprocessor's resident threads that blocks of this size can fill, from
+    /// 0 to 1.
     ///
-    /// Registers and shared memory are not counted.
+    /// Registers and shared memory do not count.
     pub fn occupancy(&self, facts: &DeviceFacts) -> f64 {
         let max = facts.multiprocessor_threads_max.max(1);
         f64::from(max / self.block.max(1) * self.block) / f64::from(max)
     }
 }
 
-/// Blocks of as many threads that a device keeps at work at once, if nothing but threads limits it: never fewer than one for each
-/// multiprocessor, whatever the facts say of residency.
+/// Returns the number of blocks of `block` threads that a device keeps resident, if only threads limit it.
+///
+/// The number is at least one per multiprocessor, whatever the facts say.
 fn resident(facts: &DeviceFacts, block: u32) -> u64 {
     let each = (facts.multiprocessor_threads_max / block.max(1)).max(1);
     u64::from(facts.multiprocessors.max(1)) * u64::from(each)
 }
 
 impl DeviceFacts {
-    /// Of an NVIDIA A100 with 80 GB.
+    /// Returns the facts of an NVIDIA A100 with 80 GB.
     pub fn a100() -> DeviceFacts {
         nvidia(108, 2048, 80 << 30, (163 << 10, 1))
     }
 
-    /// Of an NVIDIA H100 SXM with 80 GB.
+    /// Returns the facts of an NVIDIA H100 SXM with 80 GB.
     pub fn h100() -> DeviceFacts {
         nvidia(132, 2048, 80 << 30, (227 << 10, 8))
     }
 
-    /// Of an NVIDIA RTX 4090 with 24 GB.
+    /// Returns the facts of an NVIDIA RTX 4090 with 24 GB.
     pub fn rtx4090() -> DeviceFacts {
         nvidia(128, 1536, 24 << 30, (99 << 10, 1))
     }
 }
 
-/// What NVIDIA GPUs have in common (CUDA programming guide, technical specifications per compute capability).
+/// Returns the facts of an NVIDIA GPU (CUDA programming guide, technical specifications per compute capability).
 fn nvidia(
     multiprocessors: u32,
     multiprocessor_threads_max: u32,
@@ -167,21 +174,21 @@ fn nvidia(
     }
 }
 
-/// How far memory is aligned, so that the accesses of a warp become few transactions.
+/// Alignment of memory, which decides how many transactions the accesses of a warp become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coalescing {
-    /// Of one element: 4 bytes.
+    /// Alignment to one element: 4 bytes.
     None,
-    /// A sector of the L2 cache: 32 bytes.
+    /// Alignment to a sector of the L2 cache: 32 bytes.
     Basic,
-    /// A cache line, the 32 lanes of a warp at 4 bytes each: 128 bytes.
+    /// Alignment to a cache line, 32 lanes of a warp at 4 bytes each: 128 bytes.
     Advanced,
-    /// What the allocators of CUDA and Vulkan give: 256 bytes.
+    /// Alignment of the allocators of CUDA and Vulkan: 256 bytes.
     Optimal,
 }
 
 impl Coalescing {
-    /// Alignment in bytes.
+    /// Returns the alignment in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Coalescing::None => 4,
@@ -191,12 +198,12 @@ impl Coalescing {
         }
     }
 
-    /// The next offset in bytes that is aligned, or nothing where there is none in a `usize`.
+    /// Returns the next aligned offset in bytes, or `None` if it overflows `usize`.
     pub const fn align(self, offset: usize) -> Option<usize> {
         offset.checked_next_multiple_of(self.bytes())
     }
 
-    /// The best level that an offset in bytes has; `None` for all that are not a multiple of 32.
+    /// Returns the highest level of alignment of an offset in bytes; `Coalescing::None` for no multiple of 32.
     pub const fn of(offset: usize) -> Coalescing {
         match offset.trailing_zeros() {
             0..=4 => Coalescing::None,

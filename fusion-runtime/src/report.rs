@@ -1,6 +1,6 @@
-//! The fusion report as users hold it; the compiler renders it.
+//! The fusion report in the public interface. The compiler renders it.
 //!
-//! Invariant: nothing is worked out here but errors.
+//! Invariant: this module computes errors only.
 
 use std::fmt;
 
@@ -11,26 +11,27 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::{Launch, Plan};
 
-/// What was fused in a function.
+/// The fusion report of a function: its kernels, and the reason for each kernel boundary.
 ///
-/// Shown with `Display`: a line of totals; a table with a row for each kernel; and for each value that is stored between
-/// kernels, and each result that has one of its own, why, with line and column of the source. `{report:80}` is at most 80
-/// columns wide where words allow, `{report}` 120. Bytes are formulas of the dims until `bind` gives these.
+/// `Display` prints a line of totals and a table with a row per kernel. Below the table stands a line for each value
+/// stored between kernels and for each result with a kernel of its own. The line gives the reason with line and column
+/// of the source. `{report:80}` is at most 80 columns wide where words allow, `{report}` 120. Bytes are formulas of the
+/// dims until `bind` gives their extents.
 #[derive(Clone, Debug)]
 pub struct Report(report::Report);
 
-/// A kernel as its device gets it: a module with one entry.
+/// The text of a kernel as its device receives it: a module with one entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelText {
     /// Name of the entry point.
     pub name: &'static str,
-    /// `"ptx"` or `"wgsl"`.
+    /// Language of the text: `"ptx"` or `"wgsl"`.
     pub language: &'static str,
     /// The module.
     pub text: &'static str,
 }
 
-/// The texts of a plan, in the order of its programs, steps and variants.
+/// Returns the kernel texts of a plan, in the order of its programs, steps and variants.
 #[doc(hidden)]
 pub fn kernels(plan: &'static Plan) -> Vec<KernelText> {
     let steps = plan.programs.iter().flat_map(|program| program.steps.iter());
@@ -44,70 +45,81 @@ pub fn kernels(plan: &'static Plan) -> Vec<KernelText> {
 }
 
 impl Report {
-    /// The report of a plan.
+    /// Returns the report of a plan.
     #[doc(hidden)]
     pub fn new(plan: &Plan) -> Report {
         Report(report::Report::new(plan))
     }
 
-    /// Kernels of the fused function, on the first of its targets that features are on for, of CUDA, wgpu and the CPU: others may have
-    /// more where they can bind fewer buffers, which `Display` tells. Long rows take some of them in parts: `launches` counts these.
+    /// Returns the number of kernels of the fused function.
+    ///
+    /// The number is that of the first of CUDA, wgpu and the CPU for which the function is compiled. Another target may
+    /// need more kernels if it binds fewer buffers, and `Display` lists them. A long reduction may run as several
+    /// launches: `launches` counts these.
     pub fn kernels(&self) -> usize {
         self.0.kernels()
     }
 
-    /// Kernels that a call launches, as `bytes` is of a call; nothing while an extent is not given. One that a device takes in
-    /// pieces, because it binds no more at once, is one.
+    /// Returns the number of launches of a call, or `None` while an extent is missing.
+    ///
+    /// A device that cannot bind a whole buffer runs a kernel in pieces. The pieces count as one launch.
     pub fn launches(&self) -> Option<usize> {
         self.0.launches()
     }
 
-    /// Kernels without fusion: one per operation.
+    /// Returns the number of kernels without fusion: one per operation.
     pub fn ops(&self) -> usize {
         self.0.ops()
     }
 
-    /// Bytes of tensors that the kernels of a call read and write: on the first of the function's targets, with what its
-    /// devices usually have, or on the device that `on` has been given. What a kernel goes through twice counts twice, and so
-    /// does what it passes on to the next one of a row that is taken in parts. What rows have in common counts once, and so
-    /// does a row that a CPU's thread has in its cache. Nothing while an extent is not given, or it overflows.
+    /// Returns the bytes of tensors that the kernels of a call read and write, or `None` if an extent is missing or
+    /// they overflow.
+    ///
+    /// The call runs on the first of the function's targets with the usual limits of its devices, or on the device
+    /// given to `on`. Data that a kernel reads twice counts twice. Partial results between the launches of a split
+    /// reduction count too. Data shared by rows counts once, and so does a row that stays in the cache of a CPU thread.
     pub fn bytes(&self) -> Option<u64> {
         self.0.bytes()
     }
 
-    /// Bytes read and written without fusion; nothing while an extent in it is not given, or it overflows.
+    /// Returns the bytes read and written without fusion, or `None` if an extent is missing or they overflow.
     pub fn unfused_bytes(&self) -> Option<u64> {
         self.0.unfused_bytes()
     }
 
-    /// Most bytes of memory between kernels that are in use at once during a call, be it between those that take a row in
-    /// parts; of the same call as `bytes`. Nothing while an extent is not given, or it overflows. What is no longer needed is
-    /// free for what comes after it.
+    /// Returns the peak of temporary memory during a call, in bytes, or `None` if an extent is missing or it overflows.
+    ///
+    /// The call is that of `bytes`. Temporaries hold values between kernels and partial results of split reductions.
+    /// Memory of a dead temporary is reused by later ones.
     pub fn peak_temporary_bytes(&self) -> Option<u64> {
         self.0.peak_temporary_bytes()
     }
 
-    /// `bytes` as a formula of the dims that are not given: of a call that takes the fewest launches. `Display` tells the
-    /// other ways to run each kernel, and what asks for them.
+    /// Returns `bytes` as a formula of the missing dims, for a call with the fewest launches.
+    ///
+    /// `Display` lists the other variants of each kernel with their conditions.
     pub fn bytes_formula(&self) -> String {
         self.0.bytes_formula()
     }
 
-    /// `unfused_bytes` as a formula of the dims that are not given.
+    /// Returns `unfused_bytes` as a formula of the missing dims.
     pub fn unfused_bytes_formula(&self) -> String {
         self.0.unfused_bytes_formula()
     }
 
-    /// `peak_temporary_bytes` as a formula of the dims that are not given, of a call that takes the fewest launches: `max(…)`
-    /// of several where none is always the largest, and where these are too many to read, the one that is the largest for dims of 1024.
+    /// Returns `peak_temporary_bytes` as a formula of the missing dims, for a call with the fewest launches.
+    ///
+    /// The formula is a `max(…)` if no term is always the largest. A `max` of too many terms is replaced by the term
+    /// that is the largest for dims of 1024.
     pub fn peak_temporary_bytes_formula(&self) -> String {
         self.0.peak_temporary_bytes_formula()
     }
 
-    /// The report with numbers for these dims: `report.bind(&[("N", 1024)])?`.
+    /// Returns the report with numbers for these dims: `report.bind(&[("N", 1024)])?`.
     ///
     /// # Errors
-    /// `Error::UnknownDim` for a dim that the function does not have; `Error::InvalidExtent` for an extent beyond 63 bits.
+    /// `Error::UnknownDim` for a dim that the function does not have; `Error::InvalidExtent` for an extent beyond 63
+    /// bits.
     pub fn bind(mut self, extents: &[(&str, usize)]) -> Result<Report> {
         for &(dim, extent) in extents {
             let refused = match self.0.bind(dim, extent) {
@@ -123,10 +135,10 @@ impl Report {
         Ok(self)
     }
 
-    /// The report for this device alone: its kernels, and the numbers of calls on it.
+    /// Returns the report for one device: its kernels, and the numbers of calls on it.
     ///
     /// # Errors
-    /// `Error::Unsupported` where the function is not compiled for it.
+    /// `Error::Unsupported` if the function is not compiled for the device.
     pub fn on(mut self, device: &Device) -> Result<Report> {
         let target = device.0.target();
         if self.0.on(target, device.limits()) {
@@ -135,19 +147,20 @@ impl Report {
         Err(not_compiled(self.0.name(), self.0.lacks(), device))
     }
 
-    /// The report as a graph for Graphviz, in the DOT language: kernels, the tensors between them with their bytes, and on
-    /// the edges why they are not one kernel.
+    /// Returns the report as a Graphviz graph, in the DOT language.
+    ///
+    /// Nodes are kernels. Edges are the tensors between them, with their bytes and the reason for the boundary.
     pub fn to_dot(&self) -> String {
         self.0.to_dot()
     }
 
-    /// The same graph as a picture: a file of SVG that needs nothing else.
+    /// Returns the report as a picture: a self-contained SVG file with the graph of `to_dot`.
     pub fn to_svg(&self) -> String {
         self.0.to_svg()
     }
 }
 
-/// A function has no kernels for a device.
+/// Returns the error for a function without kernels for a device.
 pub(crate) fn not_compiled(function: &str, lacks: &[Lack], device: &Device) -> Error {
     let target = device.0.target();
     let what = match lacks.iter().find(|lack| lack.target == target) {

@@ -1,7 +1,7 @@
-//! The one executor: runs a plan on the device of its arguments.
+//! The executor: runs a plan on the device of its arguments.
 //!
-//! Invariant: when a launch starts, what it writes belongs to this call alone, and everything it reads is alive until
-//! the launch returns. Nothing is written to any argument before all of them are checked.
+//! Invariant: at a launch, the memory it writes belongs to this call alone, and the memory it reads lives until the
+//! launch returns. No argument is written before all arguments are checked.
 
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
@@ -20,11 +20,11 @@ use crate::tensor::{Element, Float, RawTensor, Tensor};
 /// An argument of a call, in the order of `Plan::params`.
 #[derive(Debug)]
 pub enum Arg<'a> {
-    /// A tensor that is read.
+    /// A tensor that the call reads.
     Tensor(&'a RawTensor),
-    /// A tensor that is updated in place.
+    /// A tensor that the call updates in place.
     TensorMut(&'a mut RawTensor),
-    /// A number of this type.
+    /// A number with its type.
     Scalar(DType, ScalarValue),
     /// An extent.
     Dim(usize),
@@ -83,7 +83,7 @@ impl From<usize> for Arg<'_> {
 /// Runs a plan and returns its results, in order.
 ///
 /// # Errors
-/// Whatever is wrong with the arguments, before anything runs; then whatever the device says.
+/// Errors in the arguments, before any launch; then any failure of the device.
 pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTensor; N]> {
     let made = execute(plan, args, None)?;
     let results = made.iter().flatten().count();
@@ -94,7 +94,7 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
     Ok(std::array::from_fn(|_| results.next().unwrap_or_else(|| unreachable!("there are N results"))))
 }
 
-/// A number of the host, of the type that a kernel takes.
+/// A number of the host that converts to the scalar type of a kernel.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`scalar(…)` takes a number of type `{T}` here, found `{Self}`",
@@ -102,47 +102,47 @@ pub fn run<const N: usize>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<[RawTens
     note = "a number of another type is cast, as in `scalar(x as {T})`; an expression of another type begins with it, as in `fuse!(i32: …)`"
 )]
 pub trait IntoScalar<T> {
-    /// The number.
+    /// Returns the number in the type of the kernel.
     fn into_scalar(self) -> T;
 }
 
-/// Stands for an expression with a mistake, so that what surrounds it still has its type.
+/// Stands for an expression with a compile error, so that the code around it still has its type.
 ///
 /// # Errors
-/// Never: it is not called, because the mistake is a compile error.
+/// Never: the program does not compile, so nothing calls this function.
 pub fn mistaken<T: Element>() -> Result<Tensor<T>> {
     unreachable!("a program with a mistake does not compile")
 }
 
-/// Runs a plan with one result, of a type known to the caller.
+/// Runs a plan with one result of a known type.
 ///
 /// # Errors
-/// As `run`.
+/// The errors of `run`.
 pub fn run_one<T: Element>(plan: &Plan, args: &mut [Arg<'_>]) -> Result<Tensor<T>> {
     let [result] = run(plan, args)?;
     Tensor::from_raw(result)
 }
 
-/// The plan of a generic function for elements of this type, of one for each that there is.
+/// Returns the plan of a generic function for this element type.
 pub fn instance<T: Float>(plans: [&'static StaticPlan; DType::GENERIC.len()]) -> &'static Plan {
     let of = DType::GENERIC.iter().zip(plans).find(|(dtype, _)| **dtype == T::DTYPE);
     of.map_or_else(|| unreachable!("there is one for each `Float`"), |(_, plan)| plan)
 }
 
-/// Runs a plan and puts its results into tensors of their shapes. In the steady state nothing is allocated.
+/// Runs a plan and writes its results into the tensors of `outs`. A repeated call allocates nothing.
 ///
-/// A tensor whose memory is shared gets memory of its own, and the others keep their elements.
+/// A tensor that shares its memory gets memory of its own first. The tensors it shared with keep their elements.
 ///
 /// # Errors
-/// As `run`; `Error::OutShape` where a tensor has not the shape of its result.
+/// The errors of `run`; `Error::OutShape` if a tensor has another shape than its result.
 pub fn run_into(plan: &Plan, args: &mut [Arg<'_>], outs: &mut [Arg<'_>]) -> Result<()> {
     execute(plan, args, Some(outs)).map(|_| ())
 }
 
-/// Tensors that a call makes, by output; nothing for those that the caller gave.
+/// Tensors that a call allocates, by output; `None` for a tensor of the caller.
 type Made = SmallVec<[Option<RawTensor>; 2]>;
 
-/// Runs a plan; returns what it made, without what replaces an argument.
+/// Runs a plan. Returns the tensors that it allocated, except those that replace an argument.
 fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> Result<Made> {
     let outs = outs.unwrap_or_default();
     let bound = bind(plan, args, outs)?;
@@ -164,7 +164,7 @@ fn execute(plan: &Plan, args: &mut [Arg<'_>], outs: Option<&mut [Arg<'_>]>) -> R
     Ok(made)
 }
 
-/// Allocates the outputs of a call, or checks and readies the tensors given for them.
+/// Allocates the outputs of a call, or checks the caller's tensors for them and makes their memory unique.
 fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made> {
     let given = outs.len();
     let returned = |output: &&Output| output.dest == Dest::Returned;
@@ -193,7 +193,7 @@ fn make_outputs(plan: &Plan, bound: &Bound, outs: &mut [Arg<'_>]) -> Result<Made
     Ok(made)
 }
 
-/// What `into` calls this of so many results.
+/// Returns the name of output `i` among the `given` parameters of `into`.
 fn out_name(i: usize, given: usize) -> String {
     if given == 1 { String::from("out") } else { format!("out_{i}") }
 }
@@ -226,7 +226,7 @@ fn check_out(
     Ok(())
 }
 
-/// Gives every tensor that is written in place memory of its own.
+/// Gives every argument that is updated in place memory of its own.
 fn own_in_place(plan: &Plan, args: &mut [Arg<'_>]) -> Result<()> {
     for (i, (param, arg)) in plan.params.iter().zip(args).enumerate() {
         let Arg::TensorMut(tensor) = arg else { continue };
@@ -254,7 +254,7 @@ fn param_access(param: &Param) -> Access {
     }
 }
 
-/// Everything that the slots of a launch can stand for, but temporaries.
+/// State of a call: the tensors that the slots of a launch refer to, except temporaries.
 struct State<'a> {
     plan: &'a Plan,
     bound: &'a Bound,
@@ -264,19 +264,21 @@ struct State<'a> {
     made: &'a [Option<RawTensor>],
 }
 
-/// A temporary while it lives.
+/// A temporary with memory.
 struct Temp {
-    /// Its number in the program: few of those have memory at a time, and a call has no use for most.
+    /// Number of the temporary in the program. The list holds live temporaries only, since a program has many more.
     number: u16,
     memory: Memory,
-    /// Elements.
+    /// Number of elements.
     len: usize,
 }
 
 type Temps = SmallVec<[Temp; 4]>;
 
-/// Runs the steps in order. Before the first that changes an argument, those after it get their memory, too: where there is not enough,
-/// nothing has changed, and the call may be made again.
+/// Runs the steps in order.
+///
+/// Before the first step that changes an argument, all later steps get their temporaries too. If memory runs out there,
+/// no argument has changed, and the caller may repeat the call.
 fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
     let (mut temps, first) = (Temps::new(), first_update(program));
     for (number, step) in program.steps.iter().enumerate() {
@@ -294,7 +296,7 @@ fn run_steps(program: &Program<Code>, state: &State<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The first of several steps that may change an argument.
+/// Returns the first step that may change an argument, in a program of several steps.
 fn first_update(program: &Program<Code>) -> Option<usize> {
     let changes = |buffer: &BufferArg| buffer.access != Access::Read && matches!(buffer.slot, Slot::Param(_));
     let updates = |step: &Step<Code>| {
@@ -326,13 +328,13 @@ fn run_launch(launch: &Launch, state: &State<'_>, temps: &Temps) -> Result<()> {
     state.bound.device.0.launch(launch, &call)
 }
 
-/// Whether a launch has nothing to go through.
+/// Returns true if the space of a launch is empty.
 fn is_empty(launch: &Launch, state: &State<'_>) -> Result<bool> {
     let elements = launch.space.elements(&state.bound.symbols).filter(|&elements| elements >= 0);
     Ok(elements.ok_or_else(|| state.no_extent("the space of a kernel"))? == 0)
 }
 
-/// Gives the temporaries of a launch memory, as far as they have none.
+/// Allocates the temporaries of a launch that have no memory yet.
 fn allocate_all(
     launch: &Launch,
     state: &State<'_>,
@@ -345,7 +347,7 @@ fn allocate_all(
     launch.buffers.iter().try_for_each(|buffer| allocate(buffer.slot, state, temporaries, temps))
 }
 
-/// Gives a temporary memory, if it has none yet.
+/// Allocates a temporary, unless it has memory.
 fn allocate(slot: Slot, state: &State<'_>, temporaries: &[Temporary], temps: &mut Temps) -> Result<()> {
     let Slot::Temp(number) = slot else { return Ok(()) };
     let Some(temp) = temporaries.get(usize::from(number)) else { return Ok(()) };
@@ -390,7 +392,9 @@ impl<'a> State<'a> {
     }
 }
 
-/// No call may see what it writes under a second name: positions would be read before or after they are written by chance.
+/// Checks that no tensor a call writes shares memory with another tensor of the call.
+///
+/// Otherwise the order of threads would decide if an element is read before or after its update.
 fn check_alias(plan: &Plan, args: &[Arg<'_>], outs: &[Arg<'_>]) -> Result<()> {
     let is_written = |(i, arg): (usize, &Arg<'_>)| match arg {
         Arg::TensorMut(tensor) if is_replaced(plan, i) => tensor.is_replaced_by_copy(),

@@ -1,51 +1,52 @@
-//! What the items of a launch may write of a buffer.
+//! Windows: the elements of a buffer that the items of a launch may write.
 //!
-//! Invariant: what is given out belongs to these items alone, whatever generated code asks for.
+//! Invariant: an element in a window belongs to its items alone, whatever generated code asks for.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// The elements of a buffer that belong to the items of a call of a CPU function.
+/// A window: the elements of a buffer that belong to one call of a CPU function.
 #[derive(Debug)]
 pub enum Window<'a, T> {
-    /// Neighbours.
+    /// A contiguous range.
     Run(Run<'a, T>),
-    /// Elements of rows that lie side by side.
+    /// Elements of strided rows.
     Beside(Rows<'a, T>),
 }
 
-/// Neighbouring elements of a buffer.
+/// A window of contiguous elements.
 #[derive(Debug)]
 pub struct Run<'a, T> {
     elements: &'a mut [T],
-    /// The number of the first.
+    /// Number of the first element in the buffer.
     first: usize,
     streams: bool,
 }
 
-/// Rows that lie side by side: of each run of `inner` elements of the space the buffer has `each` runs.
+/// Layout of strided rows: the buffer has `each` runs of `inner` elements for every run of `inner` elements of the
+/// space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) each: usize,
     pub(crate) inner: usize,
 }
 
-/// Elements of a buffer in which rows lie side by side.
+/// A window of a buffer with strided rows.
 #[derive(Debug)]
 pub struct Rows<'a, T> {
     ptr: *mut T,
     len: usize,
     beside: Beside,
-    /// The elements of the space that are the items'.
+    /// Elements of the space that belong to the items.
     own: Range<usize>,
     memory: PhantomData<&'a mut [T]>,
 }
 
 impl<'a, T> Window<'a, T> {
-    /// As many elements from this one on.
+    /// Returns `len` elements from element `first` on.
     ///
     /// # Panics
-    /// Where they are not all within the window; generated code asks for no others.
+    /// If the range is not within the window. Generated code asks for no other range.
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         match self {
             Window::Run(run) => run.run(first, len),
@@ -53,10 +54,10 @@ impl<'a, T> Window<'a, T> {
         }
     }
 
-    /// All elements.
+    /// Returns the contiguous window.
     ///
     /// # Panics
-    /// Where they are no neighbours: who asks knows the reach of the buffer.
+    /// If the rows are strided. Generated code knows the layout of the buffer.
     pub fn neighbours(self) -> Run<'a, T> {
         match self {
             Window::Run(run) => run,
@@ -64,10 +65,10 @@ impl<'a, T> Window<'a, T> {
         }
     }
 
-    /// All elements.
+    /// Returns the window of strided rows.
     ///
     /// # Panics
-    /// Where rows do not lie side by side: who asks knows the reach of the buffer.
+    /// If the window is contiguous. Generated code knows the layout of the buffer.
     pub fn rows(self) -> Rows<'a, T> {
         match self {
             Window::Run(_) => unreachable!("no rows lie side by side in the buffer"),
@@ -77,35 +78,35 @@ impl<'a, T> Window<'a, T> {
 }
 
 impl<'a, T> Run<'a, T> {
-    /// `streams` says whether what is written goes around the caches.
+    /// Makes a window of `elements`, the first of which has the number `first`. `streams` selects non-temporal stores.
     pub(crate) fn new(elements: &'a mut [T], first: usize, streams: bool) -> Run<'a, T> {
         Run { elements, first, streams }
     }
 
-    /// Whether what is written goes around the caches, by `stream`.
+    /// Returns true if writes use non-temporal stores, by `stream`.
     #[inline(always)]
     pub fn streams(&self) -> bool {
         self.streams
     }
 
-    /// All of them, and the number of the first.
+    /// Returns all elements, and the number of the first.
     pub fn all(self) -> (&'a mut [T], usize) {
         (self.elements, self.first)
     }
 
-    /// As many elements from this one on.
+    /// Returns `len` elements from element `first` on.
     ///
     /// # Panics
-    /// Where they are not all there; generated code asks for no others.
+    /// If the range is not within the window. Generated code asks for no other range.
     #[inline(always)]
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         &mut self.elements[first - self.first..][..len]
     }
 
-    /// One element.
+    /// Returns one element.
     ///
     /// # Panics
-    /// As `run`.
+    /// Under the conditions of `run`.
     #[inline(always)]
     pub fn at(&mut self, i: usize) -> &mut T {
         &mut self.elements[i - self.first]
@@ -113,19 +114,20 @@ impl<'a, T> Run<'a, T> {
 }
 
 impl<'a, T> Rows<'a, T> {
-    /// Of the buffer of `len` elements at `ptr`, those of the elements `own` of the space.
+    /// Makes a window of the buffer of `len` elements at `ptr`, for the elements `own` of the space.
     ///
     /// # Safety
     ///
-    /// For `'a` the buffer is initialised memory, and nothing else accesses the elements that are made of `own`.
+    /// For `'a` the buffer is initialised memory, and no other code accesses the buffer's elements that belong to
+    /// `own`.
     pub(crate) unsafe fn new(ptr: *mut T, len: usize, beside: Beside, own: Range<usize>) -> Rows<'a, T> {
         Rows { ptr, len, beside, own, memory: PhantomData }
     }
 
-    /// As many elements from this one on, which are of one run.
+    /// Returns `len` elements of one run, from element `first` on.
     ///
     /// # Panics
-    /// Where they are not all there; generated code asks for no others.
+    /// If the range is not within the window. Generated code asks for no other range.
     #[inline(always)]
     pub fn run(&mut self, first: usize, len: usize) -> &mut [T] {
         let Beside { each, inner } = self.beside;
@@ -140,10 +142,10 @@ impl<'a, T> Rows<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(first), len) }
     }
 
-    /// One element.
+    /// Returns one element.
     ///
     /// # Panics
-    /// As `run`.
+    /// Under the conditions of `run`.
     #[inline(always)]
     pub fn at(&mut self, i: usize) -> &mut T {
         &mut self.run(i, 1)[0]
@@ -154,7 +156,8 @@ impl<'a, T> Rows<'a, T> {
 mod tests {
     use super::*;
 
-    /// Which runs of a `[2, 3, 4]` tensor, of which the middle dim is that of rows, are elements `own` of the `[2, 4]` space.
+    /// Returns the runs of a `[2, 3, 4]` tensor, reduced along its middle dim, that belong to elements `own` of the
+    /// `[2, 4]` space.
     fn runs(own: Range<usize>) -> Vec<(usize, usize)> {
         let mut elements: Vec<usize> = (0..24).collect();
         let beside = Beside { each: 3, inner: 4 };
