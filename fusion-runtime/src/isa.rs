@@ -1,6 +1,7 @@
-//! Instruction sets: which this processor has, and what each has ways of its own for. Kernels of the CPU are written once, for any.
+//! Instruction sets: detection, and the operations that differ between them. CPU kernels are generic over the
+//! instruction set.
 //!
-//! Invariant: a value of an instruction set is made only where its instructions may run, so that having one is proof of it.
+//! Invariant: a value of an instruction set exists only where its instructions may run, so the value is proof of it.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -11,22 +12,23 @@ use fusion_compiler::ir::kernel::CACHE_LINE;
 
 use crate::kernel::{Word, fold_lanes, sum_lanes};
 
-/// An instruction set, later ones better.
+/// An instruction set. Later ones are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// What every processor of the architecture has.
+    /// Baseline of the architecture, which every processor has.
     Base,
     /// AVX2 with fused multiply-add.
     Avx2,
-    /// AVX-512 (F, BW, DQ and VL) of a Zen 4, which goes through 64 bytes in halves. A loop that waits for memory is better off with half
-    /// as many: 2²⁴ squares are added in 1.9 ms then, else in 2.4.
+    /// AVX-512 (F, BW, DQ and VL) of a Zen 4, which executes 64-byte instructions in two halves.
+    ///
+    /// A memory-bound loop is faster there with 32-byte vectors.
     Avx512Halves,
-    /// AVX-512.
+    /// AVX-512 (F, BW, DQ and VL) with full-width execution.
     Avx512,
 }
 
 impl Isa {
-    /// The best of this processor, or what `asked` names, if it has that.
+    /// Returns the best instruction set of this processor, or the one that `asked` names if the processor has it.
     pub(crate) fn best(asked: Option<&str>) -> Isa {
         let detected = Isa::detected();
         match asked {
@@ -57,7 +59,7 @@ impl Isa {
         Isa::Base
     }
 
-    /// For people.
+    /// Returns the name, for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Isa::Base if cfg!(target_arch = "x86_64") => "SSE2",
@@ -69,7 +71,7 @@ impl Isa {
     }
 }
 
-/// Whether this is a Zen 4, of those that have AVX-512.
+/// Returns true on a Zen 4, among processors with AVX-512.
 #[cfg(target_arch = "x86_64")]
 fn has_halves() -> bool {
     let cpuid = raw_cpuid::CpuId::new();
@@ -78,63 +80,67 @@ fn has_halves() -> bool {
     vendor.is_some_and(|vendor| vendor.as_str() == "AuthenticAMD") && family == Some(0x19)
 }
 
-/// What a kernel takes for what instruction sets do in different ways.
+/// Operations with a different implementation per instruction set.
 pub trait Instructions: Copy {
-    /// Whether fused multiply-add and rounding are instructions. Else a product is rounded before it is added to, and additions round,
-    /// which vectors have, where the standard library would call a function for each element.
+    /// True if fused multiply-add and rounding are instructions.
+    ///
+    /// Otherwise a product rounds before the addition, and additions implement rounding. Additions vectorise, while the
+    /// standard library's rounding would be a function call per element.
     const FUSED: bool;
 
-    /// Stores lines of the caches around them. It is inlined: the lines need not be in memory before. A launch that lets its kernel
-    /// stream waits for the stores when it is through.
+    /// Stores whole cache lines with non-temporal instructions.
+    ///
+    /// The function is inlined, so that the lines need not be in memory before. A launch waits for the stores at its
+    /// end.
     ///
     /// # Panics
     ///
-    /// If `to` is not as long, or not whole lines.
+    /// If the lengths differ, or `to` is not whole cache lines.
     fn stream<T: Word, const N: usize>(self, to: &mut [T], from: &[T; N]);
 
-    /// What `sum_lanes` makes.
+    /// Returns the result of `sum_lanes`.
     #[inline(always)]
     fn sum<const L: usize>(self, parts: &mut [(f32,); L]) -> f64 {
         sum_lanes(parts)
     }
 
-    /// What `fold_lanes` makes of the larger of two, for which numbers on the right win over NaN on the left.
+    /// Returns the maximum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left operand.
     #[inline(always)]
     fn largest<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
         largest_lane(parts)
     }
 
-    /// The same of the smaller.
+    /// Returns the minimum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left operand.
     #[inline(always)]
     fn smallest<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
         smallest_lane(parts)
     }
 
-    /// `x * y + z`, rounded once where that is an instruction.
+    /// Returns `x * y + z`, rounded once if the instruction set has fused multiply-add.
     #[inline(always)]
     fn mul_add(self, x: f32, y: f32, z: f32) -> f32 {
         if Self::FUSED { x.mul_add(y, z) } else { x * y + z }
     }
 
-    /// The largest whole number not above `x`.
+    /// Returns the largest whole number not above `x`.
     #[inline(always)]
     fn floor(self, x: f32) -> f32 {
         if Self::FUSED { x.floor() } else { below_whole(x, |nearest| nearest - one_if(nearest > x)) }
     }
 
-    /// The smallest whole number not below `x`; from −1 to 0 that is −0.
+    /// Returns the smallest whole number not below `x`; −0 for −1 < `x` < 0.
     #[inline(always)]
     fn ceil(self, x: f32) -> f32 {
         if Self::FUSED { x.ceil() } else { below_whole(x, |nearest| nearest + one_if(nearest < x)) }
     }
 
-    /// The nearest whole number, ties to even.
+    /// Returns the nearest whole number, ties to even.
     #[inline(always)]
     fn round_ties_even(self, x: f32) -> f32 {
         if Self::FUSED { x.round_ties_even() } else { below_whole(x, |nearest| nearest) }
     }
 
-    /// The whole number next to `x` towards zero.
+    /// Returns the whole number next to `x` towards zero.
     #[inline(always)]
     fn trunc(self, x: f32) -> f32 {
         if Self::FUSED {
@@ -158,7 +164,7 @@ fn smallest_lane<const L: usize>(parts: &mut [(f32,); L]) -> (f32,) {
     fold_lanes(parts, |(left,), (right,)| (select_unpredictable(right < left, right, left),))
 }
 
-/// The sum of four lanes, in `f64`.
+/// Returns the sum of four lanes, in `f64`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
@@ -167,7 +173,7 @@ fn sum_of_4(x: __m128) -> f64 {
     _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)))
 }
 
-/// The extrema of four lanes.
+/// Functions that return the extremum of four lanes.
 #[cfg(target_arch = "x86_64")]
 macro_rules! of_4 {
     ($($name:ident by $of_4:ident $of_1:ident;)*) => { $(
@@ -186,9 +192,10 @@ of_4! {
     smallest_of_4 by _mm_min_ps _mm_min_ss;
 }
 
-/// Methods that combine partial results as `fold_lanes` does, by instructions for eight, four and one of them: LLVM makes no whole
-/// vectors of what compares and selects, takes those that there are apart by twos, and has halves that are stored wait in memory.
-/// The largest of a row of 64 took 35 ns so, and takes 17.
+/// Methods that combine partial results in the order of `fold_lanes`, by instructions for eight, four and one of them.
+///
+/// LLVM makes no whole vectors of a comparison with its selection, and splits the vectors there are into pairs. Halves
+/// that it stores have to wait in memory.
 #[cfg(target_arch = "x86_64")]
 macro_rules! of_lanes {
     ($isa:ident: $($name:ident -> $made:ty: $portable:ident, or $of_8:ident $of_4:ident $last:ident;)*) => { $(
@@ -230,9 +237,9 @@ macro_rules! of_lanes {
     )* };
 }
 
-/// What `adjust` makes of the nearest whole number, with the sign of `x`; what is whole already (or NaN) stays itself.
+/// Returns `adjust` of the nearest whole number, with the sign of `x`. A whole number, and NaN, stays as it is.
 ///
-/// Adding 2²³ leaves no bits for a fraction, so the addition rounds it away.
+/// Adding 2²³ leaves no bits for a fraction, so the addition rounds the fraction away.
 #[inline(always)]
 fn below_whole(x: f32, adjust: impl Fn(f32) -> f32) -> f32 {
     // From here on every `f32` is a whole number.
@@ -256,11 +263,11 @@ macro_rules! instruction_sets {
 
         #[cfg(target_arch = "x86_64")]
         impl $name {
-            /// Here these instructions may run.
+            /// Makes the proof that these instructions may run.
             ///
             /// # Safety
             ///
-            /// The processor has them: what is compiled for them may ask.
+            /// The processor has the instructions. A caller compiled for them may call this function safely.
             #[allow(clippy::new_without_default, reason = "it is not to be made elsewhere")]
             #[target_feature(enable = $features)]
             #[inline]
@@ -282,9 +289,12 @@ macro_rules! instruction_sets {
 
             #[inline(always)]
             fn stream<T: Word, const N: usize>(self, to: &mut [T], from: &[T; N]) {
+                /// Stores `bytes` bytes with non-temporal instructions.
+                ///
                 /// # Safety
                 ///
-                /// The target is aligned to lines, both are memory of as many bytes, whole lines, and nothing else accesses the target.
+                /// The target is aligned to cache lines. Both pointers are valid for `bytes` bytes, a multiple of a
+                /// cache line. No other code accesses the target.
                 #[target_feature(enable = $features)]
                 #[inline]
                 unsafe fn lines(to: *mut u8, from: *const u8, bytes: usize) {
@@ -312,22 +322,22 @@ macro_rules! instruction_sets {
 }
 
 instruction_sets! {
-    /// [`Isa::Avx512`].
+    /// Proof that the instructions of [`Isa::Avx512`] may run.
     Avx512("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), __m512i _mm512_stream_si512;
-    /// [`Isa::Avx2`].
+    /// Proof that the instructions of [`Isa::Avx2`] may run.
     Avx2("avx2,fma"), __m256i _mm256_stream_si256;
-    /// [`Isa::Base`].
+    /// Proof that the instructions of [`Isa::Base`] may run.
     Base("sse2"), __m128i _mm_stream_si128;
 }
 
-/// [`Isa::Base`], which has no stores around the caches that are used.
+/// Proof that the instructions of [`Isa::Base`] may run. It has no non-temporal stores.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug)]
 pub struct Base(());
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Base {
-    /// Anywhere.
+    /// Makes the proof, which holds everywhere.
     #[allow(clippy::new_without_default, reason = "others are not to be made everywhere")]
     pub fn new() -> Base {
         Base(())
@@ -359,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Every 1009th `f32` of all, those around halves and whole numbers, and the last of each kind.
+    /// Returns every 1009th `f32`, the numbers around halves and whole numbers, and the last of each kind.
     fn numbers() -> impl Iterator<Item = f32> {
         let all = (0..=u32::MAX).step_by(1009).map(f32::from_bits);
         let halves = (-20..=20).flat_map(|n| {
@@ -388,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Wherever the largest is, and whatever else is there.
+    /// All instruction sets agree, wherever the extremum is and whatever the other lanes hold.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn lanes_give_the_same_with_any_instruction_set() {

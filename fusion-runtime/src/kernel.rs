@@ -1,6 +1,6 @@
-//! The contract with generated code: the plan, and what the CPU runs of it.
+//! The contract with generated code: plans, and the arguments of CPU kernels.
 //!
-//! Invariant: whatever generated code asks of `CpuArgs` is checked, so that it needs no `unsafe` of its own.
+//! Invariant: `CpuArgs` checks every request of generated code, so generated code needs no `unsafe`.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -16,14 +16,14 @@ use crate::device::cpu::fetch::Fetches;
 use crate::isa::Isa;
 use crate::window::{Beside, Rows, Run, Window};
 
-/// What a target runs.
+/// The code of a kernel for one target.
 pub type Code = plan::Code<CpuCode>;
-/// A compiled function.
+/// The plan of a compiled function.
 pub type Plan = plan::Plan<Code>;
-/// One kernel and its arguments.
+/// One launch of a kernel with its arguments.
 pub type Launch = plan::Launch<Code>;
 
-/// A compiled function as `fuse!` writes it: read when it is called for the first time.
+/// A plan as `fuse!` writes it: bytes that the first call decodes.
 #[derive(Debug)]
 pub struct StaticPlan {
     bytes: &'static [u8],
@@ -32,7 +32,7 @@ pub struct StaticPlan {
 }
 
 impl StaticPlan {
-    /// Of the bytes of a plan, and the codes that these number.
+    /// Makes a static plan of encoded bytes, and of the codes that the bytes refer to by number.
     pub const fn new(bytes: &'static [u8], codes: &'static [Code]) -> StaticPlan {
         StaticPlan { bytes, codes, plan: OnceLock::new() }
     }
@@ -48,7 +48,7 @@ impl Deref for StaticPlan {
     }
 }
 
-/// The value of a scalar parameter, in the type that it is computed in.
+/// The value of a scalar parameter, in the type it is computed in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScalarValue {
     /// `f32`.
@@ -63,19 +63,21 @@ pub enum ScalarValue {
     Bool(bool),
 }
 
-/// A function that runs items of a launch. Unsafe to call where its instructions are missing.
+/// A CPU function, which runs items of a launch.
+///
+/// A call is unsafe because the processor must have the function's instructions.
 pub type CpuFn = unsafe fn(&mut CpuArgs<'_>);
 
-/// What the CPU runs for one launch.
+/// The CPU code of one launch.
 #[derive(Clone, Debug)]
 pub enum CpuCode {
-    /// Functions of one meaning, best first; the last is `Isa::Base`.
+    /// Versions of one function, best instruction set first. The last is for `Isa::Base`.
     Compiled(&'static [(Isa, CpuFn)]),
-    /// A kernel made at run time, legal for a CPU with fused multiply-add: the tile interpreter runs it.
+    /// A kernel compiled at run time, for a CPU with fused multiply-add. The tile interpreter runs it.
     Interpreted(Arc<Kernel>),
 }
 
-/// A plan that was compiled at run time, in the form that the executor runs: its CPU kernels are interpreted.
+/// Converts a plan compiled at run time to the form of the executor, with interpreted CPU kernels.
 pub fn interpreted(plan: plan::Plan<KernelCode>) -> Plan {
     plan.map_code(|_, code| match code {
         plan::Code::Ptx(text) => Code::Ptx(text),
@@ -84,15 +86,16 @@ pub fn interpreted(plan: plan::Plan<KernelCode>) -> Plan {
     })
 }
 
-/// What the lanes of a vector loop make together, of their partial results: the second half is combined with the first, and so
-/// on. It is inlined so that the vectors are those that the caller is compiled for.
+/// Combines the partial results of the lanes of a vector loop: repeatedly the second half with the first.
+///
+/// The function is inlined so that its vectors match the caller's instruction set.
 #[inline(always)]
 pub fn fold_lanes<T: Copy, const L: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) -> T {
     quarters::<T, L, 1>(parts, combine);
     parts[0]
 }
 
-/// The same of sums of `f32`, the last of which are of `f64`.
+/// Sums the `f32` partial results of lanes in the order of `fold_lanes`. The last four add in `f64`.
 #[inline(always)]
 pub fn sum_lanes<const L: usize>(parts: &mut [(f32,); L]) -> f64 {
     quarters::<_, L, FOLD_LANES_WIDE>(parts, |(left,), (right,)| (left + right,));
@@ -100,7 +103,7 @@ pub fn sum_lanes<const L: usize>(parts: &mut [(f32,); L]) -> f64 {
     if L < FOLD_LANES_WIDE { lane(0) } else { (lane(0) + lane(2)) + (lane(1) + lane(3)) }
 }
 
-/// Combines the second half of partial results with the first, and so on, until these are no more than so many.
+/// Combines the second half of partial results with the first, repeatedly, until `LEFT` remain.
 #[inline(always)]
 fn quarters<T: Copy, const L: usize, const LEFT: usize>(parts: &mut [T; L], combine: impl Fn(T, T) -> T) {
     // Loops of a known length, which need no checks; iterators would be many functions to compile for each kernel.
@@ -119,8 +122,9 @@ fn quarters<T: Copy, const L: usize, const LEFT: usize>(parts: &mut [T; L], comb
     quarters!(16 4 1);
 }
 
-/// What two halvings leave in a lane of a quarter of so many. Halves that are stored in between LLVM has wait in memory: a product
-/// of 64 took 24 ns so, and takes 11.
+/// Returns one lane after two halvings, with `quarter` lanes left.
+///
+/// Two halvings in one expression need no memory. LLVM would wait for the store of the first half.
 #[inline(always)]
 fn of_four<T: Copy, const L: usize>(
     parts: &[T; L],
@@ -133,7 +137,7 @@ fn of_four<T: Copy, const L: usize>(
     combine(combine(a, c), combine(b, d))
 }
 
-/// A sum of `f64` that keeps what its additions round off (Knuth's two-sum, Neumaier 1974).
+/// A sum of `f64` with compensation for rounding (Knuth's two-sum, Neumaier 1974).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Total {
     so_far: f64,
@@ -150,14 +154,14 @@ impl Total {
         self.so_far = all;
     }
 
-    /// The sum, which is infinite or NaN where that of the numbers is.
+    /// Returns the sum. It is infinite or NaN if the exact sum of the numbers is.
     #[inline(always)]
     pub fn sum(self) -> f64 {
         self.so_far + if self.rounded_off.is_finite() { self.rounded_off } else { 0.0 }
     }
 }
 
-/// Memory of a thread for `f64`: all of it but for what lies before the first place of one.
+/// Returns the memory of a thread as `f64`, from the first aligned element on.
 #[inline]
 pub fn doubles(memory: &mut [f32]) -> &mut [f64] {
     bytemuck::pod_align_to_mut(memory).1
@@ -165,10 +169,13 @@ pub fn doubles(memory: &mut [f32]) -> &mut [f64] {
 
 /// The arguments of a CPU function, as generated code sees them.
 ///
-/// `range()` are the items to run. `read::<T>(i)` is the whole of buffer `i`; `write::<T>(i)` is the part of buffer
-/// `i` that belongs to these items, and may be asked for once. Elements of one or two bytes are their bits.
-/// `index(i)`, `f32(i)`, `f64(i)`, `i32(i)`, `u32(i)` and `bool(i)` are uniforms. Asking for what the launch does not
-/// have is a bug in the compiler and panics.
+/// - `range()` returns the items to run.
+/// - `read::<T>(i)` returns the whole of buffer `i`.
+/// - `write::<T>(i)` returns the window of buffer `i` that belongs to these items. It may be called once per buffer.
+/// - `index(i)`, `f32(i)`, `f64(i)`, `i32(i)`, `u32(i)` and `bool(i)` return uniforms.
+///
+/// Elements of one or two bytes are accessed as bits. A request that does not match the launch is a bug in the
+/// compiler, and panics.
 #[derive(Debug)]
 pub struct CpuArgs<'a> {
     range: (usize, usize),
@@ -179,14 +186,14 @@ pub struct CpuArgs<'a> {
     memory: PhantomData<&'a mut [u8]>,
 }
 
-/// What the memory of a buffer is an array of: plain numbers, of which any bits are one.
+/// A type of words that the memory of a buffer consists of. Every bit pattern is a valid word.
 pub trait Word: Copy + Sealed {
-    /// Whether elements of this type lie in such words.
+    /// Returns true if elements of this dtype are stored in such words.
     fn holds(dtype: DType) -> bool;
 }
 
 mod sealed {
-    /// Of these types alone.
+    /// Seals `Word`.
     pub trait Sealed {}
 }
 use sealed::Sealed;
@@ -213,34 +220,34 @@ words! {
     u8: I8 | U8 | Bool;
 }
 
-/// The memory behind a buffer: all of it if it is read, the window of the items if it is written.
+/// The memory of a buffer: all of it for reads, the window of the items for writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuBuffer {
-    /// The first element.
+    /// Address of the first element.
     pub(crate) ptr: *mut u8,
-    /// Elements.
+    /// Number of elements.
     pub(crate) len: usize,
     /// Number of the first element in the tensor.
     pub(crate) first: usize,
-    /// Elements for each element of the iteration space, where there are as many for all; else the first item has all.
+    /// Buffer elements per element of the iteration space; `None` if the first item owns the whole buffer.
     pub(crate) per: Option<usize>,
-    /// Elements for those of the space before the first that it has.
+    /// Elements of the whole dim, in this buffer's count, that come before a portion.
     pub(crate) from: usize,
-    /// Of the elements.
+    /// Element type.
     pub(crate) dtype: DType,
-    /// What the kernel may do with it. Whatever may be written is handed out once, and is `Read`-less after.
+    /// Access of the kernel. A written buffer is handed out once, as a window.
     pub(crate) access: Access,
-    /// Whether the window has been handed out.
+    /// True after the window has been handed out.
     pub(crate) taken: bool,
-    /// How rows lie side by side in it, if they do; then this is all of the buffer.
+    /// Layout of strided rows, if rows are strided. The buffer is then the whole tensor.
     pub(crate) beside: Option<Beside>,
-    /// The elements of the space that are the items'.
+    /// Elements of the space that belong to the items.
     pub(crate) own: (usize, usize),
-    /// Whether what is written goes around the caches.
+    /// True if writes use non-temporal stores.
     pub(crate) streams: bool,
 }
 
-/// A uniform, resolved.
+/// A resolved uniform.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CpuUniform {
     /// An extent.
@@ -250,13 +257,17 @@ pub(crate) enum CpuUniform {
 }
 
 impl<'a> CpuArgs<'a> {
-    /// The arguments to run the items `range`.
+    /// Makes the arguments to run the items `range`.
     ///
     /// # Safety
     ///
-    /// For `'a`, each buffer is initialised memory of `len` elements of its `dtype`, aligned to them; what is not
-    /// `Access::Read`, or of what is `beside` the elements of `own`, is overlapped by nothing else that is accessed
-    /// meanwhile, here or on another thread; and nothing writes what is `Access::Read`. No buffer is `taken`.
+    /// For `'a` the following holds.
+    ///
+    /// - Each buffer is initialised memory of `len` elements of its `dtype`, and aligned to them.
+    /// - No other code, on any thread, accesses the memory of a buffer that is not `Access::Read`. With strided rows
+    ///   only the elements of `own` count.
+    /// - No code writes an `Access::Read` buffer.
+    /// - No buffer is `taken`.
     pub(crate) unsafe fn new(
         range: (usize, usize),
         buffers: &'a mut [CpuBuffer],
@@ -266,18 +277,18 @@ impl<'a> CpuArgs<'a> {
         CpuArgs { range, buffers, uniforms, rows, fetches: Fetches::default(), memory: PhantomData }
     }
 
-    /// The same for loops that ask for memory before they need it.
+    /// Sets the prefetches of the loops.
     pub(crate) fn fetching(self, fetches: Fetches) -> CpuArgs<'a> {
         CpuArgs { fetches, ..self }
     }
 
-    /// What loops ask for before they need it.
+    /// Returns the prefetches of the loops.
     #[inline]
     pub fn fetches(&self) -> Fetches {
         self.fetches
     }
 
-    /// The memory for elements of a row, in `N` equal parts. Once only.
+    /// Returns the row memory of the thread in `N` equal parts. It may be called once.
     #[inline]
     pub fn row_memory<const N: usize>(&mut self) -> [&'a mut [f32]; N] {
         let rows = std::mem::take(&mut self.rows);
@@ -287,13 +298,13 @@ impl<'a> CpuArgs<'a> {
         std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
 
-    /// The items to run: from the first, up to and without the second.
+    /// Returns the items to run, as a half-open range.
     #[inline]
     pub fn range(&self) -> (usize, usize) {
         self.range
     }
 
-    /// The whole of buffer `i`, which the launch only reads.
+    /// Returns the whole of buffer `i`, which the launch only reads.
     #[inline]
     pub fn read<T: Word>(&self, i: usize) -> &'a [T] {
         let buffer = self.buffers[i];
@@ -302,7 +313,7 @@ impl<'a> CpuArgs<'a> {
         unsafe { std::slice::from_raw_parts(buffer.ptr.cast::<T>(), buffer.len) }
     }
 
-    /// The part of buffer `i` that belongs to these items. Once only.
+    /// Returns the window of buffer `i` that belongs to these items. It may be called once per buffer.
     #[inline]
     pub fn write<T: Word>(&mut self, i: usize) -> Window<'a, T> {
         let buffer = &mut self.buffers[i];
@@ -321,7 +332,7 @@ impl<'a> CpuArgs<'a> {
         Window::Run(Run::new(elements, buffer.first, buffer.streams))
     }
 
-    /// Uniform `i`, an extent.
+    /// Returns uniform `i`, an extent.
     #[inline]
     pub fn index(&self, i: usize) -> usize {
         match self.uniforms[i] {
