@@ -1,7 +1,7 @@
-//! Named tensors one after another in one allocation.
+//! Arenas: named tensors in one allocation.
 //!
-//! Invariant: `views`, if there are any, are parts of `flat`, one a name; `flat` is written only while there are none. So a tensor
-//! that someone took from the arena keeps its elements, as any tensor does, and costs a copy of the whole arena.
+//! Invariant: every view is a part of `flat`, one per name. `flat` is written only while no view exists. A tensor that
+//! a caller took from the arena therefore keeps its elements, at the cost of a copy of the whole arena.
 
 use std::collections::HashMap;
 use std::ops::Index;
@@ -13,40 +13,42 @@ use crate::launch::Coalescing;
 use crate::shape::Shape;
 use crate::tensor::{Element, Tensor};
 
-/// Tensors by name, one after another in one allocation, each aligned, so that one launch goes over all.
+/// An arena: tensors by name in one allocation. Each tensor is aligned, so that one launch covers all of them.
 #[derive(Debug)]
 pub struct Arena<T: Element = f32> {
     layout: Arc<Layout>,
     flat: Tensor<T>,
-    /// Made when one is asked for: whoever writes tensor after tensor makes none.
+    /// Views, made on demand. Writing tensor after tensor makes none.
     views: OnceLock<Vec<Tensor<T>>>,
 }
 
-/// Elements of a block, whose state of 8 bits has a unit of its own.
+/// Elements of a block. An 8-bit state has a scale per block.
 pub(super) const BLOCK: usize = 256;
 
-/// The fewest elements of a tensor that is given whole blocks.
+/// Minimum elements of a tensor that is stored in whole blocks.
 const LARGE: usize = 4096;
 
-/// Where each tensor of an arena begins; arenas of one model share it.
+/// Layout of an arena: the offset of each tensor. Arenas of one model share it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
     names: Vec<String>,
     shapes: Vec<Shape>,
-    /// First elements. Large tensors are before all others, in blocks of their own; of 256 bytes are all.
+    /// First element of each tensor. Large tensors come first, in blocks of their own. Small tensors are aligned to 256
+    /// bytes.
     starts: Vec<usize>,
     numbers: HashMap<String, usize>,
-    /// Of all tensors, of the large ones with the room between them, and of all with it.
+    /// Elements of all tensors. `large` counts the elements of large tensors with their padding, `len` all elements
+    /// with padding.
     elements: usize,
     large: usize,
     len: usize,
 }
 
 impl Arena {
-    /// An arena with copies of these tensors.
+    /// Returns an arena with copies of these tensors.
     ///
     /// # Errors
-    /// `Error::Parameter` for a name that is there twice; `Error::TooLarge`; `Error::OutOfMemory`.
+    /// `Error::Parameter` for a duplicate name; `Error::TooLarge`; `Error::OutOfMemory`.
     pub fn new<'a, N: Into<String>>(
         device: &Device,
         tensors: impl IntoIterator<Item = (N, &'a Tensor<f32>)>,
@@ -62,7 +64,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// An arena of the same names and shapes with zeros, on the same device: for gradients.
+    /// Returns an arena of zeros with the same names and shapes, on the same device. It suits gradients.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -76,34 +78,36 @@ impl<T: Element> Arena<T> {
         Ok(Arena { flat: Tensor::zeros(device, [layout.len])?, layout, views: OnceLock::new() })
     }
 
-    /// Zeros of another type.
+    /// Returns an arena of zeros with the same layout and another element type.
     pub(super) fn zeros_of<U: Element>(&self) -> Result<Arena<U>> {
         Arena::zeros(self.device(), self.layout.clone())
     }
 
-    /// The same on another device.
+    /// Returns the arena on another device.
     ///
     /// # Errors
-    /// As `Tensor::to`.
+    /// The errors of `Tensor::to`.
     pub fn to(&self, device: &Device) -> Result<Arena<T>> {
         Ok(Arena { layout: self.layout.clone(), flat: self.flat.to(device)?, views: OnceLock::new() })
     }
 
-    /// The tensor of a name. One that is still there when the arena is written keeps its elements, for which the whole arena is
-    /// copied: drop it before.
+    /// Returns the tensor of a name.
+    ///
+    /// Drop a clone of the tensor before the next write to the arena. A live clone keeps its elements, and the write
+    /// then copies the whole arena.
     pub fn get(&self, name: &str) -> Option<&Tensor<T>> {
         self.layout.numbers.get(name).map(|&i| &self.views()[i])
     }
 
-    /// Names and tensors, in the order that they were given in.
+    /// Returns names and tensors, in the order of `new`.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor<T>)> {
         self.layout.names.iter().map(String::as_str).zip(self.views())
     }
 
-    /// Copies the elements of a tensor of this shape, from any device.
+    /// Copies a tensor of the same shape, from any device, into the tensor of a name.
     ///
     /// # Errors
-    /// `Error::Parameter` if there is no such name, or its shape is another; as `Tensor::to`.
+    /// `Error::Parameter` if the name is unknown or the shape differs; the errors of `Tensor::to`.
     pub fn set(&mut self, name: &str, tensor: &Tensor<T>) -> Result<()> {
         let i = self.number(name)?;
         if *tensor.shape() != self.layout.shapes[i] {
@@ -113,10 +117,11 @@ impl<T: Element> Arena<T> {
         self.write(|flat, layout| flat.copy_into(layout.starts[i], tensor))
     }
 
-    /// Has the tensor of a name written by a function, in place: `grads.write_to("bias", |g| backward::into(g, &x))`.
+    /// Lets a function write the tensor of a name in place: `grads.write_to("bias", |g| backward::into(g, &x))`.
     ///
     /// # Errors
-    /// `Error::Parameter` if there is no such name; as the function; `Error::Shape` if it puts a tensor of another shape there.
+    /// `Error::Parameter` if the name is unknown; the errors of the function; `Error::Shape` if it leaves a tensor of
+    /// another shape.
     pub fn write_to<R>(&mut self, name: &str, write: impl FnOnce(&mut Tensor<T>) -> Result<R>) -> Result<R> {
         let i = self.number(name)?;
         self.write(|flat, layout| flat.lend(layout.starts[i], layout.shapes[i].clone(), write))
@@ -130,37 +135,37 @@ impl<T: Element> Arena<T> {
         self.layout.numbers.get(name).copied().ok_or_else(missing)
     }
 
-    /// Where it lives.
+    /// Returns the device of the arena.
     pub fn device(&self) -> &Device {
         self.flat.device()
     }
 
-    /// The number of tensors.
+    /// Returns the number of tensors.
     pub fn len(&self) -> usize {
         self.layout.names.len()
     }
 
-    /// Whether it has no tensors.
+    /// Returns true if the arena has no tensors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Elements of all tensors.
+    /// Returns the number of elements of all tensors, without padding.
     pub fn elements(&self) -> usize {
         self.layout.elements
     }
 
-    /// Bytes of its allocation, of which what lies between tensors is none of theirs.
+    /// Returns the size of the allocation in bytes, with padding between tensors.
     pub fn bytes(&self) -> usize {
         self.layout.len * size_of::<T>()
     }
 
-    /// All elements, with zeros between tensors.
+    /// Returns all elements, with zeros between tensors.
     pub(super) fn flat(&self) -> &Tensor<T> {
         &self.flat
     }
 
-    /// The elements of large tensors, whole blocks, which are before all others.
+    /// Returns the number of elements in blocks. Blocks hold the large tensors and come first.
     pub(super) fn large(&self) -> usize {
         self.layout.large
     }
@@ -170,23 +175,23 @@ impl<T: Element> Arena<T> {
         self.write(|flat, _| update(flat))
     }
 
-    /// Names, first elements and shapes.
+    /// Returns name, first element and shape of each tensor.
     pub(super) fn places(&self) -> impl Iterator<Item = (&str, usize, &Shape)> {
         let Layout { names, starts, shapes, .. } = &*self.layout;
         names.iter().zip(starts).zip(shapes).map(|((name, &start), shape)| (name.as_str(), start, shape))
     }
 
-    /// Where its tensors are.
+    /// Returns the layout.
     pub(super) fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// Whether the other arena, of which this is to be told, has the same tensors, or what is not the same.
+    /// Checks that the other arena has the same tensors. `what` names the other arena in the error.
     pub(super) fn check_layout<U: Element>(&self, other: &Arena<U>, what: &str) -> Result<()> {
         self.check_as(&other.layout, what)
     }
 
-    /// The same of where the tensors of another are.
+    /// Checks that a layout has the same tensors.
     pub(super) fn check_as(&self, other: &Arc<Layout>, what: &str) -> Result<()> {
         if Arc::ptr_eq(&self.layout, other) || self.layout == *other {
             return Ok(());
@@ -206,7 +211,7 @@ impl<T: Element> Arena<T> {
         Err(Error::Parameter { name: name.clone(), what })
     }
 
-    /// Writes the memory, which no view shares meanwhile.
+    /// Writes the memory, after dropping all views.
     fn write<R>(&mut self, write: impl FnOnce(&mut Tensor<T>, &Layout) -> R) -> R {
         self.views.take();
         write(&mut self.flat, &self.layout)
@@ -220,10 +225,10 @@ impl<T: Element> Arena<T> {
 impl<T: Element> Index<&str> for Arena<T> {
     type Output = Tensor<T>;
 
-    /// As `get`.
+    /// Returns the tensor of a name, as `get` does.
     ///
     /// # Panics
-    /// If there is no such name.
+    /// If the name is unknown.
     fn index(&self, name: &str) -> &Tensor<T> {
         self.get(name).unwrap_or_else(|| panic!("the arena has no tensor `{name}`"))
     }

@@ -1,6 +1,6 @@
-//! State of Adam in 8 bits: a code for each element, and the largest of each block as the unit of its codes.
+//! 8-bit state of Adam: a code per element, and a scale per block, which is the largest value of the block.
 //!
-//! Small tensors are in no block and have means of their own; a step is one launch for both.
+//! Small tensors have `f32` moments instead of blocks. One launch updates both.
 
 use super::Arena;
 use super::arena::BLOCK;
@@ -11,15 +11,15 @@ use crate::error::Result;
 use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
-/// What a step is divided by at least, so that nothing by nothing is nothing: far below the root of any number.
+/// Minimum of `eps`, so that 0 divided by 0 gives 0. It is far below the root of any number.
 const EPS_MIN: f32 = 1e-30;
 
-/// The means of the large tensors of an arena.
+/// The moments of the large tensors of an arena.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// Of each element that of the mean, in the low half, and that of the squares.
+    /// Codes of each element: the first moment in the low byte, the second in the high byte.
     codes: Tensor<u16>,
-    /// Of each block that of means, in the high half, and that of squares, as bits of `bf16`.
+    /// Scales of each block, as bits of `bf16`: the first moment's in the high half, the second's in the low half.
     units: Tensor<u32>,
 }
 
@@ -33,21 +33,21 @@ impl Blocks {
         Ok(Blocks { codes: self.codes.to(device)?, units: self.units.to(device)? })
     }
 
-    /// Codes of means and of squares.
+    /// Returns the codes of the first and of the second moment.
     pub(super) fn codes(&self) -> Result<[Vec<u8>; 2]> {
         let both = self.codes.to_vec()?;
         let codes = |shift: u32| both.iter().map(|both| (both >> shift) as u8).collect();
         Ok([codes(0), codes(8)])
     }
 
-    /// Takes codes of means and of squares.
+    /// Sets the codes of the first and of the second moment.
     pub(super) fn set_codes(&mut self, [mean, squares]: [&[u8]; 2]) -> Result<()> {
         let both = mean.iter().zip(squares).map(|(&m, &v)| u16::from_le_bytes([m, v])).collect();
         self.codes = Tensor::from_vec(self.codes.device(), both, self.codes.shape())?;
         Ok(())
     }
 
-    /// Units of means and of squares.
+    /// Returns the scales of the first and of the second moment.
     pub(super) fn units(&self) -> Result<[Vec<f32>; 2]> {
         let both = self.units.to_vec()?;
         let units =
@@ -55,7 +55,7 @@ impl Blocks {
         Ok([units(0), units(16)])
     }
 
-    /// Takes units of means and of squares, that are as `units` gives them.
+    /// Sets the scales of the first and of the second moment. They must be values that `units` returns.
     pub(super) fn set_units(&mut self, [mean, squares]: [&[f32]; 2]) -> Result<()> {
         let both = mean.iter().zip(squares);
         let both: Vec<u32> = both.map(|(m, v)| m.to_bits() & 0xffff_0000 | v.to_bits() >> 16).collect();
@@ -63,7 +63,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// One launch, with these means of what is in no block.
+    /// Runs one step as one launch. `[m, v]` are the moments of the small tensors.
     pub(super) fn step<T: Float>(
         &mut self,
         [m, v]: [&mut Tensor<f32>; 2],
@@ -93,7 +93,7 @@ impl Blocks {
         })
     }
 
-    /// Bytes for each element of the blocks.
+    /// Returns the size of codes and scales in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.codes.len() * size_of::<u16>() + self.units.len() * size_of::<u32>()
     }

@@ -1,6 +1,6 @@
-//! Parameters and states in a file of safetensors, by name: `weight`, `weight.exp_avg`, `weight.exp_avg_sq`.
+//! Checkpoints: parameters and states in a safetensors file, by name: `weight`, `weight.exp_avg`, `weight.exp_avg_sq`.
 //!
-//! Invariant: a file is there whole or not at all, and what is loaded fits before anything is changed.
+//! Invariant: a file is complete or does not exist. A load checks everything before it changes anything.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -20,36 +20,36 @@ use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// Of the layout that this crate writes.
+/// Version of the file format.
 const VERSION: &str = "6";
 
-/// What stands before an option's name.
+/// Prefix of an option's name in the metadata.
 const OPTION: &str = "option.";
 
-/// What stands behind a parameter's name for its moving average.
+/// Suffix of a parameter's name for its moving average.
 const AVERAGE: &str = "average";
 
-/// Steps that no run has: what is counted beyond is a mistake.
+/// Maximum number of steps. A larger count in a file is an error.
 const STEPS_MAX: u64 = 1 << 53;
 
-/// Elements of one kind of all tensors that have it, as they lie in memory.
+/// An array: the elements of one kind for all tensors that have it, as in memory.
 struct Array {
-    /// What stands behind a tensor's name; nothing behind that of a parameter.
+    /// Suffix of a tensor's name in the file; empty for a parameter.
     suffix: &'static str,
     of: Of,
     elements: Elements,
 }
 
-/// Which tensors have an array, and what a tensor has there.
+/// The tensors that have an array, and the granularity of its elements.
 #[derive(Clone, Copy)]
 enum Of {
-    /// All of them, each element.
+    /// All tensors, per element.
     All,
-    /// Large ones.
+    /// Large tensors, per element.
     Large,
-    /// All others.
+    /// Small tensors, per element.
     Small,
-    /// Large ones, one for each block.
+    /// Large tensors, per block.
     Blocks,
 }
 
@@ -89,7 +89,7 @@ impl Elements {
 struct Entry {
     key: String,
     shape: Vec<usize>,
-    /// Its bytes in the array.
+    /// Byte range of the tensor in its array.
     bytes: std::ops::Range<usize>,
 }
 
@@ -114,12 +114,13 @@ impl Array {
 }
 
 impl Optimizer {
-    /// Writes parameters and states to a file, by way of one beside it, so that a crash leaves the file that was there. Waits for the
-    /// device.
+    /// Writes parameters and states to a file. Waits for the device.
+    ///
+    /// The function writes a temporary file beside it and renames that. A crash leaves the previous file intact.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be written, or two tensors in it would have one name; `Error::Parameter` where the device has a
-    /// learning rate that no step can be taken with; as `Tensor::to_vec`.
+    /// `Error::File` if the file cannot be written, or two tensors would have one name; `Error::Parameter` if the
+    /// device holds an invalid learning rate; the errors of `Tensor::to_vec`.
     pub fn save(&self, path: impl AsRef<Path>, params: &Arena) -> Result<()> {
         self.check_params(params)?;
         let arrays = self.arrays(params)?;
@@ -142,13 +143,15 @@ impl Optimizer {
         write(path.as_ref(), params, arrays, facts)
     }
 
-    /// Takes parameters, states and options from a file that `save` wrote, for the same rule and parameters, as PyTorch's
-    /// `load_state_dict` does: set what is to be another learning rate afterwards. Clipping, copies and the decay of an average stay as they
-    /// are.
+    /// Loads parameters, states and options from a file that `save` wrote, for the same rule and parameters.
+    ///
+    /// Options are overwritten too, as by PyTorch's `load_state_dict`: set a different learning rate afterwards.
+    /// Clipping, copies and the decay of an average stay unchanged.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be read, for options that decide which states there are (`momentum` that is 0 or not, `centered`,
-    /// `amsgrad`, `state`), or for all that differs in names, shapes and types; nothing has changed then.
+    /// `Error::File` if the file cannot be read, or differs in names, shapes or types. Options that decide the set of
+    /// states must agree too: `momentum` being 0 or not, `centered`, `amsgrad` and `state`. Nothing has changed after
+    /// an error.
     pub fn load(&mut self, path: impl AsRef<Path>, params: &mut Arena) -> Result<()> {
         self.check_params(params)?;
         let mut arrays = self.arrays(params)?;
@@ -165,7 +168,7 @@ impl Optimizer {
         Ok(())
     }
 
-    /// All that is saved, as it is now.
+    /// Returns all arrays to save, with their current values.
     fn arrays(&self, params: &Arena) -> Result<Vec<Array>> {
         let floats = |suffix, of, tensor: &Tensor<f32>| {
             Ok(Array { suffix, of, elements: Elements::F32(tensor.to_vec()?) })
@@ -195,7 +198,7 @@ impl Optimizer {
         Ok(arrays)
     }
 
-    /// Takes all that `arrays` gives, in its order, and has copies follow.
+    /// Sets all values from arrays in the order of `arrays`, and updates copies.
     fn restore(&mut self, params: &mut Arena, arrays: Vec<Array>) -> Result<()> {
         let device = params.device().clone();
         let (mut floats, mut means, mut codes) = (vec![], vec![], vec![]);
@@ -237,21 +240,24 @@ impl Optimizer {
 }
 
 impl Arena {
-    /// Writes the tensors, by their names, to a file of safetensors, by way of one beside it, so that a crash leaves the file that was
-    /// there. Waits for the device.
+    /// Writes the tensors by name to a safetensors file. Waits for the device.
+    ///
+    /// The function writes a temporary file beside it and renames that. A crash leaves the previous file intact.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be written; as `Tensor::to_vec`.
+    /// `Error::File` if the file cannot be written; the errors of `Tensor::to_vec`.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let elements = Elements::F32(self.flat().to_vec()?);
         write(path.as_ref(), self, vec![Array { suffix: "", of: Of::All, elements }], HashMap::new())
     }
 
-    /// Takes the elements of all tensors from a file of safetensors that has them by these names, in `F32`, `F16` or `BF16`: PyTorch's,
-    /// or what `save` or `Optimizer::save` wrote. What else there is in the file is left.
+    /// Loads all tensors by name from a safetensors file, in `F32`, `F16` or `BF16`.
+    ///
+    /// PyTorch, `save` and `Optimizer::save` write such files. Other tensors in the file are ignored.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be read, or lacks a tensor, or has it in another shape or type; nothing has changed then.
+    /// `Error::File` if the file cannot be read, or lacks a tensor, or holds it in another shape or type. Nothing has
+    /// changed after an error.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let mut all = vec![0.0; self.flat().len()];
         read_file(path.as_ref(), |file, _| {
@@ -278,7 +284,7 @@ impl Arena {
     }
 }
 
-/// Elements of a file as `f32`, which all of these are exactly.
+/// Converts elements of a file to `f32`, which is exact for all three types.
 fn widened(tensor: &TensorView<'_>) -> Option<Vec<f32>> {
     let halves =
         |of: fn([u8; 2]) -> f32| tensor.data().chunks_exact(2).map(move |x| of([x[0], x[1]])).collect();
@@ -293,7 +299,7 @@ fn widened(tensor: &TensorView<'_>) -> Option<Vec<f32>> {
     }
 }
 
-/// What a file says beside its tensors.
+/// Metadata of a file.
 struct Facts {
     rule: Rule,
     calls: u64,
@@ -301,7 +307,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Of a file for this rule, or what is wrong with it.
+    /// Reads the metadata of a file for this rule, or returns its problem.
     fn of(metadata: Option<&HashMap<String, String>>, rule: &Rule) -> std::result::Result<Facts, String> {
         let known = |name: &str| metadata.and_then(|metadata| metadata.get(name)).map(String::as_str);
         let fact = |name: &str| known(name).unwrap_or("");
@@ -324,7 +330,7 @@ impl Facts {
     }
 }
 
-/// Fills arrays from a file, and tells all that differs.
+/// Fills arrays from a file, and returns all differences.
 fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<String> {
     let (mut differences, mut known) = (vec![], HashSet::new());
     for array in arrays {
@@ -360,7 +366,7 @@ fn read(file: &SafeTensors<'_>, params: &Arena, arrays: &mut [Array]) -> Vec<Str
     differences
 }
 
-/// Writes a file of all that arrays have of the tensors of an arena.
+/// Writes a file with the arrays of all tensors of an arena.
 fn write(path: &Path, params: &Arena, mut arrays: Vec<Array>, facts: HashMap<String, String>) -> Result<()> {
     let error = |what: String| Error::File { path: path.display().to_string(), what };
     let (mut views, mut keys) = (vec![], HashSet::new());
@@ -384,7 +390,7 @@ fn write(path: &Path, params: &Arena, mut arrays: Vec<Array>, facts: HashMap<Str
     write_file(path, views, facts)
 }
 
-/// Writes a file of these tensors and of what is said beside them, by way of one beside it.
+/// Writes a file of tensors and metadata, through a temporary file beside it.
 pub(super) fn write_file<'v>(
     path: &Path,
     tensors: Vec<(impl AsRef<str> + Ord + std::fmt::Display, TensorView<'v>)>,
@@ -395,7 +401,7 @@ pub(super) fn write_file<'v>(
     replace(path, &bytes).map_err(|refused| error(refused.to_string()))
 }
 
-/// What `take` makes of the tensors of a file and of what is said beside them, or says that is wrong with those.
+/// Reads a file and returns the result of `take` for its tensors and metadata, or the problem that `take` reports.
 pub(super) fn read_file<R>(
     path: &Path,
     take: impl FnOnce(&SafeTensors<'_>, Option<&HashMap<String, String>>) -> std::result::Result<R, String>,
@@ -408,7 +414,7 @@ pub(super) fn read_file<R>(
     take(&file, header.metadata().as_ref()).map_err(error)
 }
 
-/// Puts a file in the place of another, which stays until the new one is whole.
+/// Replaces a file atomically. The old file stays until the new one is complete.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Other threads and processes may save in the same place, and a name may be as long as names can be: its hash tells it from
     // others that begin like it.

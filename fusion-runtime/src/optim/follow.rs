@@ -1,4 +1,4 @@
-//! Parameters once more: in a type of 16 bits for a model that computes in it, or averaged over steps.
+//! Followers: a copy of the parameters in a 16-bit type, or an average of them over steps.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -10,43 +10,43 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::{Float, Tensor};
 
-/// An arena that follows the parameters at each step.
+/// A follower: an arena that is updated after the parameters at each step.
 #[derive(Debug)]
 pub(super) struct Follower<T: Float> {
     arena: Arena<T>,
-    /// How much of what is new is taken at each step, all of it by a copy.
+    /// Share of the new parameters at each step; 1 for a copy.
     taken: f32,
     is_average: bool,
 }
 
-/// A follower of any type.
+/// A follower of any element type.
 pub(super) trait Follow: Debug + Send + Sync {
-    /// Its `Arena<T>`.
+    /// Returns the `Arena<T>`.
     fn arena(&self) -> &dyn Any;
 
-    /// That its tensors are those of the parameters.
+    /// Checks that the follower has the tensors of the parameters.
     fn check(&self, params: &Arena) -> Result<()>;
 
-    /// Whether it is an average of steps, and not a copy.
+    /// Returns true for an average, false for a copy.
     fn is_average(&self) -> bool;
 
-    /// Its arena, if it is an average.
+    /// Returns the arena of an average.
     fn average(&mut self) -> Option<&mut Arena>;
 
-    /// Bytes of its arena.
+    /// Returns the size of the arena in bytes.
     fn bytes(&self) -> usize;
 
-    /// A step by which it follows too, in the same launch.
+    /// Runs a step that updates the follower in the same launch.
     fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()>;
 
-    /// Follows by a launch of its own, unless the step was skipped, so that the count is another than before.
+    /// Updates the follower in a launch of its own. A skipped step, with counts `before` < `skipped`, changes nothing.
     fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()>;
 
     fn to(&self, device: &Device) -> Result<Box<dyn Follow>>;
 }
 
 impl<T: Float> Follower<T> {
-    /// Begins as the parameters are; a copy if nothing is said of an average.
+    /// Makes a follower with the current parameters: an average with this decay, or a copy for `None`.
     pub(super) fn new(params: &Arena, average: Option<f64>) -> Result<Follower<T>> {
         let mut follower = Follower { arena: params.zeros_of()?, taken: 1.0, is_average: average.is_some() };
         let zero = Tensor::zeros(params.device(), [])?;

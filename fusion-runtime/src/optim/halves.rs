@@ -1,4 +1,4 @@
-//! State of Adam in 16 bits: both means of an element in one number, which kernels read and write at once.
+//! 16-bit state of Adam: both moments of an element in one word, which a kernel loads and stores at once.
 
 use half::bf16;
 
@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::{Float, Tensor};
 
-/// The means of gradients, in the high halves, and of their squares.
+/// The moments: the first in the high half of each word, the second in the low half.
 #[derive(Debug)]
 pub(super) struct Halves(Tensor<u32>);
 
@@ -18,7 +18,7 @@ impl Halves {
         Ok(Halves(Tensor::zeros(params.device(), [params.flat().len()])?))
     }
 
-    /// Of the means of gradients and of their squares.
+    /// Makes the state of the first and the second moment.
     pub(super) fn from_means(device: &Device, [mean, squares]: [&[bf16]; 2]) -> Result<Halves> {
         let both =
             |(mean, squares): (&bf16, &bf16)| u32::from(mean.to_bits()) << 16 | u32::from(squares.to_bits());
@@ -27,7 +27,7 @@ impl Halves {
         Ok(Halves(Tensor::from_vec(device, both, [len])?))
     }
 
-    /// The means of gradients and of their squares.
+    /// Returns the first and the second moment.
     pub(super) fn means(&self) -> Result<[Vec<bf16>; 2]> {
         let both = self.0.to_vec()?;
         let half = |shift: u32| both.iter().map(|both| bf16::from_bits((both >> shift) as u16)).collect();
@@ -38,7 +38,7 @@ impl Halves {
         Ok(Halves(self.0.to(device)?))
     }
 
-    /// One launch.
+    /// Runs one step as one launch.
     pub(super) fn step<T: Float>(&mut self, numbers: AdamNumbers, step: Step<'_, T>) -> Result<()> {
         let AdamNumbers { fresh: [fresh1, fresh2], logs: [log1, log2], eps, up, l2, decay } = numbers;
         let seed = step.calls as u32;
@@ -50,7 +50,7 @@ impl Halves {
         )
     }
 
-    /// Bytes of both means.
+    /// Returns the size of both moments in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.0.len() * size_of::<u32>()
     }

@@ -1,8 +1,8 @@
-//! Arenas of more elements than 32 bits count, of which only the ends are in memory.
+//! Tests of arenas beyond 32-bit counts. Only the ends of their tensors are in memory.
 //!
-//! A kernel runs with as many blocks as the device keeps resident, from near the end of the arena on: a position that loses its
-//! upper bits, or a thread that goes on beyond them, leads to where nothing is, which the device tells. A block for each kilobyte,
-//! as launches have, would take the simulator minutes.
+//! A kernel runs near the end of the arena, with as many blocks as the device keeps resident. A position that loses its
+//! upper bits, or a thread that runs past the end, reads unmapped memory, which the device reports. A full grid would
+//! take the simulator minutes.
 
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
@@ -15,16 +15,16 @@ use crate::error::Result;
 use crate::kernel::{Launch, Plan, ScalarValue};
 use crate::{Device, LaunchConfig};
 
-/// Elements of arenas: about what 32 bits count in bytes, with a sign, and without.
+/// Elements of arenas around the limits of 32-bit byte counts, signed and unsigned.
 const SIZES: [usize; 5] =
     [(1 << 30) - 256, (1 << 30) + 256, (1 << 31) - 256, (1 << 31) + 256, (1 << 32) + 256];
 
-/// A tensor of which only the end is in memory.
+/// A tensor with only its end in memory.
 struct End {
     memory: Memory,
-    /// Elements.
+    /// Number of elements.
     len: usize,
-    /// Bytes that are not there.
+    /// Bytes before the end, which are not in memory.
     before: usize,
 }
 
@@ -60,7 +60,7 @@ impl Drop for End {
     }
 }
 
-/// The launches of a call with these extents.
+/// Returns the launches of a call with these extents.
 fn launches(device: &Device, plan: &'static Plan, symbols: &[i64]) -> Vec<&'static Launch> {
     let program = plan.programs.iter().find(|program| program.target == Target::Ptx);
     let steps = program.unwrap_or_else(|| unreachable!("it is for all targets")).steps.iter();
@@ -70,7 +70,7 @@ fn launches(device: &Device, plan: &'static Plan, symbols: &[i64]) -> Vec<&'stat
         .collect()
 }
 
-/// Runs a launch from this item on, with a memory for each of its buffers.
+/// Runs a launch from item `start` on, with these buffers.
 fn run_from(
     device: &Device,
     plan: &Plan,
@@ -96,7 +96,7 @@ fn run_from(
     device.0.launch(&launch, &Call { symbols, scalars: &scalars, buffers })
 }
 
-/// The GPU, real or simulated, if there is one; a failure to have one is told elsewhere.
+/// Returns the GPU, real or simulated, if there is one. Other tests report a failure to open it.
 fn gpu() -> Option<Device> {
     Device::cuda(0).ok()
 }
@@ -105,10 +105,10 @@ fn element(i: usize) -> f32 {
     (i * 7919 % 1999) as f32 / 1000.0 - 0.9993
 }
 
-/// The learning rate.
+/// Learning rate.
 const LR: f32 = 0.1;
 
-/// What Adam's first step makes of a parameter and a gradient, with β of 0.9 and 0.999.
+/// Returns the parameter and both moments after Adam's first step, with β of 0.9 and 0.999.
 fn stepped(p: f32, g: f32) -> [f64; 3] {
     let g = f64::from(g);
     [f64::from(p) - f64::from(LR) * g / (g.abs() + 1e-8), 0.1 * g, 0.001 * g * g]
@@ -158,7 +158,7 @@ fn adam_reaches_the_end_of_large_arenas() -> Result<()> {
     Ok(())
 }
 
-/// The last part of the norm, and what is made of all parts.
+/// Checks the last part of the norm, and the combination of all parts.
 #[test]
 fn norms_reach_the_end_of_large_arenas() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };
@@ -196,7 +196,8 @@ fn norms_reach_the_end_of_large_arenas() -> Result<()> {
     Ok(())
 }
 
-/// The last blocks, whose units are counted by themselves, and what is in none, whose means are.
+/// Checks the last blocks, which count their scales separately, and the small tensors, which count their moments
+/// separately.
 #[test]
 fn codes_reach_the_end_of_large_arenas() -> Result<()> {
     const ROWS: usize = 40;

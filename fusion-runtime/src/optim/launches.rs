@@ -1,4 +1,4 @@
-//! How many kernels a step is, of any size and on any target that kernels are made for.
+//! Tests of the number of kernels per step, for any size and every compiled target.
 
 use fusion_compiler::ir::plan::{Limits, Program, Target};
 use fusion_compiler::target::limits;
@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use super::update;
 use crate::kernel::{Code, Plan};
 
-/// Devices of all targets; of WGSL those of what WebGPU promises, and of what nearly all have.
+/// Returns devices of all targets: for WGSL one with WebGPU's default limits, and one with those of most devices.
 fn devices() -> Vec<(Target, Limits)> {
     [
         #[cfg(feature = "ptx")]
@@ -25,13 +25,13 @@ fn program<'p>(plan: &'p Plan, (target, limits): &(Target, Limits)) -> &'p Progr
     plan.program(*target, limits).unwrap_or_else(|| panic!("`{}` is for all targets", plan.name))
 }
 
-/// Kernels of a call with these extents.
+/// Returns the number of launches of a call with these extents.
 fn launches(plan: &Plan, device: &(Target, Limits), extents: &[i64]) -> usize {
     let chosen = program(plan, device).steps.iter().map(|step| step.chosen(extents, &device.1));
     chosen.map(|variant| variant.map_or(0, |variant| variant.launches.len())).sum()
 }
 
-/// Whatever follows, and with states of 8 bits as well, whose blocks and what is in none are gone through together.
+/// Holds with any follower and with 8-bit states. Blocks and small tensors share a launch.
 #[test]
 fn a_step_is_one_kernel() {
     macro_rules! plans {
@@ -68,7 +68,7 @@ fn a_step_is_one_kernel() {
     }
 }
 
-/// One of few elements. What the first gives is a number for each part.
+/// Holds except for few elements, which need one. The first kernel gives a number per part.
 #[test]
 fn a_norm_is_two_kernels() {
     let plan = &*update::measure::PLAN;

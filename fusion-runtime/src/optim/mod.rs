@@ -1,8 +1,8 @@
 //! Optimizers that update all parameters of a model in one launch.
 //!
-//! Parameters, gradients and state lie in an [`Arena`] each: named tensors one after another in one allocation. A step is one
-//! kernel over the whole of it, on any device; where gradients are clipped or scaled, one or two take their norm before. A group of parameters with
-//! options of its own is an arena and an [`Optimizer`] of its own.
+//! Parameters, gradients and state are stored in an [`Arena`] each: named tensors in one allocation. A step is one
+//! kernel over the whole arena, on any device. Gradient clipping or loss scaling adds one or two launches for the norm.
+//! A parameter group with its own options is an arena and an [`Optimizer`] of its own.
 //!
 //! ```
 //! use fusion_runtime::optim::{AdamW, Arena, Optimizer};
@@ -26,8 +26,17 @@
 //! # }
 //! ```
 //!
-//! Modules: `arena` is memory, `rule` what PyTorch calls an optimizer's options, `update` the formulas, `blocks` states of 8 bits,
-//! `halves` of 16, `follow` copies and averages, `scaler` loss scales, `schedule` learning rates, `file` what is saved, `options` the text of what rules have there, `statistics` bytes and bandwidth.
+//! | module | contents |
+//! |---|---|
+//! | `arena` | memory |
+//! | `rule` | update rules with PyTorch's options |
+//! | `update` | the update formulas |
+//! | `blocks`, `halves` | states of 8 and of 16 bits |
+//! | `follow` | copies and averages of parameters |
+//! | `scaler` | loss scaling |
+//! | `schedule` | learning rates by step |
+//! | `file`, `options` | checkpoints, and options as text in them |
+//! | `statistics` | memory and bandwidth |
 
 mod arena;
 mod blocks;

@@ -1,4 +1,4 @@
-//! One group of parameters: a rule, its states, and what is counted.
+//! The optimizer of one parameter group: a rule, its states, and step counts.
 
 use std::sync::Arc;
 
@@ -14,43 +14,44 @@ use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::{Float, Tensor};
 
-/// Updates the parameters of one arena, all in one launch.
+/// An optimizer. It updates the parameters of one arena in one launch per step.
 #[derive(Debug)]
 pub struct Optimizer {
     pub(super) rule: Rule,
-    /// Of the parameters that it was made for.
+    /// Layout of the parameters.
     layout: Arc<Layout>,
-    /// In the order of `Rule::states`: of all elements, or of those that are in no block; none where they are of 16 bits.
+    /// `f32` states, in the order of `Rule::states`. They cover all elements, or the small tensors if `blocks` is set;
+    /// none if `halves` is set.
     pub(super) states: Vec<Tensor<f32>>,
-    /// States of 8 bits.
+    /// 8-bit states.
     pub(super) blocks: Option<Blocks>,
-    /// States of 16 bits.
+    /// 16-bit states.
     pub(super) halves: Option<Halves>,
-    /// What follows the parameters; the first by the launch that updates them.
+    /// Followers of the parameters. The launch of the step updates the first one too.
     pub(super) followers: Vec<Box<dyn Follow>>,
-    /// Steps that were asked for.
+    /// Number of steps called for.
     pub(super) calls: u64,
-    /// Those of them that changed nothing, since gradients were not finite.
+    /// Number of skipped steps, whose gradients were not finite.
     pub(super) skipped: Tensor<f32>,
-    /// How many there were before the last step.
+    /// Number of skipped steps before the last step.
     pub(super) before: Tensor<f32>,
-    /// How many there were when a `GradScaler` was last told of them.
+    /// Number of skipped steps at the last update of a `GradScaler`.
     pub(super) noted: Tensor<f32>,
-    /// The learning rate.
+    /// Learning rate.
     pub(super) lr: Tensor<f32>,
     /// A scale of 1.
     one: Tensor<f32>,
     pub(super) max_norm: Option<f64>,
-    /// Whether a skipped step is an error.
+    /// True if a skipped step is an error.
     pub(super) errors: bool,
 }
 
 impl Optimizer {
-    /// An optimizer for these parameters, on their device.
+    /// Returns an optimizer for these parameters, on their device.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`; `Error::Parameter` for an option that no step can be taken with, and for `amsgrad` with a state that
-    /// is not `Precision::F32`, which there is not.
+    /// `Error::OutOfMemory`; `Error::Parameter` for an invalid option, and for `amsgrad` with a `state` other than
+    /// `Precision::F32`, which is not supported.
     pub fn new(rule: impl Into<Rule>, params: &Arena) -> Result<Optimizer> {
         let (rule, device) = (rule.into(), params.device());
         rule.check()?;
@@ -82,37 +83,46 @@ impl Optimizer {
         })
     }
 
-    /// The same that multiplies gradients so that the norm of all that this optimizer updates is at most this, as
-    /// `torch.nn.utils.clip_grad_norm_` of its group of parameters, in the read that updates: the norm takes a launch before, or two. A step whose gradients
-    /// are not all finite, or have a norm that is not, changes nothing and does not count. A norm below 0, or none, is an `Error::Parameter` of each step.
+    /// Clips gradients to a norm of at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does for a parameter group.
+    ///
+    /// The norm covers all gradients of this optimizer, and takes one or two launches before the step. The step itself
+    /// scales gradients as it loads them. A step with a gradient or a norm that is not finite changes nothing and does
+    /// not count. Every step returns an `Error::Parameter` if `max_norm` is negative or NaN.
     pub fn with_max_norm(mut self, max_norm: f64) -> Optimizer {
         self.max_norm = Some(max_norm);
         self
     }
 
-    /// The same of which a step with gradients that are not all finite is an `Error::NotFinite`, and one whose norm alone is not is an
-    /// `Error::NormNotFinite`, as `error_if_nonfinite` of `torch.nn.utils.clip_grad_norm_`: each step waits for the device.
+    /// Makes a step with gradients that are not finite an error, as `error_if_nonfinite` of
+    /// `torch.nn.utils.clip_grad_norm_`.
+    ///
+    /// The step returns `Error::NotFinite`, or `Error::NormNotFinite` if only the norm is not finite. Each step waits
+    /// for the device.
     pub fn with_error_if_nonfinite(mut self) -> Optimizer {
         self.errors = true;
         self
     }
 
-    /// The same that keeps a copy of the parameters in another type, for a model that computes in it: written from each new
-    /// parameter in the launch that makes it. If it is not the first that follows, it is written by a launch of
+    /// Keeps a copy of the parameters in another type, for a model that computes in that type.
+    ///
+    /// The launch of the step writes the copy, if it is the first follower. Every further follower takes a launch of
     /// its own.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`; as a call of a function.
+    /// `Error::OutOfMemory`; the errors of a call of a function.
     pub fn with_copy<T: Float>(self, params: &Arena) -> Result<Optimizer> {
         self.with_follower(Follower::<T>::new(params, None)?)
     }
 
-    /// The same that keeps an exponential moving average of the parameters, of which it keeps so much at each step: that of
-    /// `torch.optim.swa_utils.get_ema_avg_fn`. It begins with the parameters as they are now, where an `AveragedModel` takes those
-    /// after the first step; written as a copy is.
+    /// Keeps an exponential moving average of the parameters, as `torch.optim.swa_utils.get_ema_avg_fn` with this
+    /// decay.
+    ///
+    /// The average starts from the current parameters. An `AveragedModel` of PyTorch starts from the parameters after
+    /// the first step. The launch of the step writes the average, if it is the first follower. Otherwise the average
+    /// takes a launch of its own.
     ///
     /// # Errors
-    /// As `with_copy`; `Error::Parameter` if there is one, or for a decay that is not from 0 to 1.
+    /// The errors of `with_copy`; `Error::Parameter` for a second average, or a decay outside of 0 to 1.
     pub fn with_average(self, decay: f64, params: &Arena) -> Result<Optimizer> {
         if !(0.0..=1.0).contains(&decay) {
             let what = format!("cannot have the decay {decay}: it must be from 0 to 1");
@@ -130,22 +140,22 @@ impl Optimizer {
         Ok(self)
     }
 
-    /// The copy of the parameters in this type, if one is kept.
+    /// Returns the copy of the parameters in this type, if the optimizer keeps one.
     pub fn copy<T: Float>(&self) -> Option<&Arena<T>> {
         let mut copies = self.followers.iter().filter(|follower| !follower.is_average());
         copies.find_map(|copy| copy.arena().downcast_ref())
     }
 
-    /// The moving average of the parameters, if one is kept.
+    /// Returns the moving average of the parameters, if the optimizer keeps one.
     pub fn average(&self) -> Option<&Arena> {
         let average = self.followers.iter().find(|follower| follower.is_average())?;
         average.arena().downcast_ref()
     }
 
-    /// The same with its state on another device.
+    /// Returns the optimizer with its state on another device.
     ///
     /// # Errors
-    /// As `Tensor::to`.
+    /// The errors of `Tensor::to`.
     pub fn to(&self, device: &Device) -> Result<Optimizer> {
         Ok(Optimizer {
             rule: self.rule,
@@ -165,15 +175,16 @@ impl Optimizer {
         })
     }
 
-    /// The options. Of the learning rate it knows what `set_lr` said.
+    /// Returns the options. Their learning rate is the last one given to `new`, `set_lr` or `load`, not one written on
+    /// the device.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// Sets the learning rate of the steps to come, without waiting for those before.
+    /// Sets the learning rate of later steps, without waiting for earlier ones.
     ///
     /// # Errors
-    /// As `Tensor::full`, and as `new` for a rate that no step can be taken with.
+    /// The errors of `Tensor::full`; `Error::Parameter` for an invalid learning rate.
     pub fn set_lr(&mut self, lr: f64) -> Result<()> {
         let mut rule = self.rule;
         *rule.lr_mut() = lr;
@@ -183,30 +194,32 @@ impl Optimizer {
         Ok(())
     }
 
-    /// The learning rate, on the device.
+    /// Returns the learning rate, on the device.
     pub fn lr(&self) -> &Tensor<f32> {
         &self.lr
     }
 
-    /// The learning rate, to be written on the device: by a schedule that is a function of `fuse!`, say.
+    /// Returns the learning rate for writing on the device, for example by a schedule that is a function of `fuse!`.
     pub fn lr_mut(&mut self) -> &mut Tensor<f32> {
         &mut self.lr
     }
 
-    /// One step.
+    /// Runs one step.
     ///
     /// # Errors
-    /// `Error::Parameter` where the gradients are not those of the parameters; as a call of a function; `Error::NotFinite` or
-    /// `Error::NormNotFinite` if that is asked for.
+    /// `Error::Parameter` if the gradients do not belong to the parameters; the errors of a call of a function;
+    /// `Error::NotFinite` or `Error::NormNotFinite` after `with_error_if_nonfinite`.
     pub fn step(&mut self, params: &mut Arena, grads: &Arena) -> Result<()> {
         self.advance(params, grads, None)
     }
 
-    /// One step with gradients of a loss that was multiplied by the scale. It changes nothing and does not count where they are
-    /// not finite, or so large that the sum of their squares is not, or where the scale is so small that its inverse is not.
+    /// Runs one step with gradients of a loss that was multiplied by the scale.
+    ///
+    /// The step changes nothing and does not count in three cases: a gradient is not finite, the sum of squares
+    /// overflows, or the inverse of the scale overflows.
     ///
     /// # Errors
-    /// As `step`.
+    /// The errors of `step`.
     pub fn step_scaled(&mut self, params: &mut Arena, grads: &Arena, scaler: &GradScaler) -> Result<()> {
         self.advance(params, grads, Some(scaler.scale()))
     }
@@ -258,19 +271,19 @@ impl Optimizer {
         self.check_finite(grads)
     }
 
-    /// Whether steps take the norm of all gradients, whatever their scale.
+    /// Returns true if every step computes the norm of the gradients, even without a loss scale.
     pub(super) fn takes_norm(&self) -> bool {
         self.max_norm.is_some() || self.errors
     }
 
-    /// Whether the parameters are those that it was made for, where it is.
+    /// Checks that the parameters belong to this optimizer, and are on its device.
     pub(super) fn check_params(&self, params: &Arena) -> Result<()> {
         params.check_as(&self.layout, "those that the optimizer was made for")?;
         self.followers.iter().try_for_each(|follower| follower.check(params))?;
         self.check_device("parameters", params.device())
     }
 
-    /// Whether what it is given is on its device.
+    /// Checks that an argument is on the device of the optimizer.
     fn check_device(&self, name: &str, device: &Device) -> Result<()> {
         let own = self.lr.device();
         if device == own {
@@ -280,7 +293,7 @@ impl Optimizer {
         Err(Error::Parameter { name: name.into(), what })
     }
 
-    /// Whether what others may have written is one number still.
+    /// Checks that a tensor is still a single number. A caller may have replaced it.
     pub(super) fn check_number(&self, name: &str, number: &Tensor<f32>) -> Result<()> {
         let (device, own) = (number.device(), self.lr.device());
         if number.shape().dims().is_empty() && device == own {
@@ -292,7 +305,8 @@ impl Optimizer {
         Err(Error::Parameter { name: name.into(), what })
     }
 
-    /// Reads the gradients of a skipped step once more, to tell whether they or their norm is not finite.
+    /// Reads the gradients of a skipped step again, to distinguish gradients that are not finite from a norm that is
+    /// not.
     fn check_finite(&mut self, grads: &Arena) -> Result<()> {
         if !self.errors || self.skipped.item()? == self.before.item()? {
             return Ok(());
@@ -302,21 +316,21 @@ impl Optimizer {
         Err(if are_finite { Error::NormNotFinite { step } } else { Error::NotFinite { step } })
     }
 
-    /// Steps that changed something. Waits for the device.
+    /// Returns the number of steps that were not skipped. Waits for the device.
     ///
     /// # Errors
-    /// As `Tensor::item`.
+    /// The errors of `Tensor::item`.
     pub fn steps(&self) -> Result<u64> {
         // A count of 2²⁴ and more is rounded.
         Ok(self.calls.saturating_sub(self.skipped.item()? as u64))
     }
 
-    /// Steps that changed nothing, on the device.
+    /// Returns the number of skipped steps, on the device.
     pub fn skipped(&self) -> &Tensor<f32> {
         &self.skipped
     }
 
-    /// Bytes of its states, and of what follows the parameters.
+    /// Returns the size of states and followers in bytes.
     pub fn bytes(&self) -> usize {
         let states: usize = self.states.iter().map(|state| state.len() * size_of::<f32>()).sum();
         states

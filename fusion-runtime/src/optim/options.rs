@@ -1,17 +1,17 @@
-//! Options of rules as text, by PyTorch's names, as they stand in files.
+//! Options of rules as text in files, by PyTorch's names.
 
 use crate::error::Error;
 
 use super::rule::{Adagrad, Adam, AdamW, Lion, Precision, RmsProp, Rule, Sgd};
 
-/// What an option is.
+/// A value of an option.
 trait Value: Sized {
-    /// All of it, so that `parse` gives the same.
+    /// Formats the value exactly, so that `parse` returns the same value.
     fn text(&self) -> String;
 
     fn parse(text: &str) -> Option<Self>;
 
-    /// What it must be and is not, as the option of this name.
+    /// Returns the requirement that the value violates as the option of this name.
     fn lacks(&self, _name: &str) -> Option<&'static str> {
         None
     }
@@ -75,14 +75,14 @@ impl Value for Precision {
 macro_rules! options {
     ($($rule:ident { $($option:ident)* })*) => {
         impl Rule {
-            /// All options, and what they are.
+            /// Returns all options with their values.
             pub(super) fn options(&self) -> Vec<(&'static str, String)> {
                 match self { $(
                     Rule::$rule(options) => vec![$( (stringify!($option), options.$option.text()) ),*],
                 )* }
             }
 
-            /// Refuses what no step can be taken with, as PyTorch does.
+            /// Checks all options, by PyTorch's conditions.
             pub(super) fn check(&self) -> Result<(), Error> {
                 match self { $(
                     Rule::$rule(options) => {
@@ -97,7 +97,7 @@ macro_rules! options {
                 self.check_together()
             }
 
-            /// This rule with other options, or what is wrong with one of them.
+            /// Returns this rule with other options, or the problem of one of them.
             pub(super) fn with_options<'t>(&self, text: impl Fn(&str) -> Option<&'t str>) -> Result<Rule, String> {
                 match self { $(
                     Rule::$rule(_) => Ok($rule { $( $option: parsed(stringify!($option), &text)? ),* }.into()),
@@ -123,7 +123,7 @@ fn parsed<'t, V: Value>(name: &str, text: impl Fn(&str) -> Option<&'t str>) -> R
 }
 
 impl Rule {
-    /// Whether options go together, as in PyTorch.
+    /// Checks that options fit together, as PyTorch does.
     fn check_together(&self) -> Result<(), Error> {
         match self {
             Rule::Sgd(Sgd { nesterov: true, momentum, dampening, .. })
@@ -143,7 +143,7 @@ impl Rule {
         }
     }
 
-    /// What differs among the options that decide which states there are: these stay as an optimizer was made with.
+    /// Checks the options that decide the set of states. They are fixed when an optimizer is made.
     pub(super) fn check_states(&self, other: &Rule) -> Result<(), String> {
         let names = |rule: &Rule| rule.states().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         if names(self) == names(other) && self.precision() == other.precision() {

@@ -1,6 +1,6 @@
-//! How parameters follow from gradients: options with PyTorch's names, defaults and meaning.
+//! Update rules: options with PyTorch's names, defaults and meaning.
 //!
-//! Invariant: what depends on options alone is worked out here in `f64`, so that kernels take what is left after rounding once.
+//! Invariant: this module computes in `f64` all values that depend on options only. Kernels take them rounded once.
 
 use super::blocks::Blocks;
 use super::halves::Halves;
@@ -13,15 +13,15 @@ use crate::tensor::{Float, Tensor};
 pub struct Sgd {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the last direction is kept; 0 keeps no state.
+    /// Momentum: the share of the last direction that is kept. 0 needs no state.
     pub momentum: f64,
-    /// How much of the gradient is left out of the direction.
+    /// Share of the gradient that is left out of the direction.
     pub dampening: f64,
-    /// Added to gradients, times parameters.
+    /// Weight decay: this times the parameters is added to the gradients.
     pub weight_decay: f64,
-    /// Goes on along the new direction once more.
+    /// Nesterov momentum: the step looks ahead along the new direction.
     pub nesterov: bool,
-    /// Follows gradients upwards.
+    /// Ascends along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -31,39 +31,42 @@ impl Default for Sgd {
     }
 }
 
-/// What an optimizer stores its state in.
+/// Storage type of an optimizer's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// 4 bytes for each number.
+    /// 4 bytes per value.
     #[default]
     F32,
-    /// 2 bytes for each number, of 8 binary digits, in the launch that updates. Numbers are rounded up or down at random, the same way in
-    /// each run, so often that what is stored is right on average: means move by less than their last digit, too.
+    /// 2 bytes per value, with 8 significant bits, updated in the same launch.
+    ///
+    /// Stochastic rounding keeps the stored value right on average: a moment moves even by less than its last bit.
+    /// Random bits are the same in each run.
     Bf16,
-    /// A byte for each number, of tensors of 4096 elements or more; of others as `F32`, in one launch. Each 256
-    /// elements have a unit, the largest of them, as with Dettmers et al. 2022, so that a gradient among them that is not finite, and not
-    /// skipped, leaves nothing of their means; a byte is an exponent and three digits of a
-    /// number from 2 on, less 2, and numbers are rounded up or down at random, the same way in each run, so that what is too
-    /// small for a code is not lost.
+    /// 1 byte per value for tensors of 4096 elements or more, and `F32` for smaller ones, in one launch.
+    ///
+    /// Each block of 256 elements has a scale, its largest value (Dettmers et al. 2022). A gradient that is not finite,
+    /// in a step that is not skipped, therefore destroys the moments of its block. A byte encodes an exponent and three
+    /// bits of a number from 2 on, minus 2. Stochastic rounding keeps values below the smallest code right on average.
+    /// Random bits are the same in each run.
     Bits8,
 }
 
-/// Adam (Kingma and Ba 2015), `torch.optim.Adam`: weight decay is added to gradients.
+/// Adam (Kingma and Ba 2015), `torch.optim.Adam`, with weight decay added to gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the means of gradients and of their squares is kept.
+    /// Decay rates of the first and the second moment.
     pub betas: [f64; 2],
-    /// Added to the root of the mean of squares.
+    /// Added to the root of the second moment.
     pub eps: f64,
-    /// Added to gradients, times parameters.
+    /// Weight decay: this times the parameters is added to the gradients.
     pub weight_decay: f64,
-    /// Divides by the largest mean of squares that there was (Reddi et al. 2018).
+    /// Divides by the largest second moment so far (Reddi et al. 2018).
     pub amsgrad: bool,
-    /// Follows gradients upwards.
+    /// Ascends along the gradient instead of descending.
     pub maximize: bool,
-    /// What means are stored in.
+    /// Storage type of the moments.
     pub state: Precision,
 }
 
@@ -79,17 +82,17 @@ impl Default for Adam {
 pub struct AdamW {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the means of gradients and of their squares is kept.
+    /// Decay rates of the first and the second moment.
     pub betas: [f64; 2],
-    /// Added to the root of the mean of squares.
+    /// Added to the root of the second moment.
     pub eps: f64,
-    /// What parameters lose at each step, times the learning rate.
+    /// Weight decay: parameters lose this share, times the learning rate, per step.
     pub weight_decay: f64,
-    /// Divides by the largest mean of squares that there was.
+    /// Divides by the largest second moment so far (Reddi et al. 2018).
     pub amsgrad: bool,
-    /// Follows gradients upwards.
+    /// Ascends along the gradient instead of descending.
     pub maximize: bool,
-    /// What means are stored in.
+    /// Storage type of the moments.
     pub state: Precision,
 }
 
@@ -105,17 +108,17 @@ impl Default for AdamW {
 pub struct RmsProp {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the mean of squares is kept.
+    /// Decay rate of the mean of squares.
     pub alpha: f64,
     /// Added to the root of the mean of squares.
     pub eps: f64,
-    /// Added to gradients, times parameters.
+    /// Weight decay: this times the parameters is added to the gradients.
     pub weight_decay: f64,
-    /// How much of the last direction is kept; 0 keeps none.
+    /// Momentum: the share of the last direction that is kept. 0 needs no state.
     pub momentum: f64,
-    /// Divides by the deviation from the mean gradient.
+    /// Divides by the standard deviation around the mean gradient.
     pub centered: bool,
-    /// Follows gradients upwards.
+    /// Ascends along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -138,15 +141,15 @@ impl Default for RmsProp {
 pub struct Adagrad {
     /// Learning rate.
     pub lr: f64,
-    /// The rate is divided by 1 + this for each step before.
+    /// Decay of the learning rate, which is divided by 1 + `lr_decay` × (number of earlier steps).
     pub lr_decay: f64,
-    /// Added to gradients, times parameters.
+    /// Weight decay: this times the parameters is added to the gradients.
     pub weight_decay: f64,
-    /// What sums of squares begin with.
+    /// Initial value of the sums of squares.
     pub initial_accumulator_value: f64,
     /// Added to the root of the sum of squares.
     pub eps: f64,
-    /// Follows gradients upwards.
+    /// Ascends along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -163,16 +166,16 @@ impl Default for Adagrad {
     }
 }
 
-/// Lion (Chen et al. 2023): steps of one size, along the sign of a mean of gradients; weight decay is decoupled.
+/// Lion (Chen et al. 2023): steps of one size along the sign of a mean gradient, with decoupled weight decay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lion {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the mean of gradients is kept for the step, and for the mean.
+    /// Decay rates of the mean gradient: the first for the step, the second for the stored mean.
     pub betas: [f64; 2],
-    /// What parameters lose at each step, times the learning rate.
+    /// Weight decay: parameters lose this share, times the learning rate, per step.
     pub weight_decay: f64,
-    /// Follows gradients upwards.
+    /// Ascends along the gradient instead of descending.
     pub maximize: bool,
 }
 
@@ -182,7 +185,7 @@ impl Default for Lion {
     }
 }
 
-/// One of the ways to update parameters, with its options.
+/// An update rule with its options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Rule {
@@ -209,17 +212,17 @@ macro_rules! rules {
         } )*
 
         impl Rule {
-            /// The learning rate.
+            /// Returns the learning rate.
             pub fn lr(&self) -> f64 {
                 match self { $( Rule::$rule(options) => options.lr, )* }
             }
 
-            /// The learning rate, to be changed.
+            /// Returns the learning rate for writing.
             pub(super) fn lr_mut(&mut self) -> &mut f64 {
                 match self { $( Rule::$rule(options) => &mut options.lr, )* }
             }
 
-            /// Its name.
+            /// Returns the name of the rule.
             pub(super) fn name(&self) -> &'static str {
                 match self { $( Rule::$rule(_) => stringify!($rule), )* }
             }
@@ -229,39 +232,39 @@ macro_rules! rules {
 
 rules! { Sgd Adam AdamW RmsProp Adagrad Lion }
 
-/// What all updates take besides states.
+/// Arguments of every update kernel, besides the states.
 pub(super) struct Step<'a, T: Float> {
     pub(super) p: &'a mut Tensor<f32>,
     pub(super) g: &'a Tensor<f32>,
-    /// Of the gradients; below 0 where the step is to be skipped.
+    /// Factor of the gradients; negative for a skipped step.
     pub(super) factor: &'a Tensor<f32>,
-    /// The number of this call, from 1.
+    /// Number of this call, from 1.
     pub(super) calls: u64,
-    /// How many of the calls were skipped.
+    /// Number of skipped calls.
     pub(super) skipped: &'a Tensor<f32>,
     pub(super) lr: &'a Tensor<f32>,
-    /// What follows the parameters, which take so much of what is new.
+    /// Follower of the parameters, with its share of the new parameters.
     pub(super) followed: Option<(&'a mut Tensor<T>, f32)>,
 }
 
 impl<'a, T: Float> Step<'a, T> {
-    /// The same by which this follows too.
+    /// Returns the step with a follower.
     pub(super) fn followed_by<U: Float>(self, q: &'a mut Tensor<U>, taken: f32) -> Step<'a, U> {
         let Step { p, g, factor, calls, skipped, lr, .. } = self;
         Step { p, g, factor, calls, skipped, lr, followed: Some((q, taken)) }
     }
 }
 
-/// The states of a rule, of as many bits.
+/// The states of a rule, by storage type.
 pub(super) enum States<'a> {
-    /// In the order of `Rule::states`.
+    /// States in the order of `Rule::states`.
     F32(&'a mut [Tensor<f32>]),
     Bf16(&'a mut Halves),
-    /// Of blocks, and of what is in none.
+    /// States of blocks, and of small tensors.
     Bits8(&'a mut Blocks, &'a mut [Tensor<f32>]),
 }
 
-/// Calls the one of two updates that takes such a step, with these states and numbers.
+/// Calls the update kernel for a step, with or without a follower, for these states and numbers.
 macro_rules! call {
     ($step:expr, [$plain:ident $followed:ident], [$($s:expr),*], [$($option:expr),*]) => {{
         let $crate::optim::rule::Step { p, g, factor, calls, skipped, lr, followed } = $step;
@@ -275,7 +278,7 @@ macro_rules! call {
 }
 pub(super) use call;
 
-/// The states, of which a rule has that many.
+/// Returns the states as an array of the rule's size.
 fn all_of<const N: usize>(states: &mut [Tensor<f32>]) -> [&mut Tensor<f32>; N] {
     let states: &mut [Tensor<f32>; N] =
         states.try_into().unwrap_or_else(|_| unreachable!("the states are those of the rule"));
@@ -283,7 +286,7 @@ fn all_of<const N: usize>(states: &mut [Tensor<f32>]) -> [&mut Tensor<f32>; N] {
 }
 
 impl Rule {
-    /// Names of its states, as in PyTorch, and what they begin with.
+    /// Returns the names of the states, as in PyTorch, with their initial values.
     pub(super) fn states(&self) -> Vec<(&'static str, f32)> {
         let some = |states: &[(bool, &'static str)]| {
             states.iter().filter(|(has, _)| *has).map(|&(_, name)| (name, 0.0)).collect()
@@ -303,7 +306,7 @@ impl Rule {
         }
     }
 
-    /// What kernels of Adam take, if that is the rule.
+    /// Returns the numbers of Adam's kernels, if the rule is Adam or AdamW.
     pub(super) fn adam(&self) -> Option<AdamNumbers> {
         let (betas, eps, maximize, [l2, decay]) = match *self {
             Rule::Adam(Adam { betas, eps, weight_decay, maximize, .. }) => {
@@ -324,7 +327,7 @@ impl Rule {
         })
     }
 
-    /// What its state is stored in.
+    /// Returns the storage type of the state.
     pub(super) fn precision(&self) -> Precision {
         match self {
             Rule::Adam(options) => options.state,
@@ -333,7 +336,7 @@ impl Rule {
         }
     }
 
-    /// One step: a launch.
+    /// Runs one step as one launch.
     pub(super) fn step<T: Float>(&self, states: States<'_>, step: Step<'_, T>) -> Result<()> {
         let states = match (states, self.adam()) {
             (States::F32(states), Some(numbers)) => return numbers.step(states, step),
@@ -434,11 +437,11 @@ impl RmsProp {
     }
 }
 
-/// What kernels of Adam take, whose weight decay is coupled or not.
+/// Numbers of Adam's kernels, with coupled or decoupled weight decay.
 #[derive(Clone, Copy)]
 pub(super) struct AdamNumbers {
     pub(super) fresh: [f32; 2],
-    /// Logarithms of betas.
+    /// Logarithms of the decay rates.
     pub(super) logs: [f32; 2],
     pub(super) eps: f32,
     pub(super) up: f32,
@@ -467,7 +470,7 @@ impl AdamNumbers {
     }
 }
 
-/// What is taken of something new where so much of the old is kept.
+/// Returns the weight of a new value, for a decay rate of `kept`.
 pub(super) fn fresh(kept: f64) -> f32 {
     (1.0 - kept) as f32
 }

@@ -1,4 +1,4 @@
-//! Loss scales that follow from whether gradients were finite, without asking the device.
+//! Loss scales that adapt to gradients on the device, without waiting for it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::tensor::Tensor;
 use super::Optimizer;
 use super::file::{read_file, write_file};
 
-/// Of the layout of a file.
+/// Version of the file format.
 const VERSION: &str = "scale 1";
 
-/// What is in a file, by the names of PyTorch's `state_dict`, and of Megatron's where PyTorch has none.
+/// Names in a file: those of PyTorch's `state_dict`, or Megatron's where PyTorch has none.
 const NAMES: [&str; 7] = [
     "scale",
     "growth_tracker",
@@ -49,28 +49,30 @@ fuse! {
     }
 }
 
-/// A factor of the loss, so that small gradients are not lost in 16 bits: `torch.amp.GradScaler`, all of it on the device.
+/// A dynamic loss scale, which keeps small gradients from underflow in 16 bits: `torch.amp.GradScaler`, entirely on the
+/// device.
 ///
-/// Multiply the loss by `scale`, take a step with `Optimizer::step_scaled` for each group of parameters, and then call `update` once.
+/// Multiply the loss by `scale`. Run `Optimizer::step_scaled` for each parameter group, and then call `update` once.
 #[derive(Debug)]
 pub struct GradScaler {
     scale: Tensor<f32>,
     good: Tensor<f32>,
-    /// Bad steps since the scale has grown, as far as they matter.
+    /// Bad steps since the last growth of the scale, up to `hysteresis`.
     used: Tensor<f32>,
     bad: Tensor<f32>,
-    /// What the scale is multiplied by after `growth_interval` steps with finite gradients, unless that is infinite.
+    /// Factor of the scale after `growth_interval` good steps. The scale stays if the product is infinite.
     pub growth_factor: f32,
-    /// What it is multiplied by after steps without.
+    /// Factor of the scale after bad steps.
     pub backoff_factor: f32,
-    /// Steps with finite gradients between growths.
+    /// Good steps between growths. A step is good if its gradients are finite.
     pub growth_interval: u32,
-    /// Steps without that are tolerated before the scale shrinks, and again after it has grown; 1 shrinks at once.
+    /// Number of bad steps since the last growth from which on a bad step shrinks the scale; 1 shrinks at once.
     pub hysteresis: u32,
 }
 
 impl GradScaler {
-    /// A scale that begins with 65,536, grows twofold every 2,000 steps, and halves where gradients are not finite.
+    /// Returns a scale with PyTorch's defaults: it starts at 65,536, doubles every 2,000 good steps, and halves after a
+    /// bad step.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -78,10 +80,10 @@ impl GradScaler {
         GradScaler::with_scale(device, 65536.0, 1)
     }
 
-    /// The same that begins with this scale, and tolerates so many bad steps less one.
+    /// Returns a scale with this initial value and hysteresis.
     ///
     /// # Errors
-    /// `Error::Parameter` for a scale that is no number above 0; `Error::OutOfMemory`.
+    /// `Error::Parameter` for a scale that is not a finite number above 0; `Error::OutOfMemory`.
     pub fn with_scale(device: &Device, scale: f32, hysteresis: u32) -> Result<GradScaler> {
         if !(scale > 0.0 && scale.is_finite()) {
             let what = format!("cannot be {scale}: it must be a number above 0");
@@ -100,11 +102,13 @@ impl GradScaler {
         })
     }
 
-    /// Writes the scale, what is counted of steps, and the options to a file of safetensors, so that `load` goes on as if nothing had
-    /// been between; by way of one beside it, as `Optimizer::save`. Waits for the device.
+    /// Writes the scale, its step counts and its options to a safetensors file, from which `load` resumes. Waits for
+    /// the device.
+    ///
+    /// A crash leaves the previous file intact, as with `Optimizer::save`.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be written; as `Tensor::item`.
+    /// `Error::File` if the file cannot be written; the errors of `Tensor::item`.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let numbers = [
@@ -124,10 +128,10 @@ impl GradScaler {
         write_file(path, views, HashMap::from([("version".into(), VERSION.into())]))
     }
 
-    /// Takes all of it from a file that `save` wrote.
+    /// Loads the scale, its step counts and its options from a file that `save` wrote.
     ///
     /// # Errors
-    /// `Error::File` where it cannot be read, or is no such file; nothing has changed then. `Error::OutOfMemory`.
+    /// `Error::File` if the file cannot be read, or has another format; nothing has changed then. `Error::OutOfMemory`.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let numbers = read_file(path.as_ref(), |file, facts| {
             if facts.and_then(|facts| facts.get("version")).is_none_or(|version| version != VERSION) {
@@ -163,16 +167,15 @@ impl GradScaler {
         Ok(())
     }
 
-    /// The factor of the loss, on the device.
+    /// Returns the scale of the loss, on the device.
     pub fn scale(&self) -> &Tensor<f32> {
         &self.scale
     }
 
-    /// Follows what the steps of all these optimizers found since the last time: gradients that are not finite in one of them make a bad
-    /// step.
+    /// Updates the scale after a step of all these optimizers. A step is bad if one of them skipped it.
     ///
     /// # Errors
-    /// `Error::Parameter` where one is on another device; as a call of a function.
+    /// `Error::Parameter` if an optimizer is on another device; the errors of a call of a function.
     pub fn update<'o>(&mut self, optimizers: impl IntoIterator<Item = &'o mut Optimizer>) -> Result<()> {
         let optimizers: Vec<&mut Optimizer> = optimizers.into_iter().collect();
         optimizers.iter().try_for_each(|optimizer| optimizer.check_number("scale", &self.scale))?;

@@ -1,47 +1,48 @@
-//! Learning rates by step, as PyTorch's schedulers give them.
+//! Learning rate schedules, as in PyTorch.
 
 use std::f64::consts::PI;
 
-/// How a learning rate changes with the number of steps.
+/// A schedule: the learning rate as a function of the step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// The same at all steps.
+    /// A constant rate.
     Constant {
         /// The rate.
         lr: f64,
     },
-    /// From 0 to `lr` in a line, then the same.
+    /// Linear warm-up from 0 to `lr`, then a constant rate.
     LinearWarmup {
-        /// The rate.
+        /// The rate after warm-up.
         lr: f64,
-        /// Steps until it is reached.
+        /// Steps of warm-up.
         warmup: u64,
     },
-    /// From 0 to `lr` in a line, then along half a cosine to `min` at `total`, where it stays.
+    /// Linear warm-up from 0 to `lr`, then half a cosine down to `min` at step `total`, then `min`.
     Cosine {
         /// The highest rate.
         lr: f64,
         /// The lowest rate.
         min: f64,
-        /// Steps until the highest.
+        /// Steps of warm-up.
         warmup: u64,
-        /// Steps until the lowest.
+        /// Step at which the lowest rate is reached.
         total: u64,
     },
-    /// `torch.optim.lr_scheduler.OneCycleLR`: up from `max / 25` along half a cosine, then down to a 10,000th of that.
+    /// `torch.optim.lr_scheduler.OneCycleLR`: half a cosine up from `max / 25` to `max`, then half a cosine down to
+    /// `max / 250000`.
     OneCycle {
         /// The highest rate.
         max: f64,
-        /// All steps.
+        /// Number of all steps.
         total: u64,
-        /// The share of them that goes up.
+        /// Share of the steps that go up, from 0 to 1.
         pct_start: f64,
     },
 }
 
 impl Schedule {
-    /// The rate of a step, counted from 0.
+    /// Returns the rate of a step, counted from 0.
     pub fn at(&self, step: u64) -> f64 {
         match *self {
             Schedule::Constant { lr } => lr,
@@ -65,12 +66,12 @@ impl Schedule {
     }
 }
 
-/// The share of the rate while it warms up.
+/// Returns the share of the rate during warm-up.
 fn warm(step: u64, warmup: u64) -> f64 {
     if step < warmup { step as f64 / warmup as f64 } else { 1.0 }
 }
 
-/// From one rate to another along half a cosine.
+/// Returns the rate between `from` and `to`, along half a cosine.
 fn anneal(from: f64, to: f64, step: f64, steps: f64) -> f64 {
     let share = if step < steps { step / steps } else { 1.0 };
     to + (from - to) * (1.0 + (PI * share).cos()) / 2.0
@@ -86,7 +87,7 @@ mod tests {
         }
     }
 
-    /// `Cosine` and `OneCycle` as PyTorch 2.15 gives them.
+    /// Rates of `Cosine` and `OneCycle` from PyTorch 2.15.
     #[test]
     fn rates() {
         check(Schedule::Constant { lr: 0.1 }, &[(0, 0.1), (9, 0.1)]);

@@ -1,4 +1,4 @@
-//! What an optimizer holds and moves, how fast, and what would make it less.
+//! Memory and bandwidth of an optimizer, with suggestions.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,41 +9,41 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// What an optimizer holds and moves.
+/// Statistics of an optimizer: its memory, and the traffic of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
-    /// Tensors of the arena.
+    /// Number of tensors in the arena.
     pub tensors: usize,
-    /// Bytes of the parameters, with the room between tensors.
+    /// Size of the parameters in bytes, with padding between tensors.
     pub parameter_bytes: usize,
-    /// Bytes of states, copies and averages.
+    /// Size of states, copies and averages in bytes.
     pub state_bytes: usize,
-    /// The share of the arena that is elements, from 0 to 1.
+    /// Share of the arena that holds elements, from 0 to 1.
     pub efficiency: f64,
-    /// Bytes that a step reads and writes, as the kernels ask for them.
+    /// Bytes that a step reads and writes, as its kernels request them.
     pub step_bytes: usize,
-    /// How long a step took and how fast the device copies, where that was measured.
+    /// Measured times, if `measured_step` made these statistics.
     pub measured: Option<Measured>,
-    /// What would take less memory or time.
+    /// Changes that would save memory or time.
     pub suggestions: Vec<String>,
 }
 
-/// The time of a step beside what the device's memory allows.
+/// The measured time of a step, beside the copy bandwidth of the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Of the step, from its first launch to the end of its last.
+    /// Time from the first launch of the step to the end of its last.
     pub time: Duration,
-    /// Bytes of the step, over that time.
+    /// Bytes of the step per second of that time.
     pub bytes_per_second: f64,
-    /// The same of copies of 64 MiB on this device: the best of five.
+    /// Bytes per second of 64 MiB copies on this device: the best of five.
     pub copy_bytes_per_second: f64,
 }
 
 impl Optimizer {
-    /// What it holds, and what a step moves, of these parameters.
+    /// Returns the statistics of this optimizer for these parameters.
     ///
     /// # Errors
-    /// `Error::Parameter` where it is of another arena.
+    /// `Error::Parameter` if the parameters belong to another optimizer.
     pub fn statistics(&self, params: &Arena) -> Result<Statistics> {
         self.check_params(params)?;
         let (parameter_bytes, state_bytes) = (params.bytes(), self.bytes());
@@ -64,11 +64,12 @@ impl Optimizer {
         })
     }
 
-    /// A step, as `step`, that is measured, and so waits for the device before and after. Before the first, kernels may still have to be
-    /// made: measure a later one.
+    /// Runs a step like `step` and measures it. The call waits for the device before and after the step.
+    ///
+    /// The first step may include the compilation of kernels: measure a later one.
     ///
     /// # Errors
-    /// As `step`.
+    /// The errors of `step`.
     pub fn measured_step(&mut self, params: &mut Arena, grads: &Arena) -> Result<Statistics> {
         let device = params.device().clone();
         let copy_bytes_per_second = copy_bandwidth(&device)?;
@@ -120,16 +121,16 @@ impl Optimizer {
     }
 }
 
-/// Elements of a tensor that takes up less than the room it is aligned to.
+/// Elements of a tensor that is smaller than its alignment.
 const TINY: usize = 64;
 
-/// Elements from which memory is worth a word.
+/// Minimum elements of a model for suggestions about memory.
 const LARGE_MODEL: usize = 1 << 20;
 
-/// Bytes of a step that no memory is busy with.
+/// Bytes of a step below which the cost of a launch dominates.
 const SMALL_STEP: usize = 1 << 20;
 
-/// Bytes that copies read and write in a second.
+/// Returns the bytes per second that copies read and write.
 fn copy_bandwidth(device: &Device) -> Result<f64> {
     const ELEMENTS: usize = 16 << 20;
     let from = Tensor::<f32>::full(device, 1.0, [ELEMENTS])?;

@@ -1,13 +1,13 @@
-//! The update formulas, in the language itself: each goes once over all parameters of a group.
+//! The update formulas, as functions of `fuse!`. Each function is one pass over all parameters of a group.
 //!
-//! Each function is one launch, and changes nothing where the `factor` of the gradients is below 0: so `measure` says that they are not
-//! finite, which takes their norm. `…_followed` also writes what follows the parameters. What the device alone may know is in
-//! tensors of one element: `factor`, how many of the `calls` were `skipped`, and the learning rate `lr`, which schedules write.
-//! Formulas are those of PyTorch's documentation; `t` counts steps from 1.
+//! Each function is one launch. A negative `factor` of the gradients skips the step, and `measure` returns one for
+//! gradients or a norm that are not finite. A `…_followed` function also writes the follower of the parameters. Values
+//! that only the device knows are tensors of one element: `factor`, the number `skipped` of the `calls`, and the
+//! learning rate `lr`. Formulas are those of PyTorch's documentation, and `t` counts steps from 1.
 
 use crate::fuse;
 
-/// The formulas, then two functions for each rule: of the states and numbers that are listed, by that formula.
+/// Defines the formulas, then two functions per rule from a formula, its states and its numbers.
 macro_rules! updates {
     (
         { $($formulas:tt)* }
