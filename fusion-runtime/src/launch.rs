@@ -77,7 +77,7 @@ impl LaunchConfig {
         LaunchConfig { block, grid: u64::from(grid).min(clusters_max.max(1)) as u32 * blocks }
     }
 
-    /// Returns enough blocks to cover all iterations, or fewer with a minimum of elements per block.
+    /// Returns a grid that covers all iterations, or a smaller one with a minimum of elements per block.
     fn covering(facts: &DeviceFacts, elements: u64, block: u32, blocks: u64) -> LaunchConfig {
         let enough = elements.div_ceil(BLOCK_ELEMENTS).max(resident(facts, block));
         let grid_max = (THREADS_MAX / u64::from(block.max(1))).min(facts.grid_max.max(1).into());
