@@ -335,7 +335,10 @@ fn reports_of_the_macro() -> Result<()> {
         .position(|line| line == "        x - mean(x, D)")
         .expect("is there")
         + 1;
-    assert!(text.contains(&format!(" Not fused: {line}:13 `sum` is stored: {reduction} Ways ")), "{text}");
+    assert!(
+        text.contains(&format!(" Not fused: {line}:13 `sum` is stored: {reduction} Variants, ")),
+        "{text}"
+    );
     let report = report.bind(&[("N", 1000), ("D", 10)])?;
     assert_eq!((report.bytes(), report.peak_temporary_bytes()), (Some(128_000), Some(4000)));
     for text in [report.to_string(), report.to_dot(), report.to_svg()] {

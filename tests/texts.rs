@@ -8,7 +8,7 @@ use fusion_compiler::emit::wgsl::wgsl;
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Uniform,
+    Address, Buffer, BufferId, Builder, Carried, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Uniform,
 };
 use fusion_compiler::ir::ops::{Op, OpInfo, Typing};
 use fusion_compiler::ir::plan::{Code, Launch, Plan, Target, UniformArg};
@@ -62,7 +62,7 @@ fn rows_of_known_length_have_no_kernels_that_are_never_taken() {
     let lengths: [(u32, &[&str]); 4] =
         [(512, &["t32x2", "t128"]), (1000, &["t128"]), (4096, &["t256"]), (16384, &["t512"])];
     for (len, teams) in lengths {
-        let held = teams.iter().map(|team| format!("fuse_f_0_{team}_held_v4"));
+        let held = teams.iter().map(|team| format!("fuse_f_0_{team}_staged_v4"));
         let expected: Vec<String> = held.chain(["fuse_f_0_t256_v4_wide".into()]).collect();
         assert_eq!(names(&of(&format!("D = {len}"))), expected, "{len}");
     }
@@ -196,9 +196,9 @@ fn compared_kernels_access_128_bits_without_spills() {
         ("fuse_chain_0_v4", [2, 4, 1, 2]),
         ("fuse_gelu_of_0_v4", [1, 2, 1, 2]),
         ("fuse_swiglu_0_v4", [2, 4, 1, 2]),
-        ("fuse_softmax_rows_0_t128_held_v4", [1, 1, 1, 1]),
-        ("fuse_layer_norm_rows_0_t128_held_v4", [3, 3, 1, 1]),
-        ("fuse_rms_norm_rows_0_t128_held_v4", [2, 2, 1, 1]),
+        ("fuse_softmax_rows_0_t128_staged_v4", [1, 1, 1, 1]),
+        ("fuse_layer_norm_rows_0_t128_staged_v4", [3, 3, 1, 1]),
+        ("fuse_rms_norm_rows_0_t128_staged_v4", [2, 2, 1, 1]),
         ("fuse_token_loss_0_t256_v8", [2, 4, 0, 1]),
         ("fuse_sum_of_squares_0_parts_t256_v4", [1, 1, 0, 1]),
         ("fuse_adamw_0_v4", [4, 8, 3, 6]),
@@ -235,11 +235,11 @@ fn broadcasts_access_128_bits_along_the_inner_dim() {
 #[test]
 fn rows_access_128_bits() {
     let cases = [
-        ("fuse_softmax_rows_0_t32x2_held_v4", [1, 1, 1, 1]),
-        ("fuse_softmax_rows_0_t512_held_v4", [3, 3, 3, 3]),
-        ("fuse_softmax_rows_0_t1024_held_v4", [3, 3, 2, 2]),
+        ("fuse_softmax_rows_0_t32x2_staged_v4", [1, 1, 1, 1]),
+        ("fuse_softmax_rows_0_t512_staged_v4", [3, 3, 3, 3]),
+        ("fuse_softmax_rows_0_t1024_staged_v4", [3, 3, 2, 2]),
         ("fuse_softmax_rows_0_t256_v4_wide", [2, 2, 1, 1]),
-        ("fuse_layer_norm_0_t32x2_held_v4", [3, 3, 1, 1]),
+        ("fuse_layer_norm_0_t32x2_staged_v4", [3, 3, 1, 1]),
         ("fuse_layer_norm_0_t256_v4_wide", [5, 5, 1, 1]),
         ("fuse_everything_0_t1024_v4", [1, 1, 0, 1]),
         ("fuse_largest_and_sum_0_t32x2_v4", [1, 1, 0, 2]),
@@ -261,7 +261,7 @@ fn narrow_elements_are_accessed_by_128_bits() {
         // The rest of a line is one by one; the truth values are 64 bits.
         ("fuse_halves_0_v8", [2, 4, 2, 6]),
         ("fuse_rounded_each_0_v8", [2, 4, 1, 2]),
-        ("fuse_normal_halves_0_t32x2_held_v8", [2, 2, 1, 1]),
+        ("fuse_normal_halves_0_t32x2_staged_v8", [2, 2, 1, 1]),
         ("fuse_quantised_0_v8", [2, 3, 1, 1]),
         ("fuse_dequantised_0_v8", [0, 3, 1, 1]),
     ];
@@ -294,13 +294,13 @@ fn long_rows_have_registers_for_what_they_read() {
         pub fn losses(x: f32[N, D], class: i32[N]) -> f32[N] { cross_entropy(x, D, class) }";
     let texts = texts_of_all(&kernels::functions_of(source), Target::Ptx);
     let cases = [
-        ("fuse_softmax_of_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
-        ("fuse_norm_of_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
-        ("fuse_residual_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
-        ("fuse_in_place_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
-        ("fuse_masked_0_t512_cluster_held_v4", "512, 1, 1\n.maxnreg 40\n{"),
-        ("fuse_masked_0_t512_cluster_held_u4", "512, 1, 1\n.maxnreg 40\n{"),
-        ("fuse_powers_0_t512_cluster_held_v4", "512, 1, 1\n{"),
+        ("fuse_softmax_of_0_t512_cluster_staged_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_norm_of_0_t512_cluster_staged_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_residual_0_t512_cluster_staged_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_in_place_0_t512_cluster_staged_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_masked_0_t512_cluster_staged_v4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_masked_0_t512_cluster_staged_u4", "512, 1, 1\n.maxnreg 40\n{"),
+        ("fuse_powers_0_t512_cluster_staged_v4", "512, 1, 1\n{"),
         ("fuse_losses_0_t256_v8", "256, 1, 1\n{"),
     ];
     let bounded = cases.map(|(kernel, bounds)| {
@@ -335,7 +335,7 @@ fn positions_are_shifted_by_32_bits() {
         let left = b.apply(Op::ShlRaw, &[two, two]);
         let right = b.apply(Op::ShrRaw, &[left, two]);
         assert_eq!(b.ty(right).lanes, Lanes::ONE);
-        body.push(Stmt::Store(At::new(BufferId(0), right), one));
+        body.push(Stmt::Store(Address::new(BufferId(0), right), one));
         let buffers = vec![out.clone()];
         let kernel = Kernel { buffers, types, uniforms, body, ..Kernel::new("shifted", index) };
         tools::assemble(&[ptx(&kernel)]);
@@ -351,7 +351,7 @@ fn operations_of_constants_are_valid() {
     let (at, large) = (b.uniform(start), b.constant(DType::F32, Const::Float(1e30)));
     for large in [large, b.splat(large, Lanes::Const(4))] {
         let product = b.apply(Op::Mul, &[large, large]);
-        b.body.push(Stmt::Store(At::new(BufferId(0), at), product));
+        b.body.push(Stmt::Store(Address::new(BufferId(0), at), product));
     }
     let buffers = vec![Buffer::new("out", DType::F32, Access::Write)];
     let empty = Kernel::new("products", IndexWidth::Bits32);
@@ -377,7 +377,7 @@ fn carried_values_change_places() {
     let (kind, carried) = (LoopKind::Serial, vec![carried(0), carried(1)]);
     body.push(Stmt::Loop { var: i, kind, start: zero, end: five, step: one, carried, body: vec![] });
     body.extend(
-        [zero, one].into_iter().zip(outs).map(|(at, out)| Stmt::Store(At::new(BufferId(0), at), out)),
+        [zero, one].into_iter().zip(outs).map(|(at, out)| Stmt::Store(Address::new(BufferId(0), at), out)),
     );
     let buffers = vec![Buffer::new("out", DType::F32, Access::Write)];
     let empty = Kernel::new("swapped", IndexWidth::Bits32);

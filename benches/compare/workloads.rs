@@ -35,13 +35,13 @@ fuse! {
     pub(crate) fn sum_of_squares(x: f32[N]) -> f32[] { sum(x * x) }
 }
 
-type Ways = Result<Vec<Way>>;
+type VariantSummary = Result<Vec<Way>>;
 
 /// A result that its way and its check share.
 type Shared<T> = Rc<RefCell<T>>;
 
 /// Ours first, on this device, so that its first call finds nothing prepared.
-pub(crate) fn ways(workload: &str, size: &str, device: &Device) -> Ways {
+pub(crate) fn ways(workload: &str, size: &str, device: &Device) -> VariantSummary {
     let line = line(size);
     match workload {
         "gate" => gate_ways(device, line),
@@ -65,7 +65,7 @@ fn line(size: &str) -> usize {
 }
 
 /// What is done with rows, whose length ends the name.
-fn row_workload(device: &Device, workload: &str, size: &str) -> Ways {
+fn row_workload(device: &Device, workload: &str, size: &str) -> VariantSummary {
     let split = workload.rsplit_once('_').and_then(|(name, width)| Some((name, width.parse().ok()?)));
     let (name, width): (&str, usize) = split.unwrap_or_else(|| panic!("no workload is called {workload}"));
     let rows = match (size, width) {
@@ -138,7 +138,7 @@ fn fresh(len: usize) -> Shared<Vec<f32>> {
     Rc::new(RefCell::new(vec![0.0; len]))
 }
 
-fn gate_ways(device: &Device, len: usize) -> Ways {
+fn gate_ways(device: &Device, len: usize) -> VariantSummary {
     let [a, b, c] = [1, 2, 3].map(|salt| Rc::new(input(len, salt)));
     let (x, y, z) = (
         Tensor::from_slice(device, &a, [len])?,
@@ -165,7 +165,7 @@ fn gate_ways(device: &Device, len: usize) -> Ways {
 
 type Into2 = fn(&mut Tensor<f32>, &Tensor<f32>, &Tensor<f32>) -> Result<()>;
 
-fn two(device: &Device, len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> Ways {
+fn two(device: &Device, len: usize, into: Into2, function: fn(&mut [f32], &[f32], &[f32])) -> VariantSummary {
     let [a, b] = [1, 2].map(|salt| input(len, salt));
     let (x, y) = (Tensor::from_slice(device, &a, [len])?, Tensor::from_slice(device, &b, [len])?);
     let mut ways = vec![ours(zeros_like(&x)?, move |out| into(out, &x, &y))];
@@ -177,7 +177,7 @@ fn two(device: &Device, len: usize, into: Into2, function: fn(&mut [f32], &[f32]
     Ok(ways)
 }
 
-fn one(device: &Device, len: usize) -> Ways {
+fn one(device: &Device, len: usize) -> VariantSummary {
     let a = input(len, 1);
     let x = Tensor::from_slice(device, &a, [len])?;
     let mut ways = vec![ours(zeros_like(&x)?, move |out| gelu_of::into(out, &x))];
@@ -204,7 +204,7 @@ fn row_ways([rows, width]: [usize; 2], f: impl Fn(&mut [f32], usize) + Sync + 's
     })
 }
 
-fn softmax_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
+fn softmax_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
     let a = input(rows * width, 1);
     let x = Tensor::from_slice(device, &a, [rows, width])?;
     let mut ways = vec![ours(zeros_like(&x)?, move |out| softmax_of::into(out, &x))];
@@ -213,7 +213,7 @@ fn softmax_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     Ok(ways)
 }
 
-fn layer_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
+fn layer_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
     let (a, gamma, beta) = (input(rows * width, 1), input(width, 2), input(width, 3));
     let (x, g, b) = (
         Tensor::from_slice(device, &a, [rows, width])?,
@@ -227,7 +227,7 @@ fn layer_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     Ok(ways)
 }
 
-fn rms_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
+fn rms_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
     let (a, gamma) = (input(rows * width, 1), input(width, 2));
     let (x, g) =
         (Tensor::from_slice(device, &a, [rows, width])?, Tensor::from_slice(device, &gamma, [width])?);
@@ -237,7 +237,7 @@ fn rms_norm_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     Ok(ways)
 }
 
-fn loss_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
+fn loss_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
     let a = input(rows * width, 1);
     let classes: Vec<i32> = (0..rows).map(|i| (i * 31 % width) as i32).collect();
     let (x, t) =
@@ -251,7 +251,7 @@ fn loss_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
     Ok(ways)
 }
 
-fn sum_ways(device: &Device, len: usize) -> Ways {
+fn sum_ways(device: &Device, len: usize) -> VariantSummary {
     let a = input(len, 1);
     let x = Tensor::from_slice(device, &a, [len])?;
     let mut ways =
@@ -264,7 +264,7 @@ fn sum_ways(device: &Device, len: usize) -> Ways {
     Ok(ways)
 }
 
-fn row_sum_ways(device: &Device, [rows, width]: [usize; 2]) -> Ways {
+fn row_sum_ways(device: &Device, [rows, width]: [usize; 2]) -> VariantSummary {
     let a = input(rows * width, 1);
     let x = Tensor::from_slice(device, &a, [rows, width])?;
     let mut ways = vec![ours(Tensor::zeros(device, [rows])?, move |out| sum_of_rows::into(out, &x))];
@@ -294,7 +294,7 @@ fn parameters(large: bool) -> Vec<usize> {
     [words * width, context * width].into_iter().chain(layer.repeat(12)).chain([width; 2]).collect()
 }
 
-fn adamw_ways(device: &Device, large: bool) -> Ways {
+fn adamw_ways(device: &Device, large: bool) -> VariantSummary {
     let lengths = parameters(large);
     let elements = lengths.iter().sum();
     let tensors: Vec<Tensor<f32>> = lengths

@@ -28,10 +28,12 @@ pub struct Memory<'g> {
 impl<'g> Memory<'g> {
     /// Decides what is overwritten in place, for all targets together.
     pub fn new<'f>(graph: &'g Graph, fused: impl IntoIterator<Item = &'f Fused>) -> Memory<'g> {
-        let swapped: BTreeSet<ParamId> = fused.into_iter().flat_map(|fused| fused.swapped.clone()).collect();
+        let double_buffered: BTreeSet<ParamId> =
+            fused.into_iter().flat_map(|fused| fused.double_buffered.clone()).collect();
         let mut made = 0;
         let outputs = graph.outputs.iter().map(|output| {
-            let in_place = matches!(output.dest, graph::Dest::InPlace(param) if !swapped.contains(&param));
+            let in_place =
+                matches!(output.dest, graph::Dest::InPlace(param) if !double_buffered.contains(&param));
             (!in_place).then(|| {
                 made += 1;
                 made - 1
@@ -238,7 +240,17 @@ fn operand(
 ) -> Operand {
     // A fixed extent of 1 moves nothing, but order is kept: it is part of the tensor.
     debug_assert!(axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len()), "axes of the graph");
-    Operand { slot, name, dtype, access, axes, few: false, portion: None, moved: false, turns: None }
+    Operand {
+        slot,
+        name,
+        dtype,
+        access,
+        axes,
+        few: false,
+        portion: None,
+        moved: false,
+        interleave_axis: None,
+    }
 }
 
 /// What is read, by name.
@@ -283,7 +295,7 @@ pub(crate) fn value_name(graph: &Graph, id: NodeId) -> String {
         NodeKind::Literal(value) => value.to_string(),
         NodeKind::Coord(axis) => format!("index({})", graph.axis(*axis).name),
         NodeKind::Extent(extent) => extent.display(&graph.symbols).to_string(),
-        NodeKind::At(..) => "at".into(),
+        NodeKind::Gather(..) => "at".into(),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Fused {
     /// Results, by position in the graph's outputs, that share no group with a result before, and why.
     pub apart: BTreeMap<usize, Reason>,
     /// `&mut` parameters that cannot be overwritten in place: another group reads the old value.
-    pub swapped: BTreeSet<ParamId>,
+    pub double_buffered: BTreeSet<ParamId>,
 }
 
 /// One kernel.
@@ -171,11 +171,11 @@ fn finish(
     boundaries: BTreeMap<NodeId, Reason>,
     apart: BTreeMap<usize, Reason>,
 ) -> Fused {
-    let swapped = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
+    let double_buffered = graph.outputs.iter().enumerate().filter_map(|(i, output)| match output.dest {
         Dest::InPlace(param) => in_place::is_read_late(graph, &groups, i, param).then_some(param),
         Dest::Fresh => None,
     });
-    Fused { swapped: swapped.collect(), boundaries, apart, groups: ordered(graph, groups) }
+    Fused { double_buffered: double_buffered.collect(), boundaries, apart, groups: ordered(graph, groups) }
 }
 
 /// The groups in an order in which each comes after those it reads from.
@@ -328,7 +328,7 @@ fn order_of(graph: &Graph, node: NodeId, axes: AxisSet) -> Vec<AxisId> {
 
 /// Whether rows with elements along `cols` lie side by side in a tensor of these axes, as rows along `next` do, or those are all
 /// alike in it.
-pub fn lies_beside(axes: &[AxisId], cols: AxisSet, next: Option<AxisId>) -> bool {
+pub fn is_column_major(axes: &[AxisId], cols: AxisSet, next: Option<AxisId>) -> bool {
     let has_next = next.is_some_and(|next| axes.contains(&next));
     !has_next || axes.last().is_some_and(|&last| !cols.contains(last))
 }
@@ -435,7 +435,7 @@ impl Group {
     }
 
     /// Whether rows lie side by side in what is stored of their elements.
-    pub fn writes_beside(&self) -> bool {
+    pub fn writes_columns(&self) -> bool {
         let inner_is_row = |store: &Store| store.order.last().is_some_and(|last| !self.cols.contains(last));
         self.stores.iter().any(|store| self.is_of_elements(store) && inner_is_row(store))
     }
@@ -506,7 +506,7 @@ impl Group {
 fn along(graph: &Graph, id: NodeId) -> AxisSet {
     match graph.node(id).kind {
         NodeKind::Reduce(_, axes) => axes,
-        NodeKind::At(axis) => AxisSet::EMPTY.with(axis),
+        NodeKind::Gather(axis) => AxisSet::EMPTY.with(axis),
         NodeKind::Input(_)
         | NodeKind::Scalar(_)
         | NodeKind::Literal(_)
@@ -537,7 +537,7 @@ pub fn is_transcendental(op: Op) -> bool {
 /// part of reading and writing.
 pub fn is_op(graph: &Graph, node: &Node) -> bool {
     match node.kind {
-        NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::At(..) => true,
+        NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::Gather(..) => true,
         NodeKind::Cast => {
             let from = graph.node(node.args[0]).dtype;
             from == node.dtype || !from.is_narrow() && !node.dtype.is_narrow()

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use crate::fuse::{Fused, Group, fuse};
 use crate::ir::graph::{Graph, ParamId};
-use crate::ir::plan::{Limits, Program, Target, Ways};
-use crate::pipeline::Pending;
+use crate::ir::plan::{Limits, Program, Target, VariantSummary};
+use crate::pipeline::UnloweredKernel;
 use crate::schedule::Schedule;
 use crate::target::{self, TargetFacts};
 
@@ -35,12 +35,15 @@ impl Class {
 
 /// All devices of each target, and before them those that may run fewer kernels.
 pub(crate) fn with_larger(all: Vec<(Target, (Graph, Fused))>) -> Vec<Class> {
-    let swapped: BTreeSet<ParamId> = all.iter().flat_map(|(_, (_, fused))| fused.swapped.clone()).collect();
+    let double_buffered: BTreeSet<ParamId> =
+        all.iter().flat_map(|(_, (_, fused))| fused.double_buffered.clone()).collect();
     let classes = all.into_iter().flat_map(|(target, (graph, fused))| {
         let larger = target::larger(target).and_then(|facts| {
-            let larger = Class { target, facts, fused: fuse(&graph, &facts, &swapped), graph: graph.clone() };
+            let larger =
+                Class { target, facts, fused: fuse(&graph, &facts, &double_buffered), graph: graph.clone() };
             let groups = &larger.fused.groups;
-            let is_better = groups.len() < fused.groups.len() && larger.fused.swapped.is_subset(&swapped);
+            let is_better =
+                groups.len() < fused.groups.len() && larger.fused.double_buffered.is_subset(&double_buffered);
             let new = || groups.iter().filter(|group| !fused.groups.contains(group));
             let of_rows = |group: &Group| !group.cols.is_empty() && group.of_all(&graph).is_empty();
             let suits = |group: &Group| !of_rows(group) && group.moved.is_empty();
@@ -56,9 +59,9 @@ pub struct Made<'c> {
     /// Which.
     pub class: &'c Class,
     /// What they run.
-    pub program: Program<Pending>,
+    pub program: Program<UnloweredKernel>,
     /// How each group is spread over threads, and the variants of its kernel.
-    pub kernels: Vec<(Schedule, Ways)>,
+    pub kernels: Vec<(Schedule, VariantSummary)>,
 }
 
 /// Without what is for devices that have more, where it is no better than what follows, which is for all.
@@ -78,7 +81,7 @@ pub(crate) fn worthwhile(made: Vec<Made<'_>>) -> Vec<Made<'_>> {
 
 /// Whether a program takes no more launches and moves no more bytes than another, whatever the extents: of few and many, each alone
 /// and all together.
-fn costs_no_more(program: &Program<Pending>, other: &Program<Pending>) -> bool {
+fn costs_no_more(program: &Program<UnloweredKernel>, other: &Program<UnloweredKernel>) -> bool {
     let limits = Limits { buffers: u32::MAX, ..target::limits(program.target) };
     let symbols = 1 + [program, other].into_iter().flat_map(last_symbol).max().unwrap_or(0);
     samples(symbols).all(|extents| {
@@ -107,7 +110,7 @@ fn samples(symbols: usize) -> impl Iterator<Item = Vec<i64>> {
     all.chain(one)
 }
 
-fn last_symbol(program: &Program<Pending>) -> Option<usize> {
+fn last_symbol(program: &Program<UnloweredKernel>) -> Option<usize> {
     let launches =
         program.steps.iter().flat_map(|step| step.variants.iter()).flat_map(|one| one.launches.iter());
     let spaces = launches.flat_map(|one| [&one.space.rows, &one.space.cols, &one.bytes]);
@@ -115,7 +118,7 @@ fn last_symbol(program: &Program<Pending>) -> Option<usize> {
 }
 
 /// Launches and bytes of a call.
-fn costs(program: &Program<Pending>, extents: &[i64], limits: &Limits) -> Option<(usize, i64)> {
+fn costs(program: &Program<UnloweredKernel>, extents: &[i64], limits: &Limits) -> Option<(usize, i64)> {
     let mut all = (0, 0_i64);
     for step in program.steps.iter() {
         for launch in step.chosen(extents, limits)?.launches.iter() {

@@ -1,6 +1,6 @@
 //! Kernel × dialect → kernel in which every operation is one that the target has.
 //!
-//! Invariant: afterwards every loop is `LoopKind::Serial`, no `Stmt::Team` is left, every `Apply` is `Native` in the
+//! Invariant: afterwards every loop is `LoopKind::Serial`, no `Stmt::AllReduce` is left, every `Apply` is `Native` in the
 //! dialect's column, and every cast is one that the target's own conversion gets right. Elements of one or two bytes are
 //! loaded and stored as bits, the low ones of a `u32`.
 
@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::{Const, DType};
 use crate::ir::kernel::{
-    Among, Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen,
+    Buffer, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen,
     Shuffle, Stmt, Type, Uniform, Value, Values, WARP,
 };
 use crate::ir::ops::{Lower, Op};
@@ -36,7 +36,7 @@ pub fn legalize(mut kernel: Kernel, dialect: Dialect) -> Kernel {
         uniforms: &mut kernel.uniforms,
         shared: &mut kernel.shared,
         team: kernel.team,
-        beside: kernel.beside,
+        rows_per_team: kernel.rows_per_team,
         cyclic: kernel.cyclic,
         cluster: kernel.cluster,
         has_mail: false,
@@ -57,7 +57,7 @@ struct Legalizer<'k> {
     uniforms: &'k mut Vec<Uniform>,
     shared: &'k mut Vec<Shared>,
     team: u32,
-    beside: u32,
+    rows_per_team: u32,
     cyclic: bool,
     cluster: bool,
     /// Whether the blocks of a cluster have combined something in the iteration at hand.
@@ -80,13 +80,13 @@ impl Legalizer<'_> {
                 Stmt::Store(at, value) => self.store(at, value, out),
                 Stmt::Let(value, Expr::TeamSlot) => self.replace(value, out, |b| team_slot(b, dialect, team)),
                 Stmt::Let(value, Expr::TeamId) => self.replace(value, out, |b| team_id(b, dialect, team)),
-                Stmt::Team(fold) => self.combine(&fold, out),
-                Stmt::Barrier(Among::Team) if dialect == Dialect::Ptx => {
-                    out.push(Stmt::Barrier(if team > WARP { Among::Block } else { Among::Warp }));
+                Stmt::AllReduce(fold) => self.combine(&fold, out),
+                Stmt::Barrier(Scope::Team) if dialect == Dialect::Ptx => {
+                    out.push(Stmt::Barrier(if team > WARP { Scope::Block } else { Scope::Warp }));
                 }
                 Stmt::Loop {
                     var,
-                    kind: kind @ (LoopKind::Grid | LoopKind::Team | LoopKind::Rest),
+                    kind: kind @ (LoopKind::Grid | LoopKind::Team | LoopKind::Remainder),
                     start,
                     end,
                     step,
@@ -125,7 +125,7 @@ impl Legalizer<'_> {
     fn combine(&mut self, fold: &Fold, out: &mut Vec<Stmt>) {
         let made = match self.dialect {
             Dialect::Ptx if self.cluster => self.by_cluster(fold, out),
-            Dialect::Ptx if self.beside == 1 || !self.cyclic => self.by_shuffles(fold, out),
+            Dialect::Ptx if self.rows_per_team == 1 || !self.cyclic => self.by_shuffles(fold, out),
             Dialect::Ptx | Dialect::Wgsl => self.through_memory(fold, out),
             Dialect::Cpu => unreachable!("the CPU has no teams"),
         };
@@ -136,7 +136,7 @@ impl Legalizer<'_> {
     /// the same order, where that is as few instructions, as it does not wait for one shuffle after another.
     fn by_shuffles(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         if self.team <= WARP {
-            return self.fold_warp(fold, fold.over.clone(), self.team / self.beside, out);
+            return self.fold_warp(fold, fold.over.clone(), self.team / self.rows_per_team, out);
         }
         let of_warp = self.fold_down(fold, fold.over.clone(), WARP, out);
         let warps = self.team / WARP;
@@ -150,7 +150,7 @@ impl Legalizer<'_> {
         let first = b.apply(Op::Eq, &[lane, zero]);
         let body =
             memory.iter().zip(&of_warp).map(|(&id, &value)| Stmt::StoreShared(id, warp, value)).collect();
-        b.body.extend([Stmt::If { cond: first, body }, Stmt::Barrier(Among::Block)]);
+        b.body.extend([Stmt::If { cond: first, body }, Stmt::Barrier(Scope::Block)]);
         if let [id] = memory[..]
             && fold.body.len() <= ALONE_OPS_MAX
             && warps <= ALONE_WARPS_MAX
@@ -165,7 +165,7 @@ impl Legalizer<'_> {
             .map(|(&id, &value)| b.bind(b.ty(value), Expr::LoadShared(id, place)));
         let parts = parts.collect();
         // Whoever writes there next waits for those who still read.
-        b.body.push(Stmt::Barrier(Among::Block));
+        b.body.push(Stmt::Barrier(Scope::Block));
         self.fold_warp(fold, parts, warps, out)
     }
 
@@ -180,7 +180,7 @@ impl Legalizer<'_> {
             values.extend((0..lanes).map(|lane| b.bind(one, Expr::Lane(together, lane))));
         }
         // Whoever writes there next waits for those who still read.
-        b.body.push(Stmt::Barrier(Among::Block));
+        b.body.push(Stmt::Barrier(Scope::Block));
         while values.len() > 1 {
             let (left, right) = values.split_at(values.len() / 2);
             let pairs = left.iter().zip(right);
@@ -228,7 +228,7 @@ impl Legalizer<'_> {
     /// turns.
     fn through_memory(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         let memory = self.shared_memory(fold, self.team);
-        let (team, rows, cyclic) = (self.team, self.beside, self.cyclic);
+        let (team, rows, cyclic) = (self.team, self.rows_per_team, self.cyclic);
         let mut b = self.builder(out);
         let thread = b.bind(INDEX, Expr::ThreadId);
         let (place, row) = match (rows, cyclic) {
@@ -247,7 +247,7 @@ impl Legalizer<'_> {
             }
         };
         b.body.extend(memory.iter().zip(&fold.over).map(|(&id, &value)| Stmt::StoreShared(id, place, value)));
-        b.body.push(Stmt::Barrier(Among::Block));
+        b.body.push(Stmt::Barrier(Scope::Block));
         let mut left = team;
         while left > rows {
             let next = (left / RADIX.min(left)).max(rows);
@@ -257,11 +257,11 @@ impl Legalizer<'_> {
             let mut body = Vec::new();
             let values = self.fold_strided(fold, &memory, (thread, limit, left), &mut body);
             body.extend(memory.iter().zip(&values).map(|(&id, &value)| Stmt::StoreShared(id, thread, value)));
-            out.extend([Stmt::If { cond, body }, Stmt::Barrier(Among::Block)]);
+            out.extend([Stmt::If { cond, body }, Stmt::Barrier(Scope::Block)]);
             left = next;
         }
         let made = self.read_shared(fold, &memory, row, out);
-        out.push(Stmt::Barrier(Among::Block));
+        out.push(Stmt::Barrier(Scope::Block));
         made
     }
 
@@ -410,7 +410,7 @@ impl Legalizer<'_> {
         let id = b.bind(INDEX, if kind == LoopKind::Team { Expr::BlockId } else { Expr::GridId });
         let skip = b.apply(Op::Mul, &[id, step]);
         let this = b.apply(Op::Add, &[start, skip]);
-        let has = if kind == LoopKind::Rest {
+        let has = if kind == LoopKind::Remainder {
             // Of the elements of a vector, the loop within takes those that are left.
             b.bind(BOOL, Expr::HasRest)
         } else {
@@ -447,7 +447,7 @@ impl Legalizer<'_> {
                         let bits = b.index(team.trailing_zeros().into());
                         (b.apply(Op::ShrRaw, &[id, bits]), b.apply(Op::ShrRaw, &[size, bits]))
                     }
-                    LoopKind::Grid | LoopKind::Rest | LoopKind::Serial => {
+                    LoopKind::Grid | LoopKind::Remainder | LoopKind::Serial => {
                         (b.bind(INDEX, Expr::GridId), b.bind(INDEX, Expr::GridSize))
                     }
                 };

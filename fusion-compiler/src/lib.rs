@@ -49,7 +49,7 @@ mod trips;
 #[cfg(feature = "compile")]
 pub mod ulp;
 #[cfg(feature = "compile")]
-mod ways;
+mod variant_summary;
 
 #[cfg(feature = "compile")]
 pub use pipeline::{Expansion, compile, expand, lower, optimize};

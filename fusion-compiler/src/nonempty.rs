@@ -34,7 +34,7 @@ pub(crate) fn axes(graph: &Graph) -> Vec<AxisId> {
             | NodeKind::Apply(_)
             | NodeKind::Cast => (without, AxisSet::EMPTY),
             // Where there is an element, there is one along the axis.
-            NodeKind::At(axis) => (without.minus(AxisSet::EMPTY.with(axis)), AxisSet::EMPTY),
+            NodeKind::Gather(axis) => (without.minus(AxisSet::EMPTY.with(axis)), AxisSet::EMPTY),
         };
         nonempty.extend(extreme.iter().filter(|&axis| without.contains(axis)));
         for arg in &node.args {

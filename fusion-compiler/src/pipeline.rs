@@ -15,14 +15,16 @@ use crate::ir::dim::DimExpr;
 use crate::ir::graph::{Fusing, Graph, Math, SpanId};
 use crate::ir::kernel::{Expr, Kernel, LoopKind, Stmt, Uniform};
 use crate::ir::plan::{
-    BufferArg, Code, Condition, Lack, Launch, List, Plan, Program, Reach, Target, Variant, Ways,
+    BufferArg, Code, Condition, Footprint, Lack, Launch, List, Plan, Program, Target, Variant, VariantSummary,
 };
 use crate::larger::{self, Class, Made};
-use crate::schedule::{self, Schedule, Scheduled, Scratch, Unheld, Way, Work};
+use crate::schedule::{self, Config, Schedule, Scheduled, Scratch, UnstagedTail, Work};
 use crate::summary::{self, Locate};
 use crate::target::{self, Dialect, TargetFacts};
 use crate::{CpuKernel, KernelCode};
-use crate::{assemble, dump, emit, fuse, ir, legalize, nonempty, parse, rewrite, traffic, trips, ways};
+use crate::{
+    assemble, dump, emit, fuse, ir, legalize, nonempty, parse, rewrite, traffic, trips, variant_summary,
+};
 
 /// What `fuse!` emits, and what is worth reading of it.
 pub struct Expansion {
@@ -83,7 +85,7 @@ fn location(spans: &[Span], span: SpanId) -> (u32, u32) {
 }
 
 /// The kernel that it is printed from, as long as that is not known to be worth it.
-pub(crate) type Pending = Arc<Kernel>;
+pub(crate) type UnloweredKernel = Arc<Kernel>;
 
 /// Everything between a checked function and its plan.
 pub fn compile(graph: Graph, targets: &[Target], locate: Locate<'_>) -> Plan<KernelCode> {
@@ -148,9 +150,9 @@ fn on_threads<'t, T: Sync, U: Send>(all: &'t [T], make: &(impl Fn(&'t T) -> U + 
 }
 
 /// The programs with their kernels as targets run them.
-fn emitted(programs: Vec<Program<Pending>>) -> Vec<Program<KernelCode>> {
-    let mut kernels: Vec<(Target, Pending)> = Vec::new();
-    let mut numbered = |program: Program<Pending>| {
+fn emitted(programs: Vec<Program<UnloweredKernel>>) -> Vec<Program<KernelCode>> {
+    let mut kernels: Vec<(Target, UnloweredKernel)> = Vec::new();
+    let mut numbered = |program: Program<UnloweredKernel>| {
         let target = program.target;
         program.map_code(&mut |_, kernel| {
             // Ways have kernels in common, such as that which combines what parts gave.
@@ -173,7 +175,7 @@ fn emitted(programs: Vec<Program<Pending>>) -> Vec<Program<KernelCode>> {
 }
 
 /// Devices know kernels by their names.
-fn have_own_names(kernels: &[(Target, Pending)]) -> bool {
+fn have_own_names(kernels: &[(Target, UnloweredKernel)]) -> bool {
     let mut known: FxHashMap<(Target, &str), &Kernel> = FxHashMap::default();
     kernels.iter().all(|(target, kernel)| {
         known.insert((*target, &kernel.name), kernel).is_none_or(|other| *other == **kernel)
@@ -223,21 +225,24 @@ fn verified_kernel(kernel: Kernel) -> Kernel {
 fn variants(
     work: &Work<'_>,
     class: &Class,
-    kernels: &mut Vec<(Schedule, Ways)>,
-) -> (Vec<Variant<Pending>>, Vec<Scratch>) {
+    kernels: &mut Vec<(Schedule, VariantSummary)>,
+) -> (Vec<Variant<UnloweredKernel>>, Vec<Scratch>) {
     let &Class { target, ref facts, .. } = class;
-    let (ways, scratch) = schedule::schedule(work, facts);
-    let mut ways: Vec<Way> = ways.into_iter().flat_map(|way| forms(target, way)).collect();
+    let (configs, scratch) = schedule::schedule(work, facts);
+    let mut configs: Vec<Config> = configs.into_iter().flat_map(|config| forms(target, config)).collect();
     if class.is_larger() {
-        let kernels = ways.iter_mut().flatten().map(|scheduled| &mut scheduled.kernel);
+        let kernels = configs.iter_mut().flatten().map(|scheduled| &mut scheduled.kernel);
         kernels.for_each(|kernel| kernel.name.push_str(&format!("_b{}", facts.buffers_max)));
     }
-    kernels.push((schedule::chosen(work), ways::ways(target, ways.iter().map(Vec::as_slice))));
-    let bytes = |kernel: &Kernel, buffers: &[BufferArg], unheld: Option<&Unheld>| {
-        traffic::bytes(work, &scratch, facts, (kernel, buffers), unheld)
+    kernels.push((
+        schedule::chosen(work),
+        variant_summary::variant_summary(target, configs.iter().map(Vec::as_slice)),
+    ));
+    let bytes = |kernel: &Kernel, buffers: &[BufferArg], unstaged_tail: Option<&UnstagedTail>| {
+        traffic::bytes(work, &scratch, facts, (kernel, buffers), unstaged_tail)
     };
     // Ways have kernels in common, such as that which combines what parts gave.
-    let mut known: Vec<(Scheduled, Launch<Pending>)> = Vec::new();
+    let mut known: Vec<(Scheduled, Launch<UnloweredKernel>)> = Vec::new();
     let mut made = |one: Scheduled| match known.iter().find(|(other, _)| other.is_same_launch(&one)) {
         Some((_, launch)) => launch.clone(),
         None => {
@@ -246,41 +251,45 @@ fn variants(
             launch
         }
     };
-    let variant = |way: Way| Variant {
-        when: way.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
-        launches: way.into_iter().map(&mut made).collect(),
+    let variant = |config: Config| Variant {
+        when: config.iter().flat_map(|scheduled| scheduled.when.clone()).collect(),
+        launches: config.into_iter().map(&mut made).collect(),
     };
-    let variants = ways.into_iter().map(variant).collect();
+    let variants = configs.into_iter().map(variant).collect();
     (variants, scratch)
 }
 
 /// The ways for a team to combine what its threads have, in order of preference. Parts of rows are too long for that to
 /// matter.
-fn forms(target: Target, way: Way) -> Vec<Way> {
-    let matters = |scheduled: &Scheduled| scheduled.common && scheduled.kernel.beside == 1;
-    if target != Target::Wgsl || !way.iter().any(matters) {
-        return vec![way];
+fn forms(target: Target, config: Config) -> Vec<Config> {
+    let matters = |scheduled: &Scheduled| scheduled.common && scheduled.kernel.rows_per_team == 1;
+    if target != Target::Wgsl || !config.iter().any(matters) {
+        return vec![config];
     }
-    let mut by_subgroups = way.clone();
+    let mut by_subgroups = config.clone();
     for scheduled in by_subgroups.iter_mut().filter(|scheduled| matters(scheduled)) {
         scheduled.when.push(Condition::Subgroups(scheduled.kernel.team));
         scheduled.kernel = verified_kernel(legalize::by_subgroups(scheduled.kernel.clone()));
     }
-    vec![by_subgroups, way]
+    vec![by_subgroups, config]
 }
 
 /// The bytes that a kernel with these buffers moves.
-type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&Unheld>) -> DimExpr + 'b;
+type BytesOf<'b> = dyn Fn(&Kernel, &[BufferArg], Option<&UnstagedTail>) -> DimExpr + 'b;
 
-fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<'_>) -> Launch<Pending> {
-    let Scheduled { kernel, buffers, space, row_memory, unheld, cluster, .. } = scheduled;
+fn launch(
+    target: Target,
+    (scheduled, math): (Scheduled, Math),
+    bytes: &BytesOf<'_>,
+) -> Launch<UnloweredKernel> {
+    let Scheduled { kernel, buffers, space, row_memory, unstaged_tail, cluster, .. } = scheduled;
     let kernel = verified_kernel(rewrite::skip_unchanged(verified_kernel(kernel)));
     let mut kernel = verified_kernel(rewrite::kernel_dce(kernel));
     if math == Math::Fast {
         kernel = verified_kernel(rewrite::fast_math(kernel));
     }
     let kernel = verified_kernel(rewrite::prune_uniforms(kernel));
-    let bytes = bytes(&kernel, &buffers, unheld.as_ref());
+    let bytes = bytes(&kernel, &buffers, unstaged_tail.as_ref());
     let trips = match target {
         Target::Wgsl => trips::trips(&kernel),
         Target::Ptx | Target::Cpu => None,
@@ -288,8 +297,8 @@ fn launch(target: Target, (scheduled, math): (Scheduled, Math), bytes: &BytesOf<
     debug_assert!(trips.is_some() || target != Target::Wgsl, "the bounds of loops are known: {kernel}");
     let trips = trips.unwrap_or_else(|| DimExpr::constant(0));
     let (name, index, team) = (kernel.name.clone(), kernel.index, kernel.team);
-    let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Reach::Beside { .. }));
-    debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.beside)), "{kernel}");
+    let are_beside = buffers.iter().map(|buffer| matches!(buffer.reach, Footprint::Strided { .. }));
+    debug_assert!(are_beside.eq(kernel.buffers.iter().map(|buffer| buffer.strided)), "{kernel}");
     let prologue = has_prologue(&kernel);
     // Known with the code: a dialect may ask for one more.
     let uniforms = List::default();

@@ -31,7 +31,7 @@ pub enum Rounding {
 /// # Panics
 /// Where a parameter has too few elements, or an extent cannot be computed.
 pub fn interpret(graph: &Graph, params: &[Vec<f64>], symbols: &[i64], rounding: Rounding) -> Vec<Vec<f64>> {
-    let run = Run { graph, params, symbols, rounding };
+    let run = Evaluator { graph, params, symbols, rounding };
     let mut values: Vec<Array> = Vec::new();
     for (_, node) in graph.iter() {
         let value = run.node(node, &values);
@@ -61,14 +61,14 @@ struct Array {
     elements: Vec<Element>,
 }
 
-struct Run<'a> {
+struct Evaluator<'a> {
     graph: &'a Graph,
     params: &'a [Vec<f64>],
     symbols: &'a [i64],
     rounding: Rounding,
 }
 
-impl Run<'_> {
+impl Evaluator<'_> {
     fn node(&self, node: &Node, values: &[Array]) -> Array {
         let axes: Vec<AxisId> = node.axes.iter().collect();
         let mut elements = self.elements(node, values, &axes);
@@ -105,7 +105,7 @@ impl Run<'_> {
                 let args: Vec<&Array> = (0..node.args.len()).map(array).collect();
                 self.reduce(*reduce, *over, &args, dtype, axes)
             }
-            NodeKind::At(axis) => {
+            NodeKind::Gather(axis) => {
                 // It has a place of its own, whether the node has this axis or not.
                 let mut strides = strides(&array(0).axes, &array(0).shape, &[axes, &[*axis]].concat());
                 let along = strides.pop().expect("the last");

@@ -11,7 +11,7 @@ use crate::assemble::{
 use crate::fuse::{Fused, Group, Load, Reason, Store, is_op};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Dest, Graph, NodeId, Portion, SpanId};
-use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, Traffic, Ways};
+use crate::ir::plan::{Array, ArrayKind, Boundary, GroupSummary, Summary, Text, Traffic, VariantSummary};
 use crate::larger::{Class, Made};
 use crate::schedule::Schedule;
 
@@ -36,7 +36,8 @@ fn summary_of(made: &[(usize, &Made<'_>)], unfused: &Fused, locate: Locate<'_>) 
     let Class { graph, fused, .. } = made[0].1.class;
     let arrays = Arrays::new(graph, fused);
     let group = |(i, group): (usize, &Group)| {
-        let kernels: Vec<&(Schedule, Ways)> = made.iter().map(|(_, made)| &made.kernels[i]).collect();
+        let kernels: Vec<&(Schedule, VariantSummary)> =
+            made.iter().map(|(_, made)| &made.kernels[i]).collect();
         group_summary(graph, &arrays, (i, group), &kernels)
     };
     let boundary = |node: NodeId, (value, array): (Text, u16), reason: &Reason| {
@@ -151,7 +152,7 @@ fn group_summary(
     graph: &Graph,
     arrays: &Arrays,
     (i, group): (usize, &Group),
-    kernels: &[&(Schedule, Ways)],
+    kernels: &[&(Schedule, VariantSummary)],
 ) -> GroupSummary {
     let ops = group.nodes.iter().filter(|&&id| is_op(graph, graph.node(id)));
     let names = group.order.iter().chain(&group.cols).map(|&axis| graph.axis(axis).name.as_str());
@@ -174,7 +175,7 @@ fn group_summary(
         space: format!("[{}]", names.collect::<Vec<_>>().join(", ")).into(),
         reads: reads.into(),
         writes: writes.into(),
-        ways: kernels.iter().map(|(_, ways)| ways.clone()).collect(),
+        variants: kernels.iter().map(|(_, configs)| configs.clone()).collect(),
     }
 }
 

@@ -83,23 +83,23 @@ pub struct Team {
     /// Whether there is one in each block of a cluster, and each has a part of a row.
     pub cluster: bool,
     /// Most bytes of a row's elements that it holds, if it goes on with those of longer rows without.
-    pub held_max: Option<i64>,
+    pub staged_max: Option<i64>,
     /// Whether its rows fill the memory that a multiprocessor has for them, so that few blocks work at once.
     pub fills: bool,
     /// Vectors that each thread reads before it goes on, of rows that it holds, whose length is not known, and that fill that memory or
     /// are not whole vectors; 1 where the target's compiler decides.
-    pub turns: u32,
+    pub load_unroll: u32,
 }
 
 /// Elements of the longest rows that a team has, none where it has no such rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Longest {
     /// Of whole vectors of no more than four lanes, and held.
-    pub held: i64,
+    pub staged: i64,
     /// Of whole vectors of more lanes, and held: what takes half as much to read may take as much to hold.
-    pub held_wide: i64,
+    pub staged_wide: i64,
     /// Of no whole vectors, and held.
-    pub held_uneven: i64,
+    pub staged_uneven: i64,
     /// Of whole vectors, and read once.
     pub once: i64,
     /// Of no whole vectors, and read once.
@@ -249,33 +249,33 @@ pub fn limits(target: Target) -> Limits {
 /// no faster for it, and those of 128 two hundredths. Loops over elements it does not unroll if there is much in them: a softmax of
 /// 4097 took teams of 256 150 us before and 135 after.
 const PTX_TEAMS: [Team; 9] = [
-    Team { rows: 8, longest: Longest { held: 32, ..all(64) }, ..team(32, 64, 4) },
+    Team { rows: 8, longest: Longest { staged: 32, ..all(64) }, ..team(32, 64, 4) },
     Team {
         rows: 4,
-        longest: Longest { held: 96, held_wide: 384, held_uneven: 192, once: 256, once_uneven: 96 },
+        longest: Longest { staged: 96, staged_wide: 384, staged_uneven: 192, once: 256, once_uneven: 96 },
         ..team(32, 384, 4)
     },
-    Team { rows: 2, longest: Longest { held_wide: 768, once: 1024, ..all(512) }, ..team(32, 512, 4) },
+    Team { rows: 2, longest: Longest { staged_wide: 768, once: 1024, ..all(512) }, ..team(32, 512, 4) },
     Team {
-        longest: Longest { held: 0, held_wide: 1536, once: 0, once_uneven: 3072, ..all(1024) },
+        longest: Longest { staged: 0, staged_wide: 1536, once: 0, once_uneven: 3072, ..all(1024) },
         rows_min: 1 << 13,
         ..team(32, 1024, 4)
     },
     Team {
-        longest: Longest { held_wide: 7168, once: 4096, once_uneven: 8192, ..all(2048) },
+        longest: Longest { staged_wide: 7168, once: 4096, once_uneven: 8192, ..all(2048) },
         ..team(128, 8192, 1)
     },
-    Team { longest: Longest { held_wide: 12_288, ..all(6144) }, turns: 4, ..team(256, 6144, 1) },
+    Team { longest: Longest { staged_wide: 12_288, ..all(6144) }, load_unroll: 4, ..team(256, 6144, 1) },
     Team {
-        longest: Longest { held_wide: 24_576, ..all(16_384) },
-        turns: 4,
+        longest: Longest { staged_wide: 24_576, ..all(16_384) },
+        load_unroll: 4,
         fills: true,
         ..team(512, 24_576, 1)
     },
-    Team { turns: 4, fills: true, cluster: true, rows_min: 64, ..team(512, CLUSTER_MAX * 24_576, 1) },
+    Team { load_unroll: 4, fills: true, cluster: true, rows_min: 64, ..team(512, CLUSTER_MAX * 24_576, 1) },
     // What blocks of all GPUs since Ampere can share, and less than half of what a multiprocessor of an H100 has, so that one
     // block reads while another combines.
-    Team { held_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
+    Team { staged_max: Some(96 << 10), ..team(1024, i64::MAX, 1) },
 ];
 /// Most blocks of a cluster, on all devices that have clusters.
 pub(crate) const CLUSTER_MAX: i64 = 8;
@@ -302,13 +302,19 @@ pub(crate) const fn team(threads: u32, row_max: i64, per_block: u32) -> Team {
         rows_min: 0,
         per_block,
         cluster: false,
-        held_max: None,
+        staged_max: None,
         fills: false,
-        turns: 1,
+        load_unroll: 1,
     }
 }
 
 /// The same of all rows.
 const fn all(row_max: i64) -> Longest {
-    Longest { held: row_max, held_wide: row_max, held_uneven: row_max, once: row_max, once_uneven: row_max }
+    Longest {
+        staged: row_max,
+        staged_wide: row_max,
+        staged_uneven: row_max,
+        once: row_max,
+        once_uneven: row_max,
+    }
 }

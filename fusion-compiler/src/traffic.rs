@@ -9,7 +9,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet};
 use crate::ir::kernel::{BufferId, Expr, Kernel, LoopKind, Stmt, Value};
 use crate::ir::plan::{BufferArg, Slot};
-use crate::schedule::{Schedule, Scratch, Unheld, Work, chosen};
+use crate::schedule::{Schedule, Scratch, UnstagedTail, Work, chosen};
 use crate::target::{RowMemory, TargetFacts};
 
 /// Elements and their type.
@@ -21,7 +21,7 @@ pub(crate) fn bytes(
     scratch: &[Scratch],
     facts: &TargetFacts,
     (kernel, buffers): (&Kernel, &[BufferArg]),
-    unheld: Option<&Unheld>,
+    unstaged_tail: Option<&UnstagedTail>,
 ) -> DimExpr {
     let cached = facts.row_memory == RowMemory::Scratch && chosen(work) == Schedule::Row;
     let rows: AxisSet = work.group.order.iter().copied().collect();
@@ -37,12 +37,12 @@ pub(crate) fn bytes(
         let alike = (0..buffers.len()).filter(|&buffer| buffers[buffer].slot == slot);
         let ids = || alike.clone().map(|buffer| BufferId(buffer as u16));
         // Loops over what is not held say how often the rest is read, in which those over what is have no part.
-        let is_held = |end: Value| unheld.is_some_and(|unheld| unheld.first == end);
+        let is_staged = |end: Value| unstaged_tail.is_some_and(|unstaged_tail| unstaged_tail.first == end);
         let most = |counts: &dyn Fn(Value) -> bool| {
             ids().map(|id| times_read(&kernel.body, id, counts)).max().unwrap_or(0)
         };
-        let rest = most(&|end| !is_held(end));
-        let times = if unheld.is_some() { most(&is_held) } else { rest };
+        let rest = most(&|end| !is_staged(end));
+        let times = if unstaged_tail.is_some() { most(&is_staged) } else { rest };
         let times = if cached { times.min(1) } else { times };
         let written = ids().any(|id| is_written(&kernel.body, id));
         if let Some(scratch) = scratch_of(work, scratch, slot) {
@@ -58,7 +58,9 @@ pub(crate) fn bytes(
         let again = rest.saturating_sub(times);
         for (elements, dtype) in read.iter().filter(|amount| again > 0 && own(amount)) {
             let bytes = DimExpr::constant((again * dtype.size()) as i64);
-            passed_on.extend(unheld.map(|unheld| bytes * unheld_of(work, elements, unheld)));
+            passed_on.extend(
+                unstaged_tail.map(|unstaged_tail| bytes * unstaged_bytes(work, elements, unstaged_tail)),
+            );
         }
         amounts.extend(read.into_iter().flat_map(repeated));
         amounts.extend(stored.into_iter().filter(|_| written));
@@ -68,7 +70,7 @@ pub(crate) fn bytes(
 }
 
 /// How many of the elements of rows are not held; of those that are read for a part of each row, no fewer.
-fn unheld_of(work: &Work<'_>, elements: &Elements, unheld: &Unheld) -> DimExpr {
+fn unstaged_bytes(work: &Work<'_>, elements: &Elements, unstaged_tail: &UnstagedTail) -> DimExpr {
     let (graph, group) = (work.graph, work.group);
     let extent = |axis| graph.extent_of(axis, elements.portion);
     let (rows, along): (Vec<AxisId>, Vec<AxisId>) =
@@ -76,7 +78,7 @@ fn unheld_of(work: &Work<'_>, elements: &Elements, unheld: &Unheld) -> DimExpr {
     let rows = rows.into_iter().fold(DimExpr::constant(1), |rows, axis| rows * extent(axis));
     let is_whole = along.iter().all(|axis| group.cols.contains(axis));
     let own = along.into_iter().fold(DimExpr::constant(1), |all, axis| all * extent(axis));
-    rows * if is_whole { unheld.each.clone() } else { own.min(unheld.each.clone()) }
+    rows * if is_whole { unstaged_tail.each.clone() } else { own.min(unstaged_tail.each.clone()) }
 }
 
 /// The memory between kernels of the group that a slot stands for, if it does.
@@ -130,7 +132,7 @@ impl Times {
         for stmt in stmts {
             match stmt {
                 Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) if at.buffer == buffer => self.once = 1,
-                Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Rest, body, .. } => {
+                Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Remainder, body, .. } => {
                     self.dealt = self.dealt.max(times_read(body, buffer, counts));
                 }
                 Stmt::Loop { kind: LoopKind::Serial, end, .. } if !counts(*end) => {}
@@ -150,9 +152,9 @@ impl Times {
                 }
                 Stmt::Let(..)
                 | Stmt::Store(..)
-                | Stmt::Team(_)
+                | Stmt::AllReduce(_)
                 | Stmt::StoreShared(..)
-                | Stmt::Mail(_)
+                | Stmt::ClusterExchange(_)
                 | Stmt::Barrier(_) => {}
             }
         }
@@ -165,6 +167,10 @@ fn is_written(stmts: &[Stmt], buffer: BufferId) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             is_written(body, buffer)
         }
-        Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => false,
+        Stmt::Let(..)
+        | Stmt::AllReduce(_)
+        | Stmt::StoreShared(..)
+        | Stmt::ClusterExchange(_)
+        | Stmt::Barrier(_) => false,
     })
 }

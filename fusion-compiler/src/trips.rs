@@ -47,9 +47,9 @@ impl<'k> Loops<'k> {
                 }
                 Stmt::Vector { body, .. } | Stmt::If { body, .. } => self.collect(body),
                 Stmt::Store(..)
-                | Stmt::Team(_)
+                | Stmt::AllReduce(_)
                 | Stmt::StoreShared(..)
-                | Stmt::Mail(_)
+                | Stmt::ClusterExchange(_)
                 | Stmt::Barrier(_) => {}
             }
         }
@@ -82,13 +82,15 @@ impl<'k> Loops<'k> {
                 }
                 Some(distance.ceil_div(self.least(*step)) * each + all)
             }
-            Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Rest, body, .. }
+            Stmt::Loop { kind: LoopKind::Grid | LoopKind::Team | LoopKind::Remainder, body, .. }
             | Stmt::If { body, .. }
             | Stmt::Vector { body, .. } => self.trips(body),
-            Stmt::Team(_) => Some(DimExpr::constant(TRIPS_OF_TEAM)),
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => {
-                Some(DimExpr::constant(0))
-            }
+            Stmt::AllReduce(_) => Some(DimExpr::constant(TRIPS_OF_TEAM)),
+            Stmt::Let(..)
+            | Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_) => Some(DimExpr::constant(0)),
         }
     }
 

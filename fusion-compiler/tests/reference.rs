@@ -84,10 +84,10 @@ fn coordinates_extents_and_elements_are_read() {
     let extent = push(&mut g, NodeKind::Extent(DimExpr::sym(1)), &[], DType::I32, AxisSet::EMPTY);
     let offset = g.apply(Op::Mul, &[n, extent], SPAN);
     let one = g.literal(Const::Int(1), DType::I32, SPAN);
-    let second = push(&mut g, NodeKind::At(D), &[x, one], DType::F32, AxisSet::EMPTY.with(N));
+    let second = push(&mut g, NodeKind::Gather(D), &[x, one], DType::F32, AxisSet::EMPTY.with(N));
     // The row says which element, and the second row that there is none.
     let first = g.apply(Op::Lt, &[n, one], SPAN);
-    let some = push(&mut g, NodeKind::At(D), &[x, n, first], DType::F32, AxisSet::EMPTY.with(N));
+    let some = push(&mut g, NodeKind::Gather(D), &[x, n, first], DType::F32, AxisSet::EMPTY.with(N));
     assert_eq!(run(g.clone(), offset, &[N], &sample(), &[2, 3]), [0.0, 3.0]);
     assert_eq!(run(g.clone(), second, &[N], &sample(), &[2, 3]), [2.0, 5.0]);
     assert_eq!(run(g, some, &[N], &sample(), &[2, 3]), [1.0, 0.0]);

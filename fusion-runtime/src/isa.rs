@@ -22,7 +22,7 @@ pub enum Isa {
     /// AVX-512 (F, BW, DQ and VL) of a Zen 4, which executes 64-byte instructions in two halves.
     ///
     /// A memory-bound loop is faster there with 32-byte vectors.
-    Avx512Halves,
+    Avx512DoublePumped,
     /// AVX-512 (F, BW, DQ and VL) with full-width execution.
     Avx512,
 }
@@ -34,7 +34,7 @@ impl Isa {
         match asked {
             Some("base") => Isa::Base,
             Some("avx2") => Isa::Avx2.min(detected),
-            Some("avx512") if detected == Isa::Avx512Halves => Isa::Avx512,
+            Some("avx512") if detected == Isa::Avx512DoublePumped => Isa::Avx512,
             Some(_) | None => detected,
         }
     }
@@ -47,7 +47,7 @@ impl Isa {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
         match (avx2, avx512) {
-            (true, true) if has_halves() => Isa::Avx512Halves,
+            (true, true) if has_halves() => Isa::Avx512DoublePumped,
             (true, true) => Isa::Avx512,
             (true, false) => Isa::Avx2,
             (false, true | false) => Isa::Base,
@@ -66,7 +66,7 @@ impl Isa {
             Isa::Base if cfg!(target_arch = "aarch64") => "NEON",
             Isa::Base => "portable",
             Isa::Avx2 => "AVX2",
-            Isa::Avx512Halves | Isa::Avx512 => "AVX-512",
+            Isa::Avx512DoublePumped | Isa::Avx512 => "AVX-512",
         }
     }
 }
@@ -106,14 +106,14 @@ pub trait Instructions: Copy {
 
     /// Returns the maximum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left operand.
     #[inline(always)]
-    fn largest<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
-        largest_lane(parts)
+    fn reduce_max<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
+        max_lane(parts)
     }
 
     /// Returns the minimum of lanes, in the order of `fold_lanes`. A comparison with NaN keeps its left operand.
     #[inline(always)]
-    fn smallest<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
-        smallest_lane(parts)
+    fn reduce_min<const L: usize>(self, parts: &mut [(f32,); L]) -> (f32,) {
+        min_lane(parts)
     }
 
     /// Returns `x * y + z`, rounded once if the instruction set has fused multiply-add.
@@ -155,12 +155,12 @@ pub trait Instructions: Copy {
 }
 
 #[inline(always)]
-fn largest_lane<const L: usize>(parts: &mut [(f32,); L]) -> (f32,) {
+fn max_lane<const L: usize>(parts: &mut [(f32,); L]) -> (f32,) {
     fold_lanes(parts, |(left,), (right,)| (select_unpredictable(right > left, right, left),))
 }
 
 #[inline(always)]
-fn smallest_lane<const L: usize>(parts: &mut [(f32,); L]) -> (f32,) {
+fn min_lane<const L: usize>(parts: &mut [(f32,); L]) -> (f32,) {
     fold_lanes(parts, |(left,), (right,)| (select_unpredictable(right < left, right, left),))
 }
 
@@ -188,8 +188,8 @@ macro_rules! of_4 {
 
 #[cfg(target_arch = "x86_64")]
 of_4! {
-    largest_of_4 by _mm_max_ps _mm_max_ss;
-    smallest_of_4 by _mm_min_ps _mm_min_ss;
+    max_of_4 by _mm_max_ps _mm_max_ss;
+    min_of_4 by _mm_min_ps _mm_min_ss;
 }
 
 /// Methods that combine partial results in the order of `fold_lanes`, by instructions for eight, four and one of them.
@@ -283,8 +283,8 @@ macro_rules! instruction_sets {
             of_lanes! {
                 $name:
                 sum -> f64: sum_lanes, or _mm256_add_ps _mm_add_ps sum_of_4;
-                largest -> (f32,): largest_lane, or _mm256_max_ps _mm_max_ps largest_of_4;
-                smallest -> (f32,): smallest_lane, or _mm256_min_ps _mm_min_ps smallest_of_4;
+                reduce_max -> (f32,): max_lane, or _mm256_max_ps _mm_max_ps max_of_4;
+                reduce_min -> (f32,): min_lane, or _mm256_min_ps _mm_min_ps min_of_4;
             }
 
             #[inline(always)]
@@ -408,13 +408,13 @@ mod tests {
             let [sum, expected] = [one.sum(&mut { parts }), Of::<true>.sum(&mut { parts })];
             assert!(sum.to_bits() == expected.to_bits() || sum.is_nan() && expected.is_nan(), "{parts:?}");
             assert_eq!(
-                bits(one.largest(&mut { parts })),
-                bits(Of::<true>.largest(&mut { parts })),
+                bits(one.reduce_max(&mut { parts })),
+                bits(Of::<true>.reduce_max(&mut { parts })),
                 "{parts:?}"
             );
             assert_eq!(
-                bits(one.smallest(&mut { parts })),
-                bits(Of::<true>.smallest(&mut { parts })),
+                bits(one.reduce_min(&mut { parts })),
+                bits(Of::<true>.reduce_min(&mut { parts })),
                 "{parts:?}"
             );
         }
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(Isa::best(None), detected);
         assert_eq!(Isa::best(Some("base")), Isa::Base);
         assert_eq!(Isa::best(Some("avx2")), detected.min(Isa::Avx2));
-        let whole = if detected == Isa::Avx512Halves { Isa::Avx512 } else { detected };
+        let whole = if detected == Isa::Avx512DoublePumped { Isa::Avx512 } else { detected };
         assert_eq!(Isa::best(Some("avx512")), whole);
     }
 }

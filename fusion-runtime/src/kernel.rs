@@ -12,7 +12,7 @@ use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{FOLD_LANES, FOLD_LANES_WIDE, Kernel};
 use fusion_compiler::ir::plan;
 
-use crate::device::cpu::fetch::Fetches;
+use crate::device::cpu::prefetch::Prefetcher;
 use crate::isa::Isa;
 use crate::window::{Beside, Rows, Run, Window};
 
@@ -182,7 +182,7 @@ pub struct CpuArgs<'a> {
     buffers: &'a mut [CpuBuffer],
     uniforms: &'a [CpuUniform],
     rows: &'a mut [f32],
-    fetches: Fetches,
+    prefetcher: Prefetcher,
     memory: PhantomData<&'a mut [u8]>,
 }
 
@@ -274,18 +274,18 @@ impl<'a> CpuArgs<'a> {
         uniforms: &'a [CpuUniform],
         rows: &'a mut [f32],
     ) -> CpuArgs<'a> {
-        CpuArgs { range, buffers, uniforms, rows, fetches: Fetches::default(), memory: PhantomData }
+        CpuArgs { range, buffers, uniforms, rows, prefetcher: Prefetcher::default(), memory: PhantomData }
     }
 
     /// Sets the prefetches of the loops.
-    pub(crate) fn fetching(self, fetches: Fetches) -> CpuArgs<'a> {
-        CpuArgs { fetches, ..self }
+    pub(crate) fn prefetching(self, prefetcher: Prefetcher) -> CpuArgs<'a> {
+        CpuArgs { prefetcher, ..self }
     }
 
     /// Returns the prefetches of the loops.
     #[inline]
-    pub fn fetches(&self) -> Fetches {
-        self.fetches
+    pub fn prefetcher(&self) -> Prefetcher {
+        self.prefetcher
     }
 
     /// Returns the row memory of the thread in `N` equal parts. It may be called once.

@@ -27,7 +27,7 @@ impl<T: Element, R: Element> Function<T, R> {
 
 use Function::{Binary, Ternary, Unary};
 
-/// Operations that the compiler makes of others (`fast.rs`, `known.rs`, `tests/rows`), conversions of what is stored (`tests/dtypes`), and bits of
+/// Operations that the compiler makes of others (`fast.rs`, `sign_analysis.rs`, `tests/rows`), conversions of what is stored (`tests/dtypes`), and bits of
 /// floats (`numerics.rs`).
 macro_rules! made {
     () => {

@@ -23,7 +23,7 @@ fuse! {
 /// Lengths around those of one group of vectors, and of several.
 const LENGTHS: [usize; 12] = [0, 1, 15, 63, 64, 65, 100, 127, 128, 129, 4097, 10_001];
 /// Fewer than a group.
-const FEW: usize = 63;
+const UNIFORM_LEN: usize = 63;
 
 fn input(len: usize, salt: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919 + salt * 104_729) % 65_536) as f32 / 8192.0 - 4.0).collect()
@@ -41,7 +41,7 @@ fn elements_do_not_know_where_they_stand() -> Result<()> {
         let there = |part: &[f32]| Tensor::from_slice(device, part, [part.len()]);
         let whole = deep(&there(&x)?, &there(&y)?)?.to_vec()?;
         let mut alone = vec![];
-        for (x, y) in x.chunks(FEW).zip(y.chunks(FEW)) {
+        for (x, y) in x.chunks(UNIFORM_LEN).zip(y.chunks(UNIFORM_LEN)) {
             alone.extend(deep(&there(x)?, &there(y)?)?.to_vec()?);
         }
         assert_eq!(bits(&whole), bits(&alone), "{len}");
@@ -51,8 +51,8 @@ fn elements_do_not_know_where_they_stand() -> Result<()> {
         let mut all = Tensor::from_slice(device, &halves, [len])?;
         let (a, b, c) = places(&mut all, &Tensor::from_slice(device, &k, [len])?, &there(&y)?)?;
         let (all, a, b, c) = (all.to_vec()?, a.to_vec()?, b.to_vec()?, c.to_vec()?);
-        for start in (0..len).step_by(FEW) {
-            let part = start..(start + FEW).min(len);
+        for start in (0..len).step_by(UNIFORM_LEN) {
+            let part = start..(start + UNIFORM_LEN).min(len);
             let mut x = Tensor::from_slice(device, &halves[part.clone()], [part.len()])?;
             let k = Tensor::from_slice(device, &k[part.clone()], [part.len()])?;
             let (d, e, f) = places(&mut x, &k, &there(&y[part.clone()])?)?;
@@ -64,7 +64,7 @@ fn elements_do_not_know_where_they_stand() -> Result<()> {
         let of = |rows: &[f32]| -> Result<Vec<f32>> {
             columns(&Tensor::from_slice(device, rows, [rows.len() / 3, 3])?)?.to_vec()
         };
-        let alone = rows.chunks(3 * FEW).map(of).collect::<Result<Vec<_>>>()?.concat();
+        let alone = rows.chunks(3 * UNIFORM_LEN).map(of).collect::<Result<Vec<_>>>()?.concat();
         assert_eq!(bits(&of(&rows)?), bits(&alone), "{len}");
     }
     Ok(())

@@ -7,7 +7,7 @@ use fusion::prelude::*;
 
 use crate::Host;
 use crate::devices::{Kind, devices};
-use crate::unheld::{
+use crate::unstaged::{
     SLACK, activated, agree, in_place, known, logs, narrow, of_both, of_halves, residual, widened,
 };
 

@@ -6,13 +6,13 @@
 #[path = "../devices/mod.rs"]
 mod devices;
 
-mod after_all;
 mod bits;
 mod clusters;
 mod columns;
 mod dims;
 mod edges;
 mod elsewhere;
+mod global_then_rows;
 mod lengths;
 mod losses;
 mod narrow;
@@ -21,7 +21,7 @@ mod products;
 mod results;
 mod split;
 mod unaligned;
-mod unheld;
+mod unstaged;
 
 use fusion::prelude::*;
 

@@ -5,7 +5,7 @@
 use fusion::prelude::*;
 
 use crate::devices::devices;
-use crate::unheld::agree;
+use crate::unstaged::agree;
 use crate::{Host, normalized, roundings};
 
 fuse! {

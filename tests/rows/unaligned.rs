@@ -6,7 +6,9 @@ use fusion::prelude::*;
 use crate::Host;
 use crate::devices::devices;
 use crate::lengths::soft;
-use crate::unheld::{SLACK, activated, agree, in_place, logs, narrow, of_both, of_halves, residual, widened};
+use crate::unstaged::{
+    SLACK, activated, agree, in_place, logs, narrow, of_both, of_halves, residual, widened,
+};
 
 fuse! {
     pub(crate) fn updated(x: &mut f32[N, D], g: f32[N, D], scale: f32[D], shift: f32[N]) {

@@ -113,29 +113,37 @@ fn check_graph(graph: &Graph, source: &str, extents: &[&[i64]], bound: f64) {
 }
 
 /// Relative to the largest element, for what is combined of few elements.
-const FEW: f64 = 4e-6;
+const UNIFORM_LEN: f64 = 4e-6;
 
 #[test]
 fn short_fixed_dims_in_loops() {
     // Symbols are numbered as the signature names them.
     let planes: &[&[i64]] = &[&[2, 3, 5], &[1, 16, 16], &[3, 1, 1], &[0, 2, 2]];
-    check("pub fn f(x: f32[B, C = 19, H, W]) -> f32[B, C, H, W] { softmax(x, C) }", planes, FEW);
+    check("pub fn f(x: f32[B, C = 19, H, W]) -> f32[B, C, H, W] { softmax(x, C) }", planes, UNIFORM_LEN);
     let rows: &[&[i64]] = &[&[2, 5], &[1, 1], &[3, 64], &[4, 1025]];
-    check("pub fn f(x: f32[B, C = 8, D]) -> f32[B, C, D] { log_softmax(x, C) }", rows, FEW);
+    check("pub fn f(x: f32[B, C = 8, D]) -> f32[B, C, D] { log_softmax(x, C) }", rows, UNIFORM_LEN);
     check(
         "pub fn f(x: f32[N, A = 4, C = 5, D]) -> f32[N, A, C, D] { layer_norm(x, (A, C)) }",
         rows,
-        4.0 * FEW,
+        4.0 * UNIFORM_LEN,
     );
-    check("pub fn f(p: &mut f32[C = 3, N], g: f32[C]) { p = (p - mean(p, C)) * g; }", &[&[7], &[640]], FEW);
+    check(
+        "pub fn f(p: &mut f32[C = 3, N], g: f32[C]) { p = (p - mean(p, C)) * g; }",
+        &[&[7], &[640]],
+        UNIFORM_LEN,
+    );
     check(
         "pub fn f(x: f32[B, C = 19, D]) -> (f32[B, D], f32[B, C, D]) { (max(x, C), x / sum(abs(x), C)) }",
         rows,
-        FEW,
+        UNIFORM_LEN,
     );
     // A dim of any extent and a fixed one, gone through together and one after the other.
-    check("pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(x, (C, N)) }", rows, 8.0 * FEW);
-    check("pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(max(x, C), N) }", rows, 8.0 * FEW);
+    check("pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(x, (C, N)) }", rows, 8.0 * UNIFORM_LEN);
+    check(
+        "pub fn f(x: f32[C = 3, N, D]) -> f32[C, N, D] { x - mean(max(x, C), N) }",
+        rows,
+        8.0 * UNIFORM_LEN,
+    );
 }
 
 #[test]
@@ -144,12 +152,12 @@ fn what_is_picked_of_a_looped_dim() {
     check(
         "pub fn f(x: f32[B, C = 19, D]) -> f32[B, C, D] { softmax(x - at(x, C, 0), C) * at(x, C, 18) }",
         rows,
-        FEW,
+        UNIFORM_LEN,
     );
     check(
         "pub fn f(x: f32[B, C = 19, D]) -> (f32[B, C, D], f32[B, D]) { let y = softmax(x, C); (y, at(y, C, 7)) }",
         rows,
-        FEW,
+        UNIFORM_LEN,
     );
     check("pub fn f(x: f32[N, C = 100]) -> f32[N, C] { x - at(x, C, 99) }", &[&[1], &[33]], 0.0);
 }
@@ -157,14 +165,18 @@ fn what_is_picked_of_a_looped_dim() {
 #[test]
 fn what_would_be_written_out_too_far() {
     let once: &[&[i64]] = &[&[]];
-    check("pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] { softmax(softmax(x, W), H) }", once, FEW);
-    check("pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] { layer_norm(softmax(x, H), W) }", once, 8.0 * FEW);
-    check("pub fn f(x: f32[N, A = 8, C = 9]) -> f32[N] { max(sum(x, C), A) }", &[&[1], &[40]], FEW);
-    check("pub fn f(p: &mut f32[C = 9, D = 9]) { p -= sum(at(p, C, 0) + p, D); }", once, FEW);
+    check("pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] { softmax(softmax(x, W), H) }", once, UNIFORM_LEN);
+    check(
+        "pub fn f(x: f32[H = 32, W = 32]) -> f32[H, W] { layer_norm(softmax(x, H), W) }",
+        once,
+        8.0 * UNIFORM_LEN,
+    );
+    check("pub fn f(x: f32[N, A = 8, C = 9]) -> f32[N] { max(sum(x, C), A) }", &[&[1], &[40]], UNIFORM_LEN);
+    check("pub fn f(p: &mut f32[C = 9, D = 9]) { p -= sum(at(p, C, 0) + p, D); }", once, UNIFORM_LEN);
     check(
         "pub fn f(x: f32[A = 8, B = 8, C = 8, D = 8]) -> f32[] { sum(max(sum(max(x, D), C), B), A) }",
         once,
-        FEW,
+        UNIFORM_LEN,
     );
 }
 
@@ -289,7 +301,7 @@ fn many_sums_and_conditions() {
     check(
         &format!("pub fn f(x: f32[N, D], {params}) -> f32[N] {{ sum(if {all} {{ x }} else {{ 0.0 }}, D) }}"),
         &[&[2, 300]],
-        4.0 * FEW,
+        4.0 * UNIFORM_LEN,
     );
     check(
         &format!(
@@ -297,9 +309,9 @@ fn many_sums_and_conditions() {
             list(5, &|i| format!("sum(x * x + {i}.5, D)"), " + ")
         ),
         &[&[3, 5], &[1, 2000]],
-        4.0 * FEW,
+        4.0 * UNIFORM_LEN,
     );
     let (params, sums) =
         (list(9, &|i| format!("x{i}: f32[N, D]"), ", "), list(9, &|i| format!("sum(x{i}, N)"), " - "));
-    check(&format!("pub fn f({params}) -> f32[D] {{ {sums} }}"), &[&[3, 5]], 8.0 * FEW);
+    check(&format!("pub fn f({params}) -> f32[D] {{ {sums} }}"), &[&[3, 5]], 8.0 * UNIFORM_LEN);
 }

@@ -55,8 +55,8 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
     match name {
         "index" => return reduce::index(b, env, at, args),
         "rename" => return rename::rename(b, env, at, args),
-        "split" => return split::regroup(b, env, at, split::Way::Split, args),
-        "merge" => return split::regroup(b, env, at, split::Way::Merge, args),
+        "split" => return split::regroup(b, env, at, split::Regrouping::Split, args),
+        "merge" => return split::regroup(b, env, at, split::Regrouping::Merge, args),
         "alike" if b.in_std() => return guards::alike(b, env, at, args),
         "classes" if b.in_std() => return guards::classes(b, env, at, args),
         _ => {}

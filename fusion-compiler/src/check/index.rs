@@ -217,9 +217,9 @@ impl Call<'_, '_> {
         self.sum(to.at, whole, parts, Use::Padding(first, last))?;
         let index = self.shifted(whole, Op::Sub, &before)?;
         let within = self.inside(index, &x.extent)?;
-        let picked = self.elements(&x, index, Some(within))?;
-        let Some(fill) = fill else { return Some(picked) };
-        let (at, dtype) = (fill.value.at, self.b.graph.node(picked).dtype);
+        let static_index = self.elements(&x, index, Some(within))?;
+        let Some(fill) = fill else { return Some(static_index) };
+        let (at, dtype) = (fill.value.at, self.b.graph.node(static_index).dtype);
         let fill = single(self.b, self.env, &fill.value);
         let is = dtype_of(self.b, &fill)?;
         let weak_float = matches!(&fill, Value::Weak(number) if number.is_float);
@@ -237,9 +237,9 @@ impl Call<'_, '_> {
         if let NodeKind::Literal(value) = self.b.graph.node(fill).kind
             && is_zero(value)
         {
-            return Some(picked);
+            return Some(static_index);
         }
-        Some(self.apply(Op::Select, &[within, picked, fill]))
+        Some(self.apply(Op::Select, &[within, static_index, fill]))
     }
 
     fn concat(&mut self, args: &[Arg]) -> Option<NodeId> {
@@ -268,17 +268,17 @@ impl Call<'_, '_> {
         self.sum(to.at, whole, names, Use::Concat)?;
         let mut before = DimExpr::constant(0);
         // What each part gives, and where it ends.
-        let mut picked: Vec<(NodeId, NodeId)> = Vec::new();
+        let mut static_index: Vec<(NodeId, NodeId)> = Vec::new();
         for operand in &operands {
             let index = self.shifted(whole, Op::Sub, &before)?;
             let within = self.inside(index, &operand.extent)?;
             before = before + operand.extent.clone();
             let (own, end) = (self.coordinate(whole)?, self.extent(&before)?);
             let ahead = self.apply(Op::Lt, &[own, end]);
-            picked.push((self.elements(operand, index, Some(within))?, ahead));
+            static_index.push((self.elements(operand, index, Some(within))?, ahead));
         }
-        let (mut all, _) = picked.pop()?;
-        while let Some((part, ahead)) = picked.pop() {
+        let (mut all, _) = static_index.pop()?;
+        while let Some((part, ahead)) = static_index.pop() {
             all = self.apply(Op::Select, &[ahead, part, all]);
         }
         Some(all)
@@ -302,14 +302,14 @@ impl Call<'_, '_> {
         }
         self.reaches(&table)?;
         let within = self.inside(ids, &table.extent)?;
-        let picked = self.elements(&table, ids, Some(within))?;
-        let dtype = self.b.graph.node(picked).dtype;
+        let static_index = self.elements(&table, ids, Some(within))?;
+        let dtype = self.b.graph.node(static_index).dtype;
         if !dtype.is_float() {
-            return Some(picked);
+            return Some(static_index);
         }
         let nothing =
             self.b.leaf(NodeKind::Literal(Const::Float(f64::NAN)), dtype, AxisSet::EMPTY, self.span)?;
-        Some(self.apply(Op::Select, &[within, picked, nothing]))
+        Some(self.apply(Op::Select, &[within, static_index, nothing]))
     }
 
     /// As many arguments without names.

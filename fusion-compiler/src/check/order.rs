@@ -77,7 +77,7 @@ fn of_one(b: &Builder<'_>, id: NodeId, orders: &FxHashMap<NodeId, Vec<AxisId>>) 
             let split = b.graph.splits.iter().find(is_of_parts);
             replaced(&order, node.axes, split.map_or(natural, |split| split.parts.clone()))
         }
-        NodeKind::At(axis) => {
+        NodeKind::Gather(axis) => {
             let stays = node.axes.minus(AxisSet::EMPTY.with(axis));
             replaced(&orders[&node.args[0]], stays, all_of(&node.args[1..]))
         }

@@ -96,7 +96,7 @@ pub(super) fn check_body(b: &mut Builder<'_>) {
             matches!(node.kind, NodeKind::Input(param) if b.graph.param(param).portion.is_some());
         let of = is_portion || node.args.iter().any(|arg| portions[arg.0 as usize]);
         let combined = matches!(node.kind, NodeKind::Reduce(_, axes) if axes.contains(axis));
-        let moved = matches!(node.kind, NodeKind::At(along) if along == axis);
+        let moved = matches!(node.kind, NodeKind::Gather(along) if along == axis);
         let elsewhere = b.views.iter().any(|(view, axes)| *view == id && axes.first() != Some(&axis));
         if of && (combined || moved || elsewhere) {
             mistaken.insert(node.span);

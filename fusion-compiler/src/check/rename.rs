@@ -68,7 +68,7 @@ pub(super) fn elements(
     let Node { dtype, axes, .. } = *b.graph.node(of);
     let left = axes.minus(AxisSet::EMPTY.with(axis));
     let axes = by.iter().fold(left, |axes, &arg| axes.union(b.graph.node(arg).axes));
-    b.push(Node { kind: NodeKind::At(axis), args: [&[of], by].concat(), dtype, axes, span })
+    b.push(Node { kind: NodeKind::Gather(axis), args: [&[of], by].concat(), dtype, axes, span })
 }
 
 /// The axis that an axis is renamed to: a new one of the same extent, or one that is known to have it.
@@ -235,7 +235,7 @@ pub(super) fn substitute(
         let kind = match kind {
             NodeKind::Coord(axis) => NodeKind::Coord(swap(axis)),
             // What is picked from has the old axis too, where the result has it.
-            NodeKind::At(axis) => NodeKind::At(swap(axis)),
+            NodeKind::Gather(axis) => NodeKind::Gather(swap(axis)),
             // What is combined along the old axis does not have it.
             kind @ (NodeKind::Input(_)
             | NodeKind::Scalar(_)
@@ -246,7 +246,7 @@ pub(super) fn substitute(
             | NodeKind::Reduce(..)) => kind,
         };
         let args: Vec<NodeId> = args.iter().map(|arg| made.get(arg).copied().unwrap_or(*arg)).collect();
-        if let (&NodeKind::At(axis), &[of, place]) = (&kind, args.as_slice())
+        if let (&NodeKind::Gather(axis), &[of, place]) = (&kind, args.as_slice())
             && b.graph.node(place).kind == NodeKind::Coord(axis)
         {
             // What is renamed back is what it was.

@@ -93,7 +93,7 @@ fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
         }
         match node.kind {
             NodeKind::Input(_) => tensors += 1,
-            NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::At(_) => operations += 1,
+            NodeKind::Apply(_) | NodeKind::Reduce(..) | NodeKind::Gather(_) => operations += 1,
             NodeKind::Scalar(_)
             | NodeKind::Literal(_)
             | NodeKind::Coord(_)
@@ -180,8 +180,8 @@ fn operand_along(graph: &Graph, (id, i): (NodeId, usize), own: AxisSet) -> AxisS
     let node = graph.node(id);
     let has = graph.node(node.args[i]).axes;
     let along = match (node.kind.clone(), graph.renamed(id)) {
-        (NodeKind::At(_), Some((_, old, new))) if i == 0 && own.contains(new) => own.with(old),
-        (NodeKind::At(axis), _) if i == 0 => own.minus(AxisSet::EMPTY.with(axis)),
+        (NodeKind::Gather(_), Some((_, old, new))) if i == 0 && own.contains(new) => own.with(old),
+        (NodeKind::Gather(axis), _) if i == 0 => own.minus(AxisSet::EMPTY.with(axis)),
         (NodeKind::Reduce(_, axes), _) => own.union(axes),
         // The parts of a dim are the same elements as the dim.
         (NodeKind::Cast, _) => own.union(has.minus(node.axes)),
@@ -192,7 +192,7 @@ fn operand_along(graph: &Graph, (id, i): (NodeId, usize), own: AxisSet) -> AxisS
             | NodeKind::Coord(_)
             | NodeKind::Extent(_)
             | NodeKind::Apply(_)
-            | NodeKind::At(_),
+            | NodeKind::Gather(_),
             _,
         ) => own,
     };

@@ -16,29 +16,29 @@ use crate::parse::ast::{Arg, At, Expr, ExprKind};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Regrouping {
     Split,
     Merge,
 }
 
-impl Way {
+impl Regrouping {
     fn name(self) -> &'static str {
         match self {
-            Way::Split => "split",
-            Way::Merge => "merge",
+            Regrouping::Split => "split",
+            Regrouping::Merge => "merge",
         }
     }
 
     fn usage(self) -> diag::Message {
         match self {
-            Way::Split => diag::split_arguments(),
-            Way::Merge => diag::merge_arguments(),
+            Regrouping::Split => diag::split_arguments(),
+            Regrouping::Merge => diag::merge_arguments(),
         }
     }
 }
 
 /// The value of `split(x, C -> (H, D))` or `merge(x, (H, D) -> C)`.
-pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Way, args: &[Arg]) -> Value {
+pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Regrouping, args: &[Arg]) -> Value {
     if b.form == Form::AnyShape {
         return b.error(at, diag::inline_needs_dims(way.name()));
     }
@@ -48,8 +48,8 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Way, args
     let ExprKind::Arrow(from, to) = &arrow.kind else { return b.error(arrow.at, way.usage()) };
     let value = single(b, env, operand);
     let (one, several) = match way {
-        Way::Split => (from, to),
-        Way::Merge => (to, from),
+        Regrouping::Split => (from, to),
+        Regrouping::Merge => (to, from),
     };
     let Some(split) = axes(b, env, way, one, several) else { return Value::Unknown };
     let Some(dtype) = dtype_of(b, &value) else { return Value::Unknown };
@@ -57,8 +57,8 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Way, args
     let parts: AxisSet = split.parts.iter().copied().collect();
     let whole = AxisSet::EMPTY.with(split.whole);
     let (gone, new) = match way {
-        Way::Split => (whole, parts),
-        Way::Merge => (parts, whole),
+        Regrouping::Split => (whole, parts),
+        Regrouping::Merge => (parts, whole),
     };
     let has = b.graph.node(id).axes;
     if let Some(axis) = gone.minus(has).iter().next() {
@@ -86,7 +86,7 @@ pub(super) fn regroup(b: &mut Builder<'_>, env: &mut Env, at: At, way: Way, args
 }
 
 /// The axes of one dim and of the several; one of them may be new.
-fn axes(b: &mut Builder<'_>, env: &mut Env, way: Way, one: &Expr, several: &Expr) -> Option<Split> {
+fn axes(b: &mut Builder<'_>, env: &mut Env, way: Regrouping, one: &Expr, several: &Expr) -> Option<Split> {
     let ExprKind::Tuple(names) = &several.kind else {
         b.error(several.at, way.usage());
         return None;
@@ -371,9 +371,9 @@ pub(super) fn refine(b: &mut Builder<'_>) {
                 b.views.extend(order.map(|order| (id, order)));
                 id
             }
-            NodeKind::At(axis) if b.graph.parts(&[axis]) != [axis] => {
+            NodeKind::Gather(axis) if b.graph.parts(&[axis]) != [axis] => {
                 let args: Vec<NodeId> = node.args.iter().map(|arg| moved[arg.0 as usize]).collect();
-                picked(b, &args, node, axis)
+                static_index(b, &args, node, axis)
             }
             NodeKind::Cast if is_regrouped(&b.graph, &nodes, node) => moved[node.args[0].0 as usize],
             NodeKind::Scalar(_)
@@ -381,7 +381,7 @@ pub(super) fn refine(b: &mut Builder<'_>) {
             | NodeKind::Extent(_)
             | NodeKind::Apply(_)
             | NodeKind::Cast
-            | NodeKind::At(..) => b.graph.push(as_it_is(node.kind.clone())),
+            | NodeKind::Gather(..) => b.graph.push(as_it_is(node.kind.clone())),
         };
         moved.push(id);
     }
@@ -399,8 +399,8 @@ fn is_regrouped(graph: &Graph, nodes: &[Node], node: &Node) -> bool {
 
 /// Elements of a whole, picked along one part of it after another. Where the place depends on coordinates along a part, those
 /// are of axes of their own until all parts have been picked along, so that none is taken for that of what is picked from.
-fn picked(b: &mut Builder<'_>, args: &[NodeId], node: &Node, whole: AxisId) -> NodeId {
-    let [of, ref place @ ..] = *args else { unreachable!("something is picked from") };
+fn static_index(b: &mut Builder<'_>, args: &[NodeId], node: &Node, whole: AxisId) -> NodeId {
+    let [of, ref place @ ..] = *args else { unreachable!("something is gathered from") };
     let parts = b.graph.parts(&[whole]);
     let by = place.iter().fold(AxisSet::EMPTY, |by, &id| by.union(b.graph.node(id).axes));
     let shared: Vec<AxisId> = parts.iter().copied().filter(|&part| by.contains(part)).collect();
@@ -446,7 +446,7 @@ fn pick(graph: &mut Graph, (of, axis): (NodeId, AxisId), place: &[NodeId]) -> No
     let Node { dtype, axes, span, .. } = *graph.node(of);
     let left = axes.minus(AxisSet::EMPTY.with(axis));
     let axes = place.iter().fold(left, |axes, &arg| axes.union(graph.node(arg).axes));
-    graph.push(Node { kind: NodeKind::At(axis), args: [&[of], place].concat(), dtype, axes, span })
+    graph.push(Node { kind: NodeKind::Gather(axis), args: [&[of], place].concat(), dtype, axes, span })
 }
 
 fn set(graph: &Graph, axes: AxisSet) -> AxisSet {

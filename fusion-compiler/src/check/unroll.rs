@@ -55,7 +55,7 @@ fn combined(graph: &Graph, node: &Node) -> AxisSet {
         | NodeKind::Extent(_)
         | NodeKind::Apply(_)
         | NodeKind::Cast
-        | NodeKind::At(..) => AxisSet::EMPTY,
+        | NodeKind::Gather(..) => AxisSet::EMPTY,
     }
 }
 

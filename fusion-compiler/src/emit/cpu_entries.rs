@@ -13,7 +13,7 @@ pub(super) fn name(kernel: &str) -> String {
 /// The functions of a kernel, of which `Avx2`, `Avx512`, `Base`, `CpuArgs`, `CpuFn` and `Isa` must be in scope. The widest vectors do
 /// not pay on every processor that has them where loops wait for memory.
 pub(super) fn text(kernel: &str, of: &CpuKernel) -> String {
-    let (name, widest) = (name(kernel), if of.is_memory_bound { "Avx512" } else { "Avx512Halves" });
+    let (name, widest) = (name(kernel), if of.is_memory_bound { "Avx512" } else { "Avx512DoublePumped" });
     format!(
         r#"
 pub(super) const {name}: &[(Isa, CpuFn)] = {{

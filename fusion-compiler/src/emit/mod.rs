@@ -11,9 +11,9 @@ use crate::target::Dialect;
 
 mod cpu_entries;
 pub mod host;
+mod inline_values;
 pub mod ptx;
 pub mod rust;
-mod said;
 mod static_plan;
 pub mod wgsl;
 

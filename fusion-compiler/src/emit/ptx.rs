@@ -20,7 +20,7 @@ use memory::{Sum, holds_apart};
 use super::{Writer, fill, identifier, template};
 use crate::ir::dtype::{Class, Const, DType};
 use crate::ir::kernel::{
-    Among, BufferId, Expr, IndexWidth, Kernel, Lanes, SharedId, SharedLen, Shuffle, Stmt, Type, Value, WARP,
+    BufferId, Expr, IndexWidth, Kernel, Lanes, Scope, SharedId, SharedLen, Shuffle, Stmt, Type, Value, WARP,
 };
 use crate::target::{CLUSTER_MAX, Dialect};
 
@@ -265,13 +265,13 @@ impl<'k> Emitter<'k> {
                 let registers = self.registers[value.0 as usize].clone();
                 self.store_shared(*id, *index, &registers, self.kernel.ty(*value).dtype);
             }
-            Stmt::Mail(mail) => self.mail(*mail),
-            Stmt::Barrier(Among::Block) => self.line("bar.sync 0;"),
-            Stmt::Barrier(Among::Warp) => self.line("bar.warp.sync 0xffffffff;"),
-            Stmt::Barrier(Among::Cluster) => self.cluster_barrier(),
-            Stmt::Barrier(Among::Team) => unreachable!("`legalize` has one of a block or of a warp"),
+            Stmt::ClusterExchange(mail) => self.mail(*mail),
+            Stmt::Barrier(Scope::Block) => self.line("bar.sync 0;"),
+            Stmt::Barrier(Scope::Warp) => self.line("bar.warp.sync 0xffffffff;"),
+            Stmt::Barrier(Scope::Cluster) => self.cluster_barrier(),
+            Stmt::Barrier(Scope::Team) => unreachable!("`legalize` has one of a block or of a warp"),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
-            Stmt::Team(_) => unreachable!("legalize leaves shuffles and shared memory"),
+            Stmt::AllReduce(_) => unreachable!("legalize leaves shuffles and shared memory"),
         }
     }
 
@@ -348,9 +348,9 @@ impl<'k> Emitter<'k> {
 
     /// A value of another thread, one of 64 bits by its halves.
     fn shuffle(&mut self, d: Register, arg: Register, dtype: DType, from: Shuffle) {
-        let Kernel { team, beside, .. } = *self.kernel;
+        let Kernel { team, rows_per_team, .. } = *self.kernel;
         // The bits of a thread's number that its first has, too: where rows share a warp, those of the row.
-        let kept = if team <= WARP { WARP - team / beside } else { 0 };
+        let kept = if team <= WARP { WARP - team / rows_per_team } else { 0 };
         let (mode, from, clamp) = match from {
             Shuffle::Down(distance) => ("down", distance, 31),
             Shuffle::First => ("idx", 0, kept << 8 | 31),

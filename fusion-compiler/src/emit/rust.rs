@@ -7,28 +7,28 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use super::said::{Operand, Said};
+use super::inline_values::{InlineValues, Operand};
 use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
+use crate::ir::kernel::{Address, BufferId, Carried, Expr, Kernel, Lanes, Stmt, Type, Value};
 use crate::target::Dialect;
 
-mod ahead;
-mod copies;
 mod folds;
 mod in_place;
-mod lanes;
+mod prefetch;
+mod unroll_and_jam;
+mod vector_loop;
 
-use ahead::Asks;
 use in_place::Floats;
-use lanes::{LANE, Stream, held_element};
+use prefetch::Asks;
+use vector_loop::{LANE, Stream, staged_element};
 
 /// The text of a legal kernel as a function of its name, of `Instructions` and `CpuArgs`, which must be in scope, as must `Lines`, `Rows`,
 /// `Run`, `Total`, `doubles`, `fold_lanes`, `tiles`, `black_box` and `select_unpredictable`.
 pub fn rust(kernel: &Kernel) -> CpuText {
-    let (said, floats, asks) = (Said::new(kernel), RefCell::default(), Asks::of(kernel));
-    let emitter = Emitter { kernel, said, floats, asks, light: Cell::new(None) };
+    let (inline_values, floats, asks) = (InlineValues::new(kernel), RefCell::default(), Asks::of(kernel));
+    let emitter = Emitter { kernel, inline_values, floats, asks, light: Cell::new(None) };
     let mut body = Writer { text: String::new(), depth: 1 };
     emitter.body(&mut body, &kernel.body);
     let mut out = Writer::new();
@@ -58,7 +58,7 @@ const BLOCK_MAX: usize = 64;
 
 struct Emitter<'k> {
     kernel: &'k Kernel,
-    said: Said,
+    inline_values: InlineValues,
     floats: RefCell<Floats>,
     asks: Asks,
     /// Whether all loops until here do little with each element, if there were any.
@@ -72,7 +72,7 @@ impl Emitter<'_> {
             match buffer.access {
                 Access::Read => out.line(format_args!("let {name} = args.read::<{dtype}>({i});")),
                 Access::Write | Access::ReadWrite => {
-                    let part = if buffer.beside { "rows" } else { "neighbours" };
+                    let part = if buffer.strided { "rows" } else { "neighbours" };
                     out.line(format_args!("let mut {name} = args.write::<{dtype}>({i}).{part}();"));
                 }
             }
@@ -85,7 +85,7 @@ impl Emitter<'_> {
         }
         out.line("let (first, end) = args.range();");
         if self.asks.are_any() {
-            out.line("let fetches = args.fetches();");
+            out.line("let prefetcher = args.prefetcher();");
         }
     }
 
@@ -109,7 +109,7 @@ impl Emitter<'_> {
         let runs = stmts.chunks(BLOCK_MAX);
         let blocks = runs.len() > 1;
         for run in runs {
-            let nested = self.said.nested(run, |stmt| !self.is_other_name(stmt));
+            let nested = self.inline_values.nested(run, |stmt| !self.is_other_name(stmt));
             let lines = |out: &mut Writer| {
                 for stmt in run {
                     match stmt {
@@ -140,7 +140,7 @@ impl Emitter<'_> {
 
     /// The values made by these statements that others use, by whatever name.
     fn outliving(&self, run: &[Stmt]) -> Vec<Value> {
-        let mut used = self.said.used_later(run);
+        let mut used = self.inline_values.used_later(run);
         for stmt in run.iter().rev() {
             if let Stmt::Let(value, expr) = stmt
                 && used.contains(value)
@@ -149,7 +149,7 @@ impl Emitter<'_> {
             }
         }
         let made = run.iter().flat_map(Stmt::made);
-        made.filter(|value| used.contains(value) && !self.said.contains(*value)).collect()
+        made.filter(|value| used.contains(value) && !self.inline_values.contains(*value)).collect()
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
@@ -164,62 +164,67 @@ impl Emitter<'_> {
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for Carried { start, var, .. } in carried {
                     let dtype = scalar(self.kernel.ty(*var).dtype);
-                    out.line(format_args!("let mut c{}: {dtype} = {};", var.0, self.said.operand(*start)));
+                    out.line(format_args!(
+                        "let mut c{}: {dtype} = {};",
+                        var.0,
+                        self.inline_values.operand(*start)
+                    ));
                 }
-                let [start, end, step] = [start, end, step].map(|&value| self.said.operand(value));
+                let [start, end, step] = [start, end, step].map(|&value| self.inline_values.operand(value));
                 let open = format!("for v{} in ({start}..{end}).step_by({step}) {{", var.0);
                 out.block(open, |out| {
                     carried.iter().for_each(|one| out.line(format_args!("let v{0} = c{0};", one.var.0)));
                     self.body(out, body);
                     carried.iter().for_each(|one| {
-                        out.line(format_args!("c{} = {};", one.var.0, self.said.operand(one.next)))
+                        out.line(format_args!("c{} = {};", one.var.0, self.inline_values.operand(one.next)))
                     });
                 });
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::Vector { len, body, folds } => self.vector(out, *len, body, folds),
-            Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => {
+            Stmt::AllReduce(_) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => {
                 unreachable!("the CPU has no teams")
             }
-            Stmt::If { cond, body } => {
-                out.block(format_args!("if {} {{", self.said.operand(*cond)), |out| self.body(out, body))
-            }
+            Stmt::If { cond, body } => out
+                .block(format_args!("if {} {{", self.inline_values.operand(*cond)), |out| {
+                    self.body(out, body)
+                }),
         }
     }
 
     /// An element, or 0. Positions of what is not there are any: those are no runs to be sliced, and may wrap.
-    fn element_where(&self, ty: Type, at: &At, mask: Value) -> String {
+    fn element_where(&self, ty: Type, at: &Address, mask: Value) -> String {
         let lane = if is_from(self.kernel, ty, at) {
             format!(".wrapping_add({} * lane)", at.stride)
         } else {
             String::new()
         };
-        let (zero, mask) = (literal(Const::zero(ty.dtype), ty.dtype), self.said.operand(mask));
+        let (zero, mask) = (literal(Const::zero(ty.dtype), ty.dtype), self.inline_values.operand(mask));
         if self.kernel.buffer(at.buffer).access != Access::Read {
             debug_assert_eq!(ty.lanes, Lanes::ONE, "what is written is at its own place");
             return format!("if {mask} {{ {} }} else {{ {zero} }}", self.loaded(at, &self.element(at)));
         }
-        let place = format!("{}{lane}.wrapping_add({})", self.said.operand(at.index), at.phase);
+        let place = format!("{}{lane}.wrapping_add({})", self.inline_values.operand(at.index), at.phase);
         let (name, read) = (self.name(at.buffer), self.loaded(at, "x"));
         format!("if {mask} {{ {name}.get({place}).map_or({zero}, |&x| {read}) }} else {{ {zero} }}")
     }
 
     /// What is read of an element: itself, or its bits.
-    fn loaded(&self, at: &At, element: &str) -> String {
+    fn loaded(&self, at: &Address, element: &str) -> String {
         if self.is_narrow(at) { format!("u32::from({element})") } else { element.into() }
     }
 
     /// What is written to an element: a value, or its low bits.
-    fn stored(&self, at: &At, value: Value) -> String {
+    fn stored(&self, at: &Address, value: Value) -> String {
         let narrow = self.is_narrow(at).then(|| memory(self.kernel.buffer(at.buffer).dtype));
-        let value = self.said.operand(value);
+        let value = self.inline_values.operand(value);
         match narrow {
             Some(dtype) => format!("{value} as {dtype}"),
             None => value.to_string(),
         }
     }
 
-    fn is_narrow(&self, at: &At) -> bool {
+    fn is_narrow(&self, at: &Address) -> bool {
         self.kernel.buffer(at.buffer).dtype.size() < 4
     }
 
@@ -233,13 +238,13 @@ impl Emitter<'_> {
             }
             Expr::Apply(op, args) => {
                 let template = template(self.kernel, Dialect::Cpu, *op, args);
-                text(fill(template, &self.said.operands(args), &[]))
+                text(fill(template, &self.inline_values.operands(args), &[]))
             }
             Expr::Cast(arg) => self.cast(*arg, ty.dtype),
             Expr::Bitcast(arg) => self.bitcast(*arg, ty.dtype),
-            Expr::Splat(arg) => self.said.operand(*arg).to_string(),
+            Expr::Splat(arg) => self.inline_values.operand(*arg).to_string(),
             Expr::LaneIndex => LANE.into(),
-            Expr::LoadShared(id, index) => held_element(*id, *index, streams),
+            Expr::LoadShared(id, index) => staged_element(*id, *index, streams),
             Expr::Load(at) if ty.lanes == Lanes::Loop => self.loaded(at, &self.lane_element(at, streams)),
             Expr::Load(at) => self.loaded(at, &self.element(at)),
             Expr::LoadWhere(at, mask) => self.element_where(ty, at, *mask),
@@ -266,7 +271,7 @@ impl Emitter<'_> {
     }
 
     fn cast(&self, arg: Value, to: DType) -> String {
-        let x = self.said.operand(arg);
+        let x = self.inline_values.operand(arg);
         let is_lane = matches!(x, Operand::Text(LANE));
         match (self.kernel.ty(arg).dtype, to) {
             // LLVM counts in 64 bits what is cut to 32 after an addition: eight instructions for a vector of these, where one does.
@@ -280,7 +285,7 @@ impl Emitter<'_> {
     }
 
     fn bitcast(&self, arg: Value, to: DType) -> String {
-        let x = self.said.operand(arg);
+        let x = self.inline_values.operand(arg);
         match (self.kernel.ty(arg).dtype, to) {
             (from, to) if from == to => x.to_string(),
             (DType::F32, DType::U32) => format!("{x}.to_bits()"),
@@ -294,8 +299,9 @@ impl Emitter<'_> {
     }
 
     /// One element of what is read, or of the window of what is written.
-    fn element(&self, at: &At) -> String {
-        let (name, place) = (self.name(at.buffer), format!("{} + {}", self.said.operand(at.index), at.phase));
+    fn element(&self, at: &Address) -> String {
+        let (name, place) =
+            (self.name(at.buffer), format!("{} + {}", self.inline_values.operand(at.index), at.phase));
         match self.kernel.buffer(at.buffer).access {
             Access::Read => format!("{name}[{place}]"),
             Access::Write | Access::ReadWrite => format!("*{name}.at({place})"),
@@ -304,7 +310,7 @@ impl Emitter<'_> {
 
     /// A multiple of an index.
     fn times(&self, count: u32, index: Value) -> String {
-        let index = self.said.operand(index);
+        let index = self.inline_values.operand(index);
         if count == 1 { index.to_string() } else { format!("{count} * {index}") }
     }
 
@@ -314,7 +320,7 @@ impl Emitter<'_> {
 }
 
 /// Whether the lanes of an access follow each other from its index on.
-fn is_from(kernel: &Kernel, ty: Type, at: &At) -> bool {
+fn is_from(kernel: &Kernel, ty: Type, at: &Address) -> bool {
     ty.lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE
 }
 

@@ -44,7 +44,7 @@ pub(super) fn first_texts(plan: &Plan<KernelCode>) -> Vec<(&'static str, &str)> 
 }
 
 fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream {
-    let said = |text: &str| match first.iter().find(|(_, first)| *first == text) {
+    let inline_values = |text: &str| match first.iter().find(|(_, first)| *first == text) {
         Some((language, _)) => {
             let name = format_ident!("{language}");
             quote!(p::Cow::Borrowed(#name))
@@ -56,11 +56,11 @@ fn code(kernel: &str, code: &KernelCode, first: &[(&str, &str)]) -> TokenStream 
     };
     match code {
         Code::Ptx(ptx) => {
-            let text = said(ptx);
+            let text = inline_values(ptx);
             quote!(p::Code::Ptx(#text))
         }
         Code::Wgsl(wgsl) => {
-            let text = said(wgsl);
+            let text = inline_values(wgsl);
             quote!(p::Code::Wgsl(#text))
         }
         Code::Cpu(_) => {

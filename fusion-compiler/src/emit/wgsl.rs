@@ -11,11 +11,13 @@ use std::fmt::{self, Display};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::said::{Operand, Said};
+use super::inline_values::{InlineValues, Operand};
 use super::{Listed, Writer, fill, identifier, template, text};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Among, At, BufferId, Expr, Kernel, Lanes, Shuffle, Stmt, Type, UniformId, Value};
+use crate::ir::kernel::{
+    Address, BufferId, Expr, Kernel, Lanes, Scope, Shuffle, Stmt, Type, UniformId, Value,
+};
 use crate::ir::plan::UniformArg;
 use crate::ir::plan::wgsl::{SUBGROUPS, UNIFORM_DECLARATION};
 use crate::target::Dialect;
@@ -32,7 +34,7 @@ pub fn wgsl(kernel: &Kernel) -> String {
         kernel,
         buffers: kernel.buffers.iter().enumerate().map(|(i, of)| identifier('b', i, &of.name)).collect(),
         uniforms: kernel.uniforms.iter().enumerate().map(|(i, of)| identifier('u', i, &of.name)).collect(),
-        said: Said::new(kernel),
+        inline_values: InlineValues::new(kernel),
         constants,
         wide: wide_buffers(kernel),
         wide_shared: shared::wide(kernel),
@@ -64,7 +66,7 @@ struct Emitter<'k> {
     /// Their names.
     buffers: Vec<String>,
     uniforms: Vec<String>,
-    said: Said,
+    inline_values: InlineValues,
     constants: Constants,
     /// Which buffers are arrays of `vec4`.
     wide: Vec<bool>,
@@ -111,7 +113,7 @@ impl Emitter<'_> {
     }
 
     fn body(&self, out: &mut Writer, body: &[Stmt]) {
-        let nested = self.said.nested(body, |stmt| self.says_once(stmt));
+        let nested = self.inline_values.nested(body, |stmt| self.says_once(stmt));
         for stmt in body {
             match stmt {
                 Stmt::Let(value, expr) if self.has_no_let(*value, expr, &nested) => {}
@@ -131,10 +133,10 @@ impl Emitter<'_> {
                 lanes(self.kernel.ty(*value)) == 1 || self.wide_shared[usize::from(id.0)]
             }
             Stmt::Let(..)
-            | Stmt::Mail(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Loop { .. }
             | Stmt::Vector { .. }
-            | Stmt::Team(_)
+            | Stmt::AllReduce(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => true,
         }
@@ -145,7 +147,7 @@ impl Emitter<'_> {
         let Constants { in_place, named } = &self.constants;
         let is_short = match expr {
             Expr::Const(_) => in_place.contains(&value),
-            Expr::Splat(_) => in_place.contains(&value) && self.said.uses(value) <= SPLATS_MAX,
+            Expr::Splat(_) => in_place.contains(&value) && self.inline_values.uses(value) <= SPLATS_MAX,
             expr => matches!(
                 expr,
                 Expr::Lane(..) | Expr::ThreadId | Expr::GridId | Expr::SubgroupLane | Expr::SubgroupSize
@@ -164,9 +166,10 @@ impl Emitter<'_> {
         if named.contains(&value) || !(is_short || is_nested) {
             return false;
         }
-        let said = text(self.expr(value, expr));
-        let is_whole = matches!(expr, Expr::Const(_)) || is_one_term(&said);
-        self.said.nest(value, if is_whole { said } else { text(format_args!("({said})")) })
+        let inline_values = text(self.expr(value, expr));
+        let is_whole = matches!(expr, Expr::Const(_)) || is_one_term(&inline_values);
+        self.inline_values
+            .nest(value, if is_whole { inline_values } else { text(format_args!("({inline_values})")) })
     }
 
     fn stmt(&self, out: &mut Writer, stmt: &Stmt) {
@@ -180,29 +183,30 @@ impl Emitter<'_> {
             Stmt::Loop { var, start, end, step, carried, body, .. } => {
                 for one in carried {
                     let (c, ty) = (one.var.0, TypeName(self.kernel.ty(one.var)));
-                    out.line(format_args!("var c{c}: {ty} = {};", self.said.operand(one.start)));
+                    out.line(format_args!("var c{c}: {ty} = {};", self.inline_values.operand(one.start)));
                 }
-                let [start, end, step] = [start, end, step].map(|&value| self.said.operand(value));
+                let [start, end, step] = [start, end, step].map(|&value| self.inline_values.operand(value));
                 let open = format!("for (var v{0} = {start}; v{0} < {end}; v{0} += {step}) {{", var.0);
                 out.block(open, |out| {
                     carried.iter().for_each(|one| out.line(format_args!("let v{0} = c{0};", one.var.0)));
                     self.body(out, body);
                     carried.iter().for_each(|one| {
-                        out.line(format_args!("c{} = {};", one.var.0, self.said.operand(one.next)))
+                        out.line(format_args!("c{} = {};", one.var.0, self.inline_values.operand(one.next)))
                     });
                 });
                 carried.iter().for_each(|one| out.line(format_args!("let v{} = c{};", one.out.0, one.var.0)));
             }
             Stmt::StoreShared(id, index, value) => self.store_shared(out, (*id, *index), *value),
-            Stmt::Barrier(Among::Block) => out.line("workgroupBarrier();"),
-            Stmt::Barrier(Among::Team) => out.line("storageBarrier();"),
-            Stmt::Mail(_) | Stmt::Barrier(Among::Warp | Among::Cluster) => {
+            Stmt::Barrier(Scope::Block) => out.line("workgroupBarrier();"),
+            Stmt::Barrier(Scope::Team) => out.line("storageBarrier();"),
+            Stmt::ClusterExchange(_) | Stmt::Barrier(Scope::Warp | Scope::Cluster) => {
                 unreachable!("these are for PTX")
             }
-            Stmt::Team(_) => unreachable!("legalize leaves shared memory and barriers"),
-            Stmt::If { cond, body } => {
-                out.block(format_args!("if {} {{", self.said.operand(*cond)), |out| self.body(out, body))
-            }
+            Stmt::AllReduce(_) => unreachable!("legalize leaves shared memory and barriers"),
+            Stmt::If { cond, body } => out
+                .block(format_args!("if {} {{", self.inline_values.operand(*cond)), |out| {
+                    self.body(out, body)
+                }),
             Stmt::Vector { .. } => unreachable!("a GPU's vectors are lanes"),
         }
     }
@@ -223,7 +227,7 @@ impl Emitter<'_> {
 
     /// What a value is, where it is.
     fn expr<'e>(&'e self, value: Value, expr: &'e Expr) -> impl Display + 'e {
-        let (said, ty) = (&self.said, self.kernel.ty(value));
+        let (inline_values, ty) = (&self.inline_values, self.kernel.ty(value));
         let t = TypeName(ty);
         fmt::from_fn(move |f| match expr {
             Expr::Const(constant) => f.write_str(&literal(*constant, ty.dtype)),
@@ -232,12 +236,12 @@ impl Emitter<'_> {
                 let operands = self.kernel.ty(args[args.len() - 1]);
                 let (t, u) = (TypeName(operands), TypeName(Type { dtype: DType::U32, ..operands }));
                 let template = template(self.kernel, Dialect::Wgsl, *op, args);
-                fill(template, &said.operands(args), &[("t", &t), ("u", &u)]).fmt(f)
+                fill(template, &inline_values.operands(args), &[("t", &t), ("u", &u)]).fmt(f)
             }
             Expr::Cast(arg) | Expr::Splat(arg) => write!(f, "{t}({})", self.alone(*arg)),
             Expr::Bitcast(arg) => write!(f, "bitcast<{t}>({})", self.alone(*arg)),
-            Expr::Pack(args) => write!(f, "{t}({})", Listed(&said.operands(args))),
-            Expr::Lane(arg, lane) => write!(f, "{}[{lane}]", said.operand(*arg)),
+            Expr::Pack(args) => write!(f, "{t}({})", Listed(&inline_values.operands(args))),
+            Expr::Lane(arg, lane) => write!(f, "{}[{lane}]", inline_values.operand(*arg)),
             Expr::LaneIndex => write!(f, "{t}(0u, 1u, 2u, 3u)"),
             Expr::Load(at) => self.load(f, ty, at),
             Expr::LoadWhere(..) => unreachable!("what is read under a condition is a statement"),
@@ -249,7 +253,7 @@ impl Emitter<'_> {
             Expr::HasRest => f.write_str("rest"),
             Expr::Shuffle(arg, Shuffle::First) => write!(f, "subgroupBroadcastFirst({})", self.alone(*arg)),
             Expr::Shuffle(arg, Shuffle::DownBy(distance)) => {
-                write!(f, "subgroupShuffleDown({})", Listed(&said.operands(&[*arg, *distance])))
+                write!(f, "subgroupShuffleDown({})", Listed(&inline_values.operands(&[*arg, *distance])))
             }
             Expr::TeamId | Expr::TeamSlot | Expr::Shuffle(_, Shuffle::Down(_)) => {
                 unreachable!("a team is a group, whose subgroups are of who knows how many")
@@ -277,7 +281,7 @@ impl Emitter<'_> {
 
     /// An operand that is all there is between two parentheses.
     fn alone(&self, value: Value) -> Operand<'_> {
-        match self.said.operand(value) {
+        match self.inline_values.operand(value) {
             Operand::Text(text) => {
                 let inside = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
                 Operand::Text(inside.unwrap_or(text))
@@ -287,8 +291,8 @@ impl Emitter<'_> {
     }
 
     /// A variable is 0 until it is written.
-    fn load_where(&self, out: &mut Writer, value: Value, at: &At, mask: Value) {
-        let (v, m, ty) = (value.0, self.said.operand(mask), self.kernel.ty(value));
+    fn load_where(&self, out: &mut Writer, value: Value, at: &Address, mask: Value) {
+        let (v, m, ty) = (value.0, self.inline_values.operand(mask), self.kernel.ty(value));
         out.line(format_args!("var c{v}: {};", TypeName(ty)));
         match lanes(self.kernel.ty(mask)) {
             1 => {
@@ -302,7 +306,7 @@ impl Emitter<'_> {
         out.line(format_args!("let v{v} = c{v};"));
     }
 
-    fn load(&self, f: &mut fmt::Formatter<'_>, ty: Type, at: &At) -> fmt::Result {
+    fn load(&self, f: &mut fmt::Formatter<'_>, ty: Type, at: &Address) -> fmt::Result {
         match lanes(ty) {
             1 => self.element(at, 0).fmt(f),
             _ if is_wide(self.kernel, ty, at, 1) => match self.is_narrow(at) {
@@ -316,24 +320,24 @@ impl Emitter<'_> {
         }
     }
 
-    fn store(&self, out: &mut Writer, at: &At, value: Value) {
+    fn store(&self, out: &mut Writer, at: &Address, value: Value) {
         if self.is_narrow(at) {
             return self.store_narrow(out, at, value);
         }
-        let (ty, said) = (self.kernel.ty(value), self.said.operand(value));
+        let (ty, inline_values) = (self.kernel.ty(value), self.inline_values.operand(value));
         if is_wide(self.kernel, ty, at, 1) {
-            return out.line(format_args!("{} = {said};", self.vector(at)));
+            return out.line(format_args!("{} = {inline_values};", self.vector(at)));
         }
         let lanes = lanes(ty);
         for lane in 0..lanes {
-            out.line(format_args!("{} = {};", self.element(at, lane), Part { said, lane, lanes }));
+            out.line(format_args!("{} = {};", self.element(at, lane), Part { inline_values, lane, lanes }));
         }
     }
 
     /// Where the element of a lane is.
-    fn position<'e>(&'e self, at: &'e At, lane: u8) -> impl Display + 'e {
+    fn position<'e>(&'e self, at: &'e Address, lane: u8) -> impl Display + 'e {
         fmt::from_fn(move |f| {
-            let index = self.said.operand(at.index);
+            let index = self.inline_values.operand(at.index);
             if self.kernel.ty(at.index).lanes == Lanes::ONE {
                 Plus(index, u32::from(lane) * at.stride + at.phase).fmt(f)
             } else {
@@ -343,12 +347,12 @@ impl Emitter<'_> {
     }
 
     /// Four elements.
-    fn vector<'e>(&'e self, at: &'e At) -> impl Display + 'e {
+    fn vector<'e>(&'e self, at: &'e Address) -> impl Display + 'e {
         fmt::from_fn(move |f| write!(f, "{}[{} >> 2u]", self.name(at.buffer), self.position(at, 0)))
     }
 
     /// The element of a lane.
-    fn element<'e>(&'e self, at: &'e At, lane: u8) -> impl Display + 'e {
+    fn element<'e>(&'e self, at: &'e Address, lane: u8) -> impl Display + 'e {
         fmt::from_fn(move |f| {
             let (name, buffer) = (self.name(at.buffer), self.kernel.buffer(at.buffer));
             let position = self.position(at, lane);
@@ -389,9 +393,9 @@ impl Constants {
                 }
                 Stmt::Store(..)
                 | Stmt::StoreShared(..)
-                | Stmt::Mail(_)
+                | Stmt::ClusterExchange(_)
                 | Stmt::Barrier(_)
-                | Stmt::Team(_) => {}
+                | Stmt::AllReduce(_) => {}
             }
         }
     }
@@ -424,7 +428,11 @@ fn asks_for_subgroups(body: &[Stmt]) -> bool {
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             asks_for_subgroups(body)
         }
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::Team(_) => false,
+        Stmt::Store(..)
+        | Stmt::StoreShared(..)
+        | Stmt::ClusterExchange(_)
+        | Stmt::Barrier(_)
+        | Stmt::AllReduce(_) => false,
     })
 }
 
@@ -442,7 +450,11 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
             Stmt::Let(value, Expr::Load(at)) => (kernel.ty(*value), at, 1),
             Stmt::Let(value, Expr::LoadWhere(at, mask)) => (kernel.ty(*value), at, lanes(kernel.ty(*mask))),
             Stmt::Store(at, value) => (kernel.ty(*value), at, 1),
-            Stmt::Let(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::Team(_) => {
+            Stmt::Let(..)
+            | Stmt::StoreShared(..)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_)
+            | Stmt::AllReduce(_) => {
                 continue;
             }
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
@@ -455,7 +467,7 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
 }
 
 /// Whether an access takes four elements at once.
-fn is_wide(kernel: &Kernel, ty: Type, at: &At, conditions: u8) -> bool {
+fn is_wide(kernel: &Kernel, ty: Type, at: &Address, conditions: u8) -> bool {
     let gathers = kernel.ty(at.index).lanes != Lanes::ONE;
     lanes(ty) == 4 && at.stride == 1 && at.aligned && !gathers && conditions == 1
 }
@@ -480,7 +492,7 @@ fn is_finite(constant: Const) -> bool {
 
 /// One of the lanes of a value.
 struct Part<'t> {
-    said: Operand<'t>,
+    inline_values: Operand<'t>,
     lane: u8,
     lanes: u8,
 }
@@ -488,8 +500,8 @@ struct Part<'t> {
 impl Display for Part<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part { said, lanes: 1, .. } => said.fmt(f),
-            Part { said, lane, .. } => write!(f, "{said}[{lane}]"),
+            Part { inline_values, lanes: 1, .. } => inline_values.fmt(f),
+            Part { inline_values, lane, .. } => write!(f, "{inline_values}[{lane}]"),
         }
     }
 }

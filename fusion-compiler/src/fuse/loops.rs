@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::rules::Budget;
-use super::{Fused, Group, Reason, Store, fuse, lies_beside, load_order};
+use super::{Fused, Group, Reason, Store, fuse, is_column_major, load_order};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisSet, Graph, NodeKind, ParamId};
 use crate::target::TargetFacts;
@@ -18,7 +18,7 @@ pub fn fuse_for(mut graph: Graph, facts: &[TargetFacts]) -> Vec<(Graph, Fused)> 
     while let Some(better) = with_a_loop(&graph, &fused, facts) {
         (graph, fused) = better;
     }
-    let twice = fused.iter().flat_map(|fused| fused.swapped.clone()).collect();
+    let twice = fused.iter().flat_map(|fused| fused.double_buffered.clone()).collect();
     let one = |(fused, facts)| with_long_loops((graph.clone(), fused), facts, &twice);
     fused.into_iter().zip(facts).map(one).collect()
 }
@@ -28,17 +28,18 @@ fn fuse_all(graph: &Graph, facts: &[TargetFacts]) -> Vec<Fused> {
     let mut twice = BTreeSet::new();
     loop {
         let fused: Vec<Fused> = facts.iter().map(|facts| fuse(graph, facts, &twice)).collect();
-        let swapped: BTreeSet<ParamId> = fused.iter().flat_map(|fused| fused.swapped.clone()).collect();
+        let double_buffered: BTreeSet<ParamId> =
+            fused.iter().flat_map(|fused| fused.double_buffered.clone()).collect();
         let fits = |(fused, facts): (&Fused, &TargetFacts)| {
             fused
                 .groups
                 .iter()
-                .all(|group| group.buffers(graph, Budget::new(facts, &swapped)) <= facts.buffers_max)
+                .all(|group| group.buffers(graph, Budget::new(facts, &double_buffered)) <= facts.buffers_max)
         };
-        if swapped.is_subset(&twice) || fused.iter().zip(facts).all(fits) {
+        if double_buffered.is_subset(&twice) || fused.iter().zip(facts).all(fits) {
             return fused;
         }
-        twice.extend(swapped);
+        twice.extend(double_buffered);
     }
 }
 
@@ -78,7 +79,7 @@ fn with_long_loops(
             let is_along = group.cols.iter().any(|axis| axes.contains(*axis));
             !is_along || !lies_side_by_side(&looped, group)
         };
-        let is_allowed = other.groups.len() <= fused.groups.len() && other.swapped.is_subset(twice);
+        let is_allowed = other.groups.len() <= fused.groups.len() && other.double_buffered.is_subset(twice);
         if is_allowed && other.groups.iter().all(is_line) {
             (graph, fused) = (looped, other);
         }
@@ -100,7 +101,7 @@ fn is_narrow(graph: &Graph, group: &Group) -> bool {
 fn lies_side_by_side(graph: &Graph, group: &Group) -> bool {
     let cols: AxisSet = group.cols.iter().copied().collect();
     let next = group.order.last().copied();
-    let reads = group.loads.iter().all(|load| lies_beside(&load_order(graph, *load), cols, next));
-    let beside = |store: &Store| !group.is_of_elements(store) || lies_beside(&store.order, cols, next);
+    let reads = group.loads.iter().all(|load| is_column_major(&load_order(graph, *load), cols, next));
+    let beside = |store: &Store| !group.is_of_elements(store) || is_column_major(&store.order, cols, next);
     reads && group.stores.iter().all(beside)
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rules::is_cheap;
 use super::{Group, Load, storable};
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId, NodeKind};
-use crate::ir::point::{Coordinate, Coordinates, Moves, Picked, Point, is_moved, point};
+use crate::ir::point::{Coordinate, Coordinates, Gathered, Moves, Point, is_moved, point};
 
 /// The points of each value.
 type Points = BTreeMap<NodeId, BTreeSet<Coordinates>>;
@@ -75,7 +75,7 @@ impl Group {
             | NodeKind::Apply(_)
             | NodeKind::Cast
             | NodeKind::Reduce(..)
-            | NodeKind::At(..) => None,
+            | NodeKind::Gather(..) => None,
         })
     }
 }
@@ -83,7 +83,8 @@ impl Group {
 /// All points of what a group computes and reads, or the last value that breaks the invariant.
 fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
     let (mut points, mut moves) = (Points::new(), Moves::default());
-    let moving = |&id: &NodeId| matches!(graph.node(id).kind, NodeKind::At(_)) && graph.picked(id).is_none();
+    let moving =
+        |&id: &NodeId| matches!(graph.node(id).kind, NodeKind::Gather(_)) && graph.static_index(id).is_none();
     if !group.nodes.iter().any(moving) {
         return Ok((points, moves));
     }
@@ -112,8 +113,8 @@ fn points(graph: &Graph, group: &Group) -> Result<(Points, Moves), NodeId> {
 pub(super) fn operands(graph: &Graph, moves: &mut Moves, of: &Point) -> Vec<Point> {
     let node = graph.node(of.0);
     match node.kind {
-        NodeKind::At(_) => {
-            let Picked { of: (id, mut at), by } = moves.picked(graph, of);
+        NodeKind::Gather(_) => {
+            let Gathered { of: (id, mut at), by } = moves.gathered(graph, of);
             at.retain(|(_, coordinate)| matches!(coordinate, Coordinate::Moved(_)));
             [(id, at)].into_iter().chain(by).collect()
         }

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{Group, Load, Reason, Store, along, lies_beside, load_order, order_of};
+use super::{Group, Load, Reason, Store, along, is_column_major, load_order, order_of};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AxisId, AxisSet, Graph, NodeId};
 
@@ -109,7 +109,7 @@ impl Group {
         );
         let whole = is_rows && is_cols && together && self.stores.iter().all(fits);
         let next = of_rows.last().copied();
-        let reads_beside = |load: &Load| lies_beside(&load_order(graph, *load), cols, next);
+        let reads_beside = |load: &Load| is_column_major(&load_order(graph, *load), cols, next);
         let reads = !beside || self.unrolled.is_empty() && self.loads.iter().all(reads_beside);
         // What has a portion is written row by row, one after another.
         let is_cut = graph.cut_axis().is_some_and(|cut| beside || cols.contains(cut));

@@ -312,7 +312,7 @@ pub enum NodeKind {
     /// The first argument's elements where an axis that it has is what the second says, an `i32`: along the other axes of
     /// the first and those of the second. A third, a truth value, says where there is such an element: elsewhere nothing
     /// is read, and the result is 0. Without a third there is one everywhere.
-    At(AxisId),
+    Gather(AxisId),
 }
 
 /// One SSA value.
@@ -501,7 +501,7 @@ impl Graph {
             | NodeKind::Extent(_)
             | NodeKind::Apply(_)
             | NodeKind::Cast
-            | NodeKind::At(..) => AxisSet::EMPTY,
+            | NodeKind::Gather(..) => AxisSet::EMPTY,
         }
     }
 
@@ -510,7 +510,7 @@ impl Graph {
     pub fn written_out(&self, id: NodeId) -> AxisSet {
         match self.node(id).kind {
             NodeKind::Reduce(_, axes) if !self.is_looped(axes) => axes,
-            NodeKind::At(_) => self.picked(id).map(|(axis, _)| axis).into_iter().collect(),
+            NodeKind::Gather(_) => self.static_index(id).map(|(axis, _)| axis).into_iter().collect(),
             NodeKind::Reduce(..)
             | NodeKind::Input(_)
             | NodeKind::Scalar(_)
@@ -524,9 +524,9 @@ impl Graph {
 
     /// The fixed axis that a node picks one place of, and which, unless it is looped: then it is read there as elements at
     /// other places are.
-    pub fn picked(&self, id: NodeId) -> Option<(AxisId, i64)> {
+    pub fn static_index(&self, id: NodeId) -> Option<(AxisId, i64)> {
         let node = self.node(id);
-        let (NodeKind::At(axis), [_, index]) = (&node.kind, node.args.as_slice()) else { return None };
+        let (NodeKind::Gather(axis), [_, index]) = (&node.kind, node.args.as_slice()) else { return None };
         let NodeKind::Literal(Const::Int(at)) = self.node(*index).kind else { return None };
         let written_out = self.axis(*axis).extent.as_const().is_some() && !self.looped.contains(*axis);
         written_out.then_some((*axis, at))
@@ -535,7 +535,7 @@ impl Graph {
     /// The value that a node is with one axis for another of the same extent, and these two: the value's own first.
     pub fn renamed(&self, id: NodeId) -> Option<(NodeId, AxisId, AxisId)> {
         let node = self.node(id);
-        let (&NodeKind::At(old), &[of, place]) = (&node.kind, node.args.as_slice()) else { return None };
+        let (&NodeKind::Gather(old), &[of, place]) = (&node.kind, node.args.as_slice()) else { return None };
         let NodeKind::Coord(new) = self.node(place).kind else { return None };
         let is_whole = self.axis(old).extent == self.axis(new).extent;
         (is_whole && !self.node(of).axes.contains(new)).then_some((of, old, new))

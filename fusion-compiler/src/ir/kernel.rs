@@ -3,7 +3,7 @@
 //! Values are SSA and typed by an element type and a number of *lanes*. On a GPU a value has 1, 2 or 4 lanes
 //! (a 128-bit access is a 4-lane load); on the CPU the lanes of `Lanes::Loop` are the iterations of the
 //! enclosing `Stmt::Vector`, which the emitter prints as a loop for the compiler to vectorise. So one
-//! schedule writes one body for every target. An `At` says which element each lane of an access touches.
+//! schedule writes one body for every target. An `Address` says which element each lane of an access touches.
 //!
 //! Work is dealt out by `LoopKind::Grid` to threads, or by `LoopKind::Team` to teams of threads that work on one
 //! iteration together; `legalize` turns both into what the target has. Bodies see all values above them, and
@@ -65,16 +65,16 @@ pub struct Buffer {
     pub dtype: DType,
     /// What the kernel does with it.
     pub access: Access,
-    /// Of what is bound as a uniform, how many elements: one, or `FEW` at most.
+    /// Of what is bound as a uniform, how many elements: one, or `UNIFORM_LEN` at most.
     pub uniform: Option<u32>,
-    /// Whether rows lie side by side in it, so that what is written of it for neighbours does not: `Reach::Beside`.
-    pub beside: bool,
+    /// Whether rows lie side by side in it, so that what is written of it for neighbours does not: `Footprint::Strided`.
+    pub strided: bool,
 }
 
 impl Buffer {
     /// One in storage, whose rows do not lie side by side.
     pub fn new(name: &str, dtype: DType, access: Access) -> Buffer {
-        Buffer { name: name.into(), dtype, access, uniform: None, beside: false }
+        Buffer { name: name.into(), dtype, access, uniform: None, strided: false }
     }
 }
 
@@ -123,7 +123,7 @@ pub enum LoopKind {
     /// Dealt out to the teams of the launch: all threads of a team run the same iterations. GPUs only.
     Team,
     /// Dealt out like `Grid`: steps of a vector over the elements that whole vectors leave, which are fewer than one has.
-    Rest,
+    Remainder,
     /// One after another in this thread.
     Serial,
 }
@@ -202,7 +202,7 @@ pub const STREAM_LANES: usize = 64;
 
 /// The most elements of a small array, such as every block may combine again: four kilobytes of 32 bits each. WGSL's uniforms have
 /// this length, and memory that is bound as one has room for as many; a multiple of four.
-pub const FEW: u32 = 1024;
+pub const UNIFORM_LEN: u32 = 1024;
 
 /// Threads of a warp of an NVIDIA GPU.
 pub const WARP: u32 = 32;
@@ -234,7 +234,7 @@ pub struct SharedId(pub u16);
 
 /// The threads that wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Among {
+pub enum Scope {
     /// Those of a block, for what is in shared memory; made by `legalize`.
     Block,
     /// Those of a team, for what is in buffers.
@@ -245,19 +245,20 @@ pub enum Among {
     Cluster,
 }
 
-/// What blocks of a cluster send each other, in the order in which each of them does this. PTX only, made by `legalize`.
+/// A step of an exchange between the blocks of a cluster through distributed shared memory, in the order in which each block takes
+/// them. PTX only, made by `legalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mail {
-    /// Opens the block's mailboxes, and says so.
-    Open,
-    /// Waits until all blocks have opened theirs.
-    Opened,
+pub enum ClusterExchange {
+    /// Initialises the block's barriers and tells the other blocks.
+    Init,
+    /// Waits until all blocks have initialised theirs.
+    Wait,
     /// Sends a value (the last) to the mailbox of the block of this number (the first), from the block of that number.
     Send(SharedId, Value, Value, Value),
     /// Waits until every block's value is in the mailbox.
     Receive(SharedId),
-    /// Closes the block's mailboxes, once all blocks have read what is in theirs.
-    Close,
+    /// Invalidates the block's barriers, once all blocks have read what they received.
+    Invalidate,
 }
 
 /// What a statement does.
@@ -266,7 +267,7 @@ pub enum Stmt {
     /// Names the value of an expression.
     Let(Value, Expr),
     /// Writes the lanes of a value.
-    Store(At, Value),
+    Store(Address, Value),
     /// Runs `body` for `var` = `start`, `start + step`, … below `end`.
     Loop {
         /// The counter, an index of one lane.
@@ -295,13 +296,13 @@ pub enum Stmt {
     },
     /// What the threads of a team make together; each gets it. All threads of the team come here. GPUs only; made into
     /// shuffles, shared memory and barriers by `legalize`.
-    Team(Box<Fold>),
+    AllReduce(Box<Fold>),
     /// Writes the lanes of a value to elements of shared memory, from the index on.
     StoreShared(SharedId, Value, Value),
     /// Does something of what blocks of a cluster combine.
-    Mail(Mail),
+    ClusterExchange(ClusterExchange),
     /// Waits for all of these threads, and for what they read and wrote. GPUs only.
-    Barrier(Among),
+    Barrier(Scope),
     /// Runs `body` if `cond` (one lane) holds.
     If {
         /// A `Bool` of one lane.
@@ -314,7 +315,7 @@ pub enum Stmt {
 /// Elements of a buffer: lane `j` of a one-lane `index` is the element `index + j·stride + phase`. An index with the
 /// lanes of the value gathers (`stride` 1, `phase` 0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct At {
+pub struct Address {
     /// Which buffer.
     pub buffer: BufferId,
     /// In elements.
@@ -327,10 +328,10 @@ pub struct At {
     pub aligned: bool,
 }
 
-impl At {
+impl Address {
     /// Consecutive elements from `index` on, or those of an index per lane.
-    pub fn new(buffer: BufferId, index: Value) -> At {
-        At { buffer, index, stride: 1, phase: 0, aligned: true }
+    pub fn new(buffer: BufferId, index: Value) -> Address {
+        Address { buffer, index, stride: 1, phase: 0, aligned: true }
     }
 }
 
@@ -370,10 +371,10 @@ pub enum Expr {
     /// The number of each lane: 0, 1, 2, …
     LaneIndex,
     /// Reads elements.
-    Load(At),
+    Load(Address),
     /// Reads the elements for which a truth value of each lane, or of all, holds. Nothing is read of the others, whose
     /// positions may lie outside of the buffer: they are 0.
-    LoadWhere(At, Value),
+    LoadWhere(Address, Value),
     /// Number of this thread in its team; GPUs only.
     TeamId,
     /// The same value of another thread of the warp; GPUs only, made by `legalize`.
@@ -429,16 +430,16 @@ macro_rules! visits {
                         visit(len);
                         folds.$iter().flat_map(|fold| fold.identity.$iter()).for_each(visit);
                     }
-                    Stmt::Team(fold) => {
+                    Stmt::AllReduce(fold) => {
                         let Fold { over, identity, .. } = &$($mutable)? **fold;
                         over.$iter().chain(identity).for_each(visit);
                     }
                     Stmt::StoreShared(_, index, value) => [index, value].into_iter().for_each(visit),
-                    Stmt::Mail(Mail::Send(_, to, from, value)) => {
+                    Stmt::ClusterExchange(ClusterExchange::Send(_, to, from, value)) => {
                         [to, from, value].into_iter().for_each(visit);
                     }
                     Stmt::If { cond, .. } => visit(cond),
-                    Stmt::Mail(Mail::Open | Mail::Opened | Mail::Receive(_) | Mail::Close)
+                    Stmt::ClusterExchange(ClusterExchange::Init | ClusterExchange::Wait | ClusterExchange::Receive(_) | ClusterExchange::Invalidate)
                     | Stmt::Barrier(_) => {}
                 }
             }
@@ -453,7 +454,7 @@ macro_rules! visits {
                     Stmt::Let(..)
                     | Stmt::Store(..)
                     | Stmt::StoreShared(..)
-                    | Stmt::Mail(_)
+                    | Stmt::ClusterExchange(_)
                     | Stmt::Barrier(_) => {}
                     Stmt::If { body, .. } => visit(body, &$($mutable)? []),
                     Stmt::Loop { body, carried, .. } => {
@@ -467,7 +468,7 @@ macro_rules! visits {
                             visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
                         }
                     }
-                    Stmt::Team(fold) => {
+                    Stmt::AllReduce(fold) => {
                         let Fold { body, results, .. } = &$($mutable)? **fold;
                         visit(body, &$($mutable)? results.$iter().collect::<Leaving<'_>>());
                     }
@@ -528,8 +529,12 @@ impl Stmt {
             Stmt::Let(value, _) => smallvec![*value],
             Stmt::Loop { carried, .. } => carried.iter().map(|carried| carried.out).collect(),
             Stmt::Vector { folds, .. } => folds.iter().flat_map(|fold| &fold.out).copied().collect(),
-            Stmt::Team(fold) => fold.out.iter().copied().collect(),
-            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::If { .. } => {
+            Stmt::AllReduce(fold) => fold.out.iter().copied().collect(),
+            Stmt::Store(..)
+            | Stmt::StoreShared(..)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_)
+            | Stmt::If { .. } => {
                 smallvec![]
             }
         }
@@ -561,14 +566,14 @@ pub struct Kernel {
     /// Threads of a team, a power of two; 1 where each works by itself.
     pub team: u32,
     /// Rows that a team has at a time, a power of two. The threads that work on one combine what they have.
-    pub beside: u32,
-    /// Whether those are the threads whose number is the same modulo `beside`, else as many next to each other.
+    pub rows_per_team: u32,
+    /// Whether those are the threads whose number is the same modulo `rows_per_team`, else as many next to each other.
     pub cyclic: bool,
     /// Whether the blocks of a cluster, each of which is a team, work on one iteration together.
     pub cluster: bool,
     /// Iterations of an innermost loop that read before any of them goes on, a power of two; of what is left half as many do, and
     /// so on. 1 where the target's compiler decides; PTX only.
-    pub turns: u32,
+    pub load_unroll: u32,
     /// Memory that the threads of a block have in common.
     pub shared: Vec<Shared>,
 }
@@ -584,10 +589,10 @@ impl Kernel {
             body: vec![],
             index,
             team: 1,
-            beside: 1,
+            rows_per_team: 1,
             cyclic: false,
             cluster: false,
-            turns: 1,
+            load_unroll: 1,
             shared: vec![],
         }
     }

@@ -20,7 +20,7 @@ pub use super::graph::Use;
 use super::kernel::IndexWidth;
 pub use super::kernel::UniformArg;
 pub use condition::{Condition, Limits};
-pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, Ways};
+pub use summary::{Array, ArrayKind, Boundary, GroupSummary, Summary, Traffic, VariantSummary};
 
 /// A list that a `static` can hold.
 pub type List<T> = Cow<'static, [T]>;
@@ -339,7 +339,7 @@ pub struct Variant<C: Clone + 'static> {
 /// * PTX: `.param` in order: the address of each buffer (`.u64`), then the uniforms (`.u32`, `.f32`, or
 ///   `.u64` for positions of a 64-bit variant). Any grid of one dimension will do, and any block size that suits `team`.
 /// * WGSL: buffers are `@group(0) @binding(i)`, one tensor behind several of them if it is read through several windows
-///   (`Reach::Windows`); the uniforms follow each other in the struct `args`, 4 bytes
+///   (`Footprint::Windows`); the uniforms follow each other in the struct `args`, 4 bytes
 ///   each, bound as `@group(1) @binding(0)` or as immediates. Override `block` is the workgroup size; groups
 ///   may be folded into `x` and `y`. Buffers are bound from a multiple of the device's alignment and to a
 ///   multiple of 16 bytes.
@@ -436,14 +436,14 @@ pub struct BufferArg {
     /// Of its elements.
     pub dtype: DType,
     /// How the kernel's positions in it follow from the iteration space.
-    pub reach: Reach,
-    /// Whether it is bound as a uniform: one element, or memory for `FEW`.
+    pub reach: Footprint,
+    /// Whether it is bound as a uniform: one element, or memory for `UNIFORM_LEN`.
     pub uniform: bool,
 }
 
 /// Which part of a buffer a part of the iteration space touches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Reach {
+pub enum Footprint {
     /// Element `i` of the space is elements `k·i … k·(i+1)` of the buffer, for this `k`: a launch may be cut into
     /// chunks, and CPU items own their part of it.
     Linear(DimExpr),
@@ -458,7 +458,7 @@ pub enum Reach {
     /// Rows lie side by side: of each run of `inner` elements of the space the buffer has `each` runs, one after another.
     /// Element `i` of the space is elements `(⌊i / inner⌋·each + e)·inner + i mod inner` of it, for all `e` below `each`.
     /// Only of what is written.
-    Beside {
+    Strided {
         /// Elements of a row.
         each: DimExpr,
         /// Rows that lie side by side.

@@ -44,7 +44,7 @@ pub struct Moves {
 }
 
 /// What a node picks elements of, and where.
-pub struct Picked {
+pub struct Gathered {
     /// What they are elements of, there.
     pub of: Point,
     /// What says where, and where there are some: nothing for a place that is known.
@@ -101,21 +101,21 @@ impl Moves {
         all
     }
 
-    /// What a node of `NodeKind::At` picks elements of at a point.
-    pub fn picked(&mut self, graph: &Graph, (id, at): &Point) -> Picked {
+    /// What a node of `NodeKind::Gather` picks elements of at a point.
+    pub fn gathered(&mut self, graph: &Graph, (id, at): &Point) -> Gathered {
         let node = graph.node(*id);
-        let NodeKind::At(axis) = node.kind else { unreachable!("only `at` picks") };
-        let by: Vec<Point> = match graph.picked(*id) {
+        let NodeKind::Gather(axis) = node.kind else { unreachable!("only `at` picks") };
+        let by: Vec<Point> = match graph.static_index(*id) {
             Some(_) => vec![],
             None => node.args[1..].iter().map(|&arg| point(graph, arg, at)).collect(),
         };
-        let coordinate = match graph.picked(*id) {
+        let coordinate = match graph.static_index(*id) {
             Some((_, place)) => Some(Coordinate::Fixed(place)),
             None => self.coordinate(graph, axis, &by),
         };
         let others = at.iter().copied().filter(|&(other, _)| other != axis);
         let there: Coordinates = others.chain(coordinate.map(|coordinate| (axis, coordinate))).collect();
-        Picked { of: point(graph, node.args[0], &there), by }
+        Gathered { of: point(graph, node.args[0], &there), by }
     }
 
     /// Where along an axis these say; nothing for where the element at hand is. The coordinate along another axis is what that is

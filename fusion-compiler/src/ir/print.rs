@@ -112,7 +112,7 @@ impl Graph {
             NodeKind::Reduce(reduce, axes) => {
                 format!("{} {args} over {}", reduce_text(*reduce), self.set_text(*axes))
             }
-            NodeKind::At(axis) => match node.args.as_slice() {
+            NodeKind::Gather(axis) => match node.args.as_slice() {
                 [x, index, within] => {
                     format!("at {x}, {} = {index} where {within}", self.axis(*axis).name)
                 }

@@ -6,8 +6,8 @@ use std::fmt::{self, Display, Write};
 
 use super::graph::Access;
 use super::kernel::{
-    Among, At, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Mail, SharedLen, Shuffle, Stmt,
-    Type, Value,
+    Address, Carried, ClusterExchange, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Scope, SharedLen,
+    Shuffle, Stmt, Type, Value,
 };
 
 impl Display for Kernel {
@@ -36,8 +36,12 @@ impl Display for Kernel {
             }
         }
         if self.team > 1 {
-            let beside = if self.beside > 1 { format!(" on {} rows", self.beside) } else { String::new() };
-            writeln!(f, "  teams of {} threads{beside}", self.team)?;
+            let rows_per_team = if self.rows_per_team > 1 {
+                format!(" on {} rows", self.rows_per_team)
+            } else {
+                String::new()
+            };
+            writeln!(f, "  teams of {} threads{rows_per_team}", self.team)?;
         }
         block(self, f, &self.body, 1)
     }
@@ -77,7 +81,7 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
             let kind = match kind {
                 LoopKind::Grid => "grid",
                 LoopKind::Team => "team",
-                LoopKind::Rest => "rest",
+                LoopKind::Remainder => "rest",
                 LoopKind::Serial => "serial",
             };
             writeln!(f, "for {var} in {start}..{end} step {step} ({kind})")?;
@@ -95,22 +99,22 @@ fn statement(kernel: &Kernel, f: &mut fmt::Formatter<'_>, stmt: &Stmt, depth: us
                 fold(kernel, f, one, depth + 1)
             })
         }
-        Stmt::Team(one) => {
+        Stmt::AllReduce(one) => {
             f.write_str("team ")?;
             fold(kernel, f, one, depth)
         }
         Stmt::StoreShared(id, index, value) => writeln!(f, "store shared {}[{index}] = {value}", id.0),
-        Stmt::Mail(Mail::Open) => writeln!(f, "open mailboxes"),
-        Stmt::Mail(Mail::Opened) => writeln!(f, "wait for open mailboxes"),
-        Stmt::Mail(Mail::Send(id, to, from, value)) => {
+        Stmt::ClusterExchange(ClusterExchange::Init) => writeln!(f, "open mailboxes"),
+        Stmt::ClusterExchange(ClusterExchange::Wait) => writeln!(f, "wait for open mailboxes"),
+        Stmt::ClusterExchange(ClusterExchange::Send(id, to, from, value)) => {
             writeln!(f, "send to mailbox {} of block {to} from {from}: {value}", id.0)
         }
-        Stmt::Mail(Mail::Receive(id)) => writeln!(f, "receive mailbox {}", id.0),
-        Stmt::Mail(Mail::Close) => writeln!(f, "close mailboxes"),
-        Stmt::Barrier(Among::Block) => writeln!(f, "barrier"),
-        Stmt::Barrier(Among::Team) => writeln!(f, "barrier of the team"),
-        Stmt::Barrier(Among::Warp) => writeln!(f, "barrier of the warp"),
-        Stmt::Barrier(Among::Cluster) => writeln!(f, "barrier of the cluster"),
+        Stmt::ClusterExchange(ClusterExchange::Receive(id)) => writeln!(f, "receive mailbox {}", id.0),
+        Stmt::ClusterExchange(ClusterExchange::Invalidate) => writeln!(f, "close mailboxes"),
+        Stmt::Barrier(Scope::Block) => writeln!(f, "barrier"),
+        Stmt::Barrier(Scope::Team) => writeln!(f, "barrier of the team"),
+        Stmt::Barrier(Scope::Warp) => writeln!(f, "barrier of the warp"),
+        Stmt::Barrier(Scope::Cluster) => writeln!(f, "barrier of the cluster"),
         Stmt::If { cond, body } => {
             writeln!(f, "if {cond}")?;
             block(kernel, f, body, depth + 1)
@@ -178,7 +182,7 @@ fn values(values: &[Value]) -> String {
     values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn place(kernel: &Kernel, at: &At) -> String {
+fn place(kernel: &Kernel, at: &Address) -> String {
     let name = kernel.buffers.get(usize::from(at.buffer.0)).map_or("?", |buffer| &buffer.name);
     let mut text = format!("{name}[{}", at.index);
     if at.stride > 1 {

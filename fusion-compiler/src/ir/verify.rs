@@ -119,7 +119,7 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
         NodeKind::Apply(op) => op.info().arity,
         NodeKind::Cast => 1,
         NodeKind::Reduce(reduce, _) => reduce.arity(),
-        NodeKind::At(_) => args.len().clamp(2, 3),
+        NodeKind::Gather(_) => args.len().clamp(2, 3),
     };
     ensure(args.len() == arity, || format!("{} operands, takes {arity}", args.len()))?;
     ensure(node.dtype != DType::Index, || String::from("a position"))?;
@@ -149,7 +149,7 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node) -> Result<(), String> {
             ensure(*reduce != Reduce::Dot || node.dtype.is_float(), || String::from("it is not of floats"))?;
             reduced(&args, union, *axes, node.dtype)?
         }
-        NodeKind::At(axis) => elements_at(graph, *axis, &args, node.dtype)?,
+        NodeKind::Gather(axis) => elements_at(graph, *axis, &args, node.dtype)?,
     };
     let known = node.axes.iter().all(|axis| usize::from(axis.0) < graph.axes.len());
     ensure(known && node.axes == expect, || String::from("its axes do not follow from its operands"))
@@ -301,7 +301,7 @@ mod tests {
     /// The elements of a node at one place along C.
     fn pick(graph: &mut Graph, of: u32, place: Const, dtype: DType) {
         let index = graph.push(node(NodeKind::Literal(place), &[], dtype, &[]));
-        graph.push(node(NodeKind::At(C), &[of, index.0], DType::F32, &[N]));
+        graph.push(node(NodeKind::Gather(C), &[of, index.0], DType::F32, &[N]));
     }
 
     type Spoil = fn(&mut Graph);
@@ -400,7 +400,7 @@ mod tests {
             (|g| pick(g, 0, Const::Int(-1), DType::I32), "%8: position -1"),
             (|g| pick(g, 0, Const::Float(1.0), DType::F32), "%8: no coordinate along the axis"),
             (|g| pick(g, 2, Const::Int(0), DType::I32), "%8: the operand lacks the axes"),
-            (|g| g.nodes[1].kind = NodeKind::At(C), "%1: 1 operands, takes 2"),
+            (|g| g.nodes[1].kind = NodeKind::Gather(C), "%1: 1 operands, takes 2"),
             (
                 |g| {
                     pick(g, 0, Const::Int(0), DType::I32);
@@ -442,7 +442,7 @@ mod tests {
         pick(&mut picks, 0, Const::Int(2), DType::I32);
         // At a coordinate, where a condition holds: the axis is gone, and back.
         picks.push(node(NodeKind::Coord(C), &[], DType::I32, &[C]));
-        picks.push(node(NodeKind::At(C), &[0, 9, 4], DType::F32, &[N, C]));
+        picks.push(node(NodeKind::Gather(C), &[0, 9, 4], DType::F32, &[N, C]));
         assert_eq!(graph(&picks), Ok(()));
     }
 

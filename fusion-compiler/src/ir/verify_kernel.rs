@@ -6,8 +6,8 @@
 use super::dtype::{Const, DType};
 use super::graph::Access;
 use super::kernel::{
-    Among, At, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Mail, SharedId, SharedLen, Shuffle, Stmt, Type,
-    Value, WARP,
+    Address, Carried, ClusterExchange, Expr, Fold, Kernel, Lanes, LoopKind, Scope, SharedId, SharedLen,
+    Shuffle, Stmt, Type, Value, WARP,
 };
 use super::ops::{Op, Typing};
 
@@ -77,9 +77,7 @@ impl<'k> Verifier<'k> {
         }
         match stmt {
             Stmt::Let(..) => {}
-            Stmt::Store(at, value) => {
-                self.access(at, self.kernel.ty(*value), Access::Write)?;
-            }
+            Stmt::Store(at, value) => self.access(at, self.kernel.ty(*value), Access::Write)?,
             Stmt::Loop { var, kind, start, end, step, carried, body } => {
                 for operand in [start, end, step] {
                     self.expect(*operand, INDEX)?;
@@ -89,7 +87,8 @@ impl<'k> Verifier<'k> {
                 }
                 let uneven = self.most_varying(&[*start, *end, *step]);
                 let before = self.branched;
-                self.branched |= matches!(kind, LoopKind::Grid | LoopKind::Rest) || uneven > Varies::Nowhere;
+                let is_split = matches!(kind, LoopKind::Grid | LoopKind::Remainder);
+                self.branched |= is_split || uneven > Varies::Nowhere;
                 let mailboxes = self.mailboxes;
                 self.looped((*var, uneven), carried, body)?;
                 self.branched = before;
@@ -107,14 +106,14 @@ impl<'k> Verifier<'k> {
                 self.vector = false;
                 folds.iter().try_for_each(|fold| self.fold(fold, Lanes::Loop))?;
             }
-            Stmt::Team(fold) => {
+            Stmt::AllReduce(fold) => {
                 if self.branched {
                     return Err("threads combine what not all of them have".into());
                 }
                 self.fold(fold, Lanes::ONE)?;
             }
             Stmt::StoreShared(id, index, value) => self.shared(*id, *index, self.kernel.ty(*value))?,
-            Stmt::Mail(mail) => self.mail(*mail)?,
+            Stmt::ClusterExchange(mail) => self.mail(*mail)?,
             Stmt::Barrier(among) => self.barrier(*among)?,
             Stmt::If { cond, body } => {
                 self.expect(*cond, Type { dtype: DType::Bool, lanes: Lanes::ONE })?;
@@ -140,18 +139,18 @@ impl<'k> Verifier<'k> {
         Ok(())
     }
 
-    fn barrier(&self, among: Among) -> Result<(), String> {
+    fn barrier(&self, among: Scope) -> Result<(), String> {
         let misses = match among {
-            Among::Cluster if !self.kernel.cluster => {
+            Scope::Cluster if !self.kernel.cluster => {
                 return Err("a barrier of a cluster without one".into());
             }
-            Among::Block | Among::Team | Among::Cluster => self.branched,
-            Among::Warp => self.conditional,
+            Scope::Block | Scope::Team | Scope::Cluster => self.branched,
+            Scope::Warp => self.conditional,
         };
         if misses { Err("a barrier that not all threads reach".into()) } else { Ok(()) }
     }
 
-    fn mail(&mut self, mail: Mail) -> Result<(), String> {
+    fn mail(&mut self, mail: ClusterExchange) -> Result<(), String> {
         if !self.kernel.cluster {
             return Err("mail in a kernel without clusters".into());
         }
@@ -160,22 +159,29 @@ impl<'k> Verifier<'k> {
             Some(_) | None => Err(format!("shared memory {} is no mailbox", id.0)),
         };
         match mail {
-            Mail::Send(id, to, from, value) => {
+            ClusterExchange::Send(id, to, from, value) => {
                 self.expect(to, INDEX)?;
                 self.shared(id, from, self.kernel.ty(value))?;
                 mailbox(id)
             }
-            Mail::Receive(id) => mailbox(id),
-            Mail::Open | Mail::Opened | Mail::Close => Ok(()),
+            ClusterExchange::Receive(id) => mailbox(id),
+            ClusterExchange::Init | ClusterExchange::Wait | ClusterExchange::Invalidate => Ok(()),
         }?;
         let (before, after) = match mail {
-            Mail::Open | Mail::Opened | Mail::Close | Mail::Receive(_) if self.branched => {
+            ClusterExchange::Init
+            | ClusterExchange::Wait
+            | ClusterExchange::Invalidate
+            | ClusterExchange::Receive(_)
+                if self.branched =>
+            {
                 return Err("mailboxes that not all threads come to".into());
             }
-            Mail::Open => (Mailboxes::Closed, Mailboxes::Open),
-            Mail::Opened => (Mailboxes::Open, Mailboxes::AllOpen),
-            Mail::Send(..) | Mail::Receive(_) => (Mailboxes::AllOpen, Mailboxes::AllOpen),
-            Mail::Close => (Mailboxes::AllOpen, Mailboxes::Closed),
+            ClusterExchange::Init => (Mailboxes::Closed, Mailboxes::Open),
+            ClusterExchange::Wait => (Mailboxes::Open, Mailboxes::AllOpen),
+            ClusterExchange::Send(..) | ClusterExchange::Receive(_) => {
+                (Mailboxes::AllOpen, Mailboxes::AllOpen)
+            }
+            ClusterExchange::Invalidate => (Mailboxes::AllOpen, Mailboxes::Closed),
         };
         if std::mem::replace(&mut self.mailboxes, after) != before {
             return Err(format!("{mail:?} of mailboxes that are not ready for it"));
@@ -191,11 +197,11 @@ impl<'k> Verifier<'k> {
             Stmt::Let(..) => self.most_varying(operands),
             // Nothing needs to know it better.
             Stmt::Loop { .. } | Stmt::Vector { .. } => Varies::ByThread,
-            Stmt::Team(_) if self.kernel.beside > 1 => Varies::ByThread,
-            Stmt::Team(_)
+            Stmt::AllReduce(_) if self.kernel.rows_per_team > 1 => Varies::ByThread,
+            Stmt::AllReduce(_)
             | Stmt::Store(..)
             | Stmt::StoreShared(..)
-            | Stmt::Mail(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => Varies::Nowhere,
         }
@@ -392,7 +398,7 @@ impl<'k> Verifier<'k> {
         if fits { Ok(()) } else { Err(format!("{op:?} of {dtypes:?} does not give {ty}")) }
     }
 
-    fn access(&self, at: &At, ty: Type, how: Access) -> Result<(), String> {
+    fn access(&self, at: &Address, ty: Type, how: Access) -> Result<(), String> {
         let Some(buffer) = self.kernel.buffers.get(usize::from(at.buffer.0)) else {
             return Err(format!("there is no buffer {}", at.buffer.0));
         };

@@ -5,7 +5,7 @@
 //! begins when all have ended this one.
 
 use super::{BOOL, INDEX, Legalizer};
-use crate::ir::kernel::{Expr, Fold, Mail, Shared, SharedId, SharedLen, Stmt, Value, WARP};
+use crate::ir::kernel::{ClusterExchange, Expr, Fold, Shared, SharedId, SharedLen, Stmt, Value, WARP};
 use crate::ir::ops::Op;
 use crate::target::CLUSTER_MAX;
 
@@ -17,11 +17,11 @@ impl Legalizer<'_> {
             return iteration;
         }
         if let Stmt::Loop { var, end, step, body, .. } = &mut iteration {
-            body.insert(0, Stmt::Mail(Mail::Open));
+            body.insert(0, Stmt::ClusterExchange(ClusterExchange::Init));
             let mut b = self.builder(body);
             let next = b.apply(Op::Add, &[*var, *step]);
             let cond = b.bind(BOOL, Expr::Apply(Op::Lt, [next, *end].into_iter().collect()));
-            body.push(Stmt::If { cond, body: vec![Stmt::Mail(Mail::Close)] });
+            body.push(Stmt::If { cond, body: vec![Stmt::ClusterExchange(ClusterExchange::Invalidate)] });
         }
         iteration
     }
@@ -30,7 +30,7 @@ impl Legalizer<'_> {
     pub(super) fn by_cluster(&mut self, fold: &Fold, out: &mut Vec<Stmt>) -> Vec<Value> {
         let of_block = self.by_shuffles(fold, out);
         if !std::mem::replace(&mut self.has_mail, true) {
-            out.push(Stmt::Mail(Mail::Opened));
+            out.push(Stmt::ClusterExchange(ClusterExchange::Wait));
         }
         let len = SharedLen::Mailbox;
         let first = self.shared.len();
@@ -42,9 +42,11 @@ impl Legalizer<'_> {
         let (rank, size) = (b.bind(INDEX, Expr::ClusterRank), b.bind(INDEX, Expr::ClusterSize));
         let cond = b.apply(Op::Lt, &[thread, size]);
         let sends = mailboxes.iter().zip(&of_block);
-        let body = sends.map(|(&id, &value)| Stmt::Mail(Mail::Send(id, thread, rank, value))).collect();
+        let body = sends
+            .map(|(&id, &value)| Stmt::ClusterExchange(ClusterExchange::Send(id, thread, rank, value)))
+            .collect();
         b.body.push(Stmt::If { cond, body });
-        b.body.extend(mailboxes.iter().map(|&id| Stmt::Mail(Mail::Receive(id))));
+        b.body.extend(mailboxes.iter().map(|&id| Stmt::ClusterExchange(ClusterExchange::Receive(id))));
         let parts = self.of_blocks(fold, &mailboxes, (thread, size), out);
         self.fold_warp(fold, parts, CLUSTER_MAX as u32, out)
     }

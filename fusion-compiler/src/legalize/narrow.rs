@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Legalizer;
 use crate::ir::dtype::{Const, DType, narrow_bits};
-use crate::ir::kernel::{At, Builder, Expr, Stmt, Type, Value};
+use crate::ir::kernel::{Address, Builder, Expr, Stmt, Type, Value};
 use crate::ir::ops::Op;
 
 /// Makes narrow values bits, and says of what.
@@ -42,7 +42,7 @@ impl Legalizer<'_> {
         });
     }
 
-    pub(super) fn store(&mut self, at: At, value: Value, out: &mut Vec<Stmt>) {
+    pub(super) fn store(&mut self, at: Address, value: Value, out: &mut Vec<Stmt>) {
         let is_truth = self.buffers[usize::from(at.buffer.0)].dtype == DType::Bool;
         let bits = if is_truth && self.types[value.0 as usize].dtype == DType::Bool {
             self.write(out, |b| {

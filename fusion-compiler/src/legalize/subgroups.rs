@@ -1,4 +1,4 @@
-//! Teams that combine through subgroups: kernel → kernel in which no `Stmt::Team` is left.
+//! Teams that combine through subgroups: kernel → kernel in which no `Stmt::AllReduce` is left.
 //!
 //! For devices whose subgroups are all of one size that divides the team, which is a block. The values of a subgroup go to
 //! its first thread, from each to the next by half as many steps as there are threads; those of all subgroups go through
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{
-    Among, Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Shared, SharedId, SharedLen, Shuffle, Stmt,
+    Builder, Carried, Expr, Fold, Kernel, Lanes, LoopKind, Scope, Shared, SharedId, SharedLen, Shuffle, Stmt,
     Type, Uniform, Value,
 };
 use crate::ir::ops::Op;
@@ -40,7 +40,7 @@ impl Lowering<'_> {
         let mut out = Vec::with_capacity(body.len());
         for stmt in body {
             match stmt {
-                Stmt::Team(fold) => self.combine(&fold, &mut out),
+                Stmt::AllReduce(fold) => self.combine(&fold, &mut out),
                 mut stmt => {
                     stmt.for_each_body_mut(|body, _| *body = self.block(std::mem::take(body)));
                     out.push(stmt);
@@ -64,10 +64,10 @@ impl Lowering<'_> {
             let kept = b.apply(Op::Select, &[first, value, nothing]);
             b.body.push(Stmt::StoreShared(id, thread, kept));
         }
-        b.body.push(Stmt::Barrier(Among::Block));
+        b.body.push(Stmt::Barrier(Scope::Block));
         let part = self.part(fold, &memory, (lane, size), out);
         // Whoever writes there next waits for those who still read.
-        out.push(Stmt::Barrier(Among::Block));
+        out.push(Stmt::Barrier(Scope::Block));
         let mut b = self.builder(out);
         let all = fresh(&mut b, &fold.over);
         self.gather(fold, steps, &part, &all, out);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, Buffer, BufferId, Carried, IndexWidth, UniformArg};
+use crate::ir::kernel::{Address, Buffer, BufferId, Carried, IndexWidth, UniformArg};
 use crate::ir::verify_kernel;
 
 const F32: Type = Type { dtype: DType::F32, lanes: Lanes::ONE };
@@ -17,7 +17,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
     let row = b.declare(INDEX);
     let mut body = Vec::new();
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
-    let mut values = vec![b.bind(F32, Expr::Load(At::new(BufferId(0), thread))); components];
+    let mut values = vec![b.bind(F32, Expr::Load(Address::new(BufferId(0), thread))); components];
     for _ in 0..folds {
         let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
         let declare = |b: &mut Builder<'_>| (0..components).map(|_| b.declare(F32)).collect::<Vec<_>>();
@@ -26,7 +26,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
         let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
         let results = left.iter().zip(&right).map(|(&left, &right)| b.apply(op, &[left, right])).collect();
         let identity = vec![identity; components];
-        body.push(Stmt::Team(Box::new(Fold {
+        body.push(Stmt::AllReduce(Box::new(Fold {
             over: values,
             times: None,
             identity,
@@ -38,7 +38,7 @@ fn teams(team: u32, op: Op, (components, folds): (usize, usize)) -> Kernel {
         })));
         values = out;
     }
-    body.extend(values.iter().map(|&value| Stmt::Store(At::new(BufferId(1), row), value)));
+    body.extend(values.iter().map(|&value| Stmt::Store(Address::new(BufferId(1), row), value)));
     let (kind, carried) = (LoopKind::Team, vec![]);
     top.push(Stmt::Loop { var: row, kind, start: zero, end: n, step: one, carried, body });
     kernel(team, types, uniforms, top)
@@ -85,7 +85,7 @@ fn a_warp_combines_by_shuffles_alone() {
 /// Each half of a warp has a row: what its threads have is combined among them, and the first of them tells them.
 #[test]
 fn rows_that_share_a_warp_combine_apart() {
-    let two = Kernel { beside: 2, ..teams(32, Op::Add, (1, 1)) };
+    let two = Kernel { rows_per_team: 2, ..teams(32, Op::Add, (1, 1)) };
     let kernel = legal(two, Dialect::Ptx);
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![8, 4, 2, 1], 0));
     let text = crate::emit::ptx::ptx(&kernel);
@@ -93,7 +93,7 @@ fn rows_that_share_a_warp_combine_apart() {
     let told: Vec<&str> = text.lines().filter(|line| line.contains("shfl.sync.idx")).collect();
     assert!(matches!(told[..], [one] if one.ends_with(", 0, 4127, 0xffffffff;")), "{told:?}");
     // Threads of a larger team take turns with those of other rows.
-    let two = Kernel { beside: 2, cyclic: true, ..teams(64, Op::Add, (1, 1)) };
+    let two = Kernel { rows_per_team: 2, cyclic: true, ..teams(64, Op::Add, (1, 1)) };
     let kernel = legal(two, Dialect::Ptx);
     assert_eq!((distances(&kernel), kernel.shared.len()), (vec![], 1));
 }
@@ -191,7 +191,7 @@ fn where_warps_are_unknown_memory_is_combined_eight_at_a_time() {
 #[test]
 fn rows_that_share_a_group_combine_apart() {
     for cyclic in [true, false] {
-        let eight = Kernel { beside: 8, cyclic, ..teams(64, Op::Add, (1, 1)) };
+        let eight = Kernel { rows_per_team: 8, cyclic, ..teams(64, Op::Add, (1, 1)) };
         let kernel = legal(eight, Dialect::Wgsl);
         assert_eq!(ends_of_loops(&kernel), [(64, 8)], "each of eight threads combines eight");
         assert_eq!(count(&kernel, "barrier"), 3);
@@ -237,12 +237,12 @@ fn carried_values_are_expanded() {
     let (start, one, low) = (b.index(0), b.index(1), b.f32(-1.0));
     let (i, given, out) = (b.declare(INDEX), b.declare(F32), b.declare(F32));
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
-    let x = b.bind(F32, Expr::Load(At::new(BufferId(0), i)));
+    let x = b.bind(F32, Expr::Load(Address::new(BufferId(0), i)));
     let next = b.apply(Op::Max, &[given, x]);
     let carried = vec![Carried { start: low, var: given, next, out }];
     let kind = LoopKind::Serial;
     top.push(Stmt::Loop { var: i, kind, start, end: n, step: one, carried, body });
-    top.push(Stmt::Store(At::new(BufferId(1), start), out));
+    top.push(Stmt::Store(Address::new(BufferId(1), start), out));
     for dialect in Dialect::ALL {
         let kernel = legal(kernel(1, types.clone(), uniforms.clone(), top.clone()), dialect);
         let Some(Stmt::Loop { carried, body, .. }) = kernel.body.iter().rev().nth(1) else {
@@ -265,7 +265,7 @@ fn folds_of_lanes_stay() {
     let (zero, low) = (b.index(0), b.f32(-1.0));
     let (left, right, out) = (b.declare(F32), b.declare(F32), b.declare(F32));
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
-    let over = b.bind(Type { lanes: Lanes::Loop, ..F32 }, Expr::Load(At::new(BufferId(0), zero)));
+    let over = b.bind(Type { lanes: Lanes::Loop, ..F32 }, Expr::Load(Address::new(BufferId(0), zero)));
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
     let both = b.apply(Op::Max, &[left, right]);
     let one = |value| vec![value];
@@ -273,7 +273,7 @@ fn folds_of_lanes_stay() {
     let (over, left, right, out) = (one(over), one(left), one(right), one(out));
     let fold = Fold { over, times: None, identity, left, right, body: function, results, out: out.clone() };
     top.push(Stmt::Vector { len: n, body: vector, folds: vec![fold] });
-    top.push(Stmt::Store(At::new(BufferId(1), zero), out[0]));
+    top.push(Stmt::Store(Address::new(BufferId(1), zero), out[0]));
     let kernel = legal(kernel(1, types, uniforms, top), Dialect::Cpu);
     let Some(Stmt::Vector { folds, .. }) = kernel.body.iter().rev().nth(1) else {
         panic!("{kernel} has a vector loop")

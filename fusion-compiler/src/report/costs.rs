@@ -8,11 +8,11 @@ use super::Report;
 use super::terms::Terms;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
-use crate::ir::plan::{Condition, Launch, Limits, Program, Reach, Slot, Step, Temporary, Text, Variant};
+use crate::ir::plan::{Condition, Footprint, Launch, Limits, Program, Slot, Step, Temporary, Text, Variant};
 
 /// A program, and what its device has.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct EvaluatedProgram {
     /// Its place among the programs of the plan.
     pub(super) place: u16,
     /// Whose it is: a target's, or those of its devices that can bind so many buffers.
@@ -34,7 +34,7 @@ pub(super) struct Cost {
 }
 
 /// One or several variants of a step in a row that cost the same.
-pub(super) struct Way<'r> {
+pub(super) struct VariantCosts<'r> {
     pub(super) launches: usize,
     pub(super) bytes: DimExpr,
     /// Of temporaries that only its own launches use.
@@ -45,7 +45,7 @@ pub(super) struct Way<'r> {
 
 impl Report {
     /// What each step costs.
-    pub(super) fn costs(&self, run: &Run) -> Vec<Cost> {
+    pub(super) fn costs(&self, run: &EvaluatedProgram) -> Vec<Cost> {
         let Program { steps, temporaries, .. } = &run.program;
         let chosen: Vec<(Vec<&Launch<()>>, usize)> =
             steps.iter().map(|step| self.launches_of(step, &run.limits)).collect();
@@ -111,21 +111,21 @@ impl Report {
     }
 
     /// The ways to run a step that differ in what they cost, in order of preference; none where all cost the same.
-    pub(super) fn ways<'r>(&self, step: &'r Step<()>, temporaries: &[Temporary]) -> Vec<Way<'r>> {
+    pub(super) fn ways<'r>(&self, step: &'r Step<()>, temporaries: &[Temporary]) -> Vec<VariantCosts<'r>> {
         // What is for multiples of a number has a twin that is for all.
         let special = |condition: &Condition| {
             matches!(condition, Condition::Divides(..) | Condition::Subgroups(_))
                 && self.known(condition).is_none()
         };
         let twins = self.possible(step).into_iter().filter(|variant| !variant.when.iter().any(special));
-        let mut ways: Vec<(Way<'r>, [Option<Terms>; 2])> = Vec::new();
+        let mut ways: Vec<(VariantCosts<'r>, [Option<Terms>; 2])> = Vec::new();
         for variant in twins {
             let when = variant.when.iter().filter(|condition| self.known(condition).is_none()).collect();
             let used = temporaries_of(&variant.launches.iter().collect::<Vec<_>>());
             let own = used.into_iter().filter_map(|i| temporaries.get(i)).filter(|one| one.first == one.last);
             let (bytes, passed_on) = (bytes(variant), sum(own.map(Temporary::bytes)));
             let key = [&bytes, &passed_on].map(|amount| self.terms(amount));
-            let way = Way { launches: variant.launches.len(), bytes, passed_on, when };
+            let way = VariantCosts { launches: variant.launches.len(), bytes, passed_on, when };
             match ways.last_mut() {
                 Some((last, known)) if last.launches == way.launches && *known == key => last.when = way.when,
                 Some(_) | None => ways.push((way, key)),
@@ -162,10 +162,10 @@ fn writes_nothing(launch: &Launch<()>, extents: &[i64]) -> bool {
     let mut written = launch.buffers.iter().filter(|buffer| buffer.access != Access::Read).peekable();
     written.peek().is_some()
         && written.all(|buffer| match &buffer.reach {
-            Reach::Linear(each) | Reach::Part { each, .. } | Reach::Beside { each, .. } => {
+            Footprint::Linear(each) | Footprint::Part { each, .. } | Footprint::Strided { each, .. } => {
                 each.eval(extents) == Some(0)
             }
-            Reach::Whole | Reach::Windows(_) => false,
+            Footprint::Whole | Footprint::Windows(_) => false,
         })
 }
 

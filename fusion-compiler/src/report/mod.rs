@@ -5,7 +5,7 @@
 
 use crate::ir::dim::DimExpr;
 use crate::ir::plan::{
-    Array, ArrayKind, GroupSummary, Lack, Limits, Plan, Program, Summary, Target, Text, Ways,
+    Array, ArrayKind, GroupSummary, Lack, Limits, Plan, Program, Summary, Target, Text, VariantSummary,
 };
 use crate::target;
 
@@ -17,7 +17,7 @@ mod table;
 mod terms;
 mod text;
 
-use costs::{Cost, Run, sum};
+use costs::{Cost, EvaluatedProgram, sum};
 use terms::Terms;
 
 /// What was fused in a function.
@@ -31,15 +31,15 @@ pub struct Report {
     /// What programs with the same groups have; the first program's is the first.
     summaries: Vec<Summary>,
     /// Of each program.
-    all: Vec<Run>,
+    all: Vec<EvaluatedProgram>,
     /// What it tells of.
-    runs: Vec<Run>,
+    runs: Vec<EvaluatedProgram>,
 }
 
 /// What is the same for several programs.
 struct Section<'r> {
     summary: &'r Summary,
-    runs: Vec<&'r Run>,
+    runs: Vec<&'r EvaluatedProgram>,
     /// Of each step.
     costs: Vec<Cost>,
 }
@@ -58,13 +58,13 @@ impl Report {
     pub fn new<C: Clone>(plan: &Plan<C>) -> Report {
         let symbols: Vec<String> = plan.symbols.iter().map(|symbol| symbol.to_string()).collect();
         let summaries = std::iter::once(&plan.summary).chain(plan.summary.others.iter());
-        let run = |(place, program): (usize, &Program<C>)| Run {
+        let run = |(place, program): (usize, &Program<C>)| EvaluatedProgram {
             place: place as u16,
             name: name(program, &plan.programs[place + 1..]),
             limits: target::limits(program.target),
             program: program.clone().map_code(&mut |_, _| ()),
         };
-        let all: Vec<Run> = plan.programs.iter().enumerate().map(run).collect();
+        let all: Vec<EvaluatedProgram> = plan.programs.iter().enumerate().map(run).collect();
         Report {
             name: plan.name.clone(),
             lacks: plan.lacks.to_vec(),
@@ -80,7 +80,7 @@ impl Report {
     pub fn on(&mut self, target: Target, limits: Limits) -> bool {
         let programs = self.all.iter().map(|run| &run.program);
         let Some(chosen) = Program::chosen(programs, target, &limits) else { return false };
-        self.runs = vec![Run { limits, ..self.all[chosen].clone() }];
+        self.runs = vec![EvaluatedProgram { limits, ..self.all[chosen].clone() }];
         true
     }
 
@@ -311,15 +311,15 @@ impl Section<'_> {
 
     /// What there is of a kernel, for each target or for several that have the same.
     fn variants(&self, group: &GroupSummary) -> Vec<String> {
-        let mut alike: Vec<(&Ways, Vec<&Text>)> = Vec::new();
-        for (place, ways) in self.summary.programs.iter().zip(group.ways.iter()) {
+        let mut alike: Vec<(&VariantSummary, Vec<&Text>)> = Vec::new();
+        for (place, ways) in self.summary.programs.iter().zip(group.variants.iter()) {
             let Some(run) = self.runs.iter().find(|run| run.place == *place) else { continue };
             match alike.iter_mut().find(|(known, _)| known.kinds == ways.kinds) {
                 Some((_, names)) => names.push(&run.name),
                 None => alike.push((ways, vec![&run.name])),
             }
         }
-        let line = |(ways, of): &(&Ways, Vec<&Text>)| {
+        let line = |(ways, of): &(&VariantSummary, Vec<&Text>)| {
             format!("{}: {}", names(of.iter().copied()), ways.kinds.join(", "))
         };
         alike.iter().map(line).collect()

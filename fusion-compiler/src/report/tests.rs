@@ -7,7 +7,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, Math};
 use crate::ir::kernel::IndexWidth;
 use crate::ir::plan::{
-    Boundary, BufferArg, Condition, Launch, List, Reach, Slot, Space, Step, Temporary, Traffic, Variant,
+    Boundary, BufferArg, Condition, Footprint, Launch, List, Slot, Space, Step, Temporary, Traffic, Variant,
 };
 
 type Plan = crate::ir::plan::Plan<()>;
@@ -30,7 +30,7 @@ fn texts(texts: &[&'static str]) -> List<Text> {
 
 fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &[u16])) -> GroupSummary {
     let moved = |&array: &u16| Traffic { array, bytes: times(4, n()) };
-    let ways = |kinds| Ways { variants: 2, kinds: texts(kinds) };
+    let ways = |kinds| VariantSummary { variants: 2, kinds: texts(kinds) };
     GroupSummary {
         kernel: Borrowed(kernel),
         schedule: Borrowed("pointwise"),
@@ -39,7 +39,7 @@ fn group(kernel: &'static str, ops: &[&'static str], (reads, writes): (&[u16], &
         space: Borrowed("[N]"),
         reads: reads.iter().map(moved).collect(),
         writes: writes.iter().map(moved).collect(),
-        ways: Owned(vec![
+        variants: Owned(vec![
             ways(&["vec4|scalar", "32|64-bit index"]),
             ways(&["vec4|scalar", "32|64-bit index"]),
             ways(&["vector loops"]),
@@ -101,7 +101,7 @@ fn launch(bytes: DimExpr, rows: DimExpr, temporaries: &[u16]) -> Launch<()> {
         slot: Slot::Temp(temporary),
         access: Access::Read,
         dtype: DType::F32,
-        reach: Reach::Whole,
+        reach: Footprint::Whole,
         uniform: false,
     };
     Launch {
@@ -358,7 +358,7 @@ fn ways_that_cost_more_are_told() {
     assert_eq!(report.peak_temporary_bytes_formula(), "4*N + 20");
     let text = report.to_string();
     assert!(text.starts_with("Fusion: 10 → 4–5 kernels (50–60% reduction)"), "{text}");
-    let ways = "\n\nWays to run them, of which a call takes the first that it can:\n";
+    let ways = "\n\nVariants, of which a call runs the first whose conditions hold:\n";
     assert!(!text.contains(ways), "no group of the summary is that kernel: {text}");
     let told = |report: &Report| {
         let ways = report.ways(&report.runs[0].program.steps[1], &report.runs[0].program.temporaries);

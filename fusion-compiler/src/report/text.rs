@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::costs::Way;
+use super::costs::VariantCosts;
 use super::table::{Cell, TIE, table};
 use super::terms::Terms;
 use super::{FORMULA_MAX, Report, Section, alive, names, size, total, work};
@@ -79,7 +79,7 @@ impl Report {
             }
         };
         list("Not fused:", summary.boundaries.iter().map(|one| boundary_row(section, one)).collect());
-        list("Ways to run them, of which a call takes the first that it can:", self.ways_rows(section));
+        list("Variants, of which a call runs the first whose conditions hold:", self.ways_rows(section));
         lines
     }
 
@@ -141,7 +141,7 @@ impl Report {
         groups.map(row).filter(|row| !row[1].is_empty()).collect()
     }
 
-    pub(super) fn way(&self, way: &Way<'_>) -> String {
+    pub(super) fn way(&self, way: &VariantCosts<'_>) -> String {
         let passed_on = match (self.value(&way.passed_on), self.short(&way.passed_on)) {
             (Some(0), _) => String::new(),
             (_, (Some(amount), _)) => format!(", {amount} of temporaries"),

@@ -30,8 +30,8 @@ fn block(live: &mut [bool], body: Vec<Stmt>) -> Vec<Stmt> {
 /// Whether it, or something within it, does more than make values.
 fn writes(stmt: &Stmt) -> bool {
     match stmt {
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => true,
-        Stmt::Let(..) | Stmt::Team(_) => false,
+        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => true,
+        Stmt::Let(..) | Stmt::AllReduce(_) => false,
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
             body.iter().any(writes)
         }

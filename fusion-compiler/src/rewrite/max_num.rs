@@ -51,7 +51,7 @@ fn shows_anyway(graph: &Graph, largest: NodeId, axes: AxisSet) -> bool {
             Known { differs, ..Known::default() }
         };
         // What is of other rows as well, or of another, is followed no further.
-        if known.differs && id != largest && matches!(node.kind, NodeKind::Reduce(..) | NodeKind::At(_)) {
+        if known.differs && id != largest && matches!(node.kind, NodeKind::Reduce(..) | NodeKind::Gather(_)) {
             return false;
         }
         all.push(Known { has_element: known.has_element || id == x, ..known });

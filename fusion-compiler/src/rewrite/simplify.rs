@@ -33,7 +33,7 @@ fn step(graph: &Graph, node: &Node) -> Step {
         | NodeKind::Coord(_)
         | NodeKind::Extent(_)
         | NodeKind::Reduce(..)
-        | NodeKind::At(..) => Step::Keep,
+        | NodeKind::Gather(..) => Step::Keep,
     }
 }
 
@@ -114,6 +114,6 @@ fn literal(graph: &Graph, id: NodeId) -> Option<Const> {
         | NodeKind::Apply(_)
         | NodeKind::Cast
         | NodeKind::Reduce(..)
-        | NodeKind::At(..) => None,
+        | NodeKind::Gather(..) => None,
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, Builder, Expr, Kernel, Lanes, LoopKind, Stmt, Type, Value};
+use crate::ir::kernel::{Address, Builder, Expr, Kernel, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::ops::Op;
 
 /// Puts the loops of such a kernel under the condition. What teams do together is left alone: there a device has to see that all threads
@@ -50,7 +50,7 @@ struct Condition {
 #[derive(Default)]
 struct Made {
     exprs: FxHashMap<Value, Expr>,
-    stores: Vec<(At, Value)>,
+    stores: Vec<(Address, Value)>,
     /// Whether threads wait for each other.
     is_together: bool,
 }
@@ -61,7 +61,7 @@ impl Made {
             match stmt {
                 Stmt::Let(value, expr) => _ = self.exprs.insert(*value, expr.clone()),
                 Stmt::Store(at, value) => self.stores.push((*at, *value)),
-                Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => self.is_together = true,
+                Stmt::AllReduce(_) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => self.is_together = true,
                 Stmt::Loop { .. } | Stmt::Vector { .. } | Stmt::If { .. } | Stmt::StoreShared(..) => {}
             }
             stmt.for_each_body(|body, _| self.collect(body));
@@ -70,16 +70,16 @@ impl Made {
 
     /// Whether this is a condition without which nothing changes.
     fn is_skipped(&self, kernel: &Kernel, cond: Condition) -> bool {
-        let stays = |&(at, value): &(At, Value)| self.place(kernel, cond, at, value).is_some();
+        let stays = |&(at, value): &(Address, Value)| self.place(kernel, cond, at, value).is_some();
         !self.stores.is_empty() && self.stores.iter().all(stays)
     }
 
     /// Where a value was read, if that is what lies there unless the condition holds.
-    fn place(&self, kernel: &Kernel, cond: Condition, at: At, value: Value) -> Option<Value> {
+    fn place(&self, kernel: &Kernel, cond: Condition, at: Address, value: Value) -> Option<Value> {
         let expr = self.exprs.get(&self.otherwise(cond, value))?;
         if let Expr::Load(read) = expr {
             let is_there =
-                At { index: at.index, ..*read } == at && self.are_same(kernel, read.index, at.index);
+                Address { index: at.index, ..*read } == at && self.are_same(kernel, read.index, at.index);
             return is_there.then_some(read.index);
         }
         // Read as a wider type, and back.
@@ -153,9 +153,9 @@ fn store_early(body: &mut [Stmt]) {
             Stmt::Store(other, _) => other.buffer != at.buffer,
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
-            | Stmt::Team(_)
+            | Stmt::AllReduce(_)
             | Stmt::StoreShared(..)
-            | Stmt::Mail(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => false,
         };

@@ -4,7 +4,7 @@ use super::{kernel_cse, kernel_dce};
 use crate::ir::dtype::DType;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    At, Buffer, BufferId, Builder, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type,
+    Address, Buffer, BufferId, Builder, Carried, Expr, Fold, IndexWidth, Kernel, Lanes, LoopKind, Stmt, Type,
     Uniform, UniformArg, Value,
 };
 use crate::ir::ops::Op;
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     fn store(&mut self, value: Value) {
-        self.top.push(Stmt::Store(At::new(OUT, START[1]), value));
+        self.top.push(Stmt::Store(Address::new(OUT, START[1]), value));
     }
 
     /// A loop over `0..n` that carries as many values as `make` gives, each from 0 on; what it makes of them.
@@ -92,7 +92,7 @@ fn values_that_leave_a_loop_are_renamed() {
     let sample = kernel(|w| {
         let out = w.carrying(
             |b, i, given| {
-                let x = b.bind(F32, Expr::Load(At::new(A, i)));
+                let x = b.bind(F32, Expr::Load(Address::new(A, i)));
                 let once = b.apply(Op::Add, &[given[0], x]);
                 let again = b.apply(Op::Add, &[given[0], x]);
                 // The same as a value from outside.
@@ -136,7 +136,7 @@ fn what_a_body_made_is_made_again_after_it() {
                 inner = b.apply(Op::Mul, &[one, one]);
                 let at = b.apply(Op::Mul, &[one, one]);
                 let at = b.apply(Op::Add, &[at, i]);
-                let x = b.bind(F32, Expr::Load(At::new(A, at)));
+                let x = b.bind(F32, Expr::Load(Address::new(A, at)));
                 vec![b.apply(Op::Add, &[given[0], x])]
             },
             1,
@@ -144,7 +144,7 @@ fn what_a_body_made_is_made_again_after_it() {
         let mut top = std::mem::take(&mut w.top);
         let mut b = w.builder(&mut top);
         let again = b.apply(Op::Mul, &[one, one]);
-        let x = b.bind(F32, Expr::Load(At::new(A, again)));
+        let x = b.bind(F32, Expr::Load(Address::new(A, again)));
         let sum = b.apply(Op::Add, &[x, out[0]]);
         let sum = b.apply(Op::Add, &[sum, zero]);
         w.top = top;
@@ -160,7 +160,7 @@ fn folded(stored: bool) -> Kernel {
         let [n, zero, _, identity] = START;
         let (mut vector, mut function) = (Vec::new(), Vec::new());
         let mut b = w.builder(&mut vector);
-        let x = b.bind(F32S, Expr::Load(At::new(A, zero)));
+        let x = b.bind(F32S, Expr::Load(Address::new(A, zero)));
         let square = b.apply(Op::Mul, &[x, x]);
         b.apply(Op::Add, &[x, square]);
         let again = b.apply(Op::Mul, &[x, x]);
@@ -207,7 +207,7 @@ fn a_loop_goes_where_nothing_of_it_is_needed() {
     let sample = |needed: bool| {
         kernel(|w| {
             let sum = |b: &mut Builder<'_>, i: Value, given: &[Value]| {
-                let x = b.bind(F32, Expr::Load(At::new(A, i)));
+                let x = b.bind(F32, Expr::Load(Address::new(A, i)));
                 b.apply(Op::Mul, &[x, x]);
                 vec![b.apply(Op::Add, &[given[0], x])]
             };
@@ -240,9 +240,9 @@ fn a_fold_of_threads_goes_where_it_is_not_needed() {
             let [n, zero, one, identity] = START;
             let (row, left, right, out) = (w.declare(INDEX), w.declare(F32), w.declare(F32), w.declare(F32));
             let (mut body, mut function) = (Vec::new(), Vec::new());
-            let x = w.builder(&mut body).bind(F32, Expr::Load(At::new(A, row)));
+            let x = w.builder(&mut body).bind(F32, Expr::Load(Address::new(A, row)));
             let both = w.builder(&mut function).apply(Op::Add, &[left, right]);
-            body.push(Stmt::Team(Box::new(Fold {
+            body.push(Stmt::AllReduce(Box::new(Fold {
                 over: vec![x],
                 times: None,
                 identity: vec![identity],
@@ -252,7 +252,7 @@ fn a_fold_of_threads_goes_where_it_is_not_needed() {
                 results: vec![both],
                 out: vec![out],
             })));
-            body.push(Stmt::Store(At::new(OUT, row), if needed { out } else { x }));
+            body.push(Stmt::Store(Address::new(OUT, row), if needed { out } else { x }));
             let (kind, carried) = (LoopKind::Team, vec![]);
             w.top.push(Stmt::Loop { var: row, kind, start: zero, end: n, step: one, carried, body });
         })

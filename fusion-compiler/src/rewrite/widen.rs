@@ -71,7 +71,7 @@ impl Widening<'_> {
                 let args = self.values(&node.args);
                 self.computed(node, args, true)
             }
-            NodeKind::At(_) => self.picked(node),
+            NodeKind::Gather(_) => self.static_index(node),
             NodeKind::Cast => self.converted(node),
         }
     }
@@ -97,7 +97,7 @@ impl Widening<'_> {
     }
 
     /// What is picked is as its operand is.
-    fn picked(&mut self, node: &Node) -> Made {
+    fn static_index(&mut self, node: &Node) -> Made {
         let rest = self.values(&node.args[1..]);
         let of = self.made[node.args[0].0 as usize].stored.filter(|_| node.dtype.is_narrow());
         let (first, dtype) = match of {

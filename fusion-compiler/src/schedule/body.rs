@@ -7,20 +7,20 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::combine::{of_rows, written_out};
-use super::hold::Holds;
 use super::space::{SpaceDim, bytes, reach};
+use super::staged_buffer::StagedBuffers;
 use super::{Access, Operand, Work, views};
 use crate::fuse::Load;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisSet, NodeId, NodeKind, ParamId, Portion};
 use crate::ir::kernel::{
-    Buffer, BufferId, Builder, Expr, FEW, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, Uniform,
-    UniformId, Value, Values,
+    Buffer, BufferId, Builder, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, Stmt, Type, UNIFORM_LEN,
+    Uniform, UniformId, Value, Values,
 };
 use crate::ir::ops::Op;
-use crate::ir::plan::{BufferArg, Reach, UniformArg};
-use crate::ir::point::{Coordinate, Coordinates, MoveId, Moves, Picked, Point, point};
+use crate::ir::plan::{BufferArg, Footprint, UniformArg};
+use crate::ir::point::{Coordinate, Coordinates, Gathered, MoveId, Moves, Point, point};
 use crate::target::TargetFacts;
 
 /// Where in the space a body works.
@@ -39,11 +39,11 @@ pub(super) struct Place {
 
 /// How a body sees the operands that it reads out of order.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum Addressing {
     /// All of them at once.
     Whole,
     /// Those that may be large through windows, one for each place in them that an element needs.
-    Windows,
+    Windowed,
 }
 
 /// Bytes that every device binds at once: the default limit of WebGPU.
@@ -54,7 +54,7 @@ const BINDING_BYTES: i64 = 128 << 20;
 pub(super) fn is_windowed(work: &Work<'_>, operand: &Operand) -> bool {
     !operand.moved
         && operand.portion.is_none()
-        && reach(work.graph, work.group, operand) == Reach::Whole
+        && reach(work.graph, work.group, operand) == Footprint::Whole
         && bytes(work.graph, operand).as_const().is_none_or(|bytes| bytes > BINDING_BYTES)
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Body<'w> {
     pub(super) rebased: bool,
     /// What has few elements and may yet be bound as a uniform.
     uniform_buffers_left: usize,
-    pub(super) sight: Sight,
+    pub(super) sight: Addressing,
     /// What of the axis of the cut the statements at hand are for, where they are not for all.
     pub(super) portion: Option<Portion>,
     /// Those of the space, and then those of a row if it has rows.
@@ -90,7 +90,7 @@ pub(super) struct Body<'w> {
     /// Values that exist once a row has been gone through.
     of_rows: FxHashSet<NodeId>,
     /// Values of the elements of a row that are kept for later runs along it.
-    pub(super) holds: Holds,
+    pub(super) stages: StagedBuffers,
     /// Where else than at the element at hand values are asked for.
     pub(super) moves: Moves,
     /// Which of them follow from what is combined along the row.
@@ -115,7 +115,7 @@ impl<'w> Body<'w> {
         facts: &TargetFacts,
         dims: &'w [SpaceDim],
         name: String,
-        (index, sight): (IndexWidth, Sight),
+        (index, sight): (IndexWidth, Addressing),
     ) -> Body<'w> {
         let kernel = Kernel { types: Vec::with_capacity(256), ..Kernel::new(name, index) };
         let mut body = Body {
@@ -131,7 +131,7 @@ impl<'w> Body<'w> {
             rank: None,
             vectors: None,
             of_rows: of_rows(work),
-            holds: Holds::default(),
+            stages: StagedBuffers::default(),
             moves: Moves::default(),
             row_moves: vec![],
             kernel,
@@ -150,14 +150,14 @@ impl<'w> Body<'w> {
     }
 
     /// Another buffer of the kernel.
-    pub(super) fn bind(&mut self, operand: &Operand, reach: Reach) -> BufferId {
+    pub(super) fn bind(&mut self, operand: &Operand, reach: Footprint) -> BufferId {
         let Operand { slot, dtype, access, few, .. } = *operand;
-        let most = if operand.axes.is_empty() { Some(1) } else { few.then_some(FEW) };
+        let most = if operand.axes.is_empty() { Some(1) } else { few.then_some(UNIFORM_LEN) };
         let may = access == Access::Read && dtype.is_uniform() && self.uniform_buffers_left > 0;
         let uniform = most.filter(|_| may);
         self.uniform_buffers_left -= usize::from(uniform.is_some());
-        let beside = matches!(reach, Reach::Beside { .. });
-        self.kernel.buffers.push(Buffer { uniform, beside, ..Buffer::new(&operand.name, dtype, access) });
+        let strided = matches!(reach, Footprint::Strided { .. });
+        self.kernel.buffers.push(Buffer { uniform, strided, ..Buffer::new(&operand.name, dtype, access) });
         self.buffers.push(BufferArg { slot, access, dtype, reach, uniform: uniform.is_some() });
         BufferId(self.buffers.len() as u16 - 1)
     }
@@ -224,13 +224,13 @@ impl<'w> Body<'w> {
     }
 
     /// Threads that work on a row together, or on so many side by side, and whether those of each take turns.
-    pub(super) fn set_team(&mut self, team: u32, (beside, cyclic): (u32, bool)) {
-        (self.kernel.team, self.kernel.beside, self.kernel.cyclic) = (team, beside, cyclic);
+    pub(super) fn set_team(&mut self, team: u32, (rows_per_team, cyclic): (u32, bool)) {
+        (self.kernel.team, self.kernel.rows_per_team, self.kernel.cyclic) = (team, rows_per_team, cyclic);
     }
 
     /// Says how many iterations of loops along rows read at once.
-    pub(super) fn set_turns(&mut self, turns: u32) {
-        self.kernel.turns = turns;
+    pub(super) fn set_load_unroll(&mut self, load_unroll: u32) {
+        self.kernel.load_unroll = load_unroll;
     }
 
     /// Says that the blocks of a cluster work on a row together.
@@ -374,12 +374,12 @@ impl<'w> Body<'w> {
         let has = |dim: &SpaceDim| dim.axes.iter().any(|&axis| axes.contains(axis));
         match self.sight {
             _ if self.is_along_vectors(axes) => Level::Inner,
-            Sight::Whole if self.dims.iter().any(has) => Level::Item,
+            Addressing::Whole if self.dims.iter().any(has) => Level::Item,
             // Nothing is read before it is known to lie within a window.
-            Sight::Windows if self.dims.iter().any(has) => Level::Inner,
+            Addressing::Windowed if self.dims.iter().any(has) => Level::Inner,
             // Every thread does what is at the top: it must not read what the one thread with an element writes.
-            Sight::Whole | Sight::Windows if self.is_one_in_place() => Level::Item,
-            Sight::Whole | Sight::Windows => Level::Top,
+            Addressing::Whole | Addressing::Windowed if self.is_one_in_place() => Level::Item,
+            Addressing::Whole | Addressing::Windowed => Level::Top,
         }
     }
 
@@ -466,8 +466,8 @@ impl<'w> Body<'w> {
                 let parts = self.assignments(*axes).into_iter().map(|part| [at.as_slice(), &part].concat());
                 parts.flat_map(|at| node.args.iter().map(move |&arg| point(graph, arg, &at))).collect()
             }
-            NodeKind::At(_) => {
-                let Picked { of, by } = self.moves.picked(graph, of);
+            NodeKind::Gather(_) => {
+                let Gathered { of, by } = self.moves.gathered(graph, of);
                 self.note_moves();
                 // What is read where there is something is 0 elsewhere already.
                 let within = by.into_iter().skip(if self.is_read(of.0) { 2 } else { 1 });
@@ -487,8 +487,8 @@ impl<'w> Body<'w> {
         let id = key.0;
         let node = self.work.graph.node(id);
         let level = self.level(&key);
-        if let Some(hold) = self.filled(&key) {
-            let value = self.read_held(hold, node.dtype, place);
+        if let Some(stage) = self.filled(&key) {
+            let value = self.read_staged(stage, node.dtype, place);
             self.values.insert(key, (level, value));
             return;
         }
@@ -497,15 +497,15 @@ impl<'w> Body<'w> {
         } else {
             self.make(key.clone(), level, place)
         };
-        if let Some(hold) = self.to_hold(&key) {
-            value = self.write_held(hold, value, place);
+        if let Some(stage) = self.to_stage(&key) {
+            value = self.write_staged(stage, value, place);
         }
         self.values.insert(key, (level, value));
     }
 
     fn make(&mut self, key: Point, level: Level, place: &Place) -> Value {
-        if let Some(holds) = self.holds(&key) {
-            return self.top().constant(DType::Bool, Const::Bool(holds));
+        if let Some(stages) = self.holds(&key) {
+            return self.top().constant(DType::Bool, Const::Bool(stages));
         }
         let operands: Vec<Value> = self.operands(&key).iter().map(|key| self.values[key].1).collect();
         let node = self.work.graph.node(key.0);
@@ -535,8 +535,8 @@ impl<'w> Body<'w> {
             NodeKind::Apply(op) => self.at(level).apply(*op, &operands),
             NodeKind::Cast => self.at(level).cast(operands[0], node.dtype),
             NodeKind::Reduce(reduce, _) => written_out(&mut self.at(level), *reduce, &operands),
-            NodeKind::At(_) => {
-                let [x, ref within @ ..] = operands[..] else { unreachable!("something is picked from") };
+            NodeKind::Gather(_) => {
+                let [x, ref within @ ..] = operands[..] else { unreachable!("something is gathered from") };
                 let Some(&within) = within.first() else { return x };
                 let zero = self.top().constant(node.dtype, Const::zero(node.dtype));
                 self.at(level).apply(Op::Select, &[within, x, zero])

@@ -2,23 +2,23 @@
 //!
 //! So vectors run over neighbouring rows, and each lane goes through a row of its own: once for each step of what is
 //! combined, and once more for what is stored of elements. On GPUs what is made of a row stays in registers, on the CPU in
-//! memory of the thread, one element for each row of a block of them. What several runs (`runs.rs`) need of the elements is read
-//! and made again; nothing of them is held. Long rows are cut into parts (`split.rs`), which lie side by side as rows do. Where
+//! memory of the thread, one element for each row of a block of them. What several runs (`passes.rs`) need of the elements is read
+//! and made again; nothing of them is held. Long rows are cut into parts (`split_reduction.rs`), which lie side by side as rows do. Where
 //! rows are few, GPUs give several to a team, as `row.rs` does.
 
 use std::collections::BTreeSet;
 
 use smallvec::smallvec;
 
-use super::body::{Body, Place, Sight};
-use super::cut::Cut;
-use super::pass::INDEX;
+use super::body::{Addressing, Body, Place};
+use super::passes::{Pass, PassCount, Sums, finished, passes};
 use super::position::Range;
-use super::runs::{Run, Runs, Sums, finished, runs};
+use super::row_loop::INDEX;
 use super::space::{SpaceDim, cols, dims, product, width_conditions, widths};
+use super::split_reduction::partition::Cut;
 use super::strips::{self, Steps, is_long};
 use super::{Scheduled, Work, row};
-use crate::fuse::{Load, is_op, lies_beside};
+use crate::fuse::{Load, is_column_major, is_op};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, NodeId, NodeKind};
@@ -34,15 +34,16 @@ use on_cpu::on_cpu;
 /// Whether rows lie side by side in all that is read and stored of their elements.
 pub(super) fn fits(work: &Work<'_>) -> bool {
     let group = work.group;
-    if group.writes_beside() {
+    if group.writes_columns() {
         // Fusion has seen to what is read.
         return true;
     }
     let (along, next) = (along(work), group.order.last().copied());
-    let beside = |load: &Load| lies_beside(&work.operands[usize::from(work.loads[load].0)].axes, along, next);
+    let minor =
+        |load: &Load| is_column_major(&work.operands[usize::from(work.loads[load].0)].axes, along, next);
     let of_rows = !group.stores.iter().any(|store| group.is_of_elements(store));
     let line = !group.order.is_empty() && group.unrolled.is_empty();
-    line && of_rows && group.loads.iter().all(beside)
+    line && of_rows && group.loads.iter().all(minor)
 }
 
 /// The axes of a row, and those along which something is read at coordinates that are made of theirs.
@@ -53,7 +54,7 @@ fn along(work: &Work<'_>) -> AxisSet {
         let before = along;
         for &id in &work.group.nodes {
             let node = work.graph.node(id);
-            if let NodeKind::At(axis) = node.kind
+            if let NodeKind::Gather(axis) = node.kind
                 && !work.graph.node(node.args[1]).axes.intersection(along).is_empty()
             {
                 along = along.with(axis);
@@ -71,9 +72,9 @@ pub(super) fn column(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     match facts.vector {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(lanes) => {
-            let ways = widths(work, facts).into_iter().flat_map(|index| [(index, lanes), (index, 1)]);
-            let mut scheduled = row::beside(work, facts);
-            scheduled.extend(ways.map(|way| on_gpu(work, facts, &shape, way)));
+            let configs = widths(work, facts).into_iter().flat_map(|index| [(index, lanes), (index, 1)]);
+            let mut scheduled = row::columns_per_team(work, facts);
+            scheduled.extend(configs.map(|config| on_gpu(work, facts, &shape, config)));
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {
                 last.when.clear();
@@ -101,9 +102,9 @@ pub(super) fn parts(
 /// has one more step, or of what has not.
 pub(super) fn aligned(work: &Work<'_>, cut: &Cut) -> DimExpr {
     let shape = Shape::new(work, Some(cut));
-    match shape.turn_beside() {
-        Some(turn) => cut.extent.clone() * turn.each.clone(),
-        None => shape.beside().extent.clone(),
+    match shape.interleave_of_minor() {
+        Some(interleave) => cut.extent.clone() * interleave.each.clone(),
+        None => shape.minor().extent.clone(),
     }
 }
 
@@ -124,11 +125,11 @@ struct Part {
     /// … with its coordinates, but for the last.
     len: DimExpr,
     /// If it is one of several that share the run.
-    turn: Option<Turn>,
+    interleave: Option<InterleavedSteps>,
 }
 
 /// Parts that share a run, each taking every so many of its coordinates.
-struct Turn {
+struct InterleavedSteps {
     /// The dim that has the number of the part, outermost of what it is a coordinate of …
     dim: usize,
     /// … and elements of that dim for each.
@@ -141,18 +142,22 @@ impl Part {
         let dim = |axis: AxisId| dims.iter().position(|dim| dim.axes.contains(&axis));
         let dim =
             |axis| dim(axis).unwrap_or_else(|| unreachable!("the axes of parts are those of the space"));
-        let turn = cut.turns.as_ref().map(|turns| {
-            let dim = dim(turns.axis);
-            Turn { dim, each: dims[dim].each(work.graph, turns.axis), count: turns.count.clone() }
+        let interleave = cut.interleave.as_ref().map(|interleave| {
+            let dim = dim(interleave.axis);
+            InterleavedSteps {
+                dim,
+                each: dims[dim].each(work.graph, interleave.axis),
+                count: interleave.count.clone(),
+            }
         });
-        Part { number: dim(cut.part), along: dim(cut.along()), len: cut.len.clone(), turn }
+        Part { number: dim(cut.part), along: dim(cut.along()), len: cut.len.clone(), interleave }
     }
 
     /// Coordinates along the run, but for the last.
     fn steps(&self) -> DimExpr {
-        match &self.turn {
+        match &self.interleave {
             None => self.len.clone(),
-            Some(turn) => self.len.clone().ceil_div(turn.count.clone()),
+            Some(interleave) => self.len.clone().ceil_div(interleave.count.clone()),
         }
     }
 }
@@ -171,19 +176,19 @@ impl Shape {
     }
 
     /// The dim along which rows lie side by side.
-    fn beside(&self) -> &SpaceDim {
+    fn minor(&self) -> &SpaceDim {
         &self.dims[self.rows - 1]
     }
 
     /// How parts take turns, if those lie side by side along with rows.
-    fn turn_beside(&self) -> Option<&Turn> {
-        let turn = self.part.as_ref().and_then(|part| part.turn.as_ref());
-        turn.filter(|turn| turn.dim == self.rows - 1)
+    fn interleave_of_minor(&self) -> Option<&InterleavedSteps> {
+        let interleave = self.part.as_ref().and_then(|part| part.interleave.as_ref());
+        interleave.filter(|interleave| interleave.dim == self.rows - 1)
     }
 
     fn space(&self, grain: u32) -> Space {
         let product = |dims: &[SpaceDim]| DimExpr::product(dims.iter().map(|dim| &dim.extent));
-        let (rows, cols) = (product(&self.dims[..self.rows - 1]), self.beside().extent.clone());
+        let (rows, cols) = (product(&self.dims[..self.rows - 1]), self.minor().extent.clone());
         let along = |(i, dim): (usize, &SpaceDim)| match &self.part {
             Some(part) if part.along == self.rows + i => part.steps(),
             Some(_) | None => dim.extent.clone(),
@@ -198,7 +203,7 @@ struct PartSteps {
     /// Its dim.
     along: usize,
     /// The run that the part shares, or is.
-    run: Range,
+    pass: Range,
     /// Past the last step.
     end: Value,
     step: Value,
@@ -210,29 +215,29 @@ impl PartSteps {
     /// Those of the part that a row is.
     fn new(body: &mut Body<'_>, shape: &Shape, rows: &[Value]) -> Option<PartSteps> {
         let part = shape.part.as_ref()?;
-        let run = body.range(rows[part.number], &part.len, &shape.dims[part.along].extent);
-        let (end, step, count) = match &part.turn {
-            None => (run.end, body.top().index(1), None),
+        let pass = body.range(rows[part.number], &part.len, &shape.dims[part.along].extent);
+        let (end, step, count) = match &part.interleave {
+            None => (pass.end, body.top().index(1), None),
             // Steps begin at the first of those that take turns.
-            Some(turn) => {
-                let step = body.extent(&turn.count);
-                let number = match turn.each.as_const() {
-                    Some(1) => rows[turn.dim],
+            Some(interleave) => {
+                let step = body.extent(&interleave.count);
+                let number = match interleave.each.as_const() {
+                    Some(1) => rows[interleave.dim],
                     Some(_) | None => {
-                        let each = body.extent(&turn.each);
-                        body.item().apply(Op::IntDiv, &[rows[turn.dim], each])
+                        let each = body.extent(&interleave.each);
+                        body.item().apply(Op::IntDiv, &[rows[interleave.dim], each])
                     }
                 };
                 let one = body.top().index(1);
                 let mut b = body.item();
                 let most = b.apply(Op::Sub, &[step, one]);
-                let padded = b.apply(Op::Add, &[run.len, most]);
+                let padded = b.apply(Op::Add, &[pass.len, most]);
                 let left = b.apply(Op::Sub, &[padded, number]);
                 let count = b.apply(Op::IntDiv, &[left, step]);
-                (b.apply(Op::Sub, &[run.end, number]), step, Some(count))
+                (b.apply(Op::Sub, &[pass.end, number]), step, Some(count))
             }
         };
-        Some(PartSteps { along: part.along, run, end, step, count })
+        Some(PartSteps { along: part.along, pass, end, step, count })
     }
 }
 
@@ -244,7 +249,7 @@ fn steps(
 ) -> (Steps, bool) {
     let extent = &shape.dims[dim].extent;
     let steps = match part.filter(|part| part.along == dim) {
-        Some(part) => Steps { var, start: part.run.start, step: part.step, end: part.end },
+        Some(part) => Steps { var, start: part.pass.start, step: part.step, end: part.end },
         None => {
             Steps { var, start: body.top().index(0), step: body.top().index(1), end: body.extent(extent) }
         }
@@ -287,9 +292,9 @@ fn of_rows_in(
 }
 
 /// Whether a value is the number of a part that takes turns, which costs a division.
-fn is_turn(work: &Work<'_>, id: NodeId) -> bool {
-    let axes = work.operands.iter().filter_map(|operand| operand.turns);
-    axes.map(NodeKind::Coord).any(|turn| work.graph.node(id).kind == turn)
+fn is_interleave_index(work: &Work<'_>, id: NodeId) -> bool {
+    let axes = work.operands.iter().filter_map(|operand| operand.interleave_axis);
+    axes.map(NodeKind::Coord).any(|interleave| work.graph.node(id).kind == interleave)
 }
 
 fn on_gpu(
@@ -300,12 +305,12 @@ fn on_gpu(
 ) -> Scheduled {
     let mut when = width_conditions(work, facts, index);
     if lanes > 1 {
-        when.push(Condition::Divides(shape.beside().extent.clone(), lanes.into()));
+        when.push(Condition::Divides(shape.minor().extent.clone(), lanes.into()));
     }
     let vector = if lanes > 1 { format!("_v{lanes}") } else { String::new() };
     let wide = if index == IndexWidth::Bits64 { "_wide" } else { "" };
     let name = format!("{}{vector}{wide}", work.name);
-    let mut body = Body::new(work, facts, &shape.dims, name, (index, Sight::Whole));
+    let mut body = Body::new(work, facts, &shape.dims, name, (index, Addressing::Whole));
     body.run_along(shape.rows - 1);
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
@@ -314,23 +319,23 @@ fn on_gpu(
     let lanes_of = Lanes::Const(lanes);
     let row = Place { element, coordinates: rows.clone(), lanes: lanes_of, apart: false, in_row: None };
     let part = PartSteps::new(&mut body, shape, &rows);
-    for run in runs(work, Runs::Fewest) {
-        let run = Run { sums: Sums::of(&product(shape.cols())), ..run };
-        in_registers(work, &mut body, &run.elements(work), &row);
+    for pass in passes(work, PassCount::Fewest) {
+        let pass = Pass { sums: Sums::of(&product(shape.cols())), ..pass };
+        in_registers(work, &mut body, &pass.elements(work), &row);
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
-        let terms = run.terms_at(work, &mut body, &place);
+        let terms = pass.terms_at(work, &mut body, &place);
         let inside = body.take_inner();
-        let starts = run.identity(work, &mut body.top(), (lanes_of, lanes_of));
+        let starts = pass.identity(work, &mut body.top(), (lanes_of, lanes_of));
         let (stmts, mut made) =
-            registers(work, &mut body, (shape, part.as_ref(), &vars), (&run, &terms, inside), &starts);
+            registers(work, &mut body, (shape, part.as_ref(), &vars), (&pass, &terms, inside), &starts);
         body.item().body.extend(stmts);
-        let pairs = made.split_off(run.parts_alone(work));
-        let mut made = finished(&mut body.item(), &run.accumulators(work), &made);
-        for (exponentials, pair) in run.pairs.iter().zip(pairs.chunks_exact(2)) {
+        let pairs = made.split_off(pass.parts_alone(work));
+        let mut made = finished(&mut body.item(), &pass.accumulators(work), &made);
+        for (exponentials, pair) in pass.pairs.iter().zip(pairs.chunks_exact(2)) {
             let pair = [pair[0], pair[1]];
             made.extend([pair[0], exponentials.finish(&mut body.item(), pair)]);
         }
-        run.made().into_iter().zip(made).for_each(|(id, value)| body.set_of_row(id, value));
+        pass.made().into_iter().zip(made).for_each(|(id, value)| body.set_of_row(id, value));
     }
     let elements = stored_elements(work);
     if !elements.is_empty() {
@@ -338,7 +343,7 @@ fn on_gpu(
         let (vars, place) = place(&mut body, shape, (element, &rows), lanes_of);
         let inside = stores(work, &mut body, Stored::Elements, &place);
         let (stmts, _) =
-            registers(work, &mut body, (shape, None, &vars), (&Run::default(), &[], inside), &[]);
+            registers(work, &mut body, (shape, None, &vars), (&Pass::default(), &[], inside), &[]);
         body.item().body.extend(stmts);
     }
     let stores = stores(work, &mut body, Stored::Rows, &row);
@@ -352,7 +357,7 @@ fn on_gpu(
 /// Makes the values of rows that these of elements are made of, before the loop over those.
 fn in_registers(work: &Work<'_>, body: &mut Body<'_>, elements: &[NodeId], row: &Place) {
     let is_read = |id| matches!(work.graph.node(id).kind, NodeKind::Input(_));
-    let keeps = |id| is_op(work.graph, work.graph.node(id)) || is_read(id) || is_turn(work, id);
+    let keeps = |id| is_op(work.graph, work.graph.node(id)) || is_read(id) || is_interleave_index(work, id);
     let of_rows = of_rows_in(work, body, elements, keeps);
     let made: Vec<Value> = of_rows.iter().map(|&id| body.value(id, &vec![], row)).collect();
     let stmts = body.take_inner();
@@ -365,11 +370,11 @@ fn registers(
     work: &Work<'_>,
     body: &mut Body<'_>,
     (shape, part, vars): (&Shape, Option<&PartSteps>, &[Value]),
-    (run, terms, mut inside): (&Run, &[Values], Vec<Stmt>),
+    (pass, terms, mut inside): (&Pass, &[Values], Vec<Stmt>),
     starts: &[Value],
 ) -> (Vec<Stmt>, Vec<Value>) {
     let Some((&var, inner)) = vars.split_first() else {
-        let made = run.next(work, &mut body.writer(&mut inside), starts, terms);
+        let made = pass.next(work, &mut body.writer(&mut inside), starts, terms);
         return (inside, made);
     };
     let dim = shape.dims.len() - vars.len();
@@ -378,8 +383,8 @@ fn registers(
     if let Some(count) = part.filter(|part| part.along == dim).and_then(|part| part.count) {
         (steps, ahead) = by_number(body, steps, count);
     }
-    strips::combined(body, (work, run), (steps, is_long), starts, |body, given| {
-        let (stmts, made) = registers(work, body, (shape, part, inner), (run, terms, inside), given);
+    strips::combined(body, (work, pass), (steps, is_long), starts, |body, given| {
+        let (stmts, made) = registers(work, body, (shape, part, inner), (pass, terms, inside), given);
         ([ahead, stmts].concat(), made)
     })
 }
@@ -402,7 +407,17 @@ fn scheduled(body: Body<'_>, when: Vec<Condition>, space: Space, elements: i64) 
     let bytes = if is_wide { 8 * (elements + 1) } else { 4 * elements };
     let row_memory = DimExpr::constant(kernel.shared.len() as i64 * bytes);
     let (row_memory, cluster) = (row_memory, DimExpr::constant(1));
-    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, line: false, unheld: None }
+    Scheduled {
+        when,
+        kernel,
+        buffers,
+        space,
+        row_memory,
+        cluster,
+        common: false,
+        line: false,
+        unstaged_tail: None,
+    }
 }
 
 /// A counter for each dim of a row, and the place that they make.

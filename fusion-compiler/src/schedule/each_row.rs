@@ -2,16 +2,16 @@
 
 use super::Work;
 use super::body::{Body, Level, Place};
-use super::pass::{Along, INDEX, Pass};
-use super::picks::picks;
+use super::one_hot_gather::picks;
+use super::passes::{Pass, PassCount, passes};
 use super::position::Range;
 use super::row::Shape;
-use super::runs::{Run, Runs, runs};
+use super::row_loop::{INDEX, RowLoop, ThreadMapping};
 use super::space::product;
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{Among, BufferId, Lanes, LoopKind, Stmt, Value};
+use crate::ir::kernel::{BufferId, Lanes, LoopKind, Scope, Stmt, Value};
 use crate::ir::ops::Op;
 
 /// Bytes of memory that a GPU writes at a time: what is written of fewer takes as long.
@@ -24,7 +24,7 @@ fn range(shape: &Shape, part: &DimExpr, body: &mut Body<'_>, coordinates: &[Valu
         return body.range(number, part, &shape.cols()[0].extent);
     }
     let range = body.range(number, part, &product(shape.line()));
-    body.hold_from(range.start);
+    body.stage_from(range.start);
     range
 }
 
@@ -38,12 +38,12 @@ fn reads_own(work: &Work<'_>) -> bool {
 }
 
 /// The rows that are dealt out.
-pub(super) struct Dealt {
+pub(super) struct GridMapping {
     pub(super) kind: LoopKind,
     pub(super) start: Value,
     pub(super) end: Value,
     /// How many at a time …
-    pub(super) beside: Value,
+    pub(super) rows_at_once: Value,
     /// … and which of them this thread works on, if they are several.
     pub(super) column: Option<Value>,
 }
@@ -53,8 +53,8 @@ pub(super) fn rows(
     work: &Work<'_>,
     shape: &Shape,
     body: &mut Body<'_>,
-    (along, how_many): (&Along, Runs),
-    Dealt { kind, start, end, beside, column }: Dealt,
+    (along, how_many): (&ThreadMapping, PassCount),
+    GridMapping { kind, start, end, rows_at_once, column }: GridMapping,
 ) {
     combine_parts(work, shape, body, along);
     let var = body.top().declare(INDEX);
@@ -71,7 +71,7 @@ pub(super) fn rows(
     let inside = body.each_portion(&of_row, |body| {
         of_one_row(work, shape, body, (along, how_many), (row, is_there, &of_row))
     });
-    body.push(Stmt::Loop { var, kind, start, end, step: beside, carried: vec![], body: inside });
+    body.push(Stmt::Loop { var, kind, start, end, step: rows_at_once, carried: vec![], body: inside });
 }
 
 /// All that is done for the row with these coordinates, or for its portion at hand; nothing is written where it is not there.
@@ -79,7 +79,7 @@ fn of_one_row(
     work: &Work<'_>,
     shape: &Shape,
     body: &mut Body<'_>,
-    (along, how_many): (&Along, Runs),
+    (along, how_many): (&ThreadMapping, PassCount),
     (row, is_there, of_row): (Value, Option<Value>, &[Value]),
 ) -> Vec<Stmt> {
     let range = shape.part.as_ref().map(|part| range(shape, part, body, of_row));
@@ -98,31 +98,31 @@ fn of_one_row(
         let sector = SECTOR / work.operands[usize::from(buffer.0)].dtype.size();
         let in_vector = body.top().index(i64::from(lanes) - 1);
         let lane = body.item().apply(Op::And, &[position, in_vector]);
-        body.hold_ahead(lane);
+        body.stage_ahead(lane);
         (along.by_vectors(body, (lanes, lanes), position, range), position, range, sector as u8)
     });
-    let (mut runs, no_run) = (runs(work, how_many), Run::default());
-    let pass_along = |along, run| {
+    let (mut passes, no_pass) = (passes(work, how_many), Pass::default());
+    let pass_along = |along, pass| {
         let (dims, line, range) = (shape.cols(), shape.line, range.as_ref());
-        Pass { work, dims, line, along, row, range, coordinates: &coordinates, run }
+        RowLoop { work, dims, line, along, row, range, coordinates: &coordinates, pass }
     };
-    let pass = |run| pass_along(&along_part, run);
+    let row_loop = |pass| pass_along(&along_part, pass);
     if let Some((along, ..)) = &of_vectors {
-        let fill = pass_along(along, &no_run).fill(body);
+        let fill = pass_along(along, &no_pass).fill(body);
         // Others combine what a thread has read, it stores what others have made, and of the next row, which may start elsewhere in a
         // vector, it fills what others have stored.
-        let wait = || [Stmt::Barrier(Among::Team)];
+        let wait = || [Stmt::Barrier(Scope::Team)];
         body.item().body.extend(wait().into_iter().chain(fill).chain(wait()));
     }
     let picks = picks(work, body, along);
     for &pick in &picks {
-        let value = pass(&no_run).picked(body, pick);
+        let value = row_loop(&no_pass).static_index(body, pick);
         body.set_of_row(pick.sum, value);
-        runs.iter_mut().for_each(|run| run.alone.retain(|&id| id != pick.sum));
+        passes.iter_mut().for_each(|pass| pass.alone.retain(|&id| id != pick.sum));
     }
-    for run in runs.iter().filter(|run| **run != no_run) {
-        let whole = pass(run).combine(body);
-        run.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
+    for pass in passes.iter().filter(|pass| **pass != no_pass) {
+        let whole = row_loop(pass).combine(body);
+        pass.made().into_iter().zip(whole).for_each(|(id, value)| body.set_of_row(id, value));
     }
     if work.group.stores.iter().any(|store| work.group.is_of_elements(store)) {
         let along_stored = of_vectors.as_ref().map(|(by_vectors, position, range, unit)| {
@@ -131,15 +131,15 @@ fn of_one_row(
             let is_apart = work.has_others_along() && !along.is_of_warp();
             if is_apart { along.by_vectors(body, (1, *unit), *position, *range) } else { *by_vectors }
         });
-        let stores = pass_along(along_stored.as_ref().unwrap_or(&along_part), &no_run).store(body);
+        let stores = pass_along(along_stored.as_ref().unwrap_or(&along_part), &no_pass).store(body);
         if along_stored.is_some() {
-            body.item().body.push(Stmt::Barrier(Among::Team));
+            body.item().body.push(Stmt::Barrier(Scope::Team));
         }
         match is_there {
             Some(cond) => {
                 // Who has no row has read that of others.
                 if work.operands.iter().any(|operand| operand.access == Access::ReadWrite) {
-                    body.item().body.push(Stmt::Barrier(Among::Team));
+                    body.item().body.push(Stmt::Barrier(Scope::Team));
                 }
                 body.item().body.push(Stmt::If { cond, body: stores });
             }
@@ -162,7 +162,7 @@ fn store_of_row(
     work: &Work<'_>,
     body: &mut Body<'_>,
     (place, is_there): (&Place, Option<Value>),
-    along: &Along,
+    along: &ThreadMapping,
 ) {
     let group = work.group;
     let own =
@@ -176,10 +176,10 @@ fn store_of_row(
     if of_row.is_empty() && of_none.is_empty() {
         return;
     }
-    if matches!(along, Along::Team { .. }) && reads_own(work) {
+    if matches!(along, ThreadMapping::Team { .. }) && reads_own(work) {
         match body.rank {
-            Some(_) => body.item().body.push(Stmt::Barrier(Among::Cluster)),
-            None => body.item().body.push(Stmt::Barrier(Among::Team)),
+            Some(_) => body.item().body.push(Stmt::Barrier(Scope::Cluster)),
+            None => body.item().body.push(Stmt::Barrier(Scope::Team)),
         }
     }
     let is_first = |body: &mut Body<'_>, number: Value| {
@@ -187,8 +187,8 @@ fn store_of_row(
         body.item().apply(Op::Eq, &[number, zero])
     };
     let first_of_team = match along {
-        Along::Team { thread, .. } => Some(is_first(body, *thread)),
-        Along::Vector => None,
+        ThreadMapping::Team { thread, .. } => Some(is_first(body, *thread)),
+        ThreadMapping::Vector => None,
     };
     let first_of_cluster = body.rank.map(|rank| is_first(body, rank));
     let tells: Vec<Value> = first_of_team.into_iter().chain(first_of_cluster).chain(is_there).collect();
@@ -204,18 +204,18 @@ fn store_of_row(
 }
 
 /// Combines what parts gave, once for each thread, before there is a row.
-fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &Along) {
-    let run = &Run { alone: work.of_parts(), ..Run::default() };
-    if run.alone.is_empty() {
+fn combine_parts(work: &Work<'_>, shape: &Shape, body: &mut Body<'_>, along: &ThreadMapping) {
+    let pass = &Pass { alone: work.of_parts(), ..Pass::default() };
+    if pass.alone.is_empty() {
         return;
     }
     let (dims, line, along, range) = (shape.partials(), shape.partials, &along.by_one(body), None);
     let row = body.top().index(0);
     let coordinates = &vec![row; shape.rows];
     body.run_along(shape.rows + shape.partials - 1);
-    let all = Pass { work, dims, line, along, row, range, coordinates, run }.combine(body);
+    let all = RowLoop { work, dims, line, along, row, range, coordinates, pass }.combine(body);
     let (stmts, _) = body.take();
     stmts.into_iter().for_each(|stmt| body.push(stmt));
-    run.made().into_iter().zip(all).for_each(|(id, value)| body.set_of_all(id, value));
+    pass.made().into_iter().zip(all).for_each(|(id, value)| body.set_of_all(id, value));
     body.run_along(shape.dims.len() - 1);
 }

@@ -8,29 +8,27 @@ use crate::fuse::{Group, Load};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, Graph, NodeId, Portion};
-use crate::ir::kernel::{BufferId, FEW, Kernel, Value};
+use crate::ir::kernel::{BufferId, Kernel, UNIFORM_LEN, Value};
 use crate::ir::plan::{BufferArg, Condition, Slot, Space};
 use crate::target::TargetFacts;
 
-mod across;
 mod body;
+mod coalesce_transposed;
+mod collapse_loops;
 mod column;
 mod combine;
-mod cut;
 mod each_row;
-mod held;
-mod hold;
-mod line;
-mod merge;
-mod pass;
-mod picks;
+mod one_hot_gather;
+mod passes;
 mod pointwise;
 mod portion;
 mod position;
 mod row;
-mod runs;
+mod row_loop;
 mod space;
-mod split;
+mod split_reduction;
+mod staged_buffer;
+mod staging;
 mod strips;
 mod views;
 
@@ -69,53 +67,55 @@ pub fn chosen(work: &Work<'_>) -> Schedule {
 
 /// The ways to run a group, in order of preference, of which some call may take each, and the memory that their kernels
 /// pass values through.
-pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
-    let alone = |ways: Vec<Scheduled>| ways.into_iter().map(|scheduled| vec![scheduled]).collect();
-    let (ways, scratch) = match chosen(work) {
+pub fn schedule(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Config>, Vec<Scratch>) {
+    let alone = |configs: Vec<Scheduled>| configs.into_iter().map(|scheduled| vec![scheduled]).collect();
+    let (configs, scratch) = match chosen(work) {
         Schedule::Pointwise => (alone(pointwise::pointwise(work, facts)), vec![]),
         Schedule::Column => {
-            let (mut ways, scratch) = split::split(work, facts, Schedule::Column);
-            ways.extend(alone(column::column(work, facts)));
-            (ways, scratch)
+            let (mut configs, scratch) = split_reduction::split(work, facts, Schedule::Column);
+            configs.extend(alone(column::column(work, facts)));
+            (configs, scratch)
         }
-        Schedule::Row if !work.group.of_all(work.graph).is_empty() => split::after_all(work, facts),
+        Schedule::Row if !work.group.of_all(work.graph).is_empty() => {
+            split_reduction::global_then_rows(work, facts)
+        }
         Schedule::Row => {
-            let mut ways: Vec<Way> = alone(row::row(work, facts));
+            let mut configs: Vec<Config> = alone(row::row(work, facts));
             if work.has_portions() {
-                return (bindable(ways, facts), vec![]);
+                return (bindable(configs, facts), vec![]);
             }
-            let (split, scratch) = split::split(work, facts, Schedule::Row);
-            let before = split::before(work, facts, &ways);
-            ways.splice(before..before, split);
-            (ways, scratch)
+            let (split, scratch) = split_reduction::split(work, facts, Schedule::Row);
+            let before = split_reduction::before(work, facts, &configs);
+            configs.splice(before..before, split);
+            (configs, scratch)
         }
     };
-    (bindable(ways, facts), scratch)
+    (bindable(configs, facts), scratch)
 }
 
 /// Those of the ways that some call may take.
-fn bindable(mut ways: Vec<Way>, facts: &TargetFacts) -> Vec<Way> {
+fn bindable(mut configs: Vec<Config>, facts: &TargetFacts) -> Vec<Config> {
     // The last does for whatever the others do not, and has no more buffers than its group.
-    let binds = |way: &Way| way.iter().all(|kernel| kernel.storage_buffers() <= facts.buffers_max);
-    let last = ways.pop();
-    ways.retain(binds);
-    ways.extend(last);
-    drop_unreachable(&mut ways);
-    ways
+    let binds = |config: &Config| config.iter().all(|kernel| kernel.storage_buffers() <= facts.buffers_max);
+    let last = configs.pop();
+    configs.retain(binds);
+    configs.extend(last);
+    drop_unreachable(&mut configs);
+    configs
 }
 
 /// Drops the ways that constant extents rule out, and those after one that will do wherever they would.
-fn drop_unreachable(ways: &mut Vec<Way>) {
-    let known = |way: &Way, holds| {
-        way.iter().flat_map(|kernel| &kernel.when).any(|condition| condition.known() == Some(holds))
+fn drop_unreachable(configs: &mut Vec<Config>) {
+    let known = |config: &Config, holds| {
+        config.iter().flat_map(|kernel| &kernel.when).any(|condition| condition.known() == Some(holds))
     };
-    ways.retain(|way| !known(way, false));
-    for kernel in ways.iter_mut().flatten() {
+    configs.retain(|config| !known(config, false));
+    for kernel in configs.iter_mut().flatten() {
         kernel.when.retain(|condition| condition.known() != Some(true));
     }
     let mut before: Vec<Vec<Condition>> = Vec::new();
-    ways.retain(|way| {
-        let when: Vec<Condition> = way.iter().flat_map(|kernel| kernel.when.clone()).collect();
+    configs.retain(|config| {
+        let when: Vec<Condition> = config.iter().flat_map(|kernel| kernel.when.clone()).collect();
         let is_new = !before.iter().any(|others| others.iter().all(|other| other.follows(&when)));
         before.push(when);
         is_new
@@ -123,7 +123,7 @@ fn drop_unreachable(ways: &mut Vec<Way>) {
 }
 
 /// One way to run a group: its kernels, one after another. It may be used when all of them may.
-pub type Way = Vec<Scheduled>;
+pub type Config = Vec<Scheduled>;
 
 /// Memory that only the kernels of one group use.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +132,7 @@ pub struct Scratch {
     pub dtype: DType,
     /// Number of elements.
     pub len: DimExpr,
-    /// Whether that is `FEW` at most, whatever the extents.
+    /// Whether that is `UNIFORM_LEN` at most, whatever the extents.
     pub few: bool,
 }
 
@@ -140,7 +140,7 @@ impl Scratch {
     /// Elements that there has to be room for, as much as a uniform has where it may be one.
     pub fn room(self, facts: &TargetFacts) -> DimExpr {
         let is_uniform = self.few && facts.uniform_buffers_max > 0;
-        if is_uniform { DimExpr::constant(FEW.into()) } else { self.len }
+        if is_uniform { DimExpr::constant(UNIFORM_LEN.into()) } else { self.len }
     }
 }
 
@@ -175,14 +175,14 @@ pub struct Operand {
     pub access: Access,
     /// Outermost first.
     pub axes: Vec<AxisId>,
-    /// Whether it is of `FEW` elements at most, whatever the extents.
+    /// Whether it is of `UNIFORM_LEN` elements at most, whatever the extents.
     pub few: bool,
     /// What it has of the first of them, where that is cut and it has not all.
     pub portion: Option<Portion>,
     /// Whether it is read at other places than those of the elements at hand.
     pub moved: bool,
     /// One of the axes that is none in memory: parts that take turns along the axis before it.
-    pub turns: Option<AxisId>,
+    pub interleave_axis: Option<AxisId>,
 }
 
 impl<'g> Work<'g> {
@@ -239,7 +239,7 @@ impl Scheduled {
 impl Operand {
     /// The axes in memory, outermost first.
     fn in_memory(&self) -> impl Iterator<Item = AxisId> {
-        self.axes.iter().copied().filter(|&axis| Some(axis) != self.turns)
+        self.axes.iter().copied().filter(|&axis| Some(axis) != self.interleave_axis)
     }
 }
 
@@ -264,12 +264,12 @@ pub struct Scheduled {
     /// Whether rows that are too short for a loop each are gone through as one line; the CPU only.
     pub line: bool,
     /// Those elements that a team does not hold, where it holds some of each row.
-    pub unheld: Option<Unheld>,
+    pub unstaged_tail: Option<UnstagedTail>,
 }
 
 /// The last elements of rows, which are read whenever they are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unheld {
+pub struct UnstagedTail {
     /// The first of each row; what goes through those before ends with it.
     pub first: Value,
     /// How many there are of each.
@@ -284,6 +284,6 @@ impl Scheduled {
             && self.space == other.space
             && self.row_memory == other.row_memory
             && self.cluster == other.cluster
-            && self.unheld == other.unheld
+            && self.unstaged_tail == other.unstaged_tail
     }
 }

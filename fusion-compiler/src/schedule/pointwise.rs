@@ -3,11 +3,11 @@
 //! On GPUs a thread takes as many elements as a 128-bit access holds, in a loop over the whole launch; on the
 //! CPU an item is a run of elements within a row. Positions are decoded from the number of the element only
 //! for operands that lack an axis or have them in another order. What has them in another order is read across: threads next
-//! to each other take elements that are next to each other there (`across.rs`).
+//! to each other take elements that are next to each other there (`coalesce_transposed.rs`).
 
-use super::across::{Across, across};
-use super::body::{Body, Place, Sight, is_windowed};
-use super::line::line;
+use super::body::{Addressing, Body, Place, is_windowed};
+use super::coalesce_transposed::{Across, across};
+use super::collapse_loops::line;
 use super::space::{SpaceDim, bytes, dims, lanes, width_conditions, widths};
 use super::{Scheduled, Work};
 use crate::ir::dim::DimExpr;
@@ -15,7 +15,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, Portion};
 use crate::ir::kernel::{Expr, IndexWidth, Lanes, LoopKind, Stmt, Type, Value};
 use crate::ir::ops::Op;
-use crate::ir::plan::{Condition, Reach, Space, UniformArg};
+use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{TargetFacts, Vectors};
 
 const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
@@ -33,14 +33,20 @@ pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> 
             let lanes = if alone { vec![1] } else { vec![lanes(work, facts, most), 1] };
             let lanes = if is_line(work, &dims) { &lanes[..1] } else { &lanes[..] };
             let widths = widths(work, facts);
-            let way = |index, lanes| Way { index, lanes, sight: Sight::Whole };
-            let mut ways: Vec<Way> =
-                widths.iter().flat_map(|&index| lanes.iter().map(move |&lanes| way(index, lanes))).collect();
+            let config = |index, lanes| PointwiseConfig { index, lanes, sight: Addressing::Whole };
+            let mut configs: Vec<PointwiseConfig> = widths
+                .iter()
+                .flat_map(|&index| lanes.iter().map(move |&lanes| config(index, lanes)))
+                .collect();
             if facts.rebased && !whole_bytes(work).is_empty() {
-                ways.push(Way { index: IndexWidth::Bits32, lanes: 1, sight: Sight::Windows });
+                configs.push(PointwiseConfig {
+                    index: IndexWidth::Bits32,
+                    lanes: 1,
+                    sight: Addressing::Windowed,
+                });
             }
             let mut scheduled: Vec<Scheduled> =
-                ways.into_iter().map(|way| on_gpu(work, facts, &dims, way)).collect();
+                configs.into_iter().map(|config| on_gpu(work, facts, &dims, config)).collect();
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {
                 last.when.clear();
@@ -51,43 +57,43 @@ pub(super) fn pointwise(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> 
 }
 
 /// A variant of a GPU kernel.
-struct Way {
+struct PointwiseConfig {
     index: IndexWidth,
     lanes: u8,
-    sight: Sight,
+    sight: Addressing,
 }
 
-fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], way: Way) -> Scheduled {
-    let lanes = i64::from(way.lanes);
-    let mut when = width_conditions(work, facts, way.index);
+fn on_gpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], config: PointwiseConfig) -> Scheduled {
+    let lanes = i64::from(config.lanes);
+    let mut when = width_conditions(work, facts, config.index);
     if lanes > 1 && !is_line(work, dims) {
         when.push(Condition::Divides(dims[dims.len() - 1].extent.clone(), lanes));
     }
     if facts.rebased {
         when.extend(whole_bytes(work).into_iter().map(Condition::Binds));
     }
-    let vector = if way.lanes > 1 { format!("_v{}", way.lanes) } else { String::new() };
-    let suffix = match (way.sight, way.index) {
-        (Sight::Windows, _) => "_windows",
-        (Sight::Whole, IndexWidth::Bits32) => "",
-        (Sight::Whole, IndexWidth::Bits64) => "_wide",
+    let vector = if config.lanes > 1 { format!("_v{}", config.lanes) } else { String::new() };
+    let suffix = match (config.sight, config.index) {
+        (Addressing::Windowed, _) => "_windows",
+        (Addressing::Whole, IndexWidth::Bits32) => "",
+        (Addressing::Whole, IndexWidth::Bits64) => "_wide",
     };
     let name = format!("{}{vector}{suffix}", work.name);
-    let mut body = Body::new(work, facts, dims, name, (way.index, way.sight));
+    let mut body = Body::new(work, facts, dims, name, (config.index, config.sight));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     if lanes == 1 || !is_line(work, dims) {
-        grid_loop(&mut body, (start, end), way.lanes, across(work, dims, way.lanes));
+        grid_loop(&mut body, (start, end), config.lanes, across(work, dims, config.lanes));
     } else {
         let mut b = body.top();
         let by = b.index(lanes);
         let count = b.apply(Op::Sub, &[end, start]);
         let rest = b.apply(Op::IntRem, &[count, by]);
         let whole = b.apply(Op::Sub, &[end, rest]);
-        grid_loop(&mut body, (start, whole), way.lanes, None);
-        rest_loop(&mut body, (whole, end), way.lanes);
+        grid_loop(&mut body, (start, whole), config.lanes, None);
+        rest_loop(&mut body, (whole, end), config.lanes);
     }
-    scheduled(dims, body, when, u32::from(way.lanes))
+    scheduled(dims, body, when, u32::from(config.lanes))
 }
 
 /// Whether positions are those of elements in a line. It needs no variant of one lane: the last elements are done one by
@@ -128,7 +134,7 @@ fn rest_loop(body: &mut Body<'_>, (start, end): (Value, Value), lanes: u8) {
     };
     body.push(Stmt::Loop {
         var: first,
-        kind: LoopKind::Rest,
+        kind: LoopKind::Remainder,
         start,
         end,
         step: all,
@@ -156,10 +162,10 @@ fn elements(body: &mut Body<'_>, element: Value, lanes: u8) -> Vec<Stmt> {
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, dims: &[SpaceDim], grain: u32) -> Scheduled {
-    let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
+    let mut body = Body::new(work, facts, dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     let items = Items::of(&mut body, &dims[dims.len() - 1].extent, grain);
     let Items { row, element, col, len, .. } = items;
-    let run = Run { element, coordinates: body.decode_outer(row), col, len };
+    let run = Segment { element, coordinates: body.decode_outer(row), col, len };
     let inside = if is_cut_along(work, dims) {
         let of_portion = |portion| {
             body.begin(Some(portion));
@@ -222,7 +228,7 @@ impl Items {
 
 /// Elements next to each other in a row.
 #[derive(Clone)]
-struct Run {
+struct Segment {
     /// The number of the first.
     element: Value,
     /// Those of the row.
@@ -233,7 +239,7 @@ struct Run {
 }
 
 /// A vector loop over a run.
-fn of_run(body: &mut Body<'_>, Run { element, mut coordinates, col, len }: Run) -> Vec<Stmt> {
+fn of_run(body: &mut Body<'_>, Segment { element, mut coordinates, col, len }: Segment) -> Vec<Stmt> {
     coordinates.push(col);
     body.compute(&Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None });
     let (mut inside, inner) = body.take();
@@ -242,7 +248,7 @@ fn of_run(body: &mut Body<'_>, Run { element, mut coordinates, col, len }: Run) 
 }
 
 /// The elements of a run that are in a portion of its row, whether there are any, and what finds them.
-fn part_of(body: &mut Body<'_>, run: &Run, portion: Portion) -> (Vec<Stmt>, Value, Run) {
+fn part_of(body: &mut Body<'_>, run: &Segment, portion: Portion) -> (Vec<Stmt>, Value, Segment) {
     let cut = body.cut().unwrap_or_else(|| unreachable!("only what is cut has portions"));
     let op = match portion {
         Portion::Before => Op::Min,
@@ -255,7 +261,7 @@ fn part_of(body: &mut Body<'_>, run: &Run, portion: Portion) -> (Vec<Stmt>, Valu
     let ahead = b.apply(Op::Sub, &[first, run.col]);
     let element = b.apply(Op::Add, &[run.element, ahead]);
     let is_there = b.apply(Op::Lt, &[first, end]);
-    let part = Run { element, coordinates: run.coordinates.clone(), col: first, len };
+    let part = Segment { element, coordinates: run.coordinates.clone(), col: first, len };
     (body.take_item(), is_there, part)
 }
 
@@ -265,11 +271,21 @@ pub(super) fn scheduled(dims: &[SpaceDim], body: Body<'_>, when: Vec<Condition>,
     let space = Space { rows, cols: inner[0].extent.clone(), grain, each: DimExpr::constant(1) };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let linear = matches!(buffer.reach, Reach::Linear(_) | Reach::Part { .. });
+        let linear = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Part { .. });
         debug_assert!(buffer.access == Access::Read || linear, "writes are linear");
     }
     let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, line: false, unheld: None }
+    Scheduled {
+        when,
+        kernel,
+        buffers,
+        space,
+        row_memory,
+        cluster,
+        common: false,
+        line: false,
+        unstaged_tail: None,
+    }
 }
 
 /// The bytes of the operands that are read out of order and may not fit in one binding, each number once.

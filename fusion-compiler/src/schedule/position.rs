@@ -4,27 +4,27 @@
 //! Invariant: four lanes of a GPU are one access only where their positions start at a multiple of four.
 
 use super::Operand;
-use super::body::{Body, Level, Place, Sight, is_windowed};
+use super::body::{Addressing, Body, Level, Place, is_windowed};
 use super::pointwise::lane_index;
 use super::space::{SpaceDim, missing, reach, stride};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{AxisId, NodeKind};
-use crate::ir::kernel::{At, BufferId, Lanes, Value};
+use crate::ir::kernel::{Address, BufferId, Lanes, Value};
 use crate::ir::ops::Op;
-use crate::ir::plan::{IndexMap, Reach, UniformArg};
+use crate::ir::plan::{Footprint, IndexMap, UniformArg};
 use crate::ir::point::{Coordinate, Coordinates, Point, point};
 
 /// Most steps that are followed to find that lanes lie side by side.
 const STEPS_MAX: u32 = 64;
 
 /// How the lanes of a loop lie in memory.
-enum Lie {
+enum LanePattern {
     /// As far from each other as the dim says that they run along: that of the innermost, or of the axis along which what says where
     /// goes up by one from lane to lane, or on a line from row to row, with the coordinate of the first lane.
-    Together(Option<(AxisId, Value)>),
+    Strided(Option<(AxisId, Value)>),
     /// Each where its own coordinates on a line say.
-    Apart,
+    Gathered,
 }
 
 /// Some of the coordinates along a dim, one after another.
@@ -149,12 +149,12 @@ impl Body<'_> {
         level: Level,
         (at, lanes): (&Coordinates, Lanes),
         place: &Place,
-    ) -> At {
+    ) -> Address {
         let work = self.work;
         let operand = &work.operands[usize::from(buffer.0)];
         match reach(work.graph, work.group, operand) {
             // What lacks every axis of the space is read once, before there is an element.
-            Reach::Linear(per) if level != Level::Top && work.group.cols.is_empty() => {
+            Footprint::Linear(per) if level != Level::Top && work.group.cols.is_empty() => {
                 let per =
                     per.as_const().unwrap_or_else(|| unreachable!("what is not in the space is unrolled"));
                 let phase = at.iter().filter_map(|&(axis, coordinate)| {
@@ -169,13 +169,13 @@ impl Body<'_> {
                 let index =
                     if per == 1 { place.element } else { b.apply(Op::Mul, &[place.element, per_value]) };
                 let index = self.rebase(buffer, level, index);
-                At { stride: per as u32, phase, ..At::new(buffer, index) }
+                Address { stride: per as u32, phase, ..Address::new(buffer, index) }
             }
-            Reach::Linear(_)
-            | Reach::Part { .. }
-            | Reach::Beside { .. }
-            | Reach::Whole
-            | Reach::Windows(_) => self.strided(buffer, level, (at, lanes), place),
+            Footprint::Linear(_)
+            | Footprint::Part { .. }
+            | Footprint::Strided { .. }
+            | Footprint::Whole
+            | Footprint::Windows(_) => self.strided(buffer, level, (at, lanes), place),
         }
     }
 
@@ -186,7 +186,7 @@ impl Body<'_> {
         level: Level,
         (at, lanes): (&Coordinates, Lanes),
         place: &Place,
-    ) -> At {
+    ) -> Address {
         let (graph, operand) = (self.work.graph, &self.work.operands[usize::from(buffer.0)]);
         let (mut index, mut start) = (None, DimExpr::constant(0));
         for &(axis, coordinate) in at {
@@ -204,8 +204,8 @@ impl Body<'_> {
         let strides: Vec<Option<DimExpr>> =
             axes.map(|axis| axis.and_then(|&axis| stride(graph, operand, axis))).collect();
         let (level, run, gathers) = match self.lie((at, operand), level, &strides, place) {
-            Lie::Together(run) => (level, run, false),
-            Lie::Apart => (Level::Inner, None, true),
+            LanePattern::Strided(run) => (level, run, false),
+            LanePattern::Gathered => (Level::Inner, None, true),
         };
         for (dim, (stride, &coordinate)) in strides.iter().zip(&place.coordinates).enumerate() {
             if let Some(stride) = stride {
@@ -243,7 +243,7 @@ impl Body<'_> {
             }
             None => index,
         };
-        if self.sight == Sight::Windows && is_windowed(self.work, operand) {
+        if self.sight == Addressing::Windowed && is_windowed(self.work, operand) {
             return self.through_window(buffer, index, start, strides);
         }
         let index = self.rebase(buffer, level, index);
@@ -252,7 +252,7 @@ impl Body<'_> {
     }
 
     /// The elements of `lanes` from those of the first, or from all, and the distance from one to the next.
-    fn lanes(&mut self, buffer: BufferId, index: Value, along: Option<DimExpr>, lanes: Lanes) -> At {
+    fn lanes(&mut self, buffer: BufferId, index: Value, along: Option<DimExpr>, lanes: Lanes) -> Address {
         let is_one = self.kernel.ty(index).lanes == Lanes::ONE;
         match along {
             Some(along) if along.as_const() != Some(1) || !is_one => {
@@ -260,10 +260,10 @@ impl Body<'_> {
                 let along = self.extent(&along);
                 let mut b = self.inner();
                 let ahead = b.apply(Op::Mul, &[lane, along]);
-                At::new(buffer, b.apply(Op::Add, &[index, ahead]))
+                Address::new(buffer, b.apply(Op::Add, &[index, ahead]))
             }
-            None if is_one && lanes != Lanes::ONE => At::new(buffer, self.inner().splat(index, lanes)),
-            Some(_) | None => At { aligned: self.is_vector_of(buffer), ..At::new(buffer, index) },
+            None if is_one && lanes != Lanes::ONE => Address::new(buffer, self.inner().splat(index, lanes)),
+            Some(_) | None => Address { aligned: self.is_vector_of(buffer), ..Address::new(buffer, index) },
         }
     }
 
@@ -274,32 +274,32 @@ impl Body<'_> {
         level: Level,
         strides: &[Option<DimExpr>],
         place: &Place,
-    ) -> Lie {
+    ) -> LanePattern {
         let along = strides.get(self.vector).and_then(Option::as_ref);
         if place.lanes != Lanes::Loop || along.is_some() && self.line.is_none() {
-            return Lie::Together(None);
+            return LanePattern::Strided(None);
         }
         let by = at.iter().filter_map(|&(axis, _)| Some((axis, self.moved_along(at, axis)?)));
         let varies = |point: &Point| self.kernel.ty(self.values[point].1).lanes != Lanes::ONE;
         let varying: Vec<(AxisId, Point)> = by.filter(|(_, point)| varies(point)).collect();
         if self.line.is_none() {
-            let [(axis, by)] = varying.as_slice() else { return Lie::Together(None) };
-            return Lie::Together(self.first(by, level, place, STEPS_MAX).map(|first| (*axis, first)));
+            let [(axis, by)] = varying.as_slice() else { return LanePattern::Strided(None) };
+            return LanePattern::Strided(self.first(by, level, place, STEPS_MAX).map(|first| (*axis, first)));
         }
         let rows = strides[self.vector - 1].as_ref();
         let is_line = |rows: &DimExpr| {
             along.is_some_and(|along| *rows == self.dims[self.vector].extent.clone() * along.clone())
         };
         match (rows, varying.as_slice()) {
-            (None, []) if along.is_none() => Lie::Together(None),
-            (Some(rows), []) if is_line(rows) => Lie::Together(None),
+            (None, []) if along.is_none() => LanePattern::Strided(None),
+            (Some(rows), []) if is_line(rows) => LanePattern::Strided(None),
             (None, [(axis, by)])
                 if stride(self.work.graph, operand, *axis).is_some_and(|rows| is_line(&rows)) =>
             {
                 let first = self.first(by, level, place, STEPS_MAX);
-                first.map_or(Lie::Apart, |first| Lie::Together(Some((*axis, first))))
+                first.map_or(LanePattern::Gathered, |first| LanePattern::Strided(Some((*axis, first))))
             }
-            (None | Some(_), _) => Lie::Apart,
+            (None | Some(_), _) => LanePattern::Gathered,
         }
     }
 
@@ -333,8 +333,8 @@ impl Body<'_> {
                 let run = self.first(&run, level, place, steps)?;
                 Some(self.at(level).apply(*op, &[run, same]))
             }
-            NodeKind::At(_) if node.args.len() == 2 => {
-                let of = self.moves.picked(graph, of).of;
+            NodeKind::Gather(_) if node.args.len() == 2 => {
+                let of = self.moves.gathered(graph, of).of;
                 self.first(&of, level, place, steps)
             }
             NodeKind::Input(_)
@@ -344,7 +344,7 @@ impl Body<'_> {
             | NodeKind::Apply(_)
             | NodeKind::Cast
             | NodeKind::Reduce(..)
-            | NodeKind::At(_) => None,
+            | NodeKind::Gather(_) => None,
         }
     }
 
@@ -362,12 +362,12 @@ impl Body<'_> {
         index: Value,
         start: DimExpr,
         strides: Vec<Option<DimExpr>>,
-    ) -> At {
+    ) -> Address {
         let strides = strides.into_iter().map(|stride| stride.unwrap_or_else(|| DimExpr::constant(0)));
         let dims = self.dims.iter().map(|dim| dim.extent.clone()).zip(strides).collect();
-        let reach = Reach::Windows(IndexMap { start, dims });
+        let reach = Footprint::Windows(IndexMap { start, dims });
         let known = &mut self.buffers[usize::from(operand.0)].reach;
-        let buffer = if *known == Reach::Whole {
+        let buffer = if *known == Footprint::Whole {
             *known = reach;
             operand
         } else {
@@ -378,7 +378,7 @@ impl Body<'_> {
         let window = self.uniform(UniformArg::Window(buffer.0), DType::Index, &name);
         let within = self.item().apply(Op::Lt, &[index, window]);
         self.within.push(within);
-        At::new(buffer, index)
+        Address::new(buffer, index)
     }
 
     fn sum(&mut self, level: Level, index: Option<Value>, ahead: Value) -> Value {

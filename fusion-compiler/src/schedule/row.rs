@@ -1,32 +1,32 @@
 //! Row groups: values combined along rows, and what is made of them for each row or each of its elements.
 //!
 //! A row is gone through once for each step of what it takes: first what is combined of its elements alone, then what
-//! needs those results, and last for what is stored of its elements (`runs.rs`). On GPUs a team of threads shares a row, each
+//! needs those results, and last for what is stored of its elements (`passes.rs`). On GPUs a team of threads shares a row, each
 //! taking every so many elements, and holds those that it needs again in memory of its own; on the CPU a thread has rows
 //! for itself, in vector loops, and the cache holds them.
 
-mod way;
+mod config;
 
-use self::way::{Placement, Rows, Way, block, taken, ways_of};
+use self::config::{Placement, RowConfig, Rows, block, taken, ways_of};
 use std::borrow::Cow;
 
-use super::body::{Body, Level, Sight};
+use super::body::{Addressing, Body, Level};
 use super::combine::of_rows;
-use super::cut::Cut;
-use super::each_row::{Dealt, rows};
-use super::held::{self, held_of};
-use super::hold::Hold;
-use super::pass::{Along, HeldPart, INDEX};
-use super::runs::{self, Runs, bytes_folded_at_once};
+use super::each_row::{GridMapping, rows};
+use super::passes::{self, PassCount, bytes_folded_at_once};
+use super::row_loop::{INDEX, StagedPart, ThreadMapping};
 use super::space::{SpaceDim, cols, dims, lanes, line, product, width_conditions, widths};
-use super::{Schedule, Scheduled, Unheld, Work};
+use super::split_reduction::partition::Cut;
+use super::staged_buffer::StagedBuffer;
+use super::staging::{self, staged_values};
+use super::{Schedule, Scheduled, UnstagedTail, Work};
 use crate::fuse::Store;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisSet, NodeId};
 use crate::ir::kernel::{BufferId, Expr, IndexWidth, LoopKind, Shared, SharedLen, Value, WARP};
 use crate::ir::ops::Op;
-use crate::ir::plan::{Condition, Reach, Space, UniformArg};
+use crate::ir::plan::{Condition, Footprint, Space, UniformArg};
 use crate::target::{CLUSTER_MAX, RowMemory, TargetFacts, Vectors};
 
 /// Bytes of a row that a block of a cluster holds, so that a multiprocessor of an H100 has room for three; of longer rows more.
@@ -38,22 +38,22 @@ pub(super) fn row(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     match facts.vector {
         Vectors::Loops(_) => vec![on_cpu(work, facts, &shape)],
         Vectors::Lanes(most) => {
-            let held = held_values(work, facts, &shape);
-            let scaling = if held.is_empty() { way::scaling_lanes(work, facts) } else { 1 };
+            let staged = staged_layouts(work, facts, &shape);
+            let scaling = if staged.is_empty() { config::scaling_lanes(work, facts) } else { 1 };
             let most = lanes(work, facts, most).max(scaling);
             let rows = Rows {
                 several: !work.group.order.is_empty(),
                 cut: work.has_portions(),
                 after_parts: shape.partials > 0,
-                holds: !held.is_empty(),
-                narrow: held.first().is_some_and(|held| held.dtype.is_narrow()),
-                taken: &|lanes, holds| taken(work, facts, &shape, (lanes, holds)),
+                stages: !staged.is_empty(),
+                narrow: staged.first().is_some_and(|staged| staged.dtype.is_narrow()),
+                taken: &|lanes, stages| taken(work, facts, &shape, (lanes, stages)),
                 widths: &widths(work, facts),
             };
             let pairs = rows.widths.iter().flat_map(|&index| [(index, most), (index, 1)]);
-            let ways: Vec<Way> = pairs.flat_map(|of| ways_of(facts, &rows, of)).collect();
+            let configs: Vec<RowConfig> = pairs.flat_map(|of| ways_of(facts, &rows, of)).collect();
             let mut scheduled: Vec<Scheduled> =
-                ways.iter().map(|way| on_gpu(work, facts, &shape, way, &held)).collect();
+                configs.iter().map(|config| on_gpu(work, facts, &shape, config, &staged)).collect();
             // The last must do for whatever the others do not.
             if let Some(last) = scheduled.last_mut() {
                 last.when.clear();
@@ -73,19 +73,20 @@ const BESIDE: u32 = 8;
 
 /// The ways to run a group whose rows lie side by side, are few and are long: each row has many threads. A team has several
 /// rows, so that what it reads and writes at a time lies side by side, too; where there are not as many it has one.
-pub(super) fn beside(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
+pub(super) fn columns_per_team(work: &Work<'_>, facts: &TargetFacts) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
     let Some(team) = block(facts) else { return vec![] };
-    let held = held_values(work, facts, &shape);
-    let of = Way::new(team, IndexWidth::Bits32);
-    let way = |(beside, holds)| Way { beside, cyclic: true, holds, common: true, ..of };
-    let ways = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
-    let ways = ways.into_iter().filter(|(_, holds)| !holds || !held.is_empty()).map(way);
-    let scheduled = ways.map(|way| {
-        let mut scheduled = on_gpu(work, facts, &shape, &way, &held);
-        if way.beside > 1 {
+    let staged = staged_layouts(work, facts, &shape);
+    let of = RowConfig::new(team, IndexWidth::Bits32);
+    let config =
+        |(rows_per_team, stages)| RowConfig { rows_per_team, cyclic: true, stages, common: true, ..of };
+    let configs = [(BESIDE, true), (BESIDE, false), (1, true), (1, false)];
+    let configs = configs.into_iter().filter(|(_, stages)| !stages || !staged.is_empty()).map(config);
+    let scheduled = configs.map(|config| {
+        let mut scheduled = on_gpu(work, facts, &shape, &config, &staged);
+        if config.rows_per_team > 1 {
             let rows = &shape.dims[shape.rows - 1].extent;
-            scheduled.when.push(Condition::AtLeast(rows.clone(), way.beside.into()));
+            scheduled.when.push(Condition::AtLeast(rows.clone(), config.rows_per_team.into()));
         }
         scheduled.when.push(Condition::AtMost(product(&shape.dims[..shape.rows]), FEW_ROWS));
         scheduled.when.push(Condition::AtLeast(product(shape.cols()), LONG_ROW));
@@ -106,12 +107,12 @@ pub(super) fn parts(
     match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let held = held_values(work, facts, &shape);
-            let holds = places(&held) == 1 && facts.row_memory == RowMemory::AtLaunch;
-            let (lanes, placement) = taken(work, facts, &shape, (lanes, holds.then_some(team)))
+            let staged = staged_layouts(work, facts, &shape);
+            let stages = places(&staged) == 1 && facts.row_memory == RowMemory::AtLaunch;
+            let (lanes, placement) = taken(work, facts, &shape, (lanes, stages.then_some(team)))
                 .unwrap_or_else(|| unreachable!("a block has a thread for every element of a vector"));
-            let way = Way { lanes, placement, holds, ..Way::new(team, index) };
-            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &held) }
+            let config = RowConfig { lanes, placement, stages, ..RowConfig::new(team, index) };
+            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &config, &staged) }
         }
     }
 }
@@ -128,8 +129,8 @@ pub(super) fn folded(
     match block(facts) {
         None => on_cpu(work, facts, &shape),
         Some(team) => {
-            let way = Way { lanes, ..Way::new(team, index) };
-            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
+            let config = RowConfig { lanes, ..RowConfig::new(team, index) };
+            Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &config, &[]) }
         }
     }
 }
@@ -142,9 +143,9 @@ const MANY_ROWS: i64 = 2048;
 pub(super) fn of_partials(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<Scheduled> {
     let shape = Shape::new(work, facts);
     let Some(team) = block(facts) else { return vec![on_cpu(work, facts, &shape)] };
-    let of = |beside| {
-        let way = Way { beside, cyclic: true, ..Way::new(team, IndexWidth::Bits32) };
-        Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &way, &[]) }
+    let of = |rows_per_team| {
+        let config = RowConfig { rows_per_team, cyclic: true, ..RowConfig::new(team, IndexWidth::Bits32) };
+        Scheduled { when: vec![], ..on_gpu(work, facts, &shape, &config, &[]) }
     };
     let many = match (schedule, &shape.dims[..shape.rows]) {
         (Schedule::Column, [.., next]) => Condition::AtLeast(next.extent.clone(), MANY_ROWS),
@@ -228,78 +229,75 @@ impl Shape {
     }
 }
 
-fn on_gpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape, way: &Way, held: &[Held]) -> Scheduled {
-    let vector = match way.lanes {
-        1 => String::new(),
-        lanes => match way.placement {
-            Placement::Vectors => format!("_v{lanes}"),
-            Placement::Apart => format!("_x{lanes}"),
-            Placement::Unaligned(_) => format!("_u{lanes}"),
-        },
-    };
-    let wide = if way.index == IndexWidth::Bits64 { "_wide" } else { "" };
-    let holds = if way.holds { "_held" } else { "" };
-    let cluster = if way.team.cluster { "_cluster" } else { "" };
-    let beside = if way.beside > 1 { format!("x{}", way.beside) } else { String::new() };
-    let name = format!("{}_t{}{beside}{cluster}{holds}{vector}{wide}", work.name, way.team.threads);
-    let cluster = way.team.cluster.then(|| Cluster::new(shape, way, held));
+fn on_gpu(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    shape: &Shape,
+    config: &RowConfig,
+    staged: &[StagedLayout],
+) -> Scheduled {
+    let name = format!("{}{}", work.name, config.suffix());
+    let cluster = config.team.cluster.then(|| Cluster::new(shape, config, staged));
     let shape = &cluster.as_ref().map_or(Cow::Borrowed(shape), |cluster| Cow::Owned(cluster.part(shape)));
-    let mut body = Body::new(work, facts, &shape.dims, name, (way.index, Sight::Whole));
-    body.set_team(way.team.threads, (way.beside, way.cyclic));
-    body.set_turns(way.turns(work, shape));
+    let mut body = Body::new(work, facts, &shape.dims, name, (config.index, Addressing::Whole));
+    body.set_team(config.team.threads, (config.rows_per_team, config.cyclic));
+    body.set_load_unroll(config.turns(work, shape));
     if cluster.is_some() {
         body.set_cluster();
     }
-    body.vectors = way.vectors_of().map(|of| (of, way.lanes));
+    body.vectors = config.vectors_of().map(|of| (of, config.lanes));
     let start = body.uniform(UniformArg::Start, DType::Index, "start");
     let end = body.uniform(UniformArg::End, DType::Index, "end");
     let mut top = body.top();
     // The order of a sum does not follow from where in memory its row is.
-    let at_once = if way.vectors_of().is_some() { 1 } else { way.lanes };
-    let (thread, lanes, beside) =
-        (top.bind(INDEX, Expr::TeamId), top.index(i64::from(at_once)), top.index(i64::from(way.beside)));
-    let threads = way.team.threads / way.beside;
-    let (thread, column) = match way.beside {
+    let at_once = if config.vectors_of().is_some() { 1 } else { config.lanes };
+    let (thread, lanes, rows_per_team) = (
+        top.bind(INDEX, Expr::TeamId),
+        top.index(i64::from(at_once)),
+        top.index(i64::from(config.rows_per_team)),
+    );
+    let threads = config.team.threads / config.rows_per_team;
+    let (thread, column) = match config.rows_per_team {
         1 => (thread, None),
-        _ if !way.cyclic => {
+        _ if !config.cyclic => {
             let each = top.index(i64::from(threads));
             let (column, thread) = body.divide(Level::Top, thread, each);
             (thread, Some(column))
         }
         _ => {
-            let (thread, column) = body.divide(Level::Top, thread, beside);
+            let (thread, column) = body.divide(Level::Top, thread, rows_per_team);
             (thread, Some(column))
         }
     };
     let mut top = body.top();
-    let apart = way.placement == Placement::Apart;
+    let apart = config.placement == Placement::Apart;
     let first = if apart { thread } else { top.apply(Op::Mul, &[thread, lanes]) };
     let step = top.index(i64::from(threads) * i64::from(at_once));
-    let holding = Holding::new((work, facts), shape, way, held);
-    if way.holds {
-        hold(facts, &holding, &mut body, way, column);
+    let staging = Staging::new((work, facts), shape, config, staged);
+    if config.stages {
+        stage(facts, &staging, &mut body, config, column);
     }
     let part =
-        holding.is_part.then(|| HeldPart { end: body.extent(&holding.len), len: holding.len.as_const() });
+        staging.is_part.then(|| StagedPart { end: body.extent(&staging.len), len: staging.len.as_const() });
     let lanes = at_once;
-    let along = Along::Team { thread, threads, first, step, lanes, apart, ends: None, held: part };
-    let how_many = if way.holds && part.is_none() { Runs::Each } else { Runs::Fewest };
+    let along = ThreadMapping::Team { thread, threads, first, step, lanes, apart, ends: None, staged: part };
+    let how_many = if config.stages && part.is_none() { PassCount::PerStep } else { PassCount::Fewest };
     rows(
         work,
         shape,
         &mut body,
         (&along, how_many),
-        Dealt { kind: LoopKind::Team, start, end, beside, column },
+        GridMapping { kind: LoopKind::Team, start, end, rows_at_once: rows_per_team, column },
     );
-    let at_launch = way.holds && facts.row_memory == RowMemory::AtLaunch;
-    let row_memory = if at_launch { holding.bytes(way) } else { DimExpr::constant(0) };
-    let when = conditions(work, facts, shape, way, &holding);
+    let at_launch = config.stages && facts.row_memory == RowMemory::AtLaunch;
+    let row_memory = if at_launch { staging.bytes(config) } else { DimExpr::constant(0) };
+    let when = conditions(work, facts, shape, config, &staging);
     let mut scheduled = scheduled(shape, body, when);
-    scheduled.space.grain = way.beside;
-    let left = || product(shape.line()) - holding.len.clone();
-    let unheld = part.map(|part| Unheld { first: part.end, each: left() });
+    scheduled.space.grain = config.rows_per_team;
+    let left = || product(shape.line()) - staging.len.clone();
+    let unstaged_tail = part.map(|part| UnstagedTail { first: part.end, each: left() });
     let cluster = cluster.map_or(scheduled.cluster, |cluster| cluster.blocks);
-    Scheduled { row_memory, cluster, common: way.common, unheld, ..scheduled }
+    Scheduled { row_memory, cluster, common: config.common, unstaged_tail, ..scheduled }
 }
 
 /// How the blocks of a cluster share rows.
@@ -311,13 +309,13 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(shape: &Shape, way: &Way, held: &[Held]) -> Cluster {
+    fn new(shape: &Shape, config: &RowConfig, staged: &[StagedLayout]) -> Cluster {
         let number = DimExpr::constant;
         let len = product(shape.line());
-        let bytes = len.clone() * number(bytes(held));
+        let bytes = len.clone() * number(bytes(staged));
         let most = bytes.ceil_div(number(CLUSTER_BYTES)).min(number(CLUSTER_MAX));
         // Whole warps, so that all parts start at a multiple of a vector; then fewer blocks may do, and no part starts beyond the row.
-        let at_once = i64::from(WARP) * i64::from(way.lanes);
+        let at_once = i64::from(WARP) * i64::from(config.lanes);
         let part = len.clone().ceil_div(most).ceil_div(number(at_once)) * number(at_once);
         Cluster { blocks: len.ceil_div(part.clone()), len: part }
     }
@@ -329,47 +327,52 @@ impl Cluster {
 }
 
 /// What a team holds of each row.
-struct Holding {
-    values: Vec<Held>,
+struct Staging {
+    values: Vec<StagedLayout>,
     /// Of how many elements, the first.
     len: DimExpr,
     /// Whether a row may have more.
     is_part: bool,
 }
 
-impl Holding {
-    fn new((work, facts): (&Work<'_>, &TargetFacts), shape: &Shape, way: &Way, held: &[Held]) -> Holding {
+impl Staging {
+    fn new(
+        (work, facts): (&Work<'_>, &TargetFacts),
+        shape: &Shape,
+        config: &RowConfig,
+        staged: &[StagedLayout],
+    ) -> Staging {
         // The first vector and the last may have elements of other rows.
         let vectors = |by| (shape.len() + DimExpr::constant(by - 1)).ceil_div(DimExpr::constant(by));
         let in_vectors = |by| vectors(by) * DimExpr::constant(by);
-        let len = way.vectors_of().map_or_else(|| shape.len(), |_| in_vectors(way.lanes.into()));
-        let whole = Holding { values: held.to_vec(), len, is_part: false };
-        let Some(most) = way.team.held_max.filter(|_| way.holds) else { return whole };
+        let len = config.vectors_of().map_or_else(|| shape.len(), |_| in_vectors(config.lanes.into()));
+        let whole = Staging { values: staged.to_vec(), len, is_part: false };
+        let Some(most) = config.team.staged_max.filter(|_| config.stages) else { return whole };
         // What needs a run along the row before it has to be made again of the other elements anyway, and is in the last run.
         let later = of_rows(work);
-        let values = in_places(work, facts, held_of(work, facts, &|id| !later.contains(&id)));
+        let values = in_places(work, facts, staged_values(work, facts, &|id| !later.contains(&id)));
         if values.is_empty() {
             return whole;
         }
         // So that whole warps go through what is held.
-        let at_once = i64::from(WARP) * i64::from(way.lanes);
+        let at_once = i64::from(WARP) * i64::from(config.lanes);
         let most = most / bytes(&values) / at_once * at_once;
-        Holding { values, len: whole.len.min(DimExpr::constant(most)), is_part: true }
+        Staging { values, len: whole.len.min(DimExpr::constant(most)), is_part: true }
     }
 
     /// Bytes for the rows of a team.
-    fn bytes(&self, way: &Way) -> DimExpr {
-        self.len.clone() * DimExpr::constant(bytes(&self.values) * i64::from(way.beside))
+    fn bytes(&self, config: &RowConfig) -> DimExpr {
+        self.len.clone() * DimExpr::constant(bytes(&self.values) * i64::from(config.rows_per_team))
     }
 }
 
 /// Bytes for what threads combine, beside the elements of rows: no more than `folded_at_once` values of each warp of a block, or
 /// of each of the 256 threads that take turns with rows; and mailboxes of a cluster, two for each of the two values that a
 /// combination may have, with their barriers.
-fn fold_bytes(work: &Work<'_>, way: &Way) -> i64 {
-    let own = if way.beside > 1 && way.cyclic { 256 * bytes_folded_at_once(work) } else { 1024 };
+fn fold_bytes(work: &Work<'_>, config: &RowConfig) -> i64 {
+    let own = if config.rows_per_team > 1 && config.cyclic { 256 * bytes_folded_at_once(work) } else { 1024 };
     let mailbox = CLUSTER_MAX * 8 + 8;
-    if way.team.cluster { own + 2 * 2 * mailbox * held::steps(work).len() as i64 } else { own }
+    if config.team.cluster { own + 2 * 2 * mailbox * staging::steps(work).len() as i64 } else { own }
 }
 
 /// What a variant asks for.
@@ -377,29 +380,29 @@ fn conditions(
     work: &Work<'_>,
     facts: &TargetFacts,
     shape: &Shape,
-    way: &Way,
-    holding: &Holding,
+    config: &RowConfig,
+    staging: &Staging,
 ) -> Vec<Condition> {
-    let mut when = width_conditions(work, facts, way.index);
-    if way.lanes > 1 && way.placement == Placement::Vectors {
-        when.push(Condition::Divides(shape.innermost().extent.clone(), i64::from(way.lanes)));
+    let mut when = width_conditions(work, facts, config.index);
+    if config.lanes > 1 && config.placement == Placement::Vectors {
+        when.push(Condition::Divides(shape.innermost().extent.clone(), i64::from(config.lanes)));
     }
-    if way.row_max < i64::MAX {
-        when.push(Condition::AtMost(product(shape.line()), way.row_max));
+    if config.row_max < i64::MAX {
+        when.push(Condition::AtMost(product(shape.line()), config.row_max));
     }
-    if way.team.rows_min > 0 {
-        when.push(Condition::AtLeast(product(&shape.dims[..shape.rows]), way.team.rows_min));
+    if config.team.rows_min > 0 {
+        when.push(Condition::AtLeast(product(&shape.dims[..shape.rows]), config.team.rows_min));
     }
-    if way.team.cluster {
+    if config.team.cluster {
         when.push(Condition::Clusters(CLUSTER_MAX as u32));
     }
     match facts.row_memory {
-        RowMemory::AtLaunch if way.holds => {
-            let bytes = holding.bytes(way) * DimExpr::constant(way.team.per_block.into());
-            when.push(Condition::Shares(bytes + DimExpr::constant(fold_bytes(work, way))));
+        RowMemory::AtLaunch if config.stages => {
+            let bytes = staging.bytes(config) * DimExpr::constant(config.team.per_block.into());
+            when.push(Condition::Shares(bytes + DimExpr::constant(fold_bytes(work, config))));
         }
-        RowMemory::Fixed(elements) if way.holds => {
-            when.push(Condition::AtMost(holding.bytes(way), 4 * i64::from(elements)));
+        RowMemory::Fixed(elements) if config.stages => {
+            when.push(Condition::AtMost(staging.bytes(config), 4 * i64::from(elements)));
         }
         RowMemory::AtLaunch | RowMemory::Fixed(_) | RowMemory::Scratch => {}
     }
@@ -408,7 +411,7 @@ fn conditions(
 
 /// A value that is kept of each element of a row, and its place among those that are.
 #[derive(Clone, Copy)]
-struct Held {
+struct StagedLayout {
     id: NodeId,
     /// The same for all.
     dtype: DType,
@@ -418,108 +421,115 @@ struct Held {
 }
 
 /// What is kept of each element, if rows are a line.
-fn held_values(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<Held> {
+fn staged_layouts(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Vec<StagedLayout> {
     // What one run is enough for needs nothing again, but on the CPU, where an exponential costs more than its cache.
     let of_elements = |store: &Store| work.group.is_of_elements(store);
     let is_run_once =
-        || !work.group.stores.iter().any(of_elements) && runs::runs(work, Runs::Fewest).len() < 2;
-    let holds = shape.is_line() && work.group.unrolled.is_empty();
-    if !holds || facts.row_memory != RowMemory::Scratch && is_run_once() {
+        || !work.group.stores.iter().any(of_elements) && passes::passes(work, PassCount::Fewest).len() < 2;
+    let stages = shape.is_line() && work.group.unrolled.is_empty();
+    if !stages || facts.row_memory != RowMemory::Scratch && is_run_once() {
         return vec![];
     }
-    in_places(work, facts, held_of(work, facts, &|_| true))
+    in_places(work, facts, staged_values(work, facts, &|_| true))
 }
 
 /// Values that are kept, each in a place.
-fn in_places(work: &Work<'_>, facts: &TargetFacts, held: Vec<NodeId>) -> Vec<Held> {
-    let narrow = held::as_read(work, &held).filter(|_| facts.row_memory == RowMemory::AtLaunch);
-    let held = narrow.unwrap_or(held);
+fn in_places(work: &Work<'_>, facts: &TargetFacts, staged: Vec<NodeId>) -> Vec<StagedLayout> {
+    let narrow = staging::as_read(work, &staged).filter(|_| facts.row_memory == RowMemory::AtLaunch);
+    let staged = narrow.unwrap_or(staged);
     let places = match facts.row_memory {
-        RowMemory::Scratch => (0..held.len()).map(|place| (place, true)).collect(),
-        RowMemory::AtLaunch | RowMemory::Fixed(_) => held::places(work, &held),
+        RowMemory::Scratch => (0..staged.len()).map(|place| (place, true)).collect(),
+        RowMemory::AtLaunch | RowMemory::Fixed(_) => staging::places(work, &staged),
     };
     let place = |(id, (place, is_first)): (NodeId, (usize, bool))| {
         let dtype = Some(work.graph.node(id).dtype).filter(|dtype| dtype.is_narrow()).unwrap_or(DType::F32);
-        Held { id, dtype, place: place as i64, is_first }
+        StagedLayout { id, dtype, place: place as i64, is_first }
     };
-    held.into_iter().zip(places).map(place).collect()
+    staged.into_iter().zip(places).map(place).collect()
 }
 
 /// How many bytes they take of each element.
-fn bytes(held: &[Held]) -> i64 {
-    held.first().map_or(0, |first| places(held) * first.dtype.size() as i64)
+fn bytes(staged: &[StagedLayout]) -> i64 {
+    staged.first().map_or(0, |first| places(staged) * first.dtype.size() as i64)
 }
 
 /// How many places they have, each as long as a row.
-fn places(held: &[Held]) -> i64 {
-    held.iter().map(|held| held.place + 1).max().unwrap_or(0)
+fn places(staged: &[StagedLayout]) -> i64 {
+    staged.iter().map(|staged| staged.place + 1).max().unwrap_or(0)
 }
 
 /// Gives each of these values a part of the memory for rows, where those of rows whose threads take turns do so, too.
-fn hold(facts: &TargetFacts, holding: &Holding, body: &mut Body<'_>, way: &Way, column: Option<Value>) {
+fn stage(
+    facts: &TargetFacts,
+    staging: &Staging,
+    body: &mut Body<'_>,
+    config: &RowConfig,
+    column: Option<Value>,
+) {
     let len = match facts.row_memory {
         RowMemory::AtLaunch => SharedLen::AtLaunch,
         // Short rows take no more, so that more groups have room.
-        RowMemory::Fixed(elements) if way.beside > 1 => {
-            let rows = places(&holding.values) * i64::from(way.beside);
-            let all = way.row_max.saturating_mul(rows);
+        RowMemory::Fixed(elements) if config.rows_per_team > 1 => {
+            let rows = places(&staging.values) * i64::from(config.rows_per_team);
+            let all = config.row_max.saturating_mul(rows);
             SharedLen::Fixed(u32::try_from(all).map_or(elements, |all| all.min(elements)))
         }
         // Where rows are cut, teams of as many threads have one kernel.
         RowMemory::Fixed(elements) => SharedLen::Fixed(elements),
         RowMemory::Scratch => unreachable!("a thread alone has no team to share with"),
     };
-    let dtype = holding.values.first().map_or(DType::F32, |held| held.dtype);
+    let dtype = staging.values.first().map_or(DType::F32, |staged| staged.dtype);
     let memory = body.share(Shared { dtype, len });
-    let (cols, beside) = (body.extent(&holding.len), i64::from(way.beside));
+    let (cols, rows_per_team) = (body.extent(&staging.len), i64::from(config.rows_per_team));
     let mut top = body.top();
     let mut slot = top.bind(INDEX, Expr::TeamSlot);
-    let turn = column.filter(|_| way.cyclic);
+    let turn = column.filter(|_| config.cyclic);
     if let (Some(column), None) = (column, turn) {
-        let rows = top.index(beside);
+        let rows = top.index(rows_per_team);
         slot = top.apply(Op::Mul, &[slot, rows]);
         slot = top.apply(Op::Add, &[slot, column]);
     }
-    let count = top.index(places(&holding.values));
+    let count = top.index(places(&staging.values));
     let before = top.apply(Op::Mul, &[slot, count]);
-    for &Held { id, place, is_first, .. } in &holding.values {
+    for &StagedLayout { id, place, is_first, .. } in &staging.values {
         let mut top = body.top();
         let number = top.index(place);
         let place = top.apply(Op::Add, &[before, number]);
         let mut first = top.apply(Op::Mul, &[place, cols]);
         if let Some(turn) = turn {
-            let beside = top.index(beside);
-            first = top.apply(Op::Mul, &[first, beside]);
+            let rows_per_team = top.index(rows_per_team);
+            first = top.apply(Op::Mul, &[first, rows_per_team]);
             first = top.apply(Op::Add, &[first, turn]);
         }
-        body.hold(id, Hold::Shared(memory, first), is_first);
+        body.stage(id, StagedBuffer::Shared(memory, first), is_first);
     }
     if turn.is_some() {
-        body.hold_apart(beside);
+        body.stage_apart(rows_per_team);
     }
 }
 
 fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
-    let held = held_values(work, facts, shape);
-    let written = held.iter().find_map(|held| Some((held.id, written_last(work, shape, held.id)?)));
+    let staged = staged_layouts(work, facts, shape);
+    let written = staged.iter().find_map(|staged| Some((staged.id, written_last(work, shape, staged.id)?)));
     let reading = written.map(|(_, buffer)| work.with_access(buffer, Access::ReadWrite));
     let work = reading.as_ref().unwrap_or(work);
-    let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
+    let mut body =
+        Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     let (zero, one) = (body.top().index(0), body.top().index(1));
     let mut places = 0;
-    for &Held { id, .. } in &held {
-        let hold = match written {
-            Some((last, buffer)) if last == id => Hold::Written(buffer),
+    for &StagedLayout { id, .. } in &staged {
+        let stage = match written {
+            Some((last, buffer)) if last == id => StagedBuffer::Written(buffer),
             Some(_) | None => {
                 places += 1;
                 let memory = body.share(Shared { dtype: DType::F32, len: SharedLen::AtLaunch });
-                Hold::Shared(memory, zero)
+                StagedBuffer::Shared(memory, zero)
             }
         };
-        body.hold(id, hold, true);
+        body.stage(id, stage, true);
     }
-    let dealt = Dealt { kind: LoopKind::Grid, start: zero, end: one, beside: one, column: None };
-    rows(work, shape, &mut body, (&Along::Vector, Runs::Each), dealt);
+    let dealt = GridMapping { kind: LoopKind::Grid, start: zero, end: one, rows_at_once: one, column: None };
+    rows(work, shape, &mut body, (&ThreadMapping::Vector, PassCount::PerStep), dealt);
     let row_memory = shape.len() * DimExpr::constant(places * 4);
     Scheduled { row_memory, ..scheduled(shape, body, vec![]) }
 }
@@ -528,13 +538,13 @@ fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
 /// is written, and nothing else is: of the same type, laid out as rows are, and not read.
 fn written_last(work: &Work<'_>, shape: &Shape, id: NodeId) -> Option<BufferId> {
     let (graph, group) = (work.graph, work.group);
-    let holds = |(store, buffer): &(&Store, &BufferId)| {
+    let stages = |(store, buffer): &(&Store, &BufferId)| {
         let operand = &work.operands[usize::from(buffer.0)];
         let is_alike = graph.node(store.node).dtype == graph.node(id).dtype && work.lies_as_rows(operand);
         is_alike && operand.access == Access::Write && operand.portion.is_none()
     };
     let mut stores = group.stores.iter().zip(&work.stores).filter(|_| shape.part.is_none());
-    stores.find(holds).map(|(_, &buffer)| buffer)
+    stores.find(stages).map(|(_, &buffer)| buffer)
 }
 
 fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
@@ -542,10 +552,21 @@ fn scheduled(shape: &Shape, body: Body<'_>, when: Vec<Condition>) -> Scheduled {
     let space = Space { rows, cols: DimExpr::constant(1), grain: 1, each: shape.each() };
     let (kernel, buffers) = body.finish();
     for buffer in &buffers {
-        let known = matches!(buffer.reach, Reach::Linear(_) | Reach::Part { .. } | Reach::Beside { .. });
+        let known =
+            matches!(buffer.reach, Footprint::Linear(_) | Footprint::Part { .. } | Footprint::Strided { .. });
         let is_owned = known || shape.partials > 0;
         debug_assert!(buffer.access == Access::Read || is_owned, "rows own what is written of them");
     }
     let (row_memory, cluster) = (DimExpr::constant(0), DimExpr::constant(1));
-    Scheduled { when, kernel, buffers, space, row_memory, cluster, common: false, line: false, unheld: None }
+    Scheduled {
+        when,
+        kernel,
+        buffers,
+        space,
+        row_memory,
+        cluster,
+        common: false,
+        line: false,
+        unstaged_tail: None,
+    }
 }

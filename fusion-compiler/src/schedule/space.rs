@@ -7,7 +7,7 @@ use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, NodeId, NodeKind, Portion};
 use crate::ir::kernel::IndexWidth;
-use crate::ir::plan::{Condition, Reach};
+use crate::ir::plan::{Condition, Footprint};
 use crate::target::{TargetFacts, Vectors};
 
 use super::{Operand, Work};
@@ -59,7 +59,7 @@ pub(super) fn line(facts: &TargetFacts, cols: &[SpaceDim]) -> usize {
 fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -> Vec<SpaceDim> {
     let asked: AxisSet = group.nodes.iter().filter_map(|&id| coordinate(graph, id)).collect();
     // Whose turn it is follows from the coordinates of the dim that it is outermost in.
-    let asked = asked.minus(operands.iter().filter_map(|operand| operand.turns).collect());
+    let asked = asked.minus(operands.iter().filter_map(|operand| operand.interleave_axis).collect());
     let cut = graph.cut_axis().filter(|_| operands.iter().any(|operand| operand.portion.is_some()));
     let asked = cut.into_iter().fold(asked, AxisSet::with);
     let mut dims: Vec<SpaceDim> = Vec::new();
@@ -83,7 +83,7 @@ fn merged(graph: &Graph, group: &Group, axes: &[AxisId], operands: &[Operand]) -
 fn coordinate(graph: &Graph, id: NodeId) -> Option<AxisId> {
     match graph.node(id).kind {
         NodeKind::Coord(axis) => Some(axis),
-        NodeKind::At(axis) => Some(axis).filter(|_| graph.picked(id).is_none()),
+        NodeKind::Gather(axis) => Some(axis).filter(|_| graph.static_index(id).is_none()),
         NodeKind::Input(_)
         | NodeKind::Scalar(_)
         | NodeKind::Literal(_)
@@ -109,7 +109,7 @@ fn merges(dim: &SpaceDim, axis: AxisId, asked: AxisSet, operands: &[Operand]) ->
 /// Elements of an operand from one coordinate of an axis to the next; nothing if it lacks the axis.
 pub(super) fn stride(graph: &Graph, operand: &Operand, axis: AxisId) -> Option<DimExpr> {
     let place = operand.axes.iter().position(|&a| a == axis)?;
-    let inner = operand.axes[place + 1..].iter().filter(|&&inner| Some(inner) != operand.turns);
+    let inner = operand.axes[place + 1..].iter().filter(|&&inner| Some(inner) != operand.interleave_axis);
     Some(DimExpr::product(inner.map(|&axis| &graph.axis(axis).extent)))
 }
 
@@ -121,24 +121,24 @@ pub(super) fn bytes(graph: &Graph, operand: &Operand) -> DimExpr {
 }
 
 /// How positions in an operand follow from those in the space.
-pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Reach {
+pub(super) fn reach(graph: &Graph, group: &Group, operand: &Operand) -> Footprint {
     if operand.moved {
-        return Reach::Whole;
+        return Footprint::Whole;
     }
     let space = group.space();
     let Some(inner) = operand.axes.strip_prefix(space.as_slice()) else {
         let beside = || beside(graph, group, operand);
-        return if operand.access == Access::Read { None } else { beside() }.unwrap_or(Reach::Whole);
+        return if operand.access == Access::Read { None } else { beside() }.unwrap_or(Footprint::Whole);
     };
     let per = DimExpr::product(inner.iter().map(|&axis| &graph.axis(axis).extent));
     // In the space's own order, a run of the rest for each of its elements.
     if operand.portion.is_some() {
         let from = missing(graph, operand).unwrap_or_else(|| DimExpr::constant(0));
-        Reach::Part { each: per, from }
+        Footprint::Part { each: per, from }
     } else if per.as_const().is_none_or(|per| u32::try_from(per).is_ok()) {
-        Reach::Linear(per)
+        Footprint::Linear(per)
     } else {
-        Reach::Whole
+        Footprint::Whole
     }
 }
 
@@ -149,13 +149,13 @@ pub(super) fn missing(graph: &Graph, operand: &Operand) -> Option<DimExpr> {
 }
 
 /// How positions follow where rows lie side by side.
-fn beside(graph: &Graph, group: &Group, operand: &Operand) -> Option<Reach> {
+fn beside(graph: &Graph, group: &Group, operand: &Operand) -> Option<Footprint> {
     let first = operand.axes.iter().position(|axis| group.cols.contains(axis))?;
     let (outer, rest) = operand.axes.split_at(first);
     let inner = rest.strip_prefix(group.cols.as_slice())?;
     let product = |axes: &[AxisId]| DimExpr::product(axes.iter().map(|&axis| &graph.axis(axis).extent));
     let is_rows = [outer, inner].concat() == group.space();
-    is_rows.then(|| Reach::Beside { each: product(&group.cols), inner: product(inner) })
+    is_rows.then(|| Footprint::Strided { each: product(&group.cols), inner: product(inner) })
 }
 
 /// The numbers of elements of the operands, each once, that 32-bit positions may not reach; and of a row, if it has more dims than

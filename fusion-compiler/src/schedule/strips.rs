@@ -1,13 +1,13 @@
 //! Loops along a row whose partial results go from one iteration to the next.
 //!
 //! A total that takes every term by itself is rounded as often as there are terms, and small ones drown in it. Sums by themselves
-//! keep what is rounded off (`runs.rs`); those of exponentials go with their largest, so a long loop of them is run in strips: the
+//! keep what is rounded off (`passes.rs`); those of exponentials go with their largest, so a long loop of them is run in strips: the
 //! terms of each are combined by themselves, and then with those of the strips before (blocked summation, Higham 1993). Invariant:
 //! where strips begin depends on extents alone.
 
 use super::Work;
 use super::body::Body;
-use super::runs::{Run, identity};
+use super::passes::{Pass, identity};
 use crate::ir::dim::DimExpr;
 use crate::ir::kernel::{Carried, LoopKind, Stmt, Value};
 use crate::ir::ops::Op;
@@ -41,7 +41,7 @@ pub(super) struct Strips {
 }
 
 impl Steps {
-    pub(super) fn run(self, carried: Vec<Carried>, body: Vec<Stmt>) -> Stmt {
+    pub(super) fn pass(self, carried: Vec<Carried>, body: Vec<Stmt>) -> Stmt {
         let Steps { var, start, step, end } = self;
         Stmt::Loop { var, kind: LoopKind::Serial, start, end, step, carried, body }
     }
@@ -68,14 +68,14 @@ impl Steps {
 /// iteration is given, and what it hands on.
 pub(super) fn combined(
     body: &mut Body<'_>,
-    (work, run): (&Work<'_>, &Run),
+    (work, pass): (&Work<'_>, &Pass),
     (steps, is_long): (Steps, bool),
     starts: &[Value],
     inside: impl FnOnce(&mut Body<'_>, &[Value]) -> (Vec<Stmt>, Vec<Value>),
 ) -> (Vec<Stmt>, Vec<Value>) {
     let given = like(body, starts);
     let (stmts, next) = inside(body, &given);
-    if !is_long || run.pairs.is_empty() {
+    if !is_long || pass.pairs.is_empty() {
         return carried(body, steps, starts, (&given, &next), stmts);
     }
     let mut top = body.top();
@@ -83,12 +83,12 @@ pub(super) fn combined(
         let lanes = top.ty(start).lanes;
         identity(&mut top, part, lanes)
     };
-    let identity: Vec<Value> = starts.iter().zip(run.parts(work)).map(like_start).collect();
+    let identity: Vec<Value> = starts.iter().zip(pass.parts(work)).map(like_start).collect();
     let Strips { over, bounds: mut strip, within } = steps.in_strips(body);
     let (stmts, of_strip) = carried(body, within, &identity, (&given, &next), stmts);
     strip.extend(stmts);
     let before = like(body, starts);
-    let all = run.merged(work, &mut body.writer(&mut strip), &before, &of_strip);
+    let all = pass.merged(work, &mut body.writer(&mut strip), &before, &of_strip);
     carried(body, over, starts, (&before, &all), strip)
 }
 
@@ -104,7 +104,7 @@ fn carried(
     let carried = (0..out.len())
         .map(|i| Carried { start: starts[i], var: given[i], next: next[i], out: out[i] })
         .collect();
-    (vec![steps.run(carried, inside)], out)
+    (vec![steps.pass(carried, inside)], out)
 }
 
 /// Values of the same types.

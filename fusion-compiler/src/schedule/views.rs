@@ -5,8 +5,8 @@
 //! positions in all of the tensor or in the part that belongs to the elements of the space.
 
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Kernel, Stmt, UniformArg, UniformId};
-use crate::ir::plan::{BufferArg, Reach};
+use crate::ir::kernel::{Address, BufferId, Expr, Kernel, Stmt, UniformArg, UniformId};
+use crate::ir::plan::{BufferArg, Footprint};
 
 /// Has one buffer stand for all views of a tensor.
 pub(super) fn merge(kernel: &mut Kernel, buffers: &mut Vec<BufferArg>) {
@@ -14,7 +14,7 @@ pub(super) fn merge(kernel: &mut Kernel, buffers: &mut Vec<BufferArg>) {
     for buffer in buffers.iter() {
         let known = kept.iter().position(|known| is_view(known, buffer));
         match known {
-            Some(known) if kept[known].reach != buffer.reach => kept[known].reach = Reach::Whole,
+            Some(known) if kept[known].reach != buffer.reach => kept[known].reach = Footprint::Whole,
             Some(_) => {}
             None => kept.push(buffer.clone()),
         }
@@ -34,13 +34,13 @@ pub(super) fn merge(kernel: &mut Kernel, buffers: &mut Vec<BufferArg>) {
 /// Whether two buffers are the same tensor, of which any element may be read by either.
 fn is_view(known: &BufferArg, other: &BufferArg) -> bool {
     let is_read = |buffer: &BufferArg| {
-        let is_plain = matches!(buffer.reach, Reach::Linear(_) | Reach::Whole);
+        let is_plain = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Whole);
         buffer.access == Access::Read && !buffer.uniform && is_plain
     };
     known.slot == other.slot && is_read(known) && is_read(other)
 }
 
-fn for_each_place(body: &mut [Stmt], visit: &mut impl FnMut(&mut At)) {
+fn for_each_place(body: &mut [Stmt], visit: &mut impl FnMut(&mut Address)) {
     for stmt in body {
         if let Stmt::Let(_, Expr::Load(at) | Expr::LoadWhere(at, _)) | Stmt::Store(at, _) = stmt {
             visit(at);

@@ -194,14 +194,14 @@ fn no_kernel_asks_for_more_than_every_device_has() {
         ),
     ];
     // Rows after what a kernel before them combines of all, and writes.
-    let after_all = (2..12).flat_map(|count| {
+    let global_then_rows = (2..12).flat_map(|count| {
         let params = (0..count).map(|i| format!("x{i}: f32[N, D = 64]")).collect::<Vec<_>>().join(", ");
         let sum = (0..count).map(|i| format!("x{i} * {i}.5")).collect::<Vec<_>>().join(" + ");
         [format!("sum({sum} + p)"), format!("sum({sum}) + max(p)")].map(|all| {
             format!("pub fn f({params}, p: &mut f32[N, D = 64]) {{ p = p / ({all}) + sum(p * p, D); }}")
         })
     });
-    for source in sources.into_iter().chain(after_all) {
+    for source in sources.into_iter().chain(global_then_rows) {
         for launch in launches(&source) {
             let buffers = launch.buffers.iter().filter(|buffer| !buffer.uniform).count();
             let bytes = shared_bytes(&launch);

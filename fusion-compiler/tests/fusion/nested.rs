@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fusion_compiler::KernelCode;
 use fusion_compiler::check::{Source, front_end};
 use fusion_compiler::ir::graph::Access;
-use fusion_compiler::ir::plan::{Code, Launch, Plan, Reach, Target};
+use fusion_compiler::ir::plan::{Code, Footprint, Launch, Plan, Target};
 
 use crate::plan;
 
@@ -141,7 +141,7 @@ fn views_of_one_tensor_are_one_buffer() {
         for target in Target::ALL {
             for launch in launches(&plan(&source, target)) {
                 let views = launch.buffers.iter().filter(|buffer| {
-                    buffer.access == Access::Read && !matches!(buffer.reach, Reach::Windows(_))
+                    buffer.access == Access::Read && !matches!(buffer.reach, Footprint::Windows(_))
                 });
                 let slots: Vec<String> = views.map(|buffer| format!("{:?}", buffer.slot)).collect();
                 let each: BTreeSet<&String> = slots.iter().collect();

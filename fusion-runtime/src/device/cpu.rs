@@ -2,14 +2,14 @@
 //!
 //! Invariant: work is done when a call returns; the instruction set is chosen once, when the device is opened.
 
-mod awake;
 mod column;
-pub(crate) mod fetch;
-mod help;
 mod launch;
 mod memory;
+pub(crate) mod prefetch;
 pub(crate) mod stream;
 mod tile;
+mod wake_policy;
+mod work_sharing;
 
 use std::sync::Arc;
 

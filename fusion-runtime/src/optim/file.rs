@@ -14,7 +14,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize};
 
 use super::arena::BLOCK;
-use super::halves::Halves;
+use super::state_bf16::StateBf16;
 use super::{Arena, Optimizer, Rule};
 use crate::error::{Error, Result};
 use crate::shape::Shape;
@@ -219,7 +219,7 @@ impl Optimizer {
         params.update(|flat| put(flat, next()))?;
         self.states.iter_mut().try_for_each(|state| put(state, next()))?;
         if let (Some(halves), [mean, squares]) = (&mut self.halves, &means[..]) {
-            *halves = Halves::from_means(&device, [mean, squares])?;
+            *halves = StateBf16::from_means(&device, [mean, squares])?;
         }
         if let Some(blocks) = &mut self.blocks {
             if let [mean, squares] = &codes[..] {

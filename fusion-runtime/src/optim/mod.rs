@@ -39,10 +39,7 @@
 //! | `statistics` | memory and bandwidth |
 
 mod arena;
-mod blocks;
 mod file;
-mod follow;
-mod halves;
 #[cfg(all(test, feature = "cuda"))]
 mod large;
 #[cfg(test)]
@@ -52,6 +49,9 @@ mod options;
 mod rule;
 mod scaler;
 mod schedule;
+mod shadow_copy;
+mod state_8bit;
+mod state_bf16;
 mod statistics;
 mod update;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::arena::{BLOCK, Layout};
-use super::blocks::Blocks;
-use super::follow::{Follow, Follower};
-use super::halves::Halves;
 use super::rule::{Precision, Rule, States, Step};
+use super::shadow_copy::{Follow, ShadowCopy};
+use super::state_8bit::State8Bit;
+use super::state_bf16::StateBf16;
 use super::update;
 use super::{Arena, GradScaler};
 use crate::device::Device;
@@ -24,9 +24,9 @@ pub struct Optimizer {
     /// none if `halves` is set.
     pub(super) states: Vec<Tensor<f32>>,
     /// 8-bit states.
-    pub(super) blocks: Option<Blocks>,
+    pub(super) blocks: Option<State8Bit>,
     /// 16-bit states.
-    pub(super) halves: Option<Halves>,
+    pub(super) halves: Option<StateBf16>,
     /// Followers of the parameters. The launch of the step updates the first one too.
     pub(super) followers: Vec<Box<dyn Follow>>,
     /// Number of steps called for.
@@ -67,8 +67,8 @@ impl Optimizer {
         let states = if in_halves { vec![] } else { rule.states() };
         Ok(Optimizer {
             states: states.into_iter().map(state).collect::<Result<_>>()?,
-            blocks: if in_blocks { Some(Blocks::new(params)?) } else { None },
-            halves: if in_halves { Some(Halves::new(params)?) } else { None },
+            blocks: if in_blocks { Some(State8Bit::new(params)?) } else { None },
+            halves: if in_halves { Some(StateBf16::new(params)?) } else { None },
             lr: Tensor::full(device, rule.lr() as f32, [])?,
             rule,
             layout: params.layout().clone(),
@@ -111,7 +111,7 @@ impl Optimizer {
     /// # Errors
     /// `Error::OutOfMemory`; the errors of a call of a function.
     pub fn with_copy<T: Float>(self, params: &Arena) -> Result<Optimizer> {
-        self.with_follower(Follower::<T>::new(params, None)?)
+        self.with_follower(ShadowCopy::<T>::new(params, None)?)
     }
 
     /// Keeps an exponential moving average of the parameters, as `torch.optim.swa_utils.get_ema_avg_fn` with this
@@ -132,7 +132,7 @@ impl Optimizer {
             let what = "is there already: an optimizer keeps one".into();
             return Err(Error::Parameter { name: "average".into(), what });
         }
-        self.with_follower(Follower::<f32>::new(params, Some(decay))?)
+        self.with_follower(ShadowCopy::<f32>::new(params, Some(decay))?)
     }
 
     fn with_follower(mut self, follower: impl Follow + 'static) -> Result<Optimizer> {
@@ -334,8 +334,8 @@ impl Optimizer {
     pub fn bytes(&self) -> usize {
         let states: usize = self.states.iter().map(|state| state.len() * size_of::<f32>()).sum();
         states
-            + self.blocks.as_ref().map_or(0, Blocks::bytes)
-            + self.halves.as_ref().map_or(0, Halves::bytes)
+            + self.blocks.as_ref().map_or(0, State8Bit::bytes)
+            + self.halves.as_ref().map_or(0, StateBf16::bytes)
             + self.followers.iter().map(|f| f.bytes()).sum::<usize>()
     }
 }

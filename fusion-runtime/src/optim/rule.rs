@@ -2,8 +2,8 @@
 //!
 //! Invariant: this module computes in `f64` all values that depend on options only. Kernels take them rounded once.
 
-use super::blocks::Blocks;
-use super::halves::Halves;
+use super::state_8bit::State8Bit;
+use super::state_bf16::StateBf16;
 use super::update;
 use crate::error::Result;
 use crate::tensor::{Float, Tensor};
@@ -259,9 +259,9 @@ impl<'a, T: Float> Step<'a, T> {
 pub(super) enum States<'a> {
     /// States in the order of `Rule::states`.
     F32(&'a mut [Tensor<f32>]),
-    Bf16(&'a mut Halves),
+    Bf16(&'a mut StateBf16),
     /// States of blocks, and of small tensors.
-    Bits8(&'a mut Blocks, &'a mut [Tensor<f32>]),
+    Bits8(&'a mut State8Bit, &'a mut [Tensor<f32>]),
 }
 
 /// Calls the update kernel for a step, with or without a follower, for these states and numbers.

@@ -9,7 +9,7 @@ use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::{Access, Math};
 use fusion_compiler::ir::kernel::IndexWidth;
 use fusion_compiler::ir::plan::{
-    BufferArg, Condition, Dest, Dim, Launch, Output, Param, ParamKind, Program, Reach, Slot, Space, Step,
+    BufferArg, Condition, Dest, Dim, Footprint, Launch, Output, Param, ParamKind, Program, Slot, Space, Step,
     Summary, Target, Temporary, Text, UniformArg, Variant,
 };
 #[cfg(target_arch = "x86_64")]
@@ -72,7 +72,7 @@ const fn any(name: &'static str) -> Param {
     Param { name: Borrowed(name), dtype: DType::F32, kind: ParamKind::AnyShape { access: Access::Read } }
 }
 
-const fn buffer(slot: Slot, access: Access, reach: Reach) -> BufferArg {
+const fn buffer(slot: Slot, access: Access, reach: Footprint) -> BufferArg {
     BufferArg { slot, access, dtype: DType::F32, reach, uniform: false }
 }
 
@@ -106,10 +106,10 @@ pub(crate) static RELU: Plan = Plan {
                     code: Code::Cpu(cpu_fns!(relu_body)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
-                        buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
-                        buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
-                        buffer(Slot::Param(2), Access::Read, Reach::Linear(ONE)),
-                        buffer(Slot::Output(0), Access::Write, Reach::Linear(ONE)),
+                        buffer(Slot::Param(0), Access::Read, Footprint::Linear(ONE)),
+                        buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE)),
+                        buffer(Slot::Param(2), Access::Read, Footprint::Linear(ONE)),
+                        buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE)),
                     ]),
                     uniforms: Borrowed(&[UniformArg::Extent(N)]),
                     space: Space { rows: ONE, cols: N, grain: 1024, each: ONE },
@@ -171,8 +171,8 @@ pub(crate) static AXPY: Plan = Plan {
                     code: Code::Cpu(cpu_fns!(axpy_body)),
                     index: IndexWidth::Bits64,
                     buffers: Borrowed(&[
-                        buffer(Slot::Param(0), Access::ReadWrite, Reach::Linear(ONE)),
-                        buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
+                        buffer(Slot::Param(0), Access::ReadWrite, Footprint::Linear(ONE)),
+                        buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE)),
                     ]),
                     uniforms: Borrowed(&[UniformArg::Scalar(2)]),
                     space: Space { rows: ONE, cols: N, grain: 256, each: ONE },
@@ -267,9 +267,9 @@ const DOUBLE: Launch<Code> = Launch {
     code: Code::Cpu(cpu_fns!(double_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
-        buffer(Slot::Param(1), Access::Read, Reach::Linear(ONE)),
-        buffer(Slot::Temp(0), Access::Write, Reach::Linear(ONE)),
-        buffer(Slot::Output(1), Access::Write, Reach::Linear(ONE)),
+        buffer(Slot::Param(1), Access::Read, Footprint::Linear(ONE)),
+        buffer(Slot::Temp(0), Access::Write, Footprint::Linear(ONE)),
+        buffer(Slot::Output(1), Access::Write, Footprint::Linear(ONE)),
     ]),
     uniforms: Borrowed(&[]),
     space: Space { rows: ONE, cols: D, grain: 7, each: ONE },
@@ -297,9 +297,9 @@ const ADD: Launch<Code> = Launch {
     code: Code::Cpu(cpu_fns!(add_body)),
     index: IndexWidth::Bits64,
     buffers: Borrowed(&[
-        buffer(Slot::Param(0), Access::Read, Reach::Linear(ONE)),
-        buffer(Slot::Temp(0), Access::Read, Reach::Whole),
-        buffer(Slot::Output(0), Access::Write, Reach::Linear(ONE)),
+        buffer(Slot::Param(0), Access::Read, Footprint::Linear(ONE)),
+        buffer(Slot::Temp(0), Access::Read, Footprint::Whole),
+        buffer(Slot::Output(0), Access::Write, Footprint::Linear(ONE)),
     ]),
     uniforms: Borrowed(&[UniformArg::Extent(D)]),
     space: Space { rows: N, cols: D, grain: 8, each: ONE },

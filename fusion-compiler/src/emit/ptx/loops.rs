@@ -34,10 +34,10 @@ impl Emitter<'_> {
         let (test, t) = (self.register(Bank::Pred), suffix(self.kernel, DType::Index));
         self.line(format_args!("mov.{t} {var}, {start};"));
         let each = self.iteration(carried, body);
-        let turns = self.kernel.turns;
+        let load_unroll = self.kernel.load_unroll;
         // What has labels is no innermost loop.
-        if turns > 1 && !each.contains('$') {
-            self.turns(turns, (var, end, step), (&each, test));
+        if load_unroll > 1 && !each.contains('$') {
+            self.load_unroll(load_unroll, (var, end, step), (&each, test));
             return;
         }
         self.line(format_args!("setp.ge.{t} {test}, {var}, {end};"));
@@ -70,27 +70,27 @@ impl Emitter<'_> {
     }
 
     /// So many iterations at a time as long as there are as many, then half as many, and so on down to the last.
-    fn turns(
+    fn load_unroll(
         &mut self,
-        turns: u32,
+        load_unroll: u32,
         (var, end, step): (Register, Register, Register),
         (each, test): (&str, Register),
     ) {
         let (bank, t) = (self.bank(DType::Index), suffix(self.kernel, DType::Index));
         let [ahead, last] = [bank, bank].map(|bank| self.register(bank));
-        let fewer_and_fewer = std::iter::successors(Some(turns), |turns| Some(turns / 2));
-        for at_once in fewer_and_fewer.take_while(|&turns| turns > 0) {
-            let (again, fewer) = (self.label("turns"), self.label("fewer"));
+        let fewer_and_fewer = std::iter::successors(Some(load_unroll), |load_unroll| Some(load_unroll / 2));
+        for at_once in fewer_and_fewer.take_while(|&load_unroll| load_unroll > 0) {
+            let (again, fewer) = (self.label("load_unroll"), self.label("fewer"));
             self.line(format_args!("mul.lo.{t} {ahead}, {step}, {};", at_once - 1));
             self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
             self.line(format_args!("setp.ge.{t} {test}, {last}, {end};"));
             self.line(format_args!("@{test} bra {fewer};"));
             self.mark(&again);
-            if at_once == turns {
+            if at_once == load_unroll {
                 self.line(".pragma \"nounroll\";");
             }
             self.at_once(at_once, (var, step), (each, test));
-            if at_once == turns {
+            if at_once == load_unroll {
                 self.line(format_args!("add.{t} {last}, {var}, {ahead};"));
                 self.line(format_args!("setp.lt.{t} {test}, {last}, {end};"));
                 self.line(format_args!("@{test} bra {again};"));
@@ -100,7 +100,12 @@ impl Emitter<'_> {
     }
 
     /// So many iterations: a loop of known length, which the assembler writes out, with all that it reads first.
-    fn at_once(&mut self, turns: u32, (var, step): (Register, Register), (each, test): (&str, Register)) {
+    fn at_once(
+        &mut self,
+        load_unroll: u32,
+        (var, step): (Register, Register),
+        (each, test): (&str, Register),
+    ) {
         let t = suffix(self.kernel, DType::Index);
         let (turn, count) = (self.label("turn"), self.register(Bank::Bits32));
         self.line(format_args!("mov.u32 {count}, 0;"));
@@ -108,7 +113,7 @@ impl Emitter<'_> {
         self.out.text.push_str(each);
         self.line(format_args!("add.{t} {var}, {var}, {step};"));
         self.line(format_args!("add.u32 {count}, {count}, 1;"));
-        self.line(format_args!("setp.lt.u32 {test}, {count}, {turns};"));
+        self.line(format_args!("setp.lt.u32 {test}, {count}, {load_unroll};"));
         self.line(format_args!("@{test} bra {turn};"));
     }
 

@@ -5,7 +5,7 @@
 //! always its first phase that is waited for.
 
 use super::{Bank, Emitter, Register, shared_name, suffix};
-use crate::ir::kernel::{Kernel, Mail, SharedId, SharedLen, Value};
+use crate::ir::kernel::{ClusterExchange, Kernel, SharedId, SharedLen, Value};
 
 /// The memory of a kernel that other blocks send to.
 pub(super) fn mailboxes(kernel: &Kernel) -> impl Iterator<Item = SharedId> {
@@ -19,19 +19,19 @@ pub(super) fn barrier_name(id: SharedId) -> String {
 }
 
 impl Emitter<'_> {
-    pub(super) fn mail(&mut self, mail: Mail) {
+    pub(super) fn mail(&mut self, mail: ClusterExchange) {
         match mail {
-            Mail::Open => self.open(),
-            Mail::Opened => self.line("barrier.cluster.wait.acquire.aligned;"),
-            Mail::Send(id, to, from, value) => self.send(id, (to, from), value),
-            Mail::Receive(id) => {
+            ClusterExchange::Init => self.open(),
+            ClusterExchange::Wait => self.line("barrier.cluster.wait.acquire.aligned;"),
+            ClusterExchange::Send(id, to, from, value) => self.send(id, (to, from), value),
+            ClusterExchange::Receive(id) => {
                 let (came, again) = (self.register(Bank::Pred), self.label("again"));
                 self.mark(&again);
                 let wait = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64";
                 self.line(format_args!("{wait} {came}, [{}], 0;", barrier_name(id)));
                 self.line(format_args!("@!{came} bra {again};"));
             }
-            Mail::Close => {
+            ClusterExchange::Invalidate => {
                 self.cluster_barrier();
                 let first = self.first_thread();
                 for id in mailboxes(self.kernel) {

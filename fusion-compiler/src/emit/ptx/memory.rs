@@ -7,7 +7,7 @@ use super::{Bank, Emitter, Register, Registers, lanes, shared_name, suffix};
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    At, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
+    Address, Expr, IndexWidth, Kernel, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value,
 };
 use crate::ir::ops::Op;
 
@@ -55,7 +55,11 @@ pub(super) fn holds_apart(kernel: &Kernel) -> bool {
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 body.iter().any(|stmt| is_apart(kernel, stmt))
             }
-            Stmt::Let(..) | Stmt::Team(_) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => false,
+            Stmt::Let(..)
+            | Stmt::AllReduce(_)
+            | Stmt::StoreShared(..)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_) => false,
         }
     }
     let holds = kernel.shared.iter().any(|shared| shared.len == SharedLen::AtLaunch);
@@ -72,7 +76,11 @@ fn eighths(kernel: &Kernel) -> Option<SharedId> {
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 are_eighths(kernel, id, body)
             }
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => true,
+            Stmt::Let(..)
+            | Stmt::Store(..)
+            | Stmt::AllReduce(_)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_) => true,
         })
     }
     let of_rows = |shared: &Shared| shared.len == SharedLen::AtLaunch && shared.dtype.size() == 4;
@@ -153,7 +161,7 @@ impl Emitter<'_> {
     }
 
     /// The address of each lane's element, or of the first one's.
-    fn element(&mut self, size: usize, at: &At) -> Registers {
+    fn element(&mut self, size: usize, at: &Address) -> Registers {
         let found = self.known.iter().find(|(buffer, index, _)| (*buffer, *index) == (at.buffer, at.index));
         if let Some((_, _, addresses)) = found {
             return addresses.clone();
@@ -205,7 +213,7 @@ impl Emitter<'_> {
     }
 
     /// Where each lane is.
-    fn places(&mut self, ty: Type, at: &At) -> Vec<String> {
+    fn places(&mut self, ty: Type, at: &Address) -> Vec<String> {
         let size = self.kernel.buffer(at.buffer).dtype.size();
         let addresses = self.element(size, at);
         let gathers = self.kernel.ty(at.index).lanes != Lanes::ONE;
@@ -218,7 +226,7 @@ impl Emitter<'_> {
         (0..usize::from(lanes(ty))).map(lane).collect()
     }
 
-    fn is_vector(&self, ty: Type, at: &At) -> bool {
+    fn is_vector(&self, ty: Type, at: &Address) -> bool {
         lanes(ty) > 1 && at.stride == 1 && at.aligned && self.kernel.ty(at.index).lanes == Lanes::ONE
     }
 
@@ -315,7 +323,7 @@ impl Emitter<'_> {
     }
 
     /// Reads elements, those whose predicate holds: one of each lane, one for all, or none.
-    pub(super) fn load(&mut self, d: &[Register], dtype: DType, at: &At, mask: &[Register]) {
+    pub(super) fn load(&mut self, d: &[Register], dtype: DType, at: &Address, mask: &[Register]) {
         let ty = Type { dtype, lanes: Lanes::Const(d.len() as u8) };
         let places = self.places(ty, at);
         let is_constant = self.kernel.buffer(at.buffer).access == Access::Read;
@@ -348,7 +356,7 @@ impl Emitter<'_> {
         }
     }
 
-    pub(super) fn store(&mut self, at: &At, value: Value) {
+    pub(super) fn store(&mut self, at: &Address, value: Value) {
         let ty = self.kernel.ty(value);
         let places = self.places(ty, at);
         let t = self.element_of(self.kernel.buffer(at.buffer).dtype, ty.dtype);
@@ -369,12 +377,12 @@ impl Emitter<'_> {
     }
 
     /// Whether narrow elements are side by side in whole words.
-    fn is_words(&self, ty: Type, at: &At) -> bool {
+    fn is_words(&self, ty: Type, at: &Address) -> bool {
         self.is_vector(ty, at) && are_words(self.kernel.buffer(at.buffer).dtype, usize::from(lanes(ty)))
     }
 
     /// Reads words, and takes the elements out of them. What is not read is 0.
-    fn load_words(&mut self, d: &[Register], at: &At, place: &str, (guard, cached): (&str, &str)) {
+    fn load_words(&mut self, d: &[Register], at: &Address, place: &str, (guard, cached): (&str, &str)) {
         let of = self.kernel.buffer(at.buffer).dtype;
         let words = self.words(of, d.len());
         if !guard.is_empty() {
@@ -405,7 +413,7 @@ impl Emitter<'_> {
     }
 
     /// Writes elements as words.
-    fn store_words(&mut self, registers: &[Register], at: &At, place: &str) {
+    fn store_words(&mut self, registers: &[Register], at: &Address, place: &str) {
         let words = self.put_together(self.kernel.buffer(at.buffer).dtype, registers);
         let (vector, registers) = group(&words);
         self.line(format_args!("st.global{vector}.u32 {place}, {registers};"));

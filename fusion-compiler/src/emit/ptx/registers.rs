@@ -16,11 +16,11 @@ const OF_THREE_BLOCKS: usize = 40;
 
 /// What bounds the threads of a block and the registers of each, if something does.
 pub(super) fn bounds(kernel: &Kernel) -> String {
-    let held =
+    let staged =
         kernel.shared.iter().find(|shared| shared.len == SharedLen::AtLaunch).map(|shared| shared.dtype);
-    let least = if held.is_some_and(DType::is_narrow) { 128 } else { 256 };
+    let least = if staged.is_some_and(DType::is_narrow) { 128 } else { 256 };
     let has_wide = kernel.types.iter().any(|ty| ty.dtype == DType::F64);
-    let has_eight = held.is_some() && kernel.types.iter().any(|ty| ty.lanes == Lanes::Const(8));
+    let has_eight = staged.is_some() && kernel.types.iter().any(|ty| ty.lanes == Lanes::Const(8));
     let limit = match kernel.team {
         ..=WARP => return String::new(),
         // With as many threads, that many registers do not fit. ptxas keeps room for other blocks, which go on while the threads of
@@ -132,8 +132,8 @@ impl Spans {
                 }
                 self.last_until_now(start);
             }
-            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) => {}
-            Stmt::Vector { .. } | Stmt::Team(_) => unreachable!("legalize leaves neither for a GPU"),
+            Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => {}
+            Stmt::Vector { .. } | Stmt::AllReduce(_) => unreachable!("legalize leaves neither for a GPU"),
         }
     }
 

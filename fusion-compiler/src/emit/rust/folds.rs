@@ -1,9 +1,9 @@
 //! What the lanes of a vector loop make together: partial results of groups of lanes, in the order that `FOLD_LANES` documents.
 
-use super::ahead::{Asked, ask};
-use super::lanes::{OPS, VectorLoop, known};
+use super::prefetch::{Asked, ask};
+use super::vector_loop::{OPS, VectorLoop, known};
 use super::{Emitter, names, tuple};
-use crate::emit::said::Operand;
+use crate::emit::inline_values::Operand;
 use crate::emit::{Writer, fill, template};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, FOLD_LANES, Fold, Stmt, fold_rounds};
@@ -94,7 +94,7 @@ impl Combine<'_> {
             return None;
         };
         let takes_right = compared[..] == [*right, *left] && args[..] == [*which, *right, *left];
-        let method = if *op == Op::Gt { "largest" } else { "smallest" };
+        let method = if *op == Op::Gt { "reduce_max" } else { "reduce_min" };
         (self.is_f32 && made == result && takes_right).then_some(method)
     }
 }
@@ -104,7 +104,7 @@ impl Emitter<'_> {
     pub(super) fn combine<'a>(&self, out: &mut Writer, number: usize, fold: &'a Fold) -> Combine<'a> {
         let mut inside = Writer { text: String::new(), depth: out.depth + 1 };
         self.body(&mut inside, &fold.body);
-        inside.line(tuple(&self.said.operands(&fold.results)));
+        inside.line(tuple(&self.inline_values.operands(&fold.results)));
         let made = fold.body.iter().flat_map(Stmt::made);
         let own = made.chain(fold.left.clone()).chain(fold.right.clone()).collect();
         let (captured, types) = self.captured(&inside.text, &own);
@@ -122,12 +122,12 @@ impl Emitter<'_> {
     /// The statement that puts what a lane has into its partial result.
     pub(super) fn put(&self, combine: &Combine<'_>) -> String {
         let Fold { over, times, .. } = combine.fold;
-        let (part, own) = (combine.of_lane(), self.said.operands(over));
+        let (part, own) = (combine.of_lane(), self.inline_values.operands(over));
         match times {
             None => format!("{part} = {};", combine.call(&part, &tuple(&own))),
             Some(times) => {
                 let sum = format!("{part}.0");
-                let args = [own[0], self.said.operand(*times), Operand::Text(&sum)];
+                let args = [own[0], self.inline_values.operand(*times), Operand::Text(&sum)];
                 let sum = fill(template(self.kernel, Dialect::Cpu, Op::Fma, over), &args, &[]);
                 format!("{part}.0 = {sum};")
             }
@@ -210,6 +210,6 @@ impl Emitter<'_> {
 
     /// The result of no lanes.
     fn identity(&self, combine: &Combine<'_>) -> String {
-        tuple(&self.said.operands(&combine.fold.identity))
+        tuple(&self.inline_values.operands(&combine.fold.identity))
     }
 }

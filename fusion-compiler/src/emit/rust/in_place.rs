@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::lanes::LANE;
+use super::vector_loop::LANE;
 use super::{Emitter, literal};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Expr, Stmt, Value};
@@ -10,7 +10,7 @@ use crate::ir::kernel::{Expr, Stmt, Value};
 /// Constants of type `f32`.
 #[derive(Default)]
 pub(super) struct Floats {
-    said: FxHashSet<Value>,
+    inline_values: FxHashSet<Value>,
     /// Those that LLVM is not to know as such.
     pub(super) kept: Vec<String>,
 }
@@ -40,30 +40,30 @@ impl Emitter<'_> {
 
     /// Whether a value is said where it is used, and how.
     pub(super) fn has_no_let(&self, value: Value, expr: &Expr, nested: &FxHashSet<Value>) -> bool {
-        if self.said.contains(value) {
+        if self.inline_values.contains(value) {
             return true;
         }
         let dtype = self.kernel.ty(value).dtype;
         if let Expr::Const(constant) = expr {
             if dtype == DType::F32 {
-                self.floats.borrow_mut().said.insert(value);
+                self.floats.borrow_mut().inline_values.insert(value);
             }
             let literal = literal(*constant, dtype);
             let is_negative = literal.starts_with('-');
-            self.said.insert(value, if is_negative { format!("({literal})") } else { literal });
+            self.inline_values.insert(value, if is_negative { format!("({literal})") } else { literal });
             return true;
         }
         if let Some(other) = self.other_name(value, expr) {
-            self.said.insert(value, self.said.operand(other).to_string());
+            self.inline_values.insert(value, self.inline_values.operand(other).to_string());
             return true;
         }
         if *expr == Expr::LaneIndex {
-            self.said.insert(value, LANE.into());
+            self.inline_values.insert(value, LANE.into());
             return true;
         }
         nested.contains(&value)
             && matches!(expr, Expr::Apply(..) | Expr::Cast(_) | Expr::Bitcast(_))
-            && self.said.nest(value, format!("({})", self.expr(value, expr, &[])))
+            && self.inline_values.nest(value, format!("({})", self.expr(value, expr, &[])))
     }
 
     /// Keeps the constants of a vector loop in registers, if they are many.
@@ -72,9 +72,9 @@ impl Emitter<'_> {
         let mut splats = Vec::new();
         for stmt in lanes {
             if let Stmt::Let(value, Expr::Splat(arg)) = stmt
-                && floats.said.contains(arg)
+                && floats.inline_values.contains(arg)
             {
-                splats.push((*value, self.said.operand(*arg).to_string()));
+                splats.push((*value, self.inline_values.operand(*arg).to_string()));
             }
         }
         if splats.len() <= CONSTANTS_MAX {
@@ -85,7 +85,7 @@ impl Emitter<'_> {
             if number == floats.kept.len() {
                 floats.kept.push(literal);
             }
-            self.said.insert(value, format!("k{number}"));
+            self.inline_values.insert(value, format!("k{number}"));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::{self, Display};
 use super::{Emitter, Part, is_wide, lanes};
 use crate::emit::{Writer, text};
 use crate::ir::dtype::DType;
-use crate::ir::kernel::{At, BufferId, Kernel, Stmt, Value};
+use crate::ir::kernel::{Address, BufferId, Kernel, Stmt, Value};
 
 /// Whether several elements share a word.
 pub(super) fn is_narrow(dtype: DType) -> bool {
@@ -30,9 +30,9 @@ fn mark(kernel: &Kernel, body: &[Stmt], shared: &mut [bool]) {
             Stmt::Let(..)
             | Stmt::Store(..)
             | Stmt::StoreShared(..)
-            | Stmt::Mail(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
-            | Stmt::Team(_) => {}
+            | Stmt::AllReduce(_) => {}
             Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => {
                 mark(kernel, body, shared);
             }
@@ -65,7 +65,7 @@ impl Layout {
 }
 
 impl Emitter<'_> {
-    pub(super) fn is_narrow(&self, at: &At) -> bool {
+    pub(super) fn is_narrow(&self, at: &Address) -> bool {
         is_narrow(self.kernel.buffer(at.buffer).dtype)
     }
 
@@ -83,7 +83,7 @@ impl Emitter<'_> {
     }
 
     /// The bits of four elements, the first of which starts a word.
-    pub(super) fn narrow_vector(&self, f: &mut fmt::Formatter<'_>, at: &At) -> fmt::Result {
+    pub(super) fn narrow_vector(&self, f: &mut fmt::Formatter<'_>, at: &Address) -> fmt::Result {
         let (layout, position) = (self.layout(at.buffer), self.position(at, 0));
         let word = |i| text(self.word(at.buffer, format_args!("(({position}) >> {}u) + {i}u", layout.log)));
         let mask = layout.mask();
@@ -99,16 +99,17 @@ impl Emitter<'_> {
     }
 
     /// Writes elements: as words, or each into its bits of one.
-    pub(super) fn store_narrow(&self, out: &mut Writer, at: &At, value: Value) {
+    pub(super) fn store_narrow(&self, out: &mut Writer, at: &Address, value: Value) {
         let (ty, layout) = (self.kernel.ty(value), self.layout(at.buffer));
-        let said = self.said.operand(value);
+        let inline_values = self.inline_values.operand(value);
         let name = self.name(at.buffer);
         let atomic = self.atomic[usize::from(at.buffer.0)];
         let lanes = lanes(ty);
         if is_wide(self.kernel, ty, at, 1) {
             let per = 1 << layout.log;
             for word in 0..4 / per {
-                let parts = (0..per).map(|i| format!("({said}[{}] << {}u)", word * per + i, i * layout.bits));
+                let parts = (0..per)
+                    .map(|i| format!("({inline_values}[{}] << {}u)", word * per + i, i * layout.bits));
                 let text = parts.collect::<Vec<_>>().join(" | ");
                 let place = format!("{name}[(({}) >> {}u) + {word}u]", self.position(at, 0), layout.log);
                 out.line(if atomic {
@@ -120,7 +121,7 @@ impl Emitter<'_> {
             return;
         }
         for lane in 0..lanes {
-            let (bits, position) = (Part { said, lane, lanes }, self.position(at, lane));
+            let (bits, position) = (Part { inline_values, lane, lanes }, self.position(at, lane));
             let (place, shift) =
                 (format!("{name}[({position}) >> {}u]", layout.log), text(layout.shift(&position)));
             out.line(format_args!("atomicAnd(&{place}, ~({:#x}u << {shift}));", layout.mask()));

@@ -25,7 +25,11 @@ fn mark(kernel: &Kernel, body: &[Stmt], wide: &mut [bool]) {
                 mark(kernel, body, wide);
                 continue;
             }
-            Stmt::Let(..) | Stmt::Store(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::Team(_) => continue,
+            Stmt::Let(..)
+            | Stmt::Store(..)
+            | Stmt::ClusterExchange(_)
+            | Stmt::Barrier(_)
+            | Stmt::AllReduce(_) => continue,
         };
         wide[usize::from(id.0)] &= lanes(kernel.ty(*value)) == WIDE;
     }
@@ -47,13 +51,13 @@ impl Emitter<'_> {
     }
 
     pub(super) fn store_shared(&self, out: &mut Writer, (id, index): (SharedId, Value), value: Value) {
-        let (lanes, said) = (lanes(self.kernel.ty(value)), self.said.operand(value));
+        let (lanes, inline_values) = (lanes(self.kernel.ty(value)), self.inline_values.operand(value));
         if self.wide_shared[usize::from(id.0)] {
-            return out.line(format_args!("{} = {said};", self.shared_vector(id, index)));
+            return out.line(format_args!("{} = {inline_values};", self.shared_vector(id, index)));
         }
         for lane in 0..lanes {
             let place = self.shared(id, index, lane);
-            out.line(format_args!("{place} = {};", Part { said, lane, lanes }));
+            out.line(format_args!("{place} = {};", Part { inline_values, lane, lanes }));
         }
     }
 
@@ -75,11 +79,13 @@ impl Emitter<'_> {
 
     /// The element that a lane has.
     fn shared(&self, id: SharedId, index: Value, lane: u8) -> impl Display + '_ {
-        fmt::from_fn(move |f| write!(f, "s{}[{}]", id.0, Plus(self.said.operand(index), lane.into())))
+        fmt::from_fn(move |f| {
+            write!(f, "s{}[{}]", id.0, Plus(self.inline_values.operand(index), lane.into()))
+        })
     }
 
     /// The vector that starts with an element.
     fn shared_vector(&self, id: SharedId, index: Value) -> impl Display + '_ {
-        fmt::from_fn(move |f| write!(f, "s{}[{} >> 2u]", id.0, self.said.operand(index)))
+        fmt::from_fn(move |f| write!(f, "s{}[{} >> 2u]", id.0, self.inline_values.operand(index)))
     }
 }

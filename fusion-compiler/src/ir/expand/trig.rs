@@ -6,8 +6,8 @@ use std::f32::consts::{FRAC_PI_2, PI};
 
 use super::float::{INFINITY_BITS, magnitude, with_sign};
 use super::hyperbolic::odd;
+use super::range_reduction::{Turn, reduce};
 use super::term::{Term, binary, unary};
-use super::turn::{Turn, reduce};
 use crate::ir::dtype::DType;
 use crate::ir::kernel::{Builder, Value};
 use crate::ir::ops::Op;

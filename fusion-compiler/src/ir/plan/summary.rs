@@ -73,7 +73,7 @@ pub struct GroupSummary {
     /// What is written.
     pub writes: List<Traffic>,
     /// What there is of it in each program.
-    pub ways: List<Ways>,
+    pub variants: List<VariantSummary>,
 }
 
 /// What a kernel reads or writes of a tensor, for reports.
@@ -87,7 +87,7 @@ pub struct Traffic {
 
 /// The variants of a kernel in one program, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ways {
+pub struct VariantSummary {
     /// How many there are.
     pub variants: u16,
     /// What sets them apart: each says what some of them have`|`what others have, or what all have.

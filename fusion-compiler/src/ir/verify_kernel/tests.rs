@@ -44,20 +44,20 @@ fn sample() -> Kernel {
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut looped };
     let inside = b.apply(Op::Lt, &[i, n]);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut conditional };
-    let x = b.bind(F32, Expr::Load(At::new(A, i)));
+    let x = b.bind(F32, Expr::Load(Address::new(A, i)));
     let sum = b.apply(Op::Add, &[x, half]);
     b.bitcast(sum, DType::I32);
-    let four = b.bind(F32X4, Expr::Load(At { stride: 2, phase: 1, ..At::new(A, i) }));
+    let four = b.bind(F32X4, Expr::Load(Address { stride: 2, phase: 1, ..Address::new(A, i) }));
     let last = b.bind(F32, Expr::Lane(four, 3));
     b.bind(F32X4, Expr::Pack(smallvec![x, sum, last, half]));
-    conditional.push(Stmt::Store(At::new(OUT, i), sum));
+    conditional.push(Stmt::Store(Address::new(OUT, i), sum));
     looped.push(Stmt::If { cond: inside, body: conditional });
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
-    let run = b.bind(F32S, Expr::Load(At::new(A, zero)));
+    let run = b.bind(F32S, Expr::Load(Address::new(A, zero)));
     let halves = b.splat(half, Lanes::Loop);
     let positive = b.apply(Op::Gt, &[run, halves]);
-    let picked = b.apply(Op::Select, &[positive, run, halves]);
-    vector.push(Stmt::Store(At::new(OUT, zero), picked));
+    let static_index = b.apply(Op::Select, &[positive, run, halves]);
+    vector.push(Stmt::Store(Address::new(OUT, zero), static_index));
 
     top.push(Stmt::Loop {
         var: i,
@@ -80,13 +80,17 @@ fn maker(kernel: &mut Kernel, value: Value) -> &mut Expr {
 fn find(body: &mut [Stmt], value: Value) -> Option<&mut Expr> {
     body.iter_mut().find_map(|stmt| match stmt {
         Stmt::Let(made, expr) => (*made == value).then_some(expr),
-        Stmt::Store(..) | Stmt::StoreShared(..) | Stmt::Mail(_) | Stmt::Barrier(_) | Stmt::Team(_) => None,
+        Stmt::Store(..)
+        | Stmt::StoreShared(..)
+        | Stmt::ClusterExchange(_)
+        | Stmt::Barrier(_)
+        | Stmt::AllReduce(_) => None,
         Stmt::Loop { body, .. } | Stmt::Vector { body, .. } | Stmt::If { body, .. } => find(body, value),
     })
 }
 
 /// The access of a load of the sample.
-fn load(kernel: &mut Kernel, value: Value) -> &mut At {
+fn load(kernel: &mut Kernel, value: Value) -> &mut Address {
     match maker(kernel, value) {
         Expr::Load(at) => at,
         other => panic!("{other:?} is no load"),
@@ -114,7 +118,7 @@ fn refuses_values_that_are_not_there() {
     check(&[
         (|k| k.body.swap(0, 3), "%1 is used where it is not defined"),
         (|k| k.body.insert(4, Stmt::Let(SUM, Expr::Splat(X))), "%5 is used where it is not defined"),
-        (|k| k.body.insert(4, Stmt::Store(At::new(OUT, I), HALF)), "%3 is used where it is not defined"),
+        (|k| k.body.insert(4, Stmt::Store(Address::new(OUT, I), HALF)), "%3 is used where it is not defined"),
         (|k| k.body.insert(1, Stmt::Let(N, Expr::Uniform(UniformId(0)))), "%0 is defined twice"),
         (
             |k| *maker(k, SUM) = Expr::Apply(Op::Add, smallvec![X, Value(99)]),
@@ -217,21 +221,21 @@ fn refuses_accesses_that_do_not_fit() {
 #[test]
 fn reads_under_conditions_that_do_not_fit() {
     let mut conditional = sample();
-    *maker(&mut conditional, X) = Expr::LoadWhere(At::new(A, I), INSIDE);
+    *maker(&mut conditional, X) = Expr::LoadWhere(Address::new(A, I), INSIDE);
     // One for all lanes.
-    *maker(&mut conditional, FOUR) = Expr::LoadWhere(At::new(A, I), INSIDE);
+    *maker(&mut conditional, FOUR) = Expr::LoadWhere(Address::new(A, I), INSIDE);
     assert_eq!(kernel(&conditional), Ok(()));
     check(&[
         (
-            |k| *maker(k, X) = Expr::LoadWhere(At::new(A, I), HALF),
+            |k| *maker(k, X) = Expr::LoadWhere(Address::new(A, I), HALF),
             "%2 is f32, which does not say what of f32 is read",
         ),
         (
-            |k| *maker(k, X) = Expr::LoadWhere(At::new(OUT, I), INSIDE),
+            |k| *maker(k, X) = Expr::LoadWhere(Address::new(OUT, I), INSIDE),
             "an access of f32 at index does not fit buffer out",
         ),
         (
-            |k| *maker(k, HALVES) = Expr::LoadWhere(At::new(A, ZERO), RUN),
+            |k| *maker(k, HALVES) = Expr::LoadWhere(Address::new(A, ZERO), RUN),
             "%11 is f32x*, which does not say what of f32x* is read",
         ),
     ]);

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use super::super::body::{Body, Level, Place, Sight};
-use super::super::hold::Hold;
-use super::super::pass::INDEX;
+use super::super::body::{Addressing, Body, Level, Place};
+use super::super::passes::{Accumulator, Monoid, Pass, PassCount, Sums, finished, identity, passes};
 use super::super::pointwise::Items;
-use super::super::runs::{Accumulator, Monoid, Run, Runs, Sums, finished, identity, runs};
+use super::super::row_loop::INDEX;
+use super::super::staged_buffer::StagedBuffer;
 use super::super::strips::Steps;
 use super::super::{Scheduled, Work};
 use super::{
-    PartSteps, Shape, Stored, is_turn, of_rows_in, place, scheduled, steps, stored_elements, stores,
+    PartSteps, Shape, Stored, is_interleave_index, of_rows_in, place, scheduled, steps, stored_elements,
+    stores,
 };
 use crate::fuse::is_op;
 use crate::ir::dtype::DType;
@@ -30,23 +31,24 @@ const AT_ONCE: i64 = 4;
 const STATEMENTS_MAX: usize = 12;
 
 pub(super) fn on_cpu(work: &Work<'_>, facts: &TargetFacts, shape: &Shape) -> Scheduled {
-    let mut body = Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Sight::Whole));
+    let mut body =
+        Body::new(work, facts, &shape.dims, work.name.into(), (IndexWidth::Bits64, Addressing::Whole));
     body.run_along(shape.rows - 1);
     let zero = body.top().index(0);
-    let items = Items::of(&mut body, &shape.beside().extent, GRAIN);
+    let items = Items::of(&mut body, &shape.minor().extent, GRAIN);
     let Items { item, row, col: first, len, .. } = items;
     let mut rows = body.decode_dims(row, shape.rows - 1);
     rows.push(first);
     let row = Place { element: item, coordinates: rows, lanes: Lanes::Loop, apart: false, in_row: None };
     let part = PartSteps::new(&mut body, shape, &row.coordinates);
     let mut block = Block { work, shape, part, row, len, kept: BTreeSet::new(), zero };
-    let (runs, elements) = (runs(work, Runs::Each), stored_elements(work));
-    for (number, run) in runs.iter().enumerate() {
-        let total = block.combine(&mut body, run);
-        if number + 1 == runs.len() && elements.is_empty() {
-            block.give(&mut body, run, &total);
+    let (passes, elements) = (passes(work, PassCount::PerStep), stored_elements(work));
+    for (number, pass) in passes.iter().enumerate() {
+        let total = block.combine(&mut body, pass);
+        if number + 1 == passes.len() && elements.is_empty() {
+            block.give(&mut body, pass, &total);
         } else {
-            block.keep(&mut body, run, &total);
+            block.keep(&mut body, pass, &total);
         }
     }
     if !elements.is_empty() {
@@ -81,18 +83,18 @@ struct Block<'b> {
 
 impl Block<'_> {
     /// Goes through the rows once.
-    fn combine(&mut self, body: &mut Body<'_>, run: &Run) -> Total {
-        let run = &Run { sums: Sums::Wide, ..run.clone() };
-        self.keep_of_rows(body, &run.elements(self.work));
-        let total = Total::new(self.work, body, run);
+    fn combine(&mut self, body: &mut Body<'_>, pass: &Pass) -> Total {
+        let pass = &Pass { sums: Sums::Wide, ..pass.clone() };
+        self.keep_of_rows(body, &pass.elements(self.work));
+        let total = Total::new(self.work, body, pass);
         let start = self.start(body, &total);
         let (vars, _) = place(body, self.shape, (self.row.element, &self.row.coordinates), Lanes::Loop);
-        let inside = self.elements(body, (run, &total), &vars, 1);
+        let inside = self.elements(body, (pass, &total), &vars, 1);
         let at_once = self.takes_several(&inside).then(|| {
             let mut vars = vars.clone();
             let first = body.top().declare(INDEX);
             vars.splice(vars.len() - 1.., [first]);
-            (first, self.elements(body, (run, &total), &vars, AT_ONCE))
+            (first, self.elements(body, (pass, &total), &vars, AT_ONCE))
         });
         let stmts = self.along(body, &vars, inside, at_once);
         body.item().body.push(start);
@@ -115,7 +117,7 @@ impl Block<'_> {
     fn elements(
         &self,
         body: &mut Body<'_>,
-        (run, total): (&Run, &Total),
+        (pass, total): (&Pass, &Total),
         vars: &[Value],
         count: i64,
     ) -> Vec<Stmt> {
@@ -126,12 +128,12 @@ impl Block<'_> {
                 let ahead = body.top().index(number);
                 *last = body.inner().apply(Op::Add, &[*last, ahead]);
             }
-            terms.push(run.terms_at(self.work, body, &Place { coordinates, ..self.row }));
+            terms.push(pass.terms_at(self.work, body, &Place { coordinates, ..self.row }));
             inside.extend(body.take_inner());
         }
         let terms: Vec<&[Values]> = terms.iter().map(Vec::as_slice).collect();
         let so_far = total.recall(body, self.zero);
-        let next = run.next_alone(self.work, &mut body.inner(), &so_far, &terms);
+        let next = pass.next_alone(self.work, &mut body.inner(), &so_far, &terms);
         total.keep(body, self.zero, &next);
         inside.extend(body.take_inner());
         inside
@@ -143,21 +145,21 @@ impl Block<'_> {
         let last = &self.shape.dims[self.shape.dims.len() - 1].extent;
         // What is written is one run, in which each element is read at one place.
         let is_written = self.work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
-        let takes_turns = self.shape.part.as_ref().is_some_and(|part| part.turn.is_some());
+        let takes_turns = self.shape.part.as_ref().is_some_and(|part| part.interleave.is_some());
         let are_many = last.as_const().is_none_or(|count| count >= 2 * AT_ONCE);
         of_one.len() <= STATEMENTS_MAX && !is_written && !takes_turns && are_many
     }
 
     /// Gives the results to the loop that stores them.
-    fn give(&self, body: &mut Body<'_>, run: &Run, total: &Total) {
+    fn give(&self, body: &mut Body<'_>, pass: &Pass, total: &Total) {
         let results = self.results(body, total);
-        for (id, result) in run.made().into_iter().zip(results) {
+        for (id, result) in pass.made().into_iter().zip(results) {
             body.values.insert((id, vec![]), (Level::Inner, result));
         }
     }
 
     /// Keeps the results for the loops after.
-    fn keep(&mut self, body: &mut Body<'_>, run: &Run, total: &Total) {
+    fn keep(&mut self, body: &mut Body<'_>, pass: &Pass, total: &Total) {
         let memories = if total.accumulators.iter().all(|by| matches!(by, Accumulator::Plain(_))) {
             total.parts.iter().map(|&(_, memory)| memory).collect()
         } else {
@@ -169,8 +171,8 @@ impl Block<'_> {
             body.item().body.push(Stmt::Vector { len: self.len, body: inside, folds: vec![] });
             memories
         };
-        for (id, memory) in run.made().into_iter().zip(memories) {
-            body.hold(id, Hold::Shared(memory, self.zero), true);
+        for (id, memory) in pass.made().into_iter().zip(memories) {
+            body.stage(id, StagedBuffer::Shared(memory, self.zero), true);
             body.fill(id);
             self.kept.insert(id);
         }
@@ -185,13 +187,14 @@ impl Block<'_> {
     fn keep_of_rows(&mut self, body: &mut Body<'_>, elements: &[NodeId]) {
         let graph = self.work.graph;
         let keeps = |id: NodeId| {
-            graph.node(id).dtype.size() >= 4 && (is_op(graph, graph.node(id)) || is_turn(self.work, id))
+            graph.node(id).dtype.size() >= 4
+                && (is_op(graph, graph.node(id)) || is_interleave_index(self.work, id))
         };
         let of_rows = of_rows_in(self.work, body, elements, keeps);
         let fresh: Vec<NodeId> = of_rows.into_iter().filter(|&id| self.kept.insert(id)).collect();
         for &id in &fresh {
             let memory = share(body, graph.node(id).dtype);
-            body.hold(id, Hold::Shared(memory, self.zero), true);
+            body.stage(id, StagedBuffer::Shared(memory, self.zero), true);
         }
         for &id in &fresh {
             body.value(id, &vec![], &self.row);
@@ -220,10 +223,10 @@ impl Block<'_> {
                 let inside = vec![Stmt::Vector { len: self.len, body: inside, folds: vec![] }];
                 let end = self.whole(body, dim);
                 let step = body.top().index(AT_ONCE);
-                loops.push(Steps { var, step, end, ..steps }.run(vec![], inside));
+                loops.push(Steps { var, step, end, ..steps }.pass(vec![], inside));
                 steps.start = end;
             }
-            loops.push(steps.run(vec![], stmts));
+            loops.push(steps.pass(vec![], stmts));
             stmts = loops;
         }
         stmts
@@ -236,7 +239,7 @@ impl Block<'_> {
             (None, Some(count)) => body.top().index(count - count % AT_ONCE),
             (part, _) => {
                 let (count, end) = match part {
-                    Some(part) => (part.run.len, part.end),
+                    Some(part) => (part.pass.len, part.end),
                     None => {
                         let count = body.extent(extent);
                         (count, count)
@@ -253,11 +256,13 @@ impl Block<'_> {
     /// How many rows there are in a step: of parts that take turns, those that have one more.
     fn len(&self, body: &mut Body<'_>, vars: &[Value]) -> (Vec<Stmt>, Value) {
         let (mut stmts, shape) = (vec![], self.shape);
-        let (Some(part), Some(turn)) = (&self.part, shape.turn_beside()) else { return (stmts, self.len) };
-        let (each, at) = (body.extent(&turn.each), vars[part.along - shape.rows]);
+        let (Some(part), Some(interleave)) = (&self.part, shape.interleave_of_minor()) else {
+            return (stmts, self.len);
+        };
+        let (each, at) = (body.extent(&interleave.each), vars[part.along - shape.rows]);
         let first = self.row.coordinates[shape.rows - 1];
         let mut b = body.writer(&mut stmts);
-        let left = b.apply(Op::Sub, &[part.run.end, at]);
+        let left = b.apply(Op::Sub, &[part.pass.end, at]);
         let elements = b.apply(Op::Mul, &[left, each]);
         let left = b.apply(Op::Sub, &[elements, first]);
         let len = b.apply(Op::Min, &[left, self.len]);
@@ -272,9 +277,9 @@ struct Total {
 }
 
 impl Total {
-    fn new(work: &Work<'_>, body: &mut Body<'_>, run: &Run) -> Total {
-        let parts = run.parts(work).into_iter().map(|part| (part, share(body, part.1))).collect();
-        Total { accumulators: run.accumulators(work), parts }
+    fn new(work: &Work<'_>, body: &mut Body<'_>, pass: &Pass) -> Total {
+        let parts = pass.parts(work).into_iter().map(|part| (part, share(body, part.1))).collect();
+        Total { accumulators: pass.accumulators(work), parts }
     }
 
     fn recall(&self, body: &mut Body<'_>, first: Value) -> Vec<Value> {

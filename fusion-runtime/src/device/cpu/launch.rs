@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::Kernel;
-use fusion_compiler::ir::plan::{Code, Reach, Space, UniformArg};
+use fusion_compiler::ir::plan::{Code, Footprint, Space, UniformArg};
 use smallvec::SmallVec;
 
-use super::awake::POOL;
-use super::fetch::Fetches;
-use super::help::with_help;
+use super::prefetch::Prefetcher;
+use super::wake_policy::POOL;
+use super::work_sharing::with_help;
 use super::{at, stream, tile};
 use crate::bind::PARAMS;
 use crate::device::Call;
@@ -51,7 +51,7 @@ pub(super) struct Work<'a> {
     /// Elements of memory for a row.
     row: usize,
     /// What its loops ask for before they need it.
-    fetches: Fetches,
+    prefetcher: Prefetcher,
     call: std::marker::PhantomData<&'a Call<'a>>,
 }
 
@@ -112,18 +112,18 @@ impl<'a> Work<'a> {
             let extent = |extent: &DimExpr| usize::try_from(extent.eval(call.symbols)?).ok();
             let (mut from, mut beside) = (0, None);
             let per = match &arg.reach {
-                Reach::Linear(per) => Some(extent(per)?),
-                Reach::Part { each, from: missing } => {
+                Footprint::Linear(per) => Some(extent(per)?),
+                Footprint::Part { each, from: missing } => {
                     from = extent(missing)?;
                     Some(extent(each)?)
                 }
-                Reach::Beside { each, inner } => {
+                Footprint::Strided { each, inner } => {
                     beside = Some(Beside { each: extent(each)?, inner: extent(inner)? });
                     Some(extent(each)?)
                 }
-                Reach::Whole | Reach::Windows(_) => None,
+                Footprint::Whole | Footprint::Windows(_) => None,
             };
-            let is_whole = !matches!(arg.reach, Reach::Part { .. });
+            let is_whole = !matches!(arg.reach, Footprint::Part { .. });
             if let Some(per) = per.filter(|_| is_whole && arg.access != Access::Read) {
                 // The last element of the space may have less than others do.
                 let missing = items.elements.checked_mul(per)?.checked_sub(region.len)?;
@@ -157,8 +157,8 @@ impl<'a> Work<'a> {
             return None;
         }
         let row = usize::try_from(launch.row_memory.eval(call.symbols)?).ok()? / size_of::<f32>();
-        let fetches = Fetches::of(&buffers);
-        Some(Work { program, buffers, uniforms, items, row, fetches, call: std::marker::PhantomData })
+        let prefetcher = Prefetcher::of(&buffers);
+        Some(Work { program, buffers, uniforms, items, row, prefetcher, call: std::marker::PhantomData })
     }
 
     fn run_all(&self) {
@@ -239,8 +239,8 @@ impl<'a> Work<'a> {
         // SAFETY: `Work::new` took buffers from `at`, which checked their bytes, and each is of a tensor whose
         // memory is initialised and aligned to 16; windows, and the elements of `own`, are within their buffers
         // (`to <= elements`) and disjoint from those of other items, and the executor lets no other argument overlap what is written.
-        let mut args =
-            unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }.fetching(self.fetches);
+        let mut args = unsafe { CpuArgs::new((first, end), &mut buffers, &self.uniforms, rows) }
+            .prefetching(self.prefetcher);
         match self.program {
             // SAFETY: `launch` chose the function by what this processor has.
             Program::Function(function) => unsafe { function(&mut args) },

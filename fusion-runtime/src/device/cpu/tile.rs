@@ -6,7 +6,7 @@
 use fusion_compiler::ir::dtype::{Const, DType};
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::{
-    At, Buffer, Expr, FOLD_LANES, FOLD_LANES_WIDE, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
+    Address, Buffer, Expr, FOLD_LANES, FOLD_LANES_WIDE, Fold, Kernel, Lanes, Shared, Stmt, Uniform, Value,
     fold_rounds,
 };
 use fusion_compiler::ir::ops::Op;
@@ -206,7 +206,9 @@ impl Interpreter<'_, '_> {
             }
             Stmt::Vector { len, body, folds } => self.vector(*len, body, folds),
             Stmt::StoreShared(..) => self.simple(stmt, ONE),
-            Stmt::Team(_) | Stmt::Mail(_) | Stmt::Barrier(_) => unreachable!("the CPU has no teams"),
+            Stmt::AllReduce(_) | Stmt::ClusterExchange(_) | Stmt::Barrier(_) => {
+                unreachable!("the CPU has no teams")
+            }
             Stmt::If { cond, body } => {
                 if matches!(self.columns[cond.0 as usize].get(0), Scalar::Bool(true)) {
                     self.block(body);
@@ -222,8 +224,8 @@ impl Interpreter<'_, '_> {
             Stmt::Store(..) | Stmt::StoreShared(..) => true,
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
-            | Stmt::Team(_)
-            | Stmt::Mail(_)
+            | Stmt::AllReduce(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
@@ -384,8 +386,8 @@ impl Interpreter<'_, '_> {
             }
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
-            | Stmt::Team(_)
-            | Stmt::Mail(_)
+            | Stmt::AllReduce(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("these are not simple")
@@ -436,7 +438,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn load(&mut self, at: &At, tile: Tile, out: &mut Column) {
+    fn load(&mut self, at: &Address, tile: Tile, out: &mut Column) {
         let place = place(self.kernel, &self.columns, at, tile);
         let memory = &mut self.memory[usize::from(at.buffer.0)];
         match place {
@@ -445,7 +447,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn load_where(&mut self, at: &At, mask: Value, tile: Tile, out: &mut Column) {
+    fn load_where(&mut self, at: &Address, mask: Value, tile: Tile, out: &mut Column) {
         let (memory, mask) = (&mut self.memory[usize::from(at.buffer.0)], &self.columns[mask.0 as usize]);
         for lane in 0..tile.count {
             let holds = matches!(mask.get(lane.min(mask.len() - 1)), Scalar::Bool(true));
@@ -457,7 +459,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    fn store(&mut self, at: &At, value: Value, tile: Tile) {
+    fn store(&mut self, at: &Address, value: Value, tile: Tile) {
         let Place::Run { first, stride } = place(self.kernel, &self.columns, at, tile) else {
             unreachable!("what is written is a run")
         };
@@ -475,7 +477,7 @@ enum Place<'a> {
     Gather(&'a Column),
 }
 
-fn place<'a>(kernel: &Kernel, columns: &'a [Column], at: &At, tile: Tile) -> Place<'a> {
+fn place<'a>(kernel: &Kernel, columns: &'a [Column], at: &Address, tile: Tile) -> Place<'a> {
     let indices = &columns[at.index.0 as usize];
     match kernel.ty(at.index).lanes {
         Lanes::Loop => Place::Gather(indices),

@@ -6,7 +6,7 @@
 //! element of the space is done for one combination of them.
 
 use fusion_compiler::ir::dim::DimExpr;
-use fusion_compiler::ir::plan::{BufferArg, IndexMap, Reach};
+use fusion_compiler::ir::plan::{BufferArg, Footprint, IndexMap};
 use smallvec::SmallVec;
 
 use crate::device::{Call, Region};
@@ -94,19 +94,24 @@ impl Cut {
                 continue;
             }
             cut.windows.push(match &arg.reach {
-                Reach::Linear(each) | Reach::Part { each, .. } => {
+                Footprint::Linear(each) | Footprint::Part { each, .. } => {
                     let from = match &arg.reach {
-                        Reach::Part { from, .. } => extent(backend, launch, call, from)?,
-                        Reach::Linear(_) | Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => 0,
+                        Footprint::Part { from, .. } => extent(backend, launch, call, from)?,
+                        Footprint::Linear(_)
+                        | Footprint::Strided { .. }
+                        | Footprint::Whole
+                        | Footprint::Windows(_) => 0,
                     };
                     let each = extent(backend, launch, call, each)?;
                     // What the last element of the space reads may be less than others do.
                     let at = |element: u64| (element * each).saturating_sub(from).min(region.len as u64);
                     binding(arg, region, Chunk { start: at(chunk.start), end: at(chunk.end) }, align)
                 }
-                Reach::Beside { .. } | Reach::Whole | Reach::Windows(_) => whole(arg, region, align),
+                Footprint::Strided { .. } | Footprint::Whole | Footprint::Windows(_) => {
+                    whole(arg, region, align)
+                }
             });
-            if let Reach::Windows(map) = &arg.reach {
+            if let Footprint::Windows(map) = &arg.reach {
                 let added = cut.add(launch, call, (i, map), region.offset as u64 % align);
                 added.ok_or_else(|| {
                     let what = format!("positions beyond 63 bits, as `{}` would read", launch.kernel);
@@ -146,8 +151,10 @@ impl Cut {
         let start = u64::try_from(map.start.eval(call.symbols)?).ok()?;
         let read = Read { buffer, start: lead + start.checked_mul(size)?, size };
         let same = |slide: &&mut Slide| match &launch.buffers[slide.buffers[0].buffer].reach {
-            Reach::Windows(other) => other.dims == map.dims,
-            Reach::Linear(_) | Reach::Part { .. } | Reach::Beside { .. } | Reach::Whole => false,
+            Footprint::Windows(other) => other.dims == map.dims,
+            Footprint::Linear(_) | Footprint::Part { .. } | Footprint::Strided { .. } | Footprint::Whole => {
+                false
+            }
         };
         if let Some(slide) = self.slides.iter_mut().find(same) {
             slide.buffers.push(read);
@@ -188,7 +195,7 @@ pub(super) fn chunk_elements(
             continue;
         }
         let needed = match &arg.reach {
-            Reach::Linear(per) | Reach::Part { each: per, .. } => {
+            Footprint::Linear(per) | Footprint::Part { each: per, .. } => {
                 let per = extent(backend, launch, call, per)?;
                 let room = most.saturating_sub(align + GRANULE) / (size * per);
                 let aligned = CHUNK >> per.trailing_zeros().min(CHUNK.trailing_zeros());
@@ -199,16 +206,16 @@ pub(super) fn chunk_elements(
                 step = step.min(room);
                 if room == 0 { quantum * size * per + align + GRANULE } else { 0 }
             }
-            Reach::Beside { .. } | Reach::Whole => all.end - all.start,
-            Reach::Windows(_) if region.len as u64 > POSITIONS => {
+            Footprint::Strided { .. } | Footprint::Whole => all.end - all.start,
+            Footprint::Windows(_) if region.len as u64 > POSITIONS => {
                 let what = format!(
                     "`{}` reading {} elements of one tensor out of order: at most 2³² can be; call it on pieces of the tensor",
                     launch.kernel, region.len
                 );
                 return Err(backend.gpu.unsupported(what));
             }
-            Reach::Windows(_) if window_bytes(backend) == 0 => align,
-            Reach::Windows(_) => 0,
+            Footprint::Windows(_) if window_bytes(backend) == 0 => align,
+            Footprint::Windows(_) => 0,
         };
         if needed > 0 {
             return Err(backend.gpu.unsupported(format!(

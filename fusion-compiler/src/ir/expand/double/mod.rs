@@ -11,10 +11,10 @@ mod hyperbolic;
 mod log;
 mod pair;
 mod pow;
+mod range_reduction;
 mod remainder;
 mod root;
 mod trig;
-mod turn;
 
 pub(crate) use arc::{acos, asin, atan, atan2};
 pub(crate) use error::{erf, erfc};

@@ -2,7 +2,7 @@
 
 use super::super::term::{Term, unary};
 use super::pair::Pair;
-use super::turn::{Turn, reduce};
+use super::range_reduction::{Turn, reduce};
 use super::{number, polynomial, signed};
 use crate::ir::kernel::{Builder, Value};
 

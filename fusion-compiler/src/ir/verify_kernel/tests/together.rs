@@ -1,7 +1,7 @@
 //! What iterations, lanes and threads make together: carried values, folds, shared memory and barriers.
 
 use super::*;
-use crate::ir::kernel::{Among, Carried, Fold, Mail, Shared, SharedLen, Shuffle};
+use crate::ir::kernel::{Carried, ClusterExchange, Fold, Scope, Shared, SharedLen, Shuffle};
 
 // The values of `rows`, in the order of their numbers.
 const ZERO: Value = Value(1);
@@ -37,7 +37,7 @@ fn rows() -> Kernel {
     let (row, i, given) = (b.declare(INDEX), b.declare(INDEX), b.declare(F32));
     let (mut serial, mut function, mut body, mut stored) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut serial };
-    let term = b.bind(F32, Expr::Load(At::new(A, i)));
+    let term = b.bind(F32, Expr::Load(Address::new(A, i)));
     let next = b.apply(Op::Add, &[given, term]);
     let (part, left, right) = (b.declare(F32), b.declare(F32), b.declare(F32));
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
@@ -46,7 +46,7 @@ fn rows() -> Kernel {
     let carried = vec![Carried { start: identity, var: given, next, out: part }];
     let kind = LoopKind::Serial;
     body.push(Stmt::Loop { var: i, kind, start: thread, end: n, step, carried, body: serial });
-    body.push(Stmt::Team(Box::new(Fold {
+    body.push(Stmt::AllReduce(Box::new(Fold {
         over: vec![part],
         times: None,
         identity: vec![identity],
@@ -56,12 +56,12 @@ fn rows() -> Kernel {
         results: vec![both],
         out: vec![whole],
     })));
-    body.extend([Stmt::StoreShared(MEMORY, thread, whole), Stmt::Barrier(Among::Block)]);
+    body.extend([Stmt::StoreShared(MEMORY, thread, whole), Stmt::Barrier(Scope::Block)]);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
     let back = b.bind(F32, Expr::LoadShared(MEMORY, zero));
     let other = b.bind(F32, Expr::Shuffle(back, Shuffle::Down(1)));
     let cond = b.apply(Op::Eq, &[thread, zero]);
-    stored.push(Stmt::Store(At::new(OUT, row), other));
+    stored.push(Stmt::Store(Address::new(OUT, row), other));
     body.push(Stmt::If { cond, body: stored });
     let (kind, carried) = (LoopKind::Team, vec![]);
     top.push(Stmt::Loop { var: row, kind, start: zero, end: n, step, carried, body });
@@ -77,7 +77,7 @@ fn largest() -> Kernel {
     let n = b.uniform(end());
     let (zero, low) = (b.index(0), b.f32(-1.0));
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut vector };
-    let run = b.bind(F32S, Expr::Load(At::new(A, zero)));
+    let run = b.bind(F32S, Expr::Load(Address::new(A, zero)));
     let lanes = b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::LaneIndex);
     let (left, right) = ([b.declare(F32), b.declare(INDEX)], [b.declare(F32), b.declare(INDEX)]);
     let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut function };
@@ -95,7 +95,7 @@ fn largest() -> Kernel {
         out: out.to_vec(),
     };
     top.push(Stmt::Vector { len: n, body: vector, folds: vec![fold] });
-    top.push(Stmt::Store(At::new(OUT, out[1]), out[0]));
+    top.push(Stmt::Store(Address::new(OUT, out[1]), out[0]));
     empty(types, uniforms, top)
 }
 
@@ -130,11 +130,11 @@ fn fold_of(stmt: &mut Stmt) -> Option<&mut Fold> {
     match stmt {
         Stmt::Loop { body, .. } => body.iter_mut().find_map(fold_of),
         Stmt::Vector { folds, .. } => folds.first_mut(),
-        Stmt::Team(fold) => Some(fold),
+        Stmt::AllReduce(fold) => Some(fold),
         Stmt::Let(..)
         | Stmt::Store(..)
         | Stmt::StoreShared(..)
-        | Stmt::Mail(_)
+        | Stmt::ClusterExchange(_)
         | Stmt::Barrier(_)
         | Stmt::If { .. } => None,
     }
@@ -196,11 +196,11 @@ fn refuses_folds_whose_parts_disagree() {
             (|k| k.types[14] = INDEX, "%10 is f32, not index"),
             (|k| fold(k).out = vec![Value(99)], "%99 has no type"),
             (
-                |k| fold(k).body.push(Stmt::Store(At::new(OUT, ZERO), IDENTITY)),
+                |k| fold(k).body.push(Stmt::Store(Address::new(OUT, ZERO), IDENTITY)),
                 "the function of a fold does more than compute",
             ),
             (
-                |k| fold(k).body.push(Stmt::Let(TERM, Expr::Load(At::new(A, ZERO)))),
+                |k| fold(k).body.push(Stmt::Let(TERM, Expr::Load(Address::new(A, ZERO)))),
                 "the function of a fold does more than compute",
             ),
         ],
@@ -235,7 +235,7 @@ fn refuses_what_not_all_threads_do_together() {
                     let Stmt::Loop { body, .. } = &mut statements(k)[0] else {
                         panic!("the loop over elements")
                     };
-                    body.push(Stmt::Barrier(Among::Block));
+                    body.push(Stmt::Barrier(Scope::Block));
                 },
                 "a barrier that not all threads reach",
             ),
@@ -325,7 +325,7 @@ fn in_warps(shift: Option<i64>, guarded: Vec<Stmt>, shuffles: bool) -> Result<()
     let thread = b.bind(INDEX, Expr::GridId);
     let (zero, number) = (b.index(0), b.index(shift.unwrap_or(0)));
     let of = if shift.is_some() { b.apply(Op::ShrRaw, &[thread, number]) } else { thread };
-    let x = b.bind(F32, Expr::Load(At::new(A, of)));
+    let x = b.bind(F32, Expr::Load(Address::new(A, of)));
     let cond = b.apply(Op::Eq, &[of, zero]);
     if shuffles {
         Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body }
@@ -339,14 +339,14 @@ fn in_warps(shift: Option<i64>, guarded: Vec<Stmt>, shuffles: bool) -> Result<()
 #[test]
 fn warps_are_whole_where_they_decide_together() {
     let barrier = |among| vec![Stmt::Barrier(among)];
-    assert_eq!(in_warps(Some(5), barrier(Among::Warp), true), Ok(()));
-    assert_eq!(in_warps(Some(7), barrier(Among::Warp), true), Ok(()));
+    assert_eq!(in_warps(Some(5), barrier(Scope::Warp), true), Ok(()));
+    assert_eq!(in_warps(Some(7), barrier(Scope::Warp), true), Ok(()));
     for (shift, guarded, shuffles, expect) in [
         (Some(4), vec![], true, "a shuffle that not all threads of a warp come to"),
         (None, vec![], true, "a shuffle that not all threads of a warp come to"),
-        (Some(4), barrier(Among::Warp), false, "a barrier that not all threads reach"),
-        (Some(5), barrier(Among::Block), false, "a barrier that not all threads reach"),
-        (Some(5), barrier(Among::Team), false, "a barrier that not all threads reach"),
+        (Some(4), barrier(Scope::Warp), false, "a barrier that not all threads reach"),
+        (Some(5), barrier(Scope::Block), false, "a barrier that not all threads reach"),
+        (Some(5), barrier(Scope::Team), false, "a barrier that not all threads reach"),
     ] {
         let refused = in_warps(shift, guarded, shuffles).expect_err("not all are there");
         assert!(refused.starts_with(expect), "{shift:?}: {refused}");
@@ -356,36 +356,60 @@ fn warps_are_whole_where_they_decide_together() {
 /// A kernel of clusters whose blocks send each other what their threads have, and all that is wrong with another.
 #[test]
 fn refuses_mail_that_does_not_arrive() {
-    let in_order =
-        |first: &[Mail], last: &[Mail], (cluster, len): (bool, SharedLen), guarded: Option<Mail>| {
-            let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
-            let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
-            let (thread, rank) = (b.bind(INDEX, Expr::ThreadId), b.bind(INDEX, Expr::ClusterRank));
-            let (x, zero) = (b.f32(1.0), b.index(0));
-            let cond = b.apply(Op::Eq, &[thread, zero]);
-            body.extend(first.iter().copied().map(Stmt::Mail));
-            let send = Stmt::Mail(Mail::Send(MEMORY, thread, rank, x));
-            body.push(Stmt::If { cond, body: guarded.map(Stmt::Mail).into_iter().chain([send]).collect() });
-            body.extend(last.iter().copied().map(Stmt::Mail));
-            let shared = vec![Shared { dtype: DType::F32, len }];
-            kernel(&Kernel { team: 64, cluster, shared, ..empty(types, uniforms, body) })
-        };
-    let (first, last) = ([Mail::Open, Mail::Opened], [Mail::Receive(MEMORY), Mail::Close]);
-    let posted = |cluster: bool, len: SharedLen, guarded: Option<Mail>| {
+    let in_order = |first: &[ClusterExchange],
+                    last: &[ClusterExchange],
+                    (cluster, len): (bool, SharedLen),
+                    guarded: Option<ClusterExchange>| {
+        let (mut types, mut uniforms, mut body) = (Vec::new(), Vec::new(), Vec::new());
+        let mut b = Builder { types: &mut types, uniforms: &mut uniforms, body: &mut body };
+        let (thread, rank) = (b.bind(INDEX, Expr::ThreadId), b.bind(INDEX, Expr::ClusterRank));
+        let (x, zero) = (b.f32(1.0), b.index(0));
+        let cond = b.apply(Op::Eq, &[thread, zero]);
+        body.extend(first.iter().copied().map(Stmt::ClusterExchange));
+        let send = Stmt::ClusterExchange(ClusterExchange::Send(MEMORY, thread, rank, x));
+        body.push(Stmt::If {
+            cond,
+            body: guarded.map(Stmt::ClusterExchange).into_iter().chain([send]).collect(),
+        });
+        body.extend(last.iter().copied().map(Stmt::ClusterExchange));
+        let shared = vec![Shared { dtype: DType::F32, len }];
+        kernel(&Kernel { team: 64, cluster, shared, ..empty(types, uniforms, body) })
+    };
+    let (first, last) = (
+        [ClusterExchange::Init, ClusterExchange::Wait],
+        [ClusterExchange::Receive(MEMORY), ClusterExchange::Invalidate],
+    );
+    let posted = |cluster: bool, len: SharedLen, guarded: Option<ClusterExchange>| {
         in_order(&first, &last, (cluster, len), guarded)
     };
     assert_eq!(posted(true, SharedLen::Mailbox, None), Ok(()));
-    let branched = [Mail::Open, Mail::Opened, Mail::Receive(MEMORY), Mail::Close];
+    let branched = [
+        ClusterExchange::Init,
+        ClusterExchange::Wait,
+        ClusterExchange::Receive(MEMORY),
+        ClusterExchange::Invalidate,
+    ];
     let mut refused: Vec<(Result<(), String>, &str)> = branched
         .map(|mail| (posted(true, SharedLen::Mailbox, Some(mail)), "mailboxes that not all threads come to"))
         .into();
-    let ordered = |first: &[Mail], last: &[Mail]| in_order(first, last, (true, SharedLen::Mailbox), None);
-    refused.push((ordered(&[Mail::Opened], &last), "Opened of mailboxes that are not ready"));
-    refused.push((ordered(&[Mail::Open], &last), "Send("));
+    let ordered = |first: &[ClusterExchange], last: &[ClusterExchange]| {
+        in_order(first, last, (true, SharedLen::Mailbox), None)
+    };
+    refused.push((ordered(&[ClusterExchange::Wait], &last), "Wait of mailboxes that are not ready"));
+    refused.push((ordered(&[ClusterExchange::Init], &last), "Send("));
     refused.push((ordered(&[], &[]), "Send("));
-    refused.push((ordered(&[Mail::Open, Mail::Open], &last), "Open of mailboxes that are not ready"));
-    refused.push((ordered(&first, &[Mail::Close, Mail::Receive(MEMORY)]), "Receive("));
-    refused.push((ordered(&first, &[Mail::Close, Mail::Close]), "Close of mailboxes that are not ready"));
+    refused.push((
+        ordered(&[ClusterExchange::Init, ClusterExchange::Init], &last),
+        "Init of mailboxes that are not ready",
+    ));
+    refused.push((
+        ordered(&first, &[ClusterExchange::Invalidate, ClusterExchange::Receive(MEMORY)]),
+        "Receive(",
+    ));
+    refused.push((
+        ordered(&first, &[ClusterExchange::Invalidate, ClusterExchange::Invalidate]),
+        "Invalidate of mailboxes that are not ready",
+    ));
     refused.push((posted(false, SharedLen::Mailbox, None), "mail in a kernel without clusters"));
     refused.push((posted(true, SharedLen::Fixed(8), None), "shared memory 0 is no mailbox"));
     for (result, expect) in refused {

@@ -68,7 +68,7 @@ fn number(a: &[f32], make: impl FnOnce(&mut Writer, Value) -> Value) -> f32 {
     let n = writer.top().uniform(Uniform { name: "n".into(), dtype: DType::Index, arg });
     let value = make(&mut writer, n);
     let zero = writer.top().index(0);
-    writer.body.push(Stmt::Store(At::new(BufferId(1), zero), value));
+    writer.body.push(Stmt::Store(Address::new(BufferId(1), zero), value));
     let buffer = |name: &str, access| Buffer::new(name, DType::F32, access);
     let Writer { types, uniforms, body } = writer;
     let buffers = vec![buffer("a", Access::Read), buffer("out", Access::Write)];
@@ -130,7 +130,7 @@ fn lanes_are_added_in_the_documented_order() {
         let (wanted, _) = groups::<1>(sum, rest, put);
         let got = number(&a, |w, n| {
             let (first, zero) = (w.top().index(0), w.top().f32(0.0));
-            let load = |b: &mut Builder<'_>| vec![b.bind(F32S, Expr::Load(At::new(BufferId(0), first)))];
+            let load = |b: &mut Builder<'_>| vec![b.bind(F32S, Expr::Load(Address::new(BufferId(0), first)))];
             let add = |b: &mut Builder<'_>, left: &[Value], right: &[Value]| {
                 vec![b.apply(Op::Add, &[left[0], right[0]])]
             };
@@ -156,7 +156,7 @@ fn components_are_folded_together() {
             let low = b.constant(DType::F32, Const::Float(f64::NEG_INFINITY));
             let (first, shift) = (b.index(0), b.f32(1.0));
             let run = |b: &mut Builder<'_>| {
-                let x = b.bind(F32S, Expr::Load(At::new(BufferId(0), first)));
+                let x = b.bind(F32S, Expr::Load(Address::new(BufferId(0), first)));
                 vec![x, b.bind(Type { lanes: Lanes::Loop, ..INDEX }, Expr::LaneIndex)]
             };
             let out = w.fold(n, vec![low, n], run, |b, left, right| {

@@ -7,7 +7,7 @@ use fusion_compiler::ir::dim::DimExpr;
 use fusion_compiler::ir::dtype::DType;
 use fusion_compiler::ir::graph::Access;
 use fusion_compiler::ir::kernel::IndexWidth;
-use fusion_compiler::ir::plan::{BufferArg, Code, Reach, Slot, Space, UniformArg};
+use fusion_compiler::ir::plan::{BufferArg, Code, Footprint, Slot, Space, UniformArg};
 
 use super::{Options, WgpuBackend, open_with};
 use crate::device::{Backend, Call, Memory, Region};
@@ -120,7 +120,7 @@ fn on_device(options: Options, test: impl FnOnce(&WgpuBackend) -> Result<()>) {
     }
 }
 
-fn arg(slot: u16, access: Access, reach: Reach) -> BufferArg {
+fn arg(slot: u16, access: Access, reach: Footprint) -> BufferArg {
     BufferArg { slot: Slot::Param(slot), access, dtype: DType::F32, reach, uniform: false }
 }
 
@@ -155,26 +155,28 @@ fn kernel(
 fn relu() -> Launch {
     use UniformArg::{End, Offset, Start};
     let accesses = [Access::Read, Access::Read, Access::Read, Access::Write];
-    let buffers =
-        (0..).zip(accesses).map(|(i, access)| arg(i, access, Reach::Linear(DimExpr::constant(1)))).collect();
+    let buffers = (0..)
+        .zip(accesses)
+        .map(|(i, access)| arg(i, access, Footprint::Linear(DimExpr::constant(1))))
+        .collect();
     kernel("relu_0", RELU, buffers, vec![Start, End, Offset(0), Offset(1), Offset(2), Offset(3)])
 }
 
 /// Scalars are `[None, alpha]`; symbols are the elements and `n`.
 fn step() -> Launch {
     use UniformArg::{End, Extent, Offset, Scalar, Start};
-    let buffers = vec![arg(0, Access::ReadWrite, Reach::Linear(DimExpr::constant(1)))];
+    let buffers = vec![arg(0, Access::ReadWrite, Footprint::Linear(DimExpr::constant(1)))];
     kernel("step_0", STEP, buffers, vec![Start, End, Offset(0), Scalar(1), Extent(DimExpr::sym(1))])
 }
 
 /// Symbols are the elements and the columns.
 fn bias() -> Launch {
     use UniformArg::{End, Extent, Offset, Start};
-    let whole = arg(1, Access::Read, Reach::Whole);
+    let whole = arg(1, Access::Read, Footprint::Whole);
     let buffers = vec![
-        arg(0, Access::Read, Reach::Linear(DimExpr::constant(1))),
+        arg(0, Access::Read, Footprint::Linear(DimExpr::constant(1))),
         whole,
-        arg(2, Access::Write, Reach::Linear(DimExpr::constant(1))),
+        arg(2, Access::Write, Footprint::Linear(DimExpr::constant(1))),
     ];
     let uniforms = vec![Start, End, Offset(0), Offset(1), Offset(2), Extent(DimExpr::sym(1))];
     kernel("bias_0", BIAS, buffers, uniforms)

@@ -60,7 +60,7 @@ fn rows_through_subgroups() {
     }
     let kernels = backend.pipelines.kernels();
     // Rows of other lengths have one form, for all adapters, and so have those that share a group, and those that no team holds.
-    let is_common = |kernel: &str| kernel.contains("_t256_held_v4");
+    let is_common = |kernel: &str| kernel.contains("_t256_staged_v4");
     assert!(kernels.iter().all(|kernel| kernel.contains("_subgroups") == is_common(kernel)), "{kernels:?}");
     let softmax = kernels.iter().filter(|kernel| kernel.starts_with("fuse_soft_")).count();
     assert_eq!(softmax, 8, "held by one of three teams or not held, in vectors or not: {kernels:?}");

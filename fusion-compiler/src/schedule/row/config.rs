@@ -4,7 +4,7 @@ use super::Shape;
 use crate::fuse::Store;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{BufferId, IndexWidth};
-use crate::schedule::runs::{Runs, runs};
+use crate::schedule::passes::{PassCount, passes};
 use crate::schedule::space::{lanes, product};
 use crate::schedule::{Operand, Work};
 use crate::target::{TargetFacts, Team, Vectors, team};
@@ -26,7 +26,7 @@ const OPERANDS_MAX: usize = 6;
 
 /// A variant of a GPU kernel.
 #[derive(Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct RowConfig {
     pub(super) index: IndexWidth,
     pub(super) lanes: u8,
     pub(super) placement: Placement,
@@ -34,27 +34,27 @@ pub(super) struct Way {
     /// Elements of the longest rows that take it.
     pub(super) row_max: i64,
     /// Rows that a team has at a time.
-    pub(super) beside: u32,
+    pub(super) rows_per_team: u32,
     /// Whether the threads of a team take turns with these rows, as those lie side by side; else each has threads next to each other.
     pub(super) cyclic: bool,
     /// Whether elements that are needed again are held in shared memory.
-    pub(super) holds: bool,
+    pub(super) stages: bool,
     /// Whether many calls take it.
     pub(super) common: bool,
 }
 
-impl Way {
+impl RowConfig {
     /// That of a team that has a row of any length at a time, goes through it element by element, and holds nothing.
-    pub(super) fn new(team: Team, index: IndexWidth) -> Way {
-        Way {
+    pub(super) fn new(team: Team, index: IndexWidth) -> RowConfig {
+        RowConfig {
             index,
             lanes: 1,
             placement: Placement::Vectors,
             team,
             row_max: i64::MAX,
-            beside: 1,
+            rows_per_team: 1,
             cyclic: false,
-            holds: false,
+            stages: false,
             common: false,
         }
     }
@@ -67,6 +67,24 @@ impl Way {
         }
     }
 
+    /// The end of a kernel's name, which tells it from those of other configs.
+    pub(super) fn suffix(&self) -> String {
+        let vector = match self.lanes {
+            1 => String::new(),
+            lanes => match self.placement {
+                Placement::Vectors => format!("_v{lanes}"),
+                Placement::Apart => format!("_x{lanes}"),
+                Placement::Unaligned(_) => format!("_u{lanes}"),
+            },
+        };
+        let rows_per_team =
+            if self.rows_per_team > 1 { format!("x{}", self.rows_per_team) } else { String::new() };
+        let cluster = if self.team.cluster { "_cluster" } else { "" };
+        let staged = if self.stages { "_staged" } else { "" };
+        let wide = if self.index == IndexWidth::Bits64 { "_wide" } else { "" };
+        format!("_t{}{rows_per_team}{cluster}{staged}{vector}{wide}", self.team.threads)
+    }
+
     /// Iterations of loops along rows that read at once: of vectors of four that are held, where rows have any length, and so few
     /// operands that what is read of them has registers; half as many where more than one lies as rows do. Of others the target's
     /// compiler knows best.
@@ -77,12 +95,12 @@ impl Way {
             Placement::Apart => false,
         };
         let is_known = product(shape.line()).as_const().is_some();
-        if !waits || is_known || !self.holds || self.lanes != 4 || work.operands.len() > OPERANDS_MAX {
+        if !waits || is_known || !self.stages || self.lanes != 4 || work.operands.len() > OPERANDS_MAX {
             return 1;
         }
         let reads = |operand: &&Operand| operand.access != Access::Write && work.lies_as_rows(operand);
         let several = work.operands.iter().filter(reads).count() > 1;
-        if several { self.team.turns.div_ceil(2) } else { self.team.turns }
+        if several { self.team.load_unroll.div_ceil(2) } else { self.team.load_unroll }
     }
 }
 
@@ -95,7 +113,7 @@ pub(super) struct Rows<'r> {
     /// Whether each block combines something before there is a row, which is nothing that the blocks of a cluster have parts of.
     pub(super) after_parts: bool,
     /// Whether elements are needed again …
-    pub(super) holds: bool,
+    pub(super) stages: bool,
     /// … and held as they are read, in two bytes.
     pub(super) narrow: bool,
     /// What a thread takes at a time, by the lanes that rows are vectors of, and by what holds their elements, if something does;
@@ -109,39 +127,51 @@ pub(super) struct Rows<'r> {
 /// devices ever need wide positions, and those have long rows or many; rows that are no vectors are short, or so long that their
 /// positions may as well be wide, as those may be of devices on which no team can hold a part; and the only row, which is not cut
 /// into parts, is a launch's latency to the largest team, held or not.
-pub(super) fn ways_of(facts: &TargetFacts, rows: &Rows<'_>, (index, lanes): (IndexWidth, u8)) -> Vec<Way> {
-    let longest = |team: Team| match (lanes, rows.holds) {
+pub(super) fn ways_of(
+    facts: &TargetFacts,
+    rows: &Rows<'_>,
+    (index, lanes): (IndexWidth, u8),
+) -> Vec<RowConfig> {
+    let longest = |team: Team| match (lanes, rows.stages) {
         // Memory that is filled has room for twice as many that take half as much.
-        (_, true) if rows.narrow && team.fills => 2 * team.longest.held,
-        (1, true) => team.longest.held_uneven,
+        (_, true) if rows.narrow && team.fills => 2 * team.longest.staged,
+        (1, true) => team.longest.staged_uneven,
         (1, false) => team.longest.once_uneven,
-        (2..=4, true) => team.longest.held,
-        (_, true) => team.longest.held_wide,
+        (2..=4, true) => team.longest.staged,
+        (_, true) => team.longest.staged_wide,
         (_, false) => team.longest.once,
     };
-    let way = |team: Team, holds: bool| {
-        let beside = if rows.cut { 1 } else { team.rows };
-        let (lanes, placement) = (rows.taken)(lanes, holds.then_some(team))?;
+    let config = |team: Team, stages: bool| {
+        let rows_per_team = if rows.cut { 1 } else { team.rows };
+        let (lanes, placement) = (rows.taken)(lanes, stages.then_some(team))?;
         let (row_max, common) = (longest(team), lanes > 1 && placement == Placement::Vectors);
-        Some(Way { lanes, placement, row_max, beside, holds, common, ..Way::new(team, index) })
+        Some(RowConfig {
+            lanes,
+            placement,
+            row_max,
+            rows_per_team,
+            stages,
+            common,
+            ..RowConfig::new(team, index)
+        })
     };
     let (Some(&last), Some(block)) = (facts.teams.last(), block(facts)) else { return vec![] };
     if !rows.several {
-        return way(last, false).into_iter().collect();
+        return config(last, false).into_iter().collect();
     }
-    let fits = |team: &Team| match (index, rows.holds) {
+    let fits = |team: &Team| match (index, rows.stages) {
         (IndexWidth::Bits64, _) => false,
-        (IndexWidth::Bits32, holds) => holds || team.threads < block.threads,
+        (IndexWidth::Bits32, stages) => stages || team.threads < block.threads,
     };
     // Of a row with portions, no block has a part.
     let alone = rows.cut || rows.after_parts;
     let of_these = |team: &Team| longest(*team) > 0 && !(team.cluster && alone);
     let teams = facts.teams.iter().copied().filter(|team| fits(team) && of_these(team));
-    let teams = teams.filter_map(|team| way(team, rows.holds));
+    let teams = teams.filter_map(|team| config(team, rows.stages));
     let is_widest = rows.widths.last() == Some(&index);
-    let holds_part = rows.holds && last.held_max.is_some();
-    let has_rest = is_widest || !rows.holds || lanes > 1 && !holds_part;
-    let rest = way(block, false).filter(|_| has_rest).map(|rest| Way { common: false, ..rest });
+    let stages_part = rows.stages && last.staged_max.is_some();
+    let has_rest = is_widest || !rows.stages || lanes > 1 && !stages_part;
+    let rest = config(block, false).filter(|_| has_rest).map(|rest| RowConfig { common: false, ..rest });
     teams.chain(rest).collect()
 }
 
@@ -152,16 +182,16 @@ pub(super) fn taken(
     work: &Work<'_>,
     facts: &TargetFacts,
     shape: &Shape,
-    (of, holds): (u8, Option<Team>),
+    (of, stages): (u8, Option<Team>),
 ) -> Option<(u8, Placement)> {
     let (Vectors::Lanes(most), 1, 1, false) = (facts.vector, of, shape.line, work.has_portions()) else {
         return Some((of, Placement::Vectors));
     };
     let writes = |operand: &Operand| operand.access == Access::ReadWrite;
     let of_elements = |store: &Store| work.group.is_of_elements(store);
-    match holds {
+    match stages {
         // Of a part of a row, no vector may have elements that are held and others that are not.
-        Some(team) if team.held_max.is_none() && facts.mixes => {
+        Some(team) if team.staged_max.is_none() && facts.mixes => {
             let of = work.operands.iter().position(|operand| work.lies_as_rows(operand));
             let Some(of) = of.map(|of| BufferId(of as u16)) else { return Some((1, Placement::Vectors)) };
             let lanes = lanes(work, facts, most);
@@ -178,7 +208,7 @@ pub(super) fn taken(
 /// The lanes of vectors along rows that nothing holds, where a sum of exponentials is scaled once for each of them; else 1. A loop
 /// with as many exponentials is one that a target's compiler reads ahead for no more.
 pub(super) fn scaling_lanes(work: &Work<'_>, facts: &TargetFacts) -> u8 {
-    let scales = runs(work, Runs::Fewest).iter().any(|run| !run.pairs.is_empty());
+    let scales = passes(work, PassCount::Fewest).iter().any(|pass| !pass.pairs.is_empty());
     if scales { facts.scaling_lanes } else { 1 }
 }
 

@@ -5,7 +5,7 @@
 
 use super::Work;
 use super::body::{Body, Place};
-use super::pass::{Along, Pass};
+use super::row_loop::{RowLoop, ThreadMapping};
 use crate::fuse::Load;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{Access, AxisId, NodeId, NodeKind, Reduce};
@@ -21,10 +21,10 @@ pub(super) struct Pick {
 
 /// The sums of a row group that one element adds to, if rows have one axis, and no thread is alone to know its elements: because it
 /// keeps what it reads, or has overwritten it.
-pub(super) fn picks(work: &Work<'_>, body: &Body<'_>, along: &Along) -> Vec<Pick> {
+pub(super) fn picks(work: &Work<'_>, body: &Body<'_>, along: &ThreadMapping) -> Vec<Pick> {
     let &[axis] = work.group.cols.as_slice() else { return vec![] };
     let overwrites = || work.operands.iter().any(|operand| operand.access == Access::ReadWrite);
-    if matches!(along, Along::Team { .. }) && (body.holds_values() || overwrites()) {
+    if matches!(along, ThreadMapping::Team { .. }) && (body.stages_values() || overwrites()) {
         return vec![];
     }
     let combined = work.group.nodes.iter().filter(|&&id| work.combines_row(id));
@@ -56,7 +56,7 @@ fn pick(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<P
         | NodeKind::Apply(_)
         | NodeKind::Cast
         | NodeKind::Reduce(..)
-        | NodeKind::At(_) => false,
+        | NodeKind::Gather(_) => false,
     };
     let &[left, right] = applied(condition, Op::Eq).filter(|_| is_computed(condition))? else { return None };
     let is_coordinate = |id: NodeId| graph.node(id).kind == NodeKind::Coord(axis);
@@ -71,9 +71,9 @@ fn pick(work: &Work<'_>, body: &Body<'_>, sum: NodeId, axis: AxisId) -> Option<P
     (is_zero && is_place && is_read(x)).then_some(Pick { sum, place })
 }
 
-impl Pass<'_> {
+impl RowLoop<'_> {
     /// The sum, of an element that is in the row, or the part of one at hand; or else 0.
-    pub(super) fn picked(&self, body: &mut Body<'_>, Pick { sum, place }: Pick) -> Value {
+    pub(super) fn static_index(&self, body: &mut Body<'_>, Pick { sum, place }: Pick) -> Value {
         let node = self.work.graph.node(sum);
         let zero = body.top().index(0);
         let outside = [self.coordinates, &[zero]].concat();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
 
-use super::awake::POOL;
+use super::wake_policy::POOL;
 
 type Work<'w> = dyn Fn() + Sync + 'w;
 

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use super::body::{Body, Level, Place, Sight};
-use super::hold::Hold;
+use super::body::{Addressing, Body, Level, Place};
 use super::pointwise::{Items, lane_index, scheduled};
 use super::space::{SpaceDim, reach};
+use super::staged_buffer::StagedBuffer;
 use super::{Scheduled, Work};
 use crate::fuse::is_transcendental;
 use crate::ir::dim::DimExpr;
@@ -20,7 +20,7 @@ use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisSet, Graph, NodeId, NodeKind};
 use crate::ir::kernel::{BufferId, IndexWidth, Lanes, Shared, SharedId, SharedLen, Stmt, Type, Value};
 use crate::ir::ops::Op;
-use crate::ir::plan::{Condition, Reach};
+use crate::ir::plan::{Condition, Footprint};
 use crate::ir::point::{Point, point};
 use crate::target::TargetFacts;
 
@@ -55,7 +55,7 @@ fn written(
 ) -> (Scheduled, Vec<NodeId>) {
     let [outer @ .., along, inner] = dims else { unreachable!("a line is of two dims") };
     let name = format!("{}_line", work.name);
-    let mut body = Body::new(work, facts, dims, name, (IndexWidth::Bits64, Sight::Whole));
+    let mut body = Body::new(work, facts, dims, name, (IndexWidth::Bits64, Addressing::Whole));
     let len = along.extent.clone() * inner.extent.clone();
     let (cols, row) = (body.extent(&len), body.extent(&inner.extent));
     let mut top = body.top();
@@ -71,14 +71,14 @@ fn written(
     let mut coordinates = body.decode_dims(of, outer.len());
     coordinates.extend([first.0, first.1]);
     for &(id, memory) in &repeated {
-        body.hold(id, Hold::Shared(memory, first.1), true);
+        body.stage(id, StagedBuffer::Shared(memory, first.1), true);
         body.fill(id);
     }
     let place = Place { element, coordinates, lanes: Lanes::Loop, apart: false, in_row: None };
     let mut loops = Vec::new();
     if !apart.is_empty() {
         body.line = Some(lines.of(&mut body, first));
-        hold(&mut body, apart, zero);
+        stage(&mut body, apart, zero);
         apart.iter().for_each(|&id| _ = body.value(id, &vec![], &place));
         loops.push(Stmt::Vector { len: count, body: body.take_inner(), folds: vec![] });
     }
@@ -95,8 +95,8 @@ fn written(
         (_, _) => GATHERED_ROW_MIN,
     };
     let may_be_apart = gathered(&mut body, &repeated);
-    let held = DimExpr::constant(4 * body.kernel.shared.len() as i64);
-    let room = (len.clone().min(DimExpr::constant(GRAIN.into())) + inner.extent.clone()) * held;
+    let staged = DimExpr::constant(4 * body.kernel.shared.len() as i64);
+    let room = (len.clone().min(DimExpr::constant(GRAIN.into())) + inner.extent.clone()) * staged;
     let merged = [outer, &[SpaceDim { axes: vec![], extent: len }]].concat();
     let when = vec![Condition::AtMost(inner.extent.clone(), row_min - 1)];
     (Scheduled { row_memory: room, line: true, ..scheduled(&merged, body, when, GRAIN) }, may_be_apart)
@@ -160,10 +160,10 @@ fn memory(body: &mut Body<'_>) -> SharedId {
 }
 
 /// Holds these values, each in memory of its own.
-fn hold(body: &mut Body<'_>, values: &[NodeId], first: Value) -> Vec<(NodeId, SharedId)> {
-    let held: Vec<(NodeId, SharedId)> = values.iter().map(|&id| (id, memory(body))).collect();
-    held.iter().for_each(|&(id, memory)| body.hold(id, Hold::Shared(memory, first), true));
-    held
+fn stage(body: &mut Body<'_>, values: &[NodeId], first: Value) -> Vec<(NodeId, SharedId)> {
+    let staged: Vec<(NodeId, SharedId)> = values.iter().map(|&id| (id, memory(body))).collect();
+    staged.iter().for_each(|&(id, memory)| body.stage(id, StagedBuffer::Shared(memory, first), true));
+    staged
 }
 
 /// Makes what varies along the innermost dim alone, again and again, and gives the memory that each of these values is in; and, if it is
@@ -184,7 +184,7 @@ fn repeat(
         known.iter().zip(found).for_each(|(&memory, value)| body.keep(memory, zero, value));
         lines.known = Some(known);
     }
-    let held = hold(body, &repeated, zero);
+    let staged = stage(body, &repeated, zero);
     body.line = Some(found.map(|value| body.inner().cast(value, DType::Index)));
     let coordinates = vec![zero; body.dims.len()];
     let place = Place { element: zero, coordinates, lanes: Lanes::Loop, apart: false, in_row: None };
@@ -192,7 +192,7 @@ fn repeat(
     let (before, lanes) = body.take();
     before.into_iter().for_each(|stmt| body.push(stmt));
     body.push(Stmt::Vector { len: count, body: lanes, folds: vec![] });
-    held
+    staged
 }
 
 /// The values that vary along the innermost dim alone, and are needed for others or stored.
@@ -223,7 +223,7 @@ fn read_for(body: &mut Body<'_>, id: NodeId) -> Point {
     while !body.is_read(read.0) {
         let node = graph.node(read.0);
         read = match node.kind {
-            NodeKind::At(_) => body.moves.picked(graph, &read).of,
+            NodeKind::Gather(_) => body.moves.gathered(graph, &read).of,
             NodeKind::Cast => point(graph, node.args[0], &read.1),
             NodeKind::Input(_)
             | NodeKind::Scalar(_)
@@ -251,7 +251,7 @@ fn first_that(body: &Body<'_>, holds: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
         } else if !body.is_read(id) {
             let node = graph.node(id);
             // What is picked from is another value than that of the element.
-            let picks = usize::from(matches!(node.kind, NodeKind::At(_)));
+            let picks = usize::from(matches!(node.kind, NodeKind::Gather(_)));
             open.extend(&node.args[picks..]);
         }
     }
@@ -265,7 +265,7 @@ fn has_four_bytes(graph: &Graph, id: NodeId) -> bool {
 
 /// Whether the elements of a buffer follow those of the space.
 fn is_linear(work: &Work<'_>, buffer: BufferId) -> bool {
-    matches!(reach(work.graph, work.group, &work.operands[usize::from(buffer.0)]), Reach::Linear(_))
+    matches!(reach(work.graph, work.group, &work.operands[usize::from(buffer.0)]), Footprint::Linear(_))
 }
 
 /// Whether something takes long that is made once for each row where rows have loops.

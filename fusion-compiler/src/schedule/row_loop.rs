@@ -7,11 +7,11 @@ use smallvec::smallvec;
 
 use super::Work;
 use super::body::{Body, Level, Place};
+use super::passes::{
+    Accumulator, Exponentials, Monoid, Pass, Sums, combined, finished, folded_at_once, identity,
+};
 use super::pointwise::lane_index;
 use super::position::Range;
-use super::runs::{
-    Accumulator, Exponentials, Monoid, Run, Sums, combined, finished, folded_at_once, identity,
-};
 use super::space::{SpaceDim, product};
 use super::strips::{self, Steps, is_long};
 use crate::ir::dtype::{Const, DType};
@@ -22,7 +22,7 @@ pub(super) const INDEX: Type = Type { dtype: DType::Index, lanes: Lanes::ONE };
 
 /// How the elements of a row are gone through.
 #[derive(Clone, Copy)]
-pub(super) enum Along {
+pub(super) enum ThreadMapping {
     /// As the lanes of a vector loop.
     Vector,
     /// Some by each thread of a team.
@@ -39,15 +39,15 @@ pub(super) enum Along {
         /// … or each as far from the next as there are threads.
         apart: bool,
         /// What the first vector of a row and the last leave, if rows are not whole vectors.
-        ends: Option<Ends>,
+        ends: Option<PeeledEdges>,
         /// Those that are held, where that may not be all of a row.
-        held: Option<HeldPart>,
+        staged: Option<StagedPart>,
     },
 }
 
 /// The first elements of a row, which a team holds.
 #[derive(Clone, Copy)]
-pub(super) struct HeldPart {
+pub(super) struct StagedPart {
     pub(super) end: Value,
     /// How many, if that is known.
     pub(super) len: Option<i64>,
@@ -55,7 +55,7 @@ pub(super) struct HeldPart {
 
 /// Those elements of a row, or of a part of one, that lie in memory before its first whole vector and after its last.
 #[derive(Clone, Copy)]
-pub(super) struct Ends {
+pub(super) struct PeeledEdges {
     /// The first element of all …
     start: Value,
     /// … and how many there are before that of the first vector.
@@ -66,14 +66,14 @@ pub(super) struct Ends {
     count: Value,
 }
 
-impl Ends {
+impl PeeledEdges {
     /// Those of the elements from `start` to `end`, the first of which is at this position, so far from a multiple of `unit`.
     fn new(
         body: &mut Body<'_>,
         position: Value,
         (start, end): (Value, Value),
         (lanes, unit): (u8, u8),
-    ) -> Ends {
+    ) -> PeeledEdges {
         let [unit, in_unit, in_vector] =
             [unit, unit - 1, lanes - 1].map(|count| body.top().index(i64::from(count)));
         let mut b = body.item();
@@ -84,7 +84,7 @@ impl Ends {
         let rest = b.apply(Op::Sub, &[len, before]);
         let after = b.apply(Op::And, &[rest, in_vector]);
         let (last, count) = (b.apply(Op::Sub, &[end, after]), b.apply(Op::Add, &[before, after]));
-        Ends { start, before, last, count }
+        PeeledEdges { start, before, last, count }
     }
 
     /// The number in a row of one of them.
@@ -97,10 +97,10 @@ impl Ends {
     }
 }
 
-impl Along {
+impl ThreadMapping {
     /// Whether no more than a warp works on a row.
     pub(super) fn is_of_warp(&self) -> bool {
-        matches!(self, Along::Team { threads, .. } if *threads <= WARP)
+        matches!(self, ThreadMapping::Team { threads, .. } if *threads <= WARP)
     }
 
     /// The same by vectors of memory, of which the first starts at a multiple of `unit`, where the first of all elements is at this
@@ -111,56 +111,70 @@ impl Along {
         (lanes, unit): (u8, u8),
         position: Value,
         range: (Value, Value),
-    ) -> Along {
-        let Along::Team { thread, threads, .. } = *self else { unreachable!("vector loops start anywhere") };
-        let ends = Ends::new(body, position, range, (lanes, unit));
+    ) -> ThreadMapping {
+        let ThreadMapping::Team { thread, threads, .. } = *self else {
+            unreachable!("vector loops start anywhere")
+        };
+        let ends = PeeledEdges::new(body, position, range, (lanes, unit));
         let (each, step) = (body.top().index(lanes.into()), i64::from(threads) * i64::from(lanes));
         let (ahead, step) = (body.top().apply(Op::Mul, &[thread, each]), body.top().index(step));
         let mut b = body.item();
         let start = b.apply(Op::Add, &[ends.start, ends.before]);
         let first = b.apply(Op::Add, &[start, ahead]);
-        let (apart, ends, held) = (false, Some(ends), None);
-        Along::Team { thread, threads, first, step, lanes, apart, ends, held }
+        let (apart, ends, staged) = (false, Some(ends), None);
+        ThreadMapping::Team { thread, threads, first, step, lanes, apart, ends, staged }
     }
 
     /// The same from the start of a part on.
-    pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> Along {
+    pub(super) fn within(&self, body: &mut Body<'_>, range: Option<&Range>) -> ThreadMapping {
         match (*self, range) {
-            (Along::Team { thread, threads, first, step, lanes, apart, ends, held }, Some(range)) => {
+            (
+                ThreadMapping::Team { thread, threads, first, step, lanes, apart, ends, staged },
+                Some(range),
+            ) => {
                 let first = body.item().apply(Op::Add, &[range.start, first]);
-                Along::Team { thread, threads, first, step, lanes, apart, ends, held }
+                ThreadMapping::Team { thread, threads, first, step, lanes, apart, ends, staged }
             }
-            (along @ (Along::Team { .. } | Along::Vector), _) => along,
+            (along @ (ThreadMapping::Team { .. } | ThreadMapping::Vector), _) => along,
         }
     }
 
     /// The same, but one element at a time.
-    pub(super) fn by_one(&self, body: &mut Body<'_>) -> Along {
+    pub(super) fn by_one(&self, body: &mut Body<'_>) -> ThreadMapping {
         match *self {
-            Along::Team { thread, threads, .. } => {
+            ThreadMapping::Team { thread, threads, .. } => {
                 let step = body.top().index(i64::from(threads));
                 let (first, lanes) = (thread, 1);
-                Along::Team { thread, threads, first, step, lanes, apart: false, ends: None, held: None }
+                ThreadMapping::Team {
+                    thread,
+                    threads,
+                    first,
+                    step,
+                    lanes,
+                    apart: false,
+                    ends: None,
+                    staged: None,
+                }
             }
-            Along::Vector => Along::Vector,
+            ThreadMapping::Vector => ThreadMapping::Vector,
         }
     }
 }
 
 /// Once through the elements of a row, or what its parts gave.
-pub(super) struct Pass<'p> {
+pub(super) struct RowLoop<'p> {
     pub(super) work: &'p Work<'p>,
     /// What is gone through, outermost first …
     pub(super) dims: &'p [SpaceDim],
     /// … and how many of them, the innermost, by the number of an element.
     pub(super) line: usize,
-    pub(super) along: &'p Along,
+    pub(super) along: &'p ThreadMapping,
     pub(super) row: Value,
     pub(super) range: Option<&'p Range>,
     /// Those of the dims before.
     pub(super) coordinates: &'p [Value],
     /// What is combined.
-    pub(super) run: &'p Run,
+    pub(super) pass: &'p Pass,
 }
 
 /// The elements of a line that are gone through.
@@ -168,13 +182,13 @@ pub(super) struct Pass<'p> {
 enum Over {
     All,
     /// Those that are held …
-    Held(HeldPart),
+    Held(StagedPart),
     /// … and those that are not.
-    Rest(HeldPart),
+    Rest(StagedPart),
     /// Those that whole vectors leave, no more than there are threads …
-    Ends(Ends),
+    PeeledEdges(PeeledEdges),
     /// … and those vectors.
-    Vectors(Ends),
+    Vectors(PeeledEdges),
 }
 
 /// Where in a row: a counter for each of its dims that are not in the line, and the first element of a run along that.
@@ -188,42 +202,44 @@ struct Visit {
     terms: Vec<Values>,
 }
 
-impl Pass<'_> {
+impl RowLoop<'_> {
     /// What is combined of all elements.
     pub(super) fn combine(&self, body: &mut Body<'_>) -> Vec<Value> {
-        let run = &Run { sums: self.sums(), ..self.run.clone() };
-        Pass { run, ..*self }.combine_with_sums(body)
+        let pass = &Pass { sums: self.sums(), ..self.pass.clone() };
+        RowLoop { pass, ..*self }.combine_with_sums(body)
     }
 
     /// How sums go from one element of a thread to the next, or from one vector loop to the next.
     fn sums(&self) -> Sums {
         match self.along {
-            Along::Team { .. } => Sums::Compensated,
-            Along::Vector => Sums::of(&product(self.outer())),
+            ThreadMapping::Team { .. } => Sums::Compensated,
+            ThreadMapping::Vector => Sums::of(&product(self.outer())),
         }
     }
 
     fn combine_with_sums(&self, body: &mut Body<'_>) -> Vec<Value> {
-        let visits = self.visits(body, |pass, body, place| {
-            let terms = pass.run.terms_at(pass.work, body, place);
+        let visits = self.visits(body, |row_loop, body, place| {
+            let terms = row_loop.pass.terms_at(row_loop.work, body, place);
             match body.is_there {
-                Some(is_there) => pass.run.where_there(pass.work, &mut body.inner(), terms, is_there),
+                Some(is_there) => {
+                    row_loop.pass.where_there(row_loop.work, &mut body.inner(), terms, is_there)
+                }
                 None => terms,
             }
         });
-        let accumulators = self.run.accumulators(self.work);
+        let accumulators = self.pass.accumulators(self.work);
         // What the lanes of a vector loop make together is one value, and so are the largest and the sum of a thread.
         let lanes = match self.along {
-            Along::Vector => Lanes::ONE,
-            Along::Team { lanes, .. } => Lanes::Const(*lanes),
+            ThreadMapping::Vector => Lanes::ONE,
+            ThreadMapping::Team { lanes, .. } => Lanes::Const(*lanes),
         };
-        let starts = self.run.identity(self.work, &mut body.top(), (lanes, Lanes::ONE));
+        let starts = self.pass.identity(self.work, &mut body.top(), (lanes, Lanes::ONE));
         let (stmts, mut made) = self.loops(body, self.outer(), &visits, &starts);
         body.item().body.extend(stmts);
-        let pairs = made.split_off(self.run.parts_alone(self.work));
+        let pairs = made.split_off(self.pass.parts_alone(self.work));
         let alone = self.together(body, &accumulators, made);
         let mut all = finished(&mut body.item(), &accumulators, &alone);
-        for (exponentials, pair) in self.run.pairs.iter().zip(pairs.chunks_exact(2)) {
+        for (exponentials, pair) in self.pass.pairs.iter().zip(pairs.chunks_exact(2)) {
             let pair = [pair[0], pair[1]];
             let [max, sum] = exponentials.reduces(self.work).map(Accumulator::Plain);
             let largest = self.together(body, &[max], vec![pair[0]])[0];
@@ -244,7 +260,7 @@ impl Pass<'_> {
             vec![]
         });
         let mut stmts = vec![];
-        for visit in visits.iter_mut().filter(|visit| matches!(visit.over, Over::Ends(_))) {
+        for visit in visits.iter_mut().filter(|visit| matches!(visit.over, Over::PeeledEdges(_))) {
             let (ahead, after) =
                 visit.body.drain(..).partition::<Vec<_>, _>(|stmt| matches!(stmt, Stmt::Let(..)));
             visit.body = after;
@@ -256,8 +272,8 @@ impl Pass<'_> {
 
     /// What stores what is stored of elements.
     pub(super) fn store(&self, body: &mut Body<'_>) -> Vec<Stmt> {
-        let visits = self.visits(body, |pass, body, place| {
-            let work = pass.work;
+        let visits = self.visits(body, |row_loop, body, place| {
+            let work = row_loop.work;
             let stores = work.group.stores.iter().zip(&work.stores);
             let elements = stores
                 .filter(|(store, buffer)| work.group.is_of_elements(store) && !body.is_left_out(**buffer));
@@ -292,8 +308,8 @@ impl Pass<'_> {
 
     fn lanes(&self) -> Lanes {
         match self.along {
-            Along::Vector => Lanes::Loop,
-            Along::Team { lanes, .. } => Lanes::Const(*lanes),
+            ThreadMapping::Vector => Lanes::Loop,
+            ThreadMapping::Team { lanes, .. } => Lanes::Const(*lanes),
         }
     }
 
@@ -304,21 +320,22 @@ impl Pass<'_> {
         body: &mut Body<'w>,
         make: impl Fn(&Self, &mut Body<'w>, &Place) -> Vec<Values>,
     ) -> Vec<Visit> {
-        if let Along::Team { ends: Some(ends), .. } = *self.along {
+        if let ThreadMapping::Team { ends: Some(ends), .. } = *self.along {
             let vectors = body.at_first(|body| self.visit(body, Over::Vectors(ends), &make));
-            return vec![vectors, self.visit(body, Over::Ends(ends), &make)];
+            return vec![vectors, self.visit(body, Over::PeeledEdges(ends), &make)];
         }
-        let Along::Team { held: Some(part), .. } = *self.along else {
+        let ThreadMapping::Team { staged: Some(part), .. } = *self.along else {
             return vec![self.visit(body, Over::All, &make)];
         };
-        let held = |body: &mut Body<'w>| self.visit(body, Over::Held(part), &make);
-        let rest = |body: &mut Body<'w>| body.without_holds(|body| self.visit(body, Over::Rest(part), &make));
+        let staged = |body: &mut Body<'w>| self.visit(body, Over::Held(part), &make);
+        let rest =
+            |body: &mut Body<'w>| body.without_staging(|body| self.visit(body, Over::Rest(part), &make));
         if part.len.is_some() && part.len == product(self.line()).as_const() {
-            vec![held(body)]
-        } else if body.holds_something() {
-            vec![rest(body), held(body)]
+            vec![staged(body)]
+        } else if body.stages_something() {
+            vec![rest(body), staged(body)]
         } else {
-            vec![held(body), rest(body)]
+            vec![staged(body), rest(body)]
         }
     }
 
@@ -330,10 +347,12 @@ impl Pass<'_> {
     ) -> Visit {
         let counters: Vec<Value> = self.outer().iter().map(|_| body.top().declare(INDEX)).collect();
         let first = match self.along {
-            Along::Vector => self.range_of_line().map_or_else(|| body.top().index(0), |range| range.start),
-            Along::Team { thread, threads, .. } => match over {
+            ThreadMapping::Vector => {
+                self.range_of_line().map_or_else(|| body.top().index(0), |range| range.start)
+            }
+            ThreadMapping::Team { thread, threads, .. } => match over {
                 // The last threads may have a vector less than the first.
-                Over::Ends(_) => {
+                Over::PeeledEdges(_) => {
                     let last = body.top().index(i64::from(*threads) - 1);
                     body.top().apply(Op::Sub, &[last, *thread])
                 }
@@ -341,11 +360,11 @@ impl Pass<'_> {
             },
         };
         let (mut number, mut apart, mut lanes) = (first, false, self.lanes());
-        if let Over::Ends(ends) = over {
+        if let Over::PeeledEdges(ends) = over {
             (number, lanes) = (ends.number(body, first), Lanes::ONE);
             body.is_there = Some(body.inner().apply(Op::Lt, &[first, ends.count]));
         }
-        if let Along::Team { apart: true, threads, .. } = *self.along {
+        if let ThreadMapping::Team { apart: true, threads, .. } = *self.along {
             apart = true;
             let (lane, distance) = (lane_index(body, self.lanes()), body.top().index(threads.into()));
             let end = self.end(body);
@@ -381,14 +400,14 @@ impl Pass<'_> {
         };
         let cut = self.range.filter(|_| outer.len() == self.outer().len());
         let (zero, step) = (body.top().index(0), body.top().index(1));
-        let [visit] = visits else { unreachable!("what is held is of lines") };
+        let [visit] = visits else { unreachable!("what is staged is of lines") };
         let var = visit.counters[self.outer().len() - outer.len()];
         let steps = match cut {
             None => Steps { var, start: zero, step, end: body.extent(&dim.extent) },
             Some(range) => Steps { var, start: range.start, step, end: range.end },
         };
-        let run = (self.work, self.run);
-        strips::combined(body, run, (steps, is_long(&dim.extent)), starts, |body, given| {
+        let pass = (self.work, self.pass);
+        strips::combined(body, pass, (steps, is_long(&dim.extent)), starts, |body, given| {
             self.loops(body, rest, visits, given)
         })
     }
@@ -397,7 +416,7 @@ impl Pass<'_> {
     fn along_line(&self, body: &mut Body<'_>, visit: &Visit, starts: &[Value]) -> (Vec<Stmt>, Vec<Value>) {
         let (range, end) = (self.range_of_line(), self.end(body));
         match *self.along {
-            Along::Team { threads, first, step, lanes, .. } => {
+            ThreadMapping::Team { threads, first, step, lanes, .. } => {
                 let at_once = i64::from(threads) * i64::from(lanes);
                 let len = product(self.line()).as_const().filter(|_| range.is_none());
                 let is_even = |len: &i64| len % at_once == 0;
@@ -410,7 +429,7 @@ impl Pass<'_> {
                         (start, end, rest.map(|rest| body.top().index(rest)))
                     }
                     Over::Vectors(ends) => (first, ends.last, None),
-                    Over::Ends(ends) => {
+                    Over::PeeledEdges(ends) => {
                         let cond = body.item().apply(Op::Lt, &[visit.first, ends.count]);
                         return (vec![Stmt::If { cond, body: visit.body.clone() }], starts.to_vec());
                     }
@@ -418,20 +437,20 @@ impl Pass<'_> {
                 let steps = Steps { var: visit.first, start, step, end };
                 let (steps, ahead) = even.map_or((steps, vec![]), |len| of_team(body, steps, len));
                 // Sums are as near after many steps, and of other things a team's threads have few.
-                let run = (self.work, self.run);
-                strips::combined(body, run, (steps, false), starts, |body, given| {
+                let pass = (self.work, self.pass);
+                strips::combined(body, pass, (steps, false), starts, |body, given| {
                     let mut inside = [&ahead, visit.body.as_slice()].concat();
-                    let next = self.run.next(self.work, &mut body.writer(&mut inside), given, &visit.terms);
+                    let next = self.pass.next(self.work, &mut body.writer(&mut inside), given, &visit.terms);
                     (inside, next)
                 })
             }
-            Along::Vector => {
+            ThreadMapping::Vector => {
                 let len = range.map_or(end, |range| range.len);
-                let of_lanes = Run { sums: Sums::Plain, ..self.run.clone() }.accumulators(self.work);
+                let of_lanes = Pass { sums: Sums::Plain, ..self.pass.clone() }.accumulators(self.work);
                 let terms = of_lanes.iter().zip(&visit.terms);
                 let folds: Vec<Fold> = terms.map(|(&by, term)| fold_of_term(body, by, term)).collect();
-                let accumulators = self.run.accumulators(self.work);
-                let mut made = self.run.identity(self.work, &mut body.top(), (Lanes::ONE, Lanes::ONE));
+                let accumulators = self.pass.accumulators(self.work);
+                let mut made = self.pass.identity(self.work, &mut body.top(), (Lanes::ONE, Lanes::ONE));
                 let mut first = 0;
                 for (by, fold) in accumulators.iter().zip(&folds) {
                     made[first] = fold.out[0];
@@ -447,8 +466,8 @@ impl Pass<'_> {
     /// What all lanes and threads have, combined.
     fn together(&self, body: &mut Body<'_>, accumulators: &[Accumulator], made: Vec<Value>) -> Vec<Value> {
         let lanes = match (self.along, made.first()) {
-            (Along::Vector, _) | (Along::Team { .. }, None) => return made,
-            (Along::Team { .. }, Some(&first)) => match body.top().ty(first).lanes {
+            (ThreadMapping::Vector, _) | (ThreadMapping::Team { .. }, None) => return made,
+            (ThreadMapping::Team { .. }, Some(&first)) => match body.top().ty(first).lanes {
                 Lanes::Const(lanes) => lanes,
                 Lanes::Loop => unreachable!("a team has no vector loops"),
             },
@@ -489,7 +508,7 @@ impl Pass<'_> {
             folds.push(fold(body, these, over));
         }
         let out = folds.iter().flat_map(|fold| fold.out.clone()).collect();
-        body.item().body.extend(folds.into_iter().map(|fold| Stmt::Team(Box::new(fold))));
+        body.item().body.extend(folds.into_iter().map(|fold| Stmt::AllReduce(Box::new(fold))));
         out
     }
 }

@@ -43,7 +43,7 @@ impl Graph {
             | NodeKind::Coord(_)
             | NodeKind::Extent(_)
             | NodeKind::Reduce(..)
-            | NodeKind::At(_)
+            | NodeKind::Gather(_)
             | NodeKind::Cast => None,
         }
     }

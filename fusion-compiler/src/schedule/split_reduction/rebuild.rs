@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::super::Operand;
-use super::super::cut::Cut;
-use super::super::held::reduction;
+use super::super::staging::reduction;
+use super::partition::Cut;
 use crate::fuse::Load;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, SpanId};
@@ -41,11 +41,11 @@ impl Copy {
 
     /// A node where parts are combined. The coordinate along what is cut is that of the first of those that take turns.
     pub(super) fn of_part(&mut self, node: &Node, cut: &Cut, within: AxisSet) -> NodeId {
-        if let Some(turns) = &cut.turns
+        if let Some(interleave) = &cut.interleave
             && node.kind == NodeKind::Coord(cut.along())
         {
-            let (first, turn) = (self.coordinate(cut.along()), self.coordinate(turns.axis));
-            return self.graph.apply(Op::Add, &[first, turn], node.span);
+            let (first, interleave) = (self.coordinate(cut.along()), self.coordinate(interleave.axis));
+            return self.graph.apply(Op::Add, &[first, interleave], node.span);
         }
         let node = Node { axes: cut.of_part(node.axes), ..node.clone() };
         self.node(&node, within)

@@ -11,20 +11,20 @@ use crate::tensor::{Float, Tensor};
 
 /// The moments: the first in the high half of each word, the second in the low half.
 #[derive(Debug)]
-pub(super) struct Halves(Tensor<u32>);
+pub(super) struct StateBf16(Tensor<u32>);
 
-impl Halves {
-    pub(super) fn new(params: &Arena) -> Result<Halves> {
-        Ok(Halves(Tensor::zeros(params.device(), [params.flat().len()])?))
+impl StateBf16 {
+    pub(super) fn new(params: &Arena) -> Result<StateBf16> {
+        Ok(StateBf16(Tensor::zeros(params.device(), [params.flat().len()])?))
     }
 
     /// Makes the state of the first and the second moment.
-    pub(super) fn from_means(device: &Device, [mean, squares]: [&[bf16]; 2]) -> Result<Halves> {
+    pub(super) fn from_means(device: &Device, [mean, squares]: [&[bf16]; 2]) -> Result<StateBf16> {
         let both =
             |(mean, squares): (&bf16, &bf16)| u32::from(mean.to_bits()) << 16 | u32::from(squares.to_bits());
         let both: Vec<u32> = mean.iter().zip(squares).map(both).collect();
         let len = both.len();
-        Ok(Halves(Tensor::from_vec(device, both, [len])?))
+        Ok(StateBf16(Tensor::from_vec(device, both, [len])?))
     }
 
     /// Returns the first and the second moment.
@@ -34,8 +34,8 @@ impl Halves {
         Ok([half(16), half(0)])
     }
 
-    pub(super) fn to(&self, device: &Device) -> Result<Halves> {
-        Ok(Halves(self.0.to(device)?))
+    pub(super) fn to(&self, device: &Device) -> Result<StateBf16> {
+        Ok(StateBf16(self.0.to(device)?))
     }
 
     /// Runs one step as one launch.

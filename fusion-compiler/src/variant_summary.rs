@@ -4,7 +4,7 @@
 
 use crate::ir::graph::Access;
 use crate::ir::kernel::{Buffer, IndexWidth, Lanes, Type};
-use crate::ir::plan::{BufferArg, Condition, Reach, Slot, Target, Text, Ways};
+use crate::ir::plan::{BufferArg, Condition, Footprint, Slot, Target, Text, VariantSummary};
 use crate::schedule::Scheduled;
 
 /// What may set a variant apart.
@@ -18,7 +18,7 @@ struct Traits {
     /// Whether the blocks of a cluster share a row.
     cluster: bool,
     /// Whether memory of the block, or of a CPU's thread, holds elements.
-    holds: bool,
+    stages: bool,
     /// Whether short rows are gone through as one line.
     line: bool,
     /// Whether positions have 64 bits.
@@ -28,10 +28,13 @@ struct Traits {
 }
 
 /// What there is of a kernel for a target: of each way to run it, the launches.
-pub(crate) fn ways<'s>(target: Target, ways: impl Iterator<Item = &'s [Scheduled]>) -> Ways {
-    let (by_subgroups, ways): (Vec<_>, Vec<_>) = ways.partition(|way| asks_for_subgroups(way));
-    let variants = (by_subgroups.len() + ways.len()) as u16;
-    let traits: Vec<Traits> = ways.into_iter().map(traits).collect();
+pub(crate) fn variant_summary<'s>(
+    target: Target,
+    configs: impl Iterator<Item = &'s [Scheduled]>,
+) -> VariantSummary {
+    let (by_subgroups, configs): (Vec<_>, Vec<_>) = configs.partition(|config| asks_for_subgroups(config));
+    let variants = (by_subgroups.len() + configs.len()) as u16;
+    let traits: Vec<Traits> = configs.into_iter().map(traits).collect();
     let mut kinds = match target {
         Target::Cpu => on_cpu(&traits),
         Target::Ptx | Target::Wgsl => on_gpu(&traits),
@@ -40,7 +43,7 @@ pub(crate) fn ways<'s>(target: Target, ways: impl Iterator<Item = &'s [Scheduled
     if !by_subgroups.is_empty() {
         kinds.push("subgroups|shared memory".into());
     }
-    Ways { variants, kinds: kinds.into_iter().map(Text::from).collect() }
+    VariantSummary { variants, kinds: kinds.into_iter().map(Text::from).collect() }
 }
 
 fn asks_for_subgroups(launches: &[Scheduled]) -> bool {
@@ -53,14 +56,14 @@ fn traits(launches: &[Scheduled]) -> Traits {
         Lanes::Const(lanes) => lanes,
         Lanes::Loop => 1,
     };
-    let windows = |buffer: &BufferArg| matches!(buffer.reach, Reach::Windows(_));
+    let windows = |buffer: &BufferArg| matches!(buffer.reach, Footprint::Windows(_));
     let kernels = || launches.iter().map(|launch| &launch.kernel);
     Traits {
         launches: launches.len(),
         lanes: kernels().flat_map(|kernel| &kernel.types).map(lanes).max().unwrap_or(1),
-        threads: kernels().map(|kernel| kernel.team / kernel.beside).max().unwrap_or(1),
+        threads: kernels().map(|kernel| kernel.team / kernel.rows_per_team).max().unwrap_or(1),
         cluster: kernels().any(|kernel| kernel.cluster),
-        holds: launches.iter().any(holds),
+        stages: launches.iter().any(stages),
         line: launches.iter().any(|launch| launch.line),
         wide: kernels().any(|kernel| kernel.index == IndexWidth::Bits64),
         windows: launches.iter().any(|launch| launch.buffers.iter().any(windows)),
@@ -68,7 +71,7 @@ fn traits(launches: &[Scheduled]) -> Traits {
 }
 
 /// Whether elements are held in memory for that, or in a row of what is only written otherwise.
-fn holds(launch: &Scheduled) -> bool {
+fn stages(launch: &Scheduled) -> bool {
     let in_written = |(buffer, arg): (&Buffer, &BufferArg)| {
         buffer.access == Access::ReadWrite && !matches!(arg.slot, Slot::Param(_))
     };
@@ -77,9 +80,9 @@ fn holds(launch: &Scheduled) -> bool {
 }
 
 fn on_cpu(traits: &[Traits]) -> Vec<String> {
-    let held = traits.iter().any(|one| one.holds).then(|| "held in cache".to_owned());
+    let staged = traits.iter().any(|one| one.stages).then(|| "staged in cache".to_owned());
     let line = traits.iter().any(|one| one.line).then(|| "short rows as one line".to_owned());
-    ["vector loops".to_owned()].into_iter().chain(launches(traits)).chain(held).chain(line).collect()
+    ["vector loops".to_owned()].into_iter().chain(launches(traits)).chain(staged).chain(line).collect()
 }
 
 fn on_gpu(traits: &[Traits]) -> Vec<String> {
@@ -99,8 +102,8 @@ fn on_gpu(traits: &[Traits]) -> Vec<String> {
     }
     kinds.extend(launches(traits));
     let word = |text: &str| text.to_owned();
-    if traits.iter().any(|one| one.holds) {
-        let rows = either(traits, |one| word(if one.holds { "held" } else { "reread" }));
+    if traits.iter().any(|one| one.stages) {
+        let rows = either(traits, |one| word(if one.stages { "staged" } else { "reread" }));
         kinds.push(format!("rows {rows}"));
     }
     if traits.iter().any(|one| one.wide) {

@@ -5,14 +5,14 @@ use std::fmt::Display;
 
 use rustc_hash::FxHashSet;
 
-use super::ahead::{Asked, ask};
-use super::copies::{self, COPIES, VECTOR_LANES};
 use super::folds::{Combine, PART, RESULT};
+use super::prefetch::{Asked, ask};
+use super::unroll_and_jam::{self, COPIES, VECTOR_LANES};
 use super::{Emitter, memory, names, scalar, tuple};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
 use crate::ir::kernel::{
-    At, BufferId, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
+    Address, BufferId, CACHE_LINE, Expr, Fold, Kernel, Lanes, STREAM_LANES, SharedId, Stmt, Value,
 };
 
 /// Operations of a lane for each byte of its runs beside which memory is what a loop waits for, however wide its vectors are. AdamW has
@@ -102,7 +102,7 @@ impl Emitter<'_> {
             self.light.set(Some(is_light));
             let streamed = (0..run.streams.len()).filter(|&i| self.is_only_written(&run.streams[i]));
             let most = if run.is_apart { STREAMED_APART_MAX } else { STREAMED_MAX };
-            let streams = folds.is_empty() && lanes.len() <= most && !copies::pays(&lanes);
+            let streams = folds.is_empty() && lanes.len() <= most && !unroll_and_jam::pays(&lanes);
             let streamed: Vec<usize> = streamed.filter(|_| streams).collect();
             if let Some(Place::Buffer(buffer)) = streamed.first().map(|&i| run.streams[i].memory) {
                 out.line(format_args!("let streams = {}.streams();", self.name(buffer)));
@@ -110,7 +110,7 @@ impl Emitter<'_> {
             for (i, stream) in run.streams.iter().enumerate() {
                 out.line(format_args!("let p{i} = {};", self.run(stream, len)));
             }
-            let len = self.said.operand(len).to_string();
+            let len = self.inline_values.operand(len).to_string();
             let asked = self.asked(&run, &len);
             match folds {
                 [] => self.strips(out, &len, &run, (&streamed, &asked)),
@@ -150,7 +150,7 @@ impl Emitter<'_> {
             inside.line(format_args!("let p{i} = {}p{i}[..count];", self.borrow(stream)));
         }
         let own: FxHashSet<Value> = lanes.iter().flat_map(Stmt::made).collect();
-        let pays = combines.is_empty() && copies::pays(lanes);
+        let pays = combines.is_empty() && unroll_and_jam::pays(lanes);
         if pays {
             inside.line(format_args!("let whole = count - count % {};", COPIES * VECTOR_LANES));
             self.copies(&mut inside, lanes, &streams, counts, &own);
@@ -217,7 +217,7 @@ impl Emitter<'_> {
     /// The elements that a loop goes through.
     fn run(&self, stream: &Stream, len: Value) -> String {
         let written = self.is_written(stream);
-        let (index, len) = (self.said.operand(stream.index), self.times(stream.stride, len));
+        let (index, len) = (self.inline_values.operand(stream.index), self.times(stream.stride, len));
         let run = match stream.memory {
             Place::Buffer(buffer) if written => format!("{}.run({index}, {len})", self.name(buffer)),
             Place::Buffer(buffer) => format!("&{}[{index}..][..{len}]", self.name(buffer)),
@@ -276,7 +276,7 @@ impl Emitter<'_> {
         let strip = if asked.is_empty() {
             len.into()
         } else {
-            format!("if fetches.are_ahead() {{ {FETCH_LANES} }} else {{ {len} }}")
+            format!("if prefetcher.are_ahead() {{ {FETCH_LANES} }} else {{ {len} }}")
         };
         out.line(format_args!("let strip = {strip};"));
         let ranges: Vec<String> = streamed.iter().map(|i| format!("tiles(p{i})")).collect();
@@ -361,7 +361,7 @@ impl Emitter<'_> {
                     Some(match buffer.access {
                         Access::Read => (name.into(), format!("{name}: &[{dtype}]")),
                         Access::Write | Access::ReadWrite => {
-                            let part = if buffer.beside { "Rows" } else { "Run" };
+                            let part = if buffer.strided { "Rows" } else { "Run" };
                             (format!("&mut {name}"), format!("{name}: &mut {part}<'_, {dtype}>"))
                         }
                     })
@@ -382,8 +382,8 @@ impl Emitter<'_> {
             Stmt::Store(..) | Stmt::StoreShared(..) => true,
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
-            | Stmt::Team(_)
-            | Stmt::Mail(_)
+            | Stmt::AllReduce(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
@@ -397,13 +397,13 @@ impl Emitter<'_> {
             let stream = match stmt {
                 Stmt::Let(_, Expr::Load(at)) | Stmt::Store(at, _) => self.stream(at),
                 Stmt::Let(_, Expr::LoadShared(id, index)) | Stmt::StoreShared(id, index, _) => {
-                    Some(held(*id, *index))
+                    Some(staged(*id, *index))
                 }
                 Stmt::Let(..)
                 | Stmt::Loop { .. }
                 | Stmt::Vector { .. }
-                | Stmt::Team(_)
-                | Stmt::Mail(_)
+                | Stmt::AllReduce(_)
+                | Stmt::ClusterExchange(_)
                 | Stmt::Barrier(_)
                 | Stmt::If { .. } => continue,
             };
@@ -417,7 +417,7 @@ impl Emitter<'_> {
     }
 
     /// The run that an access of all lanes goes through, unless it gathers.
-    fn stream(&self, at: &At) -> Option<Stream> {
+    fn stream(&self, at: &Address) -> Option<Stream> {
         let one = self.kernel.ty(at.index).lanes == Lanes::ONE;
         one.then_some(Stream { memory: Place::Buffer(at.buffer), index: at.index, stride: at.stride })
     }
@@ -434,7 +434,7 @@ impl Emitter<'_> {
         match stream.memory {
             Place::Buffer(id) => {
                 let buffer = self.kernel.buffer(id);
-                stream.stride == 1 && buffer.access == Access::Write && !buffer.beside
+                stream.stride == 1 && buffer.access == Access::Write && !buffer.strided
             }
             Place::Shared(_) => false,
         }
@@ -452,14 +452,14 @@ impl Emitter<'_> {
             Stmt::StoreShared(id, index, value) => {
                 out.line(format_args!(
                     "{} = {};",
-                    held_element(*id, *index, streams),
-                    self.said.operand(*value)
+                    staged_element(*id, *index, streams),
+                    self.inline_values.operand(*value)
                 ));
             }
             Stmt::Loop { .. }
             | Stmt::Vector { .. }
-            | Stmt::Team(_)
-            | Stmt::Mail(_)
+            | Stmt::AllReduce(_)
+            | Stmt::ClusterExchange(_)
             | Stmt::Barrier(_)
             | Stmt::If { .. } => {
                 unreachable!("a vector loop holds no other statements")
@@ -468,7 +468,7 @@ impl Emitter<'_> {
     }
 
     /// The element of a lane: of a stream, or gathered.
-    pub(super) fn lane_element(&self, at: &At, streams: &[Stream]) -> String {
+    pub(super) fn lane_element(&self, at: &Address, streams: &[Stream]) -> String {
         let stream = self.stream(at);
         match streams.iter().position(|known| Some(*known) == stream) {
             Some(i) if at.stride == 1 => format!("p{i}[j]"),
@@ -496,22 +496,22 @@ fn asks_for_lanes(kernel: &Kernel, lanes: &[Stmt]) -> bool {
         Stmt::Let(..)
         | Stmt::Store(..)
         | Stmt::StoreShared(..)
-        | Stmt::Mail(_)
+        | Stmt::ClusterExchange(_)
         | Stmt::Loop { .. }
         | Stmt::Vector { .. }
-        | Stmt::Team(_)
+        | Stmt::AllReduce(_)
         | Stmt::Barrier(_)
         | Stmt::If { .. } => false,
     })
 }
 
 /// The run of held elements from an index on.
-fn held(id: SharedId, index: Value) -> Stream {
+fn staged(id: SharedId, index: Value) -> Stream {
     Stream { memory: Place::Shared(id), index, stride: 1 }
 }
 
 /// The held element of a lane.
-pub(super) fn held_element(id: SharedId, index: Value, streams: &[Stream]) -> String {
-    let stream = streams.iter().position(|known| *known == held(id, index));
-    stream.map_or_else(|| unreachable!("what is held is a stream"), |i| format!("p{i}[j]"))
+pub(super) fn staged_element(id: SharedId, index: Value, streams: &[Stream]) -> String {
+    let stream = streams.iter().position(|known| *known == staged(id, index));
+    stream.map_or_else(|| unreachable!("what is staged is a stream"), |i| format!("p{i}[j]"))
 }

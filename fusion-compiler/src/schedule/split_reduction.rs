@@ -1,35 +1,37 @@
-//! Rows that are long: each is cut into parts (`cut.rs`), which blocks or CPU threads combine by themselves, and a second kernel
+//! Rows that are long: each is cut into parts (`partition.rs`), which blocks or CPU threads combine by themselves, and a second kernel
 //! combines what they made of each row. If elements are stored, a third makes them; or the second, where the parts of the only
 //! row are so few that whoever stores elements combines them for itself. So does whoever goes through rows after all of them.
 //!
 //! Each of these kernels is a group of its own, of a graph in which parts are one more axis, or two; so the schedules of rows,
-//! columns and elements write them. What takes several runs along a row takes as many rounds, unless `merge.rs` knows better.
+//! columns and elements write them. What takes several runs along a row takes as many rounds, unless `combine_partials.rs` knows better.
 //! Parts depend on extents alone, and so does the order of every sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::body::is_windowed;
-use super::cut::{Cut, cuts};
-use super::held::{reduction, steps};
-use super::merge::{Merge, merges};
 use super::space::{bytes, cols, line, product, width_conditions, widths};
-use super::{Operand, Schedule, Scheduled, Scratch, Way, Work, column, pointwise, row};
+use super::staging::{reduction, steps};
+use super::{Config, Operand, Schedule, Scheduled, Scratch, Work, column, pointwise, row};
 use crate::fuse::{Group, Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Access, AxisId, AxisSet, Graph, Node, NodeId, NodeKind};
 use crate::ir::kernel::{BufferId, IndexWidth};
-use crate::ir::plan::{Condition, Reach, Slot};
+use crate::ir::plan::{Condition, Footprint, Slot};
 use crate::target::{TargetFacts, Vectors};
+use combine_partials::{Merge, merges};
+use partition::{Cut, cuts};
 
-mod after_all;
-mod copy;
+mod combine_partials;
+mod global_then_rows;
+pub(super) mod partition;
+mod rebuild;
 
-pub(super) use after_all::after_all;
-pub(super) use copy::Copy;
+pub(super) use global_then_rows::global_then_rows;
+pub(super) use rebuild::Copy;
 
 /// The ways to run a group of this schedule whose rows are long, and the memory between their kernels.
-pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Way>, Vec<Scratch>) {
+pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> (Vec<Config>, Vec<Scratch>) {
     let (mut all, mut scratch) = (Vec::new(), Vec::new());
     for (cut, when) in cuts(work, facts, schedule) {
         let mut split = Split { work, cut, scratch, stages: vec![] };
@@ -43,14 +45,14 @@ pub(super) fn split(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) ->
                 Over::Parts | Over::Rows | Over::Folded => split.round(&stage),
             };
         }
-        all.extend(ways(&split, facts, &when));
+        all.extend(configs(&split, facts, &when));
         scratch = split.scratch;
     }
     (all, scratch)
 }
 
 /// How many of the ways to run a row group as a whole come first: those that are for shorter rows alone.
-pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usize {
+pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, configs: &[Config]) -> usize {
     let all = cols(work.graph, work.group, &work.operands);
     let is_line = line(facts, &all) == all.len();
     let shorter = |condition: &Condition| match condition {
@@ -63,7 +65,10 @@ pub(super) fn before(work: &Work<'_>, facts: &TargetFacts, ways: &[Way]) -> usiz
         | Condition::Shares(_)
         | Condition::Subgroups(_) => false,
     };
-    ways.iter().take_while(|way| way.iter().any(|scheduled| scheduled.when.iter().any(shorter))).count()
+    configs
+        .iter()
+        .take_while(|config| config.iter().any(|scheduled| scheduled.when.iter().any(shorter)))
+        .count()
 }
 
 /// What a kernel of a split works on.
@@ -404,16 +409,16 @@ fn memory(
         few: false,
         portion: None,
         moved: false,
-        turns: None,
+        interleave_axis: None,
     }
 }
 
 /// Shows parts that take turns what they read: each every so many of the coordinates along what is cut.
 fn take_turns(operand: &mut Operand, cut: &Cut) {
     let along = operand.axes.iter().position(|&axis| axis == cut.along());
-    if let (Some(along), Some(turns)) = (along, &cut.turns) {
-        operand.axes.insert(along + 1, turns.axis);
-        operand.turns = Some(turns.axis);
+    if let (Some(along), Some(interleave)) = (along, &cut.interleave) {
+        operand.axes.insert(along + 1, interleave.axis);
+        operand.interleave_axis = Some(interleave.axis);
     }
 }
 
@@ -423,7 +428,7 @@ fn word(graph: &Graph, id: NodeId) -> String {
 }
 
 /// The kernels in the ways in which parts can be gone through.
-fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> {
+fn configs(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Config> {
     let lanes: &[u8] = match facts.vector {
         Vectors::Loops(_) => &[1],
         Vectors::Lanes(lanes) => &[lanes, 1],
@@ -431,7 +436,7 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
     let same: Vec<Vec<Scheduled>> =
         split.stages.iter().map(|stage| same_for_all(stage, facts, split.cut.schedule)).collect();
     let binds = if facts.rebased { binds(split, &same) } else { vec![] };
-    let way = |index: IndexWidth, lanes: u8, many: &[Condition]| {
+    let config = |index: IndexWidth, lanes: u8, many: &[Condition]| {
         let mut when = [when, many, &width_conditions(split.work, facts, index), &binds].concat();
         for stage in split.stages.iter().filter(|stage| stage.over == Over::Elements) {
             let more = width_conditions(&stage.work(), facts, index);
@@ -458,13 +463,13 @@ fn ways(split: &Split<'_>, facts: &TargetFacts, when: &[Condition]) -> Vec<Way> 
         .filter(|(stage, _)| stage.over == Over::Rows && !stage.group.cols.is_empty());
     let many = once(of_rows.flat_map(|(_, same)| same[0].when.clone()));
     let many: &[&[Condition]] = if many.is_empty() { &[&[]] } else { &[&many, &[]] };
-    let mut ways = Vec::new();
+    let mut configs = Vec::new();
     for index in widths(split.work, facts) {
         for &lanes in lanes {
-            ways.extend(many.iter().map(|many| way(index, lanes, many)));
+            configs.extend(many.iter().map(|many| config(index, lanes, many)));
         }
     }
-    ways
+    configs
 }
 
 /// The kernels of a stage that are the same in whichever way parts are gone through, of which a way takes the first that does.
@@ -484,7 +489,7 @@ fn aligned(split: &Split<'_>, same: &[Vec<Scheduled>], lanes: i64) -> Vec<Condit
             vec![Condition::Divides(column::aligned(&stage.work(), cut), lanes)]
         }
         (Over::Elements, Schedule::Column) => {
-            let conditions = same.iter().flat_map(|way| way.when.clone());
+            let conditions = same.iter().flat_map(|config| config.when.clone());
             conditions
                 .filter(|condition| matches!(condition, Condition::Divides(_, by) if *by == lanes))
                 .collect()
@@ -526,9 +531,9 @@ fn launch(
         },
         Over::Folded => row::folded(&work, facts, cut, (index, lanes)),
         Over::Rows | Over::Elements => {
-            let holds = |way: &&Scheduled| way.when.iter().all(|condition| condition.follows(when));
+            let holds = |config: &&Scheduled| config.when.iter().all(|condition| condition.follows(when));
             let first = same.iter().find(holds);
-            first.unwrap_or_else(|| unreachable!("the last way has no conditions")).clone()
+            first.unwrap_or_else(|| unreachable!("the last config has no conditions")).clone()
         }
     };
     let buffers = made.buffers.iter_mut().zip(&mut made.kernel.buffers);
@@ -536,7 +541,7 @@ fn launch(
         let mut views = work.operands.iter().filter(|operand| operand.slot == arg.slot);
         let is_line = views.all(|operand| is_line(stage, cut, operand));
         if is_line && (facts.rebased || arg.access != Access::Read) {
-            (arg.reach, buffer.beside) = (Reach::Linear(cut.whole()), false);
+            (arg.reach, buffer.strided) = (Footprint::Linear(cut.whole()), false);
         }
     }
     made.when.clear();
@@ -567,7 +572,7 @@ fn binds(split: &Split<'_>, same: &[Vec<Scheduled>]) -> Vec<Condition> {
             // Few, and each read where it is written.
             Over::Rows => vec![],
             Over::Elements => {
-                let conditions = same.iter().flat_map(|way| way.when.clone());
+                let conditions = same.iter().flat_map(|config| config.when.clone());
                 conditions.filter(|condition| matches!(condition, Condition::Binds(_))).collect()
             }
         };

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use super::Emitter;
-use super::lanes::{Place, Stream, VectorLoop, known, operations};
+use super::vector_loop::{Place, Stream, VectorLoop, known, operations};
 use crate::emit::Writer;
 use crate::ir::graph::Access;
-use crate::ir::kernel::{At, BufferId, Expr, Fold, Kernel, Lanes, NEXT_ROW_MIN, Stmt, Value};
+use crate::ir::kernel::{Address, BufferId, Expr, Fold, Kernel, Lanes, NEXT_ROW_MIN, Stmt, Value};
 
 /// What the loops of a kernel ask for.
 pub(super) struct Asks {
@@ -77,7 +77,7 @@ fn read_again(kernel: &Kernel, item: &[Stmt]) -> Vec<(BufferId, Value)> {
         for stmt in body {
             let Stmt::Let(value, Expr::Load(at)) = stmt else { continue };
             let is_run = kernel.ty(*value).lanes == Lanes::Loop && kernel.ty(at.index).lanes == Lanes::ONE;
-            let &At { buffer, index, stride, .. } = at;
+            let &Address { buffer, index, stride, .. } = at;
             if is_run && is_of_item(item, index) && seen.insert((buffer, index, stride)) {
                 runs.entry((buffer, stride, *len)).or_default().push((computed, index));
             }
@@ -97,9 +97,9 @@ fn is_of_item(item: &[Stmt], index: Value) -> bool {
         Stmt::Vector { body, .. } => is_of_item(body, index),
         Stmt::Store(..)
         | Stmt::Loop { .. }
-        | Stmt::Team(_)
+        | Stmt::AllReduce(_)
         | Stmt::StoreShared(..)
-        | Stmt::Mail(_)
+        | Stmt::ClusterExchange(_)
         | Stmt::Barrier(_)
         | Stmt::If { .. } => false,
     })
@@ -128,8 +128,8 @@ impl Emitter<'_> {
 pub(super) fn ask(out: &mut Writer, asked: &[Asked], name: &str) {
     if !asked.is_empty() {
         let one = |Asked { run, next }: &Asked| match next {
-            None => format!("fetches.ahead(&*{name}{run});"),
-            Some(len) => format!("fetches.next(&*{name}{run}, {len});"),
+            None => format!("prefetcher.ahead(&*{name}{run});"),
+            Some(len) => format!("prefetcher.next(&*{name}{run}, {len});"),
         };
         let all: Vec<String> = asked.iter().map(one).collect();
         out.line(all.join(" "));

@@ -12,10 +12,10 @@ use crate::tensor::{Float, Tensor};
 
 /// A follower: an arena that is updated after the parameters at each step.
 #[derive(Debug)]
-pub(super) struct Follower<T: Float> {
+pub(super) struct ShadowCopy<T: Float> {
     arena: Arena<T>,
     /// Share of the new parameters at each step; 1 for a copy.
-    taken: f32,
+    ema_weight: f32,
     is_average: bool,
 }
 
@@ -45,18 +45,19 @@ pub(super) trait Follow: Debug + Send + Sync {
     fn to(&self, device: &Device) -> Result<Box<dyn Follow>>;
 }
 
-impl<T: Float> Follower<T> {
+impl<T: Float> ShadowCopy<T> {
     /// Makes a follower with the current parameters: an average with this decay, or a copy for `None`.
-    pub(super) fn new(params: &Arena, average: Option<f64>) -> Result<Follower<T>> {
-        let mut follower = Follower { arena: params.zeros_of()?, taken: 1.0, is_average: average.is_some() };
+    pub(super) fn new(params: &Arena, average: Option<f64>) -> Result<ShadowCopy<T>> {
+        let mut follower =
+            ShadowCopy { arena: params.zeros_of()?, ema_weight: 1.0, is_average: average.is_some() };
         let zero = Tensor::zeros(params.device(), [])?;
         follower.follow(params.flat(), &zero, &zero)?;
-        follower.taken = average.map_or(1.0, fresh);
+        follower.ema_weight = average.map_or(1.0, fresh);
         Ok(follower)
     }
 }
 
-impl<T: Float> Follow for Follower<T> {
+impl<T: Float> Follow for ShadowCopy<T> {
     fn arena(&self) -> &dyn Any {
         &self.arena
     }
@@ -78,16 +79,16 @@ impl<T: Float> Follow for Follower<T> {
     }
 
     fn step(&mut self, rule: &Rule, states: States<'_>, step: Step<'_, f32>) -> Result<()> {
-        let taken = self.taken;
-        self.arena.update(|q| rule.step(states, step.followed_by(q, taken)))
+        let ema_weight = self.ema_weight;
+        self.arena.update(|q| rule.step(states, step.followed_by(q, ema_weight)))
     }
 
     fn follow(&mut self, p: &Tensor<f32>, before: &Tensor<f32>, skipped: &Tensor<f32>) -> Result<()> {
-        let taken = self.taken;
-        self.arena.update(|q| update::follow(q, p, before, skipped, taken))
+        let ema_weight = self.ema_weight;
+        self.arena.update(|q| update::follow(q, p, before, skipped, ema_weight))
     }
 
     fn to(&self, device: &Device) -> Result<Box<dyn Follow>> {
-        Ok(Box::new(Follower { arena: self.arena.to(device)?, ..*self }))
+        Ok(Box::new(ShadowCopy { arena: self.arena.to(device)?, ..*self }))
     }
 }

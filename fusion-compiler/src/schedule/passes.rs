@@ -11,7 +11,7 @@
 use super::Work;
 use super::body::{Body, Place};
 use super::combine::{combine, with_term, written_out};
-use super::held::{reduce_of, steps};
+use super::staging::{reduce_of, steps};
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
 use crate::ir::graph::{NodeId, NodeKind, Reduce};
@@ -20,16 +20,16 @@ use crate::ir::ops::Op;
 
 /// How many runs there are to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Runs {
+pub(super) enum PassCount {
     /// One for each step.
-    Each,
+    PerStep,
     /// As few as possible.
     Fewest,
 }
 
 /// Once along a row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Run {
+pub(super) struct Pass {
     /// What is combined by itself.
     pub(super) alone: Vec<NodeId>,
     /// What is combined in pairs.
@@ -230,7 +230,7 @@ enum Infinite {
     Zero,
 }
 
-impl Run {
+impl Pass {
     /// What it gives, in the order of its values: what is combined alone, then each pair.
     pub(super) fn made(&self) -> Vec<NodeId> {
         let pairs = self.pairs.iter().flat_map(|pair| [pair.max, pair.sum]);
@@ -513,29 +513,31 @@ fn folded_dtypes(work: &Work<'_>) -> Vec<DType> {
 }
 
 /// The runs along the rows of a group.
-pub(super) fn runs(work: &Work<'_>, how_many: Runs) -> Vec<Run> {
+pub(super) fn passes(work: &Work<'_>, how_many: PassCount) -> Vec<Pass> {
     let mut steps = steps(work);
     steps.sort();
-    let mut runs: Vec<Run> = Vec::new();
+    let mut passes: Vec<Pass> = Vec::new();
     for step in steps.chunk_by(|a, b| a.0 == b.0) {
         let alone: Vec<NodeId> = step.iter().map(|(_, id)| *id).collect();
-        let pairs: Option<Vec<Exponentials>> = match (how_many, runs.last()) {
-            (Runs::Fewest, Some(before)) => alone.iter().map(|&id| exponentials(work, before, id)).collect(),
-            (Runs::Fewest, None) | (Runs::Each, _) => None,
+        let pairs: Option<Vec<Exponentials>> = match (how_many, passes.last()) {
+            (PassCount::Fewest, Some(before)) => {
+                alone.iter().map(|&id| exponentials(work, before, id)).collect()
+            }
+            (PassCount::Fewest, None) | (PassCount::PerStep, _) => None,
         };
-        match (pairs, runs.last_mut()) {
+        match (pairs, passes.last_mut()) {
             (Some(pairs), Some(before)) => {
                 before.alone.retain(|id| !pairs.iter().any(|pair| pair.max == *id));
                 before.pairs.extend(pairs);
             }
-            (_, _) => runs.push(Run { alone, pairs: vec![], sums: Sums::Plain }),
+            (_, _) => passes.push(Pass { alone, pairs: vec![], sums: Sums::Plain }),
         }
     }
-    runs
+    passes
 }
 
 /// A sum of exponentials of what elements exceed the largest by that the run before gives.
-fn exponentials(work: &Work<'_>, before: &Run, sum: NodeId) -> Option<Exponentials> {
+fn exponentials(work: &Work<'_>, before: &Pass, sum: NodeId) -> Option<Exponentials> {
     let applied = |id: NodeId, wanted: Op| match work.graph.node(id).kind {
         NodeKind::Apply(op) => (op == wanted).then(|| work.graph.node(id).args.as_slice()),
         NodeKind::Input(_)
@@ -545,7 +547,7 @@ fn exponentials(work: &Work<'_>, before: &Run, sum: NodeId) -> Option<Exponentia
         | NodeKind::Extent(_)
         | NodeKind::Cast
         | NodeKind::Reduce(..)
-        | NodeKind::At(..) => None,
+        | NodeKind::Gather(..) => None,
     };
     let node = work.graph.node(sum);
     if reduce_of(work, sum) != Reduce::Sum || node.dtype != DType::F32 {

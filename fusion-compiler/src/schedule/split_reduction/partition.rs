@@ -4,100 +4,100 @@
 //! read where they are few: so as many parts as make one wide enough go through a run of all of them together, taking turns, and
 //! lie side by side as rows do. Invariant: parts depend on extents alone.
 
-use super::held::steps;
-use super::space::{SpaceDim, cols, line, product};
-use super::{Schedule, Work};
+use super::super::space::{SpaceDim, cols, line, product};
+use super::super::staging::steps;
+use super::super::{Schedule, Work};
 use crate::fuse::{Load, Store};
 use crate::ir::dim::DimExpr;
 use crate::ir::graph::{AXES_MAX, Axis, AxisId, AxisSet, Graph, NodeId, NodeKind};
-use crate::ir::kernel::FEW;
+use crate::ir::kernel::UNIFORM_LEN;
 use crate::ir::plan::Condition;
 use crate::target::{TargetFacts, Vectors};
 
 /// How rows are cut into parts.
 #[derive(Clone)]
-pub(super) struct Cut {
+pub(in crate::schedule) struct Cut {
     /// How the elements of rows lie.
-    pub(super) schedule: Schedule,
+    pub(in crate::schedule) schedule: Schedule,
     /// The number of the run.
-    pub(super) part: AxisId,
+    pub(in crate::schedule) part: AxisId,
     /// The parts that share one.
-    pub(super) turns: Option<Turns>,
+    pub(in crate::schedule) interleave: Option<Interleave>,
     /// The number of a part where its elements are stored and all parts are combined again, if that is to be.
-    pub(super) chunk: Option<AxisId>,
+    pub(in crate::schedule) chunk: Option<AxisId>,
     /// Axes of a row that a part has one coordinate of.
     outer: Vec<AxisId>,
     /// The others, outermost first …
-    pub(super) inner: Vec<AxisId>,
+    pub(in crate::schedule) inner: Vec<AxisId>,
     /// … and which of them has to stay a dim by itself, which runs of its coordinates are parts of.
-    pub(super) alone: Option<AxisId>,
+    pub(in crate::schedule) alone: Option<AxisId>,
     /// How many of the axes of rows are outside of those of parts.
     before: usize,
     /// Coordinates along the dim that is cut …
-    pub(super) extent: DimExpr,
+    pub(in crate::schedule) extent: DimExpr,
     /// … those of each run but the last …
-    pub(super) len: DimExpr,
+    pub(in crate::schedule) len: DimExpr,
     /// … and elements of each.
     each: DimExpr,
     count: DimExpr,
     /// Elements along the innermost dim of a row, in runs of vectors.
-    pub(super) innermost: DimExpr,
+    pub(in crate::schedule) innermost: DimExpr,
 }
 
 /// Parts that go through a run of coordinates together: each takes every so many.
 #[derive(Clone)]
-pub(super) struct Turns {
+pub(in crate::schedule) struct Interleave {
     /// The number of the part among them.
-    pub(super) axis: AxisId,
+    pub(in crate::schedule) axis: AxisId,
     /// How many there are.
-    pub(super) count: DimExpr,
+    pub(in crate::schedule) count: DimExpr,
 }
 
 impl Cut {
     /// The number of the last run.
-    pub(super) fn last(&self) -> DimExpr {
+    pub(in crate::schedule) fn last(&self) -> DimExpr {
         self.count.clone() - DimExpr::constant(1)
     }
 
     /// Its elements.
-    pub(super) fn rest(&self) -> DimExpr {
+    pub(in crate::schedule) fn rest(&self) -> DimExpr {
         (self.extent.clone() - self.last() * self.len.clone()) * self.each.clone()
     }
 
     /// Those of the others.
-    pub(super) fn whole(&self) -> DimExpr {
+    pub(in crate::schedule) fn whole(&self) -> DimExpr {
         self.len.clone() * self.each.clone()
     }
 
     /// The axes of the parts of a row.
-    pub(super) fn parts(&self) -> Vec<AxisId> {
-        let turns = self.turns.as_ref().map(|turns| turns.axis);
-        self.outer.iter().copied().chain([self.part]).chain(turns).collect()
+    pub(in crate::schedule) fn parts(&self) -> Vec<AxisId> {
+        let interleave = self.interleave.as_ref().map(|interleave| interleave.axis);
+        self.outer.iter().copied().chain([self.part]).chain(interleave).collect()
     }
 
     /// Those of the parts of all rows, which have these axes.
-    pub(super) fn order(&self, rows: &[AxisId]) -> Vec<AxisId> {
+    pub(in crate::schedule) fn order(&self, rows: &[AxisId]) -> Vec<AxisId> {
         let (before, after) = rows.split_at(self.before);
         [before, &self.parts(), after].concat()
     }
 
     /// The axis along which coordinates follow each other in a part.
-    pub(super) fn along(&self) -> AxisId {
+    pub(in crate::schedule) fn along(&self) -> AxisId {
         let last = || *self.inner.last().unwrap_or_else(|| unreachable!("a part has axes"));
         self.alone.unwrap_or_else(last)
     }
 
     /// The axes of a value that has these of whole rows.
-    pub(super) fn of_part(&self, axes: AxisSet) -> AxisSet {
-        let turns = self.turns.iter().filter(|_| axes.contains(self.along()));
-        turns.fold(axes, |axes, turns| axes.with(turns.axis))
+    pub(in crate::schedule) fn of_part(&self, axes: AxisSet) -> AxisSet {
+        let interleave = self.interleave.iter().filter(|_| axes.contains(self.along()));
+        interleave.fold(axes, |axes, interleave| axes.with(interleave.axis))
     }
 
     /// Gives the graph the axes of parts, which come after its own.
-    pub(super) fn extend(&self, graph: &mut Graph) {
+    pub(in crate::schedule) fn extend(&self, graph: &mut Graph) {
         graph.axes.push(Axis { name: "part".into(), extent: self.count.clone() });
-        if let Some(Turns { count, .. }) = &self.turns {
-            graph.axes.push(Axis { name: "turn".into(), extent: count.clone() });
+        if let Some(Interleave { count, .. }) = &self.interleave {
+            graph.axes.push(Axis { name: "interleave".into(), extent: count.clone() });
         }
         if self.chunk.is_some() {
             graph.axes.push(Axis { name: "chunk".into(), extent: self.count.clone() });
@@ -105,7 +105,7 @@ impl Cut {
     }
 
     /// What tells kernels of several cuts apart.
-    pub(super) fn tag(&self) -> &'static str {
+    pub(in crate::schedule) fn tag(&self) -> &'static str {
         if self.alone.is_some() { "_runs" } else { "" }
     }
 }
@@ -118,7 +118,11 @@ const INNER_MIN: i64 = 1024;
 
 /// How to cut the rows, and when it pays: lines by the numbers of their elements, other rows along the innermost dim where that is
 /// long, else along the outermost axis.
-pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Vec<(Cut, Vec<Condition>)> {
+pub(in crate::schedule) fn cuts(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    schedule: Schedule,
+) -> Vec<(Cut, Vec<Condition>)> {
     let Some((cut, all)) = uncut(work, facts, schedule) else { return vec![] };
     let (extent, is_line) = (cut.extent.clone(), cut.outer.is_empty());
     let made = match schedule {
@@ -139,7 +143,7 @@ pub(super) fn cuts(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> 
 }
 
 /// How to cut the only row, whose parts every block may combine again, and when it pays.
-pub(super) fn into_few(work: &Work<'_>, facts: &TargetFacts) -> Option<(Cut, Condition)> {
+pub(in crate::schedule) fn into_few(work: &Work<'_>, facts: &TargetFacts) -> Option<(Cut, Condition)> {
     let (cut, all) = uncut(work, facts, Schedule::Row)?;
     let (is_line, len) = (cut.outer.is_empty(), len_of_few(&all, facts));
     let cut = Cut { count: cut.extent.clone().ceil_div(len.clone()), len, ..cut };
@@ -164,7 +168,7 @@ fn uncut(work: &Work<'_>, facts: &TargetFacts, schedule: Schedule) -> Option<(Cu
     let cut = Cut {
         schedule,
         part: AxisId(graph.axes.len() as u8),
-        turns: None,
+        interleave: None,
         chunk: None,
         outer: axes(outer),
         inner: axes(inner),
@@ -199,7 +203,7 @@ fn rows(work: &Work<'_>, axes: &[AxisId]) -> DimExpr {
 }
 
 /// The most parts of a row that every block may combine again.
-const FOLDED_MAX: i64 = FEW as i64;
+const FOLDED_MAX: i64 = UNIFORM_LEN as i64;
 
 /// Whether so few parts are worth it that the kernel which stores elements can combine them for itself: of the only row, which
 /// is a line and is gone through once before, so that no block has to hold a part, however long.
@@ -251,8 +255,9 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
         Vectors::Lanes(lanes) => i64::from(lanes),
     };
     let wide = number(columns.width) / (number(lanes) * rows(work, &order[before..]));
-    let moves =
-        |&id: &NodeId| matches!(work.graph.node(id).kind, NodeKind::At(_)) && work.graph.picked(id).is_none();
+    let moves = |&id: &NodeId| {
+        matches!(work.graph.node(id).kind, NodeKind::Gather(_)) && work.graph.static_index(id).is_none()
+    };
     let is_moved = work.group.nodes.iter().any(moves);
     let count = if is_moved { number(1) } else { number(lanes) * (number(1) + wide) };
     // More rows need fewer parts to keep a device busy; of the longest rows there would be too many to combine.
@@ -262,14 +267,14 @@ fn of_columns(work: &Work<'_>, facts: &TargetFacts, cut: Cut) -> Option<(Cut, Ve
         + more / (all.clone() + number(STEPS_EACH))
         + cut.extent.clone() / number(STEPS_EACH);
     let len = steps * count.clone();
-    let turns = (!is_moved).then_some(Turns { axis: AxisId(cut.part.0 + 1), count });
-    let before = if is_moved { beside(order, before) } else { before };
+    let interleave = (!is_moved).then_some(Interleave { axis: AxisId(cut.part.0 + 1), count });
+    let before = if is_moved { run_of_minor(order, before) } else { before };
     let runs = cut.extent.clone().ceil_div(len.clone());
     // Where nothing has elements of all rows along what is cut, parts of many would take more memory than all that is read.
     let is_of_all = order.iter().all(|axis| widest.axes.contains(axis));
     let few = (!is_of_all).then(|| Condition::AtMost(all.clone(), facts.parts.rows_max));
     let when = [Condition::AtLeast(all, 1)].into_iter().chain(few).collect();
-    Some((Cut { turns, before, len, count: runs, ..cut }, when))
+    Some((Cut { interleave, before, len, count: runs, ..cut }, when))
 }
 
 /// The same along the outermost axis, by runs of it.
@@ -278,22 +283,22 @@ fn along_outermost(work: &Work<'_>, cut: &Cut) -> Cut {
     let (&alone, rest) = group.cols.split_first().unwrap_or_else(|| unreachable!("a row has axes"));
     let each = DimExpr::product(rest.iter().map(|&axis| &graph.axis(axis).extent));
     let extent = graph.axis(alone).extent.clone();
-    let steps = match &cut.turns {
+    let steps = match &cut.interleave {
         None => cut.len.clone(),
-        Some(turns) => cut.len.clone() / turns.count.clone(),
+        Some(interleave) => cut.len.clone() / interleave.count.clone(),
     };
     let len = steps.ceil_div(each.clone());
     let count = extent.clone().ceil_div(len.clone());
     let (outer, inner, alone) = (vec![], group.cols.clone(), Some(alone));
     let before = match cut.schedule {
-        Schedule::Column => beside(&group.order, cut.before),
+        Schedule::Column => run_of_minor(&group.order, cut.before),
         Schedule::Row | Schedule::Pointwise => cut.before,
     };
-    Cut { turns: None, outer, inner, alone, before, extent, len, each, count, ..cut.clone() }
+    Cut { interleave: None, outer, inner, alone, before, extent, len, each, count, ..cut.clone() }
 }
 
 /// Where among the axes of rows those of parts may be that take no turns: vectors run along rows, not along parts, whose
 /// loops have bounds of their own.
-fn beside(order: &[AxisId], before: usize) -> usize {
+fn run_of_minor(order: &[AxisId], before: usize) -> usize {
     before.min(order.len() - 1)
 }

@@ -17,16 +17,20 @@ const OPERATIONS_MAX: usize = 8;
 
 /// The values of the elements of a row that are kept, because several runs along it need them and it costs too much to
 /// make them again: what is transcendental, what takes many operations, and what is read from far. Of those that may be.
-pub(super) fn held_of(work: &Work<'_>, facts: &TargetFacts, may_be: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
-    let mut held = BTreeSet::new();
-    let runs = runs(work, &held);
-    let several = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1);
+pub(super) fn staged_values(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+    may_be: &dyn Fn(NodeId) -> bool,
+) -> Vec<NodeId> {
+    let mut staged = BTreeSet::new();
+    let passes = passes(work, &staged);
+    let several = |id: NodeId| passes.get(&id).is_some_and(|passes| passes.len() > 1);
     let again = |id: NodeId| several(id) && is_element(work, id) && may_be(id);
     let mut costly: BTreeSet<NodeId> = BTreeSet::new();
     for &id in work.group.nodes.iter().filter(|&&id| again(id)) {
         let node = work.graph.node(id);
         let op_costs = matches!(node.kind, NodeKind::Apply(op) if is_transcendental(op))
-            || facts.row_memory == RowMemory::Scratch && operations(work, id, &held) > OPERATIONS_MAX;
+            || facts.row_memory == RowMemory::Scratch && operations(work, id, &staged) > OPERATIONS_MAX;
         if !op_costs && !node.args.iter().any(|arg| costly.contains(arg)) {
             continue;
         }
@@ -35,24 +39,24 @@ pub(super) fn held_of(work: &Work<'_>, facts: &TargetFacts, may_be: &dyn Fn(Node
         let stored = work.group.stores.iter().any(|store| store.node == id);
         // Kept where it leaves what all of those runs make.
         if stored || users().any(|user| !within(&user)) {
-            held.insert(id);
+            staged.insert(id);
         } else {
             costly.insert(id);
         }
     }
     if facts.row_memory != RowMemory::Scratch {
-        held.extend(joints(work, &held, may_be));
-        let runs = self::runs(work, &held);
+        staged.extend(joints(work, &staged, may_be));
+        let passes = self::passes(work, &staged);
         let far = |id: &NodeId| is_far(work, *id) && is_element(work, *id) && may_be(*id);
-        let again = runs.iter().filter(|(id, runs)| far(id) && runs.len() > 1);
-        held.extend(again.map(|(id, _)| *id).collect::<Vec<_>>());
+        let again = passes.iter().filter(|(id, passes)| far(id) && passes.len() > 1);
+        staged.extend(again.map(|(id, _)| *id).collect::<Vec<_>>());
     }
-    held.into_iter().collect()
+    staged.into_iter().collect()
 }
 
 /// What these values are converted from, where each is a float that is read from far in two bytes: to convert them again takes less than
 /// to hold twice as much.
-pub(super) fn as_read(work: &Work<'_>, held: &[NodeId]) -> Option<Vec<NodeId>> {
+pub(super) fn as_read(work: &Work<'_>, staged: &[NodeId]) -> Option<Vec<NodeId>> {
     let read = |id: &NodeId| {
         let node = work.graph.node(*id);
         let of_two_bytes = |arg: &NodeId| matches!(work.graph.node(*arg).dtype, DType::F16 | DType::BF16);
@@ -60,7 +64,7 @@ pub(super) fn as_read(work: &Work<'_>, held: &[NodeId]) -> Option<Vec<NodeId>> {
         let from = node.args.first().filter(|_| converts);
         from.copied().filter(|arg| of_two_bytes(arg) && is_far(work, *arg))
     };
-    let read: Vec<NodeId> = held.iter().map(read).collect::<Option<_>>()?;
+    let read: Vec<NodeId> = staged.iter().map(read).collect::<Option<_>>()?;
     let dtype = |id: &NodeId| work.graph.node(*id).dtype;
     read.iter().all(|id| dtype(id) == dtype(&read[0])).then_some(read)
 }
@@ -68,15 +72,15 @@ pub(super) fn as_read(work: &Work<'_>, held: &[NodeId]) -> Option<Vec<NodeId>> {
 /// The places in memory for these values, in their order, each as long as a row, and whether a value is the first there: one whose
 /// value is needed for the last time where another is made of it has room for that.
 pub(super) fn places(work: &Work<'_>, of: &[NodeId]) -> Vec<(usize, bool)> {
-    let held: BTreeSet<NodeId> = of.iter().copied().collect();
-    let runs = runs(work, &held);
-    let (first, last) = (|id: &NodeId| runs[id].first(), |id: &NodeId| runs[id].last());
-    let mut in_order: Vec<NodeId> = held.iter().copied().collect();
+    let staged: BTreeSet<NodeId> = of.iter().copied().collect();
+    let passes = passes(work, &staged);
+    let (first, last) = (|id: &NodeId| passes[id].first(), |id: &NodeId| passes[id].last());
+    let mut in_order: Vec<NodeId> = staged.iter().copied().collect();
     in_order.sort_by_key(|id| (first(id), *id));
     let (mut taken, mut places): (Vec<NodeId>, BTreeMap<NodeId, (usize, bool)>) = (vec![], BTreeMap::new());
     for id in in_order {
         // On either side of a cut: where it is made of something else, the other may be needed after it.
-        let made_of = work.portions().into_iter().map(|portion| made_of_in(work, id, &held, portion));
+        let made_of = work.portions().into_iter().map(|portion| made_of_in(work, id, &staged, portion));
         let made_of: Vec<_> = made_of.collect();
         let is_free = |other: &NodeId| {
             last(other) < first(&id)
@@ -94,19 +98,19 @@ pub(super) fn places(work: &Work<'_>, of: &[NodeId]) -> Vec<(usize, bool)> {
 
 /// The values that take the place of several that are read from far, because nothing else is made of those again: the sum of
 /// an input and its residual, say. The last such value of a row, so that the least is made of it again.
-fn joints(work: &Work<'_>, held: &BTreeSet<NodeId>, may_be: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
+fn joints(work: &Work<'_>, staged: &BTreeSet<NodeId>, may_be: &dyn Fn(NodeId) -> bool) -> Vec<NodeId> {
     let (graph, group) = (work.graph, work.group);
-    let runs = runs(work, held);
-    let several = |id: NodeId| runs.get(&id).is_some_and(|runs| runs.len() > 1);
+    let passes = passes(work, staged);
+    let several = |id: NodeId| passes.get(&id).is_some_and(|passes| passes.len() > 1);
     let again = |id: NodeId| several(id) && is_element(work, id) && may_be(id);
     let mut joints: Vec<NodeId> = Vec::new();
     let mut joined: BTreeSet<NodeId> = BTreeSet::new();
     let candidates = group.nodes.iter().rev().filter(|&&id| again(id) && !is_reduced(work, id));
     for &joint in candidates {
-        let made_of = made_of(work, joint, held);
+        let made_of = made_of(work, joint, staged);
         let far: BTreeSet<NodeId> =
             made_of.iter().copied().filter(|&id| is_far(work, id) && again(id)).collect();
-        if held.contains(&joint) || far.len() < 2 || !far.is_disjoint(&joined) {
+        if staged.contains(&joint) || far.len() < 2 || !far.is_disjoint(&joined) {
             continue;
         }
         // What is made of those that are far, in order.
@@ -133,20 +137,20 @@ fn joints(work: &Work<'_>, held: &BTreeSet<NodeId>, may_be: &dyn Fn(NodeId) -> b
 }
 
 /// What a value of an element is made of in the run that makes it, itself included.
-fn made_of(work: &Work<'_>, made: NodeId, held: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
-    made_of_in(work, made, held, None)
+fn made_of(work: &Work<'_>, made: NodeId, staged: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+    made_of_in(work, made, staged, None)
 }
 
 /// The same in a portion, where that decides what is chosen.
 fn made_of_in(
     work: &Work<'_>,
     made: NodeId,
-    held: &BTreeSet<NodeId>,
+    staged: &BTreeSet<NodeId>,
     portion: Option<Portion>,
 ) -> BTreeSet<NodeId> {
     let (mut all, mut open) = (BTreeSet::new(), vec![made]);
     while let Some(id) = open.pop() {
-        let known = is_reduced(work, id) || is_far(work, id) || held.contains(&id) && id != made;
+        let known = is_reduced(work, id) || is_far(work, id) || staged.contains(&id) && id != made;
         if all.insert(id) && !known {
             match portion.and_then(|portion| work.graph.chosen_in(id, portion)) {
                 Some(chosen) => open.push(chosen),
@@ -158,10 +162,10 @@ fn made_of_in(
 }
 
 /// How many operations each element of a value takes in the run that makes it.
-fn operations(work: &Work<'_>, id: NodeId, held: &BTreeSet<NodeId>) -> usize {
+fn operations(work: &Work<'_>, id: NodeId, staged: &BTreeSet<NodeId>) -> usize {
     let takes = |id: &&NodeId| is_op(work.graph, work.graph.node(**id)) && is_of_elements(work, **id);
-    let known = |id: &&NodeId| is_reduced(work, **id) || held.contains(id);
-    made_of(work, id, held).iter().filter(|id| takes(id) && !known(id)).count()
+    let known = |id: &&NodeId| is_reduced(work, **id) || staged.contains(id);
+    made_of(work, id, staged).iter().filter(|id| takes(id) && !known(id)).count()
 }
 
 /// Whether a value is an `f32` of each element of a row.
@@ -181,10 +185,10 @@ fn is_reduced(work: &Work<'_>, id: NodeId) -> bool {
 /// that is converted from.
 fn is_far(work: &Work<'_>, id: NodeId) -> bool {
     let node = work.graph.node(id);
-    let picks = matches!(node.kind, NodeKind::At(_));
+    let picks = matches!(node.kind, NodeKind::Gather(_));
     let widens = |arg: &NodeId| work.graph.node(*arg).dtype.is_narrow() && is_far(work, *arg);
     let converts = node.kind == NodeKind::Cast && node.args.iter().any(widens);
-    load_of(work, id).is_some() || picks && work.graph.picked(id).is_none() || converts
+    load_of(work, id).is_some() || picks && work.graph.static_index(id).is_none() || converts
 }
 
 /// The buffer that a value is read from.
@@ -192,30 +196,30 @@ fn load_of(work: &Work<'_>, id: NodeId) -> Option<BufferId> {
     work.group.load_of(work.graph, id).and_then(|load| work.loads.get(&load)).copied()
 }
 
-/// The runs along a row that make each value anew, by number; those `held` are made in the first that needs them.
-fn runs(work: &Work<'_>, held: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeSet<usize>> {
+/// The runs along a row that make each value anew, by number; those `staged` are made in the first that needs them.
+fn passes(work: &Work<'_>, staged: &BTreeSet<NodeId>) -> BTreeMap<NodeId, BTreeSet<usize>> {
     let mut roots = steps(work);
     let elements = work.group.stores.iter().filter(|store| work.group.is_of_elements(store));
     roots.extend(elements.map(|store| (usize::MAX, store.node)));
     roots.sort();
-    let mut runs: BTreeMap<NodeId, BTreeSet<usize>> = BTreeMap::new();
-    for (run, root) in roots {
+    let mut passes: BTreeMap<NodeId, BTreeSet<usize>> = BTreeMap::new();
+    for (pass, root) in roots {
         let mut open = vec![root];
         while let Some(id) = open.pop() {
-            let before = runs.entry(id).or_default();
-            let kept = held.contains(&id) && before.iter().any(|&other| other != run);
-            let known = !before.insert(run) && id != root;
+            let before = passes.entry(id).or_default();
+            let kept = staged.contains(&id) && before.iter().any(|&other| other != pass);
+            let known = !before.insert(pass) && id != root;
             // What is combined along the row is known from the runs before.
             let combined = id != root && is_reduced(work, id);
             if !kept && !known && !combined && !work.loads.contains_key(&Load::Stored(id)) {
                 let args = &work.graph.node(id).args;
                 // What is picked from is another value than that of the element.
-                let picks = matches!(work.graph.node(id).kind, NodeKind::At(_));
+                let picks = matches!(work.graph.node(id).kind, NodeKind::Gather(_));
                 open.extend(if picks && is_far(work, id) { args.get(1..).unwrap_or_default() } else { args });
             }
         }
     }
-    runs
+    passes
 }
 
 /// What is combined along rows, each with how many times the row has to have been gone through before.
@@ -250,6 +254,6 @@ pub(super) fn reduction(node: &Node) -> Reduce {
         | NodeKind::Extent(_)
         | NodeKind::Apply(_)
         | NodeKind::Cast
-        | NodeKind::At(..) => unreachable!("only reductions combine"),
+        | NodeKind::Gather(..) => unreachable!("only reductions combine"),
     }
 }

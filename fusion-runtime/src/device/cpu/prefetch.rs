@@ -32,15 +32,15 @@ const NEAR_MAX: usize = 16 << 10;
 
 /// What loops ask for before they need it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fetches {
+pub struct Prefetcher {
     ahead: bool,
     next: bool,
 }
 
-impl Fetches {
+impl Prefetcher {
     /// What pays for loops over these buffers, or as `FUSION_CPU_FETCH_BYTES` says. A Zen 4 goes through rows a tenth to a third slower when
     /// it asks ahead.
-    pub(super) fn of(buffers: &[CpuBuffer]) -> Fetches {
+    pub(super) fn of(buffers: &[CpuBuffer]) -> Prefetcher {
         static LEAST: OnceLock<(Option<usize>, usize)> = OnceLock::new();
         let (ahead, next) = *LEAST.get_or_init(|| {
             let said =
@@ -48,7 +48,7 @@ impl Fetches {
             (said.or(is_intel().then_some(AHEAD_BYTES_MIN)), said.unwrap_or(NEXT_BYTES_MIN))
         });
         let bytes = stream::bytes(buffers);
-        Fetches { ahead: ahead.is_some_and(|least| bytes >= least), next: bytes >= next }
+        Prefetcher { ahead: ahead.is_some_and(|least| bytes >= least), next: bytes >= next }
     }
 
     /// Whether a loop that asks for what comes later goes through its runs in strips, each of which is asked for as one.

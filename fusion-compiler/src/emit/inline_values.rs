@@ -8,14 +8,14 @@ use std::fmt;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::ir::kernel::{Expr, Kernel, Mail, Stmt, Value};
+use crate::ir::kernel::{ClusterExchange, Expr, Kernel, Stmt, Value};
 
 /// The longest expression that is part of another: deep trees are hard to read, and compilers go through them by recursion.
 const NESTED_MAX: usize = 100;
 
 /// What is said in place of values that have no `let`: constants, other names, and what is used once and nearby. Whoever compiles
 /// the text has each name to resolve, so that fewer are less to wait for.
-pub(super) struct Said {
+pub(super) struct InlineValues {
     /// How often each value is an operand.
     uses: Vec<u32>,
     /// What is said in place of each.
@@ -41,12 +41,12 @@ impl fmt::Display for Operand<'_> {
     }
 }
 
-impl Said {
-    pub(super) fn new(kernel: &Kernel) -> Said {
+impl InlineValues {
+    pub(super) fn new(kernel: &Kernel) -> InlineValues {
         let values = kernel.types.len();
         let mut uses = vec![0; values];
         count_uses(&kernel.body, &mut uses);
-        Said { uses, texts: vec![OnceCell::new(); values] }
+        InlineValues { uses, texts: vec![OnceCell::new(); values] }
     }
 
     /// How often a value is an operand.
@@ -62,7 +62,7 @@ impl Said {
     /// Says a value in place from here on.
     pub(super) fn insert(&self, value: Value, text: String) {
         let new = self.texts[value.0 as usize].set(text);
-        new.unwrap_or_else(|text| unreachable!("{value} is said in place in one way, not as {text} too"));
+        new.unwrap_or_else(|text| unreachable!("{value} is computed in place in one way, not as {text} too"));
     }
 
     /// Says a value in place if its expression is short enough to be part of another.
@@ -95,12 +95,17 @@ impl Said {
                 Stmt::Let(_, Expr::Cast(arg) | Expr::Bitcast(arg) | Expr::Splat(arg))
                 | Stmt::Store(_, arg)
                 | Stmt::StoreShared(_, _, arg)
-                | Stmt::Mail(Mail::Send(_, _, _, arg)) => std::slice::from_ref(arg),
+                | Stmt::ClusterExchange(ClusterExchange::Send(_, _, _, arg)) => std::slice::from_ref(arg),
                 Stmt::Let(..)
                 | Stmt::Loop { .. }
                 | Stmt::Vector { .. }
-                | Stmt::Team(_)
-                | Stmt::Mail(Mail::Open | Mail::Opened | Mail::Receive(_) | Mail::Close)
+                | Stmt::AllReduce(_)
+                | Stmt::ClusterExchange(
+                    ClusterExchange::Init
+                    | ClusterExchange::Wait
+                    | ClusterExchange::Receive(_)
+                    | ClusterExchange::Invalidate,
+                )
                 | Stmt::Barrier(_)
                 | Stmt::If { .. } => &[],
             };

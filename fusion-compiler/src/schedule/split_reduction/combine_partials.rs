@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cut::Cut;
-use super::split::Copy;
+use super::Copy;
+use super::partition::Cut;
 use crate::fuse::Group;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::{Const, DType};
@@ -16,7 +16,7 @@ use crate::ir::ops::Op;
 
 /// A reduction that can be made of parts, although it needs another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Merge {
+pub(in crate::schedule) enum Merge {
     /// `Σ (t − m)²`, or `Σ (t − m)`, where `m` is the mean of `t`.
     FromMean {
         /// The sum.
@@ -67,7 +67,7 @@ pub(super) enum Merge {
 }
 
 /// Those of the candidates that can be made of parts, given what else is.
-pub(super) fn merges(
+pub(in crate::schedule) fn merges(
     graph: &Graph,
     group: &Group,
     candidates: impl Iterator<Item = NodeId>,
@@ -205,7 +205,7 @@ fn reduced<const N: usize>(graph: &Graph, id: NodeId, how: Reduce) -> Option<(Ax
         | NodeKind::Extent(_)
         | NodeKind::Apply(_)
         | NodeKind::Cast
-        | NodeKind::At(..) => None,
+        | NodeKind::Gather(..) => None,
     }
 }
 
@@ -232,7 +232,7 @@ fn is_count(graph: &Graph, group: &Group, id: NodeId, axes: AxisSet) -> bool {
         | NodeKind::Apply(_)
         | NodeKind::Cast
         | NodeKind::Reduce(..)
-        | NodeKind::At(..) => false,
+        | NodeKind::Gather(..) => false,
     }
 }
 
@@ -253,7 +253,7 @@ impl Merge {
     }
 
     /// The reduction.
-    pub(super) fn reduce(&self) -> NodeId {
+    pub(in crate::schedule) fn reduce(&self) -> NodeId {
         match *self {
             Merge::FromMean { reduce, .. }
             | Merge::Exponentials { reduce, .. }
@@ -275,7 +275,13 @@ impl Merge {
     }
 
     /// What stands in the place of a node where parts are combined, if something does: the mean and the largest of the part.
-    pub(super) fn of_part(&self, id: NodeId, node: &Node, copy: &mut Copy, cut: &Cut) -> Option<NodeId> {
+    pub(in crate::schedule) fn of_part(
+        &self,
+        id: NodeId,
+        node: &Node,
+        copy: &mut Copy,
+        cut: &Cut,
+    ) -> Option<NodeId> {
         match *self {
             Merge::FromMean { mean, sum, .. } if mean == id => {
                 let sum = copy.of(sum);
@@ -300,7 +306,12 @@ impl Merge {
     }
 
     /// What a part adds to the reduction, from what `partials` give by the old nodes.
-    pub(super) fn term(&self, copy: &mut Copy, cut: &Cut, partials: &BTreeMap<NodeId, NodeId>) -> NodeId {
+    pub(in crate::schedule) fn term(
+        &self,
+        copy: &mut Copy,
+        cut: &Cut,
+        partials: &BTreeMap<NodeId, NodeId>,
+    ) -> NodeId {
         let own = partials[&self.reduce()];
         let span = copy.graph.node(own).span;
         match *self {
@@ -326,7 +337,7 @@ impl Merge {
                     // What takes off the rounding of a mean may overflow to the other side.
                     all = write.unless_infinite(all, corrected);
                 }
-                match cut.turns {
+                match cut.interleave {
                     None => all,
                     // Nothing times an infinite distance is no number.
                     Some(_) => {
@@ -370,7 +381,7 @@ impl Merge {
                 let nan = write.apply(Op::Ne, &[of_part, of_part]);
                 let found = write.apply(Op::Or, &[same, nan]);
                 let place = write.apply(Op::Select, &[found, own, instead]);
-                match cut.turns {
+                match cut.interleave {
                     None => place,
                     // A part without elements has nothing instead either.
                     Some(_) => {
@@ -417,7 +428,7 @@ impl Writer<'_> {
 
     /// The mean of a part, of the sum of so many elements. Of those that take turns some may have none.
     fn mean(&mut self, cut: &Cut, sum: NodeId, count: NodeId) -> NodeId {
-        let count = match cut.turns {
+        let count = match cut.interleave {
             None => count,
             Some(_) => {
                 let one = self.literal(1.0);
@@ -431,18 +442,18 @@ impl Writer<'_> {
     fn count(&mut self, cut: &Cut) -> NodeId {
         let number = self.coordinate(cut.part);
         let last = self.leaf(NodeKind::Extent(cut.last()), DType::I32, AxisSet::EMPTY);
-        let [rest, whole] = match &cut.turns {
+        let [rest, whole] = match &cut.interleave {
             None => [cut.rest(), cut.whole()].map(|count| self.number(count)),
-            Some(turns) => {
-                let turn = self.coordinate(turns.axis);
-                let each = cut.rest() / turns.count.clone();
-                let over = cut.rest() - each.clone() * turns.count.clone();
+            Some(interleave) => {
+                let index = self.coordinate(interleave.axis);
+                let each = cut.rest() / interleave.count.clone();
+                let over = cut.rest() - each.clone() * interleave.count.clone();
                 let over = self.leaf(NodeKind::Extent(over), DType::I32, AxisSet::EMPTY);
-                let has_more = self.apply(Op::Lt, &[turn, over]);
+                let has_more = self.apply(Op::Lt, &[index, over]);
                 let [more, each] =
                     [each.clone() + DimExpr::constant(1), each].map(|count| self.number(count));
                 let rest = self.apply(Op::Select, &[has_more, more, each]);
-                [rest, self.number(cut.whole() / turns.count.clone())]
+                [rest, self.number(cut.whole() / interleave.count.clone())]
             }
         };
         let is_last = self.apply(Op::Eq, &[number, last]);

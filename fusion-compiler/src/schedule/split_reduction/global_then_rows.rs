@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::cut::into_few;
 use super::super::row;
 use super::super::space::width_conditions;
-use super::super::{Operand, Scheduled, Scratch, Way, Work};
+use super::super::{Config, Operand, Scheduled, Scratch, Work};
+use super::partition::into_few;
 use super::{Over, Round, Split, Stage, binds, launch, memory, once, same_for_all, word};
 use crate::fuse::{Load, Store};
 use crate::ir::graph::NodeId;
@@ -17,26 +17,29 @@ use crate::ir::plan::Condition;
 use crate::target::{TargetFacts, Vectors};
 
 /// The ways to run a row group in which something is combined of all rows, and the memory between its kernels.
-pub(in crate::schedule) fn after_all(work: &Work<'_>, facts: &TargetFacts) -> (Vec<Way>, Vec<Scratch>) {
+pub(in crate::schedule) fn global_then_rows(
+    work: &Work<'_>,
+    facts: &TargetFacts,
+) -> (Vec<Config>, Vec<Scratch>) {
     let reduces = work.group.of_all(work.graph);
     let mut scratch = Vec::new();
     let [all, rows] = at_once(work, &reduces, &mut scratch);
-    let mut ways = Vec::new();
+    let mut configs = Vec::new();
     if let Some((cut, pays)) = into_few(&all.work(), facts) {
         let mut split = Split { work, cut, scratch, stages: vec![] };
-        ways = in_parts(&mut split, facts, (reduces, &pays));
+        configs = in_parts(&mut split, facts, (reduces, &pays));
         scratch = split.scratch;
     }
     let firsts = row::row(&all.work(), facts);
-    ways.extend(row::row(&rows.work(), facts).into_iter().map(|mut rows| {
+    configs.extend(row::row(&rows.work(), facts).into_iter().map(|mut rows| {
         let when = std::mem::take(&mut rows.when);
         let holds = |condition: &Condition| condition.known() == Some(true) || condition.follows(&when);
         let does = |first: &&Scheduled| first.when.iter().all(holds);
         let first = firsts.iter().find(does).or(firsts.last());
-        let first = first.unwrap_or_else(|| unreachable!("each group has a way")).clone();
+        let first = first.unwrap_or_else(|| unreachable!("each group has a config")).clone();
         vec![Scheduled { when, ..first }, rows]
     }));
-    (ways, scratch)
+    (configs, scratch)
 }
 
 /// The kernel that combines all, which also stores what is of no row, and then that of the rows.
@@ -71,7 +74,7 @@ fn in_parts(
     split: &mut Split<'_>,
     facts: &TargetFacts,
     (reduces, pays): (Vec<NodeId>, &Condition),
-) -> Vec<Way> {
+) -> Vec<Config> {
     let mut stage = split.all();
     let order = split.cut.parts();
     // There may be few parts, but they are gone through as many are.
@@ -93,7 +96,7 @@ fn in_parts(
     let same: Vec<Vec<Scheduled>> =
         split.stages.iter().map(|stage| same_for_all(stage, facts, schedule)).collect();
     let binds = if facts.rebased { binds(split, &same) } else { vec![] };
-    let way = |mut rows: Scheduled| {
+    let config = |mut rows: Scheduled| {
         let (index, lanes) = (rows.kernel.index, lanes(&rows, facts));
         let mut when = std::mem::take(&mut rows.when);
         when.push(pays.clone());
@@ -105,7 +108,7 @@ fn in_parts(
         let parts = launch((parts, &same[0]), &split.cut, facts, (index, lanes), &when);
         vec![Scheduled { when: once(when), ..parts }, rows]
     };
-    row::row(&rows.work(), facts).into_iter().map(way).collect()
+    row::row(&rows.work(), facts).into_iter().map(config).collect()
 }
 
 /// The lanes of vectors along parts, if rows have some.

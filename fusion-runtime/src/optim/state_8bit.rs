@@ -16,21 +16,24 @@ const EPS_MIN: f32 = 1e-30;
 
 /// The moments of the large tensors of an arena.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(super) struct State8Bit {
     /// Codes of each element: the first moment in the low byte, the second in the high byte.
     codes: Tensor<u16>,
     /// Scales of each block, as bits of `bf16`: the first moment's in the high half, the second's in the low half.
     units: Tensor<u32>,
 }
 
-impl Blocks {
-    pub(super) fn new(params: &Arena) -> Result<Blocks> {
+impl State8Bit {
+    pub(super) fn new(params: &Arena) -> Result<State8Bit> {
         let (device, count) = (params.device(), params.large() / BLOCK);
-        Ok(Blocks { codes: Tensor::zeros(device, [count, BLOCK])?, units: Tensor::zeros(device, [count])? })
+        Ok(State8Bit {
+            codes: Tensor::zeros(device, [count, BLOCK])?,
+            units: Tensor::zeros(device, [count])?,
+        })
     }
 
-    pub(super) fn to(&self, device: &Device) -> Result<Blocks> {
-        Ok(Blocks { codes: self.codes.to(device)?, units: self.units.to(device)? })
+    pub(super) fn to(&self, device: &Device) -> Result<State8Bit> {
+        Ok(State8Bit { codes: self.codes.to(device)?, units: self.units.to(device)? })
     }
 
     /// Returns the codes of the first and of the second moment.
@@ -74,7 +77,7 @@ impl Blocks {
         // What has no gradient yet stays where it is, as what fills the last block does: one that is no number would spoil its block.
         let eps = eps.max(EPS_MIN);
         let Step { p, g, factor, calls, skipped, lr, followed } = step;
-        let Blocks { codes, units } = self;
+        let State8Bit { codes, units } = self;
         let rows = Shape::from([p.len() / BLOCK, BLOCK]);
         let g = &g.part(0, rows.clone());
         let seed = calls as u32;
