@@ -4,7 +4,7 @@
 
 use super::build::{Builder, Env, Form, Value};
 use super::expr::{Operand, apply, dtype_of, known, single, typed, widened};
-use super::{call, dims, split};
+use super::{call, dims, rename, split};
 use crate::diag;
 use crate::ir::dim::DimExpr;
 use crate::ir::dtype::DType;
@@ -145,6 +145,12 @@ fn combine(b: &mut Builder<'_>, at: At, kind: Kind, id: NodeId, axes: &[AxisId])
         return strict_mean(b, at, id, axes);
     }
     let span = b.place(at);
+    let (mut id, mut axes) = (id, axes.to_vec());
+    for axis in &mut axes {
+        if let Some((original, old)) = rename::original(b, id, *axis) {
+            (id, *axis) = (original, old);
+        }
+    }
     let set: AxisSet = axes.iter().copied().collect();
     let (dtype, has) = (b.graph.node(id).dtype, b.graph.node(id).axes);
     let combine = match kind {

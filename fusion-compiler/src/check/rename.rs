@@ -71,6 +71,27 @@ pub(super) fn elements(
     b.push(Node { kind: NodeKind::Gather(axis), args: [&[of], by].concat(), dtype, axes, span })
 }
 
+/// The value along the axis that all of it was renamed from, for what combines its elements: `sum(rename(x, T -> S), S)` is that of
+/// `x` along `T`. Nothing where something else has the new axis, or the value has the old one as well.
+pub(super) fn original(b: &mut Builder<'_>, id: NodeId, new: AxisId) -> Option<(NodeId, AxisId)> {
+    let (mut seen, mut open, mut old) = (BTreeSet::new(), vec![id], None);
+    while let Some(id) = open.pop() {
+        let node = b.graph.node(id);
+        if !node.axes.contains(new) || !seen.insert(id) {
+            continue;
+        }
+        match b.graph.renamed(id).filter(|&(_, _, to)| to == new) {
+            Some((_, from, _)) if *old.get_or_insert(from) == from => {}
+            Some(_) => return None,
+            None if matches!(node.kind, NodeKind::Input(_)) => return None,
+            None => open.extend(&node.args),
+        }
+    }
+    let old = old?;
+    let original = substitute(b, id, (new, old), &mut BTreeMap::new()).ok().flatten()?;
+    Some((original, old))
+}
+
 /// The axis that an axis is renamed to: a new one of the same extent, or one that is known to have it.
 fn target(b: &mut Builder<'_>, env: &mut Env, old: AxisId, to: &Expr) -> Option<AxisId> {
     let ExprKind::Name(name) = &to.kind else {

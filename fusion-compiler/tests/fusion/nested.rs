@@ -110,6 +110,24 @@ fn a_renamed_value_is_the_value() {
 }
 
 /// Names that a template has for itself are given back: functions have 64 dims at most.
+/// What is renamed and then combined along the new dim is combined along the old one, in the kernels that there are without a name.
+#[test]
+fn sums_of_renamed_values_are_sums_of_values() {
+    for (renamed, plain) in [
+        ("x / sum(rename(x, W -> S), S)", "x / sum(x, W)"),
+        ("x - mean(2.0 * rename(x, W -> S) + rename(x, W -> S), S)", "x - mean(2.0 * x + x, W)"),
+        ("x - (sum(x, W) + sum(rename(x, W -> S), S))", "x - (sum(x, W) + sum(x, W))"),
+        ("x + sum(exp(x), W) + max(rename(exp(x), W -> S), S)", "x + sum(exp(x), W) + max(exp(x), W)"),
+        ("x - sum(rename(rename(x, W -> S), H -> R), (R, S))", "x - sum(x, (H, W))"),
+    ] {
+        let texts = |value: &str| -> Vec<String> {
+            let plan = plan(&format!("pub fn f(x: f32[H, W]) -> f32[H, W] {{ {value} }}"), Target::Wgsl);
+            launches(&plan).map(|launch| text(launch).to_owned()).collect()
+        };
+        assert_eq!(texts(renamed), texts(plain), "{renamed}");
+    }
+}
+
 #[test]
 fn names_within_calls_are_no_dims_of_the_function() {
     let stage = "fn edge(x, D: dim, k) { take(rename(x, D -> S), S, clamp(index(D) + k, 0, D - 1)) }
