@@ -13,6 +13,9 @@ fuse! {
     pub(crate) fn of_planes(x: f32[N, C, H, W]) -> f32[C] { mean(x, (N, H, W)) }
     pub(crate) fn of_lines(x: f32[N, L, D = 6]) -> f32[N, D] { mean(x, L) }
     pub(crate) fn of_short_rows(x: f32[N, D = 7]) -> f32[N] { mean(x, D) }
+    pub(crate) fn of_five(x: f32[N, D = 5]) -> f32[N] { mean(x, D) }
+    pub(crate) fn of_eight(x: f32[N, D = 8]) -> f32[N] { mean(x, D) }
+    pub(crate) fn of_twelve(x: f32[N, D = 12]) -> f32[N] { mean(x, D) }
     pub(crate) fn of_products(x: f32[N, D], w: f32[D]) -> f32[N] { mean(x * w, D) }
     pub(crate) fn of_products_in_columns(x: f32[N, D], w: f32[N]) -> f32[D] { mean(x * w, N) }
     pub(crate) fn of_halves(x: bf16[N, D]) -> f32[N] { mean(x, D) }
@@ -28,6 +31,9 @@ fuse! {
 
 /// Units in the last place of its exact value that a mean may be off by.
 const UNITS: f64 = 2.0;
+
+/// The same of a row shorter than a vector, whatever its elements: a plain loop over them takes as much.
+const UNITS_OF_SHORT_ROWS: f64 = 3.0;
 
 /// Elements of a row by their number in it and that of the row.
 type Element = fn(usize, usize) -> f64;
@@ -94,6 +100,40 @@ fn check(what: &str, means: &[f32], exact: impl IntoIterator<Item = f64>) {
         let off = (f64::from(mean) - exact).abs() / unit(exact);
         assert!(off <= UNITS, "{what}: {mean} of row {i} is {off:.2} units from {exact}");
     }
+}
+
+/// A positive `f32` of many magnitudes by its number.
+fn random(number: usize) -> f32 {
+    let bits =
+        (number as u32).wrapping_mul(0x9e37_79b1) ^ (number as u32).rotate_left(13).wrapping_mul(0x85eb_ca6b);
+    ((bits >> 8) as f32 / (1 << 24) as f32 * 6.0 - 3.0).exp()
+}
+
+#[test]
+fn means_of_short_rows_of_any_elements_are_near() {
+    on_devices(|device| {
+        for len in (1..=33).chain([48, 63]) {
+            let rows: Vec<f32> = (0..20_000 * len).map(|i| random(i + len)).collect();
+            let means = of_rows(&Tensor::from_slice(device, &rows, [20_000, len])?)?.to_vec()?;
+            let fixed = match len {
+                5 => Some(of_five(&Tensor::from_slice(device, &rows, [20_000, 5])?)?.to_vec()?),
+                8 => Some(of_eight(&Tensor::from_slice(device, &rows, [20_000, 8])?)?.to_vec()?),
+                12 => Some(of_twelve(&Tensor::from_slice(device, &rows, [20_000, 12])?)?.to_vec()?),
+                _ => None,
+            };
+            for means in [Some(means), fixed].into_iter().flatten() {
+                for (row, &mean) in rows.chunks(len).zip(&means) {
+                    let exact = mean_of(row.iter().map(|&x| f64::from(x)));
+                    let off = (f64::from(mean) - exact).abs() / unit(exact);
+                    assert!(
+                        off <= UNITS_OF_SHORT_ROWS,
+                        "{device}: {mean} of {row:?} is {off:.2} units from {exact}"
+                    );
+                }
+            }
+        }
+        Ok(())
+    });
 }
 
 /// Calls `test` with rows of each kind and length on each device.

@@ -52,7 +52,9 @@ pub(super) fn written_out(b: &mut Builder<'_>, reduce: Reduce, terms: &[Value]) 
         let first = if let [x, y] = *first { b.apply(Op::Mul, &[x, y]) } else { first[0] };
         terms.fold(first, |so_far, term| with_term(b, reduce, so_far, term))
     };
-    let mut all: Vec<Value> = terms.chunks(CHAIN * reduce.arity()).map(chain).collect();
+    // A product and the chain before it are one operation.
+    let at_once = if reduce == Reduce::Dot || terms.len() <= CHAIN { CHAIN * reduce.arity() } else { 2 };
+    let mut all: Vec<Value> = terms.chunks(at_once).map(chain).collect();
     while all.len() > 1 {
         let of_two = |two: &[Value]| if two.len() == 1 { two[0] } else { b.apply(combine(reduce), two) };
         all = all.chunks(2).map(of_two).collect();
