@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every check of the project, from a machine that has only Rust: `bash tests/run.sh`.
+# Every check of the project, from a machine that has only Rust: `bash tests/run.sh`. While developing, `bash tests/run.sh quick`
+# checks the format, lints, and runs unit tests and those of the language and its operations on the CPU.
 #
 # Installs a software Vulkan (Debian and Ubuntu, as root or through sudo) and NVIDIA's PTX assembler (into the
 # target folder), simulates an NVIDIA GPU where there is none, runs each step even after one has failed, and ends with
@@ -19,6 +20,14 @@ passed=0 failed=0 skipped=0
 summary=()
 
 main() {
+    case ${1:-all} in
+        all) everything ;;
+        quick) quick ;;
+        *) echo "usage: bash tests/run.sh [quick]" >&2 && return 2 ;;
+    esac
+}
+
+prepare() {
     mkdir -p "$logs"
     # From nothing, what incremental builds keep costs more than it saves.
     export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
@@ -28,13 +37,31 @@ main() {
     export FUSION_REQUIRE_WGPU=1 FUSION_REQUIRE_PTXAS=1 FUSION_PTXAS=$tools/ptxas
     # A snapshot that differs is a failure, and no file is written.
     export INSTA_UPDATE=no
+    # To link with, which needs no device.
+    export CUDA_LIBRARY_PATH=$target/cuda-sim
+}
 
+# The builds are those of `everything`, so that each warms the other.
+quick() {
+    prepare
+    unset FUSION_REQUIRE_WGPU FUSION_REQUIRE_PTXAS FUSION_PTXAS
+    export FUSION_TEST_DEVICES=cpu
+    step "CUDA simulator" bash -c 'source tests/cuda-sim/env.sh'
+    step "format" cargo fmt --all --check
+    step "lint" cargo clippy --quiet --workspace --all-targets --features cuda -- -D warnings
+    step "unit tests" with_simulator cargo test --quiet --package fusion-compiler --package fusion-runtime --lib \
+        --features fusion-runtime/cuda
+    step "language and operations" with_simulator cargo test --quiet --package fusion --features cuda \
+        --test tidy --test language --test ops
+    report
+}
+
+everything() {
+    prepare
     step "install system packages" install_packages
     step "install ptxas" install_ptxas
     choose_vulkan_driver
     step "CUDA simulator" bash -c 'source tests/cuda-sim/env.sh'
-    # To link with, which needs no device.
-    export CUDA_LIBRARY_PATH=$target/cuda-sim
 
     step "format" cargo fmt --all --check
     # All features share their build with the documentation. Fewer are linted where features make a difference.
@@ -164,6 +191,11 @@ run_tests() {
     return "$code"
 }
 
+# A command, where the loader finds the simulator.
+with_simulator() {
+    source tests/cuda-sim/env.sh >/dev/null && "$@"
+}
+
 # Without the default features: features change the runtime alone, so its tests, and one of the macro's. There is no wgpu
 # device to require.
 run_tests_without_wgpu() {
@@ -225,4 +257,4 @@ dump_kernels() {
         grep -q '@compute' fuse_gate_0*.wgsl && ! compgen -G '*.ptx')
 }
 
-main
+main "$@"
