@@ -308,6 +308,7 @@ catalogue! {
     dims_differ(function, first, second, dim) = "`{function}` compares two values element by element, and these have {first} and {second}: the dim `{dim}` is not one of both (`rename(y, E -> D)` takes one dim for another)";
     split_arguments() = "`split` takes a value and a dim with what it is split into: write `split(x, C -> (H, D))`";
     merge_arguments() = "`merge` takes a value and dims with what they are merged into: write `merge(x, (H, D) -> C)`";
+    wants_one_number(function, argument, has, how) = "`{argument}` of `{function}` is one number, and this has {has}: {how}";
     wants_classes(function, is) = "`{function}` takes classes as `i32` or `u32`, this is {is}: write `… as i32`";
     part_is_value(name) = "`{name}` is a value: a dim is split into dims and whole numbers that are written in the source";
     two_new_dims(first, second) = "`{first}` and `{second}` are both new: give the extent of one, like `{first}: dim`";

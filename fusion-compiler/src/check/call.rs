@@ -59,6 +59,7 @@ pub(super) fn call(b: &mut Builder<'_>, env: &mut Env, at: At, name: &str, args:
         "merge" => return split::regroup(b, env, at, split::Regrouping::Merge, args),
         "alike" if b.in_std() => return guards::alike(b, env, at, args),
         "classes" if b.in_std() => return guards::classes(b, env, at, args),
+        "number" if b.in_std() => return guards::number(b, env, at, args),
         _ => {}
     }
     if let Some(op) = table_op(name) {

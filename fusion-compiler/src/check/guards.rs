@@ -5,10 +5,10 @@
 use super::build::{Builder, Env, Value};
 use super::call::axes_of;
 use super::expr::{dtype_of, known, single, typed};
-use crate::diag;
+use crate::diag::{self, hints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Node, NodeKind};
-use crate::parse::ast::{Arg, At};
+use crate::parse::ast::{Arg, At, ExprKind};
 
 /// `alike(x, y)`: `x`, which has the dims of `y`, unless one of both is a single number.
 pub(super) fn alike(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
@@ -38,6 +38,20 @@ pub(super) fn classes(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) 
     }
     let (axes, span) = (b.graph.node(id).axes, b.place(at));
     known(b.push(Node { kind: NodeKind::Cast, args: vec![id], dtype: DType::I32, axes, span }))
+}
+
+/// `number(eps)`: one number for all elements, by the name of the argument that it is.
+pub(super) fn number(b: &mut Builder<'_>, env: &mut Env, at: At, args: &[Arg]) -> Value {
+    let [arg] = args else { unreachable!("the library has no mistakes") };
+    let value = single(b, env, &arg.value);
+    let has = axes_of(b, &value);
+    match &arg.value.kind {
+        ExprKind::Name(name) if !has.is_empty() => {
+            let has = b.axes_text(has);
+            b.error(at, diag::wants_one_number(function(b), name, has, hints::number(name)))
+        }
+        _ => value,
+    }
 }
 
 /// The function of the library that asks.

@@ -25,6 +25,14 @@ pub(crate) fn more(name: &str) -> Option<&'static str> {
     find(MORE, name)
 }
 
+/// For an argument that is one number, where the value that is given has dims.
+pub(crate) fn number(argument: &str) -> &'static str {
+    match argument {
+        "label_smoothing" => "a weight for each class is `weight = w`",
+        _ => "scale and shift are written out, as in `layer_norm(x, D) * g + b`",
+    }
+}
+
 /// What says the same as a field of this name.
 pub(crate) fn field(name: &str) -> Option<&'static str> {
     find(FIELDS, name)

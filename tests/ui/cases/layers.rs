@@ -25,6 +25,10 @@ fuse! {
     pub fn other_dims(x: f32[N, D], y: f32[N, E]) -> f32[N, E] { y * mse(x, y) }
     pub fn rows_without_classes(x: f32[B, N, V], t: i32[N]) -> f32[] { cross_entropy_mean(x, V, t) }
     pub fn fewer_dims(x: f32[N, D], y: f32[N]) -> f32[N] { huber(x, y, D) }
+    pub fn gain(x: f32[N, D], g: f32[D]) -> f32[N, D] { layer_norm(x, D, g) }
+    pub fn gain_of_groups(x: f32[N, C], g: f32[C]) -> f32[N, C] { group_norm(x, C, 2, g) }
+    pub fn weights(x: f32[N, V], k: i32[N], w: f32[V]) -> f32[N] { cross_entropy(x, V, k, w) }
+    pub fn mean_weights(x: f32[N, V], k: i32[N], w: f32[V]) -> f32[] { cross_entropy_mean(x, V, k, w) }
     pub fn divergence(x: f32[N, D], y: f32[D, N, K]) -> f32[] { kl_div(log_softmax(x, D), y) }
 }
 
