@@ -356,7 +356,7 @@ fn a_row_far_from_0_is_normalised_as_by_torch() {
     });
 }
 
-/// What is infinite or no number in a row is so in its mean, and what overflows on the way is infinite.
+/// An infinity or NaN in a row reaches its mean, and a sum that overflows is infinite.
 #[test]
 fn means_of_what_is_not_finite() {
     on_devices(|device| {

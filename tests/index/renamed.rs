@@ -14,14 +14,14 @@ fuse! {
     pub(crate) fn plainly_blurred(x: f32[H, W]) -> f32[H, W] {
         plain_blur(plain_blur(plain_blur(plain_blur(x, H), W), H), W)
     }
-    /// What is renamed is no value of its own.
+    /// A renamed value is no value of its own.
     fn inner_edge(x, D: dim, k) { take(rename(exp(x), D -> S) + index(S) as f32, S, clamp(index(D) + k, 0, D - 1)) }
     pub(crate) fn of_inner(x: f32[H, W]) -> f32[H, W] { inner_edge(0.25 * inner_edge(x, H, -1), W, 1) - x }
 }
 
 fuse! {
     pub(crate) fn between_rows(x: f32[N, D]) -> f32[N, M] { sqrt(sum(square(x - rename(x, N -> M)), D)) }
-    /// What costs much to make is stored, and read at both places.
+    /// A costly value is stored, and read at both places.
     pub(crate) fn between_costly(x: f32[N, D]) -> f32[N, M] {
         let y = softmax(x, D) * exp(sin(x)) + tanh(x) * log1p(exp(x));
         sum(abs(y - rename(y, N -> M)), D)
@@ -175,7 +175,7 @@ fn layers_of_attention() {
     });
 }
 
-/// What is read at other places is read before it is overwritten.
+/// A tensor that is read at other places is read before it is overwritten.
 #[test]
 fn in_place() {
     on_devices(|device| {

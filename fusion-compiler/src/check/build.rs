@@ -114,7 +114,7 @@ pub(super) struct Builder<'a> {
     pub(super) apart: AxisSet,
     /// Axes that calls have made and nothing has any more, for others of the same name and extent.
     pub(super) spare: AxisSet,
-    /// Whether one of them has been made into another, so that values that nobody needs may have it as it was.
+    /// True once a spare dim has been reused, so that unused values may still have its former meaning.
     pub(super) has_reused: bool,
     /// In-place parameters that have been assigned.
     pub(super) assigned: Vec<ParamId>,

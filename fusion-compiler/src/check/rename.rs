@@ -128,7 +128,7 @@ pub(super) fn new_dim(b: &mut Builder<'_>, env: &mut Env, e: &Expr, extent: DimE
     None
 }
 
-/// What a template gives to its caller: dims that there were not before it are the caller's by their names, as those of another
+/// Hands the result of a template to its caller. Dims that the template made are the caller's by their names, as those of another
 /// call are that have the same extent. One whose name is another's there stays apart.
 pub(super) fn given(b: &mut Builder<'_>, env: &mut Env, before: AxisSet, value: Value) -> Value {
     match value {

@@ -12,9 +12,9 @@ use super::build::Builder;
 use super::rename::substitute;
 use crate::ir::graph::{AxisId, AxisSet, Graph, Node, NodeId, NodeKind, Sum, Use};
 
-/// What is made again reads at most this many tensors …
+/// The most tensors that a value made again may read …
 const TENSORS_MAX: usize = 4;
-/// … and takes at most this many operations.
+/// … and the most operations that it may take.
 const OPERATIONS_MAX: usize = 30;
 
 /// An old axis, and the new one in its place.
@@ -24,11 +24,11 @@ type Axes = (AxisId, AxisId);
 struct Renaming {
     of: NodeId,
     axes: Axes,
-    /// What has the old axis and is needed along it, too: with what it is made of, it would be made again.
+    /// The values needed along the old axis, too, which a view would make once more along the new axis, with their operands.
     again: Vec<NodeId>,
 }
 
-/// What has been made along the new axis instead of the old one.
+/// The values made along a new axis, by the same values along the old axis.
 type Made = BTreeMap<Axes, BTreeMap<NodeId, NodeId>>;
 
 /// The nodes in place of those before.
@@ -68,7 +68,7 @@ pub(super) fn expand(b: &mut Builder<'_>) {
     kept.into_iter().for_each(|axis| reaches(&mut b.graph, axis));
 }
 
-/// What is renamed along the new axis, if it is cheap and can be made there.
+/// Makes a renamed value along the new axis, if that is cheap and possible.
 fn view(b: &mut Builder<'_>, renaming: &Renaming, moved: &Moved, made: &mut Made) -> Option<NodeId> {
     let Renaming { of, axes, again } = renaming;
     let is_cheap = is_cheap(&b.graph, axes.0, again.iter().map(|id| moved[id]).collect());
@@ -82,7 +82,7 @@ fn reaches(graph: &mut Graph, axis: AxisId) {
     graph.check(Sum { whole: own.clone(), parts: vec![own], of });
 }
 
-/// Whether these values, along an axis, cost little to make again.
+/// Returns true if these values, along an axis, cost little to make again.
 fn is_cheap(graph: &Graph, axis: AxisId, again: Vec<NodeId>) -> bool {
     let (mut seen, mut open) = (FxHashSet::default(), again);
     let (mut tensors, mut operations) = (0, 0);
@@ -118,7 +118,7 @@ fn renamings(graph: &Graph, uses: &Uses) -> BTreeMap<NodeId, Renaming> {
     seen.collect()
 }
 
-/// What of a renamed value and of what it is made of others need along the old axis: the last of it.
+/// Returns the last values, of a renamed value and its operands, that others need along the old axis.
 fn again(graph: &Graph, uses: &Uses, renaming: (NodeId, AxisId, AxisId)) -> Vec<NodeId> {
     let (of, old, _) = renaming;
     let (mut again, mut alone, mut open) = (vec![], FxHashSet::default(), BTreeSet::from([of]));

@@ -44,7 +44,7 @@ pub(super) fn combine(reduce: Reduce) -> Op {
 /// Terms that are combined one after another, where there are no more.
 const CHAIN: usize = 4;
 
-/// What a few terms give. Chains of them are combined by twos: so a sum is rounded seldom.
+/// Combines a few terms. Short chains of terms are combined by twos, so that a sum is rounded seldom.
 pub(super) fn written_out(b: &mut Builder<'_>, reduce: Reduce, terms: &[Value]) -> Value {
     let chain = |terms: &[Value]| {
         let mut terms = terms.chunks_exact(reduce.arity());

@@ -41,7 +41,7 @@ pub(super) struct Pass {
 /// How sums of floats are kept from one element to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sums {
-    /// As they are: there are few terms.
+    /// One value: there are few terms.
     #[default]
     Plain,
     /// With what their additions rounded off (Neumaier 1974).
@@ -63,10 +63,10 @@ impl Sums {
     }
 }
 
-/// What is kept from one element to the next of what is combined by itself.
+/// The values that a reduction keeps from one element to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accumulator {
-    /// What was combined so far.
+    /// The result so far.
     Plain(Monoid),
     /// A sum, and what its additions rounded off.
     CompensatedSum(DType),
@@ -122,7 +122,7 @@ impl Accumulator {
         })
     }
 
-    /// Those of two ranges of elements, combined.
+    /// Combines the values of two ranges of elements.
     fn merged(self, b: &mut Builder<'_>, left: &[Value], right: &[Value]) -> Vec<Value> {
         match (self, left, right) {
             (Accumulator::CompensatedSum(_), &[left, left_error], &[right, right_error]) => {
@@ -271,7 +271,7 @@ impl Pass {
         terms
     }
 
-    /// What is kept from one element to the next of each that is combined by itself.
+    /// The accumulators of the reductions that are combined by themselves.
     pub(super) fn accumulators(&self, work: &Work<'_>) -> Vec<Accumulator> {
         let alone = self.alone.iter().map(|&id| (reduce_of(work, id), work.graph.node(id).dtype));
         alone.map(|part| Accumulator::new(part, self.sums)).collect()
@@ -323,7 +323,7 @@ impl Pass {
         all
     }
 
-    /// What was so far of what is combined by itself, and its terms of a few more elements, combined.
+    /// Combines the values so far, but for pairs, with the terms of a few more elements.
     pub(super) fn next_alone(
         &self,
         work: &Work<'_>,
@@ -368,7 +368,7 @@ impl Pass {
 /// How values are combined, and what they are.
 pub(super) type Monoid = (Reduce, DType);
 
-/// What is kept of two ranges of elements, combined.
+/// Combines the accumulators' values of two ranges of elements.
 pub(super) fn combined(
     b: &mut Builder<'_>,
     accumulators: &[Accumulator],
@@ -428,7 +428,7 @@ fn with_lanes(
     [most, b.apply(Op::Add, &[scaled, parts])]
 }
 
-/// What several lanes make together.
+/// Combines the lanes of a value.
 fn across(b: &mut Builder<'_>, (of, lanes): (Value, u8), op: Op) -> Value {
     if lanes == 1 {
         return of;

@@ -31,7 +31,7 @@ pub(super) fn merge(kernel: &mut Kernel, buffers: &mut Vec<BufferArg>) {
     merge_uniforms(kernel, &stands);
 }
 
-/// Whether two buffers are the same tensor, of which any element may be read by either.
+/// Returns true if two buffers read the same tensor, either at any of its elements.
 fn is_view(known: &BufferArg, other: &BufferArg) -> bool {
     let is_read = |buffer: &BufferArg| {
         let is_plain = matches!(buffer.reach, Footprint::Linear(_) | Footprint::Whole);

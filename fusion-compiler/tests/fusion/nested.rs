@@ -110,7 +110,7 @@ fn a_renamed_value_is_the_value() {
 }
 
 /// Names that a template has for itself are given back: functions have 64 dims at most.
-/// What is renamed and then combined along the new dim is combined along the old one, in the kernels that there are without a name.
+/// A reduction along a renamed dim takes the kernels of one along the original dim.
 #[test]
 fn sums_of_renamed_values_are_sums_of_values() {
     for (renamed, plain) in [
@@ -169,7 +169,7 @@ fn views_of_one_tensor_are_one_buffer() {
     }
 }
 
-/// What a kernel binds is counted by tensors, so that views take no kernels more.
+/// Bindings are counted by tensors, so that views take no more kernels.
 #[test]
 fn views_take_no_bindings() {
     let names: Vec<String> = (0..12).map(|i| format!("rename(x, N -> M{i})")).collect();

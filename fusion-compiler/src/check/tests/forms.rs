@@ -198,7 +198,7 @@ fn a_renamed_tensor_is_read_once_more() {
     );
 }
 
-/// What is picked of a renamed value is picked of the value itself, and what costs much is read where it is stored.
+/// An index operation on a renamed value reads the original value, and a costly value is stored once.
 #[test]
 fn a_renamed_value_is_one_at_another_place() {
     check(

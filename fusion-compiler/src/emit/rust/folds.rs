@@ -30,7 +30,7 @@ pub(super) struct Combine<'a> {
     pub(super) is_one: bool,
     /// Whether that is an `f32`.
     is_f32: bool,
-    /// Of which floats it is a sum.
+    /// The dtype of the floats that the fold adds up, if it is a sum.
     sums: Option<DType>,
 }
 

@@ -154,7 +154,7 @@ struct Folded {
     result: Done,
 }
 
-/// What the groups that are done make together.
+/// The result of the groups that are done.
 enum Done {
     Parts(Parts),
     /// A sum of `f32`.
