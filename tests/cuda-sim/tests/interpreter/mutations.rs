@@ -128,12 +128,12 @@ const MUTATIONS: [Mutation; 39] = [
     mutation("a sum that no one stored", block_sum, &[Drop(0, "[%r7], %f33")], By(Uninitialized)),
     mutation("no barrier between warps and the first of them", rows, &[Drop(0, "bar.sync")], By(Race)),
     mutation("no barrier before the next row", rows, &[Drop(1, "bar.sync")], By(Race)),
-    mutation("a sum that is not handed on", rows, &[Drop(0, "mov.f32 %f6, %f18")], WrongResult),
+    mutation("a sum that is not handed on", rows, &[Drop(0, "mov.f32 %f6, %f20")], WrongResult),
     mutation("a shuffle of one component the other way", rows, &[Put(1, "shfl.sync.down", "shfl.sync.up")], WrongResult),
     mutation("a mask of half a warp", rows, &[Put(2, "0xffffffff", "0x0000ffff")], By(Mask)),
     mutation("one vector too many of a row", rows, &[Put(0, "setp.lt.u32", "setp.le.u32")], By(OutOfBounds)),
 
-    mutation("a sum of a warp from the next array", rows, &[Put(0, "%f48, [%r29]", "%f48, [%r29+4]")], By(OutOfBounds)),
+    mutation("a sum of a warp from the next array", rows, &[Put(0, "%f127, [%r33]", "%f127, [%r33+4]")], By(OutOfBounds)),
 
     mutation("counts that no one cleared", histogram, &[Drop(0, "st.shared.u32")], By(Uninitialized)),
 ];
