@@ -1,7 +1,7 @@
 //! Extents: expressions over the sizes that are only known at run time.
 //!
-//! A `DimExpr` is stored in postfix order in one flat list, so that a macro can print it as a constant
-//! and a launch can evaluate it without allocating.
+//! A `DimExpr` is a flat list of steps, so that a plan stores it as bytes and a launch evaluates it without allocating.
+//! Equal subexpressions are one step: an extent that is computed from itself twice per stage grows linearly with the stages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,32 +9,41 @@ use std::ops;
 
 use serde::{Deserialize, Serialize};
 
-/// One step of a postfix expression.
+/// One step of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DimOp {
-    /// Push a number.
+    /// A number.
     Const(i64),
-    /// Push the extent of a symbol.
+    /// The extent of a symbol.
     Sym(u16),
-    /// Replace the two topmost by their sum.
+    /// An operation on the values of two earlier steps.
+    Binary(DimBinary, u16, u16),
+}
+
+/// An operation on two extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DimBinary {
+    /// The sum.
     Add,
-    /// Replace the two topmost by their difference.
+    /// The difference.
     Sub,
-    /// Replace the two topmost by their product.
+    /// The product.
     Mul,
-    /// Replace the two topmost by their quotient, rounded towards 0.
+    /// The quotient, rounded towards 0.
     Div,
-    /// Replace the two topmost by their quotient, rounded up.
+    /// The quotient, rounded up.
     CeilDiv,
-    /// Replace the two topmost by the lesser.
+    /// The lesser of both.
     Min,
 }
 
 /// An extent, as a function of the symbols of its plan. All symbols are ≥ 0.
+///
+/// The last step is the value. Every other step is an operand of a later one, and no two steps are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DimExpr(pub Cow<'static, [DimOp]>);
 
-/// 0 is a multiple of every number.
+/// Returns the greatest common divisor. 0 is a multiple of every number.
 fn greatest_common_divisor(mut a: i64, mut b: i64) -> i64 {
     while b > 0 {
         (a, b) = (b, a % b);
@@ -42,8 +51,11 @@ fn greatest_common_divisor(mut a: i64, mut b: i64) -> i64 {
     a
 }
 
-/// Deepest expression that can be evaluated.
-const STACK: usize = 32;
+/// Most steps that are evaluated without allocating.
+const STEPS: usize = 32;
+
+/// Most characters of an operand that [`DimExpr::display`] writes out.
+const OPERAND_LEN: usize = 120;
 
 impl DimExpr {
     /// A fixed extent.
@@ -71,125 +83,144 @@ impl DimExpr {
 
     /// Quotient rounded up.
     pub fn ceil_div(self, divisor: DimExpr) -> DimExpr {
-        self.binary(divisor, DimOp::CeilDiv)
+        self.binary(divisor, DimBinary::CeilDiv)
     }
 
     /// The lesser of both.
     pub fn min(self, other: DimExpr) -> DimExpr {
-        self.binary(other, DimOp::Min)
+        self.binary(other, DimBinary::Min)
     }
 
     /// The value for these symbols, or nothing where it overflows or divides by zero.
     pub fn eval(&self, symbols: &[i64]) -> Option<i64> {
-        // What most are, and every call evaluates a dozen.
+        // Most extents are one step, and every call evaluates a dozen.
         match *self.0 {
             [DimOp::Const(extent)] => return Some(extent),
             [DimOp::Sym(sym)] => return symbols.get(usize::from(sym)).copied(),
             _ => {}
         }
-        let mut stack = [0i64; STACK];
-        let mut depth = 0usize;
-        for &op in self.0.iter() {
-            let value = match op {
+        match self.0.len() {
+            0..=STEPS => self.eval_into(symbols, &mut [0; STEPS]),
+            many => self.eval_into(symbols, &mut vec![0; many]),
+        }
+    }
+
+    /// Evaluates all steps, each into its element of `values`.
+    fn eval_into(&self, symbols: &[i64], values: &mut [i64]) -> Option<i64> {
+        for (i, &step) in self.0.iter().enumerate() {
+            values[i] = match step {
                 DimOp::Const(extent) => extent,
                 DimOp::Sym(sym) => *symbols.get(usize::from(sym))?,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::Div | DimOp::CeilDiv | DimOp::Min => {
-                    depth = depth.checked_sub(2)?;
-                    apply(op, stack[depth], stack[depth + 1])?
+                DimOp::Binary(op, a, b) => {
+                    op.apply(*values.get(usize::from(a))?, *values.get(usize::from(b))?)?
                 }
             };
-            *stack.get_mut(depth)? = value;
-            depth += 1;
         }
-        (depth == 1).then(|| stack[0])
+        values.get(self.0.len().checked_sub(1)?).copied()
     }
 
-    /// A number that it is a multiple of, whatever the symbols are.
+    /// Folds the steps: `leaf` gives the value of a number or symbol, `binary` of an operation on two values.
+    pub fn fold<T>(
+        &self,
+        mut leaf: impl FnMut(DimOp) -> Option<T>,
+        mut binary: impl FnMut(DimBinary, &T, &T) -> Option<T>,
+    ) -> Option<T> {
+        let mut values: Vec<T> = Vec::with_capacity(self.0.len());
+        for &step in self.0.iter() {
+            let value = match step {
+                DimOp::Const(_) | DimOp::Sym(_) => leaf(step)?,
+                DimOp::Binary(op, a, b) => {
+                    binary(op, values.get(usize::from(a))?, values.get(usize::from(b))?)?
+                }
+            };
+            values.push(value);
+        }
+        values.pop()
+    }
+
+    /// A number that the extent is a multiple of, whatever the symbols are.
     pub fn factor(&self) -> i64 {
-        let mut stack: Vec<i64> = Vec::new();
-        for &op in self.0.iter() {
-            let factor = match op {
-                DimOp::Const(extent) => extent.saturating_abs(),
-                DimOp::Sym(_) => 1,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::Div | DimOp::CeilDiv | DimOp::Min => {
-                    let right = stack.pop().unwrap_or(1);
-                    let left = stack.pop().unwrap_or(1);
-                    match op {
-                        DimOp::Add | DimOp::Sub | DimOp::Min => greatest_common_divisor(left, right),
-                        DimOp::Mul => left.checked_mul(right).unwrap_or(1),
-                        DimOp::Const(_) | DimOp::Sym(_) | DimOp::Div | DimOp::CeilDiv => 1,
-                    }
-                }
-            };
-            stack.push(factor);
-        }
-        stack.pop().unwrap_or(1)
+        let leaf = |step| match step {
+            DimOp::Const(extent) => Some(extent.saturating_abs()),
+            DimOp::Sym(_) | DimOp::Binary(..) => Some(1),
+        };
+        let binary = |op, &left: &i64, &right: &i64| match op {
+            DimBinary::Add | DimBinary::Sub | DimBinary::Min => Some(greatest_common_divisor(left, right)),
+            DimBinary::Mul => Some(left.checked_mul(right).unwrap_or(1)),
+            DimBinary::Div | DimBinary::CeilDiv => Some(1),
+        };
+        self.fold(leaf, binary).unwrap_or(1)
     }
 
-    /// The symbols it mentions.
+    /// The symbols in the expression, each once.
     pub fn symbols(&self) -> impl Iterator<Item = u16> + '_ {
         self.0.iter().filter_map(|op| match op {
             DimOp::Sym(sym) => Some(*sym),
-            DimOp::Const(_)
-            | DimOp::Add
-            | DimOp::Sub
-            | DimOp::Mul
-            | DimOp::Div
-            | DimOp::CeilDiv
-            | DimOp::Min => None,
+            DimOp::Const(_) | DimOp::Binary(..) => None,
         })
     }
 
-    /// The expression as users would write it, with the names of its symbols.
+    /// The expression as users would write it, with the names of its symbols. Operands of more than 120 characters are left out.
     pub fn display<'a, S: AsRef<str>>(&'a self, names: &'a [S]) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| f.write_str(&self.infix(names)))
     }
 
     fn infix<S: AsRef<str>>(&self, names: &[S]) -> String {
-        // How tightly the outermost operation of each binds: a sum, a quotient, a product, a name.
-        let mut stack: Vec<(String, u8)> = Vec::new();
-        for &op in self.0.iter() {
+        // A text, and how tightly its outermost operation binds: a sum 0, a quotient 1, a product 2, a name 3.
+        type Infix = (String, u8);
+        let leaf = |step| match step {
+            DimOp::Const(extent) => Some((extent.to_string(), 3)),
+            DimOp::Sym(sym) => {
+                let name = names.get(usize::from(sym));
+                Some((name.map_or_else(|| format!("?{sym}"), |name| name.as_ref().into()), 3))
+            }
+            DimOp::Binary(..) => None,
+        };
+        let binary = |op, left: &Infix, right: &Infix| {
             // With it, how tightly its operands have to bind to stand without parentheses.
             let (symbol, binds, (of_left, of_right)) = match op {
-                DimOp::Const(extent) => {
-                    stack.push((extent.to_string(), 3));
-                    continue;
-                }
-                DimOp::Sym(sym) => {
-                    let name = names
-                        .get(usize::from(sym))
-                        .map_or_else(|| format!("?{sym}"), |name| name.as_ref().into());
-                    stack.push((name, 3));
-                    continue;
-                }
-                DimOp::Add => (" + ", 0, (0, 0)),
-                DimOp::Sub => (" - ", 0, (0, 1)),
-                DimOp::Mul => ("*", 2, (1, 2)),
-                DimOp::Div => ("/", 1, (1, 3)),
-                DimOp::CeilDiv => ("⌈/⌉", 1, (1, 3)),
-                DimOp::Min => (", ", 3, (0, 0)),
+                DimBinary::Add => (" + ", 0, (0, 0)),
+                DimBinary::Sub => (" - ", 0, (0, 1)),
+                DimBinary::Mul => ("*", 2, (1, 2)),
+                DimBinary::Div => ("/", 1, (1, 3)),
+                DimBinary::CeilDiv => ("⌈/⌉", 1, (1, 3)),
+                DimBinary::Min => (", ", 3, (0, 0)),
             };
-            let (right, left) = (stack.pop(), stack.pop());
-            let part = |part: Option<(String, u8)>, least: u8| match part {
-                Some((text, binds)) if binds < least => format!("({text})"),
-                Some((text, _)) => text,
-                None => String::from("?"),
+            let operand = |(text, binds): &Infix, least: u8| match text {
+                long if long.len() > OPERAND_LEN => "(…)".into(),
+                text if *binds < least => format!("({text})"),
+                text => text.clone(),
             };
-            let text = format!("{}{symbol}{}", part(left, of_left), part(right, of_right));
-            stack.push((if op == DimOp::Min { format!("min({text})") } else { text }, binds));
-        }
-        stack.pop().map_or_else(String::new, |(text, _)| text)
+            let text = format!("{}{symbol}{}", operand(left, of_left), operand(right, of_right));
+            Some((if op == DimBinary::Min { format!("min({text})") } else { text }, binds))
+        };
+        self.fold(leaf, binary).map_or_else(String::new, |(text, _)| text)
     }
 
-    fn binary(self, right: DimExpr, op: DimOp) -> DimExpr {
+    fn binary(self, right: DimExpr, op: DimBinary) -> DimExpr {
         if let (Some(a), Some(b)) = (self.as_const(), right.as_const())
-            && let Some(value) = apply(op, a, b)
+            && let Some(value) = op.apply(a, b)
         {
             return DimExpr::constant(value);
         }
         let mut steps = self.0.into_owned();
-        steps.extend_from_slice(&right.0);
-        steps.push(op);
+        let left = steps.len() as u16 - 1;
+        // The numbers of the right operand's steps among those of both.
+        let mut numbers: Vec<u16> = Vec::with_capacity(right.0.len());
+        for &step in right.0.iter() {
+            let step = match step {
+                DimOp::Binary(op, a, b) => {
+                    DimOp::Binary(op, numbers[usize::from(a)], numbers[usize::from(b)])
+                }
+                DimOp::Const(_) | DimOp::Sym(_) => step,
+            };
+            let number = steps.iter().position(|known| *known == step).unwrap_or_else(|| {
+                steps.push(step);
+                steps.len() - 1
+            });
+            numbers.push(number as u16);
+        }
+        steps.push(DimOp::Binary(op, left, numbers[numbers.len() - 1]));
         DimExpr(Cow::Owned(steps))
     }
 }
@@ -201,7 +232,7 @@ impl ops::Add for DimExpr {
         match (self.as_const(), right.as_const()) {
             (Some(0), _) => right,
             (_, Some(0)) => self,
-            _ => self.binary(right, DimOp::Add),
+            _ => self.binary(right, DimBinary::Add),
         }
     }
 }
@@ -212,7 +243,7 @@ impl ops::Sub for DimExpr {
     fn sub(self, right: DimExpr) -> DimExpr {
         match right.as_const() {
             Some(0) => self,
-            _ => self.binary(right, DimOp::Sub),
+            _ => self.binary(right, DimBinary::Sub),
         }
     }
 }
@@ -224,29 +255,30 @@ impl ops::Mul for DimExpr {
         match (self.as_const(), right.as_const()) {
             (Some(1), _) => right,
             (_, Some(1)) => self,
-            _ => self.binary(right, DimOp::Mul),
+            _ => self.binary(right, DimBinary::Mul),
         }
     }
 }
 
-/// Rounded towards 0, as whole numbers are divided by.
+/// Rounded towards 0, as whole numbers are divided.
 impl ops::Div for DimExpr {
     type Output = DimExpr;
 
     fn div(self, right: DimExpr) -> DimExpr {
-        self.binary(right, DimOp::Div)
+        self.binary(right, DimBinary::Div)
     }
 }
 
-fn apply(op: DimOp, a: i64, b: i64) -> Option<i64> {
-    match op {
-        DimOp::Add => a.checked_add(b),
-        DimOp::Sub => a.checked_sub(b),
-        DimOp::Mul => a.checked_mul(b),
-        DimOp::Div => a.checked_div(b),
-        DimOp::CeilDiv => a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b),
-        DimOp::Min => Some(a.min(b)),
-        DimOp::Const(_) | DimOp::Sym(_) => unreachable!("a leaf takes no operands"),
+impl DimBinary {
+    fn apply(self, a: i64, b: i64) -> Option<i64> {
+        match self {
+            DimBinary::Add => a.checked_add(b),
+            DimBinary::Sub => a.checked_sub(b),
+            DimBinary::Mul => a.checked_mul(b),
+            DimBinary::Div => a.checked_div(b),
+            DimBinary::CeilDiv => a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b),
+            DimBinary::Min => Some(a.min(b)),
+        }
     }
 }
 
@@ -273,6 +305,22 @@ mod tests {
         for (whole, quotient) in [(7, 3), (-7, -3)] {
             assert_eq!((DimExpr::constant(whole) / DimExpr::constant(2)).as_const(), Some(quotient));
         }
+    }
+
+    /// `e = e - e/2`, as the upper half of a half, again and again.
+    #[test]
+    fn equal_parts_are_one_step() {
+        let half = |e: DimExpr| e.clone() - e / DimExpr::constant(2);
+        let mut expr = DimExpr::sym(0);
+        for stage in 0..40 {
+            assert_eq!(expr.0.len(), 1 + usize::from(stage > 0) + 2 * stage, "{expr:?}");
+            let value = (0..stage).fold(1_000_003, |n, _| n - n / 2);
+            assert_eq!(expr.eval(&[1_000_003]), Some(value));
+            assert!(expr.display(&["N"]).to_string().len() < 300);
+            expr = half(expr);
+        }
+        assert_eq!(expr, (0..40).fold(DimExpr::sym(0), |expr, _| half(expr)));
+        assert_eq!(expr.clone().min(expr.clone()).symbols().collect::<Vec<_>>(), [0]);
     }
 
     #[test]

@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::ir::dim::{DimExpr, DimOp};
+use crate::ir::dim::{DimBinary, DimExpr, DimOp};
 
 /// What is multiplied: a dim by its number and name, or the lesser of two or a quotient, after all dims, by its text.
 type Factor = (u16, String);
+
+/// Most characters of a factor.
+const TEXT_LEN: usize = 200;
 
 const LESSER: u16 = QUOTIENT - 1;
 const QUOTIENT: u16 = u16::MAX;
@@ -17,21 +20,14 @@ const QUOTIENT: u16 = u16::MAX;
 pub(super) struct Terms(BTreeMap<Vec<Factor>, i64>);
 
 impl Terms {
-    /// The terms of an extent, given the dims' names and what is known of their extents; nothing if one overflows.
+    /// The terms of an extent, given the dims' names and what is known of their extents; nothing if one overflows or is too long to read.
     pub(super) fn of(extent: &DimExpr, names: &[String], known: &[Option<i64>]) -> Option<Terms> {
-        let mut stack: Vec<Terms> = Vec::new();
-        for &op in extent.0.iter() {
-            let terms = match op {
-                DimOp::Const(number) => Terms::number(number),
-                DimOp::Sym(symbol) => Terms::symbol(symbol, names, known)?,
-                DimOp::Add | DimOp::Sub | DimOp::Mul | DimOp::Div | DimOp::CeilDiv | DimOp::Min => {
-                    let (right, left) = (stack.pop()?, stack.pop()?);
-                    left.apply(op, &right)?
-                }
-            };
-            stack.push(terms);
-        }
-        stack.pop()
+        let leaf = |step| match step {
+            DimOp::Const(number) => Some(Terms::number(number)),
+            DimOp::Sym(symbol) => Terms::symbol(symbol, names, known),
+            DimOp::Binary(..) => None,
+        };
+        extent.fold(leaf, |op, left, right| left.apply(op, right))
     }
 
     fn number(number: i64) -> Terms {
@@ -48,24 +44,20 @@ impl Terms {
         }
     }
 
-    fn apply(&self, op: DimOp, right: &Terms) -> Option<Terms> {
+    fn apply(&self, op: DimBinary, right: &Terms) -> Option<Terms> {
         match op {
-            DimOp::Add => self.plus(right, 1),
-            DimOp::Sub => self.plus(right, -1),
-            DimOp::Mul => self.times(right),
-            DimOp::Div => self.over(right, ("⌊", "⌋"), i64::checked_div),
-            DimOp::CeilDiv => {
+            DimBinary::Add => self.plus(right, 1),
+            DimBinary::Sub => self.plus(right, -1),
+            DimBinary::Mul => self.times(right),
+            DimBinary::Div => self.over(right, ("⌊", "⌋"), i64::checked_div),
+            DimBinary::CeilDiv => {
                 let up = |a: i64, b: i64| a.checked_add(b.checked_sub(1)?)?.checked_div_euclid(b);
                 self.over(right, ("⌈", "⌉"), up)
             }
-            DimOp::Min => match (self.as_number(), right.as_number()) {
+            DimBinary::Min => match (self.as_number(), right.as_number()) {
                 (Some(a), Some(b)) => Some(Terms::number(a.min(b))),
-                _ => {
-                    let factor = (LESSER, format!("min({}, {})", self.text(), right.text()));
-                    Some(Terms(BTreeMap::from([(vec![factor], 1)])))
-                }
+                _ => Terms::factor(LESSER, format!("min({}, {})", self.text(), right.text())),
             },
-            DimOp::Const(_) | DimOp::Sym(_) => unreachable!("a leaf takes no operands"),
         }
     }
 
@@ -104,8 +96,12 @@ impl Terms {
         let part =
             |terms: &Terms, alone: bool| if alone { terms.text() } else { format!("({})", terms.text()) };
         let (above, below) = (part(self, self.0.len() < 2), part(right, right.is_factor()));
-        let factor = (QUOTIENT, format!("{open}{above}/{below}{close}"));
-        Some(Terms(BTreeMap::from([(vec![factor], 1)])))
+        Terms::factor(QUOTIENT, format!("{open}{above}/{below}{close}"))
+    }
+
+    /// A lesser or a quotient by its text. Texts of nested ones double with each level, so they have a limit.
+    fn factor(kind: u16, text: String) -> Option<Terms> {
+        (text.len() <= TEXT_LEN).then(|| Terms(BTreeMap::from([(vec![(kind, text)], 1)])))
     }
 
     fn as_number(&self) -> Option<i64> {

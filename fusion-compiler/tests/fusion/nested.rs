@@ -86,6 +86,40 @@ fn nests_grow_no_faster_than_their_source() {
     }
 }
 
+/// Stages whose results have other extents than what they are computed from: operation, dim before, dim after.
+const GROWING: [fn(&str, &str, &str) -> String; 3] = [
+    |x, from, to| format!("concat(({x}, {from}), ({x}, {from}) -> {to})"),
+    |x, from, to| format!("slice({x}, {from} -> {to}, {from} / 2..)"),
+    |x, from, to| format!("pad({x}, {from} -> {to}, {from} / 3, 0)"),
+];
+
+/// The formula of an extent holds each of its parts once, so it does not double with each stage.
+#[test]
+fn extents_grow_no_faster_than_their_source() {
+    const COUNTS: [usize; 3] = [12, 24, 48];
+    for stage in GROWING {
+        let source = |count: usize| {
+            let steps = (0..count).map(|i| {
+                let value = stage(&format!("y{i}"), &format!("D{i}"), &format!("D{}", i + 1));
+                format!("let y{} = 0.5 * {value};\n", i + 1)
+            });
+            let steps: String = steps.collect();
+            format!("pub fn f(x: f32[D0]) -> f32[D{count}] {{ let y0 = x;\n{steps} y{count} }}")
+        };
+        // Bytes of text for each stage: PTX has four variants, WGSL two, the CPU one.
+        for (target, most) in [(Target::Ptx, 13_000), (Target::Wgsl, 3_600), (Target::Cpu, 2_200)] {
+            let plans = COUNTS.map(|count| plan(&source(count), target));
+            for (plan, count) in plans.iter().zip(COUNTS) {
+                let bytes: usize = launches(plan).map(|launch| text(launch).len()).sum();
+                assert!(bytes <= most * count, "{target:?}: {bytes} bytes of {count} stages {}", source(1));
+            }
+            // Every stage has formulas with a step or two more than those of the stage before.
+            let [few, some, many] = plans.map(|plan| plan.map_code(|_, _| 0).to_bytes().len());
+            assert!(many - some <= (some - few) * 4, "{target:?}: plans of {few}, {some}, {many} bytes");
+        }
+    }
+}
+
 /// A name on the way to a value changes nothing of its kernels.
 #[test]
 fn a_renamed_value_is_the_value() {
