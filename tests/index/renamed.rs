@@ -48,6 +48,13 @@ fuse! {
         let y = x + attention(x, T, D);
         y + attention(y, T, D)
     }
+    fn evens(x, D: dim) { at(split(x, D -> (Half, P = 2)), P, 0) }
+    fn after_first(x, D: dim) { slice(x, D -> Rest, 1..) }
+    /// The dims of the results are the templates'.
+    pub(crate) fn parts(x: f32[N, D]) -> (f32[Half, N], f32[N, Rest], f32[N]) {
+        let even = evens(x, D);
+        (even + evens(2.0 * x, D), after_first(x, D), sum(even, Half))
+    }
     pub(crate) fn smoothed(p: &mut f32[N, D]) { p = 0.5 * (p + at_place(p, N)); }
     fn at_place(x, N: dim) { take(rename(x, N -> M), M, (index(N) + 1) % N) }
     pub(crate) fn drawn_together(p: &mut f32[N]) { p += 0.1 * mean(rename(p, N -> M) - p, M); }
@@ -191,6 +198,30 @@ fn in_place() {
             let mean = exact(&a).iter().sum::<f64>() / (n * d) as f64;
             let expected: Vec<f64> = exact(&a).iter().map(|x| x + 0.1 * (mean - x)).collect();
             near(&p.to_vec()?, &expected, 1e-5, &what);
+        }
+        Ok(())
+    });
+}
+
+/// A dim that a template makes is one of its caller's results.
+#[test]
+fn dims_of_templates() {
+    on_devices(|device| {
+        for (n, d) in [(1, 2), (3, 8), (5, 70)] {
+            let (a, what) = (wide(n * d), format!("{device}: {n}x{d}"));
+            let (evens, rest, sums) = parts(&Tensor::from_slice(device, &a, [n, d])?)?;
+            assert_eq!(
+                (evens.shape().dims(), rest.shape().dims()),
+                (&[d / 2, n][..], &[n, d - 1][..]),
+                "{what}"
+            );
+            let even = |row: usize, i: usize| f64::from(a[row * d + 2 * i]);
+            let expected: Vec<f64> = (0..n * d / 2).map(|i| 3.0 * even(i % n, i / n)).collect();
+            near(&evens.to_vec()?, &expected, 1e-6, &what);
+            let expected: Vec<f32> = a.chunks(d).flat_map(|row| &row[1..]).copied().collect();
+            same(&rest.to_vec()?, &expected, &what);
+            let expected: Vec<f64> = (0..n).map(|row| (0..d / 2).map(|i| even(row, i)).sum()).collect();
+            near(&sums.to_vec()?, &expected, 1e-5, &what);
         }
         Ok(())
     });

@@ -207,17 +207,18 @@ fn function(
     let mut env = Env::default();
     let stands = |name: &Name| Some((name.text.clone(), generic?));
     env.types = function.generics.iter().filter_map(stands).collect();
-    let (outputs, unmade) = signature(&mut b, &mut env, function, typed)?;
+    let mut results = signature(&mut b, &mut env, function, typed)?;
     if function.broken == Broken::Body {
         return None;
     }
     let mistakes = b.error_count();
     let value = expr::body(&mut b, &mut env, &function.body);
     in_place(&mut b, &env, function);
-    returned(&mut b, &env, function, value, &outputs);
+    results.complete(&mut b, &mut env, function);
+    returned(&mut b, &env, function, value, &results.orders);
     // A mistake in the body may be why nothing makes them.
     if b.error_count() == mistakes {
-        for dim in unmade {
+        for dim in results.unmade {
             b.error(dim.name.at, diag::result_dim_unknown(&dim.name.text));
         }
     }
@@ -244,8 +245,41 @@ fn nowhere(graph: &Graph, targets: &[Target]) -> Option<String> {
     lacks.map(|lacks| lacks.join(", and "))
 }
 
-/// The axes of each result, unless its type is a mistake, and the dims of results that only the body can make, and does not.
-type Results<'f> = (Vec<Option<Vec<AxisId>>>, Vec<&'f Dim>);
+/// The declared results of a function.
+struct Results<'f> {
+    /// The axes of each, unless its type is a mistake or has a dim that is not known yet.
+    orders: Vec<Option<Vec<AxisId>>>,
+    /// Dims that nothing has made so far: a call in the body may.
+    unmade: Vec<&'f Dim>,
+    /// The dims of fixed extent.
+    fixed: Vec<(String, i64)>,
+}
+
+impl<'f> Results<'f> {
+    /// The dims of a type that nothing has made so far.
+    fn unmade(&self, env: &Env, ty: &'f TensorType) -> Vec<&'f Dim> {
+        let is_known =
+            |name: &str| env.dim(name).is_some() || self.fixed.iter().any(|(fixed, _)| fixed == name);
+        ty.dims.iter().filter(|dim| !is_known(&dim.name.text)).collect()
+    }
+
+    /// Looks again for dims of results, once the templates that the body calls have made theirs.
+    fn complete(&mut self, b: &mut Builder<'_>, env: &mut Env, function: &'f ast::Function) {
+        let declared = std::mem::take(&mut self.unmade);
+        for (i, ty) in function.results.iter().flatten().enumerate() {
+            let awaited =
+                ty.dims.iter().any(|dim| declared.iter().any(|unmade| unmade.name.at == dim.name.at));
+            if !awaited {
+                continue;
+            }
+            let unmade = self.unmade(env, ty);
+            if unmade.is_empty() && env.dtype(&ty.dtype.text).is_some() {
+                self.orders[i] = dims::declare(b, env, &ty.dims, &self.fixed);
+            }
+            self.unmade.extend(unmade);
+        }
+    }
+}
 
 /// Declares dims, parameters and results. Nothing if the body cannot be checked.
 fn signature<'f>(
@@ -269,29 +303,24 @@ fn signature<'f>(
         declare_param(b, env, param, &fixed)?;
     }
     portion::check_signature(b, function);
-    let known = b.graph.symbols.len();
     rename::declare(b, env, &function.body, &fixed);
-    let (mut outputs, mut unmade) = (Vec::new(), Vec::new());
+    let mut results = Results { orders: Vec::new(), unmade: Vec::new(), fixed };
     for ty in function.results.iter().flatten() {
-        let order = dims::declare(b, env, &ty.dims, &fixed)?;
         portion::refuse(b, &ty.dims);
-        let mut whole = env.dtype(&ty.dtype.text).is_some();
-        for dim in &ty.dims {
-            let axis = env.axis(&dim.name.text)?;
-            let unbound =
-                matches!(*b.graph.axis(axis).extent.0, [DimOp::Sym(sym)] if usize::from(sym) >= known);
-            if unbound {
-                whole = false;
-                unmade.push(dim);
-            }
-        }
-        outputs.push(whole.then_some(order));
+        let whole = env.dtype(&ty.dtype.text).is_some();
+        let unmade = results.unmade(env, ty);
+        let order = match unmade.is_empty() {
+            true => Some(dims::declare(b, env, &ty.dims, &results.fixed)?),
+            false => None,
+        };
+        results.unmade.extend(unmade);
+        results.orders.push(order.filter(|_| whole));
     }
     let in_place = function.params.iter().any(ast::Param::is_in_place);
-    if outputs.is_empty() && !in_place {
+    if results.orders.is_empty() && !in_place {
         b.error(function.name.at, diag::no_result(&function.name.text));
     }
-    Some((outputs, unmade))
+    Some(results)
 }
 
 /// Adds a parameter to the graph and to what names mean: to nothing known, for a mistake in its dtype.

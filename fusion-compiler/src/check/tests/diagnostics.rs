@@ -75,10 +75,7 @@ fn dims() {
     );
     refused(
         "pub fn f(x: f32[C = 4]) -> f32[A, B] { split(x, C -> (A, B)) }",
-        &[
-            "the extent of `A` is not known: no parameter has it (`A: dim` takes it from the caller)",
-            "the extent of `B` is not known: no parameter has it (`B: dim` takes it from the caller)",
-        ],
+        &["`A` and `B` are both new: give the extent of one, like `A: dim`"],
     );
     refused(
         "pub fn f(x: f32[N]) -> f32[N] { let N = 3; x * N }",
