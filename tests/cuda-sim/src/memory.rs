@@ -1,20 +1,20 @@
-//! The memory of the device: a table of allocations, in which no address stands for two of them, ever.
+//! Memory of a device: a table of allocations whose addresses are never reused.
 //!
-//! Invariant: an address belongs to at most one allocation, living or freed; there is a gap after each, so that
-//! running over an end is seen. Fresh memory holds [`POISON`].
+//! Invariant: an address belongs to at most one allocation, living or freed. A gap follows each allocation,
+//! so that an access beyond its end is detected. Fresh memory is filled with [`POISON`].
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What fresh memory holds: as floats, NaN.
+/// Value of the bytes of fresh memory: NaN, if read as floats.
 pub const POISON: u8 = 0xff;
-/// Allocations start at multiples of this, as the driver promises.
+/// Alignment of allocations, as the driver guarantees.
 pub const ALIGN: u64 = 256;
-/// Where addresses begin: no address of the host comes as high, so what is the device's is no one else's.
+/// First device address. Host addresses are lower, so that no address is both the host's and the device's.
 const BASE: u64 = 0x8000_0000_0000;
 
-/// One allocation. The bytes live as long as anything looks at them.
+/// One allocation. The bytes live as long as anything refers to the block.
 #[derive(Debug)]
 pub struct Block {
     /// Device address of the first byte.
@@ -22,31 +22,31 @@ pub struct Block {
     /// Length in bytes.
     pub len: u64,
     bytes: *mut u8,
-    /// Whether its address is the host's too.
+    /// True if the device address is also the host's.
     is_shared: bool,
 }
 
-// SAFETY: the bytes are reached through atomics, or by the owner of a stream's order.
+// SAFETY: the bytes are accessed through atomics, or in the order of a stream.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// At an address of the device, or without one at the host's.
+    /// Allocates a block at a device address, or without one at the host's address.
     fn new(address: Option<u64>, len: u64) -> Option<Block> {
         // SAFETY: the layout is not empty.
         let bytes = unsafe { alloc(layout(len)?) };
         if bytes.is_null() {
             return None;
         }
-        // SAFETY: all of it was just allocated.
+        // SAFETY: all of the bytes were just allocated.
         unsafe { bytes.write_bytes(POISON, len as usize) };
         let is_shared = address.is_none();
         let address = address.unwrap_or(bytes.expose_provenance() as u64);
         Some(Block { address, len, bytes, is_shared })
     }
 
-    /// The bytes from `offset` on, aligned as the offset is.
+    /// Returns a pointer to the bytes from `offset` on, with the alignment of the offset.
     #[must_use]
     pub fn at(&self, offset: u64) -> *mut u8 {
         debug_assert!(offset < self.len);
@@ -61,44 +61,44 @@ fn layout(len: u64) -> Option<Layout> {
 impl Drop for Block {
     fn drop(&mut self) {
         if let Some(layout) = layout(self.len) {
-            // SAFETY: allocated with this layout.
+            // SAFETY: the bytes were allocated with this layout.
             unsafe { dealloc(self.bytes, layout) };
         }
     }
 }
 
-/// Why an access is not one.
+/// Reason why an access is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// No allocation has the address.
+    /// No allocation contains the address.
     #[error("no allocation holds these {bytes} bytes at {address:#x}")]
     Unallocated {
-        /// First byte asked for.
+        /// First byte of the access.
         address: u64,
-        /// How many.
+        /// Number of bytes of the access.
         bytes: u64,
     },
-    /// An allocation begins to hold it and ends before.
+    /// An allocation contains the first byte and ends before the last.
     #[error("the {bytes} bytes at {address:#x} go {over} beyond an allocation of {len}")]
     Beyond {
-        /// First byte asked for.
+        /// First byte of the access.
         address: u64,
-        /// How many.
+        /// Number of bytes of the access.
         bytes: u64,
         /// Length of the allocation.
         len: u64,
-        /// Bytes beyond its end.
+        /// Number of bytes beyond its end.
         over: u64,
     },
     /// The allocation was freed.
     #[error("the allocation at {address:#x} was freed")]
     Freed {
-        /// First byte asked for.
+        /// First byte of the access.
         address: u64,
     },
 }
 
-/// All allocations of a device, and how many bytes they may have together.
+/// All allocations of a device, with their maximum total size.
 #[derive(Debug)]
 pub struct Memory {
     capacity: u64,
@@ -108,27 +108,28 @@ pub struct Memory {
 #[derive(Debug)]
 struct Table {
     living: BTreeMap<u64, Arc<Block>>,
-    /// Lengths of the freed, by address.
+    /// Lengths of freed allocations, by address.
     freed: BTreeMap<u64, u64>,
     used: u64,
     next: u64,
 }
 
 impl Memory {
-    /// Memory of `capacity` bytes.
+    /// Returns a memory of `capacity` bytes.
     #[must_use]
     pub fn new(capacity: u64) -> Memory {
         Memory::from(capacity, 0)
     }
 
-    /// The same, with addresses from an offset on, a multiple of [`ALIGN`], so that several can be told apart.
+    /// Returns a memory whose addresses start at an offset, a multiple of [`ALIGN`], so that several memories
+    /// are disjoint.
     #[must_use]
     pub fn from(capacity: u64, offset: u64) -> Memory {
         let table = Table { living: BTreeMap::new(), freed: BTreeMap::new(), used: 0, next: BASE + offset };
         Memory { capacity, table: RwLock::new(table) }
     }
 
-    /// A fresh allocation, by its address; none if the capacity is used up.
+    /// Allocates memory, and returns its address. None if the capacity is exhausted.
     #[must_use]
     pub fn allocate(&self, len: u64) -> Option<u64> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +142,8 @@ impl Memory {
         Some(address)
     }
 
-    /// A fresh allocation that host and device reach by one address. It does not count against the capacity.
+    /// Allocates memory that host and device reach by one address. The memory does not count against the
+    /// capacity.
     #[must_use]
     pub fn allocate_shared(&self, len: u64) -> Option<u64> {
         let block = Block::new(None, len)?;
@@ -150,16 +152,16 @@ impl Memory {
         Some(address)
     }
 
-    /// Ends an allocation, which `address` is the start of.
+    /// Frees the allocation that starts at `address`.
     ///
     /// # Errors
-    /// Where it was freed already or never was.
+    /// Returns an error if the allocation was freed already or never existed.
     pub fn free(&self, address: u64) -> Result<(), Invalid> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let Some(block) = table.living.remove(&address) else {
             return Err(table.why(address, 0));
         };
-        // The host may use the addresses of shared memory for something else.
+        // The host may reuse the addresses of shared memory.
         if !block.is_shared {
             table.used -= block.len;
             table.freed.insert(address, block.len);
@@ -167,24 +169,24 @@ impl Memory {
         Ok(())
     }
 
-    /// Free and total bytes.
+    /// Returns the free and the total bytes.
     #[must_use]
     pub fn info(&self) -> (u64, u64) {
         let used = self.table.read().unwrap_or_else(PoisonError::into_inner).used;
         (self.capacity - used, self.capacity)
     }
 
-    /// What lives now, for many accesses without a lock.
+    /// Returns a snapshot of the living allocations, for many accesses without a lock.
     #[must_use]
     pub fn view(&self) -> View {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         View { blocks: table.living.values().cloned().collect() }
     }
 
-    /// The block that holds `bytes` bytes at `address`, and the offset there.
+    /// Returns the block that contains `bytes` bytes at `address`, and their offset there.
     ///
     /// # Errors
-    /// Where no living allocation holds all of them.
+    /// Returns an error if no living allocation contains all of the bytes.
     pub fn find(&self, address: u64, bytes: u64) -> Result<(Arc<Block>, u64), Invalid> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let block = table.living.range(..=address).next_back().map(|(_, block)| block);
@@ -196,7 +198,7 @@ impl Memory {
 }
 
 impl Table {
-    /// Why no living allocation holds the bytes.
+    /// Returns the reason why no living allocation contains the bytes.
     fn why(&self, address: u64, bytes: u64) -> Invalid {
         if let Some((start, block)) = self.living.range(..=address).next_back()
             && address < start + block.len.max(1)
@@ -220,21 +222,21 @@ fn holds(block: &Block, address: u64, bytes: u64) -> bool {
     (address - block.address).checked_add(bytes).is_some_and(|end| end <= block.len)
 }
 
-/// The living allocations of a moment.
+/// Snapshot of the living allocations.
 #[derive(Clone, Debug)]
 pub struct View {
     blocks: Vec<Arc<Block>>,
 }
 
 impl View {
-    /// The number of the block that holds `bytes` bytes at `address`.
+    /// Returns the number of the block that contains `bytes` bytes at `address`.
     #[must_use]
     pub fn find(&self, address: u64, bytes: u64) -> Option<usize> {
         let number = self.blocks.partition_point(|block| block.address <= address).checked_sub(1)?;
         holds(&self.blocks[number], address, bytes).then_some(number)
     }
 
-    /// All blocks, by rising address.
+    /// Returns all blocks, sorted by address.
     #[must_use]
     pub fn blocks(&self) -> &[Arc<Block>] {
         &self.blocks

@@ -1,4 +1,4 @@
-//! Memory: of the device, of both, and of the host.
+//! Functions that allocate and free memory: device, managed and pinned host memory.
 
 use super::code::Code;
 use super::context::Context;
@@ -7,10 +7,10 @@ use super::queue::Work;
 use super::state::Kind;
 use super::stream;
 
-/// `CU_MEM_ATTACH_GLOBAL`, `_HOST`, `_SINGLE`: a managed block has one of them.
+/// Attach flags that `cuMemAllocManaged` accepts: `CU_MEM_ATTACH_GLOBAL` and `CU_MEM_ATTACH_HOST`.
 const ATTACH: std::ops::RangeInclusive<u32> = 1..=2;
 
-/// Memory that is not the host's to end.
+/// Kinds of memory that `cuMemFree` frees.
 const DEVICE: [Kind; 2] = [Kind::Device, Kind::Managed];
 
 fn allocate(context: &Context, address: Out<u64>, bytes: usize, kind: Kind) -> Answer {
@@ -20,9 +20,9 @@ fn allocate(context: &Context, address: Out<u64>, bytes: usize, kind: Kind) -> A
     address.set(context.driver.allocate(context, bytes as u64, kind)?)
 }
 
-/// Frees memory. The driver waits for everything first.
+/// Frees memory after all work of the context, because the driver synchronizes first.
 fn free(context: &Context, address: u64, kinds: &[Kind]) -> Answer {
-    // Freeing nothing is allowed.
+    // The driver accepts null and frees nothing.
     if address == 0 {
         return Ok(());
     }
@@ -39,11 +39,13 @@ fn host(context: &Context, place: Out<Host>, bytes: usize) -> Answer {
 }
 
 exports! {
-    /// Device memory.
+    /// Allocates device memory.
     cuMemAlloc_v2(address: Out<u64>, bytes: usize) working |context| allocate(context, address, bytes, Kind::Device);
 
-    /// Device memory, in a stream's order. Where there is too little, what streams are to free is freed first: the
-    /// memory that is found there may be used after that.
+    /// Allocates device memory in stream order.
+    ///
+    /// If memory is short, all work of the context runs first. The frees that streams still have to run then
+    /// make room, and the driver may reuse their memory.
     cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: u64) working |context| {
         stream::key(context, stream)?;
         match allocate(context, address, bytes, Kind::Device) {
@@ -55,23 +57,23 @@ exports! {
         }
     };
 
-    /// Memory that the host reaches too.
+    /// Allocates managed memory, which host and device reach by one address.
     cuMemAllocManaged(address: Out<u64>, bytes: usize, flags: u32) working |context| {
         if ATTACH.contains(&flags) { allocate(context, address, bytes, Kind::Managed) } else { Err(Code::INVALID_VALUE) }
     };
 
-    /// Memory of the host that the device reaches too.
+    /// Allocates pinned host memory, which the device reaches too.
     cuMemAllocHost_v2(place: Out<Host>, bytes: usize) working |context| host(context, place, bytes);
 
-    /// Memory of the host that the device reaches too.
+    /// Allocates pinned host memory, with flags that change nothing here.
     cuMemHostAlloc(place: Out<Host>, bytes: usize, flags: u32) working |context| {
         if flags & !7 == 0 { host(context, place, bytes) } else { Err(Code::INVALID_VALUE) }
     };
 
-    /// Ends device memory, and memory that the host reaches too. All work is done before.
+    /// Frees device or managed memory after all work of the context.
     cuMemFree_v2(address: u64) working |context| free(context, address, &DEVICE);
 
-    /// Ends memory in a stream's order.
+    /// Frees device or managed memory in stream order.
     cuMemFreeAsync(address: u64, stream: u64) working |context| {
         if address == 0 {
             return Ok(());
@@ -81,7 +83,7 @@ exports! {
         stream::put(context, stream, Work::Free(address)).map(|_| ())
     };
 
-    /// Ends memory of the host.
+    /// Frees pinned host memory.
     cuMemFreeHost(place: Host) working |context| {
         if place.0.is_null() {
             return Err(Code::INVALID_VALUE);
@@ -89,7 +91,7 @@ exports! {
         free(context, place.0 as u64, &[Kind::Host])
     };
 
-    /// Free and total bytes of the device.
+    /// Returns the free and the total bytes of the device.
     cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) working |context| {
         let (left, all) = context.device().memory.info();
         free.offer(left as usize);
@@ -97,12 +99,12 @@ exports! {
         Ok(())
     };
 
-    /// A hint, which changes nothing here.
+    /// Accepts a hint that changes nothing here.
     cuMemAdvise(address: u64, bytes: usize, _advice: i32, _device: i32) working |context| {
         context.driver.check_range("cuMemAdvise", address, bytes as u64)
     };
 
-    /// A hint, which changes nothing here.
+    /// Accepts a hint that changes nothing here.
     cuMemPrefetchAsync(address: u64, bytes: usize, _device: i32, stream: u64) working |context| {
         stream::key(context, stream)?;
         context.driver.check_range("cuMemPrefetchAsync", address, bytes as u64)

@@ -1,13 +1,13 @@
-//! The driver's answers, as CUDA 13 numbers, names and words them.
+//! Result codes of the driver, with the numbers, names and descriptions of CUDA 13.
 //!
-//! Invariant: every number of the table has one name; the functions that explain work before `cuInit`.
+//! Invariant: every number of the table has one name. The functions that explain a code work before `cuInit`.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
 
 use super::entry::{Answer, Out, exports};
 
-/// What a function answers: a `CUresult` other than success.
+/// Result code of a function: a `CUresult` other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Code(pub i32);
 
@@ -39,7 +39,7 @@ impl Code {
     pub(super) const INVALID_CLUSTER_SIZE: Code = Code(912);
     pub(super) const UNKNOWN: Code = Code(999);
 
-    /// Whether the process can do nothing more on the device, as NVIDIA documents it for each code.
+    /// Returns true if the process can do nothing more on the device, as NVIDIA documents it for each code.
     pub(super) fn is_sticky(self) -> bool {
         matches!(self.0, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721)
     }
@@ -55,10 +55,10 @@ impl fmt::Display for Code {
 }
 
 exports! {
-    /// The name of an answer. An unknown one has none, and is an invalid value.
+    /// Returns the name of a result code. An unknown code is an invalid value.
     cuGetErrorName(error: i32, text: Out<*const c_char>) always || explain(row(error).map(|row| row.1), text);
 
-    /// What an answer means. An unknown one means nothing, and is an invalid value.
+    /// Returns the description of a result code. An unknown code is an invalid value.
     cuGetErrorString(error: i32, text: Out<*const c_char>) always || explain(row(error).map(|row| row.2), text);
 }
 
@@ -67,7 +67,7 @@ fn explain(text: Option<&'static CStr>, place: Out<*const c_char>) -> Answer {
     if text.is_some() { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// Whether CUDA 13 has this answer.
+/// Returns true if CUDA 13 has this result code.
 pub(super) fn is_known(number: i32) -> bool {
     row(number).is_some()
 }
@@ -78,7 +78,7 @@ fn row(number: i32) -> Option<&'static Row> {
     CODES.binary_search_by_key(&number, |row| row.0).ok().map(|i| &CODES[i])
 }
 
-/// Number, name, meaning; by rising number.
+/// Table of number, name and description, sorted by number.
 const CODES: &[Row] = &[
     (0, c"CUDA_SUCCESS", c"no error"),
     (1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
@@ -205,13 +205,13 @@ mod tests {
             [(0, Some(c"CUDA_SUCCESS")), (700, Some(c"CUDA_ERROR_ILLEGAL_ADDRESS")), (7000, None)]
         {
             let mut text = std::ptr::null();
-            // SAFETY: the place is ours.
+            // SAFETY: the place is a local variable.
             let code = unsafe { cuGetErrorName(number, Out::to(&mut text)) };
             assert_eq!(code, i32::from(expect.is_none()));
-            // SAFETY: what is not null is a string of the table.
+            // SAFETY: a pointer that is not null points to a string of the table.
             assert_eq!((!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }), expect);
         }
-        // SAFETY: null is allowed for.
+        // SAFETY: the function accepts null.
         assert_eq!(unsafe { cuGetErrorString(0, Out::null()) }, 1);
     }
 }

@@ -1,6 +1,7 @@
-//! What the environment asks of the simulated driver.
+//! Configuration of the simulated driver, read from environment variables.
 //!
-//! Invariant: read once, at the first call; what cannot be understood is an error, never a default.
+//! Invariant: the first call reads the variables once. A value that cannot be parsed is an error, never a
+//! default.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::code::{self, Code};
 use super::facts::Facts;
 
-/// The newest PTX of each CUDA version, as NVIDIA's release history of the PTX ISA lists them.
+/// Newest PTX version of each CUDA version, from NVIDIA's release history of the PTX ISA.
 const PTX_OF_CUDA: [(u32, (u32, u32)); 22] = [
     (9_000, (6, 0)),
     (9_010, (6, 1)),
@@ -35,32 +36,32 @@ const PTX_OF_CUDA: [(u32, (u32, u32)); 22] = [
     (12_060, (8, 5)),
 ];
 
-/// The environment, understood.
+/// Parsed environment.
 #[derive(Debug)]
 pub(super) struct Config {
-    /// How many devices there are.
+    /// Number of devices.
     pub(super) devices: usize,
-    /// What each of them is.
+    /// Properties of each device.
     pub(super) facts: Facts,
-    /// What `cuDriverGetVersion` gives.
+    /// Version that `cuDriverGetVersion` returns.
     pub(super) driver: u32,
-    /// Where lines about launches go; none if nowhere.
+    /// Destination of the lines about launches. None writes no lines.
     pub(super) report: Option<Sink>,
     /// Calls that fail on purpose.
     pub(super) failures: Failures,
 }
 
-/// Where a report goes.
+/// Destination of a report.
 #[derive(Debug)]
 pub(super) enum Sink {
-    /// `-`.
+    /// Standard error, written `-`.
     Stderr,
-    /// Appended to.
+    /// File that lines are appended to.
     File(PathBuf),
 }
 
 impl Config {
-    /// Understands the variables that `get` finds. `known` says which functions there are.
+    /// Parses the variables that `get` returns. `known` returns true for names of functions of the library.
     pub(super) fn read(
         get: impl Fn(&str) -> Option<String>,
         known: impl Fn(&str) -> bool,
@@ -82,7 +83,7 @@ impl Config {
         })
     }
 
-    /// The newest PTX that the driver reads.
+    /// Returns the newest PTX version that the driver reads.
     pub(super) fn ptx(&self) -> (u32, u32) {
         newest_ptx(self.driver).unwrap_or_else(|| unreachable!("a version without PTX was refused"))
     }
@@ -104,7 +105,7 @@ fn number(get: &impl Fn(&str) -> Option<String>, name: &str, default: u64) -> Re
 
 fn newest_ptx(driver: u32) -> Option<(u32, u32)> {
     match driver {
-        // From 13.0 on PTX 9 counts as CUDA 13 does.
+        // PTX 9 counts with CUDA 13: CUDA 13.0 has PTX 9.0.
         13_000..14_000 => Some((9, driver % 1000 / 10)),
         12_070..13_000 => Some((8, driver % 1000 / 10 - 1)),
         9_000..12_070 => PTX_OF_CUDA.iter().rev().find(|(version, _)| *version <= driver).map(|row| row.1),
@@ -112,8 +113,10 @@ fn newest_ptx(driver: u32) -> Option<(u32, u32)> {
     }
 }
 
-/// Calls that fail on purpose: `cuMemAlloc_v2:3=2` is the third call of that function, `cuMemAlloc_v2:3+=2` all from
-/// the third on, answered with code 2; several are joined by commas.
+/// Calls that fail on purpose, parsed from rules that commas separate.
+///
+/// `cuMemAlloc_v2:3=2` makes the third call of that function fail with code 2. `cuMemAlloc_v2:3+=2` makes the
+/// third call and all later ones fail.
 #[derive(Debug, Default)]
 pub(super) struct Failures(BTreeMap<String, Plan>);
 
@@ -145,7 +148,7 @@ impl Failures {
         Ok(Failures(plans))
     }
 
-    /// Counts a call of a function. The answer it is to fail with, if it is.
+    /// Counts a call of a function, and returns the code that the call fails with, if any.
     pub(super) fn strike(&self, name: &str) -> Option<Code> {
         let plan = self.0.get(name)?;
         let call = plan.calls.fetch_add(1, Ordering::Relaxed) + 1;

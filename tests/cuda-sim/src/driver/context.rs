@@ -1,6 +1,7 @@
-//! Contexts: one primary for each device, and those that a program makes.
+//! Contexts: the primary context of each device, and the contexts that a program creates.
 //!
-//! Invariant: a context that is destroyed takes all that was made in it along; what memory it still had is told.
+//! Invariant: destroying a context destroys all objects created in it. A report names the memory that it
+//! still had.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,15 +20,17 @@ pub(super) struct Context {
     pub(super) driver: &'static Driver,
     flags: AtomicU32,
     is_primary: bool,
-    /// `CUlimit` → what was set.
+    /// Values that the program set, by `CUlimit`.
     limits: Mutex<[Option<usize>; LIMITS.len()]>,
 }
 
-/// `CUlimit`: bytes of stack, of the `printf` buffer and of the heap, then depth, launches, fetch granularity, and
-/// persisting cache.
+/// Default of each `CUlimit`.
+///
+/// In order: bytes of stack, of the `printf` buffer and of the heap, synchronization depth, pending launches,
+/// fetch granularity and persisting cache.
 const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
 
-/// `CUcomputemode`-like flags that a context may have.
+/// Mask of the `CUctx_flags` that a context may have.
 const FLAGS: u32 = 0x1ff;
 
 impl Context {
@@ -45,13 +48,13 @@ impl Context {
         &self.driver.devices[self.number]
     }
 
-    /// Runs all its work, and says whether the device still works.
+    /// Runs all work of the context, and returns the error of the device, if any.
     pub(super) fn synchronize(&self) -> Answer {
         self.driver.queues().finish_context(self);
         self.device().check()
     }
 
-    /// Ends it with all that is in it.
+    /// Destroys the context with all objects in it.
     fn destroy(&self) {
         let pending = self.driver.queues().drop_context(self.handle);
         if pending > 0 && self.device().check().is_ok() {
@@ -73,7 +76,7 @@ impl Context {
     }
 }
 
-/// A device's primary context, and how often it was retained.
+/// Primary context of a device, with the number of times it was retained.
 #[derive(Debug, Default)]
 pub(super) struct Primary {
     retained: u32,
@@ -82,7 +85,8 @@ pub(super) struct Primary {
 }
 
 thread_local! {
-    /// Handles; the last is current. Null where a program set none.
+    /// Handles of the thread's contexts. The last one is current. The stack is empty where a program set
+    /// none.
     static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -90,7 +94,7 @@ fn current_handle() -> u64 {
     STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
 }
 
-/// The thread's current context.
+/// Returns the current context of the thread.
 pub(super) fn of_thread(driver: &Driver) -> Answer<Arc<Context>> {
     match current_handle() {
         0 => Err(Code::INVALID_CONTEXT),
@@ -98,8 +102,8 @@ pub(super) fn of_thread(driver: &Driver) -> Answer<Arc<Context>> {
     }
 }
 
-/// Makes a call fail that the environment wants to fail. An answer after which a process can do nothing more has
-/// that effect.
+/// Returns the code with which a call fails because `CUDA_SIM_FAIL` names the call. A sticky code also ends
+/// all work on the device.
 pub(super) fn fail(driver: &Driver, name: &str, code: Code) -> Code {
     report::say(&format!("{name} fails with {code}, as CUDA_SIM_FAIL says"));
     if code.is_sticky()
@@ -119,13 +123,13 @@ fn set_top(handle: u64) {
     });
 }
 
-/// A context by its handle, or the current one for null.
+/// Returns the context of a handle, or the current context for null.
 fn named(driver: &Driver, handle: u64) -> Answer<Arc<Context>> {
     if handle == 0 { of_thread(driver) } else { driver.context(handle) }
 }
 
 exports! {
-    /// Counts one more owner of a device's primary context, which the first one makes.
+    /// Retains the primary context of a device. The first call creates the context.
     cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) driver |driver| {
         let number = driver.device(device).map(|_| device as usize)?;
         driver.devices[number].check()?;
@@ -137,7 +141,7 @@ exports! {
         Ok(())
     };
 
-    /// One owner less; the last one's end is the context's.
+    /// Releases the primary context of a device. The last release destroys the context.
     cuDevicePrimaryCtxRelease_v2(device: i32) driver |driver| {
         let mut primary = driver.device(device)?.primary.lock().unwrap_or_else(PoisonError::into_inner);
         primary.retained = primary.retained.checked_sub(1).ok_or(Code::INVALID_CONTEXT)?;
@@ -147,7 +151,7 @@ exports! {
         Ok(())
     };
 
-    /// Ends what is in a device's primary context, whoever owns it.
+    /// Destroys the primary context of a device, whatever its number of owners.
     cuDevicePrimaryCtxReset_v2(device: i32) driver |driver| {
         let device = driver.device(device)?;
         let mut primary = device.primary.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +162,7 @@ exports! {
         device.check()
     };
 
-    /// Flags of a device's primary context.
+    /// Sets the flags of a device's primary context.
     cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) driver |driver| {
         let mut primary = driver.device(device)?.primary.lock().unwrap_or_else(PoisonError::into_inner);
         if flags & !FLAGS != 0 {
@@ -171,14 +175,14 @@ exports! {
         Ok(())
     };
 
-    /// Flags of a device's primary context, and whether it is there.
+    /// Returns the flags of a device's primary context, and 1 if the context is active.
     cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) driver |driver| {
         let primary = driver.device(device)?.primary.lock().unwrap_or_else(PoisonError::into_inner);
         flags.set(primary.flags)?;
         active.set(i32::from(primary.context.is_some()))
     };
 
-    /// A new context, current on this thread.
+    /// Creates a context and makes the context current on this thread.
     cuCtxCreate_v2(context: Out<u64>, flags: u32, device: i32) driver |driver| {
         let number = driver.device(device).map(|_| device as usize)?;
         driver.devices[number].check()?;
@@ -190,7 +194,7 @@ exports! {
         context.set(made)
     };
 
-    /// Ends a context that `cuCtxCreate_v2` made. Where it is current on this thread, it is popped.
+    /// Destroys a context that `cuCtxCreate_v2` created. A context that is current on this thread is popped.
     cuCtxDestroy_v2(context: u64) driver |driver| {
         let context = driver.context(context)?;
         if context.is_primary {
@@ -203,10 +207,10 @@ exports! {
         Ok(())
     };
 
-    /// The thread's current context; null if there is none.
+    /// Returns the current context of the thread, or null.
     cuCtxGetCurrent(context: Out<u64>) driver |_driver| context.set(current_handle());
 
-    /// Makes a context the thread's current one in place of the one that is; null takes that away.
+    /// Replaces the current context of the thread. Null removes the current context.
     cuCtxSetCurrent(context: u64) driver |driver| {
         if context != 0 {
             driver.context(context)?;
@@ -215,14 +219,14 @@ exports! {
         Ok(())
     };
 
-    /// Makes a context current on top of the one that is.
+    /// Pushes a context, which becomes current.
     cuCtxPushCurrent_v2(context: u64) driver |driver| {
         driver.context(context)?;
         STACK.with_borrow_mut(|stack| stack.push(context));
         Ok(())
     };
 
-    /// Takes the current context away.
+    /// Pops the current context.
     cuCtxPopCurrent_v2(context: Out<u64>) driver |driver| {
         let popped = of_thread(driver)?.handle;
         STACK.with_borrow_mut(|stack| stack.pop());
@@ -230,13 +234,13 @@ exports! {
         Ok(())
     };
 
-    /// The device of the current context.
+    /// Returns the device of the current context.
     cuCtxGetDevice(device: Out<i32>) current |context| device.set(context.number as i32);
 
-    /// The current context's flags.
+    /// Returns the flags of the current context.
     cuCtxGetFlags(flags: Out<u32>) current |context| flags.set(context.flags.load(Ordering::Relaxed));
 
-    /// The version of the interface that a context was made for; the current one's for null.
+    /// Returns the API version of a context, or of the current context for null.
     cuCtxGetApiVersion(context: u64, version: Out<u32>) driver |driver| {
         named(driver, context)?;
         version.set(3020)
@@ -245,7 +249,7 @@ exports! {
     /// Waits for all work of the current context.
     cuCtxSynchronize() working |context| context.synchronize();
 
-    /// What a limit is.
+    /// Returns the value of a limit.
     cuCtxGetLimit(value: Out<usize>, limit: i32) current |context| {
         let limit = usize::try_from(limit).ok().filter(|&limit| limit < LIMITS.len()).ok_or(Code::UNSUPPORTED_LIMIT)?;
         let set = context.limits.lock().unwrap_or_else(PoisonError::into_inner)[limit];
@@ -259,19 +263,19 @@ exports! {
         Ok(())
     };
 
-    /// No preference between cache and shared memory.
+    /// Returns that there is no preference between cache and shared memory.
     cuCtxGetCacheConfig(config: Out<i32>) current |_context| config.set(0);
 
-    /// A preference that changes nothing here.
+    /// Sets a preference that changes nothing here.
     cuCtxSetCacheConfig(config: i32) current |_context| one_of(config, 0..=3);
 
-    /// Banks of shared memory of four bytes.
+    /// Returns that banks of shared memory are four bytes wide.
     cuCtxGetSharedMemConfig(config: Out<i32>) current |_context| config.set(1);
 
-    /// A preference that changes nothing here.
+    /// Sets a preference that changes nothing here.
     cuCtxSetSharedMemConfig(config: i32) current |_context| one_of(config, 0..=2);
 
-    /// Least and greatest priority of a stream.
+    /// Returns the least and the greatest priority of a stream.
     cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) current |_context| {
         least.offer(0);
         greatest.offer(super::stream::GREATEST_PRIORITY);
@@ -283,7 +287,7 @@ pub(super) fn one_of(value: i32, range: std::ops::RangeInclusive<i32>) -> Answer
     if range.contains(&value) { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// Everything that lives when the process ends.
+/// Reports the allocations that live when the process ends.
 pub(super) fn living_at_exit() {
     if let Ok(driver) = state::driver() {
         let living = driver.allocations(|allocation| allocation.kind != Kind::Global);

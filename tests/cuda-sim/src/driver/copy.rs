@@ -1,7 +1,7 @@
-//! Copies and fills, as calls and as work.
+//! Copies and fills, as driver functions and as queued work.
 //!
-//! Invariant: a copy is checked when it is asked for, with the driver's answer for a wrong one, and again when its
-//! turn comes, by when what it needs may have been freed.
+//! Invariant: a copy is checked twice. The call is checked with the driver's code for a wrong argument. The
+//! work is checked again when it runs, because its memory may have been freed since.
 
 use super::code::Code;
 use super::context::Context;
@@ -11,46 +11,47 @@ use super::report;
 use super::state::Driver;
 use super::stream::{put, put_and_wait};
 
-/// Bytes into device memory.
+/// Writes bytes of the host to device memory.
 pub(super) fn write(driver: &Driver, to: u64, bytes: &[u8]) -> Answer {
     if bytes.is_empty() {
         return Ok(());
     }
     let (block, offset) = driver.find(to, bytes.len() as u64).map_err(|_| Code::INVALID_VALUE)?;
-    // SAFETY: the block holds as many bytes there, and work that could touch them is not running: the queues are held.
+    // SAFETY: the block has as many bytes there. The queues are locked, so no work that touches the bytes is
+    // running.
     unsafe { block.at(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }
 
-/// Pinned memory into device memory.
+/// Copies pinned host memory to device memory.
 pub(super) fn read_host(driver: &Driver, from: Host, to: u64, bytes: u64) -> Answer {
     let (source, from) = driver.find(from.0 as u64, bytes).map_err(|_| Code::INVALID_VALUE)?;
     let (target, to) = driver.find(to, bytes).map_err(|_| Code::INVALID_VALUE)?;
-    // SAFETY: both hold as many bytes there. They may be one block.
+    // SAFETY: both blocks have as many bytes there. The two may be one block.
     unsafe { target.at(to).copy_from(source.at(from), bytes as usize) };
     Ok(())
 }
 
-/// Device memory to the host.
+/// Copies device memory to host memory.
 pub(super) fn write_host(driver: &Driver, from: u64, to: Host, bytes: u64) -> Answer {
     let (source, from) = driver.find(from, bytes).map_err(|_| Code::INVALID_VALUE)?;
-    // SAFETY: the block holds as many bytes there; the call's contract is that the host's memory does, until the copy
-    // is done.
+    // SAFETY: the block has as many bytes there. The call's contract is that the host's memory has as many,
+    // until the copy is done.
     unsafe { to.0.copy_from(source.at(from), bytes as usize) };
     Ok(())
 }
 
-/// Within device memory, of which the two parts may overlap.
+/// Copies within device memory. Source and destination may overlap.
 pub(super) fn within(driver: &Driver, from: u64, to: u64, bytes: u64) -> Answer {
     read_host(driver, Host(from as *mut u8), to, bytes)
 }
 
-/// `count` times the `width` low bytes of a pattern.
+/// Writes the `width` low bytes of a pattern `count` times.
 pub(super) fn fill(driver: &Driver, to: u64, pattern: u32, width: u8, count: u64) -> Answer {
     let width = usize::from(width);
     let (block, offset) = driver.find(to, count * width as u64).map_err(|_| Code::INVALID_VALUE)?;
     let pattern = &pattern.to_le_bytes()[..width];
-    // SAFETY: the block holds as many bytes there, and no work that could touch them is running.
+    // SAFETY: the block has as many bytes there, and no work that touches the bytes is running.
     let bytes = unsafe { std::slice::from_raw_parts_mut(block.at(offset), count as usize * width) };
     for element in bytes.chunks_exact_mut(width) {
         element.copy_from_slice(pattern);
@@ -58,17 +59,18 @@ pub(super) fn fill(driver: &Driver, to: u64, pattern: u32, width: u8, count: u64
     Ok(())
 }
 
-/// Whether the host's memory is such that copies to and from it take their time.
+/// Returns true if the host memory is pinned, so that copies to and from it are asynchronous.
 fn is_pinned(driver: &Driver, host: Host, bytes: u64) -> bool {
     driver.find(host.0 as u64, bytes).is_ok()
 }
 
-/// The host's part of a copy.
+/// Checks the host pointer of a copy.
 fn check_host(host: Host, bytes: usize) -> Answer {
     if host.0.is_null() && bytes > 0 { Err(Code::INVALID_VALUE) } else { Ok(()) }
 }
 
-/// To the device. Memory of the host that is not pinned is read at once, and may be used again.
+/// Returns the work of a copy to the device. Pageable host memory is read at once, because the caller may
+/// reuse it.
 fn to_device(context: &Context, call: &str, to: u64, from: Host, bytes: usize) -> Answer<Option<Work>> {
     check_host(from, bytes)?;
     context.driver.check_range(call, to, bytes as u64)?;
@@ -78,7 +80,7 @@ fn to_device(context: &Context, call: &str, to: u64, from: Host, bytes: usize) -
     if is_pinned(context.driver, from, bytes as u64) {
         return Ok(Some(Work::In { from, to, bytes: bytes as u64 }));
     }
-    // SAFETY: the call's contract is that the host's memory holds as many bytes.
+    // SAFETY: the call's contract is that the host's memory has as many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(from.0, bytes) };
     Ok(Some(Work::Write { to, bytes: bytes.into() }))
 }
@@ -95,7 +97,8 @@ fn on_device(context: &Context, call: &str, to: u64, from: u64, bytes: usize) ->
     Ok((bytes > 0).then_some(Work::Copy { from, to, bytes: bytes as u64 }))
 }
 
-/// A copy whose direction the addresses tell: what is no address of a device is the host's.
+/// Returns the work of a copy whose direction follows from the addresses. An address outside device memory is
+/// the host's.
 fn by_address(context: &Context, call: &str, to: u64, from: u64, bytes: usize) -> Answer<Option<Work>> {
     let is_device = |address| context.driver.find(address, 1).is_ok();
     match (is_device(to), is_device(from)) {
@@ -125,17 +128,17 @@ fn fill_work(
     Ok((count > 0).then_some(Work::Fill { to, pattern, width, count }))
 }
 
-/// Through the stream for null, to the end.
+/// Runs work in the null stream, and waits for it.
 fn now(context: &Context, work: Option<Work>) -> Answer {
     work.map_or(Ok(()), |work| put_and_wait(context, 0, work))
 }
 
-/// Through a stream.
+/// Puts work into a stream.
 fn soon(context: &Context, stream: u64, work: Option<Work>) -> Answer {
     super::stream::key(context, stream)?;
     match work {
         None => Ok(()),
-        // The driver returns from a copy to memory that is not pinned when it is done.
+        // The driver returns from a copy to pageable memory when the copy is done.
         Some(Work::Out { from, to, bytes }) if !is_pinned(context.driver, to, bytes) => {
             put_and_wait(context, stream, Work::Out { from, to, bytes })
         }
@@ -143,17 +146,17 @@ fn soon(context: &Context, stream: u64, work: Option<Work>) -> Answer {
     }
 }
 
-/// `CUDA_MEMCPY2D`: rows of bytes, a pitch apart.
+/// `CUDA_MEMCPY2D`: a copy of rows of bytes at a constant pitch.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Copy2D {
-    /// Where from.
+    /// Source.
     pub from: Rows,
-    /// Where to.
+    /// Destination.
     pub to: Rows,
     /// Bytes of a row.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
 }
 
@@ -167,11 +170,11 @@ pub struct Rows {
     pub y: usize,
     /// `CUmemorytype`: 1 for the host, 2 for the device, 4 for either.
     pub kind: u32,
-    /// On the host.
+    /// Address of host memory.
     pub host: u64,
-    /// On the device, or on either.
+    /// Address of device memory, or of either for kind 4.
     pub device: u64,
-    /// Arrays are not simulated.
+    /// CUDA array, which is not simulated.
     pub array: u64,
     /// Bytes from one row to the next.
     pub pitch: usize,
@@ -194,9 +197,9 @@ impl Rows {
 }
 
 exports! {
-    /// Rows of bytes, wherever they are.
+    /// Copies rows of bytes between any two memories.
     cuMemcpy2D_v2(copy: *const Copy2D) working |context| {
-        // SAFETY: the call's contract is that it is null or leads to one.
+        // SAFETY: the call's contract is that the pointer is null or points to a valid struct.
         let copy = unsafe { copy.as_ref() }.copied().ok_or(Code::INVALID_VALUE)?;
         (0..copy.height).try_for_each(|row| {
             let (to, from) = (copy.to.row(row, copy.width)?, copy.from.row(row, copy.width)?);
@@ -204,72 +207,72 @@ exports! {
         })
     };
 
-    /// Host to device.
+    /// Copies from host to device.
     cuMemcpyHtoD_v2(to: u64, from: Host, bytes: usize) working |context| {
         now(context, to_device(context, "cuMemcpyHtoD", to, from, bytes)?)
     };
 
-    /// Host to device, in a stream's order.
+    /// Copies from host to device in stream order.
     cuMemcpyHtoDAsync_v2(to: u64, from: Host, bytes: usize, stream: u64) working |context| {
         soon(context, stream, to_device(context, "cuMemcpyHtoDAsync", to, from, bytes)?)
     };
 
-    /// Device to host.
+    /// Copies from device to host.
     cuMemcpyDtoH_v2(to: Host, from: u64, bytes: usize) working |context| {
         now(context, from_device(context, "cuMemcpyDtoH", to, from, bytes)?)
     };
 
-    /// Device to host, in a stream's order.
+    /// Copies from device to host in stream order.
     cuMemcpyDtoHAsync_v2(to: Host, from: u64, bytes: usize, stream: u64) working |context| {
         soon(context, stream, from_device(context, "cuMemcpyDtoHAsync", to, from, bytes)?)
     };
 
-    /// Device to device.
+    /// Copies from device to device.
     cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) working |context| {
         now(context, on_device(context, "cuMemcpyDtoD", to, from, bytes)?)
     };
 
-    /// Device to device, in a stream's order.
+    /// Copies from device to device in stream order.
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64) working |context| {
         soon(context, stream, on_device(context, "cuMemcpyDtoDAsync", to, from, bytes)?)
     };
 
-    /// Wherever the addresses are.
+    /// Copies between any two addresses.
     cuMemcpy(to: u64, from: u64, bytes: usize) working |context| {
         now(context, by_address(context, "cuMemcpy", to, from, bytes)?)
     };
 
-    /// Wherever the addresses are, in a stream's order.
+    /// Copies between any two addresses in stream order.
     cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64) working |context| {
         soon(context, stream, by_address(context, "cuMemcpyAsync", to, from, bytes)?)
     };
 
-    /// Fills with a byte.
+    /// Fills memory with a byte.
     cuMemsetD8_v2(to: u64, pattern: u8, count: usize) working |context| {
         now(context, fill_work(context, "cuMemsetD8", to, (pattern.into(), 1), count)?)
     };
 
-    /// Fills with a byte, in a stream's order.
+    /// Fills memory with a byte in stream order.
     cuMemsetD8Async(to: u64, pattern: u8, count: usize, stream: u64) working |context| {
         soon(context, stream, fill_work(context, "cuMemsetD8Async", to, (pattern.into(), 1), count)?)
     };
 
-    /// Fills with two bytes.
+    /// Fills memory with a value of two bytes.
     cuMemsetD16_v2(to: u64, pattern: u16, count: usize) working |context| {
         now(context, fill_work(context, "cuMemsetD16", to, (pattern.into(), 2), count)?)
     };
 
-    /// Fills with two bytes, in a stream's order.
+    /// Fills memory with a value of two bytes in stream order.
     cuMemsetD16Async(to: u64, pattern: u16, count: usize, stream: u64) working |context| {
         soon(context, stream, fill_work(context, "cuMemsetD16Async", to, (pattern.into(), 2), count)?)
     };
 
-    /// Fills with four bytes.
+    /// Fills memory with a value of four bytes.
     cuMemsetD32_v2(to: u64, pattern: u32, count: usize) working |context| {
         now(context, fill_work(context, "cuMemsetD32", to, (pattern, 4), count)?)
     };
 
-    /// Fills with four bytes, in a stream's order.
+    /// Fills memory with a value of four bytes in stream order.
     cuMemsetD32Async(to: u64, pattern: u32, count: usize, stream: u64) working |context| {
         soon(context, stream, fill_work(context, "cuMemsetD32Async", to, (pattern, 4), count)?)
     };

@@ -1,4 +1,4 @@
-//! The start, versions, and what devices are.
+//! Initialization of the driver, its version, and properties of devices.
 
 use std::ffi::c_char;
 
@@ -6,7 +6,7 @@ use super::code::Code;
 use super::entry::{Answer, Out, exports};
 use super::state;
 
-/// What `cuDeviceGetName` gives.
+/// Name that `cuDeviceGetName` returns.
 pub(super) const NAME: &str = "CUDA simulator";
 
 fn start(flags: u32) -> Answer {
@@ -27,52 +27,53 @@ fn write_name(place: *mut c_char, len: i32) -> Answer {
         return Err(Code::INVALID_VALUE);
     }
     let text: Vec<u8> = NAME.bytes().take(room - 1).chain([0]).collect();
-    // SAFETY: the call's contract is that the place has the length given, which the text with its NUL does not exceed.
+    // SAFETY: the call's contract is that the place has the length given. The text with its NUL does not
+    // exceed that length.
     unsafe { place.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len()) };
     Ok(())
 }
 
 exports! {
-    /// Begins. With no device, that is the answer, as the driver gives it.
+    /// Initializes the driver. Without a device the call fails with `CUDA_ERROR_NO_DEVICE`, as NVIDIA's does.
     cuInit(flags: u32) always || start(flags);
 
-    /// The CUDA version of the driver: 13000 is 13.0.
+    /// Returns the CUDA version of the driver: 13000 is 13.0.
     cuDriverGetVersion(version: Out<i32>) always || version.set(state::driver()?.config.driver as i32);
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     cuDeviceGetCount(count: Out<i32>) driver |driver| count.set(driver.devices.len() as i32);
 
-    /// The device of a number.
+    /// Returns the device of an ordinal.
     cuDeviceGet(device: Out<i32>, number: i32) driver |driver| {
         driver.device(number)?;
         device.set(number)
     };
 
-    /// A device's name, cut to a length.
+    /// Writes the name of a device, truncated to a length.
     cuDeviceGetName(name: *mut c_char, len: i32, device: i32) driver |driver| {
         driver.device(device)?;
         write_name(name, len)
     };
 
-    /// A device's identity: its number, and zeros.
+    /// Returns the UUID of a device: 16 bytes, each of them its ordinal.
     cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: i32) driver |driver| {
         driver.device(device)?;
         uuid.set([device as u8; 16])
     };
 
-    /// The same.
+    /// Returns the same UUID under CUDA's second name.
     cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: i32) driver |driver| {
         driver.device(device)?;
         uuid.set([device as u8; 16])
     };
 
-    /// Bytes of a device's memory.
+    /// Returns the bytes of a device's memory.
     cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) driver |driver| {
         driver.device(device)?;
         bytes.set(driver.config.facts.memory as usize)
     };
 
-    /// What a device can do.
+    /// Returns an attribute of a device.
     cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) driver |driver| {
         driver.device(device)?;
         value.set(driver.config.facts.attribute(attribute)?)

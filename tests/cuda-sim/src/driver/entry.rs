@@ -1,7 +1,7 @@
-//! The way into every function of the library: one macro gives all of them the same shape.
+//! Entry to every function of the library: one macro gives all of them the same shape.
 //!
-//! Invariant: whatever happens inside, a caller in C gets a number. A panic is told on stderr and is
-//! `CUDA_ERROR_UNKNOWN`. What the environment asks to fail fails here, before anything else happens.
+//! Invariant: a caller in C always gets a number. A panic is reported on stderr and becomes
+//! `CUDA_ERROR_UNKNOWN`. A call that the environment makes fail does so here, before anything else happens.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,24 +13,29 @@ use super::report;
 use super::state::{self, Driver};
 use super::stream;
 
-/// What a function answers.
+/// Result of a function of the driver.
 pub(super) type Answer<T = ()> = Result<T, Code>;
 
-/// Functions of the driver: name, arguments, what has to be there first, and what then happens.
+/// Defines functions of the driver by name, arguments, guard and body.
 ///
-/// The guards: `always`, nothing; `driver`, `cuInit` was called; `current`, there is a current context; `working`,
-/// there is one, and nothing went wrong on its device that ends all work there. All but the first refuse calls from a
-/// function of the host that a stream called: the queues are held as long as it runs.
+/// The guard is the condition for the body to run:
+/// - `always` has no condition.
+/// - `driver` requires that `cuInit` was called.
+/// - `current` requires a current context.
+/// - `working` requires a current context whose device has no sticky error.
+///
+/// All guards but `always` refuse calls from a host function that a stream runs, because the queues are
+/// locked meanwhile.
 macro_rules! exports {
     ($( $(#[$meta:meta])* $name:ident ( $($arg:ident : $type:ty),* $(,)? ) $guard:ident $body:expr; )*) => {
-        /// The functions of this module.
+        /// Names of the functions of this module.
         pub(in crate::driver) const NAMES: &[&str] = &[$(stringify!($name)),*];
         $(
             $(#[$meta])*
             ///
             /// # Safety
-            /// The arguments are as NVIDIA documents them: pointers are null, or lead to what the function is to read
-            /// or write, for as long as it says.
+            /// The arguments are as NVIDIA documents them. A pointer is null, or valid for the accesses of
+            /// the function and for the time that the documentation names.
             // SAFETY: only a program that asks for a CUDA driver refers to the name.
             #[unsafe(no_mangle)]
             #[allow(non_snake_case, clippy::too_many_arguments, reason = "names and arguments are NVIDIA's")]
@@ -42,12 +47,12 @@ macro_rules! exports {
 }
 pub(super) use exports;
 
-/// Runs what needs nothing.
+/// Runs a body that has no condition.
 pub(super) fn always(name: &'static str, body: impl FnOnce() -> Answer) -> i32 {
     guarded(name, |_| body())
 }
 
-/// Runs what needs `cuInit` to have been called.
+/// Runs a body that requires `cuInit` to have been called.
 pub(super) fn driver(name: &'static str, body: impl FnOnce(&'static Driver) -> Answer) -> i32 {
     guarded(name, |driver| {
         stream::not_in_callback()?;
@@ -55,12 +60,12 @@ pub(super) fn driver(name: &'static str, body: impl FnOnce(&'static Driver) -> A
     })
 }
 
-/// Runs what needs a current context, in whatever state.
+/// Runs a body that requires a current context, in any state.
 pub(super) fn current(name: &'static str, body: impl FnOnce(&Arc<Context>) -> Answer) -> i32 {
     driver(name, |driver| body(&context::of_thread(driver)?))
 }
 
-/// Runs what needs a current context whose device works.
+/// Runs a body that requires a current context whose device has no error.
 pub(super) fn working(name: &'static str, body: impl FnOnce(&Arc<Context>) -> Answer) -> i32 {
     current(name, |context| {
         context.device().check()?;
@@ -86,7 +91,7 @@ fn guarded(name: &'static str, body: impl FnOnce(&'static Driver) -> Answer) -> 
     }
 }
 
-/// A place of the caller's for a result: null, or writable, as the function's contract says.
+/// Place of the caller for a result. By the function's contract it is null or writable.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
@@ -100,13 +105,13 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// No place.
+    /// Returns the null pointer.
     #[must_use]
     pub const fn null() -> Out<T> {
         Out(std::ptr::null_mut())
     }
 
-    /// This place.
+    /// Returns a pointer to a place.
     pub const fn to(place: &mut T) -> Out<T> {
         Out(place)
     }
@@ -115,32 +120,33 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    /// Writes it; without a place that is an invalid value.
+    /// Writes the value. Null is an invalid value.
     pub(super) fn set(self, value: T) -> Answer {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: not null, so the caller of the function vouches for it. C may not align it.
+        // SAFETY: the pointer is not null, so the caller of the function vouches for it. C may leave it
+        // unaligned.
         unsafe { self.0.write_unaligned(value) };
         Ok(())
     }
 
-    /// Writes it, if there is a place.
+    /// Writes the value if the pointer is not null.
     pub(super) fn offer(self, value: T) {
         if !self.is_null() {
-            // A place that is there can be written.
+            // Writing cannot fail, because the pointer is not null.
             let _ = self.set(value);
         }
     }
 }
 
-/// A string of the caller's: null, or ending with a NUL, as the function's contract says.
+/// String of the caller. By the function's contract it is null or ends with a NUL.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
 
 impl Text {
-    /// A string that lives on.
+    /// Returns a pointer to a static string.
     #[must_use]
     pub const fn of(text: &'static CStr) -> Text {
         Text(text.as_ptr())
@@ -150,15 +156,15 @@ impl Text {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: not null, so the caller of the function vouches for it.
+        // SAFETY: the pointer is not null, so the caller of the function vouches for it.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
     }
 }
 
-/// Memory of the host, as the caller names it.
+/// Address of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Host(pub *mut u8);
 
-// SAFETY: an address; those who follow it have the promise of the copy's caller that it lives until the copy is done.
+// SAFETY: the type is an address. The caller of a copy promises that the memory lives until the copy is done.
 unsafe impl Send for Host {}

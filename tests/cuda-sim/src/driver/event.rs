@@ -1,4 +1,4 @@
-//! Events: places in streams, with the time at which they were reached.
+//! Events: places in streams, with the time at which the streams reached them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::queue::{Place, Work};
 use super::state::Object;
 use super::stream;
 
-/// `CU_EVENT_BLOCKING_SYNC`, `CU_EVENT_DISABLE_TIMING` and `CU_EVENT_INTERPROCESS`.
+/// Mask of `CU_EVENT_BLOCKING_SYNC`, `CU_EVENT_DISABLE_TIMING` and `CU_EVENT_INTERPROCESS`.
 const FLAGS: u32 = 7;
 const DISABLE_TIMING: u32 = 2;
 const INTERPROCESS: u32 = 4;
@@ -25,19 +25,19 @@ pub(super) struct Event {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where it was recorded last.
+    /// Place of the last record.
     place: Option<Place>,
-    /// When it happened last.
+    /// Time of the last completion.
     time: Option<Instant>,
 }
 
 impl Event {
-    /// Where it was recorded last.
+    /// Returns the place of the last record.
     pub(super) fn place(&self) -> Option<Place> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).place
     }
 
-    /// Its turn has come.
+    /// Completes the event at the current time.
     pub(super) fn happen(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).time = Some(Instant::now());
     }
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// Whether an event has happened; one that was never recorded counts as such.
+/// Returns true if an event has completed. An event that was never recorded counts as completed.
 fn is_over(context: &Context, event: &Event) -> bool {
     event.place().is_none_or(|place| context.driver.queues().is_done(place))
 }
@@ -67,7 +67,7 @@ fn elapsed(context: &Context, milliseconds: Out<f32>, start: u64, end: u64) -> A
 }
 
 exports! {
-    /// A new event.
+    /// Creates an event.
     cuEventCreate(event: Out<u64>, flags: u32) working |context| {
         if event.is_null() || flags & !FLAGS != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
             return Err(Code::INVALID_VALUE);
@@ -79,14 +79,14 @@ exports! {
         event.set(handle)
     };
 
-    /// Ends an event.
+    /// Destroys an event.
     cuEventDestroy_v2(event: u64) driver |driver| {
         driver.event(event)?;
         driver.remove(event);
         Ok(())
     };
 
-    /// The event happens when a stream's work so far is done.
+    /// Records an event, which completes after all earlier work of a stream.
     cuEventRecord(event: u64, stream: u64) working |context| {
         let event = context.driver.event(event)?;
         if event.context != context.handle {
@@ -97,7 +97,7 @@ exports! {
         Ok(())
     };
 
-    /// Whether an event has happened. Some of the work before it is done, for each call.
+    /// Queries an event. Each call runs some of the work before the event.
     cuEventQuery(event: u64) working |context| {
         let place = context.driver.event(event)?.place();
         let done = place.is_none_or(|place| context.driver.queues().advance(context.driver, place));
@@ -113,12 +113,12 @@ exports! {
         context.device().check()
     };
 
-    /// The time between two events, in milliseconds.
+    /// Returns the time between two events, in milliseconds.
     cuEventElapsedTime(milliseconds: Out<f32>, start: u64, end: u64) working |context| {
         elapsed(context, milliseconds, start, end)
     };
 
-    /// The same; CUDA 13's name for it.
+    /// Returns the time between two events, under the name of CUDA 13.
     cuEventElapsedTime_v2(milliseconds: Out<f32>, start: u64, end: u64) working |context| {
         elapsed(context, milliseconds, start, end)
     };

@@ -1,4 +1,4 @@
-//! The list of all functions that the library has.
+//! List of all functions of the library.
 
 use super::{alloc, code, context, copy, device, event, launch, module, occupancy, stream, unsupported};
 
@@ -16,7 +16,7 @@ const ALL: [&[&str]; 11] = [
     unsupported::NAMES,
 ];
 
-/// Whether there is such a function.
+/// Returns true if the library has a function of this name.
 pub(super) fn is_known(name: &str) -> bool {
     ALL.iter().any(|names| names.contains(&name))
 }
@@ -27,7 +27,8 @@ mod tests {
 
     use super::*;
 
-    /// What `cust` 0.3.2 refers to, by a search for `cuda::cu` in its source, and the runtime's own declarations.
+    /// Names that `cust` 0.3.2 refers to, from a search for `cuda::cu` in its source, and the runtime's own
+    /// declarations.
     #[test]
     fn all_that_programs_refer_to_is_there() {
         let names: Vec<_> = ALL.iter().flat_map(|names| names.iter()).collect();

@@ -1,49 +1,50 @@
-//! What the simulated device is.
+//! Properties of the simulated device.
 //!
-//! Invariant: sizes are those that NVIDIA's programming guide lists for the compute capability, but for the number
-//! of multiprocessors and the memory, which are small.
+//! Invariant: sizes are those that NVIDIA's programming guide lists for the compute capability. The number of
+//! multiprocessors and the memory are smaller.
 
 use super::code::Code;
 use super::entry::Answer;
 
-/// A device, in numbers.
+/// Properties of a device, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// Compute capability: 90 is 9.0.
     pub(super) arch: u32,
     /// Bytes of memory.
     pub(super) memory: u64,
-    /// Threads resident on a multiprocessor.
+    /// Maximum number of threads resident on a multiprocessor.
     pub(super) threads: u32,
-    /// Blocks resident on a multiprocessor.
+    /// Maximum number of blocks resident on a multiprocessor.
     pub(super) blocks: u32,
     /// Bytes of shared memory of a multiprocessor.
     pub(super) shared: u32,
-    /// Most bytes of shared memory of a block, asked for.
+    /// Maximum number of bytes of shared memory of a block that opts in.
     pub(super) shared_opt_in: u32,
 }
 
 impl Facts {
-    /// What `CUDA_SIM_ARCH` may be.
+    /// Values that `CUDA_SIM_ARCH` may have.
     pub(super) const ARCHES: [u32; 8] = [75, 80, 86, 87, 89, 90, 100, 120];
-    /// Threads in lockstep.
+    /// Number of threads of a warp.
     pub(super) const WARP: u32 = 32;
-    /// Most threads of a block.
+    /// Maximum number of threads of a block.
     pub(super) const BLOCK_THREADS: u32 = 1024;
-    /// Most threads along each dimension of a block.
+    /// Maximum number of threads along each dimension of a block.
     pub(super) const BLOCK: [u32; 3] = [1024, 1024, 64];
-    /// Most blocks along each dimension of a grid.
+    /// Maximum number of blocks along each dimension of a grid.
     pub(super) const GRID: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
-    /// Most blocks of a cluster on every device that has them, and the first compute capability of these.
+    /// Maximum number of blocks of a cluster, on every device of compute capability [`Self::CLUSTERS_FROM`]
+    /// or later.
     pub(super) const CLUSTER: u32 = 8;
     pub(super) const CLUSTERS_FROM: u32 = 90;
-    /// Bytes of shared memory that every block may have.
+    /// Bytes of shared memory that every block may have without opting in.
     pub(super) const SHARED: u32 = 48 << 10;
-    /// Registers of a multiprocessor and of a block.
+    /// Number of registers of a multiprocessor, and of a block.
     pub(super) const REGISTERS: u32 = 65_536;
-    /// Most registers of a thread.
+    /// Maximum number of registers of a thread.
     pub(super) const THREAD_REGISTERS: u32 = 255;
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub(super) const MULTIPROCESSORS: u32 = 4;
 
     pub(super) fn of(arch: u32, memory: u64) -> Option<Facts> {
@@ -57,7 +58,7 @@ impl Facts {
             120 => (1536, 24, 100),
             _ => return None,
         };
-        // From 8.0 on the system keeps a KiB for each block.
+        // The system reserves 1 KiB for each block from compute capability 8.0 on.
         let kept = if arch < 80 { 0 } else { 1 };
         Some(Facts {
             arch,
@@ -69,12 +70,13 @@ impl Facts {
         })
     }
 
-    /// Bytes of shared memory that the system takes for each block.
+    /// Returns the bytes of shared memory that the system reserves for each block.
     pub(super) fn shared_kept(&self) -> u32 {
         self.shared - self.shared_opt_in
     }
 
-    /// The value of a `CUdevice_attribute`; of those that make no sense here, what a device without the ability has.
+    /// Returns the value of a `CUdevice_attribute`. Attributes without a meaning here have the value of a
+    /// device without the ability.
     pub(super) fn attribute(&self, attribute: i32) -> Answer<i32> {
         if !(1..=161).contains(&attribute) {
             return Err(Code::INVALID_VALUE);
@@ -89,7 +91,7 @@ impl Facts {
             10 => Facts::WARP,
             11 => 0x7fff_ffff,
             12 | 82 => Facts::REGISTERS,
-            // kHz of the cores and of the memory.
+            // Clock rates of the cores and of the memory, in kHz.
             13 => 1_000_000,
             36 => 1_000_000,
             14 | 30 => 512,
@@ -99,7 +101,7 @@ impl Facts {
             38 => 4 << 20,
             39 => self.threads,
             40 => 1,
-            // Copies beside kernels, host memory in kernels, several kernels at once, one space of addresses.
+            // Copies that overlap kernels, mapped host memory, concurrent kernels and unified addressing.
             15 | 19 | 31 | 41 => 1,
             75 => self.arch / 10,
             76 => self.arch % 10,
@@ -117,25 +119,26 @@ impl Facts {
         Ok(i32::try_from(value).unwrap_or(i32::MAX))
     }
 
-    /// Registers that a warp takes of its multiprocessor, whose unit is 256.
+    /// Returns the registers that a warp takes. The allocation unit is 256 registers.
     fn warp_registers(registers: u32) -> u32 {
         (registers.clamp(1, Facts::THREAD_REGISTERS) * Facts::WARP).next_multiple_of(256)
     }
 
-    /// Most threads of a block whose threads need so many registers.
+    /// Returns the maximum number of threads of a block whose threads need this many registers.
     pub(super) fn block_threads(registers: u32) -> u32 {
         let warps = Facts::REGISTERS / Facts::warp_registers(registers);
-        // Warps come by four, one for each part of a multiprocessor.
+        // Warps are allocated in fours, one for each partition of a multiprocessor.
         (warps / 4 * 4 * Facts::WARP).min(Facts::BLOCK_THREADS)
     }
 
-    /// Most registers of a thread in a block of so many, as they come by eight.
+    /// Returns the maximum number of registers of a thread in a block of this many threads, a multiple of
+    /// eight.
     pub(super) fn thread_registers(threads: u32) -> u32 {
         let warps = threads.div_ceil(Facts::WARP).max(1).next_multiple_of(4);
         (Facts::REGISTERS / (warps * Facts::WARP) / 8 * 8).clamp(8, Facts::THREAD_REGISTERS)
     }
 
-    /// Blocks that a multiprocessor holds at once.
+    /// Returns the number of blocks that are resident on a multiprocessor at once.
     pub(super) fn resident_blocks(&self, threads: u32, registers: u32, shared: u32) -> u32 {
         let warps = threads.div_ceil(Facts::WARP).max(1);
         let by_threads = self.threads / (warps * Facts::WARP);
@@ -175,7 +178,8 @@ mod tests {
     #[test]
     fn registers_and_shared_memory_bound_what_is_resident() {
         let facts = Facts::of(90, 4 << 30).unwrap();
-        // Worked out with NVIDIA's occupancy calculator's rules: 65,536 registers, 256 a unit, 64 warps.
+        // Computed by the rules of NVIDIA's occupancy calculator: 65,536 registers, a unit of 256 registers,
+        // 64 warps.
         for (threads, registers, shared, blocks) in [
             (256, 32, 0, 8),
             (256, 40, 0, 6),

@@ -1,6 +1,6 @@
-//! The driver's compiler, as far as a caller sees it: options, logs, and what it refuses.
+//! JIT compiler of the driver, as far as a caller sees it: options, logs and errors.
 //!
-//! Invariant: the logs are worded as `ptxas` does, so what a program tells of them is what it will tell of real ones.
+//! Invariant: the logs have the wording of `ptxas`, so a program prints the same of them as of real ones.
 
 use std::ffi::c_void;
 
@@ -10,14 +10,14 @@ use super::entry::Answer;
 use super::facts::Facts;
 use crate::ptx;
 
-/// A text that was refused.
+/// Error of a PTX text that the compiler rejects.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) code: Code,
     pub(super) log: String,
 }
 
-/// What a program asks of the compiler.
+/// Options that a program passes to the compiler.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     info: Log,
@@ -25,7 +25,8 @@ pub(super) struct Options {
     verbose: bool,
 }
 
-/// A buffer for a log; its length is handed in, and what was written of it handed back, in place of a pointer.
+/// Buffer for a log. The program passes its length in place of a pointer, and gets the length written in the
+/// same slot.
 #[derive(Debug, Default)]
 struct Log {
     place: Option<*mut u8>,
@@ -40,21 +41,21 @@ const ERROR: i32 = 5;
 const ERROR_SIZE: i32 = 6;
 /// `CU_JIT_LOG_VERBOSE`.
 const VERBOSE: i32 = 12;
-/// The last of `CUjit_option`.
+/// Last value of `CUjit_option`.
 const LAST: i32 = 37;
 
 impl Options {
     /// Reads the arrays of `cuModuleLoadDataEx`.
     ///
     /// # Safety
-    /// Both have `count` elements, and live as long as the result; so do the buffers.
+    /// Both arrays have `count` elements. The arrays and the log buffers live as long as the result.
     pub(super) unsafe fn read(count: u32, options: *const i32, values: *mut *mut c_void) -> Answer<Options> {
         let mut read = Options::default();
         if count > 0 && (options.is_null() || values.is_null()) {
             return Err(Code::INVALID_VALUE);
         }
         for i in 0..count as usize {
-            // SAFETY: there are more than `i`, as the caller promises.
+            // SAFETY: the arrays have more than `i` elements, as the caller promises.
             let (option, slot) = unsafe { (*options.add(i), values.add(i)) };
             // SAFETY: as above.
             let value = unsafe { *slot };
@@ -71,7 +72,7 @@ impl Options {
         Ok(read)
     }
 
-    /// Compiles, and writes the logs.
+    /// Compiles a text, and writes the logs.
     pub(super) fn compile(&self, config: &Config, text: &str) -> Result<ptx::Module, Refused> {
         let answer = compile(config, text);
         let refused = answer.as_ref().err().map_or("", |refused| refused.log.as_str());
@@ -85,11 +86,12 @@ impl Options {
 }
 
 impl Log {
-    /// Writes what there is room for, with a NUL, and how much that was.
+    /// Writes as much text as the buffer has room for, with a NUL, and the length of the text written.
     fn write(&self, text: &str) {
         let Some(place) = self.place.filter(|place| !place.is_null() && self.room > 0) else { return };
         let len = text.len().min(self.room - 1);
-        // SAFETY: the buffer has the room given, which is more than `len`; the slot is one of the array.
+        // SAFETY: the buffer has the room given, which is more than `len`. The slot is an element of the
+        // array.
         unsafe {
             place.copy_from_nonoverlapping(text.as_ptr(), len);
             place.add(len).write(0);
@@ -110,7 +112,7 @@ fn described(module: &ptx::Module, arch: u32) -> String {
     module.kernels.iter().map(entry).collect()
 }
 
-/// What the driver's compiler makes of a text.
+/// Compiles a text as the driver's compiler does.
 fn compile(config: &Config, text: &str) -> Result<ptx::Module, Refused> {
     let wrong = |error: ptx::ParseError| refused(Code::INVALID_PTX, error.line, "error  ", &error.message);
     let header = ptx::header(text).map_err(wrong)?;
@@ -147,7 +149,8 @@ fn refused(code: Code, line: u32, grade: &str, what: &str) -> Refused {
     Refused { code, log }
 }
 
-/// Whether code for a target runs on an architecture: on later ones too, unless a suffix says otherwise.
+/// Returns true if code for a target runs on an architecture. Code runs on later architectures too, unless
+/// the target has a suffix.
 fn runs_on(target: &str, arch: u32) -> bool {
     let number = target.strip_prefix("sm_").unwrap_or(target);
     let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());

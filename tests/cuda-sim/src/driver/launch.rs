@@ -1,4 +1,4 @@
-//! Launches: what the driver refuses at once, and running what it does not.
+//! Launches: the checks that the driver makes at the call, and the execution of accepted launches.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::stream;
 use crate::exec::{self, Fault, FaultKind, Launch};
 use crate::ptx::Param;
 
-/// A launch that was accepted.
+/// Launch that was accepted.
 #[derive(Debug)]
 pub(super) struct Grid {
     function: Arc<Function>,
@@ -55,7 +55,7 @@ impl Grid {
     }
 }
 
-/// What a GPU makes of it, if it makes anything of it.
+/// Returns the driver's code of a fault. A fault that a GPU may let pass has `CUDA_ERROR_LAUNCH_FAILED`.
 fn code_of(fault: &Fault) -> Code {
     match fault.kind {
         FaultKind::OutOfBounds => Code::ILLEGAL_ADDRESS,
@@ -71,17 +71,17 @@ fn code_of(fault: &Fault) -> Code {
     }
 }
 
-/// What a launch is of, beside the function and its parameters.
+/// Configuration of a launch, without the function and its parameters.
 #[derive(Clone, Copy)]
 struct Shape {
     grid: [u32; 3],
     block: [u32; 3],
-    /// The blocks of a cluster, if the launch says.
+    /// Blocks of a cluster, if the launch gives them.
     cluster: Option<[u32; 3]>,
     dynamic_shared: u32,
 }
 
-/// Why a launch is refused.
+/// Checks a launch, and returns the code and the reason if it is refused.
 fn check(function: &Function, shape: Shape) -> Result<(), (Code, String)> {
     let Shape { grid, block, dynamic_shared: shared, .. } = shape;
     let value = |what: String| Err((Code::INVALID_VALUE, what));
@@ -115,7 +115,7 @@ fn check(function: &Function, shape: Shape) -> Result<(), (Code, String)> {
     Ok(())
 }
 
-/// Why the clusters of a launch are refused.
+/// Checks the clusters of a launch, and returns the code and the reason if they are refused.
 fn check_cluster(function: &Function, arch: u32, shape: Shape) -> Result<(), (Code, String)> {
     let (grid, limits) = (shape.grid, function.kernel().limits);
     let wrong = |what: String| Err((Code::INVALID_CLUSTER_SIZE, what));
@@ -143,10 +143,10 @@ fn check_cluster(function: &Function, arch: u32, shape: Shape) -> Result<(), (Co
     Ok(())
 }
 
-/// The parameters' bytes, from one pointer for each.
+/// Copies the parameters' bytes from one pointer for each.
 ///
 /// # Safety
-/// Each pointer leads to a value of its parameter's length.
+/// Each pointer points to a value of its parameter's length.
 unsafe fn gather(params: &[Param], len: u32, pointers: *const *const u8) -> Answer<Vec<u8>> {
     let mut bytes = vec![0; len as usize];
     for (i, param) in params.iter().enumerate() {
@@ -156,32 +156,32 @@ unsafe fn gather(params: &[Param], len: u32, pointers: *const *const u8) -> Answ
             return Err(Code::INVALID_VALUE);
         }
         let place = &mut bytes[param.offset as usize..][..param.bytes as usize];
-        // SAFETY: it leads to as many bytes, as the caller promises.
+        // SAFETY: the pointer points to as many bytes, as the caller promises.
         place.copy_from_slice(unsafe { std::slice::from_raw_parts(value, place.len()) });
     }
     Ok(bytes)
 }
 
-/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER`, `_BUFFER_SIZE`.
+/// `CU_LAUNCH_PARAM_END`, `CU_LAUNCH_PARAM_BUFFER_POINTER` and `CU_LAUNCH_PARAM_BUFFER_SIZE`.
 const END: usize = 0;
 const BUFFER_POINTER: usize = 1;
 const BUFFER_SIZE: usize = 2;
 
-/// The length of a struct of the parameters, which may end with padding.
+/// Returns the length of a struct of the parameters, with padding at its end.
 fn padded(params: &[Param], len: u32) -> u32 {
-    // A length is a multiple of the alignment, of which C's types have 16 at most.
+    // A length is a multiple of the alignment. Types of C have an alignment of 16 bytes at most.
     let align = |param: &Param| 1 << (param.bytes | 16).trailing_zeros();
     len.next_multiple_of(params.iter().map(align).max().unwrap_or(1))
 }
 
-/// The parameters' bytes, from one buffer with all of them, and padding after them or none.
+/// Copies the parameters' bytes from one buffer with all of them, with or without padding at its end.
 ///
 /// # Safety
-/// `extra` is a list of names and values that ends with `CU_LAUNCH_PARAM_END`; the buffer has the size said.
+/// `extra` is a list of names and values that ends with `CU_LAUNCH_PARAM_END`. The buffer has the size given.
 unsafe fn from_buffer(params: &[Param], len: u32, extra: *const *const c_void) -> Answer<Vec<u8>> {
     let (mut buffer, mut size, mut i) = (std::ptr::null::<u8>(), None, 0);
     loop {
-        // SAFETY: the list did not end before, and a value follows each name.
+        // SAFETY: the list has not ended before, and a value follows each name.
         let (name, value) = unsafe {
             let name = (*extra.add(i)).addr();
             if name == END {
@@ -191,7 +191,7 @@ unsafe fn from_buffer(params: &[Param], len: u32, extra: *const *const c_void) -
         };
         match name {
             BUFFER_POINTER => buffer = value.cast(),
-            // SAFETY: the value leads to the size.
+            // SAFETY: the value points to the size.
             BUFFER_SIZE if !value.is_null() => size = Some(unsafe { *value.cast::<usize>() }),
             _ => return Err(Code::INVALID_VALUE),
         }
@@ -200,7 +200,7 @@ unsafe fn from_buffer(params: &[Param], len: u32, extra: *const *const c_void) -
     let sizes = len as usize..=padded(params, len) as usize;
     match size {
         Some(size) if sizes.contains(&size) && !buffer.is_null() => {
-            // SAFETY: it has the size said, which is no less.
+            // SAFETY: the buffer has the size given, which is no less than `len`.
             Ok(unsafe { std::slice::from_raw_parts(buffer, len as usize) }.to_vec())
         }
         Some(0) | None if len == 0 => Ok(Vec::new()),
@@ -208,8 +208,10 @@ unsafe fn from_buffer(params: &[Param], len: u32, extra: *const *const c_void) -
     }
 }
 
+/// Copies the parameters' bytes from pointers or from a buffer.
+///
 /// # Safety
-/// As [`gather`] and [`from_buffer`].
+/// The contracts of [`gather`] and [`from_buffer`].
 unsafe fn params(
     function: &Function,
     pointers: *const *const u8,
@@ -249,41 +251,41 @@ fn launch(
     stream::put(context, stream, Work::Launch(Box::new(grid))).map(|_| ())
 }
 
-/// `CUlaunchConfig`: what [`cuLaunchKernelEx`] launches.
+/// `CUlaunchConfig`: the configuration of a launch by [`cuLaunchKernelEx`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Config {
-    /// Blocks.
+    /// Number of blocks along each dimension of the grid.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Number of threads along each dimension of a block.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory of a block.
     pub dynamic_shared: u32,
-    /// The stream.
+    /// Stream of the launch.
     pub stream: u64,
-    /// What else there is to say.
+    /// Array of further attributes.
     pub attributes: *const Attribute,
-    /// How much that is.
+    /// Number of attributes.
     pub count: u32,
 }
 
-/// `CUlaunchAttribute`.
+/// `CUlaunchAttribute`: one attribute of a launch.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct Attribute {
-    /// Which: a `CUlaunchAttributeID`.
+    /// `CUlaunchAttributeID` of the attribute.
     pub id: u32,
-    /// Nothing.
+    /// Padding.
     pub pad: u32,
-    /// Its value: 64 bytes, of which an attribute has its own at the start.
+    /// Value of the attribute: a union of 64 bytes.
     pub value: [u32; 16],
 }
 
-/// `CU_LAUNCH_ATTRIBUTE_IGNORE`, `_CLUSTER_DIMENSION`.
+/// `CU_LAUNCH_ATTRIBUTE_IGNORE` and `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
 const IGNORE: u32 = 0;
 const CLUSTER_DIMENSION: u32 = 4;
 
-/// The blocks of a cluster that attributes say, if they do.
+/// Returns the blocks of a cluster, if the attributes give them.
 ///
 /// # Safety
 /// There are as many attributes as the configuration says.
@@ -293,7 +295,7 @@ unsafe fn cluster_of(config: &Config) -> Answer<Option<[u32; 3]>> {
         return Err(Code::INVALID_VALUE);
     }
     for i in 0..config.count as usize {
-        // SAFETY: there are more than `i`, as the caller promises.
+        // SAFETY: there are more than `i` attributes, as the caller promises.
         let Attribute { id, value: [x, y, z, ..], .. } = unsafe { *config.attributes.add(i) };
         match id {
             IGNORE => {}
@@ -308,7 +310,7 @@ unsafe fn cluster_of(config: &Config) -> Answer<Option<[u32; 3]>> {
 }
 
 exports! {
-    /// Runs a kernel, in a stream's order.
+    /// Launches a kernel in stream order.
     cuLaunchKernel(
         function: u64,
         grid_x: u32,
@@ -328,14 +330,14 @@ exports! {
         launch(context, (function, shape), stream, |function| unsafe { params(function, pointers, extra) })
     };
 
-    /// The same with attributes, of which there may be the blocks of a cluster.
+    /// Launches a kernel with attributes, which may give the blocks of a cluster.
     cuLaunchKernelEx(
         config: *const Config,
         function: u64,
         pointers: *const *const u8,
         extra: *const *const c_void,
     ) working |context| {
-        // SAFETY: null, or one that lives, as the caller promises.
+        // SAFETY: the pointer is null or points to a struct that lives, as the caller promises.
         let config = unsafe { config.as_ref() }.ok_or(Code::INVALID_VALUE)?;
         // SAFETY: passed on from the caller.
         let cluster = unsafe { cluster_of(config)? };

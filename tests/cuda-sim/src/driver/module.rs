@@ -1,4 +1,4 @@
-//! Modules and their functions: loading, looking up, and what each function is.
+//! Modules and their functions: loading, lookup and attributes.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -15,24 +15,24 @@ use super::report;
 use super::state::{Kind, Object};
 use crate::ptx;
 
-/// A loaded module.
+/// Loaded module.
 #[derive(Debug)]
 pub(super) struct Module {
     pub(super) context: u64,
     pub(super) handle: u64,
     pub(super) ptx: ptx::Module,
-    /// Addresses of its variables.
+    /// Addresses of the module's variables.
     pub(super) globals: Vec<u64>,
-    /// Handles of its functions, by their number, as far as they were asked for.
+    /// Handles of the functions that a program looked up, by their number.
     functions: Mutex<BTreeMap<usize, u64>>,
 }
 
-/// A kernel, as a program asked for it.
+/// Kernel that a program looked up.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) module: Arc<Module>,
     number: usize,
-    /// Most bytes of dynamic shared memory, as far as it was set.
+    /// Maximum bytes of dynamic shared memory, as `cuFuncSetAttribute` set it last.
     shared_max: AtomicU32,
 }
 
@@ -41,19 +41,20 @@ impl Function {
         &self.module.ptx.kernels[self.number]
     }
 
-    /// Registers of a thread. What does not fit is spilled: of those that there are for the block that the kernel asks for.
+    /// Returns the registers of a thread. Registers beyond the maximum for the kernel's declared block count
+    /// as spilled.
     pub(super) fn registers(&self) -> u32 {
         let most = self.kernel().limits.max_threads.map_or(Facts::THREAD_REGISTERS, Facts::thread_registers);
         self.kernel().registers.clamp(1, most)
     }
 
-    /// Most threads of a block.
+    /// Returns the maximum number of threads of a block.
     pub(super) fn block_threads(&self) -> u32 {
         let by_registers = Facts::block_threads(self.registers());
         self.kernel().limits.max_threads.map_or(by_registers, |declared| declared.min(by_registers))
     }
 
-    /// Most bytes of dynamic shared memory of a block.
+    /// Returns the maximum bytes of dynamic shared memory of a block.
     pub(super) fn shared_max(&self) -> u32 {
         self.shared_max.load(Ordering::Relaxed)
     }
@@ -72,7 +73,8 @@ impl Function {
             11..=13 => {
                 self.kernel().limits.required_cluster.map_or(0, |blocks| blocks[attribute as usize - 11])
             }
-            // Constants, local memory, caching, larger clusters and their order: none.
+            // Constant memory, local memory, the cache mode, non-portable cluster sizes and cluster
+            // scheduling are not simulated.
             2 | 3 | 7 | 14 | 15 => 0,
             _ => return Err(Code::INVALID_VALUE),
         };
@@ -88,23 +90,23 @@ impl Function {
                 self.shared_max.store(value, Ordering::Relaxed);
                 Ok(())
             }
-            // A preference, which changes nothing here.
+            // The preferred carveout changes nothing here.
             9 => one_of(value, -1..=100),
             _ => Err(Code::INVALID_VALUE),
         }
     }
 }
 
-/// Device images begin so: ELF, and fat binaries.
+/// Magic bytes of device binaries: ELF files and fat binaries.
 const BINARIES: [[u8; 4]; 2] = [*b"\x7fELF", [0x50, 0xed, 0x55, 0xba]];
 
-/// The text that an image holds.
+/// Returns the PTX text of an image.
 fn text_of(image: *const c_void) -> Answer<String> {
     if image.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: the call's contract is that it leads to a text that ends with a NUL, or to one of the binary forms,
-    // which are longer than four bytes. A text may be shorter: reading stops at its NUL.
+    // SAFETY: the call's contract is that the pointer points to a text that ends with a NUL, or to a binary,
+    // which is longer than four bytes. A text may be shorter, because reading stops at its NUL.
     let text = unsafe {
         let bytes: *const u8 = image.cast();
         let is = |binary: [u8; 4]| (0..4).all(|i| *bytes.add(i) == binary[i]);
@@ -150,7 +152,7 @@ fn function_of(context: &Context, module: &Arc<Module>, name: &str) -> Answer<u6
 
 fn unload(context: &Context, module: u64) -> Answer {
     let module = context.driver.module(module)?;
-    // Kernels of it may still have to run.
+    // Pending work may launch kernels of the module.
     context.driver.queues().finish_context(context);
     for (&address, global) in module.globals.iter().zip(&module.ptx.globals) {
         debug_assert!(global.align > 0);
@@ -166,18 +168,18 @@ fn unload(context: &Context, module: u64) -> Answer {
 }
 
 exports! {
-    /// A module of a file of PTX.
+    /// Loads a module from a file of PTX.
     cuModuleLoad(module: Out<u64>, path: Text) working |context| {
         let text = std::fs::read_to_string(path.read()?).map_err(|_| Code::FILE_NOT_FOUND)?;
         load(context, module, &text, &Options::default())
     };
 
-    /// A module of a text of PTX.
+    /// Loads a module from a text of PTX.
     cuModuleLoadData(module: Out<u64>, image: *const c_void) working |context| {
         load(context, module, &text_of(image)?, &Options::default())
     };
 
-    /// A module of a text of PTX, with logs of the compiler.
+    /// Loads a module from a text of PTX, and writes the compiler's logs.
     cuModuleLoadDataEx(
         module: Out<u64>,
         image: *const c_void,
@@ -190,16 +192,16 @@ exports! {
         load(context, module, &text_of(image)?, &options)
     };
 
-    /// Ends a module and its functions.
+    /// Unloads a module and its functions.
     cuModuleUnload(module: u64) working |context| unload(context, module);
 
-    /// A kernel of a module.
+    /// Returns a kernel of a module.
     cuModuleGetFunction(function: Out<u64>, module: u64, name: Text) working |context| {
         let (module, name) = (context.driver.module(module)?, name.read()?);
         function.set(function_of(context, &module, &name)?)
     };
 
-    /// A variable of a module.
+    /// Returns the address and the bytes of a variable of a module.
     cuModuleGetGlobal_v2(address: Out<u64>, bytes: Out<usize>, module: u64, name: Text) working |context| {
         let (module, name) = (context.driver.module(module)?, name.read()?);
         let number = module.ptx.globals.iter().position(|global| global.name == name).ok_or(Code::NOT_FOUND)?;
@@ -208,29 +210,29 @@ exports! {
         Ok(())
     };
 
-    /// What a function is.
+    /// Returns an attribute of a function.
     cuFuncGetAttribute(value: Out<i32>, attribute: i32, function: u64) working |context| {
         let arch = context.driver.config.facts.arch;
         value.set(context.driver.function(function)?.attribute(attribute, arch)?)
     };
 
-    /// How much dynamic shared memory a function may be given, and a preference that changes nothing here.
+    /// Sets the maximum dynamic shared memory of a function, or a preference that changes nothing here.
     cuFuncSetAttribute(function: u64, attribute: i32, value: i32) working |context| {
         let opt_in = context.driver.config.facts.shared_opt_in;
         context.driver.function(function)?.set_attribute(attribute, value, opt_in)
     };
 
-    /// A preference that changes nothing here.
+    /// Sets a preference that changes nothing here.
     cuFuncSetCacheConfig(function: u64, config: i32) working |context| {
         context.driver.function(function).and_then(|_| one_of(config, 0..=3))
     };
 
-    /// A preference that changes nothing here.
+    /// Sets a preference that changes nothing here.
     cuFuncSetSharedMemConfig(function: u64, config: i32) working |context| {
         context.driver.function(function).and_then(|_| one_of(config, 0..=2))
     };
 
-    /// The module of a function.
+    /// Returns the module of a function.
     cuFuncGetModule(module: Out<u64>, function: u64) working |context| {
         module.set(context.driver.function(function)?.module.handle)
     };

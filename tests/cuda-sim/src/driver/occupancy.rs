@@ -1,4 +1,4 @@
-//! How many blocks are resident at once, by threads, registers and shared memory.
+//! Occupancy: the number of blocks that are resident at once, by threads, registers and shared memory.
 
 use super::code::Code;
 use super::context::Context;
@@ -6,7 +6,7 @@ use super::entry::{Answer, Out, exports};
 use super::facts::Facts;
 use super::module::Function;
 
-/// A block's dynamic shared memory by its threads.
+/// Function of the host that returns the dynamic shared memory of a block of a number of threads.
 type SharedOf = extern "C" fn(i32) -> usize;
 
 fn blocks(context: &Context, function: &Function, threads: u32, dynamic_shared: usize) -> u32 {
@@ -18,7 +18,9 @@ fn blocks(context: &Context, function: &Function, threads: u32, dynamic_shared: 
     context.driver.config.facts.resident_blocks(threads, function.registers(), shared)
 }
 
-/// The block of most resident threads, the larger of two that are equal, and the blocks that then fill the device.
+/// Returns the number of blocks that fill the device, and the block size of most resident threads.
+///
+/// The larger of two equal block sizes is the result.
 fn best(context: &Context, function: &Function, shared: impl Fn(u32) -> usize, limit: i32) -> (u32, u32) {
     let limit = u32::try_from(limit)
         .ok()
@@ -36,7 +38,7 @@ fn positive(number: i32) -> Answer<u32> {
 }
 
 exports! {
-    /// Blocks of a function that a multiprocessor holds at once.
+    /// Returns the number of blocks of a function that are resident on a multiprocessor at once.
     cuOccupancyMaxActiveBlocksPerMultiprocessor(
         count: Out<i32>,
         function: u64,
@@ -47,7 +49,7 @@ exports! {
         count.set(blocks(context, &function, positive(threads)?, dynamic_shared) as i32)
     };
 
-    /// The block that fills the device best, and the grid for it.
+    /// Returns the block size of most resident threads, and the grid that fills the device with it.
     cuOccupancyMaxPotentialBlockSize(
         grid: Out<i32>,
         block: Out<i32>,
@@ -63,7 +65,7 @@ exports! {
         block.set(threads as i32)
     };
 
-    /// Dynamic shared memory of a block when so many are to be resident.
+    /// Returns the dynamic shared memory that each block may have when this many blocks are resident.
     cuOccupancyAvailableDynamicSMemPerBlock(
         bytes: Out<usize>,
         function: u64,

@@ -1,8 +1,10 @@
-//! The order of work: what was put into streams and is not done.
+//! Queues of pending work: everything that was put into streams and is not done.
 //!
-//! Work runs when something waits for it, or when a stream holds much of it, and no sooner: a program that relies on
-//! work being done early meets the latest order that the driver may choose. Invariant: a piece of work has a number
-//! that is greater than those of all before it, and waits only for smaller ones; so running ends.
+//! Work runs when something waits for it, or when its stream has much pending work, and no sooner. A program
+//! that relies on work being done early therefore meets the latest order that the driver may choose.
+//!
+//! Invariant: each piece of work has a greater number than all work before it, and waits for smaller numbers
+//! only. Running therefore ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -17,48 +19,50 @@ use super::launch::Grid;
 use super::report;
 use super::state::Driver;
 
-/// Pieces of work that a stream holds before the oldest one runs.
+/// Maximum number of pending pieces of work in a stream. A further one makes the oldest run.
 const HELD: usize = 256;
 
-/// Something to do on the device.
+/// Piece of work for the device.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// A kernel.
+    /// Launch of a kernel.
     Launch(Box<Grid>),
-    /// Bytes of the host that were set aside, since their place may be used again at once.
+    /// Write of host bytes that were copied at the call, since the caller may reuse their memory at once.
     Write { to: u64, bytes: Box<[u8]> },
-    /// Pinned memory to the device, read when its turn comes.
+    /// Copy from pinned memory to the device, which reads the memory when it runs.
     In { from: Host, to: u64, bytes: u64 },
-    /// Device memory to the host.
+    /// Copy from device memory to the host.
     Out { from: u64, to: Host, bytes: u64 },
-    /// Within the device.
+    /// Copy within the device.
     Copy { from: u64, to: u64, bytes: u64 },
-    /// `count` times the `width` low bytes of a pattern.
+    /// Fill with the `width` low bytes of a pattern, `count` times.
     Fill { to: u64, pattern: u32, width: u8, count: u64 },
-    /// The end of memory, which was asked for.
+    /// Free of memory in stream order.
     Free(u64),
-    /// A function of the host.
+    /// Call of a host function with its argument.
     Call(extern "C" fn(*mut c_void), Host),
-    /// An event happens.
+    /// Completion of an event.
     Record(Arc<Event>),
-    /// Waits for work of another stream.
+    /// Wait for work of another stream.
     Wait(Place),
 }
 
-/// A piece of work, done or not.
+/// Position of a piece of work in a stream, whether done or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) stream: Key,
     pub(super) number: u64,
 }
 
-/// Which stream: those that a program makes by their handles, and of each context the one for null, of which each
-/// thread may have its own.
+/// Key of a stream.
+///
+/// `stream` is the handle of a stream that a program created, or zero for the null stream of the context.
+/// Each thread also has a per-thread null stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) context: u64,
     pub(super) stream: u64,
-    /// Whether it waits for the stream for null, and that one for it.
+    /// True if the stream synchronizes with the null stream.
     pub(super) blocking: bool,
 }
 
@@ -68,7 +72,7 @@ impl Key {
     }
 }
 
-/// All work of a process that is not done.
+/// All pending work of a process.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     given: u64,
@@ -76,7 +80,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Puts work at the end of a stream.
+    /// Appends work to a stream.
     pub(super) fn push(&mut self, context: &Context, key: Key, work: Work) -> Place {
         self.given += 1;
         let number = self.given;
@@ -89,7 +93,7 @@ impl Queues {
         Place { stream: key, number }
     }
 
-    /// Whether a piece of work is done.
+    /// Returns true if a piece of work is done.
     pub(super) fn is_done(&self, place: Place) -> bool {
         self.front(place.stream).is_none_or(|front| front > place.number)
     }
@@ -98,11 +102,11 @@ impl Queues {
         self.streams.get(&key)?.front().map(|(number, _)| *number)
     }
 
-    /// Runs a stream up to a piece of work, and what that has to come after.
+    /// Runs a stream up to a piece of work, after the work of other streams that comes before.
     pub(super) fn finish(&mut self, driver: &'static Driver, until: Place) {
         while let Some(number) = self.front(until.stream).filter(|&number| number <= until.number) {
             self.finish_before(driver, Place { stream: until.stream, number });
-            // What came before may have failed, and all else gone with it.
+            // The work that ran before may have failed and removed all pending work of the device.
             let work = self.streams.get_mut(&until.stream).and_then(VecDeque::pop_front);
             match work {
                 None => return,
@@ -116,7 +120,10 @@ impl Queues {
         }
     }
 
-    /// The stream for null comes after everything put into others before, and they after it.
+    /// Runs the work of other streams that the legacy null stream orders before this work.
+    ///
+    /// The null stream runs after all earlier work of blocking streams, and their later work runs after the
+    /// null stream's.
     fn finish_before(&mut self, driver: &'static Driver, place: Place) {
         let key = place.stream;
         if !key.blocking {
@@ -133,7 +140,7 @@ impl Queues {
         }
     }
 
-    /// Runs one piece of work of a stream, and says whether there is none left up to a place.
+    /// Runs one piece of work of a stream, and returns true if none is left up to a place.
     pub(super) fn advance(&mut self, driver: &'static Driver, until: Place) -> bool {
         if let Some(number) = self.front(until.stream).filter(|&number| number <= until.number) {
             self.finish(driver, Place { stream: until.stream, number });
@@ -141,12 +148,12 @@ impl Queues {
         self.is_done(until)
     }
 
-    /// Runs everything of a stream.
+    /// Runs all work of a stream.
     pub(super) fn finish_stream(&mut self, driver: &'static Driver, stream: Key) {
         self.finish(driver, Place { stream, number: u64::MAX });
     }
 
-    /// Runs everything of a context.
+    /// Runs all work of a context.
     pub(super) fn finish_context(&mut self, context: &Context) {
         let keys = self.streams.keys().copied().filter(|key| key.context == context.handle);
         for key in keys.collect::<Vec<_>>() {
@@ -154,7 +161,7 @@ impl Queues {
         }
     }
 
-    /// Forgets the work of a context, and says how much that was.
+    /// Drops the work of a context, and returns the number of pieces dropped.
     pub(super) fn drop_context(&mut self, context: u64) -> usize {
         let left =
             self.streams.iter().filter(|(key, _)| key.context == context).map(|(_, queue)| queue.len()).sum();
@@ -162,12 +169,12 @@ impl Queues {
         left
     }
 
-    /// Forgets an empty stream.
+    /// Removes an empty stream.
     pub(super) fn remove(&mut self, stream: Key) {
         self.streams.remove(&stream);
     }
 
-    /// Ends all work of a device.
+    /// Marks a device as failed, and drops all its pending work.
     fn fail(&mut self, driver: &'static Driver, context: u64, code: Code) {
         if let Ok(context) = driver.context(context) {
             context.device().fail(code);
@@ -205,7 +212,7 @@ impl Work {
     }
 }
 
-/// What was right when it was asked for, and no more when its turn came, is an access to freed memory.
+/// Reports work that was valid at the call and no longer is when it runs: an access to freed memory.
 fn late(answer: Answer) -> Answer {
     answer.map_err(|_| {
         report::say("what a copy or fill needs was freed before its turn");

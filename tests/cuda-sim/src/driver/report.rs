@@ -1,6 +1,7 @@
-//! What the simulator tells: lines on stderr about what is wrong, and the report that `CUDA_SIM_REPORT` asks for.
+//! Output of the simulator: messages on stderr, and the report that `CUDA_SIM_REPORT` asks for.
 //!
-//! Invariant: a line of the report is `KIND key=value …`, written at once, so that processes may share a file.
+//! Invariant: a line of the report is `KIND key=value …`. Each line is written at once, so that processes may
+//! share a file.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,10 +13,10 @@ use super::context;
 use super::state::{self, Allocation, Driver, Kind};
 use crate::exec::{Counters, Fault};
 
-/// How many leaks are listed on stderr; the report has all.
+/// Number of leaks that stderr lists. The report lists all leaks.
 const LISTED: usize = 8;
 
-/// Sums over the process.
+/// Totals over the process.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     launches: AtomicU64,
@@ -45,17 +46,17 @@ impl Report {
     }
 }
 
-/// Says what is wrong.
+/// Prints an error message.
 pub(super) fn say(text: &str) {
     let line = format!("cuda-sim: {text}\n");
-    // Where stderr is gone there is no one to tell.
+    // A failure to write to stderr cannot be reported.
     let _ = std::io::stderr().write_all(line.as_bytes());
     if let Some(log) = std::env::var_os("CUDA_SIM_LOG").filter(|log| !log.is_empty()) {
         append(Path::new(&log), &line);
     }
 }
 
-/// A launch that ended well.
+/// Reports a launch that completed.
 pub(super) fn launched(
     driver: &Driver,
     kernel: &str,
@@ -83,7 +84,7 @@ pub(super) fn launched(
     });
 }
 
-/// A launch that did not.
+/// Reports a launch that ended with a fault.
 pub(super) fn faulted(driver: &Driver, fault: &Fault, code: super::code::Code) {
     driver.report.faults.fetch_add(1, Relaxed);
     say(&format!("{fault}: {code}"));
@@ -95,7 +96,7 @@ pub(super) fn faulted(driver: &Driver, fault: &Fault, code: super::code::Code) {
     });
 }
 
-/// Memory that was not freed when it should have been.
+/// Reports memory that was not freed.
 pub(super) fn leaks(driver: &Driver, leaked: &[(u64, Allocation)], when: &str) {
     let is_leak = |allocation: &Allocation| allocation.kind != Kind::Global && !allocation.is_ending;
     let leaked: Vec<_> = leaked.iter().filter(|(_, allocation)| is_leak(allocation)).collect();
@@ -132,7 +133,7 @@ fn size([x, y, z]: [u32; 3]) -> String {
 fn line(driver: &Driver, text: impl FnOnce() -> String) {
     match &driver.config.report {
         None => {}
-        // As with what is said.
+        // A failure to write to stderr cannot be reported.
         Some(Sink::Stderr) => drop(std::io::stderr().write_all(format!("{}\n", text()).as_bytes())),
         Some(Sink::File(path)) => append(path, &format!("{}\n", text())),
     }
@@ -142,22 +143,23 @@ fn append(path: &Path, text: &str) {
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
         let line = format!("cuda-sim: {}: {error}\n", path.display());
-        // As with what is said.
+        // A failure to write to stderr cannot be reported.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 
-/// Has the end of the process reported.
+/// Registers the report at the end of the process.
 pub(super) fn at_exit() {
     unsafe extern "C" {
         fn atexit(call: extern "C" fn()) -> i32;
     }
-    // SAFETY: the C library's own, with its own signature; the function lives as long as the library.
+    // SAFETY: the declaration has the signature of the C library. The function lives as long as the library.
     unsafe { atexit(end) };
 }
 
 extern "C" fn end() {
-    // What unwinds out of a function of C ends the process, and there is no one left to tell.
+    // A panic that unwinds out of a C function aborts the process. At exit the panic can no longer be
+    // reported.
     let _ = std::panic::catch_unwind(|| {
         context::living_at_exit();
         let Ok(driver) = state::driver() else { return };

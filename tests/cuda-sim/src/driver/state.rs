@@ -1,7 +1,7 @@
-//! What the library keeps for the whole process: its devices, and what each handle stands for.
+//! State of the library for the whole process: its devices, and the objects of handles.
 //!
-//! Invariant: a handle is a number that is given once and never followed, so one that was destroyed, or never was,
-//! is found out.
+//! Invariant: a handle is a number that is used once and never dereferenced. A lookup therefore detects a
+//! handle that was destroyed or that never existed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use super::report::{self, Report};
 use super::stream::Stream;
 use crate::memory::{Block, Invalid, Memory};
 
-/// The driver of a process.
+/// Driver of a process.
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) config: Config,
@@ -36,23 +36,23 @@ pub(super) struct Driver {
 pub(super) struct Device {
     pub(super) memory: Memory,
     pub(super) primary: Mutex<Primary>,
-    /// What ended all work on it.
+    /// Code of the fault that ended all work on the device.
     fault: OnceLock<Code>,
 }
 
 impl Device {
-    /// Whether it still works.
+    /// Returns the error of the device, if work on it has ended.
     pub(super) fn check(&self) -> Answer {
         self.fault.get().map_or(Ok(()), |&code| Err(code))
     }
 
-    /// Nothing works on it from now on, as NVIDIA documents it: the process has to end.
+    /// Ends all work on the device. NVIDIA documents that the process has to end after such an error.
     pub(super) fn fail(&self, code: Code) {
         self.fault.get_or_init(|| code);
     }
 }
 
-/// What a handle stands for.
+/// Object of a handle.
 #[derive(Clone, Debug)]
 pub(super) enum Object {
     Context(Arc<Context>),
@@ -68,31 +68,32 @@ struct Objects {
     living: HashMap<u64, Object>,
 }
 
-/// What memory is for.
+/// Purpose of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `cuMemAlloc`.
+    /// Device memory of `cuMemAlloc`.
     Device,
-    /// `cuMemAllocManaged`: the host reaches it too.
+    /// Managed memory of `cuMemAllocManaged`, which the host reaches too.
     Managed,
-    /// `cuMemAllocHost`: the host's, and the device reaches it too.
+    /// Pinned host memory of `cuMemAllocHost`, which the device reaches too.
     Host,
-    /// A variable of a module.
+    /// Variable of a module.
     Global,
 }
 
-/// Who asked for memory.
+/// Record of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allocation {
-    /// Its context's handle.
+    /// Handle of the context that allocated the memory.
     pub(super) context: u64,
     pub(super) bytes: u64,
     pub(super) kind: Kind,
-    /// Whether its end was asked for, which a stream may have still to do.
+    /// True if a program has asked to free the memory. A stream may still have to do so.
     pub(super) is_ending: bool,
 }
 
-/// The process's driver. If the environment makes no sense, every call fails, and the first one says why.
+/// Returns the driver of the process. If the environment is invalid, every call fails and the first one
+/// reports why.
 pub(super) fn driver() -> Answer<&'static Driver> {
     static DRIVER: OnceLock<Result<Driver, Code>> = OnceLock::new();
     let made = DRIVER.get_or_init(|| {
@@ -107,7 +108,7 @@ pub(super) fn driver() -> Answer<&'static Driver> {
 
 impl Driver {
     fn new(config: Config) -> Driver {
-        // A gap of a TiB between the devices' addresses.
+        // The devices' addresses start 1 TiB apart.
         let memory = |number| Memory::from(config.facts.memory, (number as u64) << 40);
         let device =
             |number| Device { memory: memory(number), primary: Mutex::default(), fault: OnceLock::new() };
@@ -128,26 +129,26 @@ impl Driver {
         }
     }
 
-    /// Itself, if `cuInit` was called.
+    /// Returns the driver if `cuInit` was called.
     pub(super) fn initialized(&'static self) -> Answer<&'static Driver> {
         if self.initialized.load(Ordering::SeqCst) { Ok(self) } else { Err(Code::NOT_INITIALIZED) }
     }
 
-    /// The device of a `CUdevice`, which is its number.
+    /// Returns the device of a `CUdevice`, which is its ordinal.
     pub(super) fn device(&self, number: i32) -> Answer<&Device> {
         usize::try_from(number).ok().and_then(|number| self.devices.get(number)).ok_or(Code::INVALID_DEVICE)
     }
 
-    /// The order of all work. Held while any of it runs.
+    /// Locks the queues of all work. The lock is kept while any work runs.
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A handle for what `make` makes of it.
+    /// Creates a handle for the object that `make` returns for it.
     pub(super) fn insert(&self, make: impl FnOnce(u64) -> Object) -> u64 {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.given += 1;
-        // No small number, and nothing that can be followed: the first page of the upper half of addresses.
+        // A handle is no small number and no valid pointer, because it is outside the canonical addresses.
         let handle = 0xc0de_0000_0000_0000 + 16 * objects.given;
         let object = make(handle);
         objects.living.insert(handle, object);
@@ -158,12 +159,12 @@ impl Driver {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).living.get(&handle).cloned()
     }
 
-    /// Ends a handle.
+    /// Removes a handle.
     pub(super) fn remove(&self, handle: u64) {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).living.remove(&handle);
     }
 
-    /// Ends all handles of which `ends` says so.
+    /// Removes all handles for whose objects `ends` returns true.
     pub(super) fn remove_if(&self, ends: impl Fn(&Object) -> bool) {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.living.retain(|_, object| !ends(object));
@@ -204,7 +205,7 @@ impl Driver {
         }
     }
 
-    /// Memory of a context.
+    /// Allocates memory for a context.
     pub(super) fn allocate(&self, context: &Context, bytes: u64, kind: Kind) -> Answer<u64> {
         let memory = &context.device().memory;
         let address = match kind {
@@ -218,7 +219,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Asks for the end of memory that was allocated for one of these uses. `end` has to follow.
+    /// Marks memory of one of these kinds as being freed. A call of [`Self::end`] has to follow.
     pub(super) fn claim(&self, address: u64, kinds: &[Kind]) -> Answer {
         let mut allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
         let why = match allocations.get_mut(&address) {
@@ -236,7 +237,7 @@ impl Driver {
         Err(Code::INVALID_VALUE)
     }
 
-    /// Ends memory, unless its context's end did so.
+    /// Frees memory, unless the end of its context did so.
     pub(super) fn end(&self, address: u64) {
         let mut allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(allocation) = allocations.remove(&address) {
@@ -246,14 +247,14 @@ impl Driver {
         }
     }
 
-    /// Ends memory that was allocated for one of these uses.
+    /// Frees memory of one of these kinds.
     pub(super) fn free(&self, address: u64, kinds: &[Kind]) -> Answer {
         self.claim(address, kinds)?;
         self.end(address);
         Ok(())
     }
 
-    /// What was allocated, and by `keep`'s choice is listed.
+    /// Returns the allocations for which `keep` returns true.
     pub(super) fn allocations(&self, keep: impl Fn(&Allocation) -> bool) -> Vec<(u64, Allocation)> {
         let allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
         allocations
@@ -263,7 +264,7 @@ impl Driver {
             .collect()
     }
 
-    /// The block that holds these bytes of any device, and where in it they are.
+    /// Returns the block of any device that contains these bytes, and their offset in the block.
     pub(super) fn find(&self, address: u64, bytes: u64) -> Result<(Arc<Block>, u64), Invalid> {
         let mut why = Invalid::Unallocated { address, bytes };
         for device in &self.devices {
@@ -276,7 +277,7 @@ impl Driver {
         Err(why)
     }
 
-    /// That these bytes are some that a call may name, or what is wrong with them, on stderr.
+    /// Checks that these bytes are memory that a call may access, and reports an error on stderr.
     pub(super) fn check_range(&self, call: &str, address: u64, bytes: u64) -> Answer {
         if bytes == 0 {
             return Ok(());

@@ -11,16 +11,16 @@ use super::entry::{Answer, Host, Out, exports};
 use super::queue::{Key, Place, Work};
 use super::state::Object;
 
-/// The priority that a stream may have at most; smaller numbers come first.
+/// Greatest priority of a stream. Smaller numbers are greater priorities.
 pub(super) const GREATEST_PRIORITY: i32 = -5;
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
-/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`, which are handles.
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`, which are special handles.
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 
-/// A stream that a program made.
+/// Stream that a program created.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) context: u64,
@@ -29,12 +29,12 @@ pub(super) struct Stream {
     key: Key,
 }
 
-/// Where a stream's work is put.
+/// Returns the key of a stream's queue.
 pub(super) fn key(context: &Context, stream: u64) -> Answer<Key> {
     let made = |stream| Key { context: context.handle, stream, blocking: true };
     match stream {
         0 | LEGACY => Ok(made(0)),
-        // No handle: those are even.
+        // The odd number differs from all handles, which are even.
         PER_THREAD => Ok(made(2 * thread_number() + 1)),
         handle => {
             let stream = context.driver.stream(handle)?;
@@ -68,14 +68,14 @@ thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls a function of the host, which must not call the driver.
+/// Calls a host function, which must not call the driver.
 pub(super) fn call_host(function: impl FnOnce()) {
     IN_CALLBACK.set(true);
     function();
     IN_CALLBACK.set(false);
 }
 
-/// That this is no call from a function of the host that a stream called.
+/// Returns an error if a host function that a stream runs makes the call.
 pub(super) fn not_in_callback() -> Answer {
     if IN_CALLBACK.get() { Err(Code::NOT_PERMITTED) } else { Ok(()) }
 }
@@ -92,7 +92,7 @@ fn create(context: &Arc<Context>, stream: Out<u64>, flags: u32, priority: i32) -
     stream.set(handle)
 }
 
-/// Flags and priority; those for null have neither.
+/// Returns flags and priority. The null streams have zero for both.
 fn described(context: &Context, stream: u64) -> Answer<(u32, i32)> {
     match stream {
         0 | LEGACY | PER_THREAD => Ok((0, 0)),
@@ -101,15 +101,15 @@ fn described(context: &Context, stream: u64) -> Answer<(u32, i32)> {
 }
 
 exports! {
-    /// A new stream.
+    /// Creates a stream.
     cuStreamCreate(stream: Out<u64>, flags: u32) working |context| create(context, stream, flags, 0);
 
-    /// A new stream of a priority, which is clamped, and changes nothing here.
+    /// Creates a stream with a priority, which is clamped and changes nothing here.
     cuStreamCreateWithPriority(stream: Out<u64>, flags: u32, priority: i32) working |context| {
         create(context, stream, flags, priority)
     };
 
-    /// Ends a stream; its work is done.
+    /// Destroys a stream after running its work.
     cuStreamDestroy_v2(stream: u64) driver |driver| {
         let made = driver.stream(stream)?;
         let mut queues = driver.queues();
@@ -120,14 +120,14 @@ exports! {
         Ok(())
     };
 
-    /// Waits for a stream's work.
+    /// Waits for the work of a stream.
     cuStreamSynchronize(stream: u64) working |context| {
         let key = key(context, stream)?;
         context.driver.queues().finish_stream(context.driver, key);
         context.device().check()
     };
 
-    /// Whether a stream's work is done. Some of it is, for each call.
+    /// Queries a stream. Each call runs some of its work.
     cuStreamQuery(stream: u64) working |context| {
         let key = key(context, stream)?;
         let done = context.driver.queues().advance(context.driver, Place { stream: key, number: u64::MAX });
@@ -135,15 +135,15 @@ exports! {
         if done { Ok(()) } else { Err(Code::NOT_READY) }
     };
 
-    /// A stream's flags.
+    /// Returns the flags of a stream.
     cuStreamGetFlags(stream: u64, flags: Out<u32>) working |context| flags.set(described(context, stream)?.0);
 
-    /// A stream's priority.
+    /// Returns the priority of a stream.
     cuStreamGetPriority(stream: u64, priority: Out<i32>) working |context| {
         priority.set(described(context, stream)?.1)
     };
 
-    /// What comes later in a stream waits for an event, as it was recorded last.
+    /// Makes later work of a stream wait for the last record of an event.
     cuStreamWaitEvent(stream: u64, event: u64, flags: u32) working |context| {
         if flags > 1 {
             return Err(Code::INVALID_VALUE);
@@ -154,7 +154,7 @@ exports! {
         }
     };
 
-    /// A function of the host to be called in a stream's order. It must not call the driver.
+    /// Calls a host function in stream order. The function must not call the driver.
     cuLaunchHostFunc(stream: u64, function: Option<extern "C" fn(*mut c_void)>, data: Host) working |context| {
         let function = function.ok_or(Code::INVALID_VALUE)?;
         put(context, stream, Work::Call(function, data)).map(|_| ())

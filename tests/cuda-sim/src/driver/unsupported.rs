@@ -3,14 +3,16 @@
 use super::code::Code;
 use super::report;
 
-/// Functions that answer `CUDA_ERROR_NOT_SUPPORTED`. Whatever the arguments, they are the caller's to clean up in the
-/// C calling conventions of every system that CUDA runs on, so none need be declared.
+/// Defines functions that answer `CUDA_ERROR_NOT_SUPPORTED`.
+///
+/// The functions declare no arguments. The caller cleans them up in the C calling conventions of every system
+/// that CUDA runs on.
 macro_rules! unsupported {
     ($($name:ident)*) => {
-        /// The functions of this module.
+        /// Names of the functions of this module.
         pub(in crate::driver) const NAMES: &[&str] = &[$(stringify!($name)),*];
         $(
-            /// Not simulated: answers `CUDA_ERROR_NOT_SUPPORTED`.
+            /// Unsupported function, which answers `CUDA_ERROR_NOT_SUPPORTED`.
             // SAFETY: only a program that asks for a CUDA driver refers to the name.
             #[unsafe(no_mangle)]
             #[allow(non_snake_case, reason = "names are NVIDIA's")]

@@ -1,16 +1,17 @@
-//! What lanes compute from their own registers: compiled twice, the second time for hosts with wide vectors
-//! and fused multiply-add, which are several times faster.
+//! Arithmetic of lanes on their own registers.
+//!
+//! The code is compiled twice. The second version is for hosts with wide vectors and fused multiply-add.
 
 use super::regs::{LANES, Raw, Regs};
 use super::{bits, choice, convert, float, int};
 use crate::ptx::ir::{Alu, Bits, Reg, Wide};
 
-/// Runs one instruction in the lanes that execute.
+/// Runs one instruction in the active lanes.
 #[inline]
 pub(super) fn run(regs: &mut Regs, exec: u32, alu: &Alu, fast: bool) {
     #[cfg(target_arch = "x86_64")]
     if fast {
-        // SAFETY: `fast` says that the host has these.
+        // SAFETY: `fast` is true only if the host has these features.
         unsafe { with_vectors(regs, exec, alu) };
         return;
     }
@@ -18,7 +19,7 @@ pub(super) fn run(regs: &mut Regs, exec: u32, alu: &Alu, fast: bool) {
     one(regs, exec, alu);
 }
 
-/// Whether the host has what the fast version needs.
+/// Returns true if the host has the features of the fast version.
 pub(super) fn is_fast() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2")
@@ -104,8 +105,10 @@ fn copy(regs: &mut Regs, exec: u32, bits: Bits, d: Reg, a: Reg) {
     }
 }
 
-/// The lanes in which what an instruction computes is undefined, as what it is made of is in some: of a choice only what
-/// is chosen. None where it is one that keeps more than registers.
+/// Returns the lanes whose result is undefined because an operand is. A selection ignores the operand that it
+/// does not select.
+///
+/// None for instructions that keep state outside of registers.
 #[cold]
 pub(super) fn undefined(regs: &Regs, exec: u32, alu: &Alu, reads: &[Reg]) -> Option<u32> {
     let missing = |reg: Reg| exec & !regs.written[reg as usize];
@@ -120,7 +123,7 @@ pub(super) fn undefined(regs: &Regs, exec: u32, alu: &Alu, reads: &[Reg]) -> Opt
     })
 }
 
-/// How many bits an element has.
+/// Returns the number of bits of an element.
 pub(super) fn width(element: Bits) -> u32 {
     match element {
         Bits::B16 => 16,

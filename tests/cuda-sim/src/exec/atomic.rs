@@ -15,7 +15,7 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
     let addresses = memory::addresses(regs, atom.addr);
     let wide = if atom.ty.bytes() == 8 { Wide::Two } else { Wide::One };
     let (mut last, mut global) = (usize::MAX, 0);
-    // Two halves are two accesses, as the elements of a vector are.
+    // The halves of a pair are two accesses, like the elements of a vector.
     let element = if atom.ty.is_packed() { 2 } else { atom.ty.bytes() };
     let mut places = order::places(who.grid);
     for lane in lanes(exec) {
@@ -27,10 +27,10 @@ pub(super) fn atom(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, atom: &Ato
         let unused = 64 - 8 * atom.ty.bytes();
         let operand = |reg: Reg| regs.get((reg, wide), lane) << unused >> unused;
         let (b, c) = (operand(atom.b), atom.c.map_or(0, operand));
-        // In global memory, adding f32 flushes subnormals.
+        // An f32 addition in global memory flushes subnormals.
         let is_shared = matches!(space, Space::Shared | Space::Cluster);
         let ftz = atom.ty == Type::F32 && !is_shared;
-        // SAFETY: a living and aligned place of as many bytes.
+        // SAFETY: the place has as many living bytes, and is aligned for them.
         let old = unsafe { exchange(at, atom.ty.bytes(), |old| apply(atom, ftz, old, b, c)) };
         if let Some(d) = atom.d {
             regs.set((d, wide), lane, old);
@@ -76,7 +76,7 @@ fn place(
     }
 }
 
-/// An atomic moves its bytes both ways, unless nobody asks what was there.
+/// Counts the bytes and sectors of an atomic: stored, and also loaded if it returns the old value.
 fn count(who: &mut Who<'_, '_>, atom: &Atom, global: u32, addresses: &[u64; LANES]) {
     let bytes = u64::from(atom.ty.bytes()) * u64::from(global.count_ones());
     let (sectors, counters) = (memory::sectors(global, addresses), &mut who.mem.counters);
@@ -88,13 +88,13 @@ fn count(who: &mut Who<'_, '_>, atom: &Atom, global: u32, addresses: &[u64; LANE
     }
 }
 
-/// Replaces what is there by a function of it; what was there.
+/// Replaces a value in memory by a function of it, and returns the old value.
 ///
 /// # Safety
 /// `at` is the start of `bytes` living bytes, aligned for them.
 unsafe fn exchange(at: *mut u8, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
     let (set, get) = (Ordering::SeqCst, Ordering::SeqCst);
-    // SAFETY: says the caller.
+    // SAFETY: promised by the caller.
     unsafe {
         match bytes {
             2 => {

@@ -1,4 +1,4 @@
-//! Bit fields, permutations of bytes, three-operand logic, and products of bytes.
+//! Bit fields, permutations of bytes, three-operand logic, and dot products of bytes.
 
 use super::int::{self, Whole, by_int};
 use super::regs::{LANES, Raw, Regs};
@@ -30,7 +30,7 @@ pub(super) fn lop3(regs: &mut Regs, exec: u32, table: u8, d: Reg, abc: (Reg, Reg
     });
 }
 
-/// The lanes in which any bit is set.
+/// Returns the lanes in which any bit is set.
 pub(super) fn any(regs: &Regs, reg: Reg) -> u32 {
     let row = u32::row(regs, reg);
     (0..LANES).fold(0, |all, lane| all | u32::from(row[lane] != 0) << lane)
@@ -47,7 +47,7 @@ pub(super) fn mask(regs: &mut Regs, exec: u32, clamp: bool, d: Reg, (a, b): (Reg
 pub(super) fn extend(regs: &mut Regs, exec: u32, (clamp, ty): (bool, Int), d: Reg, (a, b): (Reg, Reg)) {
     regs.each(exec, (d, Wide::One), [a, b].map(|reg| (reg, Wide::One)), |[a, len]| {
         let len = if clamp { len.min(32) } else { len & 31 };
-        // What is kept is moved to the top, and back.
+        // The kept bits are shifted to the top, and back.
         let top = (a << 32 << (32 - len)) as i64;
         let kept =
             if ty == Int::S32 { top >> 32 >> (32 - len) } else { (top as u64 >> 32 >> (32 - len)) as i64 };
@@ -61,7 +61,9 @@ pub(super) fn fns(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg)
     });
 }
 
-/// Where the bit is that is the `offset`th set one from `base` on, downwards if it is negative; of 0, `base` itself.
+/// Returns the position of the `offset`th set bit from `base` on, downwards for a negative offset.
+///
+/// Offset 0 is `base` itself, if that bit is set.
 fn nth_set(mask: u32, base: u32, offset: i32) -> Option<u32> {
     let is_set = |bit: &u32| mask >> bit & 1 == 1;
     if base >= 32 {
@@ -81,11 +83,11 @@ pub(super) fn prmt(regs: &mut Regs, exec: u32, mode: Prmt, d: Reg, (a, b, c): (R
     });
 }
 
-/// Four of the eight bytes.
+/// Selects four of the eight bytes.
 fn permuted(mode: Prmt, bytes: u64, c: u32) -> u32 {
     let byte = |selector: u32| {
         let byte = (bytes >> (8 * (selector & 7))) as u8;
-        // The fourth bit asks for copies of the sign.
+        // The fourth bit of a selector replicates the sign.
         if selector & 8 == 0 { byte } else { ((byte as i8) >> 7) as u8 }
     };
     let n = c & 3;
@@ -109,12 +111,13 @@ pub(super) fn bfe(regs: &mut Regs, exec: u32, ty: Int, d: Reg, (a, b, c): (Reg, 
     });
 }
 
-/// `len` bits from `pos` on; beyond the highest bit of the field or of the word, its sign.
+/// Extracts `len` bits from `pos` on. The sign fills the bits beyond the field or the word.
 fn extracted<T: Whole>(a: T, pos: u32, len: u32) -> T {
     let wide = a.wide();
     let bit = |n: u32| wide >> n.min(T::BITS - 1) & 1;
     let sign = if T::cut(-1) < T::ZERO {
-        // A signed type: the field's top bit, or the word's where the field goes beyond it.
+        // Signed types: the sign is the field's top bit, or the word's top bit where the field extends beyond
+        // the word.
         if len == 0 { 0 } else { bit(pos + len - 1) }
     } else {
         0
@@ -164,7 +167,7 @@ pub(super) fn dot(
     });
 }
 
-/// How far the bytes of two words are apart, and their sum with a third.
+/// Computes the absolute differences of the bytes of two words, or their sum added to a third word.
 pub(super) fn abs_diff(regs: &mut Regs, exec: u32, add: Option<Reg>, d: Reg, (a, b): (Reg, Reg)) {
     let from = [a, b, add.unwrap_or(a)].map(|reg| (reg, Wide::One));
     regs.each(exec, (d, Wide::One), from, |[x, y, c]| {

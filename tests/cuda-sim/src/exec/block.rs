@@ -1,4 +1,4 @@
-//! A block: its shared memory, its warps in turn, and its barriers.
+//! Execution of a block: its shared memory, its warps in turn, and its barriers.
 
 use super::clock::Clock;
 use super::cluster::{Others, Visit};
@@ -14,68 +14,72 @@ use super::{Counters, Fault, FaultKind, Trouble, trouble};
 use crate::ptx::Kernel;
 use crate::ptx::ir::{Bar, BarRed, Op, Placed, Wide};
 
-/// How many barriers a block has.
+/// Number of barriers of a block.
 pub(super) const BARRIERS: usize = 16;
 
-/// Lanes of a warp that came to a barrier together.
+/// Arrival of lanes of one warp at a barrier.
 pub(super) struct Arrival {
-    /// The warp's number.
+    /// Number of the warp.
     pub(super) warp: usize,
     pub(super) lanes: u32,
-    /// For how many threads the barrier is; none: all.
+    /// Number of threads that the barrier is for. None means all threads of the block.
     pub(super) threads: Option<u32>,
-    /// What those know that do not wait.
+    /// Clock of lanes that arrive without waiting.
     pub(super) passed: Option<Clock>,
 }
 
-/// A block's own memory.
+/// Memory of one block, with the state of its ordering.
 pub(super) struct BlockMemory {
     shared: Vec<u64>,
     pub(super) shared_len: u64,
-    /// Where each variable of its space starts and ends.
+    /// Start and end of each variable in its space.
     pub(super) vars: Box<[(u64, u64)]>,
     pub(super) shared_shadow: Shadow,
     pub(super) shared_written: Written,
-    /// For each word of shared memory `thread + 1` whose `cp.async` to it is under way, and how many words have one.
+    /// For each word of shared memory, `thread + 1` of the thread whose `cp.async` to it is pending, or 0.
+    ///
+    /// `copying_words` is the number of words with a pending copy.
     copying: Vec<u32>,
     copying_words: u32,
     local: Vec<u64>,
-    /// Of all threads, as [`BlockMemory::local_at`] says.
+    /// Written bytes of the local memory of all threads, at the offsets of [`BlockMemory::local_at`].
     pub(super) local_written: Written,
     local_size: usize,
     pub(super) counters: Counters,
-    /// Number among the blocks, and where that is.
+    /// Number of the block in the grid, and its coordinates.
     pub(super) number: u64,
     pub(super) at: [u32; 3],
-    /// Who came to each barrier since it was last complete, in order.
+    /// Arrivals at each barrier since it completed last, in order.
     pub(super) arrivals: [Vec<Arrival>; BARRIERS],
     pub(super) threads: u32,
-    /// How many events have ordered anything, and the last that ordered all.
+    /// Number of ordering events so far, and the time of the last one that ordered all threads.
     pub(super) time: u64,
     pub(super) barrier: u64,
-    /// For each thread that has exited, up to when barriers tell of it: it takes part in none after.
+    /// Time up to which barriers publish the accesses of each exited thread, because it takes part in none
+    /// after.
     pub(super) ended: Box<[u32]>,
-    /// What orders some of the threads with one another, and with other blocks.
+    /// State of orderings between some threads, and with other blocks.
     pub(super) order: Option<Box<Order>>,
-    /// Whether atomics look at what was there.
+    /// True if the current atomic reads the old value.
     pub(super) atomic_reads: bool,
-    /// What its threads have told at the barrier of the cluster, and what those have told who were last all there.
+    /// Clocks of the barrier of the cluster: of the threads that have arrived, and of its last completion.
     pub(super) arrived: Clock,
     pub(super) told: Clock,
-    /// Who of other blocks of the cluster was here, by rank and thread, and whether all of its own have exited.
+    /// Last accesses of threads of other blocks of the cluster, by rank and thread. `has_ended` is true once
+    /// all threads of this block have exited.
     pub(super) visits: Vec<Option<Visit>>,
     pub(super) has_ended: bool,
     pub(super) mbarriers: Mbarriers,
 }
 
 impl BlockMemory {
-    /// Shared memory from an address on.
+    /// Returns a pointer to shared memory at an address.
     pub(super) fn shared_at(&mut self, address: u64) -> *mut u8 {
         debug_assert!(address < self.shared_len);
         self.shared.as_mut_ptr().cast::<u8>().wrapping_add(address as usize)
     }
 
-    /// The thread whose copy to these bytes is under way.
+    /// Returns the thread whose copy to these bytes is pending.
     #[inline(always)]
     pub(super) fn under_way(&self, address: u64, bytes: u64) -> Option<u32> {
         if self.copying_words == 0 {
@@ -85,7 +89,7 @@ impl BlockMemory {
         words.iter().find_map(|&thread| thread.checked_sub(1))
     }
 
-    /// Notes that a thread's copy to these bytes, which nobody else's is to, begins, or ends.
+    /// Records the start or the end of a thread's copy to these bytes, which are in no other copy.
     pub(super) fn copy(&mut self, address: u64, bytes: u64, thread: Option<u32>) {
         let words = &mut self.copying[address as usize / 4..(address + bytes).div_ceil(4) as usize];
         words.fill(thread.map_or(0, |thread| thread + 1));
@@ -96,8 +100,10 @@ impl BlockMemory {
         };
     }
 
-    /// Lanes of a warp have exited. Where something else than barriers of all orders threads, what they did may be known by
-    /// that, and be handed on by the barriers of others.
+    /// Records that lanes of a warp have exited.
+    ///
+    /// In a kernel with other orderings than barriers of all threads nothing is recorded. There other threads
+    /// may know what the lanes did, and publish it at later barriers.
     pub(super) fn end(&mut self, warp: &Warp, exec: u32, orders_some: bool) {
         if !orders_some {
             let known = self.barrier.max(warp.meeting) as u32;
@@ -105,20 +111,20 @@ impl BlockMemory {
         }
     }
 
-    /// Where an address of a thread's local memory is among all threads'.
+    /// Returns the offset of an address of a thread's local memory within the memory of all threads.
     #[inline(always)]
     pub(super) fn local_at(&self, thread: usize, address: u64) -> usize {
         thread * self.local_size + address as usize
     }
 
-    /// A thread's local memory from an address on.
+    /// Returns a pointer to a thread's local memory at an address.
     pub(super) fn local(&mut self, thread: usize, address: u64) -> *mut u8 {
         let at = self.local_at(thread, address);
         self.local.as_mut_ptr().cast::<u8>().wrapping_add(at)
     }
 }
 
-/// Where a variable starts and ends in a block that has so many bytes.
+/// Returns the start and the end of a variable in a block of `len` bytes.
 fn extent(var: &Placed, len: u64) -> (u64, u64) {
     let start = u64::from(var.start);
     (start, var.bytes.map_or(len, |bytes| start + u64::from(bytes)))
@@ -131,7 +137,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Room for one block at a time.
+    /// Allocates a block, which runs the blocks of a grid one after the other.
     pub(super) fn new(grid: &Grid<'_>) -> Block {
         let (code, launch) = (&grid.kernel.code, grid.launch);
         let threads: u32 = launch.block.iter().product();
@@ -139,11 +145,12 @@ impl Block {
             (0..threads.div_ceil(32)).map(|i| Warp::new(code, i * 32, |constant| grid.value(constant)));
         let shared_len =
             u64::from(code.dynamic_at.max(grid.kernel.static_shared)) + u64::from(launch.dynamic_shared);
-        // Every thread's memory is aligned for the widest access.
+        // Each thread's memory is aligned for the widest access.
         let local_size = code.local.next_multiple_of(32) as usize;
         let local = local_size * threads as usize;
         let mem = BlockMemory {
-            // Vectors of the host start at 16 bytes at least; shared addresses are their own alignment.
+            // Vectors of the host are aligned to 16 bytes at least, so the alignment of a shared address is
+            // that of its place.
             shared: vec![0; shared_len.div_ceil(8) as usize],
             shared_len,
             vars: code.vars.iter().map(|var| extent(var, shared_len)).collect(),
@@ -173,12 +180,12 @@ impl Block {
         Block { warps: warps.collect(), mem, threads }
     }
 
-    /// Threads that have not exited.
+    /// Returns the number of threads that have not exited.
     pub(super) fn live(&self) -> u32 {
         self.warps.iter().map(|warp| warp.live.count_ones()).sum()
     }
 
-    /// Runs each warp until it waits or its turn is over; whether anything went on.
+    /// Runs each warp until it waits or its turn is over. Returns true if anything ran.
     pub(super) fn turn(&mut self, grid: &Grid<'_>, others: &mut Others<'_>) -> Result<bool, Fault> {
         let mut ran = false;
         for warp in &mut self.warps {
@@ -193,7 +200,7 @@ impl Block {
         Ok(ran || released)
     }
 
-    /// Back to its beginning, as the block at a place of the grid.
+    /// Resets the block to run as the block at these coordinates of the grid.
     pub(super) fn start(&mut self, grid: &Grid<'_>, at: [u32; 3]) {
         for warp in &mut self.warps {
             warp.start(&grid.kernel.code, self.threads - warp.first);
@@ -214,7 +221,8 @@ impl Block {
         self.mem.mbarriers.clear();
     }
 
-    /// All have exited, or somebody waits for what does not come; the barrier of the cluster aside.
+    /// Returns a fault if a thread waits for something that never comes. The barrier of the cluster is
+    /// checked elsewhere.
     pub(super) fn end(&self, grid: &Grid<'_>) -> Result<(), Fault> {
         for warp in &self.warps {
             if warp.parked != 0 {
@@ -249,7 +257,7 @@ impl Block {
         Ok(())
     }
 
-    /// The threads that wait at a barrier.
+    /// Returns the number of threads that wait at a barrier.
     fn waiting(&self, id: u8) -> u32 {
         self.warps
             .iter()
@@ -257,7 +265,7 @@ impl Block {
             .sum()
     }
 
-    /// Lets the threads at a barrier go where all are there.
+    /// Releases the threads at each barrier that is complete.
     fn release(&mut self, grid: &Grid<'_>) -> Result<bool, Fault> {
         self.check_missed(grid)?;
         let mut released = false;
@@ -271,7 +279,7 @@ impl Block {
         Ok(released)
     }
 
-    /// How many of those that came to a barrier complete it, if it is.
+    /// Returns the number of arrivals that complete a barrier, if it is complete.
     fn complete(&self, grid: &Grid<'_>, id: usize) -> Result<Option<usize>, Fault> {
         let arrivals = &self.mem.arrivals[id];
         if arrivals.is_empty() {
@@ -281,7 +289,8 @@ impl Block {
         let (mut came, mut there) = ([0u32; 32], 0);
         for (number, arrival) in arrivals.iter().enumerate() {
             let live = self.warps[arrival.warp].live;
-            // The ISA counts warps: one is there with all lanes that have not exited. Until then it counts what came.
+            // The ISA counts a warp as 32 threads once all lanes that have not exited have arrived. Before
+            // that, the lanes that have arrived count.
             let counts = |lanes: u32| if live & !lanes == 0 { 32 } else { lanes.count_ones() };
             let before = came[arrival.warp];
             let again = before & arrival.lanes != 0;
@@ -306,7 +315,7 @@ impl Block {
         Ok(complete.then_some(arrivals.len()))
     }
 
-    /// Those that complete a barrier have met.
+    /// Releases the threads that complete a barrier, and orders them.
     fn let_go(&mut self, grid: &Grid<'_>, phase: &[Arrival]) -> Result<(), Fault> {
         let whole = phase.iter().any(|arrival| arrival.threads.is_none());
         let parties = self.parties(phase);
@@ -340,7 +349,7 @@ impl Block {
         Ok(())
     }
 
-    /// The lanes that wait, of those that came to a barrier.
+    /// Returns the lanes that wait, among the arrivals at a barrier.
     fn parties(&self, phase: &[Arrival]) -> Vec<Party> {
         let mut waiting = [0u32; 32];
         phase.iter().filter(|arrival| arrival.passed.is_none()).for_each(|arrival| {
@@ -350,7 +359,7 @@ impl Block {
         parties.map(|(warp, lanes)| Party { first: warp.first, lanes, meeting: warp.meeting }).collect()
     }
 
-    /// No lane exits while others of its warp wait at an aligned barrier.
+    /// Returns a fault if a lane has exited while others of its warp wait at an aligned barrier.
     fn check_missed(&self, grid: &Grid<'_>) -> Result<(), Fault> {
         for warp in self.warps.iter().filter(|warp| warp.missed != 0) {
             for lane in lanes(warp.waiting) {
@@ -368,8 +377,10 @@ impl Block {
         Ok(())
     }
 
-    /// Threads that ended before their first barrier need not come to one of the whole block; those that took part in
-    /// one before, or went past this one as its guard said, must.
+    /// Returns a fault if a thread that should be at a barrier of the whole block has exited.
+    ///
+    /// A thread that exited before its first barrier need not arrive. A thread that took part in a barrier
+    /// before, or that its guard led past this one, must.
     fn check_ended(&self, grid: &Grid<'_>, at: &Warp, lane: usize) -> Result<(), Fault> {
         let pc = at.pcs[lane];
         for warp in &self.warps {
@@ -388,7 +399,7 @@ impl Block {
         Ok(())
     }
 
-    /// At an aligned barrier a warp's lanes are together.
+    /// Returns a fault if the lanes of a warp are not together at an aligned barrier.
     fn check_aligned(&self, grid: &Grid<'_>, parties: &[Party]) -> Result<(), Fault> {
         for party in parties {
             let (warp, lane) =
@@ -404,7 +415,7 @@ impl Block {
         Ok(())
     }
 
-    /// What the threads at a barrier that reduces get.
+    /// Writes the results of a barrier that reduces to its threads.
     fn reduce(&mut self, grid: &Grid<'_>, parties: &[Party]) {
         let (mut count, mut all) = (0, 0);
         let mut of: Vec<(usize, usize, BarRed, u32)> = Vec::new();
@@ -413,7 +424,7 @@ impl Block {
             let number = (party.first / 32) as usize;
             let warp = &self.warps[number];
             for lane in lanes(party.lanes) {
-                // Lanes are at one place mostly.
+                // Most lanes are at one instruction, so the last one without a reduction is remembered.
                 let pc = warp.pcs[lane];
                 if pc == no_reduction {
                     continue;
@@ -439,8 +450,9 @@ impl Block {
     }
 }
 
-/// Lanes come to a barrier of the block, of which each names the number and maybe how many threads it is for, and wait
-/// there or go on.
+/// Records that lanes arrive at a barrier of the block. The lanes wait there or go on.
+///
+/// Each lane names the barrier's number and, optionally, the number of threads.
 pub(super) fn arrive(
     mem: &mut BlockMemory,
     warp: &mut Warp,
@@ -480,13 +492,13 @@ pub(super) fn arrive(
     Ok(())
 }
 
-/// The line of an instruction, from 1.
+/// Returns the line of an instruction, counted from 1.
 pub(super) fn line(kernel: &Kernel, pc: u32) -> u32 {
     let start = kernel.code.insts[pc as usize].text.0 as usize;
     kernel.text[..start].matches('\n').count() as u32 + 1
 }
 
-/// The error that tells of a lane's trouble.
+/// Returns the fault that reports a lane's trouble.
 pub(super) fn fault(grid: &Grid<'_>, block: [u32; 3], first: u32, pc: u32, trouble: Trouble) -> Fault {
     let inst = &grid.kernel.code.insts[pc as usize];
     let (start, end) = (inst.text.0 as usize, inst.text.1 as usize);

@@ -6,10 +6,10 @@ use super::float::Real;
 use super::regs::{LANES, Lane, Raw, Regs, lanes};
 use crate::ptx::ir::{Bits, Cmp, Float, Int, Logic, Number, PredSrc, Reg};
 
-/// The lanes where the first is less, where both are equal, and where it is more.
+/// Lanes where the first operand is less, where both are equal, and where the first is greater.
 type Order = (u32, u32, u32);
 
-/// The lanes where a comparison holds; for pairs, of the lower and of the upper halves.
+/// Returns the lanes where a comparison is true. For pairs, the second result is that of the upper halves.
 #[inline(always)]
 pub(super) fn compare(
     regs: &Regs,
@@ -34,7 +34,7 @@ fn f64s(regs: &Regs, reg: Reg) -> [f64; LANES] {
     u64::row(regs, reg).map(f64::from_bits)
 }
 
-/// Floats of 32 bits or less as f32, which holds them all; of pairs, those of one half.
+/// Converts floats of 32 bits or less to f32, which is exact. For pairs it converts one half.
 #[inline(always)]
 fn singles(row: &[u32; LANES], float: Float, upper: bool, ftz: bool) -> [f32; LANES] {
     match float {
@@ -64,10 +64,10 @@ fn order<T: PartialOrd + Copy>(x: [T; LANES], y: [T; LANES]) -> Order {
     (less, equal, more)
 }
 
-/// One of the three holds, so that two tests tell.
+/// Compares integers. One of the three relations is always true, so two tests suffice.
 #[inline(always)]
 fn whole(regs: &Regs, int: Int, a: Reg, b: Reg) -> Order {
-    // In the upper bits, 16 compare as they do alone.
+    // Values of 16 bits compare in the upper half of a word as they do alone.
     let up = |x: u32| x << 16;
     let equal = match int {
         Int::U16 | Int::S16 => regs.test(a, b, |x: u32, y: u32| up(x) == up(y)),
@@ -85,7 +85,7 @@ fn whole(regs: &Regs, int: Int, a: Reg, b: Reg) -> Order {
     (less, equal, !(less | equal))
 }
 
-/// Where a comparison holds; where none of the three does, one is NaN.
+/// Returns the lanes where a comparison is true. An operand is NaN where none of the three relations is true.
 #[inline(always)]
 fn holds(cmp: Cmp, (less, equal, more): Order) -> u32 {
     let unordered = !(less | equal | more);
@@ -107,7 +107,7 @@ fn holds(cmp: Cmp, (less, equal, more): Order) -> u32 {
     }
 }
 
-/// A predicate operand in all lanes.
+/// Returns the value of a predicate operand in all lanes.
 #[inline(always)]
 pub(super) fn truth(regs: &Regs, p: PredSrc) -> u32 {
     regs.truth(p.pred, p.negated)
@@ -122,7 +122,7 @@ pub(super) fn logic(op: Logic, x: u32, y: u32) -> u32 {
     }
 }
 
-/// `p = cmp ∘ c` and `q = ¬cmp ∘ c`.
+/// Computes `p = cmp ∘ c` and `q = ¬cmp ∘ c`.
 #[inline(always)]
 pub(super) fn setp(
     regs: &mut Regs,
@@ -159,7 +159,8 @@ fn select_of<R: Raw>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (Reg, Reg), tru
     regs.put(exec, d, &out);
 }
 
-/// `slct`: `a` where `c` is not negative. NaN is; −0 is not.
+/// Returns the lanes where `slct` selects `a`: where `c` is not negative. NaN counts as negative, and −0 does
+/// not.
 pub(super) fn by_sign(regs: &Regs, exec: u32, float: bool, ftz: bool, c: Reg) -> u32 {
     let row: &[u32; 32] = Raw::row(regs, c);
     let picks = |bits: u32| {
@@ -172,7 +173,8 @@ pub(super) fn by_sign(regs: &Regs, exec: u32, float: bool, ftz: bool, c: Reg) ->
     lanes(exec).map(|lane| u32::from(picks(row[lane])) << lane).fold(0, |all, lane| all | lane)
 }
 
-/// `set`: the bits of truth, or zero; the same in the upper half where there are pairs.
+/// Writes the result of `set`: the bits of true, or zero. For pairs the upper half is the second
+/// comparison's.
 pub(super) fn set(regs: &mut Regs, exec: u32, d: Reg, bits: u32, (low, high): (u32, u32)) {
     let mut out = [0u32; LANES];
     for (lane, out) in out.iter_mut().enumerate() {

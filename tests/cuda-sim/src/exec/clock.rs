@@ -1,28 +1,32 @@
-//! Vector clocks of a grid: of each thread of each block, up to which of the block's times what it did is known.
+//! Vector clocks of a grid: for each thread of each block, the block's time up to which its accesses are
+//! known.
 //!
-//! Blocks are the keys of a tree of their bits whose parts clocks share (Okasaki and Gill, "Fast mergeable integer maps",
-//! 1998), so that a clock of thousands of blocks is copied, and joined with one that is nearly the same, in few steps.
+//! Blocks are the keys of a tree by their bits, whose parts clocks share (Okasaki and Gill, "Fast mergeable
+//! integer maps", 1998). Copying a clock of thousands of blocks, and joining it with a similar one, therefore
+//! takes few steps.
 //!
-//! Invariant: no part that two clocks share changes; a join that adds nothing gives the same part again.
+//! Invariant: a part that two clocks share never changes. A join that adds nothing returns the same part.
 
 use std::sync::Arc;
 
 use super::race::Stamp;
 
-/// Keys from here on are no blocks.
+/// First key that is not a block.
 const COUNTED: u64 = 1 << 62;
 
-/// What is counted of an mbarrier.
+/// Counter of an mbarrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// How often it was initialised.
+    /// Number of initialisations.
     Inits,
-    /// How many phases were complete: seen from the block, and from the cluster, of which what others stored is known.
+    /// Number of complete phases, as seen by waits in the scope of the block and of the cluster.
+    ///
+    /// The latter waits also know the stores from other blocks.
     Done,
     DoneWide,
 }
 
-/// What is counted of the mbarrier at an address of a block's shared memory: a key of clocks, as blocks are.
+/// Key of a counter of the mbarrier at an address of a block's shared memory. Clocks use it like a block.
 #[derive(Clone, Copy)]
 pub(super) struct Series(u64);
 
@@ -33,12 +37,13 @@ impl Series {
     }
 }
 
-/// What is known to be before.
+/// Set of accesses that are known to have happened before.
 #[derive(Clone, Default)]
 pub(super) struct Clock(Option<Arc<Tree>>);
 
-/// The times of a block's threads, by their numbers: of all up to one, and of some up to others, which are no earlier. They
-/// are less than 2^30; hosts compare them in vectors with a sign.
+/// Times of a block's threads, by their numbers: one for all threads, and later ones for some.
+///
+/// Times are less than 2^30. Their type is signed because hosts compare signed integers in vectors.
 #[derive(Clone)]
 pub(super) enum Times {
     One {
@@ -46,7 +51,7 @@ pub(super) enum Times {
         thread: u32,
         time: i32,
     },
-    /// Of the threads from `first` on.
+    /// Times of consecutive threads from `first` on.
     Some {
         all: i32,
         first: u32,
@@ -59,7 +64,7 @@ enum Tree {
         block: u64,
         times: Times,
     },
-    /// Blocks that have the bits above `bit` in common: those without it, and those with it.
+    /// Blocks whose keys agree above `bit`: the keys without the bit, and the keys with it.
     Fork {
         prefix: u64,
         bit: u64,
@@ -69,12 +74,12 @@ enum Tree {
 }
 
 impl Times {
-    /// Of threads from one on, in a block of so many.
+    /// Returns the times of consecutive threads from `first` on, in a block of `threads` threads.
     pub(super) fn some(all: i32, first: u32, times: Vec<i32>, threads: u32) -> Times {
         Times::Some { all: least(all, &times, threads), first, times: times.into() }
     }
 
-    /// Of all, and of those from one on.
+    /// Returns the time of all threads, and the range of threads with their own times.
     fn parts(&self) -> (i32, usize, &[i32]) {
         match self {
             Times::One { all, thread, time } => (*all, *thread as usize, std::slice::from_ref(time)),
@@ -87,7 +92,7 @@ impl Times {
         (thread as usize).checked_sub(first).and_then(|place| times.get(place)).copied().unwrap_or(all)
     }
 
-    /// Whether they are nowhere before others.
+    /// Returns true if no thread has an earlier time here than in `o`.
     fn cover(&self, o: &Times) -> bool {
         let ((all, first, times), (least, start, others)) = (self.parts(), o.parts());
         let (end, stop) = (first + times.len(), start + others.len());
@@ -104,7 +109,7 @@ impl Times {
             && times[from - first..to - first].iter().zip(both).all(|(a, b)| a >= b)
     }
 
-    /// The later of both, of blocks of so many threads.
+    /// Returns the later of both times for each thread, in blocks of `threads` threads.
     pub(super) fn with(mut self, o: &Times, threads: u32) -> Times {
         let (_, start, others) = o.parts();
         if let Times::Some { all, first, times } = &mut self
@@ -118,7 +123,7 @@ impl Times {
         if self.cover(o) { self } else { self.later(o, threads) }
     }
 
-    /// The same, where these do not cover the others.
+    /// Returns the later of both times for each thread, where these times do not cover the others.
     fn later(&self, o: &Times, threads: u32) -> Times {
         if o.cover(self) {
             return o.clone();
@@ -136,7 +141,7 @@ impl Times {
         Times::some(all, from as u32, both, threads)
     }
 
-    /// Makes others, of a range that has these in it, at least as late.
+    /// Raises the times of a range that includes this one to at least these times.
     fn raise(&self, all: &mut i32, from: usize, others: &mut [i32]) {
         let (least, first, times) = self.parts();
         if *all < least {
@@ -149,18 +154,18 @@ impl Times {
     }
 }
 
-/// What is known of all, where these times are known: where they are all that there are, the least of them.
+/// Returns the time that is known of all threads: the minimum of `times`, if they are of all threads.
 fn least(all: i32, times: &[i32], threads: u32) -> i32 {
     times.iter().copied().min().filter(|_| times.len() == threads as usize).unwrap_or(all)
 }
 
-/// The bits above one; all, of none.
+/// Returns the mask of the bits above `bit`. For 0 it is all bits.
 fn above(bit: u64) -> u64 {
     if bit == 0 { !0 } else { !(2 * bit - 1) }
 }
 
 impl Tree {
-    /// What its blocks have in common, and the bit below; 0 of a single one.
+    /// Returns the common prefix of the keys and the bit below it, which is 0 for a single block.
     fn place(&self) -> (u64, u64) {
         match self {
             Tree::Block { block, .. } => (*block, 0),
@@ -207,7 +212,7 @@ impl Tree {
     }
 }
 
-/// All that either knows, of blocks of so many threads.
+/// Joins what two trees know, in blocks of `threads` threads.
 fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: u32) -> Arc<Tree> {
     if Arc::ptr_eq(a, b) {
         return Arc::clone(a);
@@ -217,7 +222,7 @@ fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: u32) -> Arc<Tree> {
         return join(b, a, threads);
     }
     if (start ^ other) & above(bit) != 0 {
-        // They part at a bit above those of both.
+        // The keys diverge at a bit above those of both trees.
         let bit = 1 << (63 - (start ^ other).leading_zeros());
         let (a, b) = (Arc::clone(a), Arc::clone(b));
         return Tree::fork(start & above(bit), bit, if start & bit == 0 { [a, b] } else { [b, a] });
@@ -242,7 +247,7 @@ fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: u32) -> Arc<Tree> {
                 (false, false) => Tree::fork(start, bit, both),
             }
         }
-        // All of the second is on one side of the first.
+        // All keys of the second tree are on one side of the first.
         (Tree::Fork { halves, .. }, Tree::Block { .. } | Tree::Fork { .. }) => {
             let side = usize::from(other & bit != 0);
             let new = join(&halves[side], b, threads);
@@ -259,22 +264,23 @@ fn join(a: &Arc<Tree>, b: &Arc<Tree>, threads: u32) -> Arc<Tree> {
 impl Clock {
     pub(super) const NOTHING: Clock = Clock(None);
 
-    /// One that knows of a block only.
+    /// Returns a clock that knows of one block only.
     pub(super) fn of(block: u64, times: Times) -> Clock {
         Clock(Some(Arc::new(Tree::Block { block, times })))
     }
 
-    /// One that knows of so many of what is counted.
+    /// Returns a clock that knows only the count of a series.
     pub(super) fn count(series: Series, count: i32) -> Clock {
         Clock::of(series.0, Times::One { all: count, thread: 0, time: count })
     }
 
-    /// How many of what is counted it knows of.
+    /// Returns the count of a series that the clock knows.
     pub(super) fn counts(&self, series: Series) -> i32 {
         self.times(series.0).map_or(0, |times| times.of(0))
     }
 
-    /// What it knows of a block, to be changed, where it knows of no other and nothing else has this part.
+    /// Returns the times of a block for modification, if the clock knows of no other block and shares no
+    /// part.
     pub(super) fn alone(&mut self, block: u64) -> Option<&mut Times> {
         match self.0.as_mut().and_then(Arc::get_mut)? {
             Tree::Block { block: of, times } => (*of == block).then_some(times),
@@ -282,17 +288,17 @@ impl Clock {
         }
     }
 
-    /// What it knows of a block.
+    /// Returns the times that the clock knows of a block.
     pub(super) fn times(&self, block: u64) -> Option<&Times> {
         self.0.as_ref().and_then(|tree| tree.times(block))
     }
 
-    /// Whether it knows nothing.
+    /// Returns true if the clock knows nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Adds what another knows, of blocks of so many threads.
+    /// Adds what another clock knows, in blocks of `threads` threads.
     pub(super) fn join(&mut self, o: &Clock, threads: u32) {
         match (&self.0, &o.0) {
             (_, None) => {}
@@ -302,7 +308,7 @@ impl Clock {
         }
     }
 
-    /// Whether it is the same part as another.
+    /// Returns true if both clocks share their whole tree.
     pub(super) fn is(&self, o: &Clock) -> bool {
         match (&self.0, &o.0) {
             (None, None) => true,
@@ -311,12 +317,12 @@ impl Clock {
         }
     }
 
-    /// What it knows but of one block.
+    /// Returns the clock without one block.
     pub(super) fn without(&self, block: u64) -> Clock {
         Clock(self.0.as_ref().and_then(|tree| tree.without(block)))
     }
 
-    /// Whether what a thread did that left a stamp is known to be before.
+    /// Returns true if the access that left a stamp is known to have happened before.
     #[cold]
     pub(super) fn covers(&self, old: Stamp) -> bool {
         let known =
@@ -324,7 +330,7 @@ impl Clock {
         i64::from(known) >= old.time() as i64
     }
 
-    /// How many blocks but this one something is known of.
+    /// Returns the number of blocks, except for `this`, of which the clock knows anything.
     pub(super) fn others(&self, this: u64) -> u64 {
         let Some(tree) = &self.0 else { return 0 };
         tree.blocks() - u64::from(tree.times(this).is_some())
@@ -354,7 +360,7 @@ mod tests {
 
     #[test]
     fn joins_know_what_their_parts_know() {
-        // In an order in which blocks part at many bits.
+        // The order makes the blocks diverge at many bits.
         let order: Vec<u64> = (0..200).map(|i| i * 73 % 200 + 1).collect();
         let clocks: Vec<Clock> =
             order.iter().map(|&block| one(block, (block % 4) as u32, block as i32 + 1)).collect();

@@ -1,7 +1,8 @@
-//! A cluster: its blocks in turn, each of which may reach the shared memory of the others, and its barrier.
+//! Execution of a cluster: its blocks in turn, with access to each other's shared memory, and its barrier.
 //!
-//! What is shared is known to be there from what its block did before a barrier of the cluster, and up to the end of the
-//! block, which the accesses of others have to be before. What is before what, the barrier tells by clocks.
+//! A thread may access the shared memory of another block once it knows that the block has begun. All such
+//! accesses have to be ordered before the end of the block. The barrier of the cluster establishes both
+//! orders by clocks.
 
 use super::block::{self, Block, BlockMemory};
 use super::clock::{Clock, Times};
@@ -15,39 +16,39 @@ use super::warp::Warp;
 use super::{Counters, Fault, FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::ClusterBar;
 
-/// The barrier of the cluster among those that lanes wait at.
+/// Number of the barrier of the cluster, among the barriers that lanes wait at.
 pub(super) const BARRIER: u8 = block::BARRIERS as u8;
 
-/// The last access of a thread of another block to a block's shared memory, and its instruction.
+/// Last access of a thread of another block to a block's shared memory, and its instruction.
 #[derive(Clone, Copy)]
 pub(super) struct Visit {
     pub(super) stamp: Stamp,
     pub(super) pc: u32,
 }
 
-/// The blocks of the cluster about the one that runs.
+/// Blocks of the cluster other than the one that runs.
 pub(super) struct Others<'a> {
     before: &'a mut [Block],
     after: &'a mut [Block],
 }
 
 impl Others<'_> {
-    /// The same for a shorter time.
+    /// Borrows the same blocks for a shorter time.
     pub(super) fn again(&mut self) -> Others<'_> {
         Others { before: self.before, after: self.after }
     }
 
-    /// Which of the cluster's blocks is the one that runs.
+    /// Returns the rank in the cluster of the block that runs.
     pub(super) fn own_rank(&self) -> usize {
         self.before.len()
     }
 
-    /// How many blocks there are with that one.
+    /// Returns the number of blocks of the cluster, including the one that runs.
     pub(super) fn blocks(&self) -> usize {
         self.before.len() + 1 + self.after.len()
     }
 
-    /// The memory of another block; none where it is the one that runs, or there is none.
+    /// Returns the memory of another block. None for the block that runs, and beyond the cluster.
     pub(super) fn memory(&self, rank: usize) -> Option<&BlockMemory> {
         let own = self.own_rank();
         let block =
@@ -55,7 +56,7 @@ impl Others<'_> {
         block.map(|block| &block.mem)
     }
 
-    /// The same to change it.
+    /// Returns the memory of another block for modification.
     pub(super) fn memory_mut(&mut self, rank: usize) -> Option<&mut BlockMemory> {
         let own = self.own_rank();
         let block = if rank < own {
@@ -70,17 +71,17 @@ impl Others<'_> {
 pub(super) struct Cluster(Vec<Block>);
 
 impl Cluster {
-    /// Room for one cluster at a time.
+    /// Allocates a cluster, which runs the clusters of a grid one after the other.
     pub(super) fn new(grid: &Grid<'_>) -> Cluster {
         Cluster((0..grid.cluster.iter().product()).map(|_| Block::new(grid)).collect())
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.0.len()
     }
 
-    /// The memory of a block.
+    /// Returns the memory of a block.
     pub(super) fn memory(&self, rank: usize) -> &BlockMemory {
         &self.0[rank].mem
     }
@@ -114,7 +115,8 @@ impl Cluster {
         }
     }
 
-    /// Once a block has ended, nobody reaches its memory: those who did have to be before that.
+    /// Returns a fault if an access of another block to the memory of an ended block is not ordered before
+    /// its end.
     fn check_end(&mut self, grid: &Grid<'_>, rank: usize) -> Result<(), Fault> {
         let block = &mut self.0[rank];
         if block.mem.has_ended || block.live() != 0 {
@@ -135,7 +137,8 @@ impl Cluster {
         Err(block::fault(grid, at, thread & !31, pc, trouble))
     }
 
-    /// Lets the threads at the barrier go where all of the cluster have arrived that have not exited; whether they have.
+    /// Completes the barrier if all threads of the cluster that have not exited have arrived. Returns true if
+    /// so.
     fn meet(&mut self) -> bool {
         let warps = || self.0.iter().flat_map(|block| &block.warps);
         if warps().all(|warp| warp.arrived == 0) || warps().any(|warp| warp.live & !warp.arrived != 0) {
@@ -161,7 +164,7 @@ impl Cluster {
         true
     }
 
-    /// All have exited, or somebody waits for what does not come.
+    /// Returns a fault if a thread waits for something that never comes.
     fn end(&self, grid: &Grid<'_>) -> Result<(), Fault> {
         self.0.iter().try_for_each(|block| block.end(grid))?;
         let warps = || self.0.iter().flat_map(|block| block.warps.iter().map(move |warp| (block, warp)));
@@ -185,7 +188,7 @@ impl Cluster {
     }
 }
 
-/// Where a block of a cluster is in the grid.
+/// Returns the coordinates of a block of a cluster in the grid.
 fn place(grid: &Grid<'_>, number: u64, rank: u32) -> [u32; 3] {
     let clusters: [u64; 3] =
         std::array::from_fn(|axis| u64::from(grid.launch.grid[axis] / grid.cluster[axis]));
@@ -195,7 +198,7 @@ fn place(grid: &Grid<'_>, number: u64, rank: u32) -> [u32; 3] {
     std::array::from_fn(|axis| of[axis] as u32 * grid.cluster[axis] + within[axis])
 }
 
-/// Lanes come to the barrier of the cluster: to arrive, or to wait for those that have not.
+/// Executes an arrival or a wait of lanes at the barrier of the cluster.
 pub(super) fn barrier(
     who: &mut Who<'_, '_>,
     warp: &mut Warp,
@@ -207,7 +210,7 @@ pub(super) fn barrier(
     warp.place(active & !exec, pc + 1);
     let mut here = exec;
     if aligned {
-        // Those of the warp that came before wait for the last of it.
+        // Lanes of the warp that arrived earlier wait for its last lane.
         let before = warp.gathered & lanes_at(warp, pc);
         here |= before;
         if here != warp.live {
@@ -255,7 +258,8 @@ fn arrive(who: &mut Who<'_, '_>, warp: &mut Warp, exec: u32, releases: bool) -> 
     let told = if releases {
         who.mem.arrive(Party { first: warp.first, lanes: exec, meeting: warp.meeting })
     } else {
-        // That the block has begun, and nothing that it did but before fences for just that.
+        // A relaxed arrival publishes only that the block has begun, and the accesses before
+        // `fence.mbarrier_init`.
         let mut told = Clock::of(who.stamp.block(), Times::One { all: 0, thread: warp.first, time: 0 });
         let fenced = lanes(exec).filter_map(|lane| who.mem.mbarriers.fenced(warp.first + lane as u32));
         fenced.for_each(|fenced| told.join(fenced, who.mem.threads));
@@ -275,7 +279,7 @@ fn check_arrived(warp: &Warp, exec: u32) -> Step {
     })
 }
 
-/// Lanes have waited for all that arrived, and know what these did before.
+/// Lets lanes that have waited go on. The lanes then know what all threads did before they arrived.
 fn go_on(mem: &mut BlockMemory, warp: &mut Warp, exec: u32) {
     warp.met &= !exec;
     if exec != 0 {

@@ -1,4 +1,4 @@
-//! `cvt`: the common conversions as loops, all others by the exact value.
+//! `cvt`: the common conversions as loops over lanes, all others by the exact value.
 
 use ::half::{bf16, f16};
 
@@ -15,7 +15,7 @@ pub(super) fn convert(regs: &mut Regs, exec: u32, c: &Convert, d: Reg, a: Reg) {
     match (c.from, c.to, c.round, c.wide) {
         (Type::S32, Type::F32, Round::Nearest, WORDS) if plain => regs.map(exec, d, a, |x: i32| x as f32),
         (Type::U32, Type::F32, Round::Nearest, WORDS) if plain => regs.map(exec, d, a, |x: u32| x as f32),
-        // The host's conversion saturates too, and makes 0 of NaN.
+        // The host's conversion saturates too, and converts NaN to 0.
         (Type::F32, Type::S32, Round::Zero, WORDS) if plain => regs.map(exec, d, a, |x: f32| x as i32),
         (Type::F32, Type::U32, Round::Zero, WORDS) if plain => regs.map(exec, d, a, |x: f32| x as u32),
         (Type::U32 | Type::S32, Type::U32 | Type::S32, _, WORDS) if plain => regs.map(exec, d, a, |x: u32| x),
@@ -47,7 +47,7 @@ pub(super) fn convert(regs: &mut Regs, exec: u32, c: &Convert, d: Reg, a: Reg) {
     }
 }
 
-/// To nearest.
+/// Converts to a half, to nearest.
 #[inline(always)]
 fn to_half<T: Half>(c: &Convert, x: f32) -> u32 {
     let mode = Mode { sat: c.sat, relu: c.relu, ..PLAIN };
@@ -70,7 +70,7 @@ fn whole_f32(regs: &mut Regs, exec: u32, round: Round, d: Reg, a: Reg) {
     }
 }
 
-/// One value, by its bits; the bits of the result, extended to 64 by the sign of the type.
+/// Converts one value, by its bits. The bits of the result are extended to 64 by the sign of the type.
 fn one(c: &Convert, bits: u64) -> u64 {
     match (c.from.class(), c.to.class()) {
         (Class::Int, Class::Int) => int_to_int(c, bits),
@@ -117,7 +117,7 @@ fn format(ty: Type) -> Format {
     }
 }
 
-/// A float operand.
+/// Returns the value of a float operand.
 fn value(c: &Convert, bits: u64) -> f64 {
     let flushed = |x: f32| if c.ftz && x.is_subnormal() { 0f32.copysign(x) } else { x };
     match c.from {
@@ -145,11 +145,11 @@ fn range(ty: Type) -> (i128, i128) {
 fn int_to_int(c: &Convert, bits: u64) -> u64 {
     let x = int_value(c.from, bits);
     let (least, most) = range(c.to);
-    // What goes into a wider register is extended by the sign of the type.
+    // A result in a wider register is extended by the sign of the type.
     int_bits(c, if c.sat { x.clamp(least, most) } else { int_value(c.to, x as u64) })
 }
 
-/// As the register holds it: extended to its width, as the value's sign says.
+/// Returns the bits of a value in the register, extended to its width by the value's sign.
 fn int_bits(c: &Convert, x: i128) -> u64 {
     match c.wide.0 {
         Wide::One => u64::from(x as u32),
@@ -170,16 +170,16 @@ fn whole(x: f64, round: Round) -> f64 {
 fn float_to_int(c: &Convert, x: f64) -> u64 {
     let (least, most) = range(c.to);
     if x.is_nan() {
-        // The ISA: zero, but the upper bit alone where one side has 64 bits.
+        // The ISA defines the result for NaN as zero, or as the top bit alone where one side has 64 bits.
         let top = c.to.bytes() == 8 || c.from == Type::F64;
         let upper = if c.to.is_signed() { least } else { most / 2 + 1 };
         return int_bits(c, if top { upper } else { 0 });
     }
-    // A host's conversion saturates as well, at a range that includes this one.
+    // The host's conversion saturates at a range that includes this one.
     int_bits(c, (whole(x, c.round) as i128).clamp(least, most))
 }
 
-/// The modifiers of a float result.
+/// Applies the modifiers of a float result.
 fn float_result(c: &Convert, bits: u64) -> u64 {
     let format = format(c.to);
     let top = 1u64 << (8 * c.to.bytes().min(8) - 1);
@@ -197,7 +197,7 @@ fn float_result(c: &Convert, bits: u64) -> u64 {
     if c.ftz && c.to == Type::F32 && (bits & !top) < 0x0080_0000 { bits & top } else { bits }
 }
 
-/// Two f32 into the halves of a register.
+/// Converts two f32 to the halves of a register.
 pub(super) fn pair(
     regs: &mut Regs,
     exec: u32,

@@ -1,7 +1,8 @@
-//! `cp.async`: what is copied lands only where a thread waits for it, so that a missing wait shows.
+//! `cp.async`: the bytes of a copy are stored only where a thread waits for the copy, so that a missing wait
+//! shows.
 //!
-//! The ISA orders nothing between a copy's beginning and that wait, not even for the thread itself: until then its target
-//! is nobody's to touch.
+//! The ISA orders nothing between the start of a copy and that wait, even for the thread itself. No thread
+//! may touch the target until then.
 
 use super::memory::{self, Spot, Who};
 use super::race::Touch;
@@ -11,11 +12,11 @@ use super::warp::Warp;
 use super::{FaultKind, Step, shared, trouble};
 use crate::ptx::ir::{Addr, Reg};
 
-/// The copies of a warp's lanes that are under way.
+/// Pending copies of a warp's lanes.
 #[derive(Default)]
 pub(super) struct Copies {
     pending: Vec<Copy>,
-    /// Groups that each lane has committed.
+    /// Number of groups that each lane has committed.
     groups: [u32; LANES],
 }
 
@@ -34,13 +35,13 @@ impl Copies {
         self.groups = [0; LANES];
     }
 
-    /// Closes the group of what was begun since the last.
+    /// Commits the copies begun since the last commit as a group.
     pub(super) fn commit(&mut self, exec: u32) {
         lanes(exec).for_each(|lane| self.groups[lane] += 1);
     }
 }
 
-/// Reads the source, and remembers where it goes.
+/// Reads the source of a copy, and records its target.
 pub(super) fn begin(
     who: &mut Who<'_, '_>,
     warp: &mut Warp,
@@ -67,11 +68,11 @@ pub(super) fn begin(
         who.mem.copy(target.address, target.bytes, Some(who.first + lane as u32));
         let mut copy = Copy { lane, group: warp.copies.groups[lane], to: to[lane], bytes, data: [0; 4] };
         for offset in 0..len {
-            // A byte at a time, as any number of them may be read.
+            // The copy reads one byte at a time, because it may read any number of bytes.
             let spot = Spot { lane, address: from[lane] + u64::from(offset), bytes: 1 };
             let at =
                 if len == bytes { continue } else { memory::global_spot(who, spot, Touch::Read, &mut last)? };
-            // SAFETY: a living byte of global memory.
+            // SAFETY: the place is a living byte of global memory.
             let byte = unsafe { memory::read(at, 1) } as u32;
             copy.data[offset as usize / 4] |= byte << (offset % 4 * 8);
         }
@@ -91,7 +92,7 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// Stores what has to be there when at most `most` groups are under way; none: everything.
+/// Stores the copies that leave at most `most` groups pending. None stores all copies.
 pub(super) fn wait(who: &mut Who<'_, '_>, warp: &mut Warp, exec: u32, most: Option<u32>) -> Step {
     let groups = warp.copies.groups;
     let lands = |copy: &Copy| {

@@ -1,5 +1,7 @@
-//! Arithmetic on floats: by the host's instructions where they round as asked, exactly and then rounded
-//! elsewhere.
+//! Arithmetic on floats.
+//!
+//! The host's instructions compute the results that they round as required. Exact arithmetic, rounded once,
+//! computes the others.
 
 use ::half::{bf16, f16};
 
@@ -9,7 +11,7 @@ use super::soft::{self, Exactly, Format};
 use crate::ptx::ir::{Float, FloatBin, FloatUn, Mode, PLAIN, Reg, Round, Test, Wide};
 use crate::ptx::types::Type;
 
-/// A float of the host's with what PTX needs of it.
+/// Float type of the host, with the operations that PTX needs.
 pub(super) trait Real: Lane + PartialOrd {
     const FORMAT: Format;
     fn wide(self) -> f64;
@@ -19,7 +21,7 @@ pub(super) trait Real: Lane + PartialOrd {
     fn magnitude(self) -> Self;
     fn is_negative(self) -> bool;
     fn is_nan(self) -> bool;
-    /// A subnormal number becomes zero, with its sign.
+    /// Flushes a subnormal number to a zero of its sign.
     fn flushed(self) -> Self;
     fn zero() -> Self;
     fn one() -> Self;
@@ -66,15 +68,16 @@ real! {
     bf16, soft::BF16, u16, 0x7fff;
 }
 
-/// The NaN that hardware makes instead of any other; f64 keeps what it has. By bits: the optimiser may take
-/// any NaN for any other.
+/// Replaces a NaN of f32 by the canonical NaN of the hardware. NaN of f64 keep their payload.
+///
+/// The test is on bits, because the optimiser may replace any NaN by any other.
 #[inline(always)]
 pub(super) fn canonical(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
 }
 
-/// What the modifiers do to a result.
+/// Applies the modifiers to a result.
 #[inline(always)]
 pub(super) fn finish<T: Real>(mode: Mode, x: T) -> T {
     let x = if mode.ftz { x.flushed() } else { x };
@@ -143,7 +146,7 @@ pub(super) fn binary(
     }
 }
 
-/// f32 rounded to nearest, with modifiers.
+/// Computes a result of f32 rounded to nearest, with modifiers.
 #[inline(never)]
 fn nearest(op: FloatBin, mode: Mode, a: f32, b: f32) -> f32 {
     let (x, y) = (given(mode, a), given(mode, b));
@@ -152,7 +155,7 @@ fn nearest(op: FloatBin, mode: Mode, a: f32, b: f32) -> f32 {
         FloatBin::Sub => x - y,
         FloatBin::Mul => x * y,
         FloatBin::Div => {
-            // The coarse division takes the reciprocal first, which is nothing for these.
+            // The approximate division multiplies by the reciprocal, which is 0 for these divisors.
             let huge = mode.approx && (y.magnitude() > 2f32.powi(126)) && y.magnitude() < f32::INFINITY;
             if huge { x * 0.0f32.copysign(y) } else { x / y }
         }
@@ -161,7 +164,7 @@ fn nearest(op: FloatBin, mode: Mode, a: f32, b: f32) -> f32 {
     finish(mode, canonical(result))
 }
 
-/// One result, by exact arithmetic.
+/// Computes one result by exact arithmetic.
 #[inline(never)]
 fn scalar<T: Real>(op: FloatBin, mode: Mode, x: T, y: T) -> T {
     let none = T::zero();
@@ -192,7 +195,7 @@ fn most<T: Real>(mode: Mode, x: T, y: T) -> T {
     extreme(mode, x, y, |x, y| x > y || (x == y && !x.is_negative()))
 }
 
-/// `min` and `max`: the number, where the other is NaN, unless NaN is asked for.
+/// Computes `min` and `max`. If one operand is NaN the result is the other one, unless `.NaN` asks for NaN.
 #[inline(always)]
 fn extreme<T: Real>(mode: Mode, x: T, y: T, first: impl Fn(T, T) -> bool) -> T {
     let (x, y) = (given(mode, x), given(mode, y));
@@ -242,7 +245,7 @@ pub(super) fn fma(regs: &mut Regs, exec: u32, (ty, mode): (Float, Mode), d: Reg,
     }
 }
 
-/// Sums and products of halves, rounded to nearest.
+/// Computes sums and products of halves, rounded to nearest.
 #[inline(always)]
 fn halves<const N: usize>(
     regs: &mut Regs,
@@ -296,11 +299,11 @@ pub(super) fn unary(regs: &mut Regs, exec: u32, (op, ty, mode): (FloatUn, Float,
     }
 }
 
-/// What the approximations give of f16 and of bf16, whose modifiers each has one choice of.
+/// Results of the approximations for f16 and for bf16. Each of the two types has one choice of modifiers.
 static EX2: [half::Memo; 2] = [const { half::Memo::new() }; 2];
 static TANH: [half::Memo; 2] = [const { half::Memo::new() }; 2];
 
-/// An approximation for halves.
+/// Computes an approximation of halves, from a table of the results so far.
 #[inline(always)]
 fn known(
     regs: &mut Regs,
@@ -320,7 +323,8 @@ fn known(
     }
 }
 
-/// The approximations are f64 functions, rounded: nearer than the ISA's bounds ask for.
+/// Computes one result. Approximations are f64 functions, rounded, and more accurate than the bounds of the
+/// ISA.
 #[inline(never)]
 fn one<T: Real>(op: FloatUn, mode: Mode, x: T) -> T {
     let (x, none) = (given(mode, x), T::zero());
@@ -330,7 +334,7 @@ fn one<T: Real>(op: FloatUn, mode: Mode, x: T) -> T {
             T::of_bits(soft::compute(Exactly::Same, [f(x.wide()), 0.0, 0.0], T::FORMAT, Round::Nearest)),
         )
     };
-    // The coarse approximations of f64 give its upper half.
+    // The approximations of f64 return only the upper half of its bits.
     let coarse = |x: T| T::of_bits(x.bits() & !0xffff_ffff);
     match op {
         FloatUn::Rcp if mode.approx => coarse(exactly(mode, Exactly::Div, [T::one(), coarse(x), none])),
@@ -373,7 +377,7 @@ pub(super) fn test(regs: &mut Regs, exec: u32, (test, ty): (Test, Float), d: Reg
     regs.set_mask(exec, d, truth);
 }
 
-/// `d = f(a, b)` in the lanes that execute only, where `f` takes long.
+/// Computes `d = f(a, b)` in the active lanes only, for an `f` that takes long.
 #[inline(always)]
 fn each2<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b): (Reg, Reg), f: impl Fn(T, T) -> T) {
     each3::<T>(regs, exec, d, (a, b, b), |[x, y, _]| f(x, y));
@@ -390,7 +394,7 @@ fn each3<T: Real>(regs: &mut Regs, exec: u32, d: Reg, (a, b, c): (Reg, Reg, Reg)
     regs.put(exec, d, &out);
 }
 
-/// The same for both halves of registers.
+/// Computes `d = f(a, b, c)` for both halves of registers.
 #[inline(never)]
 fn pairs<T: Real + Lane<Raw = u32>>(
     regs: &mut Regs,
@@ -409,7 +413,7 @@ fn pairs<T: Real + Lane<Raw = u32>>(
     regs.put(exec, d, &out);
 }
 
-/// The sum that atomics make, by bits.
+/// Computes the sum of an atomic, by bits.
 pub(super) fn sum(ty: Type, ftz: bool, a: u64, b: u64) -> u64 {
     fn of<T: Real>(ftz: bool, a: u64, b: u64) -> T {
         let mode = Mode { ftz, ..PLAIN };

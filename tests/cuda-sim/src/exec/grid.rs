@@ -1,4 +1,4 @@
-//! A grid: its kernel, the memory that it reaches, and how far it has come.
+//! State of a grid: its kernel, the memory that it reaches, and its progress.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +11,22 @@ use crate::memory::{Memory, View};
 use crate::ptx::Kernel;
 use crate::ptx::ir::Constant;
 
-/// What all blocks share.
+/// State that all blocks share.
 pub(super) struct Grid<'g> {
     pub(super) kernel: &'g Kernel,
     pub(super) launch: &'g Launch<'g>,
     pub(super) memory: &'g Memory,
     pub(super) view: View,
-    /// The parameters, at addresses that are aligned as they are from the first.
+    /// Bytes of the parameters, in words, so that an offset has its natural alignment.
     params: Box<[AtomicU64]>,
-    /// Who touched each allocation.
+    /// Shadow of each allocation, for the race detector.
     pub(super) shadows: Box<[Shadow]>,
-    /// What strong writes released.
+    /// Places with the clocks that strong writes released there.
     pub(super) places: Mutex<Places>,
-    /// How many blocks have begun.
+    /// Number of blocks that have begun.
     pub(super) begun: AtomicU64,
     pub(super) blocks: u64,
-    /// The blocks of a cluster, and whether the launch or the kernel says that.
+    /// Blocks of a cluster. `is_explicit` is true if the launch or the kernel gives them.
     pub(super) cluster: [u32; 3],
     pub(super) is_explicit: bool,
     pub(super) fast: bool,
@@ -72,34 +72,36 @@ impl<'g> Grid<'g> {
         }
     }
 
-    /// How many clusters there are.
+    /// Returns the number of clusters.
     pub(super) fn clusters(&self) -> u64 {
         self.blocks / self.cluster.iter().map(|&extent| u64::from(extent)).product::<u64>()
     }
 
-    /// So many blocks have begun.
+    /// Records that this many blocks have begun.
     pub(super) fn begin(&self, blocks: u64) {
         self.begun.fetch_max(blocks, Ordering::SeqCst);
     }
 
-    /// The parameters from an address on.
+    /// Returns a pointer to the parameters at an address.
     pub(super) fn param_at(&self, address: u64) -> *mut u8 {
         self.params.as_ptr().cast_mut().cast::<u8>().wrapping_add(address as usize)
     }
 
-    /// Counts instructions of a warp; whether the limit is not reached.
+    /// Counts instructions of a warp. Returns true if the limit is not exceeded.
     pub(super) fn count(&self, steps: u64) -> bool {
         self.steps.fetch_add(steps, Ordering::Relaxed) + steps <= self.limit.load(Ordering::Relaxed)
     }
 
-    /// After a fault the others run a little longer: to one of their own, but not to the limit where they wait for a
-    /// thread that has ended.
+    /// Lowers the limit after a fault.
+    ///
+    /// The other clusters get time to reach a fault of their own, but do not run to the full limit where they
+    /// wait for a thread that has ended.
     pub(super) fn end_soon(&self) {
         const SOON: u64 = 1 << 20;
         self.limit.fetch_min(self.steps.load(Ordering::Relaxed) + SOON, Ordering::Relaxed);
     }
 
-    /// Who left a stamp, as seen by `me`.
+    /// Describes the thread that left a stamp, as seen by `me`.
     pub(super) fn name(&self, old: Stamp, me: Stamp) -> String {
         let thread = match old.thread() {
             Some(thread) => format!("thread {:?}", position(thread as u32, self.launch.block)),
@@ -116,7 +118,7 @@ impl<'g> Grid<'g> {
         }
     }
 
-    /// What a constant row holds.
+    /// Returns the value of a constant row.
     pub(super) fn value(&self, constant: Constant) -> u64 {
         match constant {
             Constant::Bits(bits) => bits,
@@ -131,7 +133,7 @@ impl<'g> Grid<'g> {
     }
 }
 
-/// The coordinates of a thread or block by its number.
+/// Returns the coordinates of a thread or block by its number.
 pub(super) fn position(number: u32, extents: [u32; 3]) -> [u32; 3] {
     let [x, y, _] = extents.map(|extent| extent.max(1));
     [number % x, number / x % y, number / x / y]

@@ -1,8 +1,10 @@
-//! Halves as wider floats and back: whole rows by integer operations that hosts have vectors of.
+//! Conversion of halves to wider floats and back, for whole rows, by integer operations that vectorize.
 //!
-//! Sums and products of halves in f64, rounded once more: that is as good as once where a result of f64 that is halfway
-//! between two halves is exact. A sum next to the middle is none of two halves, whose difference is too short; of a product
-//! and a half of f16 it is exact in f64; for bf16, whose exponents go further, it is made odd.
+//! Sums and products of halves are computed in f64 and rounded once more. The second rounding is harmless if
+//! every result of f64 that is halfway between two halves is exact. No sum of two halves is close to such a
+//! middle without being the middle, because their significands are too short. A fused result of f16 close to
+//! the middle is exact in f64. An inexact fused result of bf16, whose exponents have a wider range, is made
+//! odd.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,26 +13,27 @@ use half::{bf16, f16};
 use super::regs::{LANES, Raw, Regs, every, lanes};
 use crate::ptx::ir::{Mode, Reg};
 
-/// A format of 16 bits.
+/// Float format of 16 bits.
 pub(super) trait Half {
-    /// The bits of the least normal number, of 1, and of infinity.
+    /// Bits of the least normal number, of 1, and of infinity.
     const NORMAL: u32;
     const ONE: u32;
     const INFINITY: u32;
-    /// The value of the lower 16 bits, those above being 0.
+    /// Returns the value of the lower 16 bits. The bits above are 0.
     fn widen(bits: u32) -> f32;
-    /// The nearest value, ties to even, of what is rounded to odd.
+    /// Rounds a float that was rounded to odd to the nearest value, ties to even.
     fn nearest(odd: f32) -> u32;
-    /// The nearest value, ties to even.
+    /// Rounds to the nearest value, ties to even.
     #[inline(always)]
     fn narrow(x: f64) -> u32 {
         Self::nearest(to_odd(x))
     }
-    /// `x · y + z`, to be narrowed.
+    /// Computes `x · y + z`, to be narrowed.
     fn fused(x: f64, y: f64, z: f64) -> f64;
 }
 
-/// A float of which f32 and all narrower formats are rounded as the original is: inexact ones are odd.
+/// Rounds to odd: inexact results are odd. Rounding the result to f32 or any narrower format rounds like the
+/// original.
 #[inline(always)]
 fn to_odd(x: f64) -> f32 {
     let near = x as f32;
@@ -48,11 +51,11 @@ impl Half for f16 {
     fn widen(bits: u32) -> f32 {
         let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
         let exponent = rest & 0x0f80_0000;
-        // The difference of the biases, twice for infinity and NaN.
+        // Difference of the biases, added twice for infinity and NaN.
         let bias = 112 << 23;
         let moved = rest.wrapping_add(bias);
         let normal = moved.wrapping_add(if exponent == 0x0f80_0000 { bias } else { 0 });
-        // A subnormal number with a hidden bit too many, which a subtraction takes away.
+        // A subnormal number gets a hidden bit that it does not have. The subtraction removes that bit.
         let subnormal = (f32::from_bits(moved.wrapping_add(1 << 23)) - f32::from_bits(113 << 23)).to_bits();
         f32::from_bits(sign | if exponent == 0 { subnormal } else { normal })
     }
@@ -61,7 +64,7 @@ impl Half for f16 {
     fn nearest(odd: f32) -> u32 {
         let bits = odd.to_bits();
         let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
-        // With its last bit where that of 0.5 is, a sum rounds it.
+        // The last bit of a subnormal half is that of 0.5, so adding 0.5 rounds the number.
         let subnormal = (f32::from_bits(rest) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
         let normal = rest.wrapping_sub(112 << 23).wrapping_add(0xfff + (rest >> 13 & 1)) >> 13;
         let finite = if rest < 113 << 23 { subnormal } else { normal };
@@ -96,7 +99,7 @@ impl Half for bf16 {
     fn fused(x: f64, y: f64, z: f64) -> f64 {
         let product = x * y;
         let sum = product + z;
-        // What the sum lacks, which is a float (Knuth); NaN where it is infinite.
+        // Error of the sum, which is exactly a float (Knuth). The error is NaN where the sum is infinite.
         let part = sum - product;
         let lacks = (product - (sum - part)) + (z - part);
         let inexact = lacks.abs() > 0.0;
@@ -105,25 +108,25 @@ impl Half for bf16 {
     }
 }
 
-/// A subnormal operand or result is a zero where there are none.
+/// Flushes a subnormal operand or result to zero with `.ftz`.
 #[inline(always)]
 fn flushed<T: Half>(mode: Mode, bits: u32) -> u32 {
     let least = if mode.ftz { T::NORMAL } else { 0 };
     if bits & 0x7fff < least { bits & 0x8000 } else { bits }
 }
 
-/// What the modifiers do to a result.
+/// Applies the modifiers to a result.
 #[inline(always)]
 pub(super) fn finish<T: Half>(mode: Mode, bits: u32) -> u32 {
     let bits = flushed::<T>(mode, bits);
     let is_nan = bits & 0x7fff > T::INFINITY;
-    // Without branches, which would keep a row from being a vector's.
+    // Branches would keep the loop over a row from vectorizing.
     let (negative, none) = ((bits & 0x8000 != 0) & !is_nan, mode.sat & is_nan);
     let most = if mode.sat { T::ONE } else { 0xffff };
     if (mode.sat | mode.relu) & negative | none { 0 } else { bits.min(most) }
 }
 
-/// `d = f(a, b, c)` of halves, or of pairs of them, rounded to nearest.
+/// Computes `d = f(a, b, c)` of halves, or of pairs of halves, rounded to nearest.
 #[inline(always)]
 pub(super) fn each<T: Half, const PAIRS: bool, const N: usize>(
     regs: &mut Regs,
@@ -137,7 +140,7 @@ pub(super) fn each<T: Half, const PAIRS: bool, const N: usize>(
     regs.put(exec, d, &out);
 }
 
-/// The same with modifiers.
+/// Computes `d = f(a, b, c)` of halves, or of pairs of halves, with modifiers.
 #[inline(always)]
 pub(super) fn each_in<T: Half, const PAIRS: bool, const N: usize>(
     regs: &mut Regs,
@@ -156,8 +159,9 @@ pub(super) fn each_in<T: Half, const PAIRS: bool, const N: usize>(
     regs.put(exec, d, &out);
 }
 
-/// The nearest of each, ties to even. A step a loop: what each needs fits the registers of the host, so that all are of its
-/// vectors.
+/// Rounds each value to the nearest half, ties to even.
+///
+/// Each step is a loop of its own, whose values fit the vector registers of the host.
 #[inline(always)]
 pub(super) fn rounded<T: Half>(row: &[f64; LANES]) -> [u32; LANES] {
     let (mut odd, mut out) = ([0.0; LANES], [0; LANES]);
@@ -170,7 +174,7 @@ pub(super) fn rounded<T: Half>(row: &[f64; LANES]) -> [u32; LANES] {
     out
 }
 
-/// Words of lower halves and upper ones.
+/// Combines lower and upper halves to words.
 #[inline(always)]
 pub(super) fn paired(low: &[u32; LANES], high: &[u32; LANES]) -> [u32; LANES] {
     let mut out = *low;
@@ -180,7 +184,7 @@ pub(super) fn paired(low: &[u32; LANES], high: &[u32; LANES]) -> [u32; LANES] {
     out
 }
 
-/// The results of `f`, rounded to nearest.
+/// Computes the results of `f`, rounded to nearest.
 #[inline(always)]
 fn computed<T: Half, const PAIRS: bool, const N: usize>(
     rows: [&[u32; LANES]; N],
@@ -190,7 +194,7 @@ fn computed<T: Half, const PAIRS: bool, const N: usize>(
     if PAIRS { paired(&low, &of_lower::<T, N>(rows, 16, &f)) } else { low }
 }
 
-/// The same of the halves from a bit on.
+/// Computes the results of `f` for the halves from bit `shift` on.
 #[inline(always)]
 fn of_lower<T: Half, const N: usize>(
     rows: [&[u32; LANES]; N],
@@ -212,14 +216,15 @@ fn of_lower<T: Half, const N: usize>(
     rounded::<T>(&exact)
 }
 
-/// A function of the halves of a row, the lower ones or pairs.
+/// Applies a function to the lower halves of a row, or to both halves.
 #[inline(always)]
 fn of_halves<const PAIRS: bool>(row: &[u32; LANES], f: impl Fn(u32) -> u32) -> [u32; LANES] {
     let high = |bits: u32| if PAIRS { f(bits >> 16) << 16 } else { 0 };
     every(row, |bits| f(bits & 0xffff) | high(bits))
 }
 
-/// Results of a function of one half, by its bits: 0 until there is one, which has a bit above.
+/// Table of the results of a function of one half, by its bits. An entry with a result has a bit above it
+/// set.
 pub(super) struct Memo([AtomicU32; 1 << 16]);
 
 impl Memo {
@@ -227,7 +232,7 @@ impl Memo {
         Memo([const { AtomicU32::new(0) }; 1 << 16])
     }
 
-    /// What a function gives, which is the same for one memo.
+    /// Returns the result of a function, which has to be the same function for all calls on one table.
     #[inline(always)]
     fn get(&self, bits: u32, f: impl Fn(u32) -> u32) -> u32 {
         let known = self.0[bits as usize].load(Ordering::Relaxed);
@@ -240,7 +245,7 @@ impl Memo {
     }
 }
 
-/// `d = f(a)` of halves, or of pairs, of a function that takes long.
+/// Computes `d = f(a)` of halves, or of pairs of halves, for a function that takes long.
 #[inline(never)]
 pub(super) fn each_known<const PAIRS: bool>(
     regs: &mut Regs,
@@ -287,7 +292,7 @@ mod tests {
             assert_eq!(bf16::narrow(x), exact(x, soft::BF16), "{x:e}");
         };
         for bits in 0..0x7c00u16 {
-            // The middle between neighbours, and what is just beside it.
+            // Middle between neighbours, and the values closest to it.
             let [a, b] = [bits, bits + 1].map(|bits| f64::from(f16::widen(bits.into())).min(65536.0));
             let middle = (a + b) / 2.0;
             for x in [middle, middle * (1.0 + f64::EPSILON), middle * (1.0 - f64::EPSILON)] {
@@ -299,7 +304,7 @@ mod tests {
         for _ in 0..100_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             check(f64::from_bits(state));
-            // Of the sizes that halves have.
+            // Numbers in the range of halves.
             check(f64::from_bits(state & !(0x7ff << 52) | (0x3e0 + (state >> 52 & 0x3f)) << 52));
         }
         for x in [0.0, f64::INFINITY, f64::NAN, f64::MAX, f64::MIN_POSITIVE, 65519.99, 65520.0, 3.4e38, 1e-45]

@@ -1,6 +1,7 @@
-//! `st.async`: what is stored is there for those who have seen the phase complete, of the mbarrier that it counts for.
+//! `st.async`: the stored bytes are visible to threads that have seen the phase complete of the mbarrier that
+//! counts them.
 //!
-//! The bytes are written at once, which nobody may see: whoever touches them has to know of that phase.
+//! The simulator writes the bytes at once. A thread that touches them has to know of that phase.
 
 use super::clock::Counted;
 use super::cluster::Cluster;
@@ -15,37 +16,39 @@ use super::warp::Warp;
 use super::{Fault, FaultKind, Step, Trouble, block, trouble};
 use crate::ptx::ir::AsyncStore;
 
-/// A store that an mbarrier of the block counts.
+/// Store whose bytes an mbarrier of the block counts.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming {
-    /// Where the mbarrier is, and how many of its phases are complete once this is there.
+    /// Address of the mbarrier, and the number of its complete phases once the store is visible.
     mbarrier: u64,
     due: i32,
-    /// Whose it is, whether that is another block, and its instruction.
+    /// Stamp of the storing thread, true if that thread is of another block, and the instruction.
     stamp: Stamp,
     pub(super) is_remote: bool,
     pc: u32,
 }
 
 impl Incoming {
-    /// Whether a lane knows it to be there, in a block.
+    /// Returns true if a lane knows that the store is visible, in a block.
     pub(super) fn is_known(&self, who: &Who<'_, '_>, home: Home, lane: usize) -> bool {
         let what = if self.is_remote { Counted::DoneWide } else { Counted::Done };
         who.counts(home, lane, (what, self.mbarrier)) >= self.due
     }
 
-    /// Whose it is, in words.
+    /// Describes the thread that made the store.
     pub(super) fn of(&self, who: &Who<'_, '_>) -> String {
         who.grid.name(self.stamp, who.stamp)
     }
 }
 
-/// The words that bytes are of.
+/// Returns the range of words that contain the bytes.
 fn words(spot: Spot) -> std::ops::Range<u64> {
     spot.address / 4..(spot.address + spot.bytes).div_ceil(4)
 }
 
-/// That what is on its way to bytes is known to be there: also to those who know of who has written there since.
+/// Returns a fault if an `st.async` to these bytes is not known to be visible.
+///
+/// The check also applies to threads that know of a later write to the bytes.
 pub(super) fn check_touch(who: &Who<'_, '_>, home: Home, spot: Spot) -> Step {
     let Spot { lane, address, bytes } = spot;
     if who.memory(home).mbarriers.incoming.is_empty() {
@@ -105,7 +108,8 @@ pub(super) fn store(who: &mut Who<'_, '_>, warp: &Warp, exec: u32, store: &Async
 }
 
 impl Cluster {
-    /// That no store is on its way to a block that has ended: a thread of it has seen that it was there.
+    /// Returns a fault if a block has ended before one of its threads saw the phase of a store to it
+    /// complete.
     pub(super) fn check_landed(&self, grid: &Grid<'_>, rank: usize) -> Result<(), Fault> {
         let mem = self.memory(rank);
         let stores = &mem.mbarriers.incoming;

@@ -1,9 +1,9 @@
-//! Arithmetic on whole numbers.
+//! Arithmetic on integers.
 
 use super::regs::{Lane, Raw, Regs};
 use crate::ptx::ir::{CarryOp, Count, Int, IntBin, IntTri, IntUn, Reg, Shift, Wide};
 
-/// Calls a macro-like body with `T` as the host's type of an [`Int`].
+/// Expands the body for each [`Int`], with `T` as the host's type.
 macro_rules! by_int {
     ($int:expr, $T:ident => $body:expr) => {
         match $int {
@@ -36,7 +36,7 @@ macro_rules! by_int {
 }
 pub(super) use by_int;
 
-/// What the host's whole numbers have in common.
+/// Operations that the integer types of the host share.
 pub(super) trait Whole: Lane + Ord + Default {
     const BITS: u32;
     const ZERO: Self;
@@ -51,13 +51,13 @@ pub(super) trait Whole: Lane + Ord + Default {
     fn add_sat(self, o: Self) -> Self;
     fn sub_sat(self, o: Self) -> Self;
     fn shl(self, n: u32) -> Self;
-    /// Beyond the width: the sign, or nothing.
+    /// Shifts right. Amounts beyond the width give the sign, or zero for unsigned types.
     fn shr(self, n: u32) -> Self;
     fn popc(self) -> u32;
     fn clz(self) -> u32;
     fn brev(self) -> Self;
     fn from_bool(b: bool) -> Self;
-    /// All bits, extended by the sign where there is one.
+    /// Returns the value, extended by sign or by zeros.
     fn wide(self) -> i128;
     fn cut(wide: i128) -> Self;
 }
@@ -78,7 +78,7 @@ macro_rules! whole {
                 if $ty::BITS <= 32 { ((self as i64).wrapping_mul(o as i64) >> ($ty::BITS % 64)) as $ty }
                 else { ((self as i128).wrapping_mul(o as i128) >> $ty::BITS) as $ty }
             }
-            // The result of a division by zero is not specified: all ones, as hardware gives.
+            // The ISA leaves a division by zero unspecified. Hardware gives all ones.
             #[inline(always)]
             fn div(self, o: $ty) -> $ty { if o == 0 { !0 } else { self.wrapping_div(o) } }
             #[inline(always)]
@@ -122,7 +122,7 @@ whole! {
     i64, true;
 }
 
-/// The registers that a type needs.
+/// Returns the number of rows of a type's register.
 pub(super) fn wide(ty: Int) -> Wide {
     match ty {
         Int::U16 | Int::S16 | Int::U32 | Int::S32 => Wide::One,
@@ -130,7 +130,7 @@ pub(super) fn wide(ty: Int) -> Wide {
     }
 }
 
-/// How many bytes a type has.
+/// Returns the number of bytes of a type.
 pub(super) fn bytes(ty: Int) -> u32 {
     match ty {
         Int::U16 | Int::S16 => 2,
@@ -143,7 +143,7 @@ pub(super) fn is_signed(ty: Int) -> bool {
     matches!(ty, Int::S16 | Int::S32 | Int::S64)
 }
 
-/// The value that a register holds, and back.
+/// Converts the bits of a register to a value. `bits` converts back.
 #[inline(always)]
 fn value<T: Whole>(bits: u64) -> T {
     T::cut(i128::from(bits))
@@ -183,13 +183,16 @@ pub(super) fn count(regs: &mut Regs, exec: u32, op: Count, ty: Int, d: Reg, a: R
     regs.each(exec, (d, Wide::One), from, |[x]| by_int!(ty, T => u64::from(one::<T>(op, value(x)))));
 }
 
-/// The highest bit that is not the sign's.
+/// Returns the position of the highest bit that differs from the sign.
 fn bfind<T: Whole>(x: T) -> Option<u32> {
     let x = if x < T::ZERO { x.not() } else { x };
     (T::BITS - 1).checked_sub(x.clz())
 }
 
-/// Of what goes round at the width, the lower bits are the same whatever the sign and whatever is above them.
+/// Computes a binary operation.
+///
+/// Types of 16 bits use wrapping operations of 32 bits, whose lower bits depend neither on the sign nor on
+/// the bits above.
 #[inline(always)]
 pub(super) fn binary(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): (Reg, Reg)) {
     match (op, ty) {
@@ -261,7 +264,7 @@ fn of_two<T: Whole>(op: IntBin, x: T, y: T) -> T {
     }
 }
 
-/// Of the lower halves, and of the upper.
+/// Computes an operation on the lower halves, and on the upper halves.
 #[inline(never)]
 pub(super) fn pair(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, b): (Reg, Reg)) {
     let half = |x: u64, y: u64| by_int!(ty, T => bits(of_two::<T>(op, value(x), value(y)))) & 0xffff;
@@ -270,9 +273,9 @@ pub(super) fn pair(regs: &mut Regs, exec: u32, op: IntBin, ty: Int, d: Reg, (a, 
     });
 }
 
-/// The product of the lower 24 bits of each, from a bit on.
+/// Computes the product of the lower 24 bits of each operand, shifted right by `from`.
 fn product24<T: Whole>(x: T, y: T, from: u32) -> T {
-    // The bits above, if signed, are those of the highest that is left.
+    // The highest of the 24 bits is the sign of signed types.
     let cut = |x: T| x.shl(T::BITS - 24).shr(T::BITS - 24).wide();
     T::cut((cut(x) * cut(y)) >> from)
 }
@@ -349,7 +352,7 @@ pub(super) fn mad_wide(regs: &mut Regs, exec: u32, ty: Int, d: Reg, abc: (Reg, R
     }
 }
 
-/// What goes in and out of the carry.
+/// Use of the carry by an instruction.
 #[derive(Clone, Copy)]
 pub(super) struct Carries {
     pub(super) op: CarryOp,

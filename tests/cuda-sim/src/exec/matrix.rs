@@ -11,11 +11,11 @@ use super::regs::{LANES, Raw, Regs, every};
 use super::{shared, unset};
 use crate::ptx::ir::{Addr, Factor, Mma, Reg};
 
-/// Rows and columns of a result.
+/// Number of rows and columns of a result.
 const M: usize = 16;
 const N: usize = 8;
 
-/// Rows of 8 halves from the addresses of 8 lanes for each matrix.
+/// Loads `count` matrices, each as rows of 8 halves from the addresses of 8 lanes.
 pub(super) fn load(
     who: &mut Who<'_, '_>,
     regs: &mut Regs,
@@ -54,7 +54,7 @@ pub(super) fn load(
     Ok(())
 }
 
-/// What lanes got of a matrix whose rows are not all written: which bytes of each are not.
+/// Marks the halves as undefined that lanes loaded from unwritten bytes of a matrix.
 #[cold]
 fn undefine(who: &Who<'_, '_>, regs: &mut Regs, d: Reg, (rows, trans): (&[u64], bool), missing: &[u32; 8]) {
     let is_unset = |row: usize, col: usize| missing[row] >> (2 * col) & 3 != 0;
@@ -68,11 +68,11 @@ fn undefine(who: &Who<'_, '_>, regs: &mut Regs, d: Reg, (rows, trans): (&[u64], 
     }
 }
 
-/// `d = a · b + c`, each element a sum of exact products, rounded at its end.
+/// Computes `d = a · b + c`. Each element is a sum of exact products, rounded at its end.
 pub(super) fn multiply(regs: &mut Regs, group: u32, mma: &Mma, fast: bool) {
     #[cfg(target_arch = "x86_64")]
     if fast {
-        // SAFETY: `fast` says that the host has these.
+        // SAFETY: `fast` is true only if the host has these features.
         unsafe { with_vectors(regs, group, mma) };
         return;
     }
@@ -116,8 +116,9 @@ fn product(regs: &mut Regs, group: u32, mma: &Mma) {
     store(regs, group, mma, &c);
 }
 
-/// Adds the product of the first `K` columns and rows: a row at a time, for vectors of the host. Each element is summed in
-/// the order of the columns of `a`.
+/// Adds the product of the first `K` columns and rows, one row at a time, so that the loop vectorizes.
+///
+/// Each element is summed in the order of the columns of `a`.
 #[inline(always)]
 fn add_products<const K: usize>(a: &[[f64; 16]; M], b: &[[f64; N]; 16], c: &mut [[f64; N]; M]) {
     for (factors, sums) in a.iter().zip(c) {
@@ -131,7 +132,7 @@ fn add_products<const K: usize>(a: &[[f64; 16]; M], b: &[[f64; N]; 16], c: &mut 
     }
 }
 
-/// How many elements a register of a factor has.
+/// Returns the number of elements of a register of a factor.
 fn pairs(factor: Factor) -> usize {
     match factor {
         Factor::F16 | Factor::BF16 => 2,
@@ -139,7 +140,8 @@ fn pairs(factor: Factor) -> usize {
     }
 }
 
-/// The column of an element of the nth register for these rows, by its lane in a group of four.
+/// Returns the column of an element of the `register`th register for these rows, by its lane in a group of
+/// four.
 #[inline(always)]
 fn column(factor: Factor, register: usize, lane: usize, pair: usize) -> usize {
     match factor {
@@ -148,19 +150,19 @@ fn column(factor: Factor, register: usize, lane: usize, pair: usize) -> usize {
     }
 }
 
-/// The elements of a register of a factor, the lower or the upper ones.
+/// Returns the lower or the upper elements of a register of a factor.
 #[inline(always)]
 fn factors(regs: &Regs, factor: Factor, from: Reg, pair: usize) -> [f64; LANES] {
     let (row, shift) = (u32::row(regs, from), 16 * pair);
     match factor {
         Factor::F16 => elements(row, |word| f16::widen(word >> shift & 0xffff)),
         Factor::BF16 => elements(row, |word| bf16::widen(word >> shift & 0xffff)),
-        // The lower bits of the register are not part of it.
+        // The lower bits of the register do not belong to the value.
         Factor::TF32 => elements(row, |word| f32::from_bits(word & !0x1fff)),
     }
 }
 
-/// The nth sums of all lanes.
+/// Returns the `i`th summand of all lanes.
 #[inline(always)]
 fn sums(regs: &Regs, mma: &Mma, i: usize) -> [f64; LANES] {
     if mma.half.1 {
@@ -170,7 +172,8 @@ fn sums(regs: &Regs, mma: &Mma, i: usize) -> [f64; LANES] {
     }
 }
 
-/// A loop for each format: one with a choice in it is none of the host's vectors.
+/// Converts a row of elements. Each format calls this with its own closure, because a loop with a branch on
+/// the format does not vectorize.
 #[inline(always)]
 fn elements(row: &[u32; LANES], element: impl Fn(u32) -> f32) -> [f64; LANES] {
     let (narrow, mut out) = (every(row, element), [0.0; LANES]);

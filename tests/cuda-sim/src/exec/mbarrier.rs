@@ -1,11 +1,12 @@
-//! mbarriers: barriers in shared memory, whose phases are over when so many threads have arrived and so many bytes have come
-//! as they are for.
+//! mbarriers: barriers in shared memory whose phases complete when the expected threads have arrived and the
+//! expected bytes have come.
 //!
-//! What a thread knows of one is in its clock, as two counts: how often it was initialised, and how many of its phases were
-//! complete ([`Series`]). A phase that the thread does not know to have begun may as well be the one before.
+//! The clock of a thread has two counts for each mbarrier: how often it was initialised, and how many of its
+//! phases are complete ([`Series`]). A phase that the thread does not know to have begun may be the one
+//! before.
 //!
-//! Invariant: an mbarrier's bytes are touched by nothing but these instructions while it lives, which is from `init` to
-//! `inval`; nothing is written in them then.
+//! Invariant: while an mbarrier lives, from `init` to `inval`, only its own instructions touch its bytes. The
+//! bytes count as unwritten then.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,51 +24,52 @@ use super::warp::Warp;
 use super::{FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{self, Addr, MOST_COUNTED, Reg, Var};
 
-/// Mbarriers among those that lanes wait at.
+/// Number of mbarriers, among the barriers that lanes wait at.
 pub(super) const MBARRIER: u8 = cluster::BARRIER + 1;
 
-/// Its bytes.
+/// Bytes of an mbarrier.
 const BYTES: u64 = 8;
 
-/// An mbarrier, or one that was.
+/// An mbarrier, or one that was invalidated.
 pub(super) struct Mbarrier {
     lives: bool,
-    /// Who has initialised it last, and how often that was done here.
+    /// Stamp of the last initialisation, and the number of initialisations at this address.
     init: Stamp,
     inits: i32,
-    /// The arrivals of each phase, and those and the bytes that this one lacks. Bytes may come before they are expected.
+    /// Arrivals of each phase, and the arrivals and bytes that the current phase lacks. Bytes may come before
+    /// they are expected.
     count: u32,
     arrivals: u32,
     bytes: i64,
-    /// How many phases were complete since then, and how many were at all, here.
+    /// Number of complete phases since the last initialisation, and at this address in all.
     phases: u32,
     done: i32,
-    /// How many of the latter a thread has seen that waited.
+    /// Number of complete phases, of `done`, that a waiting thread has seen.
     seen: i32,
-    /// The last stores that count for it, of the block and of others, if there were any since then.
+    /// Last stores that the mbarrier has counted since its initialisation, of the block and of other blocks.
     last: [Option<Incoming>; 2],
-    /// What is known from the arrivals of this phase, and from those of the phases before.
+    /// Clock of the arrivals of this phase, and clock of the arrivals of all phases before.
     arriving: Clock,
     arrived: Clock,
 }
 
-/// The mbarriers of a block's shared memory, and what is on its way there.
+/// Mbarriers of a block's shared memory, and the stores that they count.
 #[derive(Default)]
 pub(super) struct Mbarriers {
-    /// By their addresses.
+    /// Mbarriers by their addresses.
     all: BTreeMap<u64, Mbarrier>,
-    /// The store that each word was last written by, by its number.
+    /// Last `st.async` to each word, by the word's number.
     pub(super) incoming: HashMap<u64, Incoming>,
-    /// What each thread has initialised before a fence that tells of it.
+    /// Initialisations of each thread before a `fence.mbarrier_init`.
     fenced: HashMap<u32, Clock>,
 }
 
-/// How lanes wait for phases.
+/// State of the lanes that try to wait for phases.
 #[derive(Default)]
 pub(super) struct Tries {
-    /// The turn of an mbarrier in which a lane last found a phase of it not complete.
+    /// State of an mbarrier, of [`Mbarriers::turn`], in which a lane last found the phase incomplete.
     failed: HashMap<(usize, u64), i64>,
-    /// Where each lane waits.
+    /// Address of the mbarrier that each lane waits at.
     at: [u64; LANES],
 }
 
@@ -86,24 +88,24 @@ impl Mbarriers {
         self.all.get(&address).filter(|found| found.lives)
     }
 
-    /// What changes with every phase and with every `init`.
+    /// Returns a number that changes with every phase and with every initialisation.
     fn turn(&self, address: u64) -> i64 {
         self.living(address).map_or(-1, |found| i64::from(found.inits) + i64::from(found.done))
     }
 
-    /// How many phases of an mbarrier were complete that a thread has waited for.
+    /// Returns the number of complete phases of an mbarrier that a waiting thread has seen.
     pub(super) fn seen(&self, address: u64) -> i32 {
         self.all.get(&address).map_or(0, |found| found.seen)
     }
 
-    /// What a thread tells of its own that arrives somewhere without releasing anything.
+    /// Returns the clock that a relaxed arrival of a thread publishes.
     pub(super) fn fenced(&self, thread: u32) -> Option<&Clock> {
         self.fenced.get(&thread)
     }
 }
 
 impl Mbarrier {
-    /// Whether its phase is complete; then the next one begins. Or what is wrong with it.
+    /// Begins the next phase if the current one is complete. Returns an error if its counts are wrong.
     fn settle(&mut self, threads: u32) -> Result<(), String> {
         if self.bytes.unsigned_abs() > u64::from(MOST_COUNTED) {
             return Err(format!(
@@ -127,14 +129,14 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Bytes have come of a store.
+    /// Counts the bytes of a store.
     pub(super) fn receive(&mut self, store: Incoming, bytes: u64, threads: u32) -> Result<(), String> {
         self.bytes -= bytes as i64;
         self.last[usize::from(store.is_remote)] = Some(store);
         self.settle(threads)
     }
 
-    /// With how many phases that were complete here this one will be.
+    /// Returns the number of complete phases at this address once the current phase is complete.
     pub(super) fn due(&self) -> i32 {
         self.done + 1
     }
@@ -146,7 +148,7 @@ pub(super) struct Place {
     pub(super) home: Home,
     pub(super) lane: usize,
     pub(super) address: u64,
-    /// The variable that its address stays in.
+    /// Variable that the address stays in.
     pub(super) var: Option<Var>,
 }
 
@@ -157,14 +159,14 @@ impl Place {
 }
 
 impl Who<'_, '_> {
-    /// How much of what is counted of an mbarrier a lane knows.
+    /// Returns the count of an mbarrier that a lane knows.
     pub(super) fn counts(&self, home: Home, lane: usize, (what, address): (Counted, u64)) -> i32 {
         let series = Series::new(what, self.memory(home).stamp().block(), address);
         self.now(lane).clock.map_or(0, |clock| clock.counts(series))
     }
 }
 
-/// The mbarrier that a lane names, which it has to know.
+/// Returns the mbarrier that a lane names. The lane has to know its initialisation.
 pub(super) fn reach<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarrier, Box<Trouble>> {
     let Place { home, lane, address, var } = place;
     let name = || who.name_of(home);
@@ -192,7 +194,8 @@ pub(super) fn reach<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarri
     Ok(found)
 }
 
-/// The same where something counts for its phase, which has to be known to have begun.
+/// Returns the mbarrier for an operation that its phase counts. The lane has to know that the phase has
+/// begun.
 pub(super) fn reach_phase<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m Mbarrier, Box<Trouble>> {
     let Place { home, lane, address, .. } = place;
     let found = reach(who, place)?;
@@ -208,12 +211,12 @@ pub(super) fn reach_phase<'m>(who: &'m Who<'_, '_>, place: Place) -> Result<&'m 
     })
 }
 
-/// The mbarrier, to change it.
+/// Returns the mbarrier for modification.
 pub(super) fn reached<'m>(who: &'m mut Who<'_, '_>, place: Place) -> Option<&'m mut Mbarrier> {
     who.memory_mut(place.home).mbarriers.all.get_mut(&place.address)
 }
 
-/// That nothing but its own instructions touches an mbarrier.
+/// Returns a fault if another instruction touches the bytes of an mbarrier.
 pub(super) fn check_touch(who: &Who<'_, '_>, home: Home, spot: Spot) -> Step {
     let Spot { lane, address, bytes } = spot;
     let mut there =
@@ -227,14 +230,15 @@ pub(super) fn check_touch(who: &Who<'_, '_>, home: Home, spot: Spot) -> Step {
     })
 }
 
-/// Leaves word that a lane has used an mbarrier, for those who write there after it. What was before, it tells itself.
+/// Records that a lane has used an mbarrier, for later writers of its bytes. The mbarrier's own checks cover
+/// earlier accesses.
 fn note(who: &Who<'_, '_>, lane: usize, address: u64) {
     let len = who.mem.shared_len;
     let _known =
         who.mem.shared_shadow.touch(len, address, BYTES, Touch::Atomic(BYTES as u32), &who.now(lane));
 }
 
-/// `mbarrier`
+/// Executes an `mbarrier` instruction.
 pub(super) fn mbarrier(
     who: &mut Who<'_, '_>,
     warp: &mut Warp,
@@ -318,7 +322,7 @@ fn invalidate(who: &mut Who<'_, '_>, place: Place) -> Step {
     clear(who, place.spot(), var)
 }
 
-/// Writes what is nothing to those who read it.
+/// Marks bytes as unwritten, after a check that the lane may write them.
 fn clear(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Step {
     shared::shared_spot(who, spot, var, Touch::Write)?;
     who.mem.shared_written.set(spot.address as usize, spot.bytes as u32, 0);
@@ -346,7 +350,7 @@ fn arrive(who: &mut Who<'_, '_>, place: Place, bytes: u32) -> Step {
     found.settle(threads).or_else(|what| trouble(FaultKind::Barrier, lane, || what))
 }
 
-/// Says in `p` whether phases are complete; the lanes that wait for that.
+/// Sets `p` in the lanes whose phase is complete, and returns the lanes that wait.
 fn try_wait(
     who: &mut Who<'_, '_>,
     warp: &mut Warp,
@@ -369,7 +373,7 @@ fn try_wait(
             continue;
         }
         let turn = who.mem.mbarriers.turn(address);
-        // A wait may end before the phase does, so that one without a loop shows.
+        // The first try fails, because a wait may end before its phase does. A missing loop shows that way.
         if warp.tries.failed.insert((lane, address), turn) == Some(turn) {
             warp.tries.at[lane] = address;
             warp.barrier[lane] = MBARRIER;
@@ -387,7 +391,7 @@ fn try_wait(
     Ok(waits)
 }
 
-/// Lanes know that the last phase is complete, if there was one, and what those did before who arrived.
+/// Makes lanes know that the last phase, if any, is complete, and the accesses before its arrivals.
 fn learn(who: &mut Who<'_, '_>, exec: u32, address: u64, wide: bool) {
     let (first, meeting, threads) = (who.first, who.meeting, who.mem.threads);
     let Some(found) = who.mem.mbarriers.all.get_mut(&address).filter(|found| found.phases > 0) else {
@@ -402,7 +406,8 @@ fn learn(who: &mut Who<'_, '_>, exec: u32, address: u64, wide: bool) {
     who.mem.learn(&Party { first, lanes: exec, meeting }, &told);
 }
 
-/// `fence.mbarrier_init`: what lanes have initialised is known to those that meet them at the barrier of the cluster.
+/// Executes `fence.mbarrier_init`: a later arrival of the lanes at the barrier of the cluster publishes their
+/// initialisations.
 pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32) {
     let (block, threads) = (who.stamp.block(), who.mem.threads);
     let Mbarriers { all, fenced, .. } = &mut who.mem.mbarriers;
@@ -421,7 +426,7 @@ impl Tries {
     }
 }
 
-/// Lets lanes look again at mbarriers that have changed.
+/// Wakes the lanes that wait at an mbarrier that has changed.
 pub(super) fn wake(mem: &BlockMemory, warp: &mut Warp) {
     for lane in lanes(warp.at_mbarrier()) {
         let address = warp.tries.at[lane];
@@ -431,7 +436,7 @@ pub(super) fn wake(mem: &BlockMemory, warp: &mut Warp) {
     }
 }
 
-/// Why a lane waits for ever.
+/// Describes why a lane waits forever.
 pub(super) fn stuck(mem: &BlockMemory, warp: &Warp, lane: usize) -> String {
     let address = warp.tries.at[lane];
     let (arrivals, bytes) =

@@ -1,5 +1,4 @@
-//! Loads and stores: where a lane's address leads, what it may touch there, and how many sectors a warp
-//! needs.
+//! Loads and stores: the place of a lane's address, its checks, and the number of sectors that a warp needs.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -15,29 +14,29 @@ use super::{Counters, FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{Access, Addr, Reg, Space, Var, Wide};
 use crate::ptx::types::Type;
 
-/// Where generic addresses of shared and of local memory begin.
+/// First generic address of shared memory and of local memory.
 pub(super) const SHARED_WINDOW: u64 = 0x0100_0000_0000;
 pub(super) const LOCAL_WINDOW: u64 = 0x0200_0000_0000;
-/// How far a window goes.
+/// Length of a window of generic addresses.
 pub(super) const WINDOW: u64 = 1 << 32;
 
-/// What an access needs to know of who makes it.
+/// Context of an access.
 pub(super) struct Who<'a, 'g> {
     pub(super) grid: &'a Grid<'g>,
     pub(super) mem: &'a mut BlockMemory,
     pub(super) others: Others<'a>,
-    /// Of lane 0.
+    /// Stamp of lane 0.
     pub(super) stamp: Stamp,
     /// Number of the first thread of the warp.
     pub(super) first: u32,
-    /// When all lanes of the warp last met.
+    /// Time at which all lanes of the warp last met.
     pub(super) meeting: u64,
-    /// The instruction.
+    /// Number of the instruction.
     pub(super) pc: u32,
 }
 
 impl Who<'_, '_> {
-    /// A lane, and what is before what it does now.
+    /// Returns a lane with what is ordered before its current access.
     #[inline(always)]
     pub(super) fn now(&self, lane: usize) -> Now<'_> {
         let order = self.mem.order.as_deref();
@@ -54,7 +53,7 @@ impl Who<'_, '_> {
         }
     }
 
-    /// What an address is called where blocks share places.
+    /// Returns the key of a place for strong accesses. Shared memory is distinguished by its block.
     pub(super) fn place(&self, space: Space, address: u64) -> (u64, u64) {
         match space {
             Space::Shared => (self.mem.number + 1, address),
@@ -67,7 +66,7 @@ impl Who<'_, '_> {
     }
 }
 
-/// One lane's access.
+/// Access of one lane.
 #[derive(Clone, Copy)]
 pub(super) struct Spot {
     pub(super) lane: usize,
@@ -75,12 +74,12 @@ pub(super) struct Spot {
     pub(super) bytes: u64,
 }
 
-/// Every lane's address.
+/// Returns the address of every lane.
 #[inline(always)]
 pub(super) fn addresses(regs: &Regs, addr: Addr) -> [u64; LANES] {
     match addr.base {
         Some((reg, Wide::Two)) => u64::row(regs, reg).map(|base| base.wrapping_add(addr.offset as u64)),
-        // An address of 32 bits stays one.
+        // Addresses of 32 bits wrap at 32 bits.
         Some((reg, Wide::One)) => {
             u32::row(regs, reg).map(|base| u64::from(base.wrapping_add(addr.offset as u32)))
         }
@@ -88,7 +87,7 @@ pub(super) fn addresses(regs: &Regs, addr: Addr) -> [u64; LANES] {
     }
 }
 
-/// The lanes whose generic address is in each space, and the address there.
+/// Returns the lanes whose generic address is in each space, and converts the addresses to that space.
 fn windows(exec: u32, addresses: &mut [u64; LANES]) -> [(Space, u32); 4] {
     let (mut shared, mut local, mut cluster) = (0, 0, 0);
     for lane in lanes(exec) {
@@ -109,7 +108,7 @@ fn windows(exec: u32, addresses: &mut [u64; LANES]) -> [(Space, u32); 4] {
     [(Space::Shared, shared), (Space::Local, local), (Space::Global, global), (Space::Cluster, cluster)]
 }
 
-/// The lanes whose access is to what others may see after the block.
+/// Returns the lanes whose access is to global memory, which others may see after the block.
 pub(super) fn seen_by_others(regs: &Regs, exec: u32, access: &Access) -> u32 {
     match access.space {
         Space::Generic => windows(exec, &mut addresses(regs, access.addr))[2].1,
@@ -118,7 +117,7 @@ pub(super) fn seen_by_others(regs: &Regs, exec: u32, access: &Access) -> u32 {
     }
 }
 
-/// Which space an address is in, generic ones included.
+/// Returns the state space of an address, also of a generic one, and the address there.
 pub(super) fn resolve(space: Space, address: u64) -> (Space, u64) {
     let mut all = [address; LANES];
     match space {
@@ -217,14 +216,14 @@ fn each_space(who: &mut Who<'_, '_>, regs: &mut Regs, exec: u32, access: &Access
     Ok(())
 }
 
-/// An access, the address of each lane in one space, and whether it reads.
+/// Access, the address of each lane in one space, and true for a read.
 type Accesses<'a> = (&'a Access, &'a [u64; LANES], bool);
 
 pub(super) fn access_bytes(access: &Access) -> u64 {
     u64::from(access.ty.bytes()) * access.regs.len() as u64
 }
 
-/// Finds the place of each lane, which checks it, then moves the elements of all.
+/// Finds and checks the place of each lane, then moves the elements of all lanes.
 #[inline(always)]
 fn each_lane<'g>(
     who: &mut Who<'_, 'g>,
@@ -238,12 +237,14 @@ fn each_lane<'g>(
     for lane in lanes(exec) {
         places[lane] = place(who, Spot { lane, address: addresses[lane], bytes })?;
     }
-    // SAFETY: a place is the start of as many living bytes, aligned for all of them; nothing is freed meanwhile.
+    // SAFETY: a place is the start of as many living bytes, aligned for all of them. Nothing is freed
+    // meanwhile.
     unsafe { transfer(regs, exec, access, &places, reads) };
     Ok(())
 }
 
-/// Counts what an access to global memory moves, or to the block's shared memory; constants come by a cache of their own.
+/// Counts the bytes of an access to global memory or to the block's shared memory. Constants have their own
+/// cache.
 fn count(counters: &mut Counters, (space, exec): (Space, u32), (access, addresses, reads): Accesses<'_>) {
     let moved = access_bytes(access) * u64::from(exec.count_ones());
     match space {
@@ -273,8 +274,7 @@ pub(super) fn is_read(touch: Touch) -> bool {
 /// Moves the elements of all lanes between memory and registers.
 ///
 /// # Safety
-/// `places` are, for the lanes that execute, starts of as many bytes as the access has, aligned for all of
-/// them.
+/// `places` are, for the active lanes, starts of as many bytes as the access has, aligned for all of them.
 unsafe fn transfer(regs: &mut Regs, exec: u32, access: &Access, places: &[*mut u8; LANES], reads: bool) {
     let size = access.ty.bytes() as usize;
     for (i, &reg) in access.regs.iter().enumerate() {
@@ -283,20 +283,20 @@ unsafe fn transfer(regs: &mut Regs, exec: u32, access: &Access, places: &[*mut u
         match (reads, reg, size) {
             (true, (reg, Wide::One), 4) => {
                 let mut out = [0; LANES];
-                // SAFETY: inside of the access, says the caller.
+                // SAFETY: the element is inside of the access, as the caller promises.
                 lanes(exec).for_each(|lane| out[lane] = unsafe { read(at(lane), 4) } as u32);
                 regs.put(exec, reg, &out);
             }
             (true, reg, _) => {
                 for lane in lanes(exec) {
-                    // SAFETY: inside of the access, says the caller.
+                    // SAFETY: the element is inside of the access, as the caller promises.
                     let value = extended(access.ty, unsafe { read(at(lane), size) });
                     regs.set(reg, lane, value);
                 }
             }
             (false, reg, _) => {
                 for lane in lanes(exec) {
-                    // SAFETY: inside of the access, says the caller.
+                    // SAFETY: the element is inside of the access, as the caller promises.
                     unsafe { write(at(lane), size, regs.get(reg, lane)) };
                 }
             }
@@ -304,7 +304,7 @@ unsafe fn transfer(regs: &mut Regs, exec: u32, access: &Access, places: &[*mut u
     }
 }
 
-/// What a load makes of the bits: signed types keep their sign in a wider register.
+/// Extends a loaded value: signed types keep their sign in a wider register.
 #[inline(always)]
 fn extended(ty: Type, bits: u64) -> u64 {
     match ty {
@@ -333,12 +333,14 @@ fn extended(ty: Type, bits: u64) -> u64 {
     }
 }
 
+/// Reads `size` bytes of memory.
+///
 /// # Safety
-/// `at` is the start of `size` living bytes, aligned for them. Other threads of the host may reach them at
-/// the same time, by atomics as well.
+/// `at` is the start of `size` living bytes, aligned for them. Other threads of the host may access the bytes
+/// at the same time, by atomics as well.
 #[inline(always)]
 pub(super) unsafe fn read(at: *mut u8, size: usize) -> u64 {
-    // SAFETY: says the caller.
+    // SAFETY: promised by the caller.
     unsafe {
         match size {
             1 => u64::from(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
@@ -349,11 +351,13 @@ pub(super) unsafe fn read(at: *mut u8, size: usize) -> u64 {
     }
 }
 
+/// Writes `size` bytes of memory.
+///
 /// # Safety
-/// As for [`read`].
+/// The contract of [`read`].
 #[inline(always)]
 pub(super) unsafe fn write(at: *mut u8, size: usize, bits: u64) {
-    // SAFETY: says the caller.
+    // SAFETY: promised by the caller.
     unsafe {
         match size {
             1 => AtomicU8::from_ptr(at).store(bits as u8, Ordering::Relaxed),
@@ -375,7 +379,7 @@ pub(super) fn aligned(spot: Spot) -> Step {
     })
 }
 
-/// That bytes to be written are of no variable of constant memory.
+/// Returns a fault if bytes to be written belong to a variable of constant memory.
 pub(super) fn variable_spot(who: &Who<'_, '_>, spot: Spot) -> Step {
     if !is_constant(who, spot) {
         return Ok(());
@@ -385,7 +389,7 @@ pub(super) fn variable_spot(who: &Who<'_, '_>, spot: Spot) -> Step {
     })
 }
 
-/// That bytes are of a variable of constant memory.
+/// Returns a fault if bytes do not belong to a variable of constant memory.
 fn constant_spot(who: &Who<'_, '_>, spot: Spot) -> Step {
     if is_constant(who, spot) {
         return Ok(());
@@ -395,7 +399,7 @@ fn constant_spot(who: &Who<'_, '_>, spot: Spot) -> Step {
     })
 }
 
-/// Whether a variable of constant memory holds bytes.
+/// Returns true if a variable of constant memory contains the bytes.
 #[inline(always)]
 fn is_constant(who: &Who<'_, '_>, spot: Spot) -> bool {
     let grid = who.grid;
@@ -406,7 +410,7 @@ fn is_constant(who: &Who<'_, '_>, spot: Spot) -> bool {
     grid.kernel.code.constant_memory.iter().any(holds)
 }
 
-/// Where a lane's bytes in global memory are, after all checks.
+/// Returns the place of a lane's bytes in global memory, after all checks.
 #[inline(always)]
 pub(super) fn global_spot(
     who: &Who<'_, '_>,
@@ -446,7 +450,7 @@ fn outside(who: &Who<'_, '_>, spot: Spot) -> Box<Trouble> {
     Box::new(Trouble { kind: FaultKind::OutOfBounds, what, lane: spot.lane })
 }
 
-/// The fault of two threads at one place.
+/// Returns the fault of two unordered accesses to one place.
 #[cold]
 pub(super) fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Conflict, space: &str) -> Step {
     let did = if conflict.wrote { "wrote" } else { "read" };
@@ -476,7 +480,7 @@ pub(super) fn race(who: &Who<'_, '_>, spot: Spot, touch: Touch, conflict: Confli
     })
 }
 
-/// How many sectors of 32 bytes the lanes touch; an aligned access is within one.
+/// Returns the number of sectors of 32 bytes that the lanes touch. An aligned access is within one sector.
 pub(super) fn sectors(exec: u32, addresses: &[u64; LANES]) -> u64 {
     let (mut count, mut last, mut rising) = (0, None, true);
     for lane in lanes(exec) {
@@ -494,26 +498,27 @@ pub(super) fn sectors(exec: u32, addresses: &[u64; LANES]) -> u64 {
     all.len() as u64
 }
 
-/// The variable that an address stays in; none of another space than where it leads.
+/// Returns the variable that an address stays in. None if the variable is in another space.
 pub(super) fn variable(grid: &Grid<'_>, addr: Addr, space: Space) -> Option<Var> {
     addr.var.filter(|&var| grid.kernel.code.vars[var as usize].space.is_reached_by(space))
 }
 
-/// Where a lane's bytes in its own memory are.
+/// Returns the place of a lane's bytes in its local memory.
 fn local_spot(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Result<*mut u8, Box<Trouble>> {
     aligned(spot)?;
     inside(who, spot, (var, u64::from(who.grid.kernel.code.local)), || "local memory".into())?;
     Ok(who.mem.local(who.first as usize + spot.lane, spot.address))
 }
 
-/// Where a parameter's bytes are.
+/// Returns the place of a parameter's bytes.
 fn param_spot(who: &mut Who<'_, '_>, spot: Spot, var: Option<Var>) -> Result<*mut u8, Box<Trouble>> {
     aligned(spot)?;
     inside(who, spot, (var, who.grid.launch.params.len() as u64), || "parameter memory".into())?;
     Ok(who.grid.param_at(spot.address))
 }
 
-/// That bytes are of the variable whose address leads there; of any of the space's, where that is not known.
+/// Returns a fault if bytes are outside of the variable of their address, or outside of the space if no
+/// variable is known.
 #[inline(always)]
 pub(super) fn inside(
     who: &Who<'_, '_>,
@@ -549,7 +554,7 @@ fn outside_of_variable(
     Box::new(Trouble { kind: FaultKind::OutOfBounds, what, lane })
 }
 
-/// `cvta`: between generic addresses and those of a space.
+/// Executes `cvta`: converts between generic addresses and those of a space.
 pub(super) fn cvta(regs: &mut Regs, exec: u32, (space, to): (Space, bool), d: Reg, a: Reg) {
     let window = window(space);
     regs.map(exec, d, a, |x: u64| if to { x.wrapping_sub(window) } else { x.wrapping_add(window) });
@@ -563,7 +568,7 @@ fn window(space: Space) -> u64 {
     }
 }
 
-/// `isspacep`
+/// Executes `isspacep`.
 pub(super) fn is_space(regs: &mut Regs, exec: u32, space: Space, d: Reg, a: Reg) {
     let mut addresses = *u64::row(regs, a);
     let [(_, shared), (_, local), (_, global), (_, cluster)] = windows(exec, &mut addresses);
@@ -576,7 +581,7 @@ pub(super) fn is_space(regs: &mut Regs, exec: u32, space: Space, d: Reg, a: Reg)
     regs.set_mask(exec, d, truth);
 }
 
-/// Stamps for every allocation.
+/// Returns a shadow for every allocation.
 pub(super) fn shadows(count: usize) -> Box<[Shadow]> {
     (0..count).map(|_| Shadow::default()).collect()
 }

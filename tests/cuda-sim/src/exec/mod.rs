@@ -1,7 +1,9 @@
-//! Runs a grid: clusters on all cores, their blocks and the warps of these in turn, a warp's lanes together. A block is a
-//! cluster of its own where nobody says otherwise.
+//! Execution of grids.
 //!
-//! Invariant: clusters begin in order, so that a block may wait for one of a cluster before its own.
+//! Clusters run on all cores. The blocks of a cluster, and the warps of a block, run in turn. The lanes of a
+//! warp run together. Without a cluster size each block is a cluster of its own.
+//!
+//! Invariant: clusters begin in order, so that a block may wait for one of an earlier cluster.
 
 mod alu;
 mod atomic;
@@ -38,95 +40,105 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::memory::Memory;
 use crate::ptx::Kernel;
 
-/// A grid to run.
+/// Launch of a grid.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Blocks.
+    /// Number of blocks along each axis.
     pub grid: [u32; 3],
-    /// Threads of a block: together at most 1024.
+    /// Number of threads of a block along each axis: together at most 1024.
     pub block: [u32; 3],
-    /// Blocks of a cluster, where the launch says: along each axis a divisor of the grid's, and together at most 255. It is
-    /// what the kernel requires, if it does.
+    /// Number of blocks of a cluster along each axis, if the launch gives it.
+    ///
+    /// Each number is a divisor of the grid's number of blocks, and their product is at most 255. The numbers
+    /// equal those that the kernel requires, if any.
     pub cluster: Option<[u32; 3]>,
     /// Bytes of dynamic shared memory of a block.
     pub dynamic_shared: u32,
-    /// The parameters, laid out as [`crate::ptx::Param::offset`] says.
+    /// Bytes of the parameters, at the offsets of [`crate::ptx::Param::offset`].
     pub params: &'a [u8],
     /// Addresses of the module's variables, in order.
     pub globals: &'a [u64],
 }
 
-/// What a launch did.
+/// Counts of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Instructions of the text, one for each thread that executed it.
+    /// Number of instructions of the text, one for each thread that executed it.
     pub instructions: u64,
     /// Bytes that threads loaded from global memory.
     pub loaded: u64,
     /// Bytes that threads stored to global memory.
     pub stored: u64,
-    /// Sectors of 32 bytes that the loads of a warp touch, each counted once for each instruction of a warp.
+    /// Number of sectors of 32 bytes that loads touch. Each instruction of a warp counts a sector once.
     pub load_sectors: u64,
-    /// The same of stores.
+    /// Number of sectors of 32 bytes that stores touch. Each instruction of a warp counts a sector once.
     pub store_sectors: u64,
     /// Bytes that threads loaded from and stored to their block's shared memory.
     pub shared: u64,
-    /// Rounds that took: in one, each of its 32 banks gives a word or takes one.
+    /// Number of rounds of those accesses. In one round each of the 32 banks moves one word.
     pub shared_rounds: u64,
 }
 
-/// What a kernel did that it must not do.
+/// Fault of a kernel: an operation that breaks a rule.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{kernel}`, line {line}: {what} (block {block:?}, thread {thread:?}): {instruction}")]
 pub struct Fault {
-    /// Which rule.
+    /// Rule that the kernel breaks.
     pub kind: FaultKind,
-    /// The entry.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Line of the text, from 1.
+    /// Line of the text, counted from 1.
     pub line: u32,
-    /// The instruction, as written.
+    /// Instruction, as written.
     pub instruction: String,
-    /// What happened, with numbers.
+    /// Description with numbers.
     pub what: String,
-    /// The block.
+    /// Coordinates of the block.
     pub block: [u32; 3],
-    /// The first thread to which it happened.
+    /// Coordinates of the first thread with the fault.
     pub thread: [u32; 3],
 }
 
-/// The rules of the sanitizer.
+/// Rules of the sanitizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An access outside every allocation, freed memory included; or by the address of a variable of shared, local or
-    /// parameter memory outside of that variable. One to shared memory of a block of the cluster that there is not, that is
-    /// not known to have begun, or that may have ended.
+    /// Access out of bounds.
+    ///
+    /// The access is outside of every allocation, in freed memory, or outside of the variable of its address
+    /// in shared, local or parameter memory. An access to shared memory of another block has this kind if the
+    /// block does not exist, is not known to have begun, or may have ended.
     OutOfBounds,
-    /// An address that is no multiple of the access.
+    /// Address that is no multiple of the access.
     Misaligned,
-    /// An undefined register that decides an address, a way or what is stored in global memory: nothing wrote it or what it
-    /// was made of, it was loaded from shared or local memory that nothing wrote, or a shuffle took it from a lane that took
-    /// no part. An atomic on shared memory that nothing wrote.
+    /// Use of an undefined value.
+    ///
+    /// An undefined register decides an address, a branch or a store to global memory. A register is
+    /// undefined if nothing wrote it or its operands, if it was loaded from unwritten shared or local memory,
+    /// or if a shuffle took it from a lane that took no part. An atomic on unwritten shared memory has this
+    /// kind, too.
     Uninitialized,
-    /// Two threads, at least one of them writing, with nothing that orders them. Writing the same value is no
-    /// excuse. An mbarrier that the thread does not know to have been initialised.
+    /// Data race: unordered accesses of two threads, at least one of them a write. Writing the same value is
+    /// a race, too.
+    ///
+    /// Use of an mbarrier that the thread does not know to have been initialised has this kind, too.
     Race,
-    /// Memory that the launch writes and reads by `ld.global.nc`, in whatever order; a variable of `.const` written.
+    /// Write to memory that the launch reads by `ld.global.nc`, in any order, or write to a variable of
+    /// `.const`.
     Constant,
-    /// A barrier that not all threads reach, or that more reach than it is for; an mbarrier used as it may not be.
+    /// Barrier that not all threads reach, or that too many threads reach, or invalid use of an mbarrier.
     Barrier,
-    /// A `.sync` instruction whose mask names a lane that does not come.
+    /// A `.sync` instruction whose mask names a lane that does not arrive.
     Mask,
-    /// `trap`, or a call of `assert`.
+    /// Execution of `trap`, or a call of `assert`.
     Trap,
-    /// More instructions than the limit for one launch.
+    /// More instructions than the limit of a launch.
     Endless,
 }
 
-/// Most instructions of warps in a launch: about a minute.
+/// Maximum number of warp instructions in a launch, which ends kernels that never terminate.
 pub const LIMIT: u64 = 1 << 30;
 
-/// What went wrong in a lane.
+/// Fault of a lane, without its place in the grid.
 #[derive(Debug)]
 struct Trouble {
     kind: FaultKind,
@@ -134,7 +146,7 @@ struct Trouble {
     lane: usize,
 }
 
-/// One step of a warp.
+/// Result of a step of a warp.
 type Step = Result<(), Box<Trouble>>;
 
 #[cold]
@@ -142,25 +154,26 @@ fn trouble<T>(kind: FaultKind, lane: usize, what: impl FnOnce() -> String) -> Re
     Err(Box::new(Trouble { kind, what: what(), lane }))
 }
 
-/// Runs all blocks, on all cores.
+/// Runs all blocks of a launch on all cores.
 ///
 /// # Errors
-/// The fault of the lowest cluster that has one, of those that it takes a million more instructions to find.
+/// Returns the fault of the lowest cluster that has one. After the first fault the other clusters run at most
+/// a million more instructions to find theirs.
 pub fn run(kernel: &Kernel, launch: &Launch<'_>, memory: &Memory) -> Result<Counters, Fault> {
     run_limited(kernel, launch, memory, LIMIT)
 }
 
-/// The same with a lower limit on the instructions of all warps together.
+/// Runs all blocks of a launch, with a lower limit on the instructions of all warps together.
 ///
 /// # Errors
-/// As for [`run`].
+/// The errors of [`run`].
 pub fn run_limited(
     kernel: &Kernel,
     launch: &Launch<'_>,
     memory: &Memory,
     limit: u64,
 ) -> Result<Counters, Fault> {
-    // Times in stamps are as many as there may be instructions.
+    // The times of stamps suffice for as many instructions.
     let grid = grid::Grid::new(kernel, launch, memory, limit.min(LIMIT));
     let (clusters, next) = (grid.clusters(), AtomicU64::new(0));
     let faulty = AtomicU64::new(u64::MAX);
@@ -170,7 +183,7 @@ pub fn run_limited(
         let mut faults = Vec::new();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            // Nobody asks about clusters after a faulty one.
+            // Clusters after a faulty one do not matter.
             if number >= clusters || number > faulty.load(Ordering::Relaxed) {
                 break;
             }
@@ -190,7 +203,7 @@ pub fn run_limited(
         work();
     });
     let (counters, faults) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // A block that waits for one that a fault has ended waits for ever.
+    // A block that waits for one that a fault has ended never ends, so its fault has the lowest rank.
     let rank = |(number, fault): &(u64, Fault)| (fault.kind == FaultKind::Endless, *number);
     match faults.into_iter().min_by_key(rank) {
         Some((_, fault)) => Err(fault),

@@ -1,9 +1,9 @@
-//! What is before what, beyond the barriers that all reach: fences with the atomics, strong reads and strong writes about
-//! them, those of these that release or acquire themselves, and barriers of some threads.
+//! Orderings other than barriers of whole blocks: fences with strong accesses, accesses that release or
+//! acquire, and barriers of some threads.
 //!
-//! A fence, then a strong write or an atomic: these release what the thread knew at the fence. A strong read or an atomic
-//! that sees the value, then a fence: these acquire it. One that releases or acquires itself does so for its own place. An
-//! atomic hands on what the one before it released.
+//! A fence followed by a strong write or an atomic releases what the thread knew at the fence. A strong read
+//! or an atomic that sees the value, followed by a fence, acquires it. An access that releases or acquires
+//! does so for its own place only. An atomic passes on what the atomic before it released.
 //!
 //! Invariant: a clock's time of a thread is never later than an event that truly orders it.
 
@@ -18,17 +18,17 @@ use super::race::Stamp;
 use super::regs::{LANES, lanes};
 use crate::ptx::ir::Ordered;
 
-/// A place by the block whose shared memory it is, or 0, and the address.
+/// Key of a place: the number of the block whose shared memory it is, or 0, and the address.
 pub(super) type At = (u64, u64);
 
-/// What there is for all, and what for threads of one block at least.
+/// Value for the threads of all blocks, and value for the threads of one block.
 #[derive(Clone, Default)]
 struct Scopes<T> {
     wide: T,
     narrow: T,
 }
 
-/// What a thread knew at a fence, as it is told once a strong write releases it.
+/// State of a thread's knowledge at a fence, which a later strong write releases.
 #[derive(Clone)]
 struct Knew {
     before: Clock,
@@ -37,40 +37,42 @@ struct Knew {
     time: u64,
 }
 
-/// What a thread knows.
+/// Knowledge of a thread that is not ordered yet.
 #[derive(Clone, Default)]
 struct Thread {
-    /// What its strong reads saw at each place that was released; a fence makes it known, as does what acquires there.
+    /// Clocks that the thread's strong reads saw at each place. A fence, or an access that acquires there,
+    /// makes them known.
     seen: HashMap<At, Scopes<Clock>>,
-    /// What its strong writes release, and what those to some places do besides.
+    /// Knowledge that all strong writes of the thread release, and clocks that writes to some places release
+    /// in addition.
     released: Scopes<Option<Knew>>,
     released_at: HashMap<At, Scopes<Clock>>,
 }
 
-/// What the threads of a block know.
+/// Knowledge of the threads of a block.
 pub(super) struct Order {
-    /// What is before all that the lanes of each warp do now.
+    /// Clocks of what is ordered before the next accesses of each warp's lanes.
     before: Vec<Befores>,
     threads: Vec<Thread>,
 }
 
-/// What is before what the lanes of a warp do. Lanes that met last have one clock; what is of no clock knows nothing.
+/// Clocks of the lanes of a warp. Lanes that met last share a clock. A lane without a clock knows nothing.
 #[derive(Clone, Default)]
 struct Befores(Vec<(u32, Clock)>);
 
 impl Befores {
-    /// That of a lane.
+    /// Returns the clock of a lane.
     fn of(&self, lane: u32) -> &Clock {
         static NOTHING: Clock = Clock::NOTHING;
         self.0.iter().find(|(lanes, _)| lanes >> lane & 1 == 1).map_or(&NOTHING, |(_, clock)| clock)
     }
 
-    /// Those of some lanes.
+    /// Returns the clocks of some lanes.
     fn among(&self, lanes: u32) -> impl Iterator<Item = (u32, &Clock)> {
         self.0.iter().map(move |(those, clock)| (those & lanes, clock)).filter(|(those, _)| *those != 0)
     }
 
-    /// Some lanes have one now.
+    /// Sets the common clock of some lanes.
     fn set(&mut self, lanes: u32, clock: Clock) {
         if let Some((_, old)) = self.0.iter_mut().find(|(those, _)| *those == lanes) {
             *old = clock;
@@ -84,7 +86,7 @@ impl Befores {
     }
 }
 
-/// What the last writes of a place released: for all, and for the block of the last that was of it.
+/// Clocks that the last writes to a place released: to all threads, and to the block of the last narrow one.
 #[derive(Default)]
 pub(super) struct Place {
     wide: Clock,
@@ -93,19 +95,20 @@ pub(super) struct Place {
 
 pub(super) type Places = HashMap<At, Place>;
 
-/// How a strong access touches its place.
+/// Kind of a strong access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strong {
     Read,
     Write,
-    /// An atomic: whether its value is asked for, and whether it wrote.
+    /// Atomic: true if its value is used, and true if it wrote.
     Change {
         read: bool,
         wrote: bool,
     },
 }
 
-/// Some lanes of a warp that meet others: the warp's first thread, the lanes, and when all of them last met.
+/// Lanes of a warp that meet others: the warp's first thread, the lanes, and the time when all lanes last
+/// met.
 pub(super) struct Party {
     pub(super) first: u32,
     pub(super) lanes: u32,
@@ -113,19 +116,20 @@ pub(super) struct Party {
 }
 
 impl Order {
-    /// What is before all that a thread does now.
+    /// Returns the clock of what is ordered before the next access of a thread.
     pub(super) fn before(&self, thread: u32) -> &Clock {
         self.before[thread as usize / LANES].of(thread % 32)
     }
 }
 
-/// The places of a grid, for a strong access to be one with what it says of the order; none where no fence asks.
+/// Locks the places of a grid, so that a strong access and its ordering are one step. None for kernels
+/// without fences.
 pub(super) fn places<'g>(grid: &'g Grid<'_>) -> Option<MutexGuard<'g, Places>> {
     let asked = grid.kernel.code.has_fences;
     asked.then(|| grid.places.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Notes a strong access of a lane to a place. One that releases is over only with [`released`].
+/// Records a strong access of a lane to a place. An access that releases has to be completed by [`released`].
 pub(super) fn strong(
     who: &mut Who<'_, '_>,
     places: &mut Places,
@@ -149,7 +153,7 @@ pub(super) fn strong(
     }
 }
 
-/// A read: what was released at the place is seen, and known at once where it acquires.
+/// Records a read: the thread sees what was released at the place, and knows it at once if the read acquires.
 fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: Ordered) {
     let (block, threads) = (who.stamp.block(), who.mem.threads);
     let number = who.first as usize + lane;
@@ -168,7 +172,8 @@ fn acquire(who: &mut Who<'_, '_>, places: &Places, lane: usize, at: At, order: O
     }
 }
 
-/// A write: what the thread knew at its last fence, and what it released at this place or does now, is there to be seen.
+/// Records a write: the place gets what the thread knew at its last fence, and what its own releases there
+/// add.
 fn release(who: &mut Who<'_, '_>, places: &mut Places, lane: usize, at: At, order: Ordered) {
     let (block, threads, number) = (who.stamp.block(), who.mem.threads, who.first + lane as u32);
     if order.releases {
@@ -197,13 +202,13 @@ fn release(who: &mut Who<'_, '_>, places: &mut Places, lane: usize, at: At, orde
     place.narrow = Some((block, all));
 }
 
-/// What a thread does after an access that released is not what it released.
+/// Advances the time after an access that releases, which does not release what the thread does later.
 #[inline(always)]
 pub(super) fn released(who: &mut Who<'_, '_>, order: Ordered) {
     who.mem.time += u64::from(order.releases);
 }
 
-/// Lanes make a fence, or one half of it, for the GPU or for their block.
+/// Executes a fence of lanes, or one half of a fence, for the GPU or for their block.
 pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, releases): (bool, bool)) {
     let (threads, meeting, first) = (who.mem.threads, who.meeting, who.first as usize);
     let (barrier, time) = (who.mem.barrier, who.mem.time);
@@ -226,7 +231,7 @@ pub(super) fn fence(who: &mut Who<'_, '_>, exec: u32, wide: bool, (acquires, rel
 }
 
 impl Thread {
-    /// What it has seen at a place, or at all, is before what it does now.
+    /// Orders what the thread has seen at a place, or at all places, before its next accesses.
     fn know(&mut self, at: Option<At>, wide: bool, (warp, lane): (&mut Befores, usize), threads: u32) {
         if self.seen.is_empty() {
             return;
@@ -241,7 +246,7 @@ impl Thread {
         if !before.is(warp.of(lane as u32)) {
             warp.set(1 << lane, before);
         }
-        // What is not known of the others is seen still.
+        // A narrow fence leaves the clocks of other blocks to a later wide one.
         if wide {
             self.seen.retain(|place, _| at.is_some_and(|at| at != *place));
         }
@@ -249,7 +254,7 @@ impl Thread {
 }
 
 impl Knew {
-    /// The clock of it.
+    /// Returns the clock of this knowledge.
     fn clock(&self, block: u64, thread: u32, threads: u32) -> Clock {
         let party = Party { first: thread & !31, lanes: 1 << (thread & 31), meeting: self.meeting };
         let mut clock = Clock::of(block, times(&[party], self.barrier, self.time, threads));
@@ -259,7 +264,7 @@ impl Knew {
 }
 
 impl Who<'_, '_> {
-    /// What a lane knows now.
+    /// Returns the current knowledge of a lane.
     fn knew(&mut self, lane: usize) -> Knew {
         let (barrier, time, meeting) = (self.mem.barrier, self.mem.time, self.meeting);
         let before = self.mem.order().before(self.first + lane as u32).clone();
@@ -267,8 +272,10 @@ impl Who<'_, '_> {
     }
 }
 
-/// What lanes know of their own block but by clocks: themselves now, their warps, which are in order, at their meetings, all at
-/// the barrier.
+/// Returns the times that lanes know of their own block without clocks.
+///
+/// The lanes know themselves now, their warps at their last meetings, and all threads at the barrier. The
+/// warps are in order.
 fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
     let (all, time) = (barrier as i32, time as i32);
     if let [Party { first, lanes, meeting }] = parties
@@ -280,7 +287,7 @@ fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
     let (Some(start), Some(last)) = (parties.first(), parties.last()) else {
         return Times::One { all, thread: 0, time: all };
     };
-    // Of the warps from the first party's to the last's.
+    // The range goes from the first party's warp to the last one's.
     let start = start.first;
     let mut times = vec![all; (threads.min(last.first + 32) - start) as usize];
     parties.iter().for_each(|party| party.raise(&mut times[(party.first - start) as usize..], time));
@@ -288,7 +295,8 @@ fn times(parties: &[Party], barrier: u64, time: u64, threads: u32) -> Times {
 }
 
 impl Party {
-    /// What its lanes know of their warp, the first of these threads: it at their meeting, themselves now.
+    /// Raises the times of the warp's threads to what its lanes know: themselves now, and the others at their
+    /// meeting.
     fn raise(&self, times: &mut [i32], time: i32) {
         let met = self.meeting as i32;
         for (lane, known) in times.iter_mut().enumerate().take(LANES) {
@@ -299,7 +307,7 @@ impl Party {
 }
 
 impl BlockMemory {
-    /// What its threads know, from the first time on that anybody asks.
+    /// Returns the knowledge of the threads, which is created at the first use.
     fn order(&mut self) -> &mut Order {
         let threads = self.threads as usize;
         self.order.get_or_insert_with(|| {
@@ -310,12 +318,12 @@ impl BlockMemory {
         })
     }
 
-    /// A stamp of the block.
+    /// Returns a stamp of the block.
     pub(super) fn stamp(&self) -> Stamp {
         Stamp::new(self.number, 0, 0)
     }
 
-    /// What any of its threads knows.
+    /// Returns the clock of what any thread of the block knows.
     pub(super) fn known_to_any(&self) -> Clock {
         let mut all = Clock::default();
         for (_, before) in self.order.iter().flat_map(|order| &order.before).flat_map(|warp| &warp.0) {
@@ -324,7 +332,7 @@ impl BlockMemory {
         all
     }
 
-    /// All that is before what some lanes do next, if they were one.
+    /// Returns the clock of what is ordered before the next accesses of some lanes together.
     fn known(&self, parties: &[Party]) -> Clock {
         let (block, threads) = (self.stamp().block(), self.threads);
         let mut own = times(parties, self.barrier, self.time, threads);
@@ -343,7 +351,8 @@ impl BlockMemory {
         clock
     }
 
-    /// Some threads have met, and others that arrived and went on: what they did is before what the first do now.
+    /// Orders threads that meet, and threads that arrived and went on, before the next accesses of the
+    /// former.
     pub(super) fn meet(&mut self, parties: &[Party], arrived: &[&Clock]) {
         if arrived.is_empty()
             && let [party] = parties
@@ -360,7 +369,9 @@ impl BlockMemory {
         self.time += 1;
     }
 
-    /// The same of lanes that were the last to meet each other, who have a clock to themselves; whether they were.
+    /// Updates the clock of lanes that were the last to meet each other, too.
+    ///
+    /// Returns false if the lanes have no clock of their own.
     fn meet_again(&mut self, party: &Party) -> bool {
         let (block, barrier, time) = (self.stamp().block(), self.barrier as i32, self.time as i32);
         let warp = self.order.as_mut().map(|order| &mut order.before[party.first as usize / LANES]);
@@ -368,7 +379,7 @@ impl BlockMemory {
         let Some(Times::Some { all, first, times }) = clock.and_then(|(_, clock)| clock.alone(block)) else {
             return false;
         };
-        // More than their warp is told of where they met others before.
+        // Times of more threads than the warp's come from earlier meetings with other warps.
         if *first != party.first || times.len() > LANES {
             return false;
         }
@@ -379,17 +390,17 @@ impl BlockMemory {
         true
     }
 
-    /// All threads of the block have met.
+    /// Orders all threads of the block at a barrier.
     pub(super) fn meet_all(&mut self) {
         self.barrier = self.time;
         self.time += 1;
-        // What they know of each other is told by the barrier.
+        // The time of the barrier already orders the threads of the block.
         let all = self.known_to_any().without(self.stamp().block());
         let Some(order) = &mut self.order else { return };
         order.before.iter_mut().for_each(|warp| warp.set(u32::MAX, all.clone()));
     }
 
-    /// Lanes get to know what others have told.
+    /// Adds a published clock to what lanes know.
     pub(super) fn learn(&mut self, party: &Party, told: &Clock) {
         let (threads, order) = (self.threads, self.order());
         let warp = &mut order.before[party.first as usize / LANES];
@@ -408,7 +419,7 @@ impl BlockMemory {
         new.into_iter().for_each(|(those, clock)| warp.set(those, clock));
     }
 
-    /// All lanes of a warp have met; the time of that.
+    /// Orders all lanes of a warp, and returns the time of the meeting.
     pub(super) fn meet_warp(&mut self, party: &Party) -> u64 {
         let time = self.time;
         let knows = |order: &Order| {
@@ -422,7 +433,7 @@ impl BlockMemory {
         time
     }
 
-    /// What lanes know that arrive at a barrier and go on.
+    /// Returns the clock that lanes publish when they arrive at a barrier and go on.
     pub(super) fn arrive(&mut self, party: Party) -> Clock {
         let known = self.known(&[party]);
         self.time += 1;

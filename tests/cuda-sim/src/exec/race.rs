@@ -1,7 +1,8 @@
-//! Who touched each piece of memory last, and whether anything orders that with who touches it now.
+//! Race detector: it records which threads touched each piece of memory last, and checks that accesses are
+//! ordered.
 //!
-//! A stamp is a block, threads of it, and the block's time, which every event that orders something moves on. What is
-//! missed is told in the crate's documentation.
+//! A stamp is a block, threads of it, and the block's time, which every ordering event advances. The crate's
+//! documentation lists the races that the detector misses.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,34 +11,38 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::clock::Clock;
 use super::readers::Readers;
 
-/// `block + 1`: 23 bits; threads: 11; time: 30, of which a launch has fewer than it has instructions.
+/// Stamp of an access: `block + 1` in 23 bits, threads in 11 bits, and time in 30 bits.
 ///
-/// Threads are a node of a tree whose leaves are all 1024: the root is 1, below `n` are `2n` and `2n + 1`. Of several
-/// threads it is the lowest node above all, which is as good as their set where nothing but barriers of the whole block
-/// and of whole warps orders them. Elsewhere a cell of several has no block and the number of their set.
+/// A launch has fewer times than instructions. Threads are a node of a tree whose leaves are all 1024
+/// threads: the root is 1, and the children of `n` are `2n` and `2n + 1`. Several threads are the lowest node
+/// above all of them. The node is as exact as the set of threads where only barriers of the whole block and
+/// of whole warps order threads. In other kernels a cell of several threads has no block, and has the number
+/// of their set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(pub(super) u64);
 
-/// The node of the first thread.
+/// Node of the first thread.
 pub(super) const LEAVES: u64 = 1024;
-/// More than one block, or more threads than a set has room for.
+/// Stamp of more than one block, or of more threads than a set has room for.
 pub(super) const MANY_BLOCKS: u64 = 0x7f_ffff << 41;
-/// Readers of what nothing writes in the launch: before no writer.
+/// Stamp of `.nc` readers of memory that nothing writes in the launch. No write is ordered after it.
 const CONSTANT: u64 = MANY_BLOCKS | 1;
-/// Blocks that stamps tell apart.
+/// Number of blocks that stamps distinguish.
 const BLOCKS: u64 = 0x7f_fffe;
 
-/// How memory is touched.
+/// Kind of an access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
     Read,
     Write,
-    /// Reads and writes that do not race with their like, of elements of so many bytes: those of other lengths are not.
+    /// Strong reads, and strong writes with atomics, of elements of this many bytes.
+    ///
+    /// Strong accesses race only with weak accesses and with elements of other lengths.
     StrongRead(u32),
     Atomic(u32),
-    /// A write that begins here and is noted where it ends.
+    /// Start of a write, which is recorded where it ends.
     Begin,
-    /// A read by way of a cache that holds only what nothing writes in the launch.
+    /// Read through a cache that requires that nothing writes the memory in the launch.
     Constant,
 }
 
@@ -47,7 +52,7 @@ impl Stamp {
         Stamp((block % BLOCKS + 1) << 41 | (LEAVES + u64::from(thread)) << 30 | time)
     }
 
-    /// Of another lane of the same warp, of whose first this is.
+    /// Returns the stamp of another lane, if this is the first lane's.
     #[inline(always)]
     pub(super) fn lane(self, lane: usize) -> Stamp {
         Stamp(self.0 | (lane as u64) << 30)
@@ -58,23 +63,23 @@ impl Stamp {
         self.0 >> 41
     }
 
-    /// Which thread, if it is one.
+    /// Returns the thread, if the stamp is of one.
     pub(super) fn thread(self) -> Option<u64> {
         self.node().checked_sub(LEAVES)
     }
 
-    /// The set, if it is one.
+    /// Returns the number of the set, if the cell has one.
     #[inline(always)]
     pub(super) fn set(self) -> Option<u32> {
         (self.0 != 0 && self.0 < 1 << 30).then_some(self.0 as u32)
     }
 
-    /// Of the first lane of the thread's warp.
+    /// Returns the stamp of the first lane of the thread's warp.
     pub(super) fn warp(self) -> Stamp {
         Stamp(self.0 & !(31 << 30))
     }
 
-    /// Whether two are of one warp, at whatever times.
+    /// Returns true if both stamps are of one warp, at any times.
     pub(super) fn is_same_warp(self, o: Stamp) -> bool {
         (self.0 ^ o.0) >> 35 == 0
     }
@@ -90,37 +95,38 @@ impl Stamp {
     }
 }
 
-/// The lowest node above two.
+/// Returns the lowest node above two nodes.
 fn above(a: u64, b: u64) -> u64 {
     let most = a.leading_zeros().max(b.leading_zeros());
     let (a, b) = (a >> (most - a.leading_zeros()), b >> (most - b.leading_zeros()));
     a >> (u64::BITS - (a ^ b).leading_zeros())
 }
 
-/// Whether a node is a warp, or below it, of which a leaf is.
+/// Returns true if a node is the warp of a leaf, or below that warp.
 #[inline(always)]
 fn is_in_warp(node: u64, leaf: u64) -> bool {
     node >= 32 && above(node, leaf) >= 32
 }
 
-/// Who touches memory, and what is before that.
+/// Accessing thread, with what is ordered before the access.
 pub(super) struct Now<'a> {
     pub(super) stamp: Stamp,
-    /// When all threads of the block have last met, and all lanes of the warp.
+    /// Times at which all threads of the block, and all lanes of the warp, last met.
     pub(super) barrier: u64,
     pub(super) meeting: u64,
-    /// Up to when those tell of each thread that has exited.
+    /// Time up to which barriers publish the accesses of each exited thread.
     pub(super) ended: &'a [u32],
-    /// What else the thread knows.
+    /// Clock of the thread's further knowledge.
     pub(super) clock: Option<&'a Clock>,
-    /// Whether something in the kernel orders some threads and not others, so that readers are remembered one by one.
+    /// True if an instruction of the kernel orders some threads and not others, so that readers are recorded
+    /// one by one.
     pub(super) apart: bool,
-    /// How many blocks have begun.
+    /// Number of blocks that have begun.
     pub(super) begun: &'a AtomicU64,
 }
 
 impl Now<'_> {
-    /// Whether what `old` did came before what this does.
+    /// Returns true if the access of `old` is ordered before this one.
     #[inline(always)]
     pub(super) fn is_after(&self, old: Stamp) -> bool {
         let (me, time) = (self.stamp, old.time());
@@ -134,24 +140,26 @@ impl Now<'_> {
         met || self.clock.is_some_and(|clock| self.knows(clock, old))
     }
 
-    /// Whether a thread did it that came to no barrier since. Of several threads it is not known which have exited.
+    /// Returns true if the thread of a stamp exited without a later barrier.
+    ///
+    /// A stamp of several threads does not tell which of them have exited.
     #[inline(always)]
     fn is_of_ended(&self, old: Stamp) -> bool {
         let ended = old.thread().and_then(|thread| self.ended.get(thread as usize));
         ended.is_some_and(|&known| old.time() > u64::from(known))
     }
 
-    /// The same by what the thread has learnt from others.
+    /// Returns true if the clock orders `old` before this access.
     #[cold]
     fn knows(&self, clock: &Clock, old: Stamp) -> bool {
         if old.0 == MANY_BLOCKS {
-            // Nobody noted who they were: something is known of all others.
+            // The readers are not recorded, so the thread has to know of all other blocks.
             return clock.others(self.stamp.block()) + 1 >= self.begun.load(Ordering::SeqCst);
         }
         clock.covers(old)
     }
 
-    /// Both readers in one stamp, or the later where that is all that matters.
+    /// Returns a stamp of both readers, or of the later one where that suffices.
     fn with(&self, old: Stamp) -> Stamp {
         let me = self.stamp;
         if old.0 == 0 || old.0 >= MANY_BLOCKS {
@@ -167,8 +175,10 @@ impl Now<'_> {
     }
 }
 
-/// The stamps of some memory: a pair of cells, of the last writer and of the readers, for every granule of
-/// each size. An access leaves its stamp at the largest size that fits in it, and looks at all.
+/// Stamps of a range of memory.
+///
+/// Each granule of each size has a pair of cells, of the last writer and of the readers. An access leaves its
+/// stamp at the largest size that fits in it, and checks all sizes.
 pub(super) struct Shadow {
     levels: [OnceLock<Level>; 3],
     readers: Mutex<Readers>,
@@ -176,17 +186,19 @@ pub(super) struct Shadow {
 
 /// Bytes of a granule at each level.
 const GRANULES: [u64; 3] = [16, 4, 1];
-/// Bytes that a level remembers to have seen, so that sizes nobody uses in some place cost nothing there.
+/// Bytes of a region. A level records the regions in which it is used, so that unused sizes cost nothing
+/// there.
 const REGION: u64 = 1024;
 
 struct Level {
     cells: Box<[AtomicU64]>,
-    /// The same of atomics, and of strong reads, where there are any: of elements of a granule, and of longer ones.
+    /// Cells of atomics and of strong reads, if there are any: of elements of a granule, and of longer
+    /// elements.
     strong: OnceLock<[Box<[AtomicU64]>; 2]>,
     seen: Box<[AtomicBool]>,
 }
 
-/// What races: the other's stamp, and whether it wrote.
+/// Conflicting access: its stamp, and true if it was a write.
 #[derive(Clone, Copy)]
 pub(super) struct Conflict {
     pub(super) old: Stamp,
@@ -194,7 +206,7 @@ pub(super) struct Conflict {
 }
 
 impl Conflict {
-    /// Whether it is with readers of what nothing may write.
+    /// Returns true if the conflict is with a reader that requires that nothing writes the memory.
     pub(super) fn is_with_constant(self) -> bool {
         self.old.0 == CONSTANT
     }
@@ -206,13 +218,13 @@ impl Level {
         Level { cells: zeros(len.div_ceil(granule) as usize * 2), strong: OnceLock::new(), seen }
     }
 
-    /// The numbers of the pairs of cells of some bytes.
+    /// Returns the numbers of the pairs of cells of some bytes.
     #[inline(always)]
     fn pairs(granule: u64, at: u64, bytes: u64) -> Range<usize> {
         (at / granule) as usize..(at + bytes).div_ceil(granule) as usize
     }
 
-    /// The cells of a granule, and those of strong accesses.
+    /// Returns the cells of a granule, and the cells of its strong accesses.
     #[inline(always)]
     fn pair<'a>(&'a self, number: usize) -> Pair<'a> {
         let of = |cells: &'a [AtomicU64]| &cells[2 * number..2 * number + 2];
@@ -229,10 +241,10 @@ impl Level {
     }
 }
 
-/// So many zeros, which the system hands out without touching them.
+/// Allocates zeros, which the system provides without touching them.
 fn zeros(len: usize) -> Box<[AtomicU64]> {
     let zeros = Box::into_raw(vec![0u64; len].into_boxed_slice());
-    // SAFETY: an AtomicU64 is laid out as a u64, and the box is given up once.
+    // SAFETY: an `AtomicU64` has the layout of a `u64`, and the box is given up once.
     unsafe { Box::from_raw(zeros as *mut [AtomicU64]) }
 }
 
@@ -243,12 +255,12 @@ impl Default for Shadow {
 }
 
 impl Shadow {
-    /// Of shared memory that so many blocks reach.
+    /// Returns a shadow of shared memory that this many blocks reach.
     pub(super) fn of(blocks: usize) -> Shadow {
         Shadow { levels: Default::default(), readers: Mutex::new(Readers::of(blocks)) }
     }
 
-    /// As if nothing had touched the memory.
+    /// Resets the shadow to that of untouched memory.
     pub(super) fn clear(&mut self) {
         self.readers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         for (level, granule) in self.levels.iter_mut().zip(GRANULES) {
@@ -265,7 +277,8 @@ impl Shadow {
         }
     }
 
-    /// Notes an access to memory of `len` bytes in all; what it conflicts with, if anything. It is aligned.
+    /// Records an aligned access to a memory of `len` bytes, and returns the access that it conflicts with,
+    /// if any.
     #[inline(always)]
     pub(super) fn touch(
         &self,
@@ -309,18 +322,21 @@ impl Shadow {
     }
 }
 
-/// The cells of a granule: of the last plain writer and the plain readers, and of atomics and strong readers by their length.
+/// Cells of a granule: of the last plain writer and of the plain readers, and cells of strong accesses by
+/// their length.
 type Pair<'a> = (&'a [AtomicU64], Option<[&'a [AtomicU64]; 2]>);
 
-/// Sets of readers, which cells have numbers of.
+/// Sets of readers, whose numbers the cells contain.
 type Sets = Mutex<Readers>;
 
 fn lock(sets: &Sets) -> MutexGuard<'_, Readers> {
     sets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compares with a granule and leaves a stamp there. Everyone leaves it before looking at the others', so that of two at
-/// the same time at least one sees the other.
+/// Compares with a granule and leaves a stamp there.
+///
+/// Each thread leaves its stamp before it looks at the others. At least one of two concurrent threads
+/// therefore sees the other.
 #[inline(always)]
 fn note(
     (plain, strong): Pair<'_>,
@@ -337,14 +353,14 @@ fn note(
             return against(Stamp(old), true, me).or_else(|| compare((plain, strong), touch, None, me, sets));
         }
         (Touch::StrongRead(_), Some(strong)) => join(&strong[length][1], me, sets, true),
-        // Of other blocks' atomics the last one is enough: barriers order none of them.
+        // The last atomic of other blocks suffices, because barriers order none of them.
         (Touch::Atomic(_), Some(strong)) => join(&strong[length][0], me, sets, false),
         (Touch::StrongRead(_) | Touch::Atomic(_), None) | (Touch::Begin, _) => {}
     }
     compare((plain, strong), touch, Some(length), me, sets)
 }
 
-/// Says that nothing is to write here in the launch.
+/// Marks a cell: nothing may write here in the launch.
 #[inline(always)]
 fn keep_constant(cell: &AtomicU64, sets: &Sets) {
     let mut old = cell.load(Ordering::Relaxed);
@@ -359,7 +375,7 @@ fn keep_constant(cell: &AtomicU64, sets: &Sets) {
     }
 }
 
-/// Who has written what is to be constant.
+/// Returns the write to memory that is read by `.nc`, if any.
 #[inline(always)]
 fn written((plain, strong): Pair<'_>, sets: &Sets) -> Option<Conflict> {
     let wrote = |cell: &&AtomicU64| cell.load(Ordering::SeqCst) != 0;
@@ -368,7 +384,7 @@ fn written((plain, strong): Pair<'_>, sets: &Sets) -> Option<Conflict> {
     Some(Conflict { old: lock(sets).first(cell), wrote: true })
 }
 
-/// Leaves a stamp together with what was there, of other blocks too or of this one only.
+/// Joins a stamp to a cell. With `others` the cell keeps threads of other blocks too.
 #[inline(always)]
 fn join(cell: &AtomicU64, me: &Now<'_>, sets: &Sets, others: bool) {
     let mut old = cell.load(Ordering::Relaxed);
@@ -388,7 +404,8 @@ fn join(cell: &AtomicU64, me: &Now<'_>, sets: &Sets, others: bool) {
     }
 }
 
-/// Compares with a granule only, of whose strong accesses those of one length may be the touch's like.
+/// Compares with a granule without leaving a stamp. `length` selects the strong accesses that do not race
+/// with this one.
 #[inline(always)]
 fn compare(
     (plain, strong): Pair<'_>,
@@ -438,7 +455,7 @@ fn against(old: Stamp, wrote: bool, me: &Now<'_>) -> Option<Conflict> {
 mod tests {
     use super::*;
 
-    /// A thread of a block at a time, and when the block and the warp last met.
+    /// Block, thread and time, and the times when the block and the warp last met.
     type At = (u64, u32, u64, (u64, u64));
 
     fn touches(shadow: &Shadow, at: u64, bytes: u64, touch: Touch, now: At) -> bool {
@@ -481,7 +498,7 @@ mod tests {
             assert!(races((a, me), (b, (0, 40, 2, (0, 1)))), "{a:?} {b:?}: the other warp's barrier");
             assert!(!races((a, me), (b, (0, 2, 2, (0, 1)))), "{a:?} {b:?}: the warp's barrier");
         }
-        // Of other lengths they are not alike.
+        // Strong accesses of different lengths race.
         let (short_strong, short_atomic) = (Touch::StrongRead(2), Touch::Atomic(2));
         for (a, b) in [(atomic, short_atomic), (short_atomic, strong), (short_strong, atomic)] {
             assert!(races((a, me), (b, other)) && races((b, me), (a, other)), "{a:?} {b:?}");

@@ -1,27 +1,30 @@
-//! The threads that have read a place, or changed it by atomics, where one stamp does not tell them: some of them may be
-//! ordered before a writer, and others not.
+//! Sets of the threads that have read a place, or changed it by atomics, where one stamp cannot represent
+//! them.
 //!
-//! Invariant: a set has an entry for a warp and a time; a lane has the latest of its times only. A cell has the number of
-//! a set, or gets another value, only under the lock that guards them all.
+//! Some threads of a set may be ordered before a writer, and others not.
+//!
+//! Invariant: a set has one entry for a warp and a time. A lane has only the latest of its times. A cell gets
+//! the number of a set, or loses it, only under the lock of all sets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::race::{MANY_BLOCKS, Now, Stamp};
 use super::regs::lanes;
 
-/// Most entries of a set, of each block that reaches a place of shared memory; a place with more is one that blocks have
-/// read that nobody noted.
+/// Maximum number of entries of a set, for each block that reaches the shared memory.
+///
+/// A place with more entries counts as read by unrecorded threads of many blocks.
 const MOST: usize = 64;
 
-/// Some lanes of a warp, at a time.
+/// Lanes of a warp, at one time.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Of the warp's first lane.
+    /// Stamp of the warp's first lane.
     warp: Stamp,
     lanes: u32,
 }
 
-/// The sets that cells have numbers of, from 1.
+/// Sets of readers. Cells contain their numbers, from 1 on.
 pub(super) struct Readers {
     most: usize,
     sets: Vec<Vec<Entry>>,
@@ -39,19 +42,19 @@ impl Entry {
 }
 
 impl Readers {
-    /// Those of a memory that so many blocks reach, or all.
+    /// Returns the sets of a memory that this many blocks reach. Global memory counts as one.
     pub(super) fn of(blocks: usize) -> Readers {
         Readers { most: MOST * blocks, sets: vec![], free: vec![] }
     }
 
-    /// As if nobody had read anything.
+    /// Removes all readers.
     pub(super) fn clear(&mut self) {
         self.sets.clear();
         self.free.clear();
     }
 
-    /// Leaves a thread's stamp in a cell, together with those that are not known to be before it, of other blocks too or
-    /// of this one only.
+    /// Adds a thread's stamp to a cell, and keeps the stamps that are not ordered before it. With `others`
+    /// the cell keeps stamps of other blocks too.
     #[cold]
     pub(super) fn join(&mut self, cell: &AtomicU64, me: &Now<'_>, others: bool) {
         loop {
@@ -72,7 +75,7 @@ impl Readers {
                 return;
             }
             let new = self.cell(entries, me);
-            // Cells without a set change meanwhile.
+            // Cells without a set may change meanwhile.
             match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return self.free.extend(set),
                 Err(_) => self.free.extend(Stamp(new).set()),
@@ -80,13 +83,13 @@ impl Readers {
         }
     }
 
-    /// Leaves a value that says all there is to say.
+    /// Replaces the value of a cell, and frees its set.
     pub(super) fn replace(&mut self, cell: &AtomicU64, new: Stamp) {
         let old = Stamp(cell.swap(new.0, Ordering::SeqCst));
         self.free.extend(old.set());
     }
 
-    /// One of those that a cell tells of.
+    /// Returns one of the stamps of a cell.
     pub(super) fn first(&self, cell: &AtomicU64) -> Stamp {
         let stamp = Stamp(cell.load(Ordering::SeqCst));
         stamp.set().map_or(stamp, |set| self.sets[set as usize - 1][0].warp)
@@ -96,8 +99,9 @@ impl Readers {
         &mut self.sets[set as usize - 1]
     }
 
-    /// Adds a lane to a set where others of its warp came at the same time, which dropped what is before them; whether
-    /// there were any.
+    /// Adds a lane to a set if the set has an entry of its warp and time. Returns true if so.
+    ///
+    /// The lane that made the entry has already dropped the stamps ordered before it.
     fn has(&mut self, set: u32, me: Stamp) -> bool {
         let (own, entries) = (Entry::new(me), self.entries(set));
         let Some(found) = entries.iter().position(|old| old.warp == own.warp) else { return false };
@@ -111,13 +115,13 @@ impl Readers {
         true
     }
 
-    /// Whether it takes a set to tell of entries, of which a thread's own is one.
+    /// Returns true if the entries need a set. One of the entries is the thread's own.
     fn is_set(&self, entries: &[Entry]) -> bool {
         let one = entries.len() == 1 && entries[0].lanes.is_power_of_two();
         !one && entries.len() <= self.most
     }
 
-    /// What a cell has that says all this.
+    /// Returns the value of a cell with these entries.
     fn cell(&mut self, entries: Vec<Entry>, me: &Now<'_>) -> u64 {
         if !self.is_set(&entries) {
             return if entries.len() > self.most { MANY_BLOCKS } else { me.stamp.0 };
@@ -128,7 +132,7 @@ impl Readers {
         u64::from(set)
     }
 
-    /// One that a cell tells of and that is not known to be before a thread.
+    /// Returns a stamp of a cell that is not ordered before a thread, if any.
     #[cold]
     pub(super) fn unordered(&self, cell: &AtomicU64, me: &Now<'_>) -> Option<Stamp> {
         let stamp = Stamp(cell.load(Ordering::SeqCst));
@@ -142,7 +146,7 @@ impl Readers {
     }
 }
 
-/// Entries with a thread's own, and without those that are before it.
+/// Adds a thread's own entry, and removes the entries that are ordered before the thread.
 fn with(mut entries: Vec<Entry>, me: &Now<'_>, others: bool) -> Vec<Entry> {
     let own = Entry::new(me.stamp);
     for entry in &mut entries {

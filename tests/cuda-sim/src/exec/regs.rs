@@ -1,18 +1,17 @@
-//! The registers of a warp: 32 lanes side by side, so that a loop over them is vector instructions of the
-//! host.
+//! Registers of a warp: rows of 32 adjacent lanes, so that loops over them vectorize on the host.
 //!
-//! Invariant: lanes that do not execute keep theirs. What lies above the bits of a register narrower than 32
-//! is never looked at.
+//! Invariant: inactive lanes keep their values. The bits above a register narrower than 32 bits are never
+//! used.
 
 use half::{bf16, f16};
 
 use super::unset::Unset;
 use crate::ptx::ir::{Reg, Wide};
 
-/// Lanes of a warp.
+/// Number of lanes of a warp.
 pub(super) const LANES: usize = 32;
 
-/// 32 lanes of 32 bits; two rows are 32 lanes of 64 bits.
+/// Row of 32 lanes of 32 bits. Two rows are 32 lanes of 64 bits.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 pub(super) struct Row(pub(super) [u32; LANES]);
@@ -22,15 +21,15 @@ pub(super) struct Regs {
     rows: Box<[Row]>,
     /// Predicates: a bit for each lane.
     pub(super) masks: Box<[u32]>,
-    /// Which lanes hold something that was written.
+    /// Lanes of each register with a defined value.
     pub(super) written: Box<[u32]>,
-    /// What is known of those that hold something else.
+    /// Facts about the undefined values.
     pub(super) unset: Unset,
-    /// The carry of each lane.
+    /// Carry of each lane.
     pub(super) carry: u32,
 }
 
-/// What a row holds.
+/// Type of the elements of a row.
 pub(super) trait Raw: Copy + Default {
     fn row(regs: &Regs, reg: Reg) -> &[Self; LANES];
     fn row_mut(regs: &mut Regs, reg: Reg) -> &mut [Self; LANES];
@@ -52,19 +51,19 @@ impl Raw for u64 {
     #[inline(always)]
     fn row(regs: &Regs, reg: Reg) -> &[u64; LANES] {
         let rows = &regs.rows[reg as usize..reg as usize + 2];
-        // SAFETY: two rows are 256 bytes without padding, aligned for u64, and any bits are a u64.
+        // SAFETY: two rows are 256 bytes without padding, aligned for `u64`, and any bits are a `u64`.
         unsafe { &*rows.as_ptr().cast() }
     }
 
     #[inline(always)]
     fn row_mut(regs: &mut Regs, reg: Reg) -> &mut [u64; LANES] {
         let rows = &mut regs.rows[reg as usize..reg as usize + 2];
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { &mut *rows.as_mut_ptr().cast() }
     }
 }
 
-/// A value of one lane, as a row holds it.
+/// Value of one lane, with its conversion to and from the element of a row.
 pub(super) trait Lane: Copy {
     type Raw: Raw;
     fn of(raw: Self::Raw) -> Self;
@@ -109,7 +108,7 @@ impl Regs {
         Regs { rows, masks: none(), written: none(), unset, carry: 0 }
     }
 
-    /// One lane's value, whatever the width.
+    /// Returns the value of one lane, of either width.
     #[inline(always)]
     pub(super) fn get(&self, (reg, wide): (Reg, Wide), lane: usize) -> u64 {
         match wide {
@@ -118,7 +117,7 @@ impl Regs {
         }
     }
 
-    /// Sets one lane's value and says that it was written.
+    /// Sets the value of one lane, and marks it as defined.
     #[inline(always)]
     pub(super) fn set(&mut self, (reg, wide): (Reg, Wide), lane: usize, value: u64) {
         match wide {
@@ -128,13 +127,13 @@ impl Regs {
         self.written[reg as usize] |= 1 << lane;
     }
 
-    /// The lanes where a predicate, or its negation, holds.
+    /// Returns the lanes where a predicate, or its negation, is true.
     #[inline(always)]
     pub(super) fn truth(&self, reg: Reg, negated: bool) -> u32 {
         self.masks[reg as usize] ^ (negated as u32).wrapping_neg()
     }
 
-    /// Sets a predicate in the lanes that execute.
+    /// Sets a predicate in the active lanes.
     #[inline(always)]
     pub(super) fn set_mask(&mut self, exec: u32, reg: Reg, truth: u32) {
         let old = &mut self.masks[reg as usize];
@@ -142,7 +141,7 @@ impl Regs {
         self.written[reg as usize] |= exec;
     }
 
-    /// Sets a register in the lanes that execute. Not a part of each loop that ends with it, of which there are many.
+    /// Sets a register in the active lanes. The function is not inlined, because many loops end with it.
     #[inline(never)]
     pub(super) fn put<R: Raw>(&mut self, exec: u32, reg: Reg, values: &[R; LANES]) {
         let row = R::row_mut(self, reg);
@@ -156,8 +155,10 @@ impl Regs {
         self.written[reg as usize] |= exec;
     }
 
-    /// `d = f(operands)`, one lane after the other in those that execute: for what hosts have no vector instructions for,
-    /// of which such a loop is far less code. Narrow registers come and go with anything above their bits.
+    /// Computes `d = f(operands)`, one active lane after the other.
+    ///
+    /// The function is for operations without vector instructions on the host, for which the loop is far less
+    /// code. The bits above narrow registers are arbitrary.
     #[inline(always)]
     pub(super) fn each<const N: usize>(
         &mut self,
@@ -172,7 +173,7 @@ impl Regs {
         }
     }
 
-    /// `d = f(a)` in every lane that executes; `f` is computed in all, so it must not fail.
+    /// Computes `d = f(a)` in every active lane. `f` runs in all lanes, so it must not fail.
     #[inline(always)]
     pub(super) fn map<A: Lane, D: Lane>(&mut self, exec: u32, d: Reg, a: Reg, f: impl Fn(A) -> D) {
         let mut out = [D::Raw::default(); LANES];
@@ -183,7 +184,7 @@ impl Regs {
         self.put(exec, d, &out);
     }
 
-    /// The same of two operands.
+    /// Computes `d = f(a, b)` in every active lane.
     #[inline(always)]
     pub(super) fn map2<A: Lane, B: Lane, D: Lane>(
         &mut self,
@@ -201,7 +202,7 @@ impl Regs {
         self.put(exec, d, &out);
     }
 
-    /// The same of three.
+    /// Computes `d = f(a, b, c)` in every active lane.
     #[inline(always)]
     pub(super) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
         &mut self,
@@ -218,7 +219,7 @@ impl Regs {
         self.put(exec, d, &out);
     }
 
-    /// The lanes where a test of two operands holds.
+    /// Returns the lanes where a test of two operands is true.
     #[inline(always)]
     pub(super) fn test<A: Lane>(&self, a: Reg, b: Reg, f: impl Fn(A, A) -> bool) -> u32 {
         let (x, y) = (A::Raw::row(self, a), A::Raw::row(self, b));
@@ -230,8 +231,10 @@ impl Regs {
     }
 }
 
-/// A function of each lane's value. Plain loops become part of what is compiled for hosts with wide vectors; `map`, `from_fn`
-/// and `for_each` may be calls of what is compiled for all.
+/// Applies a function to the value of each lane.
+///
+/// A plain loop is compiled with the features of its caller. The closures of `map`, `from_fn` and `for_each`
+/// may be calls of code that is compiled for all hosts.
 #[inline(always)]
 pub(super) fn every<T: Copy, U: Copy + Default>(row: &[T; LANES], f: impl Fn(T) -> U) -> [U; LANES] {
     let mut out = [U::default(); LANES];
@@ -241,7 +244,7 @@ pub(super) fn every<T: Copy, U: Copy + Default>(row: &[T; LANES], f: impl Fn(T) 
     out
 }
 
-/// The numbers of the bits that are set.
+/// Iterates over the numbers of the bits that are set.
 pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lane = mask.trailing_zeros() as usize;

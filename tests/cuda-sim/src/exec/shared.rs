@@ -1,7 +1,8 @@
-//! Shared memory: where addresses of it lead, in the block itself or in another of its cluster, and who may touch it.
+//! Shared memory: the place of an address, in the block itself or in another block of its cluster, and the
+//! checks of access.
 //!
-//! An address of the cluster's shared memory has the rank of its block, and one more, above [`PLACE`] bits; that of a
-//! block's own variable has nothing there, and is the block's own.
+//! An address of the cluster's shared memory has the rank of its block, plus one, above the lower [`PLACE`]
+//! bits. An address of a block's own variable has zero there, and is in the block itself.
 
 use super::block::BlockMemory;
 use super::cluster::Visit;
@@ -14,19 +15,21 @@ use super::warp::Warp;
 use super::{FaultKind, Step, Trouble, incoming, mbarrier, trouble};
 use crate::ptx::ir::{Reg, Var, Wide};
 
-/// Bits of an address that are of a place within a block.
+/// Number of address bits that give a place within a block.
 const PLACE: u32 = 24;
 
-/// Another block of the cluster by its rank; none: the block itself.
+/// Rank of another block of the cluster. None is the block itself.
 pub(super) type Home = Option<usize>;
 
-/// The block that an address of the cluster's shared memory is of, by its rank if that is said, and the place there.
+/// Returns the rank of the block of a shared address, if the address has one, and the place there.
 fn split(address: u64) -> (Option<u64>, u64) {
     ((address >> PLACE).checked_sub(1), address & ((1 << PLACE) - 1))
 }
 
-/// In how many rounds the banks of shared memory serve an access of so many bytes, each a word at a time. Lanes are served together
-/// as long as they move 128 bytes, and those that want the same word of a bank at once.
+/// Returns the number of rounds in which the banks of shared memory serve an access of `bytes` bytes a lane.
+///
+/// Each bank serves one word a round. Lanes are served in groups that move 128 bytes. A bank serves lanes
+/// that want the same word at once.
 pub(super) fn rounds(exec: u32, addresses: &[u64; LANES], bytes: u64) -> u64 {
     const BANKS: usize = 32;
     let together = (4 * BANKS as u64 / bytes).clamp(1, LANES as u64) as u32;
@@ -47,26 +50,26 @@ pub(super) fn rounds(exec: u32, addresses: &[u64; LANES], bytes: u64) -> u64 {
     (0..LANES as u32).step_by(together as usize).map(of_group).sum()
 }
 
-/// Whether an address of shared memory says which block's it is.
+/// Returns true if an address of shared memory has the rank of a block.
 pub(super) fn is_of_cluster(address: u64) -> bool {
     split(address).0.is_some()
 }
 
 impl Who<'_, '_> {
-    /// Where an address of the cluster's shared memory leads, of a block that there is.
+    /// Returns the place of an address of the cluster's shared memory, whose block exists.
     pub(super) fn home_of(&self, address: u64) -> (Home, u64) {
         let (rank, place) = split(address);
         let rank = rank.and_then(|rank| usize::try_from(rank).ok());
         (rank.filter(|&rank| rank != self.others.own_rank()), place)
     }
 
-    /// The memory of a block.
+    /// Returns the memory of a block.
     #[inline(always)]
     pub(super) fn memory(&self, home: Home) -> &BlockMemory {
         home.and_then(|rank| self.others.memory(rank)).unwrap_or(&*self.mem)
     }
 
-    /// The same to change it.
+    /// Returns the memory of a block for modification.
     #[inline(always)]
     pub(super) fn memory_mut(&mut self, home: Home) -> &mut BlockMemory {
         match home {
@@ -75,24 +78,24 @@ impl Who<'_, '_> {
         }
     }
 
-    /// The other block, if it is one, whose shared memory an address is of, and the place there.
+    /// Returns the coordinates of the block of a shared address, if it is another block, and the place there.
     pub(super) fn place_of(&self, address: u64) -> (Option<[u32; 3]>, u64) {
         let (home, address) = self.home_of(address);
         (home.map(|_| self.memory(home).at), address)
     }
 
-    /// A block's shared memory in words.
+    /// Describes a block's shared memory.
     pub(super) fn name_of(&self, home: Home) -> String {
         name(home.map(|_| self.memory(home).at))
     }
 }
 
-/// The shared memory of another block, or of the block itself, in words.
+/// Describes the shared memory of another block, or of the block itself.
 pub(super) fn name(block: Option<[u32; 3]>) -> String {
     block.map_or_else(|| "shared memory".into(), |block| format!("shared memory of block {block:?}"))
 }
 
-/// Where a lane's bytes in shared memory are, after all checks.
+/// Returns the place of a lane's bytes in shared memory, after all checks.
 #[inline(always)]
 pub(super) fn shared_spot(
     who: &mut Who<'_, '_>,
@@ -103,7 +106,7 @@ pub(super) fn shared_spot(
     spot_in(who, None, spot, (var, touch))
 }
 
-/// The same of an address of the cluster's shared memory.
+/// Returns the place of a lane's bytes at an address of the cluster's shared memory, after all checks.
 pub(super) fn cluster_spot(
     who: &mut Who<'_, '_>,
     spot: Spot,
@@ -127,7 +130,7 @@ pub(super) fn cluster_spot(
     Ok(at)
 }
 
-/// Where a lane's address of the cluster's shared memory leads, of a block that there has to be.
+/// Returns the place of a lane's address of the cluster's shared memory, after a check that the block exists.
 pub(super) fn home_in(who: &Who<'_, '_>, lane: usize, address: u64) -> Result<(Home, u64), Box<Trouble>> {
     let blocks = who.others.blocks();
     if let (Some(rank), place) = split(address)
@@ -142,7 +145,7 @@ pub(super) fn home_in(who: &Who<'_, '_>, lane: usize, address: u64) -> Result<(H
     Ok(who.home_of(address))
 }
 
-/// That another block has begun, as the thread knows, and has not ended.
+/// Returns a fault if another block has ended, or is not known to the thread to have begun.
 pub(super) fn check_lives(who: &Who<'_, '_>, rank: usize, lane: usize) -> Step {
     let (mem, clock) = (who.memory(Some(rank)), who.now(lane).clock);
     let at = mem.at;
@@ -161,7 +164,7 @@ pub(super) fn check_lives(who: &Who<'_, '_>, rank: usize, lane: usize) -> Step {
     })
 }
 
-/// Where a lane's bytes in a block's shared memory are, after all checks but whether the block lives.
+/// Returns the place of a lane's bytes in a block's shared memory, after all checks but that the block lives.
 #[inline(always)]
 pub(super) fn spot_in(
     who: &mut Who<'_, '_>,
@@ -184,7 +187,7 @@ pub(super) fn spot_in(
     }
     if let Some(thread) = who.memory(home).under_way(address, bytes) {
         let thread = position(thread, who.grid.launch.block);
-        // What was there before is not what is missed.
+        // A read of bytes that were written before the copy is a race, because it may see the old bytes.
         let missed = is_read(touch) && !is_written(who, home, spot);
         let kind = if missed { FaultKind::Uninitialized } else { FaultKind::Race };
         trouble(kind, lane, || {
@@ -206,12 +209,12 @@ fn is_written(who: &Who<'_, '_>, home: Home, spot: Spot) -> bool {
     who.memory(home).shared_written.get(spot.address as usize, bytes) == ones(bytes)
 }
 
-/// What generic addresses of shared memory have more than the others.
+/// Returns the offset between generic addresses of shared memory and addresses of its space.
 fn base(generic: bool) -> u64 {
     if generic { memory::SHARED_WINDOW } else { 0 }
 }
 
-/// Each lane's address.
+/// Returns the address of each lane in shared memory.
 fn addresses(warp: &Warp, a: Reg, wide: Wide, generic: bool) -> [u64; LANES] {
     let all = match wide {
         Wide::One => u32::row(&warp.regs, a).map(u64::from),
@@ -227,7 +230,7 @@ fn check_shared(lane: usize, address: u64) -> Step {
     trouble(FaultKind::OutOfBounds, lane, || "the address is not one of shared memory".into())
 }
 
-/// `mapa`
+/// Executes `mapa`.
 pub(super) fn map_rank(
     who: &Who<'_, '_>,
     warp: &mut Warp,
@@ -251,7 +254,7 @@ pub(super) fn map_rank(
     Ok(())
 }
 
-/// `getctarank`
+/// Executes `getctarank`.
 pub(super) fn rank_of(
     who: &Who<'_, '_>,
     warp: &mut Warp,

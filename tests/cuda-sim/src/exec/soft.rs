@@ -1,15 +1,15 @@
-//! Exact arithmetic on floats, rounded once to any format in any direction: for what the host's instructions
-//! lack.
+//! Exact arithmetic on floats, rounded once to any format in any direction, where the host has no instruction
+//! for it.
 //!
-//! An exact value is an integer times a power of two; what falls off its end is remembered in its lowest bit,
-//! which is far below the precision of every format here.
+//! An exact value is an integer times a power of two. Bits that are shifted out set its lowest bit, which is
+//! far below the precision of every format here.
 
 use crate::ptx::ir::Round;
 
-/// A binary format of IEEE 754's kind.
+/// Binary format of the kind of IEEE 754.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
-    /// Bits of the significand, the hidden one included.
+    /// Bits of the significand, including the hidden one.
     precision: u32,
     /// Exponents of the smallest normal number and of the largest.
     least: i32,
@@ -18,12 +18,12 @@ pub(super) struct Format {
 
 pub(super) const F16: Format = Format { precision: 11, least: -14, most: 15 };
 pub(super) const BF16: Format = Format { precision: 8, least: -126, most: 127 };
-/// Its bits are the upper 19 of an f32.
+/// Format whose bits are the upper 19 of an f32.
 pub(super) const TF32: Format = Format { precision: 11, least: -126, most: 127 };
 pub(super) const F32: Format = Format { precision: 24, least: -126, most: 127 };
 pub(super) const F64: Format = Format { precision: 53, least: -1022, most: 1023 };
 
-/// `±significand · 2^exponent`
+/// Exact value: `±significand · 2^exponent`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact {
     negative: bool,
@@ -32,7 +32,7 @@ pub(super) struct Exact {
 }
 
 impl Exact {
-    /// A finite float.
+    /// Converts a finite float.
     pub(super) fn of(x: f64) -> Exact {
         let bits = x.to_bits();
         let (field, fraction) = ((bits >> 52 & 0x7ff) as i32, u128::from(bits & ((1 << 52) - 1)));
@@ -52,7 +52,7 @@ impl Exact {
         }
     }
 
-    /// With its highest bit at 125, so that a sum fits.
+    /// Shifts the highest bit of the significand to 125, so that a sum fits.
     fn lifted(self) -> Exact {
         let up = self.significand.leading_zeros() as i32 - 2;
         if self.significand == 0 {
@@ -90,7 +90,7 @@ impl Exact {
         Exact { negative: false, significand, exponent: a.exponent / 2 - 1 }
     }
 
-    /// The bits of the nearest value of a format, by a rounding.
+    /// Returns the bits of the value rounded to a format.
     pub(super) fn round(self, to: Format, round: Round) -> u64 {
         let sign = u64::from(self.negative) << sign_bit(to);
         if self.significand == 0 {
@@ -114,7 +114,7 @@ impl Exact {
             Round::Up => !self.negative && rest != 0,
         };
         let kept = kept as u64 + u64::from(up);
-        // A carry out of the significand is the next exponent.
+        // A carry out of the significand increments the exponent.
         let hidden = 1u64 << (precision - 1);
         let bits = if kept < hidden {
             kept
@@ -124,7 +124,7 @@ impl Exact {
         sign | bits.min(self.overflowed(to, round, bits))
     }
 
-    /// What stands for too much: infinity, or the largest number.
+    /// Returns the bits for an overflow: infinity, or the largest number.
     fn overflowed(self, to: Format, round: Round, bits: u64) -> u64 {
         let infinity = infinity(to);
         let largest = match round {
@@ -164,21 +164,22 @@ fn sticky_shr(x: u128, n: u32) -> u128 {
     shr(x, n) | u128::from(x & low_mask(n) != 0)
 }
 
-/// What is computed exactly.
+/// Operations that are computed exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exactly {
     Add,
     Mul,
     Div,
-    /// `a · b + c`
+    /// `a · b + c`.
     Fma,
-    /// Of `a`.
+    /// Square root of `a`.
     Sqrt,
     /// `a` itself.
     Same,
 }
 
-/// The bits of `op` of operands that are values of the format or of a smaller one. NaN is the canonical one.
+/// Returns the rounded bits of `op`. The operands are values of the format or of a smaller one. NaN is
+/// canonical.
 pub(super) fn compute(op: Exactly, [a, b, c]: [f64; 3], to: Format, round: Round) -> u64 {
     let native = match op {
         Exactly::Add => a + b,
@@ -219,7 +220,7 @@ pub(super) fn compute(op: Exactly, [a, b, c]: [f64; 3], to: Format, round: Round
     exact.round(to, round)
 }
 
-/// The sign of an exact zero: of a sum of opposites, it depends on the direction.
+/// Returns the sign of an exact zero. For a sum of opposites the sign depends on the rounding direction.
 fn zero_is_negative(op: Exactly, (x, y, z): (Exact, Exact, Exact), round: Round) -> bool {
     let sum = |p: bool, q: bool| if p == q { p } else { round == Round::Down };
     match op {
@@ -230,7 +231,7 @@ fn zero_is_negative(op: Exactly, (x, y, z): (Exact, Exact, Exact), round: Round)
     }
 }
 
-/// The NaN that instructions make: all ones but for the sign. For f64: the quiet one.
+/// Returns the NaN that instructions produce: all ones but for the sign, or the default quiet NaN for f64.
 pub(super) fn nan(format: Format) -> u64 {
     if format.precision == 53 { f64::NAN.to_bits() } else { (1 << sign_bit(format)) - 1 }
 }
@@ -239,7 +240,7 @@ pub(super) fn nan(format: Format) -> u64 {
 mod tests {
     use super::*;
 
-    /// Numbers of all sizes, from a recurrence.
+    /// Returns numbers of all sizes, from a linear recurrence.
     fn numbers() -> impl Iterator<Item = f64> {
         let mut state = 1u64;
         std::iter::repeat_with(move || {
@@ -253,7 +254,7 @@ mod tests {
     fn to_nearest_is_what_the_host_does() {
         let all: Vec<f64> = numbers().take(4000).collect();
         for abc in all.windows(3) {
-            // Nearby numbers cancel; far ones only leave a trace.
+            // Nearby numbers cancel. Distant ones affect only the sticky bit.
             let near = abc[0] * (1.0 + abc[1].fract() * 1e-10);
             for [a, b, c] in [[abc[0], abc[1], abc[2]], [abc[0], near, abc[2]], [1.5, near, -near]] {
                 if ![a, b, c].iter().all(|x| x.is_finite()) {
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn directions_enclose_the_value() {
-        // Of all sizes that f32 has, subnormal numbers included.
+        // Numbers of all sizes of f32, including subnormal numbers.
         let sized = |bits: u64| f64::from_bits((bits & !(0x7ff << 52)) | (0x370 + (bits >> 52 & 0xff)) << 52);
         for x in numbers().take(4000).map(|x| sized(x.to_bits())) {
             let rounded =

@@ -1,4 +1,4 @@
-//! What special registers hold.
+//! Values of the special registers.
 
 use super::grid::position;
 use super::memory::Who;
@@ -27,7 +27,7 @@ pub(super) fn read(who: &Who<'_, '_>, warp: &mut Warp, exec: u32, special: Speci
         Special::MaskLe => each(&|lane| u32::MAX >> (31 - lane)),
         Special::MaskGt => each(&|lane| !(u32::MAX >> (31 - lane))),
         Special::MaskGe => each(&|lane| u32::MAX << lane),
-        // Time is what has been executed.
+        // Clocks count the executed instructions.
         Special::Clock | Special::GlobalTimer => all(who.mem.counters.instructions as u32),
         Special::ClockHi => all((who.mem.counters.instructions >> 32) as u32),
         Special::TotalShared => all(who.mem.shared_len as u32),

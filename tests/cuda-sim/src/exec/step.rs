@@ -1,4 +1,4 @@
-//! The instructions of a warp, one after the other.
+//! Execution of a warp's instructions.
 
 use super::block::{self, BlockMemory};
 use super::cluster::Others;
@@ -15,18 +15,20 @@ use super::{
 use crate::ptx::Kernel;
 use crate::ptx::ir::{Bar, Inst, Op, Reg, Together};
 
-/// Instructions that a warp runs before others have their turn, so that one may wait for another in a loop.
+/// Number of instructions of a warp's turn. Other warps run after it, so that a warp may wait for another in
+/// a loop.
 const TURN: u64 = 20_000;
 
-/// What comes after an instruction.
+/// Control flow after an instruction.
 pub(super) enum Flow {
     Next,
     Jump(u32),
-    /// The lanes were placed where they go on.
+    /// The instruction has set the program counters of the lanes.
     Placed,
 }
 
-/// Runs a warp until all its lanes wait or have exited, or its turn is over. An error says where it was.
+/// Runs a warp until all its lanes wait or have exited, or its turn is over. An error has the instruction's
+/// number.
 pub(super) fn run(
     grid: &Grid<'_>,
     (mem, others): (&mut BlockMemory, &mut Others<'_>),
@@ -38,8 +40,7 @@ pub(super) fn run(
         self::group(grid, (mem, others), warp, group, &mut pc, &mut steps)
             .map_err(|trouble| (pc, trouble))?;
         if steps >= TURN {
-            // Others have their turn now: what these wait for may be theirs to do, or that of a block for which the machine has
-            // no core.
+            // Other warps and other blocks run now, because the lanes may wait for them in a loop.
             warp.turn = warp.turn.wrapping_add(1);
             std::thread::yield_now();
             break;
@@ -53,7 +54,7 @@ pub(super) fn run(
     Err((pc, Box::new(Trouble { kind: FaultKind::Endless, what, lane })))
 }
 
-/// Runs lanes together until they part, wait, or come to where others are.
+/// Runs lanes together until they diverge, wait, or reach other lanes.
 fn group(
     grid: &Grid<'_>,
     (mem, others): (&mut BlockMemory, &mut Others<'_>),
@@ -78,7 +79,7 @@ fn group(
             *pc += 1;
             continue;
         }
-        // A special register as an operand is read before its instruction, which counts once.
+        // Special registers as operands are read before their instruction, which counts once.
         if !matches!(inst.op, Op::Special { .. }) {
             mem.counters.instructions += u64::from(exec.count_ones());
         }
@@ -109,8 +110,8 @@ fn group(
     Ok(())
 }
 
-/// That all registers were written in the lanes where they decide anything. What is only computed with is undefined in some
-/// lanes then, which it gives.
+/// Checks that all registers that decide anything are defined. Returns the lanes whose computed result is
+/// undefined.
 #[inline(always)]
 fn check_reads(kernel: &Kernel, warp: &Warp, exec: u32, inst: &Inst) -> Result<u32, Box<Trouble>> {
     let (first, count) = inst.reads;
@@ -119,7 +120,7 @@ fn check_reads(kernel: &Kernel, warp: &Warp, exec: u32, inst: &Inst) -> Result<u
     if missing == 0 { Ok(0) } else { undefined(kernel, warp, exec, (&inst.op, reads)) }
 }
 
-/// The lanes that lack some of these.
+/// Returns the lanes in which any of these registers is undefined.
 #[inline(always)]
 fn missing(warp: &Warp, exec: u32, reads: &[Reg]) -> u32 {
     let mut missing = 0;
@@ -129,7 +130,7 @@ fn missing(warp: &Warp, exec: u32, reads: &[Reg]) -> u32 {
     missing
 }
 
-/// Where something is not written: in what lanes what it computes is undefined, or the fault.
+/// Returns the lanes whose result is undefined, or a fault, where an operand is undefined.
 #[cold]
 fn undefined(
     kernel: &Kernel,
@@ -143,7 +144,7 @@ fn undefined(
     {
         return Ok(missing);
     }
-    // What the block's own memory gets is undefined there.
+    // A store to the block's own memory makes the bytes undefined there.
     if let Op::Store(access) = op {
         let base = access.addr.base.map(|(reg, _)| reg);
         check(kernel, warp, exec, base.as_slice())?;
@@ -154,7 +155,7 @@ fn undefined(
     }
     if let Op::Together { mask, what } = op {
         match *what {
-            // What the value is matters to those that get it.
+            // An undefined value matters only to the lanes that receive it.
             Together::Shfl { b, c, .. } => return check(kernel, warp, exec, &[b, c, *mask]).map(|()| 0),
             // Only these lanes have addresses of rows.
             Together::LdMatrix { count, .. } if count < 4 => exec &= (1 << (8 * count)) - 1,
@@ -170,7 +171,7 @@ fn undefined(
     check(kernel, warp, exec, reads).map(|()| 0)
 }
 
-/// That all these were written.
+/// Returns a fault if any of these registers is undefined.
 #[inline(always)]
 fn check(kernel: &Kernel, warp: &Warp, exec: u32, reads: &[Reg]) -> Step {
     if missing(warp, exec, reads) == 0 { Ok(()) } else { unwritten(kernel, warp, exec, (reads, reads)) }
@@ -190,7 +191,7 @@ fn unwritten(kernel: &Kernel, warp: &Warp, exec: u32, (of, reads): (&[Reg], &[Re
     })
 }
 
-/// All instructions but those on a lane's own registers.
+/// Executes all instructions other than arithmetic on a lane's own registers.
 fn other(
     grid: &Grid<'_>,
     (mem, others): (&mut BlockMemory, &mut Others<'_>),
@@ -248,7 +249,7 @@ fn other(
     Ok(Flow::Next)
 }
 
-/// Lanes come to a barrier of the block: its number, how many it is for, and whether warps come to it together.
+/// Executes an arrival of lanes at a barrier of the block, with its number, number of threads and alignment.
 fn barrier(
     who: &mut Who<'_, '_>,
     warp: &mut Warp,
@@ -262,7 +263,7 @@ fn barrier(
     Ok(Flow::Placed)
 }
 
-/// That no guard keeps lanes from a barrier that is aligned.
+/// Returns a fault if a guard keeps lanes from an aligned barrier.
 pub(super) fn check_guard((active, exec): (u32, u32), aligned: bool) -> Step {
     if !aligned || exec == active {
         return Ok(());

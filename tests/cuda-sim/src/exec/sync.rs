@@ -1,6 +1,8 @@
-//! What the lanes of a warp do together: they wait for each other, then exchange registers.
+//! Instructions that lanes of a warp execute together: the lanes wait for each other, then exchange
+//! registers.
 //!
-//! Lanes may do it at different places, as in both arms of a branch: what counts is that they do the same, with one mask.
+//! The lanes may be at different instructions, for example in both arms of a branch. The instructions have to
+//! be of the same kind, with one mask.
 
 use super::matrix;
 use super::memory::Who;
@@ -11,10 +13,10 @@ use super::warp::Warp;
 use super::{FaultKind, Step, Trouble, trouble};
 use crate::ptx::ir::{Bits, Code, Int, Op, PredSrc, Redux, Reg, ShflMode, Together, Vote};
 
-/// Lanes, and what they execute.
+/// Lanes, and the instruction that they execute.
 type Part<'t> = (u32, &'t Together);
 
-/// Executes the instruction in all lanes whose masks are complete; the others wait.
+/// Executes the instruction in all lanes whose masks are complete. The other lanes wait.
 pub(super) fn together(
     who: &mut Who<'_, '_>,
     warp: &mut Warp,
@@ -77,7 +79,7 @@ pub(super) fn together(
     Ok(Flow::Placed)
 }
 
-/// Whether the masks of lanes divide them into groups that are all there.
+/// Returns true if the masks of the lanes divide them into complete groups.
 fn is_divided(exec: u32, masks: &[u32; LANES]) -> bool {
     let mut left = exec;
     while left != 0 {
@@ -91,7 +93,7 @@ fn is_divided(exec: u32, masks: &[u32; LANES]) -> bool {
     true
 }
 
-/// What lanes do together at a place, with the register of its mask.
+/// Returns the exchange at an instruction, with the register of its mask.
 fn instruction(code: &Code, pc: u32) -> Option<(Reg, &Together)> {
     match &code.insts[pc as usize].op {
         Op::Together { mask, what } => Some((*mask, what)),
@@ -99,8 +101,9 @@ fn instruction(code: &Code, pc: u32) -> Option<(Reg, &Together)> {
     }
 }
 
-/// Whether lanes at two places take part in one exchange: with the same qualifiers, says the ISA. Those of matrices have
-/// one place, as they are `.aligned`.
+/// Returns true if two instructions take part in one exchange: the ISA requires the same qualifiers.
+///
+/// Instructions on matrices have to be one instruction, because they are `.aligned`.
 fn is_same(a: &Together, b: &Together) -> bool {
     match (a, b) {
         (Together::Sync, Together::Sync) | (Together::Elect { .. }, Together::Elect { .. }) => true,
@@ -114,7 +117,10 @@ fn is_same(a: &Together, b: &Together) -> bool {
     }
 }
 
-/// A mask may name lanes that have exited where nothing is read of them, but none that there never were.
+/// Returns a fault if a mask names lanes that it must not name.
+///
+/// A mask may name exited lanes if the instruction reads nothing from them. Only `bar.warp.sync` may name
+/// lanes that never existed.
 fn check_gone(warp: &Warp, named: u32, first: usize, what: &Together) -> Step {
     let allowed = match what {
         Together::Sync => u32::MAX,
@@ -133,7 +139,7 @@ fn check_gone(warp: &Warp, named: u32, first: usize, what: &Together) -> Step {
     })
 }
 
-/// The registers of an exchange: what is read, a predicate that is, what is written, and a predicate that is.
+/// Registers of an exchange: sources and a source predicate, destination and a destination predicate.
 struct Operands {
     reads: [Reg; 3],
     pred: Option<PredSrc>,
@@ -156,7 +162,7 @@ fn operands(what: &Together) -> Operands {
     }
 }
 
-/// The nth register that is read, of each lane where it is.
+/// Returns the `n`th source of each lane, from the lane's instruction.
 #[inline(always)]
 fn gather<R: Raw>(regs: &Regs, parts: &[Part<'_>], n: usize) -> [R; LANES] {
     let mut all = [R::default(); LANES];
@@ -170,7 +176,7 @@ fn gather<R: Raw>(regs: &Regs, parts: &[Part<'_>], n: usize) -> [R; LANES] {
     all
 }
 
-/// Writes what there is to write, in each lane where it is.
+/// Writes the results of each lane, to the destinations of the lane's instruction.
 #[inline(always)]
 fn scatter(regs: &mut Regs, parts: &[Part<'_>], values: &[u32; LANES], truth: u32) {
     for (those, what) in parts {
@@ -184,7 +190,7 @@ fn scatter(regs: &mut Regs, parts: &[Part<'_>], values: &[u32; LANES], truth: u3
     }
 }
 
-/// What lanes do that are all there, some at one place and some at another.
+/// Executes an exchange of lanes that have all arrived, at one instruction or at several.
 fn perform(who: &mut Who<'_, '_>, warp: &mut Warp, group: u32, parts: &[Part<'_>]) -> Step {
     let all = |holds: bool| if holds { u32::MAX } else { 0 };
     let regs = &mut warp.regs;
@@ -246,7 +252,7 @@ fn perform(who: &mut Who<'_, '_>, warp: &mut Warp, group: u32, parts: &[Part<'_>
     Ok(())
 }
 
-/// The lane that a lane reads, by the ISA's formulas, and whether it is in range.
+/// Returns the source lane of a shuffle, by the formulas of the ISA, and true if the lane is in range.
 fn source(mode: ShflMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (step, clamp, segments) = (b & 31, c & 31, c >> 8 & 31);
     let (least, most) = (lane & segments, (lane & segments) | (clamp & !segments & 31));
@@ -265,7 +271,7 @@ fn source(mode: ShflMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
     if inside { (from, true) } else { (lane, false) }
 }
 
-/// What lanes get of one another, which of them read within their range, and which lanes are read.
+/// Returns the shuffled values, the lanes that read within their range, and the lanes that are read.
 #[inline(always)]
 fn shuffle(
     group: u32,
@@ -282,7 +288,7 @@ fn shuffle(
     (out, ranged, read)
 }
 
-/// What some lanes got is not defined.
+/// Marks the destinations of some lanes as undefined.
 #[cold]
 fn undefine(regs: &mut Regs, parts: &[Part<'_>], is: impl Fn(usize) -> bool) {
     for (those, what) in parts {
@@ -291,7 +297,7 @@ fn undefine(regs: &mut Regs, parts: &[Part<'_>], is: impl Fn(usize) -> bool) {
     }
 }
 
-/// Which lanes have the value of each, and whether all have one.
+/// Returns the lanes that have the same value as each lane, and true if all lanes have one value.
 fn matching(group: u32, all: bool, values: &[u64; LANES]) -> ([u32; LANES], bool) {
     let same = |lane: usize| {
         lanes(group).filter(|&other| values[other] == values[lane]).fold(0, |all, lane| all | 1 << lane)

@@ -1,10 +1,11 @@
-//! Which bytes of shared and of local memory hold something, and which bytes of registers that were loaded from there.
+//! Written bytes of shared and local memory, and defined bytes of registers that were loaded from there.
 //!
-//! To load what nobody wrote is no fault, as copies of structs do it with their padding: the register is undefined then.
-//! Of one that was loaded together with something that was written, it is known which bytes are, so that it can be stored
-//! again, in global memory too: the others are [`POISON`] there.
+//! A load of unwritten memory is no fault, because copies of structs load their padding. The register is
+//! undefined then. For a register that was loaded together with written bytes, the defined bytes are known.
+//! The register may then be stored, also to global memory, where its other bytes are [`POISON`].
 //!
-//! Invariant: an undefined register has parts only from the load, or the move of bytes, that made it.
+//! Invariant: an undefined register has defined parts only from the load, or the move of bytes, that produced
+//! it.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,7 @@ use crate::ptx::Kernel;
 use crate::ptx::ir::{Access, Alu, Convert, IntBin, Prmt, Reg, Shift, Space};
 use crate::ptx::types::Class;
 
-/// A bit for each byte: whether it was written.
+/// Bit set of the written bytes of a memory.
 pub(super) struct Written(Vec<u64>);
 
 impl Written {
@@ -29,7 +30,8 @@ impl Written {
         self.0.fill(0);
     }
 
-    /// Which of 1 to 32 bytes were, from the lowest bit on. They are aligned to their number, so that one word has them.
+    /// Returns the written bytes among 1 to 32 bytes, from the lowest bit on. The range is aligned, so that
+    /// one word has its bits.
     #[inline(always)]
     pub(super) fn get(&self, at: usize, bytes: u32) -> u32 {
         (self.0[at / 64] >> (at % 64)) as u32 & ones(bytes)
@@ -42,29 +44,29 @@ impl Written {
     }
 }
 
-/// A bit for each of 1 to 32 bytes.
+/// Returns a mask of 1 to 32 bytes.
 #[inline(always)]
 pub(super) fn ones(bytes: u32) -> u32 {
     u32::MAX >> (32 - bytes)
 }
 
-/// A load of what nobody had written.
+/// Load of unwritten memory.
 #[derive(Clone, Copy)]
 struct Read {
     pc: u32,
     space: Space,
-    /// The block whose shared memory it was, if it was another's.
+    /// Coordinates of the block whose shared memory was read, if it was another block.
     block: Option<[u32; 3]>,
     address: u64,
     bytes: u32,
 }
 
-/// What is known of registers that are undefined in some lanes.
+/// Facts about registers that are undefined in some lanes.
 #[derive(Default)]
 pub(super) struct Unset {
-    /// Which bytes hold something, of those that may be stored.
+    /// Defined bytes of the registers that may be stored.
     parts: HashMap<(Reg, usize), u32>,
-    /// The last such load of each lane.
+    /// Last load of unwritten memory of each lane.
     reads: [Option<Read>; LANES],
 }
 
@@ -76,7 +78,7 @@ impl Unset {
         }
     }
 
-    /// Which load may be why a lane has something undefined.
+    /// Describes the load that may be the reason of an undefined value in a lane.
     pub(super) fn why(&self, kernel: &Kernel, lane: usize) -> String {
         let Some(Read { pc, space, block, address, bytes }) = self.reads[lane] else { return String::new() };
         let (line, is_local) = (line(kernel, pc), space == Space::Local);
@@ -88,7 +90,7 @@ impl Unset {
 }
 
 impl Who<'_, '_> {
-    /// The bytes of a space, and which of them a lane's address is.
+    /// Returns the written bytes of a space, and the position of a lane's address.
     #[inline(always)]
     fn written(&mut self, space: Space, lane: usize, address: u64) -> (&mut Written, usize) {
         match space {
@@ -105,7 +107,7 @@ impl Who<'_, '_> {
     }
 }
 
-/// After lanes have loaded from shared or from local memory.
+/// Marks registers as undefined after a load from shared or local memory.
 #[inline(always)]
 pub(super) fn loaded(
     who: &mut Who<'_, '_>,
@@ -124,7 +126,7 @@ pub(super) fn loaded(
     }
 }
 
-/// Says what of the loaded registers of some lanes is not defined.
+/// Marks the loaded registers of some lanes as undefined, and records their defined bytes.
 #[cold]
 fn undefine(
     who: &mut Who<'_, '_>,
@@ -161,14 +163,14 @@ fn undefine(
     }
 }
 
-/// That a lane has read a row of shared memory that is not all written.
+/// Records that lanes have read a row of shared memory that is not completely written.
 #[cold]
 pub(super) fn note_row(who: &Who<'_, '_>, regs: &mut Regs, lanes_of_it: u32, address: u64, bytes: u32) {
     let read = Read { pc: who.pc, space: Space::Shared, block: None, address, bytes };
     lanes(lanes_of_it).for_each(|lane| regs.unset.reads[lane] = Some(read));
 }
 
-/// After lanes have stored in shared or in local memory.
+/// Marks bytes as written after a store to shared or local memory.
 #[inline(always)]
 pub(super) fn stored(
     who: &mut Who<'_, '_>,
@@ -185,7 +187,7 @@ pub(super) fn stored(
     }
 }
 
-/// Which of the bytes that a lane stores hold something.
+/// Returns the defined bytes among those that a lane stores.
 #[cold]
 fn held(regs: &Regs, lane: usize, access: &Access) -> u32 {
     let size = access.ty.bytes();
@@ -200,7 +202,7 @@ fn held(regs: &Regs, lane: usize, access: &Access) -> u32 {
     (0..).zip(&access.regs).fold(0, |all, (i, reg)| all | reg.map_or(0, |(reg, _)| of(reg) << (i * size)))
 }
 
-/// A lane, and the register of it that a store may not put where others see it.
+/// Returns a lane and its register whose undefined value a store must not make visible to others.
 #[cold]
 pub(super) fn refused(regs: &Regs, exec: u32, access: &Access) -> Option<(usize, Reg)> {
     let outside = memory::seen_by_others(regs, exec, access);
@@ -210,16 +212,18 @@ pub(super) fn refused(regs: &Regs, exec: u32, access: &Access) -> Option<(usize,
     })
 }
 
-/// A lane, which bytes of what an instruction makes hold something there, and how many there are.
+/// A lane, the defined bytes of an instruction's result there, and the number of its bytes.
 pub(super) type Part = (usize, u32, u32);
 
-/// The same of all lanes where it makes something undefined of what has parts, before it does.
+/// Returns the defined bytes of undefined results in all lanes, before the instruction executes.
 #[cold]
 pub(super) fn parts(regs: &Regs, undefined: u32, alu: &Alu) -> Vec<Part> {
     lanes(undefined).filter_map(|lane| part(regs, lane, alu).map(|(part, size)| (lane, part, size))).collect()
 }
 
-/// As compilers put a struct together again: by instructions that move bytes, or drop some.
+/// Returns the defined bytes of the result of an instruction that moves or drops bytes.
+///
+/// Compilers reassemble structs from loaded words by these instructions.
 fn part(regs: &Regs, lane: usize, alu: &Alu) -> Option<(u32, u32)> {
     let of = |reg: Reg, size: u32| {
         let is_written = regs.written[reg as usize] >> lane & 1 == 1;
@@ -269,7 +273,7 @@ fn part(regs: &Regs, lane: usize, alu: &Alu) -> Option<(u32, u32)> {
     }
 }
 
-/// After an instruction whose results are undefined in some lanes, but for these parts of the one that it has then.
+/// Marks the results of an instruction as undefined in some lanes, except for these defined bytes.
 #[cold]
 pub(super) fn computed(regs: &mut Regs, undefined: u32, written: &[Reg], parts: &[Part]) {
     for &d in written {
@@ -285,7 +289,7 @@ pub(super) fn computed(regs: &mut Regs, undefined: u32, written: &[Reg], parts: 
 }
 
 impl Regs {
-    /// What a register has in some lanes is not defined, nor any part of it.
+    /// Marks a register as undefined in some lanes, with all its parts.
     pub(super) fn undefine(&mut self, undefined: u32, reg: Reg) {
         self.written[reg as usize] &= !undefined;
         if !self.unset.parts.is_empty() {

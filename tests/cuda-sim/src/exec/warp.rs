@@ -1,8 +1,9 @@
-//! A warp's lanes: where each is, and which run next.
+//! Lanes of a warp: their program counters, and the choice of the lanes that run next.
 //!
-//! Of the lanes that can run, those furthest back go first, so that lanes that parted meet again as soon as
-//! they can. After each long turn others go for one: those furthest ahead, then those before them and so on, so
-//! that lanes may wait in a loop for any others of their warp.
+//! The runnable lanes with the lowest program counter run first, so that lanes that diverged reconverge as
+//! soon as possible. After each long turn other lanes run for one turn: those with the highest program
+//! counter, then those with the next lower one and so on. A lane may therefore wait in a loop for any other
+//! lanes of its warp.
 
 use super::cluster;
 use super::copy::Copies;
@@ -12,35 +13,36 @@ use crate::ptx::ir::{Code, Constant, Wide};
 
 pub(super) struct Warp {
     pub(super) regs: Regs,
-    /// Where each lane is, while none of them runs.
+    /// Program counter of each lane, while the lane does not run.
     pub(super) pcs: [u32; LANES],
-    /// Which there are, and which have not exited.
+    /// Lanes that exist, and lanes that have not exited.
     pub(super) started: u32,
     pub(super) live: u32,
-    /// Which wait for other lanes of their mask.
+    /// Lanes that wait for other lanes of their mask.
     pub(super) parked: u32,
-    /// Which wait at a barrier of the block or of the cluster, or at an mbarrier, and at which.
+    /// Lanes that wait at a barrier of the block or of the cluster, or at an mbarrier, and the number of that
+    /// barrier.
     pub(super) waiting: u32,
     pub(super) barrier: [u8; LANES],
-    /// Which have arrived at the barrier of the cluster, at which some have not; which have where all have, and do not know
-    /// it yet.
+    /// Lanes that have arrived at the incomplete barrier of the cluster, and lanes that have not waited yet
+    /// for the complete one.
     pub(super) arrived: u32,
     pub(super) met: u32,
-    /// Which wait there for the others of the warp.
+    /// Lanes that wait at the barrier of the cluster for the others of the warp.
     pub(super) gathered: u32,
-    /// Which have passed a barrier of the whole block.
+    /// Lanes that have passed a barrier of the whole block.
     pub(super) passed: u32,
-    /// Which have exited while others waited at a barrier.
+    /// Lanes that have exited while others waited at a barrier.
     pub(super) missed: u32,
-    /// The barrier of the whole block that its lanes last passed by, as its guard said.
+    /// Barrier of the whole block that a guard last led all lanes past.
     pub(super) skipped: Option<u32>,
-    /// Number of its first thread.
+    /// Number of the warp's first thread.
     pub(super) first: u32,
-    /// When all its lanes last met.
+    /// Time at which all lanes of the warp last met.
     pub(super) meeting: u64,
     pub(super) copies: Copies,
     pub(super) tries: Tries,
-    /// How many turns were long: in odd ones others than those furthest back go first.
+    /// Number of long turns. In odd ones other lanes than those with the lowest program counter run first.
     pub(super) turn: u32,
 }
 
@@ -49,12 +51,12 @@ pub(super) struct Warp {
 pub(super) struct Group {
     pub(super) active: u32,
     pub(super) pc: u32,
-    /// Where the next other lane is.
+    /// Lowest program counter of the other lanes.
     pub(super) limit: u32,
 }
 
 impl Warp {
-    /// A warp whose constants are filled in.
+    /// Returns a warp with its constant rows filled.
     pub(super) fn new(code: &Code, first: u32, value: impl Fn(Constant) -> u64) -> Warp {
         let mut regs = Regs::new(code.rows);
         for &(reg, wide, constant) in &code.constants {
@@ -88,7 +90,7 @@ impl Warp {
         }
     }
 
-    /// Back to the first instruction, with so many threads and nothing written but constants.
+    /// Resets the warp to the first instruction, with this many threads, and only constants defined.
     pub(super) fn start(&mut self, code: &Code, threads: u32) {
         self.regs.written.fill(0);
         self.regs.unset.clear();
@@ -106,7 +108,7 @@ impl Warp {
         self.turn = 0;
     }
 
-    /// The lanes that run next.
+    /// Returns the lanes that run next.
     pub(super) fn next(&self) -> Option<Group> {
         let runnable = self.live & !self.parked & !self.waiting;
         if self.turn % 2 == 1 {
@@ -129,7 +131,10 @@ impl Warp {
         (active != 0).then_some(Group { active, pc, limit })
     }
 
-    /// Where those are that go in an odd turn: in one furthest ahead, in the next before these, but not furthest back.
+    /// Returns the program counter of the lanes that run in an odd turn.
+    ///
+    /// The first odd turn takes the highest program counter. Each later one takes the next lower one, but
+    /// never the lowest.
     #[cold]
     fn ahead(&self, runnable: u32) -> Option<u32> {
         let places = || lanes(runnable).map(|lane| self.pcs[lane]);
@@ -146,12 +151,12 @@ impl Warp {
         Some(pc)
     }
 
-    /// The lanes that wait at the barrier of the cluster.
+    /// Returns the lanes that wait at the barrier of the cluster.
     pub(super) fn at_cluster(&self) -> u32 {
         self.waiting_at(cluster::BARRIER)
     }
 
-    /// The same at an mbarrier.
+    /// Returns the lanes that wait at an mbarrier.
     pub(super) fn at_mbarrier(&self) -> u32 {
         self.waiting_at(mbarrier::MBARRIER)
     }
@@ -161,12 +166,12 @@ impl Warp {
         lanes(self.waiting).filter(is_there).fold(0, |all, lane| all | 1 << lane)
     }
 
-    /// Says where lanes are.
+    /// Sets the program counter of lanes.
     pub(super) fn place(&mut self, lanes_there: u32, pc: u32) {
         lanes(lanes_there).for_each(|lane| self.pcs[lane] = pc);
     }
 
-    /// Ends lanes. Those that waited for them look again.
+    /// Ends lanes. Lanes that waited for them check again.
     pub(super) fn exit(&mut self, exec: u32) {
         self.live &= !exec;
         self.parked = 0;

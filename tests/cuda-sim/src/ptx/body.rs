@@ -1,4 +1,4 @@
-//! The body of a kernel: its declarations, scopes and labels, and its instructions in order.
+//! Parser of a kernel's body: its declarations, scopes and labels, and its instructions in order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::origin;
 use super::types::Type;
 use super::{Param, ParseError};
 
-/// Names that are visible in `{ }`.
+/// Names that are visible in a `{ }` scope.
 #[derive(Default)]
 pub(super) struct Scope<'t> {
     pub(super) names: HashMap<&'t str, Named>,
@@ -23,7 +23,7 @@ pub(super) struct Scope<'t> {
     pub(super) parent: Option<usize>,
 }
 
-/// A body that is being read.
+/// State of the parser of a body.
 pub(super) struct Body<'p, 't> {
     pub(super) p: &'p mut Parser<'t>,
     scopes: Vec<Scope<'t>>,
@@ -33,35 +33,39 @@ pub(super) struct Body<'p, 't> {
     pub(super) insts: Vec<Inst>,
     all_reads: Vec<Reg>,
     all_writes: Vec<Vec<Reg>>,
-    /// Of the instruction that is being read.
+    /// Registers that the current instruction reads.
     pub(super) reads: Vec<Reg>,
     pub(super) writes: Vec<Reg>,
-    /// The type of the register that was last read as an operand.
+    /// Type of the register that was last read as an operand.
     pub(super) declared: Type,
-    /// What must run before it.
+    /// Instructions that must run before the current one.
     pub(super) before: Vec<Inst>,
     pub(super) what: String,
-    /// Labels that it jumps to.
+    /// Label that the current instruction jumps to.
     pub(super) target: Option<(&'t str, usize)>,
-    /// The function that it calls.
+    /// Call that the current instruction makes.
     pub(super) call: Option<Call<'t>>,
-    /// Within a function: where it returns. The functions that call one another here.
+    /// Returns of the function that is being expanded, by instruction. None in the kernel itself. `calls` is
+    /// the stack of functions that are being expanded.
     pub(super) returns: Option<Vec<usize>>,
     pub(super) calls: Vec<&'t str>,
     jumps: Vec<(usize, &'t str, usize, usize)>,
     registers: HashMap<Reg, Wide>,
     shared: u64,
     local: u64,
-    /// Variables by their numbers; where the first is, is known at the end.
+    /// Variables by their numbers. The start of the first, dynamic shared memory, is known at the end of the
+    /// body.
     pub(super) vars: Vec<Placed>,
     too_much: Option<ParseError>,
     dynamic_align: u64,
-    /// Variables of the module, and shared ones of functions by where they are declared, that have their place.
+    /// Variables of the module that the body uses. `placed` has the shared variables of functions by the
+    /// token of their declaration.
     outer: HashMap<&'t str, Named>,
     placed: HashMap<usize, Var>,
 }
 
-/// Everything between the braces; also the bytes of static shared memory, and a count of registers.
+/// Parses everything between the braces. Returns the code, the bytes of static shared memory and the number
+/// of registers.
 pub(super) fn body<'t>(
     p: &mut Parser<'t>,
     params: &[(&'t str, Param)],
@@ -81,7 +85,7 @@ pub(super) fn body<'t>(
     let registers = live::most(&body.insts, &body.all_reads, &body.all_writes, &body.registers);
     let constants: Vec<_> =
         body.constants.iter().map(|(&(constant, wide), &row)| (row, wide, constant)).collect();
-    // Both are bounded.
+    // Both lengths fit a `u32`, because an excess over their bounds was an error above.
     let (shared, local) = (body.shared as u32, body.local as u32);
     let dynamic_at = shared.next_multiple_of(body.dynamic_align as u32);
     let mut vars = body.vars;
@@ -96,7 +100,7 @@ pub(super) fn body<'t>(
         inst.writes = (writes.len() as u32, written.len() as u32);
         writes.extend(written);
     }
-    // The module's last variable may come after this.
+    // The module fills this in at its end, because variables may follow the kernel.
     let constant_memory = Arc::default();
     let code = Code {
         insts,
@@ -114,10 +118,11 @@ pub(super) fn body<'t>(
     Ok((code, shared, registers))
 }
 
-/// Most bytes of a thread's own memory, as the CUDA programming guide says.
+/// Maximum bytes of a thread's local memory, from the CUDA programming guide.
 const MOST_LOCAL: u64 = 512 << 10;
 
-/// Where a variable is that comes after some bytes, and where it ends. Past the bound, which is an error, it is anywhere.
+/// Returns the start and the end of a variable that follows `used` bytes. Past the bound, which is an error,
+/// the start is arbitrary.
 fn after(used: u64, align: u64, bytes: u64) -> (u32, u64) {
     let place = used.next_multiple_of(align.max(1));
     (place as u32, place + bytes)
@@ -165,7 +170,7 @@ impl<'p, 't> Body<'p, 't> {
         }
     }
 
-    /// Makes a scope the current one; the one before.
+    /// Enters a scope, and returns the scope before.
     pub(super) fn enter(&mut self, scope: Scope<'t>) -> usize {
         self.scopes.push(scope);
         std::mem::replace(&mut self.scope, self.scopes.len() - 1)
@@ -175,12 +180,12 @@ impl<'p, 't> Body<'p, 't> {
         self.scope = before;
     }
 
-    /// An error about an operand of the instruction that is being read.
+    /// Returns an error about an operand of the current instruction.
     pub(super) fn wrong<T>(&self, at: usize, message: impl AsRef<str>) -> Result<T, ParseError> {
         self.p.error(at, format!("`{}`: {}", self.what, message.as_ref()))
     }
 
-    /// A fresh row, or two.
+    /// Allocates a row, or two for a wide register.
     pub(super) fn row(&mut self, wide: Wide) -> Reg {
         let row = self.rows;
         self.rows += match wide {
@@ -190,7 +195,7 @@ impl<'p, 't> Body<'p, 't> {
         row
     }
 
-    /// The row that holds a constant.
+    /// Returns the row of a constant.
     pub(super) fn constant(&mut self, constant: Constant, wide: Wide) -> Reg {
         if let Some(&row) = self.constants.get(&(constant, wide)) {
             return row;
@@ -200,7 +205,7 @@ impl<'p, 't> Body<'p, 't> {
         row
     }
 
-    /// The number that a row holds, if it is a constant's.
+    /// Returns the number in a row, if the row is a constant's.
     pub(super) fn constant_in(&self, row: Reg) -> Option<u64> {
         let found = self.constants.iter().find(|(_, constant)| **constant == row);
         found.and_then(
@@ -242,7 +247,7 @@ impl<'p, 't> Body<'p, 't> {
         None
     }
 
-    /// Whether the next token is a predicate, negated or not.
+    /// Returns true if the next token is a predicate, negated or not.
     pub(super) fn next_is_predicate(&mut self) -> bool {
         match *self.p.peek() {
             Tok::Sign("!") => true,
@@ -285,7 +290,7 @@ impl<'p, 't> Body<'p, 't> {
         Some(named)
     }
 
-    /// Gives a variable of shared or local memory its place.
+    /// Places a variable in shared or local memory.
     pub(super) fn place(&mut self, space: Space, name: &str, align: u64, bytes: u64) -> Var {
         let (used, most, what) = if space == Space::Shared {
             (&mut self.shared, MOST_BYTES, "`.shared`")
@@ -299,7 +304,7 @@ impl<'p, 't> Body<'p, 't> {
         self.vars.len() as Var - 1
     }
 
-    /// Remembers where there was first too much of something.
+    /// Records the first excess over a bound.
     fn bound(&mut self, bytes: u64, most: u64, what: &str) {
         if bytes > most && self.too_much.is_none() {
             self.too_much =
@@ -359,7 +364,7 @@ impl<'p, 't> Body<'p, 't> {
             for (i, Variable { name, align, bytes, .. }) in
                 self.p.declarations(false)?.into_iter().enumerate()
             {
-                // A function that is called twice has one.
+                // A function that is called twice has one instance of its shared variables.
                 let known = self.placed.get(&(at + i)).copied();
                 let var = known.unwrap_or_else(|| self.place(Space::Shared, name, align, bytes));
                 self.placed.insert(at + i, var);
@@ -476,7 +481,7 @@ impl<'p, 't> Body<'p, 't> {
         self.all_writes.push(writes);
     }
 
-    /// Gives every jump the number of the instruction that it goes to.
+    /// Resolves the target of every jump to the number of an instruction.
     pub(super) fn resolve(&mut self) -> Result<(), ParseError> {
         for (inst, label, at, scope) in std::mem::take(&mut self.jumps) {
             let find = |label: &str, at: usize| {

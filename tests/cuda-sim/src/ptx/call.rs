@@ -1,7 +1,7 @@
-//! Device functions: a call is the function's body, read once more at the place of the call.
+//! Device functions: a call is inlined by parsing the function's body again at the place of the call.
 //!
-//! Arguments and results are `.param` variables of the caller, which a function reaches by its own names for them: they
-//! are local memory. What calls itself has no such form and is refused.
+//! Arguments and results are `.param` variables of the caller, in local memory. The function reaches them by
+//! its own names. A recursive function cannot be inlined and is refused.
 
 use super::ParseError;
 use super::body::{Body, Scope};
@@ -10,10 +10,10 @@ use super::ir::{Guard, Inst, Op, Space, Var};
 use super::lex::Tok;
 use super::module::{Named, Parser};
 
-/// Most instructions of a kernel, with those of the functions it calls.
+/// Maximum number of instructions of a kernel, with the functions it calls.
 const MOST_INSTRUCTIONS: usize = 1 << 16;
 
-/// A call that was read but not expanded yet.
+/// Call that was parsed but not inlined yet.
 pub(super) struct Call<'t> {
     name: &'t str,
     at: usize,
@@ -21,7 +21,7 @@ pub(super) struct Call<'t> {
     arguments: Vec<Var>,
 }
 
-/// A function as declared: what it gives and takes, by name, with alignment and length.
+/// Declaration of a function: its results and arguments, by name, with alignment and length.
 pub(super) struct Header<'t> {
     name: &'t str,
     results: Vec<Formal<'t>>,
@@ -36,7 +36,7 @@ struct Formal<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// After `.func`: a header, and a body that is read to see whether it is one.
+    /// Parses a function after `.func`: a header and a body. The body is parsed only to check it.
     pub(super) fn function(&mut self) -> Result<(), ParseError> {
         let header = self.header()?;
         if self.take(";") {
@@ -54,7 +54,7 @@ impl<'t> Parser<'t> {
         body.resolve()
     }
 
-    /// `(results) name (arguments)`, and whether it never returns, which changes nothing.
+    /// Parses `(results) name (arguments)`, and `.noreturn`, which changes nothing.
     fn header(&mut self) -> Result<Header<'t>, ParseError> {
         let results = self.formals()?;
         let name = self.name()?;
@@ -85,7 +85,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// After `call`: `(results), name, (arguments)`. A failed `assert` is known without its body.
+/// Parses a call after `call`: `(results), name, (arguments)`. A failed `assert` is a trap, without its body.
 pub(super) fn call(b: &mut Body<'_, '_>) -> Result<Op, ParseError> {
     let results = passed(b)?;
     if !results.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn call(b: &mut Body<'_, '_>) -> Result<Op, ParseError> {
     Ok(Op::Nop)
 }
 
-/// `(a, b)`, or nothing.
+/// Parses `(a, b)`, or nothing.
 fn passed(b: &mut Body<'_, '_>) -> Result<Vec<Var>, ParseError> {
     let mut all = Vec::new();
     if !b.p.take("(") {
@@ -120,7 +120,7 @@ fn passed(b: &mut Body<'_, '_>) -> Result<Vec<Var>, ParseError> {
 }
 
 impl<'t> Body<'_, 't> {
-    /// Puts the instructions of the called function here.
+    /// Inlines the instructions of the called function.
     pub(super) fn inline(&mut self, call: &Call<'t>, guard: Option<Guard>) -> Result<(), ParseError> {
         let Call { name, at, ref results, ref arguments } = *call;
         let Some(start) = self.p.function_at(name) else {
@@ -132,8 +132,8 @@ impl<'t> Body<'_, 't> {
         if self.insts.len() > MOST_INSTRUCTIONS {
             return self.wrong(at, format!("a kernel of more than {MOST_INSTRUCTIONS} instructions"));
         }
-        // Those whose guard does not hold go on after it. A call without a guard counts as an instruction too, so that
-        // calls of nothing but calls come to the limit as well.
+        // Threads whose guard is false jump past the call. A call without a guard counts as an instruction
+        // too, so that functions which only call others reach the limit as well.
         let guard = guard.map(|guard| Guard { negated: !guard.negated, ..guard });
         let op = if guard.is_some() { Op::Branch { target: 0 } } else { Op::Nop };
         let (first, text) = (self.insts.len(), (at as u32, self.p.end() as u32));
@@ -155,7 +155,7 @@ impl<'t> Body<'_, 't> {
         Ok(())
     }
 
-    /// A function's body, in a scope that sees nothing of the caller's.
+    /// Expands a function's body, in a scope that sees nothing of the caller's.
     fn expand(&mut self, header: &Header<'t>, results: &[Var], arguments: &[Var]) -> Result<(), ParseError> {
         let formals = header.results.iter().chain(&header.arguments);
         let names = formals

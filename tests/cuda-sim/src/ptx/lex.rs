@@ -1,6 +1,6 @@
-//! Text → tokens with their places. Comments and white space end here.
+//! Lexer: splits a text into tokens with their places, and skips comments and white space.
 //!
-//! A name keeps its `%` or `$`; a dot and the word after it are one token, `::` included, so that an
+//! A name keeps its `%` or `$`. A dot and the word after it are one token, `::` included, so that an
 //! instruction is a name followed by its modifiers.
 
 use super::ParseError;
@@ -8,32 +8,32 @@ use super::ParseError;
 /// One token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tok<'t> {
-    /// `add`, `%r1`, `$L__BB0_1`, `_`.
+    /// Name: `add`, `%r1`, `$L__BB0_1`, `_`.
     Name(&'t str),
-    /// `.f32`: without its dot.
+    /// Modifier or directive without its dot: `f32` for `.f32`.
     Dot(&'t str),
-    /// A whole number, as its bits.
+    /// Integer, as its bits.
     Int(u64),
-    /// `0f3F800000`: the bits of an f32.
+    /// Bits of an f32: `0f3F800000`.
     Single(u32),
-    /// `0d…` or `1.5`.
+    /// Value of an f64: `0d…` or `1.5`.
     Double(f64),
-    /// Between quotes.
+    /// String, without its quotes.
     Text(&'t str),
-    /// A sign, `<<`, `>>` and `==` included.
+    /// Sign, including `<<` and `>>`.
     Sign(&'static str),
-    /// Nothing more.
+    /// End of the text.
     End,
 }
 
-/// A token and where it starts: a byte of the text.
+/// A token and its byte range in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct Token<'t> {
-    /// What it is.
+    /// Kind and value of the token.
     pub(crate) tok: Tok<'t>,
-    /// Its first byte.
+    /// First byte of the token.
     pub(crate) at: usize,
-    /// One after its last byte.
+    /// End of the token: one after its last byte.
     pub(crate) end: usize,
 }
 
@@ -42,7 +42,7 @@ const SIGNS: [&str; 27] = [
     "&", "|", "^", "~", "=", "?", "\\",
 ];
 
-/// The error at a byte of the text.
+/// Returns the error at a byte of the text.
 pub(crate) fn error(text: &str, at: usize, message: impl Into<String>) -> ParseError {
     let before = &text[..at.min(text.len())];
     let line = before.matches('\n').count() as u32 + 1;
@@ -50,7 +50,7 @@ pub(crate) fn error(text: &str, at: usize, message: impl Into<String>) -> ParseE
     ParseError { line, column, message: message.into() }
 }
 
-/// All tokens of a text, [`Tok::End`] last.
+/// Splits a text into tokens. The last one is [`Tok::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -66,7 +66,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     }
 }
 
-/// Where the next token starts.
+/// Returns the start of the next token.
 fn skip(text: &str, mut at: usize) -> Result<usize, ParseError> {
     loop {
         let rest = &text[at..];
@@ -87,7 +87,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '$'
 }
 
-/// How many bytes at the start of `text` are a word.
+/// Returns the number of bytes of the word at the start of `text`.
 fn word(text: &str) -> usize {
     text.find(|c| !is_word(c)).unwrap_or(text.len())
 }
@@ -144,7 +144,7 @@ fn number(text: &str, at: usize) -> Result<(Tok<'_>, usize), ParseError> {
     value.map(|value| (Tok::Int(value), at + len)).map_err(|_| bad())
 }
 
-/// Whether the digits go on as `1.5` or `1e5` do.
+/// Returns true if the digits continue like `1.5` or `1e5`.
 fn is_decimal_float(rest: &str, len: usize) -> bool {
     let exponent =
         rest[..len].find(['e', 'E']).is_some_and(|e| rest[..e].bytes().all(|b| b.is_ascii_digit()));

@@ -1,27 +1,27 @@
-//! What a kernel says of its launches.
+//! Launch limits that the directives of a kernel declare.
 
 use super::ParseError;
 use super::decode;
 use super::lex::Tok;
 use super::module::Parser;
 
-/// What a kernel's directives ask of its launches.
+/// Launch limits of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// `.maxntid` or `.reqntid`: most threads of a block.
+    /// Maximum number of threads of a block, from `.maxntid` or `.reqntid`.
     pub max_threads: Option<u32>,
-    /// `.reqntid`.
+    /// Required block, from `.reqntid`.
     pub required_block: Option<[u32; 3]>,
-    /// `.reqnctapercluster`: the blocks of a cluster.
+    /// Required blocks of a cluster, from `.reqnctapercluster`.
     pub required_cluster: Option<[u32; 3]>,
-    /// `.maxclusterrank`: most blocks of a cluster.
+    /// Maximum number of blocks of a cluster, from `.maxclusterrank`.
     pub max_cluster: Option<u32>,
-    /// `.explicitcluster`: whether a launch says which blocks are a cluster, or the kernel does.
+    /// True if `.explicitcluster` requires that the launch or the kernel gives the blocks of a cluster.
     pub explicit_cluster: bool,
 }
 
 impl Parser<'_> {
-    /// The directives between the parameters and the body.
+    /// Parses the directives between the parameters and the body.
     pub(super) fn limits(&mut self) -> Result<Limits, ParseError> {
         let product = |[x, y, z]: [u32; 3]| x.saturating_mul(y).saturating_mul(z);
         let mut limits = Limits::default();
@@ -54,7 +54,7 @@ impl Parser<'_> {
         Ok(limits)
     }
 
-    /// A directive about clusters.
+    /// Parses a directive about clusters.
     fn cluster(&mut self, limits: &mut Limits) -> Result<(), ParseError> {
         let at = self.at();
         let word = if let Tok::Dot(word) = *self.peek() { word } else { "" };

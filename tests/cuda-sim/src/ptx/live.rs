@@ -1,10 +1,10 @@
-//! How many registers a thread needs: the most that are live at once, by the usual flow from uses backwards.
+//! Number of registers that a thread needs: the maximum that is live at once, by backward liveness analysis.
 
 use std::collections::{HashMap, HashSet};
 
 use super::ir::{Inst, Op, Reg, Wide};
 
-/// The most registers of 32 bits that are live before any instruction.
+/// Returns the maximum number of 32-bit registers that are live before any instruction.
 pub(super) fn most(
     insts: &[Inst],
     reads: &[Reg],
@@ -24,7 +24,7 @@ pub(super) fn most(
                 live.extend(number.get(&next).map(|&block| entering[block].clone()).unwrap_or_default());
             }
             for at in (start..end).rev() {
-                // What a guarded instruction leaves alone lives on.
+                // A guarded instruction may leave its destination unchanged, so the destination stays live.
                 if insts[at].guard.is_none() {
                     live.retain(|reg| !writes[at].contains(reg));
                 }
@@ -47,7 +47,7 @@ fn words(wide: Wide) -> u32 {
     }
 }
 
-/// Runs of instructions without jumps into or out of them.
+/// Returns the basic blocks: runs of instructions without jumps into or out of them.
 pub(super) fn blocks(insts: &[Inst]) -> Vec<(usize, usize)> {
     let mut starts: Vec<usize> = vec![0];
     for (at, inst) in insts.iter().enumerate() {
@@ -62,7 +62,7 @@ pub(super) fn blocks(insts: &[Inst]) -> Vec<(usize, usize)> {
     starts.iter().copied().zip(ends).collect()
 }
 
-/// Where an instruction that never goes on to the next one goes instead.
+/// Returns the targets of an instruction that never falls through to the next one.
 fn jumps(op: &Op) -> Option<impl Iterator<Item = usize>> {
     let targets: &[u32] = if let Op::Branch { target } = op {
         std::slice::from_ref(target)
@@ -76,7 +76,7 @@ fn jumps(op: &Op) -> Option<impl Iterator<Item = usize>> {
     Some(targets.iter().map(|&target| target as usize))
 }
 
-/// What may follow the last instruction before `end`.
+/// Returns the instructions that may follow the last instruction before `end`.
 pub(super) fn successors(insts: &[Inst], end: usize) -> Vec<usize> {
     let last = &insts[end - 1];
     let targets = jumps(&last.op);

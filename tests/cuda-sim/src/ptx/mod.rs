@@ -1,9 +1,11 @@
-//! PTX text → [`Module`]: tokens, then declarations, then instructions whose operands are rows of a register
-//! file.
+//! Parser from PTX text to a [`Module`].
 //!
-//! Invariant: an instruction that parses is one that `exec` runs as the ISA says. Anything else is a
-//! [`ParseError`] that names it; no modifier is passed over, but for hints that change no result. What the text's
-//! `.version` or `.target` does not have is refused, as NVIDIA's assembler does.
+//! The parser reads tokens, then declarations, then instructions. Operands become rows of a register file.
+//!
+//! Invariant: `exec` runs every instruction that parses as the ISA defines it. Anything else is a
+//! [`ParseError`] that names the instruction. The parser ignores no modifier except for hints that change no
+//! result. An instruction that the text's `.version` or `.target` does not have is refused, as NVIDIA's
+//! assembler does.
 
 mod body;
 mod call;
@@ -25,70 +27,70 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why a text is not PTX that this crate knows.
+/// Error of a text that is not PTX, or that is PTX that this crate does not support.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, column {column}: {message}")]
 pub struct ParseError {
-    /// From 1.
+    /// Line, counted from 1.
     pub line: u32,
-    /// From 1.
+    /// Column, counted from 1.
     pub column: u32,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
 /// A module: kernels and global variables.
 #[derive(Debug)]
 pub struct Module {
-    /// `.version`: major and minor.
+    /// Major and minor number of `.version`.
     pub version: (u32, u32),
-    /// `.target`: the number after `sm_`.
+    /// Number after `sm_` in `.target`.
     pub target: u32,
-    /// The `.entry` functions.
+    /// Functions declared by `.entry`.
     pub kernels: Vec<Kernel>,
-    /// Variables of `.global` and `.const`; the driver allocates them when it loads the module.
+    /// Variables of `.global` and `.const`. The driver allocates them when it loads the module.
     pub globals: Vec<Global>,
 }
 
-/// A variable of the module.
+/// Variable of a module.
 #[derive(Debug)]
 pub struct Global {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Its alignment in bytes.
+    /// Alignment in bytes.
     pub align: u64,
-    /// What it holds at first, all its bytes.
+    /// Initial value, with all bytes of the variable.
     pub init: Vec<u8>,
-    /// Whether it is of `.const`, not of `.global`.
+    /// True if the variable is in `.const`, not in `.global`.
     pub is_constant: bool,
 }
 
-/// An `.entry`.
+/// Kernel: a function declared by `.entry`.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// Its parameters, in order.
+    /// Parameters, in order.
     pub params: Vec<Param>,
     /// Bytes of all parameters with their padding.
     pub params_bytes: u32,
-    /// Bytes of its `.shared` variables.
+    /// Bytes of the kernel's `.shared` variables.
     pub static_shared: u32,
-    /// Registers of 32 bits that a thread needs at once, as a compiler would count them roughly.
+    /// Number of 32-bit registers that a thread needs at once, an estimate of a compiler's count.
     pub registers: u32,
-    /// What it asks of its launches.
+    /// Limits that the kernel sets for its launches.
     pub limits: Limits,
     pub(crate) code: ir::Code,
     pub(crate) text: Arc<str>,
 }
 
-/// A kernel's parameter.
+/// Parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// Where it is among the parameters, in bytes.
+    /// Offset from the first parameter, in bytes.
     pub offset: u32,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u32,
 }

@@ -1,4 +1,4 @@
-//! The outermost level of a text: its header, variables and kernels.
+//! Parser of the outermost level of a text: its header, variables and kernels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::lex::{self, Tok, Token};
 use super::types::Type;
 use super::{Global, Kernel, Module, Param, ParseError};
 
-/// Reads a module.
+/// Parses a module.
 ///
 /// # Errors
-/// The first place that is not PTX, or is PTX that this crate does not know.
+/// Returns the first error: text that is not PTX, or PTX that this crate does not support.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
     let mut parser = Parser::new(text)?;
     parser.find_functions();
@@ -32,22 +32,21 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
     Ok(module)
 }
 
-/// What a text says of itself before anything else, which may be of another version or for another device than this
-/// crate knows.
+/// First two directives of a text, which may name a version or a device that this crate does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// `.version`: major and minor, and its line.
+    /// Major and minor number of `.version`, and the directive's line.
     pub(crate) version: (u32, u32),
     pub(crate) version_line: u32,
-    /// `.target`: the architecture, and its line.
+    /// Architecture of `.target`, and the directive's line.
     pub(crate) target: String,
     pub(crate) target_line: u32,
 }
 
-/// Reads no more of a module than its first two directives.
+/// Parses only the first two directives of a module.
 ///
 /// # Errors
-/// As for [`parse`].
+/// The errors of [`parse`].
 pub(crate) fn header(text: &str) -> Result<Header, ParseError> {
     let mut parser = Parser::new(text)?;
     let line = |at: usize| text[..at].matches('\n').count() as u32 + 1;
@@ -60,19 +59,19 @@ pub(crate) fn header(text: &str) -> Result<Header, ParseError> {
     Ok(Header { version, version_line, target: parser.name()?.into(), target_line })
 }
 
-/// Most bytes of a variable here, and of a kernel's parameter.
+/// Maximum number of bytes of a variable in this simulator.
 pub(super) const MOST_BYTES: u64 = 1 << 30;
 const MOST_PARAMS: u32 = 32764;
-/// As many bytes of parameters as every version lets a kernel have.
+/// Maximum number of bytes of a kernel's parameters in all versions of PTX.
 const FEW_PARAMS: u32 = 4352;
-/// Most braces or parentheses within one another.
+/// Maximum depth of nested braces or parentheses.
 pub(super) const MOST_LEVELS: u32 = 128;
 
-/// Where reading has come to, and what is declared outside of kernels.
+/// State of the parser, with the declarations outside of kernels.
 pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
     whole: Arc<str>,
-    /// What the text says that it is written in, and for.
+    /// PTX version and target that the text declares.
     pub(super) version: (u32, u32),
     pub(super) target: u32,
     tokens: Vec<Token<'t>>,
@@ -80,44 +79,44 @@ pub(super) struct Parser<'t> {
     depth: u32,
     globals: Vec<Global>,
     outer: Scope<'t>,
-    /// The first token after `.func`, of those that have a body.
+    /// First token after `.func` of each function that has a body.
     functions: HashMap<&'t str, usize>,
 }
 
-/// Where a variable lives.
+/// State space of a variable outside of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
-    /// `.global` or `.const`
+    /// Module variable: `.global` or `.const`.
     Module {
         is_constant: bool,
     },
     Shared,
 }
 
-/// A variable as declared.
+/// Declaration of a variable.
 pub(super) struct Variable<'t> {
     pub(super) name: &'t str,
     pub(super) align: u64,
     pub(super) bytes: u64,
-    /// `.extern`, or an array whose length is left open.
+    /// True for `.extern`, and for an array without a length.
     pub(super) open: bool,
     pub(super) init: Vec<u8>,
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Debug)]
 pub(super) enum Named {
-    /// One register of the type, or so many with numbered names.
+    /// One register of the type, or several with numbered names.
     Registers { ty: Type, rows: Vec<Option<u32>>, numbered: bool },
-    /// A shared variable of the module, which has no place in this kernel yet.
+    /// Shared variable of the module that has no place in this kernel yet.
     SharedOutside { align: u64, bytes: u64 },
-    /// `.extern .shared`
+    /// Dynamic shared memory: `.extern .shared`.
     Dynamic { align: u64 },
-    /// A variable of shared or local memory, or a kernel's parameter.
+    /// Variable of shared or local memory, or a kernel's parameter.
     Placed(Var),
-    /// `.global` or `.const`
+    /// Variable of the module: `.global` or `.const`.
     Global { number: u32, space: Space },
-    /// `.param` within a body: what a call takes or gives, which is local memory.
+    /// Variable of `.param` within a body: an argument or a result of a call, in local memory.
     Argument(Var),
 }
 
@@ -140,7 +139,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Reads what may hold more of its like, in as many levels as there is stack for.
+    /// Parses a construct that may nest. The depth is bounded, so that the stack suffices.
     pub(super) fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Parser<'t>) -> Result<T, ParseError>,
@@ -159,7 +158,7 @@ impl<'t> Parser<'t> {
         &self.tokens[self.pos].tok
     }
 
-    /// The token after the next.
+    /// Returns the token after the next.
     pub(super) fn peek_second(&self) -> &Tok<'t> {
         &self.tokens[(self.pos + 1).min(self.tokens.len() - 1)].tok
     }
@@ -170,12 +169,12 @@ impl<'t> Parser<'t> {
         tok
     }
 
-    /// Where the next token starts.
+    /// Returns the start of the next token.
     pub(super) fn at(&self) -> usize {
         self.tokens[self.pos].at
     }
 
-    /// Where the last token ended.
+    /// Returns the end of the last token.
     pub(super) fn end(&self) -> usize {
         self.tokens[self.pos.saturating_sub(1)].end
     }
@@ -184,7 +183,7 @@ impl<'t> Parser<'t> {
         Err(lex::error(self.text, at, message))
     }
 
-    /// The error that says what was wanted instead of the next token.
+    /// Returns the error that names what was expected instead of the next token.
     pub(super) fn expected<T>(&self, wanted: &str) -> Result<T, ParseError> {
         let token = &self.tokens[self.pos];
         let found = if token.tok == Tok::End { "the text ends" } else { &self.text[token.at..token.end] };
@@ -295,7 +294,7 @@ impl<'t> Parser<'t> {
             }
             "global" | "const" => {
                 self.next();
-                // What the host reaches as well is no different here.
+                // The host reaches managed memory as well, which makes no difference here.
                 if word == "global" && self.take_dot("attribute") {
                     self.sign("(")?;
                     if !self.take_dot("managed") {
@@ -322,7 +321,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Notes where functions are, as they may be called before they are defined.
+    /// Records where functions are, because calls may precede definitions.
     fn find_functions(&mut self) {
         for start in 0..self.tokens.len() {
             if self.tokens[start].tok != Tok::Dot("func") {
@@ -341,23 +340,23 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The first token of the header of a function that has a body.
+    /// Returns the first token of the header of a function that has a body.
     pub(super) fn function_at(&self, name: &str) -> Option<usize> {
         self.functions.get(name).copied()
     }
 
-    /// Goes to a token; where it was.
+    /// Moves to a token, and returns the position before.
     pub(super) fn seek(&mut self, to: usize) -> usize {
         std::mem::replace(&mut self.pos, to)
     }
 
-    /// Directives that tell debuggers something.
+    /// Skips a directive for debuggers.
     pub(super) fn debug(&mut self) -> Result<(), ParseError> {
         let at = self.at();
         let Tok::Dot(word) = self.next() else { return self.error(at, "expected a directive") };
         match word {
             "file" | "loc" => {
-                // A line of numbers, names and strings with no end of its own.
+                // The directive is a line of numbers, names and strings without an end of its own.
                 let line = self.text[at..].find('\n').map_or(self.text.len(), |len| at + len);
                 while self.at() < line && *self.peek() != Tok::End {
                     self.next();
@@ -396,7 +395,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// What follows the space: `.align 4 .b8 a[2][3] = {…}, b;`
+    /// Parses the declarations after a state space: `.align 4 .b8 a[2][3] = {…}, b;`
     pub(super) fn declarations(&mut self, open: bool) -> Result<Vec<Variable<'t>>, ParseError> {
         let mut align = None;
         if self.take_dot("align") {
@@ -485,7 +484,7 @@ impl<'t> Parser<'t> {
         Ok(Kernel { name, params, params_bytes: bytes, static_shared, registers, limits, code, text })
     }
 
-    /// A parameter after those that have so many bytes: its name, alignment and place.
+    /// Parses a parameter that follows `bytes` bytes of others. Returns its name, alignment and place.
     pub(super) fn param(&mut self, bytes: &mut u32) -> Result<(&'t str, u32, Param), ParseError> {
         if !self.take_dot("param") {
             return self.expected("`.param`");
@@ -519,7 +518,7 @@ impl<'t> Parser<'t> {
         Ok((name, align, Param { name: name.to_owned(), offset, bytes: len }))
     }
 
-    /// What `name` means outside of kernels.
+    /// Returns the meaning of a name outside of kernels.
     pub(super) fn outer(&self, name: &str) -> Option<Named> {
         self.outer.names.get(name).cloned()
     }

@@ -8,10 +8,10 @@ use super::lex::Tok;
 use super::module::{Named, Parser};
 use super::types::{Class, Type};
 
-/// The value of a constant expression.
+/// Value of a constant expression.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
-    /// The bits of a whole number.
+    /// Bits of an integer.
     pub(super) whole: Option<u64>,
     single: Option<u32>,
     double: Option<f64>,
@@ -22,20 +22,20 @@ impl Value {
         Value { whole: Some(value), single: None, double: None }
     }
 
-    /// As an operand of a type; none where the ISA has no such constant.
+    /// Returns the bits of the constant as an operand of a type. None if the ISA has no such constant.
     pub(super) fn bits(self, ty: Type) -> Option<u64> {
         let keep = |bits: u64| if ty.bytes() == 8 { bits } else { bits & ((1 << (8 * ty.bytes())) - 1) };
         if ty.is_packed() {
             return None;
         }
         match ty.class() {
-            // As in C, anything but 0 is true.
+            // Any integer but 0 is true, as in C.
             Class::Pred => self.whole.map(|bits| u64::from(bits != 0)),
             Class::Int => self.whole.map(keep),
             Class::Bits | Class::Float => match (ty.bytes(), self.whole, self.single, self.double) {
                 (_, Some(whole), ..) => (ty.class() == Class::Bits).then(|| keep(whole)),
                 (4, None, Some(single), _) => Some(u64::from(single)),
-                // What is written as a double is no constant of 32 bits without a type.
+                // A constant written as a double is no operand of `.b32`.
                 (4, None, None, Some(double)) => {
                     (ty.class() == Class::Float).then(|| u64::from((double as f32).to_bits()))
                 }
@@ -50,7 +50,7 @@ impl Value {
     }
 }
 
-/// An operator's value, where it has one.
+/// Function of an operator. None where the operator has no value.
 type Operator = fn(i64, i64) -> Option<i64>;
 
 /// Binary operators of constants with their precedence.
@@ -68,7 +68,7 @@ const OPERATORS: [(&str, u8, Operator); 10] = [
 ];
 
 impl Parser<'_> {
-    /// A constant expression.
+    /// Parses a constant expression.
     pub(super) fn constant(&mut self) -> Result<Value, ParseError> {
         self.binary(0)
     }
@@ -145,19 +145,19 @@ impl Parser<'_> {
     }
 }
 
-/// What an operand may be beside a register and a constant.
+/// Names that an operand may be, in addition to a register and a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     None,
-    /// A special register.
+    /// Special register.
     Special,
-    /// The address of a variable of a space.
+    /// Address of a variable in a space.
     Address(Space),
-    /// Any of them.
+    /// Special register, or address in any space.
     All,
 }
 
-/// A register as declared.
+/// Declaration of a register.
 #[derive(Clone, Copy)]
 pub(super) struct Declared {
     pub(super) row: Reg,
@@ -175,13 +175,13 @@ impl<'t> Body<'_, 't> {
         self.sign(",")
     }
 
-    /// A sign between the operands.
+    /// Parses a sign between the operands.
     pub(super) fn sign(&mut self, sign: &str) -> Result<(), ParseError> {
         let at = self.p.at();
         self.p.sign(sign).or_else(|error| self.wrong(at, error.message))
     }
 
-    /// The next token, if it is a register of this kernel.
+    /// Parses the next token if it is a register of this kernel.
     fn register(&mut self) -> Option<Declared> {
         let Tok::Name(name) = *self.p.peek() else { return None };
         let found = self.lookup_register(name)?;
@@ -204,7 +204,7 @@ impl<'t> Body<'_, 't> {
         found.map_or_else(none, Ok)
     }
 
-    /// A register to write.
+    /// Parses a register to write.
     pub(super) fn dst(&mut self, ty: Type) -> Result<Reg, ParseError> {
         let at = self.p.at();
         let declared = self.register_to_write()?;
@@ -213,7 +213,7 @@ impl<'t> Body<'_, 't> {
         Ok(declared.row)
     }
 
-    /// A register to write that may be wider than the type.
+    /// Parses a register to write that may be wider than the type.
     pub(super) fn dst_wider(&mut self, ty: Type) -> Result<(Reg, Wide), ParseError> {
         let at = self.p.at();
         let declared = self.register_to_write()?;
@@ -223,7 +223,7 @@ impl<'t> Body<'_, 't> {
         Ok((declared.row, declared.wide()))
     }
 
-    /// A register to write, or `_`.
+    /// Parses a register to write, or `_`.
     pub(super) fn dst_or_sink(&mut self, ty: Type) -> Result<Option<Reg>, ParseError> {
         if matches!(self.p.peek(), Tok::Name("_")) {
             self.p.next();
@@ -232,17 +232,17 @@ impl<'t> Body<'_, 't> {
         self.dst(ty).map(Some)
     }
 
-    /// The value of an operand: a register or a constant.
+    /// Parses a source operand: a register or a constant.
     pub(super) fn src(&mut self, ty: Type) -> Result<Reg, ParseError> {
         self.src_named(ty, Names::None)
     }
 
-    /// The same, or what has a name.
+    /// Parses a source operand: a register, a constant or a name.
     pub(super) fn src_named(&mut self, ty: Type, names: Names) -> Result<Reg, ParseError> {
         self.source(ty, Type::takes, names).map(|(reg, _)| reg)
     }
 
-    /// The same, where a constant is one of some.
+    /// Parses a source operand. The value of a constant has to satisfy `is`.
     pub(super) fn src_of(
         &mut self,
         ty: Type,
@@ -256,7 +256,7 @@ impl<'t> Body<'_, 't> {
         }
     }
 
-    /// The same, where the register may be wider than the type.
+    /// Parses a source operand whose register may be wider than the type.
     pub(super) fn src_wider(&mut self, ty: Type, names: Names) -> Result<(Reg, Wide), ParseError> {
         self.source(ty, Type::takes_wider, names)
     }
@@ -290,11 +290,12 @@ impl<'t> Body<'_, 't> {
         Ok((self.constant(Constant::Bits(bits), wide), wide))
     }
 
-    /// A special register: an instruction of its own, before this one.
+    /// Parses a special register. An instruction of its own reads it before the current instruction.
     fn special(&mut self, ty: Type, names: Names) -> Result<Reg, ParseError> {
         let at = self.p.at();
         let (special, native) = self.special_name()?;
-        // Those that once had 16 bits, and the one that had 32, may still be read so.
+        // Registers that had 16 bits in earlier versions, and `%gridid`, which had 32, may still be read at
+        // that length.
         let shorter = match special {
             Special::Tid(_) | Special::Ntid(_) | Special::Ctaid(_) | Special::Nctaid(_) => ty.bytes() == 2,
             Special::GridId => ty.bytes() < 8,
@@ -328,7 +329,7 @@ impl<'t> Body<'_, 't> {
         Ok(d)
     }
 
-    /// `%tid.x` and its like, with its type.
+    /// Parses the name of a special register such as `%tid.x`, and returns it with its type.
     pub(super) fn special_name(&mut self) -> Result<(Special, Type), ParseError> {
         let at = self.p.at();
         let name = self.p.name()?;
@@ -387,7 +388,7 @@ impl<'t> Body<'_, 't> {
         Ok((special, Type::U32))
     }
 
-    /// The address of a variable, and what may be added to it.
+    /// Parses the address of a variable, with an optional offset.
     fn variable(&mut self, name: &'t str, ty: Type, names: Names) -> Result<Reg, ParseError> {
         let (at, wide) = (self.p.at(), if ty.bytes() == 8 { Wide::Two } else { Wide::One });
         self.p.next();
@@ -420,7 +421,7 @@ impl<'t> Body<'_, 't> {
         )
     }
 
-    /// `+ constant`, or nothing.
+    /// Parses `+ constant`, or nothing.
     fn offset(&mut self) -> Result<i64, ParseError> {
         if !self.p.take("+") {
             return Ok(0);
@@ -432,7 +433,7 @@ impl<'t> Body<'_, 't> {
         Ok(whole as i64)
     }
 
-    /// `[%rd1+16]`, `[name]`, `[0]`.
+    /// Parses an address: `[%rd1+16]`, `[name]`, `[0]`.
     pub(super) fn addr(&mut self, space: Space) -> Result<Addr, ParseError> {
         self.sign("[")?;
         let addr = self.addr_inside(space)?;
@@ -488,7 +489,7 @@ impl<'t> Body<'_, 't> {
         if same { Ok(addr) } else { self.wrong(at, format!("`{name}` is not in the space of this access")) }
     }
 
-    /// Whether `[name]` of an argument of a call is next.
+    /// Returns true if the next tokens are `[name]` with a name of a call's argument.
     pub(super) fn next_is_argument(&mut self) -> bool {
         let Tok::Name(name) = *self.p.peek_second() else { return false };
         matches!(self.lookup_variable(name), Some(Named::Argument(_)))
@@ -498,19 +499,19 @@ impl<'t> Body<'_, 't> {
         Addr { base: Some((self.constant(constant, Wide::Two), Wide::Two)), offset: 0, var: None }
     }
 
-    /// A predicate to read: `p`, `!p`, 0 or 1.
+    /// Parses a predicate to read: `p`, `!p`, 0 or 1.
     pub(super) fn pred(&mut self) -> Result<PredSrc, ParseError> {
         self.pred_named(Names::None)
     }
 
-    /// The same, or what has a name.
+    /// Parses a predicate to read, which may be a name.
     pub(super) fn pred_named(&mut self, names: Names) -> Result<PredSrc, ParseError> {
         let negated = self.p.take("!");
         let pred = self.src_named(Type::Pred, names)?;
         Ok(Guard { pred, negated })
     }
 
-    /// The elements of `{a, b}`; one without braces is a vector of one.
+    /// Parses the elements of `{a, b}`. One element without braces is a vector of one.
     pub(super) fn vector<T>(
         &mut self,
         element: impl Fn(&mut Self) -> Result<T, ParseError>,
@@ -526,7 +527,7 @@ impl<'t> Body<'_, 't> {
         Ok(elements)
     }
 
-    /// The same with a fixed number of elements in braces.
+    /// Parses a vector of a fixed number of elements.
     pub(super) fn fragment<const N: usize>(
         &mut self,
         wanted: usize,
@@ -544,7 +545,7 @@ impl<'t> Body<'_, 't> {
     }
 }
 
-/// The name of a type.
+/// Returns the name of a type.
 pub(super) fn name_of(ty: Type) -> &'static str {
     Type::NAMES.iter().find(|(_, known)| *known == ty).map_or("?", |(name, _)| name)
 }

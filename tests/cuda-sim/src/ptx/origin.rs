@@ -1,8 +1,9 @@
-//! Which variable of shared, local or parameter memory an address is of: where a register's value comes from, by the flow
-//! of the kernel.
+//! Data-flow analysis that finds the variable of shared, local or parameter memory that an address points
+//! into.
 //!
-//! Invariant: an address that is given a variable was made of that variable's and of numbers alone, on all ways that lead
-//! to it. Of anything else nothing is said, so that a kernel that divides its memory by hand is left alone.
+//! Invariant: an address with a variable is computed from that variable's address and from numbers alone, on
+//! all paths that lead to it. All other addresses stay without a variable, so that a kernel that divides its
+//! memory by hand is left alone.
 
 use std::collections::HashMap;
 
@@ -10,23 +11,23 @@ use super::ir::{Addr, Alu, Constant, Inst, IntBin, IntTri, Op, Placed, Reg, Spac
 use super::live;
 use super::types::{Class, Type};
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Origin {
-    /// Nothing writes it on the ways seen so far.
+    /// Value that nothing writes on the paths seen so far.
     #[default]
     Nowhere,
-    /// No address of a variable is in it, or one was loaded.
+    /// Value without the address of a variable in it, or a loaded value.
     Number,
-    /// The address of this variable and numbers.
+    /// Address of this variable plus numbers.
     Of(Var),
-    /// Anything.
+    /// Value of any other origin.
     Unknown,
 }
 use Origin::{Nowhere, Number, Of, Unknown};
 
 impl Origin {
-    /// On one way or on another.
+    /// Returns the origin of a value that has one origin or the other, by path.
     fn or(self, o: Origin) -> Origin {
         match (self, o) {
             (Nowhere, x) | (x, Nowhere) => x,
@@ -52,7 +53,7 @@ impl Origin {
         }
     }
 
-    /// Of what is no address any more, or was none.
+    /// Returns the origin of a result that keeps no address, such as a product.
     fn mixed(self, o: Origin) -> Origin {
         match (self, o) {
             (Nowhere, _) | (_, Nowhere) => Nowhere,
@@ -62,13 +63,15 @@ impl Origin {
     }
 }
 
-/// The origins of all registers at a place.
+/// Origins of all registers at a place in the code.
 type State = Vec<Origin>;
 
-/// What is shuffled in each mode: lanes at two places may exchange, so that what one gets is of either.
+/// Origins of the values shuffled in each mode.
+///
+/// Lanes at two instructions may exchange values, so the result of either has the origins of both.
 type Shuffled = [Origin; 4];
 
-/// Says of each address which variable it is of, where that can be told.
+/// Sets the variable of each address for which the analysis finds one.
 pub(super) fn find(
     insts: &mut [Inst],
     rows: Reg,
@@ -81,7 +84,7 @@ pub(super) fn find(
     };
     let fixed: HashMap<Reg, Origin> =
         constants.iter().map(|&(row, _, constant)| (row, of_constant(constant))).collect();
-    // Where no address is taken, all accesses that can be told name their variable themselves.
+    // Without an address in a register, every access to a known variable names the variable itself.
     if !fixed.values().any(|origin| matches!(origin, Of(_))) {
         return;
     }
@@ -122,7 +125,7 @@ pub(super) fn find(
     }
 }
 
-/// Adds what is so on another way; whether that changes anything.
+/// Joins the state of another path, and returns true if that changes anything.
 fn join(to: &mut Option<State>, from: &State) -> bool {
     let Some(to) = to else {
         *to = Some(from.clone());
@@ -137,7 +140,8 @@ fn join(to: &mut Option<State>, from: &State) -> bool {
     changed
 }
 
-/// The addresses that an instruction accesses, and in which space. What a copy reads is global.
+/// Returns the addresses that an instruction accesses, with their spaces. The source of a copy is global, and
+/// left out.
 fn addresses(op: &mut Op) -> [Option<(Space, &mut Addr)>; 2] {
     match op {
         Op::Load(access) | Op::Store(access) => [Some((access.space, &mut access.addr)), None],
@@ -170,7 +174,7 @@ fn addresses(op: &mut Op) -> [Option<(Space, &mut Addr)>; 2] {
     }
 }
 
-/// What an instruction makes of the origins.
+/// Updates the origins by an instruction.
 fn step(
     state: &mut State,
     inst: &Inst,
@@ -181,7 +185,7 @@ fn step(
     let read = &reads[first as usize..(first + count) as usize];
     let origin = made(state, &inst.op, (read, vars), shuffled);
     if let Op::Special { d, .. } = inst.op {
-        // An operand's own instruction, whose register has no name.
+        // The instruction that reads a special register for an operand has a destination without a name.
         state[d as usize] = origin;
     }
     for &reg in writes {
@@ -190,24 +194,24 @@ fn step(
     }
 }
 
-/// Where what an instruction writes comes from.
+/// Returns the origin of the values that an instruction writes.
 fn made(state: &State, op: &Op, (reads, vars): (&[Reg], &[Placed]), shuffled: &mut Shuffled) -> Origin {
     let of = |reg: &Reg| state[*reg as usize];
     match op {
         Op::Alu(alu) => computed(alu, of).unwrap_or_else(|| reads.iter().map(of).fold(Number, Origin::mixed)),
-        // Of another space's variable it makes no address.
+        // A conversion from another space than the variable's yields no address of it.
         Op::Cvta { space, a, .. } => match of(a) {
             Of(var) if !vars[var as usize].space.is_reached_by(*space) => Unknown,
             origin @ (Nowhere | Number | Of(_) | Unknown) => origin,
         },
-        // The same place in another block, where the variable is as well.
+        // The result is the same place in another block, in the same variable.
         Op::MapRank { a, .. } => of(a),
         Op::Together { what: Together::Shfl { mode, a, .. }, .. } => {
             let all = &mut shuffled[*mode as usize];
             *all = all.or(of(a));
             *all
         }
-        // What memory holds, and what is counted.
+        // Loaded values and counters are numbers.
         Op::Nop
         | Op::Special { .. }
         | Op::IsSpace { .. }
@@ -233,7 +237,7 @@ fn made(state: &State, op: &Op, (reads, vars): (&[Reg], &[Placed]), shuffled: &m
     }
 }
 
-/// The same of arithmetic that keeps an address one.
+/// Returns the origin of arithmetic that may keep an address.
 fn computed(alu: &Alu, of: impl Fn(&Reg) -> Origin) -> Option<Origin> {
     Some(match alu {
         Alu::Move { a, .. } => of(a),
@@ -279,7 +283,7 @@ fn computed(alu: &Alu, of: impl Fn(&Reg) -> Origin) -> Option<Origin> {
     })
 }
 
-/// Whether an address keeps its value in this type.
+/// Returns true if an address keeps its value in this type.
 fn is_whole(ty: Type) -> bool {
     ty.class() == Class::Int && ty.bytes() >= 4
 }

@@ -1,6 +1,6 @@
-//! The types that registers, variables and instructions have, and which of them go together.
+//! Types of registers, variables and instructions, and the rules by which they match.
 
-/// A fundamental type of PTX, or one that only instructions have.
+/// Fundamental type of PTX, or a type that only instructions have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Type {
     Pred,
@@ -27,7 +27,7 @@ pub(crate) enum Type {
     F64,
 }
 
-/// What a register is declared to hold, as far as instructions care.
+/// Class of a register's type, as far as instructions distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Pred,
@@ -37,7 +37,7 @@ pub(crate) enum Class {
 }
 
 impl Type {
-    /// Every type by its name.
+    /// All types by name.
     pub(crate) const NAMES: [(&'static str, Type); 22] = [
         ("pred", Type::Pred),
         ("b8", Type::B8),
@@ -63,12 +63,12 @@ impl Type {
         ("f64", Type::F64),
     ];
 
-    /// The type called so.
+    /// Returns the type of a name.
     pub(crate) fn named(name: &str) -> Option<Type> {
         Type::NAMES.iter().find(|(known, _)| *known == name).map(|(_, ty)| *ty)
     }
 
-    /// Its length in memory; a predicate has none.
+    /// Returns the length in memory, in bytes. A predicate has none.
     pub(crate) fn bytes(self) -> u32 {
         match self {
             Type::Pred => 0,
@@ -94,7 +94,7 @@ impl Type {
     pub(crate) fn class(self) -> Class {
         match self {
             Type::Pred => Class::Pred,
-            // The ISA wants operands of the pairs, of bf16 and of tf32 to be of type `.bN`.
+            // The ISA requires operands of pairs, of bf16 and of tf32 to be of type `.bN`.
             Type::B8
             | Type::B16
             | Type::B32
@@ -112,19 +112,21 @@ impl Type {
         }
     }
 
-    /// Whether operands are registers of bits of just that length, and no constants: of pairs, and of what no register is
-    /// declared as.
+    /// Returns true if operands are registers of bits of exactly this length, and never constants.
+    ///
+    /// The types are the pairs, and types that no register is declared as.
     pub(crate) fn is_packed(self) -> bool {
         matches!(self, Type::U16x2 | Type::S16x2 | Type::F16x2 | Type::BF16 | Type::BF16x2 | Type::TF32)
     }
 
-    /// Whether an instruction of this type takes a register declared so.
+    /// Returns true if an instruction of this type accepts a register of the declared type.
     pub(crate) fn takes(self, declared: Type) -> bool {
         let bits = !self.is_packed() || declared.class() == Class::Bits;
         bits && self.bytes() == declared.bytes() && self.takes_class(declared)
     }
 
-    /// The same where the register may be wider: in `ld`, `st` and `cvt`.
+    /// Returns true if `ld`, `st` or `cvt` of this type accepts a register of the declared type, which may be
+    /// wider.
     pub(crate) fn takes_wider(self, declared: Type) -> bool {
         let narrow_float = self.class() == Class::Float && declared.class() == Class::Float;
         if self.is_packed() || narrow_float {

@@ -1,4 +1,4 @@
-//! Logic, shifts and other instructions on bits.
+//! Decoder of logic, shifts and other instructions on bits.
 
 use super::super::ParseError;
 use super::super::body::Body;
@@ -58,7 +58,8 @@ pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
                 return m.no_type(b, other);
             }
             let (d, [x, y, z]) = (b.dst(Type::U32)?, [video(b)?, video(b)?, video(b)?]);
-            // Of what is not added to, all bytes are replaced.
+            // Without `.add` the result replaces all bytes of the third operand, which therefore does not
+            // matter.
             Ok(Op::Alu(Alu::AbsDiff { add: m.flag("add").then_some(z), d, a: x, b: y }))
         }
         "dp4a" | "dp2a" => {
@@ -79,7 +80,7 @@ pub(super) fn bits(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// An operand of a video instruction, of which none is a constant.
+/// Parses an operand of a video instruction, which cannot be a constant.
 fn video(b: &mut Body<'_, '_>) -> Result<u32, ParseError> {
     b.comma()?;
     let (at, reg) = (b.p.at(), b.src(Type::U32)?);
@@ -132,7 +133,7 @@ fn shift(b: &mut Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Decoded {
     Ok(Op::Alu(Alu::Shift { shift, ty: int, d, a, b: amount }))
 }
 
-/// Whether amounts beyond 32 are 32, or go round.
+/// Returns true if amounts beyond 32 are clamped to 32, and false if they wrap.
 fn clamps(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Result<bool, ParseError> {
     m.need(b, "what happens beyond 32", &[("wrap", false), ("clamp", true)])
 }
@@ -156,7 +157,7 @@ fn lop3(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         let (d, [x, y, z], table) = (b.dst(ty)?, [next(b, ty)?, next(b, ty)?, next(b, ty)?], table(b)?);
         return Ok(Op::Alu(Alu::Lop3 { table, d, a: x, b: y, c: z }));
     };
-    // What is not wanted is computed all the same, into a row that nothing reads.
+    // An unused result is computed as well, into a row that nothing reads.
     let d = b.dst_or_sink(ty)?.unwrap_or_else(|| b.row(Wide::One));
     b.sign("|")?;
     let p = b.dst(Type::Pred)?;

@@ -1,4 +1,4 @@
-//! Jumps, ends, fences, and what only advises the hardware.
+//! Decoder of jumps, exits, fences, and hints to the hardware.
 
 use super::super::body::Body;
 use super::super::call;
@@ -27,7 +27,7 @@ pub(super) fn control(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         }
         "ret" => {
             m.flag("uni");
-            // Where a function returns to is known when it has been read.
+            // The end of a function, where its returns jump to, is known once it is parsed.
             Ok(if b.returns.is_some() { Op::Branch { target: 0 } } else { Op::Exit })
         }
         "exit" => Ok(Op::Exit),

@@ -1,4 +1,4 @@
-//! Instructions on floats, and conversions.
+//! Decoder of instructions on floats, and of conversions.
 
 use super::super::ParseError;
 use super::super::body::Body;
@@ -11,7 +11,7 @@ fn known(b: &Body<'_, '_>, m: &Mods<'_>, ty: Type) -> Result<Float, ParseError> 
     float_type(ty).map_or_else(|| m.no_type(b, ty), Ok)
 }
 
-/// The rounding that arithmetic of a type may name.
+/// Parses the rounding of an arithmetic instruction of a type.
 fn rounding(b: &Body<'_, '_>, m: &mut Mods<'_>, float: Float) -> Result<Option<Round>, ParseError> {
     let round = m.pick(&ROUNDINGS);
     match (float, round) {
@@ -74,7 +74,7 @@ pub(super) fn unary(b: &mut Body<'_, '_>, m: &mut Mods<'_>, ty: Type, op: FloatU
         FloatUn::Sqrt | FloatUn::Rcp if full => {
             let approximate = m.flag("approx");
             if approximate && float == Float::F64 {
-                // The only approximation for f64 is the coarse one of the reciprocal, which flushes.
+                // The only approximation for f64 is the coarse reciprocal, which flushes subnormals.
                 if op != FloatUn::Rcp || !m.flag("ftz") {
                     return m.no_type(b, ty);
                 }
@@ -150,7 +150,7 @@ pub(super) fn float(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         "cos" => FloatUn::Cos,
         "tanh" => FloatUn::Tanh,
         "copysign" if matches!(ty, Type::F32 | Type::F64) => {
-            // The sign is that of the first operand.
+            // The result has the sign of the first operand.
             return binary(b, m, ty, FloatBin::CopySign);
         }
         "testp" if matches!(ty, Type::F32 | Type::F64) => {
@@ -204,7 +204,8 @@ pub(super) fn cvt(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     b.comma()?;
     let whole = to.class() == Class::Int && from.class() == Class::Int;
     let (a, a_wide) = b.src_wider(from, if whole { Names::Special } else { Names::None })?;
-    // Registers wider than their types are not for types that no register has.
+    // Conversions of types that no register is declared as take no wider registers, except for types of one
+    // byte.
     let wider = |ty: Type, declared: Type| ty.bytes() > 1 && declared.bytes() > ty.bytes();
     if (to.is_packed() || from.is_packed()) && (wider(to, kept) || wider(from, b.declared)) {
         return b.wrong(m.at, "here registers are as long as the types");
@@ -212,7 +213,7 @@ pub(super) fn cvt(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     Ok(Op::Alu(Alu::Convert { convert: Convert { wide: (d_wide, a_wide), ..convert }, d, a }))
 }
 
-/// Whether the ISA has the conversion with this rounding.
+/// Returns an error if the ISA does not have the conversion with this rounding.
 fn check(
     b: &Body<'_, '_>,
     m: &Mods<'_>,
@@ -262,7 +263,7 @@ fn check(
     }
 }
 
-/// The rounding that a conversion names.
+/// Rounding that a conversion has to name.
 enum Wants {
     Nothing,
     Rounding,

@@ -1,17 +1,21 @@
-//! The modifiers that the ISA gives each instruction: a table in the manner of its syntax lines.
+//! Modifiers of each instruction in the ISA, as a table that follows its syntax lines.
 //!
-//! Invariant: what no row has is refused, whatever a decoder makes of it. A row may have what no decoder knows, which
-//! refuses it then. As NVIDIA's assembler does, it takes modifiers in any order, which headers of NVIDIA's make use of: what
-//! is of one kind ([`Kind`]) keeps its order, and what is before `:` is a part of the name.
+//! Invariant: modifiers that match no row are refused, whatever a decoder does with them. A row may have
+//! modifiers that no decoder supports. The decoder refuses those.
+//!
+//! Modifiers may come in any order, because NVIDIA's assembler accepts that and NVIDIA's headers rely on it.
+//! Modifiers of one [`Kind`] keep their order. Modifiers before `:` are a part of the name.
 
 use super::Mods;
 use crate::ptx::types::Type;
 
-/// The instructions, and their modifiers: `a|b` one of several, `a+b` both, `?` or none, and names of [`SETS`]. Before `:`,
-/// one after the other; after it, in any order.
+/// Names of instructions, and the pattern of their modifiers.
+///
+/// In a pattern `a|b` is one of several, `a+b` is both, and `?` makes a part optional. Names of [`SETS`]
+/// stand for their choices. Parts before `:` come in this order, parts after it in any order.
 struct Row(&'static [&'static str], &'static str);
 
-/// Modifiers that go together in many rows.
+/// Sets of modifiers that many rows share.
 const SETS: [(&str, &str); 24] = [
     ("INT", "u16|u32|u64|s16|s32|s64"),
     ("WHOLES", "u8|u16|u32|u64|s8|s16|s32|s64"),
@@ -44,7 +48,7 @@ const EXTREMES: &[&str] = &["min", "max"];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    // Whole numbers.
+    // Integers.
     Row(&["add", "sub", "div", "rem", "min", "max", "sad"], "INT"),
     Row(&["add", "sub"], "sat s32"),
     Row(&["add"], "s16x2|u16x2"),
@@ -138,7 +142,7 @@ const ROWS: &[Row] = &[
     Row(&["vabsdiff4"], "u32 u32 u32 add?"),
     Row(&["dp4a"], "u32|s32 u32|s32"),
     Row(&["dp2a"], "lo|hi : u32|s32 u32|s32"),
-    // Choices and moves.
+    // Selections and moves.
     Row(&["setp"], "eq|ne LOGIC? BITS"),
     Row(&["setp"], "CMP LOGIC? SIGNED"),
     Row(&["setp"], "UCMP LOGIC? UNSIGNED"),
@@ -190,7 +194,7 @@ const ROWS: &[Row] = &[
     Row(&["prefetchu"], "L1"),
     Row(&["applypriority"], "global? L2::evict_normal"),
     Row(&["discard"], "global? L2"),
-    // Threads together.
+    // Synchronization of threads.
     Row(&["bar"], "warp sync :"),
     Row(&["bar"], "cta? sync|arrive :"),
     Row(&["bar"], "cta? red : popc+u32|and+pred|or+pred"),
@@ -214,7 +218,7 @@ const ROWS: &[Row] = &[
     Row(&["mma"], "sync aligned m16n8k8|m16n8k16 row col f32 bf16 bf16 f32"),
     Row(&["mma"], "sync aligned m16n8k4|m16n8k8 row col f32 tf32 tf32 f32"),
     Row(&["ldmatrix"], "sync aligned m8n8 x1|x2|x4 trans? shared|shared::cta b16"),
-    // Control.
+    // Control flow.
     Row(&["bra", "ret", "call"], "uni?"),
     Row(&["brx"], "idx uni?"),
     Row(&["exit", "trap", "pmevent"], ""),
@@ -225,19 +229,19 @@ const ROWS: &[Row] = &[
     Row(&["fence"], "sc|acq_rel|acquire|release? SCOPE"),
 ];
 
-/// What atomics make of a place and a value.
+/// Operations of atomics that combine a place with a value, with their types.
 const CHANGES: &str = "add+u32|add+s32|add+u64|add+f32|add+f64|add+noftz+f16|add+noftz+f16x2|add+noftz+bf16|add+noftz+bf16x2|\
      min+u32|min+s32|min+u64|min+s64|max+u32|max+s32|max+u64|max+s64|\
      and+b32|and+b64|or+b32|or+b64|xor+b32|xor+b64|inc+u32|dec+u32";
 
-/// Modifiers whose order among themselves tells which is which.
+/// Kinds of modifiers whose relative order has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Of the result, then of operands.
+    /// Types: first that of the result, then those of operands.
     Type,
-    /// Of factors of matrices.
+    /// Layouts of the factors of a matrix product.
     Layout,
-    /// To and from.
+    /// State spaces: the destination's, then the source's.
     Space,
 }
 
@@ -249,14 +253,14 @@ fn kind(word: &str) -> Option<Kind> {
     }
 }
 
-/// Where a word is that the next part of a pattern may take.
+/// Returns the position of a word that the next part of a pattern may match.
 fn place(wanted: &str, words: &[&str], is_name: bool) -> Option<usize> {
     let at = if is_name { 0 } else { words.iter().position(|word| *word == wanted)? };
     let first = |found| words[..at].iter().all(|word| kind(word) != Some(found));
     (words.get(at) == Some(&wanted) && kind(wanted).is_none_or(first)).then_some(at)
 }
 
-/// Whether words are those of a pattern whose parts these are; so many of them are a part of the name.
+/// Returns true if the words match a pattern of these parts. The first `name` parts belong to the name.
 fn fits((parts, name): (&[&str], usize), words: &[&str]) -> bool {
     let Some((part, rest)) = parts.split_first() else { return words.is_empty() };
     let (part, optional) = part.strip_suffix('?').map_or((*part, false), |part| (part, true));
@@ -264,7 +268,7 @@ fn fits((parts, name): (&[&str], usize), words: &[&str]) -> bool {
     part.split('|').any(|choice| goes_on(choice, next, words, name > 0)) || optional && fits(next, words)
 }
 
-/// Whether words have one choice of a part, and the others are as they must be.
+/// Returns true if the words match one choice of a part, and the remaining words match the remaining parts.
 fn goes_on(choice: &str, next: (&[&str], usize), words: &[&str], is_name: bool) -> bool {
     let set = if choice == "CHANGE" {
         Some(CHANGES)
@@ -283,7 +287,7 @@ fn goes_on(choice: &str, next: (&[&str], usize), words: &[&str], is_name: bool) 
 }
 
 impl Mods<'_> {
-    /// Whether the ISA has the instruction with these modifiers.
+    /// Returns true if the ISA has the instruction with these modifiers.
     pub(in crate::ptx) fn are_known(&self) -> bool {
         let words: Vec<&str> = self.list.iter().map(|(word, _)| *word).collect();
         ROWS.iter().filter(|row| row.0.contains(&self.name)).any(|row| {

@@ -1,11 +1,11 @@
-//! Arithmetic whose instructions have one name for whole numbers and floats.
+//! Decoder of arithmetic instructions that have one name for integers and floats.
 
 use super::super::body::Body;
 use super::super::ir::{Alu, CarryOp, FloatBin, FloatUn, Int, IntBin, IntTri, IntUn, Op};
 use super::super::types::Type;
 use super::{Decoded, Mods, arithmetic_int, bits_type, float, unsigned};
 
-/// The half of a product that is kept.
+/// Part of a product that is the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Lo,
@@ -63,7 +63,7 @@ pub(super) fn arithmetic(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// With no less than 0, where it says so.
+/// Returns the minimum or maximum, clamped to no less than 0 with `.relu`.
 fn extreme(m: &mut Mods<'_>) -> IntBin {
     match (m.name, m.flag("relu")) {
         ("min", false) => IntBin::Min,
@@ -99,13 +99,13 @@ fn floats(b: &mut Body<'_, '_>, m: &mut Mods<'_>, ty: Type) -> Decoded {
         "neg" => float::unary(b, m, ty, FloatUn::Neg),
         "abs" => float::unary(b, m, ty, FloatUn::Abs),
         "fma" => float::fma(b, m, ty),
-        // For floats it is `fma` by another name.
+        // `mad` of floats is another name of `fma`.
         "mad" if matches!(ty, Type::F32 | Type::F64) => float::fma(b, m, ty),
         _ => m.no_type(b, ty),
     }
 }
 
-/// A comma and an operand.
+/// Parses a comma and an operand.
 fn next(b: &mut Body<'_, '_>, ty: Type) -> Result<u32, super::ParseError> {
     b.comma()?;
     b.src(ty)
@@ -161,10 +161,10 @@ fn mad(b: &mut Body<'_, '_>, m: &mut Mods<'_>, ty: Type, int: Int) -> Decoded {
     }
 }
 
-/// `add.cc`, `addc`, `addc.cc` and those of `sub` and `mad`.
+/// Decodes `add.cc`, `addc`, `addc.cc` and their forms for `sub` and `mad`.
 fn carry(b: &mut Body<'_, '_>, m: &mut Mods<'_>, carry_in: bool) -> Decoded {
     let (carry_out, ty) = (m.flag("cc"), m.ty(b)?);
-    // Bits of any sign carry the same.
+    // Signed, unsigned and untyped bits carry the same.
     let int = arithmetic_int(ty).or(bits_type(ty).map(unsigned)).filter(|_| ty.bytes() >= 4);
     let Some(int) = int else { return m.no_type(b, ty) };
     let op = match m.name {

@@ -1,4 +1,4 @@
-//! `mma.sync` and `ldmatrix`.
+//! Decoder of `mma.sync` and `ldmatrix`.
 
 use super::super::body::Body;
 use super::super::ir::{Factor, Mma, Op, Space, Together};
@@ -49,7 +49,7 @@ fn mma(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     if a_type != b_type {
         return m.no_type(b, b_type);
     }
-    // The registers of factors hold pairs of halves, or one tf32.
+    // A register of a factor contains a pair of halves or one tf32.
     let factors = usize::from(k) / if factor == Factor::TF32 { 2 } else { 4 };
     let sums = |half: bool| if half { (2, Type::F16x2) } else { (4, Type::F32) };
     let (d_count, d_reg) = sums(d_half);

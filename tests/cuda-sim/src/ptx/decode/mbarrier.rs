@@ -1,6 +1,6 @@
-//! Barriers in shared memory, and stores that they wait for.
+//! Decoder of mbarriers, and of stores whose bytes they count.
 //!
-//! Of what the ISA has, there are those of a block's own shared memory that keep no state, and waits by parity.
+//! Supported are mbarriers in the block's own shared memory, without a state operand, and waits by parity.
 
 use super::super::ParseError;
 use super::super::body::Body;
@@ -52,7 +52,7 @@ pub(super) fn mbarrier(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// Whether it is of the cluster: of the block, where nothing is said, as the order is then.
+/// Returns true for the scope of the cluster. Without an order the scope is the block.
 fn scope(b: &Body<'_, '_>, m: &mut Mods<'_>, order: &str) -> Result<bool, ParseError> {
     if !m.flag(order) {
         return Ok(false);
@@ -60,7 +60,7 @@ fn scope(b: &Body<'_, '_>, m: &mut Mods<'_>, order: &str) -> Result<bool, ParseE
     m.need(b, "the scope", &[("cta", false), ("cluster", true)])
 }
 
-/// `st.async`
+/// Decodes `st.async`.
 pub(super) fn store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     m.flag("weak");
     m.need(b, "the space", &[("shared::cluster", ())])?;

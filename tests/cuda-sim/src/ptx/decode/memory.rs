@@ -1,4 +1,4 @@
-//! Loads, stores, atomics and asynchronous copies.
+//! Decoder of loads, stores, atomics and asynchronous copies.
 
 use super::super::ParseError;
 use super::super::body::Body;
@@ -20,7 +20,7 @@ const SPACES: [(&str, Space); 9] = [
     ("param::func", Space::Param),
 ];
 
-/// Hints to caches, which change no result.
+/// Cache hints, which change no result.
 const HINTS: [&str; 17] = [
     "ca",
     "cg",
@@ -65,7 +65,7 @@ pub(super) fn memory(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// Whether the access is ordered with others of its kind, and which others it orders.
+/// Returns true if the access is strong, and the ordering of other accesses by it.
 fn order(m: &mut Mods<'_>) -> (bool, Ordered) {
     const ORDERS: [(&str, (bool, bool)); 5] = [
         ("volatile", (false, false)),
@@ -109,7 +109,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         addr = b.addr(space)?;
     }
     if has_policy {
-        // What the cache keeps changes no result.
+        // A cache policy changes no result.
         b.comma()?;
         b.src(Type::B64)?;
     }
@@ -135,7 +135,7 @@ fn load_store(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     Ok(if m.name == "st" { Op::Store(access) } else { Op::Load(access) })
 }
 
-/// What calls take and give is in local memory.
+/// Returns the local space for arguments and results of calls, which are in local memory.
 fn argument(b: &mut Body<'_, '_>, space: Space) -> Space {
     if space == Space::Param && b.next_is_argument() { Space::Local } else { space }
 }

@@ -1,4 +1,5 @@
-//! One instruction: its name and modifiers choose how its operands are read. A file for each family.
+//! Decoder of one instruction: its name and modifiers decide how its operands are parsed. Each family has a
+//! file.
 
 mod bits;
 mod control;
@@ -19,13 +20,13 @@ use super::types::Type;
 
 pub(super) use needs::{Needs, of as needs_of, of_target as target_needs};
 
-/// An instruction, or why it is none.
+/// Decoded instruction, or an error.
 type Decoded = Result<Op, ParseError>;
 
-/// The modifiers of an instruction, of which each is to be used once.
+/// Modifiers of an instruction, each with a mark that it was used.
 pub(super) struct Mods<'t> {
     pub(super) name: &'t str,
-    /// Where the instruction starts.
+    /// Start of the instruction in the text.
     pub(super) at: usize,
     list: Vec<(&'t str, bool)>,
 }
@@ -39,7 +40,7 @@ impl<'t> Mods<'t> {
         self.list.push((word, false));
     }
 
-    /// The first that nothing has asked for.
+    /// Returns the first modifier that was not used.
     pub(super) fn unused(&self) -> Option<&'t str> {
         self.list.iter().find(|(_, used)| !used).map(|(word, _)| *word)
     }
@@ -83,7 +84,7 @@ impl<'t> Mods<'t> {
     }
 }
 
-/// Reads the operands of an instruction.
+/// Decodes an instruction and its operands.
 pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     match m.name {
         "add" | "sub" | "mul" | "min" | "max" | "div" | "rem" | "neg" | "abs" | "fma" | "mad" | "sad"
@@ -109,7 +110,7 @@ pub(super) fn decode(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// Whole numbers that arithmetic knows: with a sign or without.
+/// Returns the integer type of arithmetic: signed or unsigned, of 16 to 64 bits.
 fn arithmetic_int(ty: Type) -> Option<Int> {
     match ty {
         Type::U16 => Some(Int::U16),
@@ -164,7 +165,7 @@ fn float_type(ty: Type) -> Option<Float> {
     }
 }
 
-/// The width of `.bN`.
+/// Returns the width of a type `.bN`.
 fn bits_type(ty: Type) -> Option<Bits> {
     match ty {
         Type::B16 => Some(Bits::B16),
@@ -192,7 +193,7 @@ fn bits_type(ty: Type) -> Option<Bits> {
     }
 }
 
-/// The width of a register of this type, where it has 16, 32 or 64 bits.
+/// Returns the width of a register of this type, if it has 16, 32 or 64 bits.
 fn width(ty: Type) -> Option<Bits> {
     match ty.bytes() {
         2 => Some(Bits::B16),

@@ -1,4 +1,4 @@
-//! Comparisons, choices and moves.
+//! Decoder of comparisons, selections and moves.
 
 use super::super::ParseError;
 use super::super::body::Body;
@@ -38,7 +38,7 @@ pub(super) fn choice(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// The types that `mov`, `selp` and `slct` have.
+/// Returns true if `mov`, `selp` and `slct` have the type.
 fn fundamental(ty: Type) -> bool {
     ty != Type::F16 && !ty.is_packed()
 }
@@ -66,7 +66,7 @@ const COMPARISONS: [(&str, Cmp); 18] = [
 
 const LOGIC: [(&str, Logic); 3] = [("and", Logic::And), ("or", Logic::Or), ("xor", Logic::Xor)];
 
-/// What `setp` and `set` compare as, if the type has the comparison.
+/// Returns the type in which `setp` and `set` compare, if the type has the comparison.
 fn compared(b: &Body<'_, '_>, m: &Mods<'_>, cmp: Cmp, ty: Type) -> Result<Number, ParseError> {
     if let Some(float) = float_type(ty) {
         return Ok(Number::Float(float));
@@ -86,7 +86,7 @@ fn flush(m: &mut Mods<'_>, number: Number) -> bool {
     matches!(number, Number::Float(Float::F32 | Float::F16 | Float::F16x2)) && m.flag("ftz")
 }
 
-/// `, c` after the operands, if an operation to combine with was named.
+/// Parses `, c` after the operands, if the instruction names an operation to combine with.
 fn combined(b: &mut Body<'_, '_>, logic: Option<Logic>) -> Result<Option<(Logic, PredSrc)>, ParseError> {
     let Some(logic) = logic else { return Ok(None) };
     b.comma()?;
@@ -112,7 +112,7 @@ fn set(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let ftz = flush(m, number);
     let pairs = matches!(ty, Type::F16x2 | Type::BF16x2);
     let halves = pairs || matches!(ty, Type::F16 | Type::BF16);
-    // All ones, or 1.0; of pairs, what each half gets.
+    // True is all ones or 1.0. For pairs this is the value of each half.
     let truth = match (to, pairs) {
         (Type::U32 | Type::S32, false) => u32::MAX,
         (Type::U32 | Type::S32, true) => 0xffff,
@@ -147,7 +147,8 @@ pub(super) fn moves(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// `mapa` and `getctarank`: an address of shared memory in a block of the cluster, and of which block one is.
+/// Decodes `mapa`, which maps an address of shared memory to a block of the cluster, and `getctarank`, its
+/// inverse.
 fn rank(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let (generic, ty) = (!m.flag("shared::cluster"), m.ty(b)?);
     if generic {
@@ -178,7 +179,7 @@ fn window(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Result<Space, ParseError> {
     m.need(b, "the space", &SPACES)
 }
 
-/// The space of the variables whose addresses are of one.
+/// Returns the state space of the variables that an address window contains.
 fn variables(space: Space) -> Space {
     match space {
         Space::Cluster => Space::Shared,
@@ -211,7 +212,7 @@ fn mov(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     Ok(Op::Alu(Alu::Move { bits, d, a }))
 }
 
-/// The type of `count` elements that fill a register.
+/// Returns the type of `count` elements that fill a register.
 fn part(b: &Body<'_, '_>, m: &Mods<'_>, ty: Type, count: usize) -> Result<(Type, Bits), ParseError> {
     let bytes = ty.bytes() as usize;
     match (count * 2 == bytes, count * 4 == bytes) {
@@ -226,7 +227,7 @@ fn whole(ty: Type) -> Wide {
     if ty.bytes() == 8 { Wide::Two } else { Wide::One }
 }
 
-/// How many elements the braces ahead hold.
+/// Returns the number of elements in the next braces.
 fn ahead(b: &Body<'_, '_>) -> usize {
     let rest = &b.p.text[b.p.at()..];
     rest[..rest.find('}').unwrap_or(rest.len())].matches(',').count() + 1

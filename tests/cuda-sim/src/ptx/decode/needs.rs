@@ -1,21 +1,27 @@
-//! What an instruction needs of the language and of the architecture: its PTX ISA and target ISA notes, as a table.
+//! PTX version and target that an instruction requires: the PTX ISA and target ISA notes, as a table.
 //!
-//! Invariant: all rows that fit count, so that a row tells what its words add. What every text of `.target sm_50` may use
-//! has no row.
+//! Invariant: all matching rows count, so a row has only what its words add. An instruction that every text
+//! for `.target sm_50` may use has no row.
 
 use super::super::ParseError;
 use super::super::module::Parser;
 use super::super::types::Type;
 use super::Mods;
 
-/// `.version`, and the number after `sm_`.
+/// Required `.version`, and the required number after `sm_`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ptx) struct Needs {
     pub(in crate::ptx) version: (u32, u32),
     pub(in crate::ptx) target: u32,
 }
 
-/// The instructions, or all where there are none; modifiers that it has, types in this order; one that it has not.
+/// One requirement.
+///
+/// The fields are, in order:
+/// - the instructions, or none for all,
+/// - the modifiers that must be present, with types in this order,
+/// - a modifier that must be absent,
+/// - the required version and target.
 struct Row(&'static [&'static str], &'static [&'static str], Option<&'static str>, Needs);
 
 const fn row(
@@ -39,7 +45,7 @@ const ATOMICS: &[&str] = &["atom", "red"];
 const ACCESSES: &[&str] = &["ld", "st", "atom", "red", "cvta", "isspacep", "ldmatrix", "mbarrier"];
 const CARRIES: &[&str] = &["add", "addc", "sub", "subc", "mad", "madc"];
 
-/// The directives and special registers of clusters.
+/// Directives and special registers of clusters.
 const CLUSTER: &[&str] = &[
     ".explicitcluster",
     ".reqnctapercluster",
@@ -55,7 +61,7 @@ const CLUSTER: &[&str] = &[
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    // Whole numbers.
+    // Integers.
     row(CARRIES, &["cc", "u64"], (4, 3), 0),
     row(CARRIES, &["cc", "s64"], (4, 3), 0),
     row(CARRIES, &["cc", "b64"], (4, 3), 0),
@@ -134,7 +140,7 @@ const ROWS: &[Row] = &[
     row(&["prefetch"], &["L2::evict_normal"], (7, 4), 80),
     row(&["applypriority", "discard"], &[], (7, 4), 80),
     row(&["cp"], &[], (7, 0), 80),
-    // The memory model.
+    // Memory model.
     row(&["ld", "st"], &["weak"], (6, 0), 70),
     row(&["ld", "st"], &["mmio"], (8, 2), 70),
     row(&[], &["relaxed"], (6, 0), 70),
@@ -155,7 +161,7 @@ const ROWS: &[Row] = &[
     row(ATOMICS, &["cas", "b16"], (6, 3), 70),
     row(ATOMICS, &["bf16"], (7, 8), 90),
     row(ATOMICS, &["bf16x2"], (7, 8), 90),
-    // Threads together.
+    // Synchronization of threads.
     row(&["barrier"], &[], (6, 0), 0),
     row(&["bar"], &["warp"], (6, 0), 0),
     row(&["bar", "barrier"], &["cta"], (7, 8), 0),
@@ -163,7 +169,7 @@ const ROWS: &[Row] = &[
     row(&["barrier"], &["release"], (8, 0), 90),
     row(&["barrier"], &["relaxed"], (8, 0), 90),
     row(&["mbarrier"], &[], (7, 0), 80),
-    // Without a state, as all here are.
+    // Arrivals without a state, the only ones supported here.
     row(&["mbarrier"], &["arrive"], (7, 1), 80),
     row(&["mbarrier"], &["expect_tx"], (8, 0), 90),
     row(&["mbarrier"], &["try_wait"], (7, 8), 90),
@@ -179,7 +185,7 @@ const ROWS: &[Row] = &[
     row(&["mma"], &["m16n8k16"], (7, 0), 80),
     row(&["mma"], &["bf16"], (7, 0), 80),
     row(&["mma"], &["tf32"], (7, 0), 80),
-    // Control, directives and special registers.
+    // Control flow, directives and special registers.
     row(&["brx", ".branchtargets"], &[], (6, 0), 0),
     row(&["nanosleep"], &[], (6, 2), 70),
     row(&["griddepcontrol"], &[], (7, 8), 90),
@@ -190,7 +196,8 @@ const ROWS: &[Row] = &[
     row(CLUSTER, &[], (7, 8), 90),
 ];
 
-/// What an instruction needs with its modifiers; a directive or a special register is a name alone.
+/// Returns the requirements of an instruction with its modifiers. A directive or a special register has no
+/// modifiers.
 pub(in crate::ptx) fn of(name: &str, words: &[&str]) -> Needs {
     let fits = |row: &&Row| {
         let mut types = words.iter().filter(|word| Type::named(word).is_some());
@@ -210,7 +217,7 @@ impl Needs {
         Needs { version: self.version.max(o.version), target: self.target.max(o.target) }
     }
 
-    /// What a text of a version and a target lacks, in words; nothing where it has all.
+    /// Describes the requirements that a text of a version and a target does not meet. None if it meets all.
     fn missing(self, version: (u32, u32), target: u32) -> Option<String> {
         let mut lacks = Vec::new();
         if target < self.target {
@@ -224,7 +231,7 @@ impl Needs {
     }
 }
 
-/// What an architecture from sm_50 on needs of the language, by its number and its letter; none where it is not known.
+/// Returns the PTX version that an architecture from `sm_50` on requires, by its number and its letter.
 pub(in crate::ptx) fn of_target(number: u32, letter: &str) -> Option<(u32, u32)> {
     const TARGETS: [(u32, (u32, u32)); 21] = [
         (50, (4, 0)),
@@ -259,7 +266,7 @@ pub(in crate::ptx) fn of_target(number: u32, letter: &str) -> Option<(u32, u32)>
 }
 
 impl Parser<'_> {
-    /// That the text says that it is written in and for what something needs.
+    /// Returns an error if the text's version or target does not meet the requirements.
     pub(in crate::ptx) fn require(&self, at: usize, what: &str, needs: Needs) -> Result<(), ParseError> {
         match needs.missing(self.version, self.target) {
             None => Ok(()),
@@ -269,7 +276,7 @@ impl Parser<'_> {
 }
 
 impl Mods<'_> {
-    /// What the instruction needs.
+    /// Returns the requirements of the instruction.
     pub(in crate::ptx) fn needs(&self) -> Needs {
         let words: Vec<&str> = self.list.iter().map(|(word, _)| *word).collect();
         of(self.name, &words)

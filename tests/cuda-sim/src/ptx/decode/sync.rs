@@ -1,4 +1,4 @@
-//! Barriers, and what the lanes of a warp do together.
+//! Decoder of barriers, and of instructions that the lanes of a warp execute together.
 
 use super::super::ParseError;
 use super::super::body::Body;
@@ -111,7 +111,7 @@ fn barrier(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
         return cluster(b, m);
     }
     m.flag("cta");
-    // `bar` is aligned; `barrier` says so.
+    // `bar` is always aligned. `barrier` is aligned with `.aligned`.
     let aligned = m.flag("aligned") || m.name == "bar";
     match m.need(b, "what to do", &[("sync", 0), ("arrive", 1), ("red", 2)])? {
         0 => {
@@ -129,7 +129,7 @@ fn barrier(b: &mut Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     }
 }
 
-/// `barrier.cluster`: those that arrive release, unless they say otherwise, and those that wait acquire.
+/// Decodes `barrier.cluster`. Arrivals release by default, and waits acquire.
 fn cluster(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     let waits = m.need(b, "what to do", &[("arrive", false), ("wait", true)])?;
     let bar = if waits {
@@ -142,17 +142,17 @@ fn cluster(b: &Body<'_, '_>, m: &mut Mods<'_>) -> Decoded {
     Ok(Op::ClusterBar { bar, aligned: m.flag("aligned") })
 }
 
-/// Which barrier.
+/// Parses the number of a barrier.
 fn number(b: &mut Body<'_, '_>) -> Result<Reg, ParseError> {
     b.src_of(Type::U32, "barrier, which are 0 to 15", |value| value < 16)
 }
 
-/// How many threads it is for.
+/// Parses the number of threads of a barrier.
 fn threads_of(b: &mut Body<'_, '_>) -> Result<Reg, ParseError> {
     b.src_of(Type::U32, "multiple of the threads of a warp", |value| value % 32 == 0)
 }
 
-/// `, threads`, or nothing.
+/// Parses `, threads`, or nothing.
 fn counted(b: &mut Body<'_, '_>) -> Result<Option<Reg>, ParseError> {
     if b.p.take(",") { threads_of(b).map(Some) } else { Ok(None) }
 }
@@ -169,7 +169,7 @@ fn reduce(b: &mut Body<'_, '_>, m: &mut Mods<'_>, aligned: bool) -> Decoded {
     b.comma()?;
     let id = number(b)?;
     b.comma()?;
-    // The number of threads may be left out: then a predicate comes at once.
+    // The number of threads is optional. Without it the predicate follows at once.
     let (threads, p);
     if b.next_is_predicate() {
         (threads, p) = (None, b.pred()?);
@@ -181,7 +181,7 @@ fn reduce(b: &mut Body<'_, '_>, m: &mut Mods<'_>, aligned: bool) -> Decoded {
     Ok(Op::Bar { id, threads, aligned, bar: Bar::Red { op, d, p } })
 }
 
-/// The mask of all lanes, for what has none.
+/// Returns the mask of all lanes, for instructions without a mask operand.
 pub(super) fn everyone(b: &mut Body<'_, '_>) -> Reg {
     b.constant(Constant::Bits(u64::from(u32::MAX)), Wide::One)
 }

@@ -1,6 +1,6 @@
-//! The kinds of arithmetic: types, roundings and the names of operations.
+//! Kinds of arithmetic: types, roundings and operations.
 
-/// Types of whole numbers.
+/// Types of integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Int {
     U16,
@@ -11,7 +11,7 @@ pub(crate) enum Int {
     S64,
 }
 
-/// Types of floats that are computed with.
+/// Types of floats for arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Float {
     F32,
@@ -22,7 +22,7 @@ pub(crate) enum Float {
     BF16x2,
 }
 
-/// A type that values are compared as.
+/// Type of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Int(Int),
@@ -53,21 +53,21 @@ pub(crate) enum Round {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
     pub(crate) round: Round,
-    /// Subnormals are zeros, with their sign.
+    /// True if subnormals are flushed to zeros that keep their sign.
     pub(crate) ftz: bool,
-    /// Clamped to [0, 1]; NaN becomes 0.
+    /// True if results are clamped to [0, 1] and NaN becomes 0.
     pub(crate) sat: bool,
-    /// NaN if any operand is.
+    /// True if the result is NaN where any operand is NaN.
     pub(crate) nan: bool,
-    /// Negative results are 0.
+    /// True if negative results become 0.
     pub(crate) relu: bool,
-    /// The sign is that of the product.
+    /// True if the result has the sign of the product of the operands.
     pub(crate) xorsign: bool,
-    /// The coarse division of f32, or reciprocal of f64.
+    /// True for the approximate division of f32, or reciprocal of f64.
     pub(crate) approx: bool,
 }
 
-/// Without any of them.
+/// No modifiers.
 pub(crate) const PLAIN: Mode = Mode {
     round: Round::Nearest,
     ftz: false,
@@ -87,7 +87,7 @@ pub(crate) enum IntUn {
     Brev,
 }
 
-/// Those whose result has 32 bits whatever they look at.
+/// Operations whose result has 32 bits for operands of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Popc,
@@ -104,14 +104,14 @@ pub(crate) enum IntBin {
     SubSat,
     MulLo,
     MulHi,
-    /// Of factors of 24 bits: the lower and the upper 32 bits of 48.
+    /// Lower and upper 32 bits of the 48-bit product of two 24-bit factors.
     Mul24Lo,
     Mul24Hi,
     Div,
     Rem,
     Min,
     Max,
-    /// The same, and no less than 0.
+    /// Minimum and maximum, clamped to no less than 0.
     MinRelu,
     MaxRelu,
     And,
@@ -119,12 +119,12 @@ pub(crate) enum IntBin {
     Xor,
 }
 
-/// What `dp4a` and `dp2a` multiply.
+/// Elements that `dp4a` and `dp2a` multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dot {
-    /// Four bytes with four.
+    /// Four bytes of one operand with four of the other.
     Bytes,
-    /// Two halves with the lower two bytes, or with the upper two.
+    /// Two halves of one operand with the lower two bytes of the other, or with the upper two.
     HalvesLow,
     HalvesHigh,
 }
@@ -146,7 +146,7 @@ pub(crate) enum IntTri {
     Sad,
 }
 
-/// What carries.
+/// Operations with a carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CarryOp {
     Add,
@@ -187,7 +187,7 @@ pub(crate) enum FloatBin {
     CopySign,
 }
 
-/// The comparisons; those of unsigned numbers have the names of the others here.
+/// Comparisons. Unsigned integers use the same names as signed ones here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cmp {
     Eq,

@@ -1,24 +1,26 @@
-//! Barriers in shared memory, and stores that they wait for.
+//! Instructions of mbarriers, and stores whose bytes they count.
 
 use super::super::types::Type;
 use super::{Addr, Reg, Wide};
 
-/// The most arrivals, and the most bytes, that a phase of an mbarrier counts.
+/// Maximum number of arrivals, and of bytes, that a phase of an mbarrier counts.
 pub(crate) const MOST_COUNTED: u32 = (1 << 20) - 1;
 
-/// What a thread does to an mbarrier of its block.
+/// Operation of a thread on an mbarrier of its block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mbarrier {
-    /// For so many arrivals in each phase.
+    /// Initialization with the number of arrivals of each phase.
     Init {
         count: Reg,
     },
     Inval,
-    /// One arrival, which releases; before it, bytes that the phase waits for, if any.
+    /// One arrival, which releases. If given, `bytes` is added to the expected bytes of the phase before the
+    /// arrival.
     Arrive {
         bytes: Option<Reg>,
     },
-    /// `try_wait.parity`, which acquires; whether from the cluster, and not from the block alone.
+    /// `try_wait.parity`, which acquires. `wide` is true for the scope of the cluster, and false for that of
+    /// the block.
     TryWait {
         wide: bool,
         p: Reg,
@@ -26,11 +28,11 @@ pub(crate) enum Mbarrier {
     },
 }
 
-/// `st.async`: elements side by side, to where an mbarrier counts their bytes.
+/// `st.async`: a store of adjacent elements whose bytes an mbarrier counts.
 #[derive(Clone, Debug)]
 pub(crate) struct AsyncStore {
     pub(crate) ty: Type,
-    /// Both in the shared memory of the cluster.
+    /// Addresses of the elements and of the mbarrier, both in the shared memory of the cluster.
     pub(crate) to: Addr,
     pub(crate) mbarrier: Addr,
     pub(crate) regs: Box<[(Reg, Wide)]>,

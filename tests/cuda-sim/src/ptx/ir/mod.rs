@@ -1,8 +1,8 @@
-//! The decoded instructions: data only.
+//! Decoded instructions: data only.
 //!
 //! An operand is a row of the register file. Immediates and addresses of variables are rows that are filled
 //! before the first instruction, so that no instruction asks what kind of operand it has. A row is 32 lanes
-//! of 32 bits; a register of 64 bits is two rows. Predicates have a row number too, but are masks of lanes.
+//! of 32 bits. A register of 64 bits is two rows. Predicates have a row number too, but are masks of lanes.
 
 mod code;
 mod kinds;
@@ -20,7 +20,7 @@ pub(crate) use special::Special;
 
 use super::types::Type;
 
-/// A row of the register file.
+/// Number of a row of the register file.
 pub(crate) type Reg = u32;
 
 /// One instruction.
@@ -28,39 +28,39 @@ pub(crate) type Reg = u32;
 pub(crate) struct Inst {
     pub(crate) guard: Option<Guard>,
     pub(crate) op: Op,
-    /// First of [`Code::reads`], and how many.
+    /// Start and length of the instruction's range in [`Code::reads`].
     pub(crate) reads: (u32, u32),
-    /// The same of [`Code::writes`].
+    /// Start and length of the instruction's range in [`Code::writes`].
     pub(crate) writes: (u32, u32),
-    /// Where its text starts and ends.
+    /// Start and end of the instruction's text.
     pub(crate) text: (u32, u32),
 }
 
 impl Inst {
-    /// What it writes, of [`Code::writes`].
+    /// Returns the registers that the instruction writes, from [`Code::writes`].
     pub(crate) fn written<'c>(&self, writes: &'c [Reg]) -> &'c [Reg] {
         let (first, count) = self.writes;
         &writes[first as usize..(first + count) as usize]
     }
 }
 
-/// `@p` or `@!p`.
+/// Guard of an instruction: `@p` or `@!p`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
     pub(crate) pred: Reg,
     pub(crate) negated: bool,
 }
 
-/// A predicate operand, possibly negated.
+/// Predicate operand, possibly negated.
 pub(crate) type PredSrc = Guard;
 
-/// `cvt` of one value.
+/// Conversion of one value: `cvt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Convert {
     pub(crate) to: Type,
     pub(crate) from: Type,
     pub(crate) round: Round,
-    /// To a whole number, which may be a float.
+    /// True if the value is rounded to an integer. The result may still be a float.
     pub(crate) integral: bool,
     pub(crate) ftz: bool,
     pub(crate) sat: bool,
@@ -69,16 +69,16 @@ pub(crate) struct Convert {
     pub(crate) wide: (Wide, Wide),
 }
 
-/// Where an access goes: a register, or nothing, and so many bytes further.
+/// Address of an access: an optional base register plus an offset in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addr {
     pub(crate) base: Option<(Reg, Wide)>,
     pub(crate) offset: i64,
-    /// The variable that it stays in, where that can be told.
+    /// Variable that the address stays in, if known.
     pub(crate) var: Option<Var>,
 }
 
-/// Which accesses a strong one orders: what comes after it, what comes before it; whether beyond the block.
+/// Ordering of a strong access. `wide` is true if the ordering extends beyond the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ordered {
     pub(crate) acquires: bool,
@@ -86,18 +86,18 @@ pub(crate) struct Ordered {
     pub(crate) wide: bool,
 }
 
-/// One load or store of one or more elements side by side.
+/// One load or store of one or more adjacent elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) space: Space,
     pub(crate) ty: Type,
     pub(crate) addr: Addr,
-    /// `.volatile`, `.relaxed`, `.acquire`, `.release`: no race with its like.
+    /// True for `.volatile`, `.relaxed`, `.acquire` and `.release`, which do not race with one another.
     pub(crate) strong: bool,
-    /// `.nc`: of what nothing writes in the launch.
+    /// True for `.nc`: a load of memory that nothing writes in the launch.
     pub(crate) is_constant: bool,
     pub(crate) order: Ordered,
-    /// None where the element is `_`.
+    /// Registers of the elements. None where an element is `_`.
     pub(crate) regs: Box<[Option<(Reg, Wide)>]>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum AtomOp {
     Dec,
 }
 
-/// `atom` and `red`.
+/// Atomic operation: `atom` or `red`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Atom {
     pub(crate) op: AtomOp,
@@ -123,13 +123,13 @@ pub(crate) struct Atom {
     pub(crate) space: Space,
     pub(crate) addr: Addr,
     pub(crate) order: Ordered,
-    /// None: `red`, or `_`.
+    /// Destination. None for `red` and for `_`.
     pub(crate) d: Option<Reg>,
     pub(crate) b: Reg,
     pub(crate) c: Option<Reg>,
 }
 
-/// What lanes of a warp do together, once all of the mask are there.
+/// Operation that lanes of a warp do together, once all lanes of the mask have arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Together {
     /// `bar.warp.sync`
@@ -147,7 +147,7 @@ pub(crate) enum Together {
         d: Reg,
         p: PredSrc,
     },
-    /// `match.any` or `match.all`, the latter with an optional predicate.
+    /// `match.any` or `match.all`. The latter has an optional predicate.
     Match {
         bits: Bits,
         all: bool,
@@ -165,7 +165,7 @@ pub(crate) enum Together {
         d: Option<Reg>,
         p: Reg,
     },
-    /// `ldmatrix` of so many matrices.
+    /// `ldmatrix` of `count` matrices.
     LdMatrix {
         trans: bool,
         d: [Reg; 4],
@@ -175,7 +175,7 @@ pub(crate) enum Together {
     Mma(Mma),
 }
 
-/// Elements of the factors of a matrix product.
+/// Element type of the factors of a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Factor {
     F16,
@@ -188,7 +188,7 @@ pub(crate) enum Factor {
 pub(crate) struct Mma {
     pub(crate) k: u8,
     pub(crate) factor: Factor,
-    /// Whether `d`, and whether `c`, is of f16 pairs instead of f32.
+    /// True for each of `d` and `c` that consists of f16 pairs instead of f32.
     pub(crate) half: (bool, bool),
     pub(crate) d: [Reg; 4],
     pub(crate) a: [Reg; 4],
@@ -203,12 +203,12 @@ pub(crate) enum BarRed {
     Or,
 }
 
-/// What a thread does at a barrier of the block.
+/// Operation of a thread at a barrier of the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bar {
     Sync,
     Arrive,
-    /// Reduces a predicate over all threads.
+    /// Reduction of a predicate over all threads.
     Red {
         op: BarRed,
         d: Reg,
@@ -216,20 +216,20 @@ pub(crate) enum Bar {
     },
 }
 
-/// What a thread does at the barrier of the cluster.
+/// Operation of a thread at the barrier of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterBar {
-    /// Whether those that wait know what was done before.
+    /// Arrival. `releases` is true if threads that wait see the accesses before it.
     Arrive {
         releases: bool,
     },
     Wait,
 }
 
-/// What a lane computes from its own registers.
+/// Operation of a lane on its own registers.
 #[derive(Debug)]
 pub(crate) enum Alu {
-    // Whole numbers and bits.
+    // Integers and bits.
     IntUn {
         op: IntUn,
         ty: Int,
@@ -249,7 +249,7 @@ pub(crate) enum Alu {
         a: Reg,
         b: Reg,
     },
-    /// The same of two halves of 16 bits, each by itself.
+    /// Operation on two 16-bit halves, each by itself.
     IntPair {
         op: IntBin,
         ty: Int,
@@ -278,7 +278,7 @@ pub(crate) enum Alu {
         b: Reg,
         c: Reg,
     },
-    /// With the carry of the thread coming in, going out, or both.
+    /// Operation that reads the carry of the thread, writes it, or both.
     Carry {
         op: CarryOp,
         ty: Int,
@@ -296,7 +296,7 @@ pub(crate) enum Alu {
         a: Reg,
         b: Reg,
     },
-    /// `shf`: `wrap` takes the amount modulo 32, otherwise it is at most 32.
+    /// `shf`. With `wrap` the amount is taken modulo 32, otherwise it is clamped to 32.
     Funnel {
         shift: Shift,
         wrap: bool,
@@ -312,7 +312,7 @@ pub(crate) enum Alu {
         b: Reg,
         c: Reg,
     },
-    /// `lop3` whose result, if it is not 0, makes `p` with `q`.
+    /// `lop3` with a predicate: `p` is `op` of `q` and of whether the result is not 0.
     Lop3Pred {
         table: u8,
         op: Logic,
@@ -321,14 +321,15 @@ pub(crate) enum Alu {
         abc: [Reg; 3],
         q: PredSrc,
     },
-    /// `bmsk`: `b` bits from `a` on. `clamp`: there is no more than the word; otherwise both are modulo 32.
+    /// `bmsk`: a mask of `b` bits from bit `a` on. With `clamp` the mask ends with the word, otherwise both
+    /// are taken modulo 32.
     Mask {
         clamp: bool,
         d: Reg,
         a: Reg,
         b: Reg,
     },
-    /// `szext`: the lowest `b` bits, extended by their sign or by zeros.
+    /// `szext`: the lowest `b` bits, extended by sign or by zeros.
     Extend {
         clamp: bool,
         ty: Int,
@@ -336,7 +337,7 @@ pub(crate) enum Alu {
         a: Reg,
         b: Reg,
     },
-    /// `fns`: where the `c`th bit of `a` from `b` on is that is set.
+    /// `fns`: the position of the `c`th set bit of `a` from bit `b` on.
     Fns {
         d: Reg,
         a: Reg,
@@ -365,7 +366,7 @@ pub(crate) enum Alu {
         c: Reg,
         e: Reg,
     },
-    /// Products of bytes of `b` with bytes of `a`, or with its halves, and a sum; whether `a` and `b` are signed.
+    /// Dot product of bytes or halves of `a` with bytes of `b`, plus `c`. `signed` is for `a` and `b`.
     Dot {
         dot: Dot,
         signed: (bool, bool),
@@ -374,7 +375,8 @@ pub(crate) enum Alu {
         b: Reg,
         c: Reg,
     },
-    /// `vabsdiff4`: how far bytes are from bytes, in as many bytes, or all of it added to a number.
+    /// `vabsdiff4`: the absolute differences of four pairs of bytes, as four bytes or as their sum added to a
+    /// number.
     AbsDiff {
         add: Option<Reg>,
         d: Reg,
@@ -416,7 +418,7 @@ pub(crate) enum Alu {
         d: Reg,
         a: Reg,
     },
-    /// Two f32 into one register of halves: `a` is the upper.
+    /// Conversion of two f32 to one register of halves. `a` becomes the upper half.
     ConvertPair {
         to: Float,
         round: Round,
@@ -425,8 +427,9 @@ pub(crate) enum Alu {
         a: Reg,
         b: Reg,
     },
-    // Choices.
-    /// `p`, and its complement `q` (for pairs: the upper half), combined with `and`.
+    // Selections.
+    /// `setp`: `p` and its complement `q`, combined with `and`. For pairs `q` is the result of the upper
+    /// half.
     Setp {
         cmp: Cmp,
         ty: Number,
@@ -437,7 +440,7 @@ pub(crate) enum Alu {
         a: Reg,
         b: Reg,
     },
-    /// `set`: all ones or 1.0.
+    /// `set`, whose result for true is all ones or 1.0.
     Set {
         cmp: Cmp,
         ty: Number,
@@ -455,7 +458,7 @@ pub(crate) enum Alu {
         b: Reg,
         p: PredSrc,
     },
-    /// By the sign of `c`.
+    /// `slct`: a selection by the sign of `c`.
     Slct {
         bits: Bits,
         float: bool,
@@ -481,7 +484,7 @@ pub(crate) enum Alu {
         d: Reg,
         a: Reg,
     },
-    /// Elements from the lowest on into one register.
+    /// Combines elements, the lowest first, to one register.
     Pack {
         element: Bits,
         whole: Wide,
@@ -496,7 +499,7 @@ pub(crate) enum Alu {
     },
 }
 
-/// What an instruction does.
+/// Operation of an instruction.
 #[derive(Debug)]
 pub(crate) enum Op {
     Nop,
@@ -506,7 +509,7 @@ pub(crate) enum Op {
         wide: Wide,
         d: Reg,
     },
-    /// `cvta`, or the other way around.
+    /// `cvta`, or `cvta.to` in the other direction.
     Cvta {
         space: Space,
         to: bool,
@@ -518,7 +521,7 @@ pub(crate) enum Op {
         d: Reg,
         a: Reg,
     },
-    /// `mapa`: an address of shared memory, generic or not, in the block of rank `b`.
+    /// `mapa`: maps an address of shared memory, generic or not, to the block of rank `b`.
     MapRank {
         generic: bool,
         wide: Wide,
@@ -526,7 +529,7 @@ pub(crate) enum Op {
         a: Reg,
         b: Reg,
     },
-    /// `getctarank`: the rank of the block whose shared memory an address is of.
+    /// `getctarank`: the rank of the block whose shared memory contains an address.
     RankOf {
         generic: bool,
         wide: Wide,
@@ -537,7 +540,7 @@ pub(crate) enum Op {
     Load(Access),
     Store(Access),
     Atom(Atom),
-    /// `cp.async`: to shared memory; `fill` says how many bytes are read, the rest is zeros.
+    /// `cp.async` to shared memory. `fill` is the number of bytes to read. The rest is filled with zeros.
     CopyAsync {
         to: Addr,
         from: Addr,
@@ -545,22 +548,22 @@ pub(crate) enum Op {
         fill: Option<Reg>,
     },
     CopyCommit,
-    /// Until at most so many groups are under way; none: also what is not committed.
+    /// Waits until at most this many groups are pending. None also waits for copies that are not committed.
     CopyWait(Option<u32>),
     StoreAsync(AsyncStore),
     Mbarrier {
         addr: Addr,
         what: Mbarrier,
     },
-    /// `fence.mbarrier_init`, of the cluster.
+    /// `fence.mbarrier_init`, with the scope of the cluster.
     FenceInit,
-    /// `membar` and `fence`; whether other blocks see it, and which halves it has.
+    /// `membar` and `fence`. `wide` is true if the scope includes other blocks.
     Fence {
         wide: bool,
         acquires: bool,
         releases: bool,
     },
-    // Control.
+    // Control flow.
     Branch {
         target: u32,
     },

@@ -1,25 +1,27 @@
-//! Which instructions order some threads and not others.
+//! Classification of instructions that order some threads and not others.
 
 use super::{Op, Reg, Together};
 
-/// How an instruction orders threads, but not all of a block.
+/// Kind of an instruction that orders threads, but not exactly all threads of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Orders {
-    /// A fence, or an access that is half of one.
+    /// Fence, or an access that is half of one.
     Fence,
-    /// A barrier that need not be of all: of the block, or of the warp, whose mask of all is in a register. Or one of more
-    /// than the block.
+    /// Barrier that may exclude threads of the block or lanes of the warp, or that includes other blocks.
+    ///
+    /// A `bar.warp.sync` includes all lanes only if its mask is the register `everyone`.
     Barrier,
 }
 
 impl Op {
-    /// How it orders some threads, if it does; `everyone` is the register with the mask of all.
+    /// Returns the kind if the instruction orders some threads. `everyone` is the register with the mask of
+    /// all lanes.
     pub(crate) fn orders_some(&self, everyone: Option<Reg>) -> Option<Orders> {
         let access = match self {
             Op::Load(access) | Op::Store(access) => access.order,
             Op::Atom(atom) => atom.order,
             Op::Fence { .. } => return Some(Orders::Fence),
-            // Of more than a block, or of those that come.
+            // The instructions order threads of several blocks, or only the threads that arrive.
             Op::ClusterBar { .. } | Op::StoreAsync(_) | Op::Mbarrier { .. } | Op::FenceInit => {
                 return Some(Orders::Barrier);
             }

@@ -1,6 +1,6 @@
-//! The spaces of memory.
+//! State spaces of memory.
 
-/// A space that an address is of.
+/// State space of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Generic,
@@ -14,7 +14,7 @@ pub(crate) enum Space {
 }
 
 impl Space {
-    /// Whether an access to a space may be to a variable of this one.
+    /// Returns true if an access to a space may reach a variable of this one.
     pub(crate) fn is_reached_by(self, access: Space) -> bool {
         match access {
             Space::Generic => true,

@@ -1,6 +1,6 @@
-//! The special registers.
+//! Special registers.
 
-/// A special register; those of three axes with the axis.
+/// Special register, with the axis where it has three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Tid(usize),
@@ -29,6 +29,6 @@ pub(crate) enum Special {
     NClusterId(usize),
     ClusterCtaid(usize),
     ClusterNctaid(usize),
-    /// The only one that is a predicate.
+    /// The only special register that is a predicate.
     IsExplicitCluster,
 }
